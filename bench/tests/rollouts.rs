@@ -179,7 +179,7 @@ fn nothing_is_kept_for_replica_sets_that_are_gone() {
         let cache = Arc::new(PodCache::new());
         cache.bookmark(&1.into());
         let options = ControllerOptions {
-            behaviour,
+            policy: behaviour.policy(),
             ..ControllerOptions::new(Kind::REPLICA_SET)
         };
         let mut harness = Harness {

@@ -62,7 +62,7 @@ impl Settings {
             threads: self.threads,
             seed: self.seed,
             controller: self.controller.clone(),
-            behaviour: self.behaviour,
+            policy: self.behaviour.policy(),
             latency: self.latency.clone(),
             api_errors: self.api_errors,
             phases: self.scenario.phases.len(),

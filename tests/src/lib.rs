@@ -1,9 +1,8 @@
 //! What the cross-crate tests share: the conformance runner, the fuzz targets, a cluster to walk
-//! through, scripted faults, and the mutants that all tests together must notice.
+//! through, and scripted faults.
 
 pub mod command;
 pub mod conformance;
 pub mod fuzz;
+pub mod harness;
 pub mod hazard;
-pub mod lab;
-pub mod mutants;

@@ -14,10 +14,10 @@ use podstorm_loadgen::explain::{Objects, find, prefer};
 use podstorm_loadgen::input::InputObject;
 use podstorm_loadgen::manifest;
 use podstorm_loadgen::settings::{EngineKind, Latency};
-use podstorm_tests::lab::{Lab, SECOND_NS};
+use podstorm_tests::harness::{Harness, SECOND_NS};
 use serde_json::{Value, json};
 
-/// A drawn cluster: two ReplicaSets of one Deployment, one of nobody's, and a
+/// A drawn cluster: two ReplicaSets of one Deployment, one without an owner, and a
 /// ReplicationController, with pods in all states.
 struct Drawn {
     random: fastrand::Rng,
@@ -149,27 +149,29 @@ impl Drawn {
 /// Has a real controller scale the object down, and gives the names of the active pods it keeps.
 fn scaled_down(input: &[InputObject], question: &Question) -> Vec<String> {
     let burst = u32::try_from(question.options.burst_replicas).expect("bursts are small here");
-    let mut lab = Lab::with(EngineKind::Virtual, |settings| {
+    let mut harness = Harness::with(EngineKind::Virtual, |settings| {
         settings.size.nodes = 0;
         settings.controller.burst_replicas = burst as _;
-        settings.behaviour = question.options.behaviour;
+        if question.options.policy == Behaviour::Hardened.policy() {
+            settings.behaviour = Behaviour::Hardened;
+        }
         // The controller has done its work before a pending pod runs.
         settings.latency.pod_startup = Latency::Constant(100 * SECOND_NS);
     });
-    let now = lab.now();
+    let now = harness.now();
     let asked = &question.object.metadata;
     for object in input.iter().cloned() {
         // Of the owners only those that are asked about come, and those that count for ranking:
         // the others' pods stay as they are.
         let imported = match object {
-            InputObject::Pod(pod) => lab.cluster().import(*pod, now).map(drop),
+            InputObject::Pod(pod) => harness.cluster().import(*pod, now).map(drop),
             InputObject::ReplicaSet(mut object) => {
                 if object.metadata.uid == asked.uid {
                     object.spec.replicas = question.replicas;
                 } else {
                     object.spec.replicas = Some(claimed_by(input, &object.metadata));
                 }
-                lab.cluster().import(*object, now).map(drop)
+                harness.cluster().import(*object, now).map(drop)
             }
             InputObject::ReplicationController(mut object) => {
                 if object.metadata.uid == asked.uid {
@@ -177,14 +179,14 @@ fn scaled_down(input: &[InputObject], question: &Question) -> Vec<String> {
                 } else {
                     object.replicas = Some(claimed_by(input, &object.metadata));
                 }
-                lab.cluster().import(*object, now).map(drop)
+                harness.cluster().import(*object, now).map(drop)
             }
             other => panic!("{} is not drawn", other.kind().name()),
         };
         imported.expect("the object is taken over");
     }
-    lab.settle();
-    kept(lab.cluster(), &question.object)
+    harness.settle();
+    kept(harness.cluster(), &question.object)
 }
 
 /// How many replicas leave the pods of an owner alone, those included that it adopts.
@@ -203,7 +205,7 @@ fn claimed_by(input: &[InputObject], owner: &ObjectMeta) -> i32 {
 }
 
 fn kept(cluster: &Cluster, object: &ReplicaSet) -> Vec<String> {
-    let mut names: Vec<String> = podstorm_tests::lab::pods(cluster)
+    let mut names: Vec<String> = podstorm_tests::harness::pods(cluster)
         .iter()
         .filter(|pod| {
             let owner = pod.metadata.controller();
@@ -226,7 +228,7 @@ fn names(outcome: &Outcome, fates: &[Fate]) -> Vec<String> {
 
 #[test]
 fn what_explain_says_goes_is_what_a_controller_deletes() {
-    let now = Lab::new(EngineKind::Virtual).now();
+    let now = Harness::new(EngineKind::Virtual).now();
     let (mut settled, mut open, mut rounds) = (0, 0, 0);
     for seed in 0..60 {
         let input = Drawn::cluster(seed, now);
@@ -240,7 +242,7 @@ fn what_explain_says_goes_is_what_a_controller_deletes() {
         let mut options = ControllerOptions::new(kind);
         options.burst_replicas = if random.bool() { 4 } else { 500 };
         if random.u8(..4) == 0 {
-            options.behaviour = Behaviour::Hardened;
+            options.policy = Behaviour::Hardened.policy();
         }
         let question = Question {
             object: find::find(&objects, kind, name).expect("it was drawn"),
@@ -290,7 +292,7 @@ fn what_explain_says_goes_is_what_a_controller_deletes() {
 
 #[test]
 fn annotations_that_are_advised_make_the_wished_pods_go() {
-    let now = Lab::new(EngineKind::Virtual).now();
+    let now = Harness::new(EngineKind::Virtual).now();
     let (mut annotated, mut more) = (0, 0);
     for seed in 100..150 {
         let input = Drawn::cluster(seed, now);
@@ -313,7 +315,7 @@ fn annotations_that_are_advised_make_the_wished_pods_go() {
         };
         let wished = preferred.find(&objects, &told).expect("some are");
         let advice = prefer::advise(&objects, &question, &told, &wished).expect("it can be told");
-        // A real controller over the annotated pods deletes at least so many wished ones.
+        // A real controller over the annotated pods deletes at least that many of the wished pods.
         let mut input = input;
         let mut wished_pods = Vec::new();
         for (place, row) in told.rows.iter().enumerate() {
@@ -358,7 +360,7 @@ fn annotations_that_are_advised_make_the_wished_pods_go() {
 
 #[test]
 fn the_order_of_the_files_changes_nothing() {
-    let now = Lab::new(EngineKind::Virtual).now();
+    let now = Harness::new(EngineKind::Virtual).now();
     let mut input = Drawn::cluster(5, now);
     let ask = |input: Vec<InputObject>| {
         let objects = Objects::new(input).expect("there are pods");

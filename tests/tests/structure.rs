@@ -326,7 +326,7 @@ fn no_cycle_joins_the_modules_of_a_crate() {
     assert_eq!(found, [""; 0]);
 }
 
-/// The library does no I/O: whoever drives it brings the runtime and the client.
+/// The library does no I/O: its driver brings the runtime and the client.
 #[test]
 fn the_core_depends_on_no_runtime_and_no_client() {
     for (_, folder, _) in &LAYERS[..3] {

@@ -14,7 +14,7 @@ use podstorm::object::{
 };
 use podstorm_apiserver::{Cluster, DeleteOptions, Propagation};
 use podstorm_loadgen::settings::{EngineKind, Latency};
-use podstorm_tests::lab::{Lab, NAMESPACE, SECOND_NS, owned, pods};
+use podstorm_tests::harness::{Harness, NAMESPACE, SECOND_NS, owned, pods};
 use serde_json::json;
 
 /// Each walk-through is a test on each engine.
@@ -55,19 +55,19 @@ fn names(pods: &[Arc<Pod>]) -> BTreeSet<String> {
         .collect()
 }
 
-fn frontend(engine: EngineKind) -> Lab {
-    let mut lab = Lab::new(engine);
-    lab.apply("frontend.yaml");
-    lab.until_ready("frontend", 3);
-    lab
+fn frontend(engine: EngineKind) -> Harness {
+    let mut harness = Harness::new(engine);
+    harness.apply("frontend.yaml");
+    harness.until_ready("frontend", 3);
+    harness
 }
 
 fn a_frontend_comes_up(engine: EngineKind) {
-    let lab = frontend(engine);
-    let set = lab.replica_set("frontend");
+    let harness = frontend(engine);
+    let set = harness.replica_set("frontend");
     assert_eq!(set.status.fully_labeled_replicas, 3);
     assert!(set.status.conditions.is_empty());
-    let pods = lab.pods();
+    let pods = harness.pods();
     assert_eq!(pods.len(), 3);
     for pod in &pods {
         let [owner] = &pod.metadata.owner_references[..] else {
@@ -93,7 +93,7 @@ fn a_frontend_comes_up(engine: EngineKind) {
         assert_eq!(pod.metadata.labels, set.spec.template.metadata.labels);
         assert!(pod.node_name.is_some());
     }
-    let events = lab.events();
+    let events = harness.events();
     assert_eq!(events.len(), 3);
     let told: BTreeSet<String> = events
         .iter()
@@ -119,32 +119,32 @@ fn a_frontend_comes_up(engine: EngineKind) {
 
 fn pods_created_after_it_are_adopted_and_the_surplus_deleted(engine: EngineKind) {
     // Pods take long enough to start that the new ones are not ready when the controller sees them.
-    let mut lab = Lab::with(engine, |settings| {
+    let mut harness = Harness::with(engine, |settings| {
         settings.latency.pod_startup = Latency::Constant(SECOND_NS);
     });
-    lab.apply("frontend.yaml");
-    lab.until_ready("frontend", 3);
-    let before = names(&lab.pods());
-    lab.apply("bare-pods.yaml");
-    lab.until("the surplus deleted", |cluster| {
+    harness.apply("frontend.yaml");
+    harness.until_ready("frontend", 3);
+    let before = names(&harness.pods());
+    harness.apply("bare-pods.yaml");
+    harness.until("the surplus deleted", |cluster| {
         cluster.write_counts().pods.deleted == 2
     });
-    lab.until_ready("frontend", 3);
+    harness.until_ready("frontend", 3);
     // The new ones were not ready yet, so they went first.
-    assert_eq!(names(&lab.pods()), before);
-    let totals = lab.cluster().write_counts().pods;
+    assert_eq!(names(&harness.pods()), before);
+    let totals = harness.cluster().write_counts().pods;
     assert_eq!((totals.adopted, totals.deleted, totals.created), (2, 2, 5));
 }
 
 fn pods_created_before_it_are_kept_and_the_rest_is_created(engine: EngineKind) {
-    let mut lab = Lab::new(engine);
-    lab.apply("bare-pods.yaml");
+    let mut harness = Harness::new(engine);
+    harness.apply("bare-pods.yaml");
     let ready = |cluster: &Cluster| pods(cluster).iter().filter(|pod| pod.is_ready()).count();
-    lab.until("two ready pods", |cluster| ready(cluster) == 2);
-    lab.apply("frontend.yaml");
-    lab.until_ready("frontend", 3);
-    let set = lab.replica_set("frontend");
-    let pods = lab.pods();
+    harness.until("two ready pods", |cluster| ready(cluster) == 2);
+    harness.apply("frontend.yaml");
+    harness.until_ready("frontend", 3);
+    let set = harness.replica_set("frontend");
+    let pods = harness.pods();
     let names = names(&pods);
     assert!(
         names.contains("pod1") && names.contains("pod2"),
@@ -153,36 +153,36 @@ fn pods_created_before_it_are_kept_and_the_rest_is_created(engine: EngineKind) {
     assert_eq!(owned(&pods, &set.metadata.uid).len(), 3);
     // The bare pods lack a label of the template.
     assert_eq!(set.status.fully_labeled_replicas, 1);
-    let totals = lab.cluster().write_counts().pods;
+    let totals = harness.cluster().write_counts().pods;
     assert_eq!((totals.adopted, totals.deleted, totals.created), (2, 0, 3));
 }
 
 fn a_relabelled_pod_is_replaced_and_one_too_many_when_it_comes_back(engine: EngineKind) {
-    let mut lab = frontend(engine);
-    let name = lab.pods()[0].metadata.name.clone();
-    lab.patch_pod(&name, &json!({"metadata": {"labels": {"tier": "debug"}}}));
-    lab.until("a replacement", |cluster| pods(cluster).len() == 4);
-    lab.until_ready("frontend", 3);
-    let isolated: Arc<Pod> = lab.cluster().get(NAMESPACE, &name).unwrap();
+    let mut harness = frontend(engine);
+    let name = harness.pods()[0].metadata.name.clone();
+    harness.patch_pod(&name, &json!({"metadata": {"labels": {"tier": "debug"}}}));
+    harness.until("a replacement", |cluster| pods(cluster).len() == 4);
+    harness.until_ready("frontend", 3);
+    let isolated: Arc<Pod> = harness.cluster().get(NAMESPACE, &name).unwrap();
     assert!(isolated.metadata.owner_references.is_empty());
-    assert_eq!(lab.pods().len(), 4);
+    assert_eq!(harness.pods().len(), 4);
 
-    lab.patch_pod(
+    harness.patch_pod(
         &name,
         &json!({"metadata": {"labels": {"tier": "frontend"}}}),
     );
-    lab.until("the surplus gone", |cluster| pods(cluster).len() == 3);
-    lab.until_ready("frontend", 3);
-    let totals = lab.cluster().write_counts().pods;
+    harness.until("the surplus gone", |cluster| pods(cluster).len() == 3);
+    harness.until_ready("frontend", 3);
+    let totals = harness.cluster().write_counts().pods;
     assert_eq!((totals.released, totals.adopted, totals.deleted), (1, 1, 1));
 }
 
 fn the_scale_subresource_scales(engine: EngineKind) {
-    let mut lab = frontend(engine);
+    let mut harness = frontend(engine);
     for replicas in [5, 2, 0, 1] {
-        lab.scale("frontend", replicas);
-        lab.until_ready("frontend", usize::try_from(replicas).unwrap());
-        let scale = lab
+        harness.scale("frontend", replicas);
+        harness.until_ready("frontend", usize::try_from(replicas).unwrap());
+        let scale = harness
             .cluster()
             .get_scale::<ReplicaSet>(NAMESPACE, "frontend")
             .unwrap();
@@ -195,45 +195,46 @@ fn the_scale_subresource_scales(engine: EngineKind) {
 }
 
 fn the_deletion_cost_decides_between_equals(engine: EngineKind) {
-    let mut lab = frontend(engine);
-    let names: Vec<_> = lab
+    let mut harness = frontend(engine);
+    let names: Vec<_> = harness
         .pods()
         .iter()
         .map(|pod| pod.metadata.name.clone())
         .collect();
-    let cost = |lab: &Lab, name: &str, cost: &str| {
+    let cost = |harness: &Harness, name: &str, cost: &str| {
         let annotations = json!({"controller.kubernetes.io/pod-deletion-cost": cost});
-        lab.patch_pod(name, &json!({"metadata": {"annotations": annotations}}));
+        harness.patch_pod(name, &json!({"metadata": {"annotations": annotations}}));
     };
-    cost(&lab, &names[0], "10");
-    cost(&lab, &names[1], "-1");
+    cost(&harness, &names[0], "10");
+    cost(&harness, &names[1], "-1");
     // The controller must have seen the annotations before it chooses.
-    lab.settle();
-    lab.scale("frontend", 2);
-    lab.until_ready("frontend", 2);
-    let left: Vec<_> = lab
+    harness.settle();
+    harness.scale("frontend", 2);
+    harness.until_ready("frontend", 2);
+    let left: Vec<_> = harness
         .pods()
         .iter()
         .map(|pod| pod.metadata.name.clone())
         .collect();
     assert_eq!(left, [names[0].clone(), names[2].clone()]);
-    lab.scale("frontend", 1);
-    lab.until_ready("frontend", 1);
-    assert_eq!(lab.pods()[0].metadata.name, names[0]);
+    harness.scale("frontend", 1);
+    harness.until_ready("frontend", 1);
+    assert_eq!(harness.pods()[0].metadata.name, names[0]);
 }
 
 fn background_deletion_takes_the_pods_along(engine: EngineKind) {
-    let mut lab = frontend(engine);
-    lab.delete_replica_set("frontend", Propagation::Background);
+    let mut harness = frontend(engine);
+    harness.delete_replica_set("frontend", Propagation::Background);
     assert!(
-        lab.cluster()
+        harness
+            .cluster()
             .get::<ReplicaSet>(NAMESPACE, "frontend")
             .is_err()
     );
-    lab.until("no pods", |cluster| pods(cluster).is_empty());
-    lab.settle();
-    assert_not_replaced(&lab, engine);
-    assert!(lab.pods().is_empty());
+    harness.until("no pods", |cluster| pods(cluster).is_empty());
+    harness.settle();
+    assert_not_replaced(&harness, engine);
+    assert!(harness.pods().is_empty());
 }
 
 /// The three pods of `frontend`, which was deleted with them, were not replaced.
@@ -241,8 +242,8 @@ fn background_deletion_takes_the_pods_along(engine: EngineKind) {
 /// Pods and ReplicaSets are watched apart, and nothing orders two watches: on threads the controller
 /// may hear that the pods go before it hears why. It then replaces them once, as upstream does, and
 /// the replacements, owned by what is deleted, are collected too.
-fn assert_not_replaced(lab: &Lab, engine: EngineKind) {
-    let created = lab.cluster().write_counts().pods.created;
+fn assert_not_replaced(harness: &Harness, engine: EngineKind) {
+    let created = harness.cluster().write_counts().pods.created;
     match engine {
         EngineKind::Virtual => assert_eq!(created, 3),
         EngineKind::Threads => assert!(created == 3 || created == 6, "{created} created"),
@@ -250,12 +251,12 @@ fn assert_not_replaced(lab: &Lab, engine: EngineKind) {
 }
 
 fn foreground_deletion_waits_for_the_pods(engine: EngineKind) {
-    let mut lab = Lab::with(engine, |settings| {
+    let mut harness = Harness::with(engine, |settings| {
         settings.latency.pod_termination = Latency::Constant(SECOND_NS);
     });
-    lab.apply("frontend.yaml");
-    lab.until_ready("frontend", 3);
-    let set = lab.delete_replica_set("frontend", Propagation::Foreground);
+    harness.apply("frontend.yaml");
+    harness.until_ready("frontend", 3);
+    let set = harness.delete_replica_set("frontend", Propagation::Foreground);
     assert!(set.metadata.is_deleting());
     assert!(
         set.metadata
@@ -264,7 +265,7 @@ fn foreground_deletion_waits_for_the_pods(engine: EngineKind) {
             .any(|name| &**name == "foregroundDeletion")
     );
     let mut last_seen = usize::MAX;
-    lab.until("the ReplicaSet gone", |cluster| {
+    harness.until("the ReplicaSet gone", |cluster| {
         let gone = cluster.get::<ReplicaSet>(NAMESPACE, "frontend").is_err();
         // Read after the ReplicaSet: pods that are left now were left then.
         let left = pods(cluster).len();
@@ -274,45 +275,45 @@ fn foreground_deletion_waits_for_the_pods(engine: EngineKind) {
         gone
     });
     assert_eq!(last_seen, 0, "the ReplicaSet went before its pods");
-    lab.settle();
-    assert_not_replaced(&lab, engine);
-    assert!(lab.pods().is_empty());
+    harness.settle();
+    assert_not_replaced(&harness, engine);
+    assert!(harness.pods().is_empty());
 }
 
 fn a_deleted_namespace_takes_everything_along_and_gets_nothing_new(engine: EngineKind) {
-    let mut lab = Lab::with(engine, |settings| {
+    let mut harness = Harness::with(engine, |settings| {
         settings.latency.pod_termination = Latency::Constant(SECOND_NS);
     });
-    lab.apply("frontend.yaml");
-    lab.until_ready("frontend", 3);
+    harness.apply("frontend.yaml");
+    harness.until_ready("frontend", 3);
     let options = DeleteOptions::default();
-    let deletion = lab
+    let deletion = harness
         .cluster()
-        .delete::<Namespace>("", NAMESPACE, &options, lab.now());
+        .delete::<Namespace>("", NAMESPACE, &options, harness.now());
     assert!(!deletion.unwrap().removed);
     let mut left = 0;
-    lab.until("the namespace gone", |cluster| {
+    harness.until("the namespace gone", |cluster| {
         let gone = cluster.get::<Namespace>("", NAMESPACE).is_err();
         left = pods(cluster).len();
         left += usize::from(cluster.get::<ReplicaSet>(NAMESPACE, "frontend").is_ok());
         gone
     });
     assert_eq!(left, 0, "the namespace went before what it held");
-    lab.settle();
-    assert!(lab.events().is_empty());
+    harness.settle();
+    assert!(harness.events().is_empty());
     // The controller tried to replace them, in vain.
-    assert_eq!(lab.cluster().write_counts().pods.created, 3);
+    assert_eq!(harness.cluster().write_counts().pods.created, 3);
 }
 
 fn orphans_are_adopted_by_the_next_one(engine: EngineKind) {
-    let mut lab = frontend(engine);
-    let before = names(&lab.pods());
-    lab.delete_replica_set("frontend", Propagation::Orphan);
-    lab.until("the ReplicaSet gone", |cluster| {
+    let mut harness = frontend(engine);
+    let before = names(&harness.pods());
+    harness.delete_replica_set("frontend", Propagation::Orphan);
+    harness.until("the ReplicaSet gone", |cluster| {
         cluster.get::<ReplicaSet>(NAMESPACE, "frontend").is_err()
     });
-    lab.settle();
-    let orphans = lab.pods();
+    harness.settle();
+    let orphans = harness.pods();
     assert_eq!(names(&orphans), before);
     assert!(
         orphans
@@ -320,9 +321,9 @@ fn orphans_are_adopted_by_the_next_one(engine: EngineKind) {
             .all(|pod| pod.metadata.owner_references.is_empty())
     );
 
-    lab.apply("frontend-next.yaml");
-    lab.until_ready("frontend-next", 3);
-    let pods = lab.pods();
+    harness.apply("frontend-next.yaml");
+    harness.until_ready("frontend-next", 3);
+    let pods = harness.pods();
     assert_eq!(names(&pods), before);
     // Pods are adopted as they are: the new template is for pods to come.
     assert!(
@@ -330,33 +331,34 @@ fn orphans_are_adopted_by_the_next_one(engine: EngineKind) {
             .all(|pod| pod.metadata.labels.get("release").is_none())
     );
     assert_eq!(
-        lab.replica_set("frontend-next")
+        harness
+            .replica_set("frontend-next")
             .status
             .fully_labeled_replicas,
         0
     );
-    assert_eq!(lab.cluster().write_counts().pods.created, 3);
+    assert_eq!(harness.cluster().write_counts().pods.created, 3);
 }
 
 fn recreated_it_has_pods_of_its_own(engine: EngineKind) {
-    let mut lab = frontend(engine);
-    let (old, before) = (lab.replica_set("frontend"), names(&lab.pods()));
-    lab.delete_replica_set("frontend", Propagation::Background);
-    lab.apply("frontend.yaml");
-    let new = lab.replica_set("frontend");
+    let mut harness = frontend(engine);
+    let (old, before) = (harness.replica_set("frontend"), names(&harness.pods()));
+    harness.delete_replica_set("frontend", Propagation::Background);
+    harness.apply("frontend.yaml");
+    let new = harness.replica_set("frontend");
     assert_ne!(old.metadata.uid, new.metadata.uid);
-    lab.until("the old pods gone", |cluster| {
+    harness.until("the old pods gone", |cluster| {
         let pods = pods(cluster);
         owned(&pods, &old.metadata.uid).is_empty()
     });
-    lab.until_ready("frontend", 3);
-    assert!(names(&lab.pods()).is_disjoint(&before));
-    assert_eq!(lab.pods().len(), 3);
+    harness.until_ready("frontend", 3);
+    assert!(names(&harness.pods()).is_disjoint(&before));
+    assert_eq!(harness.pods().len(), 3);
 }
 
 fn pods_become_available_after_min_ready_seconds(engine: EngineKind) {
-    let mut lab = Lab::new(engine);
-    lab.apply("slow.yaml");
+    let mut harness = Harness::new(engine);
+    harness.apply("slow.yaml");
     let status = |cluster: &Cluster| {
         cluster
             .get::<ReplicaSet>(NAMESPACE, "slow")
@@ -364,33 +366,33 @@ fn pods_become_available_after_min_ready_seconds(engine: EngineKind) {
             .status
             .clone()
     };
-    lab.until("two ready pods", |cluster| {
+    harness.until("two ready pods", |cluster| {
         status(cluster).ready_replicas == 2
     });
-    assert_eq!(status(lab.cluster()).available_replicas, 0);
-    let ready_at = lab.now();
-    lab.until("two available pods", |cluster| {
+    assert_eq!(status(harness.cluster()).available_replicas, 0);
+    let ready_at = harness.now();
+    harness.until("two available pods", |cluster| {
         status(cluster).available_replicas == 2
     });
     // Time stamps are in whole seconds, so up to one of the three may be over already.
-    let waited_ns = lab.now().mono_ns - ready_at.mono_ns;
+    let waited_ns = harness.now().mono_ns - ready_at.mono_ns;
     assert!(
         waited_ns > 3 * SECOND_NS / 2,
         "available after {waited_ns} ns"
     );
-    lab.until_ready("slow", 2);
+    harness.until_ready("slow", 2);
 }
 
 fn one_replica_when_none_is_given(engine: EngineKind) {
-    let mut lab = Lab::new(engine);
-    lab.apply("defaulted.yaml");
-    assert_eq!(lab.replica_set("defaulted").spec.replicas, Some(1));
-    lab.until_ready("defaulted", 1);
+    let mut harness = Harness::new(engine);
+    harness.apply("defaulted.yaml");
+    assert_eq!(harness.replica_set("defaulted").spec.replicas, Some(1));
+    harness.until_ready("defaulted", 1);
 }
 
 fn a_template_that_the_selector_does_not_match_is_refused(engine: EngineKind) {
-    let lab = Lab::new(engine);
-    let error = lab.try_apply("mismatch.yaml").unwrap_err();
+    let harness = Harness::new(engine);
+    let error = harness.try_apply("mismatch.yaml").unwrap_err();
     assert_eq!((error.code, &error.reason), (422, &Reason::Invalid));
     assert!(
         error.message.contains("spec.template.metadata.labels"),
@@ -403,28 +405,29 @@ fn a_template_that_the_selector_does_not_match_is_refused(engine: EngineKind) {
         "{error}"
     );
     assert!(
-        lab.cluster()
+        harness
+            .cluster()
             .get::<ReplicaSet>(NAMESPACE, "mismatch")
             .is_err()
     );
 }
 
 fn a_replication_controller_does_the_same(engine: EngineKind) {
-    let mut lab = Lab::new(engine);
-    lab.apply("nginx-rc.yaml");
+    let mut harness = Harness::new(engine);
+    harness.apply("nginx-rc.yaml");
     let get = |cluster: &Cluster| {
         cluster
             .get::<ReplicationController>(NAMESPACE, "nginx")
             .unwrap()
     };
-    lab.until("three ready pods", |cluster| {
+    harness.until("three ready pods", |cluster| {
         get(cluster).status.available_replicas == 3
     });
-    lab.settle();
-    let controller = get(lab.cluster());
+    harness.settle();
+    let controller = get(harness.cluster());
     assert_eq!(controller.status.replicas, 3);
     assert_eq!(controller.status.terminating_replicas, None);
-    let pods = lab.pods();
+    let pods = harness.pods();
     assert_eq!(owned(&pods, &controller.metadata.uid).len(), 3);
     for pod in &pods {
         let owner = pod.metadata.controller().unwrap();
@@ -432,43 +435,46 @@ fn a_replication_controller_does_the_same(engine: EngineKind) {
         assert_eq!((&*owner.api_version, &*owner.kind), ("v1", kind.name()));
         assert!(pod.metadata.name.starts_with("nginx-"));
     }
-    for event in lab.events() {
+    for event in harness.events() {
         assert_eq!(&*event.topic.component, "replication-controller");
         let Some(Regarding::Object(about)) = &event.regarding else {
             panic!("{event:?}")
         };
         assert_eq!(about.kind, Kind::REPLICATION_CONTROLLER);
     }
-    assert_eq!(lab.events().len(), 3);
+    assert_eq!(harness.events().len(), 3);
 }
 
 fn two_with_one_selector_leave_each_others_pods_alone(engine: EngineKind) {
-    let mut lab = frontend(engine);
-    let before = names(&lab.pods());
-    lab.apply("frontend-next.yaml");
-    lab.until_ready("frontend-next", 3);
-    lab.until_ready("frontend", 3);
-    let pods = lab.pods();
+    let mut harness = frontend(engine);
+    let before = names(&harness.pods());
+    harness.apply("frontend-next.yaml");
+    harness.until_ready("frontend-next", 3);
+    harness.until_ready("frontend", 3);
+    let pods = harness.pods();
     assert_eq!(pods.len(), 6);
-    let first = owned(&pods, &lab.replica_set("frontend").metadata.uid);
+    let first = owned(&pods, &harness.replica_set("frontend").metadata.uid);
     assert_eq!(names(&first), before);
-    lab.scale("frontend-next", 1);
-    lab.until_ready("frontend-next", 1);
-    lab.until_ready("frontend", 3);
-    let first = owned(&lab.pods(), &lab.replica_set("frontend").metadata.uid);
+    harness.scale("frontend-next", 1);
+    harness.until_ready("frontend-next", 1);
+    harness.until_ready("frontend", 3);
+    let first = owned(
+        &harness.pods(),
+        &harness.replica_set("frontend").metadata.uid,
+    );
     assert_eq!(names(&first), before);
-    let totals = lab.cluster().write_counts().pods;
+    let totals = harness.cluster().write_counts().pods;
     assert_eq!((totals.adopted, totals.released, totals.created), (0, 0, 6));
 }
 
 fn many_replicas_arrive_in_bursts_of_500(engine: EngineKind) {
     // The controller goes on when it has seen what it created, two seconds later.
-    let mut lab = Lab::with(engine, |settings| {
+    let mut harness = Harness::with(engine, |settings| {
         settings.latency.watch = Latency::Constant(2 * SECOND_NS);
     });
-    lab.apply("large.yaml");
-    lab.until("1200 pods", |cluster| cluster.count::<Pod>() == 1200);
-    let mut created: Vec<i64> = lab
+    harness.apply("large.yaml");
+    harness.until("1200 pods", |cluster| cluster.count::<Pod>() == 1200);
+    let mut created: Vec<i64> = harness
         .pods()
         .iter()
         .map(|pod| pod.metadata.creation_timestamp.unix_seconds().unwrap())
@@ -481,7 +487,7 @@ fn many_replicas_arrive_in_bursts_of_500(engine: EngineKind) {
     assert_eq!(bursts, [500, 500, 200]);
     // Everyone hears of it late, which is worth waiting for where waiting costs nothing.
     if engine == EngineKind::Virtual {
-        lab.until_ready("large", 1200);
-        assert_eq!(lab.cluster().write_counts().pods.created, 1200);
+        harness.until_ready("large", 1200);
+        assert_eq!(harness.cluster().write_counts().pods.created, 1200);
     }
 }

@@ -77,7 +77,7 @@ impl Harness {
     pub(super) fn before_first_sync(kind: Kind, behaviour: Behaviour, replicas: i32) -> Harness {
         let cache = Arc::new(PodCache::new());
         let options = ControllerOptions {
-            behaviour,
+            policy: behaviour.policy(),
             ..ControllerOptions::new(kind)
         };
         let controller = Controller::new(options, cache.clone());

@@ -41,7 +41,7 @@ use podstorm_runtime::limits::BURST_REPLICAS;
 use podstorm_runtime::workqueue::RateLimitingQueue;
 
 use crate::cache::{Delta, Listed, PodCache, PodChange};
-use crate::policy::Behaviour;
+use crate::policy::{Behaviour, Policy};
 use crate::ranking::RankFields;
 use hardened::Hardened;
 use recycled_ids::RecycledIds;
@@ -63,8 +63,8 @@ pub struct ControllerOptions {
     pub burst_replicas: usize,
     /// The feature gates that change behaviour.
     pub gates: Gates,
-    /// Upstream's behaviour, or the hardened one.
-    pub behaviour: Behaviour,
+    /// The rows of upstream's behaviour, of the hardened one, or of one that a test has made.
+    pub policy: Policy,
 }
 
 /// The feature gates that change this controller's behaviour, under upstream's names.
@@ -96,7 +96,7 @@ impl ControllerOptions {
             kind,
             burst_replicas: BURST_REPLICAS,
             gates: Gates::default(),
-            behaviour: Behaviour::Upstream,
+            policy: Behaviour::Upstream.policy(),
         }
     }
 }
@@ -130,7 +130,7 @@ impl Controller {
             "only ReplicaSets and ReplicationControllers are controlled"
         );
         let kinds = [Kind::POD, options.kind];
-        let hardened = Hardened::new(options.behaviour, kinds);
+        let hardened = Hardened::new(options.policy, kinds);
         let of_upstream =
             options.gates.stale_controller_consistency && options.kind == Kind::REPLICA_SET;
         Controller {

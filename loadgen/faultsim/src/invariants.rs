@@ -418,6 +418,11 @@ impl Observer for Checker {
         });
     }
 
+    #[cfg(test)]
+    fn plants(&self, request: &Request) -> Option<Vec<Request>> {
+        super::planted_tests::requests(request)
+    }
+
     fn carries_out(&self, origin: Option<Origin>) {
         self.state().origin = origin;
     }
@@ -432,7 +437,9 @@ impl Observer for Checker {
         });
     }
 
-    fn sync_ended(&self, sync: SyncId, _: &Controller, state: &Sync, now: Now) {
+    fn sync_ended(&self, sync: SyncId, _controller: &Controller, state: &Sync, now: Now) {
+        #[cfg(test)]
+        super::planted_tests::sync_ended(_controller, state.key(), now);
         let outcome = state.outcome();
         self.check(now, |state| {
             if let Outcome::Failed(error) = outcome {

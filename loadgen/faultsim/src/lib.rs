@@ -22,6 +22,8 @@ pub mod invariants;
 pub mod minimise;
 pub mod model;
 pub mod objects;
+#[cfg(test)]
+mod planted_tests;
 pub mod play;
 #[cfg(test)]
 mod progress_tests;

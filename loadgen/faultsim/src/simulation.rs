@@ -50,7 +50,7 @@ pub fn options(world: &World, seed: u64, behaviour: Behaviour) -> SimOptions {
         feature_gates: gates.into_iter().collect(),
         ..options.controller
     };
-    options.behaviour = behaviour;
+    options.policy = behaviour.policy();
     options.latency = LatencySettings {
         pod_startup: up_to(world.startup_ms),
         pod_termination: up_to(world.termination_ms),
@@ -58,6 +58,8 @@ pub fn options(world: &World, seed: u64, behaviour: Behaviour) -> SimOptions {
         watch: up_to(world.watch_ms),
         scheduling: up_to(world.watch_ms),
     };
+    #[cfg(test)]
+    let options = super::planted_tests::options(options);
     options
 }
 
@@ -318,10 +320,10 @@ impl Simulation {
     fn start(&mut self, stale: Stale) {
         self.site.start_manager();
         if stale.versions > 0 {
-            if let Some(line) = self.site.alive().last() {
+            if let Some(connection) = self.site.alive().last() {
                 for stream in StreamKind::ALL {
                     let for_ns = i64::from(stale.for_ms) * MS;
-                    line.lag_for(stream, u64::from(stale.versions), for_ns);
+                    connection.lag_for(stream, u64::from(stale.versions), for_ns);
                 }
             }
             self.checker.stale_start();

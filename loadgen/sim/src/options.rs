@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use podstorm::policy::Behaviour;
+use podstorm::policy::{Behaviour, Policy};
 use podstorm_apiserver::latency::Latency;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -18,8 +18,8 @@ pub struct SimOptions {
     pub seed: u64,
     /// The settings of the controllers.
     pub controller: ControllerSettings,
-    /// The behaviour of the controllers: upstream's or the hardened one.
-    pub behaviour: Behaviour,
+    /// The rows of the controllers' behaviour.
+    pub policy: Policy,
     /// The latencies.
     pub latency: LatencySettings,
     /// The share of the controllers' API calls that are refused with an internal error, 0 to 1.
@@ -48,7 +48,7 @@ impl SimOptions {
                 kube_api_burst: UPSTREAM_BURST,
                 feature_gates: BTreeMap::new(),
             },
-            behaviour: Behaviour::Upstream,
+            policy: Behaviour::Upstream.policy(),
             latency: LatencySettings {
                 pod_startup: Latency::ZERO,
                 pod_termination: Latency::ZERO,

@@ -186,7 +186,7 @@ pub(super) fn run(flags: &ExplainFlags) -> Result<u8> {
             pod_deletion_cost: gates["PodDeletionCost"],
             ..Gates::default()
         },
-        behaviour: flags.behaviour.0,
+        policy: flags.behaviour.policy(),
         ..ControllerOptions::new(kind)
     };
     let now = match flags.now {

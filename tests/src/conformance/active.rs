@@ -7,16 +7,10 @@ use super::ranking::decode_pod;
 use super::{Fields, expect_eq};
 
 /// Runs one case.
-pub(super) fn run(case: Value) -> Result<(), String> {
-    let mut case = Fields::new(case, "case")?;
-    let pods = case
-        .list("pods")?
-        .into_iter()
-        .map(decode_pod)
-        .collect::<Result<Vec<_>, _>>()?;
+pub(super) fn run(case: &mut Fields) -> Result<(), String> {
+    let pods = case.all("pods", decode_pod)?;
     let active = case.list("active")?;
     let terminating = case.list("terminating")?;
-    case.finish()?;
 
     let names = |counts: fn(&Pod) -> bool| -> Vec<Value> {
         let pods = pods.iter().filter(|pod| counts(pod));

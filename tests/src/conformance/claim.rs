@@ -4,31 +4,19 @@ use std::sync::Arc;
 
 use podstorm::claim::{Claim, ClaimStep};
 use podstorm::client::{ApiError, PodPatch, Reason};
-use podstorm::object::{Kind, OwnerReference, Selector};
+use podstorm::object::{Kind, Selector};
 use serde_json::{Value, json};
 
-use super::world::{expect_same_json, parent, pod};
+use super::shared::{expect_same_json, parent, pod};
 use super::{Fields, expect_eq};
 
 /// Runs one case.
-pub(super) fn run(case: Value) -> Result<(), String> {
-    let mut case = Fields::new(case, "case")?;
+pub(super) fn run(case: &mut Fields) -> Result<(), String> {
     let parent = parent(Kind::REPLICA_SET, case.value("replicaSet"))?;
-    let pods = case
-        .list("pods")?
-        .into_iter()
-        .map(pod)
-        .collect::<Result<Vec<_>, _>>()?;
+    let pods = case.all("pods", pod)?;
     let can_adopt = case.text("canAdopt")?;
-    let results = case.object("patchResults")?.into_rest();
-    let owner = Arc::new(OwnerReference {
-        api_version: "apps/v1".into(),
-        kind: "ReplicaSet".into(),
-        name: parent.metadata.name.as_str().into(),
-        uid: parent.metadata.uid.clone(),
-        controller: Some(true),
-        block_owner_deletion: Some(true),
-    });
+    let results = case.object("patchResults")?.rest();
+    let owner = Arc::new(Kind::REPLICA_SET.controller_reference(&parent.metadata));
     let selector =
         Selector::compile(parent.spec.selector.as_deref()).map_err(|error| error.to_string())?;
     let mut claim = Claim::new(&parent.metadata, owner, pods, |pod| {
@@ -74,8 +62,7 @@ pub(super) fn run(case: Value) -> Result<(), String> {
     )?;
     expect_eq("canAdoptCalls", &checks, &case.int("canAdoptCalls")?)?;
     let errors = i64::try_from(claim.errors().len()).expect("few errors");
-    expect_eq("errors", &errors, &case.int("errors")?)?;
-    case.finish()
+    expect_eq("errors", &errors, &case.int("errors")?)
 }
 
 /// A patch as the wire has it.

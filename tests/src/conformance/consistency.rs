@@ -16,18 +16,10 @@ static OTHER: ResourceType = ResourceType {
 const KINDS: [Kind; 3] = [Kind::POD, Kind::REPLICA_SET, Kind::of(&OTHER)];
 
 /// Runs one case.
-pub(super) fn run(case: Value) -> Result<(), String> {
-    let mut case = Fields::new(case, "case")?;
-    let ops = case.list("ops")?;
-    case.finish()?;
+pub(super) fn run(case: &mut Fields) -> Result<(), String> {
     let store = ConsistencyStore::<String, 3>::new(KINDS);
     let mut reached: [ResourceVersion; 3] = Default::default();
-    for (index, op) in ops.into_iter().enumerate() {
-        let mut op = Fields::new(op, format!("ops[{index}]"))?;
-        run_op(&mut op, &store, &mut reached).map_err(|e| format!("ops[{index}]: {e}"))?;
-        op.finish()?;
-    }
-    Ok(())
+    case.each("ops", |op| run_op(op, &store, &mut reached))
 }
 
 fn run_op(

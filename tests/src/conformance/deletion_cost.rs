@@ -2,18 +2,15 @@
 
 use podstorm::object::Labels;
 use podstorm::ranking::{DELETION_COST_ANNOTATION, deletion_cost};
-use serde_json::Value;
 
 use super::{Fields, expect_eq};
 
 /// Runs one case.
-pub(super) fn run(case: Value) -> Result<(), String> {
-    let mut case = Fields::new(case, "case")?;
+pub(super) fn run(case: &mut Fields) -> Result<(), String> {
     let annotations =
         Labels::from_json(case.value("annotations")).map_err(|error| error.to_string())?;
     let value = case.int("value")?;
     let error = case.flag("error")?;
-    case.finish()?;
     let cost = deletion_cost(
         annotations
             .get(DELETION_COST_ANNOTATION)

@@ -9,17 +9,9 @@ use serde_json::Value;
 use super::{Fields, expect_eq};
 
 /// Runs one case.
-pub(super) fn run(case: Value) -> Result<(), String> {
-    let mut case = Fields::new(case, "case")?;
-    let ops = case.list("ops")?;
-    case.finish()?;
+pub(super) fn run(case: &mut Fields) -> Result<(), String> {
     let mut stores = Stores::default();
-    for (at, op) in ops.into_iter().enumerate() {
-        stores
-            .step(op)
-            .map_err(|error| format!("op {at}: {error}"))?;
-    }
-    Ok(())
+    case.each("ops", |op| stores.step(op))
 }
 
 #[derive(Default)]
@@ -31,8 +23,7 @@ struct Stores {
 }
 
 impl Stores {
-    fn step(&mut self, op: Value) -> Result<(), String> {
-        let mut op = Fields::new(op, "op")?;
+    fn step(&mut self, op: &mut Fields) -> Result<(), String> {
         let name = op.text("op")?;
         let now_ns = self.now_ns;
         if matches!(&*name, "Advance" | "Check") {
@@ -47,11 +38,7 @@ impl Stores {
                     self.named.expect_creations(key, add, now_ns);
                 }
                 "ExpectDeletions" => {
-                    let pods = op
-                        .list("pods")?
-                        .iter()
-                        .map(text)
-                        .collect::<Result<Vec<_>, _>>()?;
+                    let pods = op.all("pods", |pod| text(&pod))?;
                     self.dense.expect_deletions(id, pods.clone(), now_ns);
                     self.named.expect_deletions(key, pods, now_ns);
                 }
@@ -89,13 +76,10 @@ impl Stores {
                 other => return Err(format!("unknown op {other:?}")),
             }
         }
-        let states = op.list("states")?;
-        op.finish()?;
-        states.into_iter().try_for_each(|state| self.compare(state))
+        op.each("states", |state| self.compare(state))
     }
 
-    fn compare(&self, state: Value) -> Result<(), String> {
-        let mut state = Fields::new(state, "state")?;
+    fn compare(&self, state: &mut Fields) -> Result<(), String> {
         let key = &*state.text("key")?;
         let recorded = State {
             exists: state.flag("exists")?,
@@ -108,7 +92,6 @@ impl Stores {
             },
             satisfied: state.flag("satisfied")?,
         };
-        state.finish()?;
         let id = self.ids.intern(key);
         let ours = State::new(
             self.dense.counts(id),

@@ -92,6 +92,36 @@ impl Fields {
         }
     }
 
+    /// Takes a list, each item of which is read by `read`.
+    ///
+    /// # Errors
+    /// When it is something else, or an item can't be read.
+    pub fn all<T>(
+        &mut self,
+        key: &str,
+        read: impl FnMut(Value) -> Result<T, String>,
+    ) -> Result<Vec<T>, String> {
+        self.list(key)?.into_iter().map(read).collect()
+    }
+
+    /// Takes a list of objects, and gives `read` one after the other, which must take all members of each.
+    ///
+    /// # Errors
+    /// When it is something else, or what `read` says, with the place in the list.
+    pub fn each(
+        &mut self,
+        key: &str,
+        mut read: impl FnMut(&mut Fields) -> Result<(), String>,
+    ) -> Result<(), String> {
+        for (at, item) in self.list(key)?.into_iter().enumerate() {
+            let place = format!("{key}[{at}]");
+            let mut item = Fields::new(item, place.clone())?;
+            read(&mut item).map_err(|error| format!("{place}: {error}"))?;
+            item.finish()?;
+        }
+        Ok(())
+    }
+
     /// Takes an object as fields; absent and null are no members.
     ///
     /// # Errors
@@ -107,9 +137,9 @@ impl Fields {
         }
     }
 
-    /// The members that are left, as a plain map.
-    pub fn into_rest(self) -> Map {
-        self.map
+    /// Takes all that is left, as a plain map.
+    pub fn rest(&mut self) -> Map {
+        std::mem::take(&mut self.map)
     }
 
     /// Ends the reading.

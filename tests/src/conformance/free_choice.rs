@@ -1,4 +1,4 @@
-//! Cases of `sync` in which ranking does not force the victims: what the record would be for ours.
+//! Cases of `sync` in which ranking leaves a choice of pods: what the record would be for our choice.
 
 use podstorm::object::{Map, Time};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::Fields;
 use super::sync::Run;
 
-/// The recorded outputs of a case whose victims are not forced, rewritten for the victims that we
+/// The recorded outputs of a case that leaves a choice of pods to delete, rewritten for the pods that we
 /// chose, after checking that the choice is one of those allowed.
 pub(super) fn out_of_choice(run: &Run, mut out: Fields, inputs: &Map) -> Result<Fields, String> {
     let script = inputs.get("api").and_then(|api| api["deletes"].as_object());
@@ -42,7 +42,7 @@ pub(super) fn out_of_choice(run: &Run, mut out: Fields, inputs: &Map) -> Result<
     let names: Vec<&str> = ours.iter().filter_map(Value::as_str).collect();
     let error_of = |name: &&str| script.and_then(|script| script.get(*name));
     let is_gone = |error: &Value| error["code"] == 404;
-    let mut map = out.into_rest();
+    let mut map = out.rest();
     let recorded_error = map.remove("error").unwrap_or_default();
     // Answers come in name order, and the first failure but 404 is the error.
     let failures: Vec<&Value> = names
@@ -117,7 +117,7 @@ pub(super) fn out_of_choice(run: &Run, mut out: Fields, inputs: &Map) -> Result<
             _ => {}
         }
     }
-    // The observed ages belong to the recorded victims.
+    // The observed ages belong to the recorded pods.
     map.remove("sortingAgeRatio");
     let (count, sum) = run.age_ratios;
     if count > 0 {

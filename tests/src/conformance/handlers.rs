@@ -8,33 +8,25 @@ use podstorm::object::{Kind, Now, Uid};
 use podstorm::replicaset::{Controller, ControllerOptions, parse_key};
 use serde_json::Value;
 
-use super::world::{
+use super::shared::{
     drain, drain_delayed, expectations_of, owner_key, parent, parent_kind, pod, waited_name,
 };
 use super::{Fields, expect_eq};
 
 /// Runs one case.
-pub(super) fn run(case: Value) -> Result<(), String> {
-    let mut case = Fields::new(case, "case")?;
+pub(super) fn run(case: &mut Fields) -> Result<(), String> {
     let kind = parent_kind(&case.text("kind")?)?;
-    let steps = case.list("steps")?;
-    case.finish()?;
     let controller = Controller::new(ControllerOptions::new(kind), Arc::new(PodCache::new()));
-    let mut world = World {
+    let mut harness = Harness {
         kind,
         controller,
         now_ns: 0,
         expected: BTreeMap::new(),
     };
-    for (index, step) in steps.into_iter().enumerate() {
-        world
-            .step(step)
-            .map_err(|error| format!("step {index}: {error}"))?;
-    }
-    Ok(())
+    case.each("steps", |step| harness.step(step))
 }
 
-struct World {
+struct Harness {
     kind: Kind,
     controller: Controller,
     now_ns: i64,
@@ -42,9 +34,8 @@ struct World {
     expected: BTreeMap<String, ()>,
 }
 
-impl World {
-    fn step(&mut self, step: Value) -> Result<(), String> {
-        let mut step = Fields::new(step, "step")?;
+impl Harness {
+    fn step(&mut self, step: &mut Fields) -> Result<(), String> {
         let op = step.text("op")?;
         let mut out = step.object("out")?;
         let strings = |values: Vec<Value>| -> Vec<String> {
@@ -131,7 +122,6 @@ impl World {
             "advance" => self.now_ns += step.int("nanos")?,
             other => return Err(format!("unknown op {other:?}")),
         }
-        step.finish()?;
         // A key that waits is added once.
         let mut queue = strings(out.list("queue")?);
         let mut seen = BTreeSet::new();
@@ -151,7 +141,7 @@ impl World {
             .map(|(owner, uid)| format!("{owner}={uid}"))
             .collect();
         expect_eq("consistencyCleared", &gone, &cleared.into_iter().collect())?;
-        let recorded = out.object("expectations")?.into_rest();
+        let recorded = out.object("expectations")?.rest();
         let mut ours = podstorm::object::Map::new();
         for key in self.expected.keys() {
             let state = expectations_of(controller, key, self.now_ns);

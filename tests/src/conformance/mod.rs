@@ -1,6 +1,6 @@
 //! Recorded decisions of the upstream controller, run against the public API of `podstorm`.
 //!
-//! One module per subject; each offers `run(case)`, which takes a whole case (its `id` already
+//! One module per subject; each offers `run(case)`, which takes the members of a case (its `id` already
 //! removed) and returns what differs. Every member of a case must be read (see [`Fields`]).
 
 mod active;
@@ -15,16 +15,15 @@ mod log_rank;
 mod podtemplate;
 mod ranking;
 mod rate_limiter;
-mod rc;
 mod related;
 pub mod runner;
 mod scripted_api;
 mod selector;
+mod shared;
 mod slow_start;
 mod status;
 mod sync;
 mod workqueue;
-mod world;
 
 use serde_json::Value;
 
@@ -35,24 +34,27 @@ pub use fields::{Fields, expect_eq};
 /// # Errors
 /// What differs from the record, an unknown field, or an unknown subject.
 pub fn run_case(subject: &str, case: Value) -> Result<(), String> {
-    match subject {
-        "active" => active::run(case),
-        "claim" => claim::run(case),
-        "consistency" => consistency::run(case),
-        "deletion_cost" => deletion_cost::run(case),
-        "expectations" => expectations::run(case),
-        "handlers" => handlers::run(case),
-        "log_rank" => log_rank::run(case),
-        "podtemplate" => podtemplate::run(case),
-        "ranking" => ranking::run(case),
-        "rate_limiter" => rate_limiter::run(case),
-        "rc" => rc::run(case),
-        "related" => related::run(case),
-        "selector" => selector::run(case),
-        "slow_start" => slow_start::run(case),
-        "status" => status::run(case),
-        "sync" => sync::run(case),
-        "workqueue" => workqueue::run(case),
-        other => Err(format!("no such subject: {other}")),
-    }
+    let run: fn(&mut Fields) -> Result<(), String> = match subject {
+        "active" => active::run,
+        "claim" => claim::run,
+        "consistency" => consistency::run,
+        "deletion_cost" => deletion_cost::run,
+        "expectations" => expectations::run,
+        "handlers" => handlers::run,
+        "log_rank" => log_rank::run,
+        "podtemplate" => podtemplate::run,
+        "ranking" => ranking::run,
+        "rate_limiter" => rate_limiter::run,
+        "related" => related::run,
+        "selector" => selector::run,
+        "slow_start" => slow_start::run,
+        "status" => status::run,
+        // Whole syncs, of ReplicationControllers and of ReplicaSets.
+        "rc" | "sync" => sync::run,
+        "workqueue" => workqueue::run,
+        other => return Err(format!("no such subject: {other}")),
+    };
+    let mut case = Fields::new(case, "case")?;
+    run(&mut case)?;
+    case.finish()
 }

@@ -5,12 +5,10 @@ use serde_json::{Value, json};
 use super::{Fields, sync};
 
 /// Runs one case: a whole sync of a parent with one replica and no pods.
-pub(super) fn run(case: Value) -> Result<(), String> {
-    let mut case = Fields::new(case, "case")?;
+pub(super) fn run(case: &mut Fields) -> Result<(), String> {
     let kind = case.text("kind")?;
     let parent = case.value("parent");
     let mut out = case.object("out")?;
-    case.finish()?;
     let meta = &parent["metadata"];
     let text = |member: &str| meta[member].as_str().unwrap_or_default().to_owned();
     let key = format!("{}/{}", text("namespace"), text("name"));
@@ -47,6 +45,6 @@ pub(super) fn run(case: Value) -> Result<(), String> {
     let body = creates
         .first()
         .map_or(Value::Null, |request| request["body"].clone());
-    super::world::expect_same_json("pod", body, out.value("pod"))?;
+    super::shared::expect_same_json("pod", body, out.value("pod"))?;
     out.finish()
 }

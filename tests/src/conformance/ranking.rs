@@ -37,15 +37,14 @@ struct Recorded {
 }
 
 /// Runs one case.
-pub(super) fn run(case: Value) -> Result<(), String> {
-    let mut case = Fields::new(case, "case")?;
+pub(super) fn run(case: &mut Fields) -> Result<(), String> {
     let profile = case.text("profile")?;
     if !PROFILES.contains(&&*profile) {
         return Err(format!("unknown profile {profile:?}"));
     }
-    let options = options(&mut case)?;
-    let pods = decode_pods(case.list("pods")?)?;
-    let related = decode_pods(case.list("relatedPods")?)?;
+    let options = options(case)?;
+    let pods = case.all("pods", decode_pod)?;
+    let related = case.all("relatedPods", decode_pod)?;
     let recorded = Recorded {
         rank: numbers(case.list("rank")?)?,
         less: case
@@ -58,7 +57,6 @@ pub(super) fn run(case: Value) -> Result<(), String> {
         chosen_unique: case.flag("chosenUnique")?,
         diff: usize::try_from(case.int("diff")?).map_err(|error| error.to_string())?,
     };
-    case.finish()?;
 
     let (fields, counts) = ranked(&pods, &related);
     let ranks: Vec<u32> = fields
@@ -287,10 +285,6 @@ fn numbers<T: TryFrom<u64>>(list: Vec<Value>) -> Result<Vec<T>, String> {
     list.iter()
         .map(|value| number(value).ok_or_else(|| format!("no number: {value}")))
         .collect()
-}
-
-fn decode_pods(pods: Vec<Value>) -> Result<Vec<Pod>, String> {
-    pods.into_iter().map(decode_pod).collect()
 }
 
 /// A pod of a case.

@@ -3,15 +3,11 @@
 use podstorm::intern::StrTable;
 use podstorm::limits::{BACKOFF_BASE_NS, BACKOFF_MAX_NS, RETRY_BURST, RETRY_QPS};
 use podstorm::workqueue::{ControllerLimiter, ExponentialLimiter, TokenBucket};
-use serde_json::Value;
 
 use super::{Fields, expect_eq};
 
 /// Runs one case.
-pub(super) fn run(case: Value) -> Result<(), String> {
-    let mut case = Fields::new(case, "case")?;
-    let ops = case.list("ops")?;
-    case.finish()?;
+pub(super) fn run(case: &mut Fields) -> Result<(), String> {
     let mut limiters = Limiters {
         ids: StrTable::new(),
         exponential: ExponentialLimiter::new(BACKOFF_BASE_NS, BACKOFF_MAX_NS),
@@ -19,12 +15,7 @@ pub(super) fn run(case: Value) -> Result<(), String> {
         both: ControllerLimiter::new(),
         now_ns: 0,
     };
-    for (at, op) in ops.into_iter().enumerate() {
-        limiters
-            .step(op)
-            .map_err(|error| format!("op {at}: {error}"))?;
-    }
-    Ok(())
+    case.each("ops", |op| limiters.step(op))
 }
 
 struct Limiters {
@@ -36,8 +27,7 @@ struct Limiters {
 }
 
 impl Limiters {
-    fn step(&mut self, op: Value) -> Result<(), String> {
-        let mut op = Fields::new(op, "op")?;
+    fn step(&mut self, op: &mut Fields) -> Result<(), String> {
         match &*op.text("op")? {
             "Step" => self.now_ns += op.int("nanos")?,
             "When" => {
@@ -48,17 +38,17 @@ impl Limiters {
                 expect_eq("bucket", &delay_ns, &op.int("bucket")?)?;
                 let delay_ns = self.both.when(key, self.now_ns);
                 expect_eq("max", &delay_ns, &op.int("max")?)?;
-                self.requeues(key, &mut op)?;
+                self.requeues(key, op)?;
             }
             "Forget" => {
                 let key = self.ids.intern(&op.text("item")?);
                 self.exponential.forget(key);
                 self.both.forget(key);
-                self.requeues(key, &mut op)?;
+                self.requeues(key, op)?;
             }
             other => return Err(format!("unknown op {other:?}")),
         }
-        op.finish()
+        Ok(())
     }
 
     fn requeues(&self, key: u32, op: &mut Fields) -> Result<(), String> {

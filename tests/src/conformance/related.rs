@@ -8,17 +8,14 @@ use podstorm::object::Pod;
 use podstorm::replicaset::{Controller, ControllerOptions};
 use serde_json::Value;
 
-use super::world::{parent, parent_kind, pod};
+use super::shared::{parent, parent_kind, pod};
 use super::{Fields, expect_eq};
 
 /// Runs one case.
-pub(super) fn run(case: Value) -> Result<(), String> {
-    let mut case = Fields::new(case, "case")?;
+pub(super) fn run(case: &mut Fields) -> Result<(), String> {
     let kind = parent_kind(&case.text("kind")?)?;
     let parents = case.list("parents")?;
-    let pods = case.list("pods")?;
-    let out = case.list("out")?;
-    case.finish()?;
+    let pods: Vec<Arc<Pod>> = case.all("pods", pod)?;
     let cache = Arc::new(PodCache::new());
     let controller = Controller::new(ControllerOptions::new(kind), cache.clone());
     for value in parents {
@@ -26,12 +23,10 @@ pub(super) fn run(case: Value) -> Result<(), String> {
             .owners()
             .apply(Delta::Applied(parent(kind, value)?));
     }
-    let pods: Vec<Arc<Pod>> = pods.into_iter().map(pod).collect::<Result<_, _>>()?;
     for pod in &pods {
         cache.apply(Delta::Applied(pod.clone()));
     }
-    for (index, expected) in out.into_iter().enumerate() {
-        let mut expected = Fields::new(expected, format!("out[{index}]"))?;
+    case.each("out", |expected| {
         let name = expected.text("parent")?;
         let (namespace, short) =
             podstorm::replicaset::parse_key(&name).map_err(|error| error.to_string())?;
@@ -65,14 +60,12 @@ pub(super) fn run(case: Value) -> Result<(), String> {
             .collect();
         let recorded: BTreeMap<String, i64> = expected
             .object("rank")?
-            .into_rest()
+            .rest()
             .into_iter()
             .map(|(key, rank)| (key, rank.as_i64().unwrap_or(-1)))
             .collect();
-        expect_eq("rank", &ranks, &recorded)?;
-        expected.finish()?;
-    }
-    Ok(())
+        expect_eq("rank", &ranks, &recorded)
+    })
 }
 
 fn key_of(pod: &Pod) -> String {

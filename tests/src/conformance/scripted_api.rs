@@ -7,11 +7,12 @@ use podstorm::client::{Answer, ApiError, Cause, PodPatch, Reason, Request};
 use podstorm::driver::Driver;
 use podstorm::object::{Kind, Map, Object, Pod, ReplicaSet, ReplicationController};
 use podstorm::replicaset::{Sync, as_replica_set};
+use podstorm_apiserver::json_merge;
 use serde_json::{Value, json};
 
 use super::Fields;
 use super::claim::patch_body;
-use super::world::parent;
+use super::shared::parent;
 
 /// The scripted API and the record of what it was asked.
 pub(super) struct Api {
@@ -58,9 +59,9 @@ impl Api {
                     )
                 })
                 .collect(),
-            creates: script.object("creates")?.into_rest(),
-            deletes: script.object("deletes")?.into_rest(),
-            patches: script.object("patches")?.into_rest(),
+            creates: script.object("creates")?.rest(),
+            deletes: script.object("deletes")?.rest(),
+            patches: script.object("patches")?.rest(),
             parent_gets: match script.take("parentGets") {
                 None => None,
                 Some(Value::Array(gets)) => Some(gets),
@@ -216,8 +217,8 @@ impl Api {
             if let Some(error) = error {
                 return Ok(Answer::Failed(api_error(&error)?));
             }
-            if let Some(merge) = merge {
-                merge_patch(&mut live, &merge);
+            if let (Some(Value::Object(merge)), Value::Object(live)) = (&merge, &mut live) {
+                json_merge(live, merge);
             }
         }
         let live = parent(self.kind, live)?;
@@ -308,23 +309,4 @@ fn api_error(value: &Value) -> Result<ApiError, String> {
     }
     fields.finish()?;
     Ok(error)
-}
-
-/// RFC 7396.
-fn merge_patch(target: &mut Value, patch: &Value) {
-    let Value::Object(patch) = patch else {
-        *target = patch.clone();
-        return;
-    };
-    if !target.is_object() {
-        *target = json!({});
-    }
-    let target = target.as_object_mut().expect("made an object above");
-    for (key, value) in patch {
-        if value.is_null() {
-            target.remove(key);
-        } else {
-            merge_patch(target.entry(key.clone()).or_insert(Value::Null), value);
-        }
-    }
 }

@@ -6,8 +6,7 @@ use serde_json::Value;
 use super::{Fields, expect_eq};
 
 /// Runs one case.
-pub(super) fn run(case: Value) -> Result<(), String> {
-    let mut case = Fields::new(case, "case")?;
+pub(super) fn run(case: &mut Fields) -> Result<(), String> {
     let selector = match case.value("selector") {
         Value::Null => None,
         present => Some(LabelSelector::from_json(present).map_err(|error| error.to_string())?),
@@ -15,7 +14,6 @@ pub(super) fn run(case: Value) -> Result<(), String> {
     let error = case.flag("error")?;
     let labelled = case.list("labels")?;
     let matches = case.list("matches")?;
-    case.finish()?;
 
     let compiled = Selector::compile(selector.as_ref());
     expect_eq("error", &compiled.is_err(), &error)?;

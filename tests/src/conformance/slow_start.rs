@@ -6,8 +6,7 @@ use serde_json::Value;
 use super::{Fields, expect_eq};
 
 /// Runs one case.
-pub(super) fn run(case: Value) -> Result<(), String> {
-    let mut case = Fields::new(case, "case")?;
+pub(super) fn run(case: &mut Fields) -> Result<(), String> {
     let count = size(case.int("count")?)?;
     let mut run = SlowStart::new(count, size(case.int("initialBatchSize")?)?);
     let failing = numbers(case.list("failingCalls")?)?;
@@ -32,8 +31,7 @@ pub(super) fn run(case: Value) -> Result<(), String> {
     )?;
     expect_eq("error", &(run.failures() > 0), &case.flag("error")?)?;
     expect_eq("errorOneOf", &failed, &numbers(case.list("errorOneOf")?)?)?;
-    expect_eq("skipped", &run.skipped(), &(count - calls))?;
-    case.finish()
+    expect_eq("skipped", &run.skipped(), &(count - calls))
 }
 
 fn size(number: i64) -> Result<usize, String> {

@@ -7,12 +7,11 @@ use podstorm::replicaset::reconcile::{
 };
 use serde_json::Value;
 
-use super::world::{expect_same_json, parent, pod};
+use super::shared::{expect_same_json, parent, pod};
 use super::{Fields, expect_eq};
 
 /// Runs one case.
-pub(super) fn run(case: Value) -> Result<(), String> {
-    let mut case = Fields::new(case, "case")?;
+pub(super) fn run(case: &mut Fields) -> Result<(), String> {
     let now_text = case.text("now")?;
     let now_ns = case.int("nowUnixNano")?;
     let now = Time::from_unix_nanos(now_ns);
@@ -23,11 +22,7 @@ pub(super) fn run(case: Value) -> Result<(), String> {
     gates.finish()?;
     let enabled = case.flag("enableStatusTerminatingReplicas")?;
     let parent = parent(Kind::REPLICA_SET, case.value("replicaSet"))?;
-    let pods = case
-        .list("activePods")?
-        .into_iter()
-        .map(pod)
-        .collect::<Result<Vec<_>, _>>()?;
+    let pods = case.all("activePods", pod)?;
     let pods: Vec<&Pod> = pods.iter().map(|pod| &**pod).collect();
     let terminating = i32::try_from(case.int("terminatingPods")?).map_err(|e| e.to_string())?;
     let error = case.text("manageReplicasError")?;
@@ -44,8 +39,7 @@ pub(super) fn run(case: Value) -> Result<(), String> {
         &next,
         &case.opt_int("nextAvailabilityCheckNanos")?,
     )?;
-    write(&mut case, &parent, status)?;
-    case.finish()
+    write(case, &parent, status)
 }
 
 /// The write with its one retry, as the sync does it.

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::free_choice::out_of_choice;
 use super::scripted_api::Api;
-use super::world::{
+use super::shared::{
     drain_delayed, expect_same_json, expectations_of, owner_key, parent, parent_kind, pod,
     waited_name,
 };
@@ -25,13 +25,12 @@ use super::{Fields, expect_eq};
 const MONO_NS: i64 = 1_000_000_000_000_000;
 
 /// Runs one case.
-pub(super) fn run(case: Value) -> Result<(), String> {
-    let mut case = Fields::new(case, "case")?;
+pub(super) fn run(case: &mut Fields) -> Result<(), String> {
     let mut out = case.object("out")?;
     // Where the case comes from, and `nowUnixNano` in another form.
     case.text("category")?;
     case.text("now")?;
-    let inputs = case.into_rest();
+    let inputs = case.rest();
     let script = inputs.clone();
     let run = run_scripted(Value::Object(inputs))?;
     let mut out = match out.take("chosenUnique") {
@@ -80,11 +79,7 @@ pub(super) fn run_scripted(inputs: Value) -> Result<Run, String> {
     let cancelled = case.flag("contextCancelled")?;
     let parent_json = case.value("parent");
     let siblings = case.list("siblings")?;
-    let pods = case
-        .list("pods")?
-        .into_iter()
-        .map(pod)
-        .collect::<Result<Vec<_>, _>>()?;
+    let pods = case.all("pods", pod)?;
     let mut api = Api::new(
         case.object("api")?,
         kind,
@@ -101,7 +96,7 @@ pub(super) fn run_scripted(inputs: Value) -> Result<Run, String> {
         kind,
         burst_replicas: burst,
         gates,
-        behaviour: Behaviour::Upstream,
+        policy: Behaviour::Upstream.policy(),
     };
     let controller = Controller::new(options, cache.clone());
     for value in siblings

@@ -7,21 +7,13 @@ use serde_json::Value;
 use super::{Fields, expect_eq};
 
 /// Runs one case.
-pub(super) fn run(case: Value) -> Result<(), String> {
-    let mut case = Fields::new(case, "case")?;
-    let ops = case.list("ops")?;
-    case.finish()?;
-    let mut world = World::default();
-    for (at, op) in ops.into_iter().enumerate() {
-        world
-            .step(op)
-            .map_err(|error| format!("op {at}: {error}"))?;
-    }
-    Ok(())
+pub(super) fn run(case: &mut Fields) -> Result<(), String> {
+    let mut harness = Harness::default();
+    case.each("ops", |op| harness.step(op))
 }
 
 #[derive(Default)]
-struct World {
+struct Harness {
     ids: StrTable,
     queue: RateLimitingQueue<u32>,
     now_ns: i64,
@@ -29,9 +21,8 @@ struct World {
     drain: Option<bool>,
 }
 
-impl World {
-    fn step(&mut self, op: Value) -> Result<(), String> {
-        let mut op = Fields::new(op, "op")?;
+impl Harness {
+    fn step(&mut self, op: &mut Fields) -> Result<(), String> {
         let (name, item) = (op.text("op")?, op.take("item"));
         let (queue, now_ns) = (&self.queue, self.now_ns);
         let key = match &item {
@@ -45,14 +36,14 @@ impl World {
                 let key = key?;
                 let delay = queue.add_rate_limited(key, now_ns);
                 expect_eq("delay", &delay, &op.int("delay")?)?;
-                requeues(queue, key, &mut op)?;
+                requeues(queue, key, op)?;
             }
             "Forget" => {
                 let key = key?;
                 queue.forget(key);
-                requeues(queue, key, &mut op)?;
+                requeues(queue, key, op)?;
             }
-            "NumRequeues" => requeues(queue, key?, &mut op)?,
+            "NumRequeues" => requeues(queue, key?, op)?,
             "Get" => {
                 let recorded = (op.text("got")?, op.flag("blocked")?, op.flag("shutdown")?);
                 let ours = match queue.try_take(now_ns) {
@@ -88,8 +79,7 @@ impl World {
             "shuttingDown",
             &self.queue.shutting_down(),
             &op.flag("shuttingDown")?,
-        )?;
-        op.finish()
+        )
     }
 
     /// Moves the clock, stopping wherever something is due.

@@ -2,100 +2,30 @@
 
 use std::path::PathBuf;
 
-use podstorm::object::{
-    Event, Kind, Namespace, Node, Pod, ReplicaSet, ReplicationController, Resource,
-};
+use podstorm::object::{Event, Namespace, Node, Pod, ReplicaSet, ReplicationController, Resource};
 use podstorm_loadgen::input::InputObject;
 use podstorm_loadgen::manifest::{self, Loaded};
 use serde_json::{Value, json};
 
-use super::{Outcome, Target, outcome};
-
-const WORDS: &[&str] = &[
-    "apiVersion",
-    "kind",
-    "metadata",
-    "spec",
-    "status",
-    "name",
-    "namespace",
-    "labels",
-    "annotations",
-    "ownerReferences",
-    "uid",
-    "controller",
-    "true",
-    "false",
-    "null",
-    "~",
-    "y",
-    "no",
-    "apps/v1",
-    "v1",
-    "ReplicaSet",
-    "Pod",
-    "List",
-    "Node",
-    "Namespace",
-    "ReplicationController",
-    "items",
-    "replicas",
-    "selector",
-    "matchLabels",
-    "template",
-    "containers",
-    "conditions",
-    "Ready",
-    "phase",
-    "Running",
-    "creationTimestamp",
-    "2026-01-02T03:04:05Z",
-    "deletionTimestamp",
-    "finalizers",
-    "resources",
-    "requests",
-    "cpu",
-    "100m",
-    "1Gi",
-    "1e3",
-    "restartCount",
-    "nodeName",
-    "---\n",
-    "- ",
-    ": ",
-    "&a ",
-    "*a",
-    "<<: *a",
-    "!!str ",
-    "|\n",
-    ">-\n",
-    "# ",
-    "generateName",
-    "resourceVersion",
-    "...\n",
-    "? ",
-];
+use super::Target;
 
 pub(super) const FILES: Target = Target {
     name: "manifest",
     claim: "a file is refused with a reason or gives objects, which written as JSON are read back the same",
     run: files,
-    words: WORDS,
-    short_runs: 2_500,
+    runs: 2_500,
 };
 
 pub(super) const OBJECTS: Target = Target {
     name: "object",
     claim: "an object that can be read is written, read back the same and written the same",
     run: objects,
-    words: WORDS,
-    short_runs: 5_000,
+    runs: 5_000,
 };
 
-fn files(data: &[u8]) -> Outcome {
-    let loaded = match load(data) {
-        Ok(loaded) => loaded,
-        Err(message) => return outcome(&message),
+fn files(data: &[u8]) -> bool {
+    let Ok(loaded) = load(data) else {
+        return false;
     };
     let json_of = |object: &InputObject| object.as_object().to_json();
     let items: Vec<Value> = loaded.objects.iter().map(json_of).collect();
@@ -106,16 +36,7 @@ fn files(data: &[u8]) -> Outcome {
     };
     let items_again: Vec<Value> = again.objects.iter().map(json_of).collect();
     assert_eq!(items_again, items);
-    let kinds: Vec<&str> = loaded
-        .objects
-        .iter()
-        .map(|object| object.kind().name())
-        .collect();
-    outcome(&format!(
-        "{} {}",
-        kinds.join(" "),
-        loaded.counts.ignored.len()
-    ))
+    true
 }
 
 fn load(data: &[u8]) -> Result<Loaded, String> {
@@ -123,9 +44,9 @@ fn load(data: &[u8]) -> Result<Loaded, String> {
     loaded.map_err(|error| error.to_string())
 }
 
-fn objects(data: &[u8]) -> Outcome {
+fn objects(data: &[u8]) -> bool {
     let Ok(value) = serde_json::from_slice::<Value>(data) else {
-        return 0;
+        return false;
     };
     [
         there_and_back::<Pod>(&value),
@@ -135,14 +56,12 @@ fn objects(data: &[u8]) -> Outcome {
         there_and_back::<Namespace>(&value),
         there_and_back::<Event>(&value),
     ]
-    .into_iter()
-    .fold(0, |all: Outcome, one| all.rotate_left(9) ^ one)
+    .contains(&true)
 }
 
-fn there_and_back<R: Resource + PartialEq>(value: &Value) -> Outcome {
-    let object = match R::from_json(value.clone()) {
-        Ok(object) => object,
-        Err(error) => return outcome(&error.to_string()),
+fn there_and_back<R: Resource + PartialEq>(value: &Value) -> bool {
+    let Ok(object) = R::from_json(value.clone()) else {
+        return false;
     };
     let written = object.to_json();
     let again = match R::from_json(written.clone()) {
@@ -151,9 +70,5 @@ fn there_and_back<R: Resource + PartialEq>(value: &Value) -> Outcome {
     };
     assert_eq!(again.to_json(), written);
     assert_eq!(again, object, "written as {written}");
-    let of_kind = Kind::TYPED
-        .into_iter()
-        .zip(1..)
-        .find(|(kind, _)| *kind == R::KIND);
-    of_kind.expect("a kind with a type").1
+    true
 }

@@ -1,11 +1,10 @@
-//! Fuzz targets: what reads text and bytes from outside, each with a claim beyond "it does not panic".
+//! Fuzz targets: everything that reads text and bytes from outside, each with a claim beyond "it does
+//! not panic".
 //!
 //! A target is a function of bytes that panics where its claim does not hold. `cargo test` runs each
-//! over its corpus (`tests/fuzz/corpus/TARGET/`) and a few thousand mutations of it, the same ones every
-//! time; `cargo run -p podstorm-tests --bin fuzz -- TARGET --time 1h` goes on for longer. The folder
-//! `tests/fuzz/libfuzzer` calls the same functions from libFuzzer, for who has a nightly toolchain.
+//! over its corpus (`tests/fuzz/corpus/TARGET/`) and some thousand mutations of it, the same ones every
+//! time. The long runs are libFuzzer's: `tests/fuzz/libfuzzer` calls the same functions.
 
-mod campaign;
 mod manifests;
 mod mutate;
 mod patches;
@@ -15,15 +14,10 @@ mod selectors;
 mod texts;
 mod versions;
 
-pub use campaign::{Crash, Limit, Summary, minimise, run};
-pub use mutate::Mutator;
-
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 use std::{fs, io};
 
-/// What an input came to, coarsely: inputs with an outcome not seen before are mutated further.
-pub type Outcome = u64;
+pub use mutate::Mutator;
 
 /// A fuzz target.
 #[derive(Clone, Copy, Debug)]
@@ -32,12 +26,10 @@ pub struct Target {
     pub name: &'static str,
     /// What holds for every input.
     pub claim: &'static str,
-    /// Takes any bytes; panics where the claim does not hold.
-    pub run: fn(&[u8]) -> Outcome,
-    /// Words that inputs are made of.
-    pub words: &'static [&'static str],
-    /// Inputs in `cargo test`, so that each target takes about half a second.
-    pub short_runs: u64,
+    /// Takes any bytes, and says whether they could be read; panics where the claim does not hold.
+    pub run: fn(&[u8]) -> bool,
+    /// Mutations in `cargo test`, so that each target takes about half a second.
+    pub runs: usize,
 }
 
 /// All targets.
@@ -73,17 +65,4 @@ impl Target {
         paths.sort();
         paths.iter().map(fs::read).collect()
     }
-}
-
-/// The outcome that a message stands for: its words, without numbers and what it quotes.
-fn outcome(message: &str) -> Outcome {
-    let mut hasher = DefaultHasher::new();
-    let mut quoted = false;
-    for char in message.chars() {
-        quoted ^= char == '"';
-        if !quoted && !char.is_ascii_digit() {
-            char.hash(&mut hasher);
-        }
-    }
-    hasher.finish()
 }

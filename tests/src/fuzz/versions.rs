@@ -5,54 +5,30 @@ use std::cmp::Ordering;
 use podstorm::object::{Namespace, Now, Object, ResourceVersion};
 use podstorm_apiserver::{Cluster, ClusterOptions, ListOptions};
 
-use super::{Outcome, Target, outcome};
+use super::Target;
 
 pub(super) const RESOURCE_VERSIONS: Target = Target {
     name: "resource-version",
     claim: "a version is printed as it was read, and versions compare as numbers of any length do",
     run: versions,
-    words: &[
-        "0",
-        "1",
-        "9",
-        "10",
-        "18446744073709551615",
-        "18446744073709551616",
-        "+1",
-        "-1",
-        " ",
-        "\n",
-        "٣",
-    ],
-    short_runs: 20_000,
+    runs: 20_000,
 };
 
 pub(super) const CONTINUE_TOKENS: Target = Target {
     name: "continue-token",
     claim: "a token that was given goes on with the list once; any other is refused as 400 or 410",
     run: tokens,
-    words: &[
-        "namespaces-0",
-        "namespaces-1",
-        "namespaces-",
-        "pods-0",
-        "-",
-        "replicasets-0",
-        "+0",
-        "00",
-    ],
-    short_runs: 2_000,
+    runs: 2_000,
 };
 
 /// Three versions, one a line.
-fn versions(data: &[u8]) -> Outcome {
+fn versions(data: &[u8]) -> bool {
     let text = String::from_utf8_lossy(data);
     let texts: Vec<&str> = text.split('\n').take(3).collect();
     let versions: Vec<ResourceVersion> = texts
         .iter()
         .map(|text| ResourceVersion::new(text))
         .collect();
-    let mut shape = 0;
     for (a, a_text) in versions.iter().zip(&texts) {
         assert_eq!(a.to_string(), **a_text);
         assert_eq!(a.is_unset(), a_text.is_empty());
@@ -66,14 +42,10 @@ fn versions(data: &[u8]) -> Outcome {
         for (b, b_text) in versions.iter().zip(&texts) {
             let expected = numerically(a_text, b_text);
             assert_eq!(a.compare(b), expected, "{a_text:?} and {b_text:?}");
-            shape = shape * 5
-                + expected
-                    .map_or(0, |order| order as i8 as i64 + 2)
-                    .unsigned_abs();
         }
         assert_eq!(ResourceVersion::new(&a.to_string()), *a);
     }
-    shape
+    versions.iter().any(|version| version.number().is_some())
 }
 
 /// As numbers of any length; versions with leading zeros, signs or anything else don't compare.
@@ -92,7 +64,7 @@ fn numerically(a: &str, b: &str) -> Option<Ordering> {
 }
 
 /// The input is the token.
-fn tokens(data: &[u8]) -> Outcome {
+fn tokens(data: &[u8]) -> bool {
     let token = String::from_utf8_lossy(data);
     let cluster = Cluster::new(ClusterOptions::default());
     for name in ["a", "b", "c"] {
@@ -133,10 +105,10 @@ fn tokens(data: &[u8]) -> Outcome {
         Err(error) => {
             assert!(matches!(error.code, 400 | 410), "{error:?}");
             assert_ne!(token, *given);
-            return outcome(&format!("{} {}", error.code, error.message));
+            return false;
         }
     }
-    1
+    true
 }
 
 fn names(items: &[std::sync::Arc<Namespace>]) -> Vec<String> {

@@ -9,7 +9,7 @@ use podstorm_sim::faults::Call;
 use super::log::{EventLog, SyncRecord, Write, WriteRecord};
 use podstorm_faultsim::objects::NAMESPACE;
 
-use crate::lab;
+use crate::harness;
 
 /// A hazard's cluster and log.
 #[derive(Clone, Debug)]
@@ -71,7 +71,7 @@ impl View {
     /// # Panics
     /// When there is no such ReplicaSet.
     pub fn owned(&self, name: &str) -> Vec<Arc<Pod>> {
-        lab::owned(&self.pods(), &self.set(name).metadata.uid)
+        harness::owned(&self.pods(), &self.set(name).metadata.uid)
     }
 
     /// The names of its active pods.

@@ -11,11 +11,11 @@ use podstorm_apiserver::{DeleteOptions, Propagation};
 use podstorm_faultsim::Action;
 use podstorm_loadgen::settings::{EngineKind, Latency};
 use podstorm_sim::faults::{ApiFault, Armed, Call, CrashPoint, Effect};
+use podstorm_tests::harness::Harness;
 use podstorm_tests::hazard::{
     Harness, ManualController, Write, fault, idle_set, minutes, ms, owners, pod, replica_set,
     seconds, with,
 };
-use podstorm_tests::lab::Lab;
 use serde_json::json;
 
 /// Two that overlap know nothing of each other's expectations: one round too many, then the right
@@ -228,26 +228,30 @@ fn hazard_78_hot_key() {
 /// Deleted without options, a ReplicationController leaves its pods as orphans.
 #[test]
 fn hazard_79_replication_controller_without_options() {
-    let mut lab = Lab::new(EngineKind::Virtual);
-    lab.apply("nginx-rc.yaml");
-    lab.until("three pods", |cluster| {
+    let mut harness = Harness::new(EngineKind::Virtual);
+    harness.apply("nginx-rc.yaml");
+    harness.until("three pods", |cluster| {
         let found = cluster.get::<ReplicationController>("default", "nginx");
         found.is_ok_and(|found| found.status.available_replicas == 3)
     });
-    lab.settle();
-    let before = lab.pods();
+    harness.settle();
+    let before = harness.pods();
     let options = DeleteOptions::default();
-    let deleted =
-        lab.cluster()
-            .delete::<ReplicationController>("default", "nginx", &options, lab.now());
+    let deleted = harness.cluster().delete::<ReplicationController>(
+        "default",
+        "nginx",
+        &options,
+        harness.now(),
+    );
     deleted.unwrap();
-    lab.settle();
+    harness.settle();
     assert!(
-        lab.cluster()
+        harness
+            .cluster()
             .get::<ReplicationController>("default", "nginx")
             .is_err()
     );
-    let after = lab.pods();
+    let after = harness.pods();
     assert_eq!(after.len(), 3);
     for (before, after) in before.iter().zip(&after) {
         assert_eq!(before.metadata.uid, after.metadata.uid);

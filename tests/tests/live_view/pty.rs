@@ -32,7 +32,7 @@ struct Written {
 }
 
 impl Terminal {
-    /// A terminal of so many columns and rows.
+    /// A terminal with that number of columns and rows.
     pub(crate) fn new(columns: u16, rows: u16) -> Terminal {
         let master = posix_openpt(OFlag::O_RDWR | OFlag::O_NOCTTY).expect("there are terminals");
         grantpt(&master).expect("it is ours");
@@ -82,7 +82,7 @@ impl Terminal {
         let (master, written) = (Arc::clone(&self.master), Arc::clone(&self.written));
         self.reader = Some(std::thread::spawn(move || {
             let mut part = [0; 4096];
-            // An error is the end: nobody has the terminal open any more.
+            // An error is the end: no process has the terminal open any more.
             while let Ok(length @ 1..) = (&*master).read(&mut part) {
                 let mut so_far = written.0.lock().expect("nothing panics while it is held");
                 so_far.bytes.extend_from_slice(&part[..length]);

@@ -22,7 +22,7 @@ use super::owners::Owner;
 use super::sync::{Outcome, Sync, SyncErrorClass};
 use super::{Controller, Step};
 use crate::cache::PodChange;
-use crate::policy::{Behaviour, Policy};
+use crate::policy::Policy;
 #[cfg(test)]
 use pending_creates::Holder;
 use pending_creates::PendingCreates;
@@ -51,9 +51,8 @@ pub(super) enum CreateFailure {
 }
 
 impl Hardened {
-    /// The state for a controller with this behaviour, whose caches hold these kinds.
-    pub(super) fn new(behaviour: Behaviour, kinds: [Kind; 2]) -> Hardened {
-        let policy = behaviour.policy();
+    /// Of a controller with these rows, whose caches hold these kinds.
+    pub(super) fn new(policy: Policy, kinds: [Kind; 2]) -> Hardened {
         Hardened {
             policy,
             fences: Fences::new(kinds),

@@ -248,7 +248,7 @@ fn owners_that_match_an_orphan_are_woken_when_another_adopts_it() {
     ] {
         let pods = Arc::new(PodCache::new());
         let options = ControllerOptions {
-            behaviour,
+            policy: behaviour.policy(),
             ..ControllerOptions::new(Kind::REPLICA_SET)
         };
         let controller = Controller::new(options, pods.clone());

@@ -57,7 +57,7 @@ impl CheckerHarness {
         let drawn = &mut schedule.world.stale_controller_consistency;
         *drawn = gate.unwrap_or(*drawn);
         let options = ControllerOptions {
-            behaviour,
+            policy: behaviour.policy(),
             ..ControllerOptions::new(kind)
         };
         CheckerHarness {

@@ -259,7 +259,7 @@ impl Builder {
                 terminating_replicas: settings.gate("DeploymentReplicaSetTerminatingReplicas"),
                 stale_controller_consistency: settings.gate("StaleControllerConsistencyReplicaSet"),
             },
-            behaviour: self.options.behaviour,
+            policy: self.options.policy,
         };
         let controller = Controller::new(options, Arc::clone(cache));
         let (runner, made) = self.workload(controller, component, workers, hooks);
@@ -363,7 +363,7 @@ impl Builder {
         let (cluster, started) = (Arc::clone(&self.cluster), Arc::clone(&self.started));
         let delivered = Arc::clone(&self.delivered);
         let connection = connection.cloned();
-        let (policy, usual) = (self.options.behaviour.policy(), ReflectorOptions::default());
+        let (policy, usual) = (self.options.policy, ReflectorOptions::default());
         let reflector = ReflectorOptions {
             streaming: self.options.controller.gate("WatchListClient"),
             backoff_max_ns: policy.watch_retry_max_ns.unwrap_or(usual.backoff_max_ns),

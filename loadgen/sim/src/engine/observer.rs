@@ -45,6 +45,13 @@ pub trait Observer<W: Workload = Controller>: Send + Sync + std::fmt::Debug {
         now: Now,
     );
 
+    /// The requests that are sent in place of this one, at least one, where a test plants a fault in a
+    /// controller to see that a checker notices it; `None`: the request itself.
+    fn plants(&self, request: &Request) -> Option<Vec<Request>> {
+        let _ = request;
+        None
+    }
+
     /// Commits from now until the next call have this origin; `None`: they come from other clients
     /// than the controllers.
     fn carries_out(&self, origin: Option<Origin>);

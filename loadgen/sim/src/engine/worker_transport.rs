@@ -276,7 +276,14 @@ impl<W: Workload> WorkerTransport<W> {
                 orphaned: false,
             }));
         }
-        let mut answer = self.runner.client.carry_out(request, &mut self.calls, now);
+        let hooks = self.runner.hooks.as_ref();
+        let planted = hooks.and_then(|hooks| hooks.observer.plants(request));
+        let (client, calls) = (&self.runner.client, &mut self.calls);
+        let mut answer =
+            client.carry_out(planted.as_ref().map_or(request, |all| &all[0]), calls, now);
+        for more in planted.iter().flatten().skip(1) {
+            answer = client.carry_out(more, calls, now);
+        }
         if let Some(hooks) = &self.runner.hooks {
             hooks.observer.carries_out(None);
         }

@@ -1,4 +1,4 @@
-//! A running cluster for the walk-throughs: manifests go in, and a test waits for what comes of
+//! A running cluster for the walk-throughs: a test applies manifests and waits for what comes of
 //! them. The same test runs on the virtual engine and on threads.
 
 use std::collections::BTreeMap;
@@ -33,37 +33,39 @@ const LIMIT_NS: i64 = 120 * SECOND_NS;
 
 /// A running cluster with nodes and the namespace `default`.
 #[derive(Debug)]
-pub struct Lab {
+pub struct Harness {
     inner: engine::Harness,
 }
 
-impl Lab {
+impl Harness {
     /// A cluster in which everything is done without delay.
-    pub fn new(engine: EngineKind) -> Lab {
-        Lab::with(engine, |_| {})
+    pub fn new(engine: EngineKind) -> Harness {
+        Harness::with(engine, |_| {})
     }
 
     /// A cluster with settings changed by `change`.
-    pub fn with(engine: EngineKind, change: impl FnOnce(&mut Settings)) -> Lab {
+    pub fn with(engine: EngineKind, change: impl FnOnce(&mut Settings)) -> Harness {
         let mut settings = settings(engine);
         change(&mut settings);
-        let lab = Lab {
+        let harness = Harness {
             inner: engine::Harness::new(&settings.sim_options()),
         };
         let metadata = ObjectMeta {
             name: NAMESPACE.into(),
             ..ObjectMeta::default()
         };
-        lab.create(Namespace {
-            metadata,
-            ..Namespace::default()
-        })
-        .expect("the name is free");
+        harness
+            .create(Namespace {
+                metadata,
+                ..Namespace::default()
+            })
+            .expect("the name is free");
         for number in 1..=settings.size.nodes {
-            lab.create(node(number, settings.size.pods_per_node))
+            harness
+                .create(node(number, settings.size.pods_per_node))
                 .expect("the name is free");
         }
-        lab
+        harness
     }
 
     /// The API server.

@@ -1,30 +1,18 @@
-//! The `loadgen` command as its users meet it: whatever they get wrong is told in one clear
-//! message with exit code 2, and nothing half-written is left behind.
+//! Flags and files that are wrong: one clear message, exit code 2, and nothing half-written is left
+//! behind.
 
 use std::fs;
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
-use podstorm_tests::command::{loadgen, run, run_in, run_with_stdin, stderr, stdout};
+use podstorm_tests::command::{
+    assert_refused, loadgen, run, run_in, run_with_stdin, stderr, stdout,
+};
 use pprof::protos::Message;
 use tempfile::TempDir;
 
-/// Asserts that a command was refused with one message that holds every word, and nothing else.
-#[track_caller]
-fn assert_refused(output: &Output, words: &[&str]) {
-    let text = stderr(output);
-    assert_eq!(output.status.code(), Some(2), "{text}");
-    assert!(text.starts_with("error: "), "{text}");
-    assert_eq!(text.matches("error: ").count(), 1, "one message: {text}");
-    for word in words {
-        assert!(text.contains(word), "{word:?} is missing in: {text}");
-    }
-    for noise in ["panicked", "backtrace", "RUST_", "src/"] {
-        assert!(!text.contains(noise), "{noise:?} in: {text}");
-    }
-    assert!(output.stdout.is_empty(), "{}", stdout(output));
-}
+use super::{REPLICA_SET, args, names_in};
 
+/// Asserts that a run with these flags is refused.
 #[track_caller]
 fn assert_flags_refused(arguments: &[&str], words: &[&str]) {
     let mut all = vec!["run"];
@@ -32,24 +20,11 @@ fn assert_flags_refused(arguments: &[&str], words: &[&str]) {
     assert_refused(&run(&all), words);
 }
 
-/// A ReplicaSet that is well, to be spoilt.
-const REPLICA_SET: &str = "\
-apiVersion: apps/v1
-kind: ReplicaSet
-metadata:
-  name: web
-  labels: {app: web}
-spec:
-  replicas: 3
-  selector:
-    matchLabels: {app: web}
-  template:
-    metadata:
-      labels: {app: web}
-    spec:
-      containers:
-      - {name: c, image: registry.example/web}
-";
+/// The same of a line of flags, with the words between bars.
+#[track_caller]
+fn refused(flags: &str, words: &str) {
+    assert_flags_refused(&args(flags), &[words]);
+}
 
 /// Runs a file of that text; the words must be in the message beside the file's name.
 #[track_caller]
@@ -70,21 +45,6 @@ fn assert_file_refused(name: &str, text: impl AsRef<[u8]>, words: &[&str]) {
 fn assert_spoilt_refused(from: &str, to: &str, words: &[&str]) {
     assert!(REPLICA_SET.contains(from), "{from:?}");
     assert_file_refused("web.yaml", REPLICA_SET.replacen(from, to, 1), words);
-}
-
-fn names_in(directory: &Path) -> Vec<String> {
-    let entries = fs::read_dir(directory).expect("the directory is readable");
-    let mut names: Vec<String> = entries
-        .map(|entry| {
-            entry
-                .expect("an entry")
-                .file_name()
-                .to_string_lossy()
-                .into_owned()
-        })
-        .collect();
-    names.sort();
-    names
 }
 
 #[test]
@@ -109,15 +69,7 @@ fn scenarios_are_listed_with_their_questions() {
     let output = run(&["scenarios"]);
     assert_eq!(output.status.code(), Some(0));
     let text = stdout(&output);
-    for name in [
-        "up-down",
-        "scale-up",
-        "scale-down",
-        "burst",
-        "churn",
-        "adoption",
-        "cold-start",
-    ] {
+    for name in args("up-down scale-up scale-down burst churn adoption cold-start") {
         let line = text.lines().find(|line| line.starts_with(name));
         assert!(
             line.is_some_and(|line| line.contains('?')),
@@ -128,71 +80,37 @@ fn scenarios_are_listed_with_their_questions() {
 
 #[test]
 fn unknown_flags_and_words_are_refused() {
-    assert_flags_refused(&["--nonsense"], &["--nonsense"]);
+    refused("--nonsense", "--nonsense");
     assert_refused(&run(&["dance"]), &["dance"]);
-    assert_flags_refused(
-        &["--scenario", "none"],
-        &["--scenario", "up-down", "cold-start"],
-    );
-    assert_flags_refused(&["--engine", "steam"], &["--engine", "threads", "virtual"]);
-    assert_flags_refused(
-        &["--behaviour", "careful"],
-        &["--behaviour", "upstream", "hardened"],
-    );
-    assert_flags_refused(&["--seed", "x"], &["--seed"]);
-    assert_flags_refused(
-        &["--feature-gates", "Nope=true"],
-        &["Nope", "PodDeletionCost"],
-    );
-    assert_flags_refused(
-        &["--feature-gates", "PodDeletionCost=1.5"],
-        &["true or false"],
-    );
-    assert_flags_refused(
-        &["--feature-gates", "LogarithmicScaleDown=false"],
-        &["locked"],
-    );
+    refused("--scenario none", "--scenario | up-down | cold-start");
+    refused("--engine steam", "--engine | threads | virtual");
+    refused("--behaviour careful", "--behaviour | upstream | hardened");
+    refused("--seed x", "--seed");
+    refused("--feature-gates Nope=true", "Nope | PodDeletionCost");
+    refused("--feature-gates PodDeletionCost=1.5", "true or false");
+    refused("--feature-gates LogarithmicScaleDown=false", "locked");
 }
 
 #[test]
 fn flags_that_contradict_each_other_are_refused() {
     let words = ["--upstream-defaults", "--kube-api-qps"];
     assert_flags_refused(&["--upstream-defaults", "--kube-api-qps", "50"], &words);
-    assert_flags_refused(&["--kube-api-burst", "50"], &["--kube-api-qps"]);
-    assert_flags_refused(
-        &["--engine", "virtual", "--threads", "2"],
-        &["--threads", "virtual"],
-    );
-    assert_flags_refused(&["--scenario", "manifests"], &["-f"]);
-    assert_flags_refused(
-        &["--scenario", "adoption", "-f", "x.yaml"],
-        &["adoption", "-f"],
-    );
-    assert_flags_refused(&["--pods", "5k", "-f", "x.yaml"], &["--pods", "-f"]);
-    assert_flags_refused(&["--churn-rate", "5/s"], &["--churn-rate", "up-down"]);
-    let three = [
-        "--pods",
-        "100",
-        "--replicasets",
-        "3",
-        "--pods-per-replicaset",
-        "10",
-    ];
+    refused("--kube-api-burst 50", "--kube-api-qps");
+    refused("--engine virtual --threads 2", "--threads | virtual");
+    refused("--scenario manifests", "-f");
+    refused("--scenario adoption -f x.yaml", "adoption | -f");
+    refused("--pods 5k -f x.yaml", "--pods | -f");
+    refused("--churn-rate 5/s", "--churn-rate | up-down");
+    let three = args("--pods 100 --replicasets 3 --pods-per-replicaset 10");
     assert_flags_refused(
         &three,
-        &["--pods", "--replicasets", "--pods-per-replicaset", "30"],
+        &["--pods | --replicasets | --pods-per-replicaset | 30"],
     );
 }
 
 #[test]
 fn sizes_that_cannot_be_are_refused() {
-    let size_flags = [
-        "--pods",
-        "--replicasets",
-        "--pods-per-replicaset",
-        "--nodes",
-        "--namespaces",
-    ];
+    let size_flags = args("--pods --replicasets --pods-per-replicaset --nodes --namespaces");
     for flag in size_flags
         .into_iter()
         .chain(["--pods-per-node", "--burst-replicas", "--threads"])
@@ -202,18 +120,12 @@ fn sizes_that_cannot_be_are_refused() {
         assert_flags_refused(&[flag, "many"], &[flag, "whole number"]);
         assert_flags_refused(&[flag, "99999999999999999999999"], &[flag, "too large"]);
     }
-    assert_flags_refused(&["--pods", "4000m"], &["memory", "TB"]);
-    assert_flags_refused(&["--pods", "99999999999m"], &["--pods"]);
-    assert_flags_refused(
-        &["--pods", "1000", "--nodes", "9"],
-        &["too small", "--nodes 10"],
-    );
-    assert_flags_refused(
-        &["--pods", "3", "--replicasets", "4"],
-        &["at least one pod"],
-    );
-    assert_flags_refused(&["--kube-api-qps", "0"], &["more than zero"]);
-    assert_flags_refused(&["--kube-api-qps", "nan"], &["--kube-api-qps"]);
+    refused("--pods 4000m", "memory | TB");
+    refused("--pods 99999999999m", "--pods");
+    refused("--pods 1000 --nodes 9", "too small | --nodes 10");
+    refused("--pods 3 --replicasets 4", "at least one pod");
+    refused("--kube-api-qps 0", "more than zero");
+    refused("--kube-api-qps nan", "--kube-api-qps");
 }
 
 #[test]
@@ -225,10 +137,10 @@ fn numbers_without_their_unit_are_refused() {
         assert_flags_refused(&[flag, "-5s"], &[flag, "negative"]);
         assert_flags_refused(&[flag, "5 moons"], &[flag, "unknown unit"]);
     }
-    assert_flags_refused(&["--churn-rate", "20"], &["--churn-rate", "20/s"]);
-    assert_flags_refused(&["--api-latency", "p50=3,p99=4ms"], &["unit is missing"]);
-    assert_flags_refused(&["--api-latency", "p50=5ms,p99=4ms"], &["larger than p99"]);
-    assert_flags_refused(&["--min-ready-seconds", "1500ms"], &["whole seconds"]);
+    refused("--churn-rate 20", "--churn-rate | 20/s");
+    refused("--api-latency p50=3,p99=4ms", "unit is missing");
+    refused("--api-latency p50=5ms,p99=4ms", "larger than p99");
+    refused("--min-ready-seconds 1500ms", "whole seconds");
 }
 
 #[test]
@@ -236,7 +148,7 @@ fn broken_text_is_placed_by_line_and_column() {
     assert_spoilt_refused(
         "matchLabels: {app: web}",
         "matchLabels: {app: web",
-        &["document 1", "line ", "column "],
+        &["document 1 | line  | column "],
     );
     let second = format!("{REPLICA_SET}---\nkind: [\n");
     assert_file_refused("web.yaml", second, &["document 2", "line 1"]);
@@ -244,7 +156,7 @@ fn broken_text_is_placed_by_line_and_column() {
     assert_file_refused(
         "x.json",
         "{\"kind\": \"Pod\",\n \"spec\": }",
-        &["document 1", "line 2"],
+        &["document 1 | line 2"],
     );
     assert_file_refused("x.json", "{\"kind\": \"Pod\"", &["document 1", "line 1"]);
     assert_file_refused("x.yaml", b"a: \xff\n", &["document 1", "line 1", "UTF-8"]);
@@ -266,7 +178,7 @@ fn documents_that_are_no_objects_are_refused() {
     assert_spoilt_refused(
         "apiVersion: apps/v1\n",
         "",
-        &["apiVersion", "missing", "apps/v1"],
+        &["apiVersion | missing | apps/v1"],
     );
     assert_spoilt_refused("apps/v1", "extensions/v1beta1", &["apiVersion", "apps/v1"]);
     let deployment = REPLICA_SET.replace("ReplicaSet", "Deployment");
@@ -278,20 +190,14 @@ fn wrong_types_are_named_by_their_field() {
     assert_spoilt_refused(
         "replicas: 3",
         "replicas: three",
-        &[
-            "document 1",
-            "ReplicaSet web",
-            "spec.replicas",
-            "integer",
-            "three",
-        ],
+        &["document 1 | ReplicaSet web | spec.replicas | integer | three"],
     );
     assert_spoilt_refused("replicas: 3", "replicas: 2.5", &["spec.replicas", "2.5"]);
     assert_spoilt_refused("replicas: 3", "replicas: 99999999999", &["spec.replicas"]);
     assert_spoilt_refused(
         "labels: {app: web}",
         "labels: {app: yes}",
-        &["metadata.labels", "app", "true"],
+        &["metadata.labels | app | true"],
     );
     assert_spoilt_refused(
         "- {name: c, image: registry.example/web}",
@@ -312,7 +218,7 @@ fn wrong_types_are_named_by_their_field() {
     assert_file_refused(
         "pods.json",
         list,
-        &["document 1", "Pod b", "items[1].status.conditions[0]"],
+        &["document 1 | Pod b | items[1].status.conditions[0]"],
     );
 }
 
@@ -321,12 +227,7 @@ fn objects_that_the_api_server_would_refuse_are_refused() {
     assert_spoilt_refused(
         "labels: {app: web}\n    spec",
         "labels: {app: other}\n    spec",
-        &[
-            "document 1",
-            "ReplicaSet web",
-            "spec.template.metadata.labels",
-            "selector",
-        ],
+        &["document 1 | ReplicaSet web | spec.template.metadata.labels | selector"],
     );
     assert_spoilt_refused("name: web", "name: Web_1", &["metadata.name", "Web_1"]);
     assert_spoilt_refused("name: web\n", "{}\n", &["document 1"]);
@@ -334,7 +235,7 @@ fn objects_that_the_api_server_would_refuse_are_refused() {
     assert_spoilt_refused(
         "labels: {app: web}",
         "labels: {app: 'no blanks'}",
-        &["metadata.labels", "no blanks"],
+        &["metadata.labels | no blanks"],
     );
     assert_spoilt_refused(
         "labels: {app: web}",
@@ -350,17 +251,17 @@ fn objects_that_the_api_server_would_refuse_are_refused() {
     assert_spoilt_refused(
         "name: web\n",
         "name: web\n  uid: not-a-uid\n",
-        &["metadata.uid", "not-a-uid"],
+        &["metadata.uid | not-a-uid"],
     );
     assert_spoilt_refused(
         "name: web\n",
         "name: web\n  uid: 7\n",
-        &["metadata.uid", "7"],
+        &["metadata.uid | 7"],
     );
     assert_spoilt_refused(
         "name: web\n",
         "name: web\n  creationTimestamp: yesterday\n",
-        &["metadata.creationTimestamp", "yesterday"],
+        &["metadata.creationTimestamp | yesterday"],
     );
 }
 
@@ -370,12 +271,7 @@ fn two_objects_of_one_name_are_refused() {
     assert_file_refused(
         "web.yaml",
         twice,
-        &[
-            "document 2",
-            "ReplicaSet default/web",
-            "twice",
-            "document 1",
-        ],
+        &["document 2 | ReplicaSet default/web | twice | document 1"],
     );
     let other_namespace = REPLICA_SET.replace("name: web", "name: web\n  namespace: default");
     let twice = format!("{REPLICA_SET}---\n{other_namespace}");
@@ -395,12 +291,12 @@ fn files_that_cannot_be_read_are_refused() {
     let path = directory.path();
     assert_refused(
         &run_in(path, &["run", "-f", "none.yaml"]),
-        &["none.yaml", "no such file"],
+        &["none.yaml | no such file"],
     );
     assert_refused(&run_in(path, &["run", "-f", "."]), &["directory"]);
     assert_refused(
         &run_in(path, &["run", "-f", "-"]),
-        &["standard input", "no document"],
+        &["standard input | no document"],
     );
     assert_refused(
         &run_in(path, &["run", "-f", "-", "-f", "-"]),
@@ -461,7 +357,7 @@ fn a_sampling_rate_must_make_sense() {
             &["--profile-hertz"],
         );
     }
-    assert_flags_refused(&["--profile-hertz", "99"], &["--flamegraph", "--folded"]);
+    refused("--profile-hertz 99", "--flamegraph | --folded");
 }
 
 /// A run of some tenths of a second of processor time, profiled in each form.
@@ -516,16 +412,7 @@ fn a_run_too_short_to_be_sampled_says_so() {
     let path = directory.path();
     fs::write(path.join("web.yaml"), REPLICA_SET).unwrap();
     fs::write(path.join("f.svg"), "an older one").unwrap();
-    let arguments = [
-        "run",
-        "-q",
-        "-f",
-        "web.yaml",
-        "--engine",
-        "virtual",
-        "--flamegraph",
-        "f.svg",
-    ];
+    let arguments = args("run -q -f web.yaml --engine virtual --flamegraph f.svg");
     let output = run_in(path, &[&arguments[..], &["--profile-hertz", "1"]].concat());
     assert_refused(&output, &["no sample", "1000.0 ms", "--profile-hertz"]);
     assert_eq!(names_in(path), ["f.svg", "web.yaml"]);
@@ -537,14 +424,9 @@ fn a_run_too_short_to_be_sampled_says_so() {
 
 #[test]
 fn effective_settings_are_printed_and_read_back() {
-    let output = run(&[
-        "run",
-        "--pods",
-        "5k",
-        "--api-latency",
-        "5ms",
-        "--print-scenario=json",
-    ]);
+    let output = run(&args(
+        "run --pods 5k --api-latency 5ms --print-scenario=json",
+    ));
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let settings: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(settings["pods"], 5_000);

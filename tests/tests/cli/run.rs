@@ -8,6 +8,8 @@ use podstorm_tests::command::{run, run_in, run_with_stdin, stderr, stdout};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use super::args;
+
 /// Runs with `--json -` and gives the result.
 #[track_caller]
 fn result_of(arguments: &[&str]) -> Value {
@@ -69,30 +71,12 @@ fn the_hardened_behaviour_is_named_wherever_settings_are() {
 #[test]
 fn the_result_has_its_members_by_name() {
     let result = result_of(&["--engine", "virtual", "--pods", "50"]);
-    for name in [
-        "schema_version",
-        "version",
-        "scenario",
-        "engine",
-        "behaviour",
-        "feature_gates",
-        "seed",
-        "settings",
-        "outcome",
-        "pods",
-        "excess_pods_created",
-        "wasted_work",
-        "api_calls",
-        "syncs",
-        "convergence_seconds",
-        "queue_duration_seconds",
-        "work_duration_seconds",
-        "events",
-        "watch_events",
-        "resource_version",
-        "phases",
-        "input",
-    ] {
+    for name in args(
+        "schema_version version scenario engine behaviour feature_gates seed settings outcome
+            pods excess_pods_created wasted_work api_calls syncs convergence_seconds
+            queue_duration_seconds work_duration_seconds events watch_events resource_version
+            phases input",
+    ) {
         assert!(result.get(name).is_some(), "{name}");
     }
     for quantile in ["p50", "p90", "p99", "p999", "max"] {
@@ -132,15 +116,7 @@ fn a_virtual_run_is_its_seed() {
 
 #[test]
 fn every_scenario_meets_its_condition() {
-    for scenario in [
-        "up-down",
-        "scale-up",
-        "scale-down",
-        "burst",
-        "churn",
-        "adoption",
-        "cold-start",
-    ] {
+    for scenario in args("up-down scale-up scale-down burst churn adoption cold-start") {
         let result = result_of(&[
             "--engine",
             "virtual",
@@ -159,19 +135,9 @@ fn a_run_that_is_not_done_in_time_fails_and_reports() {
     let directory = TempDir::new().unwrap();
     let output = run_in(
         directory.path(),
-        &[
-            "run",
-            "--engine",
-            "virtual",
-            "--pods",
-            "500",
-            "--api-latency",
-            "100ms",
-            "--time-limit",
-            "150ms",
-            "--json",
-            "result.json",
-        ],
+        &args(
+            "run --engine virtual --pods 500 --api-latency 100ms --time-limit 150ms --json result.json",
+        ),
     );
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     assert!(stdout(&output).contains("FAILED"), "{}", stdout(&output));
@@ -188,14 +154,7 @@ fn quiet_is_quiet_and_loud_is_one_screen() {
         (stdout(&output), stderr(&output)),
         (String::new(), String::new())
     );
-    let output = run(&[
-        "run",
-        "--engine",
-        "virtual",
-        "--pods",
-        "500",
-        "--upstream-defaults",
-    ]);
+    let output = run(&args("run --engine virtual --pods 500 --upstream-defaults"));
     let report = stdout(&output);
     assert!(report.starts_with("up-down: converged in "), "{report}");
     assert!(report.contains("20 QPS set the pace"), "{report}");
@@ -311,7 +270,7 @@ fn kinds_without_a_type_of_their_own_are_taken_from_a_dump_and_own_pods() {
         serde_json::json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string()
     };
     let arguments = ["run", "--engine", "virtual", "-f", "-", "--json", "-"];
-    // Whether the map of the other pods is gone can be told only where there are any.
+    // Whether the map of the other pods is gone shows only where there are any.
     for (items, deleted) in [
         (vec![pod(1, 9), pod(2, 8)], 0),
         (
@@ -422,16 +381,8 @@ fn an_unknown_field_is_warned_of_and_the_run_goes_on() {
 #[cfg(unix)]
 fn an_interrupted_run_reports_on_what_ran() {
     let directory = TempDir::new().unwrap();
-    // Hours of work in real time: it ends because it is told to.
-    let arguments = [
-        "run",
-        "--pods",
-        "1000",
-        "--kube-api-qps",
-        "1",
-        "--json",
-        "result.json",
-    ];
+    // Hours of work in real time: a signal ends it.
+    let arguments = args("run --pods 1000 --kube-api-qps 1 --json result.json");
     let (output, rest) =
         podstorm_tests::command::run_until_interrupted(&arguments, directory.path());
     assert_eq!(output.status.code(), Some(130), "{rest}");
@@ -450,22 +401,14 @@ fn an_interrupted_run_reports_on_what_ran() {
     );
 }
 
-/// The report meets a pipe that nobody reads.
+/// The report meets a pipe without a reader.
 #[test]
 fn a_report_that_nobody_reads_harms_nothing() {
     let directory = TempDir::new().unwrap();
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let output = std::process::Command::new(podstorm_tests::command::loadgen())
-        .args([
-            "run",
-            "--engine",
-            "virtual",
-            "--pods",
-            "50",
-            "--json",
-            "result.json",
-        ])
+        .args(args("run --engine virtual --pods 50 --json result.json"))
         .current_dir(directory.path())
         .stdout(writer)
         .stderr(std::process::Stdio::piped())

@@ -10,44 +10,12 @@ use podstorm_tests::command::{
 };
 use tempfile::TempDir;
 
+use super::{REPLICA_SET, args, names_in};
+
 #[track_caller]
 fn assert_run_refused(arguments: &[&str], words: &[&str]) {
     let all = [&["run"], arguments].concat();
     assert_refused(&run(&all), words);
-}
-
-/// A ReplicaSet that is well, of a file.
-const REPLICA_SET: &str = "\
-apiVersion: apps/v1
-kind: ReplicaSet
-metadata:
-  name: web
-  labels: {app: web}
-spec:
-  replicas: 3
-  selector:
-    matchLabels: {app: web}
-  template:
-    metadata:
-      labels: {app: web}
-    spec:
-      containers:
-      - {name: c, image: registry.example/web}
-";
-
-fn names_in(directory: &Path) -> Vec<String> {
-    let entries = fs::read_dir(directory).expect("the directory is readable");
-    let mut names: Vec<String> = entries
-        .map(|entry| {
-            entry
-                .expect("an entry")
-                .file_name()
-                .to_string_lossy()
-                .into_owned()
-        })
-        .collect();
-    names.sort();
-    names
 }
 
 #[test]
@@ -74,12 +42,7 @@ fn settings_at_their_extremes_are_refused_with_the_range() {
         let churn = ["--scenario", "churn", "--churn-rate", rate];
         assert_run_refused(&churn, &["--churn-rate", "from 1/h to 1000k/s"]);
     }
-    for flag in [
-        "--api-latency",
-        "--watch-latency",
-        "--scheduling-latency",
-        "--pod-startup-latency",
-    ] {
+    for flag in args("--api-latency --watch-latency --scheduling-latency --pod-startup-latency") {
         assert_run_refused(
             &["--engine", "virtual", flag, "2562047h"],
             &[flag, "longer than the run may take, 24h", "--time-limit"],
@@ -87,7 +50,7 @@ fn settings_at_their_extremes_are_refused_with_the_range() {
     }
     assert_run_refused(
         &["--min-ready-seconds", "2147483647s"],
-        &["--min-ready-seconds", "longer than the run may take, 10m"],
+        &["--min-ready-seconds | longer than the run may take, 10m"],
     );
     // A node for as many pods as can be counted takes no more memory than another.
     let output = run(&["run", "-q", "--pods", "20", "--pods-per-node", "4294967295"]);
@@ -109,13 +72,7 @@ fn an_input_by_whatever_name_is_no_output() {
         ),
         (&["run", "-f", "web.yaml", "--report", "hard.yaml"], "-f"),
         (
-            &[
-                "sweep",
-                "--vary",
-                "scenario=up-down,sc.yaml",
-                "--csv",
-                "sc.yaml",
-            ],
+            &args("sweep --vary scenario=up-down,sc.yaml --csv sc.yaml"),
             "--scenario",
         ),
     ] {

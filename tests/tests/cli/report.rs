@@ -11,24 +11,11 @@ use podstorm_tests::command::{loadgen, run, run_in, stderr, stdout};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Flags of a run in which time passes, on the virtual engine.
-const SLOW: [&str; 11] = [
-    "--engine",
-    "virtual",
-    "--pods",
-    "400",
-    "--api-latency",
-    "p50=3ms,p99=40ms",
-    "--watch-latency",
-    "uniform:1ms,9ms",
-    "--pod-startup-latency",
-    "p50=800ms,p99=3s",
-    "--quiet",
-];
+use super::{args, read};
 
-fn read(path: &Path) -> String {
-    fs::read_to_string(path).expect("the file is there")
-}
+/// Flags of a run in which time passes, on the virtual engine.
+const SLOW: &str = "--engine virtual --pods 400 --api-latency p50=3ms,p99=40ms \
+                    --watch-latency uniform:1ms,9ms --pod-startup-latency p50=800ms,p99=3s --quiet";
 
 #[track_caller]
 fn run_ok(directory: &Path, arguments: &[&str]) {
@@ -92,25 +79,9 @@ fn results_of_both_engines_and_of_failures_fit_the_schema() {
         &["--pods", "300"][..],
         &["--pods", "300", "--engine", "virtual"],
         &["--pods", "300", "--engine", "virtual", "--host-figures"],
-        &[
-            "--scenario",
-            "stale-watch",
-            "--pods",
-            "100",
-            "--replicasets",
-            "5",
-        ],
+        &args("--scenario stale-watch --pods 100 --replicasets 5"),
         &["--scenario", "cl2-load", "--pods", "300"],
-        &[
-            "--pods",
-            "500",
-            "--engine",
-            "virtual",
-            "--api-latency",
-            "1s",
-            "--time-limit",
-            "2s",
-        ],
+        &args("--pods 500 --engine virtual --api-latency 1s --time-limit 2s"),
     ] {
         let mut all = vec!["run", "--quiet", "--json", "-"];
         all.extend(arguments);
@@ -130,7 +101,7 @@ fn results_of_both_engines_and_of_failures_fit_the_schema() {
 #[test]
 fn the_series_is_the_run_over_time_and_bounded() {
     let directory = TempDir::new().unwrap();
-    let mut arguments = SLOW.to_vec();
+    let mut arguments = args(SLOW);
     arguments.extend(["--json", "result.json", "--csv", "series.csv"]);
     run_ok(directory.path(), &arguments);
     let result: Value = serde_json::from_str(&read(&directory.path().join("result.json"))).unwrap();
@@ -148,24 +119,11 @@ fn the_series_is_the_run_over_time_and_bounded() {
     );
     assert_eq!(seconds[0], 0.0);
     assert_eq!(seconds.last().copied(), result["elapsed_seconds"].as_f64());
-    for name in [
-        "seconds",
-        "phase",
-        "pods_created",
-        "pods_deleted",
-        "api_calls",
-        "resource_version",
-    ] {
+    for name in args("seconds phase pods_created pods_deleted api_calls resource_version") {
         assert!(column(name).is_sorted(), "{name}");
     }
     let most = |name: &str| column(name).into_iter().fold(0.0, f64::max);
-    for name in [
-        "pods_desired",
-        "pods_existing",
-        "pods_ready",
-        "pods_created",
-        "pods_deleted",
-    ] {
+    for name in args("pods_desired pods_existing pods_ready pods_created pods_deleted") {
         assert_eq!(most(name), 400.0, "{name}");
     }
     assert!(most("queue_depth") >= 1.0);
@@ -214,16 +172,13 @@ fn the_series_is_the_run_over_time_and_bounded() {
 #[test]
 fn histograms_add_up_and_the_slowest_come_first() {
     let directory = TempDir::new().unwrap();
-    let mut arguments = SLOW.to_vec();
+    let mut arguments = args(SLOW);
     arguments.extend(["--json", "result.json"]);
     run_ok(directory.path(), &arguments);
     let result: Value = serde_json::from_str(&read(&directory.path().join("result.json"))).unwrap();
-    for name in [
-        "convergence_seconds",
-        "pod_ready_seconds",
-        "queue_duration_seconds",
-        "work_duration_seconds",
-    ] {
+    for name in
+        args("convergence_seconds pod_ready_seconds queue_duration_seconds work_duration_seconds")
+    {
         let buckets = result["histograms"][name].as_array().unwrap();
         assert!(
             (2..=131).contains(&buckets.len()),
@@ -291,17 +246,11 @@ fn a_result_says_what_it_was_made_with() {
 #[test]
 fn files_of_a_virtual_run_are_its_seed() {
     let directory = TempDir::new().unwrap();
-    let files = [
-        "result.json",
-        "series.csv",
-        "page.html",
-        "junit.xml",
-        "perf.json",
-    ];
+    let files = args("result.json series.csv page.html junit.xml perf.json");
     let flags = ["--json", "--csv", "--report", "--junit", "--perf-dash"];
     let mut texts: Vec<Vec<String>> = Vec::new();
     for _ in 0..2 {
-        let mut arguments = SLOW.to_vec();
+        let mut arguments = args(SLOW);
         for (flag, file) in flags.iter().zip(&files) {
             arguments.extend([flag, file]);
         }
@@ -323,27 +272,9 @@ fn a_run_that_fails_leaves_all_its_files_with_the_reason() {
     let directory = TempDir::new().unwrap();
     let output = run_in(
         directory.path(),
-        &[
-            "run",
-            "--engine",
-            "virtual",
-            "--pods",
-            "500",
-            "--api-latency",
-            "100ms",
-            "--time-limit",
-            "150ms",
-            "--json",
-            "r.json",
-            "--csv",
-            "r.csv",
-            "--report",
-            "r.html",
-            "--junit",
-            "r.xml",
-            "--perf-dash",
-            "p.json",
-        ],
+        &args(
+            "run --engine virtual --pods 500 --api-latency 100ms --time-limit 150ms --json r.json --csv r.csv --report r.html --junit r.xml --perf-dash p.json",
+        ),
     );
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     let reason = "the time limit of 0.15 s was reached";
@@ -373,7 +304,7 @@ fn a_run_that_fails_leaves_all_its_files_with_the_reason() {
 #[test]
 fn junit_has_a_test_case_for_each_phase() {
     let directory = TempDir::new().unwrap();
-    let mut arguments = SLOW.to_vec();
+    let mut arguments = args(SLOW);
     arguments.extend(["--junit", "r.xml", "--json", "r.json"]);
     run_ok(directory.path(), &arguments);
     let text = read(&directory.path().join("r.xml"));
@@ -393,7 +324,7 @@ fn junit_has_a_test_case_for_each_phase() {
 #[test]
 fn perf_dash_has_percentiles_in_milliseconds() {
     let directory = TempDir::new().unwrap();
-    let mut arguments = SLOW.to_vec();
+    let mut arguments = args(SLOW);
     arguments.extend(["--perf-dash", "p.json", "--json", "r.json"]);
     run_ok(directory.path(), &arguments);
     let data: Value = serde_json::from_str(&read(&directory.path().join("p.json"))).unwrap();
@@ -459,7 +390,7 @@ fn ask(address: SocketAddr, path: &str, accept: &str) -> std::io::Result<String>
 #[test]
 #[cfg(unix)]
 fn metrics_are_served_while_the_run_goes_on() {
-    // Minutes of work in real time: it ends because it is told to.
+    // Minutes of work in real time: a signal ends it.
     let mut child = Command::new(loadgen())
         .args(["run", "--pods", "1000", "--kube-api-qps", "50", "--quiet"])
         .args(["--metrics-addr", "127.0.0.1:0"])

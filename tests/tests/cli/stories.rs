@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use podstorm_tests::command::{run_in, stderr, stdout};
 use tempfile::TempDir;
 
+use super::shell_words;
+
 /// A command of a story and what is shown of its output.
 struct Shown {
     words: Vec<String>,
@@ -16,21 +18,6 @@ struct Shown {
 
 fn tree() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
-
-/// The words of a command line as a shell would take them, as far as stories need it.
-fn words(line: &str) -> Vec<String> {
-    let mut words = vec![String::new()];
-    let mut quoted = false;
-    for char in line.chars() {
-        match char {
-            '\'' => quoted = !quoted,
-            ' ' if !quoted => words.push(String::new()),
-            char => words.last_mut().expect("there is one").push(char),
-        }
-    }
-    words.retain(|word| !word.is_empty());
-    words
 }
 
 fn shown(story: &str) -> Vec<Shown> {
@@ -48,7 +35,7 @@ fn shown(story: &str) -> Vec<Shown> {
                         None => (command, 0),
                     };
                     all.push(Shown {
-                        words: words(command),
+                        words: shell_words(command),
                         exit_code,
                         lines: Vec::new(),
                     });

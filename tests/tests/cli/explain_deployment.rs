@@ -1,18 +1,8 @@
 //! `loadgen explain --deployment`, and the lines that undo what `--prefer` sets.
 
-use podstorm_tests::command::{assert_refused, run, run_with_stdin, told};
+use podstorm_tests::command::{assert_refused, run_with_stdin, told};
 
-const EXAMPLE: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../loadgen/examples/billing.yaml"
-);
-const NOW: &str = "2026-03-01T12:00:00Z";
-
-fn explain(more: &[&str]) -> std::process::Output {
-    let mut arguments = vec!["explain", "-f", EXAMPLE, "--now", NOW];
-    arguments.extend(more);
-    run(&arguments)
-}
+use super::{EXAMPLE, NOW, explain};
 
 /// The example with a second ReplicaSet of the Deployment, and what of it is to be replaced.
 fn with_older(replicas: u32, revision: &str) -> String {

@@ -8,17 +8,10 @@ use podstorm_tests::command::{assert_refused, run, run_in, run_with_stdin, stder
 use serde_json::Value;
 use tempfile::TempDir;
 
+use super::args;
+
 /// A small run on the virtual engine, stalled by its client so that times are no zeros.
-const SMALL: [&str; 8] = [
-    "run",
-    "--engine",
-    "virtual",
-    "--pods",
-    "200",
-    "--kube-api-qps",
-    "50",
-    "--quiet",
-];
+const SMALL: &str = "run --engine virtual --pods 200 --kube-api-qps 50 --quiet";
 
 fn directory() -> TempDir {
     TempDir::new().expect("a temporary directory")
@@ -26,7 +19,10 @@ fn directory() -> TempDir {
 
 /// Runs [`SMALL`] with further flags.
 fn small(directory: &Path, more: &[&str]) -> Output {
-    let all: Vec<&str> = SMALL.iter().chain(more).copied().collect();
+    let all: Vec<&str> = args(SMALL)
+        .into_iter()
+        .chain(more.iter().copied())
+        .collect();
     run_in(directory, &all)
 }
 
@@ -107,12 +103,7 @@ fn thresholds_that_are_none_are_refused_before_the_run() {
 #[test]
 fn figures_are_listed() {
     let text = stdout(&run(&["figures"]));
-    for name in [
-        "pod_ready_seconds",
-        "pod_ready_latency",
-        "phase{NAME}.seconds",
-        "p999",
-    ] {
+    for name in args("pod_ready_seconds pod_ready_latency phase{NAME}.seconds p999") {
         assert!(text.contains(name), "{name}: {text}");
     }
 }
@@ -143,13 +134,7 @@ fn two_results_are_compared_and_a_regression_is_an_exit_code() {
 
     let faster = run_in(
         path,
-        &[
-            "compare",
-            "slow.json",
-            "base.json",
-            "--figure",
-            "sync_work.p99",
-        ],
+        &args("compare slow.json base.json --figure sync_work.p99"),
     );
     assert_eq!(faster.status.code(), Some(0));
     assert!(stdout(&faster).contains("1 better"), "{}", stdout(&faster));
@@ -211,15 +196,7 @@ fn several_seeds_are_judged_by_a_test_of_significance() {
     }
     fs::write(path.join("base.jsonl"), &lines[0]).expect("written");
     fs::write(path.join("new.jsonl"), &lines[1]).expect("written");
-    let sides = [
-        "compare",
-        "--base",
-        "base.jsonl",
-        "--new",
-        "new.jsonl",
-        "-o",
-        "json",
-    ];
+    let sides = args("compare --base base.jsonl --new new.jsonl -o json");
     let output = run_in(path, &sides);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     let json: Value = serde_json::from_str(&stdout(&output)).expect("JSON");
@@ -335,16 +312,7 @@ fn a_run_is_compared_with_a_baseline() {
     let same = small(path, &["--baseline", "main"]);
     assert_eq!(same.status.code(), Some(0), "{}", stderr(&same));
 
-    let slow = [
-        "--baseline",
-        "main",
-        "--api-latency",
-        "5s",
-        "--json",
-        "slow.json",
-        "--save-baseline",
-        "slow",
-    ];
+    let slow = args("--baseline main --api-latency 5s --json slow.json --save-baseline slow");
     let slower = small(path, &slow);
     assert_eq!(slower.status.code(), Some(1), "{}", stderr(&slower));
     let text = fs::read_to_string(path.join("slow.json")).expect("a result");
@@ -357,7 +325,7 @@ fn a_run_is_compared_with_a_baseline() {
     );
     assert!(path.join(".loadgen/baselines/slow.json").exists());
 
-    let loud: Vec<&str> = SMALL[..7]
+    let loud: Vec<&str> = args(SMALL)[..7]
         .iter()
         .copied()
         .chain(["--baseline", "main"])
@@ -395,12 +363,7 @@ fn baselines_that_cannot_be_are_refused_before_the_run() {
             &["--baseline-dir", "file/x"],
         ),
         (
-            &[
-                "--save-baseline",
-                "x",
-                "--json",
-                ".loadgen/baselines/x.json",
-            ],
+            &args("--save-baseline x --json .loadgen/baselines/x.json"),
             &["--json", "--save-baseline", "name two files"],
         ),
     ] {
@@ -442,14 +405,7 @@ fn clusters_of_other_sizes_are_not_compared_unasked() {
 fn settings_are_named_by_their_flags_and_in_their_units() {
     let directory = directory();
     write(directory.path(), "base.json", &[]);
-    let more = [
-        "--time-limit",
-        "90m",
-        "--api-latency",
-        "5ms",
-        "--kube-api-burst",
-        "40",
-    ];
+    let more = args("--time-limit 90m --api-latency 5ms --kube-api-burst 40");
     write(directory.path(), "new.json", &more);
     let output = run_in(directory.path(), &["compare", "base.json", "new.json"]);
     let said = stdout(&output);

@@ -1,6 +1,8 @@
+//! Tests that need a program from outside. `cargo test` leaves them out; `cargo real` runs them, and
+//! they fail where the program is missing.
+//!
 //! The page of `loadgen run --report` in a real browser: no error in its console, every chart drawn.
-//! Where no Chromium is installed the test says so and passes; the environment variable `CHROMIUM`
-//! names one elsewhere.
+//! The browser is Chromium; the environment variable `CHROMIUM` names one that is not in the path.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -8,7 +10,7 @@ use std::process::{Command, Output, Stdio};
 use podstorm_tests::command::{run_in, stderr};
 use tempfile::TempDir;
 
-fn browser() -> Option<PathBuf> {
+fn browser() -> PathBuf {
     let names = ["chromium", "chromium-browser", "google-chrome", "chrome"];
     let named = std::env::var_os("CHROMIUM").map(PathBuf::from);
     named
@@ -21,11 +23,13 @@ fn browser() -> Option<PathBuf> {
                 .output();
             version.is_ok_and(|output| output.status.success())
         })
+        .expect("no Chromium is installed, and CHROMIUM names none")
 }
 
 fn open(browser: &Path, page: &Path, profile: &Path, arguments: &[&str]) -> Output {
     Command::new(browser)
         .args(["--headless", "--disable-gpu", "--no-first-run"])
+        .arg("--disable-background-networking")
         // What a container has no room for; the page is our own.
         .args(["--no-sandbox", "--disable-dev-shm-usage"])
         .args(["--enable-logging=stderr", "--v=0"])
@@ -38,11 +42,9 @@ fn open(browser: &Path, page: &Path, profile: &Path, arguments: &[&str]) -> Outp
 }
 
 #[test]
+#[ignore = "needs a browser: cargo real"]
 fn the_page_is_drawn_and_its_console_is_silent() {
-    let Some(browser) = browser() else {
-        println!("skipped: no Chromium is installed, and CHROMIUM names none");
-        return;
-    };
+    let browser = browser();
     let directory = TempDir::new().unwrap();
     for (number, (arguments, code)) in [
         (
@@ -109,7 +111,7 @@ fn the_page_is_drawn_and_its_console_is_silent() {
             "{number}: {lines:?}"
         );
         let bars = dom.matches("<rect class=\"bar\"").count();
-        let is_timed = number != 1;
-        assert!(bars > 4 || !is_timed, "{number}: {bars} bars");
+        // Without latencies all takes no time; the run that is cut off has two values.
+        assert!(bars >= [5, 0, 2][number], "{number}: {bars} bars");
     }
 }

@@ -10,25 +10,18 @@ use podstorm_tests::command::{assert_refused, loadgen, run_in, stderr, stdout};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use super::args;
+
 /// A grid of 2 x 3 small runs.
-const GRID: [&str; 9] = [
-    "sweep",
-    "--kube-api-burst",
-    "1",
-    "--replicasets",
-    "4",
-    "--vary",
-    "pods=20,40",
-    "--vary",
-    "kube-api-qps=5,10,20",
-];
+const GRID: &str = "sweep --kube-api-burst 1 --replicasets 4 \
+                    --vary pods=20,40 --vary kube-api-qps=5,10,20";
 
 fn directory() -> TempDir {
     TempDir::new().expect("a temporary directory")
 }
 
 fn grid(directory: &Path, more: &[&str]) -> Output {
-    let all: Vec<&str> = GRID.iter().chain(more).copied().collect();
+    let all: Vec<&str> = args(GRID).into_iter().chain(more.iter().copied()).collect();
     run_in(directory, &all)
 }
 
@@ -100,24 +93,10 @@ fn every_combination_is_run_and_written() {
     assert_eq!(last["settings"]["controller"]["kube_api_burst"], 1);
     assert!(last.get("host").is_none());
     // A cell is the run that its flags say.
-    let alone = [
-        "run",
-        "--engine",
-        "virtual",
-        "--kube-api-burst",
-        "1",
-        "--replicasets",
-        "4",
-        "--pods",
-        "40",
-        "--kube-api-qps",
-        "20",
-        "--seed",
-        "2",
-        "--json",
-        "run.json",
-        "-q",
-    ];
+    let alone = args(
+        "run --engine virtual --kube-api-burst 1 --replicasets 4 --pods 40 --kube-api-qps 20
+            --seed 2 --json run.json -q",
+    );
     assert_eq!(run_in(path, &alone).status.code(), Some(0));
     let alone: Value = serde_json::from_str(&read(path, "run.json")).expect("JSON");
     assert_eq!(&alone, last);
@@ -172,19 +151,10 @@ fn the_cheapest_cell_that_keeps_the_thresholds_is_named() {
 fn values_may_hold_commas_and_flags_without_values_vary_too() {
     let directory = directory();
     let path = directory.path();
-    let arguments = [
-        "sweep",
-        "--pods",
-        "20",
-        "--vary",
-        "api-latency=p50=1ms,p99=2ms;5ms",
-        "--vary",
-        "upstream-defaults=true,false",
-        "--vary",
-        "behaviour=upstream,hardened",
-        "--csv",
-        "-",
-    ];
+    let arguments = args(
+        "sweep --pods 20 --vary api-latency=p50=1ms,p99=2ms;5ms --vary
+            upstream-defaults=true,false --vary behaviour=upstream,hardened --csv -",
+    );
     let output = run_in(path, &arguments);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let csv = stdout(&output);

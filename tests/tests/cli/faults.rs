@@ -10,7 +10,9 @@ use podstorm_tests::command::{
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// The known bugs and the figure of each with upstream's behaviour.
+use super::args;
+
+/// The known bugs and the number that shows each with upstream's behaviour.
 const BUGS: [(&str, &str); 9] = [
     ("m01-stale-watch", "10  pods created in excess"),
     ("m02-unseen-pods", "300.008 s  the longest a ReplicaSet"),
@@ -31,7 +33,7 @@ const BUGS: [(&str, &str); 9] = [
 
 const GATE_ON: &str = "StaleControllerConsistencyReplicaSet=true";
 
-/// A schedule that is well, to be spoilt.
+/// A valid schedule, which tests break.
 const SCHEDULE: &str = "\
 version: 2
 seed: 1
@@ -189,20 +191,10 @@ fn a_stale_watch_is_sized_like_other_scenarios_and_repeats_exactly() {
     assert_eq!(result["excess_pods_created"], 104);
     assert!(text.contains("--pods 100 --replicasets 4"), "{text}");
     assert_eq!(stale_watch(&sized).1, result);
-    let slow = [
-        "--pods",
-        "100",
-        "--replicasets",
-        "4",
-        "--api-latency",
-        "p50=5ms,p99=80ms",
-        "--watch-latency",
-        "uniform:1ms,50ms",
-        "--pod-startup-latency",
-        "2s",
-        "--kube-api-qps",
-        "20",
-    ];
+    let slow = args(
+        "--pods 100 --replicasets 4 --api-latency p50=5ms,p99=80ms --watch-latency
+            uniform:1ms,50ms --pod-startup-latency 2s --kube-api-qps 20",
+    );
     assert_eq!(stale_watch(&slow).1["excess_pods_created"], 104);
 }
 
@@ -237,14 +229,7 @@ fn a_few_seeds_hold_and_one_is_shown_step_by_step() {
     ] {
         assert!(text.contains(words), "{words:?} is missing in: {text}");
     }
-    let only = told(&run(&[
-        "fuzz",
-        "--seeds",
-        "2",
-        "--fault",
-        "F10,pod-kill",
-        "--quiet",
-    ]));
+    let only = told(&run(&args("fuzz --seeds 2 --fault F10,pod-kill --quiet")));
     assert!(only.is_empty(), "{only}");
 }
 
@@ -399,22 +384,22 @@ fn a_schedule_that_cannot_be_played_is_refused_with_its_place() {
     assert_spoilt_refused(
         "version: 2",
         "version: 1",
-        &["version 1", "the program that wrote it"],
+        &["version 1 | the program that wrote it"],
     );
     assert_spoilt_refused(
         "{replica-set: web",
         "{replica-set: wob",
-        &["steps[0]", "there is no ReplicaSet \"wob\"", "web"],
+        &["steps[0] | there is no ReplicaSet \"wob\" | web"],
     );
     assert_spoilt_refused(
         "percent: 100",
         "percent: 101",
-        &["steps[0]", "within 1 to 100"],
+        &["steps[0] | within 1 to 100"],
     );
     assert_spoilt_refused(
         "at-ms: 1000",
         "at-ms: 6000",
-        &["steps[0]", "after disturb-ms"],
+        &["steps[0] | after disturb-ms"],
     );
     assert_spoilt_refused("pod-kill", "earthquake", &["earthquake"]);
     assert_spoilt_refused("kill:", "tickle:", &["tickle"]);

@@ -1,5 +1,5 @@
 //! The command by which a report says how to repeat its run: run, it gives the same result to the byte,
-//! for every built-in scenario, for files of one's own, and for objects from files.
+//! for every built-in scenario, for the user's files, and for objects from files.
 
 use std::fs;
 use std::path::Path;
@@ -7,6 +7,8 @@ use std::path::Path;
 use podstorm_loadgen::scenario::Scenario;
 use podstorm_tests::command::{run_in, stderr};
 use tempfile::TempDir;
+
+use super::{args, shell_words};
 
 /// A scenario with groups, whose sizes round the number of pods, and settings of its own.
 const GROUPS: &str = "\
@@ -82,34 +84,10 @@ fn folder() -> TempDir {
     folder
 }
 
-/// The words of a command as a shell parts them; quotes are single ones.
-fn words(command: &str) -> Vec<String> {
-    let mut words = vec![String::new()];
-    let mut is_quoted = false;
-    for c in command.chars() {
-        match c {
-            '\'' => is_quoted = !is_quoted,
-            ' ' if !is_quoted => words.push(String::new()),
-            c => words
-                .last_mut()
-                .expect("there is one from the start")
-                .push(c),
-        }
-    }
-    words
-}
-
 /// Runs with those arguments: the result, and the command that the report names.
 #[track_caller]
 fn run(arguments: &[String], folder: &Path) -> (String, String) {
-    let mut all = vec![
-        "run",
-        "-q",
-        "--json",
-        "result.json",
-        "--report",
-        "page.html",
-    ];
+    let mut all = args("run -q --json result.json --report page.html");
     all.extend(arguments.iter().map(String::as_str));
     let output = run_in(folder, &all);
     let code = output.status.code();
@@ -142,8 +120,8 @@ fn run(arguments: &[String], folder: &Path) -> (String, String) {
 /// Asserts that the named command gives the same result and names itself.
 #[track_caller]
 fn assert_repeats(arguments: &str, folder: &Path) -> String {
-    let (result, command) = run(&words(arguments), folder);
-    let named = words(&command);
+    let (result, command) = run(&shell_words(arguments), folder);
+    let named = shell_words(&command);
     assert_eq!(named[..2], ["loadgen", "run"], "{command}");
     let (again, itself) = run(&named[2..], folder);
     let lines = result.lines().zip(again.lines());
