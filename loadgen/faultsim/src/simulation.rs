@@ -296,11 +296,11 @@ impl Simulation {
             Later::CreateReplicaSet { name } => self.create_set(&name),
             Later::Ready { pods } => self.ready_again(&pods),
             Later::List { stream } => {
-                self.each_line(|line| line.end(stream, StreamEnd::Expired));
+                self.each_connection(|connection| connection.end(stream, StreamEnd::Expired));
                 self.site.wake_controllers();
             }
             Later::ClockRight => {
-                self.each_line(|line| line.set_wall_offset(0));
+                self.each_connection(|connection| connection.set_wall_offset(0));
             }
             Later::LiftQuota => self.cluster().set_pod_quota(NAMESPACE, None),
             Later::RestoreNode { node } => {
@@ -333,7 +333,7 @@ impl Simulation {
     /// Puts everything right.
     fn heal(&mut self) {
         self.site.network().heal();
-        self.each_line(|line| line.heal());
+        self.each_connection(|connection| connection.heal());
         let mut away = false;
         while let Some(later) = self.take_first() {
             match later {

@@ -186,7 +186,7 @@ pub(super) fn run(flags: &ExplainFlags) -> Result<u8> {
             pod_deletion_cost: gates["PodDeletionCost"],
             ..Gates::default()
         },
-        policy: flags.behaviour.policy(),
+        policy: flags.behaviour.0.policy(),
         ..ControllerOptions::new(kind)
     };
     let now = match flags.now {

@@ -36,7 +36,7 @@ fn a_key_that_is_back_is_not_reused() {
 
 fn controller(behaviour: Behaviour) -> Controller {
     let options = ControllerOptions {
-        behaviour,
+        policy: behaviour.policy(),
         ..ControllerOptions::new(Kind::REPLICA_SET)
     };
     Controller::new(options, Arc::new(PodCache::new()))

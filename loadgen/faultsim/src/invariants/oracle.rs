@@ -220,7 +220,11 @@ impl OracleState {
     /// A controller has died: what it had under way may still come.
     pub(super) fn died(&mut self, site: &FaultHarness) {
         self.crashed = true;
-        let alive: BTreeSet<u32> = site.alive().iter().map(|line| line.incarnation()).collect();
+        let alive: BTreeSet<u32> = site
+            .alive()
+            .iter()
+            .map(|connection| connection.incarnation())
+            .collect();
         let started = u32::try_from(site.started()).unwrap_or(u32::MAX);
         let dead = (0..started).filter(|incarnation| !alive.contains(incarnation));
         let newly: Vec<u32> = dead.filter(|it| !self.dead.contains(it)).collect();

@@ -2,15 +2,18 @@
 
 use podstorm_apiserver::DeleteOptions;
 use podstorm_objects::{Namespace, Pod, ReplicaSet, ReplicationController};
-use podstorm_sim::faults::{Armed, FaultClass, Line, StreamEnd, StreamKind};
+use podstorm_sim::faults::{Armed, Connection, FaultClass, StreamEnd, StreamKind};
 
 use super::super::action::Action;
 use super::{Later, MS, NAMESPACE, Simulation, Stale, node_name};
 
 impl Simulation {
     /// Does something to the connection of each controller manager that is alive.
-    pub(super) fn each_line(&self, change: impl Fn(&Line)) {
-        self.site.alive().iter().for_each(|line| change(line));
+    pub(super) fn each_connection(&self, change: impl Fn(&Connection)) {
+        self.site
+            .alive()
+            .iter()
+            .for_each(|connection| change(connection));
     }
 
     pub(super) fn disturb(&mut self, class: Option<FaultClass>, action: &Action) {
@@ -36,32 +39,36 @@ impl Simulation {
                 until_ns: until(*within_ms),
             }),
             Action::Hold { stream, for_ms } => {
-                self.each_line(|line| line.hold(*stream, until(*for_ms)))
+                self.each_connection(|connection| connection.hold(*stream, until(*for_ms)))
             }
-            Action::Break { stream } => self.each_line(|line| line.break_for_good(*stream)),
+            Action::Break { stream } => {
+                self.each_connection(|connection| connection.break_for_good(*stream))
+            }
             Action::Drop {
                 stream,
                 events,
                 list_after_ms,
             } => {
-                self.each_line(|line| line.drop_events(*stream, *events));
+                self.each_connection(|connection| connection.drop_events(*stream, *events));
                 self.after_ms(*list_after_ms, Later::List { stream: *stream });
             }
             Action::Duplicate { stream, events } => {
-                self.each_line(|line| line.duplicate_events(*stream, *events))
+                self.each_connection(|connection| connection.duplicate_events(*stream, *events))
             }
             Action::Replay { stream, events } => {
-                self.each_line(|line| line.replay_events(*stream, *events))
+                self.each_connection(|connection| connection.replay_events(*stream, *events))
             }
-            Action::EndWatch { stream, end } => self.each_line(|line| line.end(*stream, *end)),
+            Action::EndWatch { stream, end } => {
+                self.each_connection(|connection| connection.end(*stream, *end))
+            }
             Action::RefuseWatch {
                 stream,
                 fault,
                 times,
             } => {
-                self.each_line(|line| {
-                    line.refuse_open(*stream, *fault, *times);
-                    line.end(*stream, StreamEnd::Closed);
+                self.each_connection(|connection| {
+                    connection.refuse_open(*stream, *fault, *times);
+                    connection.end(*stream, StreamEnd::Closed);
                 });
             }
             Action::Compact { stream } => {
@@ -74,7 +81,7 @@ impl Simulation {
                     // No controller here looks after anything else.
                     StreamKind::Others => {}
                 }
-                self.each_line(|line| line.end(*stream, StreamEnd::Closed));
+                self.each_connection(|connection| connection.end(*stream, StreamEnd::Closed));
             }
             Action::ServeStale {
                 stream,
@@ -82,10 +89,14 @@ impl Simulation {
                 for_ms,
             } => {
                 let for_ns = i64::from(*for_ms) * MS;
-                self.each_line(|line| line.lag_for(*stream, u64::from(*versions), for_ns));
+                self.each_connection(|connection| {
+                    connection.lag_for(*stream, u64::from(*versions), for_ns)
+                });
                 // A new list alone is none of a lagging server's doing.
                 self.site.network().set_fault_id(None);
-                self.each_line(|line| line.end(*stream, StreamEnd::ClosedAndExpired));
+                self.each_connection(|connection| {
+                    connection.end(*stream, StreamEnd::ClosedAndExpired)
+                });
             }
             Action::Crash {
                 point,
@@ -99,17 +110,21 @@ impl Simulation {
                     for_ms: *stale_for_ms,
                 };
                 self.crash = (i64::from(*down_ms) * MS, stale);
-                if let Some(line) = self.site.alive().last() {
-                    line.crash_at(*point, *passes);
+                if let Some(connection) = self.site.alive().last() {
+                    connection.crash_at(*point, *passes);
                 }
             }
             Action::Overlap { for_ms } => {
                 self.start(Stale::default());
                 self.after_ms(*for_ms, Later::KillOldest);
             }
-            Action::Pause { for_ms } => self.each_line(|line| line.pause_until(until(*for_ms))),
+            Action::Pause { for_ms } => {
+                self.each_connection(|connection| connection.pause_until(until(*for_ms)))
+            }
             Action::WallClock { offset_s, for_ms } => {
-                self.each_line(|line| line.set_wall_offset(i64::from(*offset_s) * 1_000 * MS));
+                self.each_connection(|connection| {
+                    connection.set_wall_offset(i64::from(*offset_s) * 1_000 * MS)
+                });
                 self.after_ms(*for_ms, Later::ClockRight);
             }
             Action::Quota { pods, for_ms } => {
