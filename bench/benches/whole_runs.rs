@@ -33,7 +33,7 @@ const CHURN_100K: &[&str] = &[
     "1h",
     "--churn-rate",
     "100/s",
-    "--host-figures",
+    "--host-metrics",
 ];
 const VIRTUAL_100K: &[&str] = &["--engine", "virtual", "--pods", "100k", "--seed", "7"];
 

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::figures::ThresholdOutcome;
+use crate::metrics::ThresholdOutcome;
 use crate::settings::Settings;
 use crate::units::count_for_people;
 

@@ -92,7 +92,7 @@ fn thresholds_that_are_none_are_refused_before_the_run() {
         ("pod_ready p99 < 5", "a unit is missing"),
         ("pod_ready p99", "has no comparison"),
         ("", "the name of a metric is missing"),
-        ("wall < 5s", "--host-figures"),
+        ("wall < 5s", "--host-metrics"),
         (
             "phase{nope} < 1s",
             "there are set up, scale to 100 %, scale to 50 %, scale to 0",
@@ -106,7 +106,7 @@ fn thresholds_that_are_none_are_refused_before_the_run() {
 
 #[test]
 fn figures_are_listed() {
-    let text = stdout(&run(&["figures"]));
+    let text = stdout(&run(&["metrics"]));
     for name in [
         "pod_ready_seconds",
         "pod_ready_latency",

@@ -91,7 +91,7 @@ fn results_of_both_engines_and_of_failures_fit_the_schema() {
     for arguments in [
         &["--pods", "300"][..],
         &["--pods", "300", "--engine", "virtual"],
-        &["--pods", "300", "--engine", "virtual", "--host-figures"],
+        &["--pods", "300", "--engine", "virtual", "--host-metrics"],
         &[
             "--scenario",
             "stale-watch",

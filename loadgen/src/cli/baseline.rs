@@ -11,7 +11,7 @@ use crate::compare::baseline::{self, DIRECTORY};
 use crate::compare::identity::{differences, problem_within};
 use crate::compare::render::{self, Sides};
 use crate::compare::{self, Comparison, Loaded, Tolerance, Tolerances, Weight};
-use crate::figures::Figures;
+use crate::metrics::MetricValues;
 use crate::report::output::{self, Inputs, Output};
 use crate::result::{InputCounts, RunResult, SCHEMA_VERSION};
 use crate::settings::Settings;
@@ -120,7 +120,7 @@ impl BaselineFlags {
         if let Some(problem) = problem_within("the baseline", &results) {
             bail!("--baseline {name}: {problem}");
         }
-        let this = Figures::from_json(json!({
+        let this = MetricValues::from_json(json!({
             "schema_version": SCHEMA_VERSION,
             "scenario": settings.scenario.name,
             "engine": settings.engine.name(),

@@ -10,7 +10,7 @@ use crate::compare::identity::problem_within;
 use crate::compare::page;
 use crate::compare::render::{self, Sides};
 use crate::compare::{self, Loaded, Tolerance, Tolerances, Weight};
-use crate::figures::FigureName;
+use crate::metrics::MetricName;
 use crate::report::output::{Inputs, Output};
 
 /// The exit code where a figure is worse than it may be.
@@ -23,7 +23,7 @@ const EXIT_REGRESSION: u8 = 1;
                       loadgen compare [OPTIONS] --base FILE... --new FILE...",
     after_long_help = "\
 WHAT IS COMPARED
-  Every figure of the results (`loadgen figures` lists them): its value on both sides, or its median
+  Every figure of the results (`loadgen metrics` lists them): its value on both sides, or its median
   where there are several results, the new one divided by the base, and a verdict. A figure is a
   REGRESSION where the new one is worse, in the direction of the figure, by more than its tolerance.
   With four or more results on each side the difference must also be significant: p < 0.05 in the
@@ -75,7 +75,7 @@ pub(super) struct CompareFlags {
 
     /// Compare this figure only, such as convergence.p99 or elapsed; repeatable
     #[arg(long = "figure", value_name = "NAME[.STATISTIC]", value_parser = figure)]
-    figures: Vec<FigureName>,
+    figures: Vec<MetricName>,
 
     /// Show the figures that are the same too
     #[arg(long)]
@@ -114,8 +114,8 @@ enum Format {
 }
 
 /// A figure as a flag names it.
-pub(super) fn figure(text: &str) -> Result<FigureName, String> {
-    FigureName::parse(text).map_err(|error| error.to_string())
+pub(super) fn figure(text: &str) -> Result<MetricName, String> {
+    MetricName::parse(text).map_err(|error| error.to_string())
 }
 
 /// Compares, and gives the exit code.

@@ -8,7 +8,7 @@ use serde::Serializer;
 use serde::ser::SerializeMap;
 use serde_json::{Value, json};
 
-use crate::figures::Threshold;
+use crate::metrics::Threshold;
 use crate::scenario::{Percent, Scenario};
 use crate::settings::resolve::{Machine, SettingsRequest, resolve};
 use crate::settings::{EngineKind, Settings};

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use podstorm::policy::Behaviour;
 
 use super::baseline::BaselineFlags;
-use crate::figures::Threshold;
+use crate::metrics::Threshold;
 use crate::report::output::Inputs;
 use crate::scenario::Scenario;
 use crate::settings::resolve::{SettingsError, SettingsRequest};
@@ -212,7 +212,7 @@ pub(super) struct RunFlags {
     pub(super) json: Option<PathBuf>,
 
     /// What a figure must keep to; exit code 1 where it does not: 'pod_ready_latency p99 < 5s',
-    /// 'excess_pods_created == 0' (`loadgen figures` lists the figures); repeatable
+    /// 'excess_pods_created == 0' (`loadgen metrics` lists the figures); repeatable
     #[arg(long = "threshold", value_name = "TEXT", help_heading = "Output")]
     pub(super) thresholds: Vec<Threshold>,
 
@@ -258,7 +258,7 @@ pub(super) struct RunFlags {
 
     /// Put wall time, CPU, memory and machine into the result of a virtual run too
     #[arg(long, help_heading = "Output")]
-    pub(super) host_figures: bool,
+    pub(super) host_metrics: bool,
 
     #[command(flatten)]
     pub(super) baselines: BaselineFlags,

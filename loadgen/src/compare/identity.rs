@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::load::Loaded;
-use crate::figures::Figures;
+use crate::metrics::MetricValues;
 use crate::result::SCHEMA_VERSION;
 use crate::scenario::Percent;
 use crate::settings::Latency;
@@ -156,7 +156,7 @@ fn as_flag(form: Form, value: &Value) -> Option<String> {
 }
 
 /// In what two results differ, apart from their seeds and figures.
-pub fn differences(base: &Figures, new: &Figures) -> Vec<Difference> {
+pub fn differences(base: &MetricValues, new: &MetricValues) -> Vec<Difference> {
     let mut all = Vec::new();
     let mut add = |what: &str, base: Option<&Value>, new: Option<&Value>, weight| {
         if base == new {

@@ -6,14 +6,14 @@
 
 pub mod baseline;
 pub mod identity;
-pub mod judge;
 pub mod load;
 pub mod page;
 pub mod render;
 pub mod significance;
 pub mod tolerance;
+pub mod verdict;
 
 pub use identity::{Difference, Weight};
-pub use judge::{Comparison, Row, Verdict, compare};
 pub use load::{Loaded, read, read_text};
 pub use tolerance::{Tolerance, Tolerances};
+pub use verdict::{Comparison, Row, Verdict, compare};

@@ -5,8 +5,8 @@ use minijinja::value::Serde;
 use minijinja::{Environment, context};
 use serde::Serialize;
 
-use super::judge::{Comparison, Row, Verdict};
 use super::render::{Sides, cells, header, headline, heads, summary};
+use super::verdict::{Comparison, Row, Verdict};
 
 /// A ratio that fills half of its cell, to either side.
 const WIDEST_RATIO: f64 = 4.0;

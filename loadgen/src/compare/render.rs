@@ -6,7 +6,7 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use super::identity::Weight;
-use super::judge::{Comparison, Row, Verdict};
+use super::verdict::{Comparison, Row, Verdict};
 use crate::report::columns::columns;
 use crate::units::wrapped;
 
@@ -179,7 +179,7 @@ pub(super) fn cells(comparison: &Comparison, row: &Row) -> Vec<String> {
         };
         cells.push(row.p_value.map_or_else(|| "-".to_owned(), text));
     }
-    let judged = row.better != crate::figures::Better::Neither;
+    let judged = row.better != crate::metrics::Better::Neither;
     cells.push(if judged {
         row.tolerance.clone()
     } else {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::figures::{Better, FigureName, Statistic, Unit};
+use crate::metrics::{Better, MetricName, Statistic, Unit};
 
 /// The tolerance of a figure that none was given for.
 const DEFAULT: Limit = Limit::Share(0.05);
@@ -25,9 +25,9 @@ enum Scope {
     /// One statistic of every distribution.
     Statistic(Statistic),
     /// A metric with all its statistics or entries.
-    Metric(FigureName),
+    Metric(MetricName),
     /// One figure.
-    Figure(FigureName),
+    Figure(MetricName),
 }
 
 impl Scope {
@@ -40,7 +40,7 @@ impl Scope {
         }
     }
 
-    fn covers(&self, figure: &FigureName) -> bool {
+    fn covers(&self, figure: &MetricName) -> bool {
         match self {
             Scope::All => true,
             Scope::Statistic(statistic) => figure.statistic == Some(*statistic),
@@ -115,13 +115,13 @@ fn scope(name: &str) -> Result<Scope, ToleranceError> {
     if let Some(statistic) = Statistic::by_name(name) {
         return Ok(Scope::Statistic(statistic));
     }
-    if let Ok(figure) = FigureName::parse(name) {
+    if let Ok(figure) = MetricName::parse(name) {
         return Ok(match figure.metric.shape {
-            crate::figures::Shape::Map if figure.key.is_none() => Scope::Metric(figure),
+            crate::metrics::Shape::Map if figure.key.is_none() => Scope::Metric(figure),
             _ => Scope::Figure(figure),
         });
     }
-    match FigureName::metric(name) {
+    match MetricName::metric(name) {
         Ok(metric) => Ok(Scope::Metric(metric)),
         Err(error) => refuse(error.to_string()),
     }
@@ -154,7 +154,7 @@ impl Tolerances {
         Tolerances { given }
     }
 
-    fn limit(&self, figure: &FigureName) -> Limit {
+    fn limit(&self, figure: &MetricName) -> Limit {
         let covering = self.given.iter().filter(|one| one.scope.covers(figure));
         covering
             .max_by_key(|one| one.scope.width())
@@ -163,7 +163,7 @@ impl Tolerances {
 
     /// Whether `new` is worse than `base` by more than the figure may be. What was zero may not
     /// become anything else under a share.
-    pub fn exceeded(&self, figure: &FigureName, base: f64, new: f64) -> bool {
+    pub fn exceeded(&self, figure: &MetricName, base: f64, new: f64) -> bool {
         let worse_by = match figure.better() {
             Better::Less => new - base,
             Better::More => base - new,
@@ -178,7 +178,7 @@ impl Tolerances {
     }
 
     /// The tolerance of a figure, for people.
-    pub fn text(&self, figure: &FigureName) -> String {
+    pub fn text(&self, figure: &MetricName) -> String {
         match self.limit(figure) {
             Limit::Share(share) => format!("{}%", share * 100.0),
             Limit::Amount(amount) => figure.unit().for_people(amount),
@@ -194,8 +194,8 @@ mod tests {
         Tolerances::new(texts.iter().map(|text| text.parse().unwrap()).collect())
     }
 
-    fn figure(name: &str) -> FigureName {
-        FigureName::parse(name).unwrap().canonical()
+    fn figure(name: &str) -> MetricName {
+        MetricName::parse(name).unwrap().canonical()
     }
 
     #[test]

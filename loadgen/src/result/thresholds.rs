@@ -1,7 +1,7 @@
 //! Results held against thresholds, and thresholds against what a run will have.
 
 use super::RunResult;
-use crate::figures::{Figures, Threshold, ThresholdError, ThresholdOutcome, name, values};
+use crate::metrics::{MetricValues, Threshold, ThresholdError, ThresholdOutcome, name, values};
 use crate::settings::Settings;
 
 /// Holds the result against every threshold: the outcomes become part of it, and one that is not met
@@ -10,7 +10,7 @@ pub fn judge(result: &mut RunResult, thresholds: &[Threshold]) {
     if thresholds.is_empty() {
         return;
     }
-    let figures = Figures::of(result);
+    let figures = MetricValues::of(result);
     let outcomes = thresholds.iter().map(|threshold| threshold.judge(&figures));
     result.thresholds = outcomes.collect();
     let failed = result.thresholds.iter().filter(|outcome| !outcome.met);

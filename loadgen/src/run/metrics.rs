@@ -10,7 +10,7 @@ use podstorm_sim::engine::client::{ApiCalls, Client, method_of};
 use podstorm_sim::engine::event_sink::EventWriter;
 use podstorm_sim::engine::worker::Worker;
 
-use super::sampler::Figures;
+use super::sampler::Sources;
 
 /// What is asked of the embedded server goes to a host of this name.
 const HOST: &str = "embedded";
@@ -18,7 +18,7 @@ const HOST: &str = "embedded";
 /// Read access to the figures of a run, from any thread. Reading changes nothing of the run.
 #[derive(Clone, Debug)]
 pub struct Metrics {
-    pub(super) figures: Figures,
+    pub(super) sources: Sources,
     pub(super) workers: Vec<Arc<Mutex<Worker>>>,
     pub(super) writers: Vec<Arc<Mutex<EventWriter>>>,
     /// Engine time when the run was last looked at, ns.
@@ -31,7 +31,7 @@ impl Metrics {
         // Relaxed: a figure to look at, which orders nothing.
         let now_ns = self.now_ns.load(Ordering::Relaxed);
         let mut all = BTreeMap::new();
-        for pool in &self.figures.pools {
+        for pool in &self.sources.pools {
             let controller = &pool.controller;
             let name = if controller.options().kind == Kind::REPLICATION_CONTROLLER {
                 "replicationmanager"
@@ -104,7 +104,7 @@ impl Metrics {
                 value: Value::Number(version.unwrap_or(0) as f64),
             });
         };
-        for (number, pool) in self.figures.pools.iter().enumerate() {
+        for (number, pool) in self.sources.pools.iter().enumerate() {
             let controller = &pool.controller;
             let kind = controller.options().kind;
             push(
@@ -127,7 +127,7 @@ impl Metrics {
 
     /// What upstream has no name for.
     fn own(&self, now_ns: i64) -> Vec<Family> {
-        let (position, pods) = (&self.figures.position, self.figures.cluster.pod_totals());
+        let (position, pods) = (&self.sources.position, self.sources.cluster.pod_totals());
         let read = |figure: &std::sync::atomic::AtomicU64| figure.load(Ordering::Relaxed) as f64;
         let states = [
             ("desired", read(&position.desired)),

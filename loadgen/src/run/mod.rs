@@ -42,7 +42,7 @@ use podstorm_sim::nodes::NodeControl;
 
 use gather::Harvest;
 use phases::{Controllers, Driver, Position};
-use sampler::Figures;
+use sampler::Sources;
 use watcher::Watcher;
 
 pub use metrics::Metrics;
@@ -277,14 +277,14 @@ impl Engine {
             writer.calls.total()
         };
         let workers = self.workers.iter().map(of_worker);
-        let figures = Figures {
+        let sources = Sources {
             cluster: Arc::clone(&self.cluster),
             pools: self.pools.clone(),
             position: Arc::clone(&self.position),
             calls: workers.chain(self.writers.iter().map(of_writer)).collect(),
         };
         Metrics {
-            figures,
+            sources,
             workers: self.workers.clone(),
             writers: self.writers.clone(),
             now_ns: Arc::new(AtomicI64::new(0)),

@@ -38,7 +38,7 @@ const FIRST_STEPS: u64 = 2;
 
 /// What the samples are read from.
 #[derive(Clone, Debug)]
-pub(super) struct Figures {
+pub(super) struct Sources {
     pub(super) cluster: Arc<Cluster>,
     pub(super) pools: Vec<Arc<Pool>>,
     pub(super) position: Arc<Position>,
@@ -104,7 +104,7 @@ impl Grid {
 /// The samples so far.
 #[derive(Debug)]
 pub(super) struct Sampler {
-    figures: Figures,
+    sources: Sources,
     samples: Vec<Sample>,
     /// Of time, of work, and of the work of the present phase.
     grids: [Grid; 3],
@@ -116,9 +116,9 @@ pub(super) struct Sampler {
 
 impl Sampler {
     /// Begins with a sample of the start.
-    pub(super) fn new(figures: Figures) -> Sampler {
+    pub(super) fn new(sources: Sources) -> Sampler {
         let mut sampler = Sampler {
-            figures,
+            sources,
             samples: Vec::with_capacity(2 * PER_GRID + 2),
             grids: [
                 Grid::new(FIRST_TIME_NS, PER_GRID),
@@ -205,12 +205,12 @@ impl Sampler {
             .samples
             .last()
             .map_or(at_ns, |last| at_ns.max(last.at_ns));
-        let Figures {
+        let Sources {
             cluster,
             pools,
             position,
             calls,
-        } = &self.figures;
+        } = &self.sources;
         let pods = cluster.pod_totals();
         let queues = || pools.iter().map(|pool| pool.controller.queue());
         // Relaxed, all: figures to look at, which order nothing.
@@ -268,7 +268,7 @@ mod tests {
     use podstorm_apiserver::ClusterOptions;
 
     fn sampler() -> Sampler {
-        Sampler::new(Figures {
+        Sampler::new(Sources {
             cluster: Arc::new(Cluster::new(ClusterOptions::default())),
             pools: Vec::new(),
             position: Arc::default(),

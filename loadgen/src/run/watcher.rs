@@ -7,7 +7,7 @@ use podstorm_objects::Now;
 use podstorm_sim::clock::RealClock;
 use podstorm_sim::executor::virtual_time::Watch;
 
-use super::sampler::{Figures, Sampler};
+use super::sampler::{Sampler, Sources};
 use super::{Metrics, Observer, Progress};
 use crate::result::Series;
 
@@ -23,7 +23,7 @@ pub(super) struct Watcher<'a> {
     cancel: &'a AtomicBool,
     clock: RealClock,
     phases: Vec<String>,
-    figures: Figures,
+    sources: Sources,
     /// Told to whoever reads metrics.
     now_ns: Arc<AtomicI64>,
     /// Shared with the scenario's driver, which tells it when phases begin; what is due of it is kept
@@ -50,15 +50,15 @@ impl<'a> Watcher<'a> {
         metrics: Metrics,
     ) -> Watcher<'a> {
         let Metrics {
-            figures, now_ns, ..
+            sources, now_ns, ..
         } = metrics;
-        let sampler = Sampler::new(figures.clone());
+        let sampler = Sampler::new(sources.clone());
         Watcher {
             observer,
             cancel,
             clock,
             phases,
-            figures,
+            sources,
             now_ns,
             next_step: sampler.due_steps(),
             due_ns: sampler.due_ns(),
@@ -75,7 +75,7 @@ impl<'a> Watcher<'a> {
     pub(super) fn look(&mut self, now: Now) -> bool {
         // The work of several threads is what they have written: a ramp that takes little time does
         // not get lost among hours in which little happens.
-        let work = self.figures.cluster.resource_version();
+        let work = self.sources.cluster.resource_version();
         self.sampler().look(now.mono_ns, now.mono_ns, work);
         self.look_outside(now)
     }
@@ -134,15 +134,15 @@ impl<'a> Watcher<'a> {
     }
 
     fn show(&self, now: Now) {
-        let position = &self.figures.position;
+        let position = &self.sources.position;
         // Relaxed: figures to look at, which order nothing.
         let phase_index = position
             .phase
             .load(Ordering::Relaxed)
             .min(self.phases.len().saturating_sub(1));
-        let pools = self.figures.pools.iter();
-        let calls = self.figures.calls.iter();
-        let totals = self.figures.cluster.pod_totals();
+        let pools = self.sources.pools.iter();
+        let calls = self.sources.calls.iter();
+        let totals = self.sources.cluster.pod_totals();
         self.observer.progress(&Progress {
             phase: self.phases.get(phase_index).map_or("", String::as_str),
             phase_index,

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use crate::figures::Unit;
+use crate::metrics::Unit;
 
 /// Shades of a heat map, from the least value to the greatest.
 pub const SHADES: usize = 7;

@@ -3,7 +3,7 @@
 
 use super::grid::Grid;
 use crate::compare::significance::median;
-use crate::figures::{FigureName, Figures, Threshold};
+use crate::metrics::{MetricName, MetricValues, Threshold};
 use crate::result::RunResult;
 
 /// One cell that has run.
@@ -31,7 +31,7 @@ pub struct Sweep {
     /// The seeds of each cell.
     pub seeds: Vec<u64>,
     /// The figures that are shown.
-    pub figures: Vec<FigureName>,
+    pub figures: Vec<MetricName>,
     /// What every run was held against.
     pub thresholds: Vec<Threshold>,
     /// The cells that ran with all their seeds, in the order of the grid.
@@ -44,7 +44,7 @@ impl Sweep {
     pub fn new(
         grid: Grid,
         seeds: Vec<u64>,
-        figures: Vec<FigureName>,
+        figures: Vec<MetricName>,
         thresholds: Vec<Threshold>,
         results: Vec<Option<RunResult>>,
     ) -> Sweep {
@@ -100,11 +100,11 @@ impl Sweep {
 fn cell(
     number: usize,
     mut results: Vec<RunResult>,
-    figures: &[FigureName],
+    figures: &[MetricName],
     thresholds: &[Threshold],
 ) -> Cell {
-    let found: Vec<Figures> = results.iter().map(Figures::of).collect();
-    let median_of = |name: &FigureName| {
+    let found: Vec<MetricValues> = results.iter().map(MetricValues::of).collect();
+    let median_of = |name: &MetricName| {
         let values: Vec<f64> = found
             .iter()
             .filter_map(|one| one.find(name).value)
@@ -176,7 +176,7 @@ pub(super) mod testing {
         }
         let results = work::run(&jobs, 2, &AtomicBool::new(false), &|_| {}).unwrap();
         let figures = ["elapsed", "convergence p99", "excess", "host.wall_seconds"];
-        let figures = figures.map(|name| FigureName::parse(name).unwrap());
+        let figures = figures.map(|name| MetricName::parse(name).unwrap());
         let threshold = format!("elapsed < {bound}").parse().unwrap();
         Sweep::new(grid, vec![1, 2], figures.to_vec(), vec![threshold], results)
     }

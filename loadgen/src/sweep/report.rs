@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::chart::{self, HeatMap, LinePlot, SHADES, Value};
 use super::outcome::{Cell, Sweep};
 use super::output::{conclusion, mark, shown};
-use crate::figures::{Better, FigureName};
+use crate::metrics::{Better, MetricName};
 
 const PAGE: &str = include_str!("report.html");
 const CHARTS: &str = include_str!("charts.html");
@@ -156,7 +156,7 @@ fn section(
     environment: &Environment<'_>,
     sweep: &Sweep,
     number: usize,
-    name: &FigureName,
+    name: &MetricName,
 ) -> Section {
     let values = sweep.cells.iter().filter_map(|cell| cell.figures[number]);
     let least = values.clone().fold(f64::INFINITY, f64::min);
@@ -193,7 +193,7 @@ fn panels(
     environment: &Environment<'_>,
     sweep: &Sweep,
     number: usize,
-    name: &FigureName,
+    name: &MetricName,
     range: (f64, f64),
 ) -> Vec<Panel> {
     let dimensions = &sweep.grid.dimensions;
@@ -246,7 +246,7 @@ fn value(
     number: usize,
     (x, y): (usize, usize),
     figure: usize,
-    name: &FigureName,
+    name: &MetricName,
     cheapest: Option<usize>,
 ) -> Value {
     let cell = sweep.cell(number);

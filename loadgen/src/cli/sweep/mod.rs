@@ -18,7 +18,7 @@ use super::compare::figure;
 use super::flags::ShapeFlags;
 use super::interrupt::{self, EXIT_INTERRUPTED};
 use super::{effective, print};
-use crate::figures::{FigureName, Threshold};
+use crate::metrics::{MetricName, Threshold};
 use crate::settings::EngineKind;
 use crate::sweep::{self, Grid, Sweep};
 use crate::units::parse_size;
@@ -88,11 +88,11 @@ struct SweepFlags {
           help_heading = "Sweep")]
     jobs: Option<u64>,
 
-    /// Show this figure, such as pod_ready.p99 (`loadgen figures` lists them) [default: convergence.p99,
+    /// Show this figure, such as pod_ready.p99 (`loadgen metrics` lists them) [default: convergence.p99,
     /// pod_ready.p99, elapsed, api_calls, excess]; repeatable
     #[arg(long = "figure", value_name = "NAME[.STATISTIC]", value_parser = figure,
           help_heading = "Output")]
-    figures: Vec<FigureName>,
+    figures: Vec<MetricName>,
 
     /// Write one record a cell; `-` is standard output
     #[arg(long, value_name = "FILE", help_heading = "Output")]
@@ -219,10 +219,10 @@ fn exit_code(sweep: &Sweep, is_cancelled: bool) -> u8 {
     }
 }
 
-fn figures(flags: &SweepFlags) -> Vec<FigureName> {
+fn figures(flags: &SweepFlags) -> Vec<MetricName> {
     let mut figures = flags.figures.clone();
     if figures.is_empty() {
-        let known = |name: &str| FigureName::parse(name).expect("the catalogue has it");
+        let known = |name: &str| MetricName::parse(name).expect("the catalogue has it");
         figures = FIGURES.iter().map(|name| known(name)).collect();
     }
     let mut seen = BTreeSet::new();

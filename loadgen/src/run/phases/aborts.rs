@@ -5,7 +5,7 @@ use podstorm_sim::engine::by_phase::ByPhase;
 use serde_json::json;
 
 use super::driver::Driver;
-use crate::figures::{Figures, Threshold};
+use crate::metrics::{MetricValues, Threshold};
 use crate::run::gather::seconds as quantiles_in_seconds;
 use crate::scenario::Scenario;
 use crate::units::NS_PER_SECOND;
@@ -113,7 +113,7 @@ impl Driver {
         let pods = counts.pods;
         let measured =
             |durations: &ByPhase| durations.merged(|phase| self.tracker.is_measured(phase));
-        let figures = Figures::from_json(json!({
+        let figures = MetricValues::from_json(json!({
             "pods": {
                 "created": pods.created,
                 "bound": pods.bound,
@@ -147,7 +147,7 @@ impl Driver {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::figures::Metric;
+    use crate::metrics::Metric;
 
     fn read(metric: &str, expression: &str) -> Result<(), String> {
         let text = format!(

@@ -92,12 +92,12 @@ pub(super) struct Place {
     pub(super) ready: u64,
     /// Active pods that weren't ready.
     pub(super) unready: u64,
-    /// Pods that its parents were short of, and pods they had too many.
+    /// Pods that its owners were short of, and pods they had too many.
     pub(super) missing_and_spare: (u64, u64),
     /// Whether files are loaded in it; and whether everything they held was written, and heard of.
     pub(super) loads: bool,
     pub(super) all_written: bool,
-    /// Parents' desired pods, once the tasks are done.
+    /// Owners' desired pods, once the tasks are done.
     pub(super) goal: Option<u64>,
     /// Pods in excess before the phase.
     pub(super) excess: u64,
@@ -235,19 +235,19 @@ impl Driver {
     fn what_is_missing(&self) -> String {
         let name = &self.plan[self.at.phase].name;
         let mut text = format!("phase \"{name}\" was not over");
-        if let Some(parent) = self.tracker.first_unconverged() {
+        if let Some(owner) = self.tracker.first_unconverged() {
             text += &format!(
                 ": {} of {} ReplicaSets and ReplicationControllers have not converged, among them \
                  {}/{} with {} of {} pods",
                 self.tracker.unconverged(),
-                self.tracker.parents.len(),
-                parent.namespace,
-                parent.name,
-                parent.active,
-                parent.desired,
+                self.tracker.owners.len(),
+                owner.namespace,
+                owner.name,
+                owner.active,
+                owner.desired,
             );
-            if parent.unready() > 0 {
-                text += &format!(", {} of them not ready", parent.unready());
+            if owner.unready() > 0 {
+                text += &format!(", {} of them not ready", owner.unready());
             }
         } else if self.tracker.deleting() > 0 {
             text += &format!(": {} pods are still being deleted", self.tracker.deleting());
@@ -258,17 +258,15 @@ impl Driver {
     /// Hears what has happened; whether anything had, and when to listen again.
     fn listen(&mut self, now: Now) -> Next {
         let (tracker, doubted) = (&mut self.tracker, &mut self.at.doubted);
-        // Parents first: then no pod event before theirs can be missing when the pods' are read.
+        // Owners first: then no pod event before theirs can be missing when the pods' are read.
         let mut next = self.replica_sets.poll(now, |item| {
             *doubted = false;
-            tracker.parent_item(item, |parent: &ReplicaSet| {
-                (parent.replicas(), &parent.status)
-            });
+            tracker.owner_item(item, |owner: &ReplicaSet| (owner.replicas(), &owner.status));
         });
         if let Some(stream) = &mut self.replication_controllers {
             next = next.or(stream.poll(now, |item| {
-                tracker.parent_item(item, |parent: &ReplicationController| {
-                    (parent.replicas.unwrap_or(1), &parent.status)
+                tracker.owner_item(item, |owner: &ReplicationController| {
+                    (owner.replicas.unwrap_or(1), &owner.status)
                 });
             }));
         }
@@ -336,7 +334,7 @@ impl Driver {
         };
         // What files brought may look right before the controllers have looked at it.
         let syncs = match until {
-            Until::Synced => Some(self.tracker.parents.len() as u64),
+            Until::Synced => Some(self.tracker.owners.len() as u64),
             Until::Converged if self.at.loads && self.tracker.controller_runs => Some(0),
             _ => None,
         };

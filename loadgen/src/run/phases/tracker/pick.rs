@@ -32,7 +32,7 @@ impl Tracker {
         let Some(pickable) = &mut self.pickable else {
             return;
         };
-        if state.ready && state.active && state.parent != NONE && state.pick == NONE {
+        if state.ready && state.active && state.owner != NONE && state.pick == NONE {
             let at = u32::try_from(pickable.len()).expect("32 bits of pods");
             pickable.push(Arc::clone(pod));
             if let Some(state) = self.pods.get_mut(&pod.metadata.uid) {

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 /// A ReplicaSet or ReplicationController.
 #[derive(Debug)]
-pub(in crate::run::phases) struct Parent {
+pub(in crate::run::phases) struct Owner {
     pub(in crate::run::phases) namespace: Str,
     pub(in crate::run::phases) name: CompactString,
     pub(in crate::run::phases) desired: i32,
@@ -53,7 +53,7 @@ impl Counts {
     }
 }
 
-impl Parent {
+impl Owner {
     /// Whether it was deleted.
     pub(in crate::run::phases) fn is_gone(&self) -> bool {
         self.gone
@@ -99,7 +99,7 @@ pub(super) fn pods(replicas: i32) -> u64 {
 /// What is known of one pod.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct PodState {
-    pub(super) parent: u32,
+    pub(super) owner: u32,
     /// Its place among the pods that can be picked.
     pub(super) pick: u32,
     pub(super) created_ns: i64,

@@ -1,6 +1,6 @@
-//! `loadgen figures`: every figure of a result by name, with its unit and which way is better.
+//! `loadgen metrics`: every figure of a result by name, with its unit and which way is better.
 
-use crate::figures::{METRICS, Metric, Shape, Statistic, Unit};
+use crate::metrics::{METRICS, Metric, Shape, Statistic, Unit};
 
 /// The list.
 pub(super) fn list() -> String {
@@ -48,7 +48,7 @@ mod tests {
         }
         for example in text.split("--threshold '").skip(1) {
             let threshold = example.split('\'').next().unwrap();
-            threshold.parse::<crate::figures::Threshold>().unwrap();
+            threshold.parse::<crate::metrics::Threshold>().unwrap();
         }
     }
 }

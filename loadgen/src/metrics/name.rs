@@ -14,7 +14,7 @@ const PROPOSED: usize = 3;
 
 /// The name of one figure of a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FigureName {
+pub struct MetricName {
     /// The metric's name as it was written.
     written: String,
     /// The metric.
@@ -30,12 +30,12 @@ pub struct FigureName {
 #[error("{0}")]
 pub struct NameError(pub(super) String);
 
-impl FigureName {
+impl MetricName {
     /// Reads a metric's name; `.statistic` may be a part of it.
     ///
     /// # Errors
     /// No such metric, an entry or phase where there are none or none where one must be chosen.
-    pub fn metric(text: &str) -> Result<FigureName, NameError> {
+    pub fn metric(text: &str) -> Result<MetricName, NameError> {
         let text = text.trim();
         let (base, key) = split_key(text)?;
         let (metric, statistic) = match Metric::by_name(&base) {
@@ -62,7 +62,7 @@ impl FigureName {
             }
             _ => {}
         }
-        Ok(FigureName {
+        Ok(MetricName {
             written: written.to_owned(),
             metric,
             key,
@@ -81,15 +81,15 @@ impl FigureName {
     /// distribution the statistic is needed.
     ///
     /// # Errors
-    /// As [`FigureName::metric`] and [`FigureName::with`].
-    pub fn parse(text: &str) -> Result<FigureName, NameError> {
+    /// As [`MetricName::metric`] and [`MetricName::with`].
+    pub fn parse(text: &str) -> Result<MetricName, NameError> {
         let end = text.rfind('}').map_or(0, |at| at + 1);
         match text[end..].trim().split_once(char::is_whitespace) {
             Some((_, statistic)) => {
                 let metric = text.trim().strip_suffix(statistic).unwrap_or(text);
-                FigureName::metric(metric)?.with(Some(statistic))
+                MetricName::metric(metric)?.with(Some(statistic))
             }
-            None => FigureName::metric(text)?.with(None),
+            None => MetricName::metric(text)?.with(None),
         }
     }
 
@@ -97,7 +97,7 @@ impl FigureName {
     ///
     /// # Errors
     /// A distribution without a statistic, a statistic of a single number, one that isn't recorded.
-    pub fn with(mut self, statistic: Option<&str>) -> Result<FigureName, NameError> {
+    pub fn with(mut self, statistic: Option<&str>) -> Result<MetricName, NameError> {
         let name = &self.written;
         let statistic = statistic.map(str::trim).filter(|text| !text.is_empty());
         if self.metric.shape != Shape::Distribution {
@@ -138,13 +138,13 @@ impl FigureName {
         metric: &'static Metric,
         key: Option<&str>,
         statistic: Option<Statistic>,
-    ) -> FigureName {
+    ) -> MetricName {
         let written = match (metric.shape, key) {
             (Shape::Phase, Some(key)) => metric.name.replace("{}", &format!("{{{key}}}")),
             (_, Some(key)) => format!("{}{{{key}}}", metric.name),
             (_, None) => metric.name.to_owned(),
         };
-        FigureName {
+        MetricName {
             written,
             metric,
             key: key.map(str::to_owned),
@@ -169,8 +169,8 @@ impl FigureName {
     }
 
     /// The same figure under the catalogue's own name of it.
-    pub fn canonical(&self) -> FigureName {
-        FigureName::known(self.metric, self.key.as_deref(), self.statistic)
+    pub fn canonical(&self) -> MetricName {
+        MetricName::known(self.metric, self.key.as_deref(), self.statistic)
     }
 
     /// The metric as it was written, without the statistic.
@@ -185,7 +185,7 @@ impl FigureName {
 }
 
 /// The metric as it was written, and the statistic after a blank.
-impl fmt::Display for FigureName {
+impl fmt::Display for MetricName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.written)?;
         match self.statistic {
@@ -252,7 +252,7 @@ fn unknown(text: &str, base: &str) -> NameError {
         .iter()
         .flat_map(|metric| metric.aliases.iter().chain([&metric.name]));
     NameError(format!(
-        "there is no metric {text:?}{}; loadgen figures lists them",
+        "there is no metric {text:?}{}; loadgen metrics lists them",
         proposal(base, names.copied())
     ))
 }
@@ -291,7 +291,7 @@ mod tests {
     use super::*;
 
     fn problem(text: &str) -> String {
-        FigureName::parse(text).unwrap_err().to_string()
+        MetricName::parse(text).unwrap_err().to_string()
     }
 
     #[test]
@@ -338,7 +338,7 @@ mod tests {
             ),
             ("phase{a}", "phase{}.seconds", Some("a"), None),
         ] {
-            let name = FigureName::parse(text).unwrap();
+            let name = MetricName::parse(text).unwrap();
             assert_eq!(name.metric.name, metric, "{text}");
             assert_eq!(name.key.as_deref(), key, "{text}");
             assert_eq!(name.statistic, statistic, "{text}");
@@ -347,12 +347,12 @@ mod tests {
 
     #[test]
     fn a_name_is_written_as_it_was_read() {
-        let shown = |text| FigureName::parse(text).unwrap().to_string();
+        let shown = |text| MetricName::parse(text).unwrap().to_string();
         assert_eq!(shown("pod_ready_latency.p(99)"), "pod_ready_latency p99");
         assert_eq!(shown("phase{a b}.seconds"), "phase{a b}.seconds");
-        let name = FigureName::parse("pod_ready_latency.p99").unwrap();
+        let name = MetricName::parse("pod_ready_latency.p99").unwrap();
         assert_eq!(name.canonical().to_string(), "pod_ready_seconds p99");
-        let name = FigureName::parse("phase{a b}").unwrap();
+        let name = MetricName::parse("phase{a b}").unwrap();
         assert_eq!(name.canonical().to_string(), "phase{a b}.seconds");
     }
 
@@ -360,7 +360,7 @@ mod tests {
     fn what_is_wrong_with_a_name_is_told_with_what_would_do() {
         for (text, words) in [
             ("pod_ready_latncy p99", "did you mean pod_ready_latency"),
-            ("zzz", "there is no metric \"zzz\"; loadgen figures"),
+            ("zzz", "there is no metric \"zzz\"; loadgen metrics"),
             (
                 "pod_ready_latency",
                 "say which statistic of it, count, mean, p50",

@@ -41,7 +41,7 @@ impl Driver {
     }
 
     /// One of so many ready pods, chosen by lot among those that are left.
-    pub(super) fn by_lot(
+    pub(super) fn at_random(
         &mut self,
         some: SomePods,
         begun_ns: i64,

@@ -4,23 +4,23 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::catalogue::{METRICS, Metric, Shape, Statistic};
-use super::name::{FigureName, proposal};
+use super::name::{MetricName, proposal};
 
 /// Most names of entries or phases that a note lists.
 const NAMES_LISTED: usize = 8;
 
 /// The figures of one result.
 #[derive(Clone, Debug)]
-pub struct Figures {
+pub struct MetricValues {
     /// The result as `--json` writes it.
     json: Value,
 }
 
 /// One figure with its value.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Figure {
+pub struct MetricValue {
     /// Its name, the catalogue's own.
-    pub name: FigureName,
+    pub name: MetricName,
     /// Its value, in its unit.
     pub value: f64,
 }
@@ -50,16 +50,16 @@ impl Found {
     }
 }
 
-impl Figures {
+impl MetricValues {
     /// The figures of a run.
-    pub fn of(result: &impl Serialize) -> Figures {
+    pub fn of(result: &impl Serialize) -> MetricValues {
         let json = serde_json::to_value(result).expect("a result's keys are texts");
-        Figures { json }
+        MetricValues { json }
     }
 
     /// The figures of a result as `--json` wrote it.
-    pub fn from_json(json: Value) -> Figures {
-        Figures { json }
+    pub fn from_json(json: Value) -> MetricValues {
+        MetricValues { json }
     }
 
     /// The result itself.
@@ -69,7 +69,7 @@ impl Figures {
 
     /// The value of a figure. Entries that a map does not have are counts of zero: what never
     /// happened is not listed.
-    pub fn find(&self, name: &FigureName) -> Found {
+    pub fn find(&self, name: &MetricName) -> Found {
         let metric = name.metric;
         match metric.shape {
             Shape::Phase => self.phase(metric, name.key.as_deref().unwrap_or_default()),
@@ -78,7 +78,7 @@ impl Figures {
                 Some(value) => Found::value(value),
                 None if name.is_of_host() => Found::nothing(
                     "the result has no figures of the machine (a virtual run has them with \
-                     --host-figures)",
+                     --host-metrics)",
                 ),
                 None => Found::nothing(format!("the result has no {}", metric.name)),
             },
@@ -172,20 +172,20 @@ impl Figures {
 
     /// Every figure that the result has, in the order of the catalogue: each statistic, each map's
     /// sum and its entries, each phase.
-    pub fn all(&self) -> Vec<Figure> {
+    pub fn all(&self) -> Vec<MetricValue> {
         let mut all = Vec::new();
         for metric in &METRICS {
             for name in self.names_of(metric) {
                 if let Some(value) = self.find(&name).value {
-                    all.push(Figure { name, value });
+                    all.push(MetricValue { name, value });
                 }
             }
         }
         all
     }
 
-    fn names_of(&self, metric: &'static Metric) -> Vec<FigureName> {
-        let known = |key: Option<&str>, statistic| FigureName::known(metric, key, statistic);
+    fn names_of(&self, metric: &'static Metric) -> Vec<MetricName> {
+        let known = |key: Option<&str>, statistic| MetricName::known(metric, key, statistic);
         match metric.shape {
             Shape::Value | Shape::Length => vec![known(None, None)],
             Shape::Distribution => Statistic::ALL
@@ -268,8 +268,8 @@ mod tests {
 
     use super::*;
 
-    fn figures() -> Figures {
-        Figures::from_json(json!({
+    fn figures() -> MetricValues {
+        MetricValues::from_json(json!({
             "pods": {"created": 7},
             "outcome": {"converged": true, "violations": ["a", "b"]},
             "api_calls": {"create pods 201": 5, "create pods 409": 2, "delete pods 200": 3},
@@ -283,7 +283,7 @@ mod tests {
     }
 
     fn found(text: &str) -> Found {
-        figures().find(&FigureName::parse(text).unwrap())
+        figures().find(&MetricName::parse(text).unwrap())
     }
 
     #[test]
@@ -312,7 +312,7 @@ mod tests {
         for (text, words) in [
             ("pod_ready p99", "nothing was measured"),
             ("elapsed", "has no elapsed_seconds"),
-            ("wall", "--host-figures"),
+            ("wall", "--host-metrics"),
             ("phase{down}", "there are up, up #2"),
             ("queue_wait p99", "has no queue_duration_seconds"),
         ] {
@@ -363,7 +363,7 @@ mod tests {
             assert!(names.iter().any(|known| known == name), "{name}: {names:?}");
         }
         for figure in &all {
-            let again = FigureName::parse(&figure.name.to_string()).unwrap();
+            let again = MetricName::parse(&figure.name.to_string()).unwrap();
             assert_eq!(again, figure.name);
         }
     }

@@ -9,8 +9,8 @@ use serde::de::{self, Deserializer};
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::catalogue::Unit;
-use super::name::{FigureName, NameError};
-use super::values::Figures;
+use super::name::{MetricName, NameError};
+use super::values::MetricValues;
 
 /// How a value stands to its bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ impl Comparison {
 /// A bound on one figure of a result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Threshold {
-    figure: FigureName,
+    figure: MetricName,
     comparison: Comparison,
     bound: f64,
     /// The bound as it was written.
@@ -120,7 +120,7 @@ impl Threshold {
     /// # Errors
     /// An unknown metric or statistic, no comparison, a bound without its unit or in a wrong one.
     pub fn parse(metric: &str, expression: &str) -> Result<Threshold, ThresholdError> {
-        let figure = FigureName::metric(metric)?;
+        let figure = MetricName::metric(metric)?;
         let name = figure.written().to_owned();
         let found = COMPARISONS
             .iter()
@@ -162,11 +162,11 @@ impl Threshold {
 
     /// Holds a result against it.
     pub fn check(&self, result: &impl Serialize) -> ThresholdOutcome {
-        self.judge(&Figures::of(result))
+        self.judge(&MetricValues::of(result))
     }
 
     /// Holds figures against it; for many thresholds of one result, whose figures are gathered once.
-    pub fn judge(&self, figures: &Figures) -> ThresholdOutcome {
+    pub fn judge(&self, figures: &MetricValues) -> ThresholdOutcome {
         let found = figures.find(&self.figure);
         let holds = |value| self.comparison.holds(value, self.bound);
         ThresholdOutcome {
@@ -179,7 +179,7 @@ impl Threshold {
     }
 
     /// The figure that is bound.
-    pub fn figure(&self) -> &FigureName {
+    pub fn figure(&self) -> &MetricName {
         &self.figure
     }
 
@@ -199,7 +199,7 @@ impl Threshold {
     }
 }
 
-fn example(figure: &FigureName) -> String {
+fn example(figure: &MetricName) -> String {
     let statistic = match (figure.statistic, figure.metric.shape) {
         (Some(statistic), _) => format!(" {}", statistic.name()),
         (None, super::Shape::Distribution) => " p99".to_owned(),
@@ -268,8 +268,8 @@ mod tests {
 
     use super::*;
 
-    fn figures() -> Figures {
-        Figures::from_json(json!({
+    fn figures() -> MetricValues {
+        MetricValues::from_json(json!({
             "pod_ready_seconds": {"count": 9, "p99": 0.2, "max": 6.0},
             "convergence_seconds": {"count": 0},
             "excess_pods_created": 0,

@@ -7,7 +7,7 @@ use super::identity::{self, Difference};
 use super::load::Loaded;
 use super::significance::{SIGNIFICANT, median, p_value, smallest_p_value};
 use super::tolerance::Tolerances;
-use crate::figures::{Better, FigureName, METRICS, Unit};
+use crate::metrics::{Better, METRICS, MetricName, Unit};
 
 /// What is said of one figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -52,7 +52,7 @@ impl Verdict {
 pub struct Row {
     /// Which.
     #[serde(serialize_with = "as_text")]
-    pub figure: FigureName,
+    pub figure: MetricName,
     /// What it is counted in.
     pub unit: Unit,
     /// Which way is better.
@@ -71,7 +71,7 @@ pub struct Row {
     pub verdict: Verdict,
 }
 
-fn as_text<S: Serializer>(name: &FigureName, out: S) -> Result<S::Ok, S::Error> {
+fn as_text<S: Serializer>(name: &MetricName, out: S) -> Result<S::Ok, S::Error> {
     out.collect_str(name)
 }
 
@@ -108,13 +108,13 @@ pub fn compare(
     base: &[Loaded],
     new: &[Loaded],
     tolerances: &Tolerances,
-    only: &[FigureName],
+    only: &[MetricName],
 ) -> Comparison {
     let (first_base, first_new) = (&base[0].figures, &new[0].figures);
     let mut names = names(base, new);
     if !only.is_empty() {
         // A pattern stands for the sum that it names, not for each entry.
-        names = only.iter().map(FigureName::canonical).collect();
+        names = only.iter().map(MetricName::canonical).collect();
     }
     let figures: Vec<Row> = names
         .into_iter()
@@ -132,8 +132,8 @@ pub fn compare(
 }
 
 /// The names that any result has, in the order of the catalogue.
-fn names(base: &[Loaded], new: &[Loaded]) -> Vec<FigureName> {
-    let mut names: Vec<FigureName> = Vec::new();
+fn names(base: &[Loaded], new: &[Loaded]) -> Vec<MetricName> {
+    let mut names: Vec<MetricName> = Vec::new();
     let mut seen = std::collections::BTreeSet::new();
     for loaded in base.iter().chain(new) {
         for figure in loaded.figures.all() {
@@ -147,7 +147,7 @@ fn names(base: &[Loaded], new: &[Loaded]) -> Vec<FigureName> {
     names
 }
 
-fn row(name: FigureName, base: &[Loaded], new: &[Loaded], tolerances: &Tolerances) -> Row {
+fn row(name: MetricName, base: &[Loaded], new: &[Loaded], tolerances: &Tolerances) -> Row {
     let values = |side: &[Loaded]| -> Vec<f64> {
         let found = side.iter().filter_map(|one| one.figures.find(&name).value);
         found.map(|value| settled(name.unit(), value)).collect()
@@ -183,7 +183,7 @@ fn settled(unit: Unit, value: f64) -> f64 {
 }
 
 fn verdict(
-    name: &FigureName,
+    name: &MetricName,
     base: Option<f64>,
     new: Option<f64>,
     p_value: Option<f64>,
@@ -349,7 +349,7 @@ mod tests {
     #[test]
     fn only_the_figures_asked_for_are_judged() {
         let base = [result(json!({}))];
-        let only = [FigureName::parse("convergence.p99").unwrap()];
+        let only = [MetricName::parse("convergence.p99").unwrap()];
         let comparison = compare(&base, &base, &Tolerances::default(), &only);
         assert_eq!(comparison.figures.len(), 1);
         assert_eq!(
