@@ -105,7 +105,7 @@ fn thresholds_that_are_none_are_refused_before_the_run() {
 }
 
 #[test]
-fn figures_are_listed() {
+fn metrics_are_listed() {
     let text = stdout(&run(&["metrics"]));
     for name in [
         "pod_ready_seconds",
@@ -132,7 +132,7 @@ fn two_results_are_compared_and_a_regression_is_an_exit_code() {
     assert_eq!(slower.status.code(), Some(1));
     let text = stdout(&slower);
     assert!(text.contains("--api-latency: 0s -> 5s"), "{text}");
-    assert!(text.contains("the figures are exact"), "{text}");
+    assert!(text.contains("the metrics are exact"), "{text}");
     let work = text
         .lines()
         .find(|line| line.contains("work_duration_seconds p99"));

@@ -20,7 +20,7 @@ use crate::units::{shell_path, shell_word};
 /// The flags about baselines.
 #[derive(Args, Debug)]
 pub(super) struct BaselineFlags {
-    /// Compare the result with the baseline of that name; exit code 1 where a figure is worse by
+    /// Compare the result with the baseline of that name; exit code 1 where a metric is worse by
     /// more than --tolerance (see `loadgen compare --help`)
     #[arg(long, value_name = "NAME", value_parser = baseline::name, help_heading = "Baselines")]
     baseline: Option<String>,
@@ -33,7 +33,7 @@ pub(super) struct BaselineFlags {
     #[arg(long, value_name = "FOLDER", default_value = DIRECTORY, help_heading = "Baselines")]
     baseline_dir: std::path::PathBuf,
 
-    /// How much worse than the baseline a figure may be: 5%, p99=10%, pod_ready_latency=5%,
+    /// How much worse than the baseline a metric may be: 5%, p99=10%, pod_ready_latency=5%,
     /// excess=10 [default: 5%]; repeatable
     #[arg(
         long = "tolerance",
@@ -127,7 +127,7 @@ impl BaselineFlags {
             "input": input,
             "settings": settings,
         }));
-        let unlike = differences(&results[0].figures, &this);
+        let unlike = differences(&results[0].metrics, &this);
         if let Some(one) = unlike.iter().find(|one| one.weight == Weight::Incomparable) {
             bail!(
                 "--baseline {name} is of something else: its {} is {}, that of this run is {}",

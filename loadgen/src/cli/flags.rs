@@ -183,7 +183,7 @@ EXAMPLES
   loadgen run
       100,000 pods in 2,000 ReplicaSets on 5,000 nodes: up, half down, all down
   loadgen run --pods 1m --replicasets 20k --json result.json
-      a million pods, the figures for a program
+      a million pods, the metrics for a program
   loadgen run --scenario churn --duration 10m --tui
       ten minutes of pods that go and come, full screen while they do
   loadgen run --engine virtual --pods 10k --upstream-defaults --api-latency p50=3ms,p99=40ms
@@ -196,7 +196,7 @@ EXAMPLES
       exit code 1 where the 99th percentile is 5 s or more
   loadgen run --engine virtual --save-baseline main
   loadgen run --engine virtual --behaviour hardened --baseline main --tolerance p99=10%
-      a result saved, and another beside it: exit code 1 where a figure is worse
+      a result saved, and another beside it: exit code 1 where a metric is worse
   kubectl get rs,rc,pods,nodes -A -o json | loadgen run -f -
       a dump of a real cluster: the controller starts over it
 
@@ -211,8 +211,8 @@ pub(super) struct RunFlags {
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(super) json: Option<PathBuf>,
 
-    /// What a figure must keep to; exit code 1 where it does not: 'pod_ready_latency p99 < 5s',
-    /// 'excess_pods_created == 0' (`loadgen metrics` lists the figures); repeatable
+    /// What a metric must keep to; exit code 1 where it does not: 'pod_ready_latency p99 < 5s',
+    /// 'excess_pods_created == 0' (`loadgen metrics` lists the metrics); repeatable
     #[arg(long = "threshold", value_name = "TEXT", help_heading = "Output")]
     pub(super) thresholds: Vec<Threshold>,
 

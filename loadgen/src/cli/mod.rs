@@ -86,7 +86,7 @@ enum Command {
     Scenarios(scenarios::ScenariosFlags),
     /// Print the JSON Schema of a file format
     Schema(schema::SchemaFlags),
-    /// List the figures of a result, which thresholds and comparisons go by
+    /// List the metrics of a result, which thresholds and comparisons go by
     Metrics,
     /// Print completions for a shell
     Completions(shell::CompletionsFlags),

@@ -126,7 +126,7 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
     if settings.engine == EngineKind::Virtual && !flags.host_metrics {
         result.host = None;
     }
-    thresholds::judge(&mut result, &thresholds);
+    thresholds::apply(&mut result, &thresholds);
     let is_well = result.outcome.exit_code == 0;
     let compared = baseline.as_ref().and_then(|baseline| {
         let comparison = baseline.compare(&mut result)?;
@@ -187,14 +187,14 @@ fn thresholds(flags: &RunFlags, settings: &Settings) -> Vec<Threshold> {
     all
 }
 
-/// A threshold on a figure that the result won't have would always fail: better told before the run.
+/// A threshold on a metric that the result won't have would always fail: it is refused before the run.
 fn refuse_absent_metrics(
     flags: &RunFlags,
     thresholds: &[Threshold],
     settings: &Settings,
 ) -> Result<()> {
     let has_host = settings.engine == EngineKind::Threads || flags.host_metrics;
-    let of_host = |threshold: &&Threshold| threshold.figure().is_of_host();
+    let of_host = |threshold: &&Threshold| threshold.metric().is_of_host();
     if let Some(threshold) = thresholds.iter().find(of_host)
         && !has_host
     {

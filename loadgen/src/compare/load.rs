@@ -14,8 +14,8 @@ use crate::metrics::MetricValues;
 pub struct Loaded {
     /// The file, and where it holds several results which of them: `a.json`, `a.json (result 2)`.
     pub place: String,
-    /// Its figures.
-    pub figures: MetricValues,
+    /// Its metrics.
+    pub metrics: MetricValues,
 }
 
 /// A file that holds no results; names the file and what is wrong.
@@ -98,8 +98,8 @@ pub fn read_text(shown: &str, text: &str) -> Result<Vec<Loaded>, LoadError> {
             false => shown.to_owned(),
         };
         check(&place, &value)?;
-        let figures = MetricValues::from_json(value);
-        loaded.push(Loaded { place, figures });
+        let metrics = MetricValues::from_json(value);
+        loaded.push(Loaded { place, metrics });
     }
     Ok(loaded)
 }
@@ -155,7 +155,7 @@ pub(super) mod testing {
         }
         Loaded {
             place: "a.json".to_owned(),
-            figures: MetricValues::from_json(json),
+            metrics: MetricValues::from_json(json),
         }
     }
 }
@@ -166,7 +166,7 @@ mod tests {
 
     fn text() -> String {
         testing::result(serde_json::json!({}))
-            .figures
+            .metrics
             .json()
             .to_string()
     }

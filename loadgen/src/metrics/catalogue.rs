@@ -1,10 +1,17 @@
 //! Every metric of a result: its name in the JSON, the names that users expect, its unit, and
 //! whether less or more is better.
+//!
+//! What a metric is, its type and its unit come from the result itself (`result.rs`), by way of the published
+//! schema, which a test holds equal to it: the description is the first sentence of the member's doc comment,
+//! the unit is the end of the member's name. [`TABLE`] adds only what the result does not say.
+
+use std::sync::LazyLock;
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::Value as Json;
 
-/// What a figure is counted in.
+/// What a metric is counted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Unit {
@@ -19,7 +26,7 @@ pub enum Unit {
     PerSecond,
 }
 
-/// Which way of two figures is the better one.
+/// Which of two values is the better one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Better {
@@ -32,13 +39,11 @@ pub enum Better {
 }
 
 impl Better {
+    const ALL: [Better; 3] = [Better::Less, Better::More, Better::Neither];
+
     /// The word for it in a list.
     pub const fn word(self) -> &'static str {
-        match self {
-            Better::Less => "less",
-            Better::More => "more",
-            Better::Neither => "-",
-        }
+        ["less", "more", "-"][self as usize]
     }
 }
 
@@ -63,46 +68,27 @@ pub enum Statistic {
 
 impl Statistic {
     /// Every statistic, in the order of the JSON.
-    pub const ALL: [Statistic; 7] = [
-        Statistic::Count,
-        Statistic::Mean,
-        Statistic::P50,
-        Statistic::P90,
-        Statistic::P99,
-        Statistic::P999,
-        Statistic::Max,
-    ];
+    pub const ALL: [Statistic; 7] = {
+        use Statistic::{Count, Max, Mean, P50, P90, P99, P999};
+        [Count, Mean, P50, P90, P99, P999, Max]
+    };
 
     /// Its name in the JSON.
     pub const fn name(self) -> &'static str {
-        match self {
-            Statistic::Count => "count",
-            Statistic::Mean => "mean",
-            Statistic::P50 => "p50",
-            Statistic::P90 => "p90",
-            Statistic::P99 => "p99",
-            Statistic::P999 => "p999",
-            Statistic::Max => "max",
-        }
+        ["count", "mean", "p50", "p90", "p99", "p999", "max"][self as usize]
     }
 
     /// The statistic of that name, in this program's spelling or k6's: `p99`, `p(99)`, `avg`.
     pub fn by_name(text: &str) -> Option<Statistic> {
         let lower = text.trim().to_ascii_lowercase();
-        let compact: String = lower
-            .chars()
-            .filter(|c| !matches!(c, '(' | ')' | ' '))
-            .collect();
-        match compact.as_str() {
-            "count" => Some(Statistic::Count),
-            "mean" | "avg" | "average" => Some(Statistic::Mean),
-            "p50" | "med" | "median" => Some(Statistic::P50),
-            "p90" => Some(Statistic::P90),
-            "p99" => Some(Statistic::P99),
-            "p999" | "p99.9" => Some(Statistic::P999),
-            "max" | "p100" => Some(Statistic::Max),
-            _ => None,
-        }
+        let name = match lower.replace(['(', ')', ' '], "").as_str() {
+            "avg" | "average" => "mean".to_owned(),
+            "med" | "median" => "p50".to_owned(),
+            "p99.9" => "p999".to_owned(),
+            "p100" => "max".to_owned(),
+            other => other.to_owned(),
+        };
+        Statistic::ALL.into_iter().find(|one| one.name() == name)
     }
 }
 
@@ -126,16 +112,16 @@ pub enum Shape {
 pub struct Metric {
     /// Its stable name: the path in the JSON, with `{}` where a name is chosen.
     pub name: &'static str,
-    /// Further names it goes by.
-    pub aliases: &'static [&'static str],
+    /// Further names of it.
+    pub aliases: Vec<&'static str>,
     /// What it is counted in; a distribution's `count` is a [`Unit::Count`] always.
     pub unit: Unit,
     /// Which way is better; for a map of its sum, see [`Metric::better_of`].
     pub better: Better,
     /// How it lies in the JSON.
     pub shape: Shape,
-    /// How to read it, in one line.
-    pub about: &'static str,
+    /// What it is, in one line.
+    pub about: String,
 }
 
 impl Metric {
@@ -145,20 +131,14 @@ impl Metric {
         let Some(key) = key.filter(|_| self.shape == Shape::Map) else {
             return self.better;
         };
+        let outcome = key.rsplit(' ').next().unwrap_or_default();
         let failed = match self.name {
-            "api_calls" => key
-                .rsplit(' ')
-                .next()
-                .is_some_and(|outcome| !outcome.starts_with(['2', '*'])),
+            "api_calls" => !outcome.starts_with(['2', '*']),
             "syncs" => key != "ok" && !key.contains('*'),
             "events" => key.starts_with("Warning") || key == "dropped",
             _ => false,
         };
-        if failed {
-            Better::Less
-        } else {
-            Better::Neither
-        }
+        [Better::Neither, Better::Less][usize::from(failed)]
     }
 
     /// How the name is written where an entry or phase is to be chosen, for lists.
@@ -180,301 +160,105 @@ impl Metric {
     }
 }
 
-const fn seconds(
-    name: &'static str,
-    aliases: &'static [&'static str],
-    shape: Shape,
-    about: &'static str,
-) -> Metric {
+/// Every metric in the order in which they are listed and compared: its name, which way is better, and
+/// further names.
+const TABLE: &str = "
+convergence_seconds less convergence
+pod_ready_seconds less pod_ready_latency pod_ready
+queue_duration_seconds less workqueue_queue_duration_seconds queue_duration queue_wait
+work_duration_seconds less workqueue_work_duration_seconds work_duration sync_work
+elapsed_seconds less elapsed
+excess_pods_created less excess_pods excess
+outcome.violations less violations
+outcome.converged more converged
+pods.created - pods_created
+pods.bound - pods_bound
+pods.ready - pods_ready
+pods.deleted - pods_deleted
+pods.adopted - pods_adopted
+pods.released - pods_released
+pods.peak - pods_peak
+wasted_work.syncs_without_requests less syncs_without_requests
+wasted_work.stale_sync_skips less stale_sync_skips replicaset_controller_stale_sync_skips_total
+wasted_work.deletes_not_found less deletes_not_found
+wasted_work.status_conflicts less status_conflicts
+wasted_work.pods_never_ready less pods_never_ready surplus_pods wasted_work.surplus_pods
+api_calls less rest_client_requests_total
+writes less
+syncs less
+events -
+watch_events less
+resource_version - store_resource_version
+phase{}.seconds less phase
+phase{}.pods_created -
+phase{}.pods_deleted -
+phase{}.excess_pods_created less
+input.taken -
+input.ignored -
+host.wall_seconds less wall_seconds wall
+host.cpu_seconds less cpu_seconds cpu
+host.peak_memory_bytes less peak_memory_bytes peak_memory
+host.pods_per_second more pods_per_second
+host.cpus - cpus
+";
+
+/// Every metric, in the order of [`TABLE`].
+pub static METRICS: LazyLock<Vec<Metric>> = LazyLock::new(|| {
+    let schema = include_str!("../../schemas/result.schema.json");
+    let schema = serde_json::from_str(schema).expect("the schema is JSON");
+    let rows = TABLE.lines().filter(|row| !row.is_empty());
+    rows.map(|row| described(row, &schema)).collect()
+});
+
+/// The metric of a row of [`TABLE`], with what the result's schema says of it.
+fn described(row: &'static str, schema: &Json) -> Metric {
+    let mut words = row.split(' ');
+    let name = words.next().unwrap_or_default();
+    let word = words.next().unwrap_or_default();
+    let better = Better::ALL.into_iter().find(|one| one.word() == word);
+    let of_phase = name.split_once("{}.");
+    let member = match of_phase {
+        Some((_, member)) => member_of(member, &schema["properties"]["phases"]["items"], schema),
+        None => member_of(name, schema, schema),
+    };
+    let about = member["description"].as_str();
+    let about = about.expect("a metric is a member of the result with a doc comment");
+    let about = about.replace('\n', " ");
     Metric {
         name,
-        aliases,
-        unit: Unit::Seconds,
-        better: Better::Less,
-        shape,
-        about,
+        aliases: words.collect(),
+        unit: match name {
+            _ if name.ends_with("_per_second") => Unit::PerSecond,
+            _ if name.ends_with("seconds") => Unit::Seconds,
+            _ if name.ends_with("_bytes") => Unit::Bytes,
+            _ => Unit::Count,
+        },
+        better: better.expect("a row says which way is better"),
+        shape: match () {
+            () if of_phase.is_some() => Shape::Phase,
+            () if member["$ref"] == "#/$defs/Quantiles" => Shape::Distribution,
+            () if member["type"] == "array" => Shape::Length,
+            () if member["type"] == "object" => Shape::Map,
+            () => Shape::Value,
+        },
+        about: match about.split_once(". ") {
+            Some((first, _)) => first.to_owned(),
+            None => about.trim_end_matches('.').to_owned(),
+        },
     }
 }
 
-const fn number(
-    name: &'static str,
-    aliases: &'static [&'static str],
-    better: Better,
-    shape: Shape,
-    about: &'static str,
-) -> Metric {
-    Metric {
-        name,
-        aliases,
-        unit: Unit::Count,
-        better,
-        shape,
-        about,
-    }
+/// What the schema says of the member with that path below a node.
+fn member_of<'a>(path: &str, node: &'a Json, schema: &'a Json) -> &'a Json {
+    path.split('.').fold(node, |node, member| {
+        // A type of its own stands elsewhere in the schema, an optional one among alternatives.
+        let node = node.get("anyOf").map_or(node, |one_of| &one_of[0]);
+        let own = node["$ref"]
+            .as_str()
+            .and_then(|at| schema.pointer(&at[1..]));
+        &own.unwrap_or(node)["properties"][member]
+    })
 }
-
-use Better::{Less, Neither};
-use Shape::{Distribution, Length, Map, Phase, Value};
-
-/// Every metric, in the order in which they are listed and compared.
-pub static METRICS: [Metric; 37] = [
-    seconds(
-        "convergence_seconds",
-        &["convergence"],
-        Distribution,
-        "from a ReplicaSet's new spec to its having converged",
-    ),
-    seconds(
-        "pod_ready_seconds",
-        &["pod_ready_latency", "pod_ready"],
-        Distribution,
-        "from a pod's creation to its being ready",
-    ),
-    seconds(
-        "queue_duration_seconds",
-        &[
-            "workqueue_queue_duration_seconds",
-            "queue_duration",
-            "queue_wait",
-        ],
-        Distribution,
-        "how long a key waits in the work queue",
-    ),
-    seconds(
-        "work_duration_seconds",
-        &[
-            "workqueue_work_duration_seconds",
-            "work_duration",
-            "sync_work",
-        ],
-        Distribution,
-        "how long a sync takes",
-    ),
-    seconds(
-        "elapsed_seconds",
-        &["elapsed"],
-        Value,
-        "engine time from start to end (simulated on the virtual engine)",
-    ),
-    number(
-        "excess_pods_created",
-        &["excess_pods", "excess"],
-        Less,
-        Value,
-        "pods created above the largest desired count since the version read",
-    ),
-    number(
-        "outcome.violations",
-        &["violations"],
-        Less,
-        Length,
-        "invariants broken",
-    ),
-    number(
-        "outcome.converged",
-        &["converged"],
-        Better::More,
-        Value,
-        "1 where every ReplicaSet had its pods and an exact status at the end, else 0",
-    ),
-    number(
-        "pods.created",
-        &["pods_created"],
-        Neither,
-        Value,
-        "pods created, by whomever",
-    ),
-    number("pods.bound", &["pods_bound"], Neither, Value, "pods bound"),
-    number(
-        "pods.ready",
-        &["pods_ready"],
-        Neither,
-        Value,
-        "pods that became ready",
-    ),
-    number(
-        "pods.deleted",
-        &["pods_deleted"],
-        Neither,
-        Value,
-        "pods finally removed",
-    ),
-    number(
-        "pods.adopted",
-        &["pods_adopted"],
-        Neither,
-        Value,
-        "pods adopted by a ReplicaSet",
-    ),
-    number(
-        "pods.released",
-        &["pods_released"],
-        Neither,
-        Value,
-        "pods released by a ReplicaSet",
-    ),
-    number(
-        "pods.peak",
-        &["pods_peak"],
-        Neither,
-        Value,
-        "most pods that existed at once",
-    ),
-    number(
-        "wasted_work.syncs_without_requests",
-        &["syncs_without_requests"],
-        Less,
-        Value,
-        "syncs that asked for no API call",
-    ),
-    number(
-        "wasted_work.stale_sync_skips",
-        &[
-            "stale_sync_skips",
-            "replicaset_controller_stale_sync_skips_total",
-        ],
-        Less,
-        Value,
-        "syncs refused by the read-your-writes gate",
-    ),
-    number(
-        "wasted_work.deletes_not_found",
-        &["deletes_not_found"],
-        Less,
-        Value,
-        "deletes answered 404",
-    ),
-    number(
-        "wasted_work.status_conflicts",
-        &["status_conflicts"],
-        Less,
-        Value,
-        "status writes answered 409",
-    ),
-    number(
-        "wasted_work.pods_never_ready",
-        &[
-            "pods_never_ready",
-            "surplus_pods",
-            "wasted_work.surplus_pods",
-        ],
-        Less,
-        Value,
-        "pods that went before they were ever ready",
-    ),
-    number(
-        "api_calls",
-        &["rest_client_requests_total"],
-        Less,
-        Map,
-        "API calls by verb, resource and outcome: api_calls{create pods 201}",
-    ),
-    number(
-        "writes",
-        &[],
-        Less,
-        Map,
-        "writes the server committed, by verb and resource: writes{update pods}",
-    ),
-    number("syncs", &[], Less, Map, "syncs by outcome: syncs{ok}"),
-    number(
-        "events",
-        &[],
-        Neither,
-        Map,
-        "Events by type and reason: events{Warning FailedCreate}",
-    ),
-    number(
-        "watch_events",
-        &[],
-        Less,
-        Value,
-        "watch events delivered to the controller's caches",
-    ),
-    number(
-        "resource_version",
-        &["store_resource_version"],
-        Neither,
-        Value,
-        "the server's last resource version",
-    ),
-    seconds(
-        "phase{}.seconds",
-        &["phase"],
-        Phase,
-        "time of a phase: phase{scale to 100 %}.seconds",
-    ),
-    number(
-        "phase{}.pods_created",
-        &[],
-        Neither,
-        Phase,
-        "pods created during a phase",
-    ),
-    number(
-        "phase{}.pods_deleted",
-        &[],
-        Neither,
-        Phase,
-        "pods removed during a phase",
-    ),
-    number(
-        "phase{}.excess_pods_created",
-        &[],
-        Less,
-        Phase,
-        "of excess_pods_created, those of a phase",
-    ),
-    number(
-        "input.taken",
-        &[],
-        Neither,
-        Map,
-        "objects taken from files, by kind",
-    ),
-    number(
-        "input.ignored",
-        &[],
-        Neither,
-        Map,
-        "documents of kinds that are not simulated, by kind",
-    ),
-    seconds(
-        "host.wall_seconds",
-        &["wall_seconds", "wall"],
-        Value,
-        "real time",
-    ),
-    seconds(
-        "host.cpu_seconds",
-        &["cpu_seconds", "cpu"],
-        Value,
-        "processor time of the process",
-    ),
-    Metric {
-        name: "host.peak_memory_bytes",
-        aliases: &["peak_memory_bytes", "peak_memory"],
-        unit: Unit::Bytes,
-        better: Less,
-        shape: Value,
-        about: "most memory resident",
-    },
-    Metric {
-        name: "host.pods_per_second",
-        aliases: &["pods_per_second"],
-        unit: Unit::PerSecond,
-        better: Better::More,
-        shape: Value,
-        about: "pod creations and final deletions per second of real time",
-    },
-    number(
-        "host.cpus",
-        &["cpus"],
-        Neither,
-        Value,
-        "processors available",
-    ),
-];
 
 #[cfg(test)]
 mod tests {
@@ -485,7 +269,7 @@ mod tests {
     #[test]
     fn no_name_means_two_metrics() {
         let mut seen = BTreeSet::new();
-        for metric in &METRICS {
+        for metric in METRICS.iter() {
             for name in metric.aliases.iter().chain([&metric.name]) {
                 assert!(seen.insert(*name), "{name} twice");
                 assert_eq!(Metric::by_name(name), Some(metric));

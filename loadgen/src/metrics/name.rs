@@ -1,4 +1,4 @@
-//! The name of one figure: a metric, where it has entries or phases which of them, and of a
+//! The name of one metric: a metric, where it has entries or phases which of them, and of a
 //! distribution which statistic: `pod_ready_latency p99`, `api_calls{create pods *}`,
 //! `phase{scale to 100 %}.seconds`.
 
@@ -12,7 +12,7 @@ const LIKE_ENOUGH: f64 = 0.72;
 /// Most names that are proposed.
 const PROPOSED: usize = 3;
 
-/// The name of one figure of a result.
+/// The name of one metric of a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetricName {
     /// The metric's name as it was written.
@@ -25,7 +25,7 @@ pub struct MetricName {
     pub statistic: Option<Statistic>,
 }
 
-/// A text that names no figure: what is wrong, and what would do.
+/// A text that names no metric: what is wrong, and what would do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct NameError(pub(super) String);
@@ -93,7 +93,7 @@ impl MetricName {
         }
     }
 
-    /// The figure of this metric that has that statistic; a single number's is `value` or nothing.
+    /// The metric of this metric that has that statistic; a single number's is `value` or nothing.
     ///
     /// # Errors
     /// A distribution without a statistic, a statistic of a single number, one that isn't recorded.
@@ -115,13 +115,8 @@ impl MetricName {
                 statistics()
             ))),
             (Some(text), already) => {
-                let wanted = Statistic::by_name(text).ok_or_else(|| {
-                    NameError(format!(
-                        "{name} has no {text:?}{}; recorded are {}",
-                        proposal(text, Statistic::ALL.map(Statistic::name)),
-                        statistics()
-                    ))
-                })?;
+                let wanted = Statistic::by_name(text);
+                let wanted = wanted.ok_or_else(|| no_statistic(name, text))?;
                 if already.is_some_and(|already| already != wanted) {
                     return Err(NameError(format!(
                         "{name}: two statistics are given, leave one out"
@@ -133,7 +128,7 @@ impl MetricName {
         }
     }
 
-    /// The name of a figure of the catalogue.
+    /// The name of a metric of the catalogue.
     pub(super) fn known(
         metric: &'static Metric,
         key: Option<&str>,
@@ -168,7 +163,7 @@ impl MetricName {
         }
     }
 
-    /// The same figure under the catalogue's own name of it.
+    /// The same metric under the catalogue's own name of it.
     pub fn canonical(&self) -> MetricName {
         MetricName::known(self.metric, self.key.as_deref(), self.statistic)
     }
@@ -232,6 +227,14 @@ fn with_statistic(base: &str) -> Option<(&'static Metric, Option<Statistic>)> {
         .next()
 }
 
+fn no_statistic(name: &str, text: &str) -> NameError {
+    let (near, all) = (
+        proposal(text, Statistic::ALL.map(Statistic::name)),
+        statistics(),
+    );
+    NameError(format!("{name} has no {text:?}{near}; recorded are {all}"))
+}
+
 fn statistics() -> String {
     Statistic::ALL.map(Statistic::name).join(", ")
 }
@@ -241,12 +244,7 @@ fn unknown(text: &str, base: &str) -> NameError {
         && let Some(metric) = Metric::by_name(name)
         && metric.shape == Shape::Distribution
     {
-        return NameError(format!(
-            "{} has no {statistic:?}{}; recorded are {}",
-            metric.name,
-            proposal(statistic, Statistic::ALL.map(Statistic::name)),
-            statistics()
-        ));
+        return no_statistic(metric.name, statistic);
     }
     let names = METRICS
         .iter()
@@ -260,23 +258,14 @@ fn unknown(text: &str, base: &str) -> NameError {
 /// The names that are most like the text, as ` (did you mean a or b?)`, or nothing.
 pub(crate) fn proposal<'a>(text: &str, names: impl IntoIterator<Item = &'a str>) -> String {
     let lower = text.to_ascii_lowercase();
-    let mut like: Vec<(f64, &str)> = names
-        .into_iter()
-        .map(|name| {
-            let contained = lower.len() >= 3 && (name.contains(&lower) || lower.contains(name));
-            let likeness = strsim::jaro_winkler(&lower, name);
-            // A part of the name is as good a hint as a slip of the finger.
-            (
-                if contained {
-                    likeness.max(0.9)
-                } else {
-                    likeness
-                },
-                name,
-            )
-        })
-        .filter(|(likeness, _)| *likeness >= LIKE_ENOUGH)
-        .collect();
+    let similarity = |name: &str| {
+        let contained = lower.len() >= 3 && (name.contains(&lower) || lower.contains(name));
+        // A part of the name is as good a hint as a slip of the finger.
+        strsim::jaro_winkler(&lower, name).max(if contained { 0.9 } else { 0.0 })
+    };
+    let like = names.into_iter().map(|name| (similarity(name), name));
+    let like = like.filter(|(similarity, _)| *similarity >= LIKE_ENOUGH);
+    let mut like: Vec<(f64, &str)> = like.collect();
     like.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
     let names: Vec<&str> = like.iter().take(PROPOSED).map(|(_, name)| *name).collect();
     match names.split_last() {

@@ -9,14 +9,14 @@ use super::name::{MetricName, proposal};
 /// Most names of entries or phases that a note lists.
 const NAMES_LISTED: usize = 8;
 
-/// The figures of one result.
+/// The metrics of one result.
 #[derive(Clone, Debug)]
 pub struct MetricValues {
     /// The result as `--json` writes it.
     json: Value,
 }
 
-/// One figure with its value.
+/// One metric with its value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MetricValue {
     /// Its name, the catalogue's own.
@@ -51,13 +51,13 @@ impl Found {
 }
 
 impl MetricValues {
-    /// The figures of a run.
+    /// The metrics of a run.
     pub fn of(result: &impl Serialize) -> MetricValues {
         let json = serde_json::to_value(result).expect("a result's keys are texts");
         MetricValues { json }
     }
 
-    /// The figures of a result as `--json` wrote it.
+    /// The metrics of a result as `--json` wrote it.
     pub fn from_json(json: Value) -> MetricValues {
         MetricValues { json }
     }
@@ -67,7 +67,7 @@ impl MetricValues {
         &self.json
     }
 
-    /// The value of a figure. Entries that a map does not have are counts of zero: what never
+    /// The value of a metric. Entries that a map does not have are counts of zero: what never
     /// happened is not listed.
     pub fn find(&self, name: &MetricName) -> Found {
         let metric = name.metric;
@@ -77,7 +77,7 @@ impl MetricValues {
             Shape::Value | Shape::Length => match self.at(metric.name).and_then(number) {
                 Some(value) => Found::value(value),
                 None if name.is_of_host() => Found::nothing(
-                    "the result has no figures of the machine (a virtual run has them with \
+                    "the result has no metrics of the machine (a virtual run has them with \
                      --host-metrics)",
                 ),
                 None => Found::nothing(format!("the result has no {}", metric.name)),
@@ -170,11 +170,11 @@ impl MetricValues {
         told_apart(names).into_iter().zip(phases).collect()
     }
 
-    /// Every figure that the result has, in the order of the catalogue: each statistic, each map's
+    /// Every metric that the result has, in the order of the catalogue: each statistic, each map's
     /// sum and its entries, each phase.
     pub fn all(&self) -> Vec<MetricValue> {
         let mut all = Vec::new();
-        for metric in &METRICS {
+        for metric in METRICS.iter() {
             for name in self.names_of(metric) {
                 if let Some(value) = self.find(&name).value {
                     all.push(MetricValue { name, value });
@@ -214,7 +214,7 @@ impl MetricValues {
     }
 }
 
-/// The names of phases as figures are asked for by: the second `a` is `a #2`.
+/// The names of phases as metrics are asked for by: the second `a` is `a #2`.
 pub(crate) fn told_apart<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut named: Vec<String> = Vec::new();
     for base in names {
@@ -268,7 +268,7 @@ mod tests {
 
     use super::*;
 
-    fn figures() -> MetricValues {
+    fn metrics() -> MetricValues {
         MetricValues::from_json(json!({
             "pods": {"created": 7},
             "outcome": {"converged": true, "violations": ["a", "b"]},
@@ -283,7 +283,7 @@ mod tests {
     }
 
     fn found(text: &str) -> Found {
-        figures().find(&MetricName::parse(text).unwrap())
+        metrics().find(&MetricName::parse(text).unwrap())
     }
 
     #[test]
@@ -351,8 +351,8 @@ mod tests {
 
     #[test]
     fn all_figures_have_their_own_names() {
-        let all = figures().all();
-        let names: Vec<String> = all.iter().map(|figure| figure.name.to_string()).collect();
+        let all = metrics().all();
+        let names: Vec<String> = all.iter().map(|metric| metric.name.to_string()).collect();
         for name in [
             "convergence_seconds count",
             "convergence_seconds p99",
@@ -362,9 +362,9 @@ mod tests {
         ] {
             assert!(names.iter().any(|known| known == name), "{name}: {names:?}");
         }
-        for figure in &all {
-            let again = MetricName::parse(&figure.name.to_string()).unwrap();
-            assert_eq!(again, figure.name);
+        for metric in &all {
+            let again = MetricName::parse(&metric.name.to_string()).unwrap();
+            assert_eq!(again, metric.name);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Runs one scenario on one simulated cluster: puts the parts together, lets a driver run them,
+//! Runs one scenario on one simulated cluster: puts the tasks together, lets a driver run them,
 //! and gathers the result.
 //!
 //! ```text
@@ -9,7 +9,7 @@
 //!               informers ─keys─▶ workers ─events─▶ event writer
 //! ```
 //!
-//! Both engines run the same parts: [`podstorm_sim::executor::virtual_time`] on one thread and a clock that jumps,
+//! Both engines run the same tasks: [`podstorm_sim::executor::virtual_time`] on one thread and a clock that jumps,
 //! [`podstorm_sim::executor::threads`] on several and a real one.
 
 mod buckets;
@@ -180,7 +180,7 @@ impl virtual_time::Watch for Watched<'_> {
 impl Engine {
     fn build(settings: &Settings, objects: Vec<InputObject>, clock: RealClock) -> Engine {
         let is_rc = |object: &InputObject| object.kind() == Kind::REPLICATION_CONTROLLER;
-        // Nobody has to be told: no scenario kills its controller.
+        // Nothing observes them: no scenario kills its controller.
         let scenario = &settings.scenario;
         let nodes = scenario
             .has_node_faults()

@@ -1,10 +1,10 @@
-//! Takes the samples of a run's time series: figures that the parts keep anyway, read now and then.
+//! Takes the samples of a run's time series: counters that the tasks keep anyway, read now and then.
 //!
 //! A sample is taken when the run crosses a line of one of two grids, of engine time and of work
 //! done. A grid that has too many samples becomes twice as wide, and of those that are then between the
 //! same two lines all but the first are forgotten: their number stays within bounds however long the run
 //! is, and where much happened in little time they stay as close as they were taken. Besides there is one
-//! for the beginning of each phase, told by the scenario's driver and never forgotten, so that a phase is
+//! for the beginning of each phase, taken when the scenario's driver says so and never forgotten, so that a phase is
 //! as long here as it was; and each phase has a small grid of its own work, so that hours of churn take
 //! nothing from the ramp before them. Reading changes nothing: a virtual run is the same with and without.
 
@@ -24,7 +24,7 @@ const PER_GRID: usize = 256;
 /// Most samples of a phase's own grid; a power of two.
 const PER_PHASE: usize = 16;
 
-/// So many phases have one: the first.
+/// How many phases have one: the first.
 const GRIDS_OF_PHASES: usize = 16;
 
 /// Most samples of phases that began.
@@ -33,7 +33,7 @@ const OF_PHASES: usize = 128;
 /// The narrowest grid of time, ns.
 const FIRST_TIME_NS: u64 = 500_000;
 
-/// The narrowest grid of work, runs of parts.
+/// The narrowest grid of work, runs of tasks.
 const FIRST_STEPS: u64 = 2;
 
 /// What the samples are read from.
@@ -76,7 +76,7 @@ struct Grid {
     /// The line that was not crossed yet.
     next: u64,
     samples: usize,
-    /// At so many samples it becomes wider.
+    /// The number of samples at which it becomes wider.
     full: usize,
 }
 
@@ -146,7 +146,7 @@ impl Sampler {
         self.grids[1].next.min(of_phase)
     }
 
-    /// Takes a sample if one is due: at `at_ns`, after so many `steps` of work, the state being what
+    /// Takes a sample if one is due: at `at_ns`, after `steps` of work, the state being what
     /// it is until `until_ns`.
     pub(super) fn look(&mut self, at_ns: i64, until_ns: i64, steps: u64) {
         let until_ns = u64::try_from(until_ns).unwrap_or(0);
@@ -213,7 +213,7 @@ impl Sampler {
         } = &self.sources;
         let pods = cluster.pod_totals();
         let queues = || pools.iter().map(|pool| pool.controller.queue());
-        // Relaxed, all: figures to look at, which order nothing.
+        // Relaxed, all: numbers to look at, which order nothing.
         self.samples.push(Sample {
             at_ns,
             phase: position.phase.load(Ordering::Relaxed),

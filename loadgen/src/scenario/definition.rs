@@ -48,7 +48,7 @@ pub struct Scenario {
     pub pod_template: Option<serde_json::Map<String, serde_json::Value>>,
     /// What happens, one phase after the other.
     pub phases: Vec<Phase>,
-    /// What the figures must keep to, by figure: `pod_ready_latency: ["p99 < 5s"]`.
+    /// What the metrics must keep to, by metric: `pod_ready_latency: ["p99 < 5s"]`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub thresholds: BTreeMap<String, Vec<ThresholdEntry>>,
     /// The file it came from, as it was named; absent for those of the library.
@@ -70,7 +70,7 @@ pub struct Group {
     pub share: Percent,
 }
 
-/// A condition on a figure.
+/// A condition on a metric.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ThresholdEntry {
@@ -80,7 +80,7 @@ pub enum ThresholdEntry {
     Full(FullThreshold),
 }
 
-/// A condition on a figure that may end the run.
+/// A condition on a metric that may end the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FullThreshold {

@@ -176,7 +176,7 @@ pub(super) fn check_settings(grid: &Grid, shapes: &[ShapeFlags], flags: &SweepFl
             && let Some(one) = of_host(flags)
         {
             bail!(
-                "{one} is a figure of the machine, which a run on the virtual engine has none of"
+                "{one} is a metric of the machine, which a run on the virtual engine has none of"
             );
         }
         let key = format!("{settings:?} {:?}", shape.files);
@@ -191,14 +191,14 @@ pub(super) fn check_settings(grid: &Grid, shapes: &[ShapeFlags], flags: &SweepFl
     Ok(())
 }
 
-/// The first flag that asks for a figure of the machine.
+/// The first flag that asks for a metric of the machine.
 fn of_host(flags: &SweepFlags) -> Option<String> {
-    let shown = flags.figures.iter().filter(|name| name.is_of_host());
+    let shown = flags.metrics.iter().filter(|name| name.is_of_host());
     let shown = shown.map(|name| format!("--figure {name}"));
     let bound = flags
         .thresholds
         .iter()
-        .filter(|one| one.figure().is_of_host());
+        .filter(|one| one.metric().is_of_host());
     shown
         .chain(bound.map(|one| format!("--threshold '{one}'")))
         .next()

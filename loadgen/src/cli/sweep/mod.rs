@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Result, bail};
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 
-use super::compare::figure;
+use super::compare::metric;
 use super::flags::ShapeFlags;
 use super::interrupt::{self, EXIT_INTERRUPTED};
 use super::{effective, print};
@@ -25,8 +25,8 @@ use crate::units::parse_size;
 use outputs::Outputs;
 use progress::Teller;
 
-/// The figures that are shown where none is asked for.
-const FIGURES: [&str; 5] = [
+/// The metrics that are shown where none is asked for.
+const METRICS_SHOWN: [&str; 5] = [
     "convergence p99",
     "pod_ready p99",
     "elapsed",
@@ -78,7 +78,7 @@ struct SweepFlags {
           help_heading = "Sweep")]
     seeds: Option<u64>,
 
-    /// What a figure must keep to, as of `loadgen run`; cells that keep all are marked and the
+    /// What a metric must keep to, as of `loadgen run`; cells that keep all are marked and the
     /// cheapest is named; repeatable
     #[arg(long = "threshold", value_name = "TEXT", help_heading = "Sweep")]
     thresholds: Vec<Threshold>,
@@ -88,11 +88,11 @@ struct SweepFlags {
           help_heading = "Sweep")]
     jobs: Option<u64>,
 
-    /// Show this figure, such as pod_ready.p99 (`loadgen metrics` lists them) [default: convergence.p99,
+    /// Show this metric, such as pod_ready.p99 (`loadgen metrics` lists them) [default: convergence.p99,
     /// pod_ready.p99, elapsed, api_calls, excess]; repeatable
-    #[arg(long = "figure", value_name = "NAME[.STATISTIC]", value_parser = figure,
+    #[arg(long = "figure", value_name = "NAME[.STATISTIC]", value_parser = metric,
           help_heading = "Output")]
-    figures: Vec<MetricName>,
+    metrics: Vec<MetricName>,
 
     /// Write one record a cell; `-` is standard output
     #[arg(long, value_name = "FILE", help_heading = "Output")]
@@ -149,7 +149,7 @@ impl FromArgMatches for SweepCommand {
 pub(super) fn run(command: &SweepCommand) -> Result<u8> {
     let flags = &command.flags;
     let grid = cells::grid(command)?;
-    let figures = figures(flags);
+    let metrics = metrics(flags);
     let seeds = seeds(flags, &grid)?;
     let shapes = cells::shapes(command, &grid)?;
     cells::check_settings(&grid, &shapes, flags)?;
@@ -183,7 +183,7 @@ pub(super) fn run(command: &SweepCommand) -> Result<u8> {
     let teller = Teller::new(flags.quiet, jobs.len(), threads);
     let results = sweep::run(&jobs, threads, &cancel, &|done| teller.tell(done))?;
     teller.finish();
-    let sweep = Sweep::new(grid, seeds, figures, thresholds, results);
+    let sweep = Sweep::new(grid, seeds, metrics, thresholds, results);
 
     let command = |cell: &sweep::Cell| {
         let job = &jobs[cell.number * sweep.seeds.len()];
@@ -219,15 +219,15 @@ fn exit_code(sweep: &Sweep, is_cancelled: bool) -> u8 {
     }
 }
 
-fn figures(flags: &SweepFlags) -> Vec<MetricName> {
-    let mut figures = flags.figures.clone();
-    if figures.is_empty() {
+fn metrics(flags: &SweepFlags) -> Vec<MetricName> {
+    let mut metrics = flags.metrics.clone();
+    if metrics.is_empty() {
         let known = |name: &str| MetricName::parse(name).expect("the catalogue has it");
-        figures = FIGURES.iter().map(|name| known(name)).collect();
+        metrics = METRICS_SHOWN.iter().map(|name| known(name)).collect();
     }
     let mut seen = BTreeSet::new();
-    figures.retain(|name| seen.insert(name.canonical().to_string()));
-    figures
+    metrics.retain(|name| seen.insert(name.canonical().to_string()));
+    metrics
 }
 
 fn seeds(flags: &SweepFlags, grid: &Grid) -> Result<Vec<u64>> {

@@ -1,7 +1,7 @@
 //! The exact check at the end of a phase: goes through the store and compares every ReplicaSet with its
 //! pods, whatever the watches may have said.
 //!
-//! Pods that files brought unready may still be: whoever asks says how many of each owner.
+//! Pods that files brought unready may still be: the caller says how many of each owner.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use podstorm::intern::FIXED_STATE;
 use podstorm_apiserver::Cluster;
 use podstorm_objects::{ObjectMeta, Pod, ReplicaSet, ReplicaSetStatus, ReplicationController, Uid};
 
-/// Compares every owner with its pods, of which so many may be unready; owners of which nothing is
+/// Compares every owner with its pods, of which `may_be_unready` says how many may be unready; owners of which nothing is
 /// said are left alone. O(pods + owners).
 ///
 /// # Errors

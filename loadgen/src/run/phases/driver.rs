@@ -193,7 +193,7 @@ impl Driver {
         self.plan.iter().map(|phase| phase.name.clone()).collect()
     }
 
-    /// Has somebody told when a phase behind the first begins.
+    /// Calls `told` whenever a phase behind the first begins.
     pub(crate) fn tell_phases(&mut self, told: Box<dyn Fn(Now) + Send>) {
         self.controllers.phase_begins = Some(told);
     }
@@ -222,9 +222,9 @@ impl Driver {
             converged: self.finished && self.failures.is_empty() && self.violations.is_empty(),
             failures: std::mem::take(&mut self.failures),
             violations: std::mem::take(&mut self.violations),
-            excess: self.tracker.excess(),
-            surplus: self.tracker.surplus(),
-            still_not_ready: self.tracker.never_ready(),
+            excess: self.tracker.excess,
+            surplus: self.tracker.surplus,
+            still_not_ready: self.tracker.never_ready,
             convergence: self.tracker.convergence.clone(),
             pod_ready: self.tracker.pod_ready.clone(),
             slowest: self.tracker.slowest(&phases, now),
@@ -239,18 +239,18 @@ impl Driver {
             text += &format!(
                 ": {} of {} ReplicaSets and ReplicationControllers have not converged, among them \
                  {}/{} with {} of {} pods",
-                self.tracker.unconverged(),
+                self.tracker.unconverged,
                 self.tracker.owners.len(),
                 owner.namespace,
                 owner.name,
                 owner.active,
                 owner.desired,
             );
-            if owner.unready() > 0 {
-                text += &format!(", {} of them not ready", owner.unready());
+            if owner.unready > 0 {
+                text += &format!(", {} of them not ready", owner.unready);
             }
-        } else if self.tracker.deleting() > 0 {
-            text += &format!(": {} pods are still being deleted", self.tracker.deleting());
+        } else if self.tracker.deleting > 0 {
+            text += &format!(": {} pods are still being deleted", self.tracker.deleting);
         }
         text
     }
@@ -387,14 +387,14 @@ impl Driver {
         if !tracker.controller_runs {
             return true;
         }
-        let no_worse = tracker.unready() <= self.at.unready.min(tracker.came_unready());
+        let no_worse = tracker.unready <= self.at.unready.min(tracker.came_unready);
         no_worse
             && match until {
                 Until::Converged | Until::Synced | Until::Replaced => {
                     let lingering = until == Until::Replaced;
                     tracker.is_exact_but_for_readiness(lingering, |name| self.is_closing(name))
                 }
-                Until::PodsReady => tracker.ready() + tracker.unready() >= self.settings.size.pods,
+                Until::PodsReady => tracker.ready + tracker.unready >= self.settings.size.pods,
                 Until::Quiet | Until::Done => false,
             }
     }
@@ -423,14 +423,14 @@ impl Driver {
         self.at = Place {
             phase,
             pods: self.cluster.write_counts().pods,
-            excess: self.tracker.excess(),
+            excess: self.tracker.excess,
             ..Place::default()
         };
         self.note_beginning(now);
         if phase < self.plan.len() {
             self.controllers.times.begin(phase, now.mono_ns);
         }
-        // Relaxed, here and below: figures to look at, which order nothing.
+        // Relaxed, here and below: numbers to look at, which order nothing.
         self.position.phase.store(phase, Ordering::Relaxed);
         self.position.total.store(0, Ordering::Relaxed);
         self.position.done.store(0, Ordering::Relaxed);
@@ -446,8 +446,8 @@ impl Driver {
         let (at, tracker) = (&mut self.at, &self.tracker);
         at.started_ns = now.mono_ns;
         at.existing = tracker.existing();
-        at.ready = tracker.ready();
-        at.unready = tracker.unready();
+        at.ready = tracker.ready;
+        at.unready = tracker.unready;
         at.missing_and_spare = tracker.missing_and_spare();
     }
 
@@ -476,7 +476,7 @@ impl Driver {
             seconds: (now.mono_ns - self.at.started_ns) as f64 / 1e9,
             pods_created: created,
             pods_deleted: deleted,
-            excess_pods_created: self.tracker.excess() - self.at.excess,
+            excess_pods_created: self.tracker.excess - self.at.excess,
             converged: converged && kept,
             set_up: plan.set_up,
             began_seconds: self.at.started_ns as f64 / 1e9,
@@ -493,8 +493,8 @@ impl Driver {
         let tracker = &self.tracker;
         let position = &self.position;
         position.pods.store(tracker.existing(), Ordering::Relaxed);
-        position.ready.store(tracker.ready(), Ordering::Relaxed);
-        position.desired.store(tracker.desired(), Ordering::Relaxed);
+        position.ready.store(tracker.ready, Ordering::Relaxed);
+        position.desired.store(tracker.desired, Ordering::Relaxed);
         if let Some(count) = self.at.count {
             self.at.counted = Some(count);
             position.total.store(count, Ordering::Relaxed);
@@ -502,7 +502,7 @@ impl Driver {
             return position.done.store(done, Ordering::Relaxed);
         }
         if !self.finished && self.tasks_done() && self.at.goal.is_none() {
-            let goal = tracker.desired();
+            let goal = tracker.desired;
             self.at.goal = Some(goal);
             self.position
                 .total
@@ -519,7 +519,7 @@ impl Driver {
             Some(goal) if goal < self.at.existing => {
                 self.at.existing - tracker.existing().min(self.at.existing)
             }
-            _ => tracker.ready().saturating_sub(self.at.ready),
+            _ => tracker.ready.saturating_sub(self.at.ready),
         };
         self.position.done.store(done, Ordering::Relaxed);
     }
@@ -546,7 +546,7 @@ impl Part for Driver {
         } else {
             self.work(now)
         };
-        // The last time too, for whoever looks afterwards.
+        // The last time too, for readers afterwards.
         self.show();
         heard.or(done)
     }

@@ -25,7 +25,7 @@ pub struct Controllers {
     pub times: Arc<PhaseTimes>,
     /// Whether at least that many syncs have been finished, none is under way, and no key waits.
     pub rests_after: Box<dyn Fn(u64) -> bool + Send>,
-    /// Who is told that a phase begins.
+    /// Called when a phase begins.
     pub phase_begins: Option<Box<dyn Fn(Now) + Send>>,
 }
 
@@ -37,7 +37,7 @@ impl std::fmt::Debug for Controllers {
     }
 }
 
-/// How far the scenario is, for whoever shows it. Written by the driver, read at any time.
+/// How far the scenario is, for progress and metrics. Written by the driver, read at any time.
 #[derive(Debug, Default)]
 pub struct Position {
     /// The current phase.

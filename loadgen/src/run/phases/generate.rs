@@ -193,7 +193,7 @@ impl Driver {
         if self.shares.is_some() {
             self.tracker.begin(now);
         }
-        // Release: whoever sees the flag sees everything written before.
+        // Release: a thread that sees the flag sees everything written before.
         self.controllers.started.store(true, Ordering::Release);
         self.controllers.wake.iter().for_each(|wake| wake());
         Action::Done

@@ -183,7 +183,7 @@ impl Driver {
             &self.tracker.owners[pair.old],
             &self.tracker.owners[pair.new],
         );
-        if old.is_gone() || new.is_gone() {
+        if old.gone || new.gone {
             return false;
         }
         let counts = Counts {

@@ -202,7 +202,7 @@ impl Driver {
     /// The same of any that the tracker knows, by its number there.
     pub(super) fn scale_owner(&mut self, at: usize, replicas: i32, now: Now) -> Action {
         let owner = &self.tracker.owners[at];
-        if owner.desired == replicas || owner.is_gone() {
+        if owner.desired == replicas || owner.gone {
             return Action::Skipped;
         }
         let update = ScaleUpdate {

@@ -13,7 +13,6 @@ use ahash::RandomState;
 use hashbrown::{HashMap, HashSet};
 use podstorm::intern::FIXED_STATE;
 use podstorm_objects::{Now, ObjectMeta, Pod, PodPhase, ReplicaSetStatus, Resource, Uid};
-use smallvec::SmallVec;
 
 mod pick;
 mod state;
@@ -48,24 +47,33 @@ pub(super) struct Tracker {
     by_uid: HashMap<Uid, u32, RandomState>,
     pods: HashMap<Uid, PodState, RandomState>,
     waiting: VecDeque<OwnerEvent>,
-    unconverged: usize,
-    deleting: u64,
-    ready: u64,
+    /// How many owners have not converged.
+    pub(super) unconverged: usize,
+    /// Pods being deleted.
+    pub(super) deleting: u64,
+    /// Pods that are active and ready.
+    pub(super) ready: u64,
     /// Active pods that aren't ready.
-    unready: u64,
+    pub(super) unready: u64,
     /// Of those, the ones of files that came that way and still are, though no kubelet has to start
     /// them: a container that crashes again and again stays so.
     stuck: u64,
     /// Of the active pods that aren't ready, those of files that never were.
-    never_ready: u64,
+    pub(super) never_ready: u64,
     /// Pods of files that came active and not ready.
-    came_unready: u64,
+    pub(super) came_unready: u64,
     /// Whether files are being loaded: nothing that happens counts yet.
     loading: bool,
     /// Pods that the owners together are to have.
-    desired: u64,
-    excess: u64,
-    surplus: u64,
+    pub(super) desired: u64,
+    /// Pods the controller created above the largest desired count since the version it had read.
+    ///
+    /// That version is not seen from outside, but it is no older than the generation that the last
+    /// status reports as observed. So a pod counts when, at its creation and with it, more pods
+    /// were active than any generation from that one on asked for: never one too many.
+    pub(super) excess: u64,
+    /// Owned pods that went before they were ever ready.
+    pub(super) surplus: u64,
     /// Pods that were taken out of their owners by the scenario, whatever their owner still is.
     isolated: HashSet<Uid, RandomState>,
     times: Arc<PhaseTimes>,
@@ -74,7 +82,7 @@ pub(super) struct Tracker {
     slowest: Slowest,
     /// Whether pods that appear were made by the controller (and not by the scenario).
     pub(super) controller_runs: bool,
-    /// Pods that are ready and owned, for scenarios that delete pods by lot.
+    /// Pods that are ready and owned, for scenarios that delete pods at random.
     pickable: Option<Vec<Arc<Pod>>>,
     pub(super) convergence: ByPhase,
     pub(super) pod_ready: ByPhase,
@@ -131,24 +139,9 @@ impl Tracker {
             && self.owners.iter().all(exact)
     }
 
-    /// Whether so many pods are ready, but for those of files that can't become so.
+    /// Whether `pods` pods are ready, but for those of files that can't become so.
     pub(super) fn are_ready(&self, pods: u64) -> bool {
         self.ready + self.stuck >= pods
-    }
-
-    /// Active pods that aren't ready.
-    pub(super) fn unready(&self) -> u64 {
-        self.unready
-    }
-
-    /// Pods of files that came active and not ready.
-    pub(super) fn came_unready(&self) -> u64 {
-        self.came_unready
-    }
-
-    /// How many owners have not converged.
-    pub(super) fn unconverged(&self) -> usize {
-        self.unconverged
     }
 
     /// A owner that has not converged, for messages.
@@ -159,16 +152,6 @@ impl Tracker {
     /// Pods that exist.
     pub(super) fn existing(&self) -> u64 {
         self.pods.len() as u64
-    }
-
-    /// Pods that are active and ready.
-    pub(super) fn ready(&self) -> u64 {
-        self.ready
-    }
-
-    /// Pods of files that came unready, are active, and were never ready.
-    pub(super) fn never_ready(&self) -> u64 {
-        self.never_ready
     }
 
     /// How many active pods of that owner may be unready: those that can't become ready, or, where
@@ -186,7 +169,7 @@ impl Tracker {
         self.loading = true;
     }
 
-    /// Everything that files brought has been seen, and the controllers begin at `now`: who lacks
+    /// Everything that files brought has been seen, and the controllers begin at `now`: an owner that lacks
     /// something lacks it from now on. O(owners).
     pub(super) fn begin(&mut self, now: Now) {
         if !std::mem::replace(&mut self.loading, false) {
@@ -207,11 +190,6 @@ impl Tracker {
                 spare + pods(owner.active.saturating_sub(owner.desired)),
             )
         })
-    }
-
-    /// Pods that all owners together are to have.
-    pub(super) fn desired(&self) -> u64 {
-        self.desired
     }
 
     /// The controller starts: what is not as it should be is its business from now on, not before.
@@ -257,25 +235,6 @@ impl Tracker {
             }
         };
         slowest.descending().iter().map(named).collect()
-    }
-
-    /// Pods being deleted.
-    pub(super) fn deleting(&self) -> u64 {
-        self.deleting
-    }
-
-    /// Pods the controller created above the largest desired count since the version it had read.
-    ///
-    /// That version is not seen from outside, but it is no older than the generation that the last
-    /// status reports as observed. So a pod counts when, at its creation and with it, more pods
-    /// were active than any generation from that one on asked for: never one too many.
-    pub(super) fn excess(&self) -> u64 {
-        self.excess
-    }
-
-    /// Owned pods that went before they were ever ready.
-    pub(super) fn surplus(&self) -> u64 {
-        self.surplus
     }
 
     /// The spec of a owner was written at `now`: it is to have that many pods.
@@ -328,18 +287,9 @@ impl Tracker {
     pub(super) fn pod_item(&mut self, item: Item<Pod>, now: Now) {
         match item {
             Item::Reset => {}
-            Item::Added(pod) => {
-                self.owners_before(&pod, now);
-                self.pod_seen(&pod, true, now);
-            }
-            Item::Modified(pod) => {
-                self.owners_before(&pod, now);
-                self.pod_seen(&pod, false, now);
-            }
-            Item::Deleted(pod) => {
-                self.owners_before(&pod, now);
-                self.pod_gone(&pod, now);
-            }
+            Item::Added(pod) => self.pod_seen(&pod, true, now),
+            Item::Modified(pod) => self.pod_seen(&pod, false, now),
+            Item::Deleted(pod) => self.pod_gone(&pod, now),
         }
     }
 
@@ -406,18 +356,8 @@ impl Tracker {
         self.owners.push(Owner {
             namespace: meta.namespace.clone(),
             name: meta.name.clone(),
-            desired: 0,
-            generation: 0,
-            active: 0,
-            unready: 0,
-            stuck: 0,
-            status: Counts::default(),
             since_ns: Some(now.mono_ns),
-            converged: false,
-            gone: false,
-            deleting: false,
-            is_rc: false,
-            demands: SmallVec::new(),
+            ..Owner::default()
         });
         self.unconverged += 1;
         at
@@ -449,10 +389,9 @@ impl Tracker {
         }
         if exact != owner.converged {
             owner.converged = exact;
-            if exact {
-                self.unconverged -= 1
-            } else {
-                self.unconverged += 1
+            match exact {
+                true => self.unconverged -= 1,
+                false => self.unconverged += 1,
             }
         }
     }
@@ -506,6 +445,7 @@ impl Tracker {
     }
 
     fn pod_seen(&mut self, pod: &Arc<Pod>, added: bool, now: Now) {
+        self.owners_before(pod, now);
         let owner = self.owner_of(pod);
         let ready_now = pod.is_ready();
         let waits_for_kubelet = matches!(pod.status.phase, PodPhase::Pending | PodPhase::Unset);
@@ -557,6 +497,7 @@ impl Tracker {
     }
 
     fn pod_gone(&mut self, pod: &Pod, now: Now) {
+        self.owners_before(pod, now);
         let Some(state) = self.pods.remove(&pod.metadata.uid) else {
             return;
         };

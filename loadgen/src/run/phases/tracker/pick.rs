@@ -12,7 +12,7 @@ impl Tracker {
         self.pickable.as_ref().map_or(0, Vec::len) as u64
     }
 
-    /// One of the pods that are ready and owned, by lot, no longer to be picked.
+    /// One of the pods that are ready and owned, at random, no longer to be picked.
     pub(in crate::run::phases) fn pick(&mut self, rng: &mut fastrand::Rng) -> Option<Arc<Pod>> {
         let pickable = self.pickable.as_mut()?;
         if pickable.is_empty() {

@@ -5,7 +5,7 @@ use podstorm_objects::{ObjectMeta, ReplicaSetStatus, Str};
 use smallvec::SmallVec;
 
 /// A ReplicaSet or ReplicationController.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(in crate::run::phases) struct Owner {
     pub(in crate::run::phases) namespace: Str,
     pub(in crate::run::phases) name: CompactString,
@@ -15,7 +15,7 @@ pub(in crate::run::phases) struct Owner {
     /// Active pods on the server.
     pub(in crate::run::phases) active: i32,
     /// Of those, the ones that aren't ready.
-    pub(super) unready: i32,
+    pub(in crate::run::phases) unready: i32,
     /// Of those, the ones of files that came that way and that no kubelet will start: see
     /// `Tracker::stuck`.
     pub(super) stuck: i32,
@@ -23,7 +23,8 @@ pub(in crate::run::phases) struct Owner {
     /// Since when it differs from what is wanted; unset while converged.
     pub(super) since_ns: Option<i64>,
     pub(super) converged: bool,
-    pub(super) gone: bool,
+    /// Whether it was deleted.
+    pub(in crate::run::phases) gone: bool,
     /// Whether its deletion has begun: nobody brings it to its pods any more.
     pub(super) deleting: bool,
     /// Whether it is a ReplicationController.
@@ -54,11 +55,6 @@ impl Counts {
 }
 
 impl Owner {
-    /// Whether it was deleted.
-    pub(in crate::run::phases) fn is_gone(&self) -> bool {
-        self.gone
-    }
-
     /// Available pods by its status; none where that is of an older spec.
     pub(in crate::run::phases) fn available(&self) -> i32 {
         self.status.available
@@ -70,7 +66,7 @@ impl Owner {
         self.is_exact_without(self.stuck)
     }
 
-    /// The same with so many pods that aren't ready.
+    /// The same with `unready` pods that aren't ready.
     pub(super) fn is_exact_without(&self, unready: i32) -> bool {
         let Counts {
             replicas,
@@ -83,11 +79,6 @@ impl Owner {
             || observed_generation == self.generation
                 && [replicas, self.active] == [self.desired; 2]
                 && [ready, available] == [self.desired - unready; 2]
-    }
-
-    /// Of its active pods, those that aren't ready.
-    pub(in crate::run::phases) fn unready(&self) -> i32 {
-        self.unready
     }
 }
 
@@ -124,7 +115,7 @@ impl PodState {
 /// Finalizers that the garbage collector carries out.
 const COLLECTORS: [&str; 2] = ["foregroundDeletion", "orphan"];
 
-/// Whether somebody holds the pod who isn't part of the simulation, so that it stays once it is being
+/// Whether a finalizer that nothing in the simulation removes holds the pod, so that it stays once it is being
 /// deleted.
 pub(super) fn is_held(meta: &ObjectMeta) -> bool {
     let mut finalizers = meta.finalizers().iter();
