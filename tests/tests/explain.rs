@@ -251,7 +251,10 @@ fn what_explain_says_goes_is_what_a_controller_deletes() {
         let told = outcome(&objects, &question, &[]).expect("the selector is valid");
         let left = scaled_down(&input, &question);
         let wanted = usize::try_from(told.replicas()).expect("no less than none");
-        assert_eq!(told.rows.len() - told.to_delete, wanted.min(told.rows.len()));
+        assert_eq!(
+            told.rows.len() - told.to_delete,
+            wanted.min(told.rows.len())
+        );
         assert_eq!(
             left.len().min(told.rows.len()),
             told.rows.len() - told.to_delete,
