@@ -186,7 +186,7 @@ impl Objects {
             true => Arc::clone(changed),
             false => Arc::clone(owner),
         });
-        controller.parent_replace(owners.collect(), &version, Now::default());
+        controller.owner_replace(owners.collect(), &version, Now::default());
         cache.replace(pods, &version);
         controller
     }

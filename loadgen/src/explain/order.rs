@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use podstorm::cache::Delta;
 use podstorm::ranking::{
-    DELETION_COST_ANNOTATION, RankOptions, Rule, Stretch, StretchKind, before, deciding_rule,
-    stretches,
+    DELETION_COST_ANNOTATION, OrderSegment, RankOptions, Rule, SegmentKind, before, deciding_rule,
+    order_segments,
 };
 use podstorm::replicaset::{ControllerOptions, Ranked};
 use podstorm_objects::{Kind, Labels, Now, Pod, ReplicaSet};
@@ -47,7 +47,7 @@ pub struct Outcome {
     /// Whether the last sync deletes all that are left, and so ranks none.
     pub unranked: bool,
     /// What is settled about the order, stretch by stretch.
-    pub stretches: Vec<Stretch>,
+    pub stretches: Vec<OrderSegment>,
     /// The pods of which some go and some stay, where it is not settled which.
     pub open: Option<Open>,
     /// Pods that are released since the selector does not match them.
@@ -167,9 +167,9 @@ pub fn outcome(
     let controller = objects.controller(question.options.clone(), &object, pods);
     let (namespace, name) = (&object.metadata.namespace, &object.metadata.name);
     let parent = controller
-        .parents()
+        .owners()
         .find(namespace, name)
-        .and_then(|key| controller.parents().get(key))
+        .and_then(|key| controller.owners().get(key))
         .expect("the cache has the object that was put there");
 
     let mut rows: Vec<Row> = Vec::new();
@@ -182,12 +182,12 @@ pub fn outcome(
             .map_err(|error| ExplainError(error.to_string()))?;
         released = released.max(order.released);
         let surplus = order.pods.len() as i64 - i64::from(object.replicas());
-        let is_last = order.victims as i64 >= surplus || order.victims == 0;
-        sync += u32::from(order.victims > 0);
-        carried |= !is_last && !order.is_settled && order.pods.iter().any(|pod| pod.rank > 0);
-        let unranked = order.victims > 0 && order.victims == order.pods.len();
+        let is_last = order.to_delete as i64 >= surplus || order.to_delete == 0;
+        sync += u32::from(order.to_delete > 0);
+        carried |= !is_last && !order.is_only_choice && order.pods.iter().any(|pod| pod.rank > 0);
+        let unranked = order.to_delete > 0 && order.to_delete == order.pods.len();
         for (place, ranked) in order.pods.into_iter().enumerate() {
-            let goes = place < order.victims;
+            let goes = place < order.to_delete;
             if !goes && !is_last {
                 break;
             }
@@ -209,7 +209,7 @@ pub fn outcome(
     };
     say_reasons(&mut rows, &options);
     let candidates: Vec<_> = rows.iter().map(|row| row.ranked.candidate()).collect();
-    let stretches = stretches(&candidates, &options);
+    let stretches = order_segments(&candidates, &options);
     let open = match carried {
         true => open_after_sync(&rows, to_delete),
         false => open_stretch(&stretches, to_delete),
@@ -233,14 +233,14 @@ pub fn outcome(
 }
 
 /// The stretch around the boundary.
-fn open_stretch(stretches: &[Stretch], to_delete: usize) -> Option<Open> {
+fn open_stretch(stretches: &[OrderSegment], to_delete: usize) -> Option<Open> {
     let is_cut =
-        |stretch: &&Stretch| stretch.range.start < to_delete && to_delete < stretch.range.end;
+        |stretch: &&OrderSegment| stretch.range.start < to_delete && to_delete < stretch.range.end;
     let stretch = stretches.iter().find(is_cut)?;
     Some(Open {
         range: stretch.range.clone(),
         why: match stretch.kind {
-            StretchKind::Contradictory => OpenReason::Contradiction,
+            SegmentKind::Contradictory => OpenReason::Contradiction,
             _ => OpenReason::Tie,
         },
     })

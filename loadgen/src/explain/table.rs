@@ -1,7 +1,7 @@
 //! The answer for people: what goes, the order as a table, what is not settled, the annotations.
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
-use podstorm::ranking::StretchKind;
+use podstorm::ranking::SegmentKind;
 use podstorm_objects::ObjectMeta;
 
 use super::Answer;
@@ -222,7 +222,7 @@ fn unsettled(outcome: &Outcome) -> Option<String> {
             places(&open.range)
         ));
     }
-    let places = |wanted: StretchKind| {
+    let places = |wanted: SegmentKind| {
         const SHOWN: usize = 4;
         let of_kind = outcome
             .stretches
@@ -238,8 +238,8 @@ fn unsettled(outcome: &Outcome) -> Option<String> {
             ),
         }
     };
-    let tied = places(StretchKind::Tied);
-    let contradictory = places(StretchKind::Contradictory);
+    let tied = places(SegmentKind::Tied);
+    let contradictory = places(SegmentKind::Contradictory);
     let what = match (tied.is_empty(), contradictory.is_empty()) {
         (true, true) => return None,
         (false, true) => format!("No rule tells {tied} apart"),

@@ -10,8 +10,8 @@ use podstorm_apiserver::defaulting::{
     default_pod, default_replica_set, default_replicas, default_replication_controller,
 };
 use podstorm_apiserver::validation::{
-    validate_namespace, validate_node, validate_pod, validate_pod_of_judged_spec,
-    validate_replica_set, validate_replica_set_of_judged_spec, validate_replication_controller,
+    validate_namespace, validate_node, validate_pod, validate_pod_except_spec,
+    validate_replica_set, validate_replica_set_except_pod_spec, validate_replication_controller,
 };
 use podstorm_objects::{DecodeError, FieldPath, ObjectMeta, Pod, PodSpec, ReplicaSet, Uid};
 
@@ -37,7 +37,7 @@ impl CheckedSpecs {
     fn check_pod(&self, pod: &mut Pod) -> Vec<Cause> {
         if let Some(filled) = self.of_pods.get(&pod.spec) {
             pod.spec = filled;
-            return validate_pod_of_judged_spec(pod);
+            return validate_pod_except_spec(pod);
         }
         let came = pod.spec.clone();
         default_pod(pod);
@@ -54,7 +54,7 @@ impl CheckedSpecs {
         if let Some(filled) = self.of_templates.get(&came) {
             default_replicas(replica_set);
             Arc::make_mut(&mut replica_set.spec.template).spec = filled;
-            return validate_replica_set_of_judged_spec(replica_set);
+            return validate_replica_set_except_pod_spec(replica_set);
         }
         default_replica_set(replica_set);
         let causes = validate_replica_set(replica_set);

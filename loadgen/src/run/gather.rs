@@ -9,9 +9,9 @@ use podstorm_objects::Now;
 use podstorm_sim::engine::by_phase::{ByPhase, Recorded};
 use podstorm_sim::engine::client::ApiCalls;
 use podstorm_sim::engine::event_sink::EventWriter;
-use podstorm_sim::engine::pool::Pool;
+use podstorm_sim::engine::runner::ControllerRunner;
 use podstorm_sim::engine::worker::Worker;
-use podstorm_sim::executor::virtual_time::End;
+use podstorm_sim::executor::virtual_time::RunEnd;
 
 use super::buckets;
 use super::host;
@@ -28,12 +28,12 @@ use crate::settings::Settings;
 /// Everything a result is made from.
 pub(super) struct Harvest<'a> {
     pub(super) settings: &'a Settings,
-    pub(super) end: End,
+    pub(super) end: RunEnd,
     pub(super) now: Now,
     pub(super) wall_seconds: f64,
     pub(super) input: InputCounts,
     pub(super) cluster: &'a Cluster,
-    pub(super) pools: &'a [Arc<Pool>],
+    pub(super) runners: &'a [Arc<ControllerRunner>],
     pub(super) workers: &'a [Arc<Mutex<Worker>>],
     pub(super) writers: &'a [Arc<Mutex<EventWriter>>],
     pub(super) recorded: &'a Mutex<Recorded>,
@@ -150,15 +150,15 @@ impl Harvest<'_> {
     fn outcome(&self, report: &Report) -> Outcome {
         let limit = self.settings.time_limit_ns as f64 / 1e9;
         let ended = match self.end {
-            End::Stopped => None,
-            End::Cancelled => Some("interrupted".to_owned()),
-            End::TimeLimit => Some(format!("the time limit of {limit} s was reached")),
-            End::Quiet => Some("nothing was left to happen".to_owned()),
+            RunEnd::Stopped => None,
+            RunEnd::Cancelled => Some("interrupted".to_owned()),
+            RunEnd::TimeLimit => Some(format!("the time limit of {limit} s was reached")),
+            RunEnd::Quiet => Some("nothing was left to happen".to_owned()),
         };
         let exit_code = match self.end {
-            End::Cancelled => 130,
+            RunEnd::Cancelled => 130,
             _ if !report.violations.is_empty() => 3,
-            End::Stopped if report.converged => 0,
+            RunEnd::Stopped if report.converged => 0,
             _ => 1,
         };
         let reasons: Vec<String> = ended
@@ -166,7 +166,7 @@ impl Harvest<'_> {
             .chain(report.failures.iter().cloned())
             .collect();
         Outcome {
-            converged: report.converged && self.end == End::Stopped,
+            converged: report.converged && self.end == RunEnd::Stopped,
             exit_code,
             reason: reasons.join("; "),
             violations: report.violations.clone(),
@@ -180,16 +180,16 @@ impl Harvest<'_> {
             syncs_without_requests: 0,
         };
         for worker in self.workers {
-            let worker = worker.lock().expect("a part that panicked ends the run");
-            let tally = &worker.tally;
+            let worker = worker.lock().expect("a task that panicked ends the run");
+            let counters = &worker.counters;
             worker.calls().add_to(&mut work.calls);
-            for (outcome, count) in &tally.syncs {
+            for (outcome, count) in &counters.syncs {
                 *work.syncs.entry((*outcome).to_owned()).or_default() += count;
             }
-            work.syncs_without_requests += tally.syncs_without_requests;
+            work.syncs_without_requests += counters.syncs_without_requests;
         }
         for writer in self.writers {
-            let writer = writer.lock().expect("a part that panicked ends the run");
+            let writer = writer.lock().expect("a task that panicked ends the run");
             ApiCalls::add_to(&writer.calls, &mut work.calls);
         }
         work
@@ -198,23 +198,23 @@ impl Harvest<'_> {
     /// What the workers have recorded of each phase.
     fn recorded(&self) -> Recorded {
         for worker in self.workers {
-            let mut worker = worker.lock().expect("a part that panicked ends the run");
+            let mut worker = worker.lock().expect("a task that panicked ends the run");
             worker.recorder.hand_over();
         }
         let recorded = self
             .recorded
             .lock()
-            .expect("a part that panicked ends the run");
+            .expect("a task that panicked ends the run");
         recorded.clone()
     }
 
     fn events(&self) -> BTreeMap<String, u64> {
         let mut table = BTreeMap::new();
-        for pool in self.pools {
-            pool.events.add_to(&mut table);
+        for runner in self.runners {
+            runner.events.add_to(&mut table);
         }
         for writer in self.writers {
-            let writer = writer.lock().expect("a part that panicked ends the run");
+            let writer = writer.lock().expect("a task that panicked ends the run");
             *table.entry("written".to_owned()).or_default() += writer.written;
             *table.entry("dropped".to_owned()).or_default() += writer.dropped();
         }

@@ -31,8 +31,8 @@ impl Metrics {
         // Relaxed: a number to look at, which orders nothing.
         let now_ns = self.now_ns.load(Ordering::Relaxed);
         let mut all = BTreeMap::new();
-        for pool in &self.sources.pools {
-            let controller = &pool.controller;
+        for runner in &self.sources.runners {
+            let controller = &runner.controller;
             let name = if controller.options().kind == Kind::REPLICATION_CONTROLLER {
                 "replicationmanager"
             } else {
@@ -40,7 +40,7 @@ impl Metrics {
             };
             let queue = controller.queue().families(&Str::from(name), now_ns);
             let own = queue.into_iter().chain(controller.metrics().families());
-            for family in own.chain(limiter_waits(&pool.client)) {
+            for family in own.chain(limiter_waits(&runner.client)) {
                 add(&mut all, family);
             }
         }
@@ -100,10 +100,10 @@ impl Metrics {
                 value: Value::Number(version.unwrap_or(0) as f64),
             });
         };
-        for (number, pool) in self.sources.pools.iter().enumerate() {
-            let controller = &pool.controller;
+        for (number, runner) in self.sources.runners.iter().enumerate() {
+            let controller = &runner.controller;
             let kind = controller.options().kind;
-            let version = controller.parents().version().get().number();
+            let version = controller.owners().version().get().number();
             push(kind.group(), kind.resource(), version);
             if number == 0 {
                 // The controllers share one cache of pods.

@@ -31,13 +31,13 @@ use podstorm_objects::{Kind, Now, Time};
 use podstorm_sim::clock::RealClock;
 use podstorm_sim::engine::by_phase::Recorded;
 use podstorm_sim::engine::event_sink::EventWriter;
-use podstorm_sim::engine::pool::{Pool, Wire};
-use podstorm_sim::engine::probe::Unheard;
+use podstorm_sim::engine::observer::NoopObserver;
+use podstorm_sim::engine::runner::{ControllerRunner, Hooks};
 use podstorm_sim::engine::worker::Worker;
 use podstorm_sim::engine::{Builder, assemble};
-use podstorm_sim::executor::virtual_time::{self, End};
-use podstorm_sim::executor::{Parts, Switchboard, Waker, threads};
-use podstorm_sim::faults::Line;
+use podstorm_sim::executor::virtual_time::{self, RunEnd};
+use podstorm_sim::executor::{Executor, Tasks, Waker, threads};
+use podstorm_sim::faults::Connection;
 use podstorm_sim::nodes::NodeControl;
 
 use gather::Harvest;
@@ -99,11 +99,11 @@ pub fn run(
     let (end, now) = match settings.engine {
         EngineKind::Virtual => {
             let times = (limit_ns, wall_start_ns);
-            virtual_time::drive(&engine.parts, &engine.switchboard, times, &mut watcher)
+            virtual_time::drive(&engine.tasks, &engine.executor, times, &mut watcher)
         }
         EngineKind::Threads => threads::drive(
-            &engine.parts,
-            &engine.switchboard,
+            &engine.tasks,
+            &engine.executor,
             settings.threads,
             &clock,
             limit_ns,
@@ -139,10 +139,10 @@ fn wall_start_ns(objects: &[InputObject]) -> i64 {
 
 /// Everything of a run.
 struct Engine {
-    switchboard: Arc<Switchboard>,
-    parts: Parts,
+    executor: Arc<Executor>,
+    tasks: Tasks,
     cluster: Arc<Cluster>,
-    pools: Vec<Arc<Pool>>,
+    runners: Vec<Arc<ControllerRunner>>,
     workers: Vec<Arc<Mutex<Worker>>>,
     writers: Vec<Arc<Mutex<EventWriter>>>,
     recorded: Arc<Mutex<Recorded>>,
@@ -161,7 +161,7 @@ struct Watched<'a> {
     engine: &'a Engine,
 }
 
-impl virtual_time::Watch for Watched<'_> {
+impl virtual_time::RunObserver for Watched<'_> {
     #[inline]
     fn step(&mut self, now: Now) -> bool {
         self.watcher.step(now)
@@ -185,27 +185,27 @@ impl Engine {
         let nodes = scenario
             .has_node_faults()
             .then(|| Arc::new(NodeControl::default()));
-        let line = scenario
+        let connection = scenario
             .is_disturbed()
-            .then(|| Arc::new(Line::new(Arc::default(), 0, Arc::new(|| {}))));
-        let wire = line.as_ref().map(|line| Wire {
-            line: Arc::clone(line),
-            probe: Arc::new(Unheard),
+            .then(|| Arc::new(Connection::new(Arc::default(), 0, Arc::new(|| {}))));
+        let hooks = connection.as_ref().map(|connection| Hooks {
+            connection: Arc::clone(connection),
+            observer: Arc::new(NoopObserver),
         });
         let with_rcs = objects.iter().any(is_rc);
-        let (mut builder, pools) = assemble(
+        let (mut builder, runners) = assemble(
             settings.sim_options(),
             clock,
             with_rcs,
-            wire.as_ref(),
+            hooks.as_ref(),
             nodes.clone(),
         );
         let cluster = Arc::clone(&builder.cluster);
-        let quiet = pools.clone();
+        let quiet = runners.clone();
         let controllers = Controllers {
             started: Arc::clone(&builder.started),
             wake: builder.informer_wakers.clone(),
-            line,
+            connection,
             nodes,
             times: Arc::clone(&builder.times),
             rests_after: Box::new(move |parents| {
@@ -214,24 +214,24 @@ impl Engine {
                 // What was listed is queued before the caches count as filled.
                 quiet
                     .iter()
-                    .all(|pool| pool.is_synced() && pool.rests_after(parents))
+                    .all(|runner| runner.is_synced() && runner.rests_after(parents))
             }),
             phase_begins: None,
         };
-        let switchboard = Arc::clone(&builder.switchboard);
+        let executor = Arc::clone(&builder.executor);
         let mut wake_driver = None;
         let driver = builder.add(|_, waker| {
             wake_driver = Some(Arc::clone(&waker));
-            let (cluster, switchboard) = (Arc::clone(&cluster), Arc::clone(&switchboard));
-            Driver::new(settings, objects, cluster, switchboard, controllers, waker)
+            let (cluster, executor) = (Arc::clone(&cluster), Arc::clone(&executor));
+            Driver::new(settings, objects, cluster, executor, controllers, waker)
         });
         let (phases, position) = {
             let driver = driver.lock().expect("nobody else has it yet");
             (driver.phase_names(), driver.position())
         };
         let Builder {
-            switchboard,
-            parts,
+            executor,
+            tasks,
             cluster,
             delivered,
             workers,
@@ -240,10 +240,10 @@ impl Engine {
             ..
         } = builder;
         Engine {
-            switchboard,
-            parts,
+            executor,
+            tasks,
             cluster,
-            pools,
+            runners,
             workers,
             writers,
             recorded,
@@ -259,7 +259,7 @@ impl Engine {
     /// Nothing is left to happen by itself: whether the scenario goes on.
     fn at_rest(&self, now: Now) -> bool {
         let driver = self.driver.lock();
-        let mut driver = driver.expect("a part that panicked ends the run");
+        let mut driver = driver.expect("a task that panicked ends the run");
         let goes_on = driver.nothing_left(now);
         drop(driver);
         self.wake_driver.iter().for_each(|wake| wake());
@@ -279,7 +279,7 @@ impl Engine {
         let workers = self.workers.iter().map(of_worker);
         let sources = Sources {
             cluster: Arc::clone(&self.cluster),
-            pools: self.pools.clone(),
+            runners: self.runners.clone(),
             position: Arc::clone(&self.position),
             calls: workers.chain(self.writers.iter().map(of_writer)).collect(),
         };
@@ -294,7 +294,7 @@ impl Engine {
     fn harvest(
         self,
         settings: &Settings,
-        end: End,
+        end: RunEnd,
         now: Now,
         clock: &RealClock,
         input: InputCounts,
@@ -310,7 +310,7 @@ impl Engine {
             series,
             input,
             cluster: &self.cluster,
-            pools: &self.pools,
+            runners: &self.runners,
             workers: &self.workers,
             writers: &self.writers,
             recorded: &self.recorded,
@@ -320,7 +320,7 @@ impl Engine {
         let mut driver = self
             .driver
             .lock()
-            .expect("a part that panicked ends the run");
+            .expect("a task that panicked ends the run");
         harvest.result(driver.report(now))
     }
 }

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 
 use podstorm_apiserver::Cluster;
 use podstorm_sim::engine::client::CallTotal;
-use podstorm_sim::engine::pool::Pool;
+use podstorm_sim::engine::runner::ControllerRunner;
 
 use super::phases::Position;
 use crate::result::Series;
@@ -40,7 +40,7 @@ const FIRST_STEPS: u64 = 2;
 #[derive(Clone, Debug)]
 pub(super) struct Sources {
     pub(super) cluster: Arc<Cluster>,
-    pub(super) pools: Vec<Arc<Pool>>,
+    pub(super) runners: Vec<Arc<ControllerRunner>>,
     pub(super) position: Arc<Position>,
     pub(super) calls: Vec<Arc<CallTotal>>,
 }
@@ -207,12 +207,12 @@ impl Sampler {
             .map_or(at_ns, |last| at_ns.max(last.at_ns));
         let Sources {
             cluster,
-            pools,
+            runners,
             position,
             calls,
         } = &self.sources;
         let pods = cluster.pod_totals();
-        let queues = || pools.iter().map(|pool| pool.controller.queue());
+        let queues = || runners.iter().map(|runner| runner.controller.queue());
         // Relaxed, all: numbers to look at, which order nothing.
         self.samples.push(Sample {
             at_ns,
@@ -270,7 +270,7 @@ mod tests {
     fn sampler() -> Sampler {
         Sampler::new(Sources {
             cluster: Arc::new(Cluster::new(ClusterOptions::default())),
-            pools: Vec::new(),
+            runners: Vec::new(),
             position: Arc::default(),
             calls: Vec::new(),
         })

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use podstorm_objects::Now;
 use podstorm_sim::clock::RealClock;
-use podstorm_sim::executor::virtual_time::Watch;
+use podstorm_sim::executor::virtual_time::RunObserver;
 
 use super::sampler::{Sampler, Sources};
 use super::{Metrics, Observer, Progress};
@@ -140,7 +140,7 @@ impl<'a> Watcher<'a> {
             .phase
             .load(Ordering::Relaxed)
             .min(self.phases.len().saturating_sub(1));
-        let pools = self.sources.pools.iter();
+        let runners = self.sources.runners.iter();
         let calls = self.sources.calls.iter();
         let totals = self.sources.cluster.pod_totals();
         self.observer.progress(&Progress {
@@ -155,7 +155,7 @@ impl<'a> Watcher<'a> {
             created: totals.created,
             deleted: totals.deleted,
             api_calls: calls.map(|total| total.value()).sum(),
-            queue_depth: pools.map(|pool| pool.controller.queue().len()).sum(),
+            queue_depth: runners.map(|runner| runner.controller.queue().len()).sum(),
             engine_seconds: now.mono_ns as f64 / 1e9,
         });
     }
@@ -167,7 +167,7 @@ fn locked(sampler: &Mutex<Sampler>) -> MutexGuard<'_, Sampler> {
         .expect("no thread panics while it holds this lock")
 }
 
-impl Watch for Watcher<'_> {
+impl RunObserver for Watcher<'_> {
     #[inline]
     fn step(&mut self, now: Now) -> bool {
         self.steps += 1;

@@ -8,7 +8,7 @@ use podstorm_objects::{
     Map, Namespace, Node, Now, ObjectMeta, ReplicaSet, ReplicaSetStatus, ReplicationController,
 };
 use podstorm_sim::faults::{
-    ApiFault, Armed, Call, Effect, FaultClass, Line, StreamEnd, StreamKind,
+    ApiFault, Armed, Call, Connection, Effect, FaultClass, StreamEnd, StreamKind,
 };
 use podstorm_sim::nodes::NodeControl;
 use serde_json::Value;
@@ -41,9 +41,9 @@ impl Stream {
 }
 
 impl Driver {
-    fn line(&self) -> Arc<Line> {
-        let line = self.controllers.line.as_ref();
-        Arc::clone(line.expect("a disturbed scenario has a line"))
+    fn connection(&self) -> Arc<Connection> {
+        let connection = self.controllers.connection.as_ref();
+        Arc::clone(connection.expect("a disturbed scenario has a connection"))
     }
 
     fn node_control(&self) -> Arc<NodeControl> {
@@ -57,14 +57,14 @@ impl Driver {
 
     pub(super) fn stall_watch(&self, stream: Stream) -> Action {
         for kind in stream.kinds() {
-            self.line().hold(*kind, i64::MAX);
+            self.connection().hold(*kind, i64::MAX);
         }
         Action::Done
     }
 
     pub(super) fn release_watch(&self, stream: Stream) -> Action {
         for kind in stream.kinds() {
-            self.line().hold(*kind, i64::MIN);
+            self.connection().hold(*kind, i64::MIN);
         }
         self.wake_informers();
         Action::Done
@@ -72,7 +72,7 @@ impl Driver {
 
     pub(super) fn relist_watch(&self, stream: Stream) -> Action {
         for kind in stream.kinds() {
-            self.line().end(*kind, StreamEnd::ClosedAndExpired);
+            self.connection().end(*kind, StreamEnd::ClosedAndExpired);
         }
         self.wake_informers();
         Action::Done
@@ -80,7 +80,7 @@ impl Driver {
 
     pub(super) fn lose_pod_events(&self, events: u64) -> Action {
         let events = u32::try_from(events).unwrap_or(u32::MAX);
-        self.line().drop_events(StreamKind::Pods, events);
+        self.connection().drop_events(StreamKind::Pods, events);
         Action::Done
     }
 
@@ -89,7 +89,7 @@ impl Driver {
         let times = lose
             .times
             .map_or(self.generated.len() as u64, |size| size.0);
-        self.line().network().arm(Armed {
+        self.connection().network().arm(Armed {
             class: FaultClass::AmbiguousWrite,
             calls: vec![Call::CreatePod],
             parent: None,

@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 use podstorm_apiserver::{Cluster, PodTotals};
 use podstorm_objects::{Namespace, Now, Pod, ReplicaSet, ReplicationController, Str};
 use podstorm_sim::executor::seed::seed_for;
-use podstorm_sim::executor::stream::Stream;
-use podstorm_sim::executor::{Next, Part, Switchboard, Waker};
+use podstorm_sim::executor::stream::ObjectStream;
+use podstorm_sim::executor::{Executor, Next, Task, Waker};
 
 use super::aborts::Aborts;
 use super::audit::audit;
@@ -32,11 +32,11 @@ const REST_CHECK_NS: i64 = 1_000_000;
 pub struct Driver {
     pub(super) settings: Settings,
     pub(super) cluster: Arc<Cluster>,
-    pub(super) switchboard: Arc<Switchboard>,
+    pub(super) executor: Arc<Executor>,
     pub(super) controllers: Controllers,
-    pub(super) pods: Stream<Pod>,
-    pub(super) replica_sets: Stream<ReplicaSet>,
-    pub(super) replication_controllers: Option<Stream<ReplicationController>>,
+    pub(super) pods: ObjectStream<Pod>,
+    pub(super) replica_sets: ObjectStream<ReplicaSet>,
+    pub(super) replication_controllers: Option<ObjectStream<ReplicationController>>,
     pub(super) tracker: Tracker,
     pub(super) objects: Objects,
     pub(super) loader: Loader,
@@ -139,7 +139,7 @@ impl Driver {
         settings: &Settings,
         objects: Vec<InputObject>,
         cluster: Arc<Cluster>,
-        switchboard: Arc<Switchboard>,
+        executor: Arc<Executor>,
         controllers: Controllers,
         waker: Waker,
     ) -> Driver {
@@ -159,11 +159,12 @@ impl Driver {
             .started
             .store(tracker.controller_runs, Ordering::Release);
         Driver {
-            pods: Stream::new(Arc::clone(&cluster), Arc::clone(&waker)),
-            replica_sets: Stream::new(Arc::clone(&cluster), Arc::clone(&waker)),
-            replication_controllers: with_rcs.then(|| Stream::new(Arc::clone(&cluster), waker)),
+            pods: ObjectStream::new(Arc::clone(&cluster), Arc::clone(&waker)),
+            replica_sets: ObjectStream::new(Arc::clone(&cluster), Arc::clone(&waker)),
+            replication_controllers: with_rcs
+                .then(|| ObjectStream::new(Arc::clone(&cluster), waker)),
             cluster,
-            switchboard,
+            executor,
             controllers,
             tracker,
             objects: Objects::new(settings),
@@ -285,7 +286,7 @@ impl Driver {
         let rcs = self.replication_controllers.as_ref();
         self.pods.is_drained()
             && self.replica_sets.is_drained()
-            && rcs.is_none_or(Stream::is_drained)
+            && rcs.is_none_or(ObjectStream::is_drained)
     }
 
     /// Does up to [`WRITES_PER_RUN`] writes of the phase's tasks.
@@ -364,14 +365,14 @@ impl Driver {
                 .push(format!("phase \"{}\": {problem}", plan.name));
             self.write_down(false, now);
             self.finished = true;
-            self.switchboard.stop();
+            self.executor.stop();
             return Next::Idle;
         }
         self.write_down(true, now);
         self.begin_phase(self.at.phase + 1, now);
         if self.at.phase == self.plan.len() {
             self.finished = true;
-            self.switchboard.stop();
+            self.executor.stop();
             return Next::Idle;
         }
         Next::Again
@@ -525,7 +526,7 @@ impl Driver {
     }
 }
 
-impl Part for Driver {
+impl Task for Driver {
     fn run(&mut self, now: Now) -> Next {
         if self.finished {
             return Next::Idle;
@@ -538,7 +539,7 @@ impl Part for Driver {
             self.failures.push(reason);
             self.write_down(false, now);
             self.finished = true;
-            self.switchboard.stop();
+            self.executor.stop();
             return Next::Idle;
         }
         let done = if tasks_done {

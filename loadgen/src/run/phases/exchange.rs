@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use podstorm_objects::Now;
 use podstorm_sim::engine::by_phase::{ByPhase, PhaseTimes};
 use podstorm_sim::executor::Waker;
-use podstorm_sim::faults::Line;
+use podstorm_sim::faults::Connection;
 use podstorm_sim::nodes::NodeControl;
 
 use crate::result::{Phase, SlowReplicaSet};
@@ -18,7 +18,7 @@ pub struct Controllers {
     /// Wakes the informers after `started` was set.
     pub wake: Vec<Waker>,
     /// The controller's connection, where the scenario disturbs it.
-    pub line: Option<Arc<Line>>,
+    pub connection: Option<Arc<Connection>>,
     /// The nodes, where the scenario lets them fail.
     pub nodes: Option<Arc<NodeControl>>,
     /// Where to write down when each phase begins.

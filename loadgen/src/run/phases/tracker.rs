@@ -18,7 +18,7 @@ mod pick;
 mod state;
 
 use podstorm_sim::engine::by_phase::{ByPhase, PhaseTimes};
-use podstorm_sim::executor::stream::Item;
+use podstorm_sim::executor::stream::ObjectEvent;
 
 use self::state::{Counts, PodState, is_held, pods};
 use super::slowest::{Convergence, Slowest};
@@ -255,15 +255,15 @@ impl Tracker {
     /// A change of a owner; it is taken into account when the pods before it have been seen.
     pub(super) fn owner_item<R: Resource>(
         &mut self,
-        item: Item<R>,
+        item: ObjectEvent<R>,
         read: impl Fn(&R) -> (i32, &ReplicaSetStatus),
     ) {
         let (object, gone) = match item {
             // A stream that starts over repeats what exists; what went meanwhile stays on the
             // books as unconverged rather than being forgotten in silence.
-            Item::Reset => return,
-            Item::Added(object) | Item::Modified(object) => (object, false),
-            Item::Deleted(object) => (object, true),
+            ObjectEvent::Reset => return,
+            ObjectEvent::Added(object) | ObjectEvent::Modified(object) => (object, false),
+            ObjectEvent::Deleted(object) => (object, true),
         };
         let (replicas, status) = read(&object);
         let meta = object.metadata();
@@ -284,12 +284,12 @@ impl Tracker {
     }
 
     /// A change of a pod.
-    pub(super) fn pod_item(&mut self, item: Item<Pod>, now: Now) {
+    pub(super) fn pod_item(&mut self, item: ObjectEvent<Pod>, now: Now) {
         match item {
-            Item::Reset => {}
-            Item::Added(pod) => self.pod_seen(&pod, true, now),
-            Item::Modified(pod) => self.pod_seen(&pod, false, now),
-            Item::Deleted(pod) => self.pod_gone(&pod, now),
+            ObjectEvent::Reset => {}
+            ObjectEvent::Added(pod) => self.pod_seen(&pod, true, now),
+            ObjectEvent::Modified(pod) => self.pod_seen(&pod, false, now),
+            ObjectEvent::Deleted(pod) => self.pod_gone(&pod, now),
         }
     }
 
