@@ -4,10 +4,10 @@ pub mod cli;
 pub mod compare;
 pub mod explain;
 pub mod exposition;
-pub mod figures;
 pub mod gates;
 pub mod input;
 pub mod manifest;
+pub mod metrics;
 #[cfg(feature = "profile")]
 pub mod profile;
 pub mod report;

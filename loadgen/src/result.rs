@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::figures::ThresholdOutcome;
+use crate::metrics::ThresholdOutcome;
 use crate::settings::Settings;
 use crate::units::count_for_people;
 
@@ -53,11 +53,11 @@ pub struct RunResult {
     pub excess_pods_created: u64,
     /// Work that came to nothing.
     pub wasted_work: WastedWork,
-    /// API calls of the controller by `verb resource outcome`, e.g. `create pods 201`.
+    /// API calls of the controller by `verb resource outcome`: api_calls{create pods 201}.
     pub api_calls: BTreeMap<String, u64>,
-    /// Writes the server committed, by `verb resource`.
+    /// Writes that the server committed, by `verb resource`: writes{update pods}.
     pub writes: BTreeMap<String, u64>,
-    /// Syncs by outcome.
+    /// Syncs by outcome: syncs{ok}.
     pub syncs: BTreeMap<String, u64>,
     /// From the moment a ReplicaSet's spec changed, or it lost what it had, to the moment it had
     /// converged, seconds. This and the three below are of what began in a phase that is measured: not
@@ -65,17 +65,18 @@ pub struct RunResult {
     pub convergence_seconds: Quantiles,
     /// From a pod's creation to its being ready, seconds.
     pub pod_ready_seconds: Quantiles,
-    /// From adding a key to the work queue to taking it, seconds: what the metric
-    /// `workqueue_queue_duration_seconds` counts in buckets.
+    /// From adding a key to the work queue to taking it, seconds. The metric
+    /// `workqueue_queue_duration_seconds` counts the same in buckets.
     pub queue_duration_seconds: Quantiles,
-    /// From taking a key to the end of its sync, seconds: what `workqueue_work_duration_seconds` counts.
+    /// From taking a key to the end of its sync, seconds. `workqueue_work_duration_seconds` counts the same.
     pub work_duration_seconds: Quantiles,
     /// The distributions of the four above.
     pub histograms: Histograms,
     /// The 20 slowest convergences, the slowest first; what had not converged at the end counts
     /// with what it had taken by then.
     pub slowest_replicasets: Vec<SlowReplicaSet>,
-    /// Kubernetes Events by `type reason`, as recorded before correlation; `written` after it.
+    /// Kubernetes Events by `type reason`: events{Warning FailedCreate}. They are counted as recorded before
+    /// correlation; `written` are those after it.
     pub events: BTreeMap<String, u64>,
     /// Watch events delivered to the controller's caches.
     pub watch_events: u64,
@@ -99,7 +100,7 @@ pub struct RunResult {
 /// How a run ended.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Outcome {
-    /// Whether every ReplicaSet had its pods and an exact status at the end.
+    /// Whether every ReplicaSet had its pods and an exact status at the end; 1 where it is a number.
     pub converged: bool,
     /// The process exit code.
     pub exit_code: u8,
@@ -126,7 +127,7 @@ impl Outcome {
 /// Counts of pods.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct PodCounts {
-    /// Created, by whomever, in the run: those that `-f` brought were there before.
+    /// Created in the run, by any client. Pods that `-f` brought were there before.
     pub created: u64,
     /// Bound to a node.
     pub bound: u64,
@@ -138,7 +139,7 @@ pub struct PodCounts {
     pub adopted: u64,
     /// Released by a ReplicaSet.
     pub released: u64,
-    /// Most that existed at once.
+    /// Most pods that existed at once.
     pub peak: u64,
 }
 
@@ -186,7 +187,7 @@ pub struct Phase {
     pub set_up: bool,
     /// Engine time at which it began, seconds.
     pub began_seconds: f64,
-    /// Engine time from its first write to its condition met, seconds; loading what `-f` brought
+    /// Engine time from its first write to its condition met, seconds. Loading what `-f` brought
     /// comes before it.
     pub seconds: f64,
     /// Pods created during it.

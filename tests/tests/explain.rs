@@ -253,10 +253,13 @@ fn what_explain_says_goes_is_what_a_controller_deletes() {
         let told = outcome(&objects, &question, &[]).expect("the selector is valid");
         let left = scaled_down(&input, &question);
         let wanted = usize::try_from(told.replicas()).expect("no less than none");
-        assert_eq!(told.rows.len() - told.victims, wanted.min(told.rows.len()));
+        assert_eq!(
+            told.rows.len() - told.to_delete,
+            wanted.min(told.rows.len())
+        );
         assert_eq!(
             left.len().min(told.rows.len()),
-            told.rows.len() - told.victims,
+            told.rows.len() - told.to_delete,
             "seed {seed}"
         );
         let certain = names(&told, &[Fate::Kept]);
@@ -264,7 +267,7 @@ fn what_explain_says_goes_is_what_a_controller_deletes() {
             &told,
             &[Fate::Kept, Fate::KeptOrDeleted, Fate::DeletedOrKept],
         );
-        if told.victims > 0 {
+        if told.to_delete > 0 {
             for name in &certain {
                 assert!(
                     left.contains(name),
@@ -342,7 +345,7 @@ fn annotations_that_are_advised_make_the_wished_pods_go() {
             .iter()
             .filter(|name| !left.contains(name))
             .count();
-        if told.victims > 0 {
+        if told.to_delete > 0 {
             assert!(
                 gone >= advice.after,
                 "seed {seed}: {gone} of {}",

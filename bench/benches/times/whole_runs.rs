@@ -14,7 +14,7 @@ const UP_DOWN_1M: &str = "--pods 1m --replicasets 20k --nodes 15k";
 const UP_DOWN_10M: &str = "--pods 10m --replicasets 200k --nodes 150k";
 const COLD_START_1M: &str = "--scenario cold-start --pods 1m --replicasets 20k --nodes 15k";
 const CHURN_100K: &str =
-    "--scenario churn --engine virtual --pods 100k --duration 1h --churn-rate 100/s --host-figures";
+    "--scenario churn --engine virtual --pods 100k --duration 1h --churn-rate 100/s --host-metrics";
 const VIRTUAL_100K: &str = "--engine virtual --pods 100k --seed 7";
 
 /// What a smoke test runs instead of each: the same, tiny.

@@ -11,7 +11,7 @@ use crate::compare::baseline::{self, DIRECTORY};
 use crate::compare::identity::{differences, problem_within};
 use crate::compare::render::{self, Sides};
 use crate::compare::{self, Comparison, Loaded, Tolerance, Tolerances, Weight};
-use crate::figures::Figures;
+use crate::metrics::MetricValues;
 use crate::report::output::{self, Inputs, Output};
 use crate::result::{InputCounts, RunResult, SCHEMA_VERSION};
 use crate::settings::Settings;
@@ -20,7 +20,7 @@ use crate::units::{shell_path, shell_word};
 /// The flags about baselines.
 #[derive(Args, Debug)]
 pub(super) struct BaselineFlags {
-    /// Compare the result with the baseline of that name; exit code 1 where a figure is worse by
+    /// Compare the result with the baseline of that name; exit code 1 where a metric is worse by
     /// more than --tolerance (see `loadgen compare --help`)
     #[arg(long, value_name = "NAME", value_parser = baseline::name, help_heading = "Baselines")]
     baseline: Option<String>,
@@ -33,7 +33,7 @@ pub(super) struct BaselineFlags {
     #[arg(long, value_name = "FOLDER", default_value = DIRECTORY, help_heading = "Baselines")]
     baseline_dir: std::path::PathBuf,
 
-    /// How much worse than the baseline a figure may be: 5%, p99=10%, pod_ready_latency=5%,
+    /// How much worse than the baseline a metric may be: 5%, p99=10%, pod_ready_latency=5%,
     /// excess=10 [default: 5%]; repeatable
     #[arg(
         long = "tolerance",
@@ -121,14 +121,14 @@ impl BaselineFlags {
         if let Some(problem) = problem_within("the baseline", &results) {
             bail!("--baseline {name}: {problem}");
         }
-        let this = Figures::from_json(json!({
+        let this = MetricValues::from_json(json!({
             "schema_version": SCHEMA_VERSION,
             "scenario": settings.scenario.name,
             "engine": settings.engine.name(),
             "input": input,
             "settings": settings,
         }));
-        let unlike = differences(&results[0].figures, &this);
+        let unlike = differences(&results[0].metrics, &this);
         if let Some(one) = unlike.iter().find(|one| one.weight == Weight::Incomparable) {
             bail!(
                 "--baseline {name} is of something else: its {} is {}, that of this run is {}",

@@ -10,10 +10,10 @@ use crate::compare::identity::problem_within;
 use crate::compare::page;
 use crate::compare::render::{self, Sides};
 use crate::compare::{self, Loaded, Tolerance, Tolerances, Weight};
-use crate::figures::FigureName;
+use crate::metrics::MetricName;
 use crate::report::output::{Inputs, Output};
 
-/// The exit code where a figure is worse than it may be.
+/// The exit code where a metric is worse than it may be.
 const EXIT_REGRESSION: u8 = 1;
 
 /// What `loadgen compare` is asked for.
@@ -23,9 +23,9 @@ const EXIT_REGRESSION: u8 = 1;
                       loadgen compare [OPTIONS] --base FILE... --new FILE...",
     after_long_help = "\
 WHAT IS COMPARED
-  Every figure of the results (`loadgen figures` lists them): its value on both sides, or its median
-  where there are several results, the new one divided by the base, and a verdict. A figure is a
-  REGRESSION where the new one is worse, in the direction of the figure, by more than its tolerance.
+  Every metric of the results (`loadgen metrics` lists them): its value on both sides, or its median
+  where there are several results, the new one divided by the base, and a verdict. A metric is a
+  REGRESSION where the new one is worse, in the direction of the metric, by more than its tolerance.
   With four or more results on each side the difference must also be significant: p < 0.05 in the
   two-sided Mann-Whitney U test, exact up to 60 results in all; otherwise it is noise.
   Results of one seed on the virtual engine are exact: any difference comes from what differs.
@@ -33,10 +33,10 @@ WHAT IS COMPARED
   on); other settings, behaviour, seeds, version and machine may differ, and are said.
 
 TOLERANCES
-  5%                     of every figure that no other tolerance is for
+  5%                     of every metric that no other tolerance is for
   p99=10%                of that statistic of every distribution
   pod_ready_latency=5%   of all statistics of that metric
-  convergence.p99=20%    of one figure
+  convergence.p99=20%    of one metric
   excess=10, queue_wait=1ms   an amount instead of a share
 
 EXAMPLES
@@ -64,7 +64,7 @@ pub(super) struct CompareFlags {
     #[arg(long, value_name = "FILE", num_args = 1..)]
     new: Vec<PathBuf>,
 
-    /// How much worse a figure may be: 5%, p99=10%, pod_ready_latency=5%, excess=10 [default: 5%];
+    /// How much worse a metric may be: 5%, p99=10%, pod_ready_latency=5%, excess=10 [default: 5%];
     /// repeatable
     #[arg(
         long = "tolerance",
@@ -73,11 +73,11 @@ pub(super) struct CompareFlags {
     )]
     tolerances: Vec<Tolerance>,
 
-    /// Compare this figure only, such as convergence.p99 or elapsed; repeatable
-    #[arg(long = "figure", value_name = "NAME[.STATISTIC]", value_parser = figure)]
-    figures: Vec<FigureName>,
+    /// Compare this metric only, such as convergence.p99 or elapsed; repeatable
+    #[arg(long = "figure", value_name = "NAME[.STATISTIC]", value_parser = metric)]
+    metrics: Vec<MetricName>,
 
-    /// Show the figures that are the same too
+    /// Show the metrics that are the same too
     #[arg(long)]
     all: bool,
 
@@ -113,9 +113,9 @@ enum Format {
     Json,
 }
 
-/// A figure as a flag names it.
-pub(super) fn figure(text: &str) -> Result<FigureName, String> {
-    FigureName::parse(text).map_err(|error| error.to_string())
+/// A metric as a flag names it.
+pub(super) fn metric(text: &str) -> Result<MetricName, String> {
+    MetricName::parse(text).map_err(|error| error.to_string())
 }
 
 /// Compares, and gives the exit code.
@@ -141,13 +141,13 @@ pub(super) fn run(flags: &CompareFlags) -> Result<u8> {
         refuse_unlike(&base, &new)?;
     }
     let tolerances = Tolerances::new(flags.tolerances.clone());
-    let comparison = compare::compare(&base, &new, &tolerances, &flags.figures);
+    let comparison = compare::compare(&base, &new, &tolerances, &flags.metrics);
     if let Some(absent) = comparison
-        .figures
+        .metrics
         .iter()
         .find(|row| row.base.or(row.new).is_none())
     {
-        bail!("--figure {}: none of the results has it", absent.figure);
+        bail!("--figure {}: none of the results has it", absent.metric);
     }
     let sides = Sides {
         base: shown(&base_files),
@@ -210,7 +210,7 @@ fn refuse_unlike(base: &[Loaded], new: &[Loaded]) -> Result<()> {
             bail!("{problem} (--force compares them all the same)");
         }
     }
-    let differences = compare::identity::differences(&base[0].figures, &new[0].figures);
+    let differences = compare::identity::differences(&base[0].metrics, &new[0].metrics);
     let incomparable: Vec<String> = differences
         .iter()
         .filter(|one| one.weight == Weight::Incomparable)

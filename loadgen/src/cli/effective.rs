@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::Serializer;
 use serde_json::{Value, json};
 
-use crate::figures::Threshold;
+use crate::metrics::Threshold;
 use crate::scenario::{
     BehaviourName, EngineName, LatencyText, Percent, Positive, Rate, Scenario, ScenarioSettings,
     Size, Time,

@@ -221,7 +221,7 @@ pub(super) fn run(flags: &ExplainFlags) -> Result<u8> {
         now,
     };
     let mut answer = answer(&objects, &question, preferred, loaded.counts)?;
-    // How it was chosen comes before what is said of it.
+    // How it was chosen comes before the other notes.
     answer.notes.splice(0..0, chosen);
     if flags.output == Format::Json {
         let mut out = io::BufWriter::new(io::stdout().lock());

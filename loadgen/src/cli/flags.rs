@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 
 use super::baseline::BaselineFlags;
-use crate::figures::Threshold;
+use crate::metrics::Threshold;
 use crate::report::output::Inputs;
 use crate::settings::resolve::SettingsRequest;
 
@@ -25,7 +25,7 @@ EXAMPLES
   loadgen run
       100,000 pods in 2,000 ReplicaSets on 5,000 nodes: up, half down, all down
   loadgen run --pods 1m --replicasets 20k --json result.json
-      a million pods, the figures for a program
+      a million pods, the metrics for a program
   loadgen run --scenario churn --duration 10m --tui
       ten minutes of pods that go and come, full screen while they do
   loadgen run --engine virtual --pods 10k --upstream-defaults --api-latency p50=3ms,p99=40ms
@@ -38,7 +38,7 @@ EXAMPLES
       exit code 1 where the 99th percentile is 5 s or more
   loadgen run --engine virtual --save-baseline main
   loadgen run --engine virtual --behaviour hardened --baseline main --tolerance p99=10%
-      a result saved, and another beside it: exit code 1 where a figure is worse
+      a result saved, and another beside it: exit code 1 where a metric is worse
   kubectl get rs,rc,pods,nodes -A -o json | loadgen run -f -
       a dump of a real cluster: the controller starts over it
 
@@ -53,8 +53,8 @@ pub(super) struct RunFlags {
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(super) json: Option<PathBuf>,
 
-    /// What a figure must keep to; exit code 1 where it does not: 'pod_ready_latency p99 < 5s',
-    /// 'excess_pods_created == 0' (`loadgen figures` lists the figures); repeatable
+    /// What a metric must keep to; exit code 1 where it does not: 'pod_ready_latency p99 < 5s',
+    /// 'excess_pods_created == 0' (`loadgen metrics` lists the metrics); repeatable
     #[arg(long = "threshold", value_name = "TEXT", help_heading = "Output")]
     pub(super) thresholds: Vec<Threshold>,
 
@@ -100,7 +100,7 @@ pub(super) struct RunFlags {
 
     /// Put wall time, CPU, memory and machine into the result of a virtual run too
     #[arg(long, help_heading = "Output")]
-    pub(super) host_figures: bool,
+    pub(super) host_metrics: bool,
 
     #[command(flatten)]
     pub(super) baselines: BaselineFlags,

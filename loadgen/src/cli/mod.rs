@@ -10,11 +10,11 @@ mod compare;
 mod dry_run;
 mod effective;
 mod explain;
-mod figures;
 mod flags;
 mod fuzz;
 mod interrupt;
 mod live;
+mod metrics;
 mod outputs;
 mod profile;
 mod progress;
@@ -87,8 +87,8 @@ enum Command {
     Scenarios(scenarios::ScenariosFlags),
     /// Print the JSON Schema of a file format
     Schema(schema::SchemaFlags),
-    /// List the figures of a result, which thresholds and comparisons go by
-    Figures,
+    /// List the metrics of a result, which thresholds and comparisons go by
+    Metrics,
     /// Print completions for a shell
     Completions(shell::CompletionsFlags),
     /// Print the man page, or write one for every command
@@ -185,7 +185,7 @@ fn execute(command: &Command) -> anyhow::Result<u8> {
         Command::Compare(flags) => compare::run(flags),
         Command::Scenarios(flags) => scenarios::run(flags),
         Command::Schema(flags) => schema::run(flags),
-        Command::Figures => print(&figures::list()).map(|()| 0),
+        Command::Metrics => print(&metrics::list()).map(|()| 0),
         Command::Completions(flags) => shell::completions(flags),
         Command::Man(flags) => shell::man(flags),
         Command::Fuzz(flags) => fuzz::run(flags),

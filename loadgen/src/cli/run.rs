@@ -11,8 +11,8 @@ use super::flags::{RunFlags, SettingsFormat, note_inputs};
 use super::outputs::{self, Outputs};
 use super::{baseline, dry_run, effective, interrupt, live, print, profile, warn};
 use crate::exposition::MetricsServer;
-use crate::figures::Threshold;
 use crate::manifest::{self, Loaded};
+use crate::metrics::Threshold;
 use crate::report::output::{self, Inputs};
 use crate::report::progress::ProgressView;
 use crate::report::terminal;
@@ -60,7 +60,7 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
         machine,
     )?;
     let thresholds = thresholds(flags, &settings);
-    refuse_absent_figures(flags, &thresholds, &settings)?;
+    refuse_absent_metrics(flags, &thresholds, &settings)?;
     thresholds::refuse_absent_phases(&thresholds, &settings)?;
     if let Some(loaded) = loaded.as_ref().filter(|_| flags.dry_run) {
         print(&dry_run::summary(loaded, &settings))?;
@@ -125,10 +125,10 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
     result.input.ignored = counts.ignored;
     // A virtual result says nothing that differs from one machine to the next.
     let host = result.host.clone();
-    if settings.engine == EngineKind::Virtual && !flags.host_figures {
+    if settings.engine == EngineKind::Virtual && !flags.host_metrics {
         result.host = None;
     }
-    thresholds::judge(&mut result, &thresholds);
+    thresholds::apply(&mut result, &thresholds);
     let is_well = result.outcome.exit_code == 0;
     let compared = baseline.as_ref().and_then(|baseline| {
         let comparison = baseline.compare(&mut result)?;
@@ -205,8 +205,8 @@ fn repeating(flags: &RunFlags, settings: &Settings) -> String {
     let mut command = effective::command(settings, &flags.shape.files);
     command.push_str(&effective::thresholds(&flags.thresholds));
     command.push_str(&flags.baselines.repeated());
-    if flags.host_figures && settings.engine == EngineKind::Virtual {
-        command.push_str(" --host-figures");
+    if flags.host_metrics && settings.engine == EngineKind::Virtual {
+        command.push_str(" --host-metrics");
     }
     command
 }
@@ -219,19 +219,19 @@ fn thresholds(flags: &RunFlags, settings: &Settings) -> Vec<Threshold> {
 }
 
 /// Refuses a threshold on a metric that the result won't have: it would always fail.
-fn refuse_absent_figures(
+fn refuse_absent_metrics(
     flags: &RunFlags,
     thresholds: &[Threshold],
     settings: &Settings,
 ) -> Result<()> {
-    let has_host = settings.engine == EngineKind::Threads || flags.host_figures;
-    let of_host = |threshold: &&Threshold| threshold.figure().is_of_host();
+    let has_host = settings.engine == EngineKind::Threads || flags.host_metrics;
+    let of_host = |threshold: &&Threshold| threshold.metric().is_of_host();
     if let Some(threshold) = thresholds.iter().find(of_host)
         && !has_host
     {
         bail!(
             "--threshold '{threshold}': the result of a virtual run says nothing of the machine \
-             unless --host-figures is given"
+             unless --host-metrics is given"
         );
     }
     Ok(())

@@ -16,8 +16,8 @@ use podstorm_sim::faults::FaultClass;
 
 use super::fuzz::Wish;
 use super::{Cli, print};
-use crate::figures::{FigureName, METRICS};
 use crate::gates;
+use crate::metrics::{METRICS, MetricName};
 use crate::scenario::{BehaviourName, Scenario};
 
 /// What `loadgen completions` is asked for.
@@ -76,7 +76,7 @@ fn names(argument: &Arg) -> Option<Vec<&'static str>> {
         Some(FaultClass::ALL.iter().map(|class| class.name()).collect())
     } else if kind == TypeId::of::<&'static Bug>() {
         Some(BUGS.iter().flat_map(|bug| [bug.id, bug.name]).collect())
-    } else if kind == TypeId::of::<FigureName>() {
+    } else if kind == TypeId::of::<MetricName>() {
         Some(METRICS.iter().map(|metric| metric.name).collect())
     } else if kind == TypeId::of::<Arc<Scenario>>() || argument.get_id() == "print" {
         Some(Scenario::names().collect())

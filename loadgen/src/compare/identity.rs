@@ -1,4 +1,4 @@
-//! Whether two results are of the same thing, and in what they differ: another scenario makes figures
+//! Whether two results are of the same thing, and in what they differ: another scenario makes metrics
 //! that can't be compared, another setting is what one may want to compare.
 
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::load::Loaded;
-use crate::figures::Figures;
+use crate::metrics::MetricValues;
 use crate::result::SCHEMA_VERSION;
 use crate::scenario::Percent;
 use crate::settings::Latency;
@@ -17,9 +17,9 @@ use crate::units::{NS_PER_SECOND, duration_text, latency_text};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Weight {
-    /// The figures mean different things: not compared unless it is insisted on.
+    /// The metrics mean different things: not compared unless it is insisted on.
     Incomparable,
-    /// It may be what the figures are compared for: said, and gone on.
+    /// It may be what the metrics are compared for: said, and gone on.
     Noted,
 }
 
@@ -76,56 +76,51 @@ enum Form {
     Rate,
 }
 
-/// Settings by their members, the flags that set them, and how those are written.
-const FLAGS: [(&str, &str, Form); 23] = [
-    ("threads", "--threads", Form::Plain),
-    ("size.pods", "--pods", Form::Plain),
-    ("size.replicasets", "--replicasets", Form::Plain),
-    ("size.nodes", "--nodes", Form::Plain),
-    ("size.namespaces", "--namespaces", Form::Plain),
-    ("size.pods_per_node", "--pods-per-node", Form::Plain),
-    (
-        "controller.concurrent_replicaset_syncs",
-        "--concurrent-replicaset-syncs",
-        Form::Plain,
-    ),
-    (
-        "controller.concurrent_rc_syncs",
-        "--concurrent-rc-syncs",
-        Form::Plain,
-    ),
-    ("controller.burst_replicas", "--burst-replicas", Form::Plain),
-    ("controller.kube_api_qps", "--kube-api-qps", Form::Plain),
-    ("controller.kube_api_burst", "--kube-api-burst", Form::Plain),
-    (
-        "latency.pod_startup",
-        "--pod-startup-latency",
-        Form::Latency,
-    ),
-    (
-        "latency.pod_termination",
-        "--pod-termination-latency",
-        Form::Latency,
-    ),
-    ("latency.api", "--api-latency", Form::Latency),
-    ("latency.watch", "--watch-latency", Form::Latency),
-    ("latency.scheduling", "--scheduling-latency", Form::Latency),
-    ("duration_ns", "--duration", Form::Duration),
-    ("time_limit_ns", "--time-limit", Form::Duration),
-    ("api_errors", "--api-errors", Form::Share),
-    ("churn_pods_per_second", "--churn-rate", Form::Rate),
-    ("burst_pods", "--burst", Form::Plain),
-    ("min_ready_seconds", "--min-ready-seconds", Form::Seconds),
-    ("size.pods_asked", "--pods", Form::Plain),
-];
+/// Settings by their members, the flags that set them, and how the flags are written.
+const FLAGS: &str = "
+threads --threads plain
+size.pods --pods plain
+size.replicasets --replicasets plain
+size.nodes --nodes plain
+size.namespaces --namespaces plain
+size.pods_per_node --pods-per-node plain
+controller.concurrent_replicaset_syncs --concurrent-replicaset-syncs plain
+controller.concurrent_rc_syncs --concurrent-rc-syncs plain
+controller.burst_replicas --burst-replicas plain
+controller.kube_api_qps --kube-api-qps plain
+controller.kube_api_burst --kube-api-burst plain
+latency.pod_startup --pod-startup-latency latency
+latency.pod_termination --pod-termination-latency latency
+latency.api --api-latency latency
+latency.watch --watch-latency latency
+latency.scheduling --scheduling-latency latency
+duration_ns --duration duration
+time_limit_ns --time-limit duration
+api_errors --api-errors share
+churn_pods_per_second --churn-rate rate
+burst_pods --burst plain
+min_ready_seconds --min-ready-seconds seconds
+size.pods_asked --pods plain
+";
 
 /// A setting's member as the flag that sets it.
 fn flag_of(member: &str) -> Option<(String, Form)> {
     if let Some(gate) = member.strip_prefix("controller.feature_gates.") {
         return Some((format!("--feature-gates {gate}"), Form::Plain));
     }
-    let found = FLAGS.iter().find(|(name, ..)| *name == member)?;
-    Some((found.1.to_owned(), found.2))
+    let rows = FLAGS.lines().map(|row| row.split(' ').collect::<Vec<_>>());
+    let row = rows
+        .into_iter()
+        .find(|row| row[0] == member && row.len() == 3)?;
+    let form = match row[2] {
+        "latency" => Form::Latency,
+        "duration" => Form::Duration,
+        "seconds" => Form::Seconds,
+        "share" => Form::Share,
+        "rate" => Form::Rate,
+        _ => Form::Plain,
+    };
+    Some((row[1].to_owned(), form))
 }
 
 /// A setting as its flag takes it; nothing where it is not of the form that it should have.
@@ -155,8 +150,8 @@ fn as_flag(form: Form, value: &Value) -> Option<String> {
     }
 }
 
-/// In what two results differ, apart from their seeds and figures.
-pub fn differences(base: &Figures, new: &Figures) -> Vec<Difference> {
+/// In what two results differ, apart from their seeds and metrics.
+pub fn differences(base: &MetricValues, new: &MetricValues) -> Vec<Difference> {
     let mut all = Vec::new();
     let mut add = |what: &str, base: Option<&Value>, new: Option<&Value>, weight| {
         if base == new {
@@ -199,11 +194,11 @@ pub fn differences(base: &Figures, new: &Figures) -> Vec<Difference> {
 /// not know. The first is returned.
 pub fn problem_within(side: &str, results: &[Loaded]) -> Option<String> {
     let unknown = results.iter().find(|loaded| {
-        let version = loaded.figures.json().get("schema_version");
+        let version = loaded.metrics.json().get("schema_version");
         version.and_then(Value::as_u64) != Some(u64::from(SCHEMA_VERSION))
     });
     if let Some(loaded) = unknown {
-        let version = loaded.figures.json().get("schema_version");
+        let version = loaded.metrics.json().get("schema_version");
         return Some(format!(
             "{}: its schema_version is {}, this loadgen knows {SCHEMA_VERSION}",
             loaded.place,
@@ -212,8 +207,8 @@ pub fn problem_within(side: &str, results: &[Loaded]) -> Option<String> {
     }
     let first = results.first()?;
     for other in &results[1..] {
-        let unlike = differences(&first.figures, &other.figures);
-        // Machines may differ within one side; that is said of the sides.
+        let unlike = differences(&first.metrics, &other.metrics);
+        // Machines may differ within one side; the sides report it.
         let unlike = unlike.iter().find(|one| !one.what.starts_with("host."));
         if let Some(difference) = unlike {
             return Some(format!(
@@ -227,7 +222,7 @@ pub fn problem_within(side: &str, results: &[Loaded]) -> Option<String> {
 
 /// The seeds of results, in their order.
 pub fn seeds(results: &[Loaded]) -> Vec<u64> {
-    let seed = |loaded: &Loaded| loaded.figures.json().get("seed").and_then(Value::as_u64);
+    let seed = |loaded: &Loaded| loaded.metrics.json().get("seed").and_then(Value::as_u64);
     results.iter().filter_map(seed).collect()
 }
 
@@ -291,7 +286,7 @@ mod tests {
                 "size": {"nodes": 7}, "of_tomorrow": {"x": 1},
             },
         }));
-        let all = differences(&base.figures, &new.figures);
+        let all = differences(&base.metrics, &new.metrics);
         let said: Vec<(&str, &str, &str, Weight)> = all
             .iter()
             .map(|d| (d.what.as_str(), d.base.as_str(), d.new.as_str(), d.weight))
@@ -321,7 +316,7 @@ mod tests {
     #[test]
     fn clusters_of_other_sizes_are_incomparable() {
         let of = |pods: u64| result(json!({"settings": {"size": {"pods": pods}}}));
-        let all = differences(&of(5_000).figures, &of(100_000).figures);
+        let all = differences(&of(5_000).metrics, &of(100_000).metrics);
         let [one] = &all[..] else { panic!("{all:?}") };
         assert_eq!(
             (one.what.as_str(), one.weight),

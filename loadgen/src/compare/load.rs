@@ -7,15 +7,15 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::figures::Figures;
+use crate::metrics::MetricValues;
 
 /// One result with where it came from.
 #[derive(Clone, Debug)]
 pub struct Loaded {
     /// The file, and where it holds several results which of them: `a.json`, `a.json (result 2)`.
     pub place: String,
-    /// Its figures.
-    pub figures: Figures,
+    /// Its metrics.
+    pub metrics: MetricValues,
 }
 
 /// A file that holds no results; names the file and what is wrong.
@@ -98,8 +98,8 @@ pub fn read_text(shown: &str, text: &str) -> Result<Vec<Loaded>, LoadError> {
             false => shown.to_owned(),
         };
         check(&place, &value)?;
-        let figures = Figures::from_json(value);
-        loaded.push(Loaded { place, figures });
+        let metrics = MetricValues::from_json(value);
+        loaded.push(Loaded { place, metrics });
     }
     Ok(loaded)
 }
@@ -155,7 +155,7 @@ pub(super) mod testing {
         }
         Loaded {
             place: "a.json".to_owned(),
-            figures: Figures::from_json(json),
+            metrics: MetricValues::from_json(json),
         }
     }
 }
@@ -166,7 +166,7 @@ mod tests {
 
     fn text() -> String {
         testing::result(serde_json::json!({}))
-            .figures
+            .metrics
             .json()
             .to_string()
     }

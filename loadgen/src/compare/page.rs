@@ -2,104 +2,65 @@
 //! better, what has changed, and on demand what is the same.
 
 use minijinja::value::Serde;
-use minijinja::{Environment, context};
-use serde::Serialize;
+use minijinja::{Value as Html, context};
+use serde_json::{Value, json};
 
-use super::judge::{Comparison, Row, Verdict};
 use super::render::{Sides, cells, header, headline, heads, summary};
+use super::verdict::{Comparison, Row, Verdict};
+use crate::report::page;
 
 /// A ratio that fills half of its cell, to either side.
 const WIDEST_RATIO: f64 = 4.0;
 
-/// A table of figures under its heading.
-#[derive(Debug, Serialize)]
-struct Section {
-    title: &'static str,
-    rows: Vec<Line>,
-    /// Whether it is shown on demand alone.
-    folded: bool,
-}
-
-/// One figure.
-#[derive(Debug, Serialize)]
-struct Line {
-    cells: Vec<String>,
-    /// Where the bar of its ratio begins and how wide it is, percent; and its look.
-    from: f64,
-    width: f64,
-    class: &'static str,
-}
-
-/// The page.
+/// The page: a table for each kind of verdict, that of equal metrics shown on demand alone.
 ///
 /// # Panics
 /// Never with the template that it was built with.
 pub fn page(comparison: &Comparison, sides: &Sides) -> String {
-    let of = |wanted: &[Verdict]| -> Vec<Line> {
-        let rows = comparison.figures.iter();
-        rows.filter(|row| wanted.contains(&row.verdict))
-            .map(|row| line(comparison, row))
-            .collect()
+    use Verdict::{
+        Better, Changed, Noise, OnlyInBase, OnlyInNew, Regression, Same, WithinTolerance,
     };
-    let section = |title, folded, wanted: &[Verdict]| Section {
-        title,
-        rows: of(wanted),
-        folded,
-    };
-    let mut sections = vec![
-        section(
-            "Worse by more than it may be",
-            false,
-            &[Verdict::Regression],
-        ),
-        section("Better", false, &[Verdict::Better]),
-        section(
-            "Within what may be",
-            false,
-            &[Verdict::WithinTolerance, Verdict::Noise],
-        ),
-        section(
+    let kinds: [(&str, &[Verdict]); 5] = [
+        ("Worse by more than it may be", &[Regression]),
+        ("Better", &[Better]),
+        ("Within what may be", &[WithinTolerance, Noise]),
+        (
             "Changed, for neither better nor worse",
-            false,
-            &[Verdict::Changed, Verdict::OnlyInBase, Verdict::OnlyInNew],
+            &[Changed, OnlyInBase, OnlyInNew],
         ),
-        section("The same", true, &[Verdict::Same]),
+        ("The same", &[Same]),
     ];
-    sections.retain(|section| !section.rows.is_empty());
-    let mut environment = Environment::new();
-    environment
-        .add_template("page.html", include_str!("page.html"))
-        .expect("the template is well-formed: a test renders it");
-    let page = environment.get_template("page.html").and_then(|template| {
-        template.render(context! {
-            style => minijinja::Value::from_safe_string(
-                include_str!("../report/html/style.css").to_owned(),
-            ),
-            headline => headline(comparison),
-            failed => comparison.regressions > 0,
-            heads => Serde(heads(comparison, sides)),
-            method => comparison.method.clone(),
-            header => Serde(header(comparison)),
-            sections => Serde(&sections),
-            summary => summary(comparison, true),
-            version => env!("CARGO_PKG_VERSION"),
-        })
+    let sections = kinds.iter().map(|(title, wanted)| {
+        let rows = comparison.metrics.iter();
+        let rows = rows.filter(|row| wanted.contains(&row.verdict));
+        let rows: Vec<Value> = rows.map(|row| line(comparison, row)).collect();
+        json!({"title": title, "rows": rows, "folded": *wanted == [Same]})
     });
-    page.expect("the template asks for nothing else: a test renders it")
+    let sections = sections.filter(|section| section["rows"] != json!([]));
+    let style = include_str!("../report/html/style.css");
+    let values = context! {
+        style => Html::from_safe_string(style.to_owned()),
+        headline => headline(comparison),
+        failed => comparison.regressions > 0,
+        heads => Serde(heads(comparison, sides)),
+        method => comparison.method.clone(),
+        header => Serde(header(comparison)),
+        sections => Serde(sections.collect::<Vec<_>>()),
+        summary => summary(comparison, true),
+        version => env!("CARGO_PKG_VERSION"),
+    };
+    page::render(include_str!("page.html"), values)
 }
 
-fn line(comparison: &Comparison, row: &Row) -> Line {
+/// One metric: its cells, where the bar of its ratio begins and how wide it is, percent, and its look.
+fn line(comparison: &Comparison, row: &Row) -> Value {
     let (from, width) = bar(row.ratio);
-    Line {
-        cells: cells(comparison, row),
-        from,
-        width,
-        class: match row.verdict {
-            Verdict::Regression => "bad",
-            Verdict::Better => "good",
-            _ => "",
-        },
-    }
+    let class = match row.verdict {
+        Verdict::Regression => "bad",
+        Verdict::Better => "good",
+        _ => "",
+    };
+    json!({"cells": cells(comparison, row), "from": from, "width": width, "class": class})
 }
 
 /// The bar of a ratio from the middle of its cell, percent: to the right where the new one is more, to

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use super::identity::Weight;
-use super::judge::{Comparison, Row, Verdict};
+use super::verdict::{Comparison, Row, Verdict};
 use crate::report::columns::columns;
 use crate::units::wrapped;
 
@@ -28,7 +28,7 @@ pub struct Sides {
     pub new: String,
 }
 
-/// The table for the terminal: the figures that differ, or all.
+/// The table for the terminal: the metrics that differ, or all.
 pub fn table(comparison: &Comparison, sides: &Sides, all: bool) -> String {
     let mut text = String::new();
     let mut put = |label: &str, said: &str| {
@@ -103,7 +103,7 @@ pub fn reason(comparison: &Comparison, base: &str) -> String {
         .take(REGRESSIONS_NAMED)
         .map(|row| {
             let (base, new) = (value(row, row.base), value(row, row.new));
-            format!("{} {new}, was {base}", row.figure)
+            format!("{} {new}, was {base}", row.metric)
         })
         .collect();
     if named.is_empty() {
@@ -148,7 +148,7 @@ fn seeds_text(seeds: &[u64]) -> String {
 
 fn shown(comparison: &Comparison, all: bool) -> Vec<&Row> {
     let wanted = |row: &&Row| all || row.verdict != Verdict::Same;
-    comparison.figures.iter().filter(wanted).collect()
+    comparison.metrics.iter().filter(wanted).collect()
 }
 
 /// The p-values have a column where there are any.
@@ -163,7 +163,7 @@ pub(super) fn header(comparison: &Comparison) -> Vec<String> {
 
 pub(super) fn cells(comparison: &Comparison, row: &Row) -> Vec<String> {
     let mut cells = vec![
-        row.figure.to_string(),
+        row.metric.to_string(),
         value(row, row.base),
         value(row, row.new),
         row.ratio
@@ -179,8 +179,8 @@ pub(super) fn cells(comparison: &Comparison, row: &Row) -> Vec<String> {
         };
         cells.push(row.p_value.map_or_else(|| "-".to_owned(), text));
     }
-    let judged = row.better != crate::figures::Better::Neither;
-    cells.push(if judged {
+    let is_better_or_worse = row.better != crate::metrics::Better::Neither;
+    cells.push(if is_better_or_worse {
         row.tolerance.clone()
     } else {
         "-".to_owned()
@@ -190,7 +190,7 @@ pub(super) fn cells(comparison: &Comparison, row: &Row) -> Vec<String> {
 }
 
 fn has_p_values(comparison: &Comparison) -> bool {
-    comparison.figures.iter().any(|row| row.p_value.is_some())
+    comparison.metrics.iter().any(|row| row.p_value.is_some())
 }
 
 fn value(row: &Row, value: Option<f64>) -> String {
@@ -198,7 +198,7 @@ fn value(row: &Row, value: Option<f64>) -> String {
 }
 
 fn count(comparison: &Comparison, verdict: Verdict) -> usize {
-    let rows = comparison.figures.iter();
+    let rows = comparison.metrics.iter();
     rows.filter(|row| row.verdict == verdict).count()
 }
 
@@ -211,7 +211,7 @@ pub(super) fn headline(comparison: &Comparison) -> String {
     }
 }
 
-/// One line: how many figures of each verdict.
+/// One line: how many metrics of each verdict.
 pub(super) fn summary(comparison: &Comparison, all: bool) -> String {
     let mut text = headline(comparison);
     for verdict in [
@@ -313,9 +313,9 @@ mod tests {
         assert_eq!(value["base"], "a.json");
         assert_eq!(value["regressions"], 2);
         assert_eq!(value["differences"][0]["what"], "behaviour");
-        let figures = value["figures"].as_array().unwrap();
-        assert!(figures.iter().any(|row| row["verdict"] == "same"));
-        let elapsed = figures
+        let metrics = value["figures"].as_array().unwrap();
+        assert!(metrics.iter().any(|row| row["verdict"] == "same"));
+        let elapsed = metrics
             .iter()
             .find(|row| row["figure"] == "elapsed_seconds")
             .unwrap();

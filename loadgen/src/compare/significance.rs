@@ -31,7 +31,7 @@ pub fn p_value(base: &[f64], new: &[f64]) -> Option<f64> {
     }
 }
 
-/// The smallest p-value that so many values on each side can give.
+/// The smallest p-value that these numbers of values can give.
 pub fn smallest_p_value(base: usize, new: usize) -> f64 {
     let mut ways = 1.0;
     for step in 1..=base {

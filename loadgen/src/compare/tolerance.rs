@@ -1,11 +1,11 @@
-//! How much worse a figure may be: `5%`, `p99=10%`, `pod_ready_latency=5%`, `excess=10`.
+//! How much worse a metric may be: `5%`, `p99=10%`, `pod_ready_latency=5%`, `excess=10`.
 
 use std::fmt;
 use std::str::FromStr;
 
-use crate::figures::{Better, FigureName, Statistic, Unit};
+use crate::metrics::{Better, MetricName, Statistic, Unit};
 
-/// The tolerance of a figure that none was given for.
+/// The tolerance of a metric that none was given for.
 const DEFAULT: Limit = Limit::Share(0.05);
 
 /// How much worse than the base.
@@ -13,11 +13,11 @@ const DEFAULT: Limit = Limit::Share(0.05);
 enum Limit {
     /// By this share of the base.
     Share(f64),
-    /// By so much, in the figure's unit.
+    /// By so much, in the metric's unit.
     Amount(f64),
 }
 
-/// Which figures a tolerance is for, narrow after wide.
+/// Which metrics a tolerance is for, narrow after wide.
 #[derive(Clone, Debug, PartialEq)]
 enum Scope {
     /// All.
@@ -25,9 +25,9 @@ enum Scope {
     /// One statistic of every distribution.
     Statistic(Statistic),
     /// A metric with all its statistics or entries.
-    Metric(FigureName),
-    /// One figure.
-    Figure(FigureName),
+    Metric(MetricName),
+    /// One metric.
+    One(MetricName),
 }
 
 impl Scope {
@@ -36,16 +36,16 @@ impl Scope {
             Scope::All => 0,
             Scope::Statistic(_) => 1,
             Scope::Metric(_) => 2,
-            Scope::Figure(_) => 3,
+            Scope::One(_) => 3,
         }
     }
 
-    fn covers(&self, figure: &FigureName) -> bool {
+    fn covers(&self, metric: &MetricName) -> bool {
         match self {
             Scope::All => true,
-            Scope::Statistic(statistic) => figure.statistic == Some(*statistic),
-            Scope::Metric(name) => name.metric == figure.metric,
-            Scope::Figure(name) => *figure == name.canonical(),
+            Scope::Statistic(statistic) => metric.statistic == Some(*statistic),
+            Scope::Metric(name) => name.metric == metric.metric,
+            Scope::One(name) => *metric == name.canonical(),
         }
     }
 }
@@ -97,7 +97,7 @@ impl FromStr for Tolerance {
             return Ok(tolerance(scope, limit));
         }
         let unit = match &scope {
-            Scope::Metric(name) | Scope::Figure(name) => name.unit(),
+            Scope::Metric(name) | Scope::One(name) => name.unit(),
             // Every distribution is one of times.
             Scope::Statistic(Statistic::Count) => Unit::Count,
             Scope::All | Scope::Statistic(_) => Unit::Seconds,
@@ -115,13 +115,13 @@ fn scope(name: &str) -> Result<Scope, ToleranceError> {
     if let Some(statistic) = Statistic::by_name(name) {
         return Ok(Scope::Statistic(statistic));
     }
-    if let Ok(figure) = FigureName::parse(name) {
-        return Ok(match figure.metric.shape {
-            crate::figures::Shape::Map if figure.key.is_none() => Scope::Metric(figure),
-            _ => Scope::Figure(figure),
+    if let Ok(metric) = MetricName::parse(name) {
+        return Ok(match metric.metric.shape {
+            crate::metrics::Shape::Map if metric.key.is_none() => Scope::Metric(metric),
+            _ => Scope::One(metric),
         });
     }
-    match FigureName::metric(name) {
+    match MetricName::metric(name) {
         Ok(metric) => Ok(Scope::Metric(metric)),
         Err(error) => refuse(error.to_string()),
     }
@@ -148,40 +148,40 @@ pub struct Tolerances {
 }
 
 impl Tolerances {
-    /// The tolerances given; of several that cover a figure the narrowest holds, and of equally
+    /// The tolerances given; of several that cover a metric the narrowest holds, and of equally
     /// narrow ones the last.
     pub fn new(given: Vec<Tolerance>) -> Tolerances {
         Tolerances { given }
     }
 
-    fn limit(&self, figure: &FigureName) -> Limit {
-        let covering = self.given.iter().filter(|one| one.scope.covers(figure));
+    fn limit(&self, metric: &MetricName) -> Limit {
+        let covering = self.given.iter().filter(|one| one.scope.covers(metric));
         covering
             .max_by_key(|one| one.scope.width())
             .map_or(DEFAULT, |one| one.limit)
     }
 
-    /// Whether `new` is worse than `base` by more than the figure may be. What was zero may not
+    /// Whether `new` is worse than `base` by more than the metric may be. What was zero may not
     /// become anything else under a share.
-    pub fn exceeded(&self, figure: &FigureName, base: f64, new: f64) -> bool {
-        let worse_by = match figure.better() {
+    pub fn exceeded(&self, metric: &MetricName, base: f64, new: f64) -> bool {
+        let worse_by = match metric.better() {
             Better::Less => new - base,
             Better::More => base - new,
             Better::Neither => return false,
         };
         // The last digit of a product is not held against anyone.
-        let allowed = match self.limit(figure) {
+        let allowed = match self.limit(metric) {
             Limit::Share(share) => share * base.abs() * (1.0 + 1e-12),
             Limit::Amount(amount) => amount,
         };
         worse_by > allowed
     }
 
-    /// The tolerance of a figure, for people.
-    pub fn text(&self, figure: &FigureName) -> String {
-        match self.limit(figure) {
+    /// The tolerance of a metric, for people.
+    pub fn text(&self, metric: &MetricName) -> String {
+        match self.limit(metric) {
             Limit::Share(share) => format!("{}%", share * 100.0),
-            Limit::Amount(amount) => figure.unit().for_people(amount),
+            Limit::Amount(amount) => metric.unit().for_people(amount),
         }
     }
 }
@@ -194,8 +194,8 @@ mod tests {
         Tolerances::new(texts.iter().map(|text| text.parse().unwrap()).collect())
     }
 
-    fn figure(name: &str) -> FigureName {
-        FigureName::parse(name).unwrap().canonical()
+    fn metric(name: &str) -> MetricName {
+        MetricName::parse(name).unwrap().canonical()
     }
 
     #[test]
@@ -218,10 +218,10 @@ mod tests {
             ("excess", "3"),
             ("queue_wait p99", "1 ms"),
         ] {
-            assert_eq!(some.text(&figure(name)), text, "{name}");
+            assert_eq!(some.text(&metric(name)), text, "{name}");
         }
-        assert_eq!(tolerances(&[]).text(&figure("elapsed")), "5%");
-        assert_eq!(tolerances(&["5%", "9%"]).text(&figure("elapsed")), "9%");
+        assert_eq!(tolerances(&[]).text(&metric("elapsed")), "5%");
+        assert_eq!(tolerances(&["5%", "9%"]).text(&metric("elapsed")), "9%");
     }
 
     #[test]
@@ -238,7 +238,7 @@ mod tests {
             ("excess", 0.0, 3.0, false),
             ("excess", 0.0, 4.0, true),
         ] {
-            let seen = some.exceeded(&figure(name), base, new);
+            let seen = some.exceeded(&metric(name), base, new);
             assert_eq!(seen, exceeded, "{name} {base} {new}");
         }
     }

@@ -7,7 +7,7 @@ use podstorm_objects::{Kind, ReplicaSet};
 
 use super::{ExplainError, Objects};
 
-/// So many near names are told.
+/// Most near names that a message lists.
 const NEAR_MAX: usize = 3;
 
 /// Finds the object of a kind.
@@ -15,23 +15,13 @@ const NEAR_MAX: usize = 3;
 /// # Errors
 /// None of that name, with the nearest ones; several of it in different namespaces; an empty part.
 pub fn find(objects: &Objects, kind: Kind, wanted: &str) -> Result<Arc<ReplicaSet>, ExplainError> {
-    let all = objects.parents(kind);
+    let all = objects.owners(kind);
     let what = kind.name();
+    let other_kind = other_kind(objects, kind);
     if all.is_empty() {
-        return Err(ExplainError(format!(
-            "the input has no {what}{}",
-            other_kind(objects, kind)
-        )));
+        return refuse(format!("the input has no {what}{other_kind}"));
     }
-    let (namespace, name) = match wanted.split_once('/') {
-        Some((namespace, name)) => (Some(namespace), name),
-        None => (None, wanted),
-    };
-    if name.is_empty() || name.contains('/') || namespace == Some("") {
-        return Err(ExplainError(format!(
-            "{wanted:?} names no {what}; write NAMESPACE/NAME, or NAME where only one has it"
-        )));
-    }
+    let (namespace, name) = parts(wanted, what)?;
     let mut found = all.iter().filter(|object| {
         let meta = &object.metadata;
         meta.name == name && namespace.is_none_or(|namespace| *meta.namespace == *namespace)
@@ -40,11 +30,7 @@ pub fn find(objects: &Objects, kind: Kind, wanted: &str) -> Result<Arc<ReplicaSe
         (Some(object), None) => Ok(Arc::clone(object)),
         (Some(_), Some(_)) => {
             let same = all.iter().filter(|object| object.metadata.name == name);
-            let names: Vec<String> = same.map(|object| full_name(object)).collect();
-            Err(ExplainError(format!(
-                "{what} {name:?} is in several namespaces; say which: {}",
-                some_of(&names)
-            )))
+            refuse_several(what, name, same.map(|object| full_name(object)))
         }
         (None, _) => {
             let names: Vec<String> = all.iter().map(|object| full_name(object)).collect();
@@ -53,16 +39,44 @@ pub fn find(objects: &Objects, kind: Kind, wanted: &str) -> Result<Arc<ReplicaSe
                 None => full.split_once('/').map_or("", |(_, name)| name).to_owned(),
             };
             let near = nearest(wanted, names.iter().map(|full| (known(full), full.clone())));
-            Err(ExplainError(format!(
-                "the input has no {what} {wanted:?}; {}{}",
-                match near.is_empty() {
-                    true => format!("it has {}", some_of(&names)),
-                    false => format!("the nearest: {}", near.join(", ")),
-                },
-                other_kind(objects, kind)
-            )))
+            let there = match near.is_empty() {
+                true => format!("it has {}", some_of(&names)),
+                false => format!("the nearest: {}", near.join(", ")),
+            };
+            refuse(format!(
+                "the input has no {what} {wanted:?}; {there}{other_kind}"
+            ))
         }
     }
+}
+
+fn refuse<T>(problem: String) -> Result<T, ExplainError> {
+    Err(ExplainError(problem))
+}
+
+fn refuse_several<T>(
+    what: &str,
+    name: &str,
+    all: impl Iterator<Item = String>,
+) -> Result<T, ExplainError> {
+    let names = some_of(&all.collect::<Vec<_>>());
+    refuse(format!(
+        "{what} {name:?} is in several namespaces; say which: {names}"
+    ))
+}
+
+/// The namespace, if there is one, and the name.
+fn parts<'a>(wanted: &'a str, what: &str) -> Result<(Option<&'a str>, &'a str), ExplainError> {
+    let (namespace, name) = match wanted.split_once('/') {
+        Some((namespace, name)) => (Some(namespace), name),
+        None => (None, wanted),
+    };
+    if name.is_empty() || name.contains('/') || namespace == Some("") {
+        return refuse(format!(
+            "{wanted:?} names no {what}; write NAMESPACE/NAME, or NAME where only one has it"
+        ));
+    }
+    Ok((namespace, name))
 }
 
 /// Finds the newest ReplicaSet of a Deployment, by revision as Deployments count them and then by
@@ -75,25 +89,15 @@ pub fn find_deployment(
     wanted: &str,
 ) -> Result<(Arc<ReplicaSet>, Option<String>), ExplainError> {
     let mut owned: BTreeMap<(&str, &str), Vec<&Arc<ReplicaSet>>> = BTreeMap::new();
-    for object in objects.parents(Kind::REPLICA_SET) {
+    for object in objects.owners(Kind::REPLICA_SET) {
         let meta = &object.metadata;
-        if let Some(owner) = meta
-            .controller()
-            .filter(|owner| *owner.kind == *"Deployment")
-        {
+        let owner = meta.controller();
+        if let Some(owner) = owner.filter(|owner| *owner.kind == *"Deployment") {
             let key = (&*meta.namespace, &*owner.name);
             owned.entry(key).or_default().push(object);
         }
     }
-    let (namespace, name) = match wanted.split_once('/') {
-        Some((namespace, name)) => (Some(namespace), name),
-        None => (None, wanted),
-    };
-    if name.is_empty() || name.contains('/') || namespace == Some("") {
-        return Err(ExplainError(format!(
-            "{wanted:?} names no Deployment; write NAMESPACE/NAME, or NAME where only one has it"
-        )));
-    }
+    let (namespace, name) = parts(wanted, "Deployment")?;
     let full = |(namespace, name): &(&str, &str)| format!("{namespace}/{name}");
     let is_wanted = |(of, other): &(&str, &str)| {
         *other == name && namespace.is_none_or(|namespace| namespace == *of)
@@ -108,23 +112,17 @@ pub fn find_deployment(
             });
             let near = nearest(wanted, known);
             let names: Vec<String> = owned.keys().map(full).collect();
-            return Err(ExplainError(format!(
+            let there = match (near.is_empty(), names.is_empty()) {
+                (false, _) => format!(" (the nearest Deployments with: {})", near.join(", ")),
+                (true, false) => format!(" (Deployments with: {})", some_of(&names)),
+                (true, true) => String::new(),
+            };
+            return refuse(format!(
                 "the input has no ReplicaSet of a Deployment {wanted:?}, and a Deployment's pods \
-                 are its ReplicaSets': dump them too, kubectl get rs,rc,pods,nodes -A -o json{}",
-                match (near.is_empty(), names.is_empty()) {
-                    (false, _) => format!(" (the nearest Deployments with: {})", near.join(", ")),
-                    (true, false) => format!(" (Deployments with: {})", some_of(&names)),
-                    (true, true) => String::new(),
-                }
-            )));
+                 are its ReplicaSets': dump them too, kubectl get rs,rc,pods,nodes -A -o json{there}"
+            ));
         }
-        ref several => {
-            let names: Vec<String> = several.iter().map(&full).collect();
-            return Err(ExplainError(format!(
-                "Deployment {name:?} is in several namespaces; say which: {}",
-                some_of(&names)
-            )));
-        }
+        ref several => return refuse_several("Deployment", name, several.iter().map(full)),
     };
     let mut all = owned.remove(&key).expect("the key is one of its own");
     let age = |object: &ReplicaSet| (revision(object), object.metadata.creation_timestamp);
@@ -133,17 +131,15 @@ pub fn find_deployment(
         let names = || a.metadata.name.cmp(&b.metadata.name);
         age(b).cmp(&age(a)).then_with(names)
     });
-    let with_replicas: Vec<String> = all
+    let with_replicas = all
         .iter()
         .filter(|object| object.replicas() > 0)
         .map(|object| {
-            let revision = revision(object);
-            let revision =
-                revision.map_or(String::new(), |number| format!(" of revision {number}"));
-            let replicas = object.replicas();
-            format!("{}{revision} with {replicas}", object.metadata.name)
-        })
-        .collect();
+            let revision = revision(object).map(|number| format!(" of revision {number}"));
+            let (name, replicas) = (&object.metadata.name, object.replicas());
+            format!("{name}{} with {replicas}", revision.unwrap_or_default())
+        });
+    let with_replicas: Vec<String> = with_replicas.collect();
     let newest = all[0];
     let by = match revision(newest) {
         Some(_) => "the newest by revision",
@@ -168,11 +164,11 @@ pub fn find_deployment(
 
 /// Which of its Deployment's revisions a ReplicaSet is, if it says so.
 fn revision(object: &ReplicaSet) -> Option<u64> {
-    let annotations = &object.metadata.annotations;
-    annotations
-        .get("deployment.kubernetes.io/revision")?
-        .parse()
-        .ok()
+    let revision = object
+        .metadata
+        .annotations
+        .get("deployment.kubernetes.io/revision")?;
+    revision.parse().ok()
 }
 
 /// `NAMESPACE/NAME`.
@@ -205,12 +201,11 @@ pub(super) fn some_of(names: &[String]) -> String {
 
 /// A hint at the kind that was perhaps meant.
 fn other_kind(objects: &Objects, kind: Kind) -> String {
-    let (other, flag) = if kind == Kind::REPLICATION_CONTROLLER {
-        (Kind::REPLICA_SET, "--replicaset")
-    } else {
-        (Kind::REPLICATION_CONTROLLER, "--replicationcontroller")
+    let (other, flag) = match kind == Kind::REPLICATION_CONTROLLER {
+        true => (Kind::REPLICA_SET, "--replicaset"),
+        false => (Kind::REPLICATION_CONTROLLER, "--replicationcontroller"),
     };
-    match objects.parents(other).len() {
+    match objects.owners(other).len() {
         0 => String::new(),
         count => format!(" (it has {count} {}: {flag})", other.name()),
     }

@@ -3,6 +3,7 @@
 
 use podstorm_objects::Time;
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::Answer;
 use super::order::{Fate, OpenReason, Outcome, Reason};
@@ -42,31 +43,19 @@ pub struct Document<'a> {
     pub released: usize,
     /// Own pods that are ended or on their way out.
     pub inactive: usize,
-    /// What is said about the input and the ranking.
+    /// Notes about the input and the ranking.
     pub notes: &'a [String],
-    /// The pods of which some go and some stay, without a rule that says which.
+    /// The pods of which some go and some stay, without a rule that says which: `first` and `last` place,
+    /// counted from 1, how many of them are `deleted`, and `why`: `tie`, `contradiction` or `earlier-sync`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub undecided: Option<Undecided>,
+    pub undecided: Option<Value>,
     /// Every active pod, the first to go first.
     pub pods: Vec<PodRow<'a>>,
     /// What `--prefer` asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub prefer: Option<Prefer<'a>>,
+    pub prefer: Option<Value>,
     /// What was taken from the files and what was left, by kind.
     pub input: &'a InputCounts,
-}
-
-/// Some neighbours in the order.
-#[derive(Clone, Debug, Serialize)]
-pub struct Undecided {
-    /// First place, counted from 1.
-    pub first: usize,
-    /// Last place.
-    pub last: usize,
-    /// How many of them go.
-    pub deleted: usize,
-    /// `tie`, `contradiction` or `earlier-sync`.
-    pub why: &'static str,
 }
 
 /// One pod with the eight fields that it is ranked by.
@@ -105,59 +94,7 @@ pub struct PodRow<'a> {
     pub created: Option<String>,
     /// The rule that puts it before the next.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub before_next: Option<BeforeNext>,
-}
-
-/// What puts a pod before the next.
-#[derive(Clone, Debug, Serialize)]
-pub struct BeforeNext {
-    /// The number of the rule, 1 to 8; null where no rule does.
-    pub number: Option<u8>,
-    /// The rule by name: see `loadgen explain --help`.
-    pub rule: &'static str,
-    /// The rule with both pods' values, in words.
-    pub words: String,
-}
-
-/// Which annotations make wanted pods go first.
-#[derive(Clone, Debug, Serialize)]
-pub struct Prefer<'a> {
-    /// How many pods are preferred.
-    pub matched: usize,
-    /// How many of them by labels of their own.
-    pub matched_by_pod_labels: usize,
-    /// How many of them by their node's labels.
-    pub matched_by_node_labels: usize,
-    /// How many of them go as things are.
-    pub deleted_before: usize,
-    /// How many of them go at least with the annotations.
-    pub deleted_after: usize,
-    /// The annotations to set.
-    pub annotations: Vec<Annotation<'a>>,
-    /// The preferred pods that stay all the same.
-    pub unreachable: Vec<Unreachable<'a>>,
-}
-
-/// An annotation to set.
-#[derive(Clone, Debug, Serialize)]
-pub struct Annotation<'a> {
-    /// The pod.
-    pub pod: &'a str,
-    /// The deletion cost it is to have.
-    pub deletion_cost: i32,
-    /// The command that sets it.
-    pub command: String,
-    /// The command that takes it off again, or puts the earlier one back.
-    pub undo: String,
-}
-
-/// A preferred pod that stays.
-#[derive(Clone, Debug, Serialize)]
-pub struct Unreachable<'a> {
-    /// The pod.
-    pub pod: &'a str,
-    /// Why no cost makes it go.
-    pub reason: &'a str,
+    pub before_next: Option<Value>,
 }
 
 /// The answer as a document.
@@ -174,20 +111,20 @@ pub fn document(answer: &Answer) -> Document<'_> {
         now: outcome.now.wall().to_string(),
         ages_matter: outcome.ages_matter(),
         active: outcome.rows.len(),
-        deleted: outcome.victims,
+        deleted: outcome.to_delete,
         syncs: outcome.syncs,
         released: outcome.released,
         inactive: outcome.inactive,
         notes: &answer.notes,
-        undecided: outcome.open.as_ref().map(|open| Undecided {
-            first: open.range.start + 1,
-            last: open.range.end,
-            deleted: outcome.victims - open.range.start,
-            why: match open.why {
+        undecided: outcome.open.as_ref().map(|open| {
+            let why = match open.why {
                 OpenReason::Tie => "tie",
                 OpenReason::Contradiction => "contradiction",
                 OpenReason::EarlierSync => "earlier-sync",
-            },
+            };
+            let deleted = outcome.to_delete - open.range.start;
+            let (first, last) = (open.range.start + 1, open.range.end);
+            json!({"first": first, "last": last, "deleted": deleted, "why": why})
         }),
         pods: (0..outcome.rows.len()).map(|at| pod(outcome, at)).collect(),
         prefer: prefer(answer),
@@ -220,43 +157,37 @@ fn pod(outcome: &Outcome, at: usize) -> PodRow<'_> {
         restarts: fields.container_restarts(),
         sidecar_restarts: fields.sidecar_restarts(),
         created: time(fields.creation_time()),
-        before_next: rule_name(row.before_next).map(|rule| BeforeNext {
-            number: match row.before_next {
+        before_next: rule_name(row.before_next).map(|rule| {
+            let number = match row.before_next {
                 Some(Reason::Rule(rule)) => Some(rule.number()),
                 _ => None,
-            },
-            rule,
-            words: reason(outcome, at),
+            };
+            json!({"number": number, "rule": rule, "words": reason(outcome, at)})
         }),
     }
 }
 
-fn prefer(answer: &Answer) -> Option<Prefer<'_>> {
+/// Which annotations make wanted pods go first: how many pods are wanted, by labels of their own and by their
+/// node's; how many of them go without the annotations, and at least with them; the annotations, each with the
+/// commands that set it and take it back; the wanted pods that stay all the same, with the reason.
+fn prefer(answer: &Answer) -> Option<Value> {
     let (_, wished, advice) = answer.advice.as_ref()?;
     let name = |place: usize| &*answer.outcome.rows[place].ranked.pod.metadata.name;
-    let annotations = advice.costs.iter().zip(commands(answer));
-    let annotations = annotations.zip(undo_commands(answer));
-    Some(Prefer {
-        matched: advice.wished,
-        matched_by_pod_labels: wished.by_pod,
-        matched_by_node_labels: wished.by_node,
-        deleted_before: advice.before,
-        deleted_after: advice.after,
-        annotations: annotations
-            .map(|(((place, cost), command), undo)| Annotation {
-                pod: name(*place),
-                deletion_cost: *cost,
-                command,
-                undo,
-            })
-            .collect(),
-        unreachable: advice
-            .unreachable
-            .iter()
-            .map(|(place, reason)| Unreachable {
-                pod: name(*place),
-                reason,
-            })
-            .collect(),
-    })
+    let commands = commands(answer).into_iter().zip(undo_commands(answer));
+    let annotations = advice.costs.iter().zip(commands);
+    let annotations = annotations.map(|((place, cost), (command, undo))| {
+        json!({"pod": name(*place), "deletion_cost": cost, "command": command, "undo": undo})
+    });
+    let unreachable = advice.unreachable.iter();
+    let unreachable =
+        unreachable.map(|(place, reason)| json!({"pod": name(*place), "reason": reason}));
+    Some(json!({
+        "matched": advice.wished,
+        "matched_by_pod_labels": wished.by_pod,
+        "matched_by_node_labels": wished.by_node,
+        "deleted_before": advice.before,
+        "deleted_after": advice.after,
+        "annotations": annotations.collect::<Vec<_>>(),
+        "unreachable": unreachable.collect::<Vec<_>>(),
+    }))
 }

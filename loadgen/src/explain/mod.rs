@@ -147,11 +147,10 @@ impl Objects {
     }
 
     /// The objects of a kind that owns pods.
-    pub fn parents(&self, kind: Kind) -> &[Arc<ReplicaSet>] {
-        if kind == Kind::REPLICATION_CONTROLLER {
-            &self.replication_controllers
-        } else {
-            &self.replica_sets
+    pub fn owners(&self, kind: Kind) -> &[Arc<ReplicaSet>] {
+        match kind == Kind::REPLICATION_CONTROLLER {
+            true => &self.replication_controllers,
+            false => &self.replica_sets,
         }
     }
 
@@ -177,16 +176,17 @@ impl Objects {
         let kind = options.kind;
         let controller = Controller::new(options, Arc::clone(&cache));
         let version = ResourceVersion::from(1);
-        let is_changed = |parent: &&Arc<ReplicaSet>| {
-            parent.metadata.name == changed.metadata.name
-                && parent.metadata.namespace == changed.metadata.namespace
+        let name = |owner: &ReplicaSet| {
+            let meta = &owner.metadata;
+            (meta.namespace.clone(), meta.name.clone())
         };
-        let parents = self.parents(kind).iter();
-        let parents = parents.map(|parent| match is_changed(&parent) {
+        let is_changed = |owner: &ReplicaSet| name(owner) == name(changed);
+        let owners = self.owners(kind).iter();
+        let owners = owners.map(|owner| match is_changed(owner) {
             true => Arc::clone(changed),
-            false => Arc::clone(parent),
+            false => Arc::clone(owner),
         });
-        controller.owner_replace(parents.collect(), &version, Now::default());
+        controller.owner_replace(owners.collect(), &version, Now::default());
         cache.replace(pods, &version);
         controller
     }

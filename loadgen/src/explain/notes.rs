@@ -5,7 +5,7 @@ use super::Objects;
 use super::order::{Outcome, Question};
 use super::words::{age, pods};
 
-/// A dump older than this is told to be old.
+/// The notes say that a dump older than this is old.
 const OLD_SECONDS: i64 = 3_600;
 
 /// The sentences, one for each thing to say.

@@ -40,9 +40,9 @@ pub struct Outcome {
     pub now: Now,
     /// Every active pod, the first to go first.
     pub rows: Vec<Row>,
-    /// So many of them go.
-    pub victims: usize,
-    /// In so many syncs.
+    /// How many of them go.
+    pub to_delete: usize,
+    /// How many syncs delete them.
     pub syncs: u32,
     /// Whether the last sync deletes all that are left, and so ranks none.
     pub unranked: bool,
@@ -120,7 +120,7 @@ impl Outcome {
     pub fn fate(&self, place: usize) -> Fate {
         let is_open = |open: &Open| open.range.contains(&place);
         match (
-            place < self.victims,
+            place < self.to_delete,
             self.open.as_ref().is_some_and(is_open),
         ) {
             (true, false) => Fate::Deleted,
@@ -173,7 +173,7 @@ pub fn outcome(
         .expect("the cache has the object that was put there");
 
     let mut rows: Vec<Row> = Vec::new();
-    let (mut sync, mut released, mut victims) = (0, 0, 0);
+    let (mut sync, mut released, mut to_delete) = (0, 0, 0);
     // Whether an open choice of one sync bears on the next.
     let mut carried = false;
     let (options, unranked) = loop {
@@ -196,7 +196,7 @@ pub fn outcome(
                 pod.metadata.deletion_timestamp = question.now.wall();
                 controller.pods().apply(Delta::Applied(Arc::new(pod)));
             }
-            victims += usize::from(goes);
+            to_delete += usize::from(goes);
             rows.push(Row {
                 ranked,
                 sync: if goes { sync } else { 0 },
@@ -211,8 +211,8 @@ pub fn outcome(
     let candidates: Vec<_> = rows.iter().map(|row| row.ranked.candidate()).collect();
     let stretches = order_segments(&candidates, &options);
     let open = match carried {
-        true => open_after_sync(&rows, victims),
-        false => open_stretch(&stretches, victims),
+        true => open_after_sync(&rows, to_delete),
+        false => open_stretch(&stretches, to_delete),
     };
     let without_uid = |row: &&Row| row.ranked.pod.metadata.uid.is_empty();
     Ok(Outcome {
@@ -224,7 +224,7 @@ pub fn outcome(
         object,
         replicas_before,
         rows,
-        victims,
+        to_delete,
         unranked,
         stretches,
         open,
@@ -233,9 +233,9 @@ pub fn outcome(
 }
 
 /// The stretch around the boundary.
-fn open_stretch(stretches: &[OrderSegment], victims: usize) -> Option<Open> {
+fn open_stretch(stretches: &[OrderSegment], to_delete: usize) -> Option<Open> {
     let is_cut =
-        |stretch: &&OrderSegment| stretch.range.start < victims && victims < stretch.range.end;
+        |stretch: &&OrderSegment| stretch.range.start < to_delete && to_delete < stretch.range.end;
     let stretch = stretches.iter().find(is_cut)?;
     Some(Open {
         range: stretch.range.clone(),
@@ -248,7 +248,7 @@ fn open_stretch(stretches: &[OrderSegment], victims: usize) -> Option<Open> {
 
 /// The pods around the boundary that rules 1 to 4 leave alike: what is behind these rules hangs on
 /// the counts by node, and those on what earlier syncs chose.
-fn open_after_sync(rows: &[Row], victims: usize) -> Option<Open> {
+fn open_after_sync(rows: &[Row], to_delete: usize) -> Option<Open> {
     let key = |row: &Row| {
         let fields = &row.ranked.fields;
         (
@@ -258,10 +258,10 @@ fn open_after_sync(rows: &[Row], victims: usize) -> Option<Open> {
             fields.deletion_cost(),
         )
     };
-    let last = key(rows.get(victims.checked_sub(1)?)?);
+    let last = key(rows.get(to_delete.checked_sub(1)?)?);
     let start = rows.partition_point(|row| key(row) < last);
     let end = rows.partition_point(|row| key(row) <= last);
-    (victims < end).then_some(Open {
+    (to_delete < end).then_some(Open {
         range: start..end,
         why: OpenReason::EarlierSync,
     })

@@ -34,11 +34,11 @@ pub struct Advice {
 type Class = std::ops::Range<usize>;
 
 /// What decides over the costs in one class.
-struct Room {
+struct OpenClass {
     class: Class,
-    /// So many pods of the class go.
+    /// How many pods of the class go.
     places: usize,
-    /// So many of them can be wished ones.
+    /// How many of them can be wished ones.
     most: usize,
 }
 
@@ -52,22 +52,22 @@ pub fn advise(
     now: &Outcome,
     wished: &Wished,
 ) -> Result<Advice, ExplainError> {
-    let rooms = rooms(now, wished);
-    let most: usize = if now.victims > 0 {
-        let settled = now.victims - rooms.iter().map(|room| room.places).sum::<usize>();
-        count(wished, 0..settled) + rooms.iter().map(|room| room.most).sum::<usize>()
+    let classes = open_classes(now, wished);
+    let most: usize = if now.to_delete > 0 {
+        let settled = now.to_delete - classes.iter().map(|open| open.places).sum::<usize>();
+        count(wished, 0..settled) + classes.iter().map(|open| open.most).sum::<usize>()
     } else {
         0
     };
     let mut advice = None;
     for plan in [fewest_costs, plain_costs] {
         let mut costs: Vec<(usize, i32)> = Vec::new();
-        for room in &rooms {
-            costs.extend(plan(now, wished, room));
+        for open in &classes {
+            costs.extend(plan(now, wished, open));
         }
         costs.sort();
         let (tried, after) = check(objects, question, now, wished, &costs)?;
-        let is_good = match now.victims {
+        let is_good = match now.to_delete {
             0 => goes_first_in_classes(now, &tried, wished),
             _ => after == most,
         };
@@ -90,8 +90,8 @@ pub fn advise(
 
 /// The classes in which costs are wanted. Where no pod is to go, that is every class, as if as many
 /// were to go as are wished.
-fn rooms(now: &Outcome, wished: &Wished) -> Vec<Room> {
-    let mut rooms = Vec::new();
+fn open_classes(now: &Outcome, wished: &Wished) -> Vec<OpenClass> {
+    let mut classes = Vec::new();
     let mut start = 0;
     for same in now
         .rows
@@ -100,19 +100,19 @@ fn rooms(now: &Outcome, wished: &Wished) -> Vec<Room> {
         let class = start..start + same.len();
         start = class.end;
         let wanted = count(wished, class.clone());
-        let places = match now.victims {
+        let places = match now.to_delete {
             0 => wanted,
-            victims => victims.saturating_sub(class.start).min(class.len()),
+            to_delete => to_delete.saturating_sub(class.start).min(class.len()),
         };
         if places > 0 && places < class.len() {
-            rooms.push(Room {
+            classes.push(OpenClass {
                 most: places.min(wanted),
                 class,
                 places,
             });
         }
     }
-    rooms
+    classes
 }
 
 fn class_of(ranked: &podstorm::replicaset::Ranked) -> (bool, u8, bool) {
@@ -133,46 +133,46 @@ fn count(wished: &Wished, places: Class) -> usize {
 /// Whatever is not annotated keeps its order. If of it the pods before a cut go, then wished ones
 /// behind the cut must be made cheap, as many as are missing, and others before it dear, as many as
 /// have no place. Only cuts at which the order is settled will do. O(class).
-fn fewest_costs(now: &Outcome, wished: &Wished, room: &Room) -> Vec<(usize, i32)> {
-    let others_places = room.places - room.most;
+fn fewest_costs(now: &Outcome, wished: &Wished, open: &OpenClass) -> Vec<(usize, i32)> {
+    let others_places = open.places - open.most;
     let ends = now.stretches.iter().map(|stretch| stretch.range.end);
-    let cuts = ends.filter(|end| *end > room.class.start && *end <= room.class.end);
-    let (mut best, mut fewest) = (room.class.start, room.most);
-    let (mut from, mut wished_before, mut others_before) = (room.class.start, 0, 0usize);
+    let cuts = ends.filter(|end| *end > open.class.start && *end <= open.class.end);
+    let (mut best, mut fewest) = (open.class.start, open.most);
+    let (mut from, mut wished_before, mut others_before) = (open.class.start, 0, 0usize);
     for cut in cuts {
         let more = count(wished, from..cut);
         wished_before += more;
         others_before += cut - from - more;
         from = cut;
-        if wished_before > room.most {
+        if wished_before > open.most {
             break;
         }
-        let needed = room.most - wished_before + others_before.saturating_sub(others_places);
+        let needed = open.most - wished_before + others_before.saturating_sub(others_places);
         if needed < fewest {
             (best, fewest) = (cut, needed);
         }
     }
-    let wished_before = count(wished, room.class.start..best);
-    let cheap: Vec<usize> = (best..room.class.end)
+    let wished_before = count(wished, open.class.start..best);
+    let cheap: Vec<usize> = (best..open.class.end)
         .filter(|place| wished.rows[*place])
-        .take(room.most - wished_before)
+        .take(open.most - wished_before)
         .collect();
-    let others = (room.class.start..best).filter(|place| !wished.rows[*place]);
+    let others = (open.class.start..best).filter(|place| !wished.rows[*place]);
     let dear: Vec<usize> = others.skip(others_places).collect();
-    priced(now, room, &cheap, &dear).unwrap_or_default()
+    priced(now, open, &cheap, &dear).unwrap_or_default()
 }
 
 /// As many wished pods as have a place, made cheaper than all others.
-fn plain_costs(now: &Outcome, wished: &Wished, room: &Room) -> Vec<(usize, i32)> {
-    let all = room.class.clone();
+fn plain_costs(now: &Outcome, wished: &Wished, open: &OpenClass) -> Vec<(usize, i32)> {
+    let all = open.class.clone();
     let cheap: Vec<usize> = all
         .filter(|place| wished.rows[*place])
-        .take(room.most)
+        .take(open.most)
         .collect();
-    priced(now, room, &cheap, &[]).unwrap_or_else(|| {
+    priced(now, open, &cheap, &[]).unwrap_or_else(|| {
         // Others have the least cost there is: they are moved up by one.
         let cost = |place: usize| now.rows[place].ranked.fields.deletion_cost();
-        let others = room.class.clone().filter(|place| !cheap.contains(place));
+        let others = open.class.clone().filter(|place| !cheap.contains(place));
         let moved = others.filter(|place| cost(*place) == i32::MIN);
         let moved: Vec<(usize, i32)> = moved.map(|place| (place, i32::MIN + 1)).collect();
         let cheap = cheap.iter().filter(|place| cost(**place) != i32::MIN);
@@ -183,14 +183,14 @@ fn plain_costs(now: &Outcome, wished: &Wished, room: &Room) -> Vec<(usize, i32)>
 /// Costs below and above those of the rest of the class; none where there is no such cost.
 fn priced(
     now: &Outcome,
-    room: &Room,
+    open: &OpenClass,
     cheap: &[usize],
     dear: &[usize],
 ) -> Option<Vec<(usize, i32)>> {
     let cost = |place: usize| now.rows[place].ranked.fields.deletion_cost();
     let rest = |without: &[usize]| -> Vec<i32> {
         let mut without = without.iter().copied().peekable();
-        let places = room.class.clone();
+        let places = open.class.clone();
         places
             .filter(|place| without.next_if_eq(place).is_none())
             .map(cost)
@@ -247,7 +247,7 @@ fn certain(outcome: &Outcome, is_wished: impl Fn(usize) -> bool) -> usize {
     let settled = outcome
         .open
         .as_ref()
-        .map_or(outcome.victims, |open| open.range.start);
+        .map_or(outcome.to_delete, |open| open.range.start);
     let mut wished = (0..settled).filter(|place| is_wished(*place)).count();
     if let Some(open) = &outcome.open {
         // The others in the stretch may take the places first.
@@ -256,7 +256,7 @@ fn certain(outcome: &Outcome, is_wished: impl Fn(usize) -> bool) -> usize {
             .clone()
             .filter(|place| !is_wished(*place))
             .count();
-        wished += (outcome.victims - settled).saturating_sub(others);
+        wished += (outcome.to_delete - settled).saturating_sub(others);
     }
     wished
 }
@@ -274,11 +274,11 @@ fn goes_first_in_classes(now: &Outcome, tried: &Outcome, wished: &Wished) -> boo
 
 /// The wished pods that stay, and why.
 fn unreachable(now: &Outcome, tried: &Outcome, wished: &Wished) -> Vec<(usize, String)> {
-    if now.victims == 0 {
+    if now.to_delete == 0 {
         return Vec::new();
     }
     let names = wished_names(now, wished);
-    let stays = (tried.victims..tried.rows.len()).filter(|place| is_among(&names, tried, *place));
+    let stays = (tried.to_delete..tried.rows.len()).filter(|place| is_among(&names, tried, *place));
     let mut staying: Vec<&str> = stays
         .map(|place| tried.rows[place].ranked.pod.metadata.name.as_str())
         .collect();
@@ -297,7 +297,7 @@ fn unreachable(now: &Outcome, tried: &Outcome, wished: &Wished) -> Vec<(usize, S
 }
 
 fn why(now: &Outcome, place: usize) -> String {
-    let last = &now.rows[now.victims - 1].ranked;
+    let last = &now.rows[now.to_delete - 1].ranked;
     let own = class_of(&now.rows[place].ranked);
     let rule = match class_of(last).cmp(&own) {
         Ordering::Less if class_of(last).0 != own.0 => Rule::Unscheduled,
@@ -306,7 +306,7 @@ fn why(now: &Outcome, place: usize) -> String {
         _ => {
             return format!(
                 "other preferred pods take all places that are left ({} go in all)",
-                now.victims
+                now.to_delete
             );
         }
     };

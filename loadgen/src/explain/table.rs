@@ -12,12 +12,15 @@ use crate::units::{shell_word, wrapped};
 /// Rows on either side of the boundary between those that go and those that stay.
 const AROUND_BOUNDARY: usize = 3;
 
+/// Heading of the column with the rule.
+const WHY: &str = "GOES BEFORE THE NEXT BY";
+
 /// How the table is to look.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
     /// All eight ranking fields instead of the ones that people know pods by.
     pub wide: bool,
-    /// So many rows from the front, then the boundary; `None` shows all.
+    /// How many rows from the front, then the boundary; `None` shows all.
     pub limit: Option<usize>,
     /// Columns of the terminal; a wide table does not keep to them.
     pub width: u16,
@@ -27,29 +30,28 @@ pub struct Layout {
 pub fn render(answer: &Answer, layout: Layout) -> String {
     let mut out = String::new();
     let width = usize::from(layout.width);
-    let mut paragraph = |text: &str| {
-        for line in wrapped(text, width) {
-            out.push_str(&line);
-            out.push('\n');
-        }
-    };
-    paragraph(&headline(&answer.outcome));
+    paragraph(&mut out, &headline(&answer.outcome), width);
     for note in &answer.notes {
-        paragraph(note);
+        paragraph(&mut out, note, width);
     }
     out.push('\n');
     out.push_str(&table(&answer.outcome, layout));
     if let Some(text) = unsettled(&answer.outcome) {
         out.push('\n');
-        for line in wrapped(&text, width) {
-            out.push_str(&format!("{line}\n"));
-        }
+        paragraph(&mut out, &text, width);
     }
     if answer.advice.is_some() {
         out.push('\n');
         out.push_str(&advice(answer, width));
     }
     out
+}
+
+/// Adds a text, broken into lines.
+fn paragraph(out: &mut String, text: &str, width: usize) {
+    wrapped(text, width)
+        .iter()
+        .for_each(|line| *out += &format!("{line}\n"));
 }
 
 /// `ReplicaSet shop/web: 12 active pods, spec.replicas 12 -> 8: 4 pods are deleted`.
@@ -62,7 +64,7 @@ fn headline(outcome: &Outcome) -> String {
         false => format!("spec.replicas {before} -> {after}"),
     };
     let missing = usize::try_from(after).unwrap_or(0).saturating_sub(active);
-    let what = match outcome.victims {
+    let what = match outcome.to_delete {
         _ if meta.is_deleting() => "it is being deleted itself, and so deletes nothing".to_owned(),
         0 if missing > 0 => format!("nothing is deleted, {} created", pods(missing)),
         0 => "nothing is deleted".to_owned(),
@@ -84,7 +86,7 @@ fn headline(outcome: &Outcome) -> String {
 fn shown(outcome: &Outcome, limit: Option<usize>) -> Vec<std::ops::Range<usize>> {
     let all = outcome.rows.len();
     let limit = limit.unwrap_or(all);
-    let boundary = outcome.victims;
+    let boundary = outcome.to_delete;
     let around = match boundary > 0 && boundary < all {
         true => boundary.saturating_sub(AROUND_BOUNDARY)..(boundary + AROUND_BOUNDARY).min(all),
         false => 0..0,
@@ -109,32 +111,12 @@ fn table(outcome: &Outcome, layout: Layout) -> String {
     table.load_style(presets::NOTHING);
     if layout.wide {
         table.set_content_arrangement(ContentArrangement::Disabled);
-        table.set_header([
-            "#",
-            "POD",
-            "FATE",
-            "NODE",
-            "PHASE",
-            "READY",
-            "COST",
-            "RELATED",
-            "READY FOR",
-            "RESTARTS",
-            "SIDECARS",
-            "AGE",
-            "GOES BEFORE THE NEXT BY",
-        ]);
+        let names = "#,POD,FATE,NODE,PHASE,READY,COST,RELATED,READY FOR,RESTARTS,SIDECARS,AGE";
+        table.set_header(names.split(',').chain([WHY]));
     } else {
         table.set_content_arrangement(ContentArrangement::Dynamic);
         table.set_width(layout.width);
-        table.set_header([
-            "#",
-            "POD",
-            "FATE",
-            "STATE",
-            "COST",
-            "GOES BEFORE THE NEXT BY",
-        ]);
+        table.set_header(["#", "POD", "FATE", "STATE", "COST", WHY]);
     }
     let ranges = shown(outcome, layout.limit);
     let mut end = 0;
@@ -170,7 +152,7 @@ fn table(outcome: &Outcome, layout: Layout) -> String {
 }
 
 fn add_gap(table: &mut Table, outcome: &Outcome, from: usize, to: usize) {
-    let what = match (to <= outcome.victims, from >= outcome.victims) {
+    let what = match (to <= outcome.to_delete, from >= outcome.to_delete) {
         (true, _) => "deleted",
         (_, true) => "kept",
         _ => "",
@@ -194,19 +176,13 @@ fn row(outcome: &Outcome, place: usize, wide: bool) -> Vec<String> {
         return vec![number, name, fate, state(ranked), cost, why];
     }
     let now = outcome.now;
-    let or_dash = |text: String| {
-        if text.is_empty() {
-            "-".to_owned()
-        } else {
-            text
-        }
-    };
+    let or_dash = |text: &str| if text.is_empty() { "-" } else { text }.to_owned();
     vec![
         number,
         name,
         fate,
-        or_dash(ranked.pod.node_name.as_deref().unwrap_or("").to_owned()),
-        or_dash(phase(ranked)),
+        or_dash(ranked.pod.node_name.as_deref().unwrap_or("")),
+        or_dash(&phase(ranked)),
         if fields.is_ready() { "yes" } else { "no" }.to_owned(),
         cost,
         ranked.rank.to_string(),
@@ -225,7 +201,7 @@ fn row(outcome: &Outcome, place: usize, wide: bool) -> Vec<String> {
 fn unsettled(outcome: &Outcome) -> Option<String> {
     let places = |range: &std::ops::Range<usize>| format!("#{}-#{}", range.start + 1, range.end);
     if let Some(open) = &outcome.open {
-        let go = outcome.victims - open.range.start;
+        let go = outcome.to_delete - open.range.start;
         let why = match open.why {
             OpenReason::Contradiction => {
                 "the rules contradict themselves among them, so which ones upstream takes depends \
@@ -282,67 +258,55 @@ fn advice(answer: &Answer, width: usize) -> String {
     let Some((preferred, wished, advice)) = &answer.advice else {
         return String::new();
     };
-    let victims = answer.outcome.victims;
+    let to_delete = answer.outcome.to_delete;
     let mut out = String::new();
-    let mut paragraph = |text: String| {
-        for line in wrapped(&text, width) {
-            out.push_str(&format!("{line}\n"));
-        }
-    };
-    paragraph(format!(
-        "{} matches {} ({} by labels of their own, {} by their node's).",
+    let (by_pod, by_node) = (wished.by_pod, wished.by_node);
+    let matched = format!(
+        "{} matches {} ({by_pod} by labels of their own, {by_node} by their node's).",
         preferred.text(),
         pods(advice.wished),
-        wished.by_pod,
-        wished.by_node
-    ));
+    );
+    paragraph(&mut out, &matched, width);
     let commands = commands(answer);
-    if commands.is_empty() {
-        paragraph(match victims {
-            0 => "They go first of their kind as it is: no annotation is needed.".to_owned(),
-            _ if advice.unreachable.is_empty() => {
-                "They go as it is: no annotation is needed.".to_owned()
-            }
-            _ => "No annotation makes more of them go.".to_owned(),
-        });
-    } else {
-        paragraph(format!(
-            "To have them go first, {}:",
-            counted(commands.len(), "annotation")
-        ));
-        out.push('\n');
-        commands
-            .iter()
-            .for_each(|line| out.push_str(&format!("{line}\n")));
-        out.push('\n');
-    }
-    let mut paragraph = |text: String| {
-        for line in wrapped(&text, width) {
-            out.push_str(&format!("{line}\n"));
+    let needed = match to_delete {
+        _ if !commands.is_empty() => {
+            format!(
+                "To have them go first, {}:",
+                counted(commands.len(), "annotation")
+            )
         }
+        0 => "They go first of their kind as it is: no annotation is needed.".to_owned(),
+        _ if advice.unreachable.is_empty() => {
+            "They go as it is: no annotation is needed.".to_owned()
+        }
+        _ => "No annotation makes more of them go.".to_owned(),
     };
-    paragraph(match victims {
+    paragraph(&mut out, &needed, width);
+    if !commands.is_empty() {
+        out += &format!("\n{}\n\n", commands.join("\n"));
+    }
+    let (before, after) = (advice.before, advice.after);
+    let checked = match to_delete {
         0 => "Checked by ranking again: whenever pods go, these go before others of their phase \
               and readiness; nothing goes now."
             .to_owned(),
         _ => format!(
-            "Checked by ranking again: {} of the {victims} pods that go are preferred ones ({} \
-             without the annotations).",
-            advice.after, advice.before
+            "Checked by ranking again: {after} of the {to_delete} pods that go are preferred ones \
+             ({before} without the annotations)."
         ),
-    });
+    };
+    paragraph(&mut out, &checked, width);
     if !advice.unreachable.is_empty() {
-        paragraph(match advice.unreachable.len() {
+        let stay = match advice.unreachable.len() {
             1 => "1 preferred pod stays all the same:".to_owned(),
             count => format!("{count} preferred pods stay all the same:"),
-        });
+        };
+        paragraph(&mut out, &stay, width);
         out.push_str(&unreachable(answer, width));
     }
     if !commands.is_empty() {
-        out.push_str("\nAfterwards, to have the pods as they are now:\n\n");
-        for line in undo_commands(answer) {
-            out.push_str(&format!("{line}\n"));
-        }
+        let undo = undo_commands(answer).join("\n");
+        out += &format!("\nAfterwards, to have the pods as they are now:\n\n{undo}\n");
     }
     out
 }

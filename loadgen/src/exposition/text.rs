@@ -72,7 +72,7 @@ fn label_text(labels: &[(&str, String)], bound: Option<&str>) -> String {
 
 /// The buckets with their inclusive bounds and what lies in them and below, the last without bound.
 /// Upstream computes each bound from the one before: so the fourth of the queue's is
-/// 9.999999999999999e-06, and who queries a bucket by its name finds it under this one.
+/// 9.999999999999999e-06, and a query for a bucket by its name finds it under this one.
 fn buckets(histogram: &HistogramSnapshot) -> Vec<(f64, u64)> {
     let bounds = &histogram.bounds;
     let factor = match bounds[..] {

@@ -20,21 +20,21 @@ use crate::input::InputObject;
 /// Specs of pods that break no rule on any node, as they came and with their defaults: those of a dump are
 /// few, and its pods and templates many.
 #[derive(Debug)]
-pub(super) struct JudgedSpecs {
+pub(super) struct CheckedSpecs {
     of_pods: Specs,
     of_templates: Specs,
 }
 
-impl JudgedSpecs {
-    pub(super) fn new() -> JudgedSpecs {
-        JudgedSpecs {
+impl CheckedSpecs {
+    pub(super) fn new() -> CheckedSpecs {
+        CheckedSpecs {
             of_pods: Specs::new(),
             of_templates: Specs::new(),
         }
     }
 
     /// Sets a pod's defaults and tells what it breaks.
-    fn judge_pod(&self, pod: &mut Pod) -> Vec<Cause> {
+    fn check_pod(&self, pod: &mut Pod) -> Vec<Cause> {
         if let Some(filled) = self.of_pods.get(&pod.spec) {
             pod.spec = filled;
             return validate_pod_except_spec(pod);
@@ -49,7 +49,7 @@ impl JudgedSpecs {
     }
 
     /// Sets a ReplicaSet's defaults and tells what it breaks.
-    fn judge_replica_set(&self, replica_set: &mut ReplicaSet) -> Vec<Cause> {
+    fn check_replica_set(&self, replica_set: &mut ReplicaSet) -> Vec<Cause> {
         let came = replica_set.spec.template.spec.clone();
         if let Some(filled) = self.of_templates.get(&came) {
             default_replicas(replica_set);
@@ -100,17 +100,17 @@ impl Specs {
     }
 }
 
-/// Sets what the server sets where nothing is said, and tells the first rule that is broken.
+/// Sets the defaults that the server sets, and gives the first rule that is broken.
 pub(super) fn default_and_check(
     object: &mut InputObject,
-    judged: &JudgedSpecs,
+    checked: &CheckedSpecs,
 ) -> Result<(), DecodeError> {
     check_metadata(object)?;
     let causes = match object {
         InputObject::Namespace(namespace) => validate_namespace(namespace),
         InputObject::Node(node) => validate_node(node),
-        InputObject::Pod(pod) => judged.judge_pod(pod),
-        InputObject::ReplicaSet(replica_set) => judged.judge_replica_set(replica_set),
+        InputObject::Pod(pod) => checked.check_pod(pod),
+        InputObject::ReplicaSet(replica_set) => checked.check_replica_set(replica_set),
         InputObject::ReplicationController(controller) => {
             default_replication_controller(controller);
             validate_replication_controller(controller)
@@ -126,7 +126,7 @@ pub(super) fn default_and_check(
     }
 }
 
-/// What creation doesn't judge since it sets these members itself; a dump brings them.
+/// What creation does not check since it sets these members itself; a dump brings them.
 fn check_metadata(object: &InputObject) -> Result<(), DecodeError> {
     let meta = object.metadata();
     if meta.name.is_empty() && meta.generate_name.is_none() {
@@ -149,7 +149,7 @@ fn check_uids(meta: &ObjectMeta) -> Result<(), DecodeError> {
         return Err(not_a_uuid("metadata.uid", &meta.uid));
     }
     for (index, owner) in meta.owner_references.iter().enumerate() {
-        // An empty one is told with the other rules of owner references.
+        // An empty one is reported with the other rules of owner references.
         if !owner.uid.is_empty() && !is_uuid(&owner.uid) {
             let path = format!("metadata.ownerReferences[{index}].uid");
             return Err(not_a_uuid(&path, &owner.uid));
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_a_judged_spec_is_filled_and_judged_as_if_it_were_the_first() {
+    fn what_has_a_checked_spec_is_filled_and_checked_as_if_it_were_the_first() {
         let objects = || {
             [
                 pod("a", "node-1"),
@@ -225,21 +225,21 @@ mod tests {
                 replica_set("No Name", "a", ""),
             ]
         };
-        let judged = JudgedSpecs::new();
+        let checked = CheckedSpecs::new();
         let mut refused = 0;
         for (mut one, mut other) in objects().into_iter().zip(objects()) {
-            let found = default_and_check(&mut one, &judged);
-            assert_eq!(found, default_and_check(&mut other, &JudgedSpecs::new()));
+            let found = default_and_check(&mut one, &checked);
+            assert_eq!(found, default_and_check(&mut other, &CheckedSpecs::new()));
             assert_eq!(format!("{one:?}"), format!("{other:?}"));
             refused += usize::from(found.is_err());
         }
         assert_eq!(refused, 5);
-        assert_eq!(judged.of_pods.known.read().unwrap().len(), 1);
-        assert_eq!(judged.of_templates.known.read().unwrap().len(), 1);
+        assert_eq!(checked.of_pods.known.read().unwrap().len(), 1);
+        assert_eq!(checked.of_templates.known.read().unwrap().len(), 1);
     }
 
     #[test]
-    fn a_gated_spec_is_judged_anew_for_each_node() {
+    fn a_gated_spec_is_checked_anew_for_each_node() {
         let gated = |node: Option<&str>| -> InputObject {
             let mut value = json!({"metadata": {"name": "p", "namespace": "n"}, "spec": {
                 "containers": [{"name": "c", "image": "i"}], "schedulingGates": [{"name": "g"}]}});
@@ -248,8 +248,8 @@ mod tests {
             }
             InputObject::Pod(read(value))
         };
-        let judged = JudgedSpecs::new();
-        assert_eq!(default_and_check(&mut gated(None), &judged), Ok(()));
-        assert!(default_and_check(&mut gated(Some("n1")), &judged).is_err());
+        let checked = CheckedSpecs::new();
+        assert_eq!(default_and_check(&mut gated(None), &checked), Ok(()));
+        assert!(default_and_check(&mut gated(Some("n1")), &checked).is_err());
     }
 }

@@ -9,7 +9,7 @@ use podstorm_objects::json::Tape;
 use podstorm_objects::{ObjectMeta, Sharer};
 use serde_json::{Map, Value};
 
-use super::check::JudgedSpecs;
+use super::check::CheckedSpecs;
 use super::decode::{self, Decoded, Wrong};
 use super::document::{Document, is_list_kind};
 use super::error::ManifestError;
@@ -38,8 +38,8 @@ pub(super) struct Collector {
     /// Fixed seeds: nothing about a run may differ from one time to the next.
     hasher: RandomState,
     sharer: Sharer,
-    /// Specs that need not be looked at again, for whoever decodes.
-    pub(super) judged: JudgedSpecs,
+    /// Specs that need not be looked at again, for the decoders.
+    pub(super) checked: CheckedSpecs,
     counts: InputCounts,
     /// Documents with content seen in the present file.
     document: u64,
@@ -47,8 +47,12 @@ pub(super) struct Collector {
     is_yaml: bool,
 }
 
-/// Shares of memory are looked for among so many objects at a time.
+/// How many objects are taken between two looks for memory to share.
 const OBJECTS_PER_SHRINK: usize = 10_000;
+
+/// The message about a document with items whose kind is no list's.
+pub(super) const NO_LIST: &str =
+    "a document with items is a List; write kind: List or remove items";
 
 impl Collector {
     pub(super) fn new() -> Collector {
@@ -60,7 +64,7 @@ impl Collector {
             by_uid: HashTable::new(),
             hasher: RandomState::with_seeds(1, 2, 3, 4),
             sharer: Sharer::new(),
-            judged: JudgedSpecs::new(),
+            checked: CheckedSpecs::new(),
             counts: InputCounts::default(),
             document: 0,
             is_yaml: false,
@@ -88,7 +92,7 @@ impl Collector {
         Ok(())
     }
 
-    /// Fields that Kubernetes doesn't know, each told once with the first object that has it.
+    /// Fields that Kubernetes doesn't know, each reported once with the first object that has it.
     pub(super) fn warnings(&self) -> Vec<String> {
         let found = unknown::find(&self.objects);
         let told = found.into_iter().map(|((_, field), (number, count))| {
@@ -122,7 +126,7 @@ impl Collector {
         ManifestError::of_file(file, problem)
     }
 
-    /// The present file can't be read any further than so many bytes.
+    /// The present file can't be read any further than `bytes`.
     pub(super) fn unreadable(&self, error: &io::Error, bytes: u64) -> Box<ManifestError> {
         let problem = match error.kind() {
             io::ErrorKind::UnexpectedEof => {
@@ -174,7 +178,7 @@ impl Collector {
                 self.take_back_document();
                 Ok(())
             }
-            Document::Object(members) => match decode_members(members, None, &self.judged) {
+            Document::Object(members) => match decode_members(members, None, &self.checked) {
                 Decoded::Kindless(_) => unreachable!("only items leave their kind to others"),
                 decoded => self.take(decoded, None).map(drop),
             },
@@ -183,20 +187,16 @@ impl Collector {
                     return Err(Box::new(ManifestError {
                         path: Some("kind".into()),
                         ..*self.of_document(match members.contains_key("kind") {
-                            true => {
-                                "a document with items is a List; write kind: List or remove \
-                                     items"
-                            }
-                            false => {
-                                "a document with items is a List; write kind: List or remove \
-                                     items (a dump has its kind behind the items: one without was \
-                                     cut off)"
-                            }
+                            true => NO_LIST.to_owned(),
+                            false => format!(
+                                "{NO_LIST} (a dump has its kind behind the items: one without was \
+                                 cut off)"
+                            ),
                         })
                     }));
                 }
                 kindless.into_iter().try_for_each(|(index, item)| {
-                    let decoded = decode_members(item, Some(&members), &self.judged);
+                    let decoded = decode_members(item, Some(&members), &self.checked);
                     self.take(decoded, Some(index)).map(drop)
                 })
             }
@@ -241,12 +241,9 @@ impl Collector {
         let doubled = if meta.name.is_empty() {
             None
         } else {
-            let hash = self.hash_name(&object);
+            let hash = hash_name(&self.hasher, &object);
             let same = |other: &u32| same_name(&self.objects[*other as usize], &object);
-            let rehash = |other: &u32| {
-                let other = &self.objects[*other as usize];
-                hash_name(&self.hasher, other)
-            };
+            let rehash = |other: &u32| hash_name(&self.hasher, &self.objects[*other as usize]);
             enter(&mut self.by_name, hash, number, same, rehash)
         };
         if let Some(other) = doubled {
@@ -284,11 +281,8 @@ impl Collector {
                 }));
             }
         }
-        *self
-            .counts
-            .taken
-            .entry(object.kind().name().to_owned())
-            .or_default() += 1;
+        let kind = object.kind().name().to_owned();
+        *self.counts.taken.entry(kind).or_default() += 1;
         self.objects.push(object);
         let file = self.files.len() as u32 - 1;
         self.origins.push(Origin {
@@ -299,10 +293,6 @@ impl Collector {
             self.sharer.shrink();
         }
         Ok(())
-    }
-
-    fn hash_name(&self, object: &InputObject) -> u64 {
-        hash_name(&self.hasher, object)
     }
 
     /// The place of an object taken before, e.g. `document 2 of web.yaml`.
@@ -340,10 +330,10 @@ impl Collector {
 fn decode_members(
     members: Map<String, Value>,
     list: Option<&Map<String, Value>>,
-    judged: &JudgedSpecs,
+    checked: &CheckedSpecs,
 ) -> Decoded {
     let value = Value::Object(members);
-    decode::object(Tape::of(&value).root(), list, judged)
+    decode::object(Tape::of(&value).root(), list, checked)
 }
 
 /// Enters a number under its hash, or gives the number of the equal one that is there.

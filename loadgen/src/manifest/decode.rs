@@ -1,4 +1,4 @@
-//! From one JSON value to one checked object: its kind told, its namespace defaulted, decoded and
+//! From one JSON value to one checked object: its kind found, its namespace defaulted, decoded and
 //! validated. Nothing here depends on other objects, so that many are decoded at once.
 
 use podstorm_apiserver::kind_named;
@@ -8,7 +8,7 @@ use podstorm_objects::{DecodeError, DynamicObject, FieldPath, Kind, Resource};
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use serde_json::{Map, Value};
 
-use super::check::{self, JudgedSpecs};
+use super::check::{self, CheckedSpecs};
 use crate::input::InputObject;
 
 /// What an item of a list or a document turned out to be.
@@ -42,7 +42,7 @@ pub(super) struct Wrong {
 pub(super) fn item(
     value: JsonValue<'_>,
     list: &Map<String, Value>,
-    judged: &JudgedSpecs,
+    checked: &CheckedSpecs,
 ) -> Decoded {
     if !value.is_object() {
         let found = describe(&value.to_value());
@@ -51,9 +51,9 @@ pub(super) fn item(
             ..Wrong::default()
         })
     } else if value.get("kind").is_some() {
-        object(value, None, judged)
+        object(value, None, checked)
     } else if list.contains_key("kind") {
-        object(value, Some(list), judged)
+        object(value, Some(list), checked)
     } else {
         Decoded::Kindless(value.to_map())
     }
@@ -63,7 +63,7 @@ pub(super) fn item(
 pub(super) fn object(
     value: JsonValue<'_>,
     list: Option<&Map<String, Value>>,
-    judged: &JudgedSpecs,
+    checked: &CheckedSpecs,
 ) -> Decoded {
     let text = TypeText::of(value, list);
     let wrong = |error: DecodeError| {
@@ -88,7 +88,7 @@ pub(super) fn object(
     };
     let checked = object.and_then(|mut object| {
         drop_ephemeral_containers(&mut object, value);
-        check::default_and_check(&mut object, judged)?;
+        check::default_and_check(&mut object, checked)?;
         Ok(object)
     });
     match checked {

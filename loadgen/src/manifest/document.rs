@@ -8,6 +8,8 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
+use super::json::given_twice;
+
 /// What one document was.
 #[derive(Debug)]
 pub(super) enum Document {
@@ -57,7 +59,7 @@ impl<'de> Visitor<'de> for DocumentSeed<'_> {
         let mut is_list = false;
         while let Some(key) = map.next_key::<String>()? {
             if members.contains_key(&key) || (is_list && key == "items") {
-                return Err(given_twice(&key));
+                return Err(A::Error::custom(given_twice(&key)));
             }
             // `kubectl -o json` sorts members: `items` comes before `kind`. Nothing but lists has
             // items at the first level, so an unknown kind is taken for one.
@@ -97,12 +99,6 @@ pub(super) fn list_of<'t>(
     let others = document.pairs().filter(|(name, _)| *name != "items");
     let members = others.map(|(name, value)| (name.to_owned(), value.to_value()));
     is_list_name(kind).then(|| (members.collect(), items.items().collect()))
-}
-
-fn given_twice<E: Error>(key: &str) -> E {
-    E::custom(format_args!(
-        "the field {key:?} is given twice; remove one of the two"
-    ))
 }
 
 struct ItemsSeed<'a, 'b> {

@@ -5,11 +5,11 @@
 use std::io::Read;
 use std::ops::Range;
 
-use podstorm_objects::json::Tape;
+use podstorm_objects::json::{JsonValue, Tape};
 use serde::de::DeserializeSeed;
 use serde_json::{Map, Value};
 
-use super::check::JudgedSpecs;
+use super::check::CheckedSpecs;
 use super::collect::Collector;
 use super::decode::{self, Decoded, Wrong};
 use super::document::{Document, DocumentSeed, ValueSeed, is_list_kind};
@@ -26,17 +26,8 @@ pub(super) fn read(reader: impl Read, collector: &mut Collector) -> Result<(), B
         items: Vec::new(),
         kindless: Vec::new(),
     };
-    loop {
-        match stream.text.peek() {
-            Ok(None) => return Ok(()),
-            Ok(Some(_)) => collector.begin_document(),
-            Err(trouble) => return Err(stream.error(trouble, collector)),
-        }
-        let document = stream.document(collector)?;
-        let kindless = std::mem::take(&mut stream.kindless);
-        collector.end_document(document, kindless)?;
-        stream.text.release();
-    }
+    let read = stream.documents(collector);
+    read.map_err(|trouble| stream.error(trouble, collector))
 }
 
 struct Stream<R> {
@@ -54,42 +45,34 @@ struct Item {
 }
 
 impl<R: Read> Stream<R> {
-    fn document(&mut self, collector: &mut Collector) -> Result<Document, Box<ManifestError>> {
-        match self.text.peek() {
-            Ok(Some(b'{')) => self.text.pass(),
-            Err(trouble) => return Err(self.error(trouble, collector)),
-            // Nothing but an object will do: what is there is refused, whatever follows.
-            Ok(_) => {
-                let range = self.text.value();
-                let range = range.map_err(|trouble| self.error(trouble, collector))?;
-                return self.parse(&range, collector, |bytes| {
-                    let seed = DocumentSeed {
-                        take_item: &mut |_, _, _| Ok(()),
-                    };
-                    read_all(seed, bytes)
-                });
-            }
+    fn documents(&mut self, collector: &mut Collector) -> Result<(), Trouble> {
+        while self.text.peek()?.is_some() {
+            collector.begin_document();
+            let document = self.document(collector)?;
+            collector.end_document(document, std::mem::take(&mut self.kindless))?;
+            self.text.release();
         }
+        Ok(())
+    }
+
+    fn document(&mut self, collector: &mut Collector) -> Result<Document, Trouble> {
+        if self.text.require()? != b'{' {
+            // Nothing but an object will do: what is there is refused, whatever follows.
+            let range = self.text.value()?;
+            return self.parse(&range, collector, |bytes| {
+                let take_item = &mut |_: &Map<_, _>, _, _: JsonValue<'_>| Ok(());
+                read_all(DocumentSeed { take_item }, bytes)
+            });
+        }
+        self.text.pass();
         let mut members = Map::new();
         let mut is_list = false;
         let mut is_first = true;
-        loop {
-            let closed = match (is_first, self.text.require()) {
-                (true, Ok(b'}')) => self.text.expect(b"}"),
-                (true, Ok(_)) => Ok(b','),
-                (false, _) => self.text.expect(b",}"),
-                (_, Err(trouble)) => Err(trouble),
-            };
+        while self.goes_on(b'}', is_first)? {
             is_first = false;
-            if closed.map_err(|trouble| self.error(trouble, collector))? == b'}' {
-                return Ok(match is_list {
-                    true => Document::List(members),
-                    false => Document::Object(members),
-                });
-            }
             let (key, at) = self.key(collector)?;
             if members.contains_key(&key) || (is_list && key == "items") {
-                return Err(self.wrong_at(at, given_twice(&key), collector));
+                return Err(Trouble::Wrong(at, given_twice(&key)));
             }
             // `kubectl -o json` sorts members: `items` comes before `kind`. Nothing but lists has
             // items at the first level, so an unknown kind is taken for one.
@@ -97,29 +80,36 @@ impl<R: Read> Stream<R> {
                 is_list = true;
                 self.list(&members, collector)?;
             } else {
-                let range = self.text.value();
-                let range = range.map_err(|trouble| self.error(trouble, collector))?;
+                let range = self.text.value()?;
                 let value = self.parse(&range, collector, |bytes| read_all(ValueSeed, bytes))?;
                 members.insert(key, value);
             }
         }
+        Ok(match is_list {
+            true => Document::List(members),
+            false => Document::Object(members),
+        })
+    }
+
+    /// Passes the comma before a further member or item, or the bracket that closes them; whether there is
+    /// one more.
+    fn goes_on(&mut self, closing: u8, is_first: bool) -> Result<bool, Trouble> {
+        match (is_first, self.text.require()?) {
+            (true, byte) if byte != closing => Ok(true),
+            (true, _) => self.text.expect(&[closing]).map(|_| false),
+            (false, _) => Ok(self.text.expect(&[b',', closing])? == b','),
+        }
     }
 
     /// Reads the name of a member and the colon behind it.
-    fn key(&mut self, collector: &Collector) -> Result<(String, u64), Box<ManifestError>> {
-        let range = match self.text.require() {
-            Ok(b'"') => self.text.value(),
-            Ok(_) => Err(self.text.wrong("expected the name of a member in quotes")),
-            Err(trouble) => Err(trouble),
-        };
-        let range = range.map_err(|trouble| self.error(trouble, collector))?;
-        let key = self.parse(&range, collector, |bytes| {
-            serde_json::from_slice::<String>(bytes)
-        })?;
-        match self.text.expect(b":") {
-            Ok(_) => Ok((key, range.start)),
-            Err(trouble) => Err(self.error(trouble, collector)),
+    fn key(&mut self, collector: &Collector) -> Result<(String, u64), Trouble> {
+        if self.text.require()? != b'"' {
+            return Err(self.text.wrong("expected the name of a member in quotes"));
         }
+        let range = self.text.value()?;
+        let key = self.parse(&range, collector, |bytes| serde_json::from_slice(bytes))?;
+        self.text.expect(b":")?;
+        Ok((key, range.start))
     }
 
     /// Takes the items of a list.
@@ -127,49 +117,39 @@ impl<R: Read> Stream<R> {
         &mut self,
         members: &Map<String, Value>,
         collector: &mut Collector,
-    ) -> Result<(), Box<ManifestError>> {
-        match self.text.require() {
-            Ok(b'[') => self.text.pass(),
-            Ok(_) => {
-                // Null stands for no items; nothing else may.
-                let range = self.text.value();
-                let range = range.map_err(|trouble| self.error(trouble, collector))?;
-                if self.text.between(&range) == b"null" {
-                    return Ok(());
+    ) -> Result<(), Trouble> {
+        if self.text.require()? != b'[' {
+            // Null stands for no items; nothing else may.
+            let range = self.text.value()?;
+            return match self.text.between(&range) {
+                b"null" => Ok(()),
+                _ => {
+                    let problem = "expected the list of objects in items".to_owned();
+                    Err(Trouble::Wrong(range.start, problem))
                 }
-                let problem = "expected the list of objects in items".to_owned();
-                return Err(self.wrong_at(range.start, problem, collector));
-            }
-            Err(trouble) => return Err(self.error(trouble, collector)),
-        }
-        let mut index = 0;
-        loop {
-            let next = match (index, self.text.require()) {
-                (0, Ok(b']')) => self.text.expect(b"]"),
-                (0, Ok(_)) => Ok(b','),
-                (_, Ok(_)) => self.text.expect(b",]"),
-                (_, Err(trouble)) => Err(trouble),
             };
-            let item = match next {
-                Ok(b']') => return self.decode(members, collector),
-                Ok(_) => self.text.value(),
-                Err(trouble) => Err(trouble),
+        }
+        self.text.pass();
+        for index in 0.. {
+            let item = match self.goes_on(b']', index == 0) {
+                Ok(false) => break,
+                goes_on => goes_on.and_then(|_| self.text.value()),
             };
             match item {
                 Ok(range) => self.items.push(Item { index, range }),
                 Err(trouble) => {
-                    // What is wrong before this is told first.
+                    // What is wrong before this is reported first.
                     let error = self.error(trouble, collector);
                     self.decode(members, collector)?;
-                    return Err(error);
+                    return Err(error.into());
                 }
             }
-            index += 1;
             let held = self.text.offset() - self.items[0].range.start;
             if held >= BATCH_BYTES {
                 self.decode(members, collector)?;
             }
         }
+        Ok(self.decode(members, collector)?)
     }
 
     /// Decodes the items that have come together, on all cores, and stores them in their order.
@@ -180,7 +160,9 @@ impl<R: Read> Stream<R> {
     ) -> Result<(), Box<ManifestError>> {
         let items = self.items.iter();
         let texts: Vec<&[u8]> = items.map(|item| self.text.between(&item.range)).collect();
-        let decoded = decode::all(&texts, |text| decode_item(text, members, &collector.judged));
+        let decoded = decode::all(&texts, |text| {
+            decode_item(text, members, &collector.checked)
+        });
         for (item, mut decoded) in self.items.drain(..).zip(decoded) {
             if let Decoded::Wrong(Wrong {
                 position: Some(within),
@@ -203,43 +185,46 @@ impl<R: Read> Stream<R> {
         range: &Range<u64>,
         collector: &Collector,
         read: impl FnOnce(&[u8]) -> Result<T, serde_json::Error>,
-    ) -> Result<T, Box<ManifestError>> {
+    ) -> Result<T, Trouble> {
         read(self.text.between(range)).map_err(|error| {
             let start = self.text.position(range.start);
             let (within, problem) = parts(&error);
             let position = within.map_or(start, |within| absolute(start, within));
-            collector.at(Some(position), problem)
+            Trouble::Refused(collector.at(Some(position), problem))
         })
-    }
-
-    fn wrong_at(&self, offset: u64, problem: String, collector: &Collector) -> Box<ManifestError> {
-        collector.at(Some(self.text.position(offset)), problem)
     }
 
     fn error(&self, trouble: Trouble, collector: &Collector) -> Box<ManifestError> {
         let offset = self.text.offset();
+        let wrong_at = |at, problem| collector.at(Some(self.text.position(at)), problem);
         match trouble {
+            Trouble::Refused(error) => error,
             Trouble::Io(error) => collector.unreadable(&error, offset),
-            Trouble::Wrong(at, problem) => self.wrong_at(at, problem, collector),
+            Trouble::Wrong(at, problem) => wrong_at(at, problem),
             Trouble::CutOff => {
                 let problem = format!(
                     "the text ends here, in the middle of the document, after {offset} bytes: it \
                      was cut off"
                 );
-                self.wrong_at(offset, problem, collector)
+                wrong_at(offset, problem)
             }
         }
     }
 }
 
-fn given_twice(key: &str) -> String {
+/// The message about a member that is there twice.
+pub(super) fn given_twice(key: &str) -> String {
     format!("the field {key:?} is given twice; remove one of the two")
 }
 
 /// Decodes an item of a list with these members.
-pub(super) fn decode_item(text: &[u8], list: &Map<String, Value>, judged: &JudgedSpecs) -> Decoded {
+pub(super) fn decode_item(
+    text: &[u8],
+    list: &Map<String, Value>,
+    checked: &CheckedSpecs,
+) -> Decoded {
     match Tape::from_slice(text) {
-        Ok(tape) => decode::item(tape.root(), list, judged),
+        Ok(tape) => decode::item(tape.root(), list, checked),
         Err(error) => {
             let (position, problem) = parts(&error);
             Decoded::Wrong(Wrong {

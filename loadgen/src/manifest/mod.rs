@@ -2,7 +2,7 @@
 //! documents and several files, standard input, the output of `kubectl get ... -o json`.
 //!
 //! A file is read as a stream, unpacked where it is gzip data: of a list some megabytes of text are
-//! held and decoded on all cores at a time. What is wrong is told once, with file, document and
+//! held and decoded on all cores at a time. What is wrong is reported once, with file, document and
 //! field. Kinds that the cluster does not serve are counted.
 
 mod check;
@@ -82,29 +82,24 @@ pub fn load(files: &[PathBuf], stdin: impl Read) -> Result<Loaded, Box<ManifestE
     let (objects, mut counts) = collector.into_parts();
     let mut simulated = objects.iter();
     if !simulated.any(|object| !matches!(object, InputObject::Dynamic(_))) {
-        let kinds: Vec<String> = counts
-            .ignored
-            .iter()
-            .chain(&counts.taken)
+        let kinds = counts.ignored.iter().chain(&counts.taken);
+        let kinds: Vec<String> = kinds
             .map(|(kind, count)| format!("{count} {kind}"))
             .collect();
+        let found = match kinds.is_empty() {
+            true => "no object".to_owned(),
+            false => kinds.join(", "),
+        };
         let names: Vec<String> = files
             .iter()
             .map(|path| path.display().to_string())
             .collect();
-        return Err(ManifestError::of_file(
-            &names.join(", "),
-            format!(
-                "nothing to simulate: found {}; expected ReplicaSet, ReplicationController, Pod, \
-                 Node or Namespace{}",
-                if kinds.is_empty() {
-                    "no object".to_owned()
-                } else {
-                    kinds.join(", ")
-                },
-                what_to_dump(&counts).unwrap_or_default(),
-            ),
-        ));
+        let problem = format!(
+            "nothing to simulate: found {found}; expected ReplicaSet, ReplicationController, Pod, \
+             Node or Namespace{}",
+            what_to_dump(&counts).unwrap_or_default(),
+        );
+        return Err(ManifestError::of_file(&names.join(", "), problem));
     }
     let size = size::of_input(&objects);
     counts.pods = size::pods_as_they_came(&objects);

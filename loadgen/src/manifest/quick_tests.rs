@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::Map;
 
-use super::check::JudgedSpecs;
+use super::check::CheckedSpecs;
 use super::decode::Decoded;
 use super::{json, yaml, yaml_list};
 use crate::input::InputObject;
@@ -357,12 +357,12 @@ fn json_and_yaml_give_the_same_pod() {
     let json = json::decode_item(
         text(POD_JSON, &usual()).as_bytes(),
         &Map::new(),
-        &JudgedSpecs::new(),
+        &CheckedSpecs::new(),
     );
     let yaml = yaml_list::decode_item(
         text(POD_YAML, &usual()).as_bytes(),
         &Map::new(),
-        &JudgedSpecs::new(),
+        &CheckedSpecs::new(),
     );
     assert_eq!(pod_of(json), pod_of(yaml));
 }

@@ -6,6 +6,8 @@
 use std::io::{self, Read};
 use std::ops::Range;
 
+use super::error::ManifestError;
+
 /// Bytes asked for at a time.
 const READ_BYTES: usize = 1 << 18;
 
@@ -13,7 +15,7 @@ const READ_BYTES: usize = 1 << 18;
 /// objects of 3 MiB.
 const HELD_BYTES_MAX: usize = 24 << 20;
 
-/// What is said of a NUL byte.
+/// The message about a NUL byte.
 pub(super) const NUL: &str =
     "a NUL byte, which no text has: the file is damaged, or holds something else than YAML or JSON";
 
@@ -34,6 +36,14 @@ pub(super) enum Trouble {
     CutOff,
     /// It is no JSON at that offset.
     Wrong(u64, String),
+    /// It holds something that can't be taken.
+    Refused(Box<ManifestError>),
+}
+
+impl From<Box<ManifestError>> for Trouble {
+    fn from(error: Box<ManifestError>) -> Trouble {
+        Trouble::Refused(error)
+    }
 }
 
 /// The stream. Offsets count from the beginning of the stream.

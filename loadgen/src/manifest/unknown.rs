@@ -14,95 +14,29 @@ use podstorm_objects::{ObjectMeta, PodSpec, PodTemplate, Rest};
 use crate::input::InputObject;
 
 /// Of `metadata`: what the types have no place for.
-const META: &[&str] = &["managedFields", "selfLink"];
+const META: &str = "managedFields selfLink";
 
 /// Of the `spec` of a ReplicaSet or ReplicationController.
-const OWNER_SPEC: &[&str] = &["replicas", "minReadySeconds", "selector", "template"];
+const OWNER_SPEC: &str = "replicas minReadySeconds selector template";
 
-const NODE_SPEC: &[&str] = &[
-    "configSource",
-    "externalID",
-    "podCIDR",
-    "podCIDRs",
-    "providerID",
-    "taints",
-    "unschedulable",
-];
+const NODE_SPEC: &str = "configSource externalID podCIDR podCIDRs providerID taints unschedulable";
 
-const POD_SPEC: &[&str] = &[
-    "activeDeadlineSeconds",
-    "affinity",
-    "automountServiceAccountToken",
-    "containers",
-    "dnsConfig",
-    "dnsPolicy",
-    "enableServiceLinks",
-    "ephemeralContainers",
-    "hostAliases",
-    "hostIPC",
-    "hostNetwork",
-    "hostPID",
-    "hostUsers",
-    "hostname",
-    "hostnameOverride",
-    "imagePullSecrets",
-    "initContainers",
-    "nodeName",
-    "nodeSelector",
-    "os",
-    "overhead",
-    "preemptionPolicy",
-    "priority",
-    "priorityClassName",
-    "readinessGates",
-    "resourceClaims",
-    "resources",
-    "restartPolicy",
-    "runtimeClassName",
-    "schedulerName",
-    "schedulingGates",
-    "schedulingGroup",
-    "securityContext",
-    "serviceAccount",
-    "serviceAccountName",
-    "setHostnameAsFQDN",
-    "shareProcessNamespace",
-    "subdomain",
-    "terminationGracePeriodSeconds",
-    "tolerations",
-    "topologySpreadConstraints",
-    "volumes",
-    "workloadRef",
-];
+const POD_SPEC: &str = "
+    activeDeadlineSeconds affinity automountServiceAccountToken containers dnsConfig dnsPolicy
+    enableServiceLinks ephemeralContainers hostAliases hostIPC hostNetwork hostPID hostUsers
+    hostname hostnameOverride imagePullSecrets initContainers nodeName nodeSelector os overhead
+    preemptionPolicy priority priorityClassName readinessGates resourceClaims resources
+    restartPolicy runtimeClassName schedulerName schedulingGates schedulingGroup securityContext
+    serviceAccount serviceAccountName setHostnameAsFQDN shareProcessNamespace subdomain
+    terminationGracePeriodSeconds tolerations topologySpreadConstraints volumes workloadRef
+";
 
-const CONTAINER: &[&str] = &[
-    "args",
-    "command",
-    "env",
-    "envFrom",
-    "image",
-    "imagePullPolicy",
-    "lifecycle",
-    "livenessProbe",
-    "name",
-    "ports",
-    "readinessProbe",
-    "resizePolicy",
-    "resources",
-    "restartPolicy",
-    "restartPolicyRules",
-    "securityContext",
-    "startupProbe",
-    "stdin",
-    "stdinOnce",
-    "targetContainerName",
-    "terminationMessagePath",
-    "terminationMessagePolicy",
-    "tty",
-    "volumeDevices",
-    "volumeMounts",
-    "workingDir",
-];
+const CONTAINER: &str = "
+    args command env envFrom image imagePullPolicy lifecycle livenessProbe name ports
+    readinessProbe resizePolicy resources restartPolicy restartPolicyRules securityContext
+    startupProbe stdin stdinOnce targetContainerName terminationMessagePath
+    terminationMessagePolicy tty volumeDevices volumeMounts workingDir
+";
 
 /// Most characters of a field's name that are shown.
 const SHOWN_MAX: usize = 80;
@@ -185,7 +119,7 @@ fn meta(metadata: &ObjectMeta, at: &str, fields: &mut Vec<Field>) {
     rest(&metadata.rest, META, at, fields);
 }
 
-fn rest(rest: &Rest, known: &'static [&'static str], at: &str, fields: &mut Vec<Field>) {
+fn rest(rest: &Rest, known: &'static str, at: &str, fields: &mut Vec<Field>) {
     for name in rest.names() {
         member(&name, known, at, fields);
     }
@@ -204,16 +138,17 @@ fn pod_spec(spec: JsonValue<'_>, at: &str, fields: &mut Vec<Field>) {
     }
 }
 
-fn member(name: &str, known: &'static [&'static str], at: &str, fields: &mut Vec<Field>) {
-    if !known.contains(&name) {
+fn member(name: &str, known: &'static str, at: &str, fields: &mut Vec<Field>) {
+    let known = known.split_whitespace();
+    if !known.clone().any(|known| known == name) {
         let shown: String = name.chars().take(SHOWN_MAX).collect();
-        let near = known.iter();
-        let near = near.map(|known| (strsim::damerau_levenshtein(&shown, known), *known));
-        let near = near.min().filter(|(distance, _)| *distance <= 2);
+        let distance = |known: &&str| strsim::damerau_levenshtein(&shown, known);
         let cut = if shown.len() < name.len() { "…" } else { "" };
         fields.push(Field {
             path: format!("{at}.{shown}{cut}"),
-            meant: near.map(|(_, known)| known),
+            meant: known
+                .filter(|known| distance(known) <= 2)
+                .min_by_key(distance),
         });
     }
 }

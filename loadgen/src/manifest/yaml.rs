@@ -16,7 +16,7 @@ use super::error::ManifestError;
 use super::text::{NUL, nul_in};
 use super::yaml_list;
 
-/// What is said of a text that ends too early.
+/// The message about a text that ends too early.
 pub(super) const CUT_OFF: &str = "cut off";
 
 /// A document larger than this is read item by item where it is a list.
@@ -73,7 +73,7 @@ fn read_whole(
         && let Some((members, items)) = document::list_of(tape.root())
     {
         let decoded = decode::all(&items, |item| {
-            decode::item(*item, &members, &collector.judged)
+            decode::item(*item, &members, &collector.checked)
         });
         for (index, decoded) in decoded.into_iter().enumerate() {
             if let Err(error) = collector.take(decoded, Some(index)) {
@@ -84,7 +84,7 @@ fn read_whole(
     }
     let mut take_item =
         |list: &serde_json::Map<String, Value>, index: usize, item: JsonValue<'_>| {
-            let decoded = decode::item(item, list, &collector.judged);
+            let decoded = decode::item(item, list, &collector.checked);
             let taken = collector.take(decoded, Some(index));
             match taken {
                 Ok(None) => Ok(()),
@@ -260,7 +260,7 @@ impl<R: BufRead> Chunks<R> {
         Ok(has_content.then_some(chunk))
     }
 
-    /// Adds lines to a chunk that is not whole, so many bytes or a little more.
+    /// Adds lines to a chunk that is not whole, `bytes` or a little more.
     pub(super) fn append(&mut self, chunk: &mut Chunk, bytes: usize) -> io::Result<()> {
         let enough = chunk.text.len().saturating_add(bytes);
         while chunk.text.len() < enough {
@@ -362,7 +362,7 @@ where
         let error = error.without_snippet();
         let position = error.location().map(|at| (at.line(), at.column()));
         let text = error.render_with_formatter(&serde_saphyr::UserMessageFormatter);
-        // The position is said elsewhere, with the line counted from the start of the file.
+        // The position stands elsewhere, with the line counted from the start of the file.
         let text = text.strip_prefix("error: ").unwrap_or(&text);
         let problem = match text.rfind(" at line ") {
             Some(at) if position.is_some() => text[..at].trim_end_matches(':').to_owned(),

@@ -10,11 +10,12 @@ use std::ops::Range;
 use podstorm_objects::json::Tape;
 use serde_json::{Map, Value};
 
-use super::check::JudgedSpecs;
-use super::collect::Collector;
+use super::check::CheckedSpecs;
+use super::collect::{Collector, NO_LIST};
 use super::decode::{self, Decoded, Wrong};
 use super::document::{Document, is_list_kind};
 use super::error::ManifestError;
+use super::json::given_twice;
 use super::yaml::{CUT_OFF, Chunk, Chunks, chunk_text, placed, read_document, read_value};
 
 /// Where the items of a list stand.
@@ -80,8 +81,7 @@ impl Items {
     ) -> Result<(), Box<ManifestError>> {
         let mut members = self.members_before(&chunk, collector)?;
         if members.get("kind").is_some_and(|kind| !is_list_kind(kind)) {
-            let problem = "a document with items is a List; write kind: List or remove items";
-            return Err(collector.at(None, problem.to_owned()));
+            return Err(collector.at(None, NO_LIST.to_owned()));
         }
         let mut kindless = Vec::new();
         forget(&mut chunk, self.line.end);
@@ -119,8 +119,7 @@ impl Items {
         }
         for (key, value) in members_of(&chunk, chunks.is_at_end, collector)? {
             if key == "items" || members.contains_key(&key) {
-                let problem = format!("the field {key:?} is given twice; remove one of the two");
-                return Err(collector.at(None, problem));
+                return Err(collector.at(None, given_twice(&key)));
             }
             members.insert(key, value);
         }
@@ -289,7 +288,9 @@ fn take(
         .iter()
         .map(|item| &chunk.text[item.range.clone()])
         .collect();
-    let decoded = decode::all(&texts, |text| decode_item(text, members, &collector.judged));
+    let decoded = decode::all(&texts, |text| {
+        decode_item(text, members, &collector.checked)
+    });
     for (item, mut decoded) in items.iter().zip(decoded) {
         if let Decoded::Wrong(Wrong {
             position: Some((line, _)),
@@ -310,7 +311,7 @@ fn take(
 pub(super) fn decode_item(
     bytes: &[u8],
     list: &Map<String, Value>,
-    judged: &JudgedSpecs,
+    checked: &CheckedSpecs,
 ) -> Decoded {
     let wrong = |position: Option<(u64, u64)>, problem: String| {
         Decoded::Wrong(Wrong {
@@ -334,10 +335,10 @@ pub(super) fn decode_item(
         }
     };
     if let Some(tape) = Tape::from_block_yaml(text) {
-        return decode::item(tape.root(), list, judged);
+        return decode::item(tape.root(), list, checked);
     }
     match read_value(text) {
-        Ok(value) => decode::item(Tape::of(&value).root(), list, judged),
+        Ok(value) => decode::item(Tape::of(&value).root(), list, checked),
         Err(error) => wrong(error.position, error.problem),
     }
 }

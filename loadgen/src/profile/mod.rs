@@ -30,7 +30,7 @@ pub const HERTZ: u16 = 199;
 /// of width they would be a third of a point.
 const FRAME_WIDTH_MIN_PERCENT: f64 = 0.03;
 
-/// A thousand cores sampled a thousand times a second do not come to so many within a century.
+/// A thousand cores sampled a thousand times a second do not reach it within a century.
 const SAMPLES_MAX: u64 = 1 << 53;
 
 /// Why there is no profile.
@@ -266,7 +266,7 @@ pub fn parse_folded(text: &str) -> Result<Vec<(String, u64)>, FoldedError> {
         });
         let (stack, samples) = found.ok_or(FoldedError::Line(number))?;
         total = total.saturating_add(samples);
-        // Whoever draws adds them up, and scales them as floating-point numbers.
+        // The drawing library adds them up, and scales them as floating-point numbers.
         if total > SAMPLES_MAX {
             return Err(FoldedError::TooMany(number));
         }

@@ -3,7 +3,7 @@
 use comfy_table::{CellAlignment, Table, presets};
 
 /// Rows under their header, in columns; those whose number `is_text` accepts are aligned to the
-/// left, the others, figures, to the right.
+/// left, the others, numbers, to the right.
 pub(crate) fn columns(
     header: &[String],
     rows: &[Vec<String>],

@@ -5,20 +5,8 @@ use std::io::{self, Write};
 use crate::result::RunResult;
 
 /// The columns: those of the result's `series` under their names, and the name of the phase.
-const HEADER: [&str; 12] = [
-    "seconds",
-    "phase",
-    "phase_name",
-    "pods_desired",
-    "pods_existing",
-    "pods_ready",
-    "pods_created",
-    "pods_deleted",
-    "queue_depth",
-    "queue_delayed",
-    "api_calls",
-    "resource_version",
-];
+const HEADER: &str = "seconds phase phase_name pods_desired pods_existing pods_ready pods_created \
+                      pods_deleted queue_depth queue_delayed api_calls resource_version";
 
 /// Writes the series: a header, then the samples in the order of time.
 ///
@@ -26,28 +14,21 @@ const HEADER: [&str; 12] = [
 /// What the writer's are.
 pub fn write(out: &mut dyn Write, result: &RunResult) -> io::Result<()> {
     let mut writer = csv::Writer::from_writer(out);
-    writer.write_record(HEADER)?;
+    let header: Vec<&str> = HEADER.split(' ').collect();
+    writer.write_record(&header)?;
     let series = &result.series;
+    let columns = serde_json::to_value(series).map_err(io::Error::other)?;
     for row in 0..series.len() {
         let phase = series.phase[row];
         let name = result.phases.get(phase).map_or("", |phase| &phase.name);
-        let counts = [
-            &series.pods_desired,
-            &series.pods_existing,
-            &series.pods_ready,
-            &series.pods_created,
-            &series.pods_deleted,
-            &series.queue_depth,
-            &series.queue_delayed,
-            &series.api_calls,
-            &series.resource_version,
-        ];
         let first = [
             series.seconds[row].to_string(),
             phase.to_string(),
             name.to_owned(),
         ];
-        let counts = counts.iter().map(|column| column[row].to_string());
+        let counts = header[first.len()..]
+            .iter()
+            .map(|name| columns[name][row].to_string());
         writer.write_record(first.into_iter().chain(counts))?;
     }
     writer.flush()

@@ -4,15 +4,16 @@
 pub mod colour;
 pub(crate) mod columns;
 pub mod csv;
+#[cfg(test)]
+mod fixtures;
 pub mod html;
 pub mod json;
 pub mod junit;
 #[cfg(feature = "tui")]
 pub mod live;
 pub mod output;
+pub(crate) mod page;
 pub mod perf_dash;
 pub mod progress;
-#[cfg(test)]
-mod sample;
 mod stale_watch;
 pub mod terminal;

@@ -87,27 +87,25 @@ fn output_error(flag: &'static str, path: &Path, problem: impl Into<String>) -> 
 }
 
 fn io_problem(flag: &'static str, path: &Path, error: &io::Error) -> OutputError {
+    let parent = parent_of(path);
+    let why = match error.kind() {
+        io::ErrorKind::NotFound if !parent.is_dir() => {
+            format!("there is no directory {}", parent.display())
+        }
+        io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+        io::ErrorKind::NotADirectory => "its parent is no directory".to_owned(),
+        io::ErrorKind::ReadOnlyFilesystem => "the file system is read-only".to_owned(),
+        _ => error.to_string(),
+    };
+    output_error(flag, path, format!("can't be written: {why}"))
+}
+
+/// The directory of a file.
+fn parent_of(path: &Path) -> &Path {
     let parent = path
         .parent()
         .filter(|parent| !parent.as_os_str().is_empty());
-    output_error(
-        flag,
-        path,
-        match error.kind() {
-            io::ErrorKind::NotFound if parent.is_some_and(|parent| !parent.is_dir()) => format!(
-                "can't be written: there is no directory {}",
-                parent.unwrap_or(Path::new(".")).display()
-            ),
-            io::ErrorKind::PermissionDenied => "can't be written: permission denied".to_owned(),
-            io::ErrorKind::NotADirectory => {
-                "can't be written: its parent is no directory".to_owned()
-            }
-            io::ErrorKind::ReadOnlyFilesystem => {
-                "can't be written: the file system is read-only".to_owned()
-            }
-            _ => format!("can't be written: {error}"),
-        },
-    )
+    parent.unwrap_or(Path::new("."))
 }
 
 impl Output {
@@ -130,12 +128,10 @@ impl Output {
             .or_else(|_| in_real_parent(path))
             .unwrap_or_else(|_| path.to_owned());
         let written = path.as_os_str().as_encoded_bytes();
+        let is_directory = written.ends_with(b"/") || written.ends_with(b"/.");
         match fs::metadata(&target) {
             // What ends like a directory is none of a file's names, though nothing be there.
-            _ if written.ends_with(b"/") || written.ends_with(b"/.") => {
-                return Err(output_error(flag, path, "is a directory; name a file"));
-            }
-            Ok(metadata) if metadata.is_dir() => {
+            found if is_directory || found.as_ref().is_ok_and(fs::Metadata::is_dir) => {
                 return Err(output_error(flag, path, "is a directory; name a file"));
             }
             Ok(metadata) if metadata.is_file() => {
@@ -186,7 +182,7 @@ impl Output {
         matches!(self.target, Target::Stdout)
     }
 
-    /// The temporary file, to be removed by whoever ends the process without unwinding.
+    /// The temporary file, which a process that ends without unwinding must remove.
     pub fn temporary(&self) -> Option<&Path> {
         match &self.target {
             Target::Temporary { temporary, .. } => Some(temporary),
@@ -213,15 +209,9 @@ impl Output {
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> Result<(), OutputError> {
         let flag = self.flag;
-        match &mut self.target {
-            Target::Stdout => match buffered(io::stdout().lock(), write) {
-                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-                written => written.map_err(|error| io_problem(flag, Path::new("-"), &error)),
-            },
-            Target::Direct { file, path } => match buffered(file, write) {
-                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-                written => written.map_err(|error| io_problem(flag, path, &error)),
-            },
+        let (path, written) = match &mut self.target {
+            Target::Stdout => (Path::new("-"), buffered(io::stdout().lock(), write)),
+            Target::Direct { file, path } => (&**path, buffered(file, write)),
             Target::Temporary {
                 file,
                 temporary,
@@ -231,8 +221,12 @@ impl Output {
                 let written = buffered(&file, write)
                     .and_then(|()| file.sync_all())
                     .and_then(|()| fs::rename(&*temporary, &*path));
-                written.map_err(|error| io_problem(flag, path, &error))
+                return written.map_err(|error| io_problem(flag, path, &error));
             }
+        };
+        match written {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            written => written.map_err(|error| io_problem(flag, path, &error)),
         }
     }
 }
@@ -248,11 +242,8 @@ impl Drop for Output {
 
 /// A file that is not there yet, in the directory as it is without links.
 fn in_real_parent(path: &Path) -> io::Result<PathBuf> {
-    let parent = path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty());
     let name = path.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
-    Ok(fs::canonicalize(parent.unwrap_or(Path::new(".")))?.join(name))
+    Ok(fs::canonicalize(parent_of(path))?.join(name))
 }
 
 fn buffered(

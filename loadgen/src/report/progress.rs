@@ -1,5 +1,5 @@
 //! Progress on standard error: a bar on a terminal, a plain line now and then elsewhere, and full
-//! screen for who asks for it.
+//! screen with `--tui`.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::Mutex;
@@ -78,7 +78,7 @@ impl ProgressView {
     }
 }
 
-/// Gives the terminal back, if a view has all of it: for who ends the process without more ado.
+/// Gives the terminal back, if a view has all of it. For code that ends the process at once.
 pub fn give_screen_back() {
     #[cfg(feature = "tui")]
     live::give_back();

@@ -1,4 +1,4 @@
-//! The scenario `stale-watch` explained from its figures: what was done, what came of it, and what
+//! The scenario `stale-watch` explained from its result: what was done, what came of it, and what
 //! to try next.
 
 use podstorm::policy::Behaviour;
@@ -15,7 +15,7 @@ const LOST: &str = "scale up; each first answer is lost";
 
 const GATE: &str = "StaleControllerConsistencyReplicaSet";
 
-/// What is said of a run.
+/// The explanation of a run.
 pub(super) struct Explanation {
     /// Labelled paragraphs.
     pub(super) paragraphs: Vec<(&'static str, String)>,

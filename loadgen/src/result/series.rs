@@ -21,7 +21,7 @@ pub struct Series {
     pub pods_existing: Vec<u64>,
     /// Pods that are active and ready.
     pub pods_ready: Vec<u64>,
-    /// Pods created so far, by whomever.
+    /// Pods created so far, by any client.
     pub pods_created: Vec<u64>,
     /// Pods finally removed so far.
     pub pods_deleted: Vec<u64>,

@@ -1,17 +1,19 @@
 //! Results held against thresholds, and thresholds against what a run will have.
 
 use super::RunResult;
-use crate::figures::{Figures, Threshold, ThresholdError, ThresholdOutcome, name, values};
+use crate::metrics::{MetricValues, Threshold, ThresholdError, ThresholdOutcome, name, values};
 use crate::settings::Settings;
 
 /// Holds the result against every threshold: the outcomes become part of it, and one that is not met
 /// makes a run that was well otherwise exit with 1.
-pub fn judge(result: &mut RunResult, thresholds: &[Threshold]) {
+pub fn apply(result: &mut RunResult, thresholds: &[Threshold]) {
     if thresholds.is_empty() {
         return;
     }
-    let figures = Figures::of(result);
-    let outcomes = thresholds.iter().map(|threshold| threshold.judge(&figures));
+    let metrics = MetricValues::of(result);
+    let outcomes = thresholds
+        .iter()
+        .map(|threshold| threshold.outcome(&metrics));
     result.thresholds = outcomes.collect();
     let failed = result.thresholds.iter().filter(|outcome| !outcome.met);
     let reasons: Vec<String> = failed.map(ThresholdOutcome::reason).collect();
@@ -35,13 +37,13 @@ pub fn refuse_absent_phases(
         .collect();
     let names = values::told_apart(names.iter().map(String::as_str));
     let absent = |threshold: &&Threshold| {
-        let phase = threshold.figure().phase();
+        let phase = threshold.metric().phase();
         phase.is_some_and(|phase| !names.iter().any(|name| name == phase))
     };
     let Some(threshold) = thresholds.iter().find(absent) else {
         return Ok(());
     };
-    let phase = threshold.figure().phase().unwrap_or_default();
+    let phase = threshold.metric().phase().unwrap_or_default();
     let place = match scenario.bounds().contains(threshold) {
         true => "threshold",
         false => "--threshold",

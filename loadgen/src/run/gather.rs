@@ -1,10 +1,10 @@
-//! Turns what the parts have counted into the result of a run.
+//! Turns what the tasks have counted into the result of a run.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use hdrhistogram::Histogram;
-use podstorm_apiserver::Cluster;
+use podstorm_apiserver::{Cluster, PodTotals};
 use podstorm_objects::Now;
 use podstorm_sim::engine::by_phase::{ByPhase, Recorded};
 use podstorm_sim::engine::client::ApiCalls;
@@ -42,14 +42,25 @@ pub(super) struct Harvest<'a> {
     pub(super) series: Series,
 }
 
+/// The server's counts of pods as the result has them.
+pub(super) fn pod_counts(pods: &PodTotals) -> PodCounts {
+    PodCounts {
+        created: pods.created,
+        bound: pods.bound,
+        ready: pods.ready,
+        deleted: pods.deleted,
+        adopted: pods.adopted,
+        released: pods.released,
+        peak: pods.peak,
+    }
+}
+
 /// Counts the objects that came from files.
 pub(super) fn count_input(objects: &[InputObject]) -> InputCounts {
     let mut counts = InputCounts::default();
     for object in objects {
-        *counts
-            .taken
-            .entry(object.kind().name().to_owned())
-            .or_default() += 1;
+        let kind = object.kind().name().to_owned();
+        *counts.taken.entry(kind).or_default() += 1;
     }
     counts.pods = pods_as_they_came(objects);
     counts
@@ -59,15 +70,7 @@ impl Harvest<'_> {
     pub(super) fn result(self, report: Report) -> RunResult {
         let settings = self.settings;
         let writes = self.cluster.write_counts();
-        let pods = PodCounts {
-            created: writes.pods.created,
-            bound: writes.pods.bound,
-            ready: writes.pods.ready,
-            deleted: writes.pods.deleted,
-            adopted: writes.pods.adopted,
-            released: writes.pods.released,
-            peak: writes.pods.peak,
-        };
+        let pods = pod_counts(&writes.pods);
         let work = self.work();
         let recorded = self.recorded();
         let phases = by_phase(

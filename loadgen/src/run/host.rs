@@ -5,7 +5,7 @@ use std::fs;
 use crate::result::{Host, PodCounts};
 use crate::settings::resolve::Machine;
 
-/// The figures of a run that took `wall_seconds` and made `pods`.
+/// The machine and its costs of a run that took `wall_seconds` and made `pods`.
 pub(super) fn of_run(
     wall_seconds: f64,
     pods: &PodCounts,
@@ -51,7 +51,7 @@ fn cpu_seconds() -> Option<f64> {
     Some((user + system) / 100.0)
 }
 
-/// A figure from `/proc/self/status`; `None` where there is none.
+/// A number from `/proc/self/status`; `None` where there is none.
 fn status_kilobytes(name: &str) -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;

@@ -1,24 +1,24 @@
-//! The metrics of a run under their Kubernetes names, for whoever asks while it goes on.
+//! The metrics of a run under their Kubernetes names, to be read while it goes on.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use podstorm::metrics::{Family, HistogramSnapshot, Kind as MetricKind, Series, Value};
+use podstorm::metrics::{Family, Kind as MetricKind, Series, Value};
 use podstorm_objects::{Kind, Str};
 use podstorm_sim::engine::client::{ApiCalls, Client, method_of};
 use podstorm_sim::engine::event_sink::EventWriter;
 use podstorm_sim::engine::worker::Worker;
 
-use super::sampler::Figures;
+use super::sampler::Sources;
 
 /// What is asked of the embedded server goes to a host of this name.
 const HOST: &str = "embedded";
 
-/// Read access to the figures of a run, from any thread. Reading changes nothing of the run.
+/// Read access to the metrics of a run, from any thread. Reading changes nothing of the run.
 #[derive(Clone, Debug)]
 pub struct Metrics {
-    pub(super) figures: Figures,
+    pub(super) sources: Sources,
     pub(super) workers: Vec<Arc<Mutex<Worker>>>,
     pub(super) writers: Vec<Arc<Mutex<EventWriter>>>,
     /// Engine time when the run was last looked at, ns.
@@ -28,10 +28,10 @@ pub struct Metrics {
 impl Metrics {
     /// All metrics as they are now, by name. O(keys of the queues); locks each worker for a moment.
     pub fn families(&self) -> Vec<Family> {
-        // Relaxed: a figure to look at, which orders nothing.
+        // Relaxed: a number to look at, which orders nothing.
         let now_ns = self.now_ns.load(Ordering::Relaxed);
         let mut all = BTreeMap::new();
-        for runner in &self.figures.runners {
+        for runner in &self.sources.runners {
             let controller = &runner.controller;
             let name = if controller.options().kind == Kind::REPLICATION_CONTROLLER {
                 "replicationmanager"
@@ -46,9 +46,9 @@ impl Metrics {
         }
         add(&mut all, self.requests());
         add(&mut all, self.store_versions());
-        for family in self.own(now_ns) {
-            add(&mut all, family);
-        }
+        self.own(now_ns)
+            .into_iter()
+            .for_each(|family| add(&mut all, family));
         all.into_values().collect()
     }
 
@@ -68,12 +68,8 @@ impl Metrics {
         };
         // A part that panicked ends the run, not the looking.
         for worker in &self.workers {
-            count(
-                worker
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .calls(),
-            );
+            let worker = worker.lock().unwrap_or_else(PoisonError::into_inner);
+            count(worker.calls());
         }
         for writer in &self.writers {
             count(&writer.lock().unwrap_or_else(PoisonError::into_inner).calls);
@@ -104,14 +100,11 @@ impl Metrics {
                 value: Value::Number(version.unwrap_or(0) as f64),
             });
         };
-        for (number, runner) in self.figures.runners.iter().enumerate() {
+        for (number, runner) in self.sources.runners.iter().enumerate() {
             let controller = &runner.controller;
             let kind = controller.options().kind;
-            push(
-                kind.group(),
-                kind.resource(),
-                controller.owners().version().get().number(),
-            );
+            let version = controller.owners().version().get().number();
+            push(kind.group(), kind.resource(), version);
             if number == 0 {
                 // The controllers share one cache of pods.
                 push("", "pods", controller.pods().version().get().number());
@@ -127,7 +120,7 @@ impl Metrics {
 
     /// What upstream has no name for.
     fn own(&self, now_ns: i64) -> Vec<Family> {
-        let (position, pods) = (&self.figures.position, self.figures.cluster.pod_totals());
+        let (position, pods) = (&self.sources.position, self.sources.cluster.pod_totals());
         let read = |figure: &std::sync::atomic::AtomicU64| figure.load(Ordering::Relaxed) as f64;
         let states = [
             ("desired", read(&position.desired)),
@@ -138,35 +131,39 @@ impl Metrics {
             labels: vec![("state", Str::from(state))],
             value: Value::Number(number),
         };
-        let single = |name, help, kind, number| {
-            Family::single(name, help, kind, Vec::new(), Value::Number(number))
+        let pods_by_state = Family {
+            name: "loadgen_pods",
+            help: "Pods that are asked for, that exist, and that are ready.",
+            kind: MetricKind::Gauge,
+            series: states.map(state).into(),
         };
-        vec![
-            Family {
-                name: "loadgen_pods",
-                help: "Pods that are asked for, that exist, and that are ready.",
-                kind: MetricKind::Gauge,
-                series: states.map(state).into(),
-            },
-            single(
+        let seconds = "Engine time since the start: simulated on the virtual engine.";
+        let created = "Pods created, by whomever.";
+        let (counter, gauge) = (MetricKind::Counter, MetricKind::Gauge);
+        let single = [
+            (
                 "loadgen_pods_created_total",
-                "Pods created, by whomever.",
-                MetricKind::Counter,
+                created,
+                counter,
                 pods.created as f64,
             ),
-            single(
+            (
                 "loadgen_pods_deleted_total",
                 "Pods finally removed.",
-                MetricKind::Counter,
+                counter,
                 pods.deleted as f64,
             ),
-            single(
+            (
                 "loadgen_engine_seconds",
-                "Engine time since the start: simulated on the virtual engine.",
-                MetricKind::Gauge,
+                seconds,
+                gauge,
                 now_ns as f64 / 1e9,
             ),
-        ]
+        ];
+        let single = single.into_iter().map(|(name, help, kind, number)| {
+            Family::single(name, help, kind, Vec::new(), Value::Number(number))
+        });
+        std::iter::once(pods_by_state).chain(single).collect()
     }
 }
 
@@ -193,28 +190,23 @@ fn add(all: &mut BTreeMap<&'static str, Family>, family: Family) {
         return;
     };
     for series in family.series {
-        match known
-            .series
-            .iter_mut()
-            .find(|one| one.labels == series.labels)
-        {
+        let mut same = known.series.iter_mut();
+        match same.find(|one| one.labels == series.labels) {
             None => known.series.push(series),
             Some(one) => sum(&mut one.value, &series.value),
         }
     }
 }
 
+/// Adds a value to another of its kind; histograms have the same bounds.
 fn sum(total: &mut Value, more: &Value) {
     match (total, more) {
         (Value::Number(total), Value::Number(more)) => *total += more,
-        (Value::Histogram(total), Value::Histogram(more)) => sum_histograms(total, more),
+        (Value::Histogram(total), Value::Histogram(more)) => {
+            total.sum += more.sum;
+            let counts = total.counts.iter_mut().zip(&more.counts);
+            counts.for_each(|(sum, more)| *sum += more);
+        }
         _ => {}
     }
-}
-
-/// Adds the counts of a histogram with the same bounds.
-fn sum_histograms(total: &mut HistogramSnapshot, more: &HistogramSnapshot) {
-    total.sum += more.sum;
-    let counts = total.counts.iter_mut().zip(&more.counts);
-    counts.for_each(|(sum, more)| *sum += more);
 }

@@ -1,4 +1,4 @@
-//! Runs one scenario on one simulated cluster: puts the parts together, lets a driver run them,
+//! Runs one scenario on one simulated cluster: puts the tasks together, lets a driver run them,
 //! and gathers the result.
 //!
 //! ```text
@@ -9,7 +9,7 @@
 //!               informers ─keys─▶ workers ─events─▶ event writer
 //! ```
 //!
-//! Both engines run the same parts: [`podstorm_sim::executor::virtual_time`] on one thread and a clock that jumps,
+//! Both engines run the same tasks: [`podstorm_sim::executor::virtual_time`] on one thread and a clock that jumps,
 //! [`podstorm_sim::executor::threads`] on several and a real one.
 
 mod buckets;
@@ -42,7 +42,7 @@ use podstorm_sim::nodes::NodeControl;
 
 use gather::Harvest;
 use phases::{Controllers, Driver, Position};
-use sampler::Figures;
+use sampler::Sources;
 use watcher::Watcher;
 
 pub use metrics::Metrics;
@@ -180,7 +180,7 @@ impl virtual_time::RunObserver for Watched<'_> {
 impl Engine {
     fn build(settings: &Settings, objects: Vec<InputObject>, clock: RealClock) -> Engine {
         let is_rc = |object: &InputObject| object.kind() == Kind::REPLICATION_CONTROLLER;
-        // Nobody has to be told: no scenario kills its controller.
+        // Nothing observes them: no scenario kills its controller.
         let scenario = &settings.scenario;
         let nodes = scenario
             .has_node_faults()
@@ -277,14 +277,14 @@ impl Engine {
             writer.calls.total()
         };
         let workers = self.workers.iter().map(of_worker);
-        let figures = Figures {
+        let sources = Sources {
             cluster: Arc::clone(&self.cluster),
             runners: self.runners.clone(),
             position: Arc::clone(&self.position),
             calls: workers.chain(self.writers.iter().map(of_writer)).collect(),
         };
         Metrics {
-            figures,
+            sources,
             workers: self.workers.clone(),
             writers: self.writers.clone(),
             now_ns: Arc::new(AtomicI64::new(0)),

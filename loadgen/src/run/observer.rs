@@ -1,4 +1,4 @@
-//! Who watches a run from outside, and what it is told while the run goes on.
+//! Observers of a run: what they hear while the run goes on.
 
 use super::metrics::Metrics;
 
@@ -31,7 +31,7 @@ pub struct Progress<'a> {
     pub ready: u64,
     /// Pods that all parents together are to have.
     pub desired: u64,
-    /// Pods created since the start, by whomever.
+    /// Pods created since the start, by any client.
     pub created: u64,
     /// Pods finally removed since the start.
     pub deleted: u64,

@@ -1,10 +1,10 @@
-//! Takes the samples of a run's time series: figures that the parts keep anyway, read now and then.
+//! Takes the samples of a run's time series: counters that the tasks keep anyway, read now and then.
 //!
 //! A sample is taken when the run crosses a line of one of two grids, of engine time and of work
 //! done. A grid that has too many samples becomes twice as wide, and of those that are then between the
 //! same two lines all but the first are forgotten: their number stays within bounds however long the run
 //! is, and where much happened in little time they stay as close as they were taken. Besides there is one
-//! for the beginning of each phase, told by the scenario's driver and never forgotten, so that a phase is
+//! for the beginning of each phase, taken when the scenario's driver says so and never forgotten, so that a phase is
 //! as long here as it was; and each phase has a small grid of its own work, so that hours of churn take
 //! nothing from the ramp before them. Reading changes nothing: a virtual run is the same with and without.
 
@@ -24,7 +24,7 @@ const PER_GRID: usize = 256;
 /// Most samples of a phase's own grid; a power of two.
 const PER_PHASE: usize = 16;
 
-/// So many phases have one: the first.
+/// How many phases have one: the first.
 const GRIDS_OF_PHASES: usize = 16;
 
 /// Most samples of phases that began.
@@ -33,12 +33,12 @@ const OF_PHASES: usize = 128;
 /// The narrowest grid of time, ns.
 const FIRST_TIME_NS: u64 = 500_000;
 
-/// The narrowest grid of work, runs of parts.
+/// The narrowest grid of work, runs of tasks.
 const FIRST_STEPS: u64 = 2;
 
 /// What the samples are read from.
 #[derive(Clone, Debug)]
-pub(super) struct Figures {
+pub(super) struct Sources {
     pub(super) cluster: Arc<Cluster>,
     pub(super) runners: Vec<Arc<ControllerRunner>>,
     pub(super) position: Arc<Position>,
@@ -76,7 +76,7 @@ struct Grid {
     /// The line that was not crossed yet.
     next: u64,
     samples: usize,
-    /// At so many samples it becomes wider.
+    /// The number of samples at which it becomes wider.
     full: usize,
 }
 
@@ -104,7 +104,7 @@ impl Grid {
 /// The samples so far.
 #[derive(Debug)]
 pub(super) struct Sampler {
-    figures: Figures,
+    sources: Sources,
     samples: Vec<Sample>,
     /// Of time, of work, and of the work of the present phase.
     grids: [Grid; 3],
@@ -116,9 +116,9 @@ pub(super) struct Sampler {
 
 impl Sampler {
     /// Begins with a sample of the start.
-    pub(super) fn new(figures: Figures) -> Sampler {
+    pub(super) fn new(sources: Sources) -> Sampler {
         let mut sampler = Sampler {
-            figures,
+            sources,
             samples: Vec::with_capacity(2 * PER_GRID + 2),
             grids: [
                 Grid::new(FIRST_TIME_NS, PER_GRID),
@@ -146,7 +146,7 @@ impl Sampler {
         self.grids[1].next.min(of_phase)
     }
 
-    /// Takes a sample if one is due: at `at_ns`, after so many `steps` of work, the state being what
+    /// Takes a sample if one is due: at `at_ns`, after `steps` of work, the state being what
     /// it is until `until_ns`.
     pub(super) fn look(&mut self, at_ns: i64, until_ns: i64, steps: u64) {
         let until_ns = u64::try_from(until_ns).unwrap_or(0);
@@ -205,15 +205,15 @@ impl Sampler {
             .samples
             .last()
             .map_or(at_ns, |last| at_ns.max(last.at_ns));
-        let Figures {
+        let Sources {
             cluster,
             runners,
             position,
             calls,
-        } = &self.figures;
+        } = &self.sources;
         let pods = cluster.pod_totals();
         let queues = || runners.iter().map(|runner| runner.controller.queue());
-        // Relaxed, all: figures to look at, which order nothing.
+        // Relaxed, all: numbers to look at, which order nothing.
         self.samples.push(Sample {
             at_ns,
             phase: position.phase.load(Ordering::Relaxed),
@@ -268,7 +268,7 @@ mod tests {
     use podstorm_apiserver::ClusterOptions;
 
     fn sampler() -> Sampler {
-        Sampler::new(Figures {
+        Sampler::new(Sources {
             cluster: Arc::new(Cluster::new(ClusterOptions::default())),
             runners: Vec::new(),
             position: Arc::default(),

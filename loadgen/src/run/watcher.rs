@@ -7,14 +7,14 @@ use podstorm_objects::Now;
 use podstorm_sim::clock::RealClock;
 use podstorm_sim::executor::virtual_time::RunObserver;
 
-use super::sampler::{Figures, Sampler};
+use super::sampler::{Sampler, Sources};
 use super::{Metrics, Observer, Progress};
 use crate::result::Series;
 
 /// Between two calls of the observer, seconds of real time.
 const PROGRESS_EVERY_SECONDS: f64 = 0.2;
 
-/// How many parts of a virtual run are run between two looks at the outside world.
+/// How many tasks of a virtual run are run between two looks at the outside world.
 const STEPS_PER_LOOK: u64 = 1024;
 
 /// The watcher of one run.
@@ -23,8 +23,8 @@ pub(super) struct Watcher<'a> {
     cancel: &'a AtomicBool,
     clock: RealClock,
     phases: Vec<String>,
-    figures: Figures,
-    /// Told to whoever reads metrics.
+    sources: Sources,
+    /// For readers of metrics.
     now_ns: Arc<AtomicI64>,
     /// Shared with the scenario's driver, which tells it when phases begin; what is due of it is kept
     /// below, so that it is locked for samples alone.
@@ -33,7 +33,7 @@ pub(super) struct Watcher<'a> {
     phase_began: Arc<AtomicBool>,
     due_ns: u64,
     shown_at: f64,
-    /// Of a virtual run: how many parts were run, at which number something is to be done, and at
+    /// Of a virtual run: how many tasks were run, at which number something is to be done, and at
     /// which the outside world is to be looked at.
     steps: u64,
     next_step: u64,
@@ -50,15 +50,15 @@ impl<'a> Watcher<'a> {
         metrics: Metrics,
     ) -> Watcher<'a> {
         let Metrics {
-            figures, now_ns, ..
+            sources, now_ns, ..
         } = metrics;
-        let sampler = Sampler::new(figures.clone());
+        let sampler = Sampler::new(sources.clone());
         Watcher {
             observer,
             cancel,
             clock,
             phases,
-            figures,
+            sources,
             now_ns,
             next_step: sampler.due_steps(),
             due_ns: sampler.due_ns(),
@@ -70,17 +70,17 @@ impl<'a> Watcher<'a> {
         }
     }
 
-    /// To be called now and then by whoever drives a run in real time; false when the run is to be
+    /// The driver of a run in real time calls it now and then; false when the run is to be
     /// cancelled.
     pub(super) fn look(&mut self, now: Now) -> bool {
         // The work of several threads is what they have written: a ramp that takes little time does
         // not get lost among hours in which little happens.
-        let work = self.figures.cluster.resource_version();
+        let work = self.sources.cluster.resource_version();
         self.sampler().look(now.mono_ns, now.mono_ns, work);
         self.look_outside(now)
     }
 
-    /// To be called as a phase begins, by whoever lets it.
+    /// To be called as a phase begins.
     pub(super) fn phase_begins(&self) -> impl Fn(Now) + Send + use<> {
         let (sampler, flag) = (Arc::clone(&self.sampler), Arc::clone(&self.phase_began));
         move |now| {
@@ -110,7 +110,7 @@ impl<'a> Watcher<'a> {
 
     /// Shows progress when it is time to; false when the run is to be cancelled.
     fn look_outside(&mut self, now: Now) -> bool {
-        // Relaxed: a figure to look at, which orders nothing.
+        // Relaxed: a number to look at, which orders nothing.
         self.now_ns.store(now.mono_ns, Ordering::Relaxed);
         let seconds = self.clock.seconds();
         if seconds - self.shown_at >= PROGRESS_EVERY_SECONDS {
@@ -134,15 +134,15 @@ impl<'a> Watcher<'a> {
     }
 
     fn show(&self, now: Now) {
-        let position = &self.figures.position;
-        // Relaxed: figures to look at, which order nothing.
+        let position = &self.sources.position;
+        // Relaxed: numbers to look at, which order nothing.
         let phase_index = position
             .phase
             .load(Ordering::Relaxed)
             .min(self.phases.len().saturating_sub(1));
-        let runners = self.figures.runners.iter();
-        let calls = self.figures.calls.iter();
-        let totals = self.figures.cluster.pod_totals();
+        let runners = self.sources.runners.iter();
+        let calls = self.sources.calls.iter();
+        let totals = self.sources.cluster.pod_totals();
         self.observer.progress(&Progress {
             phase: self.phases.get(phase_index).map_or("", String::as_str),
             phase_index,

@@ -1,14 +1,15 @@
 //! Where the marks of a chart go: ticks of an axis, places of a heat map's cells and of a plot's lines,
 //! in units of an SVG's view box. What they look like is the page's.
 
-use serde::Serialize;
+use serde_json::{Value as Json, json};
 
-use crate::figures::Unit;
+use crate::metrics::Unit;
+use crate::report::page::{coordinate as place, round_step, steps_to};
 
 /// Shades of a heat map, from the least value to the greatest.
 pub const SHADES: usize = 7;
 
-/// Most lines of a plot: more can't be told apart.
+/// Most lines of a plot: a reader can't distinguish more.
 pub const LINES_MAX: usize = 8;
 
 /// Height of a row, and least width of a column, of a heat map.
@@ -27,29 +28,17 @@ pub fn ticks(most: f64, unit: Unit) -> Vec<f64> {
     if !most.is_finite() || most <= 0.0 {
         return vec![0.0, 1.0];
     }
-    let least_step = most / 5.0;
     let clock = [
         15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 7200.0, 21_600.0, 86_400.0,
     ];
-    let of_clock = clock.into_iter().find(|step| *step >= least_step);
+    let of_clock = clock.into_iter().find(|step| *step >= most / 5.0);
     let step = match of_clock {
         Some(step) if unit == Unit::Seconds && most >= 60.0 => step,
-        _ => {
-            let power = 10_f64.powf(least_step.log10().floor());
-            let steps = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * power);
-            let fits = steps
-                .into_iter()
-                .find(|step| *step >= least_step * (1.0 - 1e-9));
-            fits.unwrap_or(10.0 * power)
-        }
+        // Things are whole.
+        _ if unit == Unit::Count => round_step(most, 5.0).max(1.0),
+        _ => round_step(most, 5.0),
     };
-    // Things are whole.
-    let step = if unit == Unit::Count {
-        step.max(1.0)
-    } else {
-        step
-    };
-    let count = (most / step - 1e-9).ceil().max(1.0) as usize;
+    let count = steps_to(most, step) as usize;
     (0..=count).map(|number| number as f64 * step).collect()
 }
 
@@ -68,49 +57,6 @@ pub struct Value {
     pub title: String,
     /// Whether it is the cheapest that keeps the thresholds.
     pub is_cheapest: bool,
-}
-
-/// A heat map, ready to be drawn.
-#[derive(Clone, Debug, Serialize)]
-pub struct HeatMap {
-    width: String,
-    height: String,
-    columns: Vec<Label>,
-    rows: Vec<Label>,
-    cells: Vec<Tile>,
-    x_name: String,
-    y_name: String,
-    x_name_at: String,
-    x_name_y: String,
-}
-
-/// A text with its place.
-#[derive(Clone, Debug, Serialize)]
-pub struct Label {
-    x: String,
-    y: String,
-    text: String,
-}
-
-/// A cell of a heat map.
-#[derive(Clone, Debug, Serialize)]
-struct Tile {
-    x: String,
-    y: String,
-    width: String,
-    height: String,
-    text_x: String,
-    text_y: String,
-    /// 0 to [`SHADES`] - 1; `none` without a value.
-    shade: String,
-    text: String,
-    title: String,
-    cheapest: bool,
-}
-
-fn place(number: f64) -> String {
-    let text = format!("{number:.1}");
-    text.strip_suffix(".0").unwrap_or(&text).to_owned()
 }
 
 fn width_of(text: &str) -> f64 {
@@ -143,7 +89,7 @@ pub fn heat_map(
     ys: &[String],
     values: &[Value],
     range: (f64, f64),
-) -> HeatMap {
+) -> Json {
     let widest = |texts: &mut dyn Iterator<Item = &str>| texts.map(width_of).fold(0.0, f64::max);
     let texts = &mut values.iter().map(|value| value.text.as_str());
     let mut inner = xs.iter().map(String::as_str).chain(texts);
@@ -154,86 +100,50 @@ pub fn heat_map(
     let row_top = |y: usize| bottom - (y + 1) as f64 * ROW;
     let column_left = |x: usize| left + x as f64 * column;
     let width = left + xs.len() as f64 * column + 2.0;
-    HeatMap {
-        width: place(width.max(width_of(names[1]) + 4.0)),
-        height: place(bottom + 50.0),
-        columns: labels(xs, |x| (column_left(x) + column / 2.0, bottom + 18.0)),
-        rows: labels(ys, |y| (left - 8.0, row_top(y) + ROW / 2.0 + 4.5)),
-        cells: values
-            .iter()
-            .map(|one| Tile {
-                // A gap of the background between tiles.
-                x: place(column_left(one.x) + 1.0),
-                y: place(row_top(one.y) + 1.0),
-                width: place(column - 2.0),
-                height: place(ROW - 2.0),
-                text_x: place(column_left(one.x) + column / 2.0),
-                text_y: place(row_top(one.y) + ROW / 2.0 + 4.5),
-                shade: match one.value {
-                    Some(value) => shade(value, range.0, range.1).to_string(),
-                    None => "none".to_owned(),
-                },
-                text: one.text.clone(),
-                title: one.title.clone(),
-                cheapest: one.is_cheapest,
-            })
-            .collect(),
-        x_name: names[0].to_owned(),
-        y_name: names[1].to_owned(),
-        x_name_at: place(left + xs.len() as f64 * column / 2.0),
-        x_name_y: place(bottom + 40.0),
-    }
+    // A gap of the background between tiles.
+    let cell = |one: &Value| {
+        json!({
+            "x": place(column_left(one.x) + 1.0),
+            "y": place(row_top(one.y) + 1.0),
+            "width": place(column - 2.0),
+            "height": place(ROW - 2.0),
+            "text_x": place(column_left(one.x) + column / 2.0),
+            "text_y": place(row_top(one.y) + ROW / 2.0 + 4.5),
+            // 0 to SHADES - 1; `none` without a value.
+            "shade": match one.value {
+                Some(value) => shade(value, range.0, range.1).to_string(),
+                None => "none".to_owned(),
+            },
+            "text": one.text,
+            "title": one.title,
+            "cheapest": one.is_cheapest,
+        })
+    };
+    json!({
+        "width": place(width.max(width_of(names[1]) + 4.0)),
+        "height": place(bottom + 50.0),
+        "columns": labels(xs, |x| (column_left(x) + column / 2.0, bottom + 18.0)),
+        "rows": labels(ys, |y| (left - 8.0, row_top(y) + ROW / 2.0 + 4.5)),
+        "cells": values.iter().map(cell).collect::<Vec<_>>(),
+        "x_name": names[0],
+        "y_name": names[1],
+        "x_name_at": place(left + xs.len() as f64 * column / 2.0),
+        "x_name_y": place(bottom + 40.0),
+    })
 }
 
-fn labels(texts: &[String], at: impl Fn(usize) -> (f64, f64)) -> Vec<Label> {
+/// Texts with their places.
+fn labels(texts: &[String], at: impl Fn(usize) -> (f64, f64)) -> Vec<Json> {
     let label = |(number, text): (usize, &String)| {
         let (x, y) = at(number);
-        Label {
-            x: place(x),
-            y: place(y),
-            text: text.clone(),
-        }
+        json!({"x": place(x), "y": place(y), "text": text})
     };
     texts.iter().enumerate().map(label).collect()
 }
 
-/// A plot of lines, ready to be drawn.
-#[derive(Clone, Debug, Serialize)]
-pub struct LinePlot {
-    width: String,
-    height: String,
-    left: String,
-    right: String,
-    bottom: String,
-    ticks: Vec<Label>,
-    columns: Vec<Label>,
-    lines: Vec<Line>,
-    /// What the lines are, for the legend; empty of a single one.
-    legend_name: String,
-    x_name: String,
-    x_name_at: String,
-    x_name_y: String,
-    /// How many values of the second dimension have no line.
-    left_out: usize,
-}
-
-#[derive(Clone, Debug, Serialize)]
-struct Line {
-    name: String,
-    number: usize,
-    path: String,
-    points: Vec<Point>,
-}
-
-#[derive(Clone, Debug, Serialize)]
-struct Point {
-    x: String,
-    y: String,
-    title: String,
-}
-
 /// Lays a plot out: the first dimension's values at equal distances, a line for each value of the
-/// second, from 0 to the greatest.
+/// second, from 0 to the greatest. `legend_name` says what the lines are, and is empty of a single one;
+/// `left_out` is how many values of the second dimension have no line.
 pub fn line_plot(
     names: [&str; 2],
     xs: &[String],
@@ -241,68 +151,54 @@ pub fn line_plot(
     values: &[Value],
     unit: Unit,
     most: f64,
-) -> LinePlot {
+) -> Json {
     let ticks = ticks(most, unit);
     let top_tick = ticks.last().copied().unwrap_or(1.0);
     let tick_texts: Vec<String> = ticks.iter().map(|tick| unit.for_people(*tick)).collect();
-    let left = tick_texts
-        .iter()
-        .map(|text| width_of(text))
-        .fold(0.0, f64::max)
-        + 14.0;
-    let longest = xs.iter().map(|text| width_of(text)).fold(0.0, f64::max) + 16.0;
-    let span = PLOT.0.max(longest * xs.len() as f64);
+    let widest = |texts: &[String]| texts.iter().map(|text| width_of(text)).fold(0.0, f64::max);
+    let left = widest(&tick_texts) + 14.0;
+    let span = PLOT.0.max((widest(xs) + 16.0) * xs.len() as f64);
     let bottom = 12.0 + PLOT.1;
     let x_at = |x: usize| left + span * (x as f64 + 0.5) / xs.len() as f64;
     let y_at = |value: f64| bottom - PLOT.1 * value / top_tick;
     let shown = chosen(ys.len());
-    let lines = shown.iter().enumerate().map(|(number, y)| {
-        let mut points = Vec::new();
-        let mut path = String::new();
+    let line = |(number, y): (usize, &usize)| {
+        let (mut points, mut path) = (Vec::new(), String::new());
         let mut on = values.iter().filter(|one| one.y == *y).collect::<Vec<_>>();
         on.sort_by_key(|one| one.x);
-        let mut pen_is_up = true;
+        // The line is broken where a value is missing.
+        let mut step = "M";
         for one in on {
             let Some(value) = one.value else {
-                pen_is_up = true;
+                step = "M";
                 continue;
             };
             let (x, y) = (place(x_at(one.x)), place(y_at(value)));
-            path.push_str(&format!("{}{x} {y}", if pen_is_up { "M" } else { "L" }));
-            pen_is_up = false;
-            let title = one.title.clone();
-            points.push(Point { x, y, title });
+            path.push_str(&format!("{step}{x} {y}"));
+            step = "L";
+            points.push(json!({"x": x, "y": y, "title": one.title}));
         }
-        Line {
-            name: ys[*y].clone(),
-            number,
-            path,
-            points,
-        }
-    });
-    LinePlot {
-        lines: lines.collect(),
-        width: place(left + span + 8.0),
-        height: place(bottom + 50.0),
-        left: place(left),
-        right: place(left + span),
-        bottom: place(bottom),
-        ticks: labels(&tick_texts, |at| (left - 8.0, y_at(ticks[at]))),
-        columns: labels(xs, |x| (x_at(x), bottom + 20.0)),
-        legend_name: if ys.len() > 1 {
-            names[1].to_owned()
-        } else {
-            String::new()
-        },
-        x_name: names[0].to_owned(),
-        x_name_at: place(left + span / 2.0),
-        x_name_y: place(bottom + 42.0),
-        left_out: ys.len() - shown.len(),
-    }
+        json!({"name": ys[*y], "number": number, "path": path, "points": points})
+    };
+    json!({
+        "lines": shown.iter().enumerate().map(line).collect::<Vec<_>>(),
+        "width": place(left + span + 8.0),
+        "height": place(bottom + 50.0),
+        "left": place(left),
+        "right": place(left + span),
+        "bottom": place(bottom),
+        "ticks": labels(&tick_texts, |at| (left - 8.0, y_at(ticks[at]))),
+        "columns": labels(xs, |x| (x_at(x), bottom + 20.0)),
+        "legend_name": if ys.len() > 1 { names[1] } else { "" },
+        "x_name": names[0],
+        "x_name_at": place(left + span / 2.0),
+        "x_name_y": place(bottom + 42.0),
+        "left_out": ys.len() - shown.len(),
+    })
 }
 
-/// Of so many values those that have a line: all, or as many as can be told apart, evenly, with the
-/// first and the last.
+/// Which of a number of values have a line: all, or as many as can be told apart, evenly, with the first and
+/// the last.
 fn chosen(count: usize) -> Vec<usize> {
     if count <= LINES_MAX {
         return (0..count).collect();
@@ -370,17 +266,12 @@ mod tests {
             &values,
             (1.0, 2.0),
         );
-        let at = |tile: &Tile| {
-            (
-                tile.x.parse::<f64>().unwrap(),
-                tile.y.parse::<f64>().unwrap(),
-            )
+        let cells = map["cells"].as_array().unwrap();
+        let at = |tile: usize, axis: &str| -> f64 {
+            cells[tile][axis].as_str().unwrap().parse().unwrap()
         };
-        let [first, second, _] = &map.cells[..] else {
-            panic!("three tiles")
-        };
-        assert!(at(first).0 < at(second).0 && at(first).1 > at(second).1);
-        let shades: Vec<&str> = map.cells.iter().map(|tile| tile.shade.as_str()).collect();
+        assert!(at(0, "x") < at(1, "x") && at(0, "y") > at(1, "y"));
+        let shades: Vec<&Json> = cells.iter().map(|tile| &tile["shade"]).collect();
         assert_eq!(shades, ["0", "6", "none"]);
     }
 
@@ -394,13 +285,15 @@ mod tests {
             value(3, 0, Some(1.0)),
         ];
         let plot = line_plot(["a", "b"], &texts, &texts[..1], &values, Unit::Seconds, 1.0);
-        assert_eq!(plot.lines.len(), 1);
-        assert_eq!(plot.lines[0].path.matches('M').count(), 2);
-        assert_eq!(plot.lines[0].path.matches('L').count(), 1);
-        assert_eq!(plot.legend_name, "");
+        assert_eq!(plot["lines"].as_array().unwrap().len(), 1);
+        let line = &plot["lines"][0];
+        let path = line["path"].as_str().unwrap();
+        assert_eq!(path.matches('M').count(), 2);
+        assert_eq!(path.matches('L').count(), 1);
+        assert_eq!(plot["legend_name"], "");
         // The greatest value lies on the highest tick, 0 on the lowest.
-        assert_eq!(plot.lines[0].points[1].y, "12");
-        assert_eq!(plot.lines[0].points[0].y, "232");
+        assert_eq!(line["points"][1]["y"], "12");
+        assert_eq!(line["points"][0]["y"], "232");
     }
 
     #[test]

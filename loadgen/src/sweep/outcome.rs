@@ -1,9 +1,9 @@
-//! What a sweep found: of each cell the medians of its figures and whether it keeps the thresholds,
+//! What a sweep found: of each cell the medians of its metrics and whether it keeps the thresholds,
 //! and the cheapest cell that does.
 
 use super::grid::Grid;
 use crate::compare::significance::median;
-use crate::figures::{FigureName, Figures, Threshold};
+use crate::metrics::{MetricName, MetricValues, Threshold};
 use crate::result::RunResult;
 
 /// One cell that has run.
@@ -11,8 +11,8 @@ use crate::result::RunResult;
 pub struct Cell {
     /// Its number in the grid.
     pub number: usize,
-    /// The median of each figure over the seeds; absent where no run has it.
-    pub figures: Vec<Option<f64>>,
+    /// The median of each metric over the seeds; absent where no run has it.
+    pub metrics: Vec<Option<f64>>,
     /// Whether every run met its scenario's condition.
     pub is_done: bool,
     /// Whether every run kept every threshold and was done; absent without thresholds.
@@ -30,8 +30,8 @@ pub struct Sweep {
     pub grid: Grid,
     /// The seeds of each cell.
     pub seeds: Vec<u64>,
-    /// The figures that are shown.
-    pub figures: Vec<FigureName>,
+    /// The metrics that are shown.
+    pub metrics: Vec<MetricName>,
     /// What every run was held against.
     pub thresholds: Vec<Threshold>,
     /// The cells that ran with all their seeds, in the order of the grid.
@@ -44,7 +44,7 @@ impl Sweep {
     pub fn new(
         grid: Grid,
         seeds: Vec<u64>,
-        figures: Vec<FigureName>,
+        metrics: Vec<MetricName>,
         thresholds: Vec<Threshold>,
         results: Vec<Option<RunResult>>,
     ) -> Sweep {
@@ -55,13 +55,13 @@ impl Sweep {
             let runs: Vec<Option<RunResult>> = results.by_ref().take(seeds.len()).collect();
             let runs: Option<Vec<RunResult>> = runs.into_iter().collect();
             if let Some(runs) = runs.filter(|runs| runs.len() == seeds.len()) {
-                cells.push(cell(number, runs, &figures, &thresholds));
+                cells.push(cell(number, runs, &metrics, &thresholds));
             }
         }
         Sweep {
             grid,
             seeds,
-            figures,
+            metrics,
             thresholds,
             cells,
         }
@@ -100,27 +100,27 @@ impl Sweep {
 fn cell(
     number: usize,
     mut results: Vec<RunResult>,
-    figures: &[FigureName],
+    metrics: &[MetricName],
     thresholds: &[Threshold],
 ) -> Cell {
-    let found: Vec<Figures> = results.iter().map(Figures::of).collect();
-    let median_of = |name: &FigureName| {
+    let found: Vec<MetricValues> = results.iter().map(MetricValues::of).collect();
+    let median_of = |name: &MetricName| {
         let values: Vec<f64> = found
             .iter()
             .filter_map(|one| one.find(name).value)
             .collect();
         median(&values)
     };
-    let medians = figures.iter().map(median_of).collect();
+    let medians = metrics.iter().map(median_of).collect();
     let is_done = results.iter().all(|result| result.outcome.exit_code == 0);
     for result in &mut results {
-        crate::result::thresholds::judge(result, thresholds);
+        crate::result::thresholds::apply(result, thresholds);
     }
     let kept = results.iter().flat_map(|result| &result.thresholds);
     let meets = (!thresholds.is_empty()).then(|| is_done && kept.clone().all(|one| one.met));
     Cell {
         number,
-        figures: medians,
+        metrics: medians,
         is_done,
         meets,
         violations: results
@@ -167,10 +167,10 @@ pub(super) mod testing {
             }
         }
         let results = work::run(&jobs, 2, &AtomicBool::new(false), &|_| {}).unwrap();
-        let figures = ["elapsed", "convergence p99", "excess", "host.wall_seconds"];
-        let figures = figures.map(|name| FigureName::parse(name).unwrap());
+        let metrics = ["elapsed", "convergence p99", "excess", "host.wall_seconds"];
+        let metrics = metrics.map(|name| MetricName::parse(name).unwrap());
         let threshold = format!("elapsed < {bound}").parse().unwrap();
-        Sweep::new(grid, vec![1, 2], figures.to_vec(), vec![threshold], results)
+        Sweep::new(grid, vec![1, 2], metrics.to_vec(), vec![threshold], results)
     }
 }
 
@@ -192,10 +192,10 @@ mod tests {
         for cell in &all.cells {
             assert_eq!(cell.results.len(), 2);
             assert!(cell.is_done && cell.meets == Some(true));
-            assert_eq!((cell.figures[2], cell.figures[3]), (Some(0.0), None));
+            assert_eq!((cell.metrics[2], cell.metrics[3]), (Some(0.0), None));
         }
         // Half the requests per second, about twice the time.
-        let elapsed = |number: usize| all.cell(number).unwrap().figures[0].unwrap();
+        let elapsed = |number: usize| all.cell(number).unwrap().metrics[0].unwrap();
         let ratio = elapsed(0) / elapsed(1);
         assert!((1.7..2.3).contains(&ratio), "{ratio}");
         let between = format!("{}ms", ((elapsed(1) + elapsed(2)) * 500.0) as u64);
@@ -213,17 +213,17 @@ mod tests {
         let Sweep {
             grid,
             seeds,
-            figures,
+            metrics,
             ..
         } = whole.clone();
-        let part = Sweep::new(grid, seeds, figures, Vec::new(), all);
+        let part = Sweep::new(grid, seeds, metrics, Vec::new(), all);
         let numbers: Vec<usize> = part.cells.iter().map(|cell| cell.number).collect();
         assert_eq!(numbers, [0, 2, 3, 4, 5]);
         assert!(!part.is_complete());
         assert!(part.cell(1).is_none());
         assert_eq!(
-            part.cell(2).unwrap().figures,
-            whole.cell(2).unwrap().figures
+            part.cell(2).unwrap().metrics,
+            whole.cell(2).unwrap().metrics
         );
         assert_eq!(part.cells[0].meets, None);
     }

@@ -1,5 +1,6 @@
 //! A sweep for the terminal, as CSV and as JSON.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use serde_json::{Value, json};
@@ -18,13 +19,7 @@ const CELLS_SHOWN: usize = 250;
 pub fn table(sweep: &Sweep, command: &dyn Fn(&Cell) -> String) -> String {
     let mut text = String::new();
     let dimensions = sweep.grid.dimensions.len();
-    let mut header: Vec<String> = sweep
-        .grid
-        .dimensions
-        .iter()
-        .map(|dimension| dimension.name.clone())
-        .collect();
-    header.extend(sweep.figures.iter().map(ToString::to_string));
+    let mut header = names(sweep);
     header.push(String::new());
     let cheapest = sweep.cheapest().map(|cell| cell.number);
     let rows: Vec<Vec<String>> = sweep
@@ -32,11 +27,7 @@ pub fn table(sweep: &Sweep, command: &dyn Fn(&Cell) -> String) -> String {
         .iter()
         .take(CELLS_SHOWN)
         .map(|cell| {
-            let values = sweep.grid.values(cell.number);
-            let mut row: Vec<String> = values
-                .iter()
-                .map(|(_, value)| (*value).to_owned())
-                .collect();
+            let mut row = values(sweep, cell);
             row.extend(shown(sweep, cell));
             row.push(mark(cell, cheapest).to_owned());
             row
@@ -52,15 +43,29 @@ pub fn table(sweep: &Sweep, command: &dyn Fn(&Cell) -> String) -> String {
     text
 }
 
-/// A cell's figures for people.
+/// The names of the dimensions and of the metrics.
+fn names(sweep: &Sweep) -> Vec<String> {
+    let names = sweep.grid.dimensions.iter().map(|one| one.name.clone());
+    names
+        .chain(sweep.metrics.iter().map(ToString::to_string))
+        .collect()
+}
+
+/// A cell's values of the dimensions.
+fn values(sweep: &Sweep, cell: &Cell) -> Vec<String> {
+    let values = sweep.grid.values(cell.number).into_iter();
+    values.map(|(_, value)| value.to_owned()).collect()
+}
+
+/// A cell's metrics for people.
 pub(super) fn shown(sweep: &Sweep, cell: &Cell) -> Vec<String> {
-    let figures = sweep.figures.iter().zip(&cell.figures);
-    figures
+    let metrics = sweep.metrics.iter().zip(&cell.metrics);
+    metrics
         .map(|(name, value)| value.map_or("-".to_owned(), |value| name.unit().for_people(value)))
         .collect()
 }
 
-/// What is said of a cell beside its figures.
+/// The mark of a cell beside its metrics.
 pub(super) fn mark(cell: &Cell, cheapest: Option<usize>) -> &'static str {
     match (cell.violations > 0, cell.is_done, cell.meets) {
         (true, ..) => "INVARIANT BROKEN",
@@ -96,7 +101,7 @@ pub fn conclusion(sweep: &Sweep, command: &dyn Fn(&Cell) -> String) -> Vec<Strin
     let not_done = sweep.cells.iter().filter(|cell| !cell.is_done).count();
     if not_done > 0 {
         lines.push(format!(
-            "{not_done} did not reach what their scenario asks for; their figures are those of \
+            "{not_done} did not reach what their scenario asks for; their metrics are those of \
              what ran"
         ));
     }
@@ -129,27 +134,19 @@ pub fn conclusion(sweep: &Sweep, command: &dyn Fn(&Cell) -> String) -> Vec<Strin
 /// What the writer says.
 pub fn csv(sweep: &Sweep, out: &mut dyn Write) -> io::Result<()> {
     let mut writer = csv::Writer::from_writer(out);
-    let names = sweep.grid.dimensions.iter().map(|one| one.name.clone());
-    let figures = sweep.figures.iter().map(ToString::to_string);
-    let marks = ["runs", "done", "meets_thresholds", "cheapest"].map(str::to_owned);
-    let header: Vec<String> = names.chain(figures).chain(marks).collect();
+    let mut header = names(sweep);
+    header.extend(["runs", "done", "meets_thresholds", "cheapest"].map(str::to_owned));
     writer.write_record(&header)?;
     let cheapest = sweep.cheapest().map(|cell| cell.number);
     for cell in &sweep.cells {
-        let values = sweep.grid.values(cell.number);
-        let mut record: Vec<String> = values
-            .iter()
-            .map(|(_, value)| (*value).to_owned())
-            .collect();
+        let mut record = values(sweep, cell);
         let number =
             |value: &Option<f64>| value.map_or_else(String::new, |value| value.to_string());
-        record.extend(cell.figures.iter().map(number));
+        record.extend(cell.metrics.iter().map(number));
         record.push(cell.results.len().to_string());
         record.push(cell.is_done.to_string());
-        record.push(
-            cell.meets
-                .map_or_else(String::new, |meets| meets.to_string()),
-        );
+        let meets = cell.meets.map(|meets| meets.to_string());
+        record.push(meets.unwrap_or_default());
         record.push((cheapest == Some(cell.number)).to_string());
         writer.write_record(&record)?;
     }
@@ -159,21 +156,14 @@ pub fn csv(sweep: &Sweep, out: &mut dyn Write) -> io::Result<()> {
 /// JSON: what was varied, the medians, and every result whole.
 pub fn json(sweep: &Sweep) -> Value {
     let cheapest = sweep.cheapest().map(|cell| cell.number);
-    let figures = sweep.figures.iter().map(
+    let metrics = sweep.metrics.iter().map(
         |name| json!({"figure": name.to_string(), "unit": name.unit(), "better": name.better()}),
     );
     let cells = sweep.cells.iter().map(|cell| {
-        let values: serde_json::Map<String, Value> = sweep
-            .grid
-            .values(cell.number)
-            .into_iter()
-            .map(|(name, value)| (name.to_owned(), json!(value)))
-            .collect();
-        let medians: serde_json::Map<String, Value> = sweep
-            .figures
-            .iter()
-            .zip(&cell.figures)
-            .map(|(name, value)| (name.to_string(), json!(value)))
+        let values: BTreeMap<_, _> = sweep.grid.values(cell.number).into_iter().collect();
+        let medians = sweep.metrics.iter().zip(&cell.metrics);
+        let medians: BTreeMap<_, _> = medians
+            .map(|(name, value)| (name.to_string(), value))
             .collect();
         json!({
             "values": values,
@@ -190,7 +180,7 @@ pub fn json(sweep: &Sweep) -> Value {
         "dimensions": sweep.grid.dimensions,
         // Absent where each cell has its own, which its result tells.
         "seeds": (!sweep.varies_seed()).then_some(&sweep.seeds),
-        "figures": figures.collect::<Vec<_>>(),
+        "figures": metrics.collect::<Vec<_>>(),
         "thresholds": sweep.thresholds,
         "complete": sweep.is_complete(),
         "cells": cells.collect::<Vec<_>>(),

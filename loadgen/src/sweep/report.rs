@@ -1,78 +1,21 @@
-//! The page of a sweep: self-contained HTML with a heat map and a line plot for each figure, the
-//! table, and the settings. Its look is in `report.html`, the charts' marks in `charts.html`.
+//! The page of a sweep: self-contained HTML with a heat map and a line plot for each metric, the
+//! table, and the settings. Its look is in `report.html`.
 
-use minijinja::syntax::SyntaxConfig;
+use minijinja::Value as Html;
 use minijinja::value::Serde;
-use minijinja::{AutoEscape, Environment};
-use serde::Serialize;
+use serde_json::{Value as Json, json};
 
-use super::chart::{self, HeatMap, LinePlot, SHADES, Value};
+use super::chart::{self, SHADES, Value};
 use super::outcome::{Cell, Sweep};
 use super::output::{conclusion, mark, shown};
-use crate::figures::{Better, FigureName};
-
-const PAGE: &str = include_str!("report.html");
-const CHARTS: &str = include_str!("charts.html");
+use crate::metrics::{Better, MetricName};
+use crate::report::page;
 
 /// Most combinations of a third and further dimensions that have charts of their own.
 const PANELS_MAX: usize = 24;
 
 /// Most cells that the page's table lists.
 const CELLS_LISTED: usize = 2_000;
-
-/// What `report.html` is given.
-#[derive(Debug, Serialize)]
-struct Page<'a> {
-    version: &'static str,
-    scenario: &'a str,
-    engine: &'a str,
-    names: Vec<&'a str>,
-    figures: Vec<String>,
-    sentences: Vec<String>,
-    all_done: bool,
-    command: Option<String>,
-    has_thresholds: bool,
-    sections: Vec<Section>,
-    rows: Vec<ListedCell<'a>>,
-    left_out: usize,
-    common: &'a [(String, String)],
-    shades: Vec<usize>,
-}
-
-/// A line of the page's table.
-#[derive(Debug, Serialize)]
-struct ListedCell<'a> {
-    values: Vec<&'a str>,
-    figures: Vec<String>,
-    mark: &'static str,
-}
-
-/// What `charts.html` is given.
-#[derive(Debug, Serialize)]
-struct Charts {
-    title: String,
-    map: Option<HeatMap>,
-    plot: LinePlot,
-}
-
-/// One figure with its charts.
-#[derive(Debug, Serialize)]
-struct Section {
-    title: String,
-    about: String,
-    better: &'static str,
-    least: String,
-    most: String,
-    is_logarithmic: bool,
-    panels: Vec<Panel>,
-}
-
-/// The charts for one combination of the values of the third and further dimensions.
-#[derive(Debug, Serialize)]
-struct Panel {
-    title: String,
-    charts: String,
-}
 
 /// The page. `common` are the settings that all cells share, `command` repeats a cell.
 ///
@@ -83,130 +26,92 @@ pub fn page(
     common: &[(String, String)],
     command: &dyn Fn(&Cell) -> String,
 ) -> String {
-    let environment = environment();
-    let sections: Vec<Section> = sweep
-        .figures
-        .iter()
-        .enumerate()
-        .map(|(number, name)| section(&environment, sweep, number, name))
-        .collect();
     let cheapest = sweep.cheapest().map(|cell| cell.number);
-    let rows: Vec<ListedCell<'_>> = sweep
-        .cells
-        .iter()
-        .take(CELLS_LISTED)
-        .map(|cell| ListedCell {
-            values: sweep
-                .grid
-                .values(cell.number)
-                .iter()
-                .map(|one| one.1)
-                .collect(),
-            figures: shown(sweep, cell),
-            mark: mark(cell, cheapest),
+    let listed = sweep.cells.iter().take(CELLS_LISTED);
+    let row = |cell: &Cell| {
+        let values = sweep
+            .grid
+            .values(cell.number)
+            .into_iter()
+            .map(|(_, value)| value);
+        json!({
+            "values": values.collect::<Vec<_>>(),
+            "metrics": shown(sweep, cell),
+            "mark": mark(cell, cheapest),
         })
-        .collect();
+    };
     let first = sweep.cells.first().map(|cell| &cell.results[0]);
     let mut sentences = conclusion(sweep, command);
     // The command has a place of its own.
     sentences.retain(|sentence| !sentence.starts_with("    "));
-    let page = Page {
-        version: env!("CARGO_PKG_VERSION"),
-        scenario: first.map_or("", |result| &result.scenario),
-        engine: first.map_or("", |result| &result.engine),
-        names: sweep
-            .grid
-            .dimensions
-            .iter()
-            .map(|one| one.name.as_str())
-            .collect(),
-        figures: sweep.figures.iter().map(ToString::to_string).collect(),
-        sentences,
-        all_done: sweep.cells.iter().all(|cell| cell.is_done),
-        command: sweep.cheapest().map(command),
-        has_thresholds: !sweep.thresholds.is_empty(),
-        sections,
-        left_out: sweep.cells.len() - rows.len(),
-        rows,
-        common,
-        shades: (0..SHADES).collect(),
-    };
-    let page = environment
-        .get_template("report.html")
-        .and_then(|template| template.render(Serde(&page)));
-    page.expect("the templates are well-formed and have what they ask for")
+    let metrics = sweep.metrics.iter();
+    let names = sweep.grid.dimensions.iter().map(|one| &one.name);
+    let sections = metrics
+        .clone()
+        .enumerate()
+        .map(|(number, name)| section(sweep, number, name));
+    let values = json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "scenario": first.map_or("", |result| &result.scenario),
+        "engine": first.map_or("", |result| &result.engine),
+        "names": names.collect::<Vec<_>>(),
+        "metrics": metrics.map(ToString::to_string).collect::<Vec<_>>(),
+        "sentences": sentences,
+        "all_done": sweep.cells.iter().all(|cell| cell.is_done),
+        "command": sweep.cheapest().map(command),
+        "has_thresholds": !sweep.thresholds.is_empty(),
+        "sections": sections.collect::<Vec<_>>(),
+        "rows": listed.map(row).collect::<Vec<_>>(),
+        "left_out": sweep.cells.len().saturating_sub(CELLS_LISTED),
+        "common": common,
+        "shades": (0..SHADES).collect::<Vec<_>>(),
+    });
+    page::render(include_str!("report.html"), Html::from(Serde(values)))
 }
 
-fn environment() -> Environment<'static> {
-    let mut environment = Environment::new();
-    environment.set_auto_escape_callback(|_| AutoEscape::Html);
-    let syntax = SyntaxConfig::builder()
-        .trim_blocks(true)
-        .lstrip_blocks(true)
-        .build();
-    environment.set_syntax(syntax.expect("the delimiters are the usual ones"));
-    for (name, text) in [("report.html", PAGE), ("charts.html", CHARTS)] {
-        let added = environment.add_template(name, text);
-        added.expect("the templates are well-formed");
-    }
-    environment
-}
-
-fn section(
-    environment: &Environment<'_>,
-    sweep: &Sweep,
-    number: usize,
-    name: &FigureName,
-) -> Section {
-    let values = sweep.cells.iter().filter_map(|cell| cell.figures[number]);
+/// One metric with its charts.
+fn section(sweep: &Sweep, number: usize, name: &MetricName) -> Json {
+    let values = sweep.cells.iter().filter_map(|cell| cell.metrics[number]);
     let least = values.clone().fold(f64::INFINITY, f64::min);
     let most = values.fold(f64::NEG_INFINITY, f64::max);
-    let has_values = least <= most;
-    let range = if has_values {
+    let range = if least <= most {
         (least, most)
     } else {
         (0.0, 0.0)
     };
-    let text = |value: f64| {
-        if has_values {
-            name.unit().for_people(value)
-        } else {
-            "-".to_owned()
-        }
+    let text = |value: f64| match least <= most {
+        true => name.unit().for_people(value),
+        false => "-".to_owned(),
     };
-    Section {
-        title: name.to_string(),
-        about: name.metric.about.to_owned(),
-        better: match name.better() {
+    json!({
+        "title": name.to_string(),
+        "about": name.metric.about,
+        "better": match name.better() {
             Better::Less => "less is better",
             Better::More => "more is better",
             Better::Neither => "",
         },
-        least: text(range.0),
-        most: text(range.1),
-        is_logarithmic: chart::is_logarithmic(range.0, range.1),
-        panels: panels(environment, sweep, number, name, range),
-    }
+        "least": text(range.0),
+        "most": text(range.1),
+        "is_logarithmic": chart::is_logarithmic(range.0, range.1),
+        "panels": panels(sweep, number, name, range),
+    })
 }
 
-fn panels(
-    environment: &Environment<'_>,
-    sweep: &Sweep,
-    number: usize,
-    name: &FigureName,
-    range: (f64, f64),
-) -> Vec<Panel> {
+/// The charts, those of each combination of the values of the third and further dimensions.
+fn panels(sweep: &Sweep, number: usize, name: &MetricName, range: (f64, f64)) -> Vec<Json> {
     let dimensions = &sweep.grid.dimensions;
     let nothing = vec![String::new()];
+    let second = dimensions.get(1);
     let (xs, ys) = (
         &dimensions[0].values,
-        dimensions.get(1).map_or(&nothing, |second| &second.values),
+        second.map_or(&nothing, |second| &second.values),
     );
     let names = [
-        dimensions[0].name.as_str(),
-        dimensions.get(1).map_or("", |second| second.name.as_str()),
+        &*dimensions[0].name,
+        second.map_or("", |second| &*second.name),
     ];
-    // The first two dimensions run slowest, so that a panel takes every so manyeth cell.
+    // The first two dimensions run slowest: the cells of a panel lie `count` apart.
     let count: usize = dimensions
         .iter()
         .skip(2)
@@ -219,24 +124,15 @@ fn panels(
             let cell = (x * ys.len() + y) * count + panel;
             values.push(value(sweep, cell, (x, y), number, name, cheapest));
         }
-        let title: Vec<String> = sweep.grid.values(panel)[dimensions.len().min(2)..]
-            .iter()
-            .map(|(name, value)| format!("{name} {value}"))
-            .collect();
-        let map = (ys.len() > 1).then(|| chart::heat_map(names, xs, ys, &values, range));
-        let plot = chart::line_plot(names, xs, ys, &values, name.unit(), range.1);
-        let charts = Charts {
-            title: format!("{name} {}", title.join(", ")),
-            map,
-            plot,
-        };
-        let charts = environment
-            .get_template("charts.html")
-            .and_then(|template| template.render(Serde(&charts)));
-        Panel {
-            title: title.join(", "),
-            charts: charts.expect("the templates are well-formed and have what they ask for"),
-        }
+        let others = &sweep.grid.values(panel)[dimensions.len().min(2)..];
+        let others = others.iter().map(|(name, value)| format!("{name} {value}"));
+        let title = others.collect::<Vec<_>>().join(", ");
+        json!({
+            "label": format!("{name} {title}"),
+            "title": title,
+            "map": (ys.len() > 1).then(|| chart::heat_map(names, xs, ys, &values, range)),
+            "plot": chart::line_plot(names, xs, ys, &values, name.unit(), range.1),
+        })
     };
     (0..count.min(PANELS_MAX)).map(panel).collect()
 }
@@ -245,22 +141,21 @@ fn value(
     sweep: &Sweep,
     number: usize,
     (x, y): (usize, usize),
-    figure: usize,
-    name: &FigureName,
+    metric: usize,
+    name: &MetricName,
     cheapest: Option<usize>,
 ) -> Value {
     let cell = sweep.cell(number);
-    let value = cell.and_then(|cell| cell.figures[figure]);
+    let value = cell.and_then(|cell| cell.metrics[metric]);
     let text = match (cell, value) {
         (_, Some(value)) => name.unit().for_people(value),
         (Some(_), None) => "-".to_owned(),
         (None, _) => "not run".to_owned(),
     };
     let said = cell.map_or("", |cell| mark(cell, cheapest));
-    let said = if said.is_empty() {
-        String::new()
-    } else {
-        format!(" ({})", said.trim_start_matches("<- "))
+    let said = match said.trim_start_matches("<- ") {
+        "" => String::new(),
+        said => format!(" ({said})"),
     };
     Value {
         x,

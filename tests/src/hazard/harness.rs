@@ -16,7 +16,7 @@ use podstorm_faultsim::simulation::{self, Ending, Simulation};
 use podstorm_faultsim::{Action, Step};
 use podstorm_sim::engine::fault_harness::FaultHarness;
 use podstorm_sim::faults::{
-    Armed, Call, CrashPoint, Effect, FaultClass, Line, StreamEnd, StreamKind,
+    Armed, Call, Connection, CrashPoint, Effect, FaultClass, StreamEnd, StreamKind,
 };
 use podstorm_sim::options::{LatencySettings, SimOptions};
 use serde_json::{Value, json};
@@ -215,7 +215,7 @@ impl Harness {
     ///
     /// # Panics
     /// When none is.
-    pub fn line(&self) -> Arc<Line> {
+    pub fn connection(&self) -> Arc<Connection> {
         let mut alive = self.simulation.site.alive();
         alive.pop().expect("a controller manager is alive")
     }
@@ -289,18 +289,18 @@ impl Harness {
 
     /// Nothing is heard on a watch for so long.
     pub fn hold(&self, stream: StreamKind, for_ns: i64) {
-        self.line().hold(stream, self.now().mono_ns + for_ns);
+        self.connection().hold(stream, self.now().mono_ns + for_ns);
     }
 
     /// What is held is heard.
     pub fn release(&self, stream: StreamKind) {
-        self.line().hold(stream, 0);
+        self.connection().hold(stream, 0);
         self.simulation.site.wake_controllers();
     }
 
     /// A watch ends.
     pub fn end(&self, stream: StreamKind, end: StreamEnd) {
-        self.line().end(stream, end);
+        self.connection().end(stream, end);
         self.simulation.site.wake_controllers();
     }
 

@@ -88,7 +88,7 @@ fn thresholds_that_are_none_are_refused_before_the_run() {
         ("pod_ready p99 < 5", "a unit is missing"),
         ("pod_ready p99", "has no comparison"),
         ("", "the name of a metric is missing"),
-        ("wall < 5s", "--host-figures"),
+        ("wall < 5s", "--host-metrics"),
         (
             "phase{nope} < 1s",
             "there are set up, scale to 100 %, scale to 50 %, scale to 0",
@@ -102,7 +102,7 @@ fn thresholds_that_are_none_are_refused_before_the_run() {
 
 #[test]
 fn figures_are_listed() {
-    let text = stdout(&run(&["figures"]));
+    let text = stdout(&run(&["metrics"]));
     for name in args("pod_ready_seconds pod_ready_latency phase{NAME}.seconds p999") {
         assert!(text.contains(name), "{name}: {text}");
     }
@@ -123,7 +123,7 @@ fn two_results_are_compared_and_a_regression_is_an_exit_code() {
     assert_eq!(slower.status.code(), Some(1));
     let text = stdout(&slower);
     assert!(text.contains("--api-latency: 0s -> 5s"), "{text}");
-    assert!(text.contains("the figures are exact"), "{text}");
+    assert!(text.contains("the metrics are exact"), "{text}");
     let work = text
         .lines()
         .find(|line| line.contains("work_duration_seconds p99"));

@@ -78,7 +78,7 @@ fn results_of_both_engines_and_of_failures_fit_the_schema() {
     for arguments in [
         &["--pods", "300"][..],
         &["--pods", "300", "--engine", "virtual"],
-        &["--pods", "300", "--engine", "virtual", "--host-figures"],
+        &["--pods", "300", "--engine", "virtual", "--host-metrics"],
         &args("--scenario stale-watch --pods 100 --replicasets 5"),
         &["--scenario", "cl2-load", "--pods", "300"],
         &args("--pods 500 --engine virtual --api-latency 1s --time-limit 2s"),
@@ -104,7 +104,7 @@ fn the_series_is_the_run_over_time_and_bounded() {
     let mut arguments = args(SLOW);
     arguments.extend(["--json", "result.json", "--csv", "series.csv"]);
     run_ok(directory.path(), &arguments);
-    let result: Value = serde_json::from_str(&read(&directory.path().join("result.json"))).unwrap();
+    let result: Value = serde_json::from_str(&read(directory.path().join("result.json"))).unwrap();
     let series = result["series"].as_object().unwrap();
     let column = |name: &str| -> Vec<f64> {
         let values = series[name].as_array().unwrap();
@@ -140,7 +140,7 @@ fn the_series_is_the_run_over_time_and_bounded() {
     );
 
     // The same, as a table.
-    let text = read(&directory.path().join("series.csv"));
+    let text = read(directory.path().join("series.csv"));
     let mut lines = text.lines();
     let header: Vec<&str> = lines.next().unwrap().split(',').collect();
     assert_eq!(
@@ -175,7 +175,7 @@ fn histograms_add_up_and_the_slowest_come_first() {
     let mut arguments = args(SLOW);
     arguments.extend(["--json", "result.json"]);
     run_ok(directory.path(), &arguments);
-    let result: Value = serde_json::from_str(&read(&directory.path().join("result.json"))).unwrap();
+    let result: Value = serde_json::from_str(&read(directory.path().join("result.json"))).unwrap();
     for name in
         args("convergence_seconds pod_ready_seconds queue_duration_seconds work_duration_seconds")
     {
@@ -258,7 +258,7 @@ fn files_of_a_virtual_run_are_its_seed() {
         texts.push(
             files
                 .iter()
-                .map(|file| read(&directory.path().join(file)))
+                .map(|file| read(directory.path().join(file)))
                 .collect(),
         );
     }
@@ -279,15 +279,12 @@ fn a_run_that_fails_leaves_all_its_files_with_the_reason() {
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     let reason = "the time limit of 0.15 s was reached";
     for file in ["r.json", "r.html", "r.xml"] {
-        assert!(
-            read(&directory.path().join(file)).contains(reason),
-            "{file}"
-        );
+        assert!(read(directory.path().join(file)).contains(reason), "{file}");
     }
-    assert!(read(&directory.path().join("r.csv")).lines().count() > 2);
-    let junit = read(&directory.path().join("r.xml"));
+    assert!(read(directory.path().join("r.csv")).lines().count() > 2);
+    let junit = read(directory.path().join("r.xml"));
     assert!(junit.contains("<failure"), "{junit}");
-    let data: Value = serde_json::from_str(&read(&directory.path().join("p.json"))).unwrap();
+    let data: Value = serde_json::from_str(&read(directory.path().join("p.json"))).unwrap();
     assert_eq!(data["labels"]["exit_code"], "1");
     // The screen names them.
     let report = stdout(&output);
@@ -307,8 +304,8 @@ fn junit_has_a_test_case_for_each_phase() {
     let mut arguments = args(SLOW);
     arguments.extend(["--junit", "r.xml", "--json", "r.json"]);
     run_ok(directory.path(), &arguments);
-    let text = read(&directory.path().join("r.xml"));
-    let result: Value = serde_json::from_str(&read(&directory.path().join("r.json"))).unwrap();
+    let text = read(directory.path().join("r.xml"));
+    let result: Value = serde_json::from_str(&read(directory.path().join("r.json"))).unwrap();
     let phases = result["phases"].as_array().unwrap();
     assert!(text.starts_with("<?xml"), "{text}");
     assert_eq!(
@@ -327,8 +324,8 @@ fn perf_dash_has_percentiles_in_milliseconds() {
     let mut arguments = args(SLOW);
     arguments.extend(["--perf-dash", "p.json", "--json", "r.json"]);
     run_ok(directory.path(), &arguments);
-    let data: Value = serde_json::from_str(&read(&directory.path().join("p.json"))).unwrap();
-    let result: Value = serde_json::from_str(&read(&directory.path().join("r.json"))).unwrap();
+    let data: Value = serde_json::from_str(&read(directory.path().join("p.json"))).unwrap();
+    let result: Value = serde_json::from_str(&read(directory.path().join("r.json"))).unwrap();
     assert_eq!(data["version"], "v1");
     let items = data["dataItems"].as_array().unwrap();
     assert_eq!(items.len(), 4);

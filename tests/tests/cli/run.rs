@@ -41,7 +41,7 @@ fn up_down_can_be_audited_on_both_engines() {
         assert_eq!(result["settings"]["size"]["replicasets"], 10);
         assert_eq!(result.get("host").is_some(), engine == "threads");
     }
-    let result = result_of(&["--engine", "virtual", "--pods", "50", "--host-figures"]);
+    let result = result_of(&["--engine", "virtual", "--pods", "50", "--host-metrics"]);
     assert!(result["host"]["wall_seconds"].is_number());
 }
 

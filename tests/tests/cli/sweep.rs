@@ -227,7 +227,7 @@ fn grids_that_cannot_be_are_refused() {
         ),
         (
             &["--vary", "pods=1,2", "--figure", "wall"],
-            &["--figure wall", "figure of the machine"],
+            &["--figure wall", "metric of the machine"],
         ),
         (
             &["--vary", "pods=1,2", "--csv", "none/x.csv"],

@@ -151,7 +151,7 @@ fn hazard_05_graceful_deletion_is_told_twice() {
     let mut sim = slow_to_end(true);
     sim.create_set(replica_set("web", 5));
     sim.run(seconds(1));
-    sim.line().duplicate_events(StreamKind::Pods, 2);
+    sim.connection().duplicate_events(StreamKind::Pods, 2);
     sim.scale("web", 3);
     sim.run(seconds(1));
     assert_eq!(sim.expected("web"), Some((0, 0)));

@@ -63,7 +63,7 @@ fn hazard_66_version_too_large() {
         sim.run(seconds(1));
         let name = sim.active("web").remove(0);
         sim.hold(StreamKind::Pods, seconds(1));
-        sim.line().lag(StreamKind::Pods, 4);
+        sim.connection().lag(StreamKind::Pods, 4);
         sim.end(StreamKind::Pods, StreamEnd::Expired);
         sim.kill_pod(&name);
         sim.run(seconds(10));
@@ -114,7 +114,7 @@ fn hazard_67_stale_list_at_the_start() {
         sim.start();
         sim.checker().stale_start();
         let lag = sim.cluster().resource_version() - before;
-        sim.line().lag(StreamKind::Pods, lag);
+        sim.connection().lag(StreamKind::Pods, lag);
         sim.run(seconds(5));
         assert_eq!(sim.active("web").len(), most);
         sim.run(seconds(300));
@@ -128,11 +128,11 @@ fn hazard_67_stale_list_at_the_start() {
 #[test]
 fn hazard_68_events_come_again() {
     let mut sim = Harness::new();
-    sim.line().duplicate_events(StreamKind::Pods, 3);
+    sim.connection().duplicate_events(StreamKind::Pods, 3);
     sim.create_set(idle_set("web", 3));
     sim.run(seconds(1));
     assert_eq!(sim.expected("web"), Some((0, 0)));
-    assert_eq!(sim.line().altered_events().1, 3);
+    assert_eq!(sim.connection().altered_events().1, 3);
     let syncs = sim.syncs().len();
     sim.act(Replay {
         stream: StreamKind::Pods,
@@ -140,7 +140,7 @@ fn hazard_68_events_come_again() {
     });
     sim.release(StreamKind::Pods);
     sim.run(seconds(1));
-    assert_eq!(sim.line().altered_events().1, 4);
+    assert_eq!(sim.connection().altered_events().1, 4);
     assert_eq!(
         (sim.syncs().len(), sim.expected("web")),
         (syncs, Some((0, 0)))
@@ -157,7 +157,7 @@ fn hazard_68_events_come_again() {
     });
     sim.release(StreamKind::Pods);
     sim.run(seconds(1));
-    assert_eq!(sim.line().altered_events().1, 8);
+    assert_eq!(sim.connection().altered_events().1, 8);
     assert_eq!(sim.expected("web"), Some((0, 0)));
     assert_eq!((sim.count(Write::Create), sim.count(Write::Delete)), (3, 0));
     sim.conclude();

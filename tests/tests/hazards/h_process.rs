@@ -11,7 +11,7 @@ use podstorm_apiserver::{DeleteOptions, Propagation};
 use podstorm_faultsim::Action;
 use podstorm_loadgen::settings::{EngineKind, Latency};
 use podstorm_sim::faults::{ApiFault, Armed, Call, CrashPoint, Effect};
-use podstorm_tests::harness::Harness;
+use podstorm_tests::harness;
 use podstorm_tests::hazard::{
     Harness, ManualController, Write, fault, idle_set, minutes, ms, owners, pod, replica_set,
     seconds, with,
@@ -228,7 +228,7 @@ fn hazard_78_hot_key() {
 /// Deleted without options, a ReplicationController leaves its pods as orphans.
 #[test]
 fn hazard_79_replication_controller_without_options() {
-    let mut harness = Harness::new(EngineKind::Virtual);
+    let mut harness = harness::Harness::new(EngineKind::Virtual);
     harness.apply("nginx-rc.yaml");
     harness.until("three pods", |cluster| {
         let found = cluster.get::<ReplicationController>("default", "nginx");

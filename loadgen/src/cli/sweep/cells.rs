@@ -13,9 +13,9 @@ use clap::{Args, Command};
 use super::SweepFlags;
 use crate::cli::effective;
 use crate::cli::flags::RunFlags;
-use crate::figures::name::proposal;
 use crate::input::InputObject;
 use crate::manifest;
+use crate::metrics::name::proposal;
 use crate::result::InputCounts;
 use crate::scenario::EngineName;
 use crate::settings::EngineKind;
@@ -158,7 +158,7 @@ pub(super) fn check_settings(
             && let Some(one) = of_host(flags)
         {
             bail!(
-                "{one} is a figure of the machine, which a run on the virtual engine has none of"
+                "{one} is a metric of the machine, which a run on the virtual engine has none of"
             );
         }
         let key = format!("{settings:?} {:?}", shape.files);
@@ -175,12 +175,12 @@ pub(super) fn check_settings(
 
 /// The first flag that asks for a metric of the machine.
 fn of_host(flags: &SweepFlags) -> Option<String> {
-    let shown = flags.figures.iter().filter(|name| name.is_of_host());
+    let shown = flags.metrics.iter().filter(|name| name.is_of_host());
     let shown = shown.map(|name| format!("--figure {name}"));
     let bound = flags
         .thresholds
         .iter()
-        .filter(|one| one.figure().is_of_host());
+        .filter(|one| one.metric().is_of_host());
     shown
         .chain(bound.map(|one| format!("--threshold '{one}'")))
         .next()

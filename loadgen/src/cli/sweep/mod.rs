@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Result, bail};
 use clap::Args;
 
-use super::compare::figure;
+use super::compare::metric;
 use super::flags::note_inputs;
 use super::interrupt::{self, EXIT_INTERRUPTED};
 use super::outputs::Outputs;
 use super::progress::Teller;
 use super::{effective, print};
-use crate::figures::{FigureName, Threshold};
+use crate::metrics::{MetricName, Threshold};
 use crate::report::output::{self, Inputs};
 use crate::settings::EngineKind;
 use crate::settings::resolve::SettingsRequest;
@@ -25,7 +25,7 @@ use crate::sweep::{self, Grid, Sweep};
 use crate::units::parse_size;
 
 /// The metrics that a table shows by default.
-const FIGURES: [&str; 5] = [
+const METRICS_SHOWN: [&str; 5] = [
     "convergence p99",
     "pod_ready p99",
     "elapsed",
@@ -77,7 +77,7 @@ pub(super) struct SweepFlags {
           help_heading = "Sweep")]
     seeds: Option<u64>,
 
-    /// What a figure must keep to, as of `loadgen run`; cells that keep all are marked and the
+    /// What a metric must keep to, as of `loadgen run`; cells that keep all are marked and the
     /// cheapest is named; repeatable
     #[arg(long = "threshold", value_name = "TEXT", help_heading = "Sweep")]
     thresholds: Vec<Threshold>,
@@ -87,11 +87,11 @@ pub(super) struct SweepFlags {
           help_heading = "Sweep")]
     jobs: Option<u64>,
 
-    /// Show this figure, such as pod_ready.p99 (`loadgen figures` lists them) [default: convergence.p99,
+    /// Show this metric, such as pod_ready.p99 (`loadgen metrics` lists them) [default: convergence.p99,
     /// pod_ready.p99, elapsed, api_calls, excess]; repeatable
-    #[arg(long = "figure", value_name = "NAME[.STATISTIC]", value_parser = figure,
+    #[arg(long = "figure", value_name = "NAME[.STATISTIC]", value_parser = metric,
           help_heading = "Output")]
-    figures: Vec<FigureName>,
+    metrics: Vec<MetricName>,
 
     /// Write one record a cell; `-` is standard output
     #[arg(long, value_name = "FILE", help_heading = "Output")]
@@ -116,7 +116,7 @@ pub(super) struct SweepFlags {
 /// Wrong usage, input or output path; nothing has run then.
 pub(super) fn run(flags: &SweepFlags) -> Result<u8> {
     let grid = cells::grid(flags)?;
-    let figures = figures(flags);
+    let metrics = metrics(flags);
     let seeds = seeds(flags, &grid)?;
     let shapes = cells::shapes(flags, &grid)?;
     cells::check_settings(&grid, &shapes, flags)?;
@@ -162,7 +162,7 @@ pub(super) fn run(flags: &SweepFlags) -> Result<u8> {
         teller.tell(done as u64, format!("sweep: {done} of {total} runs"));
     })?;
     teller.finish();
-    let sweep = Sweep::new(grid, seeds, figures, thresholds, results);
+    let sweep = Sweep::new(grid, seeds, metrics, thresholds, results);
 
     let command = |cell: &sweep::Cell| {
         let job = &jobs[cell.number * sweep.seeds.len()];
@@ -209,15 +209,15 @@ fn exit_code(sweep: &Sweep, is_cancelled: bool) -> u8 {
     }
 }
 
-fn figures(flags: &SweepFlags) -> Vec<FigureName> {
-    let mut figures = flags.figures.clone();
-    if figures.is_empty() {
-        let known = |name: &str| FigureName::parse(name).expect("the catalogue has it");
-        figures = FIGURES.iter().map(|name| known(name)).collect();
+fn metrics(flags: &SweepFlags) -> Vec<MetricName> {
+    let mut metrics = flags.metrics.clone();
+    if metrics.is_empty() {
+        let known = |name: &str| MetricName::parse(name).expect("the catalogue has it");
+        metrics = METRICS_SHOWN.iter().map(|name| known(name)).collect();
     }
     let mut seen = BTreeSet::new();
-    figures.retain(|name| seen.insert(name.canonical().to_string()));
-    figures
+    metrics.retain(|name| seen.insert(name.canonical().to_string()));
+    metrics
 }
 
 fn seeds(flags: &SweepFlags, grid: &Grid) -> Result<Vec<u64>> {

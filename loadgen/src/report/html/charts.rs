@@ -1,13 +1,15 @@
-//! Scales, ticks and paths: from figures to what an SVG and the labels around it are made of.
+//! Scales, ticks and paths: from numbers to what an SVG and the labels around it are made of.
 //!
 //! Coordinates are those of a square of [`SIDE`] that the page stretches over the chart, with 0 at the
 //! top; labels are placed beside it in percent, so that text keeps its size on every screen. Colours
 //! are the page's business: shapes have classes only, so that they follow the reader's light or dark.
 
 use serde::Serialize;
+use serde_json::{Value, json};
 
+use crate::report::page::{coordinate, round_step, steps_to};
 use crate::result::{Bucket, Quantiles};
-use crate::units::{count_for_people, number_for_people, seconds_for_people};
+use crate::units::{count_for_people, number_for_people, seconds_for_people, three_digits};
 
 /// Width and height of a drawing.
 const SIDE: f64 = 1000.0;
@@ -80,18 +82,6 @@ impl Axis {
     }
 }
 
-/// The distance of about `count` round ticks for an axis up to `end`: 1, 2 or 5 times a power of ten.
-fn round_step(end: f64, count: f64) -> f64 {
-    if end.is_nan() || end <= 0.0 {
-        return 1.0;
-    }
-    let rough = end / count;
-    let power = 10f64.powf(rough.log10().floor());
-    let times = [1.0, 2.0, 5.0, 10.0];
-    let found = times.iter().find(|times| *times * power >= rough * 0.999);
-    found.unwrap_or(&10.0) * power
-}
-
 fn ticks(end: f64, step: f64, label: impl Fn(f64) -> String) -> Vec<Tick> {
     let count = (end / step + 1e-6).floor() as u32;
     let tick = |number: u32| {
@@ -104,21 +94,11 @@ fn ticks(end: f64, step: f64, label: impl Fn(f64) -> String) -> Vec<Tick> {
     (0..=count).map(tick).collect()
 }
 
-/// An axis of whole numbers that reaches a round number above all of them.
-pub(super) fn count_axis(max: f64, title: &str) -> Axis {
-    let step = round_step(max, TICKS).max(1.0);
-    let end = (max / step - 1e-9).ceil().max(1.0) * step;
-    Axis {
-        title: title.to_owned(),
-        ticks: ticks(end, step, short_count),
-        end,
-    }
-}
-
-/// An axis of rates, which may be fractions.
-pub(super) fn rate_axis(max: f64, title: &str) -> Axis {
-    let step = round_step(max, TICKS);
-    let end = (max / step - 1e-9).ceil().max(1.0) * step;
+/// An axis that reaches a round number above all values. Its ticks are whole numbers if `is_whole` says so.
+pub(super) fn axis(max: f64, is_whole: bool, title: &str) -> Axis {
+    let least = if is_whole { 1.0 } else { 0.0 };
+    let step = round_step(max, TICKS).max(least);
+    let end = steps_to(max, step) * step;
     Axis {
         title: title.to_owned(),
         ticks: ticks(end, step, short_count),
@@ -145,10 +125,6 @@ fn time_axis(end_seconds: f64) -> Axis {
     }
 }
 
-fn three_digits(value: f64) -> String {
-    crate::units::three_digits(value)
-}
-
 /// A number in little room: `950`, `1.5k`, `100k`, `2M`.
 pub(super) fn short_count(value: f64) -> String {
     match value {
@@ -156,19 +132,6 @@ pub(super) fn short_count(value: f64) -> String {
         value if value >= 1e3 => format!("{}k", three_digits(value / 1e3)),
         value => three_digits(value),
     }
-}
-
-/// A line of a chart.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Line {
-    pub(super) name: &'static str,
-    /// Its look.
-    pub(super) class: &'static str,
-    /// The column of the data it is read from, for the readout.
-    pub(super) column: &'static str,
-    pub(super) path: String,
-    /// Whether the area below it is filled.
-    pub(super) filled: bool,
 }
 
 /// A path of values that each hold until the next.
@@ -189,11 +152,6 @@ pub(super) fn steps(x: &Axis, y: &Axis, along: &[f64], values: &[f64]) -> String
     path
 }
 
-fn coordinate(value: f64) -> String {
-    let text = format!("{value:.1}");
-    text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)
-}
-
 /// How often a counter rose per unit of `along`, over equal stretches of it: the ends of the
 /// stretches, and the rates within.
 pub(super) fn rates(along: &[f64], counter: &[u64], stretches: usize) -> (Vec<f64>, Vec<f64>) {
@@ -207,10 +165,9 @@ pub(super) fn rates(along: &[f64], counter: &[u64], stretches: usize) -> (Vec<f6
     let (mut ends, mut rates) = (vec![0.0], Vec::new());
     let (mut seen, mut before) = (0, first);
     for number in 1..=stretches {
-        let until = if number == stretches {
-            end
-        } else {
-            width * number as f64
+        let until = match number == stretches {
+            true => end,
+            false => width * number as f64,
         };
         while seen + 1 < along.len() && along[seen + 1] <= until {
             seen += 1;
@@ -224,38 +181,11 @@ pub(super) fn rates(along: &[f64], counter: &[u64], stretches: usize) -> (Vec<f6
     (ends, rates)
 }
 
-/// A bar of a distribution.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Bar {
-    pub(super) x: String,
-    pub(super) y: String,
-    pub(super) width: String,
-    pub(super) height: String,
-    pub(super) title: String,
-}
-
-/// A vertical line with its name.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Mark {
-    /// Percent of the axis.
-    pub(super) at: f64,
-    /// Whether its name stands before it, for want of room behind.
-    pub(super) before: bool,
-    pub(super) name: &'static str,
-}
-
-/// A distribution, drawn.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Distribution {
-    pub(super) bars: Vec<Bar>,
-    pub(super) x: Vec<Tick>,
-    pub(super) y: Axis,
-    pub(super) marks: Vec<Mark>,
-}
-
-/// Bars over buckets whose bounds grow by one factor: each has the same width, and the axis is
-/// logarithmic. `None` when there are fewer than two buckets, which is nothing to draw.
-pub(super) fn distribution(buckets: &[Bucket], quantiles: &Quantiles) -> Option<Distribution> {
+/// A distribution as the page draws it: bars over buckets whose bounds grow by one factor, so that each has the
+/// same width and the axis is logarithmic; axes; and marks, vertical lines with names. A mark's name stands
+/// before it where there is no space behind. `None` when there are fewer than two buckets, which is nothing to
+/// draw.
+pub(super) fn distribution(buckets: &[Bucket], quantiles: &Quantiles) -> Option<Value> {
     let buckets = &without_gap(buckets)[..];
     if buckets.len() < 2 {
         return None;
@@ -263,43 +193,33 @@ pub(super) fn distribution(buckets: &[Bucket], quantiles: &Quantiles) -> Option<
     let total: u64 = buckets.iter().map(|bucket| bucket.count).sum();
     let share = |count: u64| count as f64 / total.max(1) as f64 * 100.0;
     let most = buckets.iter().map(|bucket| bucket.count).max().unwrap_or(0);
-    let y = rate_axis(share(most), "% of all");
+    let y = axis(share(most), false, "% of all");
     let width = SIDE / buckets.len() as f64;
     let bars = (0..).zip(buckets).filter(|(_, bucket)| bucket.count > 0);
     let bars = bars.map(|(number, bucket)| {
-        let height = y.place(share(bucket.count)).max(4.0);
-        Bar {
-            x: coordinate(f64::from(number) * width + width * 0.06),
-            y: coordinate(SIDE - height),
-            width: coordinate(width * 0.88),
-            height: coordinate(height),
-            title: format!(
-                "{}: {} ({} %)",
-                range(bucket),
-                count_for_people(bucket.count),
-                number_for_people(share(bucket.count)),
-            ),
-        }
-    });
-    let marks = [
-        ("p50", quantiles.p50),
-        ("p90", quantiles.p90),
-        ("p99", quantiles.p99),
-    ];
-    let marks = marks.iter().filter_map(|(name, seconds)| {
-        let at = place_in(buckets, *seconds)?;
-        Some(Mark {
-            at,
-            before: at > 85.0,
-            name,
+        let share = share(bucket.count);
+        let height = y.place(share).max(4.0);
+        let (count, percent) = (count_for_people(bucket.count), number_for_people(share));
+        json!({
+            "x": coordinate(f64::from(number) * width + width * 0.06),
+            "y": coordinate(SIDE - height),
+            "width": coordinate(width * 0.88),
+            "height": coordinate(height),
+            "title": format!("{}: {count} ({percent} %)", range(bucket)),
         })
     });
-    Some(Distribution {
-        bars: bars.collect(),
-        x: bounds_as_ticks(buckets),
-        y,
-        marks: marks.collect(),
-    })
+    let (p50, p90, p99) = (quantiles.p50, quantiles.p90, quantiles.p99);
+    let marks = [("p50", p50), ("p90", p90), ("p99", p99)];
+    let marks = marks.iter().filter_map(|(name, seconds)| {
+        let at = place_in(buckets, *seconds)?;
+        Some(json!({"at": at, "before": at > 85.0, "name": name}))
+    });
+    Some(json!({
+        "bars": bars.collect::<Vec<_>>(),
+        "x": bounds_as_ticks(buckets),
+        "y": y,
+        "marks": marks.collect::<Vec<_>>(),
+    }))
 }
 
 fn range(bucket: &Bucket) -> String {
@@ -329,10 +249,9 @@ fn without_gap(buckets: &[Bucket]) -> Vec<Bucket> {
 fn place_in(buckets: &[Bucket], seconds: f64) -> Option<f64> {
     let index = buckets.iter().position(|bucket| seconds <= bucket.up_to)?;
     let bucket = buckets[index];
-    let within = if bucket.above > 0.0 && seconds > bucket.above {
-        (seconds / bucket.above).ln() / (bucket.up_to / bucket.above).ln()
-    } else {
-        0.0
+    let within = match bucket.above > 0.0 && seconds > bucket.above {
+        true => (seconds / bucket.above).ln() / (bucket.up_to / bucket.above).ln(),
+        false => 0.0,
     };
     Some((index as f64 + within) / buckets.len() as f64 * 100.0)
 }
@@ -343,11 +262,8 @@ const NO_TIME: f64 = 1e-8;
 /// At most six bounds, powers of ten where there are enough of them.
 fn bounds_as_ticks(buckets: &[Bucket]) -> Vec<Tick> {
     let count = buckets.len();
-    let bounds: Vec<f64> = buckets
-        .iter()
-        .map(|bucket| bucket.above)
-        .chain(buckets.last().map(|bucket| bucket.up_to))
-        .collect();
+    let mut bounds: Vec<f64> = buckets.iter().map(|bucket| bucket.above).collect();
+    bounds.extend(buckets.last().map(|bucket| bucket.up_to));
     // The bounds of the zero say nothing: it is no part of the scale.
     let zero = usize::from(buckets.len() > 1 && buckets[0].up_to < buckets[1].above) * 2;
     let is_decade = |seconds: f64| {
@@ -359,10 +275,9 @@ fn bounds_as_ticks(buckets: &[Bucket]) -> Vec<Tick> {
         let stride = places.len().div_ceil(6).max(1);
         places.iter().copied().step_by(stride).collect()
     };
-    let chosen = if decades.len() >= 3 {
-        every(&decades)
-    } else {
-        every(&(zero..=count).collect::<Vec<usize>>())
+    let chosen = match decades.len() >= 3 {
+        true => every(&decades),
+        false => every(&(zero..=count).collect::<Vec<usize>>()),
     };
     let tick = |at: usize| Tick {
         at: at as f64 / count as f64 * 100.0,
@@ -372,10 +287,8 @@ fn bounds_as_ticks(buckets: &[Bucket]) -> Vec<Tick> {
         at: 50.0 / count as f64,
         label: "0".to_owned(),
     });
-    zero_tick
-        .into_iter()
-        .chain(chosen.into_iter().map(tick))
-        .collect()
+    let chosen = chosen.into_iter().map(tick);
+    zero_tick.into_iter().chain(chosen).collect()
 }
 
 #[cfg(test)]
@@ -389,13 +302,13 @@ mod tests {
     #[test]
     fn axes_have_a_few_round_ticks_and_reach_what_they_show() {
         assert_eq!(
-            labels(&count_axis(100_000.0, "")),
+            labels(&axis(100_000.0, true, "")),
             ["0", "20k", "40k", "60k", "80k", "100k"]
         );
-        assert_eq!(labels(&count_axis(3.0, "")), ["0", "1", "2", "3"]);
-        assert_eq!(labels(&count_axis(0.0, "")), ["0", "1"]);
+        assert_eq!(labels(&axis(3.0, true, "")), ["0", "1", "2", "3"]);
+        assert_eq!(labels(&axis(0.0, true, "")), ["0", "1"]);
         for max in [1.0, 7.0, 49.0, 501.0, 1_234_567.0, 9.9e9] {
-            let axis = count_axis(max, "");
+            let axis = axis(max, true, "");
             assert!((3..=8).contains(&axis.ticks.len()) || max < 3.0, "{axis:?}");
             assert!(axis.end >= max, "{axis:?}");
             assert!((axis.ticks.last().unwrap().at - 100.0).abs() < 1e-6);
@@ -420,7 +333,7 @@ mod tests {
 
     #[test]
     fn a_path_of_steps_goes_along_and_then_up() {
-        let (x, y) = (time_axis(10.0), count_axis(4.0, ""));
+        let (x, y) = (time_axis(10.0), axis(4.0, true, ""));
         let path = steps(&x, &y, &[0.0, 5.0, 5.0, 10.0], &[0.0, 2.0, 4.0, 4.0]);
         assert_eq!(path, "M0 1000H500V500V0H1000");
     }
@@ -453,10 +366,23 @@ mod tests {
             ..Quantiles::default()
         };
         let drawn = distribution(&buckets, &quantiles).unwrap();
-        assert_eq!(drawn.bars.len(), 2, "empty buckets have no bar");
-        assert!(drawn.bars[1].title.ends_with("3 (75 %)"), "{drawn:?}");
-        assert!((drawn.marks[0].at - 250.0 / 3.0).abs() < 0.1, "{drawn:?}");
-        assert_eq!(drawn.x.len(), 4);
+        assert_eq!(
+            drawn["bars"].as_array().unwrap().len(),
+            2,
+            "empty buckets have no bar"
+        );
+        assert!(
+            drawn["bars"][1]["title"]
+                .as_str()
+                .unwrap()
+                .ends_with("3 (75 %)"),
+            "{drawn}"
+        );
+        assert!(
+            (drawn["marks"][0]["at"].as_f64().unwrap() - 250.0 / 3.0).abs() < 0.1,
+            "{drawn}"
+        );
+        assert_eq!(drawn["x"].as_array().unwrap().len(), 4);
         assert!(distribution(&buckets[..1], &quantiles).is_none());
     }
 
@@ -470,9 +396,16 @@ mod tests {
         let mut buckets: Vec<Bucket> = (-9..=0).map(|decade| bucket(decade, 0)).collect();
         (buckets[0].count, buckets[8].count, buckets[9].count) = (5, 1, 1);
         let drawn = distribution(&buckets, &Quantiles::default()).unwrap();
-        assert_eq!(drawn.bars.len(), 3);
-        assert!(drawn.bars[0].title.starts_with("no time: 5"), "{drawn:?}");
-        let labels: Vec<&str> = drawn.x.iter().map(|tick| tick.label.as_str()).collect();
+        assert_eq!(drawn["bars"].as_array().unwrap().len(), 3);
+        assert!(
+            drawn["bars"][0]["title"]
+                .as_str()
+                .unwrap()
+                .starts_with("no time: 5"),
+            "{drawn}"
+        );
+        let ticks = drawn["x"].as_array().unwrap().iter();
+        let labels: Vec<&str> = ticks.map(|tick| tick["label"].as_str().unwrap()).collect();
         assert_eq!(labels[0], "0");
         assert_eq!(labels.last(), Some(&"1 s"));
         assert!(labels.len() <= 4, "{labels:?}");

@@ -5,13 +5,14 @@ mod tables;
 
 use std::io::{self, Write};
 
+use minijinja::context;
 use minijinja::value::{Serde, Value as Html};
-use minijinja::{Environment, context};
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use self::charts::{Along, Axis, Distribution, Line};
+use self::charts::{Along, Axis};
 use self::tables::{phases, settings_tables, slowest, wasted, work_tables};
+use crate::report::page;
 use crate::result::{Bucket, Phase, Quantiles, RunResult};
 use crate::units::{count_for_people as count, counted, number_for_people, seconds_for_people};
 
@@ -29,77 +30,22 @@ pub struct Report<'a> {
     pub settings: &'a [(String, String)],
 }
 
-/// A figure at the head of the page.
-#[derive(Debug, Serialize)]
-struct Tile {
-    name: &'static str,
-    value: String,
-    note: String,
-    class: &'static str,
-}
-
-/// A chart over the time of the run.
-#[derive(Debug, Serialize)]
-struct Chart {
-    id: &'static str,
-    title: &'static str,
-    about: String,
-    y: Axis,
-    lines: Vec<Line>,
-}
-
-/// A phase, as a band behind the charts.
-#[derive(Debug, Serialize)]
-struct Band {
-    number: usize,
-    name: String,
-    from: f64,
-    width: f64,
-}
-
-/// A distribution with its figures.
-#[derive(Debug, Serialize)]
-struct Latency {
-    id: &'static str,
-    title: &'static str,
-    about: &'static str,
-    drawn: Option<Distribution>,
-    /// Why nothing is drawn.
-    instead: String,
-    quantiles: Vec<(&'static str, String)>,
-    /// The same of each phase that has any, with whether it only set the cluster up.
-    phases: Vec<(String, bool, Vec<String>)>,
-}
-
 /// Writes the page. O(samples + buckets): its size does not grow with the cluster.
 ///
 /// # Errors
 /// What the writer's are.
 pub fn write(out: &mut dyn Write, report: &Report<'_>) -> io::Result<()> {
-    let mut environment = Environment::new();
-    environment
-        .add_template("page.html", include_str!("page.html"))
-        .expect("the template is well-formed: a test renders it");
-    let page = environment
-        .get_template("page.html")
-        .and_then(|template| template.render(values(report)))
-        .map_err(io::Error::other)?;
+    let page = page::render(include_str!("page.html"), values(report));
     out.write_all(page.as_bytes())
 }
 
 /// Everything the template asks for.
 fn values(report: &Report<'_>) -> Html {
-    let Report {
-        result,
-        command,
-        settings,
-    } = *report;
-    let series = &result.series;
+    let (result, series) = (report.result, &report.result.series);
     let timeless = result.elapsed_seconds <= 0.0;
-    let along = if timeless {
-        Along::Writes(&series.resource_version)
-    } else {
-        Along::Time(&series.seconds)
+    let along = match timeless {
+        true => Along::Writes(&series.resource_version),
+        false => Along::Time(&series.seconds),
     };
     let places = along.values();
     let x = along.axis();
@@ -110,9 +56,8 @@ fn values(report: &Report<'_>) -> Html {
         scenario => of(&result.scenario),
         question => of(&result.question),
         answer => of(&result.answer),
-        thresholds => of(&result.thresholds.iter().map(|threshold| Bound {
-            met: threshold.met,
-            text: format!("{}: {}", threshold.threshold, threshold.seen()),
+        thresholds => of(&result.thresholds.iter().map(|threshold| {
+            json!({"met": threshold.met, "text": format!("{}: {}", threshold.threshold, threshold.seen())})
         }).collect::<Vec<_>>()),
         verdict => of(&verdict(result)),
         set_up => result.phases.iter().any(|phase| phase.set_up),
@@ -129,8 +74,8 @@ fn values(report: &Report<'_>) -> Html {
         phases => of(&phases(result)),
         wasted => of(&wasted(result)),
         work => of(&work_tables(result)),
-        settings => of(&settings_tables(result, settings)),
-        command => of(&command),
+        settings => of(&settings_tables(result, report.settings)),
+        command => of(&report.command),
         version => of(&result.build.version(&result.version)),
         rustc => of(&result.build.rustc),
         timeless => timeless && !series.is_empty(),
@@ -153,80 +98,63 @@ fn verdict(result: &RunResult) -> String {
     }
 }
 
-/// A threshold as the page shows it.
-#[derive(Serialize)]
-struct Bound {
-    met: bool,
-    text: String,
-}
-
-fn tiles(result: &RunResult) -> Vec<Tile> {
-    let tile = |name, value: String, note: String| Tile {
-        name,
-        value,
-        note,
-        class: "",
-    };
+/// The numbers at the head of the page.
+fn tiles(result: &RunResult) -> Vec<Value> {
     let (pods, size) = (&result.pods, &result.settings.size);
-    let moved = pods.created + pods.deleted;
-    let rate = (result.elapsed_seconds > 0.0)
-        .then(|| number_for_people(moved as f64 / result.elapsed_seconds));
-    let calls: u64 = result.api_calls.values().sum();
-    let syncs: u64 = result.syncs.values().sum();
+    let (calls, syncs): (u64, u64) = (result.api_calls.values().sum(), result.syncs.values().sum());
+    let nodes = size.nodes + result.input.taken.get("Node").copied().unwrap_or(0);
+    let (nodes, namespaces) = (
+        counted(nodes, "node"),
+        counted(size.namespaces, "namespace"),
+    );
+    let (deleted, peak) = (count(pods.deleted), count(pods.peak));
     let mut tiles = vec![
-        tile(
+        (
             "pods created",
             count(pods.created),
-            format!("{} deleted, peak {}", count(pods.deleted), count(pods.peak)),
+            format!("{deleted} deleted, peak {peak}"),
         ),
-        tile(
+        (
             "ReplicaSets",
             count(size.replicasets),
-            format!(
-                "{}, {}",
-                counted(
-                    size.nodes + result.input.taken.get("Node").copied().unwrap_or(0),
-                    "node"
-                ),
-                counted(size.namespaces, "namespace")
-            ),
+            format!("{nodes}, {namespaces}"),
         ),
     ];
-    if let Some(rate) = rate {
-        tiles.push(tile(
-            "pods created or deleted",
-            format!("{rate}/s"),
-            "over the whole run".into(),
-        ));
-    }
-    if result.convergence_seconds.count > 0 && result.elapsed_seconds > 0.0 {
+    if result.elapsed_seconds > 0.0 {
+        let rate = (pods.created + pods.deleted) as f64 / result.elapsed_seconds;
+        let rate = format!("{}/s", number_for_people(rate));
+        tiles.push(("pods created or deleted", rate, "over the whole run".into()));
         let quantiles = &result.convergence_seconds;
-        tiles.push(tile(
-            "convergence, p99",
+        let (p50, p99, max) = (
+            time(quantiles.p50),
             time(quantiles.p99),
-            format!(
-                "median {}, slowest {}",
-                time(quantiles.p50),
-                time(quantiles.max)
-            ),
-        ));
+            time(quantiles.max),
+        );
+        if quantiles.count > 0 {
+            tiles.push((
+                "convergence, p99",
+                p99,
+                format!("median {p50}, slowest {max}"),
+            ));
+        }
     }
-    tiles.push(tile(
-        "API calls",
-        count(calls),
-        format!("{} syncs", count(syncs)),
+    tiles.push(("API calls", count(calls), format!("{} syncs", count(syncs))));
+    let excess = count(result.excess_pods_created);
+    tiles.push((
+        "excess pods created",
+        excess,
+        "above what was asked for".into(),
     ));
-    tiles.push(Tile {
-        name: "excess pods created",
-        value: count(result.excess_pods_created),
-        note: "above what was asked for".into(),
-        class: if result.excess_pods_created > 0 {
-            "bad"
+    let bad = ["", "bad"][usize::from(result.excess_pods_created > 0)];
+    let tile = |(name, value, note): &(&str, String, String)| {
+        let class = if *name == "excess pods created" {
+            bad
         } else {
             ""
-        },
-    });
-    tiles
+        };
+        json!({"name": name, "value": value, "note": note, "class": class})
+    };
+    tiles.iter().map(tile).collect()
 }
 
 /// A duration; a nanosecond is the least that the histograms hold and stands for none.
@@ -234,11 +162,11 @@ fn time(seconds: f64) -> String {
     seconds_for_people(if seconds <= 1e-9 { 0.0 } else { seconds })
 }
 
-fn bands(result: &RunResult, x: &Axis, places: &[f64], timeless: bool) -> Vec<Band> {
+/// The phases, each a band behind the charts.
+fn bands(result: &RunResult, x: &Axis, places: &[f64], timeless: bool) -> Vec<Value> {
     let series = &result.series;
-    let mut bands: Vec<Band> = Vec::new();
     let mut from = 0.0;
-    for (number, phase) in result.phases.iter().enumerate() {
+    let band = |(number, phase): (usize, &Phase)| {
         let next = result.phases.get(number + 1);
         // Where no time passes, a phase ends at the first sample of the next.
         let sample = || series.phase.iter().position(|of| *of > number);
@@ -247,171 +175,103 @@ fn bands(result: &RunResult, x: &Axis, places: &[f64], timeless: bool) -> Vec<Ba
             (Some(_), true) => sample().map_or(100.0, |at| x.percent(places[at])),
             (None, _) => 100.0,
         };
-        bands.push(Band {
-            number: number + 1,
-            name: phase.name.clone(),
-            from,
-            width: (until - from).max(0.0),
-        });
+        let width = (until - from).max(0.0);
+        let band = json!({"number": number + 1, "name": phase.name, "from": from, "width": width});
         from = until;
-    }
-    bands
+        band
+    };
+    result.phases.iter().enumerate().map(band).collect()
 }
 
-fn line_charts(result: &RunResult, x: &Axis, places: &[f64], timeless: bool) -> Vec<Chart> {
+/// The charts over the time of the run. `column` of a line is the data that the readout reads.
+fn line_charts(result: &RunResult, x: &Axis, places: &[f64], timeless: bool) -> Vec<Value> {
     let series = &result.series;
-    let floats = |column: &[u64]| -> Vec<f64> { column.iter().map(|n| *n as f64).collect() };
-    let most = |columns: &[&[u64]]| {
-        let all = columns.iter().flat_map(|column| column.iter());
-        all.max().copied().unwrap_or(0) as f64
+    let chart = |id, title, about: &str, unit, lines: &[(&str, &str, &str, &[u64])]| {
+        let values = lines.iter().flat_map(|(.., values)| values.iter());
+        let y = charts::axis(values.max().copied().unwrap_or(0) as f64, true, unit);
+        let line = |(name, class, column, values): &(&str, &str, &str, &[u64])| {
+            let values: Vec<f64> = values.iter().map(|value| *value as f64).collect();
+            let path = charts::steps(x, &y, places, &values);
+            let filled = *class == "c1";
+            json!({"name": name, "class": class, "column": column, "path": path, "filled": filled})
+        };
+        let lines: Vec<Value> = lines.iter().map(line).collect();
+        json!({"id": id, "title": title, "about": about, "y": y, "lines": lines})
     };
-    let pods_y = charts::count_axis(
-        most(&[
-            &series.pods_desired,
-            &series.pods_existing,
-            &series.pods_created,
-        ]),
-        "pods",
-    );
-    let line = |y: &Axis, name, class, column, values: &[u64]| Line {
-        name,
-        class,
-        column,
-        path: charts::steps(x, y, places, &floats(values)),
-        filled: class == "c1",
-    };
-    let pods = Chart {
-        id: "pods",
-        title: "Pods",
-        about:
-            "What the ReplicaSets together ask for, what exists, what is ready, and all pods ever \
-                created."
-                .into(),
-        lines: vec![
-            line(
-                &pods_y,
-                "created so far",
-                "c4 thin",
-                "created",
-                &series.pods_created,
-            ),
-            line(&pods_y, "existing", "c1", "existing", &series.pods_existing),
-            line(&pods_y, "ready", "c2", "ready", &series.pods_ready),
-            line(
-                &pods_y,
-                "desired",
-                "c0 dashed",
-                "desired",
-                &series.pods_desired,
-            ),
-        ],
-        y: pods_y,
-    };
-    let queue_y = charts::count_axis(most(&[&series.queue_depth, &series.queue_delayed]), "keys");
-    let mut queue_lines = vec![line(
-        &queue_y,
-        "waiting",
-        "c1",
-        "waiting",
-        &series.queue_depth,
-    )];
-    if series.queue_delayed.iter().any(|keys| *keys > 0) {
-        queue_lines.push(line(
-            &queue_y,
-            "delayed",
-            "c3",
-            "delayed",
-            &series.queue_delayed,
-        ));
+    let about = "What the ReplicaSets together ask for, what exists, what is ready, and all pods ever created.";
+    let lines: [(&str, &str, &str, &[u64]); 4] = [
+        ("created so far", "c4 thin", "created", &series.pods_created),
+        ("existing", "c1", "existing", &series.pods_existing),
+        ("ready", "c2", "ready", &series.pods_ready),
+        ("desired", "c0 dashed", "desired", &series.pods_desired),
+    ];
+    let pods = chart("pods", "Pods", about, "pods", &lines);
+    let about = "Keys that wait for a worker; delayed ones wait for their time (retries, checks of availability).";
+    let lines: [(&str, &str, &str, &[u64]); 2] = [
+        ("waiting", "c1", "waiting", &series.queue_depth),
+        ("delayed", "c3", "delayed", &series.queue_delayed),
+    ];
+    let is_delayed = series.queue_delayed.iter().any(|keys| *keys > 0);
+    let lines = &lines[..1 + usize::from(is_delayed)];
+    let queue = chart("queue", "Work queue", about, "keys", lines);
+    if timeless {
+        let about =
+            "All calls of the controller so far: no simulated time passes, so there is no rate.";
+        let lines: [(&str, &str, &str, &[u64]); 1] =
+            [("calls so far", "c1", "calls", &series.api_calls)];
+        return vec![
+            pods,
+            queue,
+            chart("calls", "API calls", about, "calls", &lines),
+        ];
     }
-    let queue = Chart {
-        id: "queue",
-        title: "Work queue",
-        about: "Keys that wait for a worker; delayed ones wait for their time (retries, checks of \
-                availability)."
-            .into(),
-        lines: queue_lines,
-        y: queue_y,
-    };
-    let calls = if timeless {
-        let y = charts::count_axis(most(&[&series.api_calls]), "calls");
-        Chart {
-            id: "calls",
-            title: "API calls",
-            about:
-                "All calls of the controller so far: no simulated time passes, so there is no rate."
-                    .into(),
-            lines: vec![line(&y, "calls so far", "c1", "calls", &series.api_calls)],
-            y,
-        }
-    } else {
-        let (ends, rates) = charts::rates(places, &series.api_calls, RATE_STRETCHES);
-        let y = charts::rate_axis(rates.iter().copied().fold(0.0, f64::max), "calls/s");
-        Chart {
-            id: "calls",
-            title: "API calls per second",
-            about: format!(
-                "Of the controller, its Event writes included; each step is the mean of {}.",
-                seconds_for_people(result.elapsed_seconds / RATE_STRETCHES as f64)
-            ),
-            lines: vec![Line {
-                name: "calls/s",
-                class: "c1",
-                column: "rate",
-                path: charts::steps(x, &y, &ends, &rates),
-                filled: true,
-            }],
-            y,
-        }
-    };
+    let (ends, rates) = charts::rates(places, &series.api_calls, RATE_STRETCHES);
+    let y = charts::axis(rates.iter().copied().fold(0.0, f64::max), false, "calls/s");
+    let stretch = seconds_for_people(result.elapsed_seconds / RATE_STRETCHES as f64);
+    let path = charts::steps(x, &y, &ends, &rates);
+    let calls = json!({
+        "id": "calls",
+        "title": "API calls per second",
+        "about": format!("Of the controller, its Event writes included; each step is the mean of {stretch}."),
+        "lines": [{"name": "calls/s", "class": "c1", "column": "rate", "path": path, "filled": true}],
+        "y": y,
+    });
     vec![pods, queue, calls]
 }
 
-fn latencies(result: &RunResult) -> Vec<Latency> {
+/// The distributions, each drawn or said why not (`instead`), with its statistics and those of each phase.
+fn latencies(result: &RunResult) -> Vec<Value> {
     let histograms = &result.histograms;
     type Of = fn(&Phase) -> &Quantiles;
     let latency = |id, title, about, quantiles: &Quantiles, buckets: &[Bucket], of: Of| {
         let drawn = charts::distribution(buckets, quantiles);
+        let number = count(quantiles.count);
         let instead = match (quantiles.count, &drawn) {
             (0, _) => "Nothing was measured.".to_owned(),
-            (number, None) if quantiles.max <= 1e-8 => {
-                format!("All {} took no time.", count(number))
-            }
-            (number, None) => format!("All {} took about {}.", count(number), time(quantiles.max)),
+            (_, None) if quantiles.max <= 1e-8 => format!("All {number} took no time."),
+            (_, None) => format!("All {number} took about {}.", time(quantiles.max)),
             _ => String::new(),
         };
-        let figures = |quantiles: &Quantiles| {
-            let figures = [
-                ("p50", quantiles.p50),
-                ("p90", quantiles.p90),
-                ("p99", quantiles.p99),
-                ("p99.9", quantiles.p999),
-                ("max", quantiles.max),
-            ];
-            let mut figures: Vec<_> = figures.map(|(name, seconds)| (name, time(seconds))).into();
-            figures.push(("count", count(quantiles.count)));
-            figures
+        let statistics = |of: &Quantiles| {
+            let seconds = [of.p50, of.p90, of.p99, of.p999, of.max].map(time);
+            seconds.into_iter().chain([count(of.count)])
         };
+        let names = ["p50", "p90", "p99", "p99.9", "max", "count"];
         let measured = result.phases.iter().filter(|phase| of(phase).count > 0);
-        let phases: Vec<_> = measured
-            .map(|phase| {
-                let cells = figures(of(phase)).into_iter().map(|(_, text)| text);
-                (phase.name.clone(), phase.set_up, cells.collect())
-            })
+        let phases: Vec<(&str, bool, Vec<String>)> = measured
+            .map(|phase| (&*phase.name, phase.set_up, statistics(of(phase)).collect()))
             .collect();
-        Latency {
-            id,
-            title,
-            about,
-            drawn,
-            instead,
-            quantiles: figures(quantiles),
-            // One phase alone is what the whole is.
-            phases: match &phases[..] {
-                [(_, false, _)] => Vec::new(),
-                _ => phases,
-            },
-        }
+        // One phase alone is what the whole is.
+        let is_alone = matches!(phases[..], [(_, false, _)]);
+        json!({
+            "id": id,
+            "title": title,
+            "about": about,
+            "drawn": drawn,
+            "instead": instead,
+            "quantiles": names.into_iter().zip(statistics(quantiles)).collect::<Vec<_>>(),
+            "phases": if is_alone { Vec::new() } else { phases },
+        })
     };
     vec![
         latency(
@@ -453,20 +313,14 @@ fn latencies(result: &RunResult) -> Vec<Latency> {
 /// What the readout of the charts reads; safe within a script element.
 fn data(result: &RunResult, places: &[f64], timeless: bool) -> String {
     let series = &result.series;
-    let names: Vec<&str> = result
-        .phases
-        .iter()
-        .map(|phase| phase.name.as_str())
-        .collect();
-    let (ends, rates) = if timeless {
-        (Vec::new(), Vec::new())
-    } else {
-        charts::rates(places, &series.api_calls, RATE_STRETCHES)
+    let names: Vec<&str> = result.phases.iter().map(|phase| &*phase.name).collect();
+    let (ends, mut rates) = match timeless {
+        true => Default::default(),
+        false => charts::rates(places, &series.api_calls, RATE_STRETCHES),
     };
-    let rates: Vec<f64> = rates
-        .iter()
-        .map(|rate| (rate * 10.0).round() / 10.0)
-        .collect();
+    for rate in &mut rates {
+        *rate = (*rate * 10.0).round() / 10.0;
+    }
     let data = json!({
         "x": places,
         "unit": if timeless { "writes" } else { "s" },

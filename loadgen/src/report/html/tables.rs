@@ -1,8 +1,8 @@
-//! The tables of the page: figures as the texts that their cells hold.
+//! The tables of the page: the texts that the cells hold.
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::time;
 use crate::result::{Phase, RunResult, SlowReplicaSet};
@@ -49,9 +49,10 @@ pub(super) fn phases(result: &RunResult) -> Vec<(String, [String; 5], bool)> {
     result.phases.iter().map(row).collect()
 }
 
-pub(super) fn wasted(result: &RunResult) -> Vec<(&'static str, String, bool)> {
+/// Rows of the work that came to nothing: what it is, how often, whether there is any.
+pub(super) fn wasted(result: &RunResult) -> [(&'static str, String, bool); 6] {
     let wasted = &result.wasted_work;
-    let rows = [
+    [
         (
             "syncs that asked for no API call",
             wasted.syncs_without_requests,
@@ -73,47 +74,36 @@ pub(super) fn wasted(result: &RunResult) -> Vec<(&'static str, String, bool)> {
             "pods created above what was asked for",
             result.excess_pods_created,
         ),
-    ];
-    rows.map(|(name, number)| (name, count(number), number > 0))
-        .into()
+    ]
+    .map(|(name, number)| (name, count(number), number > 0))
 }
 
-/// A table of two columns.
-#[derive(Debug, Serialize)]
-pub(super) struct Table {
-    title: &'static str,
-    left: &'static str,
-    right: &'static str,
-    rows: Vec<(String, String)>,
+type Rows = Vec<(String, String)>;
+
+/// Tables of two columns: each its title, the headings, its rows. One without rows is left out.
+fn tables<const N: usize>(all: [(&str, &str, &str, Rows); N]) -> Vec<Value> {
+    let some = all.into_iter().filter(|(.., rows)| !rows.is_empty());
+    some.map(|(title, left, right, rows)| {
+        json!({"title": title, "left": left, "right": right, "rows": rows})
+    })
+    .collect()
 }
 
-pub(super) fn work_tables(result: &RunResult) -> Vec<Table> {
-    let table = |title, left, right, numbers| Table {
-        title,
-        left,
-        right,
-        rows: counts(numbers),
-    };
-    let mut tables = vec![
-        table(
+pub(super) fn work_tables(result: &RunResult) -> Vec<Value> {
+    let (input, came) = (&result.input, pods_of_input(result));
+    tables([
+        (
             "API calls",
             "verb, resource, code",
             "calls",
-            &result.api_calls,
+            counts(&result.api_calls),
         ),
-        table("Syncs", "outcome", "syncs", &result.syncs),
-        table("Events", "type, reason", "events", &result.events),
-        table("Input", "kind", "objects", &result.input.taken),
-        table(
-            "Pods of the input",
-            "how they came",
-            "pods",
-            &pods_of_input(result),
-        ),
-        table("Not simulated", "kind", "documents", &result.input.ignored),
-    ];
-    tables.retain(|table| !table.rows.is_empty());
-    tables
+        ("Syncs", "outcome", "syncs", counts(&result.syncs)),
+        ("Events", "type, reason", "events", counts(&result.events)),
+        ("Input", "kind", "objects", counts(&input.taken)),
+        ("Pods of the input", "how they came", "pods", counts(&came)),
+        ("Not simulated", "kind", "documents", counts(&input.ignored)),
+    ])
 }
 
 /// How the pods of files came.
@@ -130,31 +120,18 @@ fn pods_of_input(result: &RunResult) -> BTreeMap<String, u64> {
     some.map(|(how, count)| (how.to_owned(), count)).collect()
 }
 
-pub(super) fn settings_tables(result: &RunResult, settings: &[(String, String)]) -> Vec<Table> {
-    let rows = |rows: &[(&'static str, String)]| {
-        let rows = rows.iter();
-        rows.map(|(name, value)| ((*name).to_owned(), value.clone()))
-            .collect()
+pub(super) fn settings_tables(result: &RunResult, settings: &[(String, String)]) -> Vec<Value> {
+    let rows = |rows: &[(&str, String)]| -> Rows {
+        let owned = |(name, value): &(&str, String)| ((*name).to_owned(), value.clone());
+        rows.iter().map(owned).collect()
     };
-    let mut tables = vec![
-        Table {
-            title: "Settings",
-            left: "flag",
-            right: "value",
-            rows: settings.to_vec(),
-        },
-        Table {
-            title: "Machine",
-            left: "figure",
-            right: "value",
-            rows: rows(&machine(result)),
-        },
-    ];
-    tables.retain(|table| !table.rows.is_empty());
-    tables
+    tables([
+        ("Settings", "flag", "value", settings.to_vec()),
+        ("Machine", "metric", "value", rows(&machine(result))),
+    ])
 }
 
-fn counts(table: &BTreeMap<String, u64>) -> Vec<(String, String)> {
+fn counts(table: &BTreeMap<String, u64>) -> Rows {
     let mut rows: Vec<(&String, &u64)> = table.iter().filter(|(_, number)| **number > 0).collect();
     // Stable: equal counts stay in the order of their names.
     rows.sort_by(|a, b| b.1.cmp(a.1));
@@ -168,10 +145,8 @@ fn machine(result: &RunResult) -> Vec<(&'static str, String)> {
         return Vec::new();
     };
     let load = |load: Option<[f64; 3]>| {
-        load.map_or_else(
-            || "unknown".to_owned(),
-            |[one, five, fifteen]| format!("{one} {five} {fifteen}"),
-        )
+        let shown = load.map(|[one, five, fifteen]| format!("{one} {five} {fifteen}"));
+        shown.unwrap_or_else(|| "unknown".to_owned())
     };
     vec![
         ("wall time", seconds_for_people(host.wall_seconds)),

@@ -1,7 +1,7 @@
 //! The page without a browser: it is whole, needs nothing else, and says what the run did.
 
 use super::*;
-use crate::report::sample::result;
+use crate::report::fixtures::result;
 use crate::result::{Series, SlowReplicaSet};
 
 fn page(result: &RunResult) -> String {

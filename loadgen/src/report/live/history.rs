@@ -55,15 +55,15 @@ pub(super) struct Phase {
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
     /// In order of time, the last of them the present.
-    samples: Vec<Sample>,
+    pub(super) samples: Vec<Sample>,
     /// Least seconds between two samples, but for the last.
     every: f64,
     recent: VecDeque<Step>,
     /// The present phase; none before the first news.
-    phase: Option<Phase>,
+    pub(super) phase: Option<Phase>,
     /// Those before it, with the seconds that each took.
-    passed: Vec<(String, f64)>,
-    engine_seconds: f64,
+    pub(super) passed: Vec<(String, f64)>,
+    pub(super) engine_seconds: f64,
 }
 
 impl History {
@@ -138,11 +138,6 @@ impl History {
         self.samples = std::iter::once(first).chain(pairs).collect();
     }
 
-    /// The samples, in order of time.
-    pub(super) fn samples(&self) -> &[Sample] {
-        &self.samples
-    }
-
     /// The samples from a moment on, with times since then.
     pub(super) fn samples_since(&self, at: f64) -> Vec<Sample> {
         let first = self.samples.partition_point(|sample| sample.at < at);
@@ -153,24 +148,9 @@ impl History {
         self.samples[first..].iter().map(since).collect()
     }
 
-    /// The newest figures.
+    /// The newest sample.
     pub(super) fn last(&self) -> Sample {
         self.samples.last().copied().unwrap_or_default()
-    }
-
-    /// The present phase; none before the first news.
-    pub(super) fn phase(&self) -> Option<&Phase> {
-        self.phase.as_ref()
-    }
-
-    /// The phases before it, with the seconds that each took.
-    pub(super) fn passed(&self) -> &[(String, f64)] {
-        &self.passed
-    }
-
-    /// Time of the engine, seconds.
-    pub(super) fn engine_seconds(&self) -> f64 {
-        self.engine_seconds
     }
 
     /// Pods created and removed per second of real time, over the last two seconds or so.
@@ -193,7 +173,7 @@ impl History {
         (pace > 0.0 && left > 0).then(|| left as f64 / pace)
     }
 
-    /// How fast a figure has grown since the first of the steps that lie within `seconds`.
+    /// How fast a number has grown since the first of the steps that lie within `seconds`.
     fn per_second(
         &self,
         seconds: f64,

@@ -1,6 +1,6 @@
 //! `--tui`: the run full screen on standard error while it goes on (ratatui).
 //!
-//! The run tells its figures a few times a second ([`Observer`]), which costs it no more than a
+//! The run reports its progress a few times a second ([`Observer`]), which costs it no more than a
 //! lock and a copy: a thread of its own draws them and reads the keys. `q` and Ctrl-C interrupt the
 //! run as SIGINT does. However the run ends, the terminal is given back (`screen`) before anything
 //! else is said.
@@ -64,7 +64,7 @@ impl About {
             None => "no client limit".to_owned(),
         };
         let nodes = match size.nodes {
-            // Whoever generates a cluster has some.
+            // A generated cluster has some.
             0 => "nodes of the files".to_owned(),
             nodes => counted(nodes, "node"),
         };

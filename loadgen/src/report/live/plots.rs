@@ -36,7 +36,7 @@ pub(super) fn pods(
     words.extend(palette.ready.map(|style| Span::styled("─ ready", style)));
     Line::from(words).render(legend, buffer);
 
-    let samples = history.samples();
+    let samples = &history.samples;
     let line = |figure: fn(&Sample) -> u64| -> Vec<(f64, f64)> {
         let mut points: Vec<_> = samples
             .iter()
@@ -135,7 +135,7 @@ pub(super) fn depths(samples: &[Sample], seconds: f64, width: usize) -> Vec<u64>
     })
 }
 
-/// Has `apply` told of each two neighbouring samples, once for every column that they reach over.
+/// Calls `apply` with each two neighbouring samples, once for every column that they reach over.
 fn fill<T: Clone + Default>(
     samples: &[Sample],
     seconds: f64,

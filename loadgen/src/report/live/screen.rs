@@ -31,7 +31,7 @@ fn taken() -> MutexGuard<'static, Option<Taken>> {
     TAKEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes the screen; true when keys can be read too. A panic gives it back before it is told.
+/// Takes the screen; true when keys can be read too. A panic gives it back before the panic is reported.
 ///
 /// # Errors
 /// Standard error can't be written.
@@ -56,7 +56,7 @@ pub(crate) fn give_back() {
     let Some(Taken { has_keys }) = taken().take() else {
         return;
     };
-    // Who can't write to the terminal can't do better.
+    // A process that can't write to the terminal can't do better.
     let mut end = Vec::new();
     let _ = queue!(end, Show, LeaveAlternateScreen);
     let _ = io::stderr().write_all(&end);

@@ -230,7 +230,7 @@ fn a_long_history_keeps_its_ends_its_peaks_and_even_distances() {
         news.queue_depth = if step == 33_333 { 9_000 } else { 1 };
         history.push(step as f64, &news);
     }
-    let samples = history.samples();
+    let samples = &history.samples;
     assert!((128..=512).contains(&samples.len()), "{}", samples.len());
     assert_eq!(samples[0].at, 0.0);
     assert_eq!(history.last().at, 99_999.0);
@@ -279,7 +279,7 @@ fn a_fast_set_up_does_not_flatten_what_follows() {
 fn the_time_left_goes_by_the_pace_of_the_phase() {
     let mut history = under_way();
     assert_eq!(history.seconds_left().map(f64::round), Some(20.0));
-    assert_eq!(history.passed(), [("set up".to_owned(), 0.2)]);
+    assert_eq!(history.passed, [("set up".to_owned(), 0.2)]);
     // The next phase has not shown its pace yet.
     let next = Progress {
         phase_index: 2,

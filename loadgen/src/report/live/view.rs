@@ -14,10 +14,10 @@ use super::history::{History, Phase};
 use super::plots::{self, Plot};
 use crate::units::{count_for_people as count, number_for_people, seconds_for_people, wrapped};
 
-/// Columns of one figure with its label; on a narrow screen, and on others.
-const FIGURE_COLUMNS: [u16; 2] = [20, 26];
+/// Columns of one number with its label; on a narrow screen, and on others.
+const METRIC_COLUMNS: [u16; 2] = [20, 26];
 
-/// From so many columns on a screen is not narrow.
+/// From this number of columns on a screen is not narrow.
 const NARROW: u16 = 60;
 
 /// Fewest columns that show how full a bar is.
@@ -78,9 +78,9 @@ pub(super) fn draw(
     };
     let palette = Palette::new(about.coloured);
     let width = usize::from(area.width);
-    let figures = figures(about, history, moment);
-    let across = (area.width / FIGURE_COLUMNS[usize::from(area.width >= NARROW)]).max(1);
-    let figure_rows = figures.len().div_ceil(usize::from(across)) as u16;
+    let metrics = metrics(about, history, moment);
+    let across = (area.width / METRIC_COLUMNS[usize::from(area.width >= NARROW)]).max(1);
+    let metric_rows = metrics.len().div_ceil(usize::from(across)) as u16;
     let texts = Texts::new(about, history, width);
 
     // Rows are given out by importance, and then laid out from top to bottom.
@@ -89,7 +89,7 @@ pub(super) fn draw(
     let phase = rows.take(1);
     let title = rows.take(1);
     let keys = rows.take(1);
-    let figure_rows = rows.take_some(figure_rows);
+    let metric_rows = rows.take_some(metric_rows);
     let gap = rows.take_if(1, 4);
     // The plots want most of a large screen, and the words what is left of a small one.
     let question = rows.take_if(texts.question.len() as u16, 9);
@@ -105,7 +105,7 @@ pub(super) fn draw(
         passed,
         phase,
         bar,
-        figure_rows,
+        metric_rows,
         lower_gap,
         plots,
         keys,
@@ -118,7 +118,7 @@ pub(super) fn draw(
         passed,
         phase,
         bar,
-        figure_area,
+        metric_area,
         _,
         plots,
         keys,
@@ -128,14 +128,14 @@ pub(super) fn draw(
     lines(&texts.question, palette.faint, question, buffer);
     lines(&texts.cluster, palette.faint, cluster, buffer);
     lines(&texts.passed, palette.faint, passed, buffer);
-    match history.phase() {
+    match history.phase.as_ref() {
         Some(present) => {
             line(phase_line(present, palette), phase, buffer);
             line(bar_line(present, width, palette), bar, buffer);
         }
         None => line(Line::from("building the cluster"), phase, buffer),
     }
-    draw_figures(&figures, usize::from(across), palette, figure_area, buffer);
+    draw_metrics(&metrics, usize::from(across), palette, metric_area, buffer);
     draw_plots(history, moment, palette, plots, buffer);
     line(keys_line(moment, width, palette), keys, buffer);
 }
@@ -144,26 +144,26 @@ pub(super) fn draw(
 struct Rows(u16);
 
 impl Rows {
-    /// So many rows, or as many as are left.
+    /// The rows wanted, or all that are left.
     fn take_some(&mut self, wanted: u16) -> u16 {
         let taken = wanted.min(self.0);
         self.0 -= taken;
         taken
     }
 
-    /// So many rows, or none.
+    /// The rows wanted, or none.
     fn take(&mut self, wanted: u16) -> u16 {
         self.take_if(wanted, 0)
     }
 
-    /// So many rows if at least `rest` are left beside them, or none.
+    /// The rows wanted if at least `rest` are left beside them, or none.
     fn take_if(&mut self, wanted: u16, rest: u16) -> u16 {
         let fits = wanted <= self.0 && self.0 - wanted >= rest;
         self.take_some(if fits { wanted } else { 0 })
     }
 }
 
-/// What is said in sentences, broken into lines.
+/// The sentences, broken into lines.
 struct Texts {
     question: Vec<String>,
     cluster: Vec<String>,
@@ -176,7 +176,7 @@ impl Texts {
         cluster.extend(about.notes.iter().flat_map(|note| wrapped(note, width)));
         let of_phase =
             |(name, seconds): &(String, f64)| format!("{name} {}", seconds_for_people(*seconds));
-        let passed: Vec<String> = history.passed().iter().map(of_phase).collect();
+        let passed: Vec<String> = history.passed.iter().map(of_phase).collect();
         let passed = match passed.is_empty() {
             true => Vec::new(),
             false => wrapped(&format!("done: {}", passed.join("; ")), width),
@@ -243,11 +243,11 @@ fn bar_line(phase: &Phase, width: usize, palette: Palette) -> Line<'static> {
     ])
 }
 
-/// The figures, the most important first.
-fn figures(about: &About, history: &History, moment: Moment) -> Vec<(&'static str, String)> {
+/// The numbers, the most important first.
+fn metrics(about: &About, history: &History, moment: Moment) -> Vec<(&'static str, String)> {
     let (last, unknown) = (history.last(), || "-".to_owned());
     let rate = |rate: Option<f64>| rate.map_or_else(unknown, number_for_people);
-    let mut figures = vec![
+    let mut metrics = vec![
         ("pod changes", format!("{}/s", rate(history.rate()))),
         ("queue", count(last.queue)),
         (
@@ -257,16 +257,16 @@ fn figures(about: &About, history: &History, moment: Moment) -> Vec<(&'static st
         ("real time", brief(moment.seconds)),
     ];
     if about.is_virtual {
-        figures.push(("simulated", seconds_for_people(history.engine_seconds())));
+        metrics.push(("simulated", seconds_for_people(history.engine_seconds)));
     }
-    figures.extend([
+    metrics.extend([
         ("exist", count(last.pods)),
         ("ready", count(last.ready)),
         ("desired", count(last.desired)),
         ("API calls", count(last.calls)),
         ("calls", format!("{}/s", rate(history.calls_rate()))),
     ]);
-    figures
+    metrics
 }
 
 /// Seconds that change all the time: without the digits that nobody can read.
@@ -278,16 +278,16 @@ fn brief(seconds: f64) -> String {
     }
 }
 
-fn draw_figures(
-    figures: &[(&str, String)],
+fn draw_metrics(
+    metrics: &[(&str, String)],
     across: usize,
     palette: Palette,
     area: Rect,
     buffer: &mut Buffer,
 ) {
-    for (row, figures) in area.rows().zip(figures.chunks(across)) {
+    for (row, metrics) in area.rows().zip(metrics.chunks(across)) {
         let cells = Layout::horizontal(vec![Constraint::Fill(1); across]).split(row);
-        for (cell, (label, value)) in cells.iter().zip(figures) {
+        for (cell, (label, value)) in cells.iter().zip(metrics) {
             let text = Line::from(vec![
                 Span::styled(format!("{label} "), palette.faint),
                 Span::styled(value.as_str(), palette.strong),
@@ -319,7 +319,7 @@ fn draw_plots(
         .spacing(2)
         .areas(lower);
     // The rate of one phase may be a thousand times that of the next, which would be flat beside it.
-    let began_at = history.phase().map_or(0.0, |phase| phase.began_at);
+    let began_at = history.phase.as_ref().map_or(0.0, |phase| phase.began_at);
     let (samples, seconds) = (history.samples_since(began_at), moment.seconds - began_at);
     let rate = Plot {
         title: "pods created, deleted/s",

@@ -10,7 +10,7 @@ use crate::units::{
     seconds_for_people, wrapped,
 };
 
-/// Columns before the figures.
+/// Columns before the values.
 const LABEL: usize = 15;
 
 /// Columns of a report that goes to no terminal, and of the widest.
@@ -19,14 +19,24 @@ pub const COLUMNS: usize = 100;
 /// Fewest columns that the tables fit into.
 const COLUMNS_MIN: usize = 80;
 
-/// Columns of a phase's figures behind its name, and of what is said of one that is not done.
-const PHASE_FIGURES: usize = 65;
+/// Columns of a phase's numbers behind its name, and of the mark of one that is not done.
+const PHASE_METRICS: usize = 65;
 
 /// Columns of a phase's name where it is short.
 const PHASE_NAME: usize = 24;
 
 /// Most violations shown; the result has them all.
 const VIOLATIONS_SHOWN: usize = 5;
+
+/// Writes a line; columns may end in blanks.
+macro_rules! put {
+    ($out:expr, $($format:tt)*) => {{
+        let text = &mut $out.text;
+        write!(text, $($format)*).expect("a String takes everything");
+        text.truncate(text.trim_end_matches(' ').len());
+        text.push('\n');
+    }};
+}
 
 /// How many columns a report has that goes to that terminal: those there are, within what suits it. A
 /// terminal that does not say counts as one of [`COLUMNS`].
@@ -94,7 +104,7 @@ pub fn render(
         }
         line(out, "try next", "");
         for command in told.commands {
-            put(out, format_args!("    {command}"));
+            put!(out, "    {command}");
         }
     }
     std::mem::take(&mut out.text)
@@ -121,19 +131,12 @@ fn headline(out: &mut Report, result: &RunResult) {
         (3, _) => format!("INVARIANT BROKEN within {time}"),
         _ => format!("FAILED after {time}"),
     };
-    let simulated = if settings.engine == EngineKind::Virtual {
-        " of simulated time"
-    } else {
-        ""
+    let simulated = match settings.engine {
+        EngineKind::Virtual => " of simulated time",
+        EngineKind::Threads => "",
     };
-    put(
-        out,
-        format_args!("{}: {ending}{simulated}", result.scenario),
-    );
-    put(
-        out,
-        format_args!("{:LABEL$}{engine}, seed {}", "", settings.seed),
-    );
+    put!(out, "{}: {ending}{simulated}", result.scenario);
+    put!(out, "{:LABEL$}{engine}, seed {}", "", settings.seed);
 }
 
 fn cluster(out: &mut Report, result: &RunResult) {
@@ -174,12 +177,8 @@ fn cluster(out: &mut Report, result: &RunResult) {
         result.behaviour
     );
     paragraph(out, "controller", &text);
-    let off: Vec<&str> = controller
-        .feature_gates
-        .iter()
-        .filter(|(_, on)| !**on)
-        .map(|(name, _)| name.as_str())
-        .collect();
+    let gates = controller.feature_gates.iter().filter(|(_, on)| !**on);
+    let off: Vec<&str> = gates.map(|(name, _)| name.as_str()).collect();
     if !off.is_empty() {
         paragraph(out, "gates off", &off.join(", "));
     }
@@ -222,7 +221,7 @@ fn latencies(result: &RunResult) -> Vec<String> {
         .collect()
 }
 
-/// As much of a text as so many columns hold.
+/// The beginning of a text that the columns hold.
 fn cut(text: &str, columns: usize) -> String {
     if text.chars().count() <= columns {
         return text.to_owned();
@@ -235,27 +234,25 @@ fn phases(out: &mut Report, result: &RunResult) {
     if result.phases.is_empty() {
         return;
     }
-    let longest = result
-        .phases
-        .iter()
-        .map(|phase| phase.name.chars().count())
-        .max();
-    let room = out.columns - PHASE_FIGURES;
-    let width = longest.unwrap_or(0).max(PHASE_NAME).min(room);
+    let lengths = result.phases.iter().map(|phase| phase.name.chars().count());
+    let capacity = out.columns - PHASE_METRICS;
+    let width = lengths.max().unwrap_or(0).max(PHASE_NAME).min(capacity);
     // The rate is that of both columns together.
-    put(
+    put!(
         out,
-        format_args!(
-            "  {:width$} {:>11} {:>9} {:>9} {:>9} {:>10}",
-            "phase", "time", "created", "deleted", "both/s", "conv. p99"
-        ),
+        "  {:width$} {:>11} {:>9} {:>9} {:>9} {:>10}",
+        "phase",
+        "time",
+        "created",
+        "deleted",
+        "both/s",
+        "conv. p99"
     );
     for phase in &result.phases {
         let moved = phase.pods_created + phase.pods_deleted;
-        let rate = if phase.seconds > 0.0 && moved > 0 {
-            number_for_people(moved as f64 / phase.seconds)
-        } else {
-            "-".to_owned()
+        let rate = match phase.seconds > 0.0 && moved > 0 {
+            true => number_for_people(moved as f64 / phase.seconds),
+            false => "-".to_owned(),
         };
         let quantiles = &phase.convergence_seconds;
         let convergence = match (quantiles.count, phase.set_up) {
@@ -265,15 +262,13 @@ fn phases(out: &mut Report, result: &RunResult) {
             (_, false) => duration(quantiles.p99),
         };
         let mark = if phase.converged { "" } else { "  not done" };
-        put(
+        put!(
             out,
-            format_args!(
-                "  {:width$} {:>11} {:>9} {:>9} {rate:>9} {convergence:>10}{mark}",
-                cut(&phase.name, width),
-                seconds_for_people(phase.seconds),
-                count(phase.pods_created),
-                count(phase.pods_deleted),
-            ),
+            "  {:width$} {:>11} {:>9} {:>9} {rate:>9} {convergence:>10}{mark}",
+            cut(&phase.name, width),
+            seconds_for_people(phase.seconds),
+            count(phase.pods_created),
+            count(phase.pods_deleted)
         );
     }
     out.text.push('\n');
@@ -293,21 +288,22 @@ fn distributions(out: &mut Report, result: &RunResult) {
         true => "no set-up",
         false => "",
     };
-    put(
+    put!(
         out,
-        format_args!(
-            "  {without:12} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}",
-            "p50", "p90", "p99", "p99.9", "max", "count"
-        ),
+        "  {without:12} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}",
+        "p50",
+        "p90",
+        "p99",
+        "p99.9",
+        "max",
+        "count"
     );
     for (name, q) in rows.iter().filter(|(_, quantiles)| quantiles.count > 0) {
         let [p50, p90, p99, p999, max] = [q.p50, q.p90, q.p99, q.p999, q.max].map(duration);
-        put(
+        put!(
             out,
-            format_args!(
-                "  {name:12} {p50:>10} {p90:>10} {p99:>10} {p999:>10} {max:>10} {:>10}",
-                count(q.count)
-            ),
+            "  {name:12} {p50:>10} {p90:>10} {p99:>10} {p999:>10} {max:>10} {:>10}",
+            count(q.count)
         );
     }
 }
@@ -361,10 +357,9 @@ fn wasted(result: &RunResult) -> String {
         .filter(|(number, ..)| *number > 0)
         .map(|(number, noun, what)| format!("{}{what}", counted(*number, noun)))
         .collect();
-    if some.is_empty() {
-        "none".to_owned()
-    } else {
-        some.join(", ")
+    match some.is_empty() {
+        true => "none".to_owned(),
+        false => some.join(", "),
     }
 }
 
@@ -377,7 +372,7 @@ fn input(out: &mut Report, result: &RunResult) {
         line(out, "pods came", &pods);
     }
     if !result.input.ignored.is_empty() {
-        let listed = listed(&result.input.ignored, room(out));
+        let listed = listed(&result.input.ignored, capacity(out));
         paragraph(out, "left out", &format!("{listed} (not simulated)"));
     }
 }
@@ -437,46 +432,40 @@ fn verdict(out: &mut Report, result: &RunResult, command: &dyn Fn(&Settings) -> 
     }
     out.text.push('\n');
     for one in wrapped(&outcome.reason, out.columns) {
-        put(out, format_args!("{one}"));
+        put!(out, "{one}");
     }
     for violation in outcome.violations.iter().take(VIOLATIONS_SHOWN) {
-        put(out, format_args!("  broken: {violation}"));
+        put!(out, "  broken: {violation}");
     }
     if outcome.violations.len() > VIOLATIONS_SHOWN {
         let more = outcome.violations.len() - VIOLATIONS_SHOWN;
-        put(
-            out,
-            format_args!("  and {} more in the result", count(more as u64)),
-        );
+        put!(out, "  and {} more in the result", count(more as u64));
     }
     if outcome.exit_code == 3 {
         let replay = command(&result.settings);
-        put(
-            out,
-            format_args!("seed {}; to run it again: {replay}", result.seed),
-        );
+        put!(out, "seed {}; to run it again: {replay}", result.seed);
     }
 }
 
 /// The largest entries of a count by name, `create pods 201: 100,000`, as many as a line takes, and how
 /// many are left: `and 3 smaller counts`.
 fn list(out: &mut Report, label: &str, counts: &BTreeMap<String, u64>) {
-    let listed = listed(counts, room(out));
+    let listed = listed(counts, capacity(out));
     line(out, label, &listed);
 }
 
-fn room(out: &Report) -> usize {
+fn capacity(out: &Report) -> usize {
     out.columns - LABEL - ", and 99 smaller counts".len()
 }
 
-fn listed(counts: &BTreeMap<String, u64>, room: usize) -> String {
+fn listed(counts: &BTreeMap<String, u64>, capacity: usize) -> String {
     let mut entries: Vec<(&String, &u64)> = counts.iter().filter(|(_, n)| **n > 0).collect();
     // Stable: equal counts stay in the order of their names.
     entries.sort_by(|a, b| b.1.cmp(a.1));
     let mut text = String::new();
     for (at, (name, n)) in entries.iter().enumerate() {
         let entry = format!("{name}: {}", count(**n));
-        if at > 0 && text.len() + ", ".len() + entry.len() > room {
+        if at > 0 && text.len() + ", ".len() + entry.len() > capacity {
             let left = (entries.len() - at) as u64;
             text.push_str(&format!(", and {}", counted(left, "smaller count")));
             break;
@@ -486,16 +475,15 @@ fn listed(counts: &BTreeMap<String, u64>, room: usize) -> String {
         }
         text.push_str(&entry);
     }
-    if text.is_empty() {
-        "none".to_owned()
-    } else {
-        text
+    match text.is_empty() {
+        true => "none".to_owned(),
+        false => text,
     }
 }
 
 fn line(out: &mut Report, label: &str, text: &str) {
     let width = LABEL - 2;
-    put(out, format_args!("  {label:width$}{text}"));
+    put!(out, "  {label:width$}{text}");
 }
 
 /// A text over as many lines as it takes, beside its label.
@@ -503,14 +491,6 @@ fn paragraph(out: &mut Report, label: &str, text: &str) {
     for (number, one) in wrapped(text, out.columns - LABEL).iter().enumerate() {
         line(out, if number == 0 { label } else { "" }, one);
     }
-}
-
-fn put(out: &mut Report, line: std::fmt::Arguments<'_>) {
-    let text = &mut out.text;
-    text.write_fmt(line).expect("a String takes everything");
-    // Columns may end in blanks.
-    text.truncate(text.trim_end_matches(' ').len());
-    text.push('\n');
 }
 
 #[cfg(test)]

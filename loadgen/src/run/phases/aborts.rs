@@ -5,8 +5,8 @@ use podstorm_sim::engine::by_phase::ByPhase;
 use serde_json::json;
 
 use super::driver::Driver;
-use crate::figures::{Figures, Threshold};
-use crate::run::gather::seconds as quantiles_in_seconds;
+use crate::metrics::{MetricValues, Threshold};
+use crate::run::gather::{pod_counts, seconds as quantiles_in_seconds};
 use crate::scenario::Scenario;
 use crate::units::NS_PER_SECOND;
 
@@ -35,8 +35,8 @@ impl Scenario {
     /// Its thresholds, and whether each ends the run.
     ///
     /// # Errors
-    /// The field and what is wrong with it: a figure or an expression that is not known, or one that
-    /// can't be told before the run is over.
+    /// The field and what is wrong with it: a metric or an expression that is not known, or one that
+    /// can't be known before the run is over.
     pub fn read_thresholds(&self) -> Result<Vec<(Threshold, bool)>, (String, String)> {
         let mut all = Vec::new();
         for (metric, entries) in &self.thresholds {
@@ -64,7 +64,7 @@ impl Scenario {
 
 /// Whether a threshold can end a run, or why not and what would do.
 fn check_abort(threshold: &Threshold) -> Result<(), String> {
-    let name = threshold.figure().canonical();
+    let name = threshold.metric().canonical();
     let metric = name.written().split('{').next().unwrap_or_default();
     if !KNOWN.contains(&metric) {
         return Err(format!(
@@ -110,33 +110,24 @@ impl Driver {
         }
         self.aborts.next_ns = now.mono_ns.saturating_add(LOOK_NS);
         let counts = self.cluster.write_counts();
-        let pods = counts.pods;
         let measured =
             |durations: &ByPhase| durations.merged(|phase| self.tracker.is_measured(phase));
-        let figures = Figures::from_json(json!({
-            "pods": {
-                "created": pods.created,
-                "bound": pods.bound,
-                "ready": pods.ready,
-                "deleted": pods.deleted,
-                "adopted": pods.adopted,
-                "released": pods.released,
-                "peak": pods.peak,
-            },
-            "wasted_work": {"pods_never_ready": self.tracker.surplus()},
+        let metrics = MetricValues::from_json(json!({
+            "pods": pod_counts(&counts.pods),
+            "wasted_work": {"pods_never_ready": self.tracker.surplus},
             "writes": counts.writes,
             "resource_version": self.cluster.resource_version(),
             "convergence_seconds": quantiles_in_seconds(&measured(&self.tracker.convergence)),
             "pod_ready_seconds": quantiles_in_seconds(&measured(&self.tracker.pod_ready)),
-            "excess_pods_created": self.tracker.excess(),
+            "excess_pods_created": self.tracker.excess,
             "elapsed_seconds": now.mono_ns as f64 / NS_PER_SECOND as f64,
         }));
         let outcomes = self
             .aborts
             .thresholds
             .iter()
-            .map(|threshold| threshold.judge(&figures));
-        // What has no value yet can't be broken yet. Which one it was is said with the outcomes.
+            .map(|threshold| threshold.outcome(&metrics));
+        // What has no value yet can't be broken yet. The outcomes say which one it was.
         let mut broken = outcomes.filter(|outcome| outcome.value.is_some() && !outcome.met);
         broken
             .next()
@@ -147,7 +138,7 @@ impl Driver {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::figures::Metric;
+    use crate::metrics::Metric;
 
     fn read(metric: &str, expression: &str) -> Result<(), String> {
         let text = format!(

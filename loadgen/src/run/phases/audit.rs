@@ -1,7 +1,7 @@
 //! The exact check at the end of a phase: goes through the store and compares every ReplicaSet with its
 //! pods, whatever the watches may have said.
 //!
-//! Pods that files brought unready may still be: whoever asks says how many of each parent.
+//! Pods that files brought unready may still be: the caller says how many of each owner.
 
 use std::fmt::Write;
 
@@ -11,11 +11,11 @@ use podstorm::intern::FIXED_STATE;
 use podstorm_apiserver::Cluster;
 use podstorm_objects::{ObjectMeta, Pod, ReplicaSet, ReplicaSetStatus, ReplicationController, Uid};
 
-/// Compares every parent with its pods, of which so many may be unready; parents of which nothing is
-/// said are left alone. O(pods + parents).
+/// Compares every owner with its pods, of which `may_be_unready` says how many may be unready; owners of which nothing is
+/// said are left alone. O(pods + owners).
 ///
 /// # Errors
-/// Says which parent is wrong and how, and how many are.
+/// Says which owner is wrong and how, and how many are.
 pub(super) fn audit(
     cluster: &Cluster,
     may_be_unready: impl Fn(&ObjectMeta) -> Option<i32>,
@@ -65,15 +65,11 @@ pub(super) fn audit(
             );
         }
     };
-    for parent in cluster.list::<ReplicaSet>(None).0 {
-        check(&parent.metadata, parent.replicas(), &parent.status);
+    for owner in cluster.list::<ReplicaSet>(None).0 {
+        check(&owner.metadata, owner.replicas(), &owner.status);
     }
-    for parent in cluster.list::<ReplicationController>(None).0 {
-        check(
-            &parent.metadata,
-            parent.replicas.unwrap_or(1),
-            &parent.status,
-        );
+    for owner in cluster.list::<ReplicationController>(None).0 {
+        check(&owner.metadata, owner.replicas.unwrap_or(1), &owner.status);
     }
     if wrong == 0 {
         Ok(())

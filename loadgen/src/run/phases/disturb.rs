@@ -194,8 +194,8 @@ impl Driver {
         let Some(&at) = self.generated.get(number as usize) else {
             return Action::Skipped;
         };
-        let parent = &self.tracker.parents[at];
-        let (is_rc, replicas) = (parent.is_rc, parent.desired);
+        let owner = &self.tracker.owners[at];
+        let (is_rc, replicas) = (owner.is_rc, owner.desired);
         let created = if is_rc {
             let fresh = |old: &ReplicationController| ReplicationController {
                 metadata: anew(&old.metadata),
@@ -213,21 +213,21 @@ impl Driver {
         };
         if let Some(created) = created {
             let at = self.tracker.asked(&created, replicas, now);
-            self.tracker.parents[at].is_rc = is_rc;
+            self.tracker.owners[at].is_rc = is_rc;
             self.generated[number as usize] = at;
         }
         Action::Wrote
     }
 
-    /// Deletes a parent and creates another in its place; the metadata of that one.
+    /// Deletes a owner and creates another in its place; the metadata of that one.
     fn replace<R: ClusterResource>(
         &mut self,
         at: usize,
         fresh: impl FnOnce(&R) -> R,
         now: Now,
     ) -> Option<ObjectMeta> {
-        let parent = &self.tracker.parents[at];
-        let (namespace, name) = (parent.namespace.clone(), parent.name.clone());
+        let owner = &self.tracker.owners[at];
+        let (namespace, name) = (owner.namespace.clone(), owner.name.clone());
         let kind = R::KIND.name();
         let found = self.cluster.get::<R>(&namespace, &name);
         let found = self.note(&format!("reading a {kind}"), found)?;
@@ -248,13 +248,13 @@ impl Driver {
         let Some(&at) = self.generated.get(number as usize) else {
             return Action::Skipped;
         };
-        let parent = &self.tracker.parents[at];
+        let owner = &self.tracker.owners[at];
         let touched = Value::from(format!("{}", now.mono_ns));
         let annotations = Map::from_iter([("podstorm.example/touched".to_owned(), touched)]);
         let metadata = Map::from_iter([("annotations".to_owned(), Value::Object(annotations))]);
         let patch = Map::from_iter([("metadata".to_owned(), Value::Object(metadata))]);
-        let (namespace, name, patch) = (&parent.namespace, &parent.name, Patch::Merge(patch));
-        let patched = if parent.is_rc {
+        let (namespace, name, patch) = (&owner.namespace, &owner.name, Patch::Merge(patch));
+        let patched = if owner.is_rc {
             let patched = self
                 .cluster
                 .patch::<ReplicationController>(namespace, name, &patch, now);

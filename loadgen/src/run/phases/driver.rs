@@ -92,12 +92,12 @@ pub(super) struct Place {
     pub(super) ready: u64,
     /// Active pods that weren't ready.
     pub(super) unready: u64,
-    /// Pods that its parents were short of, and pods they had too many.
+    /// Pods that its owners were short of, and pods they had too many.
     pub(super) missing_and_spare: (u64, u64),
     /// Whether files are loaded in it; and whether everything they held was written, and heard of.
     pub(super) loads: bool,
     pub(super) all_written: bool,
-    /// Parents' desired pods, once the tasks are done.
+    /// Owners' desired pods, once the tasks are done.
     pub(super) goal: Option<u64>,
     /// Pods in excess before the phase.
     pub(super) excess: u64,
@@ -194,7 +194,7 @@ impl Driver {
         self.plan.iter().map(|phase| phase.name.clone()).collect()
     }
 
-    /// Has somebody told when a phase behind the first begins.
+    /// Calls `told` whenever a phase behind the first begins.
     pub(crate) fn tell_phases(&mut self, told: Box<dyn Fn(Now) + Send>) {
         self.controllers.phase_begins = Some(told);
     }
@@ -223,9 +223,9 @@ impl Driver {
             converged: self.finished && self.failures.is_empty() && self.violations.is_empty(),
             failures: std::mem::take(&mut self.failures),
             violations: std::mem::take(&mut self.violations),
-            excess: self.tracker.excess(),
-            surplus: self.tracker.surplus(),
-            still_not_ready: self.tracker.never_ready(),
+            excess: self.tracker.excess,
+            surplus: self.tracker.surplus,
+            still_not_ready: self.tracker.never_ready,
             convergence: self.tracker.convergence.clone(),
             pod_ready: self.tracker.pod_ready.clone(),
             slowest: self.tracker.slowest(&phases, now),
@@ -236,22 +236,22 @@ impl Driver {
     fn what_is_missing(&self) -> String {
         let name = &self.plan[self.at.phase].name;
         let mut text = format!("phase \"{name}\" was not over");
-        if let Some(parent) = self.tracker.first_unconverged() {
+        if let Some(owner) = self.tracker.first_unconverged() {
             text += &format!(
                 ": {} of {} ReplicaSets and ReplicationControllers have not converged, among them \
                  {}/{} with {} of {} pods",
-                self.tracker.unconverged(),
-                self.tracker.parents.len(),
-                parent.namespace,
-                parent.name,
-                parent.active,
-                parent.desired,
+                self.tracker.unconverged,
+                self.tracker.owners.len(),
+                owner.namespace,
+                owner.name,
+                owner.active,
+                owner.desired,
             );
-            if parent.unready() > 0 {
-                text += &format!(", {} of them not ready", parent.unready());
+            if owner.unready > 0 {
+                text += &format!(", {} of them not ready", owner.unready);
             }
-        } else if self.tracker.deleting() > 0 {
-            text += &format!(": {} pods are still being deleted", self.tracker.deleting());
+        } else if self.tracker.deleting > 0 {
+            text += &format!(": {} pods are still being deleted", self.tracker.deleting);
         }
         text
     }
@@ -259,17 +259,15 @@ impl Driver {
     /// Hears what has happened; whether anything had, and when to listen again.
     fn listen(&mut self, now: Now) -> Next {
         let (tracker, doubted) = (&mut self.tracker, &mut self.at.doubted);
-        // Parents first: then no pod event before theirs can be missing when the pods' are read.
+        // Owners first: then no pod event before theirs can be missing when the pods' are read.
         let mut next = self.replica_sets.poll(now, |item| {
             *doubted = false;
-            tracker.parent_item(item, |parent: &ReplicaSet| {
-                (parent.replicas(), &parent.status)
-            });
+            tracker.owner_item(item, |owner: &ReplicaSet| (owner.replicas(), &owner.status));
         });
         if let Some(stream) = &mut self.replication_controllers {
             next = next.or(stream.poll(now, |item| {
-                tracker.parent_item(item, |parent: &ReplicationController| {
-                    (parent.replicas.unwrap_or(1), &parent.status)
+                tracker.owner_item(item, |owner: &ReplicationController| {
+                    (owner.replicas.unwrap_or(1), &owner.status)
                 });
             }));
         }
@@ -337,7 +335,7 @@ impl Driver {
         };
         // What files brought may look right before the controllers have looked at it.
         let syncs = match until {
-            Until::Synced => Some(self.tracker.parents.len() as u64),
+            Until::Synced => Some(self.tracker.owners.len() as u64),
             Until::Converged if self.at.loads && self.tracker.controller_runs => Some(0),
             _ => None,
         };
@@ -390,14 +388,14 @@ impl Driver {
         if !tracker.controller_runs {
             return true;
         }
-        let no_worse = tracker.unready() <= self.at.unready.min(tracker.came_unready());
+        let no_worse = tracker.unready <= self.at.unready.min(tracker.came_unready);
         no_worse
             && match until {
                 Until::Converged | Until::Synced | Until::Replaced => {
                     let lingering = until == Until::Replaced;
                     tracker.is_exact_but_for_readiness(lingering, |name| self.is_closing(name))
                 }
-                Until::PodsReady => tracker.ready() + tracker.unready() >= self.settings.size.pods,
+                Until::PodsReady => tracker.ready + tracker.unready >= self.settings.size.pods,
                 Until::Quiet | Until::Done => false,
             }
     }
@@ -426,14 +424,14 @@ impl Driver {
         self.at = Place {
             phase,
             pods: self.cluster.write_counts().pods,
-            excess: self.tracker.excess(),
+            excess: self.tracker.excess,
             ..Place::default()
         };
         self.note_beginning(now);
         if phase < self.plan.len() {
             self.controllers.times.begin(phase, now.mono_ns);
         }
-        // Relaxed, here and below: figures to look at, which order nothing.
+        // Relaxed, here and below: numbers to look at, which order nothing.
         self.position.phase.store(phase, Ordering::Relaxed);
         self.position.total.store(0, Ordering::Relaxed);
         self.position.done.store(0, Ordering::Relaxed);
@@ -449,8 +447,8 @@ impl Driver {
         let (at, tracker) = (&mut self.at, &self.tracker);
         at.started_ns = now.mono_ns;
         at.existing = tracker.existing();
-        at.ready = tracker.ready();
-        at.unready = tracker.unready();
+        at.ready = tracker.ready;
+        at.unready = tracker.unready;
         at.missing_and_spare = tracker.missing_and_spare();
     }
 
@@ -479,7 +477,7 @@ impl Driver {
             seconds: (now.mono_ns - self.at.started_ns) as f64 / 1e9,
             pods_created: created,
             pods_deleted: deleted,
-            excess_pods_created: self.tracker.excess() - self.at.excess,
+            excess_pods_created: self.tracker.excess - self.at.excess,
             converged: converged && kept,
             set_up: plan.set_up,
             began_seconds: self.at.started_ns as f64 / 1e9,
@@ -496,8 +494,8 @@ impl Driver {
         let tracker = &self.tracker;
         let position = &self.position;
         position.pods.store(tracker.existing(), Ordering::Relaxed);
-        position.ready.store(tracker.ready(), Ordering::Relaxed);
-        position.desired.store(tracker.desired(), Ordering::Relaxed);
+        position.ready.store(tracker.ready, Ordering::Relaxed);
+        position.desired.store(tracker.desired, Ordering::Relaxed);
         if let Some(count) = self.at.count {
             self.at.counted = Some(count);
             position.total.store(count, Ordering::Relaxed);
@@ -505,7 +503,7 @@ impl Driver {
             return position.done.store(done, Ordering::Relaxed);
         }
         if !self.finished && self.tasks_done() && self.at.goal.is_none() {
-            let goal = tracker.desired();
+            let goal = tracker.desired;
             self.at.goal = Some(goal);
             self.position
                 .total
@@ -522,7 +520,7 @@ impl Driver {
             Some(goal) if goal < self.at.existing => {
                 self.at.existing - tracker.existing().min(self.at.existing)
             }
-            _ => tracker.ready().saturating_sub(self.at.ready),
+            _ => tracker.ready.saturating_sub(self.at.ready),
         };
         self.position.done.store(done, Ordering::Relaxed);
     }
@@ -549,7 +547,7 @@ impl Task for Driver {
         } else {
             self.work(now)
         };
-        // The last time too, for whoever looks afterwards.
+        // The last time too, for readers afterwards.
         self.show();
         heard.or(done)
     }

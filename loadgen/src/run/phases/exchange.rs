@@ -25,7 +25,7 @@ pub struct Controllers {
     pub times: Arc<PhaseTimes>,
     /// Whether at least that many syncs have been finished, none is under way, and no key waits.
     pub rests_after: Box<dyn Fn(u64) -> bool + Send>,
-    /// Who is told that a phase begins.
+    /// Called when a phase begins.
     pub phase_begins: Option<Box<dyn Fn(Now) + Send>>,
 }
 
@@ -37,7 +37,7 @@ impl std::fmt::Debug for Controllers {
     }
 }
 
-/// How far the scenario is, for whoever shows it. Written by the driver, read at any time.
+/// How far the scenario is, for progress and metrics. Written by the driver, read at any time.
 #[derive(Debug, Default)]
 pub struct Position {
     /// The current phase.
@@ -50,7 +50,7 @@ pub struct Position {
     pub pods: AtomicU64,
     /// Pods that are active and ready.
     pub ready: AtomicU64,
-    /// Pods that all parents together are to have.
+    /// Pods that all owners together are to have.
     pub desired: AtomicU64,
 }
 
@@ -71,7 +71,7 @@ pub struct Report {
     pub surplus: u64,
     /// Pods of files that came active and not ready, and still are.
     pub still_not_ready: u64,
-    /// From the moment a parent's spec was written (or its pods were touched from outside) to the
+    /// From the moment a owner's spec was written (or its pods were touched from outside) to the
     /// moment it had its pods and an exact status, ns; by the phase in which that began.
     pub convergence: ByPhase,
     /// From a pod's creation to its being ready, ns; the same.

@@ -49,7 +49,7 @@ impl Driver {
             return Action::Wait(now.mono_ns);
         }
         self.nodes.append(&mut self.loader.nodes);
-        for (at, replicas) in std::mem::take(&mut self.loader.parents) {
+        for (at, replicas) in std::mem::take(&mut self.loader.owners) {
             self.generated.push(at);
             self.revisions.push(0);
             if let Some(shares) = &mut self.shares {
@@ -98,7 +98,7 @@ impl Driver {
         let mut pods: Vec<(Str, u64)> = Vec::new();
         let mut places: HashMap<Str, usize, RandomState> = HashMap::with_hasher(FIXED_STATE);
         for (number, at) in self.generated.iter().enumerate() {
-            let namespace = self.tracker.parents[*at].namespace.clone();
+            let namespace = self.tracker.owners[*at].namespace.clone();
             let place = *places.entry(namespace).or_insert_with_key(|namespace| {
                 pods.push((namespace.clone(), 0));
                 pods.len() - 1
@@ -125,12 +125,12 @@ impl Driver {
             .then(|| {
                 self.generated
                     .get(number as usize)
-                    .map(|&at| &self.tracker.parents[at])
+                    .map(|&at| &self.tracker.owners[at])
             })
             .flatten()
-            .map(|parent| {
+            .map(|owner| {
                 self.cluster
-                    .get::<ReplicaSet>(&parent.namespace, &parent.name)
+                    .get::<ReplicaSet>(&owner.namespace, &owner.name)
             });
         let owner = owner.and_then(Result::ok);
         // One body for all pods of a ReplicaSet, as its controller would send them.
@@ -148,15 +148,15 @@ impl Driver {
 
     /// The status that a controller leaves behind when all is well.
     pub(super) fn write_status(&mut self, number: u64, now: Now) -> Action {
-        let Some(parent) = self
+        let Some(owner) = self
             .generated
             .get(number as usize)
-            .map(|&at| &self.tracker.parents[at])
+            .map(|&at| &self.tracker.owners[at])
         else {
             return Action::Skipped;
         };
-        let (namespace, name) = (parent.namespace.clone(), parent.name.clone());
-        if parent.is_rc {
+        let (namespace, name) = (owner.namespace.clone(), owner.name.clone());
+        if owner.is_rc {
             let found = self.cluster.get::<ReplicationController>(&namespace, &name);
             if let Some(found) = self.note("reading a ReplicationController", found) {
                 let replicas = found.replicas.unwrap_or(1);
@@ -193,14 +193,14 @@ impl Driver {
         if self.shares.is_some() {
             self.tracker.begin(now);
         }
-        // Release: whoever sees the flag sees everything written before.
+        // Release: a thread that sees the flag sees everything written before.
         self.controllers.started.store(true, Ordering::Release);
         self.controllers.wake.iter().for_each(|wake| wake());
         Action::Done
     }
 }
 
-/// The status of a parent whose pods are all there and available.
+/// The status of a owner whose pods are all there and available.
 fn status_of(replicas: i32, generation: i64) -> ReplicaSetStatus {
     ReplicaSetStatus {
         replicas,

@@ -24,7 +24,7 @@ pub(super) struct Loader {
     pub(super) nodes: Vec<Str>,
     /// Numbers in the tracker of the ReplicaSets and ReplicationControllers that were loaded, and the
     /// pods they ask for.
-    pub(super) parents: Vec<(usize, i32)>,
+    pub(super) owners: Vec<(usize, i32)>,
     /// Objects the server refused: the first few reasons, and how many in all.
     pub(super) refused: Vec<String>,
     pub(super) refused_count: u64,
@@ -101,7 +101,7 @@ impl Loader {
                 .collect(),
             has_nodes,
             nodes: Vec::new(),
-            parents: Vec::new(),
+            owners: Vec::new(),
             refused: Vec::new(),
             refused_count: 0,
         }
@@ -160,15 +160,15 @@ impl Loader {
             InputObject::ReplicaSet(object) => {
                 let stored: Arc<ReplicaSet> = cluster.import(*object, now)?;
                 let at = tracker.asked(&stored.metadata, stored.replicas(), now);
-                self.parents.push((at, stored.replicas()));
+                self.owners.push((at, stored.replicas()));
                 Ok(())
             }
             InputObject::ReplicationController(object) => {
                 let stored: Arc<ReplicationController> = cluster.import(*object, now)?;
                 let replicas = stored.replicas.unwrap_or(1);
                 let at = tracker.asked(&stored.metadata, replicas, now);
-                tracker.parents[at].is_rc = true;
-                self.parents.push((at, replicas));
+                tracker.owners[at].is_rc = true;
+                self.owners.push((at, replicas));
                 Ok(())
             }
         }

@@ -13,7 +13,7 @@ mod exchange;
 mod generate;
 mod load;
 mod objects;
-mod pods_by_lot;
+mod random_pods;
 mod roll_out;
 mod slowest;
 mod tasks;

@@ -202,7 +202,7 @@ impl Objects {
     }
 }
 
-/// Metadata of an object that is to be created after the likeness of one that is stored.
+/// Metadata of an object that is to be created as a copy of one that is stored.
 pub(super) fn anew(stored: &ObjectMeta) -> ObjectMeta {
     ObjectMeta {
         name: stored.name.clone(),

@@ -135,10 +135,10 @@ impl Driver {
         }
     }
 
-    /// The ReplicaSets among the scenario's parents: no ReplicationController stands before one.
+    /// The ReplicaSets among the scenario's owners: no ReplicationController stands before one.
     fn count_replica_sets(&self) -> u64 {
-        let parents = self.generated.iter().map(|at| &self.tracker.parents[*at]);
-        parents.filter(|parent| !parent.is_rc).count() as u64
+        let owners = self.generated.iter().map(|at| &self.tracker.owners[*at]);
+        owners.filter(|owner| !owner.is_rc).count() as u64
     }
 
     /// Creates the successor of a ReplicaSet.
@@ -152,14 +152,14 @@ impl Driver {
         let successor = match self.shares {
             None => self.objects.replica_set(number, 0, revision, true),
             Some(_) => {
-                let parent = &self.tracker.parents[old];
-                if parent.desired == 0 {
+                let owner = &self.tracker.owners[old];
+                if owner.desired == 0 {
                     // A revision that its Deployment keeps to go back to.
                     return Action::Skipped;
                 }
                 let found = self
                     .cluster
-                    .get::<ReplicaSet>(&parent.namespace, &parent.name);
+                    .get::<ReplicaSet>(&owner.namespace, &owner.name);
                 let Some(found) = self.note("reading a ReplicaSet", found) else {
                     return Action::Wrote;
                 };
@@ -171,7 +171,7 @@ impl Driver {
         if let Some(created) = self.note("creating a ReplicaSet", created) {
             let new = self.tracker.asked(&created.metadata, 0, now);
             self.generated[index] = new;
-            let share = self.tracker.parents[old].desired;
+            let share = self.tracker.owners[old].desired;
             self.at.pairs.push(Pair { old, new, share });
         }
         Action::Wrote
@@ -180,10 +180,10 @@ impl Driver {
     /// Scales a pair as far as its pods allow; whether it is under way still.
     fn advance(&mut self, pair: Pair, roll_out: &RollOut, now: Now) -> bool {
         let (old, new) = (
-            &self.tracker.parents[pair.old],
-            &self.tracker.parents[pair.new],
+            &self.tracker.owners[pair.old],
+            &self.tracker.owners[pair.new],
         );
-        if old.is_gone() || new.is_gone() {
+        if old.gone || new.gone {
             return false;
         }
         let counts = Counts {
@@ -204,8 +204,8 @@ impl Driver {
             unavailable = 1;
         }
         let (shrunk, grown) = next_scales(counts, pair.share, surge, unavailable);
-        self.scale_parent(pair.new, grown, now);
-        self.scale_parent(pair.old, shrunk, now);
+        self.scale_owner(pair.new, grown, now);
+        self.scale_owner(pair.old, shrunk, now);
         true
     }
 }

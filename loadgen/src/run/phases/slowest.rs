@@ -8,8 +8,8 @@ pub(super) const KEPT: usize = 20;
 pub(super) struct Convergence {
     /// From the change to the state asked for, ns.
     pub(super) took_ns: u64,
-    /// The number of the parent.
-    pub(super) parent: usize,
+    /// The number of the owner.
+    pub(super) owner: usize,
     /// The number of the phase in which it was over.
     pub(super) phase: usize,
     /// Whether it was over; if not, `took_ns` is what it has taken so far.
@@ -60,7 +60,7 @@ mod tests {
             slowest.add(Convergence {
                 // Each time twice.
                 took_ns: (number as u64 * 7) % 500,
-                parent: number,
+                owner: number,
                 phase: 0,
                 converged: true,
             });
@@ -72,7 +72,7 @@ mod tests {
         assert_eq!(times, expected);
         assert!(
             kept.windows(2)
-                .all(|two| two[0].took_ns > two[1].took_ns || two[0].parent < two[1].parent)
+                .all(|two| two[0].took_ns > two[1].took_ns || two[0].owner < two[1].owner)
         );
     }
 }

@@ -84,8 +84,8 @@ impl Driver {
             }
             Step::RollOut(roll_out) => self.roll_out(*roll_out, begun_ns, now),
             Step::Churn(churn) => self.churn(*churn, begun_ns, now),
-            Step::DeletePods(pods) => self.by_lot(*pods, begun_ns, now, Driver::delete_one),
-            Step::RelabelPods(pods) => self.by_lot(*pods, begun_ns, now, Driver::relabel_one),
+            Step::DeletePods(pods) => self.at_random(*pods, begun_ns, now, Driver::delete_one),
+            Step::RelabelPods(pods) => self.at_random(*pods, begun_ns, now, Driver::relabel_one),
             Step::StopNodes(some) => self.stop_nodes(some.nodes),
             Step::RestoreNodes => self.restore_nodes(),
             Step::DeleteNodes(some) => self.delete_nodes(some.nodes, now),
@@ -196,22 +196,22 @@ impl Driver {
         let Some(&at) = self.generated.get(number as usize) else {
             return Action::Skipped;
         };
-        self.scale_parent(at, replicas, now)
+        self.scale_owner(at, replicas, now)
     }
 
     /// The same of any that the tracker knows, by its number there.
-    pub(super) fn scale_parent(&mut self, at: usize, replicas: i32, now: Now) -> Action {
-        let parent = &self.tracker.parents[at];
-        if parent.desired == replicas || parent.is_gone() {
+    pub(super) fn scale_owner(&mut self, at: usize, replicas: i32, now: Now) -> Action {
+        let owner = &self.tracker.owners[at];
+        if owner.desired == replicas || owner.gone {
             return Action::Skipped;
         }
         let update = ScaleUpdate {
             replicas,
             ..ScaleUpdate::default()
         };
-        let (namespace, name) = (&parent.namespace, &parent.name);
+        let (namespace, name) = (&owner.namespace, &owner.name);
         let cluster = &self.cluster;
-        let scaled = if parent.is_rc {
+        let scaled = if owner.is_rc {
             cluster
                 .update_scale::<ReplicationController>(namespace, name, &update, now)
                 .map(|scaled| scaled.metadata.clone())

@@ -1,4 +1,4 @@
-//! Every built-in scenario is run small, on virtual time, and its figures are what its question is about.
+//! Every built-in scenario is run small, on virtual time, and its metrics are what its question is about.
 
 use std::sync::atomic::AtomicBool;
 

@@ -1,8 +1,8 @@
 //! What the scenario knows of the cluster: counters per ReplicaSet, kept from watches of its own,
 //! so that "has everything converged" is one comparison and no scan.
 //!
-//! Two watches come in, of parents and of pods, and no order is given between them. The tracker
-//! puts them back into the server's order by version: a parent's event waits until every pod event
+//! Two watches come in, of owners and of pods, and no order is given between them. The tracker
+//! puts them back into the server's order by version: a owner's event waits until every pod event
 //! before it has been seen. So the count of active pods at a pod's creation is exact, and a pod is
 //! in excess only when it is: see [`Tracker::excess`].
 
@@ -13,7 +13,6 @@ use ahash::RandomState;
 use hashbrown::{HashMap, HashSet};
 use podstorm::intern::FIXED_STATE;
 use podstorm_objects::{Now, ObjectMeta, Pod, PodPhase, ReplicaSetStatus, Resource, Uid};
-use smallvec::SmallVec;
 
 mod pick;
 mod state;
@@ -25,14 +24,14 @@ use self::state::{Counts, PodState, is_held, pods};
 use super::slowest::{Convergence, Slowest};
 use crate::result::{Phase, SlowReplicaSet};
 
-pub(super) use self::state::Parent;
+pub(super) use self::state::Owner;
 
-/// No parent, no place.
+/// No owner, no place.
 const NONE: u32 = u32::MAX;
 
-/// A parent's change that waits for the pods before it.
+/// A owner's change that waits for the pods before it.
 #[derive(Debug)]
-struct ParentEvent {
+struct OwnerEvent {
     version: u64,
     meta: ObjectMeta,
     replicas: i32,
@@ -44,29 +43,38 @@ struct ParentEvent {
 /// The counters.
 #[derive(Debug)]
 pub(super) struct Tracker {
-    pub(super) parents: Vec<Parent>,
+    pub(super) owners: Vec<Owner>,
     by_uid: HashMap<Uid, u32, RandomState>,
     pods: HashMap<Uid, PodState, RandomState>,
-    waiting: VecDeque<ParentEvent>,
-    unconverged: usize,
-    deleting: u64,
-    ready: u64,
+    waiting: VecDeque<OwnerEvent>,
+    /// How many owners have not converged.
+    pub(super) unconverged: usize,
+    /// Pods being deleted.
+    pub(super) deleting: u64,
+    /// Pods that are active and ready.
+    pub(super) ready: u64,
     /// Active pods that aren't ready.
-    unready: u64,
+    pub(super) unready: u64,
     /// Of those, the ones of files that came that way and still are, though no kubelet has to start
     /// them: a container that crashes again and again stays so.
     stuck: u64,
     /// Of the active pods that aren't ready, those of files that never were.
-    never_ready: u64,
+    pub(super) never_ready: u64,
     /// Pods of files that came active and not ready.
-    came_unready: u64,
+    pub(super) came_unready: u64,
     /// Whether files are being loaded: nothing that happens counts yet.
     loading: bool,
-    /// Pods that the parents together are to have.
-    desired: u64,
-    excess: u64,
-    surplus: u64,
-    /// Pods that were taken out of their parents by the scenario, whatever their owner still is.
+    /// Pods that the owners together are to have.
+    pub(super) desired: u64,
+    /// Pods the controller created above the largest desired count since the version it had read.
+    ///
+    /// That version is not seen from outside, but it is no older than the generation that the last
+    /// status reports as observed. So a pod counts when, at its creation and with it, more pods
+    /// were active than any generation from that one on asked for: never one too many.
+    pub(super) excess: u64,
+    /// Owned pods that went before they were ever ready.
+    pub(super) surplus: u64,
+    /// Pods that were taken out of their owners by the scenario, whatever their owner still is.
     isolated: HashSet<Uid, RandomState>,
     times: Arc<PhaseTimes>,
     /// Which phases only set the cluster up.
@@ -74,7 +82,7 @@ pub(super) struct Tracker {
     slowest: Slowest,
     /// Whether pods that appear were made by the controller (and not by the scenario).
     pub(super) controller_runs: bool,
-    /// Pods that are ready and owned, for scenarios that delete pods by lot.
+    /// Pods that are ready and owned, for scenarios that delete pods at random.
     pickable: Option<Vec<Arc<Pod>>>,
     pub(super) convergence: ByPhase,
     pub(super) pod_ready: ByPhase,
@@ -85,7 +93,7 @@ impl Tracker {
     /// phases only set the cluster up.
     pub(super) fn new(picks: bool, set_up: Box<[bool]>, times: Arc<PhaseTimes>) -> Tracker {
         Tracker {
-            parents: Vec::new(),
+            owners: Vec::new(),
             by_uid: HashMap::with_hasher(FIXED_STATE),
             pods: HashMap::with_hasher(FIXED_STATE),
             waiting: VecDeque::new(),
@@ -111,50 +119,34 @@ impl Tracker {
         }
     }
 
-    /// Whether every parent has its pods and an exact status, and no pod is on its way out.
+    /// Whether every owner has its pods and an exact status, and no pod is on its way out.
     pub(super) fn is_converged(&self) -> bool {
         self.unconverged == 0 && self.deleting == 0 && self.waiting.is_empty()
     }
 
-    /// Whether every parent has its pods and an exact status, whether they are ready or not, and no
+    /// Whether every owner has its pods and an exact status, whether they are ready or not, and no
     /// pod is on its way out unless `lingering` allows it; `is_closing` says of a namespace whether
-    /// nothing can come into it any more. O(parents).
+    /// nothing can come into it any more. O(owners).
     pub(super) fn is_exact_but_for_readiness(
         &self,
         lingering: bool,
         is_closing: impl Fn(&str) -> bool,
     ) -> bool {
-        let exact = |parent: &Parent| {
-            parent.is_exact_without(parent.unready) || is_closing(&parent.namespace)
-        };
+        let exact =
+            |owner: &Owner| owner.is_exact_without(owner.unready) || is_closing(&owner.namespace);
         (lingering || self.deleting == 0)
             && self.waiting.is_empty()
-            && self.parents.iter().all(exact)
+            && self.owners.iter().all(exact)
     }
 
-    /// Whether so many pods are ready, but for those of files that can't become so.
+    /// Whether `pods` pods are ready, but for those of files that can't become so.
     pub(super) fn are_ready(&self, pods: u64) -> bool {
         self.ready + self.stuck >= pods
     }
 
-    /// Active pods that aren't ready.
-    pub(super) fn unready(&self) -> u64 {
-        self.unready
-    }
-
-    /// Pods of files that came active and not ready.
-    pub(super) fn came_unready(&self) -> u64 {
-        self.came_unready
-    }
-
-    /// How many parents have not converged.
-    pub(super) fn unconverged(&self) -> usize {
-        self.unconverged
-    }
-
-    /// A parent that has not converged, for messages.
-    pub(super) fn first_unconverged(&self) -> Option<&Parent> {
-        self.parents.iter().find(|parent| !parent.converged)
+    /// A owner that has not converged, for messages.
+    pub(super) fn first_unconverged(&self) -> Option<&Owner> {
+        self.owners.iter().find(|owner| !owner.converged)
     }
 
     /// Pods that exist.
@@ -162,23 +154,13 @@ impl Tracker {
         self.pods.len() as u64
     }
 
-    /// Pods that are active and ready.
-    pub(super) fn ready(&self) -> u64 {
-        self.ready
-    }
-
-    /// Pods of files that came unready, are active, and were never ready.
-    pub(super) fn never_ready(&self) -> u64 {
-        self.never_ready
-    }
-
-    /// How many active pods of that parent may be unready: those that can't become ready, or, where
+    /// How many active pods of that owner may be unready: those that can't become ready, or, where
     /// nothing moves any more, as many as are.
     pub(super) fn may_be_unready(&self, uid: &Uid, at_rest: bool) -> i32 {
-        let parent = self.by_uid.get(uid).map(|at| &self.parents[*at as usize]);
-        parent.map_or(0, |parent| match at_rest {
-            true => parent.unready,
-            false => parent.stuck,
+        let owner = self.by_uid.get(uid).map(|at| &self.owners[*at as usize]);
+        owner.map_or(0, |owner| match at_rest {
+            true => owner.unready,
+            false => owner.stuck,
         })
     }
 
@@ -187,40 +169,35 @@ impl Tracker {
         self.loading = true;
     }
 
-    /// Everything that files brought has been seen, and the controllers begin at `now`: who lacks
-    /// something lacks it from now on. O(parents).
+    /// Everything that files brought has been seen, and the controllers begin at `now`: an owner that lacks
+    /// something lacks it from now on. O(owners).
     pub(super) fn begin(&mut self, now: Now) {
         if !std::mem::replace(&mut self.loading, false) {
             return;
         }
-        for parent in &mut self.parents {
-            parent.since_ns = (!parent.converged).then_some(now.mono_ns);
+        for owner in &mut self.owners {
+            owner.since_ns = (!owner.converged).then_some(now.mono_ns);
         }
     }
 
-    /// Pods that are missing, and pods that are too many, over all parents. O(parents).
+    /// Pods that are missing, and pods that are too many, over all owners. O(owners).
     pub(super) fn missing_and_spare(&self) -> (u64, u64) {
-        let live = self.parents.iter();
-        let live = live.filter(|parent| !parent.gone && !parent.deleting);
-        live.fold((0, 0), |(missing, spare), parent| {
+        let live = self.owners.iter();
+        let live = live.filter(|owner| !owner.gone && !owner.deleting);
+        live.fold((0, 0), |(missing, spare), owner| {
             (
-                missing + pods(parent.desired.saturating_sub(parent.active)),
-                spare + pods(parent.active.saturating_sub(parent.desired)),
+                missing + pods(owner.desired.saturating_sub(owner.active)),
+                spare + pods(owner.active.saturating_sub(owner.desired)),
             )
         })
     }
 
-    /// Pods that all parents together are to have.
-    pub(super) fn desired(&self) -> u64 {
-        self.desired
-    }
-
     /// The controller starts: what is not as it should be is its business from now on, not before.
-    /// O(parents).
+    /// O(owners).
     pub(super) fn controller_starts(&mut self, now: Now) {
         self.controller_runs = true;
-        for parent in &mut self.parents {
-            if let Some(since_ns) = &mut parent.since_ns {
+        for owner in &mut self.owners {
+            if let Some(since_ns) = &mut owner.since_ns {
                 *since_ns = now.mono_ns;
             }
         }
@@ -232,24 +209,24 @@ impl Tracker {
     }
 
     /// The slowest convergences that did not begin while the cluster was set up, those that are not over at `now` included; the slowest first.
-    /// O(parents).
+    /// O(owners).
     pub(super) fn slowest(&self, phases: &[Phase], now: Now) -> Vec<SlowReplicaSet> {
         let mut slowest = self.slowest.clone();
-        for (at, parent) in self.parents.iter().enumerate() {
-            if let Some(since_ns) = parent.since_ns {
+        for (at, owner) in self.owners.iter().enumerate() {
+            if let Some(since_ns) = owner.since_ns {
                 slowest.add(Convergence {
                     took_ns: u64::try_from(now.mono_ns - since_ns).unwrap_or(0),
-                    parent: at,
+                    owner: at,
                     phase: self.times.phase_at(now.mono_ns),
                     converged: false,
                 });
             }
         }
         let named = |one: &Convergence| {
-            let parent = &self.parents[one.parent];
+            let owner = &self.owners[one.owner];
             SlowReplicaSet {
-                namespace: parent.namespace.to_string(),
-                name: parent.name.to_string(),
+                namespace: owner.namespace.to_string(),
+                name: owner.name.to_string(),
                 seconds: one.took_ns as f64 / 1e9,
                 phase: phases
                     .get(one.phase)
@@ -260,42 +237,23 @@ impl Tracker {
         slowest.descending().iter().map(named).collect()
     }
 
-    /// Pods being deleted.
-    pub(super) fn deleting(&self) -> u64 {
-        self.deleting
-    }
-
-    /// Pods the controller created above the largest desired count since the version it had read.
-    ///
-    /// That version is not seen from outside, but it is no older than the generation that the last
-    /// status reports as observed. So a pod counts when, at its creation and with it, more pods
-    /// were active than any generation from that one on asked for: never one too many.
-    pub(super) fn excess(&self) -> u64 {
-        self.excess
-    }
-
-    /// Owned pods that went before they were ever ready.
-    pub(super) fn surplus(&self) -> u64 {
-        self.surplus
-    }
-
-    /// The spec of a parent was written at `now`: it is to have that many pods.
+    /// The spec of a owner was written at `now`: it is to have that many pods.
     pub(super) fn asked(&mut self, meta: &ObjectMeta, replicas: i32, now: Now) -> usize {
-        let at = self.parent_at(meta, now);
-        let parent = &mut self.parents[at];
-        if meta.generation > parent.generation {
-            parent.generation = meta.generation;
-            self.desired = self.desired + pods(replicas) - pods(parent.desired);
-            parent.desired = replicas;
-            parent.demands.push((meta.generation, replicas));
-            parent.since_ns = Some(now.mono_ns);
+        let at = self.owner_at(meta, now);
+        let owner = &mut self.owners[at];
+        if meta.generation > owner.generation {
+            owner.generation = meta.generation;
+            self.desired = self.desired + pods(replicas) - pods(owner.desired);
+            owner.desired = replicas;
+            owner.demands.push((meta.generation, replicas));
+            owner.since_ns = Some(now.mono_ns);
             self.recheck(at, now);
         }
         at
     }
 
-    /// A change of a parent; it is taken into account when the pods before it have been seen.
-    pub(super) fn parent_item<R: Resource>(
+    /// A change of a owner; it is taken into account when the pods before it have been seen.
+    pub(super) fn owner_item<R: Resource>(
         &mut self,
         item: ObjectEvent<R>,
         read: impl Fn(&R) -> (i32, &ReplicaSetStatus),
@@ -309,7 +267,7 @@ impl Tracker {
         };
         let (replicas, status) = read(&object);
         let meta = object.metadata();
-        self.waiting.push_back(ParentEvent {
+        self.waiting.push_back(OwnerEvent {
             version: meta.resource_version.number().unwrap_or(0),
             meta: ObjectMeta {
                 name: meta.name.clone(),
@@ -329,96 +287,77 @@ impl Tracker {
     pub(super) fn pod_item(&mut self, item: ObjectEvent<Pod>, now: Now) {
         match item {
             ObjectEvent::Reset => {}
-            ObjectEvent::Added(pod) => {
-                self.parents_before(&pod, now);
-                self.pod_seen(&pod, true, now);
-            }
-            ObjectEvent::Modified(pod) => {
-                self.parents_before(&pod, now);
-                self.pod_seen(&pod, false, now);
-            }
-            ObjectEvent::Deleted(pod) => {
-                self.parents_before(&pod, now);
-                self.pod_gone(&pod, now);
-            }
+            ObjectEvent::Added(pod) => self.pod_seen(&pod, true, now),
+            ObjectEvent::Modified(pod) => self.pod_seen(&pod, false, now),
+            ObjectEvent::Deleted(pod) => self.pod_gone(&pod, now),
         }
     }
 
     /// Both streams have been read to their ends, the pods' last: no pod event can be missing
-    /// before the parents' events that wait.
+    /// before the owners' events that wait.
     pub(super) fn all_seen(&mut self, now: Now) {
-        self.parents_up_to(u64::MAX, now);
+        self.owners_up_to(u64::MAX, now);
     }
 
-    /// Whether every parent has its pods and an exact status, whatever is on its way out.
+    /// Whether every owner has its pods and an exact status, whatever is on its way out.
     pub(super) fn is_replaced(&self) -> bool {
         self.unconverged == 0 && self.waiting.is_empty()
     }
 
-    /// The scenario has taken a pod out of its parent, which is to notice and make another.
+    /// The scenario has taken a pod out of its owner, which is to notice and make another.
     pub(super) fn isolate(&mut self, uid: &Uid, now: Now) {
         self.isolated.insert(uid.clone());
         let Some(state) = self.pods.get_mut(uid) else {
             return;
         };
         let before = *state;
-        state.parent = NONE;
+        state.owner = NONE;
         let after = *state;
         self.move_pod(Some(before), Some(after), now);
     }
 
-    fn parents_before(&mut self, pod: &Pod, now: Now) {
+    fn owners_before(&mut self, pod: &Pod, now: Now) {
         if !self.waiting.is_empty() {
-            self.parents_up_to(pod.metadata.resource_version.number().unwrap_or(0), now);
+            self.owners_up_to(pod.metadata.resource_version.number().unwrap_or(0), now);
         }
     }
 
-    fn parents_up_to(&mut self, version: u64, now: Now) {
+    fn owners_up_to(&mut self, version: u64, now: Now) {
         while let Some(event) = self.waiting.pop_front_if(|event| event.version < version) {
-            self.parent_seen(event, now);
+            self.owner_seen(event, now);
         }
     }
 
-    fn parent_seen(&mut self, event: ParentEvent, now: Now) {
+    fn owner_seen(&mut self, event: OwnerEvent, now: Now) {
         let at = self.asked(&event.meta, event.replicas, now);
-        let parent = &mut self.parents[at];
-        parent.status = event.status;
-        if event.gone && !parent.gone {
-            self.desired -= pods(parent.desired);
+        let owner = &mut self.owners[at];
+        owner.status = event.status;
+        if event.gone && !owner.gone {
+            self.desired -= pods(owner.desired);
         }
-        parent.gone = event.gone;
-        parent.deleting = event.deleting;
+        owner.gone = event.gone;
+        owner.deleting = event.deleting;
         let observed = event.status.observed_generation;
-        parent
+        owner
             .demands
             .retain(|&mut (generation, _)| generation >= observed);
         self.recheck(at, now);
     }
 
-    fn parent_at(&mut self, meta: &ObjectMeta, now: Now) -> usize {
+    fn owner_at(&mut self, meta: &ObjectMeta, now: Now) -> usize {
         if let Some(&at) = self.by_uid.get(&meta.uid) {
             return at as usize;
         }
-        let at = self.parents.len();
+        let at = self.owners.len();
         self.by_uid.insert(
             meta.uid.clone(),
-            u32::try_from(at).expect("32 bits of parents"),
+            u32::try_from(at).expect("32 bits of owners"),
         );
-        self.parents.push(Parent {
+        self.owners.push(Owner {
             namespace: meta.namespace.clone(),
             name: meta.name.clone(),
-            desired: 0,
-            generation: 0,
-            active: 0,
-            unready: 0,
-            stuck: 0,
-            status: Counts::default(),
             since_ns: Some(now.mono_ns),
-            converged: false,
-            gone: false,
-            deleting: false,
-            is_rc: false,
-            demands: SmallVec::new(),
+            ..Owner::default()
         });
         self.unconverged += 1;
         at
@@ -426,9 +365,9 @@ impl Tracker {
 
     /// Compares what is with what is wanted, after either changed.
     fn recheck(&mut self, at: usize, now: Now) {
-        let parent = &mut self.parents[at];
-        let exact = parent.is_exact();
-        if exact && let Some(since_ns) = parent.since_ns.take() {
+        let owner = &mut self.owners[at];
+        let exact = owner.is_exact();
+        if exact && let Some(since_ns) = owner.since_ns.take() {
             let took_ns = u64::try_from(now.mono_ns - since_ns).unwrap_or(0);
             let began_in = self.times.phase_at(since_ns);
             // What files bring, and what the scenario makes as a controller would have, is none of the
@@ -440,35 +379,34 @@ impl Tracker {
             if is_its_doing && !self.set_up[began_in] {
                 self.slowest.add(Convergence {
                     took_ns,
-                    parent: at,
+                    owner: at,
                     phase: self.times.phase_at(now.mono_ns),
                     converged: true,
                 });
             }
-        } else if !exact && parent.since_ns.is_none() {
-            parent.since_ns = Some(now.mono_ns);
+        } else if !exact && owner.since_ns.is_none() {
+            owner.since_ns = Some(now.mono_ns);
         }
-        if exact != parent.converged {
-            parent.converged = exact;
-            if exact {
-                self.unconverged -= 1
-            } else {
-                self.unconverged += 1
+        if exact != owner.converged {
+            owner.converged = exact;
+            match exact {
+                true => self.unconverged -= 1,
+                false => self.unconverged += 1,
             }
         }
     }
 
-    /// A pod came, changed or went: counts it, and looks at the parents for which that changes
+    /// A pod came, changed or went: counts it, and looks at the owners for which that changes
     /// something.
     fn move_pod(&mut self, before: Option<PodState>, after: Option<PodState>, now: Now) {
         if before == after {
             return;
         }
         let counted = |state: Option<PodState>| {
-            let state = state.filter(|state| state.parent != NONE);
+            let state = state.filter(|state| state.owner != NONE);
             state.map_or((NONE, 0, 0, 0), |state| {
                 (
-                    state.parent,
+                    state.owner,
                     i32::from(state.active),
                     i32::from(state.is_unready()),
                     i32::from(state.is_unready() && state.stuck),
@@ -492,26 +430,27 @@ impl Tracker {
         if old == new {
             return;
         }
-        for ((parent, active, unready, stuck), by) in [(old, -1), (new, 1)] {
-            if let Some(found) = self.parents.get_mut(parent as usize) {
+        for ((owner, active, unready, stuck), by) in [(old, -1), (new, 1)] {
+            if let Some(found) = self.owners.get_mut(owner as usize) {
                 found.active += by * active;
                 found.unready += by * unready;
                 found.stuck += by * stuck;
             }
         }
-        for parent in [old.0, new.0] {
-            if (parent as usize) < self.parents.len() {
-                self.recheck(parent as usize, now);
+        for owner in [old.0, new.0] {
+            if (owner as usize) < self.owners.len() {
+                self.recheck(owner as usize, now);
             }
         }
     }
 
     fn pod_seen(&mut self, pod: &Arc<Pod>, added: bool, now: Now) {
-        let parent = self.parent_of(pod);
+        self.owners_before(pod, now);
+        let owner = self.owner_of(pod);
         let ready_now = pod.is_ready();
         let waits_for_kubelet = matches!(pod.status.phase, PodPhase::Pending | PodPhase::Unset);
         let fresh = PodState {
-            parent,
+            owner,
             pick: NONE,
             created_ns: now.mono_ns,
             active: pod.is_active(),
@@ -525,8 +464,8 @@ impl Tracker {
             self.pods.insert(pod.metadata.uid.clone(), fresh);
             self.came_unready += u64::from(fresh.loaded && fresh.is_unready());
             self.move_pod(None, Some(fresh), now);
-            if fresh.active && parent != NONE && added && self.controller_runs {
-                self.count_excess(parent);
+            if fresh.active && owner != NONE && added && self.controller_runs {
+                self.count_excess(owner);
             }
             self.list(pod, fresh);
             return;
@@ -549,7 +488,7 @@ impl Tracker {
         self.move_pod(Some(old), Some(new), now);
         if new.pick == NONE {
             self.list(pod, new);
-        } else if !new.active || new.parent == NONE {
+        } else if !new.active || new.owner == NONE {
             self.unlist(new.pick as usize);
             if let Some(state) = self.pods.get_mut(&pod.metadata.uid) {
                 state.pick = NONE;
@@ -558,10 +497,11 @@ impl Tracker {
     }
 
     fn pod_gone(&mut self, pod: &Pod, now: Now) {
+        self.owners_before(pod, now);
         let Some(state) = self.pods.remove(&pod.metadata.uid) else {
             return;
         };
-        if state.parent != NONE && !state.loaded {
+        if state.owner != NONE && !state.loaded {
             self.surplus += u64::from(!state.ready);
         }
         self.move_pod(Some(state), None, now);
@@ -570,7 +510,7 @@ impl Tracker {
         }
     }
 
-    fn parent_of(&self, pod: &Pod) -> u32 {
+    fn owner_of(&self, pod: &Pod) -> u32 {
         if !self.isolated.is_empty() && self.isolated.contains(&pod.metadata.uid) {
             return NONE;
         }
@@ -581,11 +521,11 @@ impl Tracker {
             .unwrap_or(NONE)
     }
 
-    fn count_excess(&mut self, parent: u32) {
-        let Some(parent) = self.parents.get(parent as usize) else {
+    fn count_excess(&mut self, owner: u32) {
+        let Some(owner) = self.owners.get(owner as usize) else {
             return;
         };
-        let most = parent.demands.iter().map(|&(_, replicas)| replicas).max();
-        self.excess += u64::from(parent.active > most.unwrap_or(parent.desired));
+        let most = owner.demands.iter().map(|&(_, replicas)| replicas).max();
+        self.excess += u64::from(owner.active > most.unwrap_or(owner.desired));
     }
 }

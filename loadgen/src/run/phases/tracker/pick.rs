@@ -12,7 +12,7 @@ impl Tracker {
         self.pickable.as_ref().map_or(0, Vec::len) as u64
     }
 
-    /// One of the pods that are ready and owned, by lot, no longer to be picked.
+    /// One of the pods that are ready and owned, at random, no longer to be picked.
     pub(in crate::run::phases) fn pick(&mut self, rng: &mut fastrand::Rng) -> Option<Arc<Pod>> {
         let pickable = self.pickable.as_mut()?;
         if pickable.is_empty() {
@@ -32,7 +32,7 @@ impl Tracker {
         let Some(pickable) = &mut self.pickable else {
             return;
         };
-        if state.ready && state.active && state.parent != NONE && state.pick == NONE {
+        if state.ready && state.active && state.owner != NONE && state.pick == NONE {
             let at = u32::try_from(pickable.len()).expect("32 bits of pods");
             pickable.push(Arc::clone(pod));
             if let Some(state) = self.pods.get_mut(&pod.metadata.uid) {

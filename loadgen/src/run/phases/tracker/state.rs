@@ -5,8 +5,8 @@ use podstorm_objects::{ObjectMeta, ReplicaSetStatus, Str};
 use smallvec::SmallVec;
 
 /// A ReplicaSet or ReplicationController.
-#[derive(Debug)]
-pub(in crate::run::phases) struct Parent {
+#[derive(Debug, Default)]
+pub(in crate::run::phases) struct Owner {
     pub(in crate::run::phases) namespace: Str,
     pub(in crate::run::phases) name: CompactString,
     pub(in crate::run::phases) desired: i32,
@@ -15,7 +15,7 @@ pub(in crate::run::phases) struct Parent {
     /// Active pods on the server.
     pub(in crate::run::phases) active: i32,
     /// Of those, the ones that aren't ready.
-    pub(super) unready: i32,
+    pub(in crate::run::phases) unready: i32,
     /// Of those, the ones of files that came that way and that no kubelet will start: see
     /// `Tracker::stuck`.
     pub(super) stuck: i32,
@@ -23,7 +23,8 @@ pub(in crate::run::phases) struct Parent {
     /// Since when it differs from what is wanted; unset while converged.
     pub(super) since_ns: Option<i64>,
     pub(super) converged: bool,
-    pub(super) gone: bool,
+    /// Whether it was deleted.
+    pub(in crate::run::phases) gone: bool,
     /// Whether its deletion has begun: nobody brings it to its pods any more.
     pub(super) deleting: bool,
     /// Whether it is a ReplicationController.
@@ -53,12 +54,7 @@ impl Counts {
     }
 }
 
-impl Parent {
-    /// Whether it was deleted.
-    pub(in crate::run::phases) fn is_gone(&self) -> bool {
-        self.gone
-    }
-
+impl Owner {
     /// Available pods by its status; none where that is of an older spec.
     pub(in crate::run::phases) fn available(&self) -> i32 {
         self.status.available
@@ -70,7 +66,7 @@ impl Parent {
         self.is_exact_without(self.stuck)
     }
 
-    /// The same with so many pods that aren't ready.
+    /// The same with `unready` pods that aren't ready.
     pub(super) fn is_exact_without(&self, unready: i32) -> bool {
         let Counts {
             replicas,
@@ -84,11 +80,6 @@ impl Parent {
                 && [replicas, self.active] == [self.desired; 2]
                 && [ready, available] == [self.desired - unready; 2]
     }
-
-    /// Of its active pods, those that aren't ready.
-    pub(in crate::run::phases) fn unready(&self) -> i32 {
-        self.unready
-    }
 }
 
 /// A number of replicas as a number of pods.
@@ -99,7 +90,7 @@ pub(super) fn pods(replicas: i32) -> u64 {
 /// What is known of one pod.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct PodState {
-    pub(super) parent: u32,
+    pub(super) owner: u32,
     /// Its place among the pods that can be picked.
     pub(super) pick: u32,
     pub(super) created_ns: i64,
@@ -124,7 +115,7 @@ impl PodState {
 /// Finalizers that the garbage collector carries out.
 const COLLECTORS: [&str; 2] = ["foregroundDeletion", "orphan"];
 
-/// Whether somebody holds the pod who isn't part of the simulation, so that it stays once it is being
+/// Whether a finalizer that nothing in the simulation removes holds the pod, so that it stays once it is being
 /// deleted.
 pub(super) fn is_held(meta: &ObjectMeta) -> bool {
     let mut finalizers = meta.finalizers().iter();

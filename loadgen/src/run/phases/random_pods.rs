@@ -1,4 +1,4 @@
-//! Steps that do something to ready pods chosen by lot: deletions at a steady rate, deletions of a
+//! Steps that do something to ready pods chosen at random: deletions at a steady rate, deletions of a
 //! share at once, pods taken out of their ReplicaSets.
 
 use std::sync::Arc;
@@ -40,8 +40,8 @@ impl Driver {
         Action::Wrote
     }
 
-    /// One of so many ready pods, chosen by lot among those that are left.
-    pub(super) fn by_lot(
+    /// One of a number of ready pods, chosen at random among those that are left.
+    pub(super) fn at_random(
         &mut self,
         some: SomePods,
         begun_ns: i64,
@@ -71,7 +71,7 @@ impl Driver {
     }
 
     /// Changes the labels by which the pod's ReplicaSet or ReplicationController selects it, as people
-    /// do who want to look at a pod in peace.
+    /// do to look at a pod in peace.
     pub(super) fn relabel_one(&mut self, pod: &Arc<Pod>, now: Now) {
         let meta = &pod.metadata;
         let Some(selected) = self.selected_labels(meta) else {

@@ -4,23 +4,23 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::catalogue::{METRICS, Metric, Shape, Statistic};
-use super::name::{FigureName, proposal};
+use super::name::{MetricName, proposal};
 
 /// Most names of entries or phases that a note lists.
 const NAMES_LISTED: usize = 8;
 
-/// The figures of one result.
+/// The metrics of one result.
 #[derive(Clone, Debug)]
-pub struct Figures {
+pub struct MetricValues {
     /// The result as `--json` writes it.
     json: Value,
 }
 
-/// One figure with its value.
+/// One metric with its value.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Figure {
+pub struct MetricValue {
     /// Its name, the catalogue's own.
-    pub name: FigureName,
+    pub name: MetricName,
     /// Its value, in its unit.
     pub value: f64,
 }
@@ -50,16 +50,16 @@ impl Found {
     }
 }
 
-impl Figures {
-    /// The figures of a run.
-    pub fn of(result: &impl Serialize) -> Figures {
+impl MetricValues {
+    /// The metrics of a run.
+    pub fn of(result: &impl Serialize) -> MetricValues {
         let json = serde_json::to_value(result).expect("a result's keys are texts");
-        Figures { json }
+        MetricValues { json }
     }
 
-    /// The figures of a result as `--json` wrote it.
-    pub fn from_json(json: Value) -> Figures {
-        Figures { json }
+    /// The metrics of a result as `--json` wrote it.
+    pub fn from_json(json: Value) -> MetricValues {
+        MetricValues { json }
     }
 
     /// The result itself.
@@ -67,9 +67,9 @@ impl Figures {
         &self.json
     }
 
-    /// The value of a figure. Entries that a map does not have are counts of zero: what never
+    /// The value of a metric. Entries that a map does not have are counts of zero: what never
     /// happened is not listed.
-    pub fn find(&self, name: &FigureName) -> Found {
+    pub fn find(&self, name: &MetricName) -> Found {
         let metric = name.metric;
         match metric.shape {
             Shape::Phase => self.phase(metric, name.key.as_deref().unwrap_or_default()),
@@ -77,8 +77,8 @@ impl Figures {
             Shape::Value | Shape::Length => match self.at(metric.name).and_then(number) {
                 Some(value) => Found::value(value),
                 None if name.is_of_host() => Found::nothing(
-                    "the result has no figures of the machine (a virtual run has them with \
-                     --host-figures)",
+                    "the result has no metrics of the machine (a virtual run has them with \
+                     --host-metrics)",
                 ),
                 None => Found::nothing(format!("the result has no {}", metric.name)),
             },
@@ -170,22 +170,22 @@ impl Figures {
         told_apart(names).into_iter().zip(phases).collect()
     }
 
-    /// Every figure that the result has, in the order of the catalogue: each statistic, each map's
+    /// Every metric that the result has, in the order of the catalogue: each statistic, each map's
     /// sum and its entries, each phase.
-    pub fn all(&self) -> Vec<Figure> {
+    pub fn all(&self) -> Vec<MetricValue> {
         let mut all = Vec::new();
-        for metric in &METRICS {
+        for metric in METRICS.iter() {
             for name in self.names_of(metric) {
                 if let Some(value) = self.find(&name).value {
-                    all.push(Figure { name, value });
+                    all.push(MetricValue { name, value });
                 }
             }
         }
         all
     }
 
-    fn names_of(&self, metric: &'static Metric) -> Vec<FigureName> {
-        let known = |key: Option<&str>, statistic| FigureName::known(metric, key, statistic);
+    fn names_of(&self, metric: &'static Metric) -> Vec<MetricName> {
+        let known = |key: Option<&str>, statistic| MetricName::known(metric, key, statistic);
         match metric.shape {
             Shape::Value | Shape::Length => vec![known(None, None)],
             Shape::Distribution => Statistic::ALL
@@ -214,7 +214,7 @@ impl Figures {
     }
 }
 
-/// The names of phases as figures are asked for by: the second `a` is `a #2`.
+/// The names of phases as metrics are asked for by: the second `a` is `a #2`.
 pub(crate) fn told_apart<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut named: Vec<String> = Vec::new();
     for base in names {
@@ -268,8 +268,8 @@ mod tests {
 
     use super::*;
 
-    fn figures() -> Figures {
-        Figures::from_json(json!({
+    fn metrics() -> MetricValues {
+        MetricValues::from_json(json!({
             "pods": {"created": 7},
             "outcome": {"converged": true, "violations": ["a", "b"]},
             "api_calls": {"create pods 201": 5, "create pods 409": 2, "delete pods 200": 3},
@@ -283,7 +283,7 @@ mod tests {
     }
 
     fn found(text: &str) -> Found {
-        figures().find(&FigureName::parse(text).unwrap())
+        metrics().find(&MetricName::parse(text).unwrap())
     }
 
     #[test]
@@ -312,7 +312,7 @@ mod tests {
         for (text, words) in [
             ("pod_ready p99", "nothing was measured"),
             ("elapsed", "has no elapsed_seconds"),
-            ("wall", "--host-figures"),
+            ("wall", "--host-metrics"),
             ("phase{down}", "there are up, up #2"),
             ("queue_wait p99", "has no queue_duration_seconds"),
         ] {
@@ -351,8 +351,8 @@ mod tests {
 
     #[test]
     fn all_figures_have_their_own_names() {
-        let all = figures().all();
-        let names: Vec<String> = all.iter().map(|figure| figure.name.to_string()).collect();
+        let all = metrics().all();
+        let names: Vec<String> = all.iter().map(|metric| metric.name.to_string()).collect();
         for name in [
             "convergence_seconds count",
             "convergence_seconds p99",
@@ -362,9 +362,9 @@ mod tests {
         ] {
             assert!(names.iter().any(|known| known == name), "{name}: {names:?}");
         }
-        for figure in &all {
-            let again = FigureName::parse(&figure.name.to_string()).unwrap();
-            assert_eq!(again, figure.name);
+        for metric in &all {
+            let again = MetricName::parse(&metric.name.to_string()).unwrap();
+            assert_eq!(again, metric.name);
         }
     }
 }

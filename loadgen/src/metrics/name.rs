@@ -1,4 +1,4 @@
-//! The name of one figure: a metric, where it has entries or phases which of them, and of a
+//! The name of one metric: a metric, where it has entries or phases which of them, and of a
 //! distribution which statistic: `pod_ready_latency p99`, `api_calls{create pods *}`,
 //! `phase{scale to 100 %}.seconds`.
 
@@ -12,9 +12,9 @@ const LIKE_ENOUGH: f64 = 0.72;
 /// Most names that are proposed.
 const PROPOSED: usize = 3;
 
-/// The name of one figure of a result.
+/// The name of one metric of a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FigureName {
+pub struct MetricName {
     /// The metric's name as it was written.
     written: String,
     /// The metric.
@@ -25,17 +25,17 @@ pub struct FigureName {
     pub statistic: Option<Statistic>,
 }
 
-/// A text that names no figure: what is wrong, and what would do.
+/// A text that names no metric: what is wrong, and what would do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct NameError(pub(super) String);
 
-impl FigureName {
+impl MetricName {
     /// Reads a metric's name; `.statistic` may be a part of it.
     ///
     /// # Errors
     /// No such metric, an entry or phase where there are none or none where one must be chosen.
-    pub fn metric(text: &str) -> Result<FigureName, NameError> {
+    pub fn metric(text: &str) -> Result<MetricName, NameError> {
         let text = text.trim();
         let (base, key) = split_key(text)?;
         let (metric, statistic) = match Metric::by_name(&base) {
@@ -62,7 +62,7 @@ impl FigureName {
             }
             _ => {}
         }
-        Ok(FigureName {
+        Ok(MetricName {
             written: written.to_owned(),
             metric,
             key,
@@ -81,23 +81,23 @@ impl FigureName {
     /// distribution the statistic is needed.
     ///
     /// # Errors
-    /// As [`FigureName::metric`] and [`FigureName::with`].
-    pub fn parse(text: &str) -> Result<FigureName, NameError> {
+    /// As [`MetricName::metric`] and [`MetricName::with`].
+    pub fn parse(text: &str) -> Result<MetricName, NameError> {
         let end = text.rfind('}').map_or(0, |at| at + 1);
         match text[end..].trim().split_once(char::is_whitespace) {
             Some((_, statistic)) => {
                 let metric = text.trim().strip_suffix(statistic).unwrap_or(text);
-                FigureName::metric(metric)?.with(Some(statistic))
+                MetricName::metric(metric)?.with(Some(statistic))
             }
-            None => FigureName::metric(text)?.with(None),
+            None => MetricName::metric(text)?.with(None),
         }
     }
 
-    /// The figure of this metric that has that statistic; a single number's is `value` or nothing.
+    /// The metric of this metric that has that statistic; a single number's is `value` or nothing.
     ///
     /// # Errors
     /// A distribution without a statistic, a statistic of a single number, one that isn't recorded.
-    pub fn with(mut self, statistic: Option<&str>) -> Result<FigureName, NameError> {
+    pub fn with(mut self, statistic: Option<&str>) -> Result<MetricName, NameError> {
         let name = &self.written;
         let statistic = statistic.map(str::trim).filter(|text| !text.is_empty());
         if self.metric.shape != Shape::Distribution {
@@ -115,13 +115,8 @@ impl FigureName {
                 statistics()
             ))),
             (Some(text), already) => {
-                let wanted = Statistic::by_name(text).ok_or_else(|| {
-                    NameError(format!(
-                        "{name} has no {text:?}{}; recorded are {}",
-                        proposal(text, Statistic::ALL.map(Statistic::name)),
-                        statistics()
-                    ))
-                })?;
+                let wanted = Statistic::by_name(text);
+                let wanted = wanted.ok_or_else(|| no_statistic(name, text))?;
                 if already.is_some_and(|already| already != wanted) {
                     return Err(NameError(format!(
                         "{name}: two statistics are given, leave one out"
@@ -133,18 +128,18 @@ impl FigureName {
         }
     }
 
-    /// The name of a figure of the catalogue.
+    /// The name of a metric of the catalogue.
     pub(super) fn known(
         metric: &'static Metric,
         key: Option<&str>,
         statistic: Option<Statistic>,
-    ) -> FigureName {
+    ) -> MetricName {
         let written = match (metric.shape, key) {
             (Shape::Phase, Some(key)) => metric.name.replace("{}", &format!("{{{key}}}")),
             (_, Some(key)) => format!("{}{{{key}}}", metric.name),
             (_, None) => metric.name.to_owned(),
         };
-        FigureName {
+        MetricName {
             written,
             metric,
             key: key.map(str::to_owned),
@@ -168,9 +163,9 @@ impl FigureName {
         }
     }
 
-    /// The same figure under the catalogue's own name of it.
-    pub fn canonical(&self) -> FigureName {
-        FigureName::known(self.metric, self.key.as_deref(), self.statistic)
+    /// The same metric under the catalogue's own name of it.
+    pub fn canonical(&self) -> MetricName {
+        MetricName::known(self.metric, self.key.as_deref(), self.statistic)
     }
 
     /// The metric as it was written, without the statistic.
@@ -185,7 +180,7 @@ impl FigureName {
 }
 
 /// The metric as it was written, and the statistic after a blank.
-impl fmt::Display for FigureName {
+impl fmt::Display for MetricName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.written)?;
         match self.statistic {
@@ -232,6 +227,14 @@ fn with_statistic(base: &str) -> Option<(&'static Metric, Option<Statistic>)> {
         .next()
 }
 
+fn no_statistic(name: &str, text: &str) -> NameError {
+    let (near, all) = (
+        proposal(text, Statistic::ALL.map(Statistic::name)),
+        statistics(),
+    );
+    NameError(format!("{name} has no {text:?}{near}; recorded are {all}"))
+}
+
 fn statistics() -> String {
     Statistic::ALL.map(Statistic::name).join(", ")
 }
@@ -241,18 +244,13 @@ fn unknown(text: &str, base: &str) -> NameError {
         && let Some(metric) = Metric::by_name(name)
         && metric.shape == Shape::Distribution
     {
-        return NameError(format!(
-            "{} has no {statistic:?}{}; recorded are {}",
-            metric.name,
-            proposal(statistic, Statistic::ALL.map(Statistic::name)),
-            statistics()
-        ));
+        return no_statistic(metric.name, statistic);
     }
     let names = METRICS
         .iter()
         .flat_map(|metric| metric.aliases.iter().chain([&metric.name]));
     NameError(format!(
-        "there is no metric {text:?}{}; loadgen figures lists them",
+        "there is no metric {text:?}{}; loadgen metrics lists them",
         proposal(base, names.copied())
     ))
 }
@@ -260,23 +258,14 @@ fn unknown(text: &str, base: &str) -> NameError {
 /// The names that are most like the text, as ` (did you mean a or b?)`, or nothing.
 pub(crate) fn proposal<'a>(text: &str, names: impl IntoIterator<Item = &'a str>) -> String {
     let lower = text.to_ascii_lowercase();
-    let mut like: Vec<(f64, &str)> = names
-        .into_iter()
-        .map(|name| {
-            let contained = lower.len() >= 3 && (name.contains(&lower) || lower.contains(name));
-            let likeness = strsim::jaro_winkler(&lower, name);
-            // A part of the name is as good a hint as a slip of the finger.
-            (
-                if contained {
-                    likeness.max(0.9)
-                } else {
-                    likeness
-                },
-                name,
-            )
-        })
-        .filter(|(likeness, _)| *likeness >= LIKE_ENOUGH)
-        .collect();
+    let similarity = |name: &str| {
+        let contained = lower.len() >= 3 && (name.contains(&lower) || lower.contains(name));
+        // A part of the name is as good a hint as a slip of the finger.
+        strsim::jaro_winkler(&lower, name).max(if contained { 0.9 } else { 0.0 })
+    };
+    let like = names.into_iter().map(|name| (similarity(name), name));
+    let like = like.filter(|(similarity, _)| *similarity >= LIKE_ENOUGH);
+    let mut like: Vec<(f64, &str)> = like.collect();
     like.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
     let names: Vec<&str> = like.iter().take(PROPOSED).map(|(_, name)| *name).collect();
     match names.split_last() {
@@ -291,7 +280,7 @@ mod tests {
     use super::*;
 
     fn problem(text: &str) -> String {
-        FigureName::parse(text).unwrap_err().to_string()
+        MetricName::parse(text).unwrap_err().to_string()
     }
 
     #[test]
@@ -338,7 +327,7 @@ mod tests {
             ),
             ("phase{a}", "phase{}.seconds", Some("a"), None),
         ] {
-            let name = FigureName::parse(text).unwrap();
+            let name = MetricName::parse(text).unwrap();
             assert_eq!(name.metric.name, metric, "{text}");
             assert_eq!(name.key.as_deref(), key, "{text}");
             assert_eq!(name.statistic, statistic, "{text}");
@@ -347,12 +336,12 @@ mod tests {
 
     #[test]
     fn a_name_is_written_as_it_was_read() {
-        let shown = |text| FigureName::parse(text).unwrap().to_string();
+        let shown = |text| MetricName::parse(text).unwrap().to_string();
         assert_eq!(shown("pod_ready_latency.p(99)"), "pod_ready_latency p99");
         assert_eq!(shown("phase{a b}.seconds"), "phase{a b}.seconds");
-        let name = FigureName::parse("pod_ready_latency.p99").unwrap();
+        let name = MetricName::parse("pod_ready_latency.p99").unwrap();
         assert_eq!(name.canonical().to_string(), "pod_ready_seconds p99");
-        let name = FigureName::parse("phase{a b}").unwrap();
+        let name = MetricName::parse("phase{a b}").unwrap();
         assert_eq!(name.canonical().to_string(), "phase{a b}.seconds");
     }
 
@@ -360,7 +349,7 @@ mod tests {
     fn what_is_wrong_with_a_name_is_told_with_what_would_do() {
         for (text, words) in [
             ("pod_ready_latncy p99", "did you mean pod_ready_latency"),
-            ("zzz", "there is no metric \"zzz\"; loadgen figures"),
+            ("zzz", "there is no metric \"zzz\"; loadgen metrics"),
             (
                 "pod_ready_latency",
                 "say which statistic of it, count, mean, p50",

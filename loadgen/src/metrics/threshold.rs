@@ -1,4 +1,4 @@
-//! A bound that a figure must keep: `pod_ready_latency p99 < 5s`, in this program's spelling or
+//! A bound that a metric must keep: `pod_ready_latency p99 < 5s`, in this program's spelling or
 //! k6's (`p(99)<5s`).
 
 use std::fmt;
@@ -9,61 +9,40 @@ use serde::de::{self, Deserializer};
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::catalogue::Unit;
-use super::name::{FigureName, NameError};
-use super::values::Figures;
+use super::name::{MetricName, NameError};
+use super::values::MetricValues;
 
-/// How a value stands to its bound.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Comparison {
-    Less,
-    LessOrEqual,
-    More,
-    MoreOrEqual,
-    Equal,
-    NotEqual,
-}
-
-/// Longest first, so that `<=` is not read as `<`. `===` and `!==` are k6's.
-const COMPARISONS: [(&str, Comparison); 8] = [
-    ("===", Comparison::Equal),
-    ("!==", Comparison::NotEqual),
-    ("<=", Comparison::LessOrEqual),
-    (">=", Comparison::MoreOrEqual),
-    ("==", Comparison::Equal),
-    ("!=", Comparison::NotEqual),
-    ("<", Comparison::Less),
-    (">", Comparison::More),
+/// Comparisons as they are written and as they are shown. The longest stand first, so that `<=` is not read as
+/// `<`; `===` and `!==` are k6's.
+const COMPARISONS: [(&str, &str); 8] = [
+    ("===", "=="),
+    ("!==", "!="),
+    ("<=", "<="),
+    (">=", ">="),
+    ("==", "=="),
+    ("!=", "!="),
+    ("<", "<"),
+    (">", ">"),
 ];
 
-impl Comparison {
-    fn text(self) -> &'static str {
-        match self {
-            Comparison::Less => "<",
-            Comparison::LessOrEqual => "<=",
-            Comparison::More => ">",
-            Comparison::MoreOrEqual => ">=",
-            Comparison::Equal => "==",
-            Comparison::NotEqual => "!=",
-        }
-    }
-
-    fn holds(self, value: f64, bound: f64) -> bool {
-        match self {
-            Comparison::Less => value < bound,
-            Comparison::LessOrEqual => value <= bound,
-            Comparison::More => value > bound,
-            Comparison::MoreOrEqual => value >= bound,
-            Comparison::Equal => value == bound,
-            Comparison::NotEqual => value != bound,
-        }
+/// Whether a comparison holds of a value and its bound.
+fn holds(comparison: &str, value: f64, bound: f64) -> bool {
+    match comparison {
+        "<" => value < bound,
+        "<=" => value <= bound,
+        ">" => value > bound,
+        ">=" => value >= bound,
+        "==" => value == bound,
+        _ => value != bound,
     }
 }
 
-/// A bound on one figure of a result.
+/// A bound on one metric of a result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Threshold {
-    figure: FigureName,
-    comparison: Comparison,
+    metric: MetricName,
+    /// As it is shown, one of [`COMPARISONS`].
+    comparison: &'static str,
     bound: f64,
     /// The bound as it was written.
     bound_text: String,
@@ -120,8 +99,8 @@ impl Threshold {
     /// # Errors
     /// An unknown metric or statistic, no comparison, a bound without its unit or in a wrong one.
     pub fn parse(metric: &str, expression: &str) -> Result<Threshold, ThresholdError> {
-        let figure = FigureName::metric(metric)?;
-        let name = figure.written().to_owned();
+        let metric = MetricName::metric(metric)?;
+        let name = metric.written().to_owned();
         let found = COMPARISONS
             .iter()
             .filter_map(|(text, comparison)| {
@@ -136,24 +115,24 @@ impl Threshold {
                 false => format!(
                     "{name}: {:?} has no comparison; write such as {}",
                     expression.trim(),
-                    example(&figure)
+                    example(&metric)
                 ),
             }));
         };
         let (statistic, bound_text) = (&expression[..at], expression[at + text.len()..].trim());
-        let figure = figure.with(Some(statistic))?;
+        let metric = metric.with(Some(statistic))?;
         if bound_text.is_empty() {
             return Err(ThresholdError(format!(
                 "{name}: nothing stands after {text}; write such as {}",
-                example(&figure)
+                example(&metric)
             )));
         }
-        let bound = figure
+        let bound = metric
             .unit()
             .parse(bound_text)
-            .map_err(|error| ThresholdError(format!("{figure} {text} {bound_text}: {error}")))?;
+            .map_err(|error| ThresholdError(format!("{metric} {text} {bound_text}: {error}")))?;
         Ok(Threshold {
-            figure,
+            metric,
             comparison,
             bound,
             bound_text: bound_text.to_owned(),
@@ -162,62 +141,62 @@ impl Threshold {
 
     /// Holds a result against it.
     pub fn check(&self, result: &impl Serialize) -> ThresholdOutcome {
-        self.judge(&Figures::of(result))
+        self.outcome(&MetricValues::of(result))
     }
 
-    /// Holds figures against it; for many thresholds of one result, whose figures are gathered once.
-    pub fn judge(&self, figures: &Figures) -> ThresholdOutcome {
-        let found = figures.find(&self.figure);
-        let holds = |value| self.comparison.holds(value, self.bound);
+    /// Holds metrics against it; for many thresholds of one result, whose metrics are gathered once.
+    pub fn outcome(&self, metrics: &MetricValues) -> ThresholdOutcome {
+        let found = metrics.find(&self.metric);
+        let holds = |value| holds(self.comparison, value, self.bound);
         ThresholdOutcome {
             threshold: self.to_string(),
             value: found.value,
-            unit: self.figure.unit(),
+            unit: self.metric.unit(),
             met: found.value.is_some_and(holds),
             note: found.note,
         }
     }
 
-    /// The figure that is bound.
-    pub fn figure(&self) -> &FigureName {
-        &self.figure
+    /// The metric that is bound.
+    pub fn metric(&self) -> &MetricName {
+        &self.metric
     }
 
-    /// Whether more of the figure can only break it: `<` and `<=`. Such a threshold on a count or
+    /// Whether more of the metric can only break it: `<` and `<=`. Such a threshold on a count or
     /// a maximum that is broken during a run stays broken.
     pub fn is_upper_bound(&self) -> bool {
-        matches!(self.comparison, Comparison::Less | Comparison::LessOrEqual)
+        self.comparison.starts_with('<')
     }
 
     /// What stands after the metric's name: `p99 < 5s`.
     pub fn expression(&self) -> String {
-        let bound = format!("{} {}", self.comparison.text(), self.bound_text);
-        match self.figure.statistic {
+        let bound = format!("{} {}", self.comparison, self.bound_text);
+        match self.metric.statistic {
             Some(statistic) => format!("{} {bound}", statistic.name()),
             None => bound,
         }
     }
 }
 
-fn example(figure: &FigureName) -> String {
-    let statistic = match (figure.statistic, figure.metric.shape) {
+fn example(metric: &MetricName) -> String {
+    let statistic = match (metric.statistic, metric.metric.shape) {
         (Some(statistic), _) => format!(" {}", statistic.name()),
         (None, super::Shape::Distribution) => " p99".to_owned(),
         (None, _) => String::new(),
     };
-    let bound = match figure.unit() {
+    let bound = match metric.unit() {
         Unit::Seconds => "5s",
         Unit::Count => "1k",
         Unit::Bytes => "500MB",
         Unit::PerSecond => "1000/s",
     };
-    format!("'{}{statistic} < {bound}'", figure.written())
+    format!("'{}{statistic} < {bound}'", metric.written())
 }
 
 /// The canonical text: `pod_ready_latency p99 < 5s`.
 impl fmt::Display for Threshold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.figure.written(), self.expression())
+        write!(f, "{} {}", self.metric.written(), self.expression())
     }
 }
 
@@ -268,8 +247,8 @@ mod tests {
 
     use super::*;
 
-    fn figures() -> Figures {
-        Figures::from_json(json!({
+    fn metrics() -> MetricValues {
+        MetricValues::from_json(json!({
             "pod_ready_seconds": {"count": 9, "p99": 0.2, "max": 6.0},
             "convergence_seconds": {"count": 0},
             "excess_pods_created": 0,
@@ -279,7 +258,7 @@ mod tests {
     }
 
     fn outcome(text: &str) -> ThresholdOutcome {
-        text.parse::<Threshold>().unwrap().judge(&figures())
+        text.parse::<Threshold>().unwrap().outcome(&metrics())
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! The figures of a result by name: what `--threshold`, `compare` and `sweep` mean by
+//! The metrics of a result by name: what `--threshold`, `compare` and `sweep` mean by
 //! `pod_ready_latency p99`, `pods.created` or `api_calls{create pods 201}`.
 //!
 //! [`catalogue`] lists every metric with its unit, and whether less or more of it is better;
-//! [`name`] reads a figure's name; [`Figures`] looks values up in a result, be it of this run or
-//! read from a file; [`threshold`] holds one figure against a bound.
+//! [`name`] reads a metric's name; [`MetricValues`] looks values up in a result, be it of this run or
+//! read from a file; [`threshold`] holds one metric against a bound.
 
 pub mod catalogue;
 pub mod name;
@@ -12,6 +12,6 @@ pub mod threshold;
 pub mod values;
 
 pub use catalogue::{Better, METRICS, Metric, Shape, Statistic, Unit};
-pub use name::{FigureName, NameError};
+pub use name::{MetricName, NameError};
 pub use threshold::{Threshold, ThresholdError, ThresholdOutcome};
-pub use values::{Figure, Figures};
+pub use values::{MetricValue, MetricValues};

@@ -1,6 +1,6 @@
-//! `loadgen figures`: every figure of a result by name, with its unit and which way is better.
+//! `loadgen metrics`: every metric of a result by name, with its unit and which way is better.
 
-use crate::figures::{METRICS, Metric, Shape, Statistic, Unit};
+use crate::metrics::{METRICS, Metric, Shape, Statistic, Unit};
 
 /// The list.
 pub(super) fn list() -> String {
@@ -8,7 +8,7 @@ pub(super) fn list() -> String {
     let width = names.iter().map(String::len).max().unwrap_or(0);
     let mut text = format!(
         "{:width$}  {:9} {:6}  what it is (further names)\n",
-        "figure", "unit", "better"
+        "metric", "unit", "better"
     );
     for (metric, name) in METRICS.iter().zip(&names) {
         let unit = match (metric.unit, metric.shape) {
@@ -18,7 +18,7 @@ pub(super) fn list() -> String {
             (Unit::Bytes, _) => "bytes",
             (Unit::PerSecond, _) => "/s",
         };
-        let mut about = metric.about.to_owned();
+        let mut about = metric.about.clone();
         if !metric.aliases.is_empty() {
             about.push_str(&format!(" ({})", metric.aliases.join(", ")));
         }
@@ -29,7 +29,7 @@ pub(super) fn list() -> String {
     text.push_str(&format!(
         "\n* A distribution: say which statistic, {statistics}.\n  \
          In {{NAME}}, * stands for anything and the entries are summed; without {{NAME}} all are.\n\n\
-         A threshold is a figure and its bound, a time always with its unit:\n  \
+         A threshold is a metric and its bound, a time always with its unit:\n  \
          loadgen run --threshold 'pod_ready_latency p99 < 5s' \
          --threshold 'api_calls{{create pods 4*}} == 0'\n"
     ));
@@ -43,12 +43,12 @@ mod tests {
     #[test]
     fn every_metric_is_listed_and_the_example_is_one() {
         let text = list();
-        for metric in &METRICS {
+        for metric in METRICS.iter() {
             assert!(text.contains(&metric.shown()), "{}", metric.name);
         }
         for example in text.split("--threshold '").skip(1) {
             let threshold = example.split('\'').next().unwrap();
-            threshold.parse::<crate::figures::Threshold>().unwrap();
+            threshold.parse::<crate::metrics::Threshold>().unwrap();
         }
     }
 }

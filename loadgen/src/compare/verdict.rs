@@ -1,4 +1,4 @@
-//! Judges every figure of two sides: its medians, their ratio, whether the difference can be chance,
+//! A verdict on every metric of two sides: its medians, their ratio, whether the difference can be chance,
 //! and whether it is worse by more than it may be.
 
 use serde::{Serialize, Serializer};
@@ -7,9 +7,9 @@ use super::identity::{self, Difference};
 use super::load::Loaded;
 use super::significance::{SIGNIFICANT, median, p_value, smallest_p_value};
 use super::tolerance::Tolerances;
-use crate::figures::{Better, FigureName, METRICS, Unit};
+use crate::metrics::{Better, METRICS, MetricName, Unit};
 
-/// What is said of one figure.
+/// The verdict on one metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -47,12 +47,12 @@ impl Verdict {
     }
 }
 
-/// One figure of both sides.
+/// One metric of both sides.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// Which.
-    #[serde(serialize_with = "as_text")]
-    pub figure: FigureName,
+    #[serde(rename = "figure", serialize_with = "as_text")]
+    pub metric: MetricName,
     /// What it is counted in.
     pub unit: Unit,
     /// Which way is better.
@@ -67,11 +67,11 @@ pub struct Row {
     pub p_value: Option<f64>,
     /// By how much it may be worse.
     pub tolerance: String,
-    /// What is said of it.
+    /// The verdict.
     pub verdict: Verdict,
 }
 
-fn as_text<S: Serializer>(name: &FigureName, out: S) -> Result<S::Ok, S::Error> {
+fn as_text<S: Serializer>(name: &MetricName, out: S) -> Result<S::Ok, S::Error> {
     out.collect_str(name)
 }
 
@@ -82,25 +82,26 @@ pub struct Comparison {
     pub base_seeds: Vec<u64>,
     /// Seeds of the new results.
     pub new_seeds: Vec<u64>,
-    /// In what they differ besides their figures.
+    /// In what they differ besides their metrics.
     pub differences: Vec<Difference>,
     /// How the verdicts came about, and what they can't tell.
     pub method: String,
-    /// How many figures are worse by more than they may be.
+    /// How many metrics are worse by more than they may be.
     pub regressions: usize,
-    /// Every figure, in the order of the catalogue.
-    pub figures: Vec<Row>,
+    /// Every metric, in the order of the catalogue.
+    #[serde(rename = "figures")]
+    pub metrics: Vec<Row>,
 }
 
 impl Comparison {
-    /// The figures that are worse by more than they may be.
+    /// The metrics that are worse by more than they may be.
     pub fn regressed(&self) -> impl Iterator<Item = &Row> {
         let is_regression = |row: &&Row| row.verdict == Verdict::Regression;
-        self.figures.iter().filter(is_regression)
+        self.metrics.iter().filter(is_regression)
     }
 }
 
-/// Compares results, one or more a side; `only` are the figures wanted, none is all.
+/// Compares results, one or more a side; `only` are the metrics wanted, none is all.
 ///
 /// # Panics
 /// When a side has no result.
@@ -108,15 +109,15 @@ pub fn compare(
     base: &[Loaded],
     new: &[Loaded],
     tolerances: &Tolerances,
-    only: &[FigureName],
+    only: &[MetricName],
 ) -> Comparison {
-    let (first_base, first_new) = (&base[0].figures, &new[0].figures);
+    let (first_base, first_new) = (&base[0].metrics, &new[0].metrics);
     let mut names = names(base, new);
     if !only.is_empty() {
         // A pattern stands for the sum that it names, not for each entry.
-        names = only.iter().map(FigureName::canonical).collect();
+        names = only.iter().map(MetricName::canonical).collect();
     }
-    let figures: Vec<Row> = names
+    let metrics: Vec<Row> = names
         .into_iter()
         .map(|name| row(name, base, new, tolerances))
         .collect();
@@ -126,19 +127,19 @@ pub fn compare(
         new_seeds: identity::seeds(new),
         differences: identity::differences(first_base, first_new),
         method: method(base, new),
-        regressions: figures.iter().filter(regression).count(),
-        figures,
+        regressions: metrics.iter().filter(regression).count(),
+        metrics,
     }
 }
 
 /// The names that any result has, in the order of the catalogue.
-fn names(base: &[Loaded], new: &[Loaded]) -> Vec<FigureName> {
-    let mut names: Vec<FigureName> = Vec::new();
+fn names(base: &[Loaded], new: &[Loaded]) -> Vec<MetricName> {
+    let mut names: Vec<MetricName> = Vec::new();
     let mut seen = std::collections::BTreeSet::new();
     for loaded in base.iter().chain(new) {
-        for figure in loaded.figures.all() {
-            if seen.insert(figure.name.to_string()) {
-                names.push(figure.name);
+        for metric in loaded.metrics.all() {
+            if seen.insert(metric.name.to_string()) {
+                names.push(metric.name);
             }
         }
     }
@@ -147,9 +148,9 @@ fn names(base: &[Loaded], new: &[Loaded]) -> Vec<FigureName> {
     names
 }
 
-fn row(name: FigureName, base: &[Loaded], new: &[Loaded], tolerances: &Tolerances) -> Row {
+fn row(name: MetricName, base: &[Loaded], new: &[Loaded], tolerances: &Tolerances) -> Row {
     let values = |side: &[Loaded]| -> Vec<f64> {
-        let found = side.iter().filter_map(|one| one.figures.find(&name).value);
+        let found = side.iter().filter_map(|one| one.metrics.find(&name).value);
         found.map(|value| settled(name.unit(), value)).collect()
     };
     let (base, new) = (values(base), values(new));
@@ -169,7 +170,7 @@ fn row(name: FigureName, base: &[Loaded], new: &[Loaded], tolerances: &Tolerance
         new,
         ratio,
         p_value,
-        figure: name,
+        metric: name,
     }
 }
 
@@ -183,7 +184,7 @@ fn settled(unit: Unit, value: f64) -> f64 {
 }
 
 fn verdict(
-    name: &FigureName,
+    name: &MetricName,
     base: Option<f64>,
     new: Option<f64>,
     p_value: Option<f64>,
@@ -215,17 +216,17 @@ fn verdict(
     }
 }
 
-/// How it was judged, and what can't be told.
+/// How the verdicts came about, and what they can't tell.
 fn method(base: &[Loaded], new: &[Loaded]) -> String {
     let (seeds, others) = (identity::seeds(base), identity::seeds(new));
     let is_virtual = base.iter().chain(new).all(|loaded| {
-        let engine = loaded.figures.json().get("engine");
+        let engine = loaded.metrics.json().get("engine");
         engine.and_then(serde_json::Value::as_str) == Some("virtual")
     });
     let smallest = smallest_p_value(base.len(), new.len());
     if smallest < SIGNIFICANT {
         return format!(
-            "medians of {} and {} runs; p is that of the two-sided Mann-Whitney U test{}; a figure \
+            "medians of {} and {} runs; p is that of the two-sided Mann-Whitney U test{}; a metric \
              that exceeds its tolerance is a regression where p < {SIGNIFICANT} and noise elsewhere",
             base.len(),
             new.len(),
@@ -238,7 +239,7 @@ fn method(base: &[Loaded], new: &[Loaded]) -> String {
     }
     match (base.len(), new.len(), is_virtual) {
         (1, 1, true) if seeds == others => "one run each, on the virtual engine and of the same \
-             seed: the figures are exact, and every difference comes from what differs; whether it \
+             seed: the metrics are exact, and every difference comes from what differs; whether it \
              holds for other seeds can't be told"
             .to_owned(),
         (1, 1, true) => "one run each, of different seeds: whether a difference comes from the \
@@ -267,11 +268,11 @@ mod tests {
         values.iter().enumerate().map(seeded).collect()
     }
 
-    fn judged(base: &[f64], new: &[f64]) -> Row {
+    fn row_of(base: &[f64], new: &[f64]) -> Row {
         let (base, new) = (with_elapsed(base), with_elapsed(new));
         let comparison = compare(&base, &new, &Tolerances::default(), &[]);
-        let of_elapsed = |row: &Row| row.figure.to_string() == "elapsed_seconds";
-        comparison.figures.into_iter().find(of_elapsed).unwrap()
+        let of_elapsed = |row: &Row| row.metric.to_string() == "elapsed_seconds";
+        comparison.metrics.into_iter().find(of_elapsed).unwrap()
     }
 
     #[test]
@@ -285,22 +286,22 @@ mod tests {
             (0.0, 1.0, Verdict::Regression),
             (1e-9, 0.0, Verdict::Same),
         ] {
-            let row = judged(&[base], &[new]);
+            let row = row_of(&[base], &[new]);
             assert_eq!(row.verdict, verdict, "{base} {new}");
             assert_eq!(row.p_value, None);
         }
-        assert_eq!(judged(&[10.0], &[20.0]).ratio, Some(2.0));
-        assert_eq!(judged(&[0.0], &[20.0]).ratio, None);
+        assert_eq!(row_of(&[10.0], &[20.0]).ratio, Some(2.0));
+        assert_eq!(row_of(&[0.0], &[20.0]).ratio, None);
     }
 
     #[test]
     fn several_runs_go_by_the_test_as_well() {
-        let row = judged(&[10.0, 11.0, 10.5, 10.2], &[20.0, 21.0, 22.0, 20.5]);
+        let row = row_of(&[10.0, 11.0, 10.5, 10.2], &[20.0, 21.0, 22.0, 20.5]);
         assert_eq!(row.verdict, Verdict::Regression);
         assert!(row.p_value.unwrap() < 0.03);
-        let row = judged(&[10.0, 20.0, 10.5, 30.0], &[10.2, 25.0, 31.0, 19.0]);
+        let row = row_of(&[10.0, 20.0, 10.5, 30.0], &[10.2, 25.0, 31.0, 19.0]);
         assert_eq!(row.verdict, Verdict::Noise);
-        let row = judged(&[10.0, 11.0], &[20.0, 21.0]);
+        let row = row_of(&[10.0, 11.0], &[20.0, 21.0]);
         assert_eq!((row.verdict, row.p_value), (Verdict::Regression, None));
     }
 
@@ -314,9 +315,9 @@ mod tests {
         let comparison = compare(&[base], &[new], &Tolerances::default(), &[]);
         let of = |name: &str| {
             let row = comparison
-                .figures
+                .metrics
                 .iter()
-                .find(|row| row.figure.to_string() == name);
+                .find(|row| row.metric.to_string() == name);
             row.unwrap_or_else(|| panic!("{name}")).verdict
         };
         assert_eq!(of("pods.created"), Verdict::Changed);
@@ -347,13 +348,13 @@ mod tests {
     }
 
     #[test]
-    fn only_the_figures_asked_for_are_judged() {
+    fn only_the_metrics_asked_for_have_verdicts() {
         let base = [result(json!({}))];
-        let only = [FigureName::parse("convergence.p99").unwrap()];
+        let only = [MetricName::parse("convergence.p99").unwrap()];
         let comparison = compare(&base, &base, &Tolerances::default(), &only);
-        assert_eq!(comparison.figures.len(), 1);
+        assert_eq!(comparison.metrics.len(), 1);
         assert_eq!(
-            comparison.figures[0].figure.to_string(),
+            comparison.metrics[0].metric.to_string(),
             "convergence_seconds p99"
         );
     }

@@ -1,4 +1,4 @@
-//! Values of figures as people write and read them: a time with its unit, a count with `k` or `m`.
+//! Values of metrics as people write and read them: a time with its unit, a count with `k` or `m`.
 
 use super::catalogue::Unit;
 use crate::units::{

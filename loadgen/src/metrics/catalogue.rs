@@ -1,0 +1,314 @@
+//! Every metric of a result: its name in the JSON, the names that users expect, its unit, and
+//! whether less or more is better.
+//!
+//! What a metric is, its type and its unit come from the result itself (`result.rs`), by way of the published
+//! schema, which a test holds equal to it: the description is the first sentence of the member's doc comment,
+//! the unit is the end of the member's name. [`TABLE`] adds only what the result does not say.
+
+use std::sync::LazyLock;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value as Json;
+
+/// What a metric is counted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Unit {
+    /// A duration.
+    Seconds,
+    /// A number of things.
+    Count,
+    /// An amount of memory.
+    Bytes,
+    /// A number of things per second.
+    #[serde(rename = "per second")]
+    PerSecond,
+}
+
+/// Which of two values is the better one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Better {
+    /// The smaller one.
+    Less,
+    /// The larger one.
+    More,
+    /// Neither: it describes the work, not how well it was done.
+    Neither,
+}
+
+impl Better {
+    const ALL: [Better; 3] = [Better::Less, Better::More, Better::Neither];
+
+    /// The word for it in a list.
+    pub const fn word(self) -> &'static str {
+        ["less", "more", "-"][self as usize]
+    }
+}
+
+/// A statistic of a distribution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Statistic {
+    /// How many values.
+    Count,
+    /// Arithmetic mean.
+    Mean,
+    /// Median.
+    P50,
+    /// 90th percentile.
+    P90,
+    /// 99th percentile.
+    P99,
+    /// 99.9th percentile.
+    P999,
+    /// Largest.
+    Max,
+}
+
+impl Statistic {
+    /// Every statistic, in the order of the JSON.
+    pub const ALL: [Statistic; 7] = {
+        use Statistic::{Count, Max, Mean, P50, P90, P99, P999};
+        [Count, Mean, P50, P90, P99, P999, Max]
+    };
+
+    /// Its name in the JSON.
+    pub const fn name(self) -> &'static str {
+        ["count", "mean", "p50", "p90", "p99", "p999", "max"][self as usize]
+    }
+
+    /// The statistic of that name, in this program's spelling or k6's: `p99`, `p(99)`, `avg`.
+    pub fn by_name(text: &str) -> Option<Statistic> {
+        let lower = text.trim().to_ascii_lowercase();
+        let name = match lower.replace(['(', ')', ' '], "").as_str() {
+            "avg" | "average" => "mean".to_owned(),
+            "med" | "median" => "p50".to_owned(),
+            "p99.9" => "p999".to_owned(),
+            "p100" => "max".to_owned(),
+            other => other.to_owned(),
+        };
+        Statistic::ALL.into_iter().find(|one| one.name() == name)
+    }
+}
+
+/// How a metric lies in the JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// One number.
+    Value,
+    /// One number that is the length of a list.
+    Length,
+    /// An object of statistics.
+    Distribution,
+    /// Counts by name; alone their sum, with `{NAME}` one of them or the sum over a pattern.
+    Map,
+    /// A member of each phase, chosen with `{NAME}`.
+    Phase,
+}
+
+/// One metric of a result.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Metric {
+    /// Its stable name: the path in the JSON, with `{}` where a name is chosen.
+    pub name: &'static str,
+    /// Further names of it.
+    pub aliases: Vec<&'static str>,
+    /// What it is counted in; a distribution's `count` is a [`Unit::Count`] always.
+    pub unit: Unit,
+    /// Which way is better; for a map of its sum, see [`Metric::better_of`].
+    pub better: Better,
+    /// How it lies in the JSON.
+    pub shape: Shape,
+    /// What it is, in one line.
+    pub about: String,
+}
+
+impl Metric {
+    /// Which way is better for one entry of a map: failures should be few, the rest is how the sum
+    /// divides. For any other metric what [`Metric::better`] says.
+    pub fn better_of(&self, key: Option<&str>) -> Better {
+        let Some(key) = key.filter(|_| self.shape == Shape::Map) else {
+            return self.better;
+        };
+        let outcome = key.rsplit(' ').next().unwrap_or_default();
+        let failed = match self.name {
+            "api_calls" => !outcome.starts_with(['2', '*']),
+            "syncs" => key != "ok" && !key.contains('*'),
+            "events" => key.starts_with("Warning") || key == "dropped",
+            _ => false,
+        };
+        [Better::Neither, Better::Less][usize::from(failed)]
+    }
+
+    /// How the name is written where an entry or phase is to be chosen, for lists.
+    pub fn shown(&self) -> String {
+        match self.shape {
+            Shape::Map => format!("{}{{NAME}}", self.name),
+            Shape::Phase => self.name.replace("{}", "{NAME}"),
+            _ => self.name.to_owned(),
+        }
+    }
+
+    /// The metric of that name or alias; `{}` may be left out.
+    pub fn by_name(name: &str) -> Option<&'static Metric> {
+        METRICS.iter().find(|metric| {
+            metric.name == name
+                || metric.name.replace("{}", "") == name
+                || metric.aliases.contains(&name)
+        })
+    }
+}
+
+/// Every metric in the order in which they are listed and compared: its name, which way is better, and
+/// further names.
+const TABLE: &str = "
+convergence_seconds less convergence
+pod_ready_seconds less pod_ready_latency pod_ready
+queue_duration_seconds less workqueue_queue_duration_seconds queue_duration queue_wait
+work_duration_seconds less workqueue_work_duration_seconds work_duration sync_work
+elapsed_seconds less elapsed
+excess_pods_created less excess_pods excess
+outcome.violations less violations
+outcome.converged more converged
+pods.created - pods_created
+pods.bound - pods_bound
+pods.ready - pods_ready
+pods.deleted - pods_deleted
+pods.adopted - pods_adopted
+pods.released - pods_released
+pods.peak - pods_peak
+wasted_work.syncs_without_requests less syncs_without_requests
+wasted_work.stale_sync_skips less stale_sync_skips replicaset_controller_stale_sync_skips_total
+wasted_work.deletes_not_found less deletes_not_found
+wasted_work.status_conflicts less status_conflicts
+wasted_work.pods_never_ready less pods_never_ready surplus_pods wasted_work.surplus_pods
+api_calls less rest_client_requests_total
+writes less
+syncs less
+events -
+watch_events less
+resource_version - store_resource_version
+phase{}.seconds less phase
+phase{}.pods_created -
+phase{}.pods_deleted -
+phase{}.excess_pods_created less
+input.taken -
+input.ignored -
+host.wall_seconds less wall_seconds wall
+host.cpu_seconds less cpu_seconds cpu
+host.peak_memory_bytes less peak_memory_bytes peak_memory
+host.pods_per_second more pods_per_second
+host.cpus - cpus
+";
+
+/// Every metric, in the order of [`TABLE`].
+pub static METRICS: LazyLock<Vec<Metric>> = LazyLock::new(|| {
+    let schema = include_str!("../../schemas/result.schema.json");
+    let schema = serde_json::from_str(schema).expect("the schema is JSON");
+    let rows = TABLE.lines().filter(|row| !row.is_empty());
+    rows.map(|row| described(row, &schema)).collect()
+});
+
+/// The metric of a row of [`TABLE`], with what the result's schema says of it.
+fn described(row: &'static str, schema: &Json) -> Metric {
+    let mut words = row.split(' ');
+    let name = words.next().unwrap_or_default();
+    let word = words.next().unwrap_or_default();
+    let better = Better::ALL.into_iter().find(|one| one.word() == word);
+    let of_phase = name.split_once("{}.");
+    let member = match of_phase {
+        Some((_, member)) => member_of(member, &schema["properties"]["phases"]["items"], schema),
+        None => member_of(name, schema, schema),
+    };
+    let about = member["description"].as_str();
+    let about = about.expect("a metric is a member of the result with a doc comment");
+    let about = about.replace('\n', " ");
+    Metric {
+        name,
+        aliases: words.collect(),
+        unit: match name {
+            _ if name.ends_with("_per_second") => Unit::PerSecond,
+            _ if name.ends_with("seconds") => Unit::Seconds,
+            _ if name.ends_with("_bytes") => Unit::Bytes,
+            _ => Unit::Count,
+        },
+        better: better.expect("a row says which way is better"),
+        shape: match () {
+            () if of_phase.is_some() => Shape::Phase,
+            () if member["$ref"] == "#/$defs/Quantiles" => Shape::Distribution,
+            () if member["type"] == "array" => Shape::Length,
+            () if member["type"] == "object" => Shape::Map,
+            () => Shape::Value,
+        },
+        about: match about.split_once(". ") {
+            Some((first, _)) => first.to_owned(),
+            None => about.trim_end_matches('.').to_owned(),
+        },
+    }
+}
+
+/// What the schema says of the member with that path below a node.
+fn member_of<'a>(path: &str, node: &'a Json, schema: &'a Json) -> &'a Json {
+    path.split('.').fold(node, |node, member| {
+        // A type of its own stands elsewhere in the schema, an optional one among alternatives.
+        let node = node.get("anyOf").map_or(node, |one_of| &one_of[0]);
+        let own = node["$ref"]
+            .as_str()
+            .and_then(|at| schema.pointer(&at[1..]));
+        &own.unwrap_or(node)["properties"][member]
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn no_name_means_two_metrics() {
+        let mut seen = BTreeSet::new();
+        for metric in METRICS.iter() {
+            for name in metric.aliases.iter().chain([&metric.name]) {
+                assert!(seen.insert(*name), "{name} twice");
+                assert_eq!(Metric::by_name(name), Some(metric));
+                assert_eq!(Statistic::by_name(name), None, "{name}");
+            }
+            assert!(!metric.about.is_empty());
+        }
+    }
+
+    #[test]
+    fn statistics_have_the_names_of_k6_too() {
+        for statistic in Statistic::ALL {
+            assert_eq!(Statistic::by_name(statistic.name()), Some(statistic));
+        }
+        for (text, statistic) in [
+            ("p(99)", Statistic::P99),
+            ("p(99.9)", Statistic::P999),
+            ("med", Statistic::P50),
+            ("avg", Statistic::Mean),
+        ] {
+            assert_eq!(Statistic::by_name(text), Some(statistic));
+        }
+        assert_eq!(Statistic::by_name("p95"), None);
+        assert_eq!(Statistic::by_name("min"), None);
+    }
+
+    #[test]
+    fn failures_should_be_few_and_the_rest_is_how_a_sum_divides() {
+        let better = |name, key| Metric::by_name(name).unwrap().better_of(key);
+        assert_eq!(better("api_calls", None), Better::Less);
+        assert_eq!(
+            better("api_calls", Some("create pods 201")),
+            Better::Neither
+        );
+        assert_eq!(better("api_calls", Some("create pods 409")), Better::Less);
+        assert_eq!(better("syncs", Some("ok")), Better::Neither);
+        assert_eq!(better("syncs", Some("create failed")), Better::Less);
+        assert_eq!(better("events", Some("Warning FailedCreate")), Better::Less);
+        assert_eq!(better("pods.created", None), Better::Neither);
+        assert_eq!(better("phase{}.seconds", Some("x")), Better::Less);
+    }
+}
