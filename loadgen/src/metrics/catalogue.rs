@@ -3,7 +3,7 @@
 //!
 //! What a metric is, its type and its unit come from the result itself (`result.rs`), by way of the published
 //! schema, which a test holds equal to it: the description is the first sentence of the member's doc comment,
-//! the unit is the end of the member's name. [`TABLE`] adds only what the result does not say.
+//! the unit is the end of the member's name. `TABLE` adds only what the result does not say.
 
 use std::sync::LazyLock;
 
@@ -202,7 +202,7 @@ host.pods_per_second more pods_per_second
 host.cpus - cpus
 ";
 
-/// Every metric, in the order of [`TABLE`].
+/// Every metric, in the order of `TABLE`.
 pub static METRICS: LazyLock<Vec<Metric>> = LazyLock::new(|| {
     let schema = include_str!("../../schemas/result.schema.json");
     let schema = serde_json::from_str(schema).expect("the schema is JSON");
@@ -210,7 +210,7 @@ pub static METRICS: LazyLock<Vec<Metric>> = LazyLock::new(|| {
     rows.map(|row| described(row, &schema)).collect()
 });
 
-/// The metric of a row of [`TABLE`], with what the result's schema says of it.
+/// The metric of a row of `TABLE`, with what the result's schema says of it.
 fn described(row: &'static str, schema: &Json) -> Metric {
     let mut words = row.split(' ');
     let name = words.next().unwrap_or_default();
