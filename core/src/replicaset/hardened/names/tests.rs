@@ -218,7 +218,7 @@ fn nothing_takes_the_place_of_a_pod_that_leaves_while_its_first_create_may_come(
     let lost = ApiError::transport("connection reset by peer");
     let taken = ApiError::status(409, Reason::AlreadyExists, "refused");
     let leaves = |pod: &mut Pod, now: Now| pod.metadata.deletion_timestamp = now.wall();
-    let is_anothers = |pod: &mut Pod, _| {
+    let belongs_to_another = |pod: &mut Pod, _| {
         let owner = pod.metadata.controller().expect("it is ours");
         let mut other = OwnerReference::clone(owner);
         other.uid = Uid::from_u128(0xb);
@@ -230,7 +230,7 @@ fn nothing_takes_the_place_of_a_pod_that_leaves_while_its_first_create_may_come(
         nothing_takes_the_place_after(lost.clone(), loss);
         nothing_takes_the_place_after(taken.clone(), loss);
     }
-    nothing_takes_the_place_after(lost, is_anothers);
+    nothing_takes_the_place_after(lost, belongs_to_another);
 }
 
 fn nothing_takes_the_place_after(error: ApiError, loss: fn(&mut Pod, Now)) {
