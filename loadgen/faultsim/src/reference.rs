@@ -283,7 +283,10 @@ impl Lockstep {
         for (is_so, what) in [
             (due.created > 0, "the model agrees on creates"),
             (due.deleted > 0, "the model agrees on deletes"),
-            (!due.certain.is_empty(), "the model agrees on victims"),
+            (
+                !due.certain.is_empty(),
+                "the model agrees on the pods to delete",
+            ),
             (!due.adopted.is_empty(), "the model agrees on adoptions"),
         ] {
             if is_so {

@@ -85,7 +85,7 @@ fn creates_are_exactly_those_that_are_due() {
 }
 
 /// A ReplicaSet of three is scaled to `left`, and those are deleted.
-fn scaled_down(behaviour: Behaviour, left: i32, victims: &[&str]) -> Result<(), String> {
+fn scaled_down(behaviour: Behaviour, left: i32, deleted: &[&str]) -> Result<(), String> {
     let mut model = lockstep(behaviour);
     let all = [
         pod("cheap", true, "-1", "a", Value::Null),
@@ -98,7 +98,7 @@ fn scaled_down(behaviour: Behaviour, left: i32, victims: &[&str]) -> Result<(), 
     };
     model.stepped(&snapshot(&all, 3));
     for old in &all {
-        if victims.contains(&&*old.metadata.name) {
+        if deleted.contains(&&*old.metadata.name) {
             let gone = pod(
                 &old.metadata.name,
                 true,

@@ -46,8 +46,8 @@ pub struct Outcome {
     pub syncs: u32,
     /// Whether the last sync deletes all that are left, and so ranks none.
     pub unranked: bool,
-    /// What is settled about the order, stretch by stretch.
-    pub stretches: Vec<OrderSegment>,
+    /// What is settled about the order, segment by segment.
+    pub segments: Vec<OrderSegment>,
     /// The pods of which some go and some stay, where it is not settled which.
     pub open: Option<Open>,
     /// Pods that are released since the selector does not match them.
@@ -209,10 +209,10 @@ pub fn outcome(
     };
     say_reasons(&mut rows, &options);
     let candidates: Vec<_> = rows.iter().map(|row| row.ranked.candidate()).collect();
-    let stretches = order_segments(&candidates, &options);
+    let segments = order_segments(&candidates, &options);
     let open = match carried {
         true => open_after_sync(&rows, to_delete),
-        false => open_stretch(&stretches, to_delete),
+        false => open_segment(&segments, to_delete),
     };
     let without_uid = |row: &&Row| row.ranked.pod.metadata.uid.is_empty();
     Ok(Outcome {
@@ -226,20 +226,20 @@ pub fn outcome(
         rows,
         to_delete,
         unranked,
-        stretches,
+        segments,
         open,
         released,
     })
 }
 
-/// The stretch around the boundary.
-fn open_stretch(stretches: &[OrderSegment], to_delete: usize) -> Option<Open> {
+/// The segment around the boundary.
+fn open_segment(segments: &[OrderSegment], to_delete: usize) -> Option<Open> {
     let is_cut =
-        |stretch: &&OrderSegment| stretch.range.start < to_delete && to_delete < stretch.range.end;
-    let stretch = stretches.iter().find(is_cut)?;
+        |segment: &&OrderSegment| segment.range.start < to_delete && to_delete < segment.range.end;
+    let segment = segments.iter().find(is_cut)?;
     Some(Open {
-        range: stretch.range.clone(),
-        why: match stretch.kind {
+        range: segment.range.clone(),
+        why: match segment.kind {
             SegmentKind::Contradictory => OpenReason::Contradiction,
             _ => OpenReason::Tie,
         },

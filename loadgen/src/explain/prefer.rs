@@ -135,7 +135,7 @@ fn count(wished: &Wished, places: Class) -> usize {
 /// have no place. Only cuts at which the order is settled will do. O(class).
 fn fewest_costs(now: &Outcome, wished: &Wished, open: &OpenClass) -> Vec<(usize, i32)> {
     let others_places = open.places - open.most;
-    let ends = now.stretches.iter().map(|stretch| stretch.range.end);
+    let ends = now.segments.iter().map(|segment| segment.range.end);
     let cuts = ends.filter(|end| *end > open.class.start && *end <= open.class.end);
     let (mut best, mut fewest) = (open.class.start, open.most);
     let (mut from, mut wished_before, mut others_before) = (open.class.start, 0, 0usize);
@@ -242,7 +242,7 @@ fn is_among(names: &[&str], outcome: &Outcome, place: usize) -> bool {
     names.binary_search(&name).is_ok()
 }
 
-/// How many wished pods go at least, whichever pods go of a stretch that is not settled.
+/// How many wished pods go at least, whichever pods go of a segment that is not settled.
 fn certain(outcome: &Outcome, is_wished: impl Fn(usize) -> bool) -> usize {
     let settled = outcome
         .open
@@ -250,7 +250,7 @@ fn certain(outcome: &Outcome, is_wished: impl Fn(usize) -> bool) -> usize {
         .map_or(outcome.to_delete, |open| open.range.start);
     let mut wished = (0..settled).filter(|place| is_wished(*place)).count();
     if let Some(open) = &outcome.open {
-        // The others in the stretch may take the places first.
+        // The others in the segment may take the places first.
         let others = open
             .range
             .clone()

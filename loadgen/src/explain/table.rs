@@ -225,10 +225,10 @@ fn unsettled(outcome: &Outcome) -> Option<String> {
     let places = |wanted: SegmentKind| {
         const SHOWN: usize = 4;
         let of_kind = outcome
-            .stretches
+            .segments
             .iter()
             .filter(move |one| one.kind == wanted);
-        let all: Vec<String> = of_kind.map(|stretch| places(&stretch.range)).collect();
+        let all: Vec<String> = of_kind.map(|segment| places(&segment.range)).collect();
         match all.len() {
             0..=SHOWN => all.join(", "),
             count => format!(

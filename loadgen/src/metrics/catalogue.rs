@@ -1,7 +1,7 @@
 //! Every metric of a result: its name in the JSON, the names that users expect, its unit, and
 //! whether less or more is better.
 //!
-//! What a metric is, its type and its unit come from the result itself (`result.rs`), by way of the published
+//! What a metric is, its type and its unit come from the result itself (`result/mod.rs`), by way of the published
 //! schema, which a test holds equal to it: the description is the first sentence of the member's doc comment,
 //! the unit is the end of the member's name. `TABLE` adds only what the result does not say.
 

@@ -250,10 +250,10 @@ impl Sampler {
                 grid.samples = 0;
                 let mut last = None;
                 for sample in self.samples.iter_mut().filter(counts) {
-                    let stretch = Some(sample.places[index] / grid.every);
-                    sample.of[index] = stretch != last;
+                    let interval = Some(sample.places[index] / grid.every);
+                    sample.of[index] = interval != last;
                     grid.samples += usize::from(sample.of[index]);
-                    last = stretch;
+                    last = interval;
                 }
             }
         }

@@ -159,10 +159,10 @@ fn hazard_05_graceful_deletion_is_told_twice() {
         let pods = sim.pods().into_iter().filter(|pod| pod.is_terminating());
         pods.map(|pod| pod.metadata.name.to_string()).collect()
     };
-    let victims = terminating(&sim);
-    assert_eq!(victims.len(), 2);
+    let deleted = terminating(&sim);
+    assert_eq!(deleted.len(), 2);
     let syncs = sim.syncs().len();
-    for name in &victims {
+    for name in &deleted {
         sim.patch_pod(
             name,
             json!({"metadata": {"annotations": {"seen": "again"}}}),

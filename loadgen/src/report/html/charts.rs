@@ -152,20 +152,20 @@ pub(super) fn steps(x: &Axis, y: &Axis, along: &[f64], values: &[f64]) -> String
     path
 }
 
-/// How often a counter rose per unit of `along`, over equal stretches of it: the ends of the
-/// stretches, and the rates within.
-pub(super) fn rates(along: &[f64], counter: &[u64], stretches: usize) -> (Vec<f64>, Vec<f64>) {
+/// How often a counter rose per unit of `along`, over equal intervals of it: the ends of the
+/// intervals, and the rates within.
+pub(super) fn rates(along: &[f64], counter: &[u64], intervals: usize) -> (Vec<f64>, Vec<f64>) {
     let (Some(&end), Some(&first)) = (along.last(), counter.first()) else {
         return (Vec::new(), Vec::new());
     };
-    let width = end / stretches as f64;
+    let width = end / intervals as f64;
     if width.is_nan() || width <= 0.0 {
         return (Vec::new(), Vec::new());
     }
     let (mut ends, mut rates) = (vec![0.0], Vec::new());
     let (mut seen, mut before) = (0, first);
-    for number in 1..=stretches {
-        let until = match number == stretches {
+    for number in 1..=intervals {
+        let until = match number == intervals {
             true => end,
             false => width * number as f64,
         };

@@ -17,7 +17,7 @@ use crate::result::{Bucket, Phase, Quantiles, RunResult};
 use crate::units::{count_for_people as count, counted, number_for_people, seconds_for_people};
 
 /// Stretches of time for which the rate of API calls is drawn.
-const RATE_STRETCHES: usize = 120;
+const RATE_INTERVALS: usize = 120;
 
 /// What the page is made of.
 #[derive(Clone, Copy, Debug)]
@@ -225,14 +225,14 @@ fn line_charts(result: &RunResult, x: &Axis, places: &[f64], timeless: bool) -> 
             chart("calls", "API calls", about, "calls", &lines),
         ];
     }
-    let (ends, rates) = charts::rates(places, &series.api_calls, RATE_STRETCHES);
+    let (ends, rates) = charts::rates(places, &series.api_calls, RATE_INTERVALS);
     let y = charts::axis(rates.iter().copied().fold(0.0, f64::max), false, "calls/s");
-    let stretch = seconds_for_people(result.elapsed_seconds / RATE_STRETCHES as f64);
+    let interval = seconds_for_people(result.elapsed_seconds / RATE_INTERVALS as f64);
     let path = charts::steps(x, &y, &ends, &rates);
     let calls = json!({
         "id": "calls",
         "title": "API calls per second",
-        "about": format!("Of the controller, its Event writes included; each step is the mean of {stretch}."),
+        "about": format!("Of the controller, its Event writes included; each step is the mean of {interval}."),
         "lines": [{"name": "calls/s", "class": "c1", "column": "rate", "path": path, "filled": true}],
         "y": y,
     });
@@ -316,7 +316,7 @@ fn data(result: &RunResult, places: &[f64], timeless: bool) -> String {
     let names: Vec<&str> = result.phases.iter().map(|phase| &*phase.name).collect();
     let (ends, mut rates) = match timeless {
         true => Default::default(),
-        false => charts::rates(places, &series.api_calls, RATE_STRETCHES),
+        false => charts::rates(places, &series.api_calls, RATE_INTERVALS),
     };
     for rate in &mut rates {
         *rate = (*rate * 10.0).round() / 10.0;
