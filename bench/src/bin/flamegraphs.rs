@@ -200,8 +200,8 @@ fn summary(name: &str, flags: &str, folded: &[(String, u64)]) -> String {
 fn is_ours(call: &str) -> bool {
     let outer = [
         "engine::run",
-        "engine::threads",
-        "engine::virtual_time",
+        "executor::threads",
+        "executor::virtual_time",
         "Tasks::run",
         "cli::",
     ];
@@ -210,7 +210,7 @@ fn is_ours(call: &str) -> bool {
 
 fn part_of(call: &str) -> Option<&'static str> {
     const PARTS: [(&str, &str); 9] = [
-        ("worker::Worker as", "workers: syncs and their requests"),
+        ("worker::Worker<", "workers: syncs and their requests"),
         (
             "informer::Informer<",
             "informers: reflector, cache, handlers",
@@ -219,12 +219,12 @@ fn part_of(call: &str) -> Option<&'static str> {
         ("scheduler::Scheduler as", "scheduler"),
         ("driver::Driver as", "scenario"),
         ("event_sink::EventWriter as", "event writer"),
-        ("garbage::Garbage as", "garbage collector"),
-        ("worker::Timer as", "timer"),
+        ("GarbageCollectorTask as", "garbage collector"),
+        ("runner::Timer<", "timer"),
         ("Executor::", "executor"),
     ];
     let found = PARTS.iter().find(|(word, _)| call.contains(word))?;
-    // Inside of a part the switchboard is its call.
+    // Inside of a part the executor is its call.
     Some(found.1)
 }
 
@@ -244,7 +244,31 @@ fn table(text: &mut String, head: &str, rows: &BTreeMap<&str, u64>, total: u64, 
 
 #[cfg(test)]
 mod tests {
+    use std::any::type_name;
+
+    use podstorm::replicaset::Controller;
+    use podstorm_sim::engine::event_sink::EventWriter;
+    use podstorm_sim::engine::worker::Worker;
+    use podstorm_sim::nodes::{Kubelets, Scheduler};
+
     use super::*;
+
+    /// As stacks name the methods of these types; a type that is renamed would fall out of its part.
+    #[test]
+    fn the_tasks_of_a_run_are_parts_of_it() {
+        for (task, part) in [
+            (
+                type_name::<Worker<Controller>>(),
+                "workers: syncs and their requests",
+            ),
+            (type_name::<Kubelets>(), "kubelets"),
+            (type_name::<Scheduler>(), "scheduler"),
+            (type_name::<EventWriter>(), "event writer"),
+        ] {
+            let call = format!("<{task} as podstorm_sim::executor::Task>::run");
+            assert_eq!(part_of(&call), Some(part), "{call}");
+        }
+    }
 
     #[test]
     fn a_difference_is_drawn_into_a_file_of_its_own_or_not_at_all() {
