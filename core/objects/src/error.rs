@@ -12,6 +12,8 @@ pub struct ApiError {
     pub reason: Reason,
     /// The whole text.
     pub message: String,
+    /// What it is about: `details` but the causes.
+    pub subject: Option<Box<Subject>>,
     /// `details.causes`.
     pub causes: Vec<Cause>,
     /// `Retry-After`, in seconds.
@@ -19,6 +21,19 @@ pub struct ApiError {
     /// Whether the client sent the request more than once. Then this answers the last attempt, and
     /// an earlier one may have taken effect.
     pub resent: bool,
+}
+
+/// What an error is about: members of `details`. Empty texts are left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Subject {
+    /// The object's name.
+    pub name: String,
+    /// The API group.
+    pub group: String,
+    /// The resource, e.g. `replicasets`; for an invalid object its kind.
+    pub kind: String,
+    /// The object's UID.
+    pub uid: String,
 }
 
 /// An entry of `details.causes`.
@@ -108,6 +123,7 @@ impl ApiError {
             code,
             reason,
             message: message.into(),
+            subject: None,
             causes: Vec::new(),
             retry_after_seconds: None,
             resent: false,

@@ -12,7 +12,7 @@ use podstorm_objects::{
 use serde_json::Value;
 use smallvec::SmallVec;
 
-use crate::store::counts::{Verb, WriteTotals};
+use crate::store::counts::{WriteEffects, WriteTotals};
 use crate::store::owners::ObjectKey;
 use crate::store::quota::Quota;
 use crate::store::{KindStore, Shared, Strategy};
@@ -44,13 +44,19 @@ pub(crate) trait AnyStore: Debug + Send + Sync {
     fn delete_all(&self, cluster: &Cluster, namespace: &str, now: Now) -> (u64, bool);
 
     fn read(&self, value: Value) -> Result<AnyObject, DecodeError>;
-    fn create(&self, to: &Cluster, object: AnyObject, now: Now) -> Result<AnyObject, ApiError>;
+    fn create(
+        &self,
+        to: &Cluster,
+        object: AnyObject,
+        effects: WriteEffects,
+        now: Now,
+    ) -> Result<AnyObject, ApiError>;
     fn import(&self, to: &Cluster, object: AnyObject, now: Now) -> Result<AnyObject, ApiError>;
     fn put(
         &self,
         to: &Cluster,
         object: AnyObject,
-        verb: Verb,
+        effects: WriteEffects,
         now: Now,
     ) -> Result<AnyObject, ApiError>;
     fn patch(
@@ -58,7 +64,7 @@ pub(crate) trait AnyStore: Debug + Send + Sync {
         cluster: &Cluster,
         at: (&str, &str),
         patch: &Patch,
-        verb: Verb,
+        effects: WriteEffects,
         now: Now,
     ) -> Result<AnyObject, ApiError>;
     fn get(&self, namespace: &str, name: &str) -> Result<AnyObject, ApiError>;
@@ -79,6 +85,7 @@ pub(crate) trait AnyStore: Debug + Send + Sync {
         cluster: &Cluster,
         at: (&str, &str),
         options: &DeleteOptions,
+        effects: WriteEffects,
         now: Now,
     ) -> Result<Deletion<dyn Object>, ApiError>;
 }
@@ -136,8 +143,14 @@ impl<R: Strategy> AnyStore for KindStore<R> {
         Ok(Arc::new(R::read(KindStore::kind(self), value)?))
     }
 
-    fn create(&self, to: &Cluster, object: AnyObject, now: Now) -> Result<AnyObject, ApiError> {
-        Ok(to.create_in(self, self.owned(object)?, now)?)
+    fn create(
+        &self,
+        to: &Cluster,
+        object: AnyObject,
+        effects: WriteEffects,
+        now: Now,
+    ) -> Result<AnyObject, ApiError> {
+        Ok(to.create_in(self, self.owned(object)?, effects, now)?)
     }
 
     fn import(&self, to: &Cluster, object: AnyObject, now: Now) -> Result<AnyObject, ApiError> {
@@ -148,10 +161,10 @@ impl<R: Strategy> AnyStore for KindStore<R> {
         &self,
         to: &Cluster,
         object: AnyObject,
-        verb: Verb,
+        effects: WriteEffects,
         now: Now,
     ) -> Result<AnyObject, ApiError> {
-        Ok(to.put(self, self.owned(object)?, verb, now)?)
+        Ok(to.put(self, self.owned(object)?, effects, now)?)
     }
 
     fn patch(
@@ -159,10 +172,10 @@ impl<R: Strategy> AnyStore for KindStore<R> {
         cluster: &Cluster,
         at: (&str, &str),
         patch: &Patch,
-        verb: Verb,
+        effects: WriteEffects,
         now: Now,
     ) -> Result<AnyObject, ApiError> {
-        Ok(cluster.apply_patch(self, at, patch, verb, now)?)
+        Ok(cluster.apply_patch(self, at, patch, effects, now)?)
     }
 
     fn get(&self, namespace: &str, name: &str) -> Result<AnyObject, ApiError> {
@@ -207,9 +220,10 @@ impl<R: Strategy> AnyStore for KindStore<R> {
         cluster: &Cluster,
         at: (&str, &str),
         options: &DeleteOptions,
+        effects: WriteEffects,
         now: Now,
     ) -> Result<Deletion<dyn Object>, ApiError> {
-        let Deletion { object, removed } = cluster.delete_in(self, at, options, now)?;
+        let Deletion { object, removed } = cluster.delete_in(self, at, options, effects, now)?;
         Ok(Deletion { object, removed })
     }
 }

@@ -4,9 +4,9 @@ use podstorm_objects::{AnyObject, ApiError, DecodeError, Kind, Now, Object, Reso
 use serde_json::Value;
 
 use crate::any::AnyStore;
-use crate::store::counts::Verb;
+use crate::store::counts::{Verb, WriteEffects};
 use crate::{
-    AnyWatch, Cluster, DeleteOptions, Deletion, ListOptions, ListPage, Patch, WatchFrom,
+    AnyWatch, Cluster, DeleteOptions, Deletion, ListOptions, ListPage, Patch, Select, WatchFrom,
     WatchOptions,
 };
 
@@ -14,8 +14,9 @@ use crate::{
 /// kind. Otherwise it does, and fails, like the method of [`Cluster`] of the same name.
 #[derive(Clone, Copy, Debug)]
 pub struct Api<'a> {
-    cluster: &'a Cluster,
-    kind: Kind,
+    pub(crate) cluster: &'a Cluster,
+    pub(crate) kind: Kind,
+    dry_run: bool,
 }
 
 impl Cluster {
@@ -24,11 +25,26 @@ impl Cluster {
         Api {
             cluster: self,
             kind,
+            dry_run: false,
         }
     }
 }
 
 impl Api<'_> {
+    /// The same, and where `dry_run` is true no write is committed: each answers what it would, an
+    /// object without a new version.
+    #[must_use]
+    pub fn dry_run(self, dry_run: bool) -> Self {
+        Self { dry_run, ..self }
+    }
+
+    pub(crate) fn effects(&self, verb: Verb) -> WriteEffects {
+        WriteEffects {
+            dry_run: self.dry_run,
+            ..WriteEffects::of(verb)
+        }
+    }
+
     /// Reads an object from JSON, without storing it.
     ///
     /// # Errors
@@ -43,7 +59,9 @@ impl Api<'_> {
     /// # Errors
     /// As there; 400 for an object of another kind.
     pub fn create(&self, object: AnyObject, now: Now) -> Result<AnyObject, ApiError> {
-        let create = |store: &dyn AnyStore| store.create(self.cluster, object, now);
+        let create = |store: &dyn AnyStore| {
+            store.create(self.cluster, object, self.effects(Verb::Create), now)
+        };
         self.cluster.with_store(self.kind, create)?
     }
 
@@ -119,7 +137,8 @@ impl Api<'_> {
     }
 
     fn put(&self, object: AnyObject, verb: Verb, now: Now) -> Result<AnyObject, ApiError> {
-        let put = |store: &dyn AnyStore| store.put(self.cluster, object, verb, now);
+        let effects = self.effects(verb);
+        let put = |store: &dyn AnyStore| store.put(self.cluster, object, effects, now);
         self.cluster.with_store(self.kind, put)?
     }
 
@@ -159,7 +178,8 @@ impl Api<'_> {
         verb: Verb,
         now: Now,
     ) -> Result<AnyObject, ApiError> {
-        let apply = |store: &dyn AnyStore| store.patch(self.cluster, at, patch, verb, now);
+        let effects = self.effects(verb);
+        let apply = |store: &dyn AnyStore| store.patch(self.cluster, at, patch, effects, now);
         self.cluster.with_store(self.kind, apply)?
     }
 
@@ -175,8 +195,39 @@ impl Api<'_> {
         now: Now,
     ) -> Result<Deletion<dyn Object>, ApiError> {
         let at = (namespace, name);
-        let delete = |store: &dyn AnyStore| store.delete(self.cluster, at, options, now);
+        let effects = self.effects(Verb::Delete);
+        let delete = |store: &dyn AnyStore| store.delete(self.cluster, at, options, effects, now);
         self.cluster.with_store(self.kind, delete)?
+    }
+
+    /// Deletes the objects that `select` admits, of one namespace or of all, one after the other;
+    /// returns them as they are afterwards, sorted by namespace and name. O(n) in all objects.
+    ///
+    /// # Errors
+    /// 404 for the kind; as [`delete`](Api::delete) but for objects that are gone meanwhile. What
+    /// was deleted before stays so.
+    pub fn delete_collection(
+        &self,
+        namespace: Option<&str>,
+        select: &Select<'_>,
+        options: &DeleteOptions,
+        now: Now,
+    ) -> Result<Vec<AnyObject>, ApiError> {
+        let page = self.list(&ListOptions {
+            namespace,
+            select: Some(select),
+            ..ListOptions::default()
+        })?;
+        let mut deleted = Vec::with_capacity(page.items.len());
+        for item in page.items {
+            let metadata = item.metadata();
+            match self.delete(&metadata.namespace, &metadata.name, options, now) {
+                Ok(deletion) => deleted.push(deletion.object),
+                Err(error) if error.is_not_found() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(deleted)
     }
 
     fn with_status(&self) -> Result<(), ApiError> {

@@ -2,10 +2,21 @@
 //!
 //! Clients compare code, reason and causes; the messages appear in Events and conditions.
 
-use podstorm_objects::{ApiError, Cause, Kind, Reason, Uid};
+use podstorm_objects::{ApiError, Cause, Kind, Reason, Subject, Uid};
 
 /// The retry time, s, of errors that have one.
 const RETRY_AFTER_SECONDS: u32 = 1;
+
+/// An error about an object of that kind, named by its resource.
+fn about(mut error: ApiError, kind: Kind, name: &str) -> ApiError {
+    error.subject = Some(Box::new(Subject {
+        name: name.to_owned(),
+        group: kind.group().to_owned(),
+        kind: kind.resource().to_owned(),
+        uid: String::new(),
+    }));
+    error
+}
 
 /// 400: the request can't be understood.
 pub fn bad_request(message: impl Into<String>) -> ApiError {
@@ -15,7 +26,8 @@ pub fn bad_request(message: impl Into<String>) -> ApiError {
 /// 404: no object of that name.
 pub fn not_found(kind: Kind, name: &str) -> ApiError {
     let message = format!("{} \"{name}\" not found", kind.group_resource());
-    ApiError::status(404, Reason::NotFound, message)
+    let error = ApiError::status(404, Reason::NotFound, message);
+    about(error, kind, name)
 }
 
 /// 404: the server serves no such kind, or the kind has no such subresource.
@@ -35,7 +47,8 @@ pub fn already_exists(kind: Kind, name: &str, terminating: bool) -> ApiError {
         "{prefix}{} \"{name}\" already exists",
         kind.group_resource()
     );
-    ApiError::status(409, Reason::AlreadyExists, message)
+    let error = ApiError::status(409, Reason::AlreadyExists, message);
+    about(error, kind, name)
 }
 
 /// 409: every generated name was taken; `name` is the last one tried.
@@ -45,7 +58,8 @@ pub fn name_not_generated(kind: Kind, name: &str) -> ApiError {
          object",
         kind.group_resource()
     );
-    let mut error = ApiError::status(409, Reason::AlreadyExists, message);
+    let error = ApiError::status(409, Reason::AlreadyExists, message);
+    let mut error = about(error, kind, name);
     error.retry_after_seconds = Some(RETRY_AFTER_SECONDS);
     error
 }
@@ -53,7 +67,15 @@ pub fn name_not_generated(kind: Kind, name: &str) -> ApiError {
 /// 409: the request contradicts the object's state. `resource` is e.g. `pods/binding`.
 pub fn conflict(resource: &str, name: &str, why: &str) -> ApiError {
     let message = format!("Operation cannot be fulfilled on {resource} \"{name}\": {why}");
-    ApiError::status(409, Reason::Conflict, message)
+    let mut error = ApiError::status(409, Reason::Conflict, message);
+    let (kind, group) = resource.split_once('.').unwrap_or((resource, ""));
+    error.subject = Some(Box::new(Subject {
+        name: name.to_owned(),
+        group: group.to_owned(),
+        kind: kind.to_owned(),
+        uid: String::new(),
+    }));
+    error
 }
 
 /// 409: the object has another version than the one the writer read.
@@ -70,18 +92,36 @@ pub fn uid_mismatch(resource: &str, name: &str, wanted: &Uid, found: &Uid) -> Ap
     conflict(resource, name, &why)
 }
 
-/// 409: the object has another version than the one asked for.
-pub fn version_mismatch(
-    resource: &str,
+/// 409: a deletion wants the object to have another UID than it has.
+pub fn deletion_uid_mismatch(kind: Kind, name: &str, wanted: &Uid, found: &Uid) -> ApiError {
+    let why = format!(
+        "the UID in the precondition ({wanted}) does not match the UID in record ({found}). The \
+         object might have been deleted and then recreated"
+    );
+    deletion_conflict(kind, name, &why)
+}
+
+/// 409: a deletion wants the object to have another version than it has.
+pub fn deletion_version_mismatch(
+    kind: Kind,
     name: &str,
     wanted: impl std::fmt::Display,
     found: impl std::fmt::Display,
 ) -> ApiError {
     let why = format!(
-        "Precondition failed: ResourceVersion in precondition: {wanted}, ResourceVersion in \
-         object meta: {found}"
+        "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in \
+         record ({found}). The object might have been modified"
     );
-    conflict(resource, name, &why)
+    deletion_conflict(kind, name, &why)
+}
+
+/// Upstream names the kind here, not the resource.
+fn deletion_conflict(kind: Kind, name: &str, why: &str) -> ApiError {
+    let resource = match kind.group() {
+        "" => kind.name().to_owned(),
+        group => format!("{}.{group}", kind.name()),
+    };
+    conflict(&resource, name, why)
 }
 
 /// 422: the object breaks these rules. The message joins them as upstream's error list does.
@@ -99,6 +139,12 @@ pub fn invalid(kind: Kind, name: &str, causes: Vec<Cause>) -> ApiError {
     let dot = if group.is_empty() { "" } else { "." };
     let message = format!("{}{dot}{group} \"{name}\" is invalid: {all}", kind.name());
     let mut error = ApiError::status(422, Reason::Invalid, message);
+    error.subject = Some(Box::new(Subject {
+        name: name.to_owned(),
+        group: group.to_owned(),
+        kind: kind.name().to_owned(),
+        uid: String::new(),
+    }));
     error.causes = causes;
     error
 }
@@ -120,7 +166,8 @@ pub fn namespace_terminating(kind: Kind, name: &str, namespace: &str) -> ApiErro
 /// 403: refused by quota, authorization or admission.
 pub fn forbidden(kind: Kind, name: &str, why: &str) -> ApiError {
     let message = format!("{} \"{name}\" is forbidden: {why}", kind.group_resource());
-    ApiError::status(403, Reason::Forbidden, message)
+    let error = ApiError::status(403, Reason::Forbidden, message);
+    about(error, kind, name)
 }
 
 /// 410: the history no longer reaches back to `version`; `oldest` is the oldest version it has.

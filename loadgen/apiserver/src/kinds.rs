@@ -15,6 +15,9 @@ use crate::defaulting::{
 };
 use crate::{Cluster, finalizer, meta, validation};
 
+/// The label that every namespace has: its name.
+const NAME_LABEL: &str = "kubernetes.io/metadata.name";
+
 /// The member of a pod's status that its spec determines once and for all.
 const QOS_CLASS: &str = "qosClass";
 
@@ -27,10 +30,19 @@ impl Strategy for Namespace {
         if old.is_none() {
             finalizer::add(self);
         }
+        // By which selectors of namespaces find one by its name.
+        let name = self.metadata.name.clone();
+        if !name.is_empty()
+            && self.metadata.labels.get(NAME_LABEL).map(|label| &**label) != Some(name.as_str())
+        {
+            self.metadata.labels = self.metadata.labels.with(NAME_LABEL, &name);
+        }
     }
 
     fn prepare_for_create(&mut self) {
         self.terminating = false;
+        let status = serde_json::json!({"phase": "Active"});
+        self.fields.insert("status".to_owned(), status);
     }
 
     fn prepare_for_update(&mut self, old: &Self) {

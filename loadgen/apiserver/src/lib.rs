@@ -83,7 +83,7 @@ use podstorm_objects::{
 pub use api::Api;
 pub use builtin::kind_named;
 pub use delete::{DeleteOptions, Deletion, Propagation};
-pub use list::{ListOptions, ListPage};
+pub use list::{ListOptions, ListPage, Select};
 pub use patch::Patch;
 pub use scale::{Scalable, Scale, ScaleUpdate};
 pub use store::KindStore;
@@ -93,7 +93,7 @@ pub use store::observe::{Commit, CommitObserver};
 pub use store::quota::Quota;
 pub use store::{ClusterResource, Strategy};
 pub use strategic::{PatchProblem, json_merge, strategic_merge};
-pub use watch::{AnyWatch, Poll, Watch, WatchFrom, WatchOptions};
+pub use watch::{AnyWatch, Poll, Seen, Watch, WatchFrom, WatchOptions};
 
 use any::DynamicStores;
 use gc::GarbageCollector;

@@ -4,13 +4,14 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use podstorm_objects::{
-    ApiError, LabelSelector, Labels, Now, ReplicaSet, ReplicationController, ResourceVersion, Uid,
+    ApiError, Kind, LabelSelector, Labels, Now, ReplicaSet, ReplicationController, ResourceVersion,
+    Subject, Time, Uid,
 };
 
 use super::store::counts::{Verb, WriteEffects};
 use super::update::Update;
 use super::validation::validate_replicas;
-use super::{Cluster, ClusterResource, errors};
+use super::{Api, Cluster, ClusterResource, errors};
 
 /// A kind with a number of replicas.
 pub trait Scalable: ClusterResource {
@@ -74,6 +75,8 @@ pub struct Scale {
     pub uid: Uid,
     /// The object's version.
     pub resource_version: ResourceVersion,
+    /// When the object was created.
+    pub creation_timestamp: Time,
     /// `spec.replicas`.
     pub replicas: i32,
     /// `status.replicas`.
@@ -113,6 +116,18 @@ impl Cluster {
         update: &ScaleUpdate,
         now: Now,
     ) -> Result<Arc<R>, ApiError> {
+        let effects = WriteEffects::of(Verb::UpdateScale);
+        self.update_scale_as(namespace, name, update, effects, now)
+    }
+
+    fn update_scale_as<R: Scalable>(
+        &self,
+        namespace: &str,
+        name: &str,
+        update: &ScaleUpdate,
+        effects: WriteEffects,
+        now: Now,
+    ) -> Result<Arc<R>, ApiError> {
         if let Some(cause) = validate_replicas(update.replicas).pop() {
             return Err(scale_invalid(name, cause));
         }
@@ -136,8 +151,58 @@ impl Cluster {
             let mut new = R::clone(old);
             new.set_spec_replicas(update.replicas);
             new.metadata_mut().generation += 1;
-            Ok(Update::Write(new, WriteEffects::of(Verb::UpdateScale)))
+            Ok(Update::Write(new, effects))
         })
+    }
+}
+
+/// What is done with the scale of an object of a kind that is known only at run time.
+macro_rules! of_scalable {
+    ($kind:expr, $act:ident) => {
+        if $kind == Kind::REPLICA_SET {
+            $act!(ReplicaSet)
+        } else if $kind == Kind::REPLICATION_CONTROLLER {
+            $act!(ReplicationController)
+        } else {
+            Err(errors::unknown_resource())
+        }
+    };
+}
+
+impl Api<'_> {
+    /// See [`Cluster::get_scale`].
+    ///
+    /// # Errors
+    /// As there; 404 where the kind has no scale.
+    pub fn scale(&self, namespace: &str, name: &str) -> Result<Scale, ApiError> {
+        macro_rules! get {
+            ($object:ty) => {
+                self.cluster.get_scale::<$object>(namespace, name)
+            };
+        }
+        of_scalable!(self.kind, get)
+    }
+
+    /// See [`Cluster::update_scale`]; returns the new scale.
+    ///
+    /// # Errors
+    /// As there; 404 where the kind has no scale.
+    pub fn update_scale(
+        &self,
+        namespace: &str,
+        name: &str,
+        update: &ScaleUpdate,
+        now: Now,
+    ) -> Result<Scale, ApiError> {
+        let effects = self.effects(Verb::UpdateScale);
+        macro_rules! update {
+            ($object:ty) => {
+                self.cluster
+                    .update_scale_as::<$object>(namespace, name, update, effects, now)
+                    .map(|object| scale(&*object))
+            };
+        }
+        of_scalable!(self.kind, update)
     }
 }
 
@@ -146,6 +211,7 @@ fn scale<R: Scalable>(object: &R) -> Scale {
     Scale {
         uid: metadata.uid.clone(),
         resource_version: metadata.resource_version.clone(),
+        creation_timestamp: metadata.creation_timestamp,
         replicas: object.spec_replicas(),
         status_replicas: object.status_replicas(),
         selector: object.selector_text(),
@@ -159,6 +225,12 @@ fn scale_invalid(name: &str, cause: podstorm_objects::Cause) -> ApiError {
         cause.field, cause.message
     );
     let mut error = ApiError::status(422, podstorm_objects::Reason::Invalid, message);
+    error.subject = Some(Box::new(Subject {
+        name: name.to_owned(),
+        group: "autoscaling".to_owned(),
+        kind: "Scale".to_owned(),
+        uid: String::new(),
+    }));
     error.causes.push(cause);
     error
 }

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::decode::{DecodeError, Members, Path};
 use crate::json::{JsonValue, Tape, Writer};
-use crate::{ApiError, Cause, Reason};
+use crate::{ApiError, Cause, Reason, Subject};
 
 impl ApiError {
     /// The `Status` object. `details` is written only if it is not empty.
@@ -19,6 +19,12 @@ impl ApiError {
             out.put_text("reason", self.reason.as_str());
             out.put_number("code", self.code.into());
             out.put_object("details", |out| {
+                if let Some(subject) = &self.subject {
+                    out.put_text("name", &subject.name);
+                    out.put_text("group", &subject.group);
+                    out.put_text("kind", &subject.kind);
+                    out.put_text("uid", &subject.uid);
+                }
                 out.put_list("causes", &self.causes, |out, cause| {
                     out.object(|out| cause.write(out));
                 });
@@ -29,7 +35,7 @@ impl ApiError {
         out.to_value()
     }
 
-    /// Reads a `Status` object. Other members of `details` are not kept.
+    /// Reads a `Status` object.
     ///
     /// # Errors
     /// The object is not a `Status`, or a member has a wrong type.
@@ -53,14 +59,22 @@ impl ApiError {
         );
         let read = |value: JsonValue<'_>, path: &Path<'_>| {
             let mut details = Members::new(value, path)?;
+            let subject = Subject {
+                name: details.text("name")?.to_owned(),
+                group: details.text("group")?.to_owned(),
+                kind: details.text("kind")?.to_owned(),
+                uid: details.text("uid")?.to_owned(),
+            };
             let causes = details.list("causes", Cause::read)?;
             let seconds = details.opt_i32("retryAfterSeconds")?.unwrap_or(0);
             Ok((
+                (subject != Subject::default()).then(|| Box::new(subject)),
                 causes,
                 u32::try_from(seconds).ok().filter(|&seconds| seconds != 0),
             ))
         };
-        if let Some((causes, seconds)) = members.child("details", read)? {
+        if let Some((subject, causes, seconds)) = members.child("details", read)? {
+            error.subject = subject;
             error.causes = causes;
             error.retry_after_seconds = seconds;
         }

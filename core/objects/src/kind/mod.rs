@@ -1,5 +1,6 @@
 //! Kinds of object, each described by one row.
 
+mod columns;
 mod dynamic;
 
 use std::borrow::Cow;
@@ -7,6 +8,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
+pub use columns::{Cell, Column};
 pub use dynamic::DynamicObject;
 
 use crate::{Cause, ObjectMeta, OwnerReference, Shape};
@@ -37,6 +39,34 @@ pub struct ResourceType {
     /// Defaults and validation. Only for kinds without a Rust type, whose objects are
     /// [`DynamicObject`]s.
     pub rules: Rules,
+    /// Shorter names of the resource, e.g. `rs`.
+    pub short_names: &'static [&'static str],
+    /// Groups of resources that it is in, e.g. `all`, which `kubectl get all` lists.
+    pub categories: &'static [&'static str],
+    /// Whether `/scale` reads and writes the number of replicas.
+    pub has_scale: bool,
+    /// The subresources but `status` and `scale`.
+    pub subresources: &'static [Subresource],
+    /// The members that field selectors may name besides `metadata.name` and
+    /// `metadata.namespace`, e.g. `spec.nodeName`.
+    pub selectable: &'static [&'static str],
+    /// Whether a deletion at once is answered with the object instead of a `Status`.
+    pub returns_deleted: bool,
+    /// The columns of tables.
+    pub columns: &'static [Column],
+}
+
+/// A subresource, as discovery describes it.
+#[derive(Clone, Copy, Debug)]
+pub struct Subresource {
+    /// The last part of its path, e.g. `binding`.
+    pub name: &'static str,
+    /// The `apiVersion` of what is sent to it or comes from it.
+    pub api_version: &'static str,
+    /// The `kind` of that.
+    pub kind: &'static str,
+    /// Its methods, e.g. `create`.
+    pub verbs: &'static [&'static str],
 }
 
 /// Defaults and validation of a kind without a Rust type.
@@ -84,6 +114,13 @@ impl ResourceType {
         has_generation: false,
         orphans_dependents: false,
         rules: Rules::NONE,
+        short_names: &[],
+        categories: &[],
+        has_scale: false,
+        subresources: &[],
+        selectable: &[],
+        returns_deleted: false,
+        columns: Column::USUAL,
     };
 }
 
@@ -97,6 +134,9 @@ static NAMESPACE: ResourceType = ResourceType {
     resource: "namespaces",
     namespaced: false,
     has_status: true,
+    short_names: &["ns"],
+    selectable: &["name", "status.phase"],
+    columns: columns::NAMESPACE,
     ..ResourceType::DEFAULT
 };
 
@@ -105,6 +145,9 @@ static NODE: ResourceType = ResourceType {
     resource: "nodes",
     namespaced: false,
     has_status: true,
+    short_names: &["no"],
+    selectable: &["spec.unschedulable"],
+    columns: columns::NODE,
     ..ResourceType::DEFAULT
 };
 
@@ -113,6 +156,41 @@ static POD: ResourceType = ResourceType {
     resource: "pods",
     has_status: true,
     has_generation: true,
+    short_names: &["po"],
+    categories: &["all"],
+    subresources: &[
+        Subresource {
+            name: "binding",
+            api_version: "v1",
+            kind: "Binding",
+            verbs: &["create"],
+        },
+        Subresource {
+            name: "eviction",
+            api_version: "policy/v1",
+            kind: "Eviction",
+            verbs: &["create"],
+        },
+        Subresource {
+            name: "log",
+            api_version: "v1",
+            kind: "Pod",
+            verbs: &["get"],
+        },
+    ],
+    selectable: &[
+        "spec.hostNetwork",
+        "spec.nodeName",
+        "spec.restartPolicy",
+        "spec.schedulerName",
+        "spec.serviceAccountName",
+        "status.nominatedNodeName",
+        "status.phase",
+        "status.podIP",
+        "status.podIPs",
+    ],
+    returns_deleted: true,
+    columns: columns::POD,
     ..ResourceType::DEFAULT
 };
 
@@ -123,6 +201,10 @@ static REPLICA_SET: ResourceType = ResourceType {
     resource: "replicasets",
     has_status: true,
     has_generation: true,
+    short_names: &["rs"],
+    categories: &["all"],
+    has_scale: true,
+    columns: columns::REPLICA_SET,
     ..ResourceType::DEFAULT
 };
 
@@ -132,12 +214,32 @@ static REPLICATION_CONTROLLER: ResourceType = ResourceType {
     has_status: true,
     has_generation: true,
     orphans_dependents: true,
+    short_names: &["rc"],
+    categories: &["all"],
+    has_scale: true,
+    selectable: &["status.replicas"],
+    columns: columns::REPLICATION_CONTROLLER,
     ..ResourceType::DEFAULT
 };
 
 static EVENT: ResourceType = ResourceType {
     kind: "Event",
     resource: "events",
+    short_names: &["ev"],
+    selectable: &[
+        "involvedObject.apiVersion",
+        "involvedObject.fieldPath",
+        "involvedObject.kind",
+        "involvedObject.name",
+        "involvedObject.namespace",
+        "involvedObject.resourceVersion",
+        "involvedObject.uid",
+        "reason",
+        "reportingComponent",
+        "source",
+        "type",
+    ],
+    columns: columns::EVENT,
     ..ResourceType::DEFAULT
 };
 

@@ -1,6 +1,6 @@
 //! The built-in kinds without a Rust type, a row each.
 
-use podstorm_objects::{Cause, DynamicObject, Kind, ResourceType, Rules, Shape};
+use podstorm_objects::{Cause, Cell, Column, DynamicObject, Kind, ResourceType, Rules, Shape};
 
 use crate::errors::{forbidden_field, invalid_value};
 
@@ -8,6 +8,8 @@ static ROWS: [ResourceType; 2] = [
     ResourceType {
         kind: "ConfigMap",
         resource: "configmaps",
+        short_names: &["cm"],
+        columns: CONFIG_MAP,
         rules: Rules {
             shape: Shape::Object(&[
                 ("binaryData", Shape::MapOf(&Shape::Text)),
@@ -24,6 +26,7 @@ static ROWS: [ResourceType; 2] = [
         api_version: "coordination.k8s.io/v1",
         kind: "Lease",
         resource: "leases",
+        columns: LEASE,
         rules: Rules {
             shape: Shape::Object(&[(
                 "spec",
@@ -42,6 +45,36 @@ static ROWS: [ResourceType; 2] = [
         },
         ..ResourceType::DEFAULT
     },
+];
+
+const CONFIG_MAP: &[Column] = &[
+    Column::NAME,
+    Column {
+        name: "Data",
+        description: "Data contains the configuration data. Each key must consist of alphanumeric characters, '-', '_' or '.'. Values with non-UTF-8 byte sequences must use the BinaryData field. The keys stored in Data must not overlap with the keys in the BinaryData field, this is enforced during validation process.",
+        priority: 0,
+        cell: Cell::Of(|map, _| {
+            let count = |member| map[member].as_object().map_or(0, |entries| entries.len());
+            (count("data") + count("binaryData")).into()
+        }),
+    },
+    Column::AGE,
+];
+
+const LEASE: &[Column] = &[
+    Column::NAME,
+    Column {
+        name: "Holder",
+        description: "holderIdentity contains the identity of the holder of a current lease. If Coordinated Leader Election is used, the holder identity must be equal to the elected LeaseCandidate.metadata.name field.",
+        priority: 0,
+        cell: Cell::Of(|lease, _| {
+            lease["spec"]["holderIdentity"]
+                .as_str()
+                .unwrap_or("")
+                .into()
+        }),
+    },
+    Column::AGE,
 ];
 
 /// All built-in kinds without a Rust type.

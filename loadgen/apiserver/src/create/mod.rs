@@ -19,13 +19,14 @@ impl Cluster {
     /// 404 for a missing namespace, 403 for a terminating one, the error of admission, 422 for a
     /// broken rule, 409 for a name that is taken.
     pub fn create<R: ClusterResource>(&self, object: R, now: Now) -> Result<Arc<R>, ApiError> {
-        self.create_in(R::store(self), object, now)
+        self.create_in(R::store(self), object, WriteEffects::of(Verb::Create), now)
     }
 
     pub(crate) fn create_in<R: Strategy>(
         &self,
         store: &KindStore<R>,
         mut object: R,
+        effects: WriteEffects,
         now: Now,
     ) -> Result<Arc<R>, ApiError> {
         let kind = object.kind();
@@ -34,6 +35,9 @@ impl Cluster {
         object.prepare_for_create();
         prepare_metadata(kind, object.metadata_mut());
         validate_create(&object)?;
+        if effects.dry_run {
+            return self.try_new(store, object, now);
+        }
         self.store_new(store, object, now)
     }
 
@@ -103,6 +107,32 @@ impl Cluster {
             Some(false) => Ok(()),
             Some(true) => Err(errors::namespace_terminating(kind, name, namespace)),
             None => Err(errors::not_found(Kind::NAMESPACE, namespace)),
+        }
+    }
+
+    /// A new object as it would be stored, if its name is free.
+    #[cold]
+    fn try_new<R: Strategy>(
+        &self,
+        store: &KindStore<R>,
+        mut object: R,
+        now: Now,
+    ) -> Result<Arc<R>, ApiError> {
+        let draw = self.names.draw();
+        let metadata = object.metadata_mut();
+        metadata.uid = draw.uid();
+        metadata.creation_timestamp = now.wall();
+        if metadata.name.is_empty() {
+            metadata.name = draw.name(metadata.generate_name.as_deref().unwrap_or(""), 0);
+        }
+        let metadata = object.metadata();
+        let key = store.key(&metadata.namespace, &metadata.name);
+        match store.inspect(&key, |holder| holder.metadata().is_deleting()) {
+            Some(deleting) => {
+                let (kind, name) = (object.kind(), &metadata.name);
+                Err(errors::already_exists(kind, name, deleting))
+            }
+            None => Ok(Arc::new(object)),
         }
     }
 

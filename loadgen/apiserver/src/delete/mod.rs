@@ -79,7 +79,8 @@ impl Cluster {
         options: &DeleteOptions,
         now: Now,
     ) -> Result<Deletion<R>, ApiError> {
-        self.delete_in(R::store(self), (namespace, name), options, now)
+        let effects = WriteEffects::of(Verb::Delete);
+        self.delete_in(R::store(self), (namespace, name), options, effects, now)
     }
 
     pub(crate) fn delete_in<R: Strategy>(
@@ -87,11 +88,11 @@ impl Cluster {
         store: &KindStore<R>,
         (namespace, name): (&str, &str),
         options: &DeleteOptions,
+        effects: WriteEffects,
         now: Now,
     ) -> Result<Deletion<R>, ApiError> {
         check_options(options)?;
         let key = store.key(namespace, name);
-        let effects = WriteEffects::of(Verb::Delete);
         loop {
             let Some(old) = store.read(&key) else {
                 return Err(errors::not_found(store.kind(), name));
@@ -102,6 +103,18 @@ impl Cluster {
                     return Ok(Deletion {
                         object: old,
                         removed: false,
+                    });
+                }
+                DeletionStep::Mark(new) if effects.dry_run => {
+                    return Ok(Deletion {
+                        object: Arc::new(new),
+                        removed: false,
+                    });
+                }
+                DeletionStep::Remove(marked) if effects.dry_run => {
+                    return Ok(Deletion {
+                        object: marked.map_or(old, Arc::new),
+                        removed: true,
                     });
                 }
                 DeletionStep::Mark(new) => {
@@ -159,12 +172,8 @@ fn check_preconditions(
         .as_ref()
         .filter(|uid| **uid != metadata.uid)
     {
-        return Err(errors::uid_mismatch(
-            &kind.group_resource(),
-            &metadata.name,
-            uid,
-            &metadata.uid,
-        ));
+        let (name, found) = (&metadata.name, &metadata.uid);
+        return Err(errors::deletion_uid_mismatch(kind, name, uid, found));
     }
     let version = &metadata.resource_version;
     if let Some(wanted) = options
@@ -172,11 +181,9 @@ fn check_preconditions(
         .as_ref()
         .filter(|wanted| *wanted != version)
     {
-        return Err(errors::version_mismatch(
-            &kind.group_resource(),
-            &metadata.name,
-            wanted,
-            version,
+        let name = &metadata.name;
+        return Err(errors::deletion_version_mismatch(
+            kind, name, wanted, version,
         ));
     }
     Ok(())

@@ -104,7 +104,13 @@ impl Cluster {
             precondition_rv: Some(metadata.resource_version.clone()),
             ..DeleteOptions::default()
         };
-        let deleted = self.delete_in(store, (&key.namespace, &key.name), &options, now);
+        let deleted = self.delete_in(
+            store,
+            (&key.namespace, &key.name),
+            &options,
+            WriteEffects::of(Verb::Delete),
+            now,
+        );
         self.retry_on_conflict(key, deleted.map(drop));
     }
 

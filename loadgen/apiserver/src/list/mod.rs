@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use podstorm_objects::{ApiError, Kind, ResourceVersion};
+use podstorm_objects::{ApiError, Kind, Object, ResourceVersion};
 
 use super::store::lock::Lock;
 use super::{Cluster, ClusterResource, KindStore, Strategy, errors};
@@ -11,8 +11,11 @@ use super::{Cluster, ClusterResource, KindStore, Strategy, errors};
 /// Most unfinished paged lists; a new one displaces the oldest.
 const PAGED_LISTS_MAX: usize = 16;
 
+/// Whether an object is one of those that a request is about.
+pub type Select<'a> = dyn Fn(&dyn Object) -> bool + 'a;
+
 /// The options of a list.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct ListOptions<'a> {
     /// One namespace only.
     pub namespace: Option<&'a str>,
@@ -22,6 +25,20 @@ pub struct ListOptions<'a> {
     pub continue_token: &'a str,
     /// Not older than this version. Unset and `0` take any; the server's state is always current.
     pub resource_version: ResourceVersion,
+    /// Lists only the objects for which this is true.
+    pub select: Option<&'a Select<'a>>,
+}
+
+impl std::fmt::Debug for ListOptions<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ListOptions")
+            .field("namespace", &self.namespace)
+            .field("limit", &self.limit)
+            .field("continue_token", &self.continue_token)
+            .field("resource_version", &self.resource_version)
+            .field("select", &self.select.is_some())
+            .finish()
+    }
 }
 
 /// A page of a list.
@@ -144,10 +161,13 @@ impl Cluster {
         options: &ListOptions<'_>,
     ) -> Result<ListPage<R>, ApiError> {
         let (version, mut items) = if options.continue_token.is_empty() {
-            let snapshot = store.snapshot(options.namespace);
+            let mut snapshot = store.snapshot(options.namespace);
             let wanted = options.resource_version.number().unwrap_or(0);
             if wanted > snapshot.version {
                 return Err(errors::version_too_large(wanted, snapshot.version));
+            }
+            if let Some(select) = options.select {
+                snapshot.objects.retain(|object| select(&**object));
             }
             (snapshot.version, snapshot.objects)
         } else {

@@ -18,6 +18,54 @@ pub enum Patch {
     Strategic(Map),
     /// `application/merge-patch+json`.
     Merge(Map),
+    /// `application/json-patch+json`: RFC 6902.
+    Json(json_patch::Patch),
+}
+
+/// Most operations of a JSON patch, as upstream.
+const OPERATIONS_MAX: usize = 10_000;
+
+impl Patch {
+    /// Reads a JSON patch.
+    ///
+    /// # Errors
+    /// 400 for a text that is none; 413 for more than 10,000 operations.
+    pub fn json(text: &[u8]) -> Result<Patch, ApiError> {
+        let patch: json_patch::Patch = serde_json::from_slice(text)
+            .map_err(|error| errors::bad_request(format!("error decoding patch: {error}")))?;
+        if patch.len() > OPERATIONS_MAX {
+            let message = format!(
+                "Request entity too large: The allowed maximum operations in a JSON patch is \
+                 {OPERATIONS_MAX}, got {}",
+                patch.len()
+            );
+            let reason = Reason::Other("RequestEntityTooLarge".into());
+            return Err(ApiError::status(413, reason, message));
+        }
+        Ok(Patch::Json(patch))
+    }
+
+    /// Applies it to a document.
+    ///
+    /// # Errors
+    /// 400 for a patch that can't be applied; 422 for a JSON patch that fails, and then the document
+    /// is as it was.
+    pub fn apply(&self, document: &mut Value) -> Result<(), ApiError> {
+        match (self, document) {
+            (Patch::Strategic(patch), Value::Object(document)) => {
+                strategic_merge(document, patch).map_err(|problem| errors::bad_request(problem.0))
+            }
+            (Patch::Merge(patch), Value::Object(document)) => {
+                json_merge(document, patch);
+                Ok(())
+            }
+            (Patch::Json(patch), document) => json_patch::patch(document, patch).map_err(|_| {
+                let message = "the server rejected our request due to an error in our request";
+                ApiError::status(422, Reason::Invalid, message)
+            }),
+            _ => Err(errors::bad_request("what is to be patched is no object")),
+        }
+    }
 }
 
 impl Cluster {
@@ -34,7 +82,8 @@ impl Cluster {
         patch: &Patch,
         now: Now,
     ) -> Result<Arc<R>, ApiError> {
-        self.apply_patch(R::store(self), (namespace, name), patch, Verb::Patch, now)
+        let effects = WriteEffects::of(Verb::Patch);
+        self.apply_patch(R::store(self), (namespace, name), patch, effects, now)
     }
 
     /// Counts a repetition of an Event: like [`patch`](Cluster::patch) with the repetition's
@@ -74,7 +123,7 @@ impl Cluster {
             R::store(self),
             (namespace, name),
             patch,
-            Verb::PatchStatus,
+            WriteEffects::of(Verb::PatchStatus),
             now,
         )
     }
@@ -84,7 +133,7 @@ impl Cluster {
         store: &KindStore<R>,
         (namespace, name): (&str, &str),
         patch: &Patch,
-        verb: Verb,
+        effects: WriteEffects,
         now: Now,
     ) -> Result<Arc<R>, ApiError> {
         self.modify(store, namespace, name, now, |old| {
@@ -102,24 +151,18 @@ impl Cluster {
             new.metadata_mut().uid = uid;
             share_metadata(new.metadata_mut(), stored);
             new.share_with(old);
-            prepare_and_validate(&mut new, &**old, verb)?;
-            Ok(Update::Write(new, WriteEffects::of(verb)))
+            prepare_and_validate(&mut new, &**old, effects.verb)?;
+            Ok(Update::Write(new, effects))
         })
     }
 }
 
 /// The stored object with the patch applied.
 fn patched<R: Strategy>(old: &R, patch: &Patch) -> Result<R, ApiError> {
-    let Value::Object(mut document) = old.to_json() else {
-        unreachable!("an object's JSON form is a map");
-    };
-    match patch {
-        Patch::Strategic(patch) => strategic_merge(&mut document, patch)
-            .map_err(|problem| errors::bad_request(problem.0))?,
-        Patch::Merge(patch) => json_merge(&mut document, patch),
-    }
+    let mut document = old.to_json();
+    patch.apply(&mut document)?;
     let kind = old.kind();
-    R::read(kind, Value::Object(document)).map_err(|problem| {
+    R::read(kind, document).map_err(|problem| {
         let name = &old.metadata().name;
         let message = format!("{} \"{name}\" is invalid: patch: {problem}", kind.name());
         ApiError::status(422, Reason::Invalid, message)

@@ -1,5 +1,7 @@
-//! The most frequent requests for pods: create from a template, bind, status patch, adopt and
-//! release.
+//! Requests for pods alone: the most frequent ones (create from a template, bind, status patch,
+//! adopt and release), and eviction.
+
+mod evict;
 
 use std::sync::{Arc, Weak};
 

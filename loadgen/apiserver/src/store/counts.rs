@@ -38,6 +38,8 @@ const VERBS: [(Verb, &str, &str); 9] = [
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WriteEffects {
     pub(crate) verb: Verb,
+    /// Everything is done but the commit.
+    pub(crate) dry_run: bool,
     /// The pod was bound.
     pub(crate) bound: bool,
     /// The pod became ready.
@@ -52,6 +54,7 @@ impl WriteEffects {
     pub(crate) const fn of(verb: Verb) -> WriteEffects {
         WriteEffects {
             verb,
+            dry_run: false,
             bound: false,
             ready: false,
             adopted: false,

@@ -33,7 +33,8 @@ impl Cluster {
     /// # Errors
     /// 404; 409 for another UID or version; 422 for a broken rule.
     pub fn update<R: ClusterResource>(&self, object: R, now: Now) -> Result<Arc<R>, ApiError> {
-        self.put(R::store(self), object, Verb::Update, now)
+        let effects = WriteEffects::of(Verb::Update);
+        self.put(R::store(self), object, effects, now)
     }
 
     /// Replaces an object's status and metadata, and keeps its spec. A version in the object must
@@ -46,14 +47,15 @@ impl Cluster {
         object: R,
         now: Now,
     ) -> Result<Arc<R>, ApiError> {
-        self.put(R::store(self), object, Verb::UpdateStatus, now)
+        let effects = WriteEffects::of(Verb::UpdateStatus);
+        self.put(R::store(self), object, effects, now)
     }
 
     pub(crate) fn put<R: Strategy>(
         &self,
         store: &KindStore<R>,
         object: R,
-        verb: Verb,
+        effects: WriteEffects,
         now: Now,
     ) -> Result<Arc<R>, ApiError> {
         let unconditional = is_unconditional(&object);
@@ -67,9 +69,9 @@ impl Cluster {
             };
             check_put(&new, &*old)?;
             let unprepared = unconditional.then(|| new.clone());
-            prepare_and_validate(&mut new, &*old, verb)?;
+            prepare_and_validate(&mut new, &*old, effects.verb)?;
             match (
-                self.commit(store, hash, &old, new, WriteEffects::of(verb), now),
+                self.commit(store, hash, &old, new, effects, now),
                 unprepared,
             ) {
                 (CommitOutcome::Done(stored), _) => return Ok(stored),
@@ -124,6 +126,9 @@ impl Cluster {
         new.metadata_mut().resource_version = old.metadata().resource_version.clone();
         if !new.obviously_differs(old) && new == **old {
             return CommitOutcome::Done(old.clone());
+        }
+        if effects.dry_run {
+            return CommitOutcome::Done(Arc::new(new));
         }
         let (before, after) = (old.metadata(), new.metadata());
         let kept = !after.finalizers().is_empty() || new.keeps_until_empty();

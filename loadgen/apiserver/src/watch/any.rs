@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use podstorm_objects::{Now, Object, WatchEvent};
+use podstorm_objects::{AnyObject, Now, Object, WatchEvent};
 
 use super::{Poll, Watch};
 use crate::Strategy;
@@ -10,7 +10,18 @@ use crate::Strategy;
 /// A [`Watch`] of a kind that is known only when it is opened.
 pub struct AnyWatch(Box<dyn Erased>);
 
+/// An event with the object before it.
+#[derive(Debug)]
+pub struct Seen {
+    /// The event.
+    pub event: WatchEvent<dyn Object>,
+    /// The object before; absent for an added one, and where the cluster does not [keep older
+    /// states](crate::ClusterOptions::keeps_past).
+    pub before: Option<AnyObject>,
+}
+
 trait Erased: Send {
+    fn poll_seen(&mut self, max: usize, now: Now, out: &mut Vec<Seen>) -> Poll;
     fn poll(&mut self, max: usize, now: Now, out: &mut Vec<WatchEvent<dyn Object>>) -> Poll;
     fn request_bookmark(&mut self);
     fn is_ended(&self) -> bool;
@@ -18,7 +29,20 @@ trait Erased: Send {
 
 impl<R: Strategy> Erased for Watch<R> {
     fn poll(&mut self, max: usize, now: Now, out: &mut Vec<WatchEvent<dyn Object>>) -> Poll {
-        self.poll_each(max, now, &mut |event| out.push(event.erased()))
+        self.poll_each(max, now, &mut |event, _| out.push(event.erased()))
+    }
+
+    fn poll_seen(&mut self, max: usize, now: Now, out: &mut Vec<Seen>) -> Poll {
+        self.poll_each(max, now, &mut |event, before| {
+            let before = match event {
+                WatchEvent::Modified(_) | WatchEvent::Deleted(_) => before.get(),
+                _ => None,
+            };
+            out.push(Seen {
+                event: event.erased(),
+                before: before.map(|before| before as AnyObject),
+            });
+        })
     }
 
     fn request_bookmark(&mut self) {
@@ -38,6 +62,11 @@ impl AnyWatch {
     /// See [`Watch::poll`].
     pub fn poll(&mut self, max: usize, now: Now, out: &mut Vec<WatchEvent<dyn Object>>) -> Poll {
         self.0.poll(max, now, out)
+    }
+
+    /// As [`poll`](AnyWatch::poll), with the objects before: for watches that select.
+    pub fn poll_seen(&mut self, max: usize, now: Now, out: &mut Vec<Seen>) -> Poll {
+        self.0.poll_seen(max, now, out)
     }
 
     /// See [`Watch::request_bookmark`].

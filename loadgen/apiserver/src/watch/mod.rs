@@ -8,7 +8,7 @@ use std::vec::IntoIter;
 
 use podstorm_objects::{Now, ResourceVersion, WatchEvent};
 
-pub use self::any::AnyWatch;
+pub use self::any::{AnyWatch, Seen};
 use crate::latency::Latency;
 use crate::latency::LatencySampler;
 use crate::store::log::{Advance, Change, Entry, Log, Position, SEGMENT_LEN, Segment};
@@ -129,6 +129,17 @@ struct BookmarkTimer {
     last_sent: u64,
 }
 
+/// The way to the object before an event, for those who look.
+pub(crate) struct Before<'a, R>(Option<(&'a Segment<R>, usize)>);
+
+impl<R> Before<'_, R> {
+    /// The object before; `None` where there was none, or older states are not kept.
+    pub(crate) fn get(self) -> Option<Arc<R>> {
+        let (segment, index) = self.0?;
+        segment.before(index)
+    }
+}
+
 /// The initial state still to be delivered.
 struct Initial<R> {
     objects: IntoIter<Arc<R>>,
@@ -187,15 +198,15 @@ impl<R: Strategy> Watch<R> {
     /// After an `Error` event the watch has ended and delivers nothing more.
     #[inline]
     pub fn poll(&mut self, max: usize, now: Now, out: &mut Vec<WatchEvent<R>>) -> Poll {
-        self.poll_each(max, now, &mut |event| out.push(event))
+        self.poll_each(max, now, &mut |event, _| out.push(event))
     }
 
-    /// As [`poll`](Watch::poll); calls `out` with every event.
+    /// As [`poll`](Watch::poll); calls `out` with every event, and with the way to the object before.
     pub(crate) fn poll_each(
         &mut self,
         max: usize,
         now: Now,
-        out: &mut impl FnMut(WatchEvent<R>),
+        out: &mut impl FnMut(WatchEvent<R>, Before<'_, R>),
     ) -> Poll {
         if now.mono_ns < self.hold_until_ns && !self.ended {
             return Poll::until(Some(self.hold_until_ns).filter(|&ns| ns != i64::MAX));
@@ -231,7 +242,7 @@ impl<R: Strategy> Watch<R> {
                     self.last_visible_ns = visible_ns;
                     self.head_visible_ns = None;
                 }
-                out(event(entry));
+                out(event(entry), Before(Some((&self.segment, self.index))));
                 self.index += 1;
                 left -= 1;
                 continue;
@@ -248,7 +259,7 @@ impl<R: Strategy> Watch<R> {
                 }
                 Advance::Expired { wanted, oldest } => {
                     let error = errors::expired(wanted.max(self.after), oldest);
-                    out(WatchEvent::Error(error));
+                    out(WatchEvent::Error(error), Before(None));
                     self.ended = true;
                     return Poll::default();
                 }
@@ -280,12 +291,16 @@ impl<R: Strategy> Watch<R> {
     }
 
     /// Delivers the initial state; returns whether `left` was used up before its end.
-    fn deliver_initial(&mut self, left: &mut usize, out: &mut impl FnMut(WatchEvent<R>)) -> bool {
+    fn deliver_initial(
+        &mut self,
+        left: &mut usize,
+        out: &mut impl FnMut(WatchEvent<R>, Before<'_, R>),
+    ) -> bool {
         let Some(initial) = &mut self.initial else {
             return false;
         };
         for object in initial.objects.by_ref().take(*left) {
-            out(WatchEvent::Added(object));
+            out(WatchEvent::Added(object), Before(None));
             *left -= 1;
         }
         if *left == 0 {
@@ -293,10 +308,11 @@ impl<R: Strategy> Watch<R> {
         }
         *left -= 1;
         let version = ResourceVersion::Number(initial.version);
-        out(WatchEvent::Bookmark {
+        let end = WatchEvent::Bookmark {
             version,
             initial_events_end: true,
-        });
+        };
+        out(end, Before(None));
         self.initial = None;
         false
     }
@@ -308,7 +324,7 @@ impl<R: Strategy> Watch<R> {
         &mut self,
         version: u64,
         now: Now,
-        out: &mut impl FnMut(WatchEvent<R>),
+        out: &mut impl FnMut(WatchEvent<R>, Before<'_, R>),
     ) -> Option<i64> {
         if !self.bookmark_wanted && self.bookmark_timer.is_none() {
             return None;
@@ -321,7 +337,7 @@ impl<R: Strategy> Watch<R> {
         &mut self,
         version: u64,
         now: Now,
-        out: &mut impl FnMut(WatchEvent<R>),
+        out: &mut impl FnMut(WatchEvent<R>, Before<'_, R>),
     ) -> Option<i64> {
         let version = version.max(self.after);
         let mut wanted = std::mem::take(&mut self.bookmark_wanted);
@@ -338,10 +354,11 @@ impl<R: Strategy> Watch<R> {
             };
         }
         if wanted {
-            out(WatchEvent::Bookmark {
+            let bookmark = WatchEvent::Bookmark {
                 version: ResourceVersion::Number(version),
                 initial_events_end: false,
-            });
+            };
+            out(bookmark, Before(None));
         }
         self.bookmark_timer
             .as_ref()

@@ -11,10 +11,10 @@ use std::time::Duration;
 use podstorm::cache::PodCache;
 use podstorm::driver::Workload;
 use podstorm::ranking::RankFields;
-use podstorm_apiserver::Cluster;
+use podstorm_apiserver::{Cluster, ClusterOptions};
 use podstorm_objects::Now;
 
-use super::{Builder, Handlers, assemble_with};
+use super::{Builder, Handlers, assemble_with, server_options};
 use crate::clock::RealClock;
 use crate::executor::virtual_time::StepOutcome;
 use crate::executor::{Executor, Tasks};
@@ -53,7 +53,17 @@ impl Harness {
     /// Starts an empty cluster with the controllers of ReplicaSets and ReplicationControllers, a
     /// scheduler, kubelets and the garbage collector.
     pub fn new(options: &SimOptions) -> Harness {
-        Harness::with(options, |_| {})
+        Harness::with(options, server_options(options), |_| {})
+    }
+
+    /// As [`new`](Harness::new), with an API server for any client: it [keeps older
+    /// states](ClusterOptions::keeps_past).
+    pub fn serving(options: &SimOptions) -> Harness {
+        let server = ClusterOptions {
+            keeps_past: true,
+            ..server_options(options)
+        };
+        Harness::with(options, server, |_| {})
     }
 
     /// As [`new`](Harness::new), with one more workload: `make` makes it over the cache of pods
@@ -64,12 +74,20 @@ impl Harness {
         component: &'static str,
         make: impl Fn(&Arc<PodCache>) -> W + Send + Sync + 'static,
     ) -> Harness {
-        Harness::with(options, |builder| builder.add_workload(component, make))
+        let server = server_options(options);
+        Harness::with(options, server, |builder| {
+            builder.add_workload(component, make);
+        })
     }
 
-    fn with(options: &SimOptions, add: impl FnOnce(&mut Builder)) -> Harness {
+    fn with(
+        options: &SimOptions,
+        server: ClusterOptions,
+        add: impl FnOnce(&mut Builder),
+    ) -> Harness {
         let clock = RealClock::start();
-        let (builder, _, handlers) = assemble_with(options.clone(), clock, true, None, None, add);
+        let (builder, _, handlers) =
+            assemble_with(options.clone(), server, clock, true, None, None, add);
         let (cluster, executor) = (builder.cluster, builder.executor);
         // Release: a thread that sees the flag sees the tasks as they were built.
         builder

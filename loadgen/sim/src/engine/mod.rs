@@ -388,8 +388,10 @@ pub fn assemble(
     hooks: Option<&Hooks>,
     nodes: Option<Arc<NodeControl>>,
 ) -> (Builder, Vec<Arc<ControllerRunner>>) {
+    let server = server_options(&options);
     let (builder, runners, _) = assemble_with(
         options,
+        server,
         clock,
         with_replication_controllers,
         hooks,
@@ -403,20 +405,25 @@ pub fn assemble(
 /// too.
 fn assemble_with(
     options: SimOptions,
+    server: ClusterOptions,
     clock: RealClock,
     with_replication_controllers: bool,
     hooks: Option<&Hooks>,
     nodes: Option<Arc<NodeControl>>,
     add: impl FnOnce(&mut Builder),
 ) -> (Builder, Vec<Arc<ControllerRunner>>, Handlers) {
-    let server = ClusterOptions {
-        seed: seed_for(options.seed, "cluster", 0),
-        ..ClusterOptions::default()
-    };
     let mut builder = Builder::new(options, clock, server);
     builder.nodes = nodes;
     add(&mut builder);
     let (runners, handlers) = builder.manager(with_replication_controllers, hooks);
     builder.add_cluster_tasks();
     (builder, runners, handlers)
+}
+
+/// The API server of a cluster.
+fn server_options(options: &SimOptions) -> ClusterOptions {
+    ClusterOptions {
+        seed: seed_for(options.seed, "cluster", 0),
+        ..ClusterOptions::default()
+    }
 }

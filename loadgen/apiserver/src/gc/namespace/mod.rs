@@ -163,7 +163,13 @@ impl Cluster {
                 precondition_uid: Some(metadata.uid.clone()),
                 ..DeleteOptions::default()
             };
-            let deleted = self.delete_in(store, (namespace, &metadata.name), &options, now);
+            let deleted = self.delete_in(
+                store,
+                (namespace, &metadata.name),
+                &options,
+                WriteEffects::of(Verb::Delete),
+                now,
+            );
             // A refusal means that the object is gone.
             left += u64::from(deleted.is_ok_and(|deleted| !deleted.removed));
         }

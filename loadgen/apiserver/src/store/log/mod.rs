@@ -103,6 +103,11 @@ pub(crate) struct Segment<R> {
 }
 
 impl<R> Segment<R> {
+    /// The object before an event; `None` where there was none, or older states are not kept.
+    pub(crate) fn before(&self, index: usize) -> Option<Arc<R>> {
+        self.before.get(index)?.get().cloned()
+    }
+
     fn new(number: u64, keeps_past: bool) -> Arc<Segment<R>> {
         let entries = (0..SEGMENT_LEN).map(|_| OnceLock::new()).collect();
         let kept = if keeps_past { SEGMENT_LEN } else { 0 };
