@@ -1,7 +1,9 @@
 //! Objects that came from files: what a run starts from instead of a generated cluster.
 
+use std::sync::Arc;
+
 use podstorm_objects::{
-    DynamicObject, Kind, Namespace, Node, Object, ObjectMeta, Pod, ReplicaSet,
+    AnyObject, DynamicObject, Kind, Namespace, Node, Object, ObjectMeta, Pod, ReplicaSet,
     ReplicationController,
 };
 
@@ -32,6 +34,20 @@ impl InputObject {
     /// The object's metadata.
     pub fn metadata(&self) -> &ObjectMeta {
         self.as_object().metadata()
+    }
+
+    /// The object, to be stored.
+    pub fn into_any(self) -> AnyObject {
+        match self {
+            InputObject::Namespace(object) => Arc::<Namespace>::from(object),
+            InputObject::Node(object) => Arc::<Node>::from(object),
+            InputObject::Pod(object) => Arc::<Pod>::from(object),
+            InputObject::ReplicaSet(object) => Arc::<ReplicaSet>::from(object),
+            InputObject::ReplicationController(object) => {
+                Arc::<ReplicationController>::from(object)
+            }
+            InputObject::Dynamic(object) => Arc::<DynamicObject>::from(object),
+        }
     }
 
     /// The object, of whatever kind.

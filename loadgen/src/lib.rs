@@ -14,6 +14,7 @@ pub mod report;
 pub mod result;
 pub mod run;
 pub mod scenario;
+pub mod serve;
 pub mod settings;
 pub mod size;
 pub mod sweep;

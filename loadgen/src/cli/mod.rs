@@ -22,6 +22,7 @@ mod replay;
 mod run;
 mod scenarios;
 mod schema;
+mod serve;
 mod shell;
 mod sweep;
 
@@ -62,6 +63,7 @@ Examples:
   loadgen run --pods 10k --scenario burst     a sudden +/- 500 on 10,000 pods
   loadgen run -f loadgen/examples/frontend.yaml   what becomes of a file's objects
   loadgen run --scenario stale-watch          pods created twice (kubernetes#129795)
+  loadgen serve                               a cluster for kubectl and any other client
   loadgen explain -f dump.json --replicaset shop/web --replicas 8   which pods go, and why
   loadgen sweep --pods 1k --vary burst-replicas=100,500 --vary kube-api-qps=20,50
   loadgen compare base.json new.json          what is better, what is worse
@@ -77,6 +79,8 @@ struct Cli {
 enum Command {
     /// Run one scenario and report: live progress, then one screen, then --json
     Run(Box<flags::RunFlags>),
+    /// Run a cluster with an API server for kubectl and any other client
+    Serve(Box<serve::ServeFlags>),
     /// Say which pods a scale-down deletes, and why; and what makes others go first
     Explain(Box<explain::ExplainFlags>),
     /// Run a scenario over a grid of settings: a table, CSV, and a page with heat maps
@@ -180,6 +184,7 @@ fn proposing(mut error: clap::Error) -> clap::Error {
 fn execute(command: &Command) -> anyhow::Result<u8> {
     match command {
         Command::Run(flags) => run::run(flags),
+        Command::Serve(flags) => serve::run(flags),
         Command::Explain(flags) => explain::run(flags),
         Command::Sweep(flags) => sweep::run(flags),
         Command::Compare(flags) => compare::run(flags),

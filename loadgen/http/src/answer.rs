@@ -1,0 +1,146 @@
+//! Answers: a status code, headers, and a body that is sent whole or bit by bit.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderValue, Response, StatusCode};
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use podstorm_objects::json::Writer;
+use podstorm_objects::{ApiError, Object};
+use serde_json::Value;
+
+use crate::list::ListBody;
+use crate::watch::WatchBody;
+
+/// The body of an answer.
+#[derive(Debug)]
+pub struct Body(Content);
+
+#[derive(Debug)]
+enum Content {
+    /// Taken when it is sent; empty afterwards.
+    Whole(Bytes),
+    List(Box<ListBody>),
+    Watch(Box<WatchBody>),
+}
+
+impl Body {
+    pub(crate) fn whole(bytes: impl Into<Bytes>) -> Body {
+        Body(Content::Whole(bytes.into()))
+    }
+
+    pub(crate) fn list(list: ListBody) -> Body {
+        Body(Content::List(Box::new(list)))
+    }
+
+    pub(crate) fn watch(watch: WatchBody) -> Body {
+        Body(Content::Watch(Box::new(watch)))
+    }
+}
+
+impl HttpBody for Body {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let bytes = match &mut self.0 {
+            Content::Whole(bytes) if bytes.is_empty() => None,
+            Content::Whole(bytes) => Some(std::mem::take(bytes)),
+            Content::List(list) => list.next(),
+            Content::Watch(watch) => match watch.poll_next(context) {
+                Poll::Ready(bytes) => bytes,
+                Poll::Pending => return Poll::Pending,
+            },
+        };
+        Poll::Ready(bytes.map(|bytes| Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(&self.0, Content::Whole(bytes) if bytes.is_empty())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Content::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Content::List(_) | Content::Watch(_) => SizeHint::default(),
+        }
+    }
+}
+
+/// The text of a media type of which this answer is.
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const YAML: HeaderValue = HeaderValue::from_static("application/yaml");
+const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+
+pub(crate) fn respond(code: u16, media: HeaderValue, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() =
+        StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, media);
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    response
+}
+
+pub(crate) fn json(code: u16, body: impl Into<Bytes>) -> Response<Body> {
+    respond(code, JSON, Body::whole(body))
+}
+
+/// A document, in the form that the client accepts.
+pub(crate) fn document(code: u16, yaml: bool, value: &Value) -> Response<Body> {
+    match yaml {
+        true => respond(code, YAML, Body::whole(yaml_text(value))),
+        false => json(code, value.to_string()),
+    }
+}
+
+/// One object as it is.
+pub(crate) fn object(code: u16, yaml: bool, object: &dyn Object) -> Response<Body> {
+    if yaml {
+        return document(code, true, &object.to_json());
+    }
+    let mut out = Writer::new();
+    object.write_json(&mut out);
+    json(code, out.into_string())
+}
+
+pub(crate) fn text(code: u16, text: impl Into<Bytes>) -> Response<Body> {
+    respond(code, TEXT, Body::whole(text))
+}
+
+/// A list or a watch, sent bit by bit as JSON.
+pub(crate) fn stream(body: Body) -> Response<Body> {
+    respond(200, JSON, body)
+}
+
+/// A `Status` that says what is wrong.
+pub(crate) fn error(error: &ApiError) -> Response<Body> {
+    // Without a code the request never reached a server; here that can only be our own fault.
+    let code = if error.code == 0 { 500 } else { error.code };
+    let mut response = json(code, error.to_json().to_string());
+    if let Some(seconds) = error.retry_after_seconds {
+        response.headers_mut().insert(RETRY_AFTER, seconds.into());
+    }
+    response
+}
+
+/// 405 with the methods that are allowed.
+pub(crate) fn method_not_allowed() -> ApiError {
+    let message = "the server does not allow this method on the requested resource";
+    ApiError::status(
+        405,
+        podstorm_objects::Reason::Other("MethodNotAllowed".into()),
+        message,
+    )
+}
+
+/// A value as YAML, its members sorted by name as upstream's.
+fn yaml_text(value: &Value) -> String {
+    serde_saphyr::to_string(value).expect("a value of JSON is one of YAML")
+}

@@ -1,0 +1,117 @@
+//! The body of a request, read as the object or the options that it should be.
+
+use podstorm_apiserver::errors;
+use podstorm_objects::{AnyObject, ApiError, Kind, Reason};
+use serde_json::{Map, Value};
+
+use crate::Call;
+use crate::media::{BodyType, unsupported};
+
+/// Most bytes of a body, as upstream.
+pub(crate) const BODY_MAX: usize = 3 << 20;
+/// Most bytes that a message quotes of a body.
+const QUOTED_MAX: usize = 30;
+/// What bodies of objects may be, as messages list it.
+const READ: &str = "application/json, application/yaml";
+
+/// 413: the body is larger than any may be.
+pub(crate) fn too_large() -> ApiError {
+    let reason = Reason::Other("RequestEntityTooLarge".into());
+    let message = format!("Request entity too large: limit is {BODY_MAX}");
+    ApiError::status(413, reason, message)
+}
+
+/// The body as a document; `expected` is the kind that an object without one is taken for.
+///
+/// # Errors
+/// 415 for a type of body that is no document's; 400 for a body that can't be read.
+pub(crate) fn document(call: &Call<'_>, expected: &str) -> Result<Map<String, Value>, ApiError> {
+    let value = match BodyType::of(call.headers) {
+        Some(BodyType::Json) => serde_json::from_slice(&call.body).map_err(|error| {
+            unrecognized(expected, &format!("json parse error: {error}"), &call.body)
+        })?,
+        Some(BodyType::Yaml) => serde_saphyr::from_slice(&call.body).map_err(|error| {
+            unrecognized(expected, &format!("yaml parse error: {error}"), &call.body)
+        })?,
+        _ => return Err(unsupported(READ)),
+    };
+    match value {
+        Value::Object(members) => Ok(members),
+        Value::Null => Ok(Map::new()),
+        _ => {
+            let why = "json parse error: the document is no object";
+            Err(unrecognized(expected, why, &call.body))
+        }
+    }
+}
+
+fn unrecognized(expected: &str, why: &str, body: &[u8]) -> ApiError {
+    let quoted = match body {
+        [] => "<empty>".to_owned(),
+        body if body.len() <= QUOTED_MAX => String::from_utf8_lossy(body).into_owned(),
+        body => format!("{} ...", String::from_utf8_lossy(&body[..QUOTED_MAX])),
+    };
+    errors::bad_request(format!(
+        "the object provided is unrecognized (must be of type {expected}): couldn't get \
+         version/kind; {why} ({quoted})"
+    ))
+}
+
+/// The body as an object of that kind.
+///
+/// # Errors
+/// As [`document`]; 400 for an object of another kind or with a member of a wrong type.
+pub(crate) fn object(call: &Call<'_>, kind: Kind) -> Result<AnyObject, ApiError> {
+    let document = document(call, kind.name())?;
+    read(call, kind, document)
+}
+
+/// A document as an object of that kind.
+///
+/// # Errors
+/// 400 for an object of another kind or with a member of a wrong type.
+pub(crate) fn read(
+    call: &Call<'_>,
+    kind: Kind,
+    mut document: Map<String, Value>,
+) -> Result<AnyObject, ApiError> {
+    check_type(kind, &document)?;
+    document.insert("apiVersion".into(), kind.api_version().into());
+    document.insert("kind".into(), kind.name().into());
+    let read = call.cluster().api(kind).read(Value::Object(document))?;
+    read.map_err(|problem| cannot_be_handled(kind, &problem.to_string()))
+}
+
+/// 400: an object has a member that its kind can't have.
+pub(crate) fn cannot_be_handled(kind: Kind, problem: &str) -> ApiError {
+    let (name, version) = (kind.name(), version_of(kind.api_version()));
+    errors::bad_request(format!(
+        "{name} in version \"{version}\" cannot be handled as a {name}: {problem}"
+    ))
+}
+
+fn version_of(api_version: &str) -> &str {
+    api_version.rsplit('/').next().unwrap_or(api_version)
+}
+
+/// # Errors
+/// 400 for another `kind` or `apiVersion` than the path's; absent ones are the path's.
+fn check_type(kind: Kind, document: &Map<String, Value>) -> Result<(), ApiError> {
+    let member = |name| document.get(name).and_then(Value::as_str).unwrap_or("");
+    let (name, api_version) = (member("kind"), member("apiVersion"));
+    let name = if name.is_empty() { kind.name() } else { name };
+    let api_version = if api_version.is_empty() {
+        kind.api_version()
+    } else {
+        api_version
+    };
+    if name == kind.name() && api_version == kind.api_version() {
+        return Ok(());
+    }
+    Err(errors::bad_request(format!(
+        "{name} in version \"{}\" cannot be handled as a {}: no kind \"{name}\" is registered for \
+         version \"{api_version}\" in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
+        version_of(api_version),
+        kind.name(),
+    )))
+}

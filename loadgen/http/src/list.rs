@@ -1,0 +1,253 @@
+//! `GET` of a collection: all at once or in pages, encoded while it is sent.
+
+use bytes::Bytes;
+use http::Response;
+use podstorm_apiserver::{ListOptions, Select};
+use podstorm_objects::json::Writer;
+use podstorm_objects::{AnyObject, ApiError, Kind, Object, ResourceVersion};
+use serde_json::{Map, Value, json};
+
+use crate::answer::{self, Body};
+use crate::media::{Accepted, Shape};
+use crate::query::{Query, options_invalid};
+use crate::route::Target;
+use crate::select::Selection;
+use crate::{Call, table};
+
+/// Bytes of a list that are sent at once, about: enough that the costs of sending are small, and
+/// little enough that the first come at once.
+const CHUNK: usize = 64 << 10;
+
+pub(crate) fn list(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
+    let (query, kind) = (&call.query, target.kind);
+    let selection = Selection::of(target, query)?;
+    let limit = query.number("limit")?.unwrap_or(0);
+    let exact = check_versions(query)?;
+    let api = call.cluster().api(kind);
+    let is_selected = |object: &dyn Object| selection.matches(object);
+    let (items, version, next, remaining) = match exact {
+        Some(version) => {
+            let (mut items, version) = api.list_as_of(version)?;
+            items.retain(|item| selection.matches(&**item));
+            (items, version, String::new(), 0)
+        }
+        None => {
+            let namespace = Some(target.namespace.as_str()).filter(|name| !name.is_empty());
+            let select: &Select<'_> = &is_selected;
+            let page = api.list(&ListOptions {
+                namespace,
+                limit: usize::try_from(limit).unwrap_or(0),
+                continue_token: query.text("continue"),
+                resource_version: query.resource_version(),
+                select: (!selection.is_all()).then_some(select),
+            })?;
+            let version = page.resource_version;
+            (page.items, version, page.continue_token, page.remaining)
+        }
+    };
+    // What remains is known only where nothing selects.
+    let remaining = if selection.is_all() { remaining } else { 0 };
+    let metadata = ListMetadata {
+        version,
+        next,
+        remaining,
+    };
+    answer_list(call, kind, items, &metadata)
+}
+
+/// `metadata` of a list.
+pub(crate) struct ListMetadata {
+    pub(crate) version: ResourceVersion,
+    /// The token of the next page; empty on the last one.
+    pub(crate) next: String,
+    /// The number of objects that follow; 0 where it is not known.
+    pub(crate) remaining: usize,
+}
+
+impl ListMetadata {
+    fn to_json(&self) -> Value {
+        let mut metadata = Map::new();
+        metadata.insert("resourceVersion".into(), self.version.to_string().into());
+        if !self.next.is_empty() {
+            metadata.insert("continue".into(), self.next.as_str().into());
+        }
+        if self.remaining > 0 {
+            metadata.insert("remainingItemCount".into(), self.remaining.into());
+        }
+        Value::Object(metadata)
+    }
+}
+
+/// A list in the shape that the client accepts.
+pub(crate) fn answer_list(
+    call: &Call<'_>,
+    kind: Kind,
+    items: Vec<AnyObject>,
+    metadata: &ListMetadata,
+) -> Result<Response<Body>, ApiError> {
+    let Accepted { yaml, shape } = call.accepted;
+    let document = match shape {
+        Shape::Table(version) => {
+            let include = table::Include::of(&call.query)?;
+            table::table(kind, &items, version, include, metadata.to_json(), call.now)
+        }
+        Shape::MetadataList(version) => {
+            let items = items.iter().map(|item| table::metadata_of(&**item));
+            let items: Vec<Value> = items.collect();
+            json!({"kind": "PartialObjectMetadataList", "apiVersion": version,
+                "metadata": metadata.to_json(), "items": items})
+        }
+        Shape::Metadata(_) => {
+            let message = format!(
+                "you requested PartialObjectMetadata, but the requested object is a list \
+                 (*core.{}List)",
+                kind.name()
+            );
+            return Err(crate::not_acceptable(message));
+        }
+        Shape::Object | Shape::Discovery if yaml => {
+            let items = items.iter().map(|item| item.to_json());
+            let items: Vec<Value> = items.collect();
+            json!({"kind": format!("{}List", kind.name()), "apiVersion": kind.api_version(),
+                "metadata": metadata.to_json(), "items": items})
+        }
+        Shape::Object | Shape::Discovery => {
+            let head = format!(
+                "{{\"kind\":\"{}List\",\"apiVersion\":\"{}\",\"metadata\":{},\"items\":[",
+                kind.name(),
+                kind.api_version(),
+                metadata.to_json()
+            );
+            return Ok(answer::stream(Body::list(ListBody::new(kind, head, items))));
+        }
+    };
+    Ok(answer::document(200, yaml, &document))
+}
+
+/// The version whose very state is asked for, if one is.
+///
+/// # Errors
+/// 422 for a combination of parameters that upstream refuses.
+///
+/// Source: `ValidateListOptions` of Kubernetes' `apis/meta/internalversion/validation`.
+fn check_versions(query: &Query<'_>) -> Result<Option<u64>, ApiError> {
+    let forbidden = |field: &str, why: &str| {
+        let message = format!("Forbidden: {why}");
+        Err(options_invalid(
+            "ListOptions",
+            field,
+            "FieldValueForbidden",
+            &message,
+        ))
+    };
+    if query.has("sendInitialEvents") {
+        let why = "sendInitialEvents is forbidden for list";
+        return forbidden("sendInitialEvents", why);
+    }
+    let version = query.text("resourceVersion");
+    let matching = query.text("resourceVersionMatch");
+    let number = match version {
+        "" => None,
+        text => Some(text.parse::<u64>().map_err(|_| {
+            let message = format!(
+                "Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
+            );
+            let field = "resourceVersion";
+            options_invalid("ListOptions", field, "FieldValueInvalid", &message)
+        })?),
+    };
+    match matching {
+        "" => Ok(None),
+        _ if version.is_empty() => forbidden(
+            "resourceVersionMatch",
+            "resourceVersionMatch is forbidden unless resourceVersion is provided",
+        ),
+        _ if query.has("continue") && !query.text("continue").is_empty() => forbidden(
+            "resourceVersionMatch",
+            "resourceVersionMatch is forbidden when continue is provided",
+        ),
+        "Exact" if version == "0" => forbidden(
+            "resourceVersionMatch",
+            "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
+        ),
+        "Exact" => Ok(number),
+        "NotOlderThan" => Ok(None),
+        other => {
+            let message = format!(
+                "Unsupported value: {other:?}: supported values: \"Exact\", \"NotOlderThan\", \"\""
+            );
+            let field = "resourceVersionMatch";
+            Err(options_invalid(
+                "ListOptions",
+                field,
+                "FieldValueNotSupported",
+                &message,
+            ))
+        }
+    }
+}
+
+/// A list that is encoded while it is sent.
+#[derive(Debug)]
+pub(crate) struct ListBody {
+    /// The text before the items; taken when the first chunk is sent.
+    head: String,
+    items: std::vec::IntoIter<AnyObject>,
+    /// How the text of each item begins.
+    type_text: String,
+    out: Writer,
+    state: State,
+}
+
+#[derive(Debug, PartialEq)]
+enum State {
+    Head,
+    Items,
+    End,
+}
+
+impl ListBody {
+    fn new(kind: Kind, head: String, items: Vec<AnyObject>) -> ListBody {
+        let (version, name) = (kind.api_version(), kind.name());
+        ListBody {
+            head,
+            items: items.into_iter(),
+            type_text: format!("{{\"apiVersion\":\"{version}\",\"kind\":\"{name}\","),
+            out: Writer::new(),
+            state: State::Head,
+        }
+    }
+
+    /// The next chunk; `None` at the end.
+    pub(crate) fn next(&mut self) -> Option<Bytes> {
+        if self.state == State::End {
+            return None;
+        }
+        let mut chunk = String::with_capacity(CHUNK + CHUNK / 4);
+        let mut first = self.state == State::Head;
+        if first {
+            chunk.push_str(&std::mem::take(&mut self.head));
+            self.state = State::Items;
+        }
+        while chunk.len() < CHUNK {
+            let Some(item) = self.items.next() else {
+                chunk.push_str("]}\n");
+                self.state = State::End;
+                break;
+            };
+            if !first {
+                chunk.push(',');
+            }
+            first = false;
+            self.out.clear();
+            item.write_json(&mut self.out);
+            let text = self.out.as_str();
+            // The items of a list leave out what the list says of all of them.
+            match text.strip_prefix(&self.type_text) {
+                Some(rest) => chunk.extend(["{", rest]),
+                None => chunk.push_str(text),
+            }
+        }
+        Some(Bytes::from(chunk))
+    }
+}

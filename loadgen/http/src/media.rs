@@ -1,0 +1,178 @@
+//! Media types: what a client accepts, and what its body is.
+//!
+//! Source: `endpoints/handlers/negotiation` and `runtime/serializer` of Kubernetes' apiserver and
+//! apimachinery; recorded answers of 1.36.
+
+use http::HeaderMap;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use podstorm_objects::{ApiError, Reason};
+
+/// The form of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Accepted {
+    pub(crate) yaml: bool,
+    pub(crate) shape: Shape,
+}
+
+/// What becomes of the objects of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// They are sent as they are.
+    Object,
+    /// `as=Table`, of that version of `meta.k8s.io`.
+    Table(&'static str),
+    /// `as=PartialObjectMetadata`.
+    Metadata(&'static str),
+    /// `as=PartialObjectMetadataList`.
+    MetadataList(&'static str),
+    /// `as=APIGroupDiscoveryList`.
+    Discovery,
+}
+
+/// Which shapes a request can be answered in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Offer {
+    /// Objects of the API: as they are, as tables, as metadata.
+    Objects,
+    /// `/api` and `/apis`.
+    Discovery,
+    /// Nothing but the document itself.
+    Plain,
+}
+
+/// The forms that the server writes, as messages list them. Protobuf is read, not written.
+const WRITTEN: &str = "application/json, application/yaml";
+
+/// The first clause of `Accept` that the server can satisfy, in the order of their weights.
+///
+/// # Errors
+/// 406 when there is none.
+pub(crate) fn accepted(headers: &HeaderMap, offer: Offer) -> Result<Accepted, ApiError> {
+    let plain = Accepted {
+        yaml: false,
+        shape: Shape::Object,
+    };
+    let text = headers.get_all(ACCEPT).iter();
+    let text: Vec<&str> = text.filter_map(|value| value.to_str().ok()).collect();
+    let text = text.join(",");
+    if text.trim().is_empty() {
+        return Ok(plain);
+    }
+    let mut clauses: Vec<Clause<'_>> = text.split(',').map(Clause::of).collect();
+    // Stable: clauses of one weight stay in the client's order.
+    clauses.sort_by(|a, b| b.weight.total_cmp(&a.weight));
+    let found = clauses.iter().find_map(|clause| clause.satisfied(offer));
+    if let Some(found) = found {
+        return Ok(found);
+    }
+    let transformed = clauses.iter().any(|clause| !clause.wanted.is_empty());
+    let message = match transformed {
+        true => format!("only the following media types are accepted: {WRITTEN}"),
+        false => format!("406: Not Acceptable\n\nAvailable representations: {WRITTEN}"),
+    };
+    let reason = Reason::Other("NotAcceptable".into());
+    Err(ApiError::status(406, reason, message))
+}
+
+/// One clause of `Accept`.
+struct Clause<'a> {
+    kind: &'a str,
+    weight: f64,
+    /// `as`, with the group and version it is of.
+    wanted: &'a str,
+    group: &'a str,
+    version: &'a str,
+}
+
+impl<'a> Clause<'a> {
+    fn of(text: &'a str) -> Clause<'a> {
+        let mut parts = text.split(';').map(str::trim);
+        let mut clause = Clause {
+            kind: parts.next().unwrap_or(""),
+            weight: 1.0,
+            wanted: "",
+            group: "",
+            version: "",
+        };
+        for (name, value) in parts.filter_map(|part| part.split_once('=')) {
+            match name.trim() {
+                "q" => clause.weight = value.trim().parse().unwrap_or(1.0),
+                "as" => clause.wanted = value.trim(),
+                "g" => clause.group = value.trim(),
+                "v" => clause.version = value.trim(),
+                _ => {}
+            }
+        }
+        clause
+    }
+
+    fn satisfied(&self, offer: Offer) -> Option<Accepted> {
+        let yaml = match self.kind {
+            "application/json" | "*/*" => false,
+            "application/yaml" => true,
+            _ => return None,
+        };
+        let version = match self.version {
+            "v1" => "meta.k8s.io/v1",
+            "v1beta1" => "meta.k8s.io/v1beta1",
+            _ => "",
+        };
+        let is_meta = self.group == "meta.k8s.io" && !version.is_empty();
+        let shape = match (offer, self.wanted) {
+            (_, "") => Shape::Object,
+            (Offer::Objects, "Table") if is_meta => Shape::Table(version),
+            (Offer::Objects, "PartialObjectMetadata") if is_meta => Shape::Metadata(version),
+            (Offer::Objects, "PartialObjectMetadataList") if is_meta => {
+                Shape::MetadataList(version)
+            }
+            (Offer::Discovery, "APIGroupDiscoveryList")
+                if self.group == "apidiscovery.k8s.io" && self.version == "v2" =>
+            {
+                Shape::Discovery
+            }
+            _ => return None,
+        };
+        Some(Accepted { yaml, shape })
+    }
+}
+
+/// The form of a request's body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BodyType {
+    Json,
+    Yaml,
+    Protobuf,
+    JsonPatch,
+    MergePatch,
+    StrategicPatch,
+    ApplyPatch,
+}
+
+impl BodyType {
+    /// The form that `Content-Type` names; JSON when there is none.
+    pub(crate) fn of(headers: &HeaderMap) -> Option<BodyType> {
+        let Some(value) = headers.get(CONTENT_TYPE) else {
+            return Some(BodyType::Json);
+        };
+        let text = value.to_str().ok()?;
+        match text.split(';').next()?.trim() {
+            "" | "application/json" => Some(BodyType::Json),
+            "application/yaml" => Some(BodyType::Yaml),
+            "application/vnd.kubernetes.protobuf" => Some(BodyType::Protobuf),
+            "application/json-patch+json" => Some(BodyType::JsonPatch),
+            "application/merge-patch+json" => Some(BodyType::MergePatch),
+            "application/strategic-merge-patch+json" => Some(BodyType::StrategicPatch),
+            "application/apply-patch+yaml" => Some(BodyType::ApplyPatch),
+            _ => None,
+        }
+    }
+}
+
+/// 415: the body of a request has a type that is not read here.
+pub(crate) fn unsupported(accepted: &str) -> ApiError {
+    let message = format!(
+        "the body of the request was in an unknown format - accepted media types include: \
+         {accepted}"
+    );
+    ApiError::status(415, Reason::Other("UnsupportedMediaType".into()), message)
+}

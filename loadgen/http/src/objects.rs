@@ -1,0 +1,306 @@
+//! Requests for objects: one function for each method and what it is used on.
+
+use std::sync::Arc;
+
+use http::{Method, Response};
+use podstorm_apiserver::{Patch, Scale, ScaleUpdate, errors};
+use podstorm_objects::{AnyObject, ApiError, Object, Pod, ResourceVersion, Uid};
+use serde_json::{Map, Value, json};
+
+use crate::answer::{self, Body};
+use crate::media::{Accepted, BodyType, Shape, unsupported};
+use crate::query::options_invalid;
+use crate::route::Target;
+use crate::{Call, body, delete, list, table, watch};
+
+/// What patches may be, as messages list it.
+const PATCHES: &str = "application/json-patch+json, application/merge-patch+json, \
+                       application/strategic-merge-patch+json";
+
+/// Answers a request for objects.
+pub(crate) fn serve(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
+    let on_object = !target.name.is_empty();
+    match (call.method.clone(), target.subresource.as_str(), on_object) {
+        (Method::GET, "", _) if call.query.flag("watch") => watch::watch(call, target),
+        (Method::GET, "", false) => list::list(call, target),
+        (Method::GET, "" | "status", true) => get(call, target),
+        (Method::POST, "", false) if is_in_namespace(target) => create(call, target),
+        (Method::PUT, "" | "status", true) => update(call, target),
+        (Method::PATCH, "" | "status", true) => patch(call, target),
+        (Method::DELETE, "", true) => delete::delete(call, target),
+        (Method::DELETE, "", false) if is_in_namespace(target) => delete::delete_all(call, target),
+        (Method::GET, "scale", true) => get_scale(call, target),
+        (Method::PUT | Method::PATCH, "scale", true) => change_scale(call, target),
+        (Method::POST, "binding", true) => bind(call, target),
+        (Method::POST, "eviction", true) => evict(call, target),
+        (Method::GET, "log", true) => log(call, target),
+        _ => Err(answer::method_not_allowed()),
+    }
+}
+
+fn is_in_namespace(target: &Target) -> bool {
+    !target.kind.is_namespaced() || !target.namespace.is_empty()
+}
+
+fn api<'a>(call: &'a Call<'_>, target: &Target) -> podstorm_apiserver::Api<'a> {
+    call.cluster().api(target.kind)
+}
+
+/// An object in the shape that the client accepts.
+pub(crate) fn answer(
+    call: &Call<'_>,
+    code: u16,
+    object: &AnyObject,
+) -> Result<Response<Body>, ApiError> {
+    let Accepted { yaml, shape } = call.accepted;
+    let document = match shape {
+        Shape::Object | Shape::Discovery => return Ok(answer::object(code, yaml, &**object)),
+        Shape::Metadata(version) => table::partial(&**object, version),
+        Shape::MetadataList(_) => {
+            let why =
+                "you requested PartialObjectMetadataList, but the requested object is not a list";
+            return Err(crate::not_acceptable(why.to_owned()));
+        }
+        Shape::Table(version) => {
+            let include = table::Include::of(&call.query)?;
+            let kind = object.kind();
+            let at = object.metadata().resource_version.to_string();
+            let metadata = json!({"resourceVersion": at});
+            let items = std::slice::from_ref(object);
+            table::table(kind, items, version, include, metadata, call.now)
+        }
+    };
+    Ok(answer::document(code, yaml, &document))
+}
+
+fn get(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
+    let wanted = call.query.resource_version().number().unwrap_or(0);
+    let current = call.cluster().resource_version();
+    if wanted > current {
+        return Err(errors::version_too_large(wanted, current));
+    }
+    let object = api(call, target).get(&target.namespace, &target.name)?;
+    answer(call, 200, &object)
+}
+
+fn create(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
+    let dry_run = call.query.dry_run("CreateOptions")?;
+    check_field_validation(call, "CreateOptions")?;
+    let mut object = body::object(call, target.kind)?;
+    place(&mut object, target)?;
+    let created = api(call, target)
+        .dry_run(dry_run)
+        .create(object, call.now)?;
+    answer(call, 201, &created)
+}
+
+fn update(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
+    let dry_run = call.query.dry_run("UpdateOptions")?;
+    check_field_validation(call, "UpdateOptions")?;
+    let mut object = body::object(call, target.kind)?;
+    place(&mut object, target)?;
+    let name = &object.metadata().name;
+    if *name != target.name.as_str() {
+        return Err(errors::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({})",
+            target.name
+        )));
+    }
+    let api = api(call, target).dry_run(dry_run);
+    let updated = match target.subresource.as_str() {
+        "status" => api.update_status(object, call.now)?,
+        _ => api.update(object, call.now)?,
+    };
+    answer(call, 200, &updated)
+}
+
+/// Gives the object the namespace of the path.
+///
+/// # Errors
+/// 400 where it names another.
+fn place(object: &mut AnyObject, target: &Target) -> Result<(), ApiError> {
+    let metadata = Arc::get_mut(object).expect("not shared yet").metadata_mut();
+    if metadata.namespace.is_empty() {
+        metadata.namespace = target.namespace.as_str().into();
+    } else if *metadata.namespace != *target.namespace {
+        return Err(errors::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    Ok(())
+}
+
+/// # Errors
+/// 422 for a word that `fieldValidation` can't be.
+fn check_field_validation(call: &Call<'_>, options: &str) -> Result<(), ApiError> {
+    match call.query.text("fieldValidation") {
+        "" | "Ignore" | "Strict" | "Warn" => Ok(()),
+        other => {
+            let message = format!(
+                "Unsupported value: {other:?}: supported values: \"\", \"Ignore\", \"Strict\", \
+                 \"Warn\""
+            );
+            let (field, reason) = ("fieldValidation", "FieldValueNotSupported");
+            Err(options_invalid(options, field, reason, &message))
+        }
+    }
+}
+
+/// The patch in the body.
+fn read_patch(call: &Call<'_>) -> Result<Patch, ApiError> {
+    let kind = BodyType::of(call.headers);
+    let document = || -> Result<Map<String, Value>, ApiError> {
+        let parsed: Result<Value, _> = serde_json::from_slice(&call.body);
+        match parsed {
+            Ok(Value::Object(patch)) => Ok(patch),
+            Ok(_) => Err(errors::bad_request("the patch is no object")),
+            Err(error) => Err(errors::bad_request(format!(
+                "the patch can't be read: {error}"
+            ))),
+        }
+    };
+    match kind {
+        Some(BodyType::StrategicPatch) => Ok(Patch::Strategic(document()?)),
+        Some(BodyType::MergePatch) => Ok(Patch::Merge(document()?)),
+        Some(BodyType::JsonPatch) => Patch::json(&call.body),
+        _ => Err(unsupported(PATCHES)),
+    }
+}
+
+fn patch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
+    let dry_run = call.query.dry_run("PatchOptions")?;
+    check_field_validation(call, "PatchOptions")?;
+    let patch = read_patch(call)?;
+    let api = api(call, target).dry_run(dry_run);
+    let (namespace, name) = (&target.namespace, &target.name);
+    let patched = match target.subresource.as_str() {
+        "status" => api.patch_status(namespace, name, &patch, call.now)?,
+        _ => api.patch(namespace, name, &patch, call.now)?,
+    };
+    answer(call, 200, &patched)
+}
+
+fn get_scale(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
+    let scale = api(call, target).scale(&target.namespace, &target.name)?;
+    Ok(answer_scale(call, target, &scale))
+}
+
+fn change_scale(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
+    let api = api(call, target);
+    let (namespace, name) = (&target.namespace, &target.name);
+    let mut document = if call.method == Method::PATCH {
+        let patch = read_patch(call)?;
+        let mut document = scale_json(target, &api.scale(namespace, name)?);
+        // The patch holds for whatever version there is, unless it names one.
+        document["metadata"]["resourceVersion"] = Value::Null;
+        patch.apply(&mut document)?;
+        document
+    } else {
+        Value::Object(body::document(call, "Scale")?)
+    };
+    let named = document["metadata"]["name"].as_str().unwrap_or("");
+    if named != name {
+        return Err(errors::bad_request(format!(
+            "the name of the object ({named}) does not match the name on the URL ({name})"
+        )));
+    }
+    let replicas = match document["spec"]["replicas"].take() {
+        Value::Null => 0,
+        value => {
+            let number = value.as_i64().and_then(|number| i32::try_from(number).ok());
+            number.ok_or_else(|| {
+                let why = "Scale cannot be handled: spec.replicas must be a whole number";
+                errors::bad_request(why)
+            })?
+        }
+    };
+    let text = |member: &str| {
+        let text = document["metadata"][member].as_str();
+        text.filter(|text| !text.is_empty())
+    };
+    let update = ScaleUpdate {
+        replicas,
+        uid: text("uid").map(Uid::new),
+        resource_version: text("resourceVersion").map(ResourceVersion::new),
+    };
+    let api = api.dry_run(call.query.dry_run("UpdateOptions")?);
+    let scale = api.update_scale(namespace, name, &update, call.now)?;
+    Ok(answer_scale(call, target, &scale))
+}
+
+fn answer_scale(call: &Call<'_>, target: &Target, scale: &Scale) -> Response<Body> {
+    answer::document(200, call.accepted.yaml, &scale_json(target, scale))
+}
+
+fn scale_json(target: &Target, scale: &Scale) -> Value {
+    let mut status = json!({"replicas": scale.status_replicas});
+    if !scale.selector.is_empty() {
+        status["selector"] = scale.selector.as_str().into();
+    }
+    json!({"kind": "Scale", "apiVersion": "autoscaling/v1",
+        "metadata": {"name": target.name, "namespace": target.namespace,
+            "uid": scale.uid.to_string(),
+            "resourceVersion": scale.resource_version.to_string(),
+            "creationTimestamp": scale.creation_timestamp.to_string()},
+        "spec": {"replicas": scale.replicas}, "status": status})
+}
+
+fn bind(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
+    let dry_run = call.query.dry_run("CreateOptions")?;
+    let binding = body::document(call, "Binding")?;
+    let named = binding.get("metadata").and_then(|of| of.get("name"));
+    if named
+        .and_then(Value::as_str)
+        .is_some_and(|name| name != target.name)
+    {
+        let why = "name in URL does not match name in Binding object";
+        return Err(errors::bad_request(why));
+    }
+    let node = binding.get("target").and_then(|to| to.get("name"));
+    let node = node.and_then(Value::as_str).unwrap_or("");
+    if !dry_run {
+        let (namespace, name) = (&target.namespace, &target.name);
+        call.cluster()
+            .bind(namespace, name, &node.into(), call.now)?;
+    }
+    Ok(answer::document(201, call.accepted.yaml, &success()))
+}
+
+fn evict(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
+    let eviction = body::document(call, "Eviction")?;
+    let named = eviction.get("metadata").and_then(|of| of.get("name"));
+    if named
+        .and_then(Value::as_str)
+        .is_some_and(|name| name != target.name)
+    {
+        let why = "name in URL does not match name in Eviction object";
+        return Err(errors::bad_request(why));
+    }
+    let none = Map::new();
+    let options = eviction.get("deleteOptions").and_then(Value::as_object);
+    let wanted = delete::of_document(options.unwrap_or(&none))?;
+    let dry_run = call.query.dry_run("CreateOptions")? || wanted.dry_run;
+    let (namespace, name) = (&target.namespace, &target.name);
+    call.cluster()
+        .evict(namespace, name, &wanted.options, dry_run, call.now)?;
+    Ok(answer::document(201, call.accepted.yaml, &success()))
+}
+
+fn success() -> Value {
+    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"})
+}
+
+/// What the container of a simulated pod would print: the server's line.
+fn log(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
+    let pod = call.cluster().get::<Pod>(&target.namespace, &target.name)?;
+    let wanted = call.query.text("container");
+    let json = pod.to_json();
+    let containers = ["containers", "initContainers"].map(|list| json["spec"][list].as_array());
+    let mut names = containers.into_iter().flatten().flatten();
+    let is_known = names.any(|container| container["name"] == wanted);
+    if !wanted.is_empty() && !is_known {
+        let why = format!("container {wanted} is not valid for pod {}", target.name);
+        return Err(errors::bad_request(why));
+    }
+    Ok(answer::text(200, format!("{}\n", call.server.log_line())))
+}

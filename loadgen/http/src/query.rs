@@ -1,0 +1,103 @@
+//! The parameters after the `?` of a request.
+
+use std::borrow::Cow;
+
+use podstorm_apiserver::errors;
+use podstorm_objects::{ApiError, ResourceVersion};
+
+/// The parameters of a request, decoded, in the order that they were sent in.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Query<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
+
+impl<'a> Query<'a> {
+    pub(crate) fn of(text: Option<&'a str>) -> Query<'a> {
+        let pairs = form_urlencoded::parse(text.unwrap_or("").as_bytes());
+        Query(pairs.collect())
+    }
+
+    /// The first value of that name; empty when there is none.
+    pub(crate) fn text(&self, name: &str) -> &str {
+        self.all(name).next().unwrap_or("")
+    }
+
+    pub(crate) fn all(&self, name: &str) -> impl Iterator<Item = &str> {
+        let of_name = self.0.iter().filter(move |(key, _)| key == name);
+        of_name.map(|(_, value)| &**value)
+    }
+
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.all(name).next().is_some()
+    }
+
+    /// A yes or no: absent, `false` and `0` are no.
+    ///
+    /// Source: `Convert_Slice_string_To_bool` of apimachinery.
+    pub(crate) fn flag(&self, name: &str) -> bool {
+        match self.all(name).next() {
+            None => false,
+            Some(value) => !(value.eq_ignore_ascii_case("false") || value == "0"),
+        }
+    }
+
+    /// A whole number; `None` when absent or empty.
+    ///
+    /// # Errors
+    /// 400 for any other text.
+    pub(crate) fn number(&self, name: &str) -> Result<Option<i64>, ApiError> {
+        match self.text(name) {
+            "" => Ok(None),
+            text => text.parse().map(Some).map_err(|_| {
+                let why = format!("strconv.ParseInt: parsing {text:?}: invalid syntax");
+                errors::bad_request(why)
+            }),
+        }
+    }
+
+    pub(crate) fn resource_version(&self) -> ResourceVersion {
+        ResourceVersion::new(self.text("resourceVersion"))
+    }
+
+    /// Whether nothing is to be written: `dryRun=All`.
+    ///
+    /// # Errors
+    /// 422 for any other value.
+    pub(crate) fn dry_run(&self, options: &str) -> Result<bool, ApiError> {
+        check_dry_run(self.all("dryRun"), options)
+    }
+}
+
+/// Whether all of these values of `dryRun` are `All`; none is no.
+///
+/// # Errors
+/// 422 for any other value.
+pub(crate) fn check_dry_run<'v>(
+    values: impl Iterator<Item = &'v str>,
+    options: &str,
+) -> Result<bool, ApiError> {
+    let mut dry_run = false;
+    for value in values {
+        if value != "All" {
+            let message = format!("Unsupported value: {value:?}: supported values: \"All\"");
+            return Err(options_invalid(
+                options,
+                "dryRun",
+                "FieldValueNotSupported",
+                &message,
+            ));
+        }
+        dry_run = true;
+    }
+    Ok(dry_run)
+}
+
+/// 422: an option of a request has a value that it can't have.
+pub(crate) fn options_invalid(options: &str, field: &str, reason: &str, message: &str) -> ApiError {
+    let whole = format!("{options}.meta.k8s.io \"\" is invalid: {field}: {message}");
+    let mut error = ApiError::status(422, podstorm_objects::Reason::Invalid, whole);
+    error.causes.push(podstorm_objects::Cause {
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+        field: field.to_owned(),
+    });
+    error
+}

@@ -1,0 +1,136 @@
+//! From the path of a request to what it asks for.
+//!
+//! Source: `RequestInfoFactory` in Kubernetes' `apiserver/pkg/endpoints/request`.
+
+use std::borrow::Cow;
+
+use percent_encoding::percent_decode_str;
+use podstorm_objects::Kind;
+
+use crate::catalog::{Catalog, GroupVersion};
+
+/// What a path names.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Route {
+    /// `/`: the list of paths.
+    Root,
+    /// `/healthz`, `/livez`, `/readyz`, each with a check by name or without one.
+    Health,
+    Version,
+    Metrics,
+    /// `/api`.
+    CoreVersions,
+    /// `/apis`.
+    Groups,
+    /// `/apis/GROUP`.
+    Group(String),
+    /// `/api/v1`, `/apis/GROUP/VERSION`.
+    Resources(GroupVersion),
+    /// `/openapi/v3` and what is below it; empty for the index.
+    OpenApi(String),
+    /// Objects of a kind.
+    Objects(Target),
+    /// A path of the API that names nothing: a Status.
+    UnknownResource,
+    /// Any other path: a text.
+    UnknownPath,
+}
+
+/// One object, a collection, or a subresource.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Target {
+    pub(crate) kind: Kind,
+    /// Empty for cluster-scoped kinds and for collections over all namespaces.
+    pub(crate) namespace: String,
+    /// Empty for a collection.
+    pub(crate) name: String,
+    /// Empty for the object itself.
+    pub(crate) subresource: String,
+}
+
+impl Route {
+    pub(crate) fn of(path: &str, catalog: &Catalog) -> Route {
+        if path.contains("//") {
+            return Route::UnknownPath;
+        }
+        let path = path.trim_start_matches('/').trim_end_matches('/');
+        let segments: Option<Vec<Cow<'_, str>>> = path
+            .split('/')
+            .map(|segment| percent_decode_str(segment).decode_utf8().ok())
+            .collect();
+        let Some(segments) = segments else {
+            return Route::UnknownPath;
+        };
+        let segments: Vec<&str> = segments.iter().map(|segment| &**segment).collect();
+        match &segments[..] {
+            [""] => Route::Root,
+            ["healthz" | "livez" | "readyz"] => Route::Health,
+            ["healthz" | "livez" | "readyz", "ping" | "etcd" | "log"] => Route::Health,
+            ["version"] => Route::Version,
+            ["metrics"] => Route::Metrics,
+            ["openapi", "v3"] => Route::OpenApi(String::new()),
+            ["openapi", "v3", rest @ ..] => Route::OpenApi(rest.join("/")),
+            ["api"] => Route::CoreVersions,
+            ["apis"] => Route::Groups,
+            ["apis", group] => match catalog.groups().contains_key(group) {
+                true => Route::Group((*group).to_owned()),
+                false => Route::UnknownPath,
+            },
+            ["api", version, rest @ ..] => within(version, "", rest, catalog),
+            ["apis", group, version, rest @ ..] => match catalog.groups().contains_key(group) {
+                true => within(version, group, rest, catalog),
+                false => Route::UnknownPath,
+            },
+            _ => Route::UnknownPath,
+        }
+    }
+}
+
+fn within(version: &str, group: &str, rest: &[&str], catalog: &Catalog) -> Route {
+    let of = GroupVersion {
+        group: group.to_owned(),
+        version: version.to_owned(),
+    };
+    if catalog.kinds(&of).is_none() {
+        return Route::UnknownResource;
+    }
+    let (namespace, resource, name, subresource) = match *rest {
+        [] => return Route::Resources(of),
+        ["namespaces"] => ("", "namespaces", "", ""),
+        ["namespaces", name] => ("", "namespaces", name, ""),
+        ["namespaces", name, part @ ("status" | "finalize")] => ("", "namespaces", name, part),
+        ["namespaces", namespace, resource] => (namespace, resource, "", ""),
+        ["namespaces", namespace, resource, name] => (namespace, resource, name, ""),
+        ["namespaces", namespace, resource, name, part] => (namespace, resource, name, part),
+        [resource] => ("", resource, "", ""),
+        [resource, name] => ("", resource, name, ""),
+        [resource, name, part] => ("", resource, name, part),
+        _ => return Route::UnknownResource,
+    };
+    let Some(kind) = catalog.find(&of, resource) else {
+        return Route::UnknownResource;
+    };
+    // An object of a namespaced kind is reached through its namespace alone, and the other way round.
+    let fits = match kind.is_namespaced() {
+        true => !namespace.is_empty() || name.is_empty(),
+        false => namespace.is_empty(),
+    };
+    if !fits || !subresource.is_empty() && !has_subresource(kind, subresource) {
+        return Route::UnknownResource;
+    }
+    Route::Objects(Target {
+        kind,
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        subresource: subresource.to_owned(),
+    })
+}
+
+fn has_subresource(kind: Kind, name: &str) -> bool {
+    let row = kind.row();
+    match name {
+        "status" => row.has_status,
+        "scale" => row.has_scale,
+        _ => row.subresources.iter().any(|known| known.name == name),
+    }
+}

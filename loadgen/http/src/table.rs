@@ -1,0 +1,101 @@
+//! Objects as rows of a Table, as `kubectl get` prints them, and as metadata alone.
+//!
+//! Source: `apis/meta/v1` `Table` and `PartialObjectMetadata`, and the printers of Kubernetes.
+
+use podstorm_apiserver::errors;
+use podstorm_objects::{AnyObject, ApiError, Kind, Now, Object};
+use serde_json::{Value, json};
+
+use crate::query::Query;
+
+/// What the rows of a table carry of their objects: `includeObject`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Include {
+    Metadata,
+    Object,
+    None,
+}
+
+impl Include {
+    /// # Errors
+    /// 400 for another word.
+    pub(crate) fn of(query: &Query<'_>) -> Result<Include, ApiError> {
+        match query.text("includeObject") {
+            "" | "Metadata" => Ok(Include::Metadata),
+            "Object" => Ok(Include::Object),
+            "None" => Ok(Include::None),
+            other => Err(errors::bad_request(format!(
+                "Unable to convert to Table as requested: includeObject: Invalid value: \
+                 {other:?}: must be 'Metadata', 'Object', 'None', or empty"
+            ))),
+        }
+    }
+}
+
+/// A Table of objects of one kind; `metadata` is that of the list, or the version of one object.
+pub(crate) fn table(
+    kind: Kind,
+    items: &[AnyObject],
+    version: &str,
+    include: Include,
+    metadata: Value,
+    now: Now,
+) -> Value {
+    let columns = columns(kind);
+    let rows: Vec<Value> = items
+        .iter()
+        .map(|item| row(kind, &**item, version, include, now))
+        .collect();
+    json!({"kind": "Table", "apiVersion": version, "metadata": metadata,
+        "columnDefinitions": columns, "rows": rows})
+}
+
+/// A Table without columns, of an event of a watch that is not the first.
+pub(crate) fn row_alone(
+    kind: Kind,
+    item: &dyn Object,
+    version: &str,
+    include: Include,
+    now: Now,
+) -> Value {
+    let at = item.metadata().resource_version.to_string();
+    json!({"kind": "Table", "apiVersion": version, "metadata": {"resourceVersion": at},
+        "columnDefinitions": null, "rows": [row(kind, item, version, include, now)]})
+}
+
+/// The columns of a kind's tables.
+pub(crate) fn columns(kind: Kind) -> Value {
+    kind.row().columns.iter().map(column).collect()
+}
+
+fn column(column: &podstorm_objects::Column) -> Value {
+    json!({"name": column.name, "type": column.kind(), "format": column.format(),
+        "description": column.description, "priority": column.priority})
+}
+
+fn row(kind: Kind, item: &dyn Object, version: &str, include: Include, now: Now) -> Value {
+    let whole = item.to_json();
+    let columns = kind.row().columns.iter();
+    let cells: Value = columns.map(|column| column.cell.of(&whole, now)).collect();
+    let object = match include {
+        Include::Object => whole,
+        Include::None => Value::Null,
+        Include::Metadata => {
+            json!({"kind": "PartialObjectMetadata", "apiVersion": version,
+                "metadata": whole["metadata"]})
+        }
+    };
+    json!({"cells": cells, "object": object})
+}
+
+/// `PartialObjectMetadata` of an object, of the newest version.
+pub(crate) fn metadata_of(item: &dyn Object) -> Value {
+    partial(item, "meta.k8s.io/v1")
+}
+
+/// `PartialObjectMetadata` of an object.
+pub(crate) fn partial(item: &dyn Object, version: &str) -> Value {
+    let mut whole = item.to_json();
+    let metadata = whole["metadata"].take();
+    json!({"kind": "PartialObjectMetadata", "apiVersion": version, "metadata": metadata})
+}

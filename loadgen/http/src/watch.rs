@@ -1,0 +1,377 @@
+//! `GET` with `watch`: events as lines of JSON, for as long as the client listens.
+//!
+//! Source: `endpoints/handlers/watch.go` and the watch cache of Kubernetes' apiserver.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Response;
+use podstorm_apiserver::{AnyWatch, Seen, WatchFrom, WatchOptions, errors};
+use podstorm_objects::json::Writer;
+use podstorm_objects::{AnyObject, ApiError, Kind, Object, ResourceVersion, WatchEvent};
+use serde_json::{Value, json};
+use tokio::time::{Instant, Sleep};
+
+use crate::answer::{self, Body};
+use crate::media::Shape;
+use crate::query::{Query, options_invalid};
+use crate::route::Target;
+use crate::select::Selection;
+use crate::table::Include;
+use crate::{ApiServer, Call, table};
+
+/// How often a watch that asked for bookmarks gets one, as upstream.
+const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+/// How long before its end a watch gets its last bookmark, as upstream.
+const LAST_BOOKMARK: Duration = Duration::from_secs(2);
+/// How long a watch lasts where the client doesn't say. Upstream draws between 30 and 60 minutes.
+const TIMEOUT: Duration = Duration::from_secs(45 * 60);
+/// Events taken at once.
+const BATCH: usize = 256;
+/// Bytes sent at once, about.
+const CHUNK: usize = 64 << 10;
+
+pub(crate) fn watch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
+    let query = &call.query;
+    let selection = Selection::of(target, query)?;
+    let begin = Beginning::of(query, call.cluster().resource_version())?;
+    let waiting = Arc::new(Waiting::default());
+    let wakes = Arc::clone(&waiting);
+    let options = WatchOptions {
+        waker: Some(Arc::new(move || wakes.wake())),
+        ..WatchOptions::default()
+    };
+    let (events, failed) = match call.cluster().api(target.kind).watch(begin.from, options) {
+        Ok(events) => (Some(events), None),
+        // Upstream has answered 200 before it looks at its history.
+        Err(error) if error.code == 410 => (None, Some(error)),
+        Err(error) => return Err(error),
+    };
+    let timeout = match query.number("timeoutSeconds")? {
+        Some(seconds) if seconds > 0 => Duration::from_secs(seconds.unsigned_abs()),
+        _ => TIMEOUT,
+    };
+    let end = Instant::now() + timeout.min(TIMEOUT * 1000);
+    let include = Include::of(query)?;
+    let body = WatchBody {
+        server: call.server.clone(),
+        kind: target.kind,
+        selection,
+        events,
+        failed,
+        waiting,
+        seen: Vec::new(),
+        shape: call.accepted.shape,
+        include,
+        columns_sent: false,
+        bookmarks: query.flag("allowWatchBookmarks"),
+        initial_end: begin.marks_end,
+        end: Box::pin(tokio::time::sleep_until(end)),
+        bookmark: Box::pin(tokio::time::sleep_until(next_bookmark(Instant::now(), end))),
+        last_bookmark_sent: false,
+        ended: false,
+    };
+    Ok(answer::stream(Body::watch(body)))
+}
+
+/// Where a watch begins, and whether the end of the initial state is marked.
+struct Beginning {
+    from: WatchFrom,
+    marks_end: bool,
+}
+
+impl Beginning {
+    fn of(query: &Query<'_>, current: u64) -> Result<Beginning, ApiError> {
+        let forbidden = |why: &str| {
+            let (field, reason) = ("resourceVersionMatch", "FieldValueForbidden");
+            let message = format!("Forbidden: {why}");
+            Err(options_invalid("ListOptions", field, reason, &message))
+        };
+        let matching = query.text("resourceVersionMatch");
+        let initial = query.has("sendInitialEvents");
+        if initial && matching != "NotOlderThan" {
+            return forbidden(
+                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+            );
+        }
+        if !initial && !matching.is_empty() {
+            return forbidden(
+                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+            );
+        }
+        let wanted = match query.resource_version() {
+            ResourceVersion::Unset => 0,
+            ResourceVersion::Number(number) => number,
+            ResourceVersion::Opaque(text) => text.parse().map_err(|_| {
+                let text = text.as_str();
+                let message = format!(
+                    "Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
+                );
+                options_invalid(
+                    "ListOptions",
+                    "resourceVersion",
+                    "FieldValueInvalid",
+                    &message,
+                )
+            })?,
+        };
+        if wanted > current {
+            return Err(errors::version_too_large(wanted, current));
+        }
+        let all = query.flag("sendInitialEvents");
+        // Without a version the state comes first, unless the client says that it wants none.
+        let from_state = all || wanted == 0 && !initial;
+        Ok(Beginning {
+            from: match (from_state, wanted) {
+                (true, _) => WatchFrom::Initial,
+                (false, 0) => WatchFrom::Version(current),
+                (false, version) => WatchFrom::Version(version),
+            },
+            marks_end: all,
+        })
+    }
+}
+
+fn next_bookmark(now: Instant, end: Instant) -> Instant {
+    let last = end.checked_sub(LAST_BOOKMARK).unwrap_or(now).max(now);
+    (now + BOOKMARK_EVERY).min(last)
+}
+
+/// Wakes the task that sends a watch.
+#[derive(Debug, Default)]
+struct Waiting(Mutex<Option<Waker>>);
+
+impl Waiting {
+    fn wait(&self, waker: &Waker) {
+        let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !slot.as_ref().is_some_and(|known| known.will_wake(waker)) {
+            *slot = Some(waker.clone());
+        }
+    }
+
+    fn wake(&self) {
+        let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(waker) = slot.take() {
+            waker.wake();
+        }
+    }
+}
+
+/// An open watch that is being sent.
+#[derive(Debug)]
+pub(crate) struct WatchBody {
+    server: ApiServer,
+    kind: Kind,
+    selection: Selection,
+    /// Absent where the watch could not begin.
+    events: Option<AnyWatch>,
+    /// What the watch ends with at once.
+    failed: Option<ApiError>,
+    waiting: Arc<Waiting>,
+    /// Scratch.
+    seen: Vec<Seen>,
+    shape: Shape,
+    include: Include,
+    columns_sent: bool,
+    bookmarks: bool,
+    initial_end: bool,
+    end: Pin<Box<Sleep>>,
+    bookmark: Pin<Box<Sleep>>,
+    last_bookmark_sent: bool,
+    ended: bool,
+}
+
+impl WatchBody {
+    /// The next lines; `None` at the end of the watch.
+    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        if let Some(error) = self.failed.take() {
+            self.ended = true;
+            let mut out = String::new();
+            line(&mut out, "ERROR", &error.to_json().to_string());
+            return Poll::Ready(Some(out.into()));
+        }
+        if self.server.is_draining() {
+            return Poll::Ready(None);
+        }
+        // Before the events are looked at, so that none can come unnoticed in between.
+        self.waiting.wait(context.waker());
+        let mut out = String::new();
+        self.take_events(&mut out);
+        if self.bookmark.as_mut().poll(context).is_ready() {
+            let now = Instant::now();
+            let next = next_bookmark(now, self.end.deadline());
+            let is_last = self.last_bookmark_sent;
+            self.last_bookmark_sent = next <= now;
+            self.bookmark.as_mut().reset(match self.last_bookmark_sent {
+                true => self.end.deadline() + BOOKMARK_EVERY,
+                false => next,
+            });
+            if self.bookmarks && !is_last && out.is_empty() {
+                self.put_bookmark(&mut out, false);
+            }
+            context.waker().wake_by_ref();
+        }
+        if !out.is_empty() {
+            return Poll::Ready(Some(out.into()));
+        }
+        if self.ended || self.end.as_mut().poll(context).is_ready() {
+            self.ended = true;
+            return Poll::Ready(None);
+        }
+        Poll::Pending
+    }
+
+    /// Adds the lines of the events that have come, up to about a chunk.
+    fn take_events(&mut self, out: &mut String) {
+        let Some(events) = &mut self.events else {
+            return;
+        };
+        let now = self.server.now();
+        let mut seen = std::mem::take(&mut self.seen);
+        loop {
+            let poll = events.poll_seen(BATCH, now, &mut seen);
+            for seen in seen.drain(..) {
+                let put = Put {
+                    kind: self.kind,
+                    shape: self.shape,
+                    include: self.include,
+                    selection: &self.selection,
+                    columns_sent: &mut self.columns_sent,
+                };
+                match seen.event {
+                    WatchEvent::Bookmark {
+                        version,
+                        initial_events_end,
+                    } => {
+                        if initial_events_end && self.initial_end && self.bookmarks {
+                            bookmark(self.kind, self.shape, &version, true, out);
+                        }
+                    }
+                    WatchEvent::Error(error) => {
+                        line(out, "ERROR", &error.to_json().to_string());
+                        self.ended = true;
+                    }
+                    WatchEvent::Added(object) => put.change("ADDED", &object, None, now, out),
+                    WatchEvent::Modified(object) => {
+                        put.change("MODIFIED", &object, seen.before.as_ref(), now, out);
+                    }
+                    WatchEvent::Deleted(object) => {
+                        put.change("DELETED", &object, seen.before.as_ref(), now, out);
+                    }
+                }
+            }
+            if !poll.more || out.len() >= CHUNK {
+                break;
+            }
+        }
+        self.seen = seen;
+    }
+
+    fn put_bookmark(&self, out: &mut String, end_of_initial: bool) {
+        let version = ResourceVersion::Number(self.server.cluster().resource_version());
+        bookmark(self.kind, self.shape, &version, end_of_initial, out);
+    }
+}
+
+/// How the events of a watch become lines.
+struct Put<'a> {
+    kind: Kind,
+    shape: Shape,
+    include: Include,
+    selection: &'a Selection,
+    columns_sent: &'a mut bool,
+}
+
+impl Put<'_> {
+    /// Adds a change as the selection sees it: what begins to match is added, what ceases to is
+    /// deleted.
+    fn change(
+        self,
+        what: &'static str,
+        object: &AnyObject,
+        before: Option<&AnyObject>,
+        now: podstorm_objects::Now,
+        out: &mut String,
+    ) {
+        let is = self.selection.matches(&**object);
+        let was = before.is_none_or(|before| self.selection.matches(&**before));
+        let what = match (what, was, is) {
+            ("ADDED", _, true) | ("DELETED", true, _) | ("MODIFIED", true, true) => what,
+            ("MODIFIED", false, true) => "ADDED",
+            // As it was while it matched, with the version of the change.
+            ("MODIFIED", true, false) => {
+                if let Some(before) = before {
+                    let mut last = before.to_json();
+                    let version = object.metadata().resource_version.to_string();
+                    last["metadata"]["resourceVersion"] = version.into();
+                    if let Ok(last) = podstorm_objects::DynamicObject::from_json(self.kind, last) {
+                        self.put("DELETED", &last, now, out);
+                    }
+                }
+                return;
+            }
+            _ => return,
+        };
+        self.put(what, &**object, now, out);
+    }
+
+    fn put(self, what: &str, object: &dyn Object, now: podstorm_objects::Now, out: &mut String) {
+        let text = match self.shape {
+            Shape::Object | Shape::Discovery => {
+                let mut text = Writer::new();
+                object.write_json(&mut text);
+                text.into_string()
+            }
+            Shape::Metadata(version) | Shape::MetadataList(version) => {
+                table::partial(object, version).to_string()
+            }
+            Shape::Table(version) => {
+                let mut table = table::row_alone(self.kind, object, version, self.include, now);
+                if !std::mem::replace(self.columns_sent, true) {
+                    table["columnDefinitions"] = table::columns(self.kind);
+                }
+                table.to_string()
+            }
+        };
+        line(out, what, &text);
+    }
+}
+
+fn bookmark(
+    kind: Kind,
+    shape: Shape,
+    version: &ResourceVersion,
+    end_of_initial: bool,
+    out: &mut String,
+) {
+    let mut metadata = json!({"resourceVersion": version.to_string()});
+    if end_of_initial {
+        metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+    }
+    let object: Value = match shape {
+        Shape::Object | Shape::Discovery => {
+            json!({"kind": kind.name(), "apiVersion": kind.api_version(), "metadata": metadata})
+        }
+        Shape::Metadata(meta) | Shape::MetadataList(meta) => {
+            json!({"kind": "PartialObjectMetadata", "apiVersion": meta, "metadata": metadata})
+        }
+        Shape::Table(meta) => {
+            let object = json!({"kind": "PartialObjectMetadata", "apiVersion": meta,
+                "metadata": metadata});
+            json!({"kind": "Table", "apiVersion": meta,
+                "metadata": {"resourceVersion": version.to_string()},
+                "columnDefinitions": null, "rows": [{"cells": [], "object": object}]})
+        }
+    };
+    line(out, "BOOKMARK", &object.to_string());
+}
+
+fn line(out: &mut String, what: &str, object: &str) {
+    out.extend(["{\"type\":\"", what, "\",\"object\":", object, "}\n"]);
+}

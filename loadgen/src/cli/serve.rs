@@ -1,0 +1,143 @@
+//! `loadgen serve`: a simulated cluster for `kubectl` and any other client.
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use podstorm_apiserver::latency::Latency;
+use podstorm_sim::options::{EngineKind, SimOptions};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::manifest;
+use crate::serve::{ServeOptions, Served, bind, kubeconfig, write_snapshot};
+use crate::units::parse_latency;
+
+/// What `loadgen serve` is asked for.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  loadgen serve                          three nodes, at 127.0.0.1:8001
+  loadgen serve --nodes 100 -f dump.json what a cluster held, on a hundred more nodes
+  kubectl create -f replicaset.yaml      in another terminal, after the line that is printed")]
+pub(super) struct ServeFlags {
+    /// Where to listen; port 0 is one that is free
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8001")]
+    listen: SocketAddr,
+    /// Simulated nodes
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    nodes: u64,
+    /// Most pods of a node
+    #[arg(long, value_name = "N", default_value_t = 110)]
+    pods_per_node: u32,
+    /// From bound to ready
+    #[arg(long, value_name = "LATENCY", default_value = "0s", value_parser = parse_latency)]
+    pod_startup_latency: Latency,
+    /// Load these manifests or dumps first; `-` is standard input
+    #[arg(short = 'f', long = "filename", value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Write the kubeconfig here [default: podstorm-PORT.kubeconfig in the folder for temporary files]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Write all objects to this file at the end and on SIGUSR1; -f reads it
+    #[arg(long, value_name = "FILE")]
+    snapshot: Option<PathBuf>,
+    /// What the log of every container says
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "a simulated container runs here"
+    )]
+    log_line: String,
+    /// Serve everybody who can reach the address: there are no credentials
+    #[arg(long)]
+    insecure: bool,
+    /// The seed of UIDs and generated names
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+}
+
+/// Serves until Ctrl-C or SIGTERM.
+pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
+    if !flags.listen.ip().is_loopback() && !flags.insecure {
+        bail!(
+            "--listen {}: other machines could reach it, and nobody has to log in; listen at \
+             127.0.0.1, or add --insecure",
+            flags.listen
+        );
+    }
+    let objects = match flags.files.is_empty() {
+        true => Vec::new(),
+        false => {
+            let loaded = manifest::load(&flags.files, io::stdin())?;
+            super::warn(&loaded.warnings);
+            loaded.objects
+        }
+    };
+    let mut sim = SimOptions::new(EngineKind::Threads, flags.seed);
+    sim.latency.pod_startup = flags.pod_startup_latency;
+    let served = Served::start(ServeOptions {
+        sim,
+        nodes: flags.nodes,
+        pods_per_node: flags.pods_per_node,
+        objects,
+        log_line: flags.log_line.clone(),
+    })?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build();
+    runtime
+        .context("can't start threads")?
+        .block_on(serve(flags, &served))?;
+    if let Some(path) = &flags.snapshot {
+        write_snapshot(served.cluster(), path)?;
+    }
+    Ok(0)
+}
+
+async fn serve(flags: &ServeFlags, served: &Served) -> Result<()> {
+    let listener = bind(flags.listen).await?;
+    let address = listener
+        .local_addr()
+        .context("the listener has no address")?;
+    let path = flags.kubeconfig.clone().unwrap_or_else(|| {
+        std::env::temp_dir().join(format!("podstorm-{}.kubeconfig", address.port()))
+    });
+    let text = kubeconfig(address);
+    let written = std::fs::write(&path, text);
+    written.with_context(|| format!("--kubeconfig {}: can't be written", path.display()))?;
+    announce(address, &path)?;
+    let mut end = [SignalKind::interrupt(), SignalKind::terminate()].map(signal);
+    let mut snapshot = signal(SignalKind::user_defined1()).context("can't catch signals")?;
+    let [interrupt, terminate] = &mut end;
+    let (Ok(interrupt), Ok(terminate)) = (interrupt, terminate) else {
+        bail!("can't catch signals");
+    };
+    let cluster = Arc::clone(served.cluster());
+    let stop = async {
+        loop {
+            tokio::select! {
+                _ = interrupt.recv() => break,
+                _ = terminate.recv() => break,
+                _ = snapshot.recv() => {
+                    if let Some(path) = &flags.snapshot
+                        && let Err(error) = write_snapshot(&cluster, path)
+                    {
+                        let _ = writeln!(io::stderr(), "error: {error:#}");
+                    }
+                }
+            }
+        }
+    };
+    served.listen(listener, stop).await
+}
+
+fn announce(address: SocketAddr, path: &Path) -> Result<()> {
+    super::print(&format!(
+        "Serving http://{address} until Ctrl-C. In another terminal:\n\n  export KUBECONFIG={}\n  \
+         kubectl get nodes\n\n",
+        path.display()
+    ))
+}

@@ -1,0 +1,165 @@
+//! A simulated cluster that goes on until it is told to stop, with its API server for anybody's
+//! clients: `loadgen serve`.
+
+mod kubeconfig;
+mod snapshot;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use podstorm_apiserver::Cluster;
+use podstorm_http::{ApiServer, listen};
+use podstorm_objects::{AnyObject, Namespace, Node, Now, Resource};
+use podstorm_sim::engine::Harness;
+use podstorm_sim::options::SimOptions;
+use serde_json::json;
+use tokio::net::TcpListener;
+
+use crate::input::InputObject;
+
+pub use kubeconfig::kubeconfig;
+pub use snapshot::write_snapshot;
+
+/// The namespaces that every cluster has from the start.
+const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
+
+/// What is served.
+#[derive(Debug)]
+pub struct ServeOptions {
+    /// Controllers, latencies, seed; the engine is that of threads.
+    pub sim: SimOptions,
+    /// Simulated nodes that are made at the start, beside those of `objects`.
+    pub nodes: u64,
+    /// Most pods of each.
+    pub pods_per_node: u32,
+    /// What is loaded first.
+    pub objects: Vec<InputObject>,
+    /// What the log of every container says.
+    pub log_line: String,
+}
+
+/// A cluster that runs, and the API server in front of it. It stops when it is dropped.
+#[derive(Debug)]
+pub struct Served {
+    harness: Arc<Harness>,
+    api: ApiServer,
+}
+
+impl Served {
+    /// Starts the cluster, with its namespaces, nodes and objects.
+    ///
+    /// # Errors
+    /// An object that the API server refuses, with its name.
+    pub fn start(options: ServeOptions) -> Result<Served> {
+        let harness = Arc::new(Harness::serving(&options.sim));
+        let (cluster, now) = (harness.cluster(), harness.now());
+        for name in NAMESPACES {
+            let labels = json!({"kubernetes.io/metadata.name": name});
+            let namespace = json!({"metadata": {"name": name, "labels": labels}});
+            let namespace = Namespace::from_json(namespace).expect("a namespace of ours is one");
+            cluster.create(namespace, now)?;
+        }
+        for object in options.objects {
+            import(cluster, object, now)?;
+        }
+        for number in 1..=options.nodes {
+            add_node(cluster, number, options.pods_per_node, now)?;
+        }
+        let clock = Arc::clone(&harness);
+        let api = ApiServer::builder(Arc::clone(cluster))
+            .clock(Arc::new(move || clock.now()))
+            .log_line(options.log_line)
+            .build();
+        Ok(Served { harness, api })
+    }
+
+    /// The cluster.
+    pub fn cluster(&self) -> &Arc<Cluster> {
+        self.harness.cluster()
+    }
+
+    /// The API server.
+    pub fn api(&self) -> &ApiServer {
+        &self.api
+    }
+
+    /// Answers what comes to the listener until `stop` is done.
+    ///
+    /// # Errors
+    /// The listener can't be used any more.
+    pub async fn listen(
+        &self,
+        listener: TcpListener,
+        stop: impl Future<Output = ()>,
+    ) -> Result<()> {
+        listen::serve(self.api.clone(), listener, stop).await?;
+        Ok(())
+    }
+}
+
+/// Listens at an address; port 0 is one that is free.
+///
+/// # Errors
+/// The address is in use, not this machine's, or not to be had.
+pub async fn bind(address: SocketAddr) -> Result<TcpListener> {
+    let bound = TcpListener::bind(address).await;
+    bound.with_context(|| {
+        format!("--listen {address}: can't listen there; name another port, or 0 for any")
+    })
+}
+
+fn import(cluster: &Cluster, object: InputObject, now: Now) -> Result<()> {
+    let object: AnyObject = object.into_any();
+    let metadata = object.metadata();
+    let kind = object.kind();
+    let name = match &*metadata.namespace {
+        "" => format!("{} {}", kind.name(), metadata.name),
+        namespace => format!("{} {namespace}/{}", kind.name(), metadata.name),
+    };
+    match cluster.api(kind).import(object, now) {
+        // The namespaces of every cluster are there already.
+        Err(error) if error.code == 409 && kind == podstorm_objects::Kind::NAMESPACE => Ok(()),
+        other => other.map(drop).with_context(|| name),
+    }
+}
+
+/// A ready node as a kubelet would report it.
+fn add_node(cluster: &Cluster, number: u64, pods: u32, now: Now) -> Result<()> {
+    let name = format!("node-{number}");
+    let at = now.wall().to_string();
+    let condition = |kind: &str, status: &str, reason: &str, message: &str| {
+        json!({"type": kind, "status": status, "reason": reason, "message": message,
+            "lastHeartbeatTime": at, "lastTransitionTime": at})
+    };
+    let room = json!({"cpu": "32", "memory": "256Gi", "ephemeral-storage": "1Ti",
+        "pods": pods.to_string()});
+    let node = json!({
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name,
+            "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}},
+        "status": {
+            "capacity": room, "allocatable": room,
+            "conditions": [
+                condition("MemoryPressure", "False", "KubeletHasSufficientMemory",
+                    "kubelet has sufficient memory available"),
+                condition("DiskPressure", "False", "KubeletHasNoDiskPressure",
+                    "kubelet has no disk pressure"),
+                condition("PIDPressure", "False", "KubeletHasSufficientPID",
+                    "kubelet has sufficient PID available"),
+                condition("Ready", "True", "KubeletReady", "simulated kubelet is ready"),
+            ],
+            "addresses": [{"type": "Hostname", "address": name}],
+            "nodeInfo": {"kubeletVersion": "v1.36.2", "operatingSystem": "linux",
+                "architecture": "amd64", "osImage": "simulated", "kernelVersion": "",
+                "containerRuntimeVersion": "podstorm://1", "kubeProxyVersion": "", "bootID": "",
+                "machineID": "", "systemUUID": ""},
+        },
+    });
+    let node = Node::from_json(node).expect("a node of ours is one");
+    // An import keeps its status.
+    match cluster.import(node, now) {
+        // One of that name came from a file.
+        Err(error) if error.code == 409 => Ok(()),
+        other => other.map(drop).with_context(|| format!("Node {name}")),
+    }
+}
