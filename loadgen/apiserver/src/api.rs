@@ -201,7 +201,8 @@ impl Api<'_> {
     }
 
     /// Deletes the objects that `select` admits, of one namespace or of all, one after the other;
-    /// returns them as they are afterwards, sorted by namespace and name. O(n) in all objects.
+    /// returns them as they were before, as upstream does, sorted by namespace and
+    /// name. O(n) in all objects.
     ///
     /// # Errors
     /// 404 for the kind; as [`delete`](Api::delete) but for objects that are gone meanwhile. What
@@ -220,9 +221,9 @@ impl Api<'_> {
         })?;
         let mut deleted = Vec::with_capacity(page.items.len());
         for item in page.items {
-            let metadata = item.metadata();
-            match self.delete(&metadata.namespace, &metadata.name, options, now) {
-                Ok(deletion) => deleted.push(deletion.object),
+            let (namespace, name) = (&item.metadata().namespace, &item.metadata().name);
+            match self.delete(namespace, name, options, now) {
+                Ok(_) => deleted.push(item),
                 Err(error) if error.is_not_found() => {}
                 Err(error) => return Err(error),
             }

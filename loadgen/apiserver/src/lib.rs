@@ -92,7 +92,7 @@ pub use store::log::{Change, History};
 pub use store::observe::{Commit, CommitObserver};
 pub use store::quota::Quota;
 pub use store::{ClusterResource, Strategy};
-pub use strategic::{PatchProblem, json_merge, strategic_merge};
+pub use strategic::{PatchProblem, json_merge, merge_key, strategic_merge};
 pub use watch::{AnyWatch, Poll, Seen, Watch, WatchFrom, WatchOptions};
 
 use any::DynamicStores;

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WARNING};
 use http::{HeaderValue, Response, StatusCode};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use podstorm_objects::json::Writer;
@@ -138,6 +138,24 @@ pub(crate) fn method_not_allowed() -> ApiError {
         podstorm_objects::Reason::Other("MethodNotAllowed".into()),
         message,
     )
+}
+
+/// Adds `Warning` headers, as clients print them.
+pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
+    for warning in warnings {
+        // Quotes and backslashes are escaped; what no header may hold is left out.
+        let escaped: String = warning
+            .chars()
+            .filter(|character| !character.is_control())
+            .flat_map(|character| {
+                let escape = matches!(character, '"' | '\\').then_some('\\');
+                escape.into_iter().chain([character])
+            })
+            .collect();
+        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{escaped}\"")) {
+            response.headers_mut().append(WARNING, value);
+        }
+    }
 }
 
 /// A value as YAML, its members sorted by name as upstream's.

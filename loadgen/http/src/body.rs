@@ -4,8 +4,8 @@ use podstorm_apiserver::errors;
 use podstorm_objects::{AnyObject, ApiError, Kind, Reason};
 use serde_json::{Map, Value};
 
-use crate::Call;
 use crate::media::{BodyType, unsupported};
+use crate::{Call, admission, openapi};
 
 /// Most bytes of a body, as upstream.
 pub(crate) const BODY_MAX: usize = 3 << 20;
@@ -57,13 +57,44 @@ fn unrecognized(expected: &str, why: &str, body: &[u8]) -> ApiError {
     ))
 }
 
-/// The body as an object of that kind.
+/// The body as an object of that kind, and what the client should be warned of.
 ///
 /// # Errors
-/// As [`document`]; 400 for an object of another kind or with a member of a wrong type.
-pub(crate) fn object(call: &Call<'_>, kind: Kind) -> Result<AnyObject, ApiError> {
-    let document = document(call, kind.name())?;
-    read(call, kind, document)
+/// As [`document`]; 400 for an object of another kind, with a member of a wrong type or, where
+/// `fieldValidation` is `Strict`, with one that the kind doesn't have.
+pub(crate) fn object(call: &Call<'_>, kind: Kind) -> Result<(AnyObject, Vec<String>), ApiError> {
+    let mut document = document(call, kind.name())?;
+    check_type(kind, &document)?;
+    let warnings = check_fields(call, kind, &document)?;
+    if *call.method == http::Method::POST {
+        admission::admit(kind, &mut document);
+    }
+    Ok((read(call, kind, document)?, warnings))
+}
+
+/// The unknown members of a document, each as a warning.
+///
+/// # Errors
+/// 400 with all of them where `fieldValidation` is `Strict`.
+pub(crate) fn check_fields(
+    call: &Call<'_>,
+    kind: Kind,
+    document: &Map<String, Value>,
+) -> Result<Vec<String>, ApiError> {
+    let validation = call.query.text("fieldValidation");
+    if validation == "Ignore" {
+        return Ok(Vec::new());
+    }
+    let unknown = openapi::unknown_fields(kind, document);
+    let unknown: Vec<String> = unknown
+        .iter()
+        .map(|path| format!("unknown field \"{path}\""))
+        .collect();
+    if validation == "Strict" && !unknown.is_empty() {
+        let problem = format!("strict decoding error: {}", unknown.join(", "));
+        return Err(cannot_be_handled(kind, &problem));
+    }
+    Ok(unknown)
 }
 
 /// A document as an object of that kind.
@@ -75,7 +106,6 @@ pub(crate) fn read(
     kind: Kind,
     mut document: Map<String, Value>,
 ) -> Result<AnyObject, ApiError> {
-    check_type(kind, &document)?;
     document.insert("apiVersion".into(), kind.api_version().into());
     document.insert("kind".into(), kind.name().into());
     let read = call.cluster().api(kind).read(Value::Object(document))?;

@@ -12,6 +12,7 @@ use crate::Call;
 use crate::answer::{self, Body};
 use crate::catalog::GroupVersion;
 use crate::media::Shape;
+use crate::openapi;
 use crate::route::Route;
 
 /// The release of Kubernetes whose behaviour is served.
@@ -62,6 +63,8 @@ pub(crate) fn serve(call: &Call<'_>, route: &Route) -> Result<Response<Body>, Ap
             group
         }
         Route::Resources(of) => resources(call, of),
+        Route::OpenApi(path) if path.is_empty() => openapi::index(call.catalog()),
+        Route::OpenApi(path) => openapi::document(call.catalog(), path)?,
         _ => return Err(errors::unknown_resource()),
     };
     Ok(answer::document(200, call.accepted.yaml, &document))

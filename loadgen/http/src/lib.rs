@@ -22,6 +22,7 @@
 //! # }
 //! ```
 
+mod admission;
 mod answer;
 mod body;
 mod catalog;
@@ -31,6 +32,7 @@ mod list;
 pub mod listen;
 mod media;
 mod objects;
+mod openapi;
 mod query;
 mod route;
 mod select;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::{Method, Response};
 use podstorm_apiserver::{Patch, Scale, ScaleUpdate, errors};
-use podstorm_objects::{AnyObject, ApiError, Object, Pod, ResourceVersion, Uid};
+use podstorm_objects::{AnyObject, ApiError, Object, Pod, Reason, ResourceVersion, Uid};
 use serde_json::{Map, Value, json};
 
 use crate::answer::{self, Body};
@@ -73,6 +73,18 @@ pub(crate) fn answer(
     Ok(answer::document(code, yaml, &document))
 }
 
+/// As [`answer`], with warnings.
+fn answer_with(
+    call: &Call<'_>,
+    code: u16,
+    object: &AnyObject,
+    warnings: &[String],
+) -> Result<Response<Body>, ApiError> {
+    let mut response = answer(call, code, object)?;
+    answer::warn(&mut response, warnings);
+    Ok(response)
+}
+
 fn get(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     let wanted = call.query.resource_version().number().unwrap_or(0);
     let current = call.cluster().resource_version();
@@ -86,18 +98,21 @@ fn get(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
 fn create(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     let dry_run = call.query.dry_run("CreateOptions")?;
     check_field_validation(call, "CreateOptions")?;
-    let mut object = body::object(call, target.kind)?;
+    let (mut object, warnings) = body::object(call, target.kind)?;
     place(&mut object, target)?;
-    let created = api(call, target)
-        .dry_run(dry_run)
-        .create(object, call.now)?;
-    answer(call, 201, &created)
+    if !object.metadata().resource_version.is_unset() {
+        let why = "resourceVersion should not be set on objects to be created";
+        return Err(ApiError::status(500, Reason::Other(String::new()), why));
+    }
+    let api = api(call, target).dry_run(dry_run);
+    let created = api.create(object, call.now)?;
+    answer_with(call, 201, &created, &warnings)
 }
 
 fn update(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     let dry_run = call.query.dry_run("UpdateOptions")?;
     check_field_validation(call, "UpdateOptions")?;
-    let mut object = body::object(call, target.kind)?;
+    let (mut object, warnings) = body::object(call, target.kind)?;
     place(&mut object, target)?;
     let name = &object.metadata().name;
     if *name != target.name.as_str() {
@@ -111,7 +126,9 @@ fn update(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> 
         "status" => api.update_status(object, call.now)?,
         _ => api.update(object, call.now)?,
     };
-    answer(call, 200, &updated)
+    let mut response = answer(call, 200, &updated)?;
+    answer::warn(&mut response, &warnings);
+    Ok(response)
 }
 
 /// Gives the object the namespace of the path.
@@ -171,13 +188,19 @@ fn patch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     let dry_run = call.query.dry_run("PatchOptions")?;
     check_field_validation(call, "PatchOptions")?;
     let patch = read_patch(call)?;
+    let warnings = match &patch {
+        Patch::Strategic(members) | Patch::Merge(members) => {
+            body::check_fields(call, target.kind, members)?
+        }
+        Patch::Json(_) => Vec::new(),
+    };
     let api = api(call, target).dry_run(dry_run);
     let (namespace, name) = (&target.namespace, &target.name);
     let patched = match target.subresource.as_str() {
         "status" => api.patch_status(namespace, name, &patch, call.now)?,
         _ => api.patch(namespace, name, &patch, call.now)?,
     };
-    answer(call, 200, &patched)
+    answer_with(call, 200, &patched, &warnings)
 }
 
 fn get_scale(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {

@@ -94,6 +94,11 @@ pub(crate) fn check_dry_run<'v>(
 pub(crate) fn options_invalid(options: &str, field: &str, reason: &str, message: &str) -> ApiError {
     let whole = format!("{options}.meta.k8s.io \"\" is invalid: {field}: {message}");
     let mut error = ApiError::status(422, podstorm_objects::Reason::Invalid, whole);
+    error.subject = Some(Box::new(podstorm_objects::Subject {
+        group: "meta.k8s.io".to_owned(),
+        kind: options.to_owned(),
+        ..podstorm_objects::Subject::default()
+    }));
     error.causes.push(podstorm_objects::Cause {
         reason: reason.to_owned(),
         message: message.to_owned(),

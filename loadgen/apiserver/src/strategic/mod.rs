@@ -47,6 +47,17 @@ fn list_kind(parent: &str, member: &str) -> ListKind {
     }
 }
 
+/// The member by which the entries of a list are told apart in strategic merge patches: its merge
+/// key, empty for a set of strings; `None` for a list that patches replace. `parent` is the member
+/// that holds the object with the list, `""` at the root.
+pub fn merge_key(parent: &str, member: &str) -> Option<&'static str> {
+    match list_kind(parent, member) {
+        ListKind::Atomic => None,
+        ListKind::Set => Some(""),
+        ListKind::Keyed(key) => Some(key),
+    }
+}
+
 /// A patch that can't be applied; the text says why.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]

@@ -137,7 +137,11 @@ impl Cluster {
         let done = if removed {
             // The write becomes the deletion of the stored object.
             let last = Arc::new(R::clone(old));
-            store.remove(key, old, None, last, &effects, now)
+            match store.remove(key, old, None, last, &effects, now) {
+                // The writer gets what it wrote, of the version before, as upstream answers.
+                CommitOutcome::Done(_) => CommitOutcome::Done(Arc::new(new)),
+                CommitOutcome::Conflict => CommitOutcome::Conflict,
+            }
         } else {
             count_ownership(&mut effects, before, after);
             effects.ready = !old.is_ready_pod() && new.is_ready_pod();

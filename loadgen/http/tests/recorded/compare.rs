@@ -253,9 +253,15 @@ impl Symbols {
 
 /// What upstream writes here and there although it says nothing, and what is not compared yet.
 fn is_dropped(name: &str, value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::Object(members) => members.iter().all(|(name, value)| is_dropped(name, value)),
-        _ => name == "managedFields",
+    match (name, value) {
+        (_, Value::Null) | ("managedFields", _) => true,
+        // Of a node that has reported nothing.
+        ("nodeInfo" | "daemonEndpoints" | "kubeletEndpoint", Value::Object(members)) => {
+            members.iter().all(|(name, value)| {
+                value == "" || name == "Port" && value == 0 || is_dropped(name, value)
+            })
+        }
+        (_, Value::Object(members)) => members.iter().all(|(name, value)| is_dropped(name, value)),
+        _ => false,
     }
 }

@@ -1,6 +1,3 @@
-//! Tests that need a program from outside. `cargo test` leaves them out; `cargo real` runs them, and
-//! they fail where the program is missing.
-//!
 //! The page of `loadgen run --report` in a real browser: no error in its console, every chart drawn.
 //! The browser is Chromium; the environment variable `CHROMIUM` names one that is not in the path.
 
