@@ -210,7 +210,10 @@ fn is_ours(call: &str) -> bool {
 
 fn part_of(call: &str) -> Option<&'static str> {
     const PARTS: [(&str, &str); 9] = [
-        ("worker::Worker<", "workers: syncs and their requests"),
+        (
+            "engine::worker::Worker",
+            "workers: syncs and their requests",
+        ),
         (
             "informer::Informer<",
             "informers: reflector, cache, handlers",

@@ -232,12 +232,13 @@ mod tests {
     use crate::scenario::Scenario;
 
     /// The arguments that name files which are read, by command and id.
-    const READ: [(&str, &str); 11] = [
+    const READ: [(&str, &str); 12] = [
         ("run", "files"),
         ("run", "scenario"),
         ("run", "baseline"),
         ("sweep", "files"),
         ("sweep", "scenario"),
+        ("serve", "files"),
         ("explain", "files"),
         ("compare", "files"),
         ("compare", "base"),
@@ -247,7 +248,7 @@ mod tests {
     ];
 
     /// Those that name files which are written.
-    const WRITTEN: [(&str, &str); 14] = [
+    const WRITTEN: [(&str, &str); 16] = [
         ("run", "json"),
         ("run", "report"),
         ("run", "csv"),
@@ -261,6 +262,8 @@ mod tests {
         ("sweep", "json"),
         ("sweep", "report"),
         ("compare", "report"),
+        ("serve", "kubeconfig"),
+        ("serve", "snapshot"),
         ("fuzz", "json"),
     ];
 
@@ -337,7 +340,7 @@ mod tests {
                 pairs += 1;
             }
         }
-        assert_eq!(pairs, 3 * 9 + 2 * 3 + 3);
+        assert_eq!(pairs, 3 * 9 + 2 * 3 + 2 + 3);
         // A sweep's cells may each have files of their own.
         let name = file.display();
         for vary in [

@@ -3,15 +3,17 @@
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use podstorm_apiserver::Cluster;
 use podstorm_apiserver::latency::Latency;
 use podstorm_sim::options::{EngineKind, SimOptions};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::outputs::Outputs;
 use crate::manifest;
+use crate::report::output::{Inputs, Output};
 use crate::serve::{ServeOptions, Served, bind, kubeconfig, write_snapshot};
 use crate::units::parse_latency;
 
@@ -68,6 +70,14 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
             flags.listen
         );
     }
+    let mut inputs = Inputs::default();
+    for path in &flags.files {
+        inputs.add("-f", path);
+    }
+    // Both are known to be writable, and no input, before anything is read.
+    let mut outputs = Outputs::default();
+    outputs.open("--kubeconfig", flags.kubeconfig.as_ref(), &inputs)?;
+    outputs.open("--snapshot", flags.snapshot.as_ref(), &inputs)?;
     let objects = match flags.files.is_empty() {
         true => Vec::new(),
         false => {
@@ -85,46 +95,42 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
         objects,
         log_line: flags.log_line.clone(),
     })?;
+    let config = outputs.take("--kubeconfig");
+    // From here on each snapshot is a file of its own.
+    drop(outputs);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build();
-    runtime
-        .context("can't start threads")?
-        .block_on(serve(flags, &served))?;
-    if let Some(path) = &flags.snapshot {
-        write_snapshot(served.cluster(), path)?;
-    }
+    let runtime = runtime.context("can't start threads")?;
+    runtime.block_on(serve(flags, &served, config))?;
+    snapshot(flags, served.cluster())?;
     Ok(0)
 }
 
-async fn serve(flags: &ServeFlags, served: &Served) -> Result<()> {
+async fn serve(flags: &ServeFlags, served: &Served, config: Option<Output>) -> Result<()> {
+    let mut interrupt = signal(SignalKind::interrupt()).context("can't catch signals")?;
+    let mut terminate = signal(SignalKind::terminate()).context("can't catch signals")?;
+    let mut asked = signal(SignalKind::user_defined1()).context("can't catch signals")?;
     let listener = bind(flags.listen).await?;
-    let address = listener
-        .local_addr()
-        .context("the listener has no address")?;
-    let path = flags.kubeconfig.clone().unwrap_or_else(|| {
-        std::env::temp_dir().join(format!("podstorm-{}.kubeconfig", address.port()))
-    });
-    let text = kubeconfig(address);
-    let written = std::fs::write(&path, text);
-    written.with_context(|| format!("--kubeconfig {}: can't be written", path.display()))?;
-    announce(address, &path)?;
-    let mut end = [SignalKind::interrupt(), SignalKind::terminate()].map(signal);
-    let mut snapshot = signal(SignalKind::user_defined1()).context("can't catch signals")?;
-    let [interrupt, terminate] = &mut end;
-    let (Ok(interrupt), Ok(terminate)) = (interrupt, terminate) else {
-        bail!("can't catch signals");
+    let address = listener.local_addr();
+    let address = address.context("the listener has no address")?;
+    let usual = format!("podstorm-{}.kubeconfig", address.port());
+    let usual = std::env::temp_dir().join(usual);
+    let config = match config {
+        Some(config) => config,
+        None => Output::open("--kubeconfig", &usual, &Inputs::default())?,
     };
-    let cluster = Arc::clone(served.cluster());
+    let path = config.path().unwrap_or(&usual).to_owned();
+    config.write(|file| file.write_all(kubeconfig(address).as_bytes()))?;
+    announce(address, &path)?;
     let stop = async {
         loop {
             tokio::select! {
                 _ = interrupt.recv() => break,
                 _ = terminate.recv() => break,
-                _ = snapshot.recv() => {
-                    if let Some(path) = &flags.snapshot
-                        && let Err(error) = write_snapshot(&cluster, path)
-                    {
+                _ = asked.recv() => {
+                    // The server goes on.
+                    if let Err(error) = snapshot(flags, served.cluster()) {
                         let _ = writeln!(io::stderr(), "error: {error:#}");
                     }
                 }
@@ -132,6 +138,15 @@ async fn serve(flags: &ServeFlags, served: &Served) -> Result<()> {
         }
     };
     served.listen(listener, stop).await
+}
+
+/// Writes the snapshot, where one is wanted.
+fn snapshot(flags: &ServeFlags, cluster: &Cluster) -> Result<()> {
+    if let Some(path) = &flags.snapshot {
+        let output = Output::open("--snapshot", path, &Inputs::default())?;
+        output.write(|file| write_snapshot(cluster, file))?;
+    }
+    Ok(())
 }
 
 fn announce(address: SocketAddr, path: &Path) -> Result<()> {

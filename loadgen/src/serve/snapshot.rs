@@ -1,32 +1,16 @@
 //! All objects of a cluster in one file, which `-f` reads again.
 
-use std::io::Write;
-use std::path::Path;
+use std::io::{self, Write};
 
-use anyhow::{Context, Result};
 use podstorm_apiserver::{Cluster, ListOptions};
 use podstorm_objects::json::Writer;
 
-/// Writes all objects, in the form of `kubectl get -A -o json`. The file is whole or not there: it is
-/// written under another name first. Each kind is as of one moment, and they follow each other.
+/// Writes all objects, in the form of `kubectl get -A -o json`. Each kind is as of one moment, and
+/// they follow each other.
 ///
 /// # Errors
-/// The file can't be written.
-pub fn write_snapshot(cluster: &Cluster, path: &Path) -> Result<()> {
-    let failed = || format!("--snapshot {}: can't be written", path.display());
-    let mut name = path.file_name().with_context(failed)?.to_owned();
-    name.push(".part");
-    let part = path.with_file_name(name);
-    let written = write(cluster, &part).and_then(|()| std::fs::rename(&part, path));
-    if written.is_err() {
-        // What is left of it helps nobody.
-        let _gone = std::fs::remove_file(&part);
-    }
-    written.with_context(failed)
-}
-
-fn write(cluster: &Cluster, path: &Path) -> std::io::Result<()> {
-    let mut file = std::io::BufWriter::new(std::fs::File::create(path)?);
+/// Those of `file`.
+pub fn write_snapshot(cluster: &Cluster, file: &mut dyn Write) -> io::Result<()> {
     file.write_all(b"{\"apiVersion\":\"v1\",\"kind\":\"List\",\"metadata\":{},\"items\":[")?;
     let mut out = Writer::new();
     let mut between = "";
@@ -42,6 +26,5 @@ fn write(cluster: &Cluster, path: &Path) -> std::io::Result<()> {
             between = ",";
         }
     }
-    file.write_all(b"\n]}\n")?;
-    file.into_inner()?.sync_all()
+    file.write_all(b"\n]}\n")
 }
