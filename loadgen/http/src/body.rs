@@ -5,14 +5,14 @@ use podstorm_objects::{AnyObject, ApiError, Kind, Reason};
 use serde_json::{Map, Value};
 
 use crate::media::{BodyType, unsupported};
-use crate::{Call, admission, openapi};
+use crate::{Call, admission, openapi, protobuf};
 
 /// Most bytes of a body, as upstream.
 pub(crate) const BODY_MAX: usize = 3 << 20;
 /// Most bytes that a message quotes of a body.
 const QUOTED_MAX: usize = 30;
 /// What bodies of objects may be, as messages list it.
-const READ: &str = "application/json, application/yaml";
+const READ: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 
 /// 413: the body is larger than any may be.
 pub(crate) fn too_large() -> ApiError {
@@ -33,6 +33,10 @@ pub(crate) fn document(call: &Call<'_>, expected: &str) -> Result<Map<String, Va
         Some(BodyType::Yaml) => serde_saphyr::from_slice(&call.body).map_err(|error| {
             unrecognized(expected, &format!("yaml parse error: {error}"), &call.body)
         })?,
+        Some(BodyType::Protobuf) => {
+            let decoded = protobuf::decode(&call.body);
+            Value::Object(decoded.map_err(|error| errors::bad_request(error.to_string()))?)
+        }
         _ => return Err(unsupported(READ)),
     };
     match value {

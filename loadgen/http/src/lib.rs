@@ -33,6 +33,7 @@ pub mod listen;
 mod media;
 mod objects;
 mod openapi;
+pub mod protobuf;
 mod query;
 mod route;
 mod select;

@@ -270,6 +270,22 @@ fn a_node_is_drained_and_comes_back() {
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
+fn typed_commands_send_protobuf() {
+    let served = Served::start(&[]);
+    assert_eq!(
+        served.run("create namespace shop"),
+        "namespace/shop created\n"
+    );
+    let made = served.run("create configmap prices -n shop --from-literal=tea=3");
+    assert_eq!(made, "configmap/prices created\n");
+    let data = "get cm prices -n shop -o jsonpath='{.data.tea}'";
+    assert_eq!(served.run(data), "3");
+    served.run("delete namespace shop");
+    assert!(served.fail("get ns shop").contains("not found"));
+}
+
+#[test]
+#[ignore = "needs kubectl: cargo real"]
 fn mistakes_are_told_and_change_nothing() {
     let served = Served::start(&[]);
     served.file("web.yaml", &WEB.replace("image:", "imaeg:"));

@@ -31,16 +31,34 @@ const REFERENCE: &str = "#/components/schemas/";
 
 /// The name of a kind's schema.
 fn schema_name(kind: Kind) -> String {
-    let of = GroupVersion::of(kind.api_version());
+    schema_name_of(kind.api_version(), kind.name())
+}
+
+fn schema_name_of(api_version: &str, kind: &str) -> String {
+    let of = GroupVersion::of(api_version);
     let group = match of.group.split('.').next() {
         None | Some("") => "core",
         Some(group) => group,
     };
-    format!("io.k8s.api.{group}.{}.{}", of.version, kind.name())
+    format!("io.k8s.api.{group}.{}.{kind}", of.version)
+}
+
+/// The name of the schema of a kind by its `apiVersion` and `kind`; `None` where there is none.
+pub(crate) fn schema_of(api_version: &str, kind: &str) -> Option<String> {
+    let name = match kind {
+        "DeleteOptions" => format!("io.k8s.apimachinery.pkg.apis.meta.v1.{kind}"),
+        _ => schema_name_of(api_version, kind),
+    };
+    SCHEMAS.contains_key(&name).then_some(name)
+}
+
+/// The schema of that name.
+pub(crate) fn schema_named(name: &str) -> Option<&'static Value> {
+    SCHEMAS.get(name)
 }
 
 /// The schema that a property or an item refers to, by name.
-fn referred(schema: &Value) -> Option<&str> {
+pub(crate) fn referred(schema: &Value) -> Option<&str> {
     let direct = schema
         .get("$ref")
         .or_else(|| schema.pointer("/allOf/0/$ref"));

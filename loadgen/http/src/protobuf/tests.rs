@@ -1,0 +1,100 @@
+//! Bodies that client-go has written, and broken ones.
+
+use std::io::Read;
+
+use flate2::read::GzDecoder;
+use serde_json::json;
+
+use super::*;
+
+/// Bodies that client-go has written, with the equal JSON.
+fn recorded() -> Vec<Value> {
+    let file = include_bytes!("../../fixtures/protobuf.jsonl.gz").as_slice();
+    let mut text = String::new();
+    GzDecoder::new(file).read_to_string(&mut text).unwrap();
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+fn body(case: &Value) -> Vec<u8> {
+    let text = case["protobufBase64"].as_str().unwrap();
+    let digit = |byte: u8| match byte {
+        b'A'..=b'Z' => byte - b'A',
+        b'a'..=b'z' => byte - b'a' + 26,
+        b'0'..=b'9' => byte - b'0' + 52,
+        b'+' => 62,
+        _ => 63,
+    };
+    let mut bytes = Vec::new();
+    for chunk in text.trim_end_matches('=').as_bytes().chunks(4) {
+        let bits = chunk
+            .iter()
+            .fold(0_u32, |bits, byte| bits << 6 | u32::from(digit(*byte)));
+        let bits = bits << (6 * (4 - chunk.len()) + 8);
+        bytes.extend(&bits.to_be_bytes()[..chunk.len() - 1]);
+    }
+    bytes
+}
+
+/// Without what says nothing.
+fn full(value: &Value) -> Value {
+    let says = |value: &Value| {
+        !(value.is_null() || *value == "" || *value == json!({}) || *value == json!([]))
+    };
+    match value {
+        Value::Object(members) => {
+            let members = members
+                .iter()
+                .map(|(name, value)| (name.clone(), full(value)));
+            members.filter(|(_, value)| says(value)).collect()
+        }
+        Value::Array(items) => items.iter().map(full).collect(),
+        other => other.clone(),
+    }
+}
+
+#[test]
+fn recorded_bodies_are_read_as_the_objects_that_they_are() {
+    let mut read = 0;
+    for case in recorded() {
+        let (bytes, id) = (body(&case), &case["id"]);
+        assert_eq!(base64(&bytes), case["protobufBase64"], "{id}");
+        match decode(&bytes) {
+            Ok(object) => {
+                assert_eq!(full(&Value::Object(object)), full(&case["json"]), "{id}");
+                read += 1;
+            }
+            // Kinds that the server doesn't serve.
+            Err(ProtobufError::UnknownKind(_)) => {}
+            Err(error) => panic!("{id}: {error}"),
+        }
+    }
+    assert_eq!(read, READ);
+}
+
+/// How many of the recorded bodies are of kinds that are served.
+const READ: usize = 16;
+
+#[test]
+fn broken_bodies_are_refused_wherever_they_are_broken() {
+    assert_eq!(decode(b"{}"), Err(ProtobufError::NoMagic));
+    for case in recorded() {
+        let whole = body(&case);
+        for end in 4..whole.len() {
+            let _refused_or_shorter = decode(&whole[..end]);
+        }
+        for at in 4..whole.len() {
+            let mut wrong = whole.clone();
+            for bit in 0..8 {
+                wrong[at] ^= 1 << bit;
+                let _refused_or_another = decode(&wrong);
+            }
+        }
+    }
+    let mut deep = Vec::new();
+    for _ in 0..100_000 {
+        deep.splice(0..0, [0x0a]);
+    }
+    let _refused = decode(&[MAGIC, &deep].concat());
+}

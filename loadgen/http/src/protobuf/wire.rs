@@ -1,0 +1,99 @@
+//! Protobuf's wire format: numbered fields, nothing about what they mean.
+//!
+//! Source: protobuf.dev, "Encoding".
+
+/// Why bytes are no message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WireError {
+    /// They end within a field.
+    CutOff,
+    /// A number has more than ten bytes.
+    LongNumber,
+    /// A field has a form that Kubernetes doesn't use: that one of the wire format.
+    Form(u8),
+    /// A text is not UTF-8.
+    NotUtf8,
+    /// Messages lie in each other deeper than any object's.
+    TooDeep,
+}
+
+impl std::fmt::Display for WireError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            WireError::CutOff => f.write_str("ends within a field"),
+            WireError::LongNumber => f.write_str("has a number of more than ten bytes"),
+            WireError::Form(form) => write!(f, "has a field of wire type {form}"),
+            WireError::NotUtf8 => f.write_str("has a text that is not UTF-8"),
+            WireError::TooDeep => f.write_str("is nested too deep"),
+        }
+    }
+}
+
+/// What a field holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Field<'a> {
+    Number(u64),
+    Bytes(&'a [u8]),
+}
+
+/// Reads the fields of a message, each with its number; ends after an error.
+#[derive(Clone, Debug)]
+pub(super) struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Reader<'a> {
+        Reader(bytes)
+    }
+
+    fn varint(&mut self) -> Result<u64, WireError> {
+        let mut number = 0;
+        for place in 0..10 {
+            let (first, rest) = self.0.split_first().ok_or(WireError::CutOff)?;
+            self.0 = rest;
+            number |= u64::from(first & 0x7f) << (7 * place);
+            if first & 0x80 == 0 {
+                return Ok(number);
+            }
+        }
+        Err(WireError::LongNumber)
+    }
+
+    fn bytes(&mut self, count: u64) -> Result<&'a [u8], WireError> {
+        let count = usize::try_from(count).map_err(|_| WireError::CutOff)?;
+        let (taken, rest) = self.0.split_at_checked(count).ok_or(WireError::CutOff)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn field(&mut self) -> Result<(u32, Field<'a>), WireError> {
+        let key = self.varint()?;
+        // A number that is too large is none that is known.
+        let number = u32::try_from(key >> 3).unwrap_or(u32::MAX);
+        let field = match key & 7 {
+            0 => Field::Number(self.varint()?),
+            1 => Field::Bytes(self.bytes(8)?),
+            2 => {
+                let count = self.varint()?;
+                Field::Bytes(self.bytes(count)?)
+            }
+            5 => Field::Bytes(self.bytes(4)?),
+            form => return Err(WireError::Form(form as u8)),
+        };
+        Ok((number, field))
+    }
+}
+
+impl<'a> Iterator for Reader<'a> {
+    type Item = Result<(u32, Field<'a>), WireError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let field = self.field();
+        if field.is_err() {
+            self.0 = &[];
+        }
+        Some(field)
+    }
+}
