@@ -44,8 +44,8 @@ use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -60,6 +60,7 @@ use catalog::Catalog;
 use media::{Accepted, Offer};
 use query::Query;
 use route::Route;
+use watch::Waiting;
 
 /// An error of a request's body: a client that went away, say.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -77,6 +78,8 @@ struct Shared {
     catalog: Catalog,
     log_line: String,
     draining: AtomicBool,
+    /// The open watches, and some that have ended.
+    watches: Mutex<Vec<Weak<Waiting>>>,
 }
 
 impl fmt::Debug for ApiServer {
@@ -121,6 +124,7 @@ impl Builder {
             clock: self.clock,
             log_line: self.log_line,
             draining: AtomicBool::new(false),
+            watches: Mutex::default(),
         }))
     }
 }
@@ -148,12 +152,37 @@ impl ApiServer {
 
     /// Ends all watches, now and as they come, for a server that is to go away.
     pub fn drain(&self) {
-        // Relaxed: whoever is waiting for events is woken by the end of its connection.
-        self.0.draining.store(true, Ordering::Relaxed);
+        let watches = {
+            let mut watches = self.lock_watches();
+            // Relaxed: the lock orders it against watches that are opened meanwhile.
+            self.0.draining.store(true, Ordering::Relaxed);
+            std::mem::take(&mut *watches)
+        };
+        for watch in watches.iter().filter_map(Weak::upgrade) {
+            watch.wake();
+        }
+    }
+
+    /// Remembers a watch, to be woken when the server goes away. O(1) amortised.
+    pub(crate) fn add_watch(&self, watch: &Arc<Waiting>) {
+        let mut watches = self.lock_watches();
+        if watches.len() == watches.capacity() {
+            watches.retain(|watch| watch.strong_count() > 0);
+            let live = watches.len();
+            watches.reserve(live.max(16));
+        }
+        watches.push(Arc::downgrade(watch));
+    }
+
+    fn lock_watches(&self) -> MutexGuard<'_, Vec<Weak<Waiting>>> {
+        self.0
+            .watches
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn is_draining(&self) -> bool {
-        // Relaxed: as above.
+        // Relaxed: as in `drain`; a watch looks again after it was woken.
         self.0.draining.load(Ordering::Relaxed)
     }
 

@@ -39,6 +39,7 @@ pub(crate) fn watch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, 
     let selection = Selection::of(target, query)?;
     let begin = Beginning::of(query, call.cluster().resource_version())?;
     let waiting = Arc::new(Waiting::default());
+    call.server.add_watch(&waiting);
     let wakes = Arc::clone(&waiting);
     let options = WatchOptions {
         waker: Some(Arc::new(move || wakes.wake())),
@@ -142,7 +143,7 @@ fn next_bookmark(now: Instant, end: Instant) -> Instant {
 
 /// Wakes the task that sends a watch.
 #[derive(Debug, Default)]
-struct Waiting(Mutex<Option<Waker>>);
+pub(crate) struct Waiting(Mutex<Option<Waker>>);
 
 impl Waiting {
     fn wait(&self, waker: &Waker) {
@@ -152,7 +153,7 @@ impl Waiting {
         }
     }
 
-    fn wake(&self) {
+    pub(crate) fn wake(&self) {
         let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(waker) = slot.take() {
             waker.wake();
@@ -196,11 +197,11 @@ impl WatchBody {
             line(&mut out, "ERROR", &error.to_json().to_string());
             return Poll::Ready(Some(out.into()));
         }
+        // Before the events and the end are looked for, so that neither can come unnoticed in between.
+        self.waiting.wait(context.waker());
         if self.server.is_draining() {
             return Poll::Ready(None);
         }
-        // Before the events are looked at, so that none can come unnoticed in between.
-        self.waiting.wait(context.waker());
         let mut out = String::new();
         self.take_events(&mut out);
         if self.bookmark.as_mut().poll(context).is_ready() {
@@ -374,4 +375,32 @@ fn bookmark(
 
 fn line(out: &mut String, what: &str, object: &str) {
     out.extend(["{\"type\":\"", what, "\",\"object\":", object, "}\n"]);
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::{BodyExt, Empty};
+    use podstorm_apiserver::{Cluster, ClusterOptions};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_waits_ends_when_the_server_goes_away() {
+        let cluster = Arc::new(Cluster::new(ClusterOptions::default()));
+        let server = ApiServer::builder(cluster).build();
+        let open = || {
+            let request = http::Request::get("/api/v1/pods?watch=true");
+            request.body(Empty::<Bytes>::new()).unwrap()
+        };
+        let body = server.answer(open()).await.into_body();
+        let waiting = tokio::spawn(body.collect());
+        let began = Instant::now();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(!waiting.is_finished());
+        server.drain();
+        waiting.await.unwrap().unwrap();
+        let body = server.answer(open()).await.into_body();
+        body.collect().await.unwrap();
+        assert_eq!(began.elapsed(), Duration::from_secs(1));
+    }
 }
