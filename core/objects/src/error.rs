@@ -12,20 +12,16 @@ pub struct ApiError {
     pub reason: Reason,
     /// The whole text.
     pub message: String,
-    /// What it is about: `details` but the causes.
-    pub subject: Option<Box<Subject>>,
-    /// `details.causes`.
-    pub causes: Vec<Cause>,
-    /// `Retry-After`, in seconds.
-    pub retry_after_seconds: Option<u32>,
+    /// What it is about and why; boxed, as answers are moved on hot paths and few have any.
+    pub details: Option<Box<Details>>,
     /// Whether the client sent the request more than once. Then this answers the last attempt, and
     /// an earlier one may have taken effect.
     pub resent: bool,
 }
 
-/// What an error is about: members of `details`. Empty texts are left out.
+/// `details` of a `Status`. What is empty or 0 is left out of its JSON.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Subject {
+pub struct Details {
     /// The object's name.
     pub name: String,
     /// The API group.
@@ -34,6 +30,10 @@ pub struct Subject {
     pub kind: String,
     /// The object's UID.
     pub uid: String,
+    /// Why, one for each field at fault.
+    pub causes: Vec<Cause>,
+    /// `Retry-After`, s.
+    pub retry_after_seconds: u32,
 }
 
 /// An entry of `details.causes`.
@@ -117,15 +117,13 @@ impl fmt::Display for Reason {
 }
 
 impl ApiError {
-    /// A `Status` without causes.
+    /// A `Status` without details.
     pub fn status(code: u16, reason: Reason, message: impl Into<String>) -> ApiError {
         ApiError {
             code,
             reason,
             message: message.into(),
-            subject: None,
-            causes: Vec::new(),
-            retry_after_seconds: None,
+            details: None,
             resent: false,
         }
     }
@@ -133,6 +131,35 @@ impl ApiError {
     /// A failure of the transport: it is unknown whether the request took effect.
     pub fn transport(message: impl Into<String>) -> ApiError {
         ApiError::status(0, Reason::Other(String::new()), message)
+    }
+
+    /// The same error with these details.
+    pub fn with_details(mut self, details: Details) -> ApiError {
+        self.details = Some(Box::new(details));
+        self
+    }
+
+    /// The same error with one more cause.
+    pub fn with_cause(mut self, cause: Cause) -> ApiError {
+        self.details.get_or_insert_default().causes.push(cause);
+        self
+    }
+
+    /// The same error, to be tried again after that many seconds.
+    pub fn with_retry_after(mut self, seconds: u32) -> ApiError {
+        self.details.get_or_insert_default().retry_after_seconds = seconds;
+        self
+    }
+
+    /// `details.causes`.
+    pub fn causes(&self) -> &[Cause] {
+        self.details.as_ref().map_or(&[], |details| &details.causes)
+    }
+
+    /// `Retry-After`, s.
+    pub fn retry_after_seconds(&self) -> Option<u32> {
+        let seconds = self.details.as_ref()?.retry_after_seconds;
+        (seconds != 0).then_some(seconds)
     }
 
     /// Whether the request may have taken effect although it failed: no answer came, the server
@@ -153,7 +180,7 @@ impl ApiError {
 
     /// Whether a cause of that reason is among the details.
     pub fn has_cause(&self, reason: &str) -> bool {
-        self.causes.iter().any(|cause| cause.reason == reason)
+        self.causes().iter().any(|cause| cause.reason == reason)
     }
 }
 

@@ -39,7 +39,7 @@ pub use address::Address;
 pub use conditions::{ConditionStatus, ConditionType, PodCondition, PodConditions};
 pub use container::{ContainerDetails, ContainerId, ContainerStatus, ContainerStatuses};
 pub use decode::{DecodeError, FieldPath, ReadError};
-pub use error::{ApiError, Cause, Reason, Subject};
+pub use error::{ApiError, Cause, Details, Reason};
 pub use event::{Event, EventTopic, ObjectReference, Regarding};
 pub use json::Rest;
 pub use kind::{Cell, Column, DynamicObject, Kind, ResourceType, Rules, Subresource};

@@ -2,20 +2,19 @@
 //!
 //! Clients compare code, reason and causes; the messages appear in Events and conditions.
 
-use podstorm_objects::{ApiError, Cause, Kind, Reason, Subject, Uid};
+use podstorm_objects::{ApiError, Cause, Details, Kind, Reason, Uid};
 
 /// The retry time, s, of errors that have one.
 const RETRY_AFTER_SECONDS: u32 = 1;
 
 /// An error about an object of that kind, named by its resource.
-fn about(mut error: ApiError, kind: Kind, name: &str) -> ApiError {
-    error.subject = Some(Box::new(Subject {
+fn about(error: ApiError, kind: Kind, name: &str) -> ApiError {
+    error.with_details(Details {
         name: name.to_owned(),
         group: kind.group().to_owned(),
         kind: kind.resource().to_owned(),
-        uid: String::new(),
-    }));
-    error
+        ..Details::default()
+    })
 }
 
 /// 400: the request can't be understood.
@@ -59,23 +58,19 @@ pub fn name_not_generated(kind: Kind, name: &str) -> ApiError {
         kind.group_resource()
     );
     let error = ApiError::status(409, Reason::AlreadyExists, message);
-    let mut error = about(error, kind, name);
-    error.retry_after_seconds = Some(RETRY_AFTER_SECONDS);
-    error
+    about(error, kind, name).with_retry_after(RETRY_AFTER_SECONDS)
 }
 
 /// 409: the request contradicts the object's state. `resource` is e.g. `pods/binding`.
 pub fn conflict(resource: &str, name: &str, why: &str) -> ApiError {
     let message = format!("Operation cannot be fulfilled on {resource} \"{name}\": {why}");
-    let mut error = ApiError::status(409, Reason::Conflict, message);
     let (kind, group) = resource.split_once('.').unwrap_or((resource, ""));
-    error.subject = Some(Box::new(Subject {
+    ApiError::status(409, Reason::Conflict, message).with_details(Details {
         name: name.to_owned(),
         group: group.to_owned(),
         kind: kind.to_owned(),
-        uid: String::new(),
-    }));
-    error
+        ..Details::default()
+    })
 }
 
 /// 409: the object has another version than the one the writer read.
@@ -138,15 +133,13 @@ pub fn invalid(kind: Kind, name: &str, causes: Vec<Cause>) -> ApiError {
     let group = kind.group();
     let dot = if group.is_empty() { "" } else { "." };
     let message = format!("{}{dot}{group} \"{name}\" is invalid: {all}", kind.name());
-    let mut error = ApiError::status(422, Reason::Invalid, message);
-    error.subject = Some(Box::new(Subject {
+    ApiError::status(422, Reason::Invalid, message).with_details(Details {
         name: name.to_owned(),
         group: group.to_owned(),
         kind: kind.name().to_owned(),
-        uid: String::new(),
-    }));
-    error.causes = causes;
-    error
+        causes,
+        ..Details::default()
+    })
 }
 
 /// 403: the namespace is being deleted.
@@ -154,13 +147,11 @@ pub fn namespace_terminating(kind: Kind, name: &str, namespace: &str) -> ApiErro
     let why = format!(
         "unable to create new content in namespace {namespace} because it is being terminated"
     );
-    let mut error = forbidden(kind, name, &why);
-    error.causes.push(Cause {
+    forbidden(kind, name, &why).with_cause(Cause {
         reason: "NamespaceTerminating".into(),
         message: format!("namespace {namespace} is being terminated"),
         field: "metadata.namespace".into(),
-    });
-    error
+    })
 }
 
 /// 403: refused by quota, authorization or admission.
@@ -186,14 +177,13 @@ pub fn continue_expired() -> ApiError {
 /// 504: the server has not reached that version.
 pub fn version_too_large(version: u64, current: u64) -> ApiError {
     let message = format!("Timeout: Too large resource version: {version}, current: {current}");
-    let mut error = ApiError::status(504, Reason::Timeout, message);
-    error.causes.push(Cause {
-        reason: "ResourceVersionTooLarge".into(),
-        message: "Too large resource version".into(),
-        field: String::new(),
-    });
-    error.retry_after_seconds = Some(RETRY_AFTER_SECONDS);
-    error
+    ApiError::status(504, Reason::Timeout, message)
+        .with_cause(Cause {
+            reason: "ResourceVersionTooLarge".into(),
+            message: "Too large resource version".into(),
+            field: String::new(),
+        })
+        .with_retry_after(RETRY_AFTER_SECONDS)
 }
 
 /// A cause of 422: a required member is missing.
@@ -284,7 +274,7 @@ mod tests {
         }
         assert!(namespace_terminating(Kind::POD, "a", "n").has_cause("NamespaceTerminating"));
         assert_eq!(
-            name_not_generated(Kind::POD, "a").retry_after_seconds,
+            name_not_generated(Kind::POD, "a").retry_after_seconds(),
             Some(1)
         );
     }
@@ -310,6 +300,6 @@ mod tests {
                 .message
                 .ends_with(", spec.replicas: Invalid value: -1: must be non-negative]")
         );
-        assert_eq!(error.causes.len(), 2);
+        assert_eq!(error.causes().len(), 2);
     }
 }

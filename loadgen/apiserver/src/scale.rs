@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use podstorm_objects::{
-    ApiError, Kind, LabelSelector, Labels, Now, ReplicaSet, ReplicationController, ResourceVersion,
-    Subject, Time, Uid,
+    ApiError, Details, Kind, LabelSelector, Labels, Now, ReplicaSet, ReplicationController,
+    ResourceVersion, Time, Uid,
 };
 
 use super::store::counts::{Verb, WriteEffects};
@@ -224,15 +224,13 @@ fn scale_invalid(name: &str, cause: podstorm_objects::Cause) -> ApiError {
         "Scale.autoscaling \"{name}\" is invalid: {}: {}",
         cause.field, cause.message
     );
-    let mut error = ApiError::status(422, podstorm_objects::Reason::Invalid, message);
-    error.subject = Some(Box::new(Subject {
+    ApiError::status(422, podstorm_objects::Reason::Invalid, message).with_details(Details {
         name: name.to_owned(),
         group: "autoscaling".to_owned(),
         kind: "Scale".to_owned(),
-        uid: String::new(),
-    }));
-    error.causes.push(cause);
-    error
+        causes: vec![cause],
+        ..Details::default()
+    })
 }
 
 fn pairs_text(labels: &Labels) -> Vec<String> {

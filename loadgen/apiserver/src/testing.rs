@@ -185,5 +185,6 @@ pub(super) fn refused<T: std::fmt::Debug>(result: Result<T, ApiError>) -> String
 pub(super) fn fields<T: std::fmt::Debug>(result: Result<T, ApiError>) -> Vec<String> {
     let error = result.expect_err("the request is to be refused");
     assert_eq!(error.code, 422, "{error:?}");
-    error.causes.into_iter().map(|cause| cause.field).collect()
+    let causes = error.causes().iter();
+    causes.map(|cause| cause.field.clone()).collect()
 }

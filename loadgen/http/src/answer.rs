@@ -124,7 +124,7 @@ pub(crate) fn error(error: &ApiError) -> Response<Body> {
     // Without a code the request never reached a server; here that can only be our own fault.
     let code = if error.code == 0 { 500 } else { error.code };
     let mut response = json(code, error.to_json().to_string());
-    if let Some(seconds) = error.retry_after_seconds {
+    if let Some(seconds) = error.retry_after_seconds() {
         response.headers_mut().insert(RETRY_AFTER, seconds.into());
     }
     response

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use podstorm_apiserver::errors;
-use podstorm_objects::{ApiError, ResourceVersion};
+use podstorm_objects::{ApiError, Details, ResourceVersion};
 
 /// The parameters of a request, decoded, in the order that they were sent in.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -93,16 +93,15 @@ pub(crate) fn check_dry_run<'v>(
 /// 422: an option of a request has a value that it can't have.
 pub(crate) fn options_invalid(options: &str, field: &str, reason: &str, message: &str) -> ApiError {
     let whole = format!("{options}.meta.k8s.io \"\" is invalid: {field}: {message}");
-    let mut error = ApiError::status(422, podstorm_objects::Reason::Invalid, whole);
-    error.subject = Some(Box::new(podstorm_objects::Subject {
-        group: "meta.k8s.io".to_owned(),
-        kind: options.to_owned(),
-        ..podstorm_objects::Subject::default()
-    }));
-    error.causes.push(podstorm_objects::Cause {
+    let cause = podstorm_objects::Cause {
         reason: reason.to_owned(),
         message: message.to_owned(),
         field: field.to_owned(),
-    });
-    error
+    };
+    ApiError::status(422, podstorm_objects::Reason::Invalid, whole).with_details(Details {
+        group: "meta.k8s.io".to_owned(),
+        kind: options.to_owned(),
+        causes: vec![cause],
+        ..Details::default()
+    })
 }

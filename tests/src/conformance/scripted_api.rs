@@ -300,7 +300,7 @@ fn api_error(value: &Value) -> Result<ApiError, String> {
     );
     for cause in fields.list("causes")? {
         let mut cause = Fields::new(cause, "cause")?;
-        error.causes.push(Cause {
+        error = error.with_cause(Cause {
             reason: cause.text("reason")?,
             message: cause.text("message")?,
             field: cause.text("field")?,

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::decode::{DecodeError, Members, Path};
 use crate::json::{JsonValue, Tape, Writer};
-use crate::{ApiError, Cause, Reason, Subject};
+use crate::{ApiError, Cause, Details, Reason};
 
 impl ApiError {
     /// The `Status` object. `details` is written only if it is not empty.
@@ -19,17 +19,17 @@ impl ApiError {
             out.put_text("reason", self.reason.as_str());
             out.put_number("code", self.code.into());
             out.put_object("details", |out| {
-                if let Some(subject) = &self.subject {
-                    out.put_text("name", &subject.name);
-                    out.put_text("group", &subject.group);
-                    out.put_text("kind", &subject.kind);
-                    out.put_text("uid", &subject.uid);
-                }
-                out.put_list("causes", &self.causes, |out, cause| {
+                let Some(details) = &self.details else {
+                    return;
+                };
+                out.put_text("name", &details.name);
+                out.put_text("group", &details.group);
+                out.put_text("kind", &details.kind);
+                out.put_text("uid", &details.uid);
+                out.put_list("causes", &details.causes, |out, cause| {
                     out.object(|out| cause.write(out));
                 });
-                let seconds = self.retry_after_seconds.unwrap_or(0);
-                out.put_number("retryAfterSeconds", seconds.into());
+                out.put_number("retryAfterSeconds", details.retry_after_seconds.into());
             });
         });
         out.to_value()
@@ -59,24 +59,20 @@ impl ApiError {
         );
         let read = |value: JsonValue<'_>, path: &Path<'_>| {
             let mut details = Members::new(value, path)?;
-            let subject = Subject {
+            Ok(Details {
                 name: details.text("name")?.to_owned(),
                 group: details.text("group")?.to_owned(),
                 kind: details.text("kind")?.to_owned(),
                 uid: details.text("uid")?.to_owned(),
-            };
-            let causes = details.list("causes", Cause::read)?;
-            let seconds = details.opt_i32("retryAfterSeconds")?.unwrap_or(0);
-            Ok((
-                (subject != Subject::default()).then(|| Box::new(subject)),
-                causes,
-                u32::try_from(seconds).ok().filter(|&seconds| seconds != 0),
-            ))
+                causes: details.list("causes", Cause::read)?,
+                retry_after_seconds: details
+                    .opt_i32("retryAfterSeconds")?
+                    .and_then(|seconds| u32::try_from(seconds).ok())
+                    .unwrap_or(0),
+            })
         };
-        if let Some((subject, causes, seconds)) = members.child("details", read)? {
-            error.subject = subject;
-            error.causes = causes;
-            error.retry_after_seconds = seconds;
+        if let Some(details) = members.child("details", read)? {
+            error.details = (details != Details::default()).then(|| Box::new(details));
         }
         Ok(error)
     }
@@ -107,11 +103,10 @@ mod tests {
 
     #[test]
     fn a_status_round_trips() {
-        let mut error = ApiError::status(403, Reason::Forbidden, "no new content");
+        let error = ApiError::status(403, Reason::Forbidden, "no new content");
         assert_eq!(ApiError::from_json(error.to_json()), Ok(error.clone()));
         assert_eq!(error.to_json().get("details"), None);
-        error.retry_after_seconds = Some(1);
-        error.causes.push(Cause {
+        let error = error.with_retry_after(1).with_cause(Cause {
             reason: "NamespaceTerminating".into(),
             message: "m".into(),
             field: "metadata.namespace".into(),

@@ -129,12 +129,10 @@ fn expired() -> ApiError {
 }
 
 fn too_large() -> ApiError {
-    let mut error = ApiError::status(504, Reason::Timeout, "Too large resource version");
-    error.causes.push(Cause {
+    ApiError::status(504, Reason::Timeout, "Too large resource version").with_cause(Cause {
         reason: "ResourceVersionTooLarge".into(),
         ..Cause::default()
-    });
-    error
+    })
 }
 
 fn busy() -> ApiError {

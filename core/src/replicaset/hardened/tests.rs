@@ -122,8 +122,8 @@ fn deletes_carry_the_uid_of_the_pod_that_was_chosen() {
 fn a_create_that_a_terminating_namespace_refuses_is_retried() {
     for behaviour in [Upstream, Hardened] {
         let mut harness = Harness::new(behaviour, 1);
-        let mut error = ApiError::status(403, Reason::Forbidden, "it is being terminated");
-        error.causes.push(Cause {
+        let error = ApiError::status(403, Reason::Forbidden, "it is being terminated");
+        let error = error.with_cause(Cause {
             reason: "NamespaceTerminating".to_owned(),
             ..Cause::default()
         });

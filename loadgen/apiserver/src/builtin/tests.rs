@@ -32,7 +32,7 @@ fn causes(kind: Kind, value: Value) -> Vec<String> {
     let created = cluster().api(kind).create(object(kind, value), at(0));
     let text = |cause: Cause| format!("{}: {}", cause.field, cause.message);
     created
-        .map_or_else(|error| error.causes, |_| Vec::new())
+        .map_or_else(|error| error.causes().to_vec(), |_| Vec::new())
         .into_iter()
         .map(text)
         .collect()

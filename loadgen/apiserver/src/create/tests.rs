@@ -126,7 +126,7 @@ fn generated_names_give_up_after_eight_attempts() {
         cluster.create(pod(&name, json!({})), at(0)).unwrap();
     }
     let error = cluster.create(sent(), at(0)).unwrap_err();
-    assert_eq!((error.code, error.retry_after_seconds), (409, Some(1)));
+    assert_eq!((error.code, error.retry_after_seconds()), (409, Some(1)));
     assert!(
         error
             .message

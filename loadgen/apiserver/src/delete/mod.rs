@@ -157,9 +157,7 @@ fn check_options(options: &DeleteOptions) -> Result<(), ApiError> {
         "DeleteOptions.meta.k8s.io \"\" is invalid: {}: {}",
         cause.field, cause.message
     );
-    let mut error = ApiError::status(422, Reason::Invalid, message);
-    error.causes.push(cause);
-    Err(error)
+    Err(ApiError::status(422, Reason::Invalid, message).with_cause(cause))
 }
 
 fn check_preconditions(

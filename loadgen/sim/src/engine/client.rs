@@ -213,7 +213,7 @@ pub fn retry_after_ns(answer: &Answer, attempts: u32) -> Option<i64> {
     let Answer::Failed(error) = answer else {
         return None;
     };
-    let seconds = error.retry_after_seconds?;
+    let seconds = error.retry_after_seconds()?;
     let retried = error.code == 429 || error.code >= 500;
     (retried && attempts < RETRIES_MAX).then(|| i64::from(seconds) * 1_000_000_000)
 }
@@ -350,7 +350,7 @@ mod tests {
     fn only_a_429_or_5xx_with_a_retry_time_is_sent_again() {
         let mut error = ApiError::status(429, Reason::TooManyRequests, "busy");
         assert_eq!(retry_after_ns(&Answer::Failed(error.clone()), 0), None);
-        error.retry_after_seconds = Some(2);
+        error = error.with_retry_after(2);
         assert_eq!(
             retry_after_ns(&Answer::Failed(error.clone()), 0),
             Some(2_000_000_000)

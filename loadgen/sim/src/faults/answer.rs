@@ -164,10 +164,10 @@ impl ApiFault {
             self,
             TooManyRequestsRetry | UnavailableRetry | GatewayTimeoutRetry
         ) {
-            error.retry_after_seconds = Some(1);
+            error = error.with_retry_after(1);
         }
         if self == NamespaceTerminating {
-            error.causes.push(Cause {
+            error = error.with_cause(Cause {
                 reason: "NamespaceTerminating".to_owned(),
                 ..Cause::default()
             });
