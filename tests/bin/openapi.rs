@@ -7,13 +7,23 @@
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use k8s_openapi::api::apps::v1::ReplicaSet;
-use k8s_openapi::api::autoscaling::v1::Scale;
+use k8s_openapi::api::apps::v1::{
+    ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet,
+};
+use k8s_openapi::api::autoscaling::{v1, v2};
+use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{
-    Binding, ConfigMap, Event, Namespace, Node, Pod, ReplicationController,
+    Binding, ConfigMap, Endpoints, Event, LimitRange, Namespace, Node, PersistentVolume,
+    PersistentVolumeClaim, Pod, PodTemplate, ReplicationController, ResourceQuota, Secret, Service,
+    ServiceAccount,
 };
-use k8s_openapi::api::policy::v1::Eviction;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::events;
+use k8s_openapi::api::policy::v1::{Eviction, PodDisruptionBudget};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use k8s_openapi::api::scheduling::v1::PriorityClass;
+use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{DeleteOptions, Status};
 use schemars::generate::SchemaSettings;
 
@@ -27,13 +37,53 @@ fn main() -> std::io::Result<()> {
     add!(
         Binding,
         ConfigMap,
+        Endpoints,
         Event,
+        LimitRange,
         Namespace,
         Node,
-        Pod,
-        ReplicationController
+        PersistentVolume
     );
-    add!(DeleteOptions, Eviction, Lease, ReplicaSet, Scale, Status);
+    add!(
+        PersistentVolumeClaim,
+        Pod,
+        PodTemplate,
+        ReplicationController,
+        ResourceQuota,
+        Secret
+    );
+    add!(
+        Service,
+        ServiceAccount,
+        ControllerRevision,
+        DaemonSet,
+        Deployment,
+        ReplicaSet
+    );
+    add!(
+        StatefulSet,
+        v1::HorizontalPodAutoscaler,
+        v1::Scale,
+        v2::HorizontalPodAutoscaler
+    );
+    add!(
+        CronJob,
+        Job,
+        Lease,
+        EndpointSlice,
+        events::v1::Event,
+        Eviction,
+        PodDisruptionBudget
+    );
+    add!(
+        ClusterRole,
+        ClusterRoleBinding,
+        Role,
+        RoleBinding,
+        PriorityClass,
+        StorageClass
+    );
+    add!(DeleteOptions, Status);
     let mut out = GzEncoder::new(std::io::stdout().lock(), Compression::best());
     serde_json::to_writer(&mut out, &schemas.take_definitions(true))?;
     out.finish().map(drop)

@@ -378,6 +378,22 @@ impl Cluster {
         }
     }
 
+    /// Calls `act` with the store of a kind without a Rust type.
+    ///
+    /// # Errors
+    /// 404 for another kind.
+    pub(crate) fn with_dynamic_store<T>(
+        &self,
+        kind: Kind,
+        act: impl FnOnce(&KindStore<DynamicObject>) -> T,
+    ) -> Result<T, ApiError> {
+        let store = self
+            .dynamic
+            .get(kind)
+            .ok_or_else(errors::unknown_resource)?;
+        Ok(act(store.get_or_init(|| self.dynamic.make(kind))))
+    }
+
     /// Calls `act` with every store that may hold objects, typed kinds first; no lock is held
     /// meanwhile.
     pub(crate) fn for_each_store(&self, mut act: impl FnMut(&dyn AnyStore)) {

@@ -1,8 +1,9 @@
 //! The strategy of kinds without a Rust type, as their rows say.
 
-use podstorm_objects::{Cause, DecodeError, DynamicObject, Kind};
+use podstorm_objects::{Cause, DecodeError, DynamicObject, Kind, Map};
 use serde_json::Value;
 
+use crate::defaulting::Within;
 use crate::store::Strategy;
 use crate::validation::validate_metadata;
 
@@ -14,6 +15,20 @@ fn keep(new: &mut DynamicObject, old: &DynamicObject, member: &str) {
         Some(stored) => drop(new.fields.insert(member.to_owned(), stored.clone())),
         None => drop(new.fields.remove(member)),
     }
+}
+
+/// Sets the members of the status that are never absent.
+fn fill_status(object: &mut DynamicObject) {
+    let new_status = object.kind().row().rules.new_status;
+    if new_status.is_empty() {
+        return;
+    }
+    let filled: Map = serde_json::from_str(new_status).expect("rows hold JSON");
+    object.fields.within(STATUS, |status| {
+        for (name, value) in filled {
+            status.entry(name).or_insert(value);
+        }
+    });
 }
 
 fn broken_rules(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> {
@@ -36,12 +51,15 @@ impl Strategy for DynamicObject {
         if self.kind().row().has_status {
             self.fields.remove(STATUS);
         }
+        fill_status(self);
+        (self.kind().row().rules.prepare)(self, None);
     }
 
     fn prepare_for_update(&mut self, old: &Self) {
         if self.kind().row().has_status {
             keep(self, old, STATUS);
         }
+        (self.kind().row().rules.prepare)(self, Some(old));
     }
 
     fn prepare_for_status_update(&mut self, old: &Self) {
@@ -51,6 +69,11 @@ impl Strategy for DynamicObject {
             Some(status) => drop(self.fields.insert(STATUS.to_owned(), status)),
             None => drop(self.fields.remove(STATUS)),
         }
+        fill_status(self);
+    }
+
+    fn complete(&mut self, number: &dyn Fn() -> u64) {
+        (self.kind().row().rules.complete)(self, number());
     }
 
     fn spec_differs(&self, old: &Self) -> bool {

@@ -95,9 +95,12 @@ pub(super) fn validate_update(new: &ObjectMeta, old: &ObjectMeta, causes: &mut V
             .map(|finalizer| &**finalizer)
             .collect();
         if !added.is_empty() {
+            let added: Vec<String> = added.iter().map(|name| format!("{name:?}")).collect();
+            // As Go prints a list.
             let detail = format!(
                 "no new finalizers can be added if the object is being deleted, found new \
-                 finalizers {added:?}"
+                 finalizers []string{{{}}}",
+                added.join(", ")
             );
             causes.push(errors::forbidden_field("metadata.finalizers", &detail));
         }

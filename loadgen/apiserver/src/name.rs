@@ -27,6 +27,8 @@ pub(super) struct IdentityGenerator {
     seed: u64,
     /// The counter. Relaxed: the numbers must differ, their order does not matter.
     drawn: AtomicU64,
+    /// Numbers given out. Relaxed for the same reason.
+    numbered: AtomicU64,
 }
 
 impl IdentityGenerator {
@@ -34,7 +36,13 @@ impl IdentityGenerator {
         IdentityGenerator {
             seed: mix(seed ^ 0x6e61_6d65_7300_0001),
             drawn: AtomicU64::new(0),
+            numbered: AtomicU64::new(0),
         }
+    }
+
+    /// A number that was never given out before: 0, 1, 2.
+    pub(super) fn number(&self) -> u64 {
+        self.numbered.fetch_add(1, Ordering::Relaxed)
     }
 
     /// The identity of one new object; its UID and every attempt at its name follow from it.

@@ -1,20 +1,22 @@
-//! The `/scale` subresource of ReplicaSets and ReplicationControllers.
+//! The `/scale` subresource of kinds with a number of replicas.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
 
 use podstorm_objects::{
-    ApiError, Details, Kind, LabelSelector, Labels, Now, ReplicaSet, ReplicationController,
-    ResourceVersion, Time, Uid,
+    ApiError, Details, DynamicObject, Kind, LabelSelector, Labels, Now, ReplicaSet,
+    ReplicationController, ResourceVersion, Time, Uid,
 };
 
+use super::defaulting::Within;
+use super::store::KindStore;
 use super::store::counts::{Verb, WriteEffects};
 use super::update::Update;
 use super::validation::validate_replicas;
-use super::{Api, Cluster, ClusterResource, errors};
+use super::{Api, Cluster, ClusterResource, Strategy, errors};
 
 /// A kind with a number of replicas.
-pub trait Scalable: ClusterResource {
+pub trait Scalable: Strategy {
     /// `spec.replicas`.
     fn spec_replicas(&self) -> i32;
 
@@ -68,6 +70,38 @@ impl Scalable for ReplicationController {
     }
 }
 
+/// Kinds without a Rust type, at the members that they all have.
+impl Scalable for DynamicObject {
+    fn spec_replicas(&self) -> i32 {
+        replicas(self, "spec").unwrap_or(1)
+    }
+
+    fn set_spec_replicas(&mut self, replicas: i32) {
+        self.fields.within("spec", |spec| {
+            spec.insert("replicas".to_owned(), replicas.into());
+        });
+    }
+
+    fn status_replicas(&self) -> i32 {
+        replicas(self, "status").unwrap_or(0)
+    }
+
+    fn selector_text(&self) -> String {
+        let selector = self
+            .fields
+            .get("spec")
+            .and_then(|spec| spec.get("selector"));
+        let selector =
+            selector.and_then(|selector| LabelSelector::from_json(selector.clone()).ok());
+        selector.as_ref().map(selector_text).unwrap_or_default()
+    }
+}
+
+fn replicas(object: &DynamicObject, member: &str) -> Option<i32> {
+    let replicas = object.fields.get(member)?.get("replicas")?.as_i64()?;
+    replicas.try_into().ok()
+}
+
 /// `autoscaling/v1` `Scale` of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scale {
@@ -101,7 +135,11 @@ impl Cluster {
     ///
     /// # Errors
     /// 404.
-    pub fn get_scale<R: Scalable>(&self, namespace: &str, name: &str) -> Result<Scale, ApiError> {
+    pub fn get_scale<R: Scalable + ClusterResource>(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Scale, ApiError> {
         self.get::<R>(namespace, name).map(|object| scale(&*object))
     }
 
@@ -109,7 +147,7 @@ impl Cluster {
     ///
     /// # Errors
     /// 404; 409 for another UID or version; 422 for a negative number.
-    pub fn update_scale<R: Scalable>(
+    pub fn update_scale<R: Scalable + ClusterResource>(
         &self,
         namespace: &str,
         name: &str,
@@ -117,11 +155,12 @@ impl Cluster {
         now: Now,
     ) -> Result<Arc<R>, ApiError> {
         let effects = WriteEffects::of(Verb::UpdateScale);
-        self.update_scale_as(namespace, name, update, effects, now)
+        self.update_scale_in(R::store(self), namespace, name, update, effects, now)
     }
 
-    fn update_scale_as<R: Scalable>(
+    fn update_scale_in<R: Scalable>(
         &self,
+        store: &KindStore<R>,
         namespace: &str,
         name: &str,
         update: &ScaleUpdate,
@@ -131,10 +170,11 @@ impl Cluster {
         if let Some(cause) = validate_replicas(update.replicas).pop() {
             return Err(scale_invalid(name, cause));
         }
-        self.modify(R::store(self), namespace, name, now, |old| {
+        let kind = store.kind();
+        self.modify(store, namespace, name, now, |old| {
             let metadata = old.metadata();
             if let Some(uid) = update.uid.as_ref().filter(|uid| **uid != metadata.uid) {
-                let resource = format!("{}/scale", R::KIND.group_resource());
+                let resource = format!("{}/scale", kind.group_resource());
                 return Err(errors::uid_mismatch(&resource, name, uid, &metadata.uid));
             }
             let version = &metadata.resource_version;
@@ -143,7 +183,7 @@ impl Cluster {
                 .as_ref()
                 .is_some_and(|wanted| wanted != version)
             {
-                return Err(errors::stale(R::KIND, name));
+                return Err(errors::stale(kind, name));
             }
             if old.spec_replicas() == update.replicas {
                 return Ok(Update::Keep);
@@ -156,31 +196,25 @@ impl Cluster {
     }
 }
 
-/// What is done with the scale of an object of a kind that is known only at run time.
-macro_rules! of_scalable {
-    ($kind:expr, $act:ident) => {
-        if $kind == Kind::REPLICA_SET {
-            $act!(ReplicaSet)
-        } else if $kind == Kind::REPLICATION_CONTROLLER {
-            $act!(ReplicationController)
-        } else {
-            Err(errors::unknown_resource())
-        }
-    };
-}
-
 impl Api<'_> {
     /// See [`Cluster::get_scale`].
     ///
     /// # Errors
     /// As there; 404 where the kind has no scale.
     pub fn scale(&self, namespace: &str, name: &str) -> Result<Scale, ApiError> {
-        macro_rules! get {
-            ($object:ty) => {
-                self.cluster.get_scale::<$object>(namespace, name)
-            };
+        if self.kind == Kind::REPLICA_SET {
+            return self.cluster.get_scale::<ReplicaSet>(namespace, name);
         }
-        of_scalable!(self.kind, get)
+        if self.kind == Kind::REPLICATION_CONTROLLER {
+            return self
+                .cluster
+                .get_scale::<ReplicationController>(namespace, name);
+        }
+        let get = |store: &KindStore<DynamicObject>| {
+            let object = store.get(namespace, name)?;
+            Ok(scale(&*object))
+        };
+        self.with_scalable(get)
     }
 
     /// See [`Cluster::update_scale`]; returns the new scale.
@@ -195,14 +229,35 @@ impl Api<'_> {
         now: Now,
     ) -> Result<Scale, ApiError> {
         let effects = self.effects(Verb::UpdateScale);
-        macro_rules! update {
-            ($object:ty) => {
-                self.cluster
-                    .update_scale_as::<$object>(namespace, name, update, effects, now)
-                    .map(|object| scale(&*object))
-            };
+        let cluster = self.cluster;
+        if self.kind == Kind::REPLICA_SET {
+            let store = ReplicaSet::store(cluster);
+            return cluster
+                .update_scale_in(store, namespace, name, update, effects, now)
+                .map(|object| scale(&*object));
         }
-        of_scalable!(self.kind, update)
+        if self.kind == Kind::REPLICATION_CONTROLLER {
+            let store = ReplicationController::store(cluster);
+            return cluster
+                .update_scale_in(store, namespace, name, update, effects, now)
+                .map(|object| scale(&*object));
+        }
+        self.with_scalable(|store| {
+            cluster
+                .update_scale_in(store, namespace, name, update, effects, now)
+                .map(|object| scale(&*object))
+        })
+    }
+
+    /// Calls `act` with the store of a kind without a Rust type that has a scale.
+    fn with_scalable<T>(
+        &self,
+        act: impl FnOnce(&KindStore<DynamicObject>) -> Result<T, ApiError>,
+    ) -> Result<T, ApiError> {
+        if !self.kind.row().has_scale {
+            return Err(errors::unknown_resource());
+        }
+        self.cluster.with_dynamic_store(self.kind, act)?
     }
 }
 

@@ -46,6 +46,7 @@ const WIDGETS: ResourceType = ResourceType {
                 field: "spec.size".into(),
             }]
         },
+        ..Rules::NONE
     },
     ..ResourceType::DEFAULT
 };

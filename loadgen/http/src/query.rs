@@ -77,7 +77,7 @@ pub(crate) fn check_dry_run<'v>(
     let mut dry_run = false;
     for value in values {
         if value != "All" {
-            let message = format!("Unsupported value: {value:?}: supported values: \"All\"");
+            let message = format!("Unsupported value: [{value:?}]: supported values: \"All\"");
             return Err(options_invalid(
                 options,
                 "dryRun",

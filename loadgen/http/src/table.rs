@@ -69,7 +69,7 @@ pub(crate) fn columns(kind: Kind) -> Value {
 }
 
 fn column(column: &podstorm_objects::Column) -> Value {
-    json!({"name": column.name, "type": column.kind(), "format": column.format(),
+    json!({"name": column.name, "type": column.kind, "format": column.format(),
         "description": column.description, "priority": column.priority})
 }
 

@@ -81,7 +81,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
     let objects = match flags.files.is_empty() {
         true => Vec::new(),
         false => {
-            let loaded = manifest::load(&flags.files, io::stdin())?;
+            let loaded = manifest::load_served(&flags.files, io::stdin())?;
             super::warn(&loaded.warnings);
             loaded.objects
         }

@@ -15,6 +15,7 @@ use podstorm_apiserver::validation::{
 };
 use podstorm_objects::{DecodeError, FieldPath, ObjectMeta, Pod, PodSpec, ReplicaSet, Uid};
 
+use super::Kinds;
 use crate::input::InputObject;
 
 /// Specs of pods that break no rule on any node, as they came and with their defaults: those of a dump are
@@ -23,11 +24,14 @@ use crate::input::InputObject;
 pub(super) struct CheckedSpecs {
     of_pods: Specs,
     of_templates: Specs,
+    /// The kinds that are taken.
+    pub(super) kinds: Kinds,
 }
 
 impl CheckedSpecs {
-    pub(super) fn new() -> CheckedSpecs {
+    pub(super) fn new(kinds: Kinds) -> CheckedSpecs {
         CheckedSpecs {
+            kinds,
             of_pods: Specs::new(),
             of_templates: Specs::new(),
         }
@@ -225,11 +229,14 @@ mod tests {
                 replica_set("No Name", "a", ""),
             ]
         };
-        let checked = CheckedSpecs::new();
+        let checked = CheckedSpecs::new(Kinds::Simulated);
         let mut refused = 0;
         for (mut one, mut other) in objects().into_iter().zip(objects()) {
             let found = default_and_check(&mut one, &checked);
-            assert_eq!(found, default_and_check(&mut other, &CheckedSpecs::new()));
+            assert_eq!(
+                found,
+                default_and_check(&mut other, &CheckedSpecs::new(Kinds::Simulated))
+            );
             assert_eq!(format!("{one:?}"), format!("{other:?}"));
             refused += usize::from(found.is_err());
         }
@@ -248,7 +255,7 @@ mod tests {
             }
             InputObject::Pod(read(value))
         };
-        let checked = CheckedSpecs::new();
+        let checked = CheckedSpecs::new(Kinds::Simulated);
         assert_eq!(default_and_check(&mut gated(None), &checked), Ok(()));
         assert!(default_and_check(&mut gated(Some("n1")), &checked).is_err());
     }

@@ -9,6 +9,7 @@ use podstorm_objects::json::Tape;
 use podstorm_objects::{ObjectMeta, Sharer};
 use serde_json::{Map, Value};
 
+use super::Kinds;
 use super::check::CheckedSpecs;
 use super::decode::{self, Decoded, Wrong};
 use super::document::{Document, is_list_kind};
@@ -55,7 +56,7 @@ pub(super) const NO_LIST: &str =
     "a document with items is a List; write kind: List or remove items";
 
 impl Collector {
-    pub(super) fn new() -> Collector {
+    pub(super) fn new(kinds: Kinds) -> Collector {
         Collector {
             objects: Vec::new(),
             origins: Vec::new(),
@@ -64,7 +65,7 @@ impl Collector {
             by_uid: HashTable::new(),
             hasher: RandomState::with_seeds(1, 2, 3, 4),
             sharer: Sharer::new(),
-            checked: CheckedSpecs::new(),
+            checked: CheckedSpecs::new(kinds),
             counts: InputCounts::default(),
             document: 0,
             is_yaml: false,

@@ -8,6 +8,7 @@ use podstorm_objects::{DecodeError, DynamicObject, FieldPath, Kind, Resource};
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use serde_json::{Map, Value};
 
+use super::Kinds;
 use super::check::{self, CheckedSpecs};
 use crate::input::InputObject;
 
@@ -76,7 +77,7 @@ pub(super) fn object(
             problem: error.problem,
         })
     };
-    let kind = match classify(&text) {
+    let kind = match classify(&text, checked.kinds) {
         Ok(Classified::Served(kind)) => kind,
         Ok(Classified::Other(kind)) => return Decoded::Other(kind),
         Err(error) => return wrong(error),
@@ -204,11 +205,15 @@ const TYPED: [(Kind, Read); 5] = [
     }),
 ];
 
-fn classify(text: &TypeText<'_>) -> Result<Classified, DecodeError> {
+fn classify(text: &TypeText<'_>, kinds: Kinds) -> Result<Classified, DecodeError> {
     let kind = required_text(text.kind, "kind", "such as ReplicaSet")?;
     let api_version = required_text(text.api_version, "apiVersion", "such as apps/v1")?;
     // Events are of the past.
     let served = kind_named(kind).filter(|known| *known != Kind::EVENT);
+    // What has a status wants a controller, which a run has for the typed kinds alone.
+    let served = served.filter(|known| {
+        kinds == Kinds::Served || Kind::TYPED.contains(known) || !known.row().has_status
+    });
     let Some(known) = served else {
         return Ok(Classified::Other(cut(kind)));
     };

@@ -60,8 +60,34 @@ const BUFFER_BYTES: usize = 1 << 18;
 /// a field of a wrong type, an object that the API server would refuse, two objects of one name or
 /// UID, or nothing but kinds that are not simulated.
 pub fn load(files: &[PathBuf], stdin: impl Read) -> Result<Loaded, Box<ManifestError>> {
+    load_kinds(files, stdin, Kinds::Simulated)
+}
+
+/// As [`load`], for a server: objects of every kind that it serves, and of whatever kind, even of none
+/// that is simulated.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_served(files: &[PathBuf], stdin: impl Read) -> Result<Loaded, Box<ManifestError>> {
+    load_kinds(files, stdin, Kinds::Served)
+}
+
+/// The kinds whose objects are taken from files; others are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kinds {
+    /// Those that a run simulates, and those that need no controller.
+    Simulated,
+    /// All that the API server serves.
+    Served,
+}
+
+fn load_kinds(
+    files: &[PathBuf],
+    stdin: impl Read,
+    kinds: Kinds,
+) -> Result<Loaded, Box<ManifestError>> {
     let mut stdin = Some(stdin);
-    let mut collector = Collector::new();
+    let mut collector = Collector::new(kinds);
     for path in files {
         if path.as_os_str() == "-" {
             let Some(stdin) = stdin.take() else {
@@ -81,7 +107,8 @@ pub fn load(files: &[PathBuf], stdin: impl Read) -> Result<Loaded, Box<ManifestE
     let warnings = collector.warnings();
     let (objects, mut counts) = collector.into_parts();
     let mut simulated = objects.iter();
-    if !simulated.any(|object| !matches!(object, InputObject::Dynamic(_))) {
+    let is_simulated = |object: &InputObject| !matches!(object, InputObject::Dynamic(_));
+    if !simulated.any(|object| is_simulated(object) || kinds == Kinds::Served) {
         let kinds = counts.ignored.iter().chain(&counts.taken);
         let kinds: Vec<String> = kinds
             .map(|(kind, count)| format!("{count} {kind}"))

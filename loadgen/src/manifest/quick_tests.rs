@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::Map;
 
+use super::Kinds;
 use super::check::CheckedSpecs;
 use super::decode::Decoded;
 use super::{json, yaml, yaml_list};
@@ -357,12 +358,12 @@ fn json_and_yaml_give_the_same_pod() {
     let json = json::decode_item(
         text(POD_JSON, &usual()).as_bytes(),
         &Map::new(),
-        &CheckedSpecs::new(),
+        &CheckedSpecs::new(Kinds::Simulated),
     );
     let yaml = yaml_list::decode_item(
         text(POD_YAML, &usual()).as_bytes(),
         &Map::new(),
-        &CheckedSpecs::new(),
+        &CheckedSpecs::new(Kinds::Simulated),
     );
     assert_eq!(pod_of(json), pod_of(yaml));
 }

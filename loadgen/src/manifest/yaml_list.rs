@@ -378,7 +378,7 @@ mod tests {
     }
 
     fn load(text: &str, piece: usize) -> Result<Vec<InputObject>, String> {
-        let mut collector = Collector::new();
+        let mut collector = Collector::new(super::super::Kinds::Simulated);
         collector.begin_file("dump.yaml");
         collector.is_yaml(true);
         read_in_pieces(text.as_bytes(), piece, &mut collector).map_err(|e| e.to_string())?;
@@ -512,7 +512,7 @@ mod tests {
             text: text.as_bytes(),
             given: 0,
         };
-        let mut collector = Collector::new();
+        let mut collector = Collector::new(super::super::Kinds::Simulated);
         collector.begin_file("dump.yaml");
         let error = read(BufReader::new(&mut reader), &mut collector).expect_err("one is double");
         assert!(error.to_string().contains("items[1]"), "{error}");

@@ -286,6 +286,68 @@ fn typed_commands_send_protobuf() {
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
+fn other_kinds_are_created_and_printed() {
+    let served = Served::start(&[]);
+    served.file("web.yaml", WEB);
+    served.run("apply -f web.yaml");
+    for (create, made) in [
+        (
+            "create deployment shop --image=nginx",
+            "deployment.apps/shop",
+        ),
+        ("create secret generic s --from-literal=a=b", "secret/s"),
+        ("create job j --image=busybox -- date", "job.batch/j"),
+        (
+            "create cronjob c --image=busybox --schedule='0 * * * *' -- date",
+            "cronjob.batch/c",
+        ),
+        (
+            "create pdb p --selector=app=web --min-available=1",
+            "poddisruptionbudget.policy/p",
+        ),
+        ("create quota q --hard=pods=3", "resourcequota/q"),
+        ("create sa robot", "serviceaccount/robot"),
+        (
+            "create role r --verb=get --resource=pods",
+            "role.rbac.authorization.k8s.io/r",
+        ),
+        (
+            "create rolebinding b --role=r --serviceaccount=default:robot",
+            "rolebinding.rbac.authorization.k8s.io/b",
+        ),
+        (
+            "create priorityclass high --value=5",
+            "priorityclass.scheduling.k8s.io/high",
+        ),
+    ] {
+        assert_eq!(served.run(create), format!("{made} created\n"));
+        served.run(&format!("get {made}"));
+    }
+    assert_eq!(
+        served.run("expose rs web --port=80"),
+        "service/web exposed\n"
+    );
+    let services = served.run("get service web --no-headers");
+    assert!(
+        services.starts_with("web   ClusterIP   10.96."),
+        "{services}"
+    );
+    let secret = "get secret s -o jsonpath={.data.a}";
+    assert_eq!(served.run(secret), "Yg==");
+    served.run("scale deployment shop --replicas=4");
+    let shop = "get deployment shop -o jsonpath={.spec.replicas}";
+    assert_eq!(served.run(shop), "4");
+    let all = served.run("get all");
+    for kind in ["pod/", "service/", "deployment.apps/", "cronjob.batch/"] {
+        assert!(all.contains(kind), "{all}");
+    }
+    let explained = served.run("explain deployment.spec.strategy");
+    assert!(explained.contains("DeploymentStrategy"), "{explained}");
+    served.run("delete deployment,secret,job,cronjob,pdb,quota,sa,role --all --wait=false");
+}
+
+#[test]
+#[ignore = "needs kubectl: cargo real"]
 fn mistakes_are_told_and_change_nothing() {
     let served = Served::start(&[]);
     served.file("web.yaml", &WEB.replace("image:", "imaeg:"));

@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-pub use columns::{Cell, Column};
+pub use columns::{Cell, Column, cells};
 pub use dynamic::DynamicObject;
 
 use crate::{Cause, ObjectMeta, OwnerReference, Shape};
@@ -77,6 +77,13 @@ pub struct Rules {
     pub shape: Shape,
     /// Fills in defaults.
     pub default: fn(&mut DynamicObject),
+    /// Sets what clients may not: members of a new object, or for an update those of the stored one.
+    pub prepare: fn(&mut DynamicObject, Option<&DynamicObject>),
+    /// Sets what follows from the name and the UID of a new object, and from a number that no
+    /// other object gets.
+    pub complete: fn(&mut DynamicObject, u64),
+    /// The status of a new object, in JSON, whose members are never absent; empty where it has none.
+    pub new_status: &'static str,
     /// The rules that an object breaks, other than those of metadata. For an update it also gets
     /// the stored object.
     pub validate: fn(&DynamicObject, Option<&DynamicObject>) -> Vec<Cause>,
@@ -87,6 +94,9 @@ impl Rules {
     pub const NONE: Rules = Rules {
         shape: Shape::ANY_OBJECT,
         default: |_| {},
+        prepare: |_, _| {},
+        complete: |_, _| {},
+        new_status: "",
         validate: |_, _| Vec::new(),
     };
 }

@@ -125,6 +125,7 @@ impl Cluster {
         if metadata.name.is_empty() {
             metadata.name = draw.name(metadata.generate_name.as_deref().unwrap_or(""), 0);
         }
+        object.complete(&|| self.names.number());
         let metadata = object.metadata();
         let key = store.key(&metadata.namespace, &metadata.name);
         match store.inspect(&key, |holder| holder.metadata().is_deleting()) {
@@ -170,6 +171,10 @@ impl Cluster {
                     .metadata_mut();
                 let prefix = metadata.generate_name.as_deref().unwrap_or("");
                 metadata.name = draw.name(prefix, attempt);
+            }
+            if verb == Verb::Create && (generated || attempt == 0) {
+                let object = Arc::get_mut(&mut object).expect("not shared yet");
+                object.complete(&|| self.names.number());
             }
             match store.insert(object, &effects, now) {
                 Ok(stored) => {

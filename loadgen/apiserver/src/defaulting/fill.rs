@@ -6,9 +6,11 @@ use serde_json::Value;
 
 /// A default.
 #[derive(Clone, Copy)]
-pub(super) enum DefaultValue {
+pub(crate) enum DefaultValue {
     Text(&'static str),
+    Texts(&'static [&'static str]),
     Number(i64),
+    False,
     True,
     EmptyObject,
 }
@@ -17,7 +19,9 @@ impl From<DefaultValue> for Value {
     fn from(default: DefaultValue) -> Value {
         match default {
             DefaultValue::Text(text) => text.into(),
+            DefaultValue::Texts(texts) => texts.into(),
             DefaultValue::Number(number) => number.into(),
+            DefaultValue::False => false.into(),
             DefaultValue::True => true.into(),
             DefaultValue::EmptyObject => Map::new().into(),
         }
@@ -25,7 +29,7 @@ impl From<DefaultValue> for Value {
 }
 
 /// An object whose missing members are set, or only looked for. Each rule is written once for both.
-pub(super) trait Fill: Sized {
+pub(crate) trait Fill: Sized {
     /// The string of a member; empty where it is none.
     fn text(&self, key: &str) -> &str;
 
@@ -50,7 +54,7 @@ pub(super) trait Fill: Sized {
     /// Calls `change` for each object in a list.
     fn each(&mut self, key: &str, change: impl FnMut(&mut Self));
 
-    /// Calls `change` for an object.
+    /// Calls `change` for an object, if there is one.
     fn with(&mut self, key: &str, change: impl FnOnce(&mut Self));
 }
 
@@ -122,6 +126,21 @@ impl Fill for Map {
         if let Some(Value::Object(member)) = self.get_mut(key) {
             change(member);
         }
+    }
+}
+
+/// What needs an object to change.
+pub(crate) trait Within {
+    /// Calls `change` for an object, which is created where it is missing.
+    fn within(&mut self, key: &str, change: impl FnOnce(&mut Map));
+}
+
+impl Within for Map {
+    fn within(&mut self, key: &str, change: impl FnOnce(&mut Map)) {
+        if self.get(key).is_none_or(Value::is_null) {
+            self.insert(key.to_owned(), Map::new().into());
+        }
+        self.with(key, change);
     }
 }
 

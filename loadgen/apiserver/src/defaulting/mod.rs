@@ -11,7 +11,8 @@ use std::sync::Arc;
 use podstorm_objects::json::JsonValue;
 use podstorm_objects::{Pod, PodSpec, PodTemplate, Quantity, ReplicaSet, ReplicationController};
 
-use self::fill::{DefaultValue, Fill, MissingMembers};
+use self::fill::MissingMembers;
+pub(crate) use self::fill::{DefaultValue, Fill, Within};
 
 /// Mode of files in volumes made from API objects: 0644.
 const FILE_MODE: DefaultValue = DefaultValue::Number(0o644);
@@ -141,7 +142,8 @@ fn default_spec(spec: &mut Arc<PodSpec>, is_pod: bool) {
     }
 }
 
-fn fill_spec(spec: &mut impl Fill) {
+/// Sets the defaults of the pod spec of a template.
+pub(crate) fn fill_spec(spec: &mut impl Fill) {
     spec.set("restartPolicy", DefaultValue::Text("Always"));
     spec.set("dnsPolicy", DefaultValue::Text("ClusterFirst"));
     spec.set("schedulerName", DefaultValue::Text("default-scheduler"));

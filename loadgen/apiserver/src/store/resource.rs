@@ -23,6 +23,10 @@ pub trait Strategy: Object + Clone + PartialEq {
     /// Sets the status of a new object.
     fn prepare_for_create(&mut self) {}
 
+    /// Sets what follows from the name and the UID of a new object. `number` gives a number that no
+    /// other object gets.
+    fn complete(&mut self, _number: &dyn Fn() -> u64) {}
+
     /// Restores what a write to the object may not change: the status.
     fn prepare_for_update(&mut self, _old: &Self) {}
 

@@ -124,6 +124,9 @@ fn merge_member(
         Value::Null => {
             target.remove(member);
         }
+        // Sic: what a directive replaces must be there.
+        Value::Object(changes) if directive(changes)?.is_some() && !target.contains_key(member) => {
+        }
         Value::Object(changes) => {
             let entry = target
                 .entry(member)

@@ -27,8 +27,9 @@ pub use cluster_scoped::{validate_event, validate_namespace, validate_node};
 pub use pod::{validate_pod, validate_pod_except_spec, validate_pod_status_update};
 pub use pod_update::validate_pod_update;
 pub use workload::{
-    validate_replica_set, validate_replica_set_except_pod_spec, validate_replica_set_update,
-    validate_replicas, validate_replication_controller, validate_status,
+    validate_replica_set, validate_replica_set_except_pod_spec, validate_replica_set_spec,
+    validate_replica_set_update, validate_replicas, validate_replication_controller,
+    validate_status, validate_template,
 };
 
 /// Whether a string is a DNS subdomain of RFC 1123, like names of pods and nodes.

@@ -1,6 +1,6 @@
 //! The formats of names. Each function returns the problem of a string, if any.
 
-use podstorm_objects::{check_label_key, check_label_value};
+use podstorm_objects::{SyntaxError, check_label_key, check_label_value};
 
 /// Longest DNS-1123 subdomain.
 const SUBDOMAIN_BYTES_MAX: usize = 253;
@@ -22,9 +22,16 @@ pub(super) fn dns_subdomain(text: &str) -> Option<String> {
     }
     (!text.split('.').all(is_dns_part)).then(|| {
         "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' \
-         or '.', and must start and end with an alphanumeric character"
+         or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex \
+         used for validation is \
+         '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
             .to_owned()
     })
+}
+
+/// As [`dns_subdomain`], in upstream's other words.
+pub(super) fn controller_name(text: &str) -> Option<String> {
+    dns_subdomain(text).map(|problem| problem.replace("253 characters", "253 bytes"))
 }
 
 /// A DNS label: lower-case letters, digits and inner dashes, at most 63 bytes. Names of namespaces
@@ -35,23 +42,54 @@ pub(super) fn dns_label(text: &str) -> Option<String> {
     }
     (!is_dns_part(text)).then(|| {
         "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', \
-         and must start and end with an alphanumeric character"
+         and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', \
+         regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
             .to_owned()
     })
 }
 
 /// A label key: an optional DNS subdomain with a slash, then a name.
 pub(super) fn qualified_name(text: &str) -> Option<String> {
-    check_label_key(text)
-        .err()
-        .map(|problem| problem.to_string())
+    let whole = match check_label_key(text).err()? {
+        SyntaxError::Slashes => {
+            "a valid label key must consist of alphanumeric characters, '-', '_' or '.', and must \
+             start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or \
+             '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') \
+             with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+                .to_owned()
+        }
+        SyntaxError::Prefix => {
+            let prefix = text.split('/').next().unwrap_or("");
+            match dns_subdomain(prefix) {
+                Some(_) if prefix.is_empty() => "prefix part must be non-empty".to_owned(),
+                Some(problem) => format!("prefix part {problem}"),
+                None => "prefix part must be a DNS subdomain".to_owned(),
+            }
+        }
+        SyntaxError::EmptyName => "name part must be non-empty".to_owned(),
+        SyntaxError::TooLong => "name part must be no more than 63 bytes".to_owned(),
+        SyntaxError::Characters => {
+            "name part must consist of alphanumeric characters, '-', '_' or '.', and must start \
+             and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', \
+             regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+                .to_owned()
+        }
+    };
+    Some(whole)
 }
 
 /// A label value.
 pub(super) fn label_value(text: &str) -> Option<String> {
-    check_label_value(text)
-        .err()
-        .map(|problem| problem.to_string())
+    Some(match check_label_value(text).err()? {
+        SyntaxError::TooLong => "must be no more than 63 bytes".to_owned(),
+        _ => {
+            "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' \
+             or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or \
+             'my_value',  or '12345', regex used for validation is \
+             '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+                .to_owned()
+        }
+    })
 }
 
 /// The name of an environment variable: printable ASCII but the equals sign.
@@ -109,7 +147,7 @@ fn is_dns_part(part: &str) -> bool {
 }
 
 fn too_long(bytes_max: usize) -> String {
-    format!("must be no more than {bytes_max} bytes")
+    format!("must be no more than {bytes_max} characters")
 }
 
 #[cfg(test)]

@@ -11,6 +11,8 @@ mod wire;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use podstorm_objects::Time;
 use serde_json::{Map, Value};
 
@@ -23,35 +25,55 @@ const MAGIC: &[u8] = b"k8s\0";
 const DEPTH_MAX: usize = 64;
 
 /// Numbers and truth values that Kubernetes' own types can't tell from absent ones: they are written
-/// although they say nothing.
-const ABSENT_AT_ZERO: [&str; 27] = [
+/// although they say nothing. Members, or members of one schema.
+const ABSENT_AT_ZERO: [&str; 42] = [
+    "DeploymentStatus.replicas",
+    "active",
     "availableReplicas",
     "chapAuthDiscovery",
     "chapAuthSession",
     "code",
     "count",
+    "currentReplicas",
+    "deprecatedCount",
+    "failed",
     "failureThreshold",
     "fullyLabeledReplicas",
     "generation",
+    "healthCheckNodePort",
     "hostIPC",
     "hostNetwork",
     "hostPID",
     "hostPort",
     "initialDelaySeconds",
     "minReadySeconds",
+    "nodePort",
+    "numberAvailable",
+    "numberUnavailable",
     "observedGeneration",
     "partition",
+    "paused",
     "periodSeconds",
+    "publishNotReadyAddresses",
     "readOnly",
     "readyReplicas",
     "remainingItemCount",
     "signal",
     "stdin",
     "stdinOnce",
+    "succeeded",
     "successThreshold",
     "timeoutSeconds",
     "tty",
+    "unavailableReplicas",
     "unschedulable",
+    "updatedNumberScheduled",
+    "updatedReplicas",
+];
+/// Members of one schema that are an exception.
+const PRESENT_AT_ZERO: [&str; 2] = [
+    "autoscaling.v1.HorizontalPodAutoscalerStatus.currentReplicas",
+    "StatefulSetStatus.availableReplicas",
 ];
 
 /// The members of each message by their number.
@@ -161,14 +183,14 @@ fn message(
         let Some(property) = property else {
             continue;
         };
-        put(member, property, field, depth, into)?;
+        put((schema, member), property, field, depth, into)?;
     }
     Ok(())
 }
 
 /// Puts a member: an entry of a list or a map, or the whole value.
 fn put(
-    member: &str,
+    (schema, member): (&str, &str),
     property: &Value,
     field: Field<'_>,
     depth: usize,
@@ -203,12 +225,19 @@ fn put(
     }
     if let Some(value) = value(property, field, depth)? {
         let is_zero = value == 0 || value == false;
-        let says_nothing = value == "" || is_zero && ABSENT_AT_ZERO.contains(&member);
+        let says_nothing = value == "" || is_zero && is_absent_at_zero(schema, member);
         if !says_nothing {
             into.insert(member.to_owned(), value);
         }
     }
     Ok(())
+}
+
+fn is_absent_at_zero(schema: &str, member: &str) -> bool {
+    let path = format!("{schema}.{member}");
+    let names = |entry: &&str| *entry == member || entry.contains('.') && path.ends_with(entry);
+    let listed = |list: &[&str]| list.iter().any(names);
+    listed(&ABSENT_AT_ZERO) && !listed(&PRESENT_AT_ZERO)
 }
 
 /// The value of a field; `None` for a time that is not set.
@@ -229,7 +258,7 @@ fn value(property: &Value, field: Field<'_>, depth: usize) -> Result<Option<Valu
     };
     let Some(name) = referred else {
         return match property["format"].as_str() {
-            Some("byte") => Ok(Some(base64(bytes).into())),
+            Some("byte") => Ok(Some(BASE64_STANDARD.encode(bytes).into())),
             _ => text_of(bytes).map(|text| Some(text.into())),
         };
     };
@@ -247,7 +276,7 @@ fn value(property: &Value, field: Field<'_>, depth: usize) -> Result<Option<Valu
             Ok(None)
         }
         _ if schema_named(name).is_some_and(|schema| schema["format"] == "byte") => {
-            Ok(Some(base64(bytes).into()))
+            Ok(Some(BASE64_STANDARD.encode(bytes).into()))
         }
         _ => {
             let mut object = Map::new();
@@ -300,26 +329,6 @@ fn time(bytes: &[u8], micro: bool) -> Result<Option<Value>, WireError> {
     Ok(Some(
         format!("{}.{micros:06}Z", text.trim_end_matches('Z')).into(),
     ))
-}
-
-/// Bytes as JSON has them: base64 with padding.
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let mut bits = [0; 3];
-        bits[..chunk.len()].copy_from_slice(chunk);
-        let bits = u32::from_be_bytes([0, bits[0], bits[1], bits[2]]);
-        for place in 0..4 {
-            let digit = DIGITS[(bits >> (18 - 6 * place)) as usize & 63];
-            out.push(if place <= chunk.len() {
-                digit.into()
-            } else {
-                '='
-            });
-        }
-    }
-    out
 }
 
 #[cfg(test)]

@@ -19,22 +19,7 @@ fn recorded() -> Vec<Value> {
 
 fn body(case: &Value) -> Vec<u8> {
     let text = case["protobufBase64"].as_str().unwrap();
-    let digit = |byte: u8| match byte {
-        b'A'..=b'Z' => byte - b'A',
-        b'a'..=b'z' => byte - b'a' + 26,
-        b'0'..=b'9' => byte - b'0' + 52,
-        b'+' => 62,
-        _ => 63,
-    };
-    let mut bytes = Vec::new();
-    for chunk in text.trim_end_matches('=').as_bytes().chunks(4) {
-        let bits = chunk
-            .iter()
-            .fold(0_u32, |bits, byte| bits << 6 | u32::from(digit(*byte)));
-        let bits = bits << (6 * (4 - chunk.len()) + 8);
-        bytes.extend(&bits.to_be_bytes()[..chunk.len() - 1]);
-    }
-    bytes
+    BASE64_STANDARD.decode(text).unwrap()
 }
 
 /// Without what says nothing.
@@ -59,7 +44,6 @@ fn recorded_bodies_are_read_as_the_objects_that_they_are() {
     let mut read = 0;
     for case in recorded() {
         let (bytes, id) = (body(&case), &case["id"]);
-        assert_eq!(base64(&bytes), case["protobufBase64"], "{id}");
         match decode(&bytes) {
             Ok(object) => {
                 assert_eq!(full(&Value::Object(object)), full(&case["json"]), "{id}");
@@ -74,7 +58,7 @@ fn recorded_bodies_are_read_as_the_objects_that_they_are() {
 }
 
 /// How many of the recorded bodies are of kinds that are served.
-const READ: usize = 16;
+const READ: usize = 31;
 
 #[test]
 fn broken_bodies_are_refused_wherever_they_are_broken() {

@@ -3,13 +3,13 @@
 //! Source: `pkg/printers/internalversion/printers.go` of Kubernetes 1.36; descriptions as its server
 //! sends them.
 
+pub mod cells;
 mod pod;
-
-use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use crate::{Now, Time};
+use self::cells::{containers, items, number, or_none, pairs, selector, since, text};
+use crate::Now;
 
 /// A column of a Table.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +18,8 @@ pub struct Column {
     pub name: &'static str,
     /// What it shows, in a sentence.
     pub description: &'static str,
+    /// `type` of its definition, e.g. `string`; what cells hold may be of another.
+    pub kind: &'static str,
     /// 0 for what is always printed, 1 for what `-o wide` adds.
     pub priority: i32,
     /// What an object has in it.
@@ -33,6 +35,8 @@ pub enum Cell {
     Age,
     /// The text at a JSON pointer; `<none>` where there is none.
     Text(&'static str),
+    /// The text at a JSON pointer; empty where there is none.
+    TextOrEmpty(&'static str),
     /// The whole number at a JSON pointer; 0 where there is none.
     Number(&'static str),
     /// What this function makes of the object's JSON.
@@ -44,6 +48,7 @@ impl Column {
     pub const NAME: Column = Column {
         name: "Name",
         description: "Name must be unique within a namespace. Is required when creating resources, although some resources may allow a client to request the generation of an appropriate name automatically. Name is primarily intended for creation idempotence and configuration definition. Cannot be updated. More info: https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names",
+        kind: "string",
         priority: 0,
         cell: Cell::Name,
     };
@@ -52,6 +57,7 @@ impl Column {
     pub const AGE: Column = Column {
         name: "Age",
         description: "CreationTimestamp is a timestamp representing the server time when this object was created. It is not guaranteed to be set in happens-before order across separate operations. Clients may not set this value. It is represented in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for lists. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata",
+        kind: "string",
         priority: 0,
         cell: Cell::Age,
     };
@@ -59,28 +65,31 @@ impl Column {
     /// The columns of kinds that have none of their own.
     pub const USUAL: &'static [Column] = &[Column::NAME, CREATED];
 
-    const fn new(name: &'static str, description: &'static str, cell: Cell) -> Column {
+    /// A column of every table.
+    pub const fn new(name: &'static str, description: &'static str, cell: Cell) -> Column {
+        let kind = match cell {
+            Cell::Number(_) => "integer",
+            _ => "string",
+        };
         Column {
             name,
             description,
+            kind,
             priority: 0,
             cell,
         }
     }
 
+    /// The same column with another `type`.
+    pub const fn of_type(self, kind: &'static str) -> Column {
+        Column { kind, ..self }
+    }
+
     /// As [`new`](Column::new), printed by `-o wide` alone.
-    const fn wide(name: &'static str, description: &'static str, cell: Cell) -> Column {
+    pub const fn wide(name: &'static str, description: &'static str, cell: Cell) -> Column {
         Column {
             priority: 1,
             ..Column::new(name, description, cell)
-        }
-    }
-
-    /// `type` of the column's definition.
-    pub const fn kind(&self) -> &'static str {
-        match self.cell {
-            Cell::Number(_) => "integer",
-            _ => "string",
         }
     }
 
@@ -95,6 +104,7 @@ impl Column {
 
 const CREATED: Column = Column {
     name: "Created At",
+    kind: "date",
     cell: Cell::Text("/metadata/creationTimestamp"),
     ..Column::AGE
 };
@@ -106,110 +116,10 @@ impl Cell {
             Cell::Name => object["metadata"]["name"].clone(),
             Cell::Age => since(&object["metadata"]["creationTimestamp"], now).into(),
             Cell::Text(pointer) => or_none(object.pointer(pointer)),
+            Cell::TextOrEmpty(pointer) => text(object, pointer).into(),
             Cell::Number(pointer) => number(object, pointer).into(),
             Cell::Of(cell) => cell(object, now),
         }
-    }
-}
-
-/// A text, or `<none>`.
-fn or_none(value: Option<&Value>) -> Value {
-    match value {
-        Some(Value::String(text)) if !text.is_empty() => text.clone().into(),
-        _ => "<none>".into(),
-    }
-}
-
-fn number(object: &Value, pointer: &str) -> i64 {
-    object.pointer(pointer).and_then(Value::as_i64).unwrap_or(0)
-}
-
-fn items<'v>(object: &'v Value, pointer: &str) -> impl DoubleEndedIterator<Item = &'v Value> {
-    let list = object.pointer(pointer).and_then(Value::as_array);
-    list.into_iter().flatten()
-}
-
-/// The time since a timestamp, in the short form; `<unknown>` without one.
-fn since(at: &Value, now: Now) -> String {
-    let at = at.as_str().and_then(|text| text.parse::<Time>().ok());
-    match at.and_then(|at| at.unix_nanos()) {
-        Some(at) => age(now.wall_ns.saturating_sub(at) / 1_000_000_000),
-        None => "<unknown>".to_owned(),
-    }
-}
-
-/// A duration of so many seconds in the short form: `5s`, `3m10s`, `2d4h`, `3y20d`.
-///
-/// Source: `duration.HumanDuration` of apimachinery.
-fn age(seconds: i64) -> String {
-    const MINUTE: i64 = 60;
-    const HOUR: i64 = 60 * MINUTE;
-    const DAY: i64 = 24 * HOUR;
-    const YEAR: i64 = 365 * DAY;
-    // Two units where the smaller one still matters.
-    let two = |big: i64, big_unit: char, small: i64, small_unit: char| {
-        let (whole, rest) = (seconds / big, seconds % big / small);
-        match rest {
-            0 => format!("{whole}{big_unit}"),
-            rest => format!("{whole}{big_unit}{rest}{small_unit}"),
-        }
-    };
-    match seconds {
-        i64::MIN..=-2 => "<invalid>".to_owned(),
-        -1 => "0s".to_owned(),
-        0..120 => format!("{seconds}s"),
-        120..600 => two(MINUTE, 'm', 1, 's'),
-        600..10_800 => format!("{}m", seconds / MINUTE),
-        10_800..28_800 => two(HOUR, 'h', MINUTE, 'm'),
-        28_800..172_800 => format!("{}h", seconds / HOUR),
-        172_800..691_200 => two(DAY, 'd', HOUR, 'h'),
-        691_200..63_072_000 => format!("{}d", seconds / DAY),
-        63_072_000..252_288_000 => two(YEAR, 'y', DAY, 'd'),
-        _ => format!("{}y", seconds / YEAR),
-    }
-}
-
-/// The containers of a pod template by name or image, with commas.
-fn containers(object: &Value, member: &str) -> Value {
-    let all = items(object, "/spec/template/spec/containers");
-    let texts: Vec<&str> = all.filter_map(|one| one[member].as_str()).collect();
-    texts.join(",").into()
-}
-
-/// A map of labels as `kubectl -l` takes it.
-fn pairs(map: &Value) -> Value {
-    let pairs = map.as_object().into_iter().flatten();
-    let texts: Vec<String> = pairs
-        .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or("")))
-        .collect();
-    match texts.is_empty() {
-        true => "<none>".into(),
-        false => texts.join(",").into(),
-    }
-}
-
-/// A label selector as `kubectl -l` takes it.
-fn selector(selector: &Value) -> Value {
-    let mut text = String::new();
-    if let Value::String(labels) = pairs(&selector["matchLabels"])
-        && labels != "<none>"
-    {
-        text = labels;
-    }
-    for part in items(selector, "/matchExpressions") {
-        let (key, values) = (part["key"].as_str().unwrap_or(""), items(part, "/values"));
-        let values: Vec<&str> = values.filter_map(Value::as_str).collect();
-        let comma = if text.is_empty() { "" } else { "," };
-        let _ = match part["operator"].as_str().unwrap_or("") {
-            "In" => write!(text, "{comma}{key} in ({})", values.join(",")),
-            "NotIn" => write!(text, "{comma}{key} notin ({})", values.join(",")),
-            "Exists" => write!(text, "{comma}{key}"),
-            _ => write!(text, "{comma}!{key}"),
-        };
-    }
-    match text.is_empty() {
-        true => "<none>".into(),
-        false => text.into(),
     }
 }
 
@@ -289,12 +199,7 @@ pub(super) const NODE: &[Column] = &[
     Column::new(
         "Version",
         "Kubelet Version reported by the node.",
-        Cell::Of(|node, _| {
-            node["status"]["nodeInfo"]["kubeletVersion"]
-                .as_str()
-                .unwrap_or("")
-                .into()
-        }),
+        Cell::TextOrEmpty("/status/nodeInfo/kubeletVersion"),
     ),
     Column::wide(
         "Internal-IP",
@@ -393,12 +298,12 @@ pub(super) const EVENT: &[Column] = &[
     Column::new(
         "Type",
         "Type of this event (Normal, Warning), new types could be added in the future",
-        Cell::Of(|event, _| event["type"].as_str().unwrap_or("").into()),
+        Cell::TextOrEmpty("/type"),
     ),
     Column::new(
         "Reason",
         "This should be a short, machine understandable string that gives the reason for the transition into the object's current status.",
-        Cell::Of(|event, _| event["reason"].as_str().unwrap_or("").into()),
+        Cell::TextOrEmpty("/reason"),
     ),
     Column::new(
         "Object",
@@ -408,12 +313,7 @@ pub(super) const EVENT: &[Column] = &[
     Column::wide(
         "Subobject",
         "If referring to a piece of an object instead of an entire object, this string should contain a valid JSON/Go field access statement, such as desiredState.manifest.containers[2]. For example, if the object reference is to a container within a pod, this would take on a value like: \"spec.containers{name}\" (where \"name\" refers to the name of the container that triggered the event) or if no container name is specified \"spec.containers[2]\" (container with index 2 in this pod). This syntax is chosen only to have some well-defined way of referencing a part of an object.",
-        Cell::Of(|event, _| {
-            event["involvedObject"]["fieldPath"]
-                .as_str()
-                .unwrap_or("")
-                .into()
-        }),
+        Cell::TextOrEmpty("/involvedObject/fieldPath"),
     ),
     Column::wide(
         "Source",
@@ -475,34 +375,5 @@ fn event_count(event: &Value, _: Now) -> Value {
         0 if event["series"].is_object() => number(event, "/series/count").into(),
         0 => 1.into(),
         count => count.into(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ages_have_one_unit_or_two() {
-        const DAY: i64 = 86_400;
-        for (seconds, text) in [
-            (-5, "<invalid>"),
-            (-1, "0s"),
-            (0, "0s"),
-            (119, "119s"),
-            (120, "2m"),
-            (190, "3m10s"),
-            (600, "10m"),
-            (3 * 3600 - 1, "179m"),
-            (3 * 3600, "3h"),
-            (7 * 3600 + 120, "7h2m"),
-            (8 * 3600 + 120, "8h"),
-            (2 * DAY + 3600, "2d1h"),
-            (8 * DAY + 3600, "8d"),
-            (2 * 365 * DAY + DAY, "2y1d"),
-            (8 * 365 * DAY, "8y"),
-        ] {
-            assert_eq!(age(seconds), text, "{seconds}");
-        }
     }
 }

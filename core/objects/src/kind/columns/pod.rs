@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::{Cell, Column, items, number, or_none, since};
+use super::cells::{items, number, or_none, since};
+use super::{Cell, Column};
 use crate::{Now, Time};
 
 pub(super) const COLUMNS: &[Column] = &[

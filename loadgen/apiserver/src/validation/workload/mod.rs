@@ -27,6 +27,25 @@ pub fn validate_replica_set_except_pod_spec(replica_set: &ReplicaSet) -> Vec<Cau
     causes.0
 }
 
+/// The broken rules of the spec of a ReplicaSet, or of what a kind without a Rust type has in common
+/// with it.
+pub fn validate_replica_set_spec(spec: &ReplicaSetSpec) -> Vec<Cause> {
+    let mut causes = Causes::default();
+    check_replica_set_spec(spec, PodSpecCheck::Full, &mut causes);
+    causes.0
+}
+
+/// The broken rules of a template whose pods may end, at that path.
+pub fn validate_template(template: &PodTemplate, path: &Path<'_>) -> Vec<Cause> {
+    let mut causes = Causes::default();
+    check_template(template, None, path, &mut causes);
+    let spec_path = path.member("spec");
+    template.spec.look(template.token_volume, |spec| {
+        pod_spec::check(spec, template.node_name.as_deref(), &spec_path, &mut causes);
+    });
+    causes.0
+}
+
 /// Whether the spec of a template is validated.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PodSpecCheck {
@@ -66,7 +85,8 @@ pub fn validate_status(metadata: Option<&ObjectMeta>, status: &ReplicaSetStatus)
 /// The broken rules of a new or changed ReplicationController. Its selector may change.
 pub fn validate_replication_controller(controller: &ReplicationController) -> Vec<Cause> {
     let mut causes = Causes::default();
-    check_meta(&controller.metadata, &mut causes);
+    let (path, name) = (Path::ROOT.member("metadata"), names::controller_name);
+    metadata::check(&controller.metadata, true, name, &path, &mut causes);
     check_controller_spec(controller, &mut causes);
     causes.0
 }

@@ -1,0 +1,147 @@
+//! What cells are made of.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use crate::{Now, Time};
+
+/// A text, or `<none>`.
+pub fn or_none(value: Option<&Value>) -> Value {
+    match value {
+        Some(Value::String(text)) if !text.is_empty() => text.clone().into(),
+        _ => "<none>".into(),
+    }
+}
+
+/// The text at a JSON pointer; empty where there is none.
+pub fn text<'v>(object: &'v Value, pointer: &str) -> &'v str {
+    object
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .unwrap_or("")
+}
+
+/// The whole number at a JSON pointer; 0 where there is none.
+pub fn number(object: &Value, pointer: &str) -> i64 {
+    object.pointer(pointer).and_then(Value::as_i64).unwrap_or(0)
+}
+
+/// The items of the list at a JSON pointer.
+pub fn items<'v>(object: &'v Value, pointer: &str) -> impl DoubleEndedIterator<Item = &'v Value> {
+    let list = object.pointer(pointer).and_then(Value::as_array);
+    list.into_iter().flatten()
+}
+
+/// The time since a timestamp, in the short form; `<unknown>` without one.
+pub fn since(at: &Value, now: Now) -> String {
+    let at = at.as_str().and_then(|text| text.parse::<Time>().ok());
+    match at.and_then(|at| at.unix_nanos()) {
+        Some(at) => age(now.wall_ns.saturating_sub(at) / 1_000_000_000),
+        None => "<unknown>".to_owned(),
+    }
+}
+
+/// A duration of so many seconds in the short form: `5s`, `3m10s`, `2d4h`, `3y20d`.
+///
+/// Source: `duration.HumanDuration` of apimachinery.
+fn age(seconds: i64) -> String {
+    const MINUTE: i64 = 60;
+    const HOUR: i64 = 60 * MINUTE;
+    const DAY: i64 = 24 * HOUR;
+    const YEAR: i64 = 365 * DAY;
+    // Two units where the smaller one still matters.
+    let two = |big: i64, big_unit: char, small: i64, small_unit: char| {
+        let (whole, rest) = (seconds / big, seconds % big / small);
+        match rest {
+            0 => format!("{whole}{big_unit}"),
+            rest => format!("{whole}{big_unit}{rest}{small_unit}"),
+        }
+    };
+    match seconds {
+        i64::MIN..=-2 => "<invalid>".to_owned(),
+        -1 => "0s".to_owned(),
+        0..120 => format!("{seconds}s"),
+        120..600 => two(MINUTE, 'm', 1, 's'),
+        600..10_800 => format!("{}m", seconds / MINUTE),
+        10_800..28_800 => two(HOUR, 'h', MINUTE, 'm'),
+        28_800..172_800 => format!("{}h", seconds / HOUR),
+        172_800..691_200 => two(DAY, 'd', HOUR, 'h'),
+        691_200..63_072_000 => format!("{}d", seconds / DAY),
+        63_072_000..252_288_000 => two(YEAR, 'y', DAY, 'd'),
+        _ => format!("{}y", seconds / YEAR),
+    }
+}
+
+/// The containers of a pod template by name or image, with commas.
+pub fn containers(object: &Value, member: &str) -> Value {
+    let all = items(object, "/spec/template/spec/containers");
+    let texts: Vec<&str> = all.filter_map(|one| one[member].as_str()).collect();
+    texts.join(",").into()
+}
+
+/// A map of labels as `kubectl -l` takes it.
+pub fn pairs(map: &Value) -> Value {
+    let pairs = map.as_object().into_iter().flatten();
+    let texts: Vec<String> = pairs
+        .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or("")))
+        .collect();
+    match texts.is_empty() {
+        true => "<none>".into(),
+        false => texts.join(",").into(),
+    }
+}
+
+/// A label selector as `kubectl -l` takes it.
+pub fn selector(selector: &Value) -> Value {
+    let mut text = String::new();
+    if let Value::String(labels) = pairs(&selector["matchLabels"])
+        && labels != "<none>"
+    {
+        text = labels;
+    }
+    for part in items(selector, "/matchExpressions") {
+        let (key, values) = (part["key"].as_str().unwrap_or(""), items(part, "/values"));
+        let values: Vec<&str> = values.filter_map(Value::as_str).collect();
+        let comma = if text.is_empty() { "" } else { "," };
+        let _ = match part["operator"].as_str().unwrap_or("") {
+            "In" => write!(text, "{comma}{key} in ({})", values.join(",")),
+            "NotIn" => write!(text, "{comma}{key} notin ({})", values.join(",")),
+            "Exists" => write!(text, "{comma}{key}"),
+            _ => write!(text, "{comma}!{key}"),
+        };
+    }
+    match text.is_empty() {
+        true => "<none>".into(),
+        false => text.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_have_one_unit_or_two() {
+        const DAY: i64 = 86_400;
+        for (seconds, text) in [
+            (-5, "<invalid>"),
+            (-1, "0s"),
+            (0, "0s"),
+            (119, "119s"),
+            (120, "2m"),
+            (190, "3m10s"),
+            (600, "10m"),
+            (3 * 3600 - 1, "179m"),
+            (3 * 3600, "3h"),
+            (7 * 3600 + 120, "7h2m"),
+            (8 * 3600 + 120, "8h"),
+            (2 * DAY + 3600, "2d1h"),
+            (8 * DAY + 3600, "8d"),
+            (2 * 365 * DAY + DAY, "2y1d"),
+            (8 * 365 * DAY, "8y"),
+        ] {
+            assert_eq!(age(seconds), text, "{seconds}");
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! `apps/v1` but ReplicaSets: Deployments, DaemonSets, StatefulSets, ControllerRevisions.
+
+use podstorm_objects::cells::{containers, number, pairs, selector};
+use podstorm_objects::{Cause, Cell, Column, DynamicObject, ResourceType, Rules};
+use serde_json::Value;
+
+use super::template;
+use crate::defaulting::{DefaultValue, Fill, Within};
+use crate::errors::{forbidden_field, invalid_value};
+
+const APPS: ResourceType = ResourceType {
+    group: "apps",
+    api_version: "apps/v1",
+    ..ResourceType::DEFAULT
+};
+
+const WORKLOAD: ResourceType = ResourceType {
+    has_status: true,
+    has_generation: true,
+    categories: &["all"],
+    ..APPS
+};
+
+pub(super) static ROWS: [ResourceType; 4] = [
+    ResourceType {
+        kind: "Deployment",
+        resource: "deployments",
+        short_names: &["deploy"],
+        has_scale: true,
+        columns: DEPLOYMENT,
+        rules: Rules {
+            default: default_deployment,
+            new_status: "{}",
+            validate: |new, old| validate(new, old, "deployment"),
+            ..Rules::NONE
+        },
+        ..WORKLOAD
+    },
+    ResourceType {
+        kind: "DaemonSet",
+        resource: "daemonsets",
+        short_names: &["ds"],
+        columns: DAEMON_SET,
+        rules: Rules {
+            default: default_daemon_set,
+            prepare: count_templates,
+            validate: |new, old| validate(new, old, "daemonset"),
+            new_status: r#"{"currentNumberScheduled":0,"numberMisscheduled":0,"desiredNumberScheduled":0,"numberReady":0}"#,
+            ..Rules::NONE
+        },
+        ..WORKLOAD
+    },
+    ResourceType {
+        kind: "StatefulSet",
+        resource: "statefulsets",
+        short_names: &["sts"],
+        has_scale: true,
+        columns: STATEFUL_SET,
+        rules: Rules {
+            default: default_stateful_set,
+            validate: |new, old| validate(new, old, "statefulset"),
+            new_status: r#"{"replicas":0,"availableReplicas":0}"#,
+            ..Rules::NONE
+        },
+        ..WORKLOAD
+    },
+    ResourceType {
+        kind: "ControllerRevision",
+        resource: "controllerrevisions",
+        columns: CONTROLLER_REVISION,
+        rules: Rules {
+            default: |revision| {
+                revision
+                    .fields
+                    .set_absent("revision", DefaultValue::Number(0))
+            },
+            validate: validate_revision,
+            ..Rules::NONE
+        },
+        ..APPS
+    },
+];
+
+fn default_deployment(deployment: &mut DynamicObject) {
+    deployment.fields.within("spec", |spec| {
+        spec.set_absent("replicas", DefaultValue::Number(1));
+        template::set_defaults(spec);
+        spec.set_absent("revisionHistoryLimit", DefaultValue::Number(10));
+        spec.set_absent("progressDeadlineSeconds", DefaultValue::Number(600));
+        spec.within("strategy", |strategy| {
+            strategy.set("type", DefaultValue::Text("RollingUpdate"));
+            if strategy.text("type") == "RollingUpdate" {
+                strategy.within("rollingUpdate", |rolling| {
+                    rolling.set_absent("maxUnavailable", DefaultValue::Text("25%"));
+                    rolling.set_absent("maxSurge", DefaultValue::Text("25%"));
+                });
+            }
+        });
+    });
+}
+
+fn default_daemon_set(set: &mut DynamicObject) {
+    set.fields.within("spec", |spec| {
+        template::set_defaults(spec);
+        spec.set_absent("revisionHistoryLimit", DefaultValue::Number(10));
+        spec.within("updateStrategy", |strategy| {
+            strategy.set("type", DefaultValue::Text("RollingUpdate"));
+            if strategy.text("type") == "RollingUpdate" {
+                strategy.within("rollingUpdate", |rolling| {
+                    rolling.set_absent("maxUnavailable", DefaultValue::Number(1));
+                    rolling.set_absent("maxSurge", DefaultValue::Number(0));
+                });
+            }
+        });
+    });
+}
+
+fn default_stateful_set(set: &mut DynamicObject) {
+    set.fields.within("spec", |spec| {
+        spec.set_absent("replicas", DefaultValue::Number(1));
+        template::set_defaults(spec);
+        spec.set_absent("serviceName", DefaultValue::Text(""));
+        spec.set("podManagementPolicy", DefaultValue::Text("OrderedReady"));
+        spec.set_absent("revisionHistoryLimit", DefaultValue::Number(10));
+        spec.within("updateStrategy", |strategy| {
+            strategy.set("type", DefaultValue::Text("RollingUpdate"));
+            if strategy.text("type") == "RollingUpdate" {
+                strategy.within("rollingUpdate", |rolling| {
+                    rolling.set_absent("partition", DefaultValue::Number(0));
+                });
+            }
+        });
+        spec.within("persistentVolumeClaimRetentionPolicy", |policy| {
+            policy.set("whenDeleted", DefaultValue::Text("Retain"));
+            policy.set("whenScaled", DefaultValue::Text("Retain"));
+        });
+        spec.each("volumeClaimTemplates", |claim| {
+            claim.set_absent("apiVersion", DefaultValue::Text("v1"));
+            claim.set_absent("kind", DefaultValue::Text("PersistentVolumeClaim"));
+            claim.within("status", |status| {
+                status.set("phase", DefaultValue::Text("Pending"));
+            });
+            claim.with("spec", super::storage::default_claim_spec);
+        });
+    });
+}
+
+/// Counts the templates that a DaemonSet had, in an annotation.
+fn count_templates(new: &mut DynamicObject, old: Option<&DynamicObject>) {
+    const COUNT: &str = "deprecated.daemonset.template.generation";
+    let template = |set: &DynamicObject| {
+        set.fields
+            .get("spec")
+            .and_then(|spec| spec.get("template"))
+            .cloned()
+    };
+    let count = match old {
+        None => 1,
+        Some(old) => {
+            let count = old
+                .metadata
+                .annotations
+                .get(COUNT)
+                .and_then(|count| count.parse::<i64>().ok());
+            count.unwrap_or(1) + i64::from(template(new) != template(old))
+        }
+    };
+    new.metadata.annotations = new.metadata.annotations.with(COUNT, &count.to_string());
+}
+
+/// What Deployments, DaemonSets and StatefulSets have in common with ReplicaSets.
+fn validate(new: &DynamicObject, old: Option<&DynamicObject>, what: &str) -> Vec<Cause> {
+    let mut causes = template::validate(new);
+    let spec = |object: &DynamicObject| object.fields.get("spec").cloned().unwrap_or_default();
+    let (new, old) = (spec(new), old.map(spec));
+    if let Some(old) = &old
+        && what != "statefulset"
+        && new["selector"] != old["selector"]
+    {
+        let cause = invalid_value("spec.selector", &new["selector"], "field is immutable");
+        causes.push(cause);
+    }
+    if let Some(old) = &old
+        && what == "statefulset"
+    {
+        const MUTABLE: [&str; 8] = [
+            "replicas",
+            "ordinals",
+            "template",
+            "updateStrategy",
+            "revisionHistoryLimit",
+            "persistentVolumeClaimRetentionPolicy",
+            "minReadySeconds",
+            "",
+        ];
+        let fixed = |spec: &Value| {
+            let mut spec = spec.as_object().cloned().unwrap_or_default();
+            spec.retain(|name, _| !MUTABLE.contains(&name.as_str()));
+            spec
+        };
+        if fixed(&new) != fixed(old) {
+            causes.push(forbidden_field(
+                "spec",
+                "updates to statefulset spec for fields other than 'replicas', 'ordinals', \
+                 'template', 'updateStrategy', 'revisionHistoryLimit', \
+                 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden",
+            ));
+        }
+    }
+    if what == "daemonset" && !new["template"]["spec"]["activeDeadlineSeconds"].is_null() {
+        let detail = "activeDeadlineSeconds in DaemonSet is not Supported";
+        causes.push(forbidden_field(
+            "spec.template.spec.activeDeadlineSeconds",
+            detail,
+        ));
+    }
+    causes
+}
+
+fn validate_revision(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    let revision = new.fields.get("revision").and_then(Value::as_i64);
+    if let Some(revision) = revision.filter(|revision| *revision < 0) {
+        let detail = "must be greater than or equal to 0";
+        causes.push(invalid_value("revision", &revision.into(), detail));
+    }
+    if let Some(old) = old
+        && old.fields.get("data") != new.fields.get("data")
+    {
+        let data = new.fields.get("data").cloned().unwrap_or_default();
+        causes.push(invalid_value("data", &data, "field is immutable"));
+    }
+    causes
+}
+
+const DEPLOYMENT: &[Column] = &[
+    Column::NAME,
+    Column::new("Ready", "Number of the pod with ready state", Cell::Of(ready)),
+    Column::new("Up-to-date", "Total number of non-terminating pods targeted by this deployment that have the desired template spec.", Cell::Number("/status/updatedReplicas")).of_type("string"),
+    Column::new("Available", "Total number of available non-terminating pods (ready for at least minReadySeconds) targeted by this deployment.", Cell::Number("/status/availableReplicas")).of_type("string"),
+    Column::AGE,
+    CONTAINERS,
+    IMAGES,
+    Column::wide("Selector", "Label selector for pods. Existing ReplicaSets whose pods are selected by this will be the ones affected by this deployment. It must match the pod template's labels.", Cell::Of(selector_of)),
+];
+
+const CONTAINERS: Column = Column::wide(
+    "Containers",
+    "Names of each container in the template.",
+    Cell::Of(|object, _| containers(object, "name")),
+);
+const IMAGES: Column = Column::wide(
+    "Images",
+    "Images referenced by each container in the template.",
+    Cell::Of(|object, _| containers(object, "image")),
+);
+
+fn selector_of(object: &Value, _: podstorm_objects::Now) -> Value {
+    selector(&object["spec"]["selector"])
+}
+
+fn ready(object: &Value, _: podstorm_objects::Now) -> Value {
+    let (ready, wanted) = (
+        number(object, "/status/readyReplicas"),
+        number(object, "/spec/replicas"),
+    );
+    format!("{ready}/{wanted}").into()
+}
+
+const STATEFUL_SET: &[Column] = &[
+    Column::NAME,
+    Column::new(
+        "Ready",
+        "Number of the pod with ready state",
+        Cell::Of(ready),
+    ),
+    Column::AGE,
+    CONTAINERS,
+    IMAGES,
+];
+
+const DAEMON_SET: &[Column] = &[
+    Column::NAME,
+    Column::new(
+        "Desired",
+        "The total number of nodes that should be running the daemon pod (including nodes correctly running the daemon pod). More info: https://kubernetes.io/docs/concepts/workloads/controllers/daemonset/",
+        Cell::Number("/status/desiredNumberScheduled"),
+    ),
+    Column::new(
+        "Current",
+        "The number of nodes that are running at least 1 daemon pod and are supposed to run the daemon pod. More info: https://kubernetes.io/docs/concepts/workloads/controllers/daemonset/",
+        Cell::Number("/status/currentNumberScheduled"),
+    ),
+    Column::new(
+        "Ready",
+        "numberReady is the number of nodes that should be running the daemon pod and have one or more of the daemon pod running with a Ready Condition.",
+        Cell::Number("/status/numberReady"),
+    ),
+    Column::new(
+        "Up-to-date",
+        "The total number of nodes that are running updated daemon pod",
+        Cell::Number("/status/updatedNumberScheduled"),
+    ),
+    Column::new(
+        "Available",
+        "The number of nodes that should be running the daemon pod and have one or more of the daemon pod running and available (ready for at least spec.minReadySeconds)",
+        Cell::Number("/status/numberAvailable"),
+    ),
+    Column::new(
+        "Node Selector",
+        "NodeSelector is a selector which must be true for the pod to fit on a node. Selector which must match a node's labels for the pod to be scheduled on that node. More info: https://kubernetes.io/docs/concepts/configuration/assign-pod-node/",
+        Cell::Of(|set, _| pairs(&set["spec"]["template"]["spec"]["nodeSelector"])),
+    ),
+    Column::AGE,
+    CONTAINERS,
+    IMAGES,
+    Column::wide(
+        "Selector",
+        "A label query over pods that are managed by the daemon set. Must match in order to be controlled. It must match the pod template's labels. More info: https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors",
+        Cell::Of(selector_of),
+    ),
+];
+
+const CONTROLLER_REVISION: &[Column] = &[
+    Column::NAME,
+    Column::new(
+        "Controller",
+        "Controller of the object",
+        Cell::Of(|revision, _| {
+            let mut owners = podstorm_objects::cells::items(revision, "/metadata/ownerReferences");
+            match owners.find(|owner| owner["controller"] == true) {
+                None => "<none>".into(),
+                Some(owner) => {
+                    let group = owner["apiVersion"]
+                        .as_str()
+                        .and_then(|version| version.split_once('/'));
+                    let kind = owner["kind"].as_str().unwrap_or("").to_lowercase();
+                    let dot = group.map_or(String::new(), |(group, _)| format!(".{group}"));
+                    format!("{kind}{dot}/{}", owner["name"].as_str().unwrap_or("")).into()
+                }
+            }
+        }),
+    ),
+    Column::new(
+        "Revision",
+        "Revision indicates the revision of the state represented by Data.",
+        Cell::Number("/revision"),
+    )
+    .of_type("string"),
+    Column::AGE,
+];

@@ -1,0 +1,191 @@
+//! ConfigMaps and Secrets.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use podstorm_objects::{Cause, Cell, Column, DynamicObject, ResourceType, Rules, Shape};
+use serde_json::Value;
+
+use crate::defaulting::{DefaultValue, Fill, Within};
+use crate::errors::{forbidden_field, invalid_value, required};
+
+pub(super) static ROWS: [ResourceType; 2] = [
+    ResourceType {
+        kind: "ConfigMap",
+        resource: "configmaps",
+        short_names: &["cm"],
+        columns: CONFIG_MAP,
+        rules: Rules {
+            shape: Shape::Object(&[
+                ("binaryData", Shape::MapOf(&Shape::Text)),
+                ("data", Shape::MapOf(&Shape::Text)),
+                ("immutable", Shape::Flag),
+            ]),
+            validate: |new, old| validate(new, old, &["data", "binaryData"]),
+            ..Rules::NONE
+        },
+        ..ResourceType::DEFAULT
+    },
+    ResourceType {
+        kind: "Secret",
+        resource: "secrets",
+        selectable: &["type"],
+        columns: SECRET,
+        rules: Rules {
+            shape: Shape::Object(&[
+                ("data", Shape::MapOf(&Shape::Text)),
+                ("immutable", Shape::Flag),
+                ("stringData", Shape::MapOf(&Shape::Text)),
+                ("type", Shape::Text),
+            ]),
+            default: default_secret,
+            validate: validate_secret,
+            ..Rules::NONE
+        },
+        ..ResourceType::DEFAULT
+    },
+];
+
+/// Encodes what was given as text, which answers never carry.
+fn default_secret(secret: &mut DynamicObject) {
+    secret.fields.set("type", DefaultValue::Text("Opaque"));
+    let Some(Value::Object(texts)) = secret.fields.remove("stringData") else {
+        return;
+    };
+    secret.fields.within("data", |data| {
+        for (key, text) in texts {
+            let encoded = BASE64_STANDARD.encode(text.as_str().unwrap_or(""));
+            data.insert(key, encoded.into());
+        }
+    });
+}
+
+fn validate_secret(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> {
+    let mut causes = validate(new, old, &["data"]);
+    let none = Value::Null;
+    let member =
+        |secret: &DynamicObject, name: &str| secret.fields.get(name).unwrap_or(&none).clone();
+    let kind = member(new, "type");
+    if let Some(old) = old
+        && member(old, "type") != kind
+    {
+        causes.push(invalid_value("type", &kind, "field is immutable"));
+    }
+    let data = member(new, "data");
+    // The keys without which secrets of these types are of no use.
+    let needed: &[&str] = match kind.as_str().unwrap_or("") {
+        "kubernetes.io/tls" => &["tls.crt", "tls.key"],
+        "kubernetes.io/ssh-auth" => &["ssh-privatekey"],
+        "kubernetes.io/dockerconfigjson" => &[".dockerconfigjson"],
+        "kubernetes.io/dockercfg" => &[".dockercfg"],
+        _ => &[],
+    };
+    for key in needed {
+        if data[*key].is_null() {
+            causes.push(required(format!("data[{key}]"), ""));
+        }
+    }
+    if kind == "kubernetes.io/basic-auth"
+        && data["username"].is_null()
+        && data["password"].is_null()
+    {
+        for key in ["username", "password"] {
+            causes.push(required(format!("data[{key}]"), ""));
+        }
+    }
+    if kind == "kubernetes.io/service-account-token" {
+        const ACCOUNT: &str = "kubernetes.io/service-account.name";
+        let account = new.metadata.annotations.get(ACCOUNT);
+        if account.is_none_or(|account| account.is_empty()) {
+            causes.push(required(format!("metadata.annotations[{ACCOUNT}]"), ""));
+        }
+    }
+    causes
+}
+
+const CONFIG_MAP: &[Column] = &[
+    Column::NAME,
+    Column {
+        name: "Data",
+        description: "Data contains the configuration data. Each key must consist of alphanumeric characters, '-', '_' or '.'. Values with non-UTF-8 byte sequences must use the BinaryData field. The keys stored in Data must not overlap with the keys in the BinaryData field, this is enforced during validation process.",
+        kind: "string",
+        priority: 0,
+        cell: Cell::Of(|map, _| {
+            let count = |member| map[member].as_object().map_or(0, |entries| entries.len());
+            (count("data") + count("binaryData")).into()
+        }),
+    },
+    Column::AGE,
+];
+
+const SECRET: &[Column] = &[
+    Column::NAME,
+    Column::new(
+        "Type",
+        "Used to facilitate programmatic handling of secret data. More info: https://kubernetes.io/docs/concepts/configuration/secret/#secret-types",
+        Cell::TextOrEmpty("/type"),
+    ),
+    Column::new(
+        "Data",
+        "Data contains the secret data. Each key must consist of alphanumeric characters, '-', '_' or '.'. The serialized form of the secret data is a base64 encoded string, representing the arbitrary (possibly non-string) data value here. Described in https://tools.ietf.org/html/rfc4648#section-4",
+        Cell::Of(|secret, _| {
+            secret["data"]
+                .as_object()
+                .map_or(0, |data| data.len())
+                .into()
+        }),
+    ),
+    Column::AGE,
+];
+
+/// Source: `ValidateConfigMap` and `ValidateConfigMapUpdate` of Kubernetes.
+fn validate(new: &DynamicObject, old: Option<&DynamicObject>, members: &[&str]) -> Vec<Cause> {
+    const BYTES_MAX: usize = 1 << 20;
+    const IS_KEY: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' \
+                          (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for \
+                          validation is '[-._a-zA-Z0-9]+')";
+    let mut causes = Vec::new();
+    let mut bytes = 0;
+    let data = new.fields.get("data");
+    for member in members.iter().copied() {
+        let is_text = member == "data" && members.len() > 1;
+        let entries = new.fields.get(member).and_then(|it| it.as_object());
+        for (key, value) in entries.into_iter().flatten() {
+            let field = || format!("{member}[{key}]");
+            let is_key = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+            let mut wrong = |detail: &str| {
+                causes.push(invalid_value(field(), &key.as_str().into(), detail));
+            };
+            if key.is_empty() || !key.bytes().all(is_key) {
+                wrong(IS_KEY);
+            }
+            if key.len() > 253 {
+                wrong("must be no more than 253 characters");
+            }
+            if key == "." || key.starts_with("..") {
+                wrong("must not be '.' and must not start with '..'");
+            }
+            if member == "binaryData" && data.is_some_and(|data| data.get(key).is_some()) {
+                wrong("duplicate of key present in data");
+            }
+            // Binary data counts decoded: four base64 characters are three bytes.
+            let text = value.as_str().map_or(0, str::len);
+            bytes += if is_text { text } else { text / 4 * 3 };
+        }
+    }
+    if bytes > BYTES_MAX {
+        causes.push(Cause {
+            reason: "FieldValueTooLong".into(),
+            message: format!("Too long: may not be more than {BYTES_MAX} bytes"),
+            field: String::new(),
+        });
+    }
+    if let Some(old) = old.filter(|old| old.fields.get("immutable") == Some(&true.into())) {
+        for member in ["immutable"].into_iter().chain(members.iter().copied()) {
+            if new.fields.get(member) != old.fields.get(member) {
+                let detail = "field is immutable when `immutable` is set";
+                causes.push(forbidden_field(member, detail));
+            }
+        }
+    }
+    causes
+}

@@ -1,0 +1,59 @@
+//! Other kinds of the core group: ServiceAccounts and PodTemplates.
+
+use podstorm_objects::cells::{items, pairs};
+use podstorm_objects::{Cell, Column, ResourceType, Rules};
+use serde_json::Value;
+
+use crate::defaulting::{Fill, fill_spec};
+
+pub(super) static ROWS: [ResourceType; 2] = [
+    ResourceType {
+        kind: "ServiceAccount",
+        resource: "serviceaccounts",
+        short_names: &["sa"],
+        returns_deleted: true,
+        columns: &[Column::NAME, Column::AGE],
+        ..ResourceType::DEFAULT
+    },
+    ResourceType {
+        kind: "PodTemplate",
+        resource: "podtemplates",
+        has_generation: true,
+        returns_deleted: true,
+        columns: POD_TEMPLATE,
+        rules: Rules {
+            default: |template| {
+                template
+                    .fields
+                    .with("template", |template| template.with("spec", fill_spec));
+            },
+            ..Rules::NONE
+        },
+        ..ResourceType::DEFAULT
+    },
+];
+
+const POD_TEMPLATE: &[Column] = &[
+    Column::NAME,
+    Column::new(
+        "Containers",
+        "Names of each container in the template.",
+        Cell::Of(|template, _| of_containers(template, "name")),
+    ),
+    Column::new(
+        "Images",
+        "Images referenced by each container in the template.",
+        Cell::Of(|template, _| of_containers(template, "image")),
+    ),
+    Column::new(
+        "Pod Labels",
+        "The labels for the pod template.",
+        Cell::Of(|template, _| pairs(&template["template"]["metadata"]["labels"])),
+    ),
+];
+
+fn of_containers(template: &Value, member: &str) -> Value {
+    let all = items(template, "/template/spec/containers");
+    let texts: Vec<&str> = all.filter_map(|one| one[member].as_str()).collect();
+    texts.join(",").into()
+}

@@ -1,0 +1,325 @@
+//! What limits and scales workloads: budgets of disruptions, priorities, quotas, ranges of limits,
+//! and HorizontalPodAutoscalers.
+
+use std::fmt::Write as _;
+
+use podstorm_objects::cells::{items, number, text};
+use podstorm_objects::{Cause, Cell, Column, DynamicObject, Now, ResourceType, Rules};
+use serde_json::Value;
+
+use crate::defaulting::{DefaultValue, Fill, Within};
+use crate::errors::{forbidden_field, invalid_value, required};
+
+pub(super) static ROWS: [ResourceType; 5] = [
+    ResourceType {
+        group: "policy",
+        api_version: "policy/v1",
+        kind: "PodDisruptionBudget",
+        resource: "poddisruptionbudgets",
+        has_status: true,
+        has_generation: true,
+        short_names: &["pdb"],
+        columns: BUDGET,
+        rules: Rules {
+            validate: validate_budget,
+            new_status: r#"{"disruptionsAllowed":0,"currentHealthy":0,"desiredHealthy":0,"expectedPods":0}"#,
+            ..Rules::NONE
+        },
+        ..ResourceType::DEFAULT
+    },
+    ResourceType {
+        group: "scheduling.k8s.io",
+        api_version: "scheduling.k8s.io/v1",
+        kind: "PriorityClass",
+        resource: "priorityclasses",
+        namespaced: false,
+        has_generation: true,
+        short_names: &["pc"],
+        columns: PRIORITY,
+        rules: Rules {
+            default: |class| {
+                class.fields.set_absent("value", DefaultValue::Number(0));
+                class.fields.set_absent(
+                    "preemptionPolicy",
+                    DefaultValue::Text("PreemptLowerPriority"),
+                );
+            },
+            validate: validate_priority,
+            ..Rules::NONE
+        },
+        ..ResourceType::DEFAULT
+    },
+    ResourceType {
+        kind: "ResourceQuota",
+        resource: "resourcequotas",
+        has_status: true,
+        short_names: &["quota"],
+        returns_deleted: true,
+        columns: QUOTA,
+        rules: Rules {
+            new_status: "{}",
+            ..Rules::NONE
+        },
+        ..ResourceType::DEFAULT
+    },
+    ResourceType {
+        kind: "LimitRange",
+        resource: "limitranges",
+        short_names: &["limits"],
+        ..ResourceType::DEFAULT
+    },
+    ResourceType {
+        group: "autoscaling",
+        api_version: "autoscaling/v2",
+        kind: "HorizontalPodAutoscaler",
+        resource: "horizontalpodautoscalers",
+        has_status: true,
+        short_names: &["hpa"],
+        categories: &["all"],
+        columns: AUTOSCALER,
+        rules: Rules {
+            default: default_autoscaler,
+            validate: validate_autoscaler,
+            new_status: r#"{"desiredReplicas":0,"currentMetrics":null}"#,
+            ..Rules::NONE
+        },
+        ..ResourceType::DEFAULT
+    },
+];
+
+fn validate_budget(new: &DynamicObject, _: Option<&DynamicObject>) -> Vec<Cause> {
+    let none = Value::Null;
+    let spec = new.fields.get("spec").unwrap_or(&none);
+    let mut causes = Vec::new();
+    let members = ["minAvailable", "maxUnavailable"];
+    if members.iter().all(|member| !spec[*member].is_null()) {
+        let detail = "minAvailable and maxUnavailable cannot be both set";
+        causes.push(invalid_value("spec", spec, detail));
+    }
+    for member in members {
+        let field = format!("spec.{member}");
+        let detail = match &spec[member] {
+            Value::Number(number) if number.as_i64().is_some_and(|number| number < 0) => {
+                "must be greater than or equal to 0"
+            }
+            Value::String(text) => match text.strip_suffix('%').map(str::parse::<u32>) {
+                Some(Ok(0..=100)) => continue,
+                Some(Ok(_)) => "must not be greater than 100%",
+                _ => {
+                    "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
+                }
+            },
+            _ => continue,
+        };
+        causes.push(invalid_value(field, &spec[member], detail));
+    }
+    causes
+}
+
+fn validate_priority(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> {
+    const USERS_MAX: i64 = 1_000_000_000;
+    let value = new.fields.get("value").and_then(Value::as_i64).unwrap_or(0);
+    let mut causes = Vec::new();
+    if new.metadata.name.starts_with("system-") {
+        let detail = "priority class names with 'system-' prefix are reserved for system use only. error: no built-in system priority class is of that name";
+        causes.push(forbidden_field("metadata.name", detail));
+    } else if value > USERS_MAX {
+        let detail = format!("maximum allowed value of a user defined priority is {USERS_MAX}");
+        causes.push(forbidden_field("value", &detail));
+    }
+    let Some(old) = old else { return causes };
+    for (member, detail) in [
+        ("value", "may not be changed in an update."),
+        ("preemptionPolicy", "field is immutable"),
+    ] {
+        let (after, before) = (new.fields.get(member), old.fields.get(member));
+        if after == before {
+            continue;
+        }
+        causes.push(match member {
+            "value" => forbidden_field(member, detail),
+            _ => invalid_value(member, &after.cloned().unwrap_or_default(), detail),
+        });
+    }
+    causes
+}
+
+fn default_autoscaler(scaler: &mut DynamicObject) {
+    scaler.fields.within("spec", |spec| {
+        spec.set_absent("minReplicas", DefaultValue::Number(1));
+        if spec
+            .get("metrics")
+            .is_none_or(|metrics| metrics.as_array().is_none_or(Vec::is_empty))
+        {
+            let cpu = serde_json::json!([{"type": "Resource", "resource": {"name": "cpu",
+                "target": {"type": "Utilization", "averageUtilization": 80}}}]);
+            spec.insert("metrics".to_owned(), cpu);
+        }
+    });
+}
+
+fn validate_autoscaler(new: &DynamicObject, _: Option<&DynamicObject>) -> Vec<Cause> {
+    let none = Value::Null;
+    let spec = new.fields.get("spec").unwrap_or(&none);
+    let mut causes = Vec::new();
+    let (least, most) = (number(spec, "/minReplicas"), number(spec, "/maxReplicas"));
+    if least < 1 {
+        let detail = "must be greater than or equal to 1";
+        causes.push(invalid_value("spec.minReplicas", &least.into(), detail));
+    }
+    if most < 1 {
+        causes.push(invalid_value(
+            "spec.maxReplicas",
+            &most.into(),
+            "must be greater than 0",
+        ));
+    } else if most < least {
+        let detail = "must be greater than or equal to `minReplicas`";
+        causes.push(invalid_value("spec.maxReplicas", &most.into(), detail));
+    }
+    for member in ["kind", "name"] {
+        if text(&spec["scaleTargetRef"], &format!("/{member}")).is_empty() {
+            causes.push(required(format!("spec.scaleTargetRef.{member}"), ""));
+        }
+    }
+    causes
+}
+
+/// A number or a percentage; `N/A` where there is none.
+fn count(value: &Value) -> Value {
+    match value {
+        Value::Null => "N/A".into(),
+        Value::String(text) => text.clone().into(),
+        other => other.to_string().into(),
+    }
+}
+
+const BUDGET: &[Column] = &[
+    Column::NAME,
+    Column::new(
+        "Min Available",
+        "The minimum number of pods that must be available.",
+        Cell::Of(|budget, _| count(&budget["spec"]["minAvailable"])),
+    ),
+    Column::new(
+        "Max Unavailable",
+        "The maximum number of pods that may be unavailable.",
+        Cell::Of(|budget, _| count(&budget["spec"]["maxUnavailable"])),
+    ),
+    Column::new(
+        "Allowed Disruptions",
+        "Calculated number of pods that may be disrupted at this time.",
+        Cell::Number("/status/disruptionsAllowed"),
+    ),
+    Column::AGE,
+];
+
+const PRIORITY: &[Column] = &[
+    Column::NAME,
+    Column::new("Value", "value represents the integer value of this priority class. This is the actual priority that pods receive when they have the name of this class in their pod spec.", Cell::Number("/value")),
+    Column::new("Global-Default", "globalDefault specifies whether this PriorityClass should be considered as the default priority for pods that do not have any priority class. Only one PriorityClass can be marked as `globalDefault`. However, if more than one PriorityClasses exists with their `globalDefault` field set to true, the smallest value of such global default PriorityClasses will be used as the default priority.", Cell::Of(|class, _| (class["globalDefault"] == true).into())).of_type("boolean"),
+    Column::AGE,
+    Column::new("PreemptionPolicy", "preemptionPolicy is the Policy for preempting pods with lower priority. One of Never, PreemptLowerPriority. Defaults to PreemptLowerPriority if unset.", Cell::TextOrEmpty("/preemptionPolicy")),
+];
+
+const QUOTA: &[Column] = &[
+    Column::NAME,
+    Column::new(
+        "Request",
+        "Request represents a minimum amount of cpu/memory that a container may consume.",
+        Cell::Of(|quota, _| used(quota, false)),
+    ),
+    Column::new(
+        "Limit",
+        "Limits control the maximum amount of cpu/memory that a container may use independent of contention on the node.",
+        Cell::Of(|quota, _| used(quota, true)),
+    ),
+    Column::AGE,
+];
+
+/// What is used of a quota's limits, or of all but these: `pods: 3/10, requests.cpu: 1/2`.
+fn used(quota: &Value, of_limits: bool) -> Value {
+    let mut out = String::new();
+    let hard = quota["status"]["hard"].as_object();
+    let mut all: Vec<(&String, &Value)> = hard.into_iter().flatten().collect();
+    all.sort_by_key(|(name, _)| *name);
+    for (name, hard) in all {
+        if name.starts_with("limits.") == of_limits {
+            let comma = if out.is_empty() { "" } else { ", " };
+            let used = &quota["status"]["used"][name];
+            let shown =
+                |value: &Value| value.as_str().map_or_else(|| "0".to_owned(), str::to_owned);
+            let _ = write!(out, "{comma}{name}: {}/{}", shown(used), shown(hard));
+        }
+    }
+    out.into()
+}
+
+const AUTOSCALER: &[Column] = &[
+    Column::NAME,
+    Column::new("Reference", "scaleTargetRef points to the target resource to scale, and is used to the pods for which metrics should be collected, as well as to actually change the replica count.", Cell::Of(|scaler, _| {
+        let target = &scaler["spec"]["scaleTargetRef"];
+        format!("{}/{}", text(target, "/kind"), text(target, "/name")).into()
+    })),
+    Column::new("Targets", "metrics contains the specifications for which to use to calculate the desired replica count (the maximum replica count across all metrics will be used).  The desired replica count is calculated multiplying the ratio between the target value and the current value by the current number of pods.  Ergo, metrics used must decrease as the pod count is increased, and vice-versa.  See the individual metric source types for more information about how each type of metric must respond. If not set, the default metric will be set to 80% average CPU utilization.", Cell::Of(targets)),
+    Column::new("MinPods", "minReplicas is the lower limit for the number of replicas to which the autoscaler can scale down.  It defaults to 1 pod.  minReplicas is allowed to be 0 if the alpha feature gate HPAScaleToZero is enabled and at least one Object or External metric is configured.  Scaling is active as long as at least one metric value is available.", Cell::Of(|scaler, _| match &scaler["spec"]["minReplicas"] {
+        Value::Null => "<unset>".into(),
+        least => least.to_string().into(),
+    })),
+    Column::new("MaxPods", "maxReplicas is the upper limit for the number of replicas to which the autoscaler can scale up. It cannot be less that minReplicas.", Cell::Number("/spec/maxReplicas")).of_type("string"),
+    Column::new("Replicas", "currentReplicas is current number of replicas of pods managed by this autoscaler, as last seen by the autoscaler.", Cell::Number("/status/currentReplicas")).of_type("string"),
+    Column::AGE,
+];
+
+/// The targets of the metrics with their current values: `cpu: 12%/80%`.
+///
+/// Source: `formatHPAMetrics` of Kubernetes' printers.
+fn targets(scaler: &Value, _: Now) -> Value {
+    const SHOWN: usize = 2;
+    let current: Vec<&Value> = items(scaler, "/status/currentMetrics").collect();
+    let all: Vec<String> = items(scaler, "/spec/metrics")
+        .enumerate()
+        .map(|(at, metric)| {
+            let (member, prefix) = match text(metric, "/type") {
+                "External" => ("external", String::new()),
+                "Pods" => ("pods", String::new()),
+                "Object" => ("object", String::new()),
+                "ContainerResource" => (
+                    "containerResource",
+                    format!("{}: ", text(metric, "/containerResource/name")),
+                ),
+                _ => ("resource", format!("{}: ", text(metric, "/resource/name"))),
+            };
+            let target = &metric[member]["target"];
+            let now = current.get(at).map(|current| &current[member]["current"]);
+            let value = |name: &str| match now.map(|now| &now[name]) {
+                Some(Value::String(text)) => text.clone(),
+                Some(Value::Number(number)) => number.to_string(),
+                _ => "<unknown>".to_owned(),
+            };
+            let suffix = if target["averageValue"].is_string()
+                && (member == "external" || member == "object")
+            {
+                " (avg)"
+            } else {
+                ""
+            };
+            if let Some(wanted) = target["averageUtilization"].as_i64() {
+                let now = value("averageUtilization");
+                let percent = if now == "<unknown>" { "" } else { "%" };
+                format!("{prefix}{now}{percent}/{wanted}%")
+            } else if let Some(wanted) = target["averageValue"].as_str() {
+                format!("{prefix}{}/{wanted}{suffix}", value("averageValue"))
+            } else {
+                format!("{prefix}{}/{}", value("value"), text(target, "/value"))
+            }
+        })
+        .collect();
+    match all.len() {
+        0 => "<none>".into(),
+        count if count > SHOWN => {
+            format!("{} + {} more...", all[..SHOWN].join(", "), count - SHOWN).into()
+        }
+        _ => all.join(", ").into(),
+    }
+}

@@ -1,0 +1,85 @@
+//! `rbac.authorization.k8s.io/v1`: stored, not enforced.
+
+use podstorm_objects::{Cause, Cell, Column, DynamicObject, ResourceType, Rules};
+use serde_json::Value;
+
+use crate::defaulting::{DefaultValue, Fill};
+use crate::errors::{invalid_value, required};
+
+const RBAC: ResourceType = ResourceType {
+    group: "rbac.authorization.k8s.io",
+    api_version: "rbac.authorization.k8s.io/v1",
+    ..ResourceType::DEFAULT
+};
+
+const BINDING: Rules = Rules {
+    default: |binding| {
+        binding.fields.with("roleRef", |role| {
+            role.set("apiGroup", DefaultValue::Text("rbac.authorization.k8s.io"));
+        });
+        binding.fields.each("subjects", |subject| {
+            if matches!(subject.text("kind"), "User" | "Group") {
+                subject.set("apiGroup", DefaultValue::Text("rbac.authorization.k8s.io"));
+            }
+        });
+    },
+    validate: validate_binding,
+    ..Rules::NONE
+};
+
+pub(super) static ROWS: [ResourceType; 4] = [
+    ResourceType {
+        kind: "ClusterRole",
+        resource: "clusterroles",
+        namespaced: false,
+        ..RBAC
+    },
+    ResourceType {
+        kind: "ClusterRoleBinding",
+        resource: "clusterrolebindings",
+        namespaced: false,
+        columns: BINDINGS,
+        rules: BINDING,
+        ..RBAC
+    },
+    ResourceType {
+        kind: "Role",
+        resource: "roles",
+        ..RBAC
+    },
+    ResourceType {
+        kind: "RoleBinding",
+        resource: "rolebindings",
+        columns: BINDINGS,
+        rules: BINDING,
+        ..RBAC
+    },
+];
+
+fn validate_binding(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> {
+    let role = new.fields.get("roleRef").cloned().unwrap_or_default();
+    let mut causes = Vec::new();
+    if role["name"].as_str().unwrap_or("").is_empty() {
+        causes.push(required("roleRef.name", ""));
+    }
+    if let Some(old) = old
+        && old.fields.get("roleRef") != Some(&role)
+    {
+        causes.push(invalid_value("roleRef", &role, "cannot change roleRef"));
+    }
+    causes
+}
+
+const BINDINGS: &[Column] = &[
+    Column::NAME,
+    Column::new(
+        "Role",
+        "RoleRef is the role that the binding grants.",
+        Cell::Of(|binding, _| {
+            let role = &binding["roleRef"];
+            let part = |member: &str| role[member].as_str().unwrap_or("").to_owned();
+            Value::from(format!("{}/{}", part("kind"), part("name")))
+        }),
+    ),
+    Column::AGE,
+];

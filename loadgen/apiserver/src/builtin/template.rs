@@ -1,0 +1,50 @@
+//! Pod templates within kinds that have no Rust type: defaults and rules are those of ReplicaSets.
+
+use podstorm_objects::decode::Path;
+use podstorm_objects::{Cause, DynamicObject, Map, PodTemplate, ReplicaSet, Resource};
+use serde_json::{Value, json};
+
+use crate::defaulting::{Fill, fill_spec};
+use crate::errors::{invalid_value, required};
+use crate::validation::{validate_replica_set_spec, validate_template};
+
+/// Sets the defaults of `template` in a spec.
+pub(super) fn set_defaults(spec: &mut Map) {
+    spec.with("template", |template| template.with("spec", fill_spec));
+}
+
+/// The broken rules of a spec with replicas, selector and template.
+pub(super) fn validate(object: &DynamicObject) -> Vec<Cause> {
+    let spec = object.fields.get("spec").cloned().unwrap_or_default();
+    let mut of_set: Map = ["replicas", "minReadySeconds", "selector", "template"]
+        .into_iter()
+        .filter_map(|name| Some((name.to_owned(), spec.get(name)?.clone())))
+        .collect();
+    // DaemonSets have none.
+    of_set.entry("replicas").or_insert(1.into());
+    match ReplicaSet::from_json(json!({"spec": of_set})) {
+        Ok(set) => validate_replica_set_spec(&set.spec),
+        Err(problem) => vec![invalid_value(
+            problem.path.to_string(),
+            &Value::Null,
+            &problem.problem,
+        )],
+    }
+}
+
+/// The broken rules of the template of a Job, whose pods end.
+pub(super) fn validate_ending(template: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+    let policy = &template["spec"]["restartPolicy"];
+    match PodTemplate::from_json(template.clone()) {
+        Ok(template) => causes.extend(validate_template(&template, path)),
+        Err(problem) => {
+            let field = format!("{path}.{}", problem.path);
+            causes.push(invalid_value(field, &Value::Null, &problem.problem));
+        }
+    }
+    // Sic: upstream calls the default, which a job can't have, missing.
+    if policy == "Always" {
+        let field = format!("{path}.spec.restartPolicy");
+        causes.push(required(field, "valid values: \"OnFailure\", \"Never\""));
+    }
+}
