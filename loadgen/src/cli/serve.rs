@@ -29,10 +29,10 @@ pub(super) struct ServeFlags {
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8001")]
     listen: SocketAddr,
     /// Simulated nodes
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(long, value_name = "N", default_value_t = ServeOptions::default().nodes)]
     nodes: u64,
     /// Most pods of a node
-    #[arg(long, value_name = "N", default_value_t = 110)]
+    #[arg(long, value_name = "N", default_value_t = ServeOptions::default().pods_per_node)]
     pods_per_node: u32,
     /// From bound to ready
     #[arg(long, value_name = "LATENCY", default_value = "0s", value_parser = parse_latency)]
@@ -50,7 +50,7 @@ pub(super) struct ServeFlags {
     #[arg(
         long,
         value_name = "TEXT",
-        default_value = "a simulated container runs here"
+        default_value_t = ServeOptions::default().log_line
     )]
     log_line: String,
     /// Serve everybody who can reach the address: there are no credentials

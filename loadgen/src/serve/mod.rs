@@ -12,7 +12,7 @@ use podstorm_apiserver::Cluster;
 use podstorm_http::{ApiServer, listen};
 use podstorm_objects::{AnyObject, Namespace, Node, Now, Resource};
 use podstorm_sim::engine::Harness;
-use podstorm_sim::options::SimOptions;
+use podstorm_sim::options::{EngineKind, SimOptions};
 use serde_json::json;
 use tokio::net::TcpListener;
 
@@ -37,6 +37,20 @@ pub struct ServeOptions {
     pub objects: Vec<InputObject>,
     /// What the log of every container says.
     pub log_line: String,
+}
+
+impl Default for ServeOptions {
+    /// Three nodes, all controllers, and pods that are ready at once: what `loadgen serve` serves when it
+    /// is told nothing.
+    fn default() -> ServeOptions {
+        ServeOptions {
+            sim: SimOptions::new(EngineKind::Threads, 1),
+            nodes: 3,
+            pods_per_node: 110,
+            objects: Vec::new(),
+            log_line: "a simulated container runs here".to_owned(),
+        }
+    }
 }
 
 /// A cluster that runs, and the API server in front of it. It stops when it is dropped.

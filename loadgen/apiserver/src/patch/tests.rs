@@ -279,3 +279,22 @@ fn patches_that_make_no_object_are_refused() {
         assert_eq!(refused(result), wanted);
     }
 }
+
+/// How kube-rs adds the first finalizer.
+#[test]
+fn what_is_not_there_passes_a_test_for_null() {
+    let patch = |text: &str| Patch::json(text.as_bytes()).unwrap();
+    let finalizers = patch(
+        r#"[{"op": "test", "path": "/finalizers", "value": null},
+            {"op": "add", "path": "/finalizers", "value": ["a"]}]"#,
+    );
+    let mut document = json!({"name": "a"});
+    finalizers.apply(&mut document).unwrap();
+    assert_eq!(document, json!({"name": "a", "finalizers": ["a"]}));
+    // Now there are some, and nothing is changed.
+    assert!(finalizers.apply(&mut document).is_err());
+    let half =
+        patch(r#"[{"op": "remove", "path": "/name"}, {"op": "test", "path": "/b", "value": 1}]"#);
+    assert!(half.apply(&mut document).is_err());
+    assert_eq!(document, json!({"name": "a", "finalizers": ["a"]}));
+}

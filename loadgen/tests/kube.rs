@@ -1,0 +1,217 @@
+//! kube-rs as a client, over a socket and in process: what operators are written with.
+
+use futures::{StreamExt, TryStreamExt};
+use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use kube::api::{
+    Api, DeleteParams, EvictParams, ListParams, LogParams, Patch, PatchParams, PostParams,
+    WatchEvent, WatchParams,
+};
+use kube::runtime::reflector::store;
+use kube::runtime::wait::await_condition;
+use kube::runtime::{WatchStreamExt, reflector, watcher};
+use kube::{Client, Config, Discovery, ResourceExt};
+use podstorm_loadgen::serve::{ServeOptions, Served, bind};
+use serde_json::json;
+
+/// A cluster with a client in process, and one over a socket.
+async fn clients() -> (Served, [Client; 2]) {
+    let served = Served::start(ServeOptions::default()).expect("nothing is loaded");
+    let listener = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let api = served.api().clone();
+    tokio::spawn(podstorm_http::listen::serve(
+        api.clone(),
+        listener,
+        std::future::pending(),
+    ));
+    let config = Config::new(format!("http://{address}").parse().unwrap());
+    let over_socket = Client::try_from(config).unwrap();
+    (served, [Client::new(api, "default"), over_socket])
+}
+
+fn read<T: serde::de::DeserializeOwned>(value: serde_json::Value) -> T {
+    serde_json::from_value(value).expect("an object")
+}
+
+fn web(name: &str, replicas: i32) -> ReplicaSet {
+    read(
+        json!({"metadata": {"name": name}, "spec": {"replicas": replicas,
+        "selector": {"matchLabels": {"app": name}}, "template": {
+            "metadata": {"labels": {"app": name}},
+            "spec": {"containers": [{"name": "c", "image": "i"}]}}}}),
+    )
+}
+
+fn map(name: &str) -> ConfigMap {
+    read(json!({"metadata": {"name": name, "labels": {"kind": "test"}}, "data": {"a": "1"}}))
+}
+
+/// Whether that many pods are ready.
+fn is_ready(replicas: i32) -> impl Fn(Option<&ReplicaSet>) -> bool {
+    move |set| set.and_then(|set| set.status.as_ref()?.ready_replicas) == Some(replicas)
+}
+
+#[tokio::test]
+async fn objects_are_made_listed_patched_and_deleted() {
+    let (_served, clients) = clients().await;
+    for (number, client) in clients.into_iter().enumerate() {
+        let name = format!("web-{number}");
+        let sets: Api<ReplicaSet> = Api::default_namespaced(client.clone());
+        sets.create(&PostParams::default(), &web(&name, 2))
+            .await
+            .unwrap();
+        await_condition(sets.clone(), &name, is_ready(2))
+            .await
+            .unwrap();
+        let scale = json!({"spec": {"replicas": 3}});
+        let params = PatchParams::default();
+        sets.patch_scale(&name, &params, &Patch::Merge(&scale))
+            .await
+            .unwrap();
+        await_condition(sets.clone(), &name, is_ready(3))
+            .await
+            .unwrap();
+        let labelled = json!({"metadata": {"labels": {"a": "b"}}});
+        let set = sets
+            .patch(&name, &params, &Patch::Strategic(labelled))
+            .await
+            .unwrap();
+        assert_eq!(set.labels()["a"], "b");
+        let removed = read(json!([{"op": "remove", "path": "/metadata/labels/a"}]));
+        let patch = Patch::<()>::Json(removed);
+        let set = sets.patch(&name, &params, &patch).await.unwrap();
+        assert!(set.labels().is_empty());
+
+        let pods: Api<Pod> = Api::default_namespaced(client.clone());
+        let listed = ListParams::default().labels(&format!("app={name}"));
+        let one = pods.list(&listed.clone().limit(1)).await.unwrap();
+        assert_eq!(
+            (one.items.len(), one.metadata.remaining_item_count),
+            (1, None)
+        );
+        let pod = &one.items[0].name_any();
+        assert_eq!(
+            pods.logs(pod, &LogParams::default()).await.unwrap(),
+            "a simulated container runs here\n"
+        );
+        pods.evict(pod, &EvictParams::default()).await.unwrap();
+        let uid = one.items[0].uid().unwrap();
+        let gone = kube::runtime::conditions::is_deleted(&uid);
+        await_condition(pods.clone(), pod, gone).await.unwrap();
+        sets.delete(&name, &DeleteParams::background())
+            .await
+            .unwrap();
+        assert!(sets.get_opt(&name).await.unwrap().is_none());
+        let missing = sets.get("nowhere").await.unwrap_err();
+        assert!(matches!(missing, kube::Error::Api(status) if status.code == 404));
+    }
+}
+
+#[tokio::test]
+async fn a_watcher_sees_what_is_there_and_what_comes() {
+    let (_served, clients) = clients().await;
+    for (number, client) in clients.into_iter().enumerate() {
+        let maps: Api<ConfigMap> = Api::default_namespaced(client);
+        for config in [
+            watcher::Config::default(),
+            watcher::Config::default().streaming_lists(),
+        ] {
+            let (first, second) = (format!("first-{number}"), format!("second-{number}"));
+            maps.create(&PostParams::default(), &map(&first))
+                .await
+                .unwrap();
+            let (reader, writer) = store();
+            let events = watcher(maps.clone(), config.labels("kind=test"));
+            let events = reflector(writer, events.default_backoff()).applied_objects();
+            let mut names = Box::pin(events.map_ok(|map| map.name_any()));
+            assert_eq!(names.next().await.unwrap().unwrap(), first);
+            maps.create(&PostParams::default(), &map(&second))
+                .await
+                .unwrap();
+            assert_eq!(names.next().await.unwrap().unwrap(), second);
+            assert_eq!(reader.state().len(), 2);
+            for name in [first, second] {
+                maps.delete(&name, &DeleteParams::default()).await.unwrap();
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_plain_watch_ends_at_its_time() {
+    let (_served, clients) = clients().await;
+    for client in clients {
+        let nodes: Api<Node> = Api::all(client);
+        let events = nodes
+            .watch(&WatchParams::default().timeout(1), "0")
+            .await
+            .unwrap();
+        let events: Vec<WatchEvent<Node>> = events.try_collect().await.unwrap();
+        assert!(
+            events
+                .iter()
+                .all(|event| matches!(event, WatchEvent::Added(_) | WatchEvent::Bookmark(_)))
+        );
+        assert_eq!(
+            events
+                .iter()
+                .filter(|event| matches!(event, WatchEvent::Added(_)))
+                .count(),
+            3
+        );
+    }
+}
+
+#[tokio::test]
+async fn discovery_finds_every_kind() {
+    let (served, clients) = clients().await;
+    for client in clients {
+        let found = Discovery::new(client.clone()).run().await.unwrap();
+        let kinds = found
+            .groups()
+            .map(|group| group.recommended_resources().len());
+        assert_eq!(kinds.sum::<usize>(), served.cluster().kinds().len());
+        let aggregated = Discovery::new(client.clone())
+            .run_aggregated()
+            .await
+            .unwrap();
+        assert!(aggregated.has_group("apps"));
+        let version = client.apiserver_version().await.unwrap();
+        assert_eq!(
+            (version.major.as_str(), version.minor.as_str()),
+            ("1", "36")
+        );
+    }
+}
+
+#[tokio::test]
+async fn mistakes_are_answered_with_their_status() {
+    let (_served, clients) = clients().await;
+    for client in clients {
+        let sets: Api<ReplicaSet> = Api::default_namespaced(client.clone());
+        let wrong = sets
+            .create(&PostParams::default(), &web("web", -1))
+            .await
+            .unwrap_err();
+        let kube::Error::Api(status) = wrong else {
+            panic!("{wrong}");
+        };
+        assert_eq!((status.code, status.reason.as_str()), (422, "Invalid"));
+        let cause = &status.details.unwrap().causes[0];
+        assert_eq!(cause.field, "spec.replicas");
+        // Dry runs answer as the real thing and leave nothing.
+        let dry = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        let deployments: Api<Deployment> = Api::default_namespaced(client);
+        let deployment: Deployment = read(json!({"metadata": {"name": "shop"}, "spec": {
+            "selector": {"matchLabels": {"a": "b"}}, "template": {
+                "metadata": {"labels": {"a": "b"}},
+                "spec": {"containers": [{"name": "c", "image": "i"}]}}}}));
+        let made = deployments.create(&dry, &deployment).await.unwrap();
+        assert_eq!(made.spec.unwrap().replicas, Some(1));
+        assert!(deployments.get_opt("shop").await.unwrap().is_none());
+    }
+}
