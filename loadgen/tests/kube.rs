@@ -17,16 +17,18 @@ use serde_json::json;
 /// A cluster with a client in process, and one over a socket.
 async fn clients() -> (Served, [Client; 2]) {
     let served = Served::start(ServeOptions::default()).expect("nothing is loaded");
-    let listener = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
-    let address = listener.local_addr().unwrap();
+    let listener = bind("127.0.0.1:0".parse().expect("an address"))
+        .await
+        .expect("a port is free");
+    let address = listener.local_addr().expect("it is bound");
     let api = served.api().clone();
     tokio::spawn(podstorm_http::listen::serve(
         api.clone(),
         listener,
         std::future::pending(),
     ));
-    let config = Config::new(format!("http://{address}").parse().unwrap());
-    let over_socket = Client::try_from(config).unwrap();
+    let config = Config::new(format!("http://{address}").parse().expect("a URL"));
+    let over_socket = Client::try_from(config).expect("a plain configuration");
     (served, [Client::new(api, "default"), over_socket])
 }
 
@@ -171,7 +173,8 @@ async fn discovery_finds_every_kind() {
         let kinds = found
             .groups()
             .map(|group| group.recommended_resources().len());
-        assert_eq!(kinds.sum::<usize>(), served.cluster().kinds().len());
+        // Events are in two groups.
+        assert_eq!(kinds.sum::<usize>(), served.cluster().kinds().len() + 1);
         let aggregated = Discovery::new(client.clone())
             .run_aggregated()
             .await
@@ -213,5 +216,60 @@ async fn mistakes_are_answered_with_their_status() {
         let made = deployments.create(&dry, &deployment).await.unwrap();
         assert_eq!(made.spec.unwrap().replicas, Some(1));
         assert!(deployments.get_opt("shop").await.unwrap().is_none());
+    }
+}
+
+#[tokio::test]
+async fn other_versions_are_the_same_objects() {
+    use k8s_openapi::api::autoscaling::{v1, v2};
+    use k8s_openapi::api::core::v1::Event as CoreEvent;
+    use kube::runtime::events::{Event, EventType, Recorder};
+    let (_served, clients) = clients().await;
+    for (number, client) in clients.into_iter().enumerate() {
+        let node: Api<Node> = Api::all(client.clone());
+        let node = node.get("node-1").await.unwrap();
+        let mut about = kube::Resource::object_ref(&node, &());
+        about.namespace = Some("default".to_owned());
+        let event = Event {
+            type_: EventType::Warning,
+            reason: format!("Looked{number}"),
+            note: Some("at it".to_owned()),
+            action: "Looking".to_owned(),
+            secondary: None,
+        };
+        let recorder = Recorder::new(client.clone(), "test".into());
+        recorder.publish(&event, &about).await.unwrap();
+        let events: Api<CoreEvent> = Api::default_namespaced(client.clone());
+        let events = events.list(&ListParams::default()).await.unwrap();
+        let found = events
+            .items
+            .iter()
+            .find(|found| found.reason.as_deref() == Some(&event.reason));
+        let found = found.expect("the event is among those of the core group");
+        assert_eq!(found.message.as_deref(), Some("at it"));
+        assert_eq!(found.involved_object.kind.as_deref(), Some("Node"));
+
+        let old: Api<v1::HorizontalPodAutoscaler> = Api::default_namespaced(client.clone());
+        let new: Api<v2::HorizontalPodAutoscaler> = Api::default_namespaced(client.clone());
+        let name = format!("scaler-{number}");
+        let scaler: v1::HorizontalPodAutoscaler =
+            read(json!({"metadata": {"name": name}, "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+            "maxReplicas": 5, "targetCPUUtilizationPercentage": 60}}));
+        old.create(&PostParams::default(), &scaler).await.unwrap();
+        let metrics = new.get(&name).await.unwrap().spec.metrics.unwrap();
+        let target = metrics[0]
+            .resource
+            .as_ref()
+            .unwrap()
+            .target
+            .average_utilization;
+        assert_eq!(target, Some(60));
+        let more = json!({"spec": {"targetCPUUtilizationPercentage": 70}});
+        let changed = old
+            .patch(&name, &PatchParams::default(), &Patch::Merge(more))
+            .await
+            .unwrap();
+        assert_eq!(changed.spec.target_cpu_utilization_percentage, Some(70));
     }
 }

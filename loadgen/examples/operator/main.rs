@@ -7,6 +7,12 @@
 //!     cargo test -p podstorm-loadgen --example operator
 //!     cargo run -p podstorm-loadgen --example operator
 
+#![expect(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    reason = "a program tells how long it took"
+)]
+
 mod operator;
 #[cfg(test)]
 mod tests;

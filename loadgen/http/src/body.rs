@@ -1,11 +1,13 @@
 //! The body of a request, read as the object or the options that it should be.
 
+use std::sync::Arc;
+
 use podstorm_apiserver::errors;
-use podstorm_objects::{AnyObject, ApiError, Kind, Reason};
+use podstorm_objects::{AnyObject, ApiError, DynamicObject, Kind, Reason};
 use serde_json::{Map, Value};
 
 use crate::media::{BodyType, unsupported};
-use crate::{Call, admission, openapi, protobuf};
+use crate::{Call, admission, openapi, protobuf, view};
 
 /// Most bytes of a body, as upstream.
 pub(crate) const BODY_MAX: usize = 3 << 20;
@@ -69,27 +71,27 @@ fn unrecognized(expected: &str, why: &str, body: &[u8]) -> ApiError {
 pub(crate) fn object(call: &Call<'_>, kind: Kind) -> Result<(AnyObject, Vec<String>), ApiError> {
     let mut document = document(call, kind.name())?;
     check_type(kind, &document)?;
-    let warnings = check_fields(call, kind, &document)?;
+    let warnings = check_fields(call, kind, &mut document)?;
     if *call.method == http::Method::POST {
         admission::admit(kind, &mut document);
     }
     Ok((read(call, kind, document)?, warnings))
 }
 
-/// The unknown members of a document, each as a warning.
+/// Takes the unknown members out of a document; each is a warning.
 ///
 /// # Errors
 /// 400 with all of them where `fieldValidation` is `Strict`.
 pub(crate) fn check_fields(
     call: &Call<'_>,
     kind: Kind,
-    document: &Map<String, Value>,
+    document: &mut Map<String, Value>,
 ) -> Result<Vec<String>, ApiError> {
     let validation = call.query.text("fieldValidation");
+    let unknown = openapi::drop_unknown_fields(kind, document);
     if validation == "Ignore" {
         return Ok(Vec::new());
     }
-    let unknown = openapi::unknown_fields(kind, document);
     let unknown: Vec<String> = unknown
         .iter()
         .map(|path| format!("unknown field \"{path}\""))
@@ -112,7 +114,13 @@ pub(crate) fn read(
 ) -> Result<AnyObject, ApiError> {
     document.insert("apiVersion".into(), kind.api_version().into());
     document.insert("kind".into(), kind.name().into());
-    let read = call.cluster().api(kind).read(Value::Object(document))?;
+    let document = Value::Object(document);
+    let read = match view::is_view(kind) {
+        false => call.cluster().api(kind).read(document)?,
+        true => {
+            DynamicObject::from_json(kind, document).map(|object| Arc::new(object) as AnyObject)
+        }
+    };
     read.map_err(|problem| cannot_be_handled(kind, &problem.to_string()))
 }
 

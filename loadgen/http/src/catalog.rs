@@ -39,7 +39,7 @@ pub(crate) struct Catalog {
 
 impl Catalog {
     /// The kinds sorted by group version, then by resource.
-    pub(crate) fn new(kinds: Vec<Kind>) -> Catalog {
+    pub(crate) fn new(kinds: impl IntoIterator<Item = Kind>) -> Catalog {
         let mut sorted: BTreeMap<GroupVersion, Vec<Kind>> = BTreeMap::new();
         for kind in kinds {
             let key = GroupVersion::of(kind.api_version());

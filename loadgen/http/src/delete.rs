@@ -9,7 +9,7 @@ use crate::answer::{self, Body};
 use crate::query::{check_dry_run, options_invalid};
 use crate::route::Target;
 use crate::select::Selection;
-use crate::{Call, body, list, objects};
+use crate::{Call, body, list, objects, view};
 
 /// How a request wants something deleted.
 pub(crate) struct Wanted {
@@ -20,7 +20,10 @@ pub(crate) struct Wanted {
 pub(crate) fn delete(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     let wanted = wanted(call)?;
     let (namespace, name) = (&target.namespace, &target.name);
-    let api = call.cluster().api(target.kind).dry_run(wanted.dry_run);
+    let api = call
+        .cluster()
+        .api(view::stored_kind(target.kind))
+        .dry_run(wanted.dry_run);
     let deletion = api.delete(namespace, name, &wanted.options, call.now)?;
     let Deletion { object, removed } = deletion;
     if removed && !target.kind.row().returns_deleted {
@@ -30,7 +33,7 @@ pub(crate) fn delete(call: &Call<'_>, target: &Target) -> Result<Response<Body>,
             &deleted(target.kind, &*object),
         ));
     }
-    objects::answer(call, 200, &object)
+    objects::answer(call, 200, &view::shown(target.kind, object))
 }
 
 /// The `Status` of a deletion that is done.
@@ -49,7 +52,10 @@ fn deleted(kind: Kind, object: &dyn Object) -> Value {
 pub(crate) fn delete_all(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     let wanted = wanted(call)?;
     let selection = Selection::of(target, &call.query)?;
-    let api = call.cluster().api(target.kind).dry_run(wanted.dry_run);
+    let api = call
+        .cluster()
+        .api(view::stored_kind(target.kind))
+        .dry_run(wanted.dry_run);
     let namespace = Some(target.namespace.as_str()).filter(|name| !name.is_empty());
     let select = |object: &dyn Object| selection.matches(object);
     let items = api.delete_collection(namespace, &select, &wanted.options, call.now)?;

@@ -38,6 +38,7 @@ mod query;
 mod route;
 mod select;
 mod table;
+mod view;
 mod watch;
 
 use std::convert::Infallible;
@@ -119,7 +120,7 @@ impl Builder {
     /// The server. It serves the kinds that the cluster serves now.
     pub fn build(self) -> ApiServer {
         ApiServer(Arc::new(Shared {
-            catalog: Catalog::new(self.cluster.kinds()),
+            catalog: Catalog::new(self.cluster.kinds().into_iter().chain(view::kinds())),
             cluster: self.cluster,
             clock: self.clock,
             log_line: self.log_line,

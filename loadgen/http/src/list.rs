@@ -12,7 +12,7 @@ use crate::media::{Accepted, Shape};
 use crate::query::{Query, options_invalid};
 use crate::route::Target;
 use crate::select::Selection;
-use crate::{Call, table};
+use crate::{Call, table, view};
 
 /// Bytes of a list that are sent at once, about: enough that the costs of sending are small, and
 /// little enough that the first come at once.
@@ -23,7 +23,7 @@ pub(crate) fn list(call: &Call<'_>, target: &Target) -> Result<Response<Body>, A
     let selection = Selection::of(target, query)?;
     let limit = query.number("limit")?.unwrap_or(0);
     let exact = check_versions(query)?;
-    let api = call.cluster().api(kind);
+    let api = call.cluster().api(view::stored_kind(kind));
     let is_selected = |object: &dyn Object| selection.matches(object);
     let (items, version, next, remaining) = match exact {
         Some(version) => {
@@ -86,6 +86,13 @@ pub(crate) fn answer_list(
     metadata: &ListMetadata,
 ) -> Result<Response<Body>, ApiError> {
     let Accepted { yaml, shape } = call.accepted;
+    let items = match view::is_view(kind) {
+        false => items,
+        true => items
+            .into_iter()
+            .map(|item| view::shown(kind, item))
+            .collect(),
+    };
     let document = match shape {
         Shape::Table(version) => {
             let include = table::Include::of(&call.query)?;

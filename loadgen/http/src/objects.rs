@@ -11,7 +11,7 @@ use crate::answer::{self, Body};
 use crate::media::{Accepted, BodyType, Shape, unsupported};
 use crate::query::options_invalid;
 use crate::route::Target;
-use crate::{Call, body, delete, list, table, watch};
+use crate::{Call, body, delete, list, table, view, watch};
 
 /// What patches may be, as messages list it.
 const PATCHES: &str = "application/json-patch+json, application/merge-patch+json, \
@@ -43,7 +43,7 @@ fn is_in_namespace(target: &Target) -> bool {
 }
 
 fn api<'a>(call: &'a Call<'_>, target: &Target) -> podstorm_apiserver::Api<'a> {
-    call.cluster().api(target.kind)
+    call.cluster().api(view::stored_kind(target.kind))
 }
 
 /// An object in the shape that the client accepts.
@@ -92,7 +92,7 @@ fn get(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
         return Err(errors::version_too_large(wanted, current));
     }
     let object = api(call, target).get(&target.namespace, &target.name)?;
-    answer(call, 200, &object)
+    answer(call, 200, &view::shown(target.kind, object))
 }
 
 fn create(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
@@ -105,8 +105,8 @@ fn create(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> 
         return Err(ApiError::status(500, Reason::Other(String::new()), why));
     }
     let api = api(call, target).dry_run(dry_run);
-    let created = api.create(object, call.now)?;
-    answer_with(call, 201, &created, &warnings)
+    let created = api.create(view::stored(call.cluster(), object)?, call.now)?;
+    answer_with(call, 201, &view::shown(target.kind, created), &warnings)
 }
 
 fn update(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
@@ -122,11 +122,12 @@ fn update(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> 
         )));
     }
     let api = api(call, target).dry_run(dry_run);
+    let object = view::stored(call.cluster(), object)?;
     let updated = match target.subresource.as_str() {
         "status" => api.update_status(object, call.now)?,
         _ => api.update(object, call.now)?,
     };
-    let mut response = answer(call, 200, &updated)?;
+    let mut response = answer(call, 200, &view::shown(target.kind, updated))?;
     answer::warn(&mut response, &warnings);
     Ok(response)
 }
@@ -187,8 +188,8 @@ fn read_patch(call: &Call<'_>) -> Result<Patch, ApiError> {
 fn patch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     let dry_run = call.query.dry_run("PatchOptions")?;
     check_field_validation(call, "PatchOptions")?;
-    let patch = read_patch(call)?;
-    let warnings = match &patch {
+    let mut patch = read_patch(call)?;
+    let warnings = match &mut patch {
         Patch::Strategic(members) | Patch::Merge(members) => {
             body::check_fields(call, target.kind, members)?
         }
@@ -196,10 +197,8 @@ fn patch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     };
     let api = api(call, target).dry_run(dry_run);
     let (namespace, name) = (&target.namespace, &target.name);
-    let patched = match target.subresource.as_str() {
-        "status" => api.patch_status(namespace, name, &patch, call.now)?,
-        _ => api.patch(namespace, name, &patch, call.now)?,
-    };
+    let what = (target.kind, target.subresource == "status");
+    let patched = view::patch(&api, what, (namespace, name), &patch, call.now)?;
     answer_with(call, 200, &patched, &warnings)
 }
 

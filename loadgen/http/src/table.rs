@@ -7,6 +7,7 @@ use podstorm_objects::{AnyObject, ApiError, Kind, Now, Object};
 use serde_json::{Value, json};
 
 use crate::query::Query;
+use crate::view;
 
 /// What the rows of a table carry of their objects: `includeObject`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +66,8 @@ pub(crate) fn row_alone(
 
 /// The columns of a kind's tables.
 pub(crate) fn columns(kind: Kind) -> Value {
-    kind.row().columns.iter().map(column).collect()
+    let columns = view::stored_kind(kind).row().columns.iter();
+    columns.map(column).collect()
 }
 
 fn column(column: &podstorm_objects::Column) -> Value {
@@ -75,8 +77,11 @@ fn column(column: &podstorm_objects::Column) -> Value {
 
 fn row(kind: Kind, item: &dyn Object, version: &str, include: Include, now: Now) -> Value {
     let whole = item.to_json();
-    let columns = kind.row().columns.iter();
-    let cells: Value = columns.map(|column| column.cell.of(&whole, now)).collect();
+    let stored = view::stored_kind(kind);
+    let of_view = view::is_view(kind).then(|| view::stored_json(kind, &whole));
+    let json = of_view.as_ref().unwrap_or(&whole);
+    let columns = stored.row().columns.iter();
+    let cells: Value = columns.map(|column| column.cell.of(json, now)).collect();
     let object = match include {
         Include::Object => whole,
         Include::None => Value::Null,

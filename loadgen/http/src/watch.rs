@@ -21,7 +21,7 @@ use crate::query::{Query, options_invalid};
 use crate::route::Target;
 use crate::select::Selection;
 use crate::table::Include;
-use crate::{ApiServer, Call, table};
+use crate::{ApiServer, Call, table, view};
 
 /// How often a watch that asked for bookmarks gets one, as upstream.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
@@ -45,7 +45,11 @@ pub(crate) fn watch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, 
         waker: Some(Arc::new(move || wakes.wake())),
         ..WatchOptions::default()
     };
-    let (events, failed) = match call.cluster().api(target.kind).watch(begin.from, options) {
+    let (events, failed) = match call
+        .cluster()
+        .api(view::stored_kind(target.kind))
+        .watch(begin.from, options)
+    {
         Ok(events) => (Some(events), None),
         // Upstream has answered 200 before it looks at its history.
         Err(error) if error.code == 410 => (None, Some(error)),
@@ -311,15 +315,18 @@ impl Put<'_> {
                     let mut last = before.to_json();
                     let version = object.metadata().resource_version.to_string();
                     last["metadata"]["resourceVersion"] = version.into();
-                    if let Ok(last) = podstorm_objects::DynamicObject::from_json(self.kind, last) {
-                        self.put("DELETED", &last, now, out);
+                    let stored = view::stored_kind(self.kind);
+                    if let Ok(last) = podstorm_objects::DynamicObject::from_json(stored, last) {
+                        let last = view::shown(self.kind, Arc::new(last));
+                        self.put("DELETED", &*last, now, out);
                     }
                 }
                 return;
             }
             _ => return,
         };
-        self.put(what, &**object, now, out);
+        let object = view::shown(self.kind, Arc::clone(object));
+        self.put(what, &*object, now, out);
     }
 
     fn put(self, what: &str, object: &dyn Object, now: podstorm_objects::Now, out: &mut String) {

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 use crate::catalog::{Catalog, GroupVersion};
 
-pub(crate) use unknown::unknown_fields;
+pub(crate) use unknown::drop_unknown_fields;
 
 /// Schemas by their name, e.g. `io.k8s.api.core.v1.Pod`.
 static SCHEMAS: LazyLock<Map<String, Value>> = LazyLock::new(|| {

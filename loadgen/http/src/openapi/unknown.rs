@@ -5,10 +5,11 @@ use serde_json::{Map, Value};
 
 use super::{SCHEMAS, referred, schema_name};
 
-/// The members that the kind doesn't have, as paths: `spec.template.spec.containers[0].imaeg`.
+/// Takes the members out that the kind doesn't have, and tells their paths:
+/// `spec.template.spec.containers[0].imaeg`.
 ///
 /// Source: strict decoding in Kubernetes' `runtime/serializer/json`.
-pub(crate) fn unknown_fields(kind: Kind, object: &Map<String, Value>) -> Vec<String> {
+pub(crate) fn drop_unknown_fields(kind: Kind, object: &mut Map<String, Value>) -> Vec<String> {
     let mut found = Vec::new();
     if let Some(schema) = SCHEMAS.get(&schema_name(kind)) {
         members(schema, object, "", &mut found);
@@ -16,26 +17,33 @@ pub(crate) fn unknown_fields(kind: Kind, object: &Map<String, Value>) -> Vec<Str
     found
 }
 
-fn members(schema: &Value, object: &Map<String, Value>, path: &str, found: &mut Vec<String>) {
+fn members(schema: &Value, object: &mut Map<String, Value>, path: &str, found: &mut Vec<String>) {
     let known = schema.get("properties").and_then(Value::as_object);
     let any = schema.get("additionalProperties");
     let dot = if path.is_empty() { "" } else { "." };
     let mut own = Vec::new();
-    // Directives of patches are no members.
-    for (name, member) in object.iter().filter(|(name, _)| !name.starts_with('$')) {
+    object.retain(|name, member| {
+        // Directives of patches are no members.
+        if name.starts_with('$') {
+            return true;
+        }
         let at = format!("{path}{dot}{name}");
         match known.and_then(|known| known.get(name)).or(any) {
             Some(property) => value(property, member, &at, found),
             // What says nothing of its members may have any.
             None if known.is_none() => {}
-            None => own.push(at),
+            None => {
+                own.push(at);
+                return false;
+            }
         }
-    }
+        true
+    });
     // What is within comes first, as upstream's decoder tells it.
     found.append(&mut own);
 }
 
-fn value(property: &Value, value: &Value, path: &str, found: &mut Vec<String>) {
+fn value(property: &Value, value: &mut Value, path: &str, found: &mut Vec<String>) {
     let schema = match referred(property) {
         Some(name) => SCHEMAS.get(name),
         None => Some(property),
@@ -47,7 +55,7 @@ fn value(property: &Value, value: &Value, path: &str, found: &mut Vec<String>) {
         Value::Object(object) => members(schema, object, path, found),
         Value::Array(list) => {
             if let Some(item) = schema.get("items") {
-                for (number, entry) in list.iter().enumerate() {
+                for (number, entry) in list.iter_mut().enumerate() {
                     self::value(item, entry, &format!("{path}[{number}]"), found);
                 }
             }
@@ -64,14 +72,16 @@ mod tests {
 
     #[test]
     fn members_that_a_kind_does_not_have_are_found_wherever_they_are() {
-        let pod = json!({"apiVersion": "v1", "kind": "Pod", "bogus": 1,
+        let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "bogus": 1,
             "metadata": {"name": "a", "labels": {"any": "thing"}, "colour": "red"},
             "spec": {"containers": [{"name": "c", "imaeg": "x",
                 "resources": {"limits": {"cpu": "1"}}}], "nodeSelector": {"a": "b"}}});
-        let found = unknown_fields(Kind::POD, pod.as_object().unwrap());
+        let found = drop_unknown_fields(Kind::POD, pod.as_object_mut().unwrap());
         assert_eq!(
             found,
             ["metadata.colour", "spec.containers[0].imaeg", "bogus"]
         );
+        assert_eq!(pod["spec"]["containers"][0].get("imaeg"), None);
+        assert_eq!(pod["metadata"]["labels"]["any"], "thing");
     }
 }

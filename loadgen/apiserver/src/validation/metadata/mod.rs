@@ -166,12 +166,12 @@ fn check_finalizers(meta: &ObjectMeta, path: &Path<'_>, causes: &mut Causes) {
             .any(|finalizer| &**finalizer == name)
     };
     for (index, finalizer) in meta.finalizers().iter().enumerate() {
-        let path = path.item(index);
         if let Some(problem) = names::qualified_name(finalizer) {
-            causes.invalid(&path, &**finalizer, problem);
+            causes.invalid(path, &**finalizer, problem);
         } else if !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(&&**finalizer) {
-            let detail = "is neither a standard finalizer nor qualified by a domain";
-            causes.invalid(&path, &**finalizer, detail);
+            let detail = "name is neither a standard finalizer name nor is it fully qualified";
+            // Sic: this problem alone says which.
+            causes.invalid(&path.item(index), &**finalizer, detail);
         }
     }
     if has("orphan") && has("foregroundDeletion") {

@@ -93,7 +93,7 @@ fn each_broken_rule_is_named() {
         ),
         (
             json!({"finalizers": ["a/b/c"]}),
-            vec!["metadata.finalizers[0]: Invalid"],
+            vec!["metadata.finalizers: Invalid"],
         ),
         (
             json!({"finalizers": ["orphan", "foregroundDeletion"]}),

@@ -1,0 +1,240 @@
+//! Other versions of stored kinds: `events.k8s.io/v1` of Events, `autoscaling/v1` of
+//! HorizontalPodAutoscalers. Each is a kind of its own to clients, whose objects are made of the
+//! stored ones and turned into these as they come and go.
+//!
+//! Source: `pkg/apis/core/v1`, `events/v1` and `autoscaling/v1` conversions of Kubernetes.
+
+use std::sync::Arc;
+
+use podstorm_apiserver::{Api, Cluster, Patch, kind_named};
+use podstorm_objects::{AnyObject, ApiError, DynamicObject, Kind, Now, ResourceType};
+use serde_json::{Map, Value, json};
+
+use crate::body::cannot_be_handled;
+
+/// A version of a kind that is stored in another one.
+struct View {
+    row: ResourceType,
+    /// The `kind` that is stored.
+    of: &'static str,
+    /// Turns an object's members into those of the version.
+    to: fn(&mut Map<String, Value>),
+    /// And back.
+    from: fn(&mut Map<String, Value>),
+}
+
+static VIEWS: [View; 2] = [
+    View {
+        row: ResourceType {
+            group: "events.k8s.io",
+            api_version: "events.k8s.io/v1",
+            kind: "Event",
+            resource: "events",
+            short_names: &["ev"],
+            selectable: &["reason", "type"],
+            ..ResourceType::DEFAULT
+        },
+        of: "Event",
+        to: |event| {
+            for (core, name) in EVENT_MEMBERS {
+                rename(event, core, name);
+            }
+            for name in ["deprecatedFirstTimestamp", "deprecatedLastTimestamp"] {
+                event.entry(name).or_insert(Value::Null);
+            }
+            event.entry("deprecatedSource").or_insert_with(|| json!({}));
+            event.entry("eventTime").or_insert(Value::Null);
+        },
+        from: |event| {
+            for (core, name) in EVENT_MEMBERS {
+                rename(event, name, core);
+            }
+            event.retain(|_, value| !value.is_null());
+        },
+    },
+    View {
+        row: ResourceType {
+            group: "autoscaling",
+            api_version: "autoscaling/v1",
+            kind: "HorizontalPodAutoscaler",
+            resource: "horizontalpodautoscalers",
+            has_status: true,
+            short_names: &["hpa"],
+            categories: &["all"],
+            ..ResourceType::DEFAULT
+        },
+        of: "HorizontalPodAutoscaler",
+        to: autoscaler_to_v1,
+        from: autoscaler_from_v1,
+    },
+];
+
+/// The members of Events whose names differ: in the core group, and in `events.k8s.io`.
+const EVENT_MEMBERS: [(&str, &str); 7] = [
+    ("involvedObject", "regarding"),
+    ("message", "note"),
+    ("source", "deprecatedSource"),
+    ("firstTimestamp", "deprecatedFirstTimestamp"),
+    ("lastTimestamp", "deprecatedLastTimestamp"),
+    ("count", "deprecatedCount"),
+    ("reportingComponent", "reportingController"),
+];
+
+fn rename(map: &mut Map<String, Value>, from: &str, to: &str) {
+    if let Some(value) = map.remove(from) {
+        map.insert(to.to_owned(), value);
+    }
+}
+
+/// Whether a metric is the use of the CPU in percent, which version 1 has a member for.
+fn is_cpu(metric: &Value) -> bool {
+    metric["type"] == "Resource" && metric["resource"]["name"] == "cpu"
+}
+
+fn autoscaler_to_v1(scaler: &mut Map<String, Value>) {
+    if let Some(Value::Object(spec)) = scaler.get_mut("spec") {
+        let metrics = spec.remove("metrics").unwrap_or_default();
+        let cpu = metrics
+            .as_array()
+            .and_then(|all| all.iter().find(|one| is_cpu(one)));
+        let percent = cpu.map(|cpu| &cpu["resource"]["target"]["averageUtilization"]);
+        if let Some(percent) = percent.filter(|percent| percent.is_number()) {
+            spec.insert("targetCPUUtilizationPercentage".into(), percent.clone());
+        }
+        spec.remove("behavior");
+    }
+    if let Some(Value::Object(status)) = scaler.get_mut("status") {
+        let metrics = status.remove("currentMetrics").unwrap_or_default();
+        let cpu = metrics
+            .as_array()
+            .and_then(|all| all.iter().find(|one| is_cpu(one)));
+        let percent = cpu.map(|cpu| &cpu["resource"]["current"]["averageUtilization"]);
+        if let Some(percent) = percent.filter(|percent| percent.is_number()) {
+            status.insert("currentCPUUtilizationPercentage".into(), percent.clone());
+        }
+        status.remove("conditions");
+        status.entry("currentReplicas").or_insert(0.into());
+        status.entry("desiredReplicas").or_insert(0.into());
+    }
+}
+
+fn autoscaler_from_v1(scaler: &mut Map<String, Value>) {
+    if let Some(Value::Object(spec)) = scaler.get_mut("spec")
+        && let Some(percent) = spec.remove("targetCPUUtilizationPercentage")
+    {
+        let target = json!({"type": "Utilization", "averageUtilization": percent});
+        let cpu = json!({"type": "Resource", "resource": {"name": "cpu", "target": target}});
+        spec.insert("metrics".to_owned(), json!([cpu]));
+    }
+    if let Some(Value::Object(status)) = scaler.get_mut("status")
+        && let Some(percent) = status.remove("currentCPUUtilizationPercentage")
+    {
+        let current = json!({"averageUtilization": percent, "averageValue": "0"});
+        let cpu = json!({"type": "Resource", "resource": {"name": "cpu", "current": current}});
+        status.insert("currentMetrics".to_owned(), json!([cpu]));
+    }
+}
+
+/// The kinds that are views.
+pub(crate) fn kinds() -> impl Iterator<Item = Kind> {
+    VIEWS.iter().map(|view| Kind::of(&view.row))
+}
+
+fn view_of(kind: Kind) -> Option<&'static View> {
+    // Kinds are equal by group and resource, which a view may share with what it is of.
+    VIEWS
+        .iter()
+        .find(|view| std::ptr::eq(&view.row, kind.row()))
+}
+
+/// Whether a kind is another version of a stored one.
+pub(crate) fn is_view(kind: Kind) -> bool {
+    view_of(kind).is_some()
+}
+
+/// The kind that is stored for one that a client names.
+pub(crate) fn stored_kind(kind: Kind) -> Kind {
+    let stored = view_of(kind).and_then(|view| kind_named(view.of));
+    stored.unwrap_or(kind)
+}
+
+/// A stored object as one of the kind that a client asked for.
+pub(crate) fn shown(kind: Kind, object: AnyObject) -> AnyObject {
+    let Some(view) = view_of(kind) else {
+        return object;
+    };
+    let mut json = object.to_json();
+    if let Value::Object(members) = &mut json {
+        (view.to)(members);
+        set_type(members, kind);
+    }
+    match DynamicObject::from_json(kind, json) {
+        Ok(shown) => Arc::new(shown),
+        Err(_) => object,
+    }
+}
+
+/// The JSON of an object as that of the stored kind, which columns are made of.
+pub(crate) fn stored_json(kind: Kind, json: &Value) -> Value {
+    let mut json = json.clone();
+    if let (Some(view), Value::Object(members)) = (view_of(kind), &mut json) {
+        (view.from)(members);
+    }
+    json
+}
+
+/// A client's object as one of the kind that is stored.
+///
+/// # Errors
+/// 400 where it can't be one.
+pub(crate) fn stored(cluster: &Cluster, object: AnyObject) -> Result<AnyObject, ApiError> {
+    let kind = object.kind();
+    let Some(view) = view_of(kind) else {
+        return Ok(object);
+    };
+    let stored = stored_kind(kind);
+    let mut json = object.to_json();
+    if let Value::Object(members) = &mut json {
+        (view.from)(members);
+        set_type(members, stored);
+    }
+    let read = cluster.api(stored).read(json)?;
+    read.map_err(|problem| cannot_be_handled(kind, &problem.to_string()))
+}
+
+fn set_type(members: &mut Map<String, Value>, kind: Kind) {
+    members.insert("apiVersion".into(), kind.api_version().into());
+    members.insert("kind".into(), kind.name().into());
+}
+
+/// Patches an object as the client sees it.
+///
+/// # Errors
+/// As [`Api::patch`].
+pub(crate) fn patch(
+    api: &Api<'_>,
+    (kind, of_status): (Kind, bool),
+    (namespace, name): (&str, &str),
+    patch: &Patch,
+    now: Now,
+) -> Result<AnyObject, ApiError> {
+    let Some(view) = view_of(kind) else {
+        return match of_status {
+            true => api.patch_status(namespace, name, patch, now),
+            false => api.patch(namespace, name, patch, now),
+        };
+    };
+    let mut json = shown(kind, api.get(namespace, name)?).to_json();
+    patch.apply(&mut json)?;
+    if let Value::Object(members) = &mut json {
+        (view.from)(members);
+        set_type(members, stored_kind(kind));
+    }
+    let read = api.read(json)?;
+    let object = read.map_err(|problem| cannot_be_handled(kind, &problem.to_string()))?;
+    let patched = match of_status {
+        true => api.update_status(object, now)?,
+        false => api.update(object, now)?,
+    };
+    Ok(shown(kind, patched))
+}
