@@ -205,14 +205,17 @@ const TYPED: [(Kind, Read); 5] = [
     }),
 ];
 
+/// The kinds that a run takes although it has no controller for them: operators without a kind of their
+/// own let them own pods.
+const OWNERS: [&str; 2] = ["ConfigMap", "Lease"];
+
 fn classify(text: &TypeText<'_>, kinds: Kinds) -> Result<Classified, DecodeError> {
     let kind = required_text(text.kind, "kind", "such as ReplicaSet")?;
     let api_version = required_text(text.api_version, "apiVersion", "such as apps/v1")?;
     // Events are of the past.
     let served = kind_named(kind).filter(|known| *known != Kind::EVENT);
-    // What has a status wants a controller, which a run has for the typed kinds alone.
     let served = served.filter(|known| {
-        kinds == Kinds::Served || Kind::TYPED.contains(known) || !known.row().has_status
+        kinds == Kinds::Served || Kind::TYPED.contains(known) || OWNERS.contains(&known.name())
     });
     let Some(known) = served else {
         return Ok(Classified::Other(cut(kind)));

@@ -75,7 +75,7 @@ pub fn load_served(files: &[PathBuf], stdin: impl Read) -> Result<Loaded, Box<Ma
 /// The kinds whose objects are taken from files; others are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kinds {
-    /// Those that a run simulates, and those that need no controller.
+    /// Those that a run simulates.
     Simulated,
     /// All that the API server serves.
     Served,
