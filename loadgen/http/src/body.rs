@@ -1,6 +1,7 @@
 //! The body of a request, read as the object or the options that it should be.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use podstorm_apiserver::errors;
 use podstorm_objects::{AnyObject, ApiError, DynamicObject, Kind, Reason};
@@ -11,6 +12,8 @@ use crate::{Call, admission, openapi, protobuf, view};
 
 /// Most bytes of a body, as upstream.
 pub(crate) const BODY_MAX: usize = 3 << 20;
+/// How long a body may take to arrive: as long as upstream lets a request take.
+pub(crate) const BODY_WITHIN: Duration = Duration::from_secs(60);
 /// Most bytes that a message quotes of a body.
 const QUOTED_MAX: usize = 30;
 /// What bodies of objects may be, as messages list it.
@@ -21,6 +24,12 @@ pub(crate) fn too_large() -> ApiError {
     let reason = Reason::Other("RequestEntityTooLarge".into());
     let message = format!("Request entity too large: limit is {BODY_MAX}");
     ApiError::status(413, reason, message)
+}
+
+/// 504: the body did not come in time.
+pub(crate) fn too_slow() -> ApiError {
+    let message = "Timeout: request did not complete within the allotted timeout";
+    ApiError::status(504, Reason::Timeout, message)
 }
 
 /// The body as a document; `expected` is the kind that an object without one is taken for.

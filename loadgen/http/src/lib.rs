@@ -198,7 +198,11 @@ impl ApiServer {
         B::Error: Into<BoxError>,
     {
         let (head, body) = request.into_parts();
-        let body = match Limited::new(body, body::BODY_MAX).collect().await {
+        let collected = Limited::new(body, body::BODY_MAX).collect();
+        let Ok(collected) = tokio::time::timeout(body::BODY_WITHIN, collected).await else {
+            return answer::error(&body::too_slow());
+        };
+        let body = match collected {
             Ok(body) => body.to_bytes(),
             Err(error) if error.is::<LengthLimitError>() => {
                 return answer::error(&body::too_large());

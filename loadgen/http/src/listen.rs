@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::service::service_fn;
@@ -9,6 +10,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 
 use crate::ApiServer;
 
@@ -16,6 +18,8 @@ use crate::ApiServer;
 const HEAD_WITHIN: Duration = Duration::from_secs(30);
 /// Most watches and other requests at once over one connection of HTTP/2.
 const STREAMS_MAX: u32 = 1000;
+/// Most connections at once; others wait to be accepted.
+const CONNECTIONS_MAX: usize = 10_000;
 /// How long requests that are being answered may still take when the server stops.
 const DRAIN_WITHIN: Duration = Duration::from_secs(10);
 
@@ -39,10 +43,15 @@ pub async fn serve(
         .max_concurrent_streams(STREAMS_MAX);
     let graceful = GracefulShutdown::new();
     let mut stop = std::pin::pin!(stop);
+    let free = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
-        let accepted = tokio::select! {
+        let accept = async {
+            let place = Arc::clone(&free).acquire_owned().await;
+            (listener.accept().await, place)
+        };
+        let (accepted, place) = tokio::select! {
             () = &mut stop => break,
-            accepted = listener.accept() => accepted,
+            accepted = accept => accepted,
         };
         let Ok((stream, _)) = accepted else {
             // Out of descriptors, or the client has gone: the next may do better.
@@ -63,6 +72,7 @@ pub async fn serve(
         tokio::spawn(async move {
             // A client that goes away harms nobody.
             let _ended = connection.await;
+            drop(place);
         });
     }
     drop(listener);

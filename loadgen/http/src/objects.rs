@@ -210,7 +210,7 @@ fn get_scale(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiErro
 fn change_scale(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     let api = api(call, target);
     let (namespace, name) = (&target.namespace, &target.name);
-    let mut document = if call.method == Method::PATCH {
+    let document = if call.method == Method::PATCH {
         let patch = read_patch(call)?;
         let mut document = scale_json(target, &api.scale(namespace, name)?);
         // The patch holds for whatever version there is, unless it names one.
@@ -226,7 +226,7 @@ fn change_scale(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiE
             "the name of the object ({named}) does not match the name on the URL ({name})"
         )));
     }
-    let replicas = match document["spec"]["replicas"].take() {
+    let replicas = match document["spec"]["replicas"].clone() {
         Value::Null => 0,
         value => {
             let number = value.as_i64().and_then(|number| i32::try_from(number).ok());

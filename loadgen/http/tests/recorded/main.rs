@@ -7,6 +7,7 @@
 //! differs.
 
 mod compare;
+mod mangled;
 mod play;
 
 use std::collections::BTreeSet;
@@ -84,4 +85,10 @@ async fn recorded_requests_are_answered_as_recorded() {
         won.is_empty(),
         "answered now; PODSTORM_BLESS=1 lists them: {won:?}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn mangled_bodies_are_refused_or_taken_and_the_server_goes_on() {
+    let sent = mangled::send_all(&cases()).await;
+    assert!(sent > 10_000, "{sent} requests");
 }

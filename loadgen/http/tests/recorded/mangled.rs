@@ -1,0 +1,98 @@
+//! The recorded bodies with one member of another type each: what a careless client sends.
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::{BodyExt, Full};
+use podstorm_http::ApiServer;
+use serde_json::{Value, json};
+
+use super::play;
+
+/// The JSON pointers of a value's members and items.
+fn pointers(value: &Value, at: &str, out: &mut Vec<String>) {
+    let mut each = |name: &str, value: &Value| {
+        let name = name.replace('~', "~0").replace('/', "~1");
+        let at = format!("{at}/{name}");
+        pointers(value, &at, out);
+        out.push(at);
+    };
+    match value {
+        Value::Object(members) => members.iter().for_each(|(name, value)| each(name, value)),
+        Value::Array(items) => {
+            for (number, item) in items.iter().enumerate() {
+                each(&number.to_string(), item);
+            }
+        }
+        _ => {}
+    }
+}
+
+async fn send(server: &ApiServer, step: &Value, body: String) -> (u16, Value) {
+    let method = step["method"].as_str().unwrap_or("POST");
+    let path = step["path"].as_str().unwrap_or("/").replace(' ', "%20");
+    let kind = step["headers"]["Content-Type"].as_str();
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("Content-Type", kind.unwrap_or("application/json"))
+        .body(Full::new(Bytes::from(body)))
+        .expect("a recorded request");
+    let (head, body) = server.answer(request).await.into_parts();
+    let Ok(body) = body.collect().await;
+    let json = serde_json::from_slice(&body.to_bytes());
+    (head.status.as_u16(), json.unwrap_or_default())
+}
+
+/// No answer is a fault of the server's, and it goes on to serve.
+pub(crate) async fn send_all(cases: &[Value]) -> usize {
+    let others = [
+        Value::Null,
+        json!(-1),
+        json!(1.5),
+        json!("x"),
+        json!(""),
+        json!(true),
+        json!([]),
+        json!([{}]),
+        json!({}),
+        json!({"x": [null]}),
+    ];
+    let server = play::server();
+    let mut sent = 0;
+    for case in cases {
+        if let Some(namespace) = case["namespace"].as_str() {
+            let step = json!({"path": "/api/v1/namespaces"});
+            let body = json!({"metadata": {"name": namespace}}).to_string();
+            let (code, _) = send(&server, &step, body).await;
+            assert!(matches!(code, 201 | 409), "{namespace}: {code}");
+        }
+        for step in case["steps"].as_array().into_iter().flatten() {
+            let is_write =
+                ["POST", "PUT", "PATCH"].contains(&step["method"].as_str().unwrap_or(""));
+            if !is_write || !(step["body"].is_object() || step["body"].is_array()) {
+                continue;
+            }
+            // So that updates and patches have something to change.
+            send(&server, step, step["body"].to_string()).await;
+            let mut all = Vec::new();
+            pointers(&step["body"], "", &mut all);
+            for (number, pointer) in all.iter().enumerate() {
+                let mut body = step["body"].clone();
+                let Some(member) = body.pointer_mut(pointer) else {
+                    continue;
+                };
+                *member = others[(number + sent) % others.len()].clone();
+                let (code, answer) = send(&server, step, body.to_string()).await;
+                sent += 1;
+                // Upstream answers one mistake of clients with 500.
+                let text = answer["message"].as_str().unwrap_or("");
+                let is_known = text.starts_with("resourceVersion should not be set");
+                assert!(code < 500 || is_known, "{}: {body}: {answer}", step["path"]);
+            }
+        }
+    }
+    let list = json!({"method": "GET", "path": "/api/v1/pods"});
+    let (code, _) = send(&server, &list, String::new()).await;
+    assert_eq!(code, 200);
+    sent
+}
