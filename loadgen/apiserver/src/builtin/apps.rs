@@ -31,7 +31,7 @@ pub(super) static ROWS: [ResourceType; 4] = [
         rules: Rules {
             default: default_deployment,
             new_status: "{}",
-            validate: |new, old| validate(new, old, "deployment"),
+            validate,
             ..Rules::NONE
         },
         ..WORKLOAD
@@ -44,7 +44,7 @@ pub(super) static ROWS: [ResourceType; 4] = [
         rules: Rules {
             default: default_daemon_set,
             prepare: count_templates,
-            validate: |new, old| validate(new, old, "daemonset"),
+            validate,
             new_status: r#"{"currentNumberScheduled":0,"numberMisscheduled":0,"desiredNumberScheduled":0,"numberReady":0}"#,
             ..Rules::NONE
         },
@@ -58,7 +58,7 @@ pub(super) static ROWS: [ResourceType; 4] = [
         columns: STATEFUL_SET,
         rules: Rules {
             default: default_stateful_set,
-            validate: |new, old| validate(new, old, "statefulset"),
+            validate,
             new_status: r#"{"replicas":0,"availableReplicas":0}"#,
             ..Rules::NONE
         },
@@ -169,21 +169,22 @@ fn count_templates(new: &mut DynamicObject, old: Option<&DynamicObject>) {
 }
 
 /// What Deployments, DaemonSets and StatefulSets have in common with ReplicaSets.
-fn validate(new: &DynamicObject, old: Option<&DynamicObject>, what: &str) -> Vec<Cause> {
+fn validate(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> {
+    let is_stateful = new.kind().name() == "StatefulSet";
     let mut causes = template::validate(new);
     let spec = |object: &DynamicObject| object.fields.get("spec").cloned().unwrap_or_default();
     let (new, old) = (spec(new), old.map(spec));
     if let Some(old) = &old
-        && what != "statefulset"
+        && !is_stateful
         && new["selector"] != old["selector"]
     {
         let cause = invalid_value("spec.selector", &new["selector"], "field is immutable");
         causes.push(cause);
     }
     if let Some(old) = &old
-        && what == "statefulset"
+        && is_stateful
     {
-        const MUTABLE: [&str; 8] = [
+        const MUTABLE: [&str; 7] = [
             "replicas",
             "ordinals",
             "template",
@@ -191,7 +192,6 @@ fn validate(new: &DynamicObject, old: Option<&DynamicObject>, what: &str) -> Vec
             "revisionHistoryLimit",
             "persistentVolumeClaimRetentionPolicy",
             "minReadySeconds",
-            "",
         ];
         let fixed = |spec: &Value| {
             let mut spec = spec.as_object().cloned().unwrap_or_default();
@@ -206,13 +206,6 @@ fn validate(new: &DynamicObject, old: Option<&DynamicObject>, what: &str) -> Vec
                  'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden",
             ));
         }
-    }
-    if what == "daemonset" && !new["template"]["spec"]["activeDeadlineSeconds"].is_null() {
-        let detail = "activeDeadlineSeconds in DaemonSet is not Supported";
-        causes.push(forbidden_field(
-            "spec.template.spec.activeDeadlineSeconds",
-            detail,
-        ));
     }
     causes
 }

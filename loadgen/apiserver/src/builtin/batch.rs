@@ -175,11 +175,10 @@ fn validate_cron_job(new: &DynamicObject, _: Option<&DynamicObject>) -> Vec<Caus
         &mut causes,
     );
     let template = &spec["jobTemplate"]["spec"]["template"];
-    let (path, job, spec);
-    path = Path::ROOT.member("spec");
-    job = path.member("jobTemplate");
-    spec = job.member("spec");
-    template::validate_ending(template, &spec.member("template"), &mut causes);
+    let outer = Path::ROOT.member("spec");
+    let job = outer.member("jobTemplate");
+    let path = job.member("spec");
+    template::validate_ending(template, &path.member("template"), &mut causes);
     causes
 }
 

@@ -13,8 +13,29 @@ pub(super) fn set_defaults(spec: &mut Map) {
     spec.with("template", |template| template.with("spec", fill_spec));
 }
 
-/// The broken rules of a spec with replicas, selector and template.
+/// The broken rules of a spec with replicas, selector and template: those of ReplicaSets, in texts of
+/// the kind's own.
 pub(super) fn validate(object: &DynamicObject) -> Vec<Cause> {
+    let kind = object.kind().name();
+    let mut causes = validate_as_replica_set(object);
+    for cause in &mut causes {
+        match kind {
+            "StatefulSet" | "DaemonSet" => {
+                let of_kind = format!("activeDeadlineSeconds in {kind}");
+                cause.message = (cause.message)
+                    .replace("activeDeadlineSeconds in ReplicaSet", &of_kind)
+                    .replace(
+                        "invalid for deployment",
+                        &format!("invalid for {}", kind.to_lowercase()),
+                    );
+            }
+            _ => {}
+        }
+    }
+    causes
+}
+
+fn validate_as_replica_set(object: &DynamicObject) -> Vec<Cause> {
     let spec = object.fields.get("spec").cloned().unwrap_or_default();
     let mut of_set: Map = ["replicas", "minReadySeconds", "selector", "template"]
         .into_iter()

@@ -120,7 +120,11 @@ fn check_replica_set_spec(spec: &ReplicaSetSpec, of_pods: PodSpecCheck, causes: 
             None
         }
         Some(written) if is_empty(written) => {
-            causes.invalid(&selector_path, written.to_json(), "must not be empty");
+            causes.invalid(
+                &selector_path,
+                written.to_json(),
+                "empty selector is invalid for deployment",
+            );
             None
         }
         Some(written) => {
