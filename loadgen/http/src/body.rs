@@ -80,6 +80,9 @@ fn unrecognized(expected: &str, why: &str, body: &[u8]) -> ApiError {
 pub(crate) fn object(call: &Call<'_>, kind: Kind) -> Result<(AnyObject, Vec<String>), ApiError> {
     let mut document = document(call, kind.name())?;
     check_type(kind, &document)?;
+    if let Some(problem) = openapi::wrong_type(kind, &document) {
+        return Err(cannot_be_handled(kind, &problem));
+    }
     let warnings = check_fields(call, kind, &mut document)?;
     if *call.method == http::Method::POST {
         admission::admit(kind, &mut document);

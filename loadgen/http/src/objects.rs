@@ -11,7 +11,7 @@ use crate::answer::{self, Body};
 use crate::media::{Accepted, BodyType, Shape, unsupported};
 use crate::query::options_invalid;
 use crate::route::Target;
-use crate::{Call, body, delete, list, table, view, watch};
+use crate::{Call, body, delete, list, openapi, table, view, watch};
 
 /// What patches may be, as messages list it.
 const PATCHES: &str = "application/json-patch+json, application/merge-patch+json, \
@@ -191,6 +191,9 @@ fn patch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     let mut patch = read_patch(call)?;
     let warnings = match &mut patch {
         Patch::Strategic(members) | Patch::Merge(members) => {
+            if let Some(problem) = openapi::wrong_type(target.kind, members) {
+                return Err(invalid_patch(members, &problem));
+            }
             body::check_fields(call, target.kind, members)?
         }
         Patch::Json(_) => Vec::new(),
@@ -200,6 +203,14 @@ fn patch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     let what = (target.kind, target.subresource == "status");
     let patched = view::patch(&api, what, (namespace, name), &patch, call.now)?;
     answer_with(call, 200, &patched, &warnings)
+}
+
+/// 422: the object with the patch could not be read.
+fn invalid_patch(patch: &Map<String, Value>, problem: &str) -> ApiError {
+    let patch = Value::Object(patch.clone()).to_string();
+    let cause = errors::invalid_value("patch", &patch.into(), problem);
+    let message = format!(" \"\" is invalid: patch: {}", cause.message);
+    ApiError::status(422, Reason::Invalid, message).with_cause(cause)
 }
 
 fn get_scale(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {

@@ -3,6 +3,7 @@
 //! The schemas are those of Kubernetes 1.36, written by `tests/bin/openapi.rs`. Kinds, group versions
 //! and merge keys come from the server's own tables.
 
+mod types;
 mod unknown;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,6 +16,7 @@ use serde_json::{Map, Value, json};
 
 use crate::catalog::{Catalog, GroupVersion};
 
+pub(crate) use types::wrong_type;
 pub(crate) use unknown::drop_unknown_fields;
 
 /// Schemas by their name, e.g. `io.k8s.api.core.v1.Pod`.

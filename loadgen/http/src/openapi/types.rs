@@ -1,0 +1,203 @@
+//! Members of a wrong type, in the words of Kubernetes' decoder.
+
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use base64::{DecodeError, DecodeSliceError};
+use podstorm_objects::{Kind, Time};
+use serde_json::{Map, Value};
+
+use super::{SCHEMAS, referred, schema_name};
+
+/// The first member whose value can't be its type's; `None` where all fit. Members that the kind doesn't
+/// have are not looked at.
+///
+/// Source: `UnmarshalTypeError` of Go's `encoding/json`, by way of `sigs.k8s.io/json`.
+pub(crate) fn wrong_type(kind: Kind, object: &Map<String, Value>) -> Option<String> {
+    let name = schema_name(kind);
+    members(SCHEMAS.get(&name)?, &name, object, "")
+}
+
+/// `struct_name` is the schema of the object, `path` the way to it without numbers.
+fn members(
+    schema: &Value,
+    struct_name: &str,
+    object: &Map<String, Value>,
+    path: &str,
+) -> Option<String> {
+    let known = schema.get("properties")?.as_object()?;
+    object.iter().find_map(|(name, member)| {
+        let dot = if path.is_empty() { "" } else { "." };
+        let at = Place {
+            field: struct_name.rsplit('.').next().unwrap_or(""),
+            path: &format!("{path}{dot}{name}"),
+        };
+        value(known.get(name)?, member, at)
+    })
+}
+
+/// Where a value is: the Go struct that holds it, and the way to it.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    field: &'a str,
+    path: &'a str,
+}
+
+fn value(property: &Value, value: &Value, at: Place<'_>) -> Option<String> {
+    if value.is_null() {
+        return None;
+    }
+    let name = referred(property);
+    let schema = name.map_or(Some(property), |name| SCHEMAS.get(name))?;
+    let last = name.and_then(|name| name.rsplit('.').next()).unwrap_or("");
+    let wrong = || {
+        let Place { field, path } = at;
+        let found = describe(schema, value);
+        let wanted = go_type(property);
+        Some(format!(
+            "json: cannot unmarshal {found} into Go struct field {field}.{path} of type {wanted}"
+        ))
+    };
+    if schema["x-kubernetes-int-or-string"] == true {
+        let fits = value.is_string() || value.is_number();
+        return if fits { None } else { wrong() };
+    }
+    match (schema["type"].as_str().unwrap_or(""), value) {
+        ("string", Value::String(text)) if last == "Time" => wrong_time(text),
+        ("string", Value::String(text)) if schema["format"] == "byte" => wrong_base64(text),
+        ("string", Value::String(_)) | ("boolean", Value::Bool(_)) => None,
+        ("number", Value::Number(_)) => None,
+        ("integer", Value::Number(number)) => {
+            let fits = match schema["format"].as_str() {
+                Some("int32") => number.as_i64().is_some_and(|it| i32::try_from(it).is_ok()),
+                _ => number.is_i64(),
+            };
+            if fits { None } else { wrong() }
+        }
+        ("array", Value::Array(items)) => {
+            let each = schema.get("items")?;
+            items.iter().find_map(|item| self::value(each, item, at))
+        }
+        ("object", Value::Object(object)) => match schema.get("additionalProperties") {
+            Some(each) => object
+                .values()
+                .find_map(|entry| self::value(each, entry, at)),
+            None => members(schema, name.unwrap_or(""), object, at.path),
+        },
+        // A schema that says nothing takes anything.
+        ("", _) => None,
+        _ => wrong(),
+    }
+}
+
+/// What Go calls the type of a property.
+fn go_type(property: &Value) -> String {
+    if let Some(name) = referred(property) {
+        let mut parts = name.rsplit('.');
+        let (last, version) = (parts.next().unwrap_or(""), parts.next().unwrap_or(""));
+        return format!("{version}.{last}");
+    }
+    let format = property["format"].as_str();
+    match (property["type"].as_str().unwrap_or(""), format) {
+        ("string", Some("byte")) => "[]uint8".to_owned(),
+        ("boolean", _) => "bool".to_owned(),
+        ("integer", format) => format.unwrap_or("int64").to_owned(),
+        ("number", _) => "float64".to_owned(),
+        ("array", _) => format!("[]{}", go_type(&property["items"])),
+        ("object", _) => match property.get("additionalProperties") {
+            Some(each) => format!("map[string]{}", go_type(each)),
+            None => "map[string]interface {}".to_owned(),
+        },
+        (other, _) => other.to_owned(),
+    }
+}
+
+/// What Go calls a value: a number that is none of its type's is told.
+fn describe(schema: &Value, value: &Value) -> String {
+    match value {
+        Value::Bool(_) => "bool".to_owned(),
+        Value::Number(number) if schema["type"] == "integer" => format!("number {number}"),
+        Value::Number(_) => "number".to_owned(),
+        Value::String(_) => "string".to_owned(),
+        Value::Array(_) => "array".to_owned(),
+        Value::Object(_) | Value::Null => "object".to_owned(),
+    }
+}
+
+fn wrong_time(text: &str) -> Option<String> {
+    text.parse::<Time>().err().map(|_| {
+        format!(
+            "parsing time {text:?} as \"2006-01-02T15:04:05Z07:00\": cannot parse {text:?} as \"2006\""
+        )
+    })
+}
+
+fn wrong_base64(text: &str) -> Option<String> {
+    // Go's decoder passes over line ends.
+    let text: String = text
+        .chars()
+        .filter(|it| !matches!(it, '\r' | '\n'))
+        .collect();
+    let mut out = vec![0; text.len()];
+    let at = match BASE64_STANDARD.decode_slice(&text, &mut out).err()? {
+        DecodeSliceError::DecodeError(
+            DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol(at, _),
+        ) => at,
+        _ => text.len(),
+    };
+    Some(format!("illegal base64 data at input byte {at}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use podstorm_apiserver::kind_named;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn wrong_types_are_told_wherever_they_are() {
+        for (kind, object, problem) in [
+            (
+                "Pod",
+                json!({"metadata": {"labels": {"a": null}}, "spec": null}),
+                "",
+            ),
+            (
+                "Deployment",
+                json!({"spec": {"replicas": 4_000_000_000_u64}}),
+                "number 4000000000 into Go struct field DeploymentSpec.spec.replicas of type int32",
+            ),
+            (
+                "CronJob",
+                json!({"spec": {"jobTemplate": {"spec": {"template": {"spec": {"containers": [
+                    {"name": "a", "args": ["x", 5]}]}}}}}}),
+                "number into Go struct field \
+                 Container.spec.jobTemplate.spec.template.spec.containers.args of type string",
+            ),
+            (
+                "Service",
+                json!({"spec": {"ports": [{"targetPort": "web"}], "selector": ["a"]}}),
+                "array into Go struct field ServiceSpec.spec.selector of type map[string]string",
+            ),
+            (
+                "Secret",
+                json!({"data": {"a": "YQ==", "b": "Y"}}),
+                "illegal base64",
+            ),
+            (
+                "Pod",
+                json!({"status": {"startTime": "soon"}}),
+                "parsing time \"soon\"",
+            ),
+            (
+                "PersistentVolumeClaim",
+                json!({"spec": {"resources": {"requests": {"storage": true}}}}),
+                "bool into Go struct field",
+            ),
+        ] {
+            let kind = kind_named(kind).unwrap();
+            let found = wrong_type(kind, object.as_object().unwrap()).unwrap_or_default();
+            assert!(found.contains(problem), "{object}: {found}");
+            assert_eq!(found.is_empty(), problem.is_empty(), "{found}");
+        }
+    }
+}
