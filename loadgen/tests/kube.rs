@@ -257,6 +257,12 @@ async fn other_versions_are_the_same_objects() {
             "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
             "maxReplicas": 5, "targetCPUUtilizationPercentage": 60}}));
         old.create(&PostParams::default(), &scaler).await.unwrap();
+        let behavior = json!({"spec": {"behavior": {"scaleDown": {
+            "stabilizationWindowSeconds": 7}}}});
+        let behavior = Patch::Merge(behavior);
+        new.patch(&name, &PatchParams::default(), &behavior)
+            .await
+            .unwrap();
         let metrics = new.get(&name).await.unwrap().spec.metrics.unwrap();
         let target = metrics[0]
             .resource
@@ -271,5 +277,9 @@ async fn other_versions_are_the_same_objects() {
             .await
             .unwrap();
         assert_eq!(changed.spec.target_cpu_utilization_percentage, Some(70));
+        // What the old version has no member for is still there.
+        let behavior = new.get(&name).await.unwrap().spec.behavior.unwrap();
+        let window = behavior.scale_down.unwrap().stabilization_window_seconds;
+        assert_eq!(window, Some(7));
     }
 }

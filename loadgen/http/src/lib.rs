@@ -192,6 +192,9 @@ impl ApiServer {
     }
 
     /// Answers a request. Every error is an answer too: a `Status` with its code.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime with a timer: bodies and watches have time-outs.
     pub async fn answer<B>(&self, request: Request<B>) -> Response<Body>
     where
         B: http_body::Body<Data = Bytes>,

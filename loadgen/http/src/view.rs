@@ -21,6 +21,8 @@ struct View {
     to: fn(&mut Map<String, Value>),
     /// And back.
     from: fn(&mut Map<String, Value>),
+    /// Takes from the stored object what the version has no members for.
+    keep: fn(&mut Map<String, Value>, &Value),
 }
 
 static VIEWS: [View; 2] = [
@@ -51,6 +53,7 @@ static VIEWS: [View; 2] = [
             }
             event.retain(|_, value| !value.is_null());
         },
+        keep: |_, _| {},
     },
     View {
         row: ResourceType {
@@ -66,6 +69,7 @@ static VIEWS: [View; 2] = [
         of: "HorizontalPodAutoscaler",
         to: autoscaler_to_v1,
         from: autoscaler_from_v1,
+        keep: keep_autoscaler,
     },
 ];
 
@@ -135,6 +139,32 @@ fn autoscaler_from_v1(scaler: &mut Map<String, Value>) {
     }
 }
 
+/// Keeps what version 1 does not show: behaviour, conditions, and metrics but the CPU.
+fn keep_autoscaler(scaler: &mut Map<String, Value>, stored: &Value) {
+    for (part, member, list) in [
+        ("spec", "behavior", "metrics"),
+        ("status", "conditions", "currentMetrics"),
+    ] {
+        let (Some(Value::Object(new)), old) = (scaler.get_mut(part), &stored[part]) else {
+            continue;
+        };
+        if !old[member].is_null() {
+            new.insert(member.to_owned(), old[member].clone());
+        }
+        let kept = old[list].as_array().into_iter().flatten();
+        let mut metrics: Vec<Value> = kept.filter(|metric| !is_cpu(metric)).cloned().collect();
+        metrics.extend(
+            new.get(list)
+                .and_then(Value::as_array)
+                .cloned()
+                .unwrap_or_default(),
+        );
+        if !metrics.is_empty() {
+            new.insert(list.to_owned(), metrics.into());
+        }
+    }
+}
+
 /// The kinds that are views.
 pub(crate) fn kinds() -> impl Iterator<Item = Kind> {
     VIEWS.iter().map(|view| Kind::of(&view.row))
@@ -193,9 +223,14 @@ pub(crate) fn stored(cluster: &Cluster, object: AnyObject) -> Result<AnyObject, 
         return Ok(object);
     };
     let stored = stored_kind(kind);
+    let metadata = object.metadata();
+    let old = cluster.api(stored).get(&metadata.namespace, &metadata.name);
     let mut json = object.to_json();
     if let Value::Object(members) = &mut json {
         (view.from)(members);
+        if let Ok(old) = old {
+            (view.keep)(members, &old.to_json());
+        }
         set_type(members, stored);
     }
     let read = cluster.api(stored).read(json)?;
@@ -224,17 +259,31 @@ pub(crate) fn patch(
             false => api.patch(namespace, name, patch, now),
         };
     };
-    let mut json = shown(kind, api.get(namespace, name)?).to_json();
-    patch.apply(&mut json)?;
-    if let Value::Object(members) = &mut json {
-        (view.from)(members);
-        set_type(members, stored_kind(kind));
+    loop {
+        let old = api.get(namespace, name)?;
+        let version = old.metadata().resource_version.to_string();
+        let mut json = shown(kind, Arc::clone(&old)).to_json();
+        patch.apply(&mut json)?;
+        let is_of_any_version = json["metadata"]["resourceVersion"] == version;
+        if let Value::Object(members) = &mut json {
+            (view.from)(members);
+            (view.keep)(members, &old.to_json());
+            set_type(members, stored_kind(kind));
+        }
+        let read = api.read(json)?;
+        let object = read.map_err(|problem| cannot_be_handled(kind, &problem.to_string()))?;
+        let patched = match of_status {
+            true => api.update_status(object, now),
+            false => api.update(object, now),
+        };
+        let was_changed = || {
+            let now = api.get(namespace, name);
+            now.is_ok_and(|now| now.metadata().resource_version.to_string() != version)
+        };
+        match patched {
+            // Somebody else was faster; a patch that names no version holds for the next one.
+            Err(error) if error.code == 409 && is_of_any_version && was_changed() => {}
+            patched => return patched.map(|patched| shown(kind, patched)),
+        }
     }
-    let read = api.read(json)?;
-    let object = read.map_err(|problem| cannot_be_handled(kind, &problem.to_string()))?;
-    let patched = match of_status {
-        true => api.update_status(object, now)?,
-        false => api.update(object, now)?,
-    };
-    Ok(shown(kind, patched))
 }
