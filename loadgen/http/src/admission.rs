@@ -3,17 +3,27 @@
 //! Source: the plugins that kube-apiserver 1.36 has on by default, as far as they concern the kinds
 //! served here: Priority, DefaultTolerationSeconds, TaintNodesByCondition.
 
-use podstorm_objects::Kind;
+use podstorm_apiserver::{Cluster, errors, kind_named};
+use podstorm_objects::{ApiError, Kind};
 use serde_json::{Map, Value, json};
 
 /// Seconds that a pod stays on a node that is not ready or not reachable.
 const TOLERATED_SECONDS: i64 = 300;
 
 /// Fills in what is missing in the document of a new object.
-pub(crate) fn admit(kind: Kind, document: &mut Map<String, Value>) {
+///
+/// # Errors
+/// 403 for a pod of a class of priority that does not exist.
+pub(crate) fn admit(
+    cluster: &Cluster,
+    kind: Kind,
+    document: &mut Map<String, Value>,
+) -> Result<(), ApiError> {
     if kind == Kind::POD {
+        let name = document.get("metadata").and_then(|of| of["name"].as_str());
+        let name = name.unwrap_or("").to_owned();
         if let Some(Value::Object(spec)) = document.get_mut("spec") {
-            admit_pod(spec);
+            admit_pod(cluster, &name, spec)?;
         }
     } else if kind == Kind::NODE {
         let spec = document.entry("spec").or_insert_with(|| json!({}));
@@ -24,14 +34,35 @@ pub(crate) fn admit(kind: Kind, document: &mut Map<String, Value>) {
             || json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}),
         );
     }
+    Ok(())
 }
 
-fn admit_pod(spec: &mut Map<String, Value>) {
-    // There are no classes yet, so no pod has another priority than this.
-    spec.entry("priority").or_insert_with(|| 0.into());
-    let policy = "PreemptLowerPriority";
-    spec.entry("preemptionPolicy")
-        .or_insert_with(|| policy.into());
+/// The priority of a class, and whether its pods preempt others.
+///
+/// # Errors
+/// 403 where there is no class of that name.
+fn priority(cluster: &Cluster, pod: &str, class: &str) -> Result<(Value, Value), ApiError> {
+    const POLICY: &str = "PreemptLowerPriority";
+    match class {
+        "" => return Ok((0.into(), POLICY.into())),
+        "system-cluster-critical" => return Ok((2_000_000_000.into(), POLICY.into())),
+        "system-node-critical" => return Ok((2_000_001_000.into(), POLICY.into())),
+        _ => {}
+    }
+    let kind = kind_named("PriorityClass").ok_or_else(errors::unknown_resource)?;
+    let Ok(found) = cluster.api(kind).get("", class) else {
+        let why = format!("no PriorityClass with name {class} was found");
+        return Err(errors::forbidden(Kind::POD, pod, &why));
+    };
+    let found = found.to_json();
+    Ok((found["value"].clone(), found["preemptionPolicy"].clone()))
+}
+
+fn admit_pod(cluster: &Cluster, name: &str, spec: &mut Map<String, Value>) -> Result<(), ApiError> {
+    let class = spec.get("priorityClassName").and_then(Value::as_str);
+    let (value, policy) = priority(cluster, name, class.unwrap_or(""))?;
+    spec.entry("priority").or_insert(value);
+    spec.entry("preemptionPolicy").or_insert(policy);
     let mut spec_value = Value::Object(std::mem::take(spec));
     for key in [
         "node.kubernetes.io/not-ready",
@@ -45,6 +76,7 @@ fn admit_pod(spec: &mut Map<String, Value>) {
     if let Value::Object(filled) = spec_value {
         *spec = filled;
     }
+    Ok(())
 }
 
 /// Adds an entry to a list unless it has one with that key.

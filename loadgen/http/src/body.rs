@@ -85,7 +85,7 @@ pub(crate) fn object(call: &Call<'_>, kind: Kind) -> Result<(AnyObject, Vec<Stri
     }
     let warnings = check_fields(call, kind, &mut document)?;
     if *call.method == http::Method::POST {
-        admission::admit(kind, &mut document);
+        admission::admit(call.cluster(), kind, &mut document)?;
     }
     Ok((read(call, kind, document)?, warnings))
 }

@@ -148,6 +148,18 @@ fn a_replica_set_lives_as_the_documentation_says() {
     );
     let wide = served.run("get rs web -o wide");
     assert!(wide.contains("app          shop/web:1   app=web"), "{wide}");
+    served
+        .run("run urgent --image=nginx --overrides='{\"spec\":{\"priorityClassName\":\"high\"}}'");
+    assert_eq!(
+        served.run("get pod urgent -o jsonpath={.spec.priority}"),
+        "5"
+    );
+    let unknown = "run odd --image=nginx --overrides='{\"spec\":{\"priorityClassName\":\"no\"}}'";
+    let refused = served.fail(unknown);
+    assert!(
+        refused.contains("no PriorityClass with name no was found"),
+        "{refused}"
+    );
     let all = served.run("get all");
     assert!(
         all.contains("pod/web-") && all.contains("replicaset.apps/web"),
@@ -337,6 +349,18 @@ fn other_kinds_are_created_and_printed() {
     served.run("scale deployment shop --replicas=4");
     let shop = "get deployment shop -o jsonpath={.spec.replicas}";
     assert_eq!(served.run(shop), "4");
+    served
+        .run("run urgent --image=nginx --overrides='{\"spec\":{\"priorityClassName\":\"high\"}}'");
+    assert_eq!(
+        served.run("get pod urgent -o jsonpath={.spec.priority}"),
+        "5"
+    );
+    let unknown = "run odd --image=nginx --overrides='{\"spec\":{\"priorityClassName\":\"no\"}}'";
+    let refused = served.fail(unknown);
+    assert!(
+        refused.contains("no PriorityClass with name no was found"),
+        "{refused}"
+    );
     let all = served.run("get all");
     for kind in ["pod/", "service/", "deployment.apps/", "cronjob.batch/"] {
         assert!(all.contains(kind), "{all}");
