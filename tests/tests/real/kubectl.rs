@@ -148,18 +148,6 @@ fn a_replica_set_lives_as_the_documentation_says() {
     );
     let wide = served.run("get rs web -o wide");
     assert!(wide.contains("app          shop/web:1   app=web"), "{wide}");
-    served
-        .run("run urgent --image=nginx --overrides='{\"spec\":{\"priorityClassName\":\"high\"}}'");
-    assert_eq!(
-        served.run("get pod urgent -o jsonpath={.spec.priority}"),
-        "5"
-    );
-    let unknown = "run odd --image=nginx --overrides='{\"spec\":{\"priorityClassName\":\"no\"}}'";
-    let refused = served.fail(unknown);
-    assert!(
-        refused.contains("no PriorityClass with name no was found"),
-        "{refused}"
-    );
     let all = served.run("get all");
     assert!(
         all.contains("pod/web-") && all.contains("replicaset.apps/web"),
