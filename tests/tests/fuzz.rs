@@ -54,6 +54,9 @@ targets! {
     continue_tokens: "continue-token",
     patches: "patch",
     settings: "setting",
+    json: "json",
+    requests: "request",
+    protobuf_bodies: "protobuf",
 }
 
 #[test]

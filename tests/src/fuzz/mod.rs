@@ -5,9 +5,11 @@
 //! over its corpus (`tests/fuzz/corpus/TARGET/`) and some thousand mutations of it, the same ones every
 //! time. The long runs are libFuzzer's: `tests/fuzz/libfuzzer` calls the same functions.
 
+mod json;
 mod manifests;
 mod mutate;
 mod patches;
+mod requests;
 mod scenarios;
 mod schedules;
 mod selectors;
@@ -33,7 +35,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 10] = [
+pub const TARGETS: [Target; 13] = [
     selectors::STRING,
     selectors::JSON,
     manifests::FILES,
@@ -44,6 +46,9 @@ pub const TARGETS: [Target; 10] = [
     versions::CONTINUE_TOKENS,
     patches::PATCHES,
     texts::SETTINGS,
+    json::JSON,
+    requests::REQUESTS,
+    requests::PROTOBUF,
 ];
 
 impl Target {

@@ -1,0 +1,155 @@
+//! Requests to the API server as they come over a connection, and bodies in protobuf.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Method, Request};
+use http_body::Body as _;
+use http_body_util::Full;
+use podstorm_apiserver::{Cluster, ClusterOptions};
+use podstorm_http::{ApiServer, protobuf};
+use serde_json::Value;
+
+use super::Target;
+
+pub(super) const REQUESTS: Target = Target {
+    name: "request",
+    claim: "every request gets an answer; an error below /api or /apis is a Status of its code, and not the \
+            server's; what the server holds afterwards can be listed",
+    run: request,
+    runs: 3_000,
+};
+
+pub(super) const PROTOBUF: Target = Target {
+    name: "protobuf",
+    claim: "a body is refused with a reason, or is an object of a kind; a member that nobody knows changes nothing",
+    run: body,
+    runs: 10_000,
+};
+
+/// Most frames that are read of an answer that does not end: a watch's.
+const FRAMES_MAX: usize = 1_000;
+
+/// The server that requests are sent to: a namespace and a ConfigMap, made as a client makes them.
+const BEFORE: [(&str, &str); 2] = [
+    ("/api/v1/namespaces", r#"{"metadata": {"name": "default"}}"#),
+    (
+        "/api/v1/namespaces/default/configmaps",
+        r#"{"metadata": {"name": "a", "labels": {"app": "web"}}, "data": {"a": "b"}}"#,
+    ),
+];
+
+/// `METHOD PATH`, lines of headers, an empty line, a body. Whether the server accepted it.
+fn request(data: &[u8]) -> bool {
+    let Some(request) = read(data) else {
+        return false;
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build();
+    runtime
+        .expect("a runtime without threads of its own")
+        .block_on(async {
+            let options = ClusterOptions {
+                keeps_past: true,
+                ..ClusterOptions::default()
+            };
+            let server = ApiServer::builder(Arc::new(Cluster::new(options))).build();
+            for (path, body) in BEFORE {
+                let request =
+                    Request::post(path).body(Full::new(Bytes::from_static(body.as_bytes())));
+                let answer = server.answer(request.expect("well formed")).await;
+                assert_eq!(answer.status(), 201);
+            }
+            let path = request.uri().path().to_owned();
+            let (head, body) = server.answer(request).await.into_parts();
+            let (code, text) = (head.status.as_u16(), all(body));
+            if code >= 400 && (path.starts_with("/api/") || path.starts_with("/apis/")) {
+                assert_is_status(code, &text);
+            }
+            for (path, _) in BEFORE {
+                let request = Request::get(path).body(Full::new(Bytes::new()));
+                let answer = server.answer(request.expect("well formed")).await;
+                assert_eq!(answer.status(), 200);
+                let list: Value = serde_json::from_slice(&all(answer.into_body()))
+                    .expect("a list is JSON, whatever is in it");
+                assert!(list["items"].is_array(), "{list}");
+            }
+            code < 400
+        })
+}
+
+/// The request, where a connection would make one of the bytes.
+fn read(data: &[u8]) -> Option<Request<Full<Bytes>>> {
+    let end = data.windows(2).position(|bytes| bytes == b"\n\n");
+    let (head, body) = data.split_at(end.unwrap_or(data.len()));
+    let mut lines = std::str::from_utf8(head).ok()?.lines();
+    let (method, path) = lines.next()?.split_once(' ')?;
+    let mut request = Request::builder()
+        .method(Method::from_bytes(method.as_bytes()).ok()?)
+        .uri(path);
+    for line in lines {
+        let (name, value) = line.split_once(':')?;
+        let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
+        request = request.header(name, HeaderValue::from_str(value.trim()).ok()?);
+    }
+    let body = body.strip_prefix(b"\n\n").unwrap_or(body);
+    request.body(Full::new(Bytes::copy_from_slice(body))).ok()
+}
+
+/// What is there of an answer now.
+fn all(body: podstorm_http::Body) -> Vec<u8> {
+    let (mut body, mut bytes) = (pin!(body), Vec::new());
+    let mut context = Context::from_waker(Waker::noop());
+    for _ in 0..FRAMES_MAX {
+        match body.as_mut().poll_frame(&mut context) {
+            Poll::Ready(Some(Ok(frame))) => bytes.extend(frame.into_data().unwrap_or_default()),
+            Poll::Ready(_) | Poll::Pending => break,
+        }
+    }
+    bytes
+}
+
+/// What Kubernetes answers with 500 although the client made the mistake.
+const SERVER_ERROR: &str = "resourceVersion should not be set on objects to be created";
+
+fn assert_is_status(code: u16, text: &[u8]) {
+    // A group that is not served is no path of the API.
+    if code == 404 && text == b"404 page not found\n" {
+        return;
+    }
+    // YAML is what the client asked for.
+    let Ok(status) = serde_json::from_slice::<Value>(text) else {
+        let text = String::from_utf8_lossy(text);
+        assert!(text.contains("kind: Status"), "{code}: {text}");
+        return;
+    };
+    assert_eq!(status["kind"], "Status", "{status}");
+    assert_eq!(status["status"], "Failure", "{status}");
+    assert_eq!(status["code"], code, "{status}");
+    let message = status["message"].as_str().unwrap_or("");
+    assert!(!message.is_empty(), "{status}");
+    // 504: a version that is still to come.
+    let is_known = code == 504 || message == SERVER_ERROR;
+    assert!(code < 500 || is_known, "{status}");
+}
+
+fn body(data: &[u8]) -> bool {
+    let object = match protobuf::decode(data) {
+        Err(error) => {
+            assert!(!error.to_string().is_empty());
+            return false;
+        }
+        Ok(object) => object,
+    };
+    for member in ["apiVersion", "kind"] {
+        let text = object.get(member).and_then(Value::as_str);
+        assert!(text.is_some_and(|text| !text.is_empty()), "{object:?}");
+    }
+    // Field 500 of the envelope, a number.
+    let longer = [data, &[0xa0, 0x1f, 7]].concat();
+    assert_eq!(protobuf::decode(&longer), Ok(object));
+    true
+}
