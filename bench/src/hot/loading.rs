@@ -22,6 +22,11 @@ pub fn json_pod() -> String {
     texts(JSON, 1, 1).collect()
 }
 
+/// `pods` such pods, each with its own name.
+pub(super) fn json_pods(pods: usize) -> impl Iterator<Item = String> {
+    texts(JSON, pods, 1)
+}
+
 /// A dump in JSON of `pods` pods, as many of each ReplicaSet.
 pub fn json(pods: usize, replicasets: usize) -> String {
     let items: Vec<String> = texts(JSON, pods, replicasets).collect();

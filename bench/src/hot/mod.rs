@@ -4,6 +4,7 @@
 pub mod cache;
 pub mod expectations;
 pub mod handlers;
+pub mod http;
 pub mod json;
 pub mod loading;
 #[cfg(feature = "planted")]
@@ -143,6 +144,11 @@ pub fn paths() -> Vec<HotPath> {
         "handlers/owned-updated/2000", 20_000, FREE, handlers::updated(2_000);
         "handlers/owned-deleted/2000", 20_000, FREE, handlers::deleted(2_000);
         "handlers/orphan/2000", 20_000, FREE, handlers::orphan(2_000);
+        "http/get/8300", 100, ALLOCATES, http::get();
+        "http/create/1200", 100, ALLOCATES, http::Creates::new();
+        "http/patch-status/8300", 100, ALLOCATES, http::patch_status();
+        "http/list/1000", 1, ALLOCATES, http::list(1_000);
+        "http/watch/100", 10, ALLOCATES, http::watch(100);
         "json/decode-pod/8300", 100, ALLOCATES, json::decode();
         "json/encode-pod/8300", 100, FREE, json::encode();
         "loading/json-alike/1000", 1, ALLOCATES, loading::load(loading::json(1_000, 10));
