@@ -8,14 +8,16 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use podstorm_apiserver::Cluster;
 use podstorm_apiserver::latency::Latency;
+use podstorm_sim::nodes::{ClientRules, NodeTimes};
 use podstorm_sim::options::{EngineKind, SimOptions};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::outputs::Outputs;
 use crate::manifest;
 use crate::report::output::{Inputs, Output};
+use crate::scenario::{Percent, share};
 use crate::serve::{ServeOptions, Served, bind, kubeconfig, write_snapshot};
-use crate::units::parse_latency;
+use crate::units::{parse_duration_ns, parse_latency};
 
 /// What `loadgen serve` is asked for.
 #[derive(Args, Debug)]
@@ -37,6 +39,24 @@ pub(super) struct ServeFlags {
     /// From bound to ready
     #[arg(long, value_name = "LATENCY", default_value = "0s", value_parser = parse_latency)]
     pod_startup_latency: Latency,
+    /// From a pod's deletion to its being gone, its grace period at most
+    #[arg(long, value_name = "LATENCY", default_value = "0s", value_parser = parse_latency)]
+    pod_termination_latency: Latency,
+    /// API calls of the controllers that are refused with an internal error, at random: 1%
+    #[arg(long, value_name = "PERCENT", default_value = "0%", value_parser = share)]
+    api_errors: Percent,
+    /// An image that can't be pulled; `*` at the end is any text
+    #[arg(long = "unpullable-image", value_name = "IMAGE")]
+    unpullable_images: Vec<String>,
+    /// Until a silent node is unreachable
+    #[arg(long, value_name = "TIME", default_value = "50s", value_parser = parse_duration_ns)]
+    node_monitor_grace_period: i64,
+    /// Seconds from then until its pods are evicted
+    #[arg(long, value_name = "N", default_value_t = 300)]
+    default_unreachable_toleration_seconds: u32,
+    /// From a node's removal until its pods are removed
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration_ns)]
+    node_quarantine: i64,
     /// Load these manifests or dumps first; `-` is standard input
     #[arg(short = 'f', long = "filename", value_name = "FILE")]
     files: Vec<PathBuf>,
@@ -88,10 +108,20 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
     };
     let mut sim = SimOptions::new(EngineKind::Threads, flags.seed);
     sim.latency.pod_startup = flags.pod_startup_latency;
+    sim.latency.pod_termination = flags.pod_termination_latency;
+    sim.api_errors = flags.api_errors.0;
     let served = Served::start(ServeOptions {
         sim,
         nodes: flags.nodes,
         pods_per_node: flags.pods_per_node,
+        node_times: NodeTimes {
+            grace_ns: flags.node_monitor_grace_period,
+            toleration_ns: i64::from(flags.default_unreachable_toleration_seconds) * 1_000_000_000,
+            quarantine_ns: flags.node_quarantine,
+        },
+        rules: ClientRules {
+            unpullable_images: flags.unpullable_images.clone(),
+        },
         objects,
         log_line: flags.log_line.clone(),
     })?;

@@ -22,6 +22,7 @@ pub use definition::{
 pub use file::ScenarioError;
 pub use load_shape::{LoadShape, Positive, TimeLimit};
 pub use settings::ScenarioSettings;
+pub(crate) use settings::share;
 pub use template::group_sizes;
 pub(crate) use template::pod_template;
 pub use text::{BehaviourName, EngineName, LatencyText, Percent, Rate, Size, Time};

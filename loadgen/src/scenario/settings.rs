@@ -256,7 +256,7 @@ fn qps(text: &str) -> Result<Positive, &'static str> {
 }
 
 /// Reads `--api-errors`: unlike other percentages it can't be more than 100%.
-fn share(text: &str) -> Result<Percent, &'static str> {
+pub(crate) fn share(text: &str) -> Result<Percent, &'static str> {
     let share = text.parse().ok();
     share
         .filter(|share: &Percent| share.0 <= 1.0)

@@ -12,6 +12,7 @@ use podstorm_apiserver::Cluster;
 use podstorm_http::{ApiServer, listen};
 use podstorm_objects::{AnyObject, Namespace, Node, Now, Resource};
 use podstorm_sim::engine::Harness;
+use podstorm_sim::nodes::{ClientRules, NodeTimes};
 use podstorm_sim::options::{EngineKind, SimOptions};
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -33,6 +34,10 @@ pub struct ServeOptions {
     pub nodes: u64,
     /// Most pods of each.
     pub pods_per_node: u32,
+    /// How long the cluster waits for nodes that are silent or gone.
+    pub node_times: NodeTimes,
+    /// What the nodes do for clients.
+    pub rules: ClientRules,
     /// What is loaded first.
     pub objects: Vec<InputObject>,
     /// What the log of every container says.
@@ -47,6 +52,8 @@ impl Default for ServeOptions {
             sim: SimOptions::new(EngineKind::Threads, 1),
             nodes: 3,
             pods_per_node: 110,
+            node_times: NodeTimes::default(),
+            rules: ClientRules::default(),
             objects: Vec::new(),
             log_line: "a simulated container runs here".to_owned(),
         }
@@ -66,7 +73,11 @@ impl Served {
     /// # Errors
     /// An object that the API server refuses, with its name.
     pub fn start(options: ServeOptions) -> Result<Served> {
-        let harness = Arc::new(Harness::serving(&options.sim));
+        let harness = Arc::new(Harness::serving(
+            &options.sim,
+            options.node_times,
+            options.rules,
+        ));
         let (cluster, now) = (harness.cluster(), harness.now());
         for name in NAMESPACES {
             let labels = json!({"kubernetes.io/metadata.name": name});

@@ -1,417 +1,514 @@
-//! `kubectl` against `loadgen serve`, as a user would: the very release that `.ci/kubectl` fetches.
+//! The commands of `kubectl`, each as a user gives it, with what it prints.
 
-use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use super::manifests::{DEPLOYMENT, FRONTEND, owner, pod};
+use super::served::{Served, with_each};
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-use podstorm_tests::command::loadgen;
-use tempfile::TempDir;
+const READY: &str = "get rs frontend -o jsonpath={.status.readyReplicas}";
 
-const RELEASE: &str = "v1.32.3";
-
-/// The program that `.ci/kubectl` has put into the build folder.
-fn kubectl() -> PathBuf {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools/kubectl");
-    let version = Command::new(&path).args(["version", "--client"]).output();
-    let version = version.expect(".ci/kubectl fetches kubectl; run it first");
-    let text = String::from_utf8_lossy(&version.stdout).into_owned();
-    assert!(text.contains(RELEASE), "{RELEASE} is wanted: {text}");
-    path
+/// A frontend of three, all ready.
+fn frontend(served: &Served) {
+    served.file("frontend.yaml", FRONTEND);
+    served.says(
+        "create -f frontend.yaml",
+        "replicaset.apps/frontend created",
+    );
+    served.becomes(READY, "3");
 }
-
-/// A server and what is needed to talk to it. It is killed when it is dropped.
-struct Served {
-    server: Child,
-    kubectl: PathBuf,
-    folder: TempDir,
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ended_before = self.server.kill();
-        let _status = self.server.wait();
-    }
-}
-
-impl Served {
-    fn start(arguments: &[&str]) -> Served {
-        let folder = TempDir::new().expect("a folder for temporary files");
-        let mut server = Command::new(loadgen())
-            .args(["serve", "--listen", "127.0.0.1:0", "--kubeconfig", "config"])
-            .args(arguments)
-            .current_dir(&folder)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the server starts");
-        let mut first = String::new();
-        let stdout = server.stdout.take().expect("it is piped");
-        let read = BufReader::new(stdout).read_line(&mut first);
-        read.expect("the server says where it listens");
-        assert!(first.starts_with("Serving http://127.0.0.1:"), "{first}");
-        Served {
-            server,
-            kubectl: kubectl(),
-            folder,
-        }
-    }
-
-    fn file(&self, name: &str, text: &str) {
-        std::fs::write(self.folder.path().join(name), text).expect("the folder takes files");
-    }
-
-    fn output(&self, line: &str) -> Output {
-        // A shell, as quotes are those of the documentation.
-        let line = format!("\"$KUBECTL\" {line}");
-        let output = Command::new("sh")
-            .args(["-c", &line])
-            .current_dir(&self.folder)
-            .env("KUBECTL", &self.kubectl)
-            .env("KUBECONFIG", "config")
-            .env("HOME", self.folder.path())
-            .stdin(Stdio::null())
-            .output();
-        output.expect("there is a shell")
-    }
-
-    /// Runs a command that succeeds, and returns what it prints.
-    #[track_caller]
-    fn run(&self, line: &str) -> String {
-        let output = self.output(line);
-        let (out, err) = (text(&output.stdout), text(&output.stderr));
-        assert!(output.status.success(), "kubectl {line}: {err}{out}");
-        out
-    }
-
-    /// Runs a command that fails, and returns what it complains about.
-    #[track_caller]
-    fn fail(&self, line: &str) -> String {
-        let output = self.output(line);
-        let (out, err) = (text(&output.stdout), text(&output.stderr));
-        assert_eq!(output.status.code(), Some(1), "kubectl {line}: {err}{out}");
-        err
-    }
-
-    /// Runs a command until what it prints is this, for some seconds.
-    #[track_caller]
-    fn becomes(&self, line: &str, expected: &str) {
-        let mut last = String::new();
-        for _ in 0..50 {
-            last = self.run(line);
-            if last == expected {
-                return;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(100));
-        }
-        assert_eq!(last, expected, "kubectl {line}");
-    }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-const WEB: &str = "
-apiVersion: apps/v1
-kind: ReplicaSet
-metadata:
-  name: web
-  labels: {app: web}
-spec:
-  replicas: 3
-  selector: {matchLabels: {app: web}}
-  template:
-    metadata: {labels: {app: web}}
-    spec:
-      containers: [{name: app, image: 'shop/web:1'}]
-";
-
-const PODS: &str = "get pods -l app=web --no-headers -o custom-columns=:status.phase";
-const READY: &str = "get rs web -o jsonpath={.status.readyReplicas}";
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
-fn a_replica_set_lives_as_the_documentation_says() {
-    let served = Served::start(&[]);
-    served.file("web.yaml", WEB);
-    assert_eq!(
-        served.run("create -f web.yaml"),
-        "replicaset.apps/web created\n"
-    );
-    served.becomes(PODS, "Running\nRunning\nRunning\n");
-    served.becomes(READY, "3");
-    let table = served.run("get rs web");
-    assert!(
-        table.starts_with("NAME   DESIRED   CURRENT   READY   AGE\nweb    3         3"),
-        "{table}"
-    );
-    let wide = served.run("get rs web -o wide");
-    assert!(wide.contains("app          shop/web:1   app=web"), "{wide}");
-    let all = served.run("get all");
-    assert!(
-        all.contains("pod/web-") && all.contains("replicaset.apps/web"),
-        "{all}"
-    );
-    let described = served.run("describe rs web");
-    assert!(
-        described.contains("Pods Status:  3 Running / 0 Waiting"),
-        "{described}"
-    );
-    assert!(described.contains("SuccessfulCreate"), "{described}");
-    let events = served.run("get events");
-    assert!(
-        events.contains("replicaset/web   Created pod: web-"),
-        "{events}"
-    );
-    let explained = served.run("explain rs.spec.replicas");
-    assert!(
-        explained.contains("FIELD: replicas <integer>"),
-        "{explained}"
-    );
-    assert_eq!(
-        served.run("logs rs/web --tail=1"),
-        "a simulated container runs here\n"
-    );
+fn a_manifest_is_applied_compared_replaced_and_edited() {
+    with_each(&[], |served| {
+        frontend(served);
+        served.run("apply -f frontend.yaml");
+        served.file(
+            "frontend.yaml",
+            &FRONTEND.replace("replicas: 3", "replicas: 4"),
+        );
+        // 1: they differ.
+        let diff = served.output("diff -f frontend.yaml");
+        assert_eq!(diff.status.code(), Some(1));
+        let diff = String::from_utf8_lossy(&diff.stdout).into_owned();
+        assert!(diff.contains("-  replicas: 3\n+  replicas: 4"), "{diff}");
+        let dry = "replicaset.apps/frontend configured (server dry run)";
+        served.says("apply -f frontend.yaml --dry-run=server", dry);
+        served.says(READY, "3");
+        served.says(
+            "apply -f frontend.yaml",
+            "replicaset.apps/frontend configured",
+        );
+        served.says(
+            "apply -f frontend.yaml",
+            "replicaset.apps/frontend unchanged",
+        );
+        served.says("diff -f frontend.yaml", "");
+        served.becomes(READY, "4");
+        served.file(
+            "frontend.yaml",
+            &FRONTEND.replace("replicas: 3", "replicas: 2"),
+        );
+        served.says(
+            "replace -f frontend.yaml",
+            "replicaset.apps/frontend replaced",
+        );
+        served.becomes(READY, "2");
+        served.file("editor.sh", "sed -i 's/replicas: 2/replicas: 1/' \"$1\"\n");
+        served.says("edit rs frontend", "replicaset.apps/frontend edited");
+        served.becomes(READY, "1");
+        served.says(
+            "replace --force -f frontend.yaml",
+            "replicaset.apps \"frontend\" deleted\nreplicaset.apps/frontend replaced",
+        );
+        served.becomes(READY, "2");
+        served.says(
+            "delete -f frontend.yaml",
+            "replicaset.apps \"frontend\" deleted",
+        );
+        served.becomes("get rs,pods -o name", "");
+    });
+}
 
-    assert_eq!(
-        served.run("scale rs web --replicas=5"),
-        "replicaset.apps/web scaled\n"
-    );
-    served.becomes(READY, "5");
-    served.run("scale rs web --current-replicas=5 --replicas=2");
-    served.becomes(READY, "2");
-    assert!(
-        served
-            .fail("scale rs web --current-replicas=5 --replicas=9")
-            .contains("5")
-    );
+#[test]
+#[ignore = "needs kubectl: cargo real"]
+fn patches_labels_images_and_taints() {
+    with_each(&[], |served| {
+        frontend(served);
+        const REPLICAS: &str = "get rs frontend -o jsonpath={.spec.replicas}";
+        let json = "'[{\"op\":\"replace\",\"path\":\"/spec/replicas\",\"value\":2}]'";
+        for (line, answer, look, wanted) in [
+            (
+                "patch rs frontend -p '{\"spec\":{\"replicas\":4}}'",
+                "replicaset.apps/frontend patched",
+                REPLICAS,
+                "4",
+            ),
+            (
+                "patch rs frontend --type=merge -p '{\"spec\":{\"replicas\":5}}'",
+                "replicaset.apps/frontend patched",
+                REPLICAS,
+                "5",
+            ),
+            (
+                &format!("patch rs frontend --type=json -p {json}"),
+                "replicaset.apps/frontend patched",
+                REPLICAS,
+                "2",
+            ),
+            (
+                "patch rs frontend --subresource=scale --type=merge -p '{\"spec\":{\"replicas\":3}}'",
+                "scale.autoscaling/frontend patched",
+                REPLICAS,
+                "3",
+            ),
+            (
+                "set image rs/frontend php-redis=gb-frontend:v5",
+                "replicaset.apps/frontend image updated",
+                "get rs frontend -o jsonpath={.spec.template.spec.containers[*].image}",
+                "gb-frontend:v5",
+            ),
+            (
+                "set resources rs/frontend --limits=cpu=200m,memory=512Mi",
+                "replicaset.apps/frontend resource requirements updated",
+                "get rs frontend -o jsonpath={.spec.template.spec.containers[*].resources.limits.cpu}",
+                "200m",
+            ),
+            (
+                "set env rs/frontend COLOUR=red",
+                "replicaset.apps/frontend env updated",
+                "get rs frontend -o jsonpath={.spec.template.spec.containers[*].env[0].value}",
+                "red",
+            ),
+            (
+                "label rs frontend team=web",
+                "replicaset.apps/frontend labeled",
+                "get rs -l team=web -o name",
+                "replicaset.apps/frontend",
+            ),
+            (
+                "label rs frontend team-",
+                "replicaset.apps/frontend unlabeled",
+                "get rs -l team -o name",
+                "",
+            ),
+            (
+                "annotate rs frontend note='well done'",
+                "replicaset.apps/frontend annotated",
+                "get rs frontend -o jsonpath={.metadata.annotations.note}",
+                "well done",
+            ),
+            (
+                "taint nodes node-1 gpu=yes:NoSchedule",
+                "node/node-1 tainted",
+                "get node node-1 -o jsonpath='{.spec.taints[*].effect}'",
+                "NoSchedule",
+            ),
+            (
+                "taint nodes node-1 gpu-",
+                "node/node-1 untainted",
+                "get node node-1 -o jsonpath='{.spec.taints[*].effect}'",
+                "",
+            ),
+        ] {
+            served.says(line, answer);
+            served.says(look, wanted);
+        }
+        served.refuses(
+            "label rs frontend tier=other",
+            &["'tier' already has a value (frontend), and --overwrite is false"],
+        );
+        served.becomes(READY, "3");
+    });
+}
 
-    served.run("apply -f web.yaml");
-    served.becomes(READY, "3");
-    served.file("web.yaml", &WEB.replace("replicas: 3", "replicas: 4"));
-    // 1: they differ.
-    let diff = served.output("diff -f web.yaml");
-    assert_eq!(diff.status.code(), Some(1), "{}", text(&diff.stderr));
-    assert!(
-        text(&diff.stdout).contains("+  replicas: 4"),
-        "{}",
-        text(&diff.stdout)
-    );
-    served.becomes(READY, "3");
-    assert_eq!(
-        served.run("apply -f web.yaml"),
-        "replicaset.apps/web configured\n"
-    );
-    assert_eq!(
-        served.run("apply -f web.yaml"),
-        "replicaset.apps/web unchanged\n"
-    );
-    served.becomes(READY, "4");
-
-    for patch in [
-        "-p '{\"spec\":{\"replicas\":1}}'",
-        "--type=merge -p '{\"spec\":{\"replicas\":2}}'",
-        "--type=json -p '[{\"op\":\"replace\",\"path\":\"/spec/replicas\",\"value\":3}]'",
-    ] {
-        let answer = served.run(&format!("patch rs web {patch}"));
-        assert_eq!(answer, "replicaset.apps/web patched\n");
-    }
-    served.becomes(READY, "3");
-    served.run("set image rs/web app=shop/web:2");
-    let image = "get rs web -o jsonpath='{.spec.template.spec.containers[*].image}'";
-    assert_eq!(served.run(image), "shop/web:2");
-    served.run("label rs web tier=front");
-    served.run("annotate rs web note=seen");
-    let edit = "edit rs web";
-    served.file("editor.sh", "sed -i 's/replicas: 3/replicas: 2/' \"$1\"\n");
-    let edited = served.run(&format!(
-        "--help >/dev/null; KUBE_EDITOR='sh editor.sh' \"$KUBECTL\" {edit}"
-    ));
-    assert!(edited.contains("edited"), "{edited}");
-    served.becomes(READY, "2");
-
-    assert_eq!(
-        served.run("delete rs web --cascade=orphan"),
-        "replicaset.apps \"web\" deleted\n"
-    );
-    assert_eq!(served.run(PODS), "Running\nRunning\n");
-    served.run("create -f web.yaml");
-    served.becomes(READY, "4");
-    served.run("delete -f web.yaml --cascade=foreground");
-    served.becomes(PODS, "");
+#[test]
+#[ignore = "needs kubectl: cargo real"]
+fn a_rollout_is_shown_undone_paused_and_restarted() {
+    const IMAGE: &str = "get deployment nginx-deployment -o \
+                         jsonpath={.spec.template.spec.containers[0].image}";
+    with_each(&[], |served| {
+        served.apply(DEPLOYMENT);
+        let uid = served.run("get deployment nginx-deployment -o jsonpath={.metadata.uid}");
+        let reference = owner("apps/v1", "Deployment", "nginx-deployment", &uid);
+        // What its controller would have made of two revisions.
+        let revision = |number: usize| {
+            let labels = format!("{{app: nginx, pod-template-hash: h{number}}}");
+            FRONTEND
+                .replace(
+                    "metadata: {name: frontend, labels: {app: guestbook, tier: frontend}}",
+                    &format!(
+                        "metadata: {{name: r{number}, labels: {labels}, ownerReferences: [{reference}], \
+                         annotations: {{deployment.kubernetes.io/revision: '{number}', \
+                         kubernetes.io/change-cause: 'cause {number}'}}}}"
+                    ),
+                )
+                .replace("{tier: frontend}", &labels)
+                .replace("'gcr.io/google_samples/gb-frontend:v3'", &format!("'nginx:{number}'"))
+        };
+        served.apply(&format!("{}---{}", revision(1), revision(2)));
+        served.says(
+            "rollout history deployment/nginx-deployment",
+            "deployment.apps/nginx-deployment\nREVISION CHANGE-CAUSE\n1 cause 1\n2 cause 2",
+        );
+        let history = "rollout history deployment/nginx-deployment --revision=1";
+        served.shows(
+            history,
+            &["with revision #1\nPod Template:", "Image: nginx:1\n"],
+        );
+        let status = "rollout status deployment/nginx-deployment";
+        served.refuses(
+            &format!("{status} --timeout=300ms"),
+            &["timed out waiting for the condition"],
+        );
+        for (command, done) in [
+            ("undo", "rolled back"),
+            ("undo --to-revision=2", "rolled back"),
+            ("pause", "paused"),
+            ("resume", "resumed"),
+            ("restart", "restarted"),
+        ] {
+            let (verb, flags) = command.split_once(' ').unwrap_or((command, ""));
+            served.says(
+                &format!("rollout {verb} deployment/nginx-deployment {flags}"),
+                &format!("deployment.apps/nginx-deployment {done}"),
+            );
+            match command {
+                "undo" => served.says(IMAGE, "nginx:1"),
+                "undo --to-revision=2" => served.says(IMAGE, "nginx:2"),
+                "pause" => {
+                    served.refuses(
+                        "rollout pause deployment/nginx-deployment",
+                        &["is already paused"],
+                    );
+                    served.refuses(
+                        "rollout restart deployment/nginx-deployment",
+                        &["is paused"],
+                    );
+                }
+                _ => {}
+            }
+        }
+        let restarted =
+            "get deployment nginx-deployment -o jsonpath={.spec.template.metadata.annotations}";
+        served.shows(restarted, &["kubectl.kubernetes.io/restartedAt"]);
+        let waiting = served.beside(status, "status");
+        waiting.shows("Waiting for deployment spec update to be observed...");
+        let report = |updated: usize, available: usize| {
+            let status = format!(
+                "'{{\"status\":{{\"observedGeneration\":99,\"replicas\":3,\"readyReplicas\":{available},\
+                 \"updatedReplicas\":{updated},\"availableReplicas\":{available}}}}}'"
+            );
+            served.run(&format!(
+                "patch deployment nginx-deployment --subresource=status -p {status}"
+            ));
+        };
+        report(2, 2);
+        waiting.shows("rollout to finish: 2 out of 3 new replicas have been updated...");
+        report(3, 2);
+        waiting.shows("rollout to finish: 2 of 3 updated replicas are available...");
+        report(3, 3);
+        waiting.shows("deployment \"nginx-deployment\" successfully rolled out");
+        waiting.ends();
+        served.shows(
+            "describe deployment nginx-deployment",
+            &["3 desired | 3 updated | 3 total | 3 available | 0 unavailable"],
+        );
+    });
 }
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
 fn a_node_is_drained_and_comes_back() {
-    let served = Served::start(&["--nodes", "2"]);
-    served.file("web.yaml", WEB);
-    served.run("create -f web.yaml");
-    served.becomes(READY, "3");
-    served.run("cordon node-1");
-    let nodes = served.run("get nodes");
-    assert!(
-        nodes.contains("node-1   Ready,SchedulingDisabled"),
-        "{nodes}"
-    );
-    let drained = served.run("drain node-1");
-    assert!(drained.ends_with("node/node-1 drained\n"), "{drained}");
-    served.becomes(READY, "3");
-    let left = "get pods --field-selector spec.nodeName=node-1 -o name";
-    assert_eq!(served.run(left), "");
-    served.run("uncordon node-1");
-    served.run("run one --image=shop/job:1 --restart=Never");
-    served.run("wait --for=condition=Ready pod/one --timeout=10s");
-    served.run("delete pod one --now");
-    served.run("delete pods --all");
-    served.becomes(READY, "3");
+    with_each(&["--nodes", "2"], |served| {
+        frontend(served);
+        served.says("cordon node-1", "node/node-1 cordoned");
+        served.shows("get nodes", &["node-1 Ready,SchedulingDisabled"]);
+        served.apply(&pod(
+            "held",
+            "",
+            "nodeSelector: {kubernetes.io/hostname: node-1}",
+        ));
+        let drained = served.run("drain node-1");
+        assert!(drained.ends_with("node/node-1 drained"), "{drained}");
+        served.becomes(READY, "3");
+        served.says("get pods --field-selector spec.nodeName=node-1 -o name", "");
+        served.comes_to_show("describe pod held", &["PodScheduled False"]);
+        served.says("uncordon node-1", "node/node-1 uncordoned");
+        served.run("wait --for=condition=Ready pod/held --timeout=10s");
+        served.refuses("drain node-1", &["cannot delete"]);
+        served.run("drain node-1 --force");
+        served.refuses("get pod held", &["NotFound"]);
+        served.run("uncordon node-1");
+
+        served.says(
+            "taint nodes node-1 key=value:NoExecute",
+            "node/node-1 tainted",
+        );
+        served.run("delete pods --all");
+        served.becomes(READY, "3");
+        served.says("get pods --field-selector spec.nodeName=node-1 -o name", "");
+    });
 }
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
-fn typed_commands_send_protobuf() {
-    let served = Served::start(&[]);
-    assert_eq!(
-        served.run("create namespace shop"),
-        "namespace/shop created\n"
-    );
-    let made = served.run("create configmap prices -n shop --from-literal=tea=3");
-    assert_eq!(made, "configmap/prices created\n");
-    let data = "get cm prices -n shop -o jsonpath='{.data.tea}'";
-    assert_eq!(served.run(data), "3");
-    served.run("delete namespace shop");
-    assert!(served.fail("get ns shop").contains("not found"));
+fn other_kinds_are_created_printed_and_deleted() {
+    with_each(&[], |served| {
+        frontend(served);
+        for (create, made) in [
+            ("namespace shop", "namespace/shop"),
+            (
+                "configmap prices -n shop --from-literal=tea=3",
+                "configmap/prices",
+            ),
+            ("deployment shop --image=nginx", "deployment.apps/shop"),
+            ("secret generic s --from-literal=a=b", "secret/s"),
+            ("job j --image=busybox -- date", "job.batch/j"),
+            (
+                "cronjob c --image=busybox --schedule='0 * * * *' -- date",
+                "cronjob.batch/c",
+            ),
+            (
+                "pdb p --selector=app=web --min-available=1",
+                "poddisruptionbudget.policy/p",
+            ),
+            ("quota q --hard=configmaps=30", "resourcequota/q"),
+            ("sa robot", "serviceaccount/robot"),
+            (
+                "role r --verb=get --resource=pods",
+                "role.rbac.authorization.k8s.io/r",
+            ),
+            (
+                "rolebinding b --role=r --serviceaccount=default:robot",
+                "rolebinding.rbac.authorization.k8s.io/b",
+            ),
+            (
+                "priorityclass high --value=5",
+                "priorityclass.scheduling.k8s.io/high",
+            ),
+        ] {
+            served.says(&format!("create {create}"), &format!("{made} created"));
+            let namespace = if create.contains("-n shop") {
+                "-n shop"
+            } else {
+                ""
+            };
+            served.shows(&format!("get {made} {namespace}"), &["NAME"]);
+        }
+        served.says("get cm prices -n shop -o jsonpath={.data.tea}", "3");
+        served.says("get secret s -o jsonpath={.data.a}", "Yg==");
+        served.says("delete namespace shop", "namespace \"shop\" deleted");
+        served.refuses("get ns shop", &["not found"]);
+        served.says("expose rs frontend --port=80", "service/frontend exposed");
+        served.shows(
+            "get service frontend --no-headers",
+            &["frontend ClusterIP 10.96."],
+        );
+        served.says(
+            "run one --image=shop/job:1 --restart=Never",
+            "pod/one created",
+        );
+        served.says(
+            "wait --for=condition=Ready pod/one",
+            "pod/one condition met",
+        );
+        served.says("delete pod one --now", "pod \"one\" deleted");
+        served.run(
+            "run urgent --image=nginx --overrides='{\"spec\":{\"priorityClassName\":\"high\"}}'",
+        );
+        served.says("get pod urgent -o jsonpath={.spec.priority}", "5");
+        served.refuses(
+            "run odd --image=nginx --overrides='{\"spec\":{\"priorityClassName\":\"no\"}}'",
+            &["no PriorityClass with name no was found"],
+        );
+        let all = [
+            "pod/",
+            "service/",
+            "deployment.apps/",
+            "replicaset.apps/",
+            "cronjob.batch/",
+        ];
+        served.shows("get all", &all);
+        served.run("scale deployment shop --replicas=4");
+        served.says("get deployment shop -o jsonpath={.spec.replicas}", "4");
+        let autoscale = served.run("autoscale rs frontend --min=3 --max=10 --cpu-percent=50");
+        assert_eq!(
+            autoscale,
+            "horizontalpodautoscaler.autoscaling/frontend autoscaled"
+        );
+        served.shows(
+            "get hpa frontend",
+            &["frontend ReplicaSet/frontend cpu: <unknown>/50% 3 10 0"],
+        );
+        served.run("delete deployment,secret,job,cronjob,pdb,quota,sa,role,hpa --all --wait=false");
+        served.becomes(
+            "get deployment,secret,job,cronjob,pdb,quota,role,hpa -o name",
+            "",
+        );
+    });
 }
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
-fn other_kinds_are_created_and_printed() {
-    let served = Served::start(&[]);
-    served.file("web.yaml", WEB);
-    served.run("apply -f web.yaml");
-    for (create, made) in [
-        (
-            "create deployment shop --image=nginx",
-            "deployment.apps/shop",
-        ),
-        ("create secret generic s --from-literal=a=b", "secret/s"),
-        ("create job j --image=busybox -- date", "job.batch/j"),
-        (
-            "create cronjob c --image=busybox --schedule='0 * * * *' -- date",
-            "cronjob.batch/c",
-        ),
-        (
-            "create pdb p --selector=app=web --min-available=1",
-            "poddisruptionbudget.policy/p",
-        ),
-        ("create quota q --hard=pods=3", "resourcequota/q"),
-        ("create sa robot", "serviceaccount/robot"),
-        (
-            "create role r --verb=get --resource=pods",
-            "role.rbac.authorization.k8s.io/r",
-        ),
-        (
-            "create rolebinding b --role=r --serviceaccount=default:robot",
-            "rolebinding.rbac.authorization.k8s.io/b",
-        ),
-        (
-            "create priorityclass high --value=5",
-            "priorityclass.scheduling.k8s.io/high",
-        ),
-    ] {
-        assert_eq!(served.run(create), format!("{made} created\n"));
-        served.run(&format!("get {made}"));
-    }
-    assert_eq!(
-        served.run("expose rs web --port=80"),
-        "service/web exposed\n"
-    );
-    let services = served.run("get service web --no-headers");
-    assert!(
-        services.starts_with("web   ClusterIP   10.96."),
-        "{services}"
-    );
-    let secret = "get secret s -o jsonpath={.data.a}";
-    assert_eq!(served.run(secret), "Yg==");
-    served.run("scale deployment shop --replicas=4");
-    let shop = "get deployment shop -o jsonpath={.spec.replicas}";
-    assert_eq!(served.run(shop), "4");
-    served
-        .run("run urgent --image=nginx --overrides='{\"spec\":{\"priorityClassName\":\"high\"}}'");
-    assert_eq!(
-        served.run("get pod urgent -o jsonpath={.spec.priority}"),
-        "5"
-    );
-    let unknown = "run odd --image=nginx --overrides='{\"spec\":{\"priorityClassName\":\"no\"}}'";
-    let refused = served.fail(unknown);
-    assert!(
-        refused.contains("no PriorityClass with name no was found"),
-        "{refused}"
-    );
-    let all = served.run("get all");
-    for kind in ["pod/", "service/", "deployment.apps/", "cronjob.batch/"] {
-        assert!(all.contains(kind), "{all}");
-    }
-    let explained = served.run("explain deployment.spec.strategy");
-    assert!(explained.contains("DeploymentStrategy"), "{explained}");
-    served.run("delete deployment,secret,job,cronjob,pdb,quota,sa,role --all --wait=false");
+fn the_cluster_is_explained_and_what_it_lacks_is_told() {
+    with_each(&["--log-line", "a line of the log"], |served| {
+        frontend(served);
+        let pod = served.run("get pods -o jsonpath={.items[0].metadata.name}");
+        for (line, wanted) in [
+            (
+                "cluster-info",
+                "Kubernetes control plane is running at http://127.0.0.1:",
+            ),
+            ("api-versions", "apps/v1\nautoscaling/v1"),
+            ("explain rs.spec.replicas", "FIELD: replicas <integer>"),
+            (
+                "explain pod --recursive",
+                "containers\t<[]Container> -required-",
+            ),
+            ("get --raw /readyz", "ok"),
+            ("logs rs/frontend --tail=1", "a line of the log"),
+            ("config view", "server: http://127.0.0.1:"),
+            ("describe node node-1", "Kubelet Version: v1.36"),
+            ("describe ns default", "Status: Active"),
+        ] {
+            served.shows(line, &[&wanted.replace('\t', " ")]);
+        }
+        for (line, wanted) in [
+            ("top nodes", "Metrics API not available"),
+            ("top pods", "Metrics API not available"),
+            (
+                &*format!("exec {pod} -- date"),
+                "could not find the requested resource",
+            ),
+            (
+                &*format!("attach {pod}"),
+                "could not find the requested resource",
+            ),
+            (
+                &*format!("port-forward {pod} 0:80"),
+                "could not find the requested resource",
+            ),
+            (
+                "get gadgets",
+                "the server doesn't have a resource type \"gadgets\"",
+            ),
+        ] {
+            served.refuses(line, &[wanted]);
+        }
+    });
 }
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
 fn mistakes_are_told_and_change_nothing() {
-    let served = Served::start(&[]);
-    served.file("web.yaml", &WEB.replace("image:", "imaeg:"));
-    let unknown = served.fail("create -f web.yaml");
-    let field = "unknown field \"spec.template.spec.containers[0].imaeg\"";
-    assert!(unknown.contains(field), "{unknown}");
-    served.file("web.yaml", &WEB.replace("replicas: 3", "replicas: -3"));
-    let invalid = served.fail("create -f web.yaml");
-    assert!(
-        invalid.contains("spec.replicas: Invalid value: -3"),
-        "{invalid}"
-    );
-    assert!(
-        served
-            .fail("get rs web")
-            .contains("replicasets.apps \"web\" not found")
-    );
-    served.file("web.yaml", WEB);
-    served.run("create -f web.yaml --dry-run=server");
-    assert!(served.fail("get rs web").contains("NotFound"));
-    served.run("create -f web.yaml");
-    assert!(served.fail("create -f web.yaml").contains("AlreadyExists"));
-    assert!(
-        served
-            .fail("create -f web.yaml -n nowhere")
-            .contains("namespaces \"nowhere\" not found")
-    );
-    assert!(
-        served
-            .fail("get pods --field-selector spec.colour=red")
-            .contains("spec.colour")
-    );
-    assert!(
-        served
-            .fail("get gadgets")
-            .contains("doesn't have a resource type")
+    with_each(
+        &[
+            "--unpullable-image",
+            "nginx:1.161",
+            "--unpullable-image",
+            "bad/*",
+        ],
+        |served| {
+            served.refuses_manifest(
+                &FRONTEND.replace("image:", "imaeg:"),
+                &["unknown field \"spec.template.spec.containers[0].imaeg\""],
+            );
+            served.refuses_manifest(
+                &FRONTEND.replace("replicas: 3", "replicas: -3"),
+                &["spec.replicas: Invalid value: -3"],
+            );
+            served.refuses(
+                "get rs frontend",
+                &["replicasets.apps \"frontend\" not found"],
+            );
+            served.file("frontend.yaml", FRONTEND);
+            served.says(
+                "create -f frontend.yaml --dry-run=server",
+                "replicaset.apps/frontend created (server dry run)",
+            );
+            served.refuses("get rs frontend", &["NotFound"]);
+            served.refuses(
+                "create -f frontend.yaml -n nowhere",
+                &["namespaces \"nowhere\" not found"],
+            );
+            frontend(served);
+            served.refuses("create -f frontend.yaml", &["AlreadyExists"]);
+            served.refuses(
+                "get pods --field-selector spec.colour=red",
+                &["spec.colour"],
+            );
+
+            // Images that can't be pulled.
+            served.run("run stuck --image=nginx:1.161");
+            served.comes_to_show("get pod stuck", &["stuck 0/1 ImagePullBackOff 0"]);
+            served.shows(
+                "describe pod stuck",
+                &["Reason: ImagePullBackOff", "Status: Pending"],
+            );
+            served.run("set image pod/stuck stuck=bad/one");
+            served.comes_to_show(
+                "describe pod stuck",
+                &["Image: bad/one", "image \"bad/one\""],
+            );
+            served.run("set image pod/stuck stuck=nginx:1.16.1");
+            served.run("wait --for=condition=Ready pod/stuck");
+            served.shows("get pod stuck", &["stuck 1/1 Running 0"]);
+        },
     );
 }
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
 fn a_snapshot_is_read_again() {
-    let mut served = Served::start(&["--snapshot", "all.json"]);
-    served.file("web.yaml", WEB);
-    served.run("create -f web.yaml");
-    served.becomes(READY, "3");
-    let pods = served.run("get pods -o name");
-    let pid = i32::try_from(served.server.id()).expect("a number of a process");
-    kill(Pid::from_raw(pid), Signal::SIGTERM).expect("it runs");
-    assert!(served.server.wait().expect("it ends").success());
-    let all = served.folder.path().join("all.json");
-    let again = Served::start(&["-f", &all.display().to_string()]);
-    assert_eq!(again.run("get pods -o name"), pods);
-    again.becomes(READY, "3");
+    with_each(&[], |served| {
+        let mut first = served.another(&["--snapshot", "all.json"]);
+        first.file("frontend.yaml", FRONTEND);
+        first.run("create -f frontend.yaml");
+        first.becomes(READY, "3");
+        let names = first.run("get pods -o name");
+        first.stop();
+        let all = first.path("all.json").display().to_string();
+        let again = served.another(&["-f", &all]);
+        again.says("get pods -o name", &names);
+        again.becomes(READY, "3");
+    });
 }

@@ -2,4 +2,7 @@
 //! they fail where the program is missing. `.ci/run` installs what they need.
 
 mod kubectl;
+mod manifests;
 mod page;
+mod served;
+mod walkthroughs;

@@ -19,6 +19,7 @@ use crate::clock::RealClock;
 use crate::executor::virtual_time::StepOutcome;
 use crate::executor::{Executor, Tasks};
 use crate::executor::{threads, virtual_time};
+use crate::nodes::{ClientRules, NodeControl, NodeTimes};
 use crate::options::{EngineKind, SimOptions};
 
 /// The time between two checks of a cluster on the threads engine.
@@ -53,17 +54,18 @@ impl Harness {
     /// Starts an empty cluster with the controllers of ReplicaSets and ReplicationControllers, a
     /// scheduler, kubelets and the garbage collector.
     pub fn new(options: &SimOptions) -> Harness {
-        Harness::with(options, server_options(options), |_| {})
+        Harness::with(options, server_options(options), None, |_| {})
     }
 
     /// As [`new`](Harness::new), with an API server for any client: it [keeps older
-    /// states](ClusterOptions::keeps_past).
-    pub fn serving(options: &SimOptions) -> Harness {
+    /// states](ClusterOptions::keeps_past), and the nodes do what clients ask of them.
+    pub fn serving(options: &SimOptions, times: NodeTimes, rules: ClientRules) -> Harness {
         let server = ClusterOptions {
             keeps_past: true,
             ..server_options(options)
         };
-        Harness::with(options, server, |_| {})
+        let nodes = Arc::new(NodeControl::for_clients(times, rules));
+        Harness::with(options, server, Some(nodes), |_| {})
     }
 
     /// As [`new`](Harness::new), with one more workload: `make` makes it over the cache of pods
@@ -75,7 +77,7 @@ impl Harness {
         make: impl Fn(&Arc<PodCache>) -> W + Send + Sync + 'static,
     ) -> Harness {
         let server = server_options(options);
-        Harness::with(options, server, |builder| {
+        Harness::with(options, server, None, |builder| {
             builder.add_workload(component, make);
         })
     }
@@ -83,11 +85,12 @@ impl Harness {
     fn with(
         options: &SimOptions,
         server: ClusterOptions,
+        nodes: Option<Arc<NodeControl>>,
         add: impl FnOnce(&mut Builder),
     ) -> Harness {
         let clock = RealClock::start();
         let (builder, _, handlers) =
-            assemble_with(options.clone(), server, clock, true, None, None, add);
+            assemble_with(options.clone(), server, clock, true, None, nodes, add);
         let (cluster, executor) = (builder.cluster, builder.executor);
         // Release: a thread that sees the flag sees the tasks as they were built.
         builder

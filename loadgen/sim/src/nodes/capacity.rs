@@ -91,6 +91,13 @@ impl Capacity {
         self.nodes[node].bucket.is_some()
     }
 
+    /// The free capacity of a node, whether it is open or not.
+    pub(super) fn free(&self, name: &str) -> u32 {
+        let index = self.by_name.get(name);
+        let node = index.map(|&index| &self.nodes[index as usize]);
+        node.map_or(0, |node| node.allocatable.saturating_sub(node.pods))
+    }
+
     /// Adds a pod to a node with the most free capacity, chosen at random among equals, and returns
     /// its name; `None` when all nodes are full.
     pub(super) fn take(&mut self) -> Option<Str> {

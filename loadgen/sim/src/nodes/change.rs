@@ -1,14 +1,15 @@
-//! Changes of a started pod's status: its containers restart, it ends, its node becomes
-//! unreachable.
+//! Changes of a pod's status: no node takes it, its images can't be pulled, its containers restart,
+//! it ends, its node becomes unreachable.
 
 use std::sync::Arc;
 
 use podstorm::client::ApiError;
 use podstorm_apiserver::Cluster;
 use podstorm_objects::{
-    ConditionStatus, ConditionType, ContainerDetails, Now, PackedTime, Pod, PodPhase, PodStatus,
-    Time, Uid,
+    ConditionStatus, ConditionType, ContainerDetails, ContainerStatus, Now, PackedTime, Pod,
+    PodCondition, PodPhase, PodStatus, Rest, Time, Uid,
 };
+use serde_json::{Value, json};
 
 /// Attempts at a status write. Each failed one means that another client wrote the pod in between.
 const STATUS_ATTEMPTS: usize = 5;
@@ -104,6 +105,164 @@ pub(super) fn ended(
         status.rest = status.rest.with("reason", reason).with("message", message);
     }
     status
+}
+
+/// The status of a pod that no node takes; `None` when it says so already or is bound. `nodes` is
+/// the number of nodes.
+pub(super) fn unschedulable(live: &Pod, nodes: usize, now: Time) -> Option<PodStatus> {
+    let message = format!("0/{nodes} nodes are available.");
+    let told = |condition: PodCondition| condition.rest.get("message") == Some(json!(message));
+    if live.node_name.is_some() || live.status.conditions.iter().any(told) {
+        return None;
+    }
+    let reason = ("Unschedulable", message.as_str());
+    let mut status = live.status.clone();
+    put(
+        &mut status,
+        condition(ConditionType::PodScheduled, false, reason, now),
+    );
+    Some(status)
+}
+
+/// The status of a pod whose images can't all be pulled, as `unpullable` says; `None` when they can,
+/// or when the status says so already.
+pub(super) fn not_pulled(
+    live: &Pod,
+    unpullable: impl Fn(&str) -> bool,
+    now: Time,
+) -> Option<PodStatus> {
+    let containers = &live.spec.containers;
+    let mut status = live.status.clone();
+    let waiting = containers.iter().map(|container| {
+        let image = &container.image;
+        let state = match unpullable(image) {
+            true => json!({"waiting": {"reason": "ImagePullBackOff", "message":
+                format!("Back-off pulling image \"{image}\"")}}),
+            false => json!({"waiting": {"reason": "ContainerCreating"}}),
+        };
+        let rest = json!({"image": &**image, "imageID": "", "lastState": {}, "started": false,
+            "state": state});
+        let rest = rest.as_object().expect("written as an object").clone();
+        ContainerStatus {
+            name: container.name.clone(),
+            restart_count: 0,
+            ready: false,
+            details: Some(Arc::new(ContainerDetails {
+                id: None,
+                running_since: PackedTime::new(Time::UNSET),
+                rest: rest.into(),
+            })),
+        }
+    });
+    status.container_statuses = waiting.collect();
+    let failing = containers.iter().any(|it| unpullable(&it.image));
+    if !failing || status.container_statuses == live.status.container_statuses {
+        return None;
+    }
+    let names: Vec<&str> = containers.iter().map(|it| &*it.name).collect();
+    let message = format!("containers with unready status: [{}]", names.join(" "));
+    for kind in [ConditionType::Ready, ConditionType::ContainersReady] {
+        put(
+            &mut status,
+            condition(kind, false, ("ContainersNotReady", &message), now),
+        );
+    }
+    Some(status)
+}
+
+/// What a container's status says of its end, where it has ended.
+fn termination(container: &ContainerStatus) -> Option<Value> {
+    let details = container.details.as_ref()?;
+    if !details.running_since.get().is_unset() {
+        return None;
+    }
+    let state = details.rest.get("state")?;
+    state.get("terminated").filter(|it| it.is_object()).cloned()
+}
+
+/// Whether a container of the pod has ended, as its status says.
+pub(super) fn has_ended_container(pod: &Pod) -> bool {
+    let mut containers = pod.status.container_statuses.iter();
+    containers.any(|container| termination(container).is_some())
+}
+
+/// The status after the kubelet has seen to the containers that have ended: those that the pod's
+/// restart policy restarts run again, and a pod of which nothing runs has ended. `None` when nothing
+/// changes.
+pub(super) fn settled(live: &Pod, now: Time) -> Option<PodStatus> {
+    let policy = live.spec.get("restartPolicy");
+    let policy = policy.as_ref().and_then(Value::as_str).unwrap_or("Always");
+    let mut status = live.status.clone();
+    let (mut runs, mut failed) = (false, false);
+    for container in &mut status.container_statuses {
+        let Some(end) = termination(container) else {
+            runs = true;
+            continue;
+        };
+        let well = end["exitCode"] == 0;
+        if policy == "Never" || (policy == "OnFailure" && well) {
+            failed |= !well;
+            continue;
+        }
+        runs = true;
+        container.restart_count = container.restart_count.saturating_add(1);
+        container.ready = true;
+        let details = container.details.as_ref().map(|details| ContainerDetails {
+            id: None,
+            running_since: PackedTime::new(now),
+            rest: details
+                .rest
+                .without("state")
+                .with("lastState", json!({"terminated": end})),
+        });
+        container.details = details.map(Arc::new);
+    }
+    let status = match (runs, failed) {
+        (true, _) if status.container_statuses.iter().all(|it| it.ready) => recovered(&status, now),
+        (true, _) => status,
+        (false, true) => ended(&status, PodPhase::Failed, None, now),
+        (false, false) => ended(&status, PodPhase::Succeeded, None, now),
+    };
+    (status != live.status).then_some(status)
+}
+
+/// The status of a pod that is about to be deleted because its node fails it.
+pub(super) fn disrupted(status: &PodStatus, why: (&str, &str), now: Time) -> PodStatus {
+    let mut status = status.clone();
+    let mut condition = condition(ConditionType::Other, true, why, now);
+    condition.rest = condition.rest.with("type", "DisruptionTarget");
+    status.conditions.push(condition);
+    status
+}
+
+fn condition(
+    kind: ConditionType,
+    holds: bool,
+    (reason, message): (&str, &str),
+    now: Time,
+) -> PodCondition {
+    PodCondition {
+        kind,
+        status: match holds {
+            true => ConditionStatus::True,
+            false => ConditionStatus::False,
+        },
+        last_transition_time: PackedTime::new(now),
+        rest: Rest::NONE.with("reason", reason).with("message", message),
+    }
+}
+
+/// Sets a condition, in the place of the one of its type.
+fn put(status: &mut PodStatus, condition: PodCondition) {
+    let mut new = Some(condition);
+    status.conditions.update(|found| {
+        if let Some(new) = new.take_if(|new| new.kind == found.kind) {
+            *found = new;
+        }
+    });
+    if let Some(new) = new {
+        status.conditions.push(new);
+    }
 }
 
 #[cfg(test)]

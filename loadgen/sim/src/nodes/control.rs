@@ -33,6 +33,32 @@ impl Default for NodeTimes {
     }
 }
 
+/// The annotation that makes a node's kubelet silent, with the value `silent`.
+pub(super) const KUBELET: &str = "podstorm/kubelet";
+
+/// What simulated nodes do besides where clients of any kind write to the cluster. The scheduler then
+/// respects taints, tolerations, node selectors and required node affinity; a `NoExecute` taint evicts
+/// the pods that do not tolerate it; a node annotated with `podstorm/kubelet: silent` is
+/// [lost](NodeControl::lose) until the annotation goes; a kubelet restarts a container whose status
+/// says that it has ended, or ends the pod, by its restart policy; and a pod is marked as disrupted
+/// before it is deleted because of its node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClientRules {
+    /// Images that can't be pulled, so that their pods stay pending. `*` at the end is any text.
+    pub unpullable_images: Vec<String>,
+}
+
+impl ClientRules {
+    /// Whether the image can't be pulled.
+    pub fn is_unpullable(&self, image: &str) -> bool {
+        let mut patterns = self.unpullable_images.iter();
+        patterns.any(|pattern| match pattern.strip_suffix('*') {
+            Some(start) => image.starts_with(start),
+            None => image == pattern,
+        })
+    }
+}
+
 /// A command to the kubelet of a pod. It has no effect on a pod that has ended, is being deleted or
 /// is on a silent node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +110,8 @@ struct ControlState {
 #[derive(Default)]
 pub struct NodeControl {
     times: NodeTimes,
+    /// Present where clients of any kind write to the cluster.
+    clients: Option<ClientRules>,
     state: Mutex<ControlState>,
     /// The number of nodes with a fault, and the number of events published so far. Both are
     /// written under the lock; a reader that finds nothing new need not take it.
@@ -107,6 +135,19 @@ impl NodeControl {
             times,
             ..NodeControl::default()
         }
+    }
+
+    /// As [`new`](NodeControl::new), for a cluster that clients of any kind write to.
+    pub fn for_clients(times: NodeTimes, rules: ClientRules) -> NodeControl {
+        NodeControl {
+            clients: Some(rules),
+            ..NodeControl::new(times)
+        }
+    }
+
+    /// The rules of a cluster that clients of any kind write to.
+    pub fn clients(&self) -> Option<&ClientRules> {
+        self.clients.as_ref()
     }
 
     /// How long the cluster waits for a silent node.
@@ -288,6 +329,22 @@ mod tests {
             );
             assert_eq!(control.next_event(inbox, &mut seen), None);
         }
+    }
+
+    #[test]
+    fn images_are_named_whole_or_by_their_beginning() {
+        let rules = ClientRules {
+            unpullable_images: vec!["nginx:1.161".into(), "broken/*".into()],
+        };
+        for (image, unpullable) in [
+            ("nginx:1.161", true),
+            ("nginx:1.161.2", false),
+            ("broken/a:1", true),
+            ("unbroken/a:1", false),
+        ] {
+            assert_eq!(rules.is_unpullable(image), unpullable, "{image}");
+        }
+        assert!(!ClientRules::default().is_unpullable(""));
     }
 
     #[test]

@@ -8,13 +8,23 @@ use podstorm_apiserver::{Cluster, DeleteOptions};
 use podstorm_objects::{Map, Node, Now, Pod, PodPhase, Str, Time};
 use serde_json::{Value, json};
 
-use super::change::{change_status, ended, unreachable};
-use super::control::NodeTimes;
+use super::change::{change_status, disrupted, ended, unreachable};
+use super::control::{KUBELET, NodeControl};
+use super::placement::is_driven_out;
 use crate::executor::stream::{ObjectEvent, ObjectStream};
 use crate::executor::{Next, Waker};
 
 /// The taint of an unreachable node.
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+
+/// Reason and message of pods that are deleted because of a taint of their node.
+const TAINTED: (&str, &str) = (
+    "DeletionByTaintManager",
+    "Taint manager: deleting due to NoExecute taint",
+);
+
+/// Reason and message of pods that are removed because their node is gone.
+const NODE_GONE: (&str, &str) = ("DeletionByPodGC", "PodGC: node no longer exists");
 
 /// Whether the node is marked as unreachable, so that it gets no new pods.
 pub(super) fn is_unreachable(node: &Node) -> bool {
@@ -46,7 +56,7 @@ impl Stage {
 #[derive(Debug)]
 pub(super) struct NodeController {
     cluster: Arc<Cluster>,
-    times: NodeTimes,
+    control: Arc<NodeControl>,
     nodes: ObjectStream<Node>,
     /// Nodes that exist.
     known: BTreeSet<Str>,
@@ -57,11 +67,15 @@ pub(super) struct NodeController {
 }
 
 impl NodeController {
-    pub(super) fn new(cluster: Arc<Cluster>, times: NodeTimes, waker: Waker) -> NodeController {
+    pub(super) fn new(
+        cluster: Arc<Cluster>,
+        control: &Arc<NodeControl>,
+        waker: Waker,
+    ) -> NodeController {
         NodeController {
             nodes: ObjectStream::new(Arc::clone(&cluster), waker),
             cluster,
-            times,
+            control: Arc::clone(control),
             known: BTreeSet::new(),
             silent: BTreeMap::new(),
             missing: BTreeMap::new(),
@@ -71,7 +85,10 @@ impl NodeController {
     /// Handles events of nodes.
     pub(super) fn see_nodes(&mut self, now: Now) -> Next {
         let (known, missing) = (&mut self.known, &mut self.missing);
-        let quarantined_ns = now.mono_ns.saturating_add(self.times.quarantine_ns);
+        let (cluster, control) = (&self.cluster, &self.control);
+        let quarantined_ns = now
+            .mono_ns
+            .saturating_add(self.control.times().quarantine_ns);
         self.nodes.poll(now, |item| match item {
             ObjectEvent::Reset => known.clear(),
             ObjectEvent::Added(node) | ObjectEvent::Modified(node) => {
@@ -79,6 +96,9 @@ impl NodeController {
                 missing.remove(name);
                 if !known.contains(name) {
                     known.insert(name.into());
+                }
+                if control.clients().is_some() {
+                    obey(cluster, control, &node, now);
                 }
             }
             ObjectEvent::Deleted(node) => {
@@ -94,21 +114,28 @@ impl NodeController {
         let Some(node) = pod.node_name.as_ref().filter(|node| !node.is_empty()) else {
             return;
         };
-        if !self.known.contains(node) && !self.missing.contains_key(node) {
-            let due_ns = now.mono_ns.saturating_add(self.times.quarantine_ns);
+        // Clients may load pods without their nodes.
+        let is_strict = self.control.clients().is_none();
+        if is_strict && !self.known.contains(node) && !self.missing.contains_key(node) {
+            let due_ns = now
+                .mono_ns
+                .saturating_add(self.control.times().quarantine_ns);
             self.missing.insert(node.clone(), due_ns);
         }
         if pod.metadata.is_deleting() {
             return;
         }
         if let Some(Stage::Evicted(due_ns @ None)) = self.silent.get_mut(node) {
-            *due_ns = Some(now.mono_ns.saturating_add(self.times.toleration_ns));
+            *due_ns = Some(
+                now.mono_ns
+                    .saturating_add(self.control.times().toleration_ns),
+            );
         }
     }
 
     /// Handles a kubelet that became silent.
     pub(super) fn lost(&mut self, node: Str, now: Now) {
-        let due_ns = now.mono_ns.saturating_add(self.times.grace_ns);
+        let due_ns = now.mono_ns.saturating_add(self.control.times().grace_ns);
         self.silent.insert(node, Stage::Silent(due_ns));
     }
 
@@ -132,7 +159,10 @@ impl NodeController {
             let next = match self.silent.get(&node) {
                 Some(Stage::Silent(_)) => {
                     self.mark_unreachable(&node, now);
-                    Stage::Unreachable(now.mono_ns.saturating_add(self.times.toleration_ns))
+                    Stage::Unreachable(
+                        now.mono_ns
+                            .saturating_add(self.control.times().toleration_ns),
+                    )
                 }
                 _ => {
                     self.evict(&node, now);
@@ -170,7 +200,7 @@ impl NodeController {
     fn evict(&self, node: &str, now: Now) {
         for pod in pods_on(&self.cluster, node) {
             if !pod.metadata.is_deleting() {
-                delete(&self.cluster, &pod, None, now);
+                drive_out(&self.cluster, &self.control, &pod, now);
             }
         }
     }
@@ -182,7 +212,13 @@ impl NodeController {
             let at = (&*meta.namespace, meta.name.as_str(), &meta.uid);
             change_status(&self.cluster, at, now, |live| {
                 let running = !live.status.phase.is_terminal();
-                running.then(|| ended(&live.status, PodPhase::Failed, None, now.wall()))
+                running.then(|| {
+                    let status = ended(&live.status, PodPhase::Failed, None, now.wall());
+                    match self.control.clients() {
+                        Some(_) => disrupted(&status, NODE_GONE, now.wall()),
+                        None => status,
+                    }
+                })
             });
             delete(&self.cluster, &pod, Some(0), now);
         }
@@ -210,6 +246,36 @@ impl NodeController {
         );
         change(&|node| set_taints(&mut node.spec, reachable), false);
     }
+}
+
+/// Does what a client asks of a node: its kubelet is silent or back, and pods that do not tolerate its
+/// `NoExecute` taints go. How long they would tolerate them is not looked at.
+fn obey(cluster: &Cluster, control: &NodeControl, node: &Node, now: Now) {
+    let name = node.metadata.name.as_str();
+    let silent = node.metadata.annotations.get(KUBELET);
+    match silent.is_some_and(|value| &**value == "silent") {
+        true => control.lose(name),
+        false => control.restore(name),
+    }
+    if node.spec.contains_key("taints") {
+        for pod in pods_on(cluster, name) {
+            if !pod.metadata.is_deleting() && is_driven_out(node, &pod, UNREACHABLE) {
+                drive_out(cluster, control, &pod, now);
+            }
+        }
+    }
+}
+
+/// Evicts a pod from its node.
+fn drive_out(cluster: &Cluster, control: &NodeControl, pod: &Pod, now: Now) {
+    if control.clients().is_some() {
+        let meta = &pod.metadata;
+        let at = (&*meta.namespace, meta.name.as_str(), &meta.uid);
+        change_status(cluster, at, now, |live| {
+            Some(disrupted(&live.status, TAINTED, now.wall()))
+        });
+    }
+    delete(cluster, pod, None, now);
 }
 
 /// Every pod on a node, sorted by namespace and name. O(pods).

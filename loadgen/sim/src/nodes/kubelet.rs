@@ -14,8 +14,10 @@ use podstorm_apiserver::latency::LatencySampler;
 use podstorm_apiserver::{Cluster, DeleteOptions};
 use podstorm_objects::{Now, Pod, PodPhase, Uid};
 
-use super::change::{change_status, ended, recovered, restarted};
-use super::control::{NodeControl, NodeEvent, PodCommand};
+use super::change::{
+    change_status, ended, has_ended_container, not_pulled, recovered, restarted, settled,
+};
+use super::control::{ClientRules, NodeControl, NodeEvent, PodCommand};
 use super::controller::{NodeController, pods_on};
 use super::status::RunningStatus;
 use crate::due_queue::DueQueue;
@@ -34,6 +36,8 @@ enum PodAction {
     End,
     /// Report the restarted containers as ready.
     Recover,
+    /// Restart the containers that have ended, or end the pod.
+    Settle,
 }
 
 /// The kubelets of all nodes whose names belong to one of `shards` shards.
@@ -111,8 +115,7 @@ impl Kubelets {
             control: Arc::clone(control),
             inbox: control.open_inbox(Arc::clone(&waker)),
             seen: 0,
-            controller: (self.shard == 0)
-                .then(|| NodeController::new(cluster, control.times(), waker)),
+            controller: (self.shard == 0).then(|| NodeController::new(cluster, control, waker)),
         });
         self
     }
@@ -137,7 +140,7 @@ impl Task for Kubelets {
             if let Some(controller) = &mut controller {
                 controller.see_pod(&pod, now);
             }
-            if let Some(action) = pending_action(&pod)
+            if let Some(action) = lifecycle.action(&pod)
                 && pod.node_name.as_deref().is_some_and(mine)
             {
                 lifecycle.schedule(action, pod, now);
@@ -212,6 +215,20 @@ fn pending_action(pod: &Pod) -> Option<PodAction> {
 }
 
 impl PodLifecycle {
+    /// The rules of a cluster that clients of any kind write to.
+    fn clients(&self) -> Option<&ClientRules> {
+        self.control.as_ref()?.clients()
+    }
+
+    /// The action that a pod in this state waits for.
+    fn action(&self, pod: &Pod) -> Option<PodAction> {
+        let settles = || {
+            let runs = pod.status.phase == PodPhase::Running && !pod.metadata.is_deleting();
+            runs && self.clients().is_some() && has_ended_container(pod)
+        };
+        pending_action(pod).or_else(|| settles().then_some(PodAction::Settle))
+    }
+
     /// Performs an action on a pod, after its latency.
     fn schedule(&mut self, action: PodAction, pod: Arc<Pod>, now: Now) {
         if self.is_lost(&pod) {
@@ -219,7 +236,7 @@ impl PodLifecycle {
         }
         let delay_ns = match action {
             PodAction::Start if self.rejects(&pod) => 0,
-            PodAction::Start | PodAction::Recover => self.startup.draw_ns(),
+            PodAction::Start | PodAction::Recover | PodAction::Settle => self.startup.draw_ns(),
             PodAction::End => {
                 let grace = pod
                     .metadata
@@ -255,7 +272,14 @@ impl PodLifecycle {
             PodAction::Start if self.rejects(&pod) => {
                 self.finish(&pod, PodPhase::Failed, REJECTED, now)
             }
+            PodAction::Start if self.waits_for_image(&pod) => self.report_image(&pod, now),
             PodAction::Start => self.start(pod, now),
+            PodAction::Settle => {
+                change_status(&self.cluster, identity(&pod), now, |live| {
+                    (self.action(live) == Some(PodAction::Settle))
+                        .then(|| settled(live, now.wall()))?
+                });
+            }
             PodAction::End => self.end(&pod, now),
             PodAction::Recover => self.recover(&pod, now),
         }
@@ -279,7 +303,7 @@ impl PodLifecycle {
     /// Performs the pending actions on a node whose kubelet is back.
     fn resume(&mut self, node: &str, now: Now) {
         for pod in pods_on(&self.cluster, node) {
-            match pending_action(&pod) {
+            match self.action(&pod) {
                 Some(action) => self.schedule(action, pod, now),
                 None => self.recover(&pod, now),
             }
@@ -318,6 +342,24 @@ impl PodLifecycle {
         change_status(&self.cluster, identity(pod), now, |live| {
             live.is_active()
                 .then(|| ended(&live.status, phase, why, now.wall()))
+        });
+    }
+
+    /// Whether an image of the pod can't be pulled.
+    fn waits_for_image(&self, pod: &Pod) -> bool {
+        let mut images = pod.spec.containers.iter().map(|it| &it.image);
+        self.clients()
+            .is_some_and(|rules| images.any(|image| rules.is_unpullable(image)))
+    }
+
+    /// Reports which images can't be pulled.
+    fn report_image(&self, pod: &Pod, now: Now) {
+        let Some(rules) = self.clients() else {
+            return;
+        };
+        change_status(&self.cluster, identity(pod), now, |live| {
+            let pending = pending_action(live) == Some(PodAction::Start);
+            pending.then(|| not_pulled(live, |image| rules.is_unpullable(image), now.wall()))?
         });
     }
 

@@ -7,11 +7,12 @@ mod change;
 mod control;
 mod controller;
 mod kubelet;
+mod placement;
 mod scheduler;
 mod status;
 #[cfg(test)]
 mod tests;
 
-pub use control::{NodeControl, NodeTimes, PodCommand};
+pub use control::{ClientRules, NodeControl, NodeTimes, PodCommand};
 pub use kubelet::Kubelets;
 pub use scheduler::Scheduler;

@@ -1,8 +1,9 @@
 //! The simulated scheduler: binds every pod without a node to the node with the most free capacity.
 //!
 //! It considers only the number of pods that a node takes (`status.allocatable.pods`, 110 where
-//! absent) and `spec.unschedulable`. A pod that fits on no node waits until a pod ends or a node is
-//! added. Pods that name another scheduler are ignored.
+//! absent) and `spec.unschedulable`; with [client rules](super::ClientRules) also what [pods and
+//! nodes say of each other](super::placement). A pod that fits on no node waits until a pod ends or a
+//! node is added. Pods that name another scheduler are ignored.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -13,7 +14,9 @@ use podstorm_apiserver::latency::{Latency, LatencySampler};
 use podstorm_objects::{Node, Now, Pod, Str, Uid};
 
 use super::capacity::Capacity;
+use super::change::{change_status, unschedulable};
 use super::controller::is_unreachable;
+use super::placement::{Placement, is_particular, is_tainted};
 use crate::due_queue::DueQueue;
 use crate::executor::seed::seed_for;
 use crate::executor::stream::{ObjectEvent, ObjectStream};
@@ -27,7 +30,7 @@ const BATCH: usize = 4000;
 
 /// A pod to be bound.
 #[derive(Debug)]
-struct Waiting {
+pub(super) struct Waiting {
     name: CompactString,
     namespace: Str,
 }
@@ -48,6 +51,8 @@ pub struct Scheduler {
     unschedulable: VecDeque<Waiting>,
     /// Pods that have ended and use no capacity; absent where pods end only by deletion.
     ended: Option<BTreeSet<Uid>>,
+    /// Present where pods may be particular about their node.
+    placement: Option<Placement>,
 }
 
 impl Scheduler {
@@ -63,6 +68,7 @@ impl Scheduler {
             ready: VecDeque::new(),
             unschedulable: VecDeque::new(),
             ended: None,
+            placement: None,
         }
     }
 
@@ -74,21 +80,45 @@ impl Scheduler {
         self
     }
 
+    /// Has the scheduler respect taints, tolerations, node selectors and required node affinity, and
+    /// write to a pod that fits nowhere that it does.
+    #[must_use]
+    pub fn with_placement(mut self) -> Scheduler {
+        self.placement = Some(Placement::default());
+        self
+    }
+
     fn see_nodes(&mut self, now: Now) -> Next {
         let (capacity, unschedulable, ready) =
             (&mut self.capacity, &mut self.unschedulable, &mut self.ready);
         let handles_faults = self.ended.is_some();
+        let placement = &mut self.placement;
         self.nodes.poll(now, |item| match item {
-            ObjectEvent::Reset => capacity.clear_nodes(),
+            ObjectEvent::Reset => {
+                capacity.clear_nodes();
+                placement.iter_mut().for_each(|it| it.nodes.clear());
+            }
             ObjectEvent::Added(node) | ObjectEvent::Modified(node) => {
                 let allocatable = node.pods_allocatable.unwrap_or(DEFAULT_PODS_PER_NODE);
                 let unreachable = handles_faults && is_unreachable(&node);
-                let open = !node.unschedulable && !node.metadata.is_deleting() && !unreachable;
+                let tainted = placement.is_some() && is_tainted(&node);
+                let open =
+                    !node.unschedulable && !node.metadata.is_deleting() && !unreachable && !tainted;
                 capacity.set_node(&node.metadata.name, allocatable, open);
                 // Waiting pods may fit now.
                 ready.append(unschedulable);
+                if let Some(placement) = placement {
+                    placement.retry = true;
+                    let name = Str::from(node.metadata.name.as_str());
+                    placement.nodes.insert(name, node);
+                }
             }
-            ObjectEvent::Deleted(node) => capacity.set_node(&node.metadata.name, 0, false),
+            ObjectEvent::Deleted(node) => {
+                capacity.set_node(&node.metadata.name, 0, false);
+                if let Some(placement) = placement {
+                    placement.nodes.remove(node.metadata.name.as_str());
+                }
+            }
         })
     }
 
@@ -97,6 +127,7 @@ impl Scheduler {
             (&mut self.capacity, &mut self.unschedulable, &mut self.ready);
         let (latency, delayed) = (&mut self.latency, &mut self.delayed);
         let ended = &mut self.ended;
+        let placement = &mut self.placement;
         self.pods.poll(now, |item| match item {
             ObjectEvent::Reset => {
                 capacity.clear_pods();
@@ -126,6 +157,9 @@ impl Scheduler {
             },
             // Only this scheduler binds, and it counted the pod when it did.
             ObjectEvent::Modified(pod) => {
+                if let Some(placement) = placement {
+                    placement.retry |= pod.status.phase.is_terminal();
+                }
                 if let Some(ended) = ended
                     && pod.status.phase.is_terminal()
                     && let Some(node) = &pod.node_name
@@ -137,6 +171,9 @@ impl Scheduler {
                 }
             }
             ObjectEvent::Deleted(pod) => {
+                if let Some(placement) = placement {
+                    placement.retry = true;
+                }
                 let had_ended = match ended {
                     Some(ended) => ended.remove(&pod.metadata.uid),
                     None => pod.status.phase.is_terminal(),
@@ -152,18 +189,63 @@ impl Scheduler {
         })
     }
 
+    /// The node of a pod that may be particular, with the pod's capacity taken.
+    fn place(&mut self, waiting: &Waiting, now: Now) -> Result<Str, Unplaced> {
+        let found = self.cluster.get::<Pod>(&waiting.namespace, &waiting.name);
+        let pod = found.map_err(|_| Unplaced::Gone)?;
+        let particular = is_particular(&pod.spec);
+        let node = match &self.placement {
+            Some(placement) if particular => {
+                let node = placement.choose(&pod.spec, |node| self.capacity.free(node));
+                node.inspect(|node| self.capacity.add_pod(node))
+            }
+            _ => self.capacity.take(),
+        };
+        node.ok_or_else(|| {
+            let meta = &pod.metadata;
+            let at = (&*meta.namespace, meta.name.as_str(), &meta.uid);
+            let nodes = self.placement.as_ref().map_or(0, |it| it.nodes.len());
+            change_status(&self.cluster, at, now, |live| {
+                unschedulable(live, nodes, now.wall())
+            });
+            match particular {
+                true => Unplaced::Particular,
+                false => Unplaced::Full,
+            }
+        })
+    }
+
     /// Binds the pods that can be bound now.
     fn bind(&mut self, now: Now) -> Next {
         while let Some(waiting) = self.delayed.pop_due(now.mono_ns) {
             self.ready.push_back(waiting);
         }
+        if let Some(placement) = &mut self.placement
+            && std::mem::take(&mut placement.retry)
+        {
+            self.ready.extend(placement.waiting.drain(..));
+        }
         for _ in 0..BATCH {
             let Some(waiting) = self.ready.pop_front() else {
                 break;
             };
-            let Some(node) = self.capacity.take() else {
-                self.unschedulable.push_back(waiting);
-                continue;
+            let taken = match self.placement.is_some() {
+                true => self.place(&waiting, now),
+                false => self.capacity.take().ok_or(Unplaced::Full),
+            };
+            let node = match taken {
+                Ok(node) => node,
+                Err(Unplaced::Full) => {
+                    self.unschedulable.push_back(waiting);
+                    continue;
+                }
+                Err(Unplaced::Particular) => {
+                    if let Some(placement) = &mut self.placement {
+                        placement.waiting.push(waiting);
+                    }
+                    continue;
+                }
+                Err(Unplaced::Gone) => continue,
             };
             let bound = self
                 .cluster
@@ -182,6 +264,16 @@ impl Scheduler {
         }
         self.delayed.next_due_ns().map_or(Next::Idle, Next::At)
     }
+}
+
+/// Why a pod gets no node.
+enum Unplaced {
+    /// All open nodes are full.
+    Full,
+    /// No node that it wants has capacity.
+    Particular,
+    /// It no longer waits.
+    Gone,
 }
 
 /// Whether the pod waits for this scheduler.

@@ -1,0 +1,225 @@
+//! Which nodes take a pod: cordons, taints and tolerations, node selectors and required node
+//! affinity. Only clusters with [client rules](super::ClientRules) look at them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use podstorm_objects::{LabelSelector, Labels, Node, Pod, PodSpec, Selector, Str};
+use serde_json::{Value, json};
+
+use super::scheduler::Waiting;
+
+/// What the scheduler keeps for pods that are particular about their node.
+#[derive(Debug, Default)]
+pub(super) struct Placement {
+    pub(super) nodes: BTreeMap<Str, Arc<Node>>,
+    /// Particular pods that no node takes.
+    pub(super) waiting: Vec<Waiting>,
+    /// Whether a node may take one of them now.
+    pub(super) retry: bool,
+}
+
+impl Placement {
+    /// The node with the most free capacity among those that take the pod; `free` gives the
+    /// capacity of a node in pods. O(nodes).
+    pub(super) fn choose(&self, spec: &PodSpec, free: impl Fn(&str) -> u32) -> Option<Str> {
+        let wishes = Wishes::of(spec);
+        let open = self.nodes.iter().filter(|(_, node)| wishes.admit(node));
+        let roomy = open.map(|(name, _)| (free(name), name));
+        // The first of equals.
+        let best = roomy.rev().max_by_key(|(free, _)| *free)?;
+        (best.0 > 0).then(|| best.1.clone())
+    }
+}
+
+/// Whether the pod asks for special nodes, or tolerates taints.
+pub(super) fn is_particular(spec: &PodSpec) -> bool {
+    let given = |name| match spec.get(name) {
+        Some(Value::Object(members)) => !members.is_empty(),
+        Some(Value::Array(items)) => !items.is_empty(),
+        _ => false,
+    };
+    ["nodeSelector", "tolerations", "affinity"]
+        .map(given)
+        .contains(&true)
+}
+
+/// Whether the node refuses pods that tolerate nothing.
+pub(super) fn is_tainted(node: &Node) -> bool {
+    taints(node).any(|taint| keeps_away(taint))
+}
+
+/// Whether the pod may not stay on the node: it does not tolerate one of its `NoExecute` taints
+/// other than `except`.
+pub(super) fn is_driven_out(node: &Node, pod: &Pod, except: &str) -> bool {
+    let mut taints = taints(node)
+        .filter(|taint| taint["effect"] == "NoExecute" && taint["key"] != except)
+        .peekable();
+    // The spec is parsed for nothing where there is no taint.
+    taints.peek().is_some() && {
+        let wishes = Wishes::of(&pod.spec);
+        taints.any(|taint| !wishes.tolerate(taint))
+    }
+}
+
+fn taints(node: &Node) -> impl Iterator<Item = &Value> {
+    let taints = node.spec.get("taints").and_then(Value::as_array);
+    taints.into_iter().flatten()
+}
+
+fn keeps_away(taint: &Value) -> bool {
+    taint["effect"] == "NoSchedule" || taint["effect"] == "NoExecute"
+}
+
+/// What a pod says of its node.
+struct Wishes {
+    tolerations: Value,
+    node_selector: Value,
+    /// `requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms`.
+    terms: Option<Value>,
+}
+
+impl Wishes {
+    fn of(spec: &PodSpec) -> Wishes {
+        const TERMS: &str =
+            "/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
+        let get = |name| spec.get(name).unwrap_or_default();
+        Wishes {
+            tolerations: get("tolerations"),
+            node_selector: get("nodeSelector"),
+            terms: get("affinity").pointer(TERMS).cloned(),
+        }
+    }
+
+    fn admit(&self, node: &Node) -> bool {
+        let labels = &node.metadata.labels;
+        let mut wanted = self.node_selector.as_object().into_iter().flatten();
+        let cordon = json!({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"});
+        !node.metadata.is_deleting()
+            && (!node.unschedulable || self.tolerate(&cordon))
+            && taints(node).all(|taint| !keeps_away(taint) || self.tolerate(taint))
+            && wanted.all(|(key, value)| labels.get(key).map(|it| &**it) == value.as_str())
+            && self.terms.as_ref().is_none_or(|terms| {
+                let mut terms = terms.as_array().into_iter().flatten();
+                terms.any(|term| meets(node, term))
+            })
+    }
+
+    /// Source: `Toleration.ToleratesTaint` of Kubernetes' `k8s.io/api/core/v1`.
+    fn tolerate(&self, taint: &Value) -> bool {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let mut tolerations = self.tolerations.as_array().into_iter().flatten();
+        tolerations.any(|it| {
+            let (key, effect) = (text(&it["key"]), text(&it["effect"]));
+            (key.is_empty() || taint["key"] == key)
+                && (effect.is_empty() || taint["effect"] == effect)
+                && (it["operator"] == "Exists"
+                    || (!key.is_empty() && text(&it["value"]) == text(&taint["value"])))
+        })
+    }
+}
+
+/// Whether the node meets a term of a node selector. A term that says nothing matches no node.
+fn meets(node: &Node, term: &Value) -> bool {
+    let fields = Labels::from_pairs([("metadata.name", node.metadata.name.as_str())]);
+    let parts = [
+        (&term["matchExpressions"], &node.metadata.labels),
+        (&term["matchFields"], &fields),
+    ];
+    let given =
+        parts.map(|(expressions, _)| expressions.as_array().is_some_and(|it| !it.is_empty()));
+    given.contains(&true)
+        && parts
+            .iter()
+            .zip(given)
+            .all(|((expressions, labels), given)| {
+                let selector = json!({"matchExpressions": expressions});
+                !given
+                    || LabelSelector::from_json(selector)
+                        .ok()
+                        .and_then(|it| Selector::compile(Some(&it)).ok())
+                        .is_some_and(|it| it.matches(labels))
+            })
+}
+
+#[cfg(test)]
+mod tests {
+    use podstorm_objects::Resource;
+
+    use super::*;
+
+    fn node(value: Value) -> Node {
+        Node::from_json(value).unwrap()
+    }
+
+    fn spec(value: Value) -> PodSpec {
+        PodSpec::from_json(value.as_object().unwrap().clone()).unwrap()
+    }
+
+    #[test]
+    fn a_pod_goes_where_it_tolerates_the_taints_and_meets_the_labels() {
+        let taint = |effect: &str| json!([{"key": "gpu", "value": "yes", "effect": effect}]);
+        let plain = json!({"metadata": {"name": "a", "labels": {"zone": "x", "disk": "ssd"}}});
+        let tainted =
+            |effect| json!({"metadata": {"name": "b"}, "spec": {"taints": taint(effect)}});
+        let cordoned = json!({"metadata": {"name": "c"}, "spec": {"unschedulable": true}});
+        let affinity = |term: Value| {
+            json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
+                {"nodeSelectorTerms": [{"matchFields": [
+                    {"key": "metadata.name", "operator": "In", "values": ["other"]}]}, term]}}}})
+        };
+        let expressions = |operator: &str, values: Value| {
+            affinity(json!({"matchExpressions": [
+                {"key": "disk", "operator": operator, "values": values}]}))
+        };
+        let name = json!({"matchFields": [
+            {"key": "metadata.name", "operator": "In", "values": ["a"]}]});
+        let tolerates = |it: Value| json!({"tolerations": [it]});
+        let equal = |value: &str| tolerates(json!({"key": "gpu", "value": value}));
+        for (node_value, spec_value, admitted) in [
+            (plain.clone(), json!({}), true),
+            (plain.clone(), json!({"nodeSelector": {"zone": "x"}}), true),
+            (plain.clone(), json!({"nodeSelector": {"zone": "y"}}), false),
+            (plain.clone(), json!({"nodeSelector": {"rack": ""}}), false),
+            (plain.clone(), affinity(name), true),
+            (plain.clone(), affinity(json!({})), false),
+            (plain.clone(), expressions("In", json!(["ssd"])), true),
+            (plain.clone(), expressions("NotIn", json!(["ssd"])), false),
+            (plain.clone(), expressions("Exists", json!([])), true),
+            (plain.clone(), expressions("Likes", json!(["ssd"])), false),
+            (tainted("NoSchedule"), json!({}), false),
+            (tainted("NoExecute"), json!({}), false),
+            (tainted("PreferNoSchedule"), json!({}), true),
+            (tainted("NoSchedule"), equal("yes"), true),
+            (tainted("NoSchedule"), equal("no"), false),
+            (
+                tainted("NoSchedule"),
+                tolerates(json!({"operator": "Exists"})),
+                true,
+            ),
+            (
+                tainted("NoSchedule"),
+                tolerates(json!({"key": "gpu", "operator": "Exists", "effect": "NoExecute"})),
+                false,
+            ),
+            (cordoned.clone(), json!({}), false),
+            (cordoned, tolerates(json!({"operator": "Exists"})), true),
+        ] {
+            let wishes = Wishes::of(&spec(spec_value.clone()));
+            let admits = wishes.admit(&node(node_value.clone()));
+            assert_eq!(admits, admitted, "{node_value} {spec_value}");
+        }
+    }
+
+    #[test]
+    fn only_what_asks_for_special_nodes_is_particular() {
+        for (value, particular) in [
+            (json!({}), false),
+            (json!({"nodeSelector": {}, "tolerations": []}), false),
+            (json!({"nodeSelector": {"a": "b"}}), true),
+            (json!({"tolerations": [{"operator": "Exists"}]}), true),
+        ] {
+            assert_eq!(is_particular(&spec(value.clone())), particular, "{value}");
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! Walk-throughs across kinds: W1, W181, W184 and W185.
+
+use super::super::manifests::{DEPLOYMENT, FRONTEND, owner, pod};
+use super::super::served::{Served, with_each};
+use super::{PHASES, count, names};
+
+#[test]
+#[ignore = "needs kubectl: cargo real"]
+fn w1_the_real_kubectl_can_talk_to_the_server() {
+    with_each(&["--log-line", "hello"], |served| {
+        served.shows("version", &["Server Version: v1.36."]);
+        let resources = served.run("api-resources --no-headers");
+        for short in "po rc ev svc no ns pvc deploy rs sts ds cj hpa".split(' ') {
+            let has = |line: &str| {
+                line.split(' ')
+                    .nth(1)
+                    .is_some_and(|it| it.split(',').any(|it| it == short))
+            };
+            assert!(resources.lines().any(has), "{short}: {resources}");
+        }
+        for kind in ["Job", "ControllerRevision", "Lease"] {
+            assert!(
+                resources.lines().any(|line| line.ends_with(kind)),
+                "{kind}: {resources}"
+            );
+        }
+        let apps = served.run("get --raw /apis/apps/v1") + &served.run("get --raw /api/v1");
+        for plural in [
+            "deployments",
+            "replicasets",
+            "replicationcontrollers",
+            "statefulsets",
+        ] {
+            assert!(
+                apps.contains(&format!("\"name\":\"{plural}/scale\"")),
+                "{plural}: {apps}"
+            );
+        }
+
+        served.shows(
+            "explain deployment.spec.strategy",
+            &["DeploymentStrategy", "rollingUpdate"],
+        );
+        served.file("deployment.yaml", DEPLOYMENT);
+        served.says(
+            "apply --dry-run=server -f deployment.yaml",
+            "deployment.apps/nginx-deployment created (server dry run)",
+        );
+        served.refuses_manifest(
+            &DEPLOYMENT.replace("spec:\n", "spec:\n  foo: 1\n"),
+            &["strict decoding error: unknown field \"spec.foo\""],
+        );
+        served.says("get deployments -o name", "");
+
+        let nodes = served.run("get nodes");
+        assert!(
+            nodes.starts_with("NAME STATUS ROLES AGE VERSION\n"),
+            "{nodes}"
+        );
+        assert_eq!(count(&nodes, " Ready <none> "), 3, "{nodes}");
+        let watched = served.beside("get pods -w", "rows");
+        served.apply(FRONTEND);
+        served.comes_to(PHASES, |text| count(text, "Running") == 3);
+        let all = names(served);
+        watched.shows(&format!("{} 1/1 Running 0 ", all[2]));
+        let one = &all[0];
+        let node = served.run(&format!("get pod {one} -o jsonpath={{.spec.nodeName}}"));
+        for (line, wanted) in [
+            (
+                "get events".to_owned(),
+                "LAST SEEN TYPE REASON OBJECT MESSAGE\n",
+            ),
+            (
+                "get all".into(),
+                "NAME DESIRED CURRENT READY AGE\nreplicaset.apps/frontend 3 3 3",
+            ),
+            (
+                "get pods -o wide".into(),
+                "IP NODE NOMINATED NODE READINESS GATES\n",
+            ),
+            (format!("get pod {one} -o json"), "\"kind\": \"Pod\","),
+            (format!("get pod {one} -o yaml"), "kind: Pod\n"),
+            (format!("get pod {one} -o name"), "pod/frontend-"),
+            (
+                "get pods -o custom-columns=NAME:.metadata.name,NODE:.spec.nodeName".into(),
+                "NAME NODE\n",
+            ),
+            ("get pods --show-labels".into(), "1/1 Running 0 "),
+            ("get pods -l 'tier in (a, frontend)'".into(), one),
+            ("get pods --field-selector status.phase=Running".into(), one),
+            (
+                format!("get pods --field-selector spec.nodeName={node}"),
+                one,
+            ),
+            ("get pods --sort-by=.metadata.creationTimestamp".into(), one),
+            (format!("logs {one}"), "hello"),
+            (
+                format!("describe pod {one}"),
+                "Controlled By: ReplicaSet/frontend\n",
+            ),
+        ] {
+            served.shows(&line, &[wanted]);
+        }
+        served.shows("get pods --show-labels --no-headers", &[" tier=frontend"]);
+        served.says("get pods -l 'tier in (a, b)' -o name", "");
+        served.says("get pods --field-selector status.phase=Failed -o name", "");
+    });
+}
+
+#[test]
+#[ignore = "needs kubectl: cargo real"]
+fn w181_garbage_collection() {
+    // A Deployment above a ReplicaSet, as its controller would have made it.
+    let chain = |served: &Served| {
+        served.apply(DEPLOYMENT);
+        let uid = served.run("get deployment nginx-deployment -o jsonpath={.metadata.uid}");
+        let reference = owner("apps/v1", "Deployment", "nginx-deployment", &uid);
+        served.apply(&FRONTEND.replace(
+            "metadata: {name: frontend,",
+            &format!("metadata: {{name: frontend, ownerReferences: [{reference}],"),
+        ));
+        served.tabulates("get rs --no-headers", "frontend 3 3 3");
+    };
+    let delete = |served: &Served, how: &str| {
+        served.says(
+            &format!("delete deployment nginx-deployment {how}"),
+            "deployment.apps \"nginx-deployment\" deleted",
+        );
+    };
+    with_each(&[], |served| {
+        chain(served);
+        delete(served, "");
+        served.becomes("get rs,pods -o name", "");
+
+        chain(served);
+        delete(served, "--cascade=orphan");
+        let references = "get rs frontend -o jsonpath='{.metadata.ownerReferences}'";
+        served.says(references, "");
+        served.says("get rs -o name", "replicaset.apps/frontend");
+        served.comes_to(PHASES, |text| count(text, "Running") == 3);
+        served.run("delete rs frontend");
+        served.becomes("get rs,pods -o name", "");
+
+        // The owner stays for as long as what blocks it: here a pod with a finalizer.
+        chain(served);
+        let held = names(served).swap_remove(0);
+        let finalizers = |list: &str| {
+            let patch = format!("'{{\"metadata\":{{\"finalizers\":{list}}}}}'");
+            served.run(&format!("patch pod {held} --type=merge -p {patch}"));
+        };
+        finalizers("[\"a.example/b\"]");
+        delete(served, "--cascade=foreground --wait=false");
+        served.becomes("get pods -o name", &format!("pod/{held}"));
+        let of = "-o jsonpath='{.items[*].metadata.finalizers}'";
+        served.becomes(&format!("get rs {of}"), "[\"foregroundDeletion\"]");
+        served.says(&format!("get deployments {of}"), "[\"foregroundDeletion\"]");
+        finalizers("null");
+        served.becomes("get deployments,rs,pods -o name", "");
+
+        // One of two owners is enough; an owner of the same name is none.
+        served.runs(&[
+            "create configmap one",
+            "create configmap two",
+            "create configmap three",
+        ]);
+        let of = |name: &str| {
+            let uid = served.run(&format!("get cm {name} -o jsonpath={{.metadata.uid}}"));
+            format!("{{apiVersion: v1, kind: ConfigMap, name: {name}, uid: {uid}}}")
+        };
+        let dependent = |name: &str, owners: &[&str]| {
+            let owners: Vec<String> = owners.iter().map(|name| of(name)).collect();
+            let owners = format!("ownerReferences: [{}]", owners.join(", "));
+            pod(name, &owners, "")
+        };
+        served.apply(&dependent("both", &["one", "two"]));
+        let late = dependent("late", &["three"]);
+        served.runs(&["delete cm one three", "create configmap three"]);
+        let left = "get pod both -o jsonpath='{.metadata.ownerReferences[*].name}'";
+        served.becomes(left, "two");
+        served.apply(&late);
+        served.becomes("get pods -o name", "pod/both");
+        served.run("delete cm two");
+        served.becomes("get pods -o name", "");
+    });
+}
+
+#[test]
+#[ignore = "needs kubectl: cargo real"]
+fn w184_many_at_once() {
+    // 200 ReplicaSets of 50 pods, while a tenth of all calls of their controller fails.
+    let limits = [
+        "--nodes",
+        "100",
+        "--pods-per-node",
+        "110",
+        "--api-errors",
+        "10%",
+    ];
+    with_each(&limits, |served| {
+        let one = |number: usize| {
+            let named = format!("many-{number:03}");
+            FRONTEND
+                .replace("frontend", &named)
+                .replace("replicas: 3", "replicas: 0")
+        };
+        let all: Vec<String> = (0..200).map(one).collect();
+        served.file("many.yaml", &all.join("---"));
+        served.run("create -f many.yaml");
+        let counts = "get rs -o jsonpath='{.items[*].status.readyReplicas}'";
+        for replicas in [50, 5, 50, 5] {
+            served.run(&format!("scale rs --all --replicas={replicas}"));
+            let wanted = format!(" {replicas}").repeat(200);
+            served.becomes(counts, wanted.trim());
+            let pods = served.run("get pods -o name");
+            assert_eq!(pods.lines().count(), 200 * replicas);
+        }
+    });
+}
+
+#[test]
+#[ignore = "needs kubectl: cargo real"]
+fn w185_kubectl_waits() {
+    with_each(&["--pod-termination-latency", "1s"], |served| {
+        served.apply(&[DEPLOYMENT, &pod("p", "labels: {a: b}", "")].join("---"));
+        served.run("create job pi --image=perl");
+        let waits = [
+            (
+                "wait --for=condition=Available deployment/nginx-deployment",
+                "deployment",
+            ),
+            ("wait --for=condition=Complete job/pi", "job"),
+            ("wait --for=delete pod/p", "pod"),
+            ("wait --for=jsonpath={.status.phase}=Running pod/p", "phase"),
+            ("wait --for=condition=Ready pods -l a=b", "ready"),
+            ("wait --for=create configmap/later", "created"),
+        ]
+        .map(|(line, file)| served.beside(&format!("{line} --timeout=30s"), file));
+        // There are no controllers of these kinds yet.
+        let condition = |object: &str, kind: &str, more: &str| {
+            let condition = format!(
+                "{{\"type\":\"{kind}\",\"status\":\"True\",\
+                 \"lastTransitionTime\":\"2026-01-01T00:00:00Z\"}}"
+            );
+            let patch = format!("'{{\"status\":{{\"conditions\":[{condition}]{more}}}}}'");
+            served.run(&format!("patch {object} --subresource=status -p {patch}"));
+        };
+        condition("deployment nginx-deployment", "Available", "");
+        condition("job pi", "SuccessCriteriaMet", "");
+        let times =
+            ",\"startTime\":\"2026-01-01T00:00:00Z\",\"completionTime\":\"2026-01-01T00:01:00Z\"";
+        condition("job pi", "Complete", times);
+        served.runs(&[
+            "wait --for=condition=Ready pod/p",
+            "create configmap later",
+            "delete pod p",
+        ]);
+        served.refuses("get pod p", &["NotFound"]);
+        for wait in waits {
+            wait.ends();
+        }
+        served.refuses(
+            "wait --for=condition=Ready deployment/nginx-deployment --timeout=100ms",
+            &["timed out waiting for the condition on deployments/nginx-deployment"],
+        );
+    });
+}

@@ -1,0 +1,59 @@
+//! The walk-throughs of the documents that this project goes back to, with the real kubectl: what a
+//! user of ReplicaSets, ReplicationControllers, pods and nodes tries. Each test is named after the
+//! number of its walk-through. Those of other kinds come with their controllers.
+
+mod cluster;
+mod replica_set;
+mod replication_controller;
+
+use super::served::Served;
+
+/// Name and phase of every pod.
+const PHASES: &str = "get pods --no-headers -o custom-columns=:metadata.name,:status.phase";
+
+fn count(text: &str, part: &str) -> usize {
+    text.matches(part).count()
+}
+
+/// The names of all pods, sorted.
+#[track_caller]
+fn names(served: &Served) -> Vec<String> {
+    served.words("get pods -o jsonpath={.items[*].metadata.name}")
+}
+
+/// The name of one pod in the order of their names.
+#[track_caller]
+fn name_of(served: &Served, index: usize) -> String {
+    names(served).swap_remove(index)
+}
+
+#[track_caller]
+fn patch_condition(served: &Served, pod: &str, members: &str) {
+    let patch = format!("'{{\"status\":{{\"conditions\":[{{\"type\":\"Ready\",{members}}}]}}}}'");
+    served.run(&format!("patch pod {pod} --subresource=status -p {patch}"));
+}
+
+/// Makes a pod not ready.
+#[track_caller]
+fn not_ready(served: &Served, pod: &str) {
+    patch_condition(served, pod, "\"status\":\"False\"");
+}
+
+/// Makes a pod as if it had been ready since then.
+#[track_caller]
+fn old_since(served: &Served, pod: &str, time: &str) {
+    patch_condition(served, pod, &format!("\"lastTransitionTime\":\"{time}\""));
+}
+
+/// Has the container of a pod end with that code.
+#[track_caller]
+fn end_container(served: &Served, pod: &str, code: i32) {
+    let reason = if code == 0 { "Completed" } else { "Error" };
+    let end = format!("{{\"terminated\":{{\"exitCode\":{code},\"reason\":\"{reason}\"}}}}");
+    let patch = format!(
+        "'[{{\"op\":\"replace\",\"path\":\"/status/containerStatuses/0/state\",\"value\":{end}}}]'"
+    );
+    served.run(&format!(
+        "patch pod {pod} --subresource=status --type=json -p {patch}"
+    ));
+}

@@ -1,0 +1,741 @@
+//! Walk-throughs of ReplicaSets: W2 to W16.
+
+use super::super::manifests::{DEPLOYMENT, FRONTEND, bare_pods, owner, pod};
+use super::super::served::{Served, with_each};
+use super::{PHASES, count, end_container, name_of, names, not_ready, old_since};
+
+const ROW: &str = "get rs frontend --no-headers";
+const EVENTS: &str = "get events --field-selector involvedObject.name=frontend \
+                      -o custom-columns=:type,:reason,:source.component,:message --no-headers";
+const CREATED: &str = "Normal SuccessfulCreate replicaset-controller Created pod: frontend-";
+const DELETED: &str = "Normal SuccessfulDelete replicaset-controller Deleted pod: ";
+const OWNERS: &str = "-o jsonpath='{range .items[*]}{.metadata.name} \
+                      {.metadata.ownerReferences[*].name}{\"\\n\"}{end}'";
+
+/// A frontend of so many pods, all of them ready.
+fn frontend(served: &Served, replicas: usize) {
+    served.apply(&FRONTEND.replace("replicas: 3", &format!("replicas: {replicas}")));
+    has(served, replicas);
+}
+
+/// Waits until there are so many, all of them ready, and nobody else.
+fn has(served: &Served, replicas: usize) {
+    served.tabulates(ROW, &format!("frontend {replicas} {replicas} {replicas}"));
+    served.comes_to(PHASES, |text| {
+        count(text, "Running") == replicas && text.lines().count() == replicas
+    });
+}
+
+/// Waits until the object has so many events like this.
+fn told(served: &Served, times: usize, event: &str) {
+    served.comes_to(EVENTS, |text| count(text, event) == times);
+}
+
+#[test]
+#[ignore = "needs kubectl: cargo real"]
+fn w2_create_look_verify_ownership() {
+    with_each(&[], |served| {
+        served.file("frontend.yaml", FRONTEND);
+        served.says("apply -f frontend.yaml", "replicaset.apps/frontend created");
+        let watched = served.beside("get rs -w --no-headers", "rows");
+        served.says(
+            "apply -f frontend.yaml",
+            "replicaset.apps/frontend unchanged",
+        );
+        served.tabulates("get rs", "NAME DESIRED CURRENT READY\nfrontend 3 3 3");
+        for row in watched.shows("frontend 3 3 3").lines() {
+            let counts: Vec<&str> = row.split(' ').collect();
+            assert!(counts[3] <= counts[2], "{row}");
+        }
+        served.shows(
+            "get rs -o wide",
+            &[
+                "NAME DESIRED CURRENT READY AGE CONTAINERS IMAGES SELECTOR",
+                "php-redis gcr.io/google_samples/gb-frontend:v3 tier=frontend",
+            ],
+        );
+        told(served, 3, CREATED);
+        assert_eq!(served.run(EVENTS).lines().count(), 3);
+        served.shows(
+            "describe rs/frontend",
+            &[
+                "Selector: tier=frontend\nLabels: app=guestbook\ntier=frontend\n",
+                "Replicas: 3 current / 3 desired\n",
+                "Pods Status: 3 Running / 0 Waiting / 0 Succeeded / 0 Failed\n",
+                "Image: gcr.io/google_samples/gb-frontend:v3\nPort: <none>\nHost Port: <none>\n",
+                "Node-Selectors: <none>\nTolerations: <none>\n",
+                "replicaset-controller Created pod: frontend-",
+            ],
+        );
+        let pods = served.run("get pods");
+        assert_eq!(pods.lines().count(), 4, "{pods}");
+        assert_eq!(count(&pods, " 1/1 Running 0 "), 3, "{pods}");
+        assert!(
+            pods.starts_with("NAME READY STATUS RESTARTS AGE\nfrontend-"),
+            "{pods}"
+        );
+        let one = name_of(served, 0);
+        assert_eq!(one.len(), "frontend-".len() + 5, "{one}");
+        let uid = served.run("get rs frontend -o jsonpath={.metadata.uid}");
+        let reference = format!("kind: ReplicaSet\nname: frontend\nuid: {uid}\nresourceVersion");
+        served.shows(
+            &format!("get pod {one} -o yaml"),
+            &[
+                "generateName: frontend-\n",
+                "labels:\ntier: frontend\nname: ",
+                "ownerReferences:\n- apiVersion: apps/v1\nblockOwnerDeletion: true\ncontroller: true\n",
+                &reference,
+            ],
+        );
+        served.shows(
+            "get rs frontend -o yaml",
+            &[
+                "generation: 1\n",
+                "status:\navailableReplicas: 3\nfullyLabeledReplicas: 3\n\
+               observedGeneration: 1\nreadyReplicas: 3\nreplicas: 3\nterminatingReplicas: 0",
+            ],
+        );
+    });
+}
+
+#[test]
+#[ignore = "needs kubectl: cargo real"]
+fn w3_required_fields_and_rejections() {
+    const LABELS: &str = "metadata: {labels: {tier: frontend}}";
+    const SELECTOR: &str = "selector: {matchLabels: {tier: frontend}}";
+    const MISMATCH: [&str; 2] = [
+        "spec.template.metadata.labels: Invalid value: ",
+        "`selector` does not match template `labels`",
+    ];
+    let policy = |policy: &str| format!("spec: {{restartPolicy: {policy}, containers:");
+    let unsupported = |policy: &str| {
+        format!(
+            "spec.template.spec.restartPolicy: Unsupported value: \"{policy}\": supported values: \
+             \"Always\""
+        )
+    };
+    with_each(&[], |served| {
+        for (from, to, wanted) in [
+            (SELECTOR, "", &["spec.selector: Required value"] as &[&str]),
+            (LABELS, "metadata: {labels: {tier: backend}}", &MISMATCH),
+            (LABELS, "metadata: {}", &MISMATCH),
+            (
+                "spec: {containers:",
+                &policy("OnFailure"),
+                &[&unsupported("OnFailure")],
+            ),
+            (
+                "spec: {containers:",
+                &policy("Never"),
+                &[&unsupported("Never")],
+            ),
+            (
+                "name: frontend",
+                "name: Front_End",
+                &["metadata.name: Invalid value", "RFC 1123 subdomain"],
+            ),
+            (SELECTOR, "selector: {}", &["empty selector is invalid"]),
+            (
+                "replicas: 3",
+                "replicas: -1",
+                &["must be greater than or equal to 0"],
+            ),
+            (
+                "[{name: php-redis, image: 'gcr.io/google_samples/gb-frontend:v3'}]",
+                "[]",
+                &["spec.template.spec.containers: Required value"],
+            ),
+        ] {
+            served.refuses_manifest(&FRONTEND.replace(from, to), wanted);
+        }
+        let (bare, _) = FRONTEND.split_once("spec:").expect("it has a spec");
+        served.refuses_manifest(bare, &["spec.selector: Required value", "spec.template."]);
+        served.says("get rs,pods -o name", "");
+
+        served.apply(&FRONTEND.replace("  replicas: 3\n", ""));
+        has(served, 1);
+        served.refuses_manifest(
+            &FRONTEND.replace("tier: frontend", "tier: other"),
+            &["spec.selector: Invalid value", "field is immutable"],
+        );
+        frontend(served, 0);
+        let dotted = FRONTEND.replace("name: frontend", "name: front.end");
+        served.apply(&dotted.replace("replicas: 3", "replicas: 1"));
+        served.comes_to(PHASES, |text| {
+            text.starts_with("front.end-") && text.contains("Running")
+        });
+    });
+}
+
+#[test]
+#[ignore = "needs kubectl: cargo real"]
+fn w4_pods_that_come_later_are_taken_over_and_removed() {
+    let times = [
+        "--pod-startup-latency",
+        "1s",
+        "--pod-termination-latency",
+        "4s",
+    ];
+    with_each(&times, |served| {
+        frontend(served, 3);
+        let before = names(served);
+        served.file("pods.yaml", &bare_pods());
+        served.says("apply -f pods.yaml", "pod/pod1 created\npod/pod2 created");
+        for pod in ["pod1", "pod2"] {
+            let line = format!("get pod {pod} --no-headers");
+            served.comes_to(&line, |text| {
+                text.starts_with(&format!("{pod} 0/1 Terminating"))
+            });
+            let line = format!("get pod {pod} -o jsonpath={{.metadata.ownerReferences[*].name}}");
+            served.says(&line, "frontend");
+        }
+        served.tabulates(ROW, "frontend 3 3 3");
+        has(served, 3);
+        assert_eq!(names(served), before);
+        told(served, 1, &format!("{DELETED}pod1"));
+        told(served, 1, &format!("{DELETED}pod2"));
+        told(served, 3, CREATED);
+    });
+}
+
+#[test]
+#[ignore = "needs kubectl: cargo real"]
+fn w5_pods_that_come_first_are_used() {
+    with_each(&[], |served| {
+        served.apply(&bare_pods());
+        served.run("wait --for=condition=Ready pod/pod1 pod/pod2");
+        frontend(served, 3);
+        let all = names(served);
+        assert!(all[0].starts_with("frontend-"), "{all:?}");
+        assert_eq!(all[1..], ["pod1", "pod2"]);
+        told(served, 1, CREATED);
+        assert_eq!(served.run(EVENTS).lines().count(), 1);
+        let adopted = "get pod pod1 -o jsonpath='{.spec.containers[0].image} \
+                       {.metadata.generateName}{.metadata.ownerReferences[0].name}'";
+        served.says(adopted, "gcr.io/google-samples/hello-app:1.0 frontend");
+        served.run("delete rs frontend");
+        served.becomes("get pods -o name", "");
+    });
+}
+
+#[test]
+#[ignore = "needs kubectl: cargo real"]
+fn w6_who_can_be_acquired() {
+    with_each(&[], |served| {
+        served.runs(&["create configmap other", "create namespace elsewhere"]);
+        let uid = served.run("get cm other -o jsonpath={.metadata.uid}");
+        let controller = owner("v1", "ConfigMap", "other", &uid);
+        let plain = controller.replace("controller: true", "controller: false");
+        let with = |members: &str| format!("labels: {{tier: frontend}}, {members}");
+        let pods = [
+            pod("a-free", "labels: {tier: frontend}", ""),
+            pod("b-owned", &with(&format!("ownerReferences: [{plain}]")), ""),
+            pod(
+                "c-controlled",
+                &with(&format!("ownerReferences: [{controller}]")),
+                "",
+            ),
+            pod("d-ended", "labels: {tier: frontend}", ""),
+            pod("d-leaving", &with("finalizers: [a.example/b]"), ""),
+            pod("e-other", "labels: {tier: other}", ""),
+            pod("f-far", &with("namespace: elsewhere"), ""),
+        ];
+        served.apply(&pods.join("---"));
+        served.runs(&[
+            "wait --for=condition=Ready pods --all",
+            "patch pod d-ended --subresource=status -p '{\"status\":{\"phase\":\"Succeeded\"}}'",
+            "delete pod d-leaving --wait=false",
+        ]);
+        served.apply(FRONTEND);
+        served.tabulates(ROW, "frontend 3 3 3");
+        let owners = served.run(&format!("get pods -A {OWNERS}"));
+        let held: Vec<&str> = owners
+            .lines()
+            .filter(|it| !it.starts_with("frontend-"))
+            .collect();
+        assert_eq!(
+            held,
+            [
+                "a-free frontend",
+                "b-owned frontend other",
+                "c-controlled other",
+                "d-ended",
+                "d-leaving",
+                "e-other",
+                "f-far",
+            ]
+        );
+        served.run("label pod e-other tier=frontend --overwrite");
+        told(served, 1, DELETED);
+        served.tabulates(ROW, "frontend 3 3 3");
+    });
+}
+
+#[test]
+#[ignore = "needs kubectl: cargo real"]
+fn w7_two_with_the_same_selector_ignore_each_others_pods() {
+    with_each(&[], |served| {
+        let other = FRONTEND
+            .replace("name: frontend", "name: frontend-b")
+            .replace(
+                "labels: {tier: frontend}}\n    spec",
+                "labels: {tier: frontend, ver: b}}\n    spec",
+            )
+            .replace("frontend:v3", "frontend:v4");
+        served.apply(&format!("{FRONTEND}---{other}"));
+        let both = |a: usize, b: usize| {
+            served.tabulates(
+                "get rs --no-headers",
+                &format!("frontend {a} {a} {a}\nfrontend-b {b} {b} {b}"),
+            );
+        };
+        both(3, 3);
+        let owned = |by: &str| {
+            let owners = served.run(&format!("get pods {OWNERS}"));
+            let ends = |it: &&str| it.ends_with(&format!(" {by}"));
+            let pods: Vec<String> = owners.lines().filter(ends).map(str::to_owned).collect();
+            pods
+        };
+        let before = owned("frontend");
+        assert_eq!((before.len(), owned("frontend-b").len()), (3, 3));
+        let deleted = "get events --field-selector reason=SuccessfulDelete -o name";
+        served.says(deleted, "");
+        served.run("scale rs/frontend-b --replicas=1");
+        both(3, 1);
+        served.comes_to("get pods -o name", |text| text.lines().count() == 4);
+        assert_eq!(owned("frontend"), before);
+
+        served.apply(&pod("orphan", "labels: {tier: frontend}", ""));
+        // Adopted by one of them, which then has one too many.
+        served.comes_to(deleted, |text| text.lines().count() == 3);
+        both(3, 1);
+        served.comes_to("get pods -o name", |text| text.lines().count() == 4);
+    });
+}
+
+#[test]
+#[ignore = "needs kubectl: cargo real"]
+fn w8_delete_with_its_pods() {
+    const PATH: &str = "/apis/apps/v1/namespaces/default/replicasets/frontend";
+    with_each(&["--pod-termination-latency", "1s"], |served| {
+        frontend(served, 3);
+        served.says("delete rs frontend", "replicaset.apps \"frontend\" deleted");
+        served.says("get rs -o name", "");
+        served.becomes("get pods -o name", "");
+        told(served, 3, CREATED);
+
+        frontend(served, 3);
+        let (status, answer) = served.rest("DELETE", PATH, "");
+        assert_eq!(status, 200, "{answer}");
+        assert!(
+            squeezed(&answer).contains("\"status\":\"Success\""),
+            "{answer}"
+        );
+        served.says("get rs -o name", "");
+        served.becomes("get pods -o name", "");
+    });
+}
+
+/// Text of JSON without its spaces.
+fn squeezed(text: &str) -> String {
+    text.chars().filter(|it| !it.is_whitespace()).collect()
+}
+
+#[test]
+#[ignore = "needs kubectl: cargo real"]
+fn w9_propagation_policies_by_rest() {
+    const PATH: &str = "/apis/apps/v1/namespaces/default/replicasets/frontend";
+    let body = |policy: &str| {
+        format!(
+            "{{\"kind\":\"DeleteOptions\",\"apiVersion\":\"v1\",\"propagationPolicy\":\"{policy}\"}}"
+        )
+    };
+    with_each(&["--pod-termination-latency", "3s"], |served| {
+        frontend(served, 3);
+        let (status, answer) = served.rest("DELETE", PATH, &body("Foreground"));
+        assert_eq!(status, 200, "{answer}");
+        let answer = squeezed(&answer);
+        assert!(
+            answer.contains("\"finalizers\":[\"foregroundDeletion\"]"),
+            "{answer}"
+        );
+        assert!(answer.contains("\"deletionTimestamp\":\""), "{answer}");
+        served.tabulates(ROW, "frontend 3 0 0");
+        let terminating = served.run("get pods --no-headers");
+        assert_eq!(count(&terminating, " Terminating "), 3, "{terminating}");
+        served.becomes("get rs,pods -o name", "");
+        told(served, 3, CREATED);
+
+        frontend(served, 1);
+        let (status, answer) = served.rest("DELETE", PATH, &body("Background"));
+        assert!(
+            status == 200 && squeezed(&answer).contains("\"status\":\"Success\""),
+            "{answer}"
+        );
+        served.says("get rs -o name", "");
+        served.becomes("get pods -o name", "");
+
+        frontend(served, 1);
+        let (status, answer) = served.rest("DELETE", PATH, &body("Orphan"));
+        assert_eq!(status, 200, "{answer}");
+        served.becomes("get rs -o name", "");
+        served.says(
+            "get pods -o jsonpath='{.items[*].metadata.ownerReferences}'",
+            "",
+        );
+        served.shows("get pods", &["1/1 Running"]);
+    });
+}
+
+#[test]
+#[ignore = "needs kubectl: cargo real"]
+fn w10_delete_only_the_replica_set_and_a_successor_takes_over() {
+    const IMAGES: &str = "get pods -o jsonpath='{.items[*].spec.containers[0].image}'";
+    with_each(&[], |served| {
+        frontend(served, 3);
+        let before = names(served);
+        served.says(
+            "delete rs frontend --cascade=orphan",
+            "replicaset.apps \"frontend\" deleted",
+        );
+        assert_eq!(names(served), before);
+        served.says(
+            "get pods -o jsonpath='{.items[*].metadata.ownerReferences}'",
+            "",
+        );
+        served.run(&format!("delete pod {}", before[0]));
+        assert_eq!(names(served), before[1..]);
+
+        served.apply(&FRONTEND.replace(":v3", ":v5"));
+        has(served, 3);
+        let images = |old: usize, new: usize| {
+            let images = served.run(IMAGES);
+            assert_eq!((count(&images, ":v3"), count(&images, ":v5")), (old, new));
+        };
+        images(2, 1);
+        served.run(&format!("delete pod {}", before[1]));
+        has(served, 3);
+        images(1, 2);
+        served.apply(&FRONTEND.replace(":v3", ":v6"));
+        served.run("wait rs/frontend --for=jsonpath={.status.observedGeneration}=2");
+        images(1, 2);
+    });
+}
+
+#[test]
+#[ignore = "needs kubectl: cargo real"]
+fn w11_isolate_a_pod_by_relabelling() {
+    with_each(&[], |served| {
+        frontend(served, 3);
+        let one = name_of(served, 0);
+        served.run(&format!("label pod {one} tier=debug --overwrite"));
+        served.comes_to(PHASES, |text| count(text, "Running") == 4);
+        let owners =
+            format!("get pod {one} -o jsonpath='{{.metadata.ownerReferences}}{{.status.phase}}'");
+        served.becomes(&owners, "Running");
+        served.comes_to("get pods -l tier=frontend -o name", |text| {
+            text.lines().count() == 3
+        });
+        told(served, 4, CREATED);
+        served.tabulates(ROW, "frontend 3 3 3");
+        served.run(&format!("label pod {one} tier=frontend --overwrite"));
+        told(served, 1, DELETED);
+        has(served, 3);
+
+        served.run("scale rs frontend --replicas=2");
+        has(served, 2);
+        served.run(&format!(
+            "label pod {} tier=debug --overwrite",
+            name_of(served, 0)
+        ));
+        served.run("scale rs frontend --replicas=1");
+        served.tabulates(ROW, "frontend 1 1 1");
+    });
+}
+
+#[test]
+#[ignore = "needs kubectl: cargo real"]
+fn w12_scale() {
+    const GENERATIONS: &str =
+        "get rs frontend -o jsonpath='{.metadata.generation} {.status.observedGeneration}'";
+    with_each(&[], |served| {
+        frontend(served, 3);
+        served.says(
+            "scale rs/frontend --replicas=5",
+            "replicaset.apps/frontend scaled",
+        );
+        has(served, 5);
+        told(served, 5, CREATED);
+        served.run("scale rs/frontend --replicas=2");
+        has(served, 2);
+        told(served, 3, DELETED);
+        served.becomes(GENERATIONS, "3 3");
+        served.run("patch rs frontend -p '{\"spec\":{\"replicas\":4}}'");
+        has(served, 4);
+        served.file("editor.sh", "sed -i 's/replicas: 4/replicas: 6/' \"$1\"\n");
+        served.says("edit rs frontend", "replicaset.apps/frontend edited");
+        has(served, 6);
+        served.file("frontend.yaml", FRONTEND);
+        served.says(
+            "apply -f frontend.yaml",
+            "replicaset.apps/frontend configured",
+        );
+        has(served, 3);
+        let wrong = "scale --current-replicas=9 --replicas=1 rs/frontend";
+        served.refuses(wrong, &["Expected replicas to be 9, was 3"]);
+        served.becomes(GENERATIONS, "6 6");
+        served.run("scale rs/frontend --replicas=0");
+        has(served, 0);
+        served.becomes(GENERATIONS, "7 7");
+    });
+}
+
+#[test]
+#[ignore = "needs kubectl: cargo real"]
+fn w13_lost_pods_are_replaced_and_containers_restart_in_place() {
+    with_each(&["--pod-termination-latency", "3s"], |served| {
+        frontend(served, 3);
+        let one = name_of(served, 0);
+        served.run(&format!("delete pod {one} --wait=false"));
+        served.comes_to("get pods --no-headers", |text| {
+            count(text, " Running ") == 3 && count(text, " Terminating ") == 1
+        });
+        has(served, 3);
+
+        let one = name_of(served, 0);
+        let events = served.run(EVENTS);
+        end_container(served, &one, 1);
+        served.comes_to_show(&format!("get pod {one}"), &["1/1 Running 1 ("]);
+        served.shows(
+            &format!("describe pod {one}"),
+            &["Last State: Terminated\nReason: Error"],
+        );
+        has(served, 3);
+        assert_eq!(served.run(EVENTS), events);
+
+        let status = |pod: &str, status: &str| {
+            let patch = format!("-p '{{\"status\":{{{status}}}}}'");
+            served.run(&format!("patch pod {pod} --subresource=status {patch}"));
+        };
+        status(&one, "\"phase\":\"Failed\",\"reason\":\"Evicted\"");
+        served.comes_to(PHASES, |text| count(text, "Running") == 3);
+        served.shows(&format!("get pod {one}"), &[" Evicted "]);
+        let two = served.run(PHASES);
+        let two = two
+            .lines()
+            .find(|it| it.ends_with("Running"))
+            .expect("three run");
+        let two = two.split(' ').next().expect("a name");
+        status(two, "\"phase\":\"Succeeded\"");
+        served.comes_to(PHASES, |text| {
+            count(text, "Running") == 3 && text.lines().count() == 5
+        });
+        served.tabulates(ROW, "frontend 3 3 3");
+
+        served.run("delete pods --all --wait=false --force --grace-period=0");
+        has(served, 3);
+        let drain = served.beside("drain node-2 --ignore-daemonsets", "drained");
+        let evicted = "get pods --field-selector spec.nodeName=node-2 -o jsonpath=\
+                       '{.items[*].status.conditions[?(@.type==\"DisruptionTarget\")].reason}'";
+        served.becomes(evicted, "EvictionByEvictionAPI");
+        drain.ends();
+        has(served, 3);
+        served.says("get pods --field-selector spec.nodeName=node-2 -o name", "");
+    });
+}
+
+#[test]
+#[ignore = "needs kubectl: cargo real"]
+fn w13_a_lost_node_loses_its_pods() {
+    let times = [
+        "--node-monitor-grace-period",
+        "1s",
+        "--default-unreachable-toleration-seconds",
+        "4",
+        "--node-quarantine",
+        "2s",
+        "--pod-termination-latency",
+        "2s",
+    ];
+    const ONE: &str = "get pods --field-selector spec.nodeName=node-1";
+    const REASON: &str =
+        "-o jsonpath='{.items[*].status.conditions[?(@.type==\"DisruptionTarget\")].reason}'";
+    with_each(&times, |served| {
+        frontend(served, 3);
+        let one = served.run(&format!("{ONE} -o name"));
+        served.run("annotate node node-1 podstorm/kubelet=silent");
+        served.comes_to_show("get node node-1", &["node-1 NotReady "]);
+        let taints = "get node node-1 -o jsonpath='{.spec.taints[*].key} {.spec.taints[*].effect}'";
+        let key = "node.kubernetes.io/unreachable";
+        served.becomes(taints, &format!("{key} {key} NoSchedule NoExecute"));
+        served.tabulates(ROW, "frontend 3 3 2");
+        served.says(&format!("{ONE} -o name"), &one);
+        served.becomes(&format!("{ONE} {REASON}"), "DeletionByTaintManager");
+        served.tabulates(ROW, "frontend 3 3 3");
+        // Nobody ends it.
+        served.shows(ONE, &[" Terminating "]);
+        let watched = served.beside(&format!("{ONE} -w -o jsonpath='{{.status}}'"), "statuses");
+        served.run("delete node node-1");
+        let last = watched.shows("DeletionByPodGC");
+        assert!(last.contains("PodGC: node no longer exists"), "{last}");
+        served.becomes(&format!("{ONE} -o name"), "");
+        has(served, 3);
+    });
+}
+
+#[test]
+#[ignore = "needs kubectl: cargo real"]
+fn w14_scale_down_order() {
+    with_each(&[], |served| {
+        // (a) and (b): pending goes before any cost.
+        let nowhere = "nodeSelector: {disk: none}";
+        served.apply(&pod("pending", "labels: {tier: frontend}", nowhere));
+        served.comes_to_show(
+            "get pod pending -o jsonpath='{.status.conditions[0].reason}'",
+            &["Unschedulable"],
+        );
+        served.apply(&FRONTEND.replace("replicas: 3", "replicas: 6"));
+        served.tabulates(ROW, "frontend 6 6 5");
+        let cheap = name_of(served, 2);
+        served.run(&format!(
+            "annotate pod {cheap} controller.kubernetes.io/pod-deletion-cost=-1"
+        ));
+        served.run("scale rs/frontend --replicas=5");
+        has(served, 5);
+        served.refuses("get pod pending", &["NotFound"]);
+        served.run("scale rs/frontend --replicas=4");
+        has(served, 4);
+        served.refuses(&format!("get pod {cheap}"), &["NotFound"]);
+        // (d): the one that has been ready for less time.
+        let all = names(served);
+        for old in &all[1..] {
+            old_since(served, old, "2020-01-01T00:00:00Z");
+        }
+        served.run("scale rs/frontend --replicas=3");
+        has(served, 3);
+        assert_eq!(names(served), all[1..]);
+        // (e): any.
+        served.run("scale rs/frontend --replicas=2");
+        has(served, 2);
+        served.run("delete rs frontend");
+        served.becomes("get pods -o name", "");
+
+        // (c): four on one node and two on another, with and without a Deployment above.
+        served.apply(DEPLOYMENT);
+        let uid = served.run("get deployment nginx-deployment -o jsonpath={.metadata.uid}");
+        let reference = owner("apps/v1", "Deployment", "nginx-deployment", &uid);
+        let owned = FRONTEND.replace(
+            "metadata: {name: frontend,",
+            &format!("metadata: {{name: frontend, ownerReferences: [{reference}],"),
+        );
+        let place = |number: usize| {
+            let node = if number < 4 { "node-1" } else { "node-2" };
+            let labels = "labels: {tier: frontend}";
+            pod(&format!("p{number}"), labels, &format!("nodeName: {node}"))
+        };
+        let pods: Vec<String> = (0..6).map(place).collect();
+        served.apply(&pods.join("---"));
+        served.run("wait --for=condition=Ready pods --all");
+        served.apply(&owned.replace("replicas: 3", "replicas: 6"));
+        has(served, 6);
+        served.run("scale rs/frontend --replicas=5");
+        has(served, 5);
+        let on_two = "get pods --field-selector spec.nodeName=node-2 -o name";
+        served.says(on_two, "pod/p4\npod/p5");
+        served.run("scale rs/frontend --replicas=4");
+        has(served, 4);
+        served.says(on_two, "pod/p4\npod/p5");
+    });
+}
+
+#[test]
+#[ignore = "needs kubectl: cargo real"]
+fn w15_pod_deletion_cost() {
+    const COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+    let cost = |served: &Served, pod: &str, cost: &str| {
+        served.run(&format!("annotate pod {pod} --overwrite {COST}={cost}"));
+    };
+    with_each(&[], |served| {
+        frontend(served, 6);
+        let all = names(served);
+        for (pod, value) in all.iter().zip(["-100", "-5", "", "0", "7", "2147483647"]) {
+            if !value.is_empty() {
+                cost(served, pod, value);
+            }
+        }
+        for (replicas, left) in [(5, &all[1..]), (4, &all[2..]), (2, &all[4..])] {
+            served.run(&format!("scale rs/frontend --replicas={replicas}"));
+            has(served, replicas);
+            assert_eq!(names(served), left);
+        }
+        cost(served, &all[4], "-2147483648");
+        for bad in ["abc", "2147483648", "1.5", "+5", "", "08"] {
+            served.refuses(
+                &format!("annotate pod {} --overwrite {COST}={bad}", all[4]),
+                &[&format!(
+                    "metadata.annotations[{COST}]: Invalid value: \"{bad}\": must be a 32bit integer"
+                )],
+            );
+        }
+        // Readiness is asked first.
+        cost(served, &all[4], "-100");
+        not_ready(served, &all[5]);
+        served.tabulates(ROW, "frontend 2 2 1");
+        served.run("scale rs/frontend --replicas=1");
+        has(served, 1);
+        assert_eq!(names(served), all[4..5]);
+
+        served.run("scale rs/frontend --replicas=6");
+        has(served, 6);
+        let all = names(served);
+        let events = served.run(EVENTS);
+        for (pod, load) in all.iter().zip(["60", "10", "50", "20", "40", "30"]) {
+            cost(served, pod, load);
+        }
+        assert_eq!(names(served), all, "costs alone change nothing");
+        assert_eq!(served.run(EVENTS), events);
+        served.run("scale rs/frontend --replicas=3");
+        has(served, 3);
+        assert_eq!(names(served), [&all[0], &all[2], &all[4]]);
+        served.run("delete rs frontend");
+        served.becomes("get pods -o name", "");
+
+        // In the template it is the same for all.
+        let annotated =
+            format!("metadata: {{annotations: {{{COST}: \"7\"}}, labels: {{tier: frontend}}}}");
+        served.apply(&FRONTEND.replace("metadata: {labels: {tier: frontend}}", &annotated));
+        has(served, 3);
+        let costs = "get pods -o jsonpath='{.items[*].metadata.annotations}'";
+        assert_eq!(count(&served.run(costs), "\"7\""), 3);
+        let all = names(served);
+        not_ready(served, &all[1]);
+        served.tabulates(ROW, "frontend 3 3 2");
+        served.run("scale rs/frontend --replicas=2");
+        has(served, 2);
+        assert_eq!(names(served), [&all[0], &all[2]]);
+    });
+}
+
+#[test]
+#[ignore = "needs kubectl: cargo real"]
+fn w16_a_bare_pod_is_not_replaced_and_an_ended_container_runs_again() {
+    with_each(&[], |served| {
+        served.apply(&pod("bare", "labels: {tier: none}", ""));
+        served.apply(FRONTEND);
+        served.tabulates(ROW, "frontend 3 3 3");
+        served.run("delete pod bare");
+        let one = name_of(served, 0);
+        end_container(served, &one, 0);
+        served.comes_to_show(&format!("get pod {one}"), &["1/1 Running 1 ("]);
+        has(served, 3);
+        // One that may end, ends.
+        served.run("run once --image=busybox --restart=Never");
+        served.run("wait --for=condition=Ready pod/once");
+        end_container(served, "once", 0);
+        served.comes_to_show("get pod once", &["0/1 Completed 0"]);
+        served.run("run failed --image=busybox --restart=Never");
+        served.run("wait --for=condition=Ready pod/failed");
+        end_container(served, "failed", 3);
+        served.comes_to_show("get pod failed", &["0/1 Error 0"]);
+    });
+}
