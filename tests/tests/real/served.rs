@@ -16,8 +16,9 @@ use tempfile::TempDir;
 /// The releases of kubectl, by the ends of their programs' names.
 const RELEASES: [(&str, &str); 2] = [("1.32", "v1.32.3"), ("1.36", "v1.36.3")];
 
-/// What is waited for comes within this many looks, 50 ms apart: 30 s.
-const LOOKS: usize = 600;
+/// What is waited for comes within this many looks, and for longer where a look takes its time: 20 s.
+const LOOKS: usize = 200;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 
 /// A server, and a kubectl to talk to it. It is killed when it is dropped.
 pub(crate) struct Served {
@@ -35,6 +36,12 @@ pub(crate) fn with_each(arguments: &[&str], test: impl Fn(&Served) + Sync) {
             scope.spawn(move || test(&Served::start(release, version, arguments)));
         }
     });
+}
+
+/// Runs a test with kubectl 1.32 alone.
+pub(crate) fn with_one(arguments: &[&str], test: impl FnOnce(&Served)) {
+    let (release, version) = RELEASES[0];
+    test(&Served::start(release, version, arguments));
 }
 
 /// A process that goes on beside the test, with its output in a file. It is killed when it is dropped.
@@ -67,7 +74,7 @@ impl Beside {
             if status.is_some() {
                 break;
             }
-            thread::sleep(Duration::from_millis(50));
+            thread::sleep(BETWEEN_LOOKS);
         }
         assert!(status.is_some_and(|status| status.success()), "{status:?}");
     }
@@ -125,11 +132,6 @@ impl Served {
         assert!(self.server.wait().expect("it ends").success());
     }
 
-    /// Whether this is a release of kubectl that has what 1.32 lacks.
-    pub(crate) fn is_new(&self) -> bool {
-        self.release != "1.32"
-    }
-
     /// The path of a file in the folder that all commands run in.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
@@ -164,6 +166,9 @@ impl Served {
             .env("KUBECONFIG", self.path("config"))
             .env("HOME", self.folder.path())
             .env("KUBE_EDITOR", "sh editor.sh")
+            // Many run side by side, for a moment each.
+            .env("GOMAXPROCS", "1")
+            .env("GOGC", "off")
             .stdin(Stdio::null());
         command
     }
@@ -310,7 +315,7 @@ fn wait_until(text: impl Fn() -> String, holds: impl Fn(&str) -> bool, what: &st
         if holds(&last) {
             return last;
         }
-        thread::sleep(Duration::from_millis(50));
+        thread::sleep(BETWEEN_LOOKS);
     }
     panic!("{what}, at last:\n{last}");
 }

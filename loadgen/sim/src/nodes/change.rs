@@ -195,7 +195,7 @@ pub(super) fn settled(live: &Pod, now: Time) -> Option<PodStatus> {
     let mut status = live.status.clone();
     let (mut runs, mut failed) = (false, false);
     for container in &mut status.container_statuses {
-        let Some(end) = termination(container) else {
+        let Some(mut end) = termination(container) else {
             runs = true;
             continue;
         };
@@ -205,6 +205,9 @@ pub(super) fn settled(live: &Pod, now: Time) -> Option<PodStatus> {
             continue;
         }
         runs = true;
+        if end["finishedAt"].is_null() {
+            end["finishedAt"] = json!(now.to_string());
+        }
         container.restart_count = container.restart_count.saturating_add(1);
         container.ready = true;
         let details = container.details.as_ref().map(|details| ContainerDetails {

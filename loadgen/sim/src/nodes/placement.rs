@@ -46,7 +46,7 @@ pub(super) fn is_particular(spec: &PodSpec) -> bool {
 
 /// Whether the node refuses pods that tolerate nothing.
 pub(super) fn is_tainted(node: &Node) -> bool {
-    taints(node).any(|taint| keeps_away(taint))
+    taints(node).any(keeps_away)
 }
 
 /// Whether the pod may not stay on the node: it does not tolerate one of its `NoExecute` taints

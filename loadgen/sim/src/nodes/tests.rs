@@ -417,7 +417,11 @@ impl NodeHarness {
         let pod = self.pod(name).to_json();
         let conditions = pod["status"]["conditions"].as_array().unwrap();
         let found = conditions.iter().find(|it| it["type"] == kind).unwrap();
-        format!("{} {} {}", found["status"], found["reason"], found["message"]).replace('"', "")
+        format!(
+            "{} {} {}",
+            found["status"], found["reason"], found["message"]
+        )
+        .replace('"', "")
     }
 }
 
@@ -434,7 +438,15 @@ fn taints_selectors_and_cordons_decide_where_pods_go() {
     }
     harness.create_with("tolerant", json!({"tolerations": tolerations}));
     harness.pass(5);
-    let all = ["p1 b R", "p2 b R", "p3 b R", "p4 b R", "p5 - P", "picky - P", "tolerant a R"];
+    let all = [
+        "p1 b R",
+        "p2 b R",
+        "p3 b R",
+        "p4 b R",
+        "p5 - P",
+        "picky - P",
+        "tolerant a R",
+    ];
     assert_eq!(harness.states(), all);
     let told = "False Unschedulable 0/2 nodes are available.";
     assert_eq!(harness.condition("picky", "PodScheduled"), told);
@@ -445,7 +457,11 @@ fn taints_selectors_and_cordons_decide_where_pods_go() {
     harness.delete("p1");
     harness.pass(5);
     assert_eq!(harness.states()[3..5], ["p5 b R", "picky - P"]);
-    harness.patch(Kind::NODE, "b", json!({"metadata": {"labels": {"disk": "ssd"}}}));
+    harness.patch(
+        Kind::NODE,
+        "b",
+        json!({"metadata": {"labels": {"disk": "ssd"}}}),
+    );
     harness.pass(5);
     assert_eq!(harness.states()[4], "picky - P", "it is full");
     harness.delete("p2");
@@ -459,13 +475,18 @@ fn a_no_execute_taint_drives_out_who_does_not_tolerate_it() {
     let mut harness = for_clients();
     harness.create("p1");
     harness.create("p2");
-    harness.create_with("t", json!({"nodeName": "a", "tolerations": [{"operator": "Exists"}]}));
+    harness.create_with(
+        "t",
+        json!({"nodeName": "a", "tolerations": [{"operator": "Exists"}]}),
+    );
     harness.pass(5);
     let before = harness.states();
     let taint = json!([{"key": "k", "effect": "NoExecute"}]);
     harness.patch(Kind::NODE, "a", json!({"spec": {"taints": taint}}));
     harness.pass(0);
-    let driven = before.iter().find(|it| it.contains(" a ") && !it.starts_with('t'));
+    let driven = before
+        .iter()
+        .find(|it| it.contains(" a ") && !it.starts_with('t'));
     let name = &driven.unwrap()[..2];
     let told = "True DeletionByTaintManager Taint manager: deleting due to NoExecute taint";
     assert_eq!(harness.condition(name, "DisruptionTarget"), told);
@@ -485,7 +506,10 @@ fn an_annotated_node_is_silent_until_the_annotation_goes() {
     assert_eq!(harness.states(), ["p a R"]);
     harness.pass(2);
     assert_eq!(harness.states(), ["p a n"]);
-    assert_eq!(harness.node("a")["spec"]["taints"][1]["effect"], "NoExecute");
+    assert_eq!(
+        harness.node("a")["spec"]["taints"][1]["effect"],
+        "NoExecute"
+    );
     harness.patch(Kind::NODE, "a", annotate(Value::Null));
     harness.pass(2);
     assert_eq!(harness.states(), ["p a R"]);
@@ -493,12 +517,20 @@ fn an_annotated_node_is_silent_until_the_annotation_goes() {
     harness.pass(351);
     assert_eq!(harness.states(), ["p a nx"]);
     let options = DeleteOptions::default();
-    harness.cluster.delete::<Node>("", "a", &options, harness.now).unwrap();
+    harness
+        .cluster
+        .delete::<Node>("", "a", &options, harness.now)
+        .unwrap();
     harness.create_with("elsewhere", json!({"nodeName": "never"}));
     harness.pass(59);
     assert_eq!(harness.pod("p").status.phase, PodPhase::Running);
     harness.pass(2);
-    assert!(harness.states().iter().all(|state| state.starts_with("elsewhere")));
+    assert!(
+        harness
+            .states()
+            .iter()
+            .all(|state| state.starts_with("elsewhere"))
+    );
 }
 
 #[test]
@@ -535,13 +567,18 @@ fn a_container_that_ends_is_restarted_or_ends_its_pod_by_the_policy() {
         harness.pass(5);
         let mut containers = harness.pod("p").to_json()["status"]["containerStatuses"].clone();
         containers[0]["state"] = json!({"terminated": {"exitCode": code}});
-        harness.patch(Kind::POD, "p", json!({"status": {"containerStatuses": containers}}));
+        harness.patch(
+            Kind::POD,
+            "p",
+            json!({"status": {"containerStatuses": containers}}),
+        );
         harness.pass(5);
         assert_eq!(harness.count(state), 1, "{policy} {code}");
         let status = &harness.pod("p").to_json()["status"]["containerStatuses"][0];
         assert_eq!(status["restartCount"], restarts, "{policy} {code}");
         if restarts == 1 {
             assert_eq!(status["lastState"]["terminated"]["exitCode"], code);
+            assert!(status["lastState"]["terminated"]["finishedAt"].is_string());
             assert!(status["state"]["running"].is_object());
         }
         assert!(harness.is_quiet());

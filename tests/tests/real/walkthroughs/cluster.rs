@@ -1,7 +1,7 @@
 //! Walk-throughs across kinds: W1, W181, W184 and W185.
 
 use super::super::manifests::{DEPLOYMENT, FRONTEND, owner, pod};
-use super::super::served::{Served, with_each};
+use super::super::served::{Served, with_each, with_one};
 use super::{PHASES, count, names};
 
 #[test]
@@ -127,7 +127,7 @@ fn w181_garbage_collection() {
             "deployment.apps \"nginx-deployment\" deleted",
         );
     };
-    with_each(&[], |served| {
+    with_one(&[], |served| {
         chain(served);
         delete(served, "");
         served.becomes("get rs,pods -o name", "");
@@ -196,7 +196,7 @@ fn w184_many_at_once() {
         "--api-errors",
         "10%",
     ];
-    with_each(&limits, |served| {
+    with_one(&limits, |served| {
         let one = |number: usize| {
             let named = format!("many-{number:03}");
             FRONTEND
@@ -220,7 +220,7 @@ fn w184_many_at_once() {
 #[test]
 #[ignore = "needs kubectl: cargo real"]
 fn w185_kubectl_waits() {
-    with_each(&["--pod-termination-latency", "1s"], |served| {
+    with_one(&["--pod-termination-latency", "1s"], |served| {
         served.apply(&[DEPLOYMENT, &pod("p", "labels: {a: b}", "")].join("---"));
         served.run("create job pi --image=perl");
         let waits = [

@@ -1,11 +1,11 @@
-//! Walk-throughs of ReplicaSets: W2 to W16.
+//! Walk-throughs of ReplicaSets: W2 to W13.
 
-use super::super::manifests::{DEPLOYMENT, FRONTEND, bare_pods, owner, pod};
-use super::super::served::{Served, with_each};
-use super::{PHASES, count, end_container, name_of, names, not_ready, old_since};
+use super::super::manifests::{FRONTEND, bare_pods, owner, pod};
+use super::super::served::{Served, with_each, with_one};
+use super::{PHASES, count, end_container, name_of, names};
 
-const ROW: &str = "get rs frontend --no-headers";
-const EVENTS: &str = "get events --field-selector involvedObject.name=frontend \
+pub(super) const ROW: &str = "get rs frontend --no-headers";
+pub(super) const EVENTS: &str = "get events --field-selector involvedObject.name=frontend \
                       -o custom-columns=:type,:reason,:source.component,:message --no-headers";
 const CREATED: &str = "Normal SuccessfulCreate replicaset-controller Created pod: frontend-";
 const DELETED: &str = "Normal SuccessfulDelete replicaset-controller Deleted pod: ";
@@ -13,13 +13,13 @@ const OWNERS: &str = "-o jsonpath='{range .items[*]}{.metadata.name} \
                       {.metadata.ownerReferences[*].name}{\"\\n\"}{end}'";
 
 /// A frontend of so many pods, all of them ready.
-fn frontend(served: &Served, replicas: usize) {
+pub(super) fn frontend(served: &Served, replicas: usize) {
     served.apply(&FRONTEND.replace("replicas: 3", &format!("replicas: {replicas}")));
     has(served, replicas);
 }
 
 /// Waits until there are so many, all of them ready, and nobody else.
-fn has(served: &Served, replicas: usize) {
+pub(super) fn has(served: &Served, replicas: usize) {
     served.tabulates(ROW, &format!("frontend {replicas} {replicas} {replicas}"));
     served.comes_to(PHASES, |text| {
         count(text, "Running") == replicas && text.lines().count() == replicas
@@ -114,7 +114,7 @@ fn w3_required_fields_and_rejections() {
              \"Always\""
         )
     };
-    with_each(&[], |served| {
+    with_one(&[], |served| {
         for (from, to, wanted) in [
             (SELECTOR, "", &["spec.selector: Required value"] as &[&str]),
             (LABELS, "metadata: {labels: {tier: backend}}", &MISMATCH),
@@ -170,25 +170,17 @@ fn w3_required_fields_and_rejections() {
 #[test]
 #[ignore = "needs kubectl: cargo real"]
 fn w4_pods_that_come_later_are_taken_over_and_removed() {
-    let times = [
-        "--pod-startup-latency",
-        "1s",
-        "--pod-termination-latency",
-        "4s",
-    ];
-    with_each(&times, |served| {
+    with_one(&["--pod-startup-latency", "1s"], |served| {
         frontend(served, 3);
         let before = names(served);
+        let owned = "get pods -w -o jsonpath='{.metadata.name} {.metadata.ownerReferences[*].name}{\"\\n\"}'";
+        let owned = served.beside(owned, "owned");
+        owned.shows(&before[2]);
         served.file("pods.yaml", &bare_pods());
         served.says("apply -f pods.yaml", "pod/pod1 created\npod/pod2 created");
-        for pod in ["pod1", "pod2"] {
-            let line = format!("get pod {pod} --no-headers");
-            served.comes_to(&line, |text| {
-                text.starts_with(&format!("{pod} 0/1 Terminating"))
-            });
-            let line = format!("get pod {pod} -o jsonpath={{.metadata.ownerReferences[*].name}}");
-            served.says(&line, "frontend");
-        }
+        // Before they are gone they are its own.
+        owned.shows("pod1 frontend");
+        owned.shows("pod2 frontend");
         served.tabulates(ROW, "frontend 3 3 3");
         has(served, 3);
         assert_eq!(names(served), before);
@@ -201,7 +193,7 @@ fn w4_pods_that_come_later_are_taken_over_and_removed() {
 #[test]
 #[ignore = "needs kubectl: cargo real"]
 fn w5_pods_that_come_first_are_used() {
-    with_each(&[], |served| {
+    with_one(&[], |served| {
         served.apply(&bare_pods());
         served.run("wait --for=condition=Ready pod/pod1 pod/pod2");
         frontend(served, 3);
@@ -221,7 +213,7 @@ fn w5_pods_that_come_first_are_used() {
 #[test]
 #[ignore = "needs kubectl: cargo real"]
 fn w6_who_can_be_acquired() {
-    with_each(&[], |served| {
+    with_one(&[], |served| {
         served.runs(&["create configmap other", "create namespace elsewhere"]);
         let uid = served.run("get cm other -o jsonpath={.metadata.uid}");
         let controller = owner("v1", "ConfigMap", "other", &uid);
@@ -274,7 +266,7 @@ fn w6_who_can_be_acquired() {
 #[test]
 #[ignore = "needs kubectl: cargo real"]
 fn w7_two_with_the_same_selector_ignore_each_others_pods() {
-    with_each(&[], |served| {
+    with_one(&[], |served| {
         let other = FRONTEND
             .replace("name: frontend", "name: frontend-b")
             .replace(
@@ -317,7 +309,7 @@ fn w7_two_with_the_same_selector_ignore_each_others_pods() {
 #[ignore = "needs kubectl: cargo real"]
 fn w8_delete_with_its_pods() {
     const PATH: &str = "/apis/apps/v1/namespaces/default/replicasets/frontend";
-    with_each(&["--pod-termination-latency", "1s"], |served| {
+    with_one(&["--pod-termination-latency", "1s"], |served| {
         frontend(served, 3);
         served.says("delete rs frontend", "replicaset.apps \"frontend\" deleted");
         served.says("get rs -o name", "");
@@ -391,7 +383,7 @@ fn w9_propagation_policies_by_rest() {
 #[ignore = "needs kubectl: cargo real"]
 fn w10_delete_only_the_replica_set_and_a_successor_takes_over() {
     const IMAGES: &str = "get pods -o jsonpath='{.items[*].spec.containers[0].image}'";
-    with_each(&[], |served| {
+    with_one(&[], |served| {
         frontend(served, 3);
         let before = names(served);
         served.says(
@@ -425,7 +417,7 @@ fn w10_delete_only_the_replica_set_and_a_successor_takes_over() {
 #[test]
 #[ignore = "needs kubectl: cargo real"]
 fn w11_isolate_a_pod_by_relabelling() {
-    with_each(&[], |served| {
+    with_one(&[], |served| {
         frontend(served, 3);
         let one = name_of(served, 0);
         served.run(&format!("label pod {one} tier=debug --overwrite"));
@@ -560,7 +552,7 @@ fn w13_a_lost_node_loses_its_pods() {
     const ONE: &str = "get pods --field-selector spec.nodeName=node-1";
     const REASON: &str =
         "-o jsonpath='{.items[*].status.conditions[?(@.type==\"DisruptionTarget\")].reason}'";
-    with_each(&times, |served| {
+    with_one(&times, |served| {
         frontend(served, 3);
         let one = served.run(&format!("{ONE} -o name"));
         served.run("annotate node node-1 podstorm/kubelet=silent");
@@ -580,162 +572,5 @@ fn w13_a_lost_node_loses_its_pods() {
         assert!(last.contains("PodGC: node no longer exists"), "{last}");
         served.becomes(&format!("{ONE} -o name"), "");
         has(served, 3);
-    });
-}
-
-#[test]
-#[ignore = "needs kubectl: cargo real"]
-fn w14_scale_down_order() {
-    with_each(&[], |served| {
-        // (a) and (b): pending goes before any cost.
-        let nowhere = "nodeSelector: {disk: none}";
-        served.apply(&pod("pending", "labels: {tier: frontend}", nowhere));
-        served.comes_to_show(
-            "get pod pending -o jsonpath='{.status.conditions[0].reason}'",
-            &["Unschedulable"],
-        );
-        served.apply(&FRONTEND.replace("replicas: 3", "replicas: 6"));
-        served.tabulates(ROW, "frontend 6 6 5");
-        let cheap = name_of(served, 2);
-        served.run(&format!(
-            "annotate pod {cheap} controller.kubernetes.io/pod-deletion-cost=-1"
-        ));
-        served.run("scale rs/frontend --replicas=5");
-        has(served, 5);
-        served.refuses("get pod pending", &["NotFound"]);
-        served.run("scale rs/frontend --replicas=4");
-        has(served, 4);
-        served.refuses(&format!("get pod {cheap}"), &["NotFound"]);
-        // (d): the one that has been ready for less time.
-        let all = names(served);
-        for old in &all[1..] {
-            old_since(served, old, "2020-01-01T00:00:00Z");
-        }
-        served.run("scale rs/frontend --replicas=3");
-        has(served, 3);
-        assert_eq!(names(served), all[1..]);
-        // (e): any.
-        served.run("scale rs/frontend --replicas=2");
-        has(served, 2);
-        served.run("delete rs frontend");
-        served.becomes("get pods -o name", "");
-
-        // (c): four on one node and two on another, with and without a Deployment above.
-        served.apply(DEPLOYMENT);
-        let uid = served.run("get deployment nginx-deployment -o jsonpath={.metadata.uid}");
-        let reference = owner("apps/v1", "Deployment", "nginx-deployment", &uid);
-        let owned = FRONTEND.replace(
-            "metadata: {name: frontend,",
-            &format!("metadata: {{name: frontend, ownerReferences: [{reference}],"),
-        );
-        let place = |number: usize| {
-            let node = if number < 4 { "node-1" } else { "node-2" };
-            let labels = "labels: {tier: frontend}";
-            pod(&format!("p{number}"), labels, &format!("nodeName: {node}"))
-        };
-        let pods: Vec<String> = (0..6).map(place).collect();
-        served.apply(&pods.join("---"));
-        served.run("wait --for=condition=Ready pods --all");
-        served.apply(&owned.replace("replicas: 3", "replicas: 6"));
-        has(served, 6);
-        served.run("scale rs/frontend --replicas=5");
-        has(served, 5);
-        let on_two = "get pods --field-selector spec.nodeName=node-2 -o name";
-        served.says(on_two, "pod/p4\npod/p5");
-        served.run("scale rs/frontend --replicas=4");
-        has(served, 4);
-        served.says(on_two, "pod/p4\npod/p5");
-    });
-}
-
-#[test]
-#[ignore = "needs kubectl: cargo real"]
-fn w15_pod_deletion_cost() {
-    const COST: &str = "controller.kubernetes.io/pod-deletion-cost";
-    let cost = |served: &Served, pod: &str, cost: &str| {
-        served.run(&format!("annotate pod {pod} --overwrite {COST}={cost}"));
-    };
-    with_each(&[], |served| {
-        frontend(served, 6);
-        let all = names(served);
-        for (pod, value) in all.iter().zip(["-100", "-5", "", "0", "7", "2147483647"]) {
-            if !value.is_empty() {
-                cost(served, pod, value);
-            }
-        }
-        for (replicas, left) in [(5, &all[1..]), (4, &all[2..]), (2, &all[4..])] {
-            served.run(&format!("scale rs/frontend --replicas={replicas}"));
-            has(served, replicas);
-            assert_eq!(names(served), left);
-        }
-        cost(served, &all[4], "-2147483648");
-        for bad in ["abc", "2147483648", "1.5", "+5", "", "08"] {
-            served.refuses(
-                &format!("annotate pod {} --overwrite {COST}={bad}", all[4]),
-                &[&format!(
-                    "metadata.annotations[{COST}]: Invalid value: \"{bad}\": must be a 32bit integer"
-                )],
-            );
-        }
-        // Readiness is asked first.
-        cost(served, &all[4], "-100");
-        not_ready(served, &all[5]);
-        served.tabulates(ROW, "frontend 2 2 1");
-        served.run("scale rs/frontend --replicas=1");
-        has(served, 1);
-        assert_eq!(names(served), all[4..5]);
-
-        served.run("scale rs/frontend --replicas=6");
-        has(served, 6);
-        let all = names(served);
-        let events = served.run(EVENTS);
-        for (pod, load) in all.iter().zip(["60", "10", "50", "20", "40", "30"]) {
-            cost(served, pod, load);
-        }
-        assert_eq!(names(served), all, "costs alone change nothing");
-        assert_eq!(served.run(EVENTS), events);
-        served.run("scale rs/frontend --replicas=3");
-        has(served, 3);
-        assert_eq!(names(served), [&all[0], &all[2], &all[4]]);
-        served.run("delete rs frontend");
-        served.becomes("get pods -o name", "");
-
-        // In the template it is the same for all.
-        let annotated =
-            format!("metadata: {{annotations: {{{COST}: \"7\"}}, labels: {{tier: frontend}}}}");
-        served.apply(&FRONTEND.replace("metadata: {labels: {tier: frontend}}", &annotated));
-        has(served, 3);
-        let costs = "get pods -o jsonpath='{.items[*].metadata.annotations}'";
-        assert_eq!(count(&served.run(costs), "\"7\""), 3);
-        let all = names(served);
-        not_ready(served, &all[1]);
-        served.tabulates(ROW, "frontend 3 3 2");
-        served.run("scale rs/frontend --replicas=2");
-        has(served, 2);
-        assert_eq!(names(served), [&all[0], &all[2]]);
-    });
-}
-
-#[test]
-#[ignore = "needs kubectl: cargo real"]
-fn w16_a_bare_pod_is_not_replaced_and_an_ended_container_runs_again() {
-    with_each(&[], |served| {
-        served.apply(&pod("bare", "labels: {tier: none}", ""));
-        served.apply(FRONTEND);
-        served.tabulates(ROW, "frontend 3 3 3");
-        served.run("delete pod bare");
-        let one = name_of(served, 0);
-        end_container(served, &one, 0);
-        served.comes_to_show(&format!("get pod {one}"), &["1/1 Running 1 ("]);
-        has(served, 3);
-        // One that may end, ends.
-        served.run("run once --image=busybox --restart=Never");
-        served.run("wait --for=condition=Ready pod/once");
-        end_container(served, "once", 0);
-        served.comes_to_show("get pod once", &["0/1 Completed 0"]);
-        served.run("run failed --image=busybox --restart=Never");
-        served.run("wait --for=condition=Ready pod/failed");
-        end_container(served, "failed", 3);
-        served.comes_to_show("get pod failed", &["0/1 Error 0"]);
     });
 }

@@ -1,7 +1,7 @@
 //! Walk-throughs of ReplicationControllers: W17 to W25.
 
 use super::super::manifests::{NGINX, pod};
-use super::super::served::{Served, with_each};
+use super::super::served::{Served, with_one};
 use super::{PHASES, count, name_of, names, not_ready};
 
 const ROW: &str = "get rc nginx --no-headers";
@@ -30,7 +30,7 @@ fn told(served: &Served, times: usize, event: &str) {
 #[test]
 #[ignore = "needs kubectl: cargo real"]
 fn w17_run_the_example() {
-    with_each(&["--pod-startup-latency", "3s"], |served| {
+    with_one(&["--pod-startup-latency", "3s"], |served| {
         served.file("replication.yaml", NGINX);
         served.says(
             "apply -f replication.yaml",
@@ -69,7 +69,7 @@ fn w17_run_the_example() {
 fn w18_manifest_rules_and_defaults() {
     const SELECTOR: &str = "  selector: {app: nginx}\n";
     const LABELS: &str = "metadata: {name: nginx, labels: {app: nginx}}";
-    with_each(&[], |served| {
+    with_one(&[], |served| {
         let (without_template, _) = NGINX.split_once("  template:").expect("it has one");
         for (manifest, wanted) in [
             (
@@ -137,7 +137,7 @@ fn w19_keeps_the_number_whoever_made_or_killed_the_pods() {
         "--default-unreachable-toleration-seconds",
         "1",
     ];
-    with_each(&times, |served| {
+    with_one(&times, |served| {
         nginx(served, 3);
         served.run(&format!("delete pod {}", name_of(served, 0)));
         has(served, 3);
@@ -184,7 +184,7 @@ fn w19_keeps_the_number_whoever_made_or_killed_the_pods() {
 #[test]
 #[ignore = "needs kubectl: cargo real"]
 fn w20_no_set_based_selector() {
-    with_each(&[], |served| {
+    with_one(&[], |served| {
         for selector in [
             "{matchExpressions: [{key: app, operator: In, values: [nginx]}]}",
             "{matchLabels: {app: nginx}}",
@@ -208,7 +208,7 @@ fn w20_no_set_based_selector() {
 #[ignore = "needs kubectl: cargo real"]
 fn w21_delete_with_and_without_pods() {
     const PATH: &str = "/api/v1/namespaces/default/replicationcontrollers/nginx";
-    with_each(&[], |served| {
+    with_one(&[], |served| {
         nginx(served, 3);
         let watched = served.beside("get rc nginx -w --no-headers", "rows");
         watched.shows("nginx 3 3 3");
@@ -254,7 +254,7 @@ fn w21_delete_with_and_without_pods() {
 #[test]
 #[ignore = "needs kubectl: cargo real"]
 fn w22_isolate_and_scale() {
-    with_each(&[], |served| {
+    with_one(&[], |served| {
         nginx(served, 3);
         let one = name_of(served, 0);
         served.run(&format!("label pod {one} app=debug --overwrite"));
@@ -316,7 +316,7 @@ fn w23_rolling_update_by_hand() {
             .replace("image: nginx", &format!("image: '{image}'"))
             .replace("replicas: 3", replicas)
     };
-    with_each(&[], |served| {
+    with_one(&[], |served| {
         let versions = |old: usize, new: usize| {
             served.comes_to("get pods -L ver --no-headers", |text| {
                 let ready = |version| {
@@ -377,7 +377,7 @@ kind: Service
 metadata: {name: frontend}
 spec: {selector: {tier: frontend, environment: prod}, ports: [{port: 80}]}
 ";
-    with_each(&[], |served| {
+    with_one(&[], |served| {
         let created =
             served.apply(&[&track("stable", 9), &track("canary", 1), SERVICE].join("---"));
         assert_eq!(created.lines().last(), Some("service/frontend created"));
@@ -404,7 +404,7 @@ spec: {selector: {tier: frontend, environment: prod}, ports: [{port: 80}]}
 #[test]
 #[ignore = "needs kubectl: cargo real"]
 fn w25_an_idle_one_writes_nothing() {
-    with_each(&["--pod-startup-latency", "1s"], |served| {
+    with_one(&["--pod-startup-latency", "1s"], |served| {
         nginx(served, 3);
         let versions =
             "get rc,pods -l app=nginx -o jsonpath='{.items[*].metadata.resourceVersion}'";
