@@ -10,6 +10,10 @@ use flate2::write::GzEncoder;
 use k8s_openapi::api::apps::v1::{
     ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet,
 };
+use k8s_openapi::api::authentication::v1::{SelfSubjectReview, TokenRequest, TokenReview};
+use k8s_openapi::api::authorization::v1::{
+    LocalSubjectAccessReview, SelfSubjectAccessReview, SelfSubjectRulesReview, SubjectAccessReview,
+};
 use k8s_openapi::api::autoscaling::{v1, v2};
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -82,6 +86,15 @@ fn main() -> std::io::Result<()> {
         RoleBinding,
         PriorityClass,
         StorageClass
+    );
+    add!(
+        LocalSubjectAccessReview,
+        SelfSubjectAccessReview,
+        SelfSubjectReview,
+        SelfSubjectRulesReview,
+        SubjectAccessReview,
+        TokenRequest,
+        TokenReview
     );
     add!(DeleteOptions, Status);
     let mut out = GzEncoder::new(std::io::stdout().lock(), Compression::best());

@@ -101,6 +101,15 @@ impl Api<'_> {
             .with_store(self.kind, |store| store.list_as_of(version))?
     }
 
+    /// See [`Cluster::count`].
+    ///
+    /// # Errors
+    /// 404 alone.
+    pub fn count(&self) -> Result<u64, ApiError> {
+        self.cluster
+            .with_store(self.kind, |store| store.totals().live())
+    }
+
     /// See [`Cluster::last_version`].
     ///
     /// # Errors

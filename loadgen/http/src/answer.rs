@@ -12,12 +12,17 @@ use podstorm_objects::json::Writer;
 use podstorm_objects::{ApiError, Object};
 use serde_json::Value;
 
+use crate::limits::KeptPlace;
 use crate::list::ListBody;
 use crate::watch::WatchBody;
 
 /// The body of an answer.
 #[derive(Debug)]
-pub struct Body(Content);
+pub struct Body {
+    content: Content,
+    /// Of a list that is being sent: free again when it is.
+    _place: Option<KeptPlace>,
+}
 
 #[derive(Debug)]
 enum Content {
@@ -28,16 +33,32 @@ enum Content {
 }
 
 impl Body {
+    fn of(content: Content) -> Body {
+        Body {
+            content,
+            _place: None,
+        }
+    }
+
+    pub(crate) fn is_list(&self) -> bool {
+        matches!(self.content, Content::List(_))
+    }
+
+    /// Keeps the place of its request for as long as it is sent.
+    pub(crate) fn keep(&mut self, place: KeptPlace) {
+        self._place = Some(place);
+    }
+
     pub(crate) fn whole(bytes: impl Into<Bytes>) -> Body {
-        Body(Content::Whole(bytes.into()))
+        Body::of(Content::Whole(bytes.into()))
     }
 
     pub(crate) fn list(list: ListBody) -> Body {
-        Body(Content::List(Box::new(list)))
+        Body::of(Content::List(Box::new(list)))
     }
 
     pub(crate) fn watch(watch: WatchBody) -> Body {
-        Body(Content::Watch(Box::new(watch)))
+        Body::of(Content::Watch(Box::new(watch)))
     }
 }
 
@@ -49,7 +70,7 @@ impl HttpBody for Body {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let bytes = match &mut self.0 {
+        let bytes = match &mut self.content {
             Content::Whole(bytes) if bytes.is_empty() => None,
             Content::Whole(bytes) => Some(std::mem::take(bytes)),
             Content::List(list) => list.next(),
@@ -62,11 +83,11 @@ impl HttpBody for Body {
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(&self.0, Content::Whole(bytes) if bytes.is_empty())
+        matches!(&self.content, Content::Whole(bytes) if bytes.is_empty())
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.0 {
+        match &self.content {
             Content::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Content::List(_) | Content::Watch(_) => SizeHint::default(),
         }

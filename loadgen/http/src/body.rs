@@ -150,7 +150,7 @@ fn version_of(api_version: &str) -> &str {
 
 /// # Errors
 /// 400 for another `kind` or `apiVersion` than the path's; absent ones are the path's.
-fn check_type(kind: Kind, document: &Map<String, Value>) -> Result<(), ApiError> {
+pub(crate) fn check_type(kind: Kind, document: &Map<String, Value>) -> Result<(), ApiError> {
     let member = |name| document.get(name).and_then(Value::as_str).unwrap_or("");
     let (name, api_version) = (member("kind"), member("apiVersion"));
     let name = if name.is_empty() { kind.name() } else { name };

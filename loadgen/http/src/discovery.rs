@@ -13,6 +13,7 @@ use crate::answer::{self, Body};
 use crate::catalog::GroupVersion;
 use crate::media::Shape;
 use crate::openapi;
+use crate::reviews;
 use crate::route::Route;
 
 /// The release of Kubernetes whose behaviour is served.
@@ -28,6 +29,15 @@ const VERBS: [&str; 8] = [
     "update",
     "watch",
 ];
+
+/// The methods of a kind.
+fn verbs(kind: Kind) -> &'static [&'static str] {
+    match reviews::is_review(kind) {
+        true => reviews::VERBS,
+        false => &VERBS,
+    }
+}
+
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 pub(crate) fn serve(call: &Call<'_>, route: &Route) -> Result<Response<Body>, ApiError> {
@@ -92,6 +102,7 @@ fn paths(call: &Call<'_>) -> Value {
         "/livez",
         "/metrics",
         "/openapi/v3",
+        "/podstorm/clock",
         "/readyz",
         "/version",
     ];
@@ -126,7 +137,7 @@ fn resources(call: &Call<'_>, of: &GroupVersion) -> Value {
         resource.insert("singularName".into(), singular(*kind).into());
         resource.insert("namespaced".into(), row.namespaced.into());
         resource.insert("kind".into(), row.kind.into());
-        resource.insert("verbs".into(), json!(VERBS));
+        resource.insert("verbs".into(), json!(verbs(*kind)));
         for (name, texts) in [
             ("shortNames", row.short_names),
             ("categories", row.categories),
@@ -254,7 +265,7 @@ fn aggregated(kind: Kind) -> Value {
     };
     resource.insert("scope".into(), scope.into());
     resource.insert("singularResource".into(), singular(kind).into());
-    resource.insert("verbs".into(), json!(VERBS));
+    resource.insert("verbs".into(), json!(verbs(kind)));
     for (name, texts) in [
         ("shortNames", row.short_names),
         ("categories", row.categories),

@@ -26,18 +26,26 @@ mod admission;
 mod answer;
 mod body;
 mod catalog;
+mod credentials;
 mod delete;
 mod discovery;
+mod health;
+mod limits;
 mod list;
 pub mod listen;
 mod media;
+mod metrics;
 mod objects;
 mod openapi;
 pub mod protobuf;
 mod query;
+mod requests;
+mod reviews;
 mod route;
 mod select;
 mod table;
+mod time;
+pub mod tls;
 mod view;
 mod watch;
 
@@ -51,14 +59,19 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 use podstorm_apiserver::{Cluster, errors};
 use podstorm_objects::{ApiError, Now, Reason};
 
 pub use answer::Body;
+pub use credentials::{Credentials, User};
+pub use limits::{MUTATING_REQUESTS_INFLIGHT, REQUESTS_INFLIGHT};
+pub use requests::{Answered, Log};
+pub use time::VirtualTime;
 
 use catalog::Catalog;
-use media::{Accepted, Offer};
+use limits::InFlight;
+use media::Accepted;
+use metrics::Metrics;
 use query::Query;
 use route::Route;
 use watch::Waiting;
@@ -78,6 +91,12 @@ struct Shared {
     clock: Clock,
     catalog: Catalog,
     log_line: String,
+    credentials: Credentials,
+    /// Requests that read, and those that write.
+    in_flight: [InFlight; 2],
+    metrics: Metrics,
+    log: Option<Log>,
+    virtual_time: Option<Arc<dyn VirtualTime>>,
     draining: AtomicBool,
     /// The open watches, and some that have ended.
     watches: Mutex<Vec<Weak<Waiting>>>,
@@ -94,6 +113,10 @@ pub struct Builder {
     cluster: Arc<Cluster>,
     clock: Clock,
     log_line: String,
+    credentials: Credentials,
+    requests_max: [u64; 2],
+    log: Option<Log>,
+    virtual_time: Option<Arc<dyn VirtualTime>>,
 }
 
 impl fmt::Debug for Builder {
@@ -117,13 +140,48 @@ impl Builder {
         self
     }
 
+    /// Whom the server serves; everybody unless given.
+    #[must_use]
+    pub fn credentials(mut self, credentials: Credentials) -> Builder {
+        self.credentials = credentials;
+        self
+    }
+
+    /// Most requests at once that read, and that write; more are answered 429. 0 is no limit.
+    #[must_use]
+    pub fn requests_inflight(mut self, reading: u64, mutating: u64) -> Builder {
+        self.requests_max = [reading, mutating];
+        self
+    }
+
+    /// Is called with each request that has been answered, on the thread that did; it must not wait.
+    #[must_use]
+    pub fn log(mut self, log: Log) -> Builder {
+        self.log = Some(log);
+        self
+    }
+
+    /// The time of a cluster that passes only when it is moved: `/podstorm/clock/advance` does.
+    #[must_use]
+    pub fn virtual_time(mut self, time: Arc<dyn VirtualTime>) -> Builder {
+        self.virtual_time = Some(time);
+        self
+    }
+
     /// The server. It serves the kinds that the cluster serves now.
     pub fn build(self) -> ApiServer {
+        let stored = self.cluster.kinds().into_iter();
+        let catalog = Catalog::new(stored.chain(view::kinds()).chain(reviews::kinds()));
         ApiServer(Arc::new(Shared {
-            catalog: Catalog::new(self.cluster.kinds().into_iter().chain(view::kinds())),
+            metrics: Metrics::new(&catalog),
+            catalog,
             cluster: self.cluster,
             clock: self.clock,
             log_line: self.log_line,
+            credentials: self.credentials,
+            in_flight: self.requests_max.map(InFlight::new),
+            log: self.log,
+            virtual_time: self.virtual_time,
             draining: AtomicBool::new(false),
             watches: Mutex::default(),
         }))
@@ -138,6 +196,10 @@ impl ApiServer {
             cluster,
             clock: Arc::new(system_time),
             log_line: "a simulated container runs here".to_owned(),
+            credentials: Credentials::default(),
+            requests_max: [REQUESTS_INFLIGHT, MUTATING_REQUESTS_INFLIGHT],
+            log: None,
+            virtual_time: None,
         }
     }
 
@@ -187,63 +249,28 @@ impl ApiServer {
         self.0.draining.load(Ordering::Relaxed)
     }
 
+    pub(crate) fn credentials(&self) -> &Credentials {
+        &self.0.credentials
+    }
+
+    pub(crate) fn in_flight(&self, is_mutating: bool) -> &InFlight {
+        &self.0.in_flight[usize::from(is_mutating)]
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.0.metrics
+    }
+
     pub(crate) fn log_line(&self) -> &str {
         &self.0.log_line
-    }
-
-    /// Answers a request. Every error is an answer too: a `Status` with its code.
-    ///
-    /// # Panics
-    /// Outside of a tokio runtime with a timer: bodies and watches have time-outs.
-    pub async fn answer<B>(&self, request: Request<B>) -> Response<Body>
-    where
-        B: http_body::Body<Data = Bytes>,
-        B::Error: Into<BoxError>,
-    {
-        let (head, body) = request.into_parts();
-        let collected = Limited::new(body, body::BODY_MAX).collect();
-        let Ok(collected) = tokio::time::timeout(body::BODY_WITHIN, collected).await else {
-            return answer::error(&body::too_slow());
-        };
-        let body = match collected {
-            Ok(body) => body.to_bytes(),
-            Err(error) if error.is::<LengthLimitError>() => {
-                return answer::error(&body::too_large());
-            }
-            Err(error) => {
-                let why = format!("the body of the request broke off: {error}");
-                return answer::error(&errors::bad_request(why));
-            }
-        };
-        self.answer_whole(&head, body)
-    }
-
-    fn answer_whole(&self, head: &http::request::Parts, body: Bytes) -> Response<Body> {
-        let route = Route::of(head.uri.path(), &self.0.catalog);
-        let offer = match route {
-            Route::Objects(_) => Offer::Objects,
-            Route::CoreVersions | Route::Groups => Offer::Discovery,
-            _ => Offer::Plain,
-        };
-        let served = media::accepted(&head.headers, offer).and_then(|accepted| {
-            let call = Call {
-                server: self,
-                method: &head.method,
-                headers: &head.headers,
-                query: Query::of(head.uri.query()),
-                body,
-                accepted,
-                now: self.now(),
-            };
-            call.serve(route)
-        });
-        served.unwrap_or_else(|error| answer::error(&error))
     }
 }
 
 /// A request that is being answered.
 pub(crate) struct Call<'a> {
     pub(crate) server: &'a ApiServer,
+    /// Who sends it.
+    pub(crate) user: &'a User,
     pub(crate) method: &'a Method,
     pub(crate) headers: &'a HeaderMap,
     pub(crate) query: Query<'a>,
@@ -266,7 +293,10 @@ impl Call<'_> {
             Route::Objects(target) => objects::serve(self, &target),
             Route::UnknownResource => Err(errors::unknown_resource()),
             Route::UnknownPath => Ok(answer::text(404, "404 page not found\n")),
-            Route::Health => Ok(answer::text(200, "ok")),
+            Route::Health(endpoint, check) => Ok(health::serve(self, &endpoint, check.as_deref())),
+            Route::Review(kind, namespace) => reviews::serve(self, kind, &namespace),
+            Route::Metrics => Ok(answer::text(200, metrics::text(self.server))),
+            Route::Clock => time::show(self),
             other => discovery::serve(self, &other),
         }
     }

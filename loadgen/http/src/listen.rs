@@ -1,27 +1,39 @@
-//! The server on a socket: HTTP/1.1, and HTTP/2 by prior knowledge.
+//! The server on a socket: HTTP/1.1, and HTTP/2 by prior knowledge; with TLS the client chooses.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::rt::{Read, Write};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::GracefulShutdown;
-use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use rustls::ServerConfig;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
-use crate::ApiServer;
+use crate::credentials::User;
+use crate::{ApiServer, tls};
 
 /// How long a client may take to send the head of a request.
 const HEAD_WITHIN: Duration = Duration::from_secs(30);
+/// How long a client may take to shake hands.
+const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
 /// Most watches and other requests at once over one connection of HTTP/2.
 const STREAMS_MAX: u32 = 1000;
 /// Most connections at once; others wait to be accepted.
 const CONNECTIONS_MAX: usize = 10_000;
 /// How long requests that are being answered may still take when the server stops.
 const DRAIN_WITHIN: Duration = Duration::from_secs(10);
+/// How a client that does not speak TLS is told so.
+const NOT_TLS: &[u8] = b"HTTP/1.0 400 Bad Request\r\nConnection: close\r\n\r\n\
+    This is a server of HTTPS: begin the address with https://\n";
 
 /// Serves connections until `stop` is done; then accepts none, ends watches, and waits for what is
 /// being answered, 10 s at most.
@@ -33,15 +45,25 @@ pub async fn serve(
     listener: TcpListener,
     stop: impl Future<Output = ()>,
 ) -> io::Result<SocketAddr> {
+    serve_with(server, listener, None, stop).await
+}
+
+/// As [`serve`]; with `tls` nothing else is spoken.
+///
+/// # Errors
+/// As there.
+pub async fn serve_with(
+    server: ApiServer,
+    listener: TcpListener,
+    tls: Option<Arc<ServerConfig>>,
+    stop: impl Future<Output = ()>,
+) -> io::Result<SocketAddr> {
     let address = listener.local_addr()?;
-    let mut http = auto::Builder::new(TokioExecutor::new());
-    http.http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_WITHIN);
-    http.http2()
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(STREAMS_MAX);
+    let acceptor = tls.map(TlsAcceptor::from);
+    let http = builder();
     let graceful = GracefulShutdown::new();
+    // Dropped when the server stops: handshakes that are under way end.
+    let (open, closed) = watch::channel(());
     let mut stop = std::pin::pin!(stop);
     let free = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
@@ -60,23 +82,88 @@ pub async fn serve(
         };
         // A watch's event should not wait for the next.
         let _best_effort = stream.set_nodelay(true);
-        let serves = server.clone();
-        let service = service_fn(move |request| {
-            let server = serves.clone();
-            async move { Ok::<_, std::convert::Infallible>(server.answer(request).await) }
-        });
-        let connection = http
-            .serve_connection(TokioIo::new(stream), service)
-            .into_owned();
-        let connection = graceful.watch(connection);
+        let (server, http, watcher) = (server.clone(), http.clone(), graceful.watcher());
+        let (acceptor, mut closed) = (acceptor.clone(), closed.clone());
         tokio::spawn(async move {
-            // A client that goes away harms nobody.
-            let _ended = connection.await;
+            let Some(acceptor) = acceptor else {
+                serve_connection(&server, &http, watcher, TokioIo::new(stream), None).await;
+                return drop(place);
+            };
+            let greeted = tokio::select! {
+                greeted = greet(&acceptor, stream) => greeted,
+                _ = closed.changed() => None,
+            };
+            if let Some((stream, user)) = greeted {
+                serve_connection(&server, &http, watcher, TokioIo::new(stream), user).await;
+            }
             drop(place);
         });
     }
-    drop(listener);
+    drop((listener, open));
     server.drain();
     let _in_time = tokio::time::timeout(DRAIN_WITHIN, graceful.shutdown()).await;
     Ok(address)
+}
+
+fn builder() -> auto::Builder<TokioExecutor> {
+    let mut http = auto::Builder::new(TokioExecutor::new());
+    http.http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_WITHIN);
+    http.http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_MAX);
+    http
+}
+
+/// Serves one connection to its end. What comes over it is sent by `user`, where it is known.
+async fn serve_connection<I>(
+    server: &ApiServer,
+    http: &auto::Builder<TokioExecutor>,
+    watcher: Watcher,
+    io: I,
+    user: Option<Arc<User>>,
+) where
+    I: Read + Write + Unpin + Send + 'static,
+{
+    let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
+        if let Some(user) = &user {
+            request.extensions_mut().insert(Arc::clone(user));
+        }
+        let server = server.clone();
+        async move { Ok::<_, Infallible>(server.answer(request).await) }
+    });
+    let connection = http.serve_connection(io, service);
+    // A client that goes away harms nobody.
+    let _ended = watcher.watch(connection).await;
+}
+
+/// Shakes hands, and looks who the client's certificate says it is. `None` where it does not speak
+/// TLS, has a certificate of somebody else's, or takes too long.
+async fn greet(
+    acceptor: &TlsAcceptor,
+    mut stream: TcpStream,
+) -> Option<(TlsStream<TcpStream>, Option<Arc<User>>)> {
+    /// How a client begins that speaks TLS.
+    const HANDSHAKE: u8 = 22;
+    let shaken = tokio::time::timeout(HANDSHAKE_WITHIN, async {
+        let mut first = [0];
+        if stream.peek(&mut first).await.ok()? > 0 && first[0].is_ascii_uppercase() {
+            // What is no handshake but looks like a method.
+            let _best_effort = stream.write_all(NOT_TLS).await;
+            return None;
+        }
+        match first[0] {
+            HANDSHAKE => acceptor.accept(stream).await.ok(),
+            _ => None,
+        }
+    });
+    let stream = shaken.await.ok()??;
+    let certificates = stream.get_ref().1.peer_certificates();
+    let user = match certificates.and_then(<[_]>::first) {
+        // A certificate that names nobody is as wrong as a wrong one.
+        Some(certificate) => Some(Arc::new(tls::user_of(certificate)?)),
+        None => None,
+    };
+    Some((stream, user))
 }

@@ -14,6 +14,14 @@ pub(crate) struct Accepted {
     pub(crate) shape: Shape,
 }
 
+impl Accepted {
+    /// The document itself, as JSON.
+    pub(crate) const JSON: Accepted = Accepted {
+        yaml: false,
+        shape: Shape::Object,
+    };
+}
+
 /// What becomes of the objects of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
@@ -48,15 +56,11 @@ const WRITTEN: &str = "application/json, application/yaml";
 /// # Errors
 /// 406 when there is none.
 pub(crate) fn accepted(headers: &HeaderMap, offer: Offer) -> Result<Accepted, ApiError> {
-    let plain = Accepted {
-        yaml: false,
-        shape: Shape::Object,
-    };
     let text = headers.get_all(ACCEPT).iter();
     let text: Vec<&str> = text.filter_map(|value| value.to_str().ok()).collect();
     let text = text.join(",");
     if text.trim().is_empty() {
-        return Ok(plain);
+        return Ok(Accepted::JSON);
     }
     let mut clauses: Vec<Clause<'_>> = text.split(',').map(Clause::of).collect();
     // Stable: clauses of one weight stay in the client's order.

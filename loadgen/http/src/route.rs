@@ -8,6 +8,7 @@ use percent_encoding::percent_decode_str;
 use podstorm_objects::Kind;
 
 use crate::catalog::{Catalog, GroupVersion};
+use crate::{health, reviews};
 
 /// What a path names.
 #[derive(Debug, PartialEq)]
@@ -15,7 +16,7 @@ pub(crate) enum Route {
     /// `/`: the list of paths.
     Root,
     /// `/healthz`, `/livez`, `/readyz`, each with a check by name or without one.
-    Health,
+    Health(String, Option<String>),
     Version,
     Metrics,
     /// `/api`.
@@ -30,6 +31,12 @@ pub(crate) enum Route {
     OpenApi(String),
     /// Objects of a kind.
     Objects(Target),
+    /// A review of that kind, in a namespace or not.
+    Review(Kind, String),
+    /// `/podstorm/clock`.
+    Clock,
+    /// `/podstorm/clock/advance`.
+    AdvanceClock,
     /// A path of the API that names nothing: a Status.
     UnknownResource,
     /// Any other path: a text.
@@ -64,8 +71,16 @@ impl Route {
         let segments: Vec<&str> = segments.iter().map(|segment| &**segment).collect();
         match &segments[..] {
             [""] => Route::Root,
-            ["healthz" | "livez" | "readyz"] => Route::Health,
-            ["healthz" | "livez" | "readyz", "ping" | "etcd" | "log"] => Route::Health,
+            [endpoint @ ("healthz" | "livez" | "readyz")] => {
+                Route::Health((*endpoint).to_owned(), None)
+            }
+            [endpoint @ ("healthz" | "livez" | "readyz"), check]
+                if health::has_check(endpoint, check) =>
+            {
+                Route::Health((*endpoint).to_owned(), Some((*check).to_owned()))
+            }
+            ["podstorm", "clock"] => Route::Clock,
+            ["podstorm", "clock", "advance"] => Route::AdvanceClock,
             ["version"] => Route::Version,
             ["metrics"] => Route::Metrics,
             ["openapi", "v3"] => Route::OpenApi(String::new()),
@@ -117,6 +132,12 @@ fn within(version: &str, group: &str, rest: &[&str], catalog: &Catalog) -> Route
     };
     if !fits || !subresource.is_empty() && !has_subresource(kind, subresource) {
         return Route::UnknownResource;
+    }
+    if reviews::is_review(kind) {
+        return match name.is_empty() && kind.is_namespaced() != namespace.is_empty() {
+            true => Route::Review(kind, namespace.to_owned()),
+            false => Route::UnknownResource,
+        };
     }
     Route::Objects(Target {
         kind,

@@ -17,6 +17,7 @@ use tokio::time::{Instant, Sleep};
 
 use crate::answer::{self, Body};
 use crate::media::Shape;
+use crate::metrics::OpenWatch;
 use crate::query::{Query, options_invalid};
 use crate::route::Target;
 use crate::select::Selection;
@@ -62,6 +63,7 @@ pub(crate) fn watch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, 
     let end = Instant::now() + timeout.min(TIMEOUT * 1000);
     let include = Include::of(query)?;
     let body = WatchBody {
+        _counted: OpenWatch::new(call.server, target.kind),
         server: call.server.clone(),
         kind: target.kind,
         selection,
@@ -169,6 +171,8 @@ impl Waiting {
 #[derive(Debug)]
 pub(crate) struct WatchBody {
     server: ApiServer,
+    /// Open as long as this is.
+    _counted: OpenWatch,
     kind: Kind,
     selection: Selection,
     /// Absent where the watch could not begin.
@@ -239,9 +243,11 @@ impl WatchBody {
         };
         let now = self.server.now();
         let mut seen = std::mem::take(&mut self.seen);
+        let mut sent = 0;
         loop {
             let poll = events.poll_seen(BATCH, now, &mut seen);
             for seen in seen.drain(..) {
+                let length = out.len();
                 let put = Put {
                     kind: self.kind,
                     shape: self.shape,
@@ -270,12 +276,16 @@ impl WatchBody {
                         put.change("DELETED", &object, seen.before.as_ref(), now, out);
                     }
                 }
+                sent += u64::from(out.len() > length);
             }
             if !poll.more || out.len() >= CHUNK {
                 break;
             }
         }
         self.seen = seen;
+        if sent > 0 {
+            self.server.metrics().watch_sends(self.kind, sent);
+        }
     }
 
     fn put_bookmark(&self, out: &mut String, end_of_initial: bool) {

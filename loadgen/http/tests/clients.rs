@@ -154,3 +154,142 @@ async fn requests_sent_at_once_are_answered_in_order() {
         .collect();
     assert_eq!(codes, ["200", "404"]);
 }
+
+#[tokio::test]
+async fn a_client_that_has_said_all_it_will_is_still_answered() {
+    let address = server().await;
+    let mut client = TcpStream::connect(address).await.unwrap();
+    let version = b"GET /version HTTP/1.1\r\nhost: a\r\n\r\n";
+    client.write_all(version).await.unwrap();
+    client.shutdown().await.unwrap();
+    let mut back = String::new();
+    let read = client.read_to_string(&mut back);
+    tokio::time::timeout(Duration::from_secs(5), read)
+        .await
+        .expect("the connection ends")
+        .unwrap();
+    assert!(back.starts_with("HTTP/1.1 200"), "{back}");
+}
+
+#[tokio::test]
+async fn a_request_that_is_cut_off_anywhere_harms_nobody() {
+    let address = server().await;
+    let whole = post(27, r#"{"metadata": {"name": "a"}}"#);
+    for end in (0..whole.len()).step_by(7) {
+        let mut client = TcpStream::connect(address).await.unwrap();
+        client.write_all(&whole[..end]).await.unwrap();
+        drop(client);
+    }
+    is_served(address).await;
+    let get = b"GET /api/v1/namespaces/a HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+    let answer = say(address, get).await;
+    assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_body_that_is_packed_is_not_unpacked() {
+    use std::io::Write;
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    for _ in 0..1000 {
+        packed.write_all(&[b' '; 1 << 20]).unwrap();
+    }
+    let packed = packed.finish().unwrap();
+    let address = server().await;
+    let mut request = format!(
+        "POST /api/v1/namespaces HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\
+         content-type: application/json\r\ncontent-encoding: gzip\r\n\
+         content-length: {}\r\n\r\n",
+        packed.len()
+    )
+    .into_bytes();
+    request.extend(packed);
+    let answer = say(address, &request).await;
+    assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+    is_served(address).await;
+}
+
+#[tokio::test]
+async fn a_client_sends_few_and_short_headers() {
+    let address = server().await;
+    let many: String = (0..200).map(|n| format!("x-{n}: 1\r\n")).collect();
+    let many = format!("GET /version HTTP/1.1\r\nhost: a\r\n{many}\r\n");
+    let long = format!("GET /{} HTTP/1.1\r\nhost: a\r\n\r\n", "a".repeat(70_000));
+    for (request, answer) in [(many, "HTTP/1.1 431"), (long, "HTTP/1.1 414")] {
+        let back = say(address, request.as_bytes()).await;
+        assert!(back.starts_with(answer), "{back}");
+        is_served(address).await;
+    }
+}
+
+/// Memory of this process, bytes.
+#[cfg(target_os = "linux")]
+fn resident() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").expect("Linux has it");
+    let pages = pages.split(' ').nth(1).and_then(|pages| pages.parse().ok());
+    pages.map_or(0, |pages: u64| pages * 4096)
+}
+
+#[tokio::test]
+#[cfg(target_os = "linux")]
+async fn watches_that_are_not_read_take_no_memory_for_what_they_miss() {
+    use http_body_util::{BodyExt, Full};
+    let options = ClusterOptions {
+        keeps_past: true,
+        ..ClusterOptions::default()
+    };
+    let server = ApiServer::builder(Arc::new(Cluster::new(options))).build();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let forever = std::future::pending();
+    tokio::spawn(listen::serve(server.clone(), listener, forever));
+    let send = async |method: &str, path: &str, body: String| {
+        let request = http::Request::builder().method(method).uri(path);
+        let request = request
+            .header("content-type", "application/json")
+            .body(Full::new(bytes::Bytes::from(body)));
+        server.answer(request.unwrap()).await.status().as_u16()
+    };
+    let namespace = r#"{"metadata": {"name": "n"}}"#.to_owned();
+    assert_eq!(send("POST", "/api/v1/namespaces", namespace).await, 201);
+    let mut deaf = Vec::new();
+    for _ in 0..20 {
+        let mut client = TcpStream::connect(address).await.unwrap();
+        let watch = b"GET /api/v1/configmaps?watch=1 HTTP/1.1\r\nhost: a\r\n\r\n";
+        client.write_all(watch).await.unwrap();
+        let mut head = [0; 12];
+        client.read_exact(&mut head).await.unwrap();
+        assert_eq!(&head, b"HTTP/1.1 200");
+        deaf.push(client);
+    }
+    let watch = http::Request::get("/api/v1/configmaps?watch=1");
+    let watch = watch.body(Full::new(bytes::Bytes::new())).unwrap();
+    let mut heard = server.answer(watch).await.into_body();
+    let before = resident();
+    // 300 changes of 100 kB: 600 MB, were they kept for each of those watches.
+    let maps = "/api/v1/namespaces/n/configmaps";
+    for number in 0..300 {
+        let data = format!("{number}{}", "x".repeat(100_000));
+        let map = format!(r#"{{"metadata": {{"name": "m"}}, "data": {{"d": "{data}"}}}}"#);
+        let (method, path) = match number {
+            0 => ("POST", maps.to_owned()),
+            _ => ("PUT", format!("{maps}/m")),
+        };
+        assert!(send(method, &path, map).await < 300);
+        // Whoever reads hears of it at once.
+        let frame = heard.frame().await.unwrap().unwrap();
+        let text = String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap();
+        assert!(text.contains(&format!("\"d\":\"{number}x")), "{number}");
+        is_alive(address, number).await;
+    }
+    let grown = resident().saturating_sub(before) >> 20;
+    assert!(grown < 250, "{grown} MB");
+    drop(deaf);
+}
+
+/// Now and then: the others are served.
+#[cfg(target_os = "linux")]
+async fn is_alive(address: SocketAddr, number: u32) {
+    if number % 100 == 0 {
+        is_served(address).await;
+    }
+}

@@ -15,6 +15,7 @@ use podstorm_objects::{ApiError, Kind};
 use serde_json::{Map, Value, json};
 
 use crate::catalog::{Catalog, GroupVersion};
+use crate::reviews;
 
 pub(crate) use types::wrong_type;
 pub(crate) use unknown::drop_unknown_fields;
@@ -222,6 +223,10 @@ fn add_paths(paths: &mut Map<String, Value>, of: &GroupVersion, kind: Kind) {
         "application/merge-patch+json",
         "application/strategic-merge-patch+json",
     ];
+    if reviews::is_review(kind) {
+        paths.insert(all, json!({"post": operation("post", DOCUMENTS)}));
+        return;
+    }
     paths.insert(
         format!("{all}/{{name}}"),
         json!({"get": operation("get", &[]), "put": operation("put", DOCUMENTS),
@@ -255,7 +260,7 @@ mod tests {
     fn every_kind_has_a_schema() {
         let cluster =
             podstorm_apiserver::Cluster::new(podstorm_apiserver::ClusterOptions::default());
-        for kind in cluster.kinds() {
+        for kind in cluster.kinds().into_iter().chain(reviews::kinds()) {
             assert!(SCHEMAS.contains_key(&schema_name(kind)), "{kind:?}");
         }
     }

@@ -26,7 +26,7 @@ const DEPTH_MAX: usize = 64;
 
 /// Numbers and truth values that Kubernetes' own types can't tell from absent ones: they are written
 /// although they say nothing. Members, or members of one schema.
-const ABSENT_AT_ZERO: [&str; 42] = [
+const ABSENT_AT_ZERO: [&str; 43] = [
     "DeploymentStatus.replicas",
     "active",
     "availableReplicas",
@@ -35,6 +35,7 @@ const ABSENT_AT_ZERO: [&str; 42] = [
     "code",
     "count",
     "currentReplicas",
+    "denied",
     "deprecatedCount",
     "failed",
     "failureThreshold",

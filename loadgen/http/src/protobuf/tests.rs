@@ -58,7 +58,7 @@ fn recorded_bodies_are_read_as_the_objects_that_they_are() {
 }
 
 /// How many of the recorded bodies are of kinds that are served.
-const READ: usize = 31;
+const READ: usize = 35;
 
 #[test]
 fn broken_bodies_are_refused_wherever_they_are_broken() {

@@ -35,6 +35,7 @@ async fn send(server: &ApiServer, step: &Value, body: String) -> (u16, Value) {
         .method(method)
         .uri(path)
         .header("Content-Type", kind.unwrap_or("application/json"))
+        .header("Authorization", play::AUTHORIZATION)
         .body(Full::new(Bytes::from(body)))
         .expect("a recorded request");
     let (head, body) = server.answer(request).await.into_parts();

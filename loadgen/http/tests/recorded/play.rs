@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Request};
 use http_body_util::{BodyExt, Full};
 use podstorm_apiserver::{Cluster, ClusterOptions};
-use podstorm_http::{ApiServer, Body};
+use podstorm_http::{ApiServer, Body, Credentials, User};
 use serde_json::Value;
 
 use super::compare::Symbols;
@@ -18,13 +18,25 @@ const QUIET: Duration = Duration::from_millis(350);
 /// How often a request is repeated whose answer comes eventually.
 const REPEATS: u32 = 20;
 
-/// A server with the namespaces of every cluster.
+/// The token that is sent unless a step says otherwise.
+pub(crate) const AUTHORIZATION: &str = "Bearer admintoken";
+
+/// A server with the users of the recorded one.
 pub(crate) fn server() -> ApiServer {
+    let user = |name: &str, groups: &[&str]| User {
+        name: name.to_owned(),
+        uid: format!("{name}-uid"),
+        groups: groups.iter().map(ToString::to_string).collect(),
+    };
+    let mut credentials = Credentials::default();
+    credentials.add_token("admintoken", user("admin", &["system:masters"]));
+    credentials.add_token("usertoken", user("jane", &["dev", "ops"]));
     let options = ClusterOptions {
         keeps_past: true,
         ..ClusterOptions::default()
     };
-    ApiServer::builder(Arc::new(Cluster::new(options))).build()
+    let cluster = Arc::new(Cluster::new(options));
+    ApiServer::builder(cluster).credentials(credentials).build()
 }
 
 struct Answer {
@@ -50,6 +62,7 @@ pub(crate) async fn play(server: &ApiServer, case: &Value) -> Result<(), String>
             "metadata": {"name": namespace}});
         let request = Request::post("/api/v1/namespaces")
             .header("Content-Type", "application/json")
+            .header("Authorization", AUTHORIZATION)
             .body(Full::new(Bytes::from(namespace.to_string())));
         let answer = server
             .answer(request.map_err(|error| error.to_string())?)
@@ -117,6 +130,7 @@ impl Case {
         let mut headers = vec![
             ("Accept".to_owned(), "application/json".to_owned()),
             ("User-Agent".to_owned(), "recorder/1.0".to_owned()),
+            ("Authorization".to_owned(), AUTHORIZATION.to_owned()),
         ];
         if body.is_some() {
             headers.push(("Content-Type".to_owned(), "application/json".to_owned()));

@@ -1,0 +1,137 @@
+//! Who sends a request: bearer tokens, client certificates, and the users that they stand for.
+//!
+//! Source: `authentication/request` and `endpoints/filters/{authentication,impersonation}` of
+//! Kubernetes' apiserver.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+use podstorm_apiserver::errors;
+use podstorm_objects::{ApiError, Reason};
+use serde_json::{Map, Value, json};
+
+/// The group of everybody who has shown a credential.
+const AUTHENTICATED: &str = "system:authenticated";
+
+static ANONYMOUS: LazyLock<Arc<User>> = LazyLock::new(|| {
+    Arc::new(User {
+        name: "system:anonymous".to_owned(),
+        uid: String::new(),
+        groups: vec!["system:unauthenticated".to_owned()],
+    })
+});
+
+/// A user of the API. What a listener puts into a request's extensions as `Arc<User>` sends it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct User {
+    /// The name.
+    pub name: String,
+    /// Its UID; may be empty.
+    pub uid: String,
+    /// The groups that it is in.
+    pub groups: Vec<String>,
+}
+
+impl User {
+    /// The user as reviews show it: without what is empty.
+    pub(crate) fn to_json(&self) -> Value {
+        let mut user = Map::new();
+        user.insert("username".to_owned(), self.name.as_str().into());
+        if !self.uid.is_empty() {
+            user.insert("uid".to_owned(), self.uid.as_str().into());
+        }
+        if !self.groups.is_empty() {
+            user.insert("groups".to_owned(), json!(self.groups));
+        }
+        Value::Object(user)
+    }
+
+    /// As a member of the group of all who are known.
+    pub(crate) fn authenticated(mut self) -> User {
+        if !self.groups.iter().any(|group| group == AUTHENTICATED) {
+            self.groups.push(AUTHENTICATED.to_owned());
+        }
+        self
+    }
+}
+
+/// The credentials that a server takes. With none at all everybody is served, as `system:anonymous`.
+#[derive(Clone, Debug, Default)]
+pub struct Credentials {
+    tokens: BTreeMap<String, Arc<User>>,
+    required: bool,
+}
+
+impl Credentials {
+    /// Takes a bearer token for a user; false where the token is another user's already. Everybody
+    /// needs a credential from now on.
+    pub fn add_token(&mut self, token: impl Into<String>, user: User) -> bool {
+        self.required = true;
+        let user = Arc::new(user.authenticated());
+        self.tokens.insert(token.into(), user).is_none()
+    }
+
+    /// The user of a token.
+    pub(crate) fn of_token(&self, token: &str) -> Option<&Arc<User>> {
+        self.tokens.get(token)
+    }
+
+    /// The user of a request.
+    ///
+    /// # Errors
+    /// 401 where credentials are needed, and there is none or a wrong one; 400 for groups without a
+    /// user to act as.
+    pub(crate) fn user_of(&self, head: &http::request::Parts) -> Result<Arc<User>, ApiError> {
+        let user = match head.extensions.get::<Arc<User>>() {
+            Some(user) => Arc::clone(user),
+            None => match bearer(&head.headers).map(|token| self.of_token(token)) {
+                Some(Some(user)) => Arc::clone(user),
+                _ if self.required => return Err(unauthorized()),
+                _ => Arc::clone(&ANONYMOUS),
+            },
+        };
+        match head.headers.contains_key("impersonate-user")
+            || head.headers.contains_key("impersonate-group")
+        {
+            true => impersonated(&head.headers),
+            false => Ok(user),
+        }
+    }
+}
+
+/// The token of a request, if it has one.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, rest) = value.trim().split_once(' ')?;
+    let token = rest.split(' ').next().filter(|token| !token.is_empty())?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(token)
+}
+
+/// The user that a request wants to be sent by: everybody may act as anybody.
+fn impersonated(headers: &HeaderMap) -> Result<Arc<User>, ApiError> {
+    let text = |name: &str| -> String {
+        let value = headers.get(name).and_then(|value| value.to_str().ok());
+        value.unwrap_or("").to_owned()
+    };
+    let groups = headers.get_all("impersonate-group").iter();
+    let groups = groups.filter_map(|group| group.to_str().ok());
+    let user = User {
+        name: text("impersonate-user"),
+        uid: text("impersonate-uid"),
+        groups: groups.map(str::to_owned).collect(),
+    };
+    match user.name.is_empty() {
+        true => {
+            let why = "Impersonate-Group needs Impersonate-User: the user to act as";
+            Err(errors::bad_request(why))
+        }
+        false => Ok(Arc::new(user.authenticated())),
+    }
+}
+
+/// 401: no credential, or a wrong one.
+fn unauthorized() -> ApiError {
+    ApiError::status(401, Reason::Other("Unauthorized".into()), "Unauthorized")
+}

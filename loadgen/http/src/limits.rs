@@ -1,0 +1,95 @@
+//! How many requests are answered at once.
+//!
+//! A request is in flight from its head to its answer, the sending of a list included; watches do
+//! not count.
+//!
+//! Source: `server/filters/maxinflight.go` of Kubernetes' apiserver.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use podstorm_objects::{ApiError, Reason};
+
+use crate::ApiServer;
+
+/// Most requests that read at once, as upstream.
+pub const REQUESTS_INFLIGHT: u64 = 400;
+/// Most requests that write at once, as upstream.
+pub const MUTATING_REQUESTS_INFLIGHT: u64 = 200;
+
+/// Requests in flight of one sort, those that read or those that write.
+#[derive(Debug)]
+pub(crate) struct InFlight {
+    now: AtomicU64,
+    /// 0: there is no limit.
+    max: u64,
+}
+
+impl InFlight {
+    pub(crate) fn new(max: u64) -> InFlight {
+        InFlight {
+            now: AtomicU64::new(0),
+            max,
+        }
+    }
+
+    pub(crate) fn now(&self) -> u64 {
+        // Relaxed, here and below: a count that orders nothing.
+        self.now.load(Ordering::Relaxed)
+    }
+
+    /// A place for a request.
+    ///
+    /// # Errors
+    /// 429 where there is none.
+    pub(crate) fn enter(&self) -> Result<Place<'_>, ApiError> {
+        let before = self.now.fetch_add(1, Ordering::Relaxed);
+        let place = Place(self);
+        match self.max == 0 || before < self.max {
+            true => Ok(place),
+            false => Err(too_many()),
+        }
+    }
+
+    fn leave(&self) {
+        self.now.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn too_many() -> ApiError {
+    let message = "Too many requests, please try again later.";
+    ApiError::status(429, Reason::TooManyRequests, message).with_retry_after(1)
+}
+
+/// The place of a request that is being answered; free again when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Place<'a>(&'a InFlight);
+
+impl Place<'_> {
+    /// Keeps the place for as long as the answer is sent.
+    pub(crate) fn keep(self, server: &ApiServer, is_mutating: bool) -> KeptPlace {
+        std::mem::forget(self);
+        KeptPlace {
+            server: server.clone(),
+            is_mutating,
+        }
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}
+
+/// The place of a request whose answer is being sent.
+#[derive(Debug)]
+pub(crate) struct KeptPlace {
+    server: ApiServer,
+    is_mutating: bool,
+}
+
+impl Drop for KeptPlace {
+    fn drop(&mut self) {
+        self.server.in_flight(self.is_mutating).leave();
+    }
+}

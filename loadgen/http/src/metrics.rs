@@ -1,0 +1,351 @@
+//! `/metrics`: requests, watches and objects, under the names of Kubernetes' API server.
+//!
+//! A request costs three relaxed additions, and no lock. What is counted for a resource is allocated
+//! with its first request.
+//!
+//! Source: `endpoints/metrics/metrics.go` of Kubernetes' apiserver.
+
+use std::fmt::Write as _;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use http::Method;
+use podstorm_objects::Kind;
+
+use crate::ApiServer;
+use crate::catalog::{Catalog, GroupVersion};
+use crate::media::BodyType;
+use crate::query::Query;
+use crate::route::Route;
+
+/// The verbs of requests, each with the scope that it has.
+const VERBS: [[&str; 2]; 15] = [
+    ["GET", "resource"],
+    ["LIST", "namespace"],
+    ["LIST", "cluster"],
+    ["WATCH", "resource"],
+    ["WATCH", "namespace"],
+    ["WATCH", "cluster"],
+    ["POST", "resource"],
+    ["PUT", "resource"],
+    ["PATCH", "resource"],
+    ["APPLY", "resource"],
+    ["DELETE", "resource"],
+    ["DELETECOLLECTION", "namespace"],
+    ["DELETECOLLECTION", "cluster"],
+    ["OTHER", ""],
+    // Of paths that are no resource's.
+    ["GET", ""],
+];
+const OTHER: usize = 13;
+const GET_PATH: usize = 14;
+
+/// The codes that answers have; another one counts as the last.
+const CODES: [u16; 22] = [
+    200, 201, 202, 204, 304, 400, 401, 403, 404, 405, 406, 409, 410, 413, 415, 422, 429, 501, 503,
+    504, 301, 500,
+];
+
+/// Upper bounds of durations, µs: upstream's, and three below them, where this server answers.
+const BOUNDS_US: [u64; 26] = [
+    50, 200, 1_000, 5_000, 25_000, 50_000, 100_000, 200_000, 400_000, 600_000, 800_000, 1_000_000,
+    1_250_000, 1_500_000, 2_000_000, 3_000_000, 4_000_000, 5_000_000, 6_000_000, 8_000_000,
+    10_000_000, 15_000_000, 20_000_000, 30_000_000, 45_000_000, 60_000_000,
+];
+
+/// The subresources that are told apart; any other counts as the last.
+const SUBRESOURCES: [&str; 7] = [
+    "", "status", "scale", "binding", "eviction", "log", "finalize",
+];
+
+/// What a request asks for, as limits and counts see it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Attributes {
+    kind: Option<Kind>,
+    subresource: usize,
+    verb: usize,
+    /// Whether it writes.
+    pub(crate) is_mutating: bool,
+    /// Whether it goes on for as long as the client likes.
+    pub(crate) is_long_running: bool,
+}
+
+impl Attributes {
+    pub(crate) fn of(head: &http::request::Parts, route: &Route, query: &Query<'_>) -> Attributes {
+        let method = &head.method;
+        let is_read = [Method::GET, Method::HEAD].contains(method);
+        let mut found = Attributes {
+            kind: None,
+            subresource: 0,
+            verb: if is_read { GET_PATH } else { OTHER },
+            is_mutating: !is_read,
+            is_long_running: false,
+        };
+        let (namespace, name) = match route {
+            Route::Review(kind, _) => {
+                found.kind = Some(*kind);
+                ("", "")
+            }
+            Route::Objects(target) => {
+                found.kind = Some(target.kind);
+                let part = target.subresource.as_str();
+                let known = SUBRESOURCES.iter().position(|known| *known == part);
+                found.subresource = known.unwrap_or(SUBRESOURCES.len() - 1);
+                found.is_long_running =
+                    *method == Method::GET && part.is_empty() && query.flag("watch");
+                (target.namespace.as_str(), target.name.as_str())
+            }
+            _ => return found,
+        };
+        let (is_named, is_everywhere) = (!name.is_empty(), namespace.is_empty());
+        found.verb = match *method {
+            Method::GET if found.is_long_running && is_named => 3,
+            Method::GET if found.is_long_running => 4 + usize::from(is_everywhere),
+            Method::GET | Method::HEAD if is_named => 0,
+            Method::GET | Method::HEAD => 1 + usize::from(is_everywhere),
+            Method::POST => 6,
+            Method::PUT => 7,
+            Method::PATCH => match BodyType::of(&head.headers) {
+                Some(BodyType::ApplyPatch) => 9,
+                _ => 8,
+            },
+            Method::DELETE if is_named => 10,
+            Method::DELETE => 11 + usize::from(is_everywhere),
+            _ => OTHER,
+        };
+        found
+    }
+}
+
+/// The counts of the requests of one verb.
+#[derive(Debug, Default)]
+struct VerbCounts {
+    codes: [AtomicU64; CODES.len()],
+    /// By bound; the last is of those beyond all.
+    durations: [AtomicU64; BOUNDS_US.len() + 1],
+    duration_ns: AtomicU64,
+}
+
+/// The counts of one resource.
+#[derive(Debug)]
+struct Resource {
+    /// Absent for paths that are no resource's.
+    kind: Option<Kind>,
+    verbs: [OnceLock<Box<[VerbCounts; VERBS.len()]>>; SUBRESOURCES.len()],
+    watches: AtomicU64,
+    watch_events: AtomicU64,
+}
+
+/// The counts of a server.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    /// Sorted by the address of the kind's row; paths that are no resource's are the last.
+    resources: Vec<Resource>,
+}
+
+/// Where a kind's row is: kinds of one resource in two versions are told apart.
+fn address(kind: Kind) -> usize {
+    std::ptr::from_ref(kind.row()).addr()
+}
+
+fn read(counter: &AtomicU64) -> u64 {
+    // Relaxed, as all counters here: nothing is ordered by them.
+    counter.load(Ordering::Relaxed)
+}
+
+impl Metrics {
+    pub(crate) fn new(catalog: &Catalog) -> Metrics {
+        let kinds = catalog.group_versions();
+        let kinds = kinds.flat_map(|of| catalog.kinds(of).unwrap_or_default());
+        let mut kinds: Vec<Option<Kind>> = kinds.copied().map(Some).collect();
+        kinds.sort_by_key(|kind| kind.map(address));
+        kinds.push(None);
+        let resources = kinds.into_iter().map(|kind| Resource {
+            kind,
+            verbs: Default::default(),
+            watches: AtomicU64::new(0),
+            watch_events: AtomicU64::new(0),
+        });
+        Metrics {
+            resources: resources.collect(),
+        }
+    }
+
+    fn of(&self, kind: Option<Kind>) -> &Resource {
+        let (last, resources) = self.resources.split_last().expect("paths are always there");
+        let Some(kind) = kind else { return last };
+        let of_kind = |resource: &Resource| resource.kind.map_or(0, address);
+        let found = resources.binary_search_by_key(&address(kind), of_kind);
+        found.map_or(last, |at| &resources[at])
+    }
+
+    /// Counts an answer. O(log kinds).
+    pub(crate) fn count(&self, what: &Attributes, code: u16, took: Duration) {
+        let resource = self.of(what.kind);
+        let verbs = resource.verbs[what.subresource].get_or_init(Box::default);
+        let counts = &verbs[what.verb];
+        let code = CODES.iter().position(|known| *known == code);
+        let code = code.unwrap_or(CODES.len() - 1);
+        counts.codes[code].fetch_add(1, Ordering::Relaxed);
+        let ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        let bound = BOUNDS_US.iter().position(|bound| ns <= bound * 1000);
+        let bound = bound.unwrap_or(BOUNDS_US.len());
+        counts.durations[bound].fetch_add(1, Ordering::Relaxed);
+        counts.duration_ns.fetch_add(ns, Ordering::Relaxed);
+    }
+
+    fn watch_begins(&self, kind: Kind) {
+        self.of(Some(kind)).watches.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn watch_ends(&self, kind: Kind) {
+        self.of(Some(kind)).watches.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Counts events that a watch sends.
+    pub(crate) fn watch_sends(&self, kind: Kind, events: u64) {
+        let counter = &self.of(Some(kind)).watch_events;
+        counter.fetch_add(events, Ordering::Relaxed);
+    }
+}
+
+/// An open watch, as far as it is counted.
+#[derive(Debug)]
+pub(crate) struct OpenWatch {
+    server: ApiServer,
+    kind: Kind,
+}
+
+impl OpenWatch {
+    pub(crate) fn new(server: &ApiServer, kind: Kind) -> OpenWatch {
+        server.metrics().watch_begins(kind);
+        OpenWatch {
+            server: server.clone(),
+            kind,
+        }
+    }
+}
+
+impl Drop for OpenWatch {
+    fn drop(&mut self) {
+        self.server.metrics().watch_ends(self.kind);
+    }
+}
+
+/// A text that is being written for Prometheus.
+struct Text(String);
+
+impl Text {
+    fn begin(&mut self, name: &str, kind: &str, help: &str) {
+        let _written = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    fn line(&mut self, name: &str, labels: &str, value: impl std::fmt::Display) {
+        let _written = writeln!(self.0, "{name}{{{labels}}} {value}");
+    }
+}
+
+/// The labels of group, resource and version.
+fn resource_labels(kind: Option<Kind>) -> String {
+    let (of, resource) = match kind {
+        Some(kind) => (GroupVersion::of(kind.api_version()), kind.resource()),
+        None => (GroupVersion::of(""), ""),
+    };
+    format!(
+        "group=\"{}\",resource=\"{resource}\",version=\"{}\"",
+        of.group, of.version
+    )
+}
+
+/// All metrics as Prometheus reads them.
+pub(crate) fn text(server: &ApiServer) -> String {
+    let mut out = Text(String::new());
+    let resources = &server.metrics().resources;
+    let counted = || {
+        resources.iter().flat_map(|resource| {
+            let of = resource_labels(resource.kind);
+            let parts = resource.verbs.iter().zip(SUBRESOURCES);
+            let parts = parts.filter_map(|(verbs, part)| Some((verbs.get()?, part)));
+            parts.flat_map(move |(verbs, part)| {
+                let of = of.clone();
+                verbs.iter().zip(VERBS).map(move |(counts, [verb, scope])| {
+                    let labels = format!(
+                        "component=\"apiserver\",dry_run=\"\",{of},scope=\"{scope}\",\
+                         subresource=\"{part}\",verb=\"{verb}\""
+                    );
+                    (counts, labels)
+                })
+            })
+        })
+    };
+    let name = "apiserver_request_total";
+    out.begin(name, "counter", "Answered requests.");
+    for (counts, labels) in counted() {
+        for (code, counter) in CODES.iter().zip(&counts.codes) {
+            if let number @ 1.. = read(counter) {
+                out.line(name, &format!("code=\"{code}\",{labels}"), number);
+            }
+        }
+    }
+    let name = "apiserver_request_duration_seconds";
+    out.begin(name, "histogram", "From a request's head to its answer's.");
+    for (counts, labels) in counted() {
+        let all: u64 = counts.durations.iter().map(read).sum();
+        if all == 0 {
+            continue;
+        }
+        let mut below = 0;
+        for (at, counter) in counts.durations.iter().enumerate() {
+            below += read(counter);
+            let bound = BOUNDS_US.get(at).map(|bound| *bound as f64 / 1e6);
+            let bound = bound.map_or("+Inf".to_owned(), |bound| bound.to_string());
+            let labels = format!("{labels},le=\"{bound}\"");
+            out.line(&format!("{name}_bucket"), &labels, below);
+        }
+        let seconds = read(&counts.duration_ns) as f64 / 1e9;
+        out.line(&format!("{name}_sum"), &labels, seconds);
+        out.line(&format!("{name}_count"), &labels, below);
+    }
+    let name = "apiserver_current_inflight_requests";
+    out.begin(name, "gauge", "Requests that are being answered.");
+    for (kind, is_mutating) in [("mutating", true), ("readOnly", false)] {
+        let now = server.in_flight(is_mutating).now();
+        out.line(name, &format!("request_kind=\"{kind}\""), now);
+    }
+    let name = "apiserver_longrunning_requests";
+    out.begin(name, "gauge", "Open watches.");
+    for resource in resources {
+        if let (Some(_), number @ 1..) = (resource.kind, read(&resource.watches)) {
+            let of = resource_labels(resource.kind);
+            let labels = format!("component=\"apiserver\",{of},subresource=\"\",verb=\"WATCH\"");
+            out.line(name, &labels, number);
+        }
+    }
+    let name = "apiserver_watch_events_total";
+    out.begin(name, "counter", "Events that watches have sent.");
+    for resource in resources {
+        if let number @ 1.. = read(&resource.watch_events) {
+            out.line(name, &resource_labels(resource.kind), number);
+        }
+    }
+    // The older name has the resource with its group alone.
+    let name = "apiserver_resource_objects";
+    let older = "apiserver_storage_objects";
+    let objects = server.cluster().kinds().into_iter();
+    let objects: Vec<(Kind, u64)> = objects
+        .filter_map(|kind| Some((kind, server.cluster().api(kind).count().ok()?)))
+        .collect();
+    out.begin(name, "gauge", "Stored objects.");
+    for (kind, number) in &objects {
+        let (group, resource) = (kind.group(), kind.resource());
+        let labels = format!("group=\"{group}\",resource=\"{resource}\"");
+        out.line(name, &labels, number);
+    }
+    out.begin(older, "gauge", "Stored objects.");
+    for (kind, number) in &objects {
+        let labels = format!("resource=\"{}\"", kind.group_resource());
+        out.line(older, &labels, number);
+    }
+    out.0
+}

@@ -1,0 +1,185 @@
+//! The way of every request: who sends it, whether there is a place for it, its body, its answer; and
+//! what is counted and logged of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use podstorm_apiserver::errors;
+use podstorm_objects::{ApiError, Reason};
+use tokio::time::Instant;
+
+use crate::answer::{self, Body};
+use crate::credentials::User;
+use crate::media::{self, Accepted, Offer};
+use crate::metrics::Attributes;
+use crate::query::Query;
+use crate::route::Route;
+use crate::{ApiServer, BoxError, Call, body, time};
+
+/// A request that has been answered, for a log.
+#[derive(Clone, Copy, Debug)]
+pub struct Answered<'a> {
+    /// The method.
+    pub method: &'a str,
+    /// The path, with what follows a `?`.
+    pub path: &'a str,
+    /// The code of the answer.
+    pub status: u16,
+    /// From the head of the request to that of the answer.
+    pub took: Duration,
+    /// What the client calls itself; empty where it doesn't.
+    pub user_agent: &'a str,
+    /// The user's name; empty where the request had no valid credential.
+    pub user: &'a str,
+}
+
+/// Called with each request that has been answered.
+pub type Log = Arc<dyn Fn(&Answered<'_>) + Send + Sync>;
+
+impl ApiServer {
+    /// Answers a request. Every error is an answer too: a `Status` with its code.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime with a timer: bodies and watches have time-outs.
+    pub async fn answer<B>(&self, request: Request<B>) -> Response<Body>
+    where
+        B: http_body::Body<Data = Bytes>,
+        B::Error: Into<BoxError>,
+    {
+        let began = Instant::now();
+        let (head, body) = request.into_parts();
+        let route = Route::of(head.uri.path(), &self.0.catalog);
+        let query = Query::of(head.uri.query());
+        let what = Attributes::of(&head, &route, &query);
+        let user = self.0.credentials.user_of(&head);
+        let answered = match &user {
+            Ok(user) => {
+                self.answer_user(&head, (route, query), &what, user, body)
+                    .await
+            }
+            Err(error) => Err(error.clone()),
+        };
+        let response = answered.unwrap_or_else(|error| answer::error(&error));
+        let (status, took) = (response.status().as_u16(), began.elapsed());
+        self.0.metrics.count(&what, status, took);
+        if let Some(log) = &self.0.log {
+            let agent = head.headers.get(http::header::USER_AGENT);
+            let path = head.uri.path_and_query();
+            log(&Answered {
+                method: head.method.as_str(),
+                path: path.map_or("/", |path| path.as_str()),
+                status,
+                took,
+                user_agent: agent.and_then(|agent| agent.to_str().ok()).unwrap_or(""),
+                user: user.as_ref().map_or("", |user| &user.name),
+            });
+        }
+        response
+    }
+
+    /// Answers a request of a user.
+    async fn answer_user<B>(
+        &self,
+        head: &http::request::Parts,
+        (route, query): (Route, Query<'_>),
+        what: &Attributes,
+        user: &User,
+        body: B,
+    ) -> Result<Response<Body>, ApiError>
+    where
+        B: http_body::Body<Data = Bytes>,
+        B::Error: Into<BoxError>,
+    {
+        let place = match what.is_long_running {
+            true => None,
+            false => Some(self.in_flight(what.is_mutating).enter()?),
+        };
+        let body = whole(body).await?;
+        if route == Route::AdvanceClock {
+            return self.advance(&head.method, &body).await;
+        }
+        let accepted = match route {
+            // Answered in one form, whatever the client says that it takes.
+            Route::Health(..) | Route::Metrics | Route::Clock => Ok(Accepted::JSON),
+            Route::Objects(_) => media::accepted(&head.headers, Offer::Objects),
+            Route::CoreVersions | Route::Groups => media::accepted(&head.headers, Offer::Discovery),
+            _ => media::accepted(&head.headers, Offer::Plain),
+        };
+        let served = accepted.and_then(|accepted| {
+            let call = Call {
+                server: self,
+                user,
+                method: &head.method,
+                headers: &head.headers,
+                query,
+                body,
+                accepted,
+                now: self.now(),
+            };
+            call.serve(route)
+        });
+        if let (true, Some(time)) = (what.is_mutating, &self.0.virtual_time) {
+            let time = Arc::clone(time);
+            in_background(move || time.rest()).await?;
+        }
+        let mut response = served?;
+        if let Some(place) = place
+            && response.body().is_list()
+        {
+            let place = place.keep(self, what.is_mutating);
+            response.body_mut().keep(place);
+        }
+        Ok(response)
+    }
+
+    /// `/podstorm/clock/advance`.
+    async fn advance(
+        &self,
+        method: &http::Method,
+        body: &Bytes,
+    ) -> Result<Response<Body>, ApiError> {
+        let time = self.0.virtual_time.clone();
+        let by_ns = time::advance_ns(method, time.is_some(), body)?;
+        let advance = move || time.map(|time| time.advance(by_ns));
+        let now = in_background(advance).await?;
+        Ok(time::document(true, now.unwrap_or_else(|| self.now())))
+    }
+}
+
+/// Does what may take long where it holds up no other request.
+///
+/// # Errors
+/// 500 where it panics: the cluster has stopped then.
+async fn in_background<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, ApiError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|_| {
+        let why = "the simulated cluster has stopped: a part of it panicked";
+        ApiError::status(500, Reason::InternalError, why)
+    })
+}
+
+/// The whole body.
+///
+/// # Errors
+/// 413 for one that is too large, 504 for one that does not come, 400 for one that breaks off.
+async fn whole<B>(body: B) -> Result<Bytes, ApiError>
+where
+    B: http_body::Body<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
+    let collected = Limited::new(body, body::BODY_MAX).collect();
+    let collected = tokio::time::timeout(body::BODY_WITHIN, collected).await;
+    match collected.map_err(|_| body::too_slow())? {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(body::too_large()),
+        Err(error) => {
+            let why = format!("the body of the request broke off: {error}");
+            Err(errors::bad_request(why))
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Reviews: who a request is sent by, and what it may do. Everything is allowed.
+//!
+//! Source: `registry/authentication` and `registry/authorization` of Kubernetes; recorded answers of
+//! 1.36.
+
+use http::{Method, Response};
+use podstorm_apiserver::errors;
+use podstorm_objects::{ApiError, Cause, Details, Kind, Reason, ResourceType};
+use serde_json::{Value, json};
+
+use crate::answer::{self, Body};
+use crate::{Call, body, openapi};
+
+/// The methods of reviews, as discovery lists them.
+pub(crate) const VERBS: &[&str] = &["create"];
+/// Groups, and their versions as `apiVersion` spells them.
+const AUTHENTICATION: [&str; 2] = ["authentication.k8s.io", "authentication.k8s.io/v1"];
+const AUTHORIZATION: [&str; 2] = ["authorization.k8s.io", "authorization.k8s.io/v1"];
+/// Whom tokens are for.
+const AUDIENCE: &str = "https://kubernetes.default.svc";
+
+static ROWS: [ResourceType; 6] = [
+    row(AUTHENTICATION, "SelfSubjectReview", "selfsubjectreviews"),
+    row(AUTHENTICATION, "TokenReview", "tokenreviews"),
+    row(
+        AUTHORIZATION,
+        "SelfSubjectAccessReview",
+        "selfsubjectaccessreviews",
+    ),
+    row(
+        AUTHORIZATION,
+        "SelfSubjectRulesReview",
+        "selfsubjectrulesreviews",
+    ),
+    row(AUTHORIZATION, "SubjectAccessReview", "subjectaccessreviews"),
+    ResourceType {
+        namespaced: true,
+        ..row(
+            AUTHORIZATION,
+            "LocalSubjectAccessReview",
+            "localsubjectaccessreviews",
+        )
+    },
+];
+
+const fn row(
+    [group, api_version]: [&'static str; 2],
+    kind: &'static str,
+    resource: &'static str,
+) -> ResourceType {
+    ResourceType {
+        group,
+        api_version,
+        kind,
+        resource,
+        namespaced: false,
+        ..ResourceType::DEFAULT
+    }
+}
+
+/// The kinds of reviews: they are answered and not stored.
+pub(crate) fn kinds() -> impl Iterator<Item = Kind> {
+    ROWS.iter().map(Kind::of)
+}
+
+/// Whether a kind is one of reviews.
+pub(crate) fn is_review(kind: Kind) -> bool {
+    ROWS.iter().any(|row| std::ptr::eq(row, kind.row()))
+}
+
+/// Answers a review; `namespace` is empty but for a local one.
+///
+/// # Errors
+/// 405 for any other method than POST; 400 and 422 for a review that asks nothing.
+pub(crate) fn serve(
+    call: &Call<'_>,
+    kind: Kind,
+    namespace: &str,
+) -> Result<Response<Body>, ApiError> {
+    if *call.method != Method::POST {
+        return Err(answer::method_not_allowed());
+    }
+    let mut review = body::document(call, kind.name())?;
+    body::check_type(kind, &review)?;
+    if let Some(problem) = openapi::wrong_type(kind, &review) {
+        return Err(body::cannot_be_handled(kind, &problem));
+    }
+    let warnings = body::check_fields(call, kind, &mut review)?;
+    let metadata = review.remove("metadata").filter(Value::is_object);
+    let mut metadata = metadata.unwrap_or_else(|| json!({}));
+    let spec = review.remove("spec").filter(Value::is_object);
+    let mut spec = spec.unwrap_or_else(|| json!({}));
+    let status = match kind.name() {
+        "SelfSubjectReview" => {
+            metadata["creationTimestamp"] = call.now.wall().to_string().into();
+            json!({"userInfo": call.user.to_json()})
+        }
+        "TokenReview" => token(call, &spec)?,
+        "SelfSubjectRulesReview" => {
+            if spec["namespace"].as_str().unwrap_or("").is_empty() {
+                return Err(errors::bad_request("no namespace on request"));
+            }
+            spec = json!({});
+            json!({"resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
+                "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+                "incomplete": false})
+        }
+        _ => {
+            check_attributes(kind, namespace, &spec)?;
+            json!({"allowed": true})
+        }
+    };
+    let mut document = json!({"kind": kind.name(), "apiVersion": kind.api_version(),
+        "metadata": metadata, "status": status});
+    if kind.name() != "SelfSubjectReview" {
+        document["spec"] = spec;
+    }
+    let mut response = answer::document(201, call.accepted.yaml, &document);
+    answer::warn(&mut response, &warnings);
+    Ok(response)
+}
+
+/// Whose a token is.
+fn token(call: &Call<'_>, spec: &Value) -> Result<Value, ApiError> {
+    let token = spec["token"].as_str().unwrap_or("");
+    if token.is_empty() {
+        let why = "token is required for TokenReview in authentication";
+        return Err(errors::bad_request(why));
+    }
+    let Some(user) = call.server.credentials().of_token(token) else {
+        return Ok(json!({"user": {}, "error": "invalid bearer token"}));
+    };
+    let asked = spec["audiences"].as_array().filter(|all| !all.is_empty());
+    if asked.is_some_and(|asked| !asked.iter().any(|one| one == AUDIENCE)) {
+        let error = format!("token audiences [\"{AUDIENCE}\"] is invalid for the target audiences");
+        return Ok(json!({"user": {}, "error": error}));
+    }
+    Ok(json!({"authenticated": true, "user": user.to_json(), "audiences": [AUDIENCE]}))
+}
+
+/// Whether a review of access asks what it can be asked.
+fn check_attributes(kind: Kind, namespace: &str, spec: &Value) -> Result<(), ApiError> {
+    let (resource, other) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
+    let mut causes = Vec::new();
+    match (resource.is_null(), other.is_null()) {
+        (false, false) => causes.push(errors::invalid_value(
+            "spec.nonResourceAttributes",
+            other,
+            "cannot be specified in combination with resourceAttributes",
+        )),
+        (true, true) => causes.push(errors::invalid_value(
+            "spec.resourceAttributes",
+            &Value::Null,
+            "exactly one of nonResourceAttributes or resourceAttributes must be specified",
+        )),
+        _ => {}
+    }
+    let names_nobody = |member: &str| {
+        let value = &spec[member];
+        value.as_array().is_none_or(Vec::is_empty) && value.as_str().is_none_or(str::is_empty)
+    };
+    if kind.name() != "SelfSubjectAccessReview" && names_nobody("user") && names_nobody("groups") {
+        let why = "at least one of user or group must be specified";
+        causes.push(errors::invalid_value("spec.user", &"".into(), why));
+    }
+    if let [first, ..] = &causes[..] {
+        return Err(invalid(first.clone(), &causes));
+    }
+    if kind.is_namespaced() && resource["namespace"] != namespace {
+        return Err(errors::bad_request(format!(
+            "spec.resourceAttributes.namespace must match namespace: {namespace}"
+        )));
+    }
+    Ok(())
+}
+
+/// 422; upstream names the group and no kind.
+fn invalid(first: Cause, causes: &[Cause]) -> ApiError {
+    let text = |cause: &Cause| format!("{}: {}", cause.field, cause.message);
+    let all = match causes {
+        [_] => text(&first),
+        _ => {
+            let all: Vec<String> = causes.iter().map(text).collect();
+            format!("[{}]", all.join(", "))
+        }
+    };
+    let message = format!(".{} \"\" is invalid: {all}", AUTHORIZATION[0]);
+    ApiError::status(422, Reason::Invalid, message).with_details(Details {
+        group: AUTHORIZATION[0].to_owned(),
+        causes: causes.to_vec(),
+        ..Details::default()
+    })
+}

@@ -1,0 +1,64 @@
+//! `/podstorm/clock`: the time of the cluster, and moving it where it stands still otherwise.
+
+use http::{Method, Response};
+use podstorm_apiserver::errors;
+use podstorm_objects::{ApiError, Now, Reason};
+use serde_json::{Value, json};
+
+use crate::Call;
+use crate::answer::{self, Body};
+
+/// The longest that time is moved at once, s: a year.
+const ADVANCE_MAX_SECONDS: f64 = 31_536_000.0;
+
+/// The time of a cluster that passes only when somebody moves it. Both methods may take long: they
+/// are called where that holds nobody up.
+pub trait VirtualTime: Send + Sync {
+    /// Moves the time by that many ns; everything that is due until then has happened when it
+    /// returns the new time.
+    fn advance(&self, by_ns: i64) -> Now;
+
+    /// Lets everything happen that is due now. Called after every request that writes.
+    fn rest(&self);
+}
+
+/// `/podstorm/clock`.
+pub(crate) fn show(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
+    match [Method::GET, Method::HEAD].contains(call.method) {
+        true => Ok(document(call.server.0.virtual_time.is_some(), call.now)),
+        false => Err(answer::method_not_allowed()),
+    }
+}
+
+pub(crate) fn document(is_virtual: bool, now: Now) -> Response<Body> {
+    let micros = now.wall_ns.rem_euclid(1_000_000_000) / 1000;
+    let second = now.wall().to_string();
+    let text = format!("{}.{micros:06}Z", second.trim_end_matches('Z'));
+    let document = json!({"now": text, "seconds": now.mono_ns as f64 / 1e9, "virtual": is_virtual});
+    answer::json(200, document.to_string())
+}
+
+/// How far the body of a request for `/podstorm/clock/advance` moves the time, ns.
+///
+/// # Errors
+/// 405 for another method, and where the time passes by itself; 400 for a body that names no number
+/// of seconds.
+pub(crate) fn advance_ns(method: &Method, is_virtual: bool, body: &[u8]) -> Result<i64, ApiError> {
+    if method != Method::POST {
+        return Err(answer::method_not_allowed());
+    }
+    if !is_virtual {
+        let why = "the time of this cluster passes by itself; `loadgen serve --engine virtual` has \
+                   one that is moved";
+        let reason = Reason::Other("MethodNotAllowed".into());
+        return Err(ApiError::status(405, reason, why));
+    }
+    let document: Value = serde_json::from_slice(body).unwrap_or_default();
+    let seconds = document["seconds"].as_f64();
+    match seconds.filter(|seconds| (0.0..=ADVANCE_MAX_SECONDS).contains(seconds)) {
+        Some(seconds) => Ok((seconds * 1e9).round() as i64),
+        None => Err(errors::bad_request(format!(
+            "the body must be {{\"seconds\": N}} with a number from 0 to {ADVANCE_MAX_SECONDS}"
+        ))),
+    }
+}

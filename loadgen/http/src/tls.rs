@@ -1,0 +1,271 @@
+//! TLS: an authority that is made at start, certificates that it signs, and the user that a client's
+//! certificate names.
+
+use std::fmt;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyPair, KeyUsagePurpose,
+};
+use rustls::RootCertStore;
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+use rustls::server::WebPkiClientVerifier;
+
+pub use rustls::ServerConfig;
+
+use crate::credentials::User;
+
+/// A certificate or a key that could not be made: a name that is none, say.
+#[derive(Debug)]
+pub struct TlsError(String);
+
+impl fmt::Display for TlsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for TlsError {}
+
+impl From<rcgen::Error> for TlsError {
+    fn from(error: rcgen::Error) -> TlsError {
+        TlsError(error.to_string())
+    }
+}
+
+impl From<rustls::Error> for TlsError {
+    fn from(error: rustls::Error) -> TlsError {
+        TlsError(error.to_string())
+    }
+}
+
+/// A certificate authority of its own, whose key never leaves the process.
+pub struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    certificate: CertificateDer<'static>,
+}
+
+impl fmt::Debug for Authority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Authority").finish_non_exhaustive()
+    }
+}
+
+/// A certificate with its key, both as PEM.
+#[derive(Clone)]
+pub struct Identity {
+    /// The certificate.
+    pub certificate: String,
+    /// Its key, in PKCS #8.
+    pub key: String,
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Identity").finish_non_exhaustive()
+    }
+}
+
+impl Authority {
+    /// A new one.
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub fn new() -> Result<Authority, TlsError> {
+        let key = KeyPair::generate()?;
+        let mut params = named("podstorm");
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![
+            KeyUsagePurpose::DigitalSignature,
+            KeyUsagePurpose::KeyCertSign,
+        ];
+        let certificate = params.self_signed(&key)?.into();
+        Ok(Authority {
+            issuer: Issuer::new(params, key),
+            certificate,
+        })
+    }
+
+    /// The authority's certificate as PEM, by which clients know its servers.
+    pub fn certificate(&self) -> String {
+        pem("CERTIFICATE", &self.certificate)
+    }
+
+    /// A certificate for a client: the user is its common name, the group its organisation.
+    ///
+    /// # Errors
+    /// As [`Authority::new`].
+    pub fn client(&self, user: &str, group: &str) -> Result<Identity, TlsError> {
+        let mut params = named(user);
+        params
+            .distinguished_name
+            .push(DnType::OrganizationName, group);
+        let (certificate, key) = self.sign(params, ExtendedKeyUsagePurpose::ClientAuth)?;
+        Ok(Identity {
+            certificate: pem("CERTIFICATE", &certificate),
+            key: pem("PRIVATE KEY", key.secret_pkcs8_der()),
+        })
+    }
+
+    /// What a server of these names and addresses shows and asks for: HTTP/2 or HTTP/1.1, as the
+    /// client has it, and a client's certificate if it has one.
+    ///
+    /// # Errors
+    /// A name that can't be one of a host.
+    pub fn server(&self, names: Vec<String>) -> Result<Arc<ServerConfig>, TlsError> {
+        let mut params = CertificateParams::new(names)?;
+        params.distinguished_name = named("podstorm-apiserver").distinguished_name;
+        let (certificate, key) = self.sign(params, ExtendedKeyUsagePurpose::ServerAuth)?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut roots = RootCertStore::empty();
+        roots.add(self.certificate.clone())?;
+        let clients =
+            WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
+        let clients = clients.allow_unauthenticated().build();
+        let clients = clients.map_err(|error| TlsError(error.to_string()))?;
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_client_cert_verifier(clients)
+            .with_single_cert(vec![certificate], key.into())?;
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(Arc::new(config))
+    }
+
+    fn sign(
+        &self,
+        mut params: CertificateParams,
+        usage: ExtendedKeyUsagePurpose,
+    ) -> Result<(CertificateDer<'static>, PrivatePkcs8KeyDer<'static>), TlsError> {
+        let key = KeyPair::generate()?;
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![usage];
+        params.use_authority_key_identifier_extension = true;
+        let certificate = params.signed_by(&key, &self.issuer)?.into();
+        Ok((certificate, PrivatePkcs8KeyDer::from(key.serialize_der())))
+    }
+}
+
+/// A certificate's parameters with that common name. It never expires: neither does the process
+/// wait for that.
+fn named(name: &str) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params
+}
+
+/// A random token: 32 bytes, in hexadecimal.
+///
+/// # Errors
+/// The system has no random numbers.
+pub fn random_token() -> Result<String, TlsError> {
+    let mut bytes = [0; 32];
+    let random = rustls::crypto::ring::default_provider().secure_random;
+    let filled = random.fill(&mut bytes);
+    filled.map_err(|_| TlsError("the system has no random numbers".to_owned()))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn pem(label: &str, bytes: &[u8]) -> String {
+    let text = BASE64_STANDARD.encode(bytes);
+    let lines = text.as_bytes().chunks(64).map(String::from_utf8_lossy);
+    let lines: Vec<_> = lines.collect();
+    format!(
+        "-----BEGIN {label}-----\n{}\n-----END {label}-----\n",
+        lines.join("\n")
+    )
+}
+
+/// The user of a client's certificate that an authority has signed: common name and organisations.
+/// `None` where it has no common name.
+pub(crate) fn user_of(certificate: &[u8]) -> Option<User> {
+    const COMMON_NAME: &[u8] = &[0x55, 4, 3];
+    const ORGANISATION: &[u8] = &[0x55, 4, 10];
+    const VERSION: u8 = 0xa0;
+    let (_, certificate, _) = element(certificate)?;
+    let (_, mut rest, _) = element(certificate)?;
+    if *rest.first()? == VERSION {
+        rest = element(rest)?.2;
+    }
+    // Serial number, signature algorithm, issuer, validity; the subject follows.
+    for _ in 0..4 {
+        rest = element(rest)?.2;
+    }
+    let (_, mut subject, _) = element(rest)?;
+    let mut user = User::default();
+    while !subject.is_empty() {
+        let (_, mut set, after) = element(subject)?;
+        subject = after;
+        while !set.is_empty() {
+            let (_, pair, after) = element(set)?;
+            set = after;
+            let (_, name, value) = element(pair)?;
+            let (_, value, _) = element(value)?;
+            let value = String::from_utf8_lossy(value).into_owned();
+            match name {
+                COMMON_NAME => user.name = value,
+                ORGANISATION => user.groups.push(value),
+                _ => {}
+            }
+        }
+    }
+    (!user.name.is_empty()).then(|| user.authenticated())
+}
+
+/// An element of DER: its tag, its content, and what follows it.
+fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    const LONG: u8 = 0x80;
+    let (&tag, rest) = bytes.split_first()?;
+    let (&first, rest) = rest.split_first()?;
+    let (length, rest) = match first & LONG {
+        0 => (usize::from(first), rest),
+        _ => {
+            let (digits, rest) = rest.split_at_checked(usize::from(first & !LONG))?;
+            // Certificates are short: more digits are none of ours.
+            let known = digits.len() <= 4;
+            let digits = digits.iter().filter(|_| known);
+            (
+                digits.fold(0, |length, digit| length << 8 | usize::from(*digit)),
+                rest,
+            )
+        }
+    };
+    let (content, after) = rest.split_at_checked(length)?;
+    Some((tag, content, after))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn der(pem: &str) -> Vec<u8> {
+        let lines: String = pem.lines().filter(|line| !line.starts_with('-')).collect();
+        BASE64_STANDARD.decode(lines).unwrap()
+    }
+
+    #[test]
+    fn a_certificate_names_its_user_and_group() {
+        let authority = Authority::new().unwrap();
+        let client = authority.client("jane", "dev").unwrap();
+        let bytes = der(&client.certificate);
+        let user = user_of(&bytes).unwrap();
+        assert_eq!(user.name, "jane");
+        assert_eq!(user.groups, ["dev", "system:authenticated"]);
+        for end in 0..bytes.len() {
+            // Cut off anywhere it is another certificate or none, and never a panic.
+            let _none_or_less = user_of(&bytes[..end]);
+        }
+        assert!(authority.server(vec!["no host".to_owned()]).is_ok());
+        assert!(authority.server(vec!["n\u{f6}".to_owned()]).is_err());
+    }
+
+    #[test]
+    fn tokens_differ() {
+        let (one, other) = (random_token().unwrap(), random_token().unwrap());
+        assert_eq!(one.len(), 64);
+        assert_ne!(one, other);
+    }
+}

@@ -1,0 +1,523 @@
+//! Who is let in, over TLS and without, and how many at once; what the server tells of itself.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Empty, Full};
+use podstorm_apiserver::{Cluster, ClusterOptions};
+use podstorm_http::tls::{Authority, Identity};
+use podstorm_http::{ApiServer, Body, Builder, Credentials, User, VirtualTime, listen};
+use podstorm_objects::Now;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsConnector;
+
+fn builder() -> Builder {
+    let options = ClusterOptions {
+        keeps_past: true,
+        ..ClusterOptions::default()
+    };
+    ApiServer::builder(Arc::new(Cluster::new(options)))
+}
+
+fn jane() -> Credentials {
+    let mut credentials = Credentials::default();
+    let user = User {
+        name: "jane".to_owned(),
+        uid: "7".to_owned(),
+        groups: vec!["dev".to_owned()],
+    };
+    assert!(credentials.add_token("secret", user));
+    credentials
+}
+
+fn get(path: &str) -> http::request::Builder {
+    Request::get(path)
+}
+
+async fn text(response: Response<Body>) -> String {
+    let Ok(body) = response.into_body().collect().await;
+    String::from_utf8(body.to_bytes().to_vec()).expect("text")
+}
+
+async fn ask(server: &ApiServer, request: http::request::Builder) -> (u16, String) {
+    let request = request.body(Empty::<Bytes>::new()).expect("a request");
+    let response = server.answer(request).await;
+    (response.status().as_u16(), text(response).await)
+}
+
+async fn who_am_i(server: &ApiServer, request: http::request::Builder) -> Value {
+    let body = Full::new(Bytes::from("{}"));
+    let response = server.answer(request.body(body).expect("a request")).await;
+    let review: Value = serde_json::from_str(&text(response).await).expect("JSON");
+    review["status"]["userInfo"].clone()
+}
+
+const REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+
+#[tokio::test]
+async fn where_tokens_are_known_nobody_is_let_in_without_one() {
+    let server = builder().credentials(jane()).build();
+    for wrong in ["", "Bearer", "Bearer other", "Basic c2VjcmV0", "secret"] {
+        for path in [
+            "/api/v1/pods",
+            "/version",
+            "/healthz",
+            "/metrics",
+            "/nowhere",
+        ] {
+            let (code, body) = ask(&server, get(path).header("Authorization", wrong)).await;
+            assert_eq!(code, 401, "{wrong} {path}");
+            let status: Value = serde_json::from_str(&body).unwrap();
+            assert_eq!(status["reason"], "Unauthorized");
+        }
+    }
+    for right in ["Bearer secret", "bearer secret", " Bearer secret more"] {
+        let (code, _) = ask(&server, get("/api/v1/pods").header("Authorization", right)).await;
+        assert_eq!(code, 200, "{right}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_is_its_users_or_theirs_that_it_acts_as() {
+    let server = builder().credentials(jane()).build();
+    let post = || Request::post(REVIEWS).header("Authorization", "Bearer secret");
+    assert_eq!(
+        who_am_i(&server, post()).await,
+        json!({"username": "jane", "uid": "7", "groups": ["dev", "system:authenticated"]})
+    );
+    let as_bob = post()
+        .header("Impersonate-User", "bob")
+        .header("Impersonate-Group", "ops");
+    assert_eq!(
+        who_am_i(&server, as_bob).await,
+        json!({"username": "bob", "groups": ["ops", "system:authenticated"]})
+    );
+    let nobody = get("/version")
+        .header("Authorization", "Bearer secret")
+        .header("Impersonate-Group", "ops");
+    assert_eq!(ask(&server, nobody).await.0, 400);
+    let open = builder().build();
+    assert_eq!(
+        who_am_i(&open, Request::post(REVIEWS)).await,
+        json!({"username": "system:anonymous", "groups": ["system:unauthenticated"]})
+    );
+}
+
+/// A server with TLS on a socket.
+async fn secure(authority: &Authority) -> SocketAddr {
+    let server = builder().credentials(jane()).build();
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("it is bound");
+    let tls = authority.server(vec!["127.0.0.1".to_owned()]);
+    let tls = Some(tls.expect("a server's certificate"));
+    let forever = std::future::pending();
+    tokio::spawn(listen::serve_with(server, listener, tls, forever));
+    address
+}
+
+fn client(authority: &Authority, identity: Option<&Identity>, alpn: &[&str]) -> TlsConnector {
+    let mut roots = RootCertStore::empty();
+    let root = CertificateDer::from_pem_slice(authority.certificate().as_bytes());
+    roots.add(root.expect("a certificate")).expect("it is one");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_root_certificates(roots);
+    let mut config = match identity {
+        None => builder.with_no_client_auth(),
+        Some(identity) => {
+            let certificate = CertificateDer::from_pem_slice(identity.certificate.as_bytes());
+            let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes());
+            let chain = vec![certificate.expect("a certificate")];
+            let config = builder.with_client_auth_cert(chain, key.expect("a key"));
+            config.expect("they belong together")
+        }
+    };
+    config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
+    TlsConnector::from(Arc::new(config))
+}
+
+/// What comes back over TLS; an error where the server does not take the client.
+async fn say(
+    connector: &TlsConnector,
+    address: SocketAddr,
+    words: &str,
+) -> std::io::Result<String> {
+    let stream = TcpStream::connect(address).await?;
+    let name = ServerName::try_from("127.0.0.1").expect("a name");
+    let mut stream = connector.connect(name, stream).await?;
+    stream.write_all(words.as_bytes()).await?;
+    let mut back = String::new();
+    stream.read_to_string(&mut back).await?;
+    Ok(back)
+}
+
+const PODS: &str = "GET /api/v1/pods HTTP/1.1\r\nhost: a\r\nconnection: close\r\n";
+
+#[tokio::test]
+async fn over_tls_a_token_or_a_certificate_lets_in() {
+    let authority = Authority::new().unwrap();
+    let address = secure(&authority).await;
+    let without = client(&authority, None, &["http/1.1"]);
+    let answer = say(&without, address, &format!("{PODS}\r\n"))
+        .await
+        .unwrap();
+    assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
+    let token = format!("{PODS}authorization: Bearer secret\r\n\r\n");
+    let answer = say(&without, address, &token).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+
+    let identity = authority.client("bob", "ops").unwrap();
+    let with = client(&authority, Some(&identity), &["http/1.1"]);
+    let review = format!(
+        "POST {REVIEWS} HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 2\r\n\r\n{{}}"
+    );
+    let answer = say(&with, address, &review).await.unwrap();
+    assert!(answer.contains(r#""username":"bob""#), "{answer}");
+    assert!(
+        answer.contains(r#""groups":["ops","system:authenticated"]"#),
+        "{answer}"
+    );
+
+    // Of another authority, which the server does not know; and a server that the client doesn't.
+    let other = Authority::new().unwrap();
+    let stranger = other.client("bob", "ops").unwrap();
+    let stranger = client(&authority, Some(&stranger), &["http/1.1"]);
+    assert!(say(&stranger, address, &token).await.is_err());
+    let distrustful = client(&other, None, &["http/1.1"]);
+    assert!(say(&distrustful, address, &token).await.is_err());
+}
+
+#[tokio::test]
+async fn a_client_of_http_2_gets_it() {
+    let authority = Authority::new().unwrap();
+    let address = secure(&authority).await;
+    for (offered, chosen) in [
+        (&["h2", "http/1.1"][..], Some("h2")),
+        (&["http/1.1"], Some("http/1.1")),
+        (&[], None),
+    ] {
+        let stream = TcpStream::connect(address).await.unwrap();
+        let name = ServerName::try_from("127.0.0.1").unwrap();
+        let connector = client(&authority, None, offered);
+        let stream = connector.connect(name, stream).await.unwrap();
+        let found = stream.get_ref().1.alpn_protocol();
+        assert_eq!(found, chosen.map(str::as_bytes));
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_tls_is_told_or_cut_off_and_others_are_served() {
+    let authority = Authority::new().unwrap();
+    let address = secure(&authority).await;
+    let mut hello = vec![22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3];
+    hello.extend([0xff; 2000]);
+    for (bytes, answer) in [
+        (
+            b"GET / HTTP/1.1\r\nhost: a\r\n\r\n".to_vec(),
+            "HTTP/1.0 400",
+        ),
+        (vec![0; 1000], ""),
+        (vec![0xff; 1000], ""),
+        (hello, ""),
+        (vec![22, 3, 1, 0xff, 0xff], ""),
+    ] {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let _closed = stream.write_all(&bytes).await;
+        let _half = stream.shutdown().await;
+        let mut back = Vec::new();
+        let read = stream.read_to_end(&mut back);
+        let ended = tokio::time::timeout(Duration::from_secs(5), read).await;
+        assert!(ended.is_ok(), "{:?}", &bytes[..4]);
+        let back = String::from_utf8_lossy(&back);
+        // An alert of TLS may come, never an answer.
+        match answer {
+            "" => assert!(!back.contains("HTTP"), "{back}"),
+            answer => assert!(back.is_empty() || back.starts_with(answer), "{back}"),
+        }
+    }
+    let token = format!("{PODS}authorization: Bearer secret\r\n\r\n");
+    let connector = client(&authority, None, &[]);
+    let answer = say(&connector, address, &token).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handshake_that_never_comes_is_not_waited_for() {
+    let authority = Authority::new().unwrap();
+    let address = secure(&authority).await;
+    for bytes in [&b""[..], &[22, 3, 1, 2, 0]] {
+        let began = tokio::time::Instant::now();
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(bytes).await.unwrap();
+        let mut back = Vec::new();
+        let _closed = stream.read_to_end(&mut back).await;
+        let waited = began.elapsed().as_secs();
+        assert!((9..12).contains(&waited), "{waited} s");
+    }
+}
+
+/// A body that never comes.
+struct Never;
+
+impl http_body::Body for Never {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<http_body::Frame<Bytes>, Self::Error>>> {
+        std::task::Poll::Pending
+    }
+}
+
+#[tokio::test]
+async fn more_requests_than_the_limit_are_told_to_come_again() {
+    let server = builder().requests_inflight(1, 1).build();
+    let slow = |request: http::request::Builder| {
+        let (server, request) = (server.clone(), request.body(Never).expect("a request"));
+        tokio::spawn(async move { server.answer(request).await })
+    };
+    let writes = slow(Request::post("/api/v1/namespaces"));
+    let gauge =
+        |kind: &str| format!("apiserver_current_inflight_requests{{request_kind=\"{kind}\"}} 1");
+    tokio::task::yield_now().await;
+    let (_, metrics) = ask(&server, get("/metrics")).await;
+    // The request for the metrics itself reads.
+    assert!(metrics.contains(&gauge("mutating")), "{metrics}");
+    assert!(metrics.contains(&gauge("readOnly")), "{metrics}");
+    let again = Request::post("/api/v1/namespaces").body(Empty::<Bytes>::new());
+    let refused = server.answer(again.unwrap()).await;
+    assert_eq!(
+        (refused.status().as_u16(), &refused.headers()["retry-after"]),
+        (429, &"1".parse().unwrap())
+    );
+    let status: Value = serde_json::from_str(&text(refused).await).unwrap();
+    assert_eq!(status["reason"], "TooManyRequests");
+    assert_eq!(
+        status["message"],
+        "Too many requests, please try again later."
+    );
+    // A place that is free again is taken by the next.
+    writes.abort();
+    assert!(writes.await.is_err());
+    let (code, _) = ask(&server, Request::post("/api/v1/namespaces")).await;
+    assert_ne!(code, 429);
+
+    // Watches take no place; a list keeps its own until it is sent.
+    let mut watches = Vec::new();
+    for _ in 0..3 {
+        let watch = get("/api/v1/pods?watch=1").body(Empty::<Bytes>::new());
+        let watch = server.answer(watch.unwrap()).await;
+        assert_eq!(watch.status(), 200);
+        watches.push(watch);
+    }
+    let list = get("/api/v1/pods").body(Empty::<Bytes>::new()).unwrap();
+    let list = server.answer(list).await;
+    assert_eq!(ask(&server, get("/version")).await.0, 429);
+    text(list).await;
+    assert_eq!(ask(&server, get("/version")).await.0, 200);
+}
+
+#[tokio::test]
+async fn requests_watches_and_objects_are_counted() {
+    let server = builder().build();
+    let body = Full::new(Bytes::from(r#"{"metadata": {"name": "a"}}"#));
+    let create = Request::post("/api/v1/namespaces").body(body).unwrap();
+    assert_eq!(server.answer(create).await.status(), 201);
+    for _ in 0..3 {
+        ask(&server, get("/api/v1/namespaces/a")).await;
+    }
+    ask(&server, get("/api/v1/namespaces/b")).await;
+    ask(&server, get("/api/v1/namespaces")).await;
+    let watch = get("/api/v1/namespaces?watch=1").body(Empty::<Bytes>::new());
+    let mut watch = server.answer(watch.unwrap()).await;
+    let _added = watch.body_mut().frame().await;
+    let (_, metrics) = ask(&server, get("/metrics")).await;
+    let of = "group=\"\",resource=\"namespaces\",version=\"v1\"";
+    let request = |code: u16, verb: &str, scope: &str| {
+        format!(
+            "apiserver_request_total{{code=\"{code}\",component=\"apiserver\",dry_run=\"\",{of},\
+             scope=\"{scope}\",subresource=\"\",verb=\"{verb}\"}}"
+        )
+    };
+    let open = format!(
+        "apiserver_longrunning_requests{{component=\"apiserver\",{of},subresource=\"\",verb=\"WATCH\"}}"
+    );
+    for (series, number) in [
+        (request(200, "GET", "resource"), 3),
+        (request(404, "GET", "resource"), 1),
+        (request(201, "POST", "resource"), 1),
+        (request(200, "LIST", "cluster"), 1),
+        (request(200, "WATCH", "cluster"), 1),
+        (open.clone(), 1),
+        (format!("apiserver_watch_events_total{{{of}}}"), 1),
+        (
+            "apiserver_storage_objects{resource=\"namespaces\"}".to_owned(),
+            1,
+        ),
+        (
+            "apiserver_resource_objects{group=\"apps\",resource=\"deployments\"}".to_owned(),
+            0,
+        ),
+    ] {
+        let line = format!("{series} {number}");
+        assert!(
+            metrics.lines().any(|found| found == line),
+            "{line}\n{metrics}"
+        );
+    }
+    let durations = "apiserver_request_duration_seconds_count{component=\"apiserver\",dry_run=\"\",\
+        group=\"\",resource=\"namespaces\",version=\"v1\",scope=\"resource\",subresource=\"\",\
+        verb=\"GET\"} 4";
+    assert!(metrics.contains(durations), "{metrics}");
+    for accept in ["text/plain;version=0.0.4", "application/openmetrics-text"] {
+        assert_eq!(
+            ask(&server, get("/metrics").header("Accept", accept))
+                .await
+                .0,
+            200
+        );
+        assert_eq!(
+            ask(&server, get("/livez").header("Accept", accept)).await.0,
+            200
+        );
+    }
+    drop(watch);
+    let (_, metrics) = ask(&server, get("/metrics")).await;
+    assert!(!metrics.contains(&open), "{metrics}");
+}
+
+#[tokio::test]
+async fn checks_are_listed_and_readiness_ends_with_the_drain() {
+    let server = builder().build();
+    let list = "[+]ping ok\n[+]log ok\n[+]etcd ok\n";
+    for (path, code, answer) in [
+        ("/livez", 200, "ok".to_owned()),
+        ("/livez?verbose", 200, format!("{list}livez check passed\n")),
+        (
+            "/healthz?verbose=true",
+            200,
+            format!("{list}healthz check passed\n"),
+        ),
+        (
+            "/readyz?verbose",
+            200,
+            format!("{list}[+]shutdown ok\nreadyz check passed\n"),
+        ),
+        ("/readyz/shutdown", 200, "ok".to_owned()),
+        ("/livez/shutdown", 404, "404 page not found\n".to_owned()),
+        ("/livez/bogus", 404, "404 page not found\n".to_owned()),
+    ] {
+        assert_eq!(ask(&server, get(path)).await, (code, answer), "{path}");
+    }
+    server.drain();
+    assert_eq!(ask(&server, get("/livez")).await.0, 200);
+    let (code, answer) = ask(&server, get("/readyz")).await;
+    assert_eq!(code, 500);
+    assert_eq!(
+        answer,
+        format!("{list}[-]shutdown failed: reason withheld\nreadyz check failed\n")
+    );
+    assert_eq!(ask(&server, get("/readyz?exclude=shutdown")).await.0, 200);
+    assert_eq!(ask(&server, get("/readyz/shutdown")).await.0, 500);
+}
+
+#[tokio::test]
+async fn every_request_is_logged_with_its_user() {
+    let lines: Arc<Mutex<Vec<String>>> = Arc::default();
+    let seen = Arc::clone(&lines);
+    let server = builder().credentials(jane()).log(Arc::new(move |request| {
+        seen.lock().expect("one thread").push(format!(
+            "{} {} {} {} {}",
+            request.method, request.path, request.status, request.user_agent, request.user
+        ));
+    }));
+    let server = server.build();
+    let known = get("/api/v1/pods?limit=1")
+        .header("Authorization", "Bearer secret")
+        .header("User-Agent", "test/1");
+    ask(&server, known).await;
+    ask(&server, get("/version")).await;
+    assert_eq!(
+        *lines.lock().unwrap(),
+        [
+            "GET /api/v1/pods?limit=1 200 test/1 jane",
+            "GET /version 401  "
+        ]
+    );
+}
+
+/// A time that counts what is asked of it.
+#[derive(Default)]
+struct Moved {
+    ns: AtomicI64,
+    rests: AtomicI64,
+}
+
+impl VirtualTime for Moved {
+    fn advance(&self, by_ns: i64) -> Now {
+        let ns = self.ns.fetch_add(by_ns, Ordering::Relaxed) + by_ns;
+        Now {
+            mono_ns: ns,
+            wall_ns: ns,
+        }
+    }
+
+    fn rest(&self) {
+        self.rests.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[tokio::test]
+async fn virtual_time_is_moved_and_every_write_is_followed_by_a_rest() {
+    let time = Arc::new(Moved::default());
+    let server = builder().virtual_time(Arc::clone(&time) as _).build();
+    let advance = async |body: &'static str| {
+        let request = Request::post("/podstorm/clock/advance");
+        let request = request.body(Full::new(Bytes::from(body))).unwrap();
+        let response = server.answer(request).await;
+        (response.status().as_u16(), text(response).await)
+    };
+    let (code, answer) = advance(r#"{"seconds": 300.5}"#).await;
+    let answer: Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!(code, 200);
+    let wanted = json!({"now": "1970-01-01T00:05:00.500000Z", "seconds": 300.5, "virtual": true});
+    assert_eq!(answer, wanted);
+    for wrong in [
+        "",
+        "{}",
+        "[]",
+        r#"{"seconds": -1}"#,
+        r#"{"seconds": "3"}"#,
+        r#"{"seconds": 1e300}"#,
+    ] {
+        assert_eq!(advance(wrong).await.0, 400, "{wrong}");
+    }
+    assert_eq!(time.ns.load(Ordering::Relaxed), 300_500_000_000);
+    assert_eq!(ask(&server, get("/podstorm/clock/advance")).await.0, 405);
+    ask(&server, get("/api/v1/pods")).await;
+    assert_eq!(time.rests.load(Ordering::Relaxed), 0);
+    ask(&server, Request::post("/api/v1/namespaces")).await;
+    assert_eq!(time.rests.load(Ordering::Relaxed), 1);
+
+    let real = builder().build();
+    let (code, answer) = ask(&real, get("/podstorm/clock")).await;
+    let answer: Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!((code, &answer["virtual"]), (200, &false.into()));
+    let (code, answer) = ask(&real, Request::post("/podstorm/clock/advance")).await;
+    assert_eq!(code, 405);
+    assert!(answer.contains("--engine virtual"), "{answer}");
+    assert_eq!(ask(&real, Request::post("/podstorm/clock")).await.0, 405);
+}
