@@ -10,6 +10,8 @@ use podstorm_objects::Now;
 pub struct RealClock {
     started: Instant,
     wall_started_ns: i64,
+    /// How many times as fast as the computer's it runs.
+    scale: f64,
 }
 
 impl RealClock {
@@ -25,19 +27,40 @@ impl RealClock {
         RealClock {
             started: Instant::now(),
             wall_started_ns: saturating_ns(wall),
+            scale: 1.0,
         }
+    }
+
+    /// The same clock, running that many times as fast since its start; above 0.
+    #[must_use]
+    pub fn at_scale(self, scale: f64) -> RealClock {
+        debug_assert!(scale > 0.0);
+        RealClock { scale, ..self }
     }
 
     /// The present.
     pub fn now(&self) -> Now {
-        let mono_ns = saturating_ns(self.started.elapsed());
+        let real_ns = saturating_ns(self.started.elapsed());
+        let mono_ns = match self.scale == 1.0 {
+            true => real_ns,
+            false => (real_ns as f64 * self.scale) as i64,
+        };
         Now {
             mono_ns,
             wall_ns: self.wall_started_ns.saturating_add(mono_ns),
         }
     }
 
-    /// Seconds since the start.
+    /// How long the computer's clock takes for that many ns of this one; nothing where they are over.
+    pub fn real(&self, ns: i64) -> Duration {
+        let ns = u64::try_from(ns).unwrap_or(0);
+        match self.scale == 1.0 {
+            true => Duration::from_nanos(ns),
+            false => Duration::from_nanos((ns as f64 / self.scale) as u64),
+        }
+    }
+
+    /// Seconds of the computer's clock since the start.
     pub fn seconds(&self) -> f64 {
         self.started.elapsed().as_secs_f64()
     }
@@ -57,5 +80,19 @@ mod tests {
         let (a, b) = (clock.now(), clock.now());
         assert!(b.mono_ns >= a.mono_ns);
         assert_eq!(b.wall_ns - a.wall_ns, b.mono_ns - a.mono_ns);
+    }
+
+    #[test]
+    fn a_scaled_clock_runs_faster_and_says_how_long_that_takes() {
+        let clock = RealClock::start();
+        let fast = clock.at_scale(1000.0);
+        let (before, now, after) = (clock.now(), fast.now(), clock.now());
+        assert!(now.mono_ns / 1000 >= before.mono_ns && now.mono_ns / 1000 <= after.mono_ns);
+        assert_eq!(now.wall_ns - now.mono_ns, before.wall_ns - before.mono_ns);
+        assert_eq!(fast.real(5_000_000_000), Duration::from_millis(5));
+        assert_eq!(
+            [clock.real(7), fast.real(-1)],
+            [Duration::from_nanos(7), Duration::ZERO]
+        );
     }
 }

@@ -26,6 +26,10 @@ pub struct SimOptions {
     pub api_errors: f64,
     /// The number of phases whose durations are recorded separately; at least 1.
     pub phases: usize,
+    /// How many times as fast as the computer's the clock of the threads engine runs.
+    pub time_scale: f64,
+    /// Whether the API server [keeps older states](podstorm_apiserver::ClusterOptions::keeps_past).
+    pub keeps_past: bool,
 }
 
 impl SimOptions {
@@ -58,6 +62,8 @@ impl SimOptions {
             },
             api_errors: 0.0,
             phases: 1,
+            time_scale: 1.0,
+            keeps_past: false,
         }
     }
 }

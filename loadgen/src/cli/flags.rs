@@ -80,6 +80,15 @@ pub(super) struct RunFlags {
     #[arg(long, value_name = "ADDRESS", value_parser = metrics_address, help_heading = "Output")]
     pub(super) metrics_addr: Option<SocketAddr>,
 
+    /// Serve the run's cluster to kubectl and any other client while it goes on, in real time; it ends
+    /// with the report
+    #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Output")]
+    pub(super) serve: Option<SocketAddr>,
+
+    /// Serve the cluster after the run too, as the run has left it, until Ctrl-C
+    #[arg(long, requires = "serve", help_heading = "Output")]
+    pub(super) keep_serving: bool,
+
     /// Sample the run and draw where its processor time went as a flamegraph (SVG)
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(super) flamegraph: Option<PathBuf>,

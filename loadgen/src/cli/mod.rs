@@ -4,6 +4,7 @@
 //! output path; 3 an invariant was broken; 130 interrupted. A closed standard output ends the command
 //! quietly.
 
+mod access;
 mod baseline;
 mod bugs;
 mod compare;

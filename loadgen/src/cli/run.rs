@@ -2,13 +2,17 @@
 
 use std::io::{self, Write};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use anyhow::{Result, bail};
+use podstorm_apiserver::Cluster;
+use podstorm_sim::clock::RealClock;
 use terminal_size::{Width, terminal_size_of};
 
 use super::flags::{RunFlags, SettingsFormat, note_inputs};
 use super::outputs::{self, Outputs};
+use super::serve::write_kubeconfig;
 use super::{baseline, dry_run, effective, interrupt, live, print, profile, warn};
 use crate::exposition::MetricsServer;
 use crate::manifest::{self, Loaded};
@@ -19,6 +23,7 @@ use crate::report::terminal;
 use crate::report::{colour, csv, html, junit, perf_dash};
 use crate::result::thresholds;
 use crate::run::{self, Metrics, Observer, Progress};
+use crate::serve::{Login, RunServer};
 use crate::settings::resolve::{Machine, resolve};
 use crate::settings::{EngineKind, Settings};
 use crate::size::InputSize;
@@ -94,6 +99,7 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
             server.address()
         );
     }
+    let server = serve(flags, &settings)?;
     interrupter.begin();
     let uses_stdout = outputs.use_stdout();
     let again = |settings: &Settings| repeating(flags, settings);
@@ -105,6 +111,7 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
             false => ProgressView::new(flags.quiet),
         },
         metrics,
+        server,
     };
     let saved_baseline = outputs.take("--save-baseline");
     let profiles = ["--flamegraph", "--pprof", "--folded"];
@@ -119,8 +126,8 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
         run
     })?;
     let mut result = run?;
-    // The server of the metrics ends with the run.
-    drop(view);
+    // The server of the metrics ends with the run, that of the cluster after the report.
+    let View { server, .. } = view;
 
     result.input.ignored = counts.ignored;
     // A virtual result says nothing that differs from one machine to the next.
@@ -175,7 +182,55 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
         baseline::save(output, &result, is_well, flags.quiet)?;
     }
     profiled?;
+    if let (Some(server), true) = (&server, flags.keep_serving) {
+        keep_serving(server, &cancel);
+    }
     Ok(result.outcome.exit_code)
+}
+
+/// The server of the run's cluster, where one is wanted, with the line that tells clients of it.
+///
+/// # Errors
+/// Other machines could reach it, nobody could look at a virtual run, or the address is in use.
+fn serve(flags: &RunFlags, settings: &Settings) -> Result<Option<RunServer>> {
+    let Some(address) = flags.serve else {
+        return Ok(None);
+    };
+    if !address.ip().is_loopback() {
+        bail!(
+            "--serve {address}: other machines could reach it, and nobody has to log in; listen at \
+             127.0.0.1"
+        );
+    }
+    if settings.engine == EngineKind::Virtual {
+        bail!(
+            "--serve {address}: a virtual run is over before anybody could look at it; say --engine \
+             threads, or take `loadgen serve --engine virtual`, whose time clients move"
+        );
+    }
+    let server = RunServer::start(address)?;
+    let address = server.address();
+    let path = write_kubeconfig(address, &Login::default(), None)?;
+    // Shown even with --quiet: without it nobody finds the run.
+    let _ = writeln!(
+        io::stderr(),
+        "serving http://{address}: export KUBECONFIG={}",
+        path.display()
+    );
+    Ok(Some(server))
+}
+
+/// Serves what the run has left until Ctrl-C.
+fn keep_serving(server: &RunServer, cancel: &AtomicBool) {
+    let address = server.address();
+    let _ = writeln!(
+        io::stderr(),
+        "the run is over; serving http://{address}, where nothing moves any more, until Ctrl-C"
+    );
+    // Ordering: as where it is set; a run that was interrupted is not served any longer.
+    while !cancel.load(Ordering::Relaxed) {
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }
 
 /// Opens the files that are asked for.
@@ -241,9 +296,20 @@ fn refuse_absent_metrics(
 struct View {
     progress: ProgressView,
     metrics: Option<MetricsServer>,
+    server: Option<RunServer>,
 }
 
 impl Observer for View {
+    fn serves(&self) -> bool {
+        self.server.is_some()
+    }
+
+    fn serve(&self, cluster: &Arc<Cluster>, clock: RealClock) {
+        if let Some(server) = &self.server {
+            server.show(cluster, clock);
+        }
+    }
+
     fn progress(&self, progress: &Progress<'_>) {
         self.progress.progress(progress);
     }

@@ -3,20 +3,24 @@
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use podstorm_apiserver::Cluster;
 use podstorm_apiserver::latency::Latency;
+use podstorm_http::tls::ServerConfig;
+use podstorm_http::{Answered, MUTATING_REQUESTS_INFLIGHT, REQUESTS_INFLIGHT};
 use podstorm_sim::nodes::{ClientRules, NodeTimes};
 use podstorm_sim::options::{EngineKind, SimOptions};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::access::AccessFlags;
 use super::outputs::Outputs;
 use crate::manifest;
 use crate::report::output::{Inputs, Output};
-use crate::scenario::{Percent, share};
-use crate::serve::{ServeOptions, Served, bind, kubeconfig, write_snapshot};
+use crate::scenario::{EngineName, Percent, share};
+use crate::serve::{Access, Login, ServeOptions, Served, bind, kubeconfig, write_snapshot};
 use crate::units::{parse_duration_ns, parse_latency};
 
 /// What `loadgen serve` is asked for.
@@ -25,6 +29,8 @@ use crate::units::{parse_duration_ns, parse_latency};
 Examples:
   loadgen serve                          three nodes, at 127.0.0.1:8001
   loadgen serve --nodes 100 -f dump.json what a cluster held, on a hundred more nodes
+  loadgen serve --listen 0.0.0.0:8443 --tls --tls-san $(hostname)   for other machines too
+  loadgen serve --engine virtual         time stands still until a test moves it
   kubectl create -f replicaset.yaml      in another terminal, after the line that is printed")]
 pub(super) struct ServeFlags {
     /// Where to listen; port 0 is one that is free
@@ -73,9 +79,24 @@ pub(super) struct ServeFlags {
         default_value_t = ServeOptions::default().log_line
     )]
     log_line: String,
-    /// Serve everybody who can reach the address: there are no credentials
+    #[command(flatten)]
+    access: AccessFlags,
+    /// Most requests at once that read; more are answered 429; 0 is no limit
+    #[arg(long, value_name = "N", default_value_t = REQUESTS_INFLIGHT)]
+    max_requests_inflight: u64,
+    /// Most requests at once that write; more are answered 429; 0 is no limit
+    #[arg(long, value_name = "N", default_value_t = MUTATING_REQUESTS_INFLIGHT)]
+    max_mutating_requests_inflight: u64,
+    /// Write a line to standard error for every request: method, path, status, duration, client, user
     #[arg(long)]
-    insecure: bool,
+    log_requests: bool,
+    /// `threads`: time passes; `virtual`: it stands still until POST /podstorm/clock/advance moves it
+    #[arg(long, value_enum, value_name = "ENGINE", default_value = "threads")]
+    engine: EngineName,
+    /// How many times as fast as real time the cluster's passes, above 0, at most 1000
+    #[arg(long, value_name = "NUMBER", default_value_t = 1.0, value_parser = time_scale,
+          allow_hyphen_values = true)]
+    time_scale: f64,
     /// The seed of UIDs and generated names
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -83,16 +104,19 @@ pub(super) struct ServeFlags {
 
 /// Serves until Ctrl-C or SIGTERM.
 pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
-    if !flags.listen.ip().is_loopback() && !flags.insecure {
+    let engine = flags.engine.0;
+    if engine == EngineKind::Virtual && flags.time_scale != 1.0 {
         bail!(
-            "--listen {}: other machines could reach it, and nobody has to log in; listen at \
-             127.0.0.1, or add --insecure",
-            flags.listen
+            "--time-scale belongs to --engine threads: virtual time passes only when it is moved"
         );
     }
+    let access = flags.access.access(flags.listen)?;
     let mut inputs = Inputs::default();
     for path in &flags.files {
         inputs.add("-f", path);
+    }
+    if let Some(path) = flags.access.token_file() {
+        inputs.add("--token-auth-file", path);
     }
     // Both are known to be writable, and no input, before anything is read.
     let mut outputs = Outputs::default();
@@ -106,11 +130,17 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
             loaded.objects
         }
     };
-    let mut sim = SimOptions::new(EngineKind::Threads, flags.seed);
+    let mut sim = SimOptions::new(engine, flags.seed);
+    sim.time_scale = flags.time_scale;
     sim.latency.pod_startup = flags.pod_startup_latency;
     sim.latency.pod_termination = flags.pod_termination_latency;
     sim.api_errors = flags.api_errors.0;
-    let served = Served::start(ServeOptions {
+    let Access {
+        credentials,
+        tls,
+        login,
+    } = access;
+    let options = ServeOptions {
         sim,
         nodes: flags.nodes,
         pods_per_node: flags.pods_per_node,
@@ -124,6 +154,19 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
         },
         objects,
         log_line: flags.log_line.clone(),
+    };
+    let served = Served::start_with(options, |api| {
+        let (reading, mutating) = (
+            flags.max_requests_inflight,
+            flags.max_mutating_requests_inflight,
+        );
+        let api = api
+            .credentials(credentials)
+            .requests_inflight(reading, mutating);
+        match flags.log_requests {
+            true => api.log(Arc::new(log_request)),
+            false => api,
+        }
     })?;
     let config = outputs.take("--kubeconfig");
     // From here on each snapshot is a file of its own.
@@ -132,27 +175,26 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
         .enable_all()
         .build();
     let runtime = runtime.context("can't start threads")?;
-    runtime.block_on(serve(flags, &served, config))?;
+    runtime.block_on(serve(flags, &served, (tls, &login), config))?;
     snapshot(flags, served.cluster())?;
     Ok(0)
 }
 
-async fn serve(flags: &ServeFlags, served: &Served, config: Option<Output>) -> Result<()> {
+async fn serve(
+    flags: &ServeFlags,
+    served: &Served,
+    (tls, login): (Option<Arc<ServerConfig>>, &Login),
+    config: Option<Output>,
+) -> Result<()> {
     let mut interrupt = signal(SignalKind::interrupt()).context("can't catch signals")?;
     let mut terminate = signal(SignalKind::terminate()).context("can't catch signals")?;
     let mut asked = signal(SignalKind::user_defined1()).context("can't catch signals")?;
     let listener = bind(flags.listen).await?;
     let address = listener.local_addr();
     let address = address.context("the listener has no address")?;
-    let usual = format!("podstorm-{}.kubeconfig", address.port());
-    let usual = std::env::temp_dir().join(usual);
-    let config = match config {
-        Some(config) => config,
-        None => Output::open("--kubeconfig", &usual, &Inputs::default())?,
-    };
-    let path = config.path().unwrap_or(&usual).to_owned();
-    config.write(|file| file.write_all(kubeconfig(address).as_bytes()))?;
-    announce(address, &path)?;
+    let path = write_kubeconfig(address, login, config)?;
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    announce(&format!("{scheme}://{address}"), &path)?;
     let stop = async {
         loop {
             tokio::select! {
@@ -167,7 +209,7 @@ async fn serve(flags: &ServeFlags, served: &Served, config: Option<Output>) -> R
             }
         }
     };
-    served.listen(listener, stop).await
+    served.listen_with(listener, tls, stop).await
 }
 
 /// Writes the snapshot, where one is wanted.
@@ -179,10 +221,56 @@ fn snapshot(flags: &ServeFlags, cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-fn announce(address: SocketAddr, path: &Path) -> Result<()> {
+/// Writes the kubeconfig, for its owner alone; where no file is given, into the folder for temporary
+/// files. Returns where it is.
+pub(super) fn write_kubeconfig(
+    address: SocketAddr,
+    login: &Login,
+    config: Option<Output>,
+) -> Result<PathBuf> {
+    let usual = format!("podstorm-{}.kubeconfig", address.port());
+    let usual = std::env::temp_dir().join(usual);
+    let config = match config {
+        Some(config) => config,
+        None => Output::open("--kubeconfig", &usual, &Inputs::default())?,
+    };
+    let path = config.path().unwrap_or(&usual).to_owned();
+    let text = kubeconfig(address, login);
+    config
+        .private()?
+        .write(|file| file.write_all(text.as_bytes()))?;
+    Ok(path)
+}
+
+fn announce(url: &str, path: &Path) -> Result<()> {
     super::print(&format!(
-        "Serving http://{address} until Ctrl-C. In another terminal:\n\n  export KUBECONFIG={}\n  \
+        "Serving {url} until Ctrl-C. In another terminal:\n\n  export KUBECONFIG={}\n  \
          kubectl get nodes\n\n",
         path.display()
     ))
+}
+
+/// A line of `--log-requests`.
+fn log_request(request: &Answered<'_>) {
+    let Answered {
+        method,
+        path,
+        status,
+        took,
+        user_agent,
+        user,
+    } = *request;
+    let micros = took.as_micros();
+    // Quoted: clients name themselves as they like, with spaces.
+    let line = format!("{method} {path} {status} {micros}us {user_agent:?} {user:?}\n");
+    // Whoever reads it may have gone away.
+    let _ = io::stderr().lock().write_all(line.as_bytes());
+}
+
+fn time_scale(text: &str) -> Result<f64, String> {
+    let scale: f64 = text.parse().unwrap_or(f64::NAN);
+    match scale > 0.0 && scale <= 1000.0 {
+        true => Ok(scale),
+        false => Err("expected a number above 0, at most 1000".to_owned()),
+    }
 }

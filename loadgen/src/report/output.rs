@@ -172,6 +172,25 @@ impl Output {
         }))
     }
 
+    /// The same output, whose file nobody but its owner can read: it holds a secret.
+    ///
+    /// # Errors
+    /// The file is not this user's.
+    pub fn private(self) -> Result<Output, OutputError> {
+        #[cfg(unix)]
+        if let Target::Temporary {
+            file: Some(file),
+            path,
+            ..
+        } = &self.target
+        {
+            use std::os::unix::fs::PermissionsExt;
+            let set = file.set_permissions(fs::Permissions::from_mode(0o600));
+            set.map_err(|error| io_problem(self.flag, path, &error))?;
+        }
+        Ok(self)
+    }
+
     /// The flag that names it.
     pub fn flag(&self) -> &'static str {
         self.flag

@@ -39,6 +39,7 @@ use podstorm_sim::executor::virtual_time::{self, RunEnd};
 use podstorm_sim::executor::{Executor, Tasks, Waker, threads};
 use podstorm_sim::faults::Connection;
 use podstorm_sim::nodes::NodeControl;
+use podstorm_sim::options::SimOptions;
 
 use gather::Harvest;
 use phases::{Controllers, Driver, Position};
@@ -82,9 +83,13 @@ pub fn run(
     let clock = RealClock::start();
     let input = gather::count_input(&objects);
     let wall_start_ns = wall_start_ns(&objects);
-    let engine = Engine::build(settings, objects, clock);
+    let serves = observer.serves() && settings.engine == EngineKind::Threads;
+    let engine = Engine::build(settings, objects, clock, serves);
     let metrics = engine.metrics();
     observer.begins(&metrics);
+    if serves {
+        observer.serve(&engine.cluster, clock);
+    }
     let watcher = Watcher::new(observer, cancel, clock, engine.phases.clone(), metrics);
     engine
         .driver
@@ -121,7 +126,7 @@ const LATEST_SECONDS: i64 = 7_258_118_400;
 
 /// Where the wall clock of a virtual run over these objects starts: not before anything in them happened,
 /// or pods would have become ready in the future.
-fn wall_start_ns(objects: &[InputObject]) -> i64 {
+pub(crate) fn wall_start_ns(objects: &[InputObject]) -> i64 {
     let times = objects.iter().flat_map(|object| {
         let meta = object.metadata();
         let ready = match object {
@@ -178,7 +183,12 @@ impl virtual_time::RunObserver for Watched<'_> {
 }
 
 impl Engine {
-    fn build(settings: &Settings, objects: Vec<InputObject>, clock: RealClock) -> Engine {
+    fn build(
+        settings: &Settings,
+        objects: Vec<InputObject>,
+        clock: RealClock,
+        keeps_past: bool,
+    ) -> Engine {
         let is_rc = |object: &InputObject| object.kind() == Kind::REPLICATION_CONTROLLER;
         // Nothing observes them: no scenario kills its controller.
         let scenario = &settings.scenario;
@@ -194,7 +204,10 @@ impl Engine {
         });
         let with_rcs = objects.iter().any(is_rc);
         let (mut builder, runners) = assemble(
-            settings.sim_options(),
+            SimOptions {
+                keeps_past,
+                ..settings.sim_options()
+            },
             clock,
             with_rcs,
             hooks.as_ref(),

@@ -1,5 +1,10 @@
 //! Observers of a run: what they hear while the run goes on.
 
+use std::sync::Arc;
+
+use podstorm_apiserver::Cluster;
+use podstorm_sim::clock::RealClock;
+
 use super::metrics::Metrics;
 
 /// Watches a run from outside.
@@ -9,6 +14,15 @@ pub trait Observer: Sync {
 
     /// Called once, before anything runs: `metrics` may be kept, and read while the run goes on.
     fn begins(&self, _metrics: &Metrics) {}
+
+    /// Whether the run's cluster is to be served to others, which costs it a little: it keeps older
+    /// states. Its time is real then: on the virtual engine this is of no effect.
+    fn serves(&self) -> bool {
+        false
+    }
+
+    /// Called once after [`begins`](Observer::begins) where [`serves`](Observer::serves) says so.
+    fn serve(&self, _cluster: &Arc<Cluster>, _clock: RealClock) {}
 }
 
 /// How far a run is.

@@ -475,7 +475,7 @@ fn spilled_lists(pod: &Pod) -> usize {
 #[test]
 fn no_inline_list_of_a_standard_pod_outgrows_its_place_at_any_time() {
     let settings = settings("up-down", EngineKind::Virtual);
-    let engine = Engine::build(&settings, Vec::new(), RealClock::start());
+    let engine = Engine::build(&settings, Vec::new(), RealClock::start(), false);
     let mut now = Now {
         mono_ns: 0,
         wall_ns: virtual_time::WALL_START_NS,

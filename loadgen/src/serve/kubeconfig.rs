@@ -1,9 +1,37 @@
-//! What clients need to find the server: a kubeconfig.
+//! What clients need to find the server and to be let in: a kubeconfig.
 
 use std::net::SocketAddr;
 
-/// A kubeconfig with one cluster, one user and one context, all called `podstorm`.
-pub fn kubeconfig(address: SocketAddr) -> String {
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+
+use super::access::{Login, reached_at};
+
+/// A kubeconfig with one cluster and one context, both called `podstorm`. Its user of that name has the
+/// token; another, `podstorm-certificate`, has the certificate where there is one. On plain HTTP
+/// kubectl keeps tokens to itself; other clients send them.
+pub fn kubeconfig(address: SocketAddr, login: &Login) -> String {
+    let address = reached_at(address);
+    let server = match &login.authority {
+        None => format!("http://{address}"),
+        Some(authority) => {
+            let authority = BASE64_STANDARD.encode(authority);
+            format!("https://{address}\n    certificate-authority-data: {authority}")
+        }
+    };
+    let user = match &login.token {
+        None => " {}".to_owned(),
+        Some(token) => format!("\n    token: {token}"),
+    };
+    let other = login.certificate.as_ref().map(|identity| {
+        let certificate = BASE64_STANDARD.encode(&identity.certificate);
+        let key = BASE64_STANDARD.encode(&identity.key);
+        format!(
+            "- name: podstorm-certificate\n  user:\n    client-certificate-data: {certificate}\n    \
+             client-key-data: {key}\n"
+        )
+    });
+    let other = other.unwrap_or_default();
     format!(
         "\
 apiVersion: v1
@@ -12,11 +40,11 @@ current-context: podstorm
 clusters:
 - name: podstorm
   cluster:
-    server: http://{address}
+    server: {server}
 users:
 - name: podstorm
-  user: {{}}
-contexts:
+  user:{user}
+{other}contexts:
 - name: podstorm
   context:
     cluster: podstorm

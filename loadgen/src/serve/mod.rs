@@ -1,15 +1,20 @@
 //! A simulated cluster that goes on until it is told to stop, with its API server for anybody's
 //! clients: `loadgen serve`.
 
+mod access;
+mod beside;
 mod kubeconfig;
 mod snapshot;
+mod token_file;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use podstorm_apiserver::Cluster;
-use podstorm_http::{ApiServer, listen};
+use podstorm_http::tls::ServerConfig;
+use podstorm_http::{ApiServer, Builder, VirtualTime, listen};
 use podstorm_objects::{AnyObject, Namespace, Node, Now, Resource};
 use podstorm_sim::engine::Harness;
 use podstorm_sim::nodes::{ClientRules, NodeTimes};
@@ -18,9 +23,13 @@ use serde_json::json;
 use tokio::net::TcpListener;
 
 use crate::input::InputObject;
+use crate::run::wall_start_ns;
 
+pub use access::{Access, Login};
+pub use beside::RunServer;
 pub use kubeconfig::kubeconfig;
 pub use snapshot::write_snapshot;
+pub use token_file::read_tokens;
 
 /// The namespaces that every cluster has from the start.
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
@@ -28,7 +37,8 @@ const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kub
 /// What is served.
 #[derive(Debug)]
 pub struct ServeOptions {
-    /// Controllers, latencies, seed; the engine is that of threads.
+    /// Controllers, latencies, seed, engine. On the virtual one time passes only when it is moved, and
+    /// every write is followed by all that is due at once.
     pub sim: SimOptions,
     /// Simulated nodes that are made at the start, beside those of `objects`.
     pub nodes: u64,
@@ -73,11 +83,21 @@ impl Served {
     /// # Errors
     /// An object that the API server refuses, with its name.
     pub fn start(options: ServeOptions) -> Result<Served> {
-        let harness = Arc::new(Harness::serving(
-            &options.sim,
-            options.node_times,
-            options.rules,
-        ));
+        Served::start_with(options, |api| api)
+    }
+
+    /// As [`start`](Served::start); `set_up` sets up the API server: credentials, limits, a log.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn start_with(
+        options: ServeOptions,
+        set_up: impl FnOnce(Builder) -> Builder,
+    ) -> Result<Served> {
+        let is_virtual = options.sim.engine == EngineKind::Virtual;
+        let wall_start_ns = wall_start_ns(&options.objects);
+        let harness = Harness::serving(&options.sim, options.node_times, options.rules);
+        let harness = Arc::new(harness.starting_at(wall_start_ns));
         let (cluster, now) = (harness.cluster(), harness.now());
         for name in NAMESPACES {
             let labels = json!({"kubernetes.io/metadata.name": name});
@@ -91,12 +111,29 @@ impl Served {
         for number in 1..=options.nodes {
             add_node(cluster, number, options.pods_per_node, now)?;
         }
+        harness.advance(0);
         let clock = Arc::clone(&harness);
-        let api = ApiServer::builder(Arc::clone(cluster))
+        let mut api = ApiServer::builder(Arc::clone(cluster))
             .clock(Arc::new(move || clock.now()))
-            .log_line(options.log_line)
-            .build();
+            .log_line(options.log_line);
+        if is_virtual {
+            api = api.virtual_time(Arc::new(Time(Arc::clone(&harness))));
+        }
+        let api = set_up(api).build();
         Ok(Served { harness, api })
+    }
+
+    /// The time of the cluster.
+    pub fn now(&self) -> Now {
+        self.harness.now()
+    }
+
+    /// Moves the time of a cluster on the virtual engine; everything that is due until then has
+    /// happened when it returns the new time. `None` on the threads engine, whose time passes by
+    /// itself. By nothing it lets happen what is due after writes to [`cluster`](Served::cluster).
+    pub fn advance(&self, by: Duration) -> Option<Now> {
+        let by_ns = i64::try_from(by.as_nanos()).unwrap_or(i64::MAX);
+        self.harness.advance(by_ns)
     }
 
     /// The cluster.
@@ -118,8 +155,34 @@ impl Served {
         listener: TcpListener,
         stop: impl Future<Output = ()>,
     ) -> Result<()> {
-        listen::serve(self.api.clone(), listener, stop).await?;
+        self.listen_with(listener, None, stop).await
+    }
+
+    /// As [`listen`](Served::listen), with TLS where it is given.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn listen_with(
+        &self,
+        listener: TcpListener,
+        tls: Option<Arc<ServerConfig>>,
+        stop: impl Future<Output = ()>,
+    ) -> Result<()> {
+        listen::serve_with(self.api.clone(), listener, tls, stop).await?;
         Ok(())
+    }
+}
+
+/// The time of a cluster on the virtual engine.
+struct Time(Arc<Harness>);
+
+impl VirtualTime for Time {
+    fn advance(&self, by_ns: i64) -> Now {
+        self.0.advance(by_ns).unwrap_or_else(|| self.0.now())
+    }
+
+    fn rest(&self) {
+        self.0.advance(0);
     }
 }
 
@@ -188,3 +251,6 @@ fn add_node(cluster: &Cluster, number: u64, pods: u32, now: Now) -> Result<()> {
         other => other.map(drop).with_context(|| format!("Node {name}")),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -66,6 +66,8 @@ impl Settings {
             latency: self.latency.clone(),
             api_errors: self.api_errors,
             phases: self.scenario.phases.len(),
+            time_scale: 1.0,
+            keeps_past: false,
         }
     }
 }

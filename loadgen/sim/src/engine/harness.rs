@@ -1,10 +1,11 @@
 //! A test harness: a running cluster without a scenario. The caller writes to the cluster and waits
 //! for the result.
 //!
-//! On the virtual engine tasks run, and the clock moves, only within [`Harness::until`] and
-//! [`Harness::settle`]. On the threads engine tasks run all the time.
+//! On the virtual engine tasks run, and the clock moves, only within [`Harness::until`],
+//! [`Harness::settle`] and [`Harness::advance`]. On the threads engine tasks run all the time.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use crate::clock::RealClock;
 use crate::executor::virtual_time::StepOutcome;
 use crate::executor::{Executor, Tasks};
 use crate::executor::{threads, virtual_time};
+use crate::lock;
 use crate::nodes::{ClientRules, NodeControl, NodeTimes};
 use crate::options::{EngineKind, SimOptions};
 
@@ -40,14 +42,50 @@ pub struct Harness {
 
 #[derive(Debug)]
 enum EngineState {
-    Virtual {
-        tasks: Tasks,
-        now: Now,
-    },
+    Virtual(VirtualEngine),
     Threads {
         clock: RealClock,
         thread: Option<JoinHandle<()>>,
     },
+}
+
+#[derive(Debug)]
+struct VirtualEngine {
+    /// Locked by whoever runs tasks and moves the clock.
+    tasks: Mutex<Tasks>,
+    /// Monotonic time; written with the lock held.
+    mono_ns: AtomicI64,
+    /// Wall time when that was 0.
+    wall_start_ns: i64,
+}
+
+impl VirtualEngine {
+    fn now(&self) -> Now {
+        // Acquire, with the store below: who reads a time finds what had happened by then.
+        let mono_ns = self.mono_ns.load(Ordering::Acquire);
+        Now {
+            mono_ns,
+            wall_ns: self.wall_start_ns.saturating_add(mono_ns),
+        }
+    }
+
+    fn jump(&self, executor: &Executor, to_ns: i64) {
+        let mut now = self.now();
+        virtual_time::jump(executor, &mut now, to_ns);
+        self.mono_ns.store(now.mono_ns, Ordering::Release);
+    }
+
+    /// Runs one task or jumps to the next moment; false when nothing is left to do before `end_ns`.
+    fn step(&self, tasks: &Tasks, executor: &Executor, end_ns: i64) -> bool {
+        match virtual_time::step(tasks, executor, self.now()) {
+            StepOutcome::Ran => true,
+            StepOutcome::Due(due_ns) if due_ns <= end_ns => {
+                self.jump(executor, due_ns);
+                true
+            }
+            StepOutcome::Due(_) | StepOutcome::AtRest => false,
+        }
+    }
 }
 
 impl Harness {
@@ -88,7 +126,7 @@ impl Harness {
         nodes: Option<Arc<NodeControl>>,
         add: impl FnOnce(&mut Builder),
     ) -> Harness {
-        let clock = RealClock::start();
+        let clock = RealClock::start().at_scale(options.time_scale);
         let (builder, _, handlers) =
             assemble_with(options.clone(), server, clock, true, None, nodes, add);
         let (cluster, executor) = (builder.cluster, builder.executor);
@@ -99,12 +137,12 @@ impl Harness {
         let tasks = builder.tasks;
         let engine = match options.engine {
             EngineKind::Virtual => {
-                let now = Now {
-                    mono_ns: 0,
-                    wall_ns: virtual_time::WALL_START_NS,
-                };
                 tasks.wake_all(&executor);
-                EngineState::Virtual { tasks, now }
+                EngineState::Virtual(VirtualEngine {
+                    tasks: Mutex::new(tasks),
+                    mono_ns: AtomicI64::new(0),
+                    wall_start_ns: virtual_time::WALL_START_NS,
+                })
             }
             EngineKind::Threads => {
                 let (executor, count) = (Arc::clone(&executor), options.threads);
@@ -139,9 +177,36 @@ impl Harness {
     /// The current time of the cluster.
     pub fn now(&self) -> Now {
         match &self.engine {
-            EngineState::Virtual { now, .. } => *now,
+            EngineState::Virtual(engine) => engine.now(),
             EngineState::Threads { clock, .. } => clock.now(),
         }
+    }
+
+    /// The same cluster, whose virtual time starts at this wall time, ns since the epoch. To be called
+    /// before anything has run; of no effect on the threads engine.
+    #[must_use]
+    pub fn starting_at(mut self, wall_ns: i64) -> Harness {
+        if let EngineState::Virtual(engine) = &mut self.engine {
+            engine.wall_start_ns = wall_ns;
+        }
+        self
+    }
+
+    /// Moves the time of the virtual engine by that many ns, 0 or more, and runs everything that is
+    /// due until then; returns the new time. `None` on the threads engine, whose time passes by
+    /// itself. Threads that call it at once take turns.
+    ///
+    /// # Panics
+    /// When a task has panicked.
+    pub fn advance(&self, by_ns: i64) -> Option<Now> {
+        let EngineState::Virtual(engine) = &self.engine else {
+            return None;
+        };
+        let tasks = lock(&engine.tasks);
+        let end_ns = engine.now().mono_ns.saturating_add(by_ns);
+        while engine.step(&tasks, &self.executor, end_ns) {}
+        engine.jump(&self.executor, end_ns);
+        Some(engine.now())
     }
 
     /// Runs the cluster until `holds` returns true, for at most `limit_ns` of its time; returns
@@ -171,7 +236,7 @@ impl Harness {
     /// When a task has panicked.
     pub fn settle(&mut self, limit_ns: i64) -> bool {
         let end_ns = self.now().mono_ns.saturating_add(limit_ns);
-        if let EngineState::Virtual { .. } = self.engine {
+        if let EngineState::Virtual(_) = self.engine {
             while self.step(end_ns) {}
             return self.executor.next_due().is_none();
         }
@@ -193,15 +258,8 @@ impl Harness {
     /// before `end_ns`.
     fn step(&mut self, end_ns: i64) -> bool {
         match &mut self.engine {
-            EngineState::Virtual { tasks, now } => {
-                match virtual_time::step(tasks, &self.executor, *now) {
-                    StepOutcome::Ran => true,
-                    StepOutcome::Due(due_ns) if due_ns <= end_ns => {
-                        virtual_time::jump(&self.executor, now, due_ns);
-                        true
-                    }
-                    StepOutcome::Due(_) | StepOutcome::AtRest => false,
-                }
+            EngineState::Virtual(engine) => {
+                engine.step(&lock(&engine.tasks), &self.executor, end_ns)
             }
             EngineState::Threads { clock, .. } => {
                 assert!(!self.executor.is_stopped(), "a task has panicked");

@@ -427,6 +427,7 @@ fn assemble_with(
 fn server_options(options: &SimOptions) -> ClusterOptions {
     ClusterOptions {
         seed: seed_for(options.seed, "cluster", 0),
+        keeps_past: options.keeps_past,
         ..ClusterOptions::default()
     }
 }

@@ -97,7 +97,7 @@ fn work(tasks: &Tasks, executor: &Executor, clock: &RealClock) {
             std::hint::spin_loop();
         } else {
             let until_due = executor.next_due().map_or(LONGEST_SLEEP, |due_ns| {
-                Duration::from_nanos(u64::try_from(due_ns - now.mono_ns).unwrap_or(0))
+                clock.real(due_ns.saturating_sub(now.mono_ns))
             });
             executor.sleep(until_due.min(LONGEST_SLEEP));
             looks = 0;

@@ -1,0 +1,64 @@
+//! The flags of `loadgen serve` that say who may ask the API server.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use clap::Args;
+
+use crate::serve::{Access, read_tokens};
+
+/// Who may ask, and how the server speaks.
+#[derive(Args, Debug)]
+pub(super) struct AccessFlags {
+    /// Speak TLS, by an authority made at start, and serve only who has a credential: the kubeconfig
+    /// holds the authority and one
+    #[arg(long, help_heading = "Access")]
+    tls: bool,
+    /// A further name or address of the server in its certificate; repeatable
+    #[arg(
+        long = "tls-san",
+        value_name = "NAME",
+        requires = "tls",
+        help_heading = "Access"
+    )]
+    tls_names: Vec<String>,
+    /// Serve only who sends a token of this file, or the one in the kubeconfig; lines of
+    /// token,user,uid,"group,group"
+    #[arg(long, value_name = "FILE", help_heading = "Access")]
+    token_auth_file: Option<PathBuf>,
+    /// Listen where other machines can reach it, without TLS, and so without or with readable
+    /// credentials
+    #[arg(long, help_heading = "Access")]
+    insecure: bool,
+}
+
+impl AccessFlags {
+    /// The token file, which is read.
+    pub(super) fn token_file(&self) -> Option<&PathBuf> {
+        self.token_auth_file.as_ref()
+    }
+
+    /// What the flags ask for, at a server that listens there.
+    ///
+    /// # Errors
+    /// Other machines could reach it without TLS; a bad token file or name.
+    pub(super) fn access(&self, listen: SocketAddr) -> Result<Access> {
+        if !listen.ip().is_loopback() && !self.tls && !self.insecure {
+            let problem = match self.token_auth_file {
+                Some(_) => "tokens would be sent for everybody to read",
+                None => "nobody has to log in",
+            };
+            bail!(
+                "--listen {listen}: other machines could reach it, and {problem}; add --tls, or \
+                 --insecure, or listen at 127.0.0.1"
+            );
+        }
+        let tokens = match &self.token_auth_file {
+            Some(path) => read_tokens(path)?,
+            None => Vec::new(),
+        };
+        let names = self.tls.then_some(&self.tls_names[..]);
+        Access::new(listen.ip(), names, tokens)
+    }
+}

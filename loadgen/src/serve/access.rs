@@ -1,0 +1,96 @@
+//! Who may ask the API server, and what a client needs to be let in.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use podstorm_http::tls::{Authority, Identity, ServerConfig, random_token};
+use podstorm_http::{Credentials, User};
+
+/// Names of the server that its certificate has beside its address.
+const NAMES: [&str; 6] = [
+    "localhost",
+    "127.0.0.1",
+    "::1",
+    "kubernetes",
+    "kubernetes.default",
+    "kubernetes.default.svc",
+];
+/// The user that the kubeconfig stands for, and its group.
+const ADMIN: [&str; 2] = ["kubernetes-admin", "system:masters"];
+
+/// Who may ask the server, and how it speaks.
+#[derive(Debug, Default)]
+pub struct Access {
+    /// Whom the server serves.
+    pub credentials: Credentials,
+    /// Present where it speaks TLS.
+    pub tls: Option<Arc<ServerConfig>>,
+    /// What the kubeconfig holds.
+    pub login: Login,
+}
+
+/// What a client needs to be let in; nothing where everybody is.
+#[derive(Clone, Debug, Default)]
+pub struct Login {
+    /// The authority's certificate, where the server speaks TLS.
+    pub authority: Option<String>,
+    /// A token made at start.
+    pub token: Option<String>,
+    /// A client's certificate, where the server speaks TLS.
+    pub certificate: Option<Identity>,
+}
+
+impl Access {
+    /// With TLS, or with tokens, or both; everybody is served where there is neither. `names` are
+    /// those of the server for TLS, beside the address that it listens at.
+    ///
+    /// # Errors
+    /// A name that can't be one of a host; no random numbers.
+    pub fn new(
+        listen: IpAddr,
+        names: Option<&[String]>,
+        tokens: Vec<(String, User)>,
+    ) -> Result<Access> {
+        let mut access = Access::default();
+        if names.is_none() && tokens.is_empty() {
+            return Ok(access);
+        }
+        for (token, user) in tokens {
+            access.credentials.add_token(token, user);
+        }
+        let token = random_token().context("can't make a token")?;
+        let [name, group] = ADMIN;
+        let admin = User {
+            name: name.to_owned(),
+            uid: String::new(),
+            groups: vec![group.to_owned()],
+        };
+        access.credentials.add_token(token.clone(), admin);
+        access.login.token = Some(token);
+        if let Some(names) = names {
+            let authority = Authority::new().context("--tls: can't make an authority")?;
+            let mut all: Vec<String> = NAMES.map(str::to_owned).to_vec();
+            all.push(listen.to_string());
+            all.extend(names.iter().cloned());
+            all.sort();
+            all.dedup();
+            let config = authority.server(all);
+            access.tls = Some(config.context("--tls-san: can't make a certificate")?);
+            let client = authority.client(name, group);
+            access.login.certificate = Some(client.context("--tls: can't make a certificate")?);
+            access.login.authority = Some(authority.certificate());
+        }
+        Ok(access)
+    }
+}
+
+/// Where clients on this machine find a server that listens there.
+pub(super) fn reached_at(listens_at: SocketAddr) -> SocketAddr {
+    let ip = match listens_at.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, listens_at.port())
+}

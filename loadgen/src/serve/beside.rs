@@ -1,0 +1,91 @@
+//! The API server of a run, for clients that look at it while it goes on: `loadgen run --serve`.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+
+use anyhow::{Context, Result};
+use podstorm_apiserver::Cluster;
+use podstorm_http::{ApiServer, listen};
+use podstorm_sim::clock::RealClock;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
+
+/// A place where a run will be served, and then is. It ends when it is dropped.
+#[derive(Debug)]
+pub struct RunServer {
+    address: SocketAddr,
+    /// Taken when the run begins.
+    waiting: std::sync::Mutex<Option<(Runtime, TcpListener)>>,
+    serving: OnceLock<Serving>,
+}
+
+#[derive(Debug)]
+struct Serving {
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl RunServer {
+    /// Listens, and lets clients wait until the run begins.
+    ///
+    /// # Errors
+    /// The address is in use, or the system is out of threads.
+    pub fn start(address: SocketAddr) -> Result<RunServer> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build();
+        let runtime = runtime.context("can't start threads")?;
+        let listener = runtime.block_on(TcpListener::bind(address));
+        let listener = listener.with_context(|| {
+            format!("--serve {address}: can't listen there; name another port, or 0 for any")
+        })?;
+        Ok(RunServer {
+            address: listener.local_addr()?,
+            waiting: std::sync::Mutex::new(Some((runtime, listener))),
+            serving: OnceLock::new(),
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves this cluster from now on; the first call counts.
+    pub fn show(&self, cluster: &Arc<Cluster>, clock: RealClock) {
+        let mut waiting = self.waiting.lock().expect("no thread panics with it");
+        let Some((runtime, listener)) = waiting.take() else {
+            return;
+        };
+        let server = ApiServer::builder(Arc::clone(cluster)).clock(Arc::new(move || clock.now()));
+        let server = server.build();
+        let (stop, stopped) = oneshot::channel();
+        let serve = move || {
+            let stop = async { drop(stopped.await) };
+            let _ended = runtime.block_on(listen::serve(server, listener, stop));
+            // Connections that are open still end here.
+            runtime.shutdown_background();
+        };
+        let thread = std::thread::Builder::new()
+            .name("api-server".into())
+            .spawn(serve);
+        let _first = self.serving.set(Serving {
+            stop: Some(stop),
+            thread: thread.ok(),
+        });
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            let _gone_already = stop.send(());
+        }
+        if let Some(thread) = self.thread.take() {
+            let _panicked = thread.join();
+        }
+    }
+}

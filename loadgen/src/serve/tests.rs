@@ -1,0 +1,128 @@
+//! Virtual time, and what a kubeconfig holds.
+
+use http_body_util::{BodyExt, Full};
+use hyper::Request;
+use hyper::body::Bytes;
+use podstorm_apiserver::latency::Latency;
+use serde_json::Value;
+
+use super::*;
+
+/// How long pods take to be ready here, s.
+const STARTUP: u64 = 300;
+
+fn start() -> Served {
+    let mut sim = SimOptions::new(EngineKind::Virtual, 1);
+    sim.latency.pod_startup = Latency::Constant(STARTUP * 1_000_000_000);
+    let options = ServeOptions {
+        sim,
+        ..ServeOptions::default()
+    };
+    Served::start(options).expect("nothing is loaded")
+}
+
+async fn send(served: &Served, method: &str, path: &str, body: &Value) -> Value {
+    let request = Request::builder().method(method).uri(path);
+    let body = Full::new(Bytes::from(body.to_string()));
+    let response = served.api().answer(request.body(body).unwrap()).await;
+    let Ok(body) = response.into_body().collect().await;
+    serde_json::from_slice(&body.to_bytes()).unwrap()
+}
+
+fn ready(pods: &Value) -> usize {
+    let is_ready = |pod: &&Value| {
+        let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+        let mut ready = conditions.filter(|one| one["type"] == "Ready");
+        ready.any(|one| one["status"] == "True")
+    };
+    pods["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(is_ready)
+        .count()
+}
+
+/// The states that a test sees which waits five minutes of the cluster's time.
+async fn play() -> Vec<String> {
+    let served = start();
+    let set = json!({"metadata": {"name": "web"}, "spec": {"replicas": 2,
+        "selector": {"matchLabels": {"app": "web"}}, "template": {
+            "metadata": {"labels": {"app": "web"}},
+            "spec": {"containers": [{"name": "c", "image": "i"}]}}}});
+    let sets = "/apis/apps/v1/namespaces/default/replicasets";
+    let pods = "/api/v1/pods";
+    let created = send(&served, "POST", sets, &set).await;
+    assert_eq!(created["metadata"]["name"], "web", "{created}");
+    // The answer has come: all that is due at once has happened.
+    let before = send(&served, "GET", pods, &Value::Null).await;
+    assert_eq!(before["items"].as_array().unwrap().len(), 2);
+    assert_eq!(ready(&before), 0);
+    let moved = json!({"seconds": STARTUP - 1});
+    let clock = send(&served, "POST", "/podstorm/clock/advance", &moved).await;
+    assert_eq!(clock["seconds"], 299.0);
+    let nearly = send(&served, "GET", pods, &Value::Null).await;
+    assert_eq!(ready(&nearly), 0);
+    let now = served.advance(Duration::from_secs(2)).unwrap();
+    assert_eq!(now.mono_ns, 301_000_000_000);
+    let after = send(&served, "GET", pods, &Value::Null).await;
+    assert_eq!(ready(&after), 2);
+    let set = send(&served, "GET", &format!("{sets}/web"), &Value::Null).await;
+    assert_eq!(set["status"]["readyReplicas"], 2, "{set}");
+    vec![before.to_string(), after.to_string(), set.to_string()]
+}
+
+#[tokio::test]
+async fn five_minutes_pass_when_they_are_asked_to_and_the_same_every_time() {
+    assert_eq!(play().await, play().await);
+}
+
+#[tokio::test]
+async fn real_time_is_not_moved() {
+    let served = Served::start(ServeOptions::default()).unwrap();
+    assert_eq!(served.advance(Duration::from_secs(1)), None);
+}
+
+#[test]
+fn a_kubeconfig_holds_what_lets_a_client_in() {
+    let address: SocketAddr = "0.0.0.0:8443".parse().unwrap();
+    let read = |access: &Access| -> Value {
+        serde_saphyr::from_str(&kubeconfig(address, &access.login)).unwrap()
+    };
+    let open = Access::new(address.ip(), None, Vec::new()).unwrap();
+    let config = read(&open);
+    // Clients can't connect to "any address".
+    assert_eq!(
+        config["clusters"][0]["cluster"],
+        json!({"server": "http://127.0.0.1:8443"})
+    );
+    assert_eq!(config["users"][0]["user"], json!({}));
+
+    let user = podstorm_http::User::default();
+    let tokens = vec![("t".to_owned(), user)];
+    let config = read(&Access::new(address.ip(), None, tokens).unwrap());
+    assert_eq!(
+        config["users"][0]["user"]["token"].as_str().map(str::len),
+        Some(64)
+    );
+    assert_eq!(config["users"].as_array().map(Vec::len), Some(1));
+
+    let names = ["cluster.example".to_owned()];
+    let secure = Access::new(address.ip(), Some(&names), Vec::new()).unwrap();
+    assert!(secure.tls.is_some());
+    let config = read(&secure);
+    let cluster = &config["clusters"][0]["cluster"];
+    assert_eq!(cluster["server"], "https://127.0.0.1:8443");
+    assert!(cluster["certificate-authority-data"].is_string());
+    let names: Vec<&Value> = config["users"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|user| &user["name"])
+        .collect();
+    assert_eq!(names, ["podstorm", "podstorm-certificate"]);
+    assert!(config["users"][1]["user"]["client-key-data"].is_string());
+    assert_eq!(config["contexts"][0]["context"]["user"], "podstorm");
+    let bad = ["\u{f6}".to_owned()];
+    assert!(Access::new(address.ip(), Some(&bad), Vec::new()).is_err());
+}
