@@ -9,6 +9,7 @@ mod repeat;
 mod report;
 mod run;
 mod scenarios;
+mod serve;
 mod slips;
 mod stories;
 mod sweep;

@@ -1,0 +1,318 @@
+//! `loadgen serve` and `loadgen run --serve`: who is let in, what is refused, the time of the cluster.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use podstorm_tests::command::{assert_refused, loadgen, run, run_in};
+use tempfile::TempDir;
+
+/// A command that serves; it ends when it is dropped.
+struct Serving {
+    child: Child,
+    address: SocketAddr,
+    /// What it has said until it said where.
+    said: String,
+}
+
+impl Serving {
+    /// Starts it in a folder and waits until it says where it serves, on standard output or error.
+    fn start(folder: &Path, arguments: &[&str], on_errors: bool) -> Serving {
+        let mut child = Command::new(loadgen())
+            .args(arguments)
+            .current_dir(folder)
+            .env("TMPDIR", folder)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the command starts");
+        let (out, errors) = (child.stdout.take(), child.stderr.take());
+        let lines: Box<dyn Read> = match on_errors {
+            true => Box::new(errors.expect("it is piped")),
+            false => Box::new(out.expect("it is piped")),
+        };
+        let mut lines = BufReader::new(lines);
+        let (mut said, mut address) = (String::new(), None);
+        while address.is_none() {
+            let from = said.len();
+            let read = lines.read_line(&mut said).expect("it is text");
+            assert!(read > 0, "it ends without saying where it serves: {said}");
+            let url = said[from..].split_whitespace().find_map(|word| {
+                let word = word.trim_end_matches(':');
+                word.strip_prefix("http://")
+                    .or(word.strip_prefix("https://"))
+            });
+            address = url.and_then(|url| url.parse().ok());
+        }
+        let address = address.expect("just found");
+        // Read on, or the command would meet a closed pipe.
+        std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
+        Serving {
+            child,
+            address,
+            said,
+        }
+    }
+
+    /// The answer to a request with these lines of its head.
+    fn ask(&self, method: &str, path: &str, lines: &str, body: &str) -> String {
+        let mut stream = TcpStream::connect(self.address).expect("it listens");
+        let length = body.len();
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n{lines}\
+             content-length: {length}\r\n\r\n{body}"
+        );
+        stream.write_all(request.as_bytes()).expect("it reads");
+        let mut answer = String::new();
+        // What is no text or a closed connection is no answer.
+        let _broken = stream.read_to_string(&mut answer);
+        answer
+    }
+
+    fn get(&self, path: &str) -> String {
+        self.ask("GET", path, "", "")
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _gone = self.child.kill();
+        let _gone = self.child.wait();
+    }
+}
+
+fn folder() -> TempDir {
+    TempDir::new().expect("a temporary directory")
+}
+
+#[test]
+fn a_server_that_others_could_reach_has_tls_or_says_that_it_is_insecure() {
+    let words = ["--listen 0.0.0.0:0 | nobody has to log in | --tls | --insecure"];
+    assert_refused(&run(&["serve", "--listen", "0.0.0.0:0"]), &words);
+    let folder = folder();
+    fs::write(folder.path().join("tokens"), "t,jane,1\n").unwrap();
+    let tokens = [
+        "serve",
+        "--listen",
+        "0.0.0.0:0",
+        "--token-auth-file",
+        "tokens",
+    ];
+    let words = ["tokens would be sent for everybody to read | --tls"];
+    assert_refused(&run_in(folder.path(), &tokens), &words);
+    let elsewhere = run(&["run", "--serve", "0.0.0.0:0"]);
+    assert_refused(&elsewhere, &["--serve 0.0.0.0:0 | 127.0.0.1"]);
+}
+
+#[test]
+fn flags_of_serve_that_cannot_be_are_refused() {
+    for (flags, words) in [
+        ("--time-scale 0", "--time-scale | above 0, at most 1000"),
+        ("--time-scale 1001", "--time-scale | above 0, at most 1000"),
+        ("--time-scale -1", "--time-scale | above 0, at most 1000"),
+        ("--time-scale NaN", "--time-scale | above 0, at most 1000"),
+        (
+            "--engine virtual --time-scale 2",
+            "--time-scale | --engine threads",
+        ),
+        ("--engine steam", "--engine | threads, virtual"),
+        ("--tls-san a", "--tls"),
+        ("--max-requests-inflight -1", "-1"),
+        ("--token-auth-file absent", "--token-auth-file absent"),
+        ("--tls --tls-san \u{f6}", "--tls-san"),
+    ] {
+        let mut all = vec!["serve", "--listen", "127.0.0.1:0"];
+        all.extend(flags.split(' '));
+        assert_refused(&run(&all), &[words]);
+    }
+    let folder = folder();
+    for (text, words) in [
+        ("t,jane,1\nu,bob\n", "--token-auth-file tokens | line 2"),
+        ("", "--token-auth-file tokens | holds no token"),
+    ] {
+        fs::write(folder.path().join("tokens"), text).unwrap();
+        let all = [
+            "serve",
+            "--listen",
+            "127.0.0.1:0",
+            "--token-auth-file",
+            "tokens",
+        ];
+        assert_refused(&run_in(folder.path(), &all), &[words]);
+    }
+    let virtual_run = run(&["run", "--engine", "virtual", "--serve", "127.0.0.1:0"]);
+    assert_refused(
+        &virtual_run,
+        &["--serve | --engine threads | loadgen serve --engine virtual"],
+    );
+    assert_refused(&run(&["run", "--keep-serving"]), &["--serve"]);
+}
+
+#[test]
+fn with_a_token_file_its_users_are_served_and_the_kubeconfig_is_private() {
+    let folder = folder();
+    fs::write(folder.path().join("tokens"), "secret,jane,7,\"dev,ops\"\n").unwrap();
+    let flags = [
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--token-auth-file",
+        "tokens",
+        "--kubeconfig",
+        "config",
+    ];
+    let serving = Serving::start(folder.path(), &flags, false);
+    let config = fs::read_to_string(folder.path().join("config")).unwrap();
+    let token = config
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("token: "));
+    let token = token.expect("the kubeconfig has a token").to_owned();
+    assert!(serving.get("/api/v1/nodes").starts_with("HTTP/1.1 401"));
+    for token in ["secret", &token] {
+        let lines = format!("authorization: Bearer {token}\r\n");
+        let answer = serving.ask("GET", "/api/v1/nodes", &lines, "");
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        assert!(answer.contains("node-3"), "{answer}");
+    }
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let mode = fs::metadata(folder.path().join("config"))
+            .unwrap()
+            .permissions();
+        assert_eq!(mode.mode() & 0o777, 0o600);
+    }
+}
+
+#[test]
+fn with_tls_nothing_else_is_spoken() {
+    let folder = folder();
+    let flags = [
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--tls",
+        "--kubeconfig",
+        "config",
+    ];
+    let serving = Serving::start(folder.path(), &flags, false);
+    assert!(
+        serving.said.contains("https://127.0.0.1:"),
+        "{}",
+        serving.said
+    );
+    let config = fs::read_to_string(folder.path().join("config")).unwrap();
+    for part in [
+        "server: https://127.0.0.1:",
+        "certificate-authority-data: ",
+        "token: ",
+    ] {
+        assert!(config.contains(part), "{config}");
+    }
+    let answer = serving.get("/version");
+    assert!(
+        answer.is_empty() || answer.starts_with("HTTP/1.0 400"),
+        "{answer}"
+    );
+}
+
+#[test]
+fn virtual_time_is_moved_by_a_request() {
+    let folder = folder();
+    let flags = ["serve", "--listen", "127.0.0.1:0", "--engine", "virtual"];
+    let serving = Serving::start(folder.path(), &flags, false);
+    let clock = serving.get("/podstorm/clock");
+    assert!(
+        clock.contains("\"now\":\"2026-01-01T00:00:00.000000Z\""),
+        "{clock}"
+    );
+    let body = "{\"seconds\": 86400}";
+    let moved = serving.ask("POST", "/podstorm/clock/advance", "", body);
+    assert!(
+        moved.contains("\"now\":\"2026-01-02T00:00:00.000000Z\""),
+        "{moved}"
+    );
+}
+
+#[test]
+fn a_scaled_clock_runs_ahead() {
+    let folder = folder();
+    let flags = ["serve", "--listen", "127.0.0.1:0", "--time-scale", "1000"];
+    let serving = Serving::start(folder.path(), &flags, false);
+    let seconds = || -> f64 {
+        let clock = serving.get("/podstorm/clock");
+        let (_, after) = clock.split_once("\"seconds\":").expect("it says so");
+        let number = after.split(',').next().expect("there is one");
+        number.parse().expect("a number")
+    };
+    let (began, before) = (std::time::Instant::now(), seconds());
+    // A minute of the cluster's is 60 ms.
+    while seconds() - before < 60.0 {
+        assert!(
+            began.elapsed().as_secs() < 30,
+            "the clock does not run ahead"
+        );
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn a_run_is_served_while_it_goes_on() {
+    let folder = folder();
+    // Minutes of work in real time: it is ended.
+    let flags = [
+        "run",
+        "--pods",
+        "1000",
+        "--kube-api-qps",
+        "50",
+        "--quiet",
+        "--serve",
+        "127.0.0.1:0",
+    ];
+    let serving = Serving::start(folder.path(), &flags, true);
+    assert!(
+        serving.said.contains("export KUBECONFIG="),
+        "{}",
+        serving.said
+    );
+    let began = std::time::Instant::now();
+    let count = |answer: &str| answer.matches("\"uid\":\"").count();
+    while count(&serving.get("/api/v1/pods?limit=5")) < 5 {
+        assert!(began.elapsed().as_secs() < 60, "no pods come");
+    }
+    let nodes = serving.get("/api/v1/nodes?limit=1");
+    assert!(nodes.starts_with("HTTP/1.1 200"), "{nodes}");
+}
+
+#[test]
+#[cfg(unix)]
+fn a_run_is_served_on_when_it_is_over_until_it_is_interrupted() {
+    let folder = folder();
+    let flags = [
+        "run",
+        "--pods",
+        "20",
+        "--serve",
+        "127.0.0.1:0",
+        "--keep-serving",
+        "--json",
+        "r",
+    ];
+    let mut serving = Serving::start(folder.path(), &flags, true);
+    let began = std::time::Instant::now();
+    while !folder.path().join("r").exists() {
+        assert!(began.elapsed().as_secs() < 60, "the run does not end");
+    }
+    let answer = serving.get("/apis/apps/v1/replicasets");
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let kill = Command::new("kill")
+        .args(["-INT", &serving.child.id().to_string()])
+        .status();
+    assert!(kill.is_ok_and(|status| status.success()));
+    let status = serving.child.wait().expect("it ends");
+    assert_eq!(status.code(), Some(0));
+}
