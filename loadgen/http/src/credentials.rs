@@ -4,7 +4,7 @@
 //! Kubernetes' apiserver.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
@@ -12,6 +12,8 @@ use podstorm_apiserver::errors;
 use podstorm_objects::{ApiError, Reason};
 use serde_json::{Map, Value, json};
 
+/// Most tokens of service accounts at once.
+const ISSUED_MAX: usize = 10_000;
 /// The group of everybody who has shown a credential.
 const AUTHENTICATED: &str = "system:authenticated";
 
@@ -62,6 +64,16 @@ impl User {
 pub struct Credentials {
     tokens: BTreeMap<String, Arc<User>>,
     required: bool,
+    /// Tokens of service accounts. Asked only for a token that is none of the others.
+    issued: Arc<RwLock<BTreeMap<String, Issued>>>,
+}
+
+/// A token that the server has made.
+#[derive(Clone, Debug)]
+struct Issued {
+    user: Arc<User>,
+    /// Monotonic time from which on it is no good.
+    expires_ns: i64,
 }
 
 impl Credentials {
@@ -73,9 +85,31 @@ impl Credentials {
         self.tokens.insert(token.into(), user).is_none()
     }
 
-    /// The user of a token.
-    pub(crate) fn of_token(&self, token: &str) -> Option<&Arc<User>> {
-        self.tokens.get(token)
+    /// The user of a token that is good now.
+    pub(crate) fn of_token(&self, token: &str, now_ns: i64) -> Option<Arc<User>> {
+        if let Some(user) = self.tokens.get(token) {
+            return Some(Arc::clone(user));
+        }
+        let issued = self.issued.read().unwrap_or_else(PoisonError::into_inner);
+        let found = issued.get(token).filter(|one| now_ns < one.expires_ns);
+        found.map(|one| Arc::clone(&one.user))
+    }
+
+    /// Takes a token that the server has made, until it expires. Of [`ISSUED_MAX`] and more those that
+    /// expire first go.
+    pub(crate) fn issue(&self, token: &str, user: User, expires_ns: i64, now_ns: i64) {
+        let mut issued = self.issued.write().unwrap_or_else(PoisonError::into_inner);
+        if issued.len() >= ISSUED_MAX {
+            issued.retain(|_, one| now_ns < one.expires_ns);
+        }
+        if issued.len() >= ISSUED_MAX {
+            let first = issued.iter().min_by_key(|(_, one)| one.expires_ns);
+            if let Some(first) = first.map(|(token, _)| token.clone()) {
+                issued.remove(&first);
+            }
+        }
+        let user = Arc::new(user.authenticated());
+        issued.insert(token.to_owned(), Issued { user, expires_ns });
     }
 
     /// The user of a request.
@@ -83,11 +117,15 @@ impl Credentials {
     /// # Errors
     /// 401 where credentials are needed, and there is none or a wrong one; 400 for groups without a
     /// user to act as.
-    pub(crate) fn user_of(&self, head: &http::request::Parts) -> Result<Arc<User>, ApiError> {
+    pub(crate) fn user_of(
+        &self,
+        head: &http::request::Parts,
+        now_ns: impl Fn() -> i64,
+    ) -> Result<Arc<User>, ApiError> {
         let user = match head.extensions.get::<Arc<User>>() {
             Some(user) => Arc::clone(user),
-            None => match bearer(&head.headers).map(|token| self.of_token(token)) {
-                Some(Some(user)) => Arc::clone(user),
+            None => match bearer(&head.headers).and_then(|token| self.of_token(token, now_ns())) {
+                Some(user) => user,
                 _ if self.required => return Err(unauthorized()),
                 _ => Arc::clone(&ANONYMOUS),
             },

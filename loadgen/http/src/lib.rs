@@ -46,6 +46,7 @@ mod select;
 mod table;
 mod time;
 pub mod tls;
+mod token_request;
 mod view;
 mod watch;
 

@@ -1,13 +1,17 @@
 //! How many requests are answered at once.
 //!
-//! A request is in flight from its head to its answer, the sending of a list included; watches do
-//! not count.
+//! A request is in flight from its head to its answer, the sending of a list included, for a minute at
+//! most; watches do not count.
 //!
 //! Source: `server/filters/maxinflight.go` of Kubernetes' apiserver.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use podstorm_objects::{ApiError, Reason};
+
+use tokio::task::AbortHandle;
 
 use crate::ApiServer;
 
@@ -15,6 +19,10 @@ use crate::ApiServer;
 pub const REQUESTS_INFLIGHT: u64 = 400;
 /// Most requests that write at once, as upstream.
 pub const MUTATING_REQUESTS_INFLIGHT: u64 = 200;
+
+/// How long the sending of a list keeps a place: as long as upstream lets a request take. A client
+/// that does not read then keeps none from others.
+const KEPT_AT_MOST: Duration = Duration::from_secs(60);
 
 /// Requests in flight of one sort, those that read or those that write.
 #[derive(Debug)]
@@ -68,9 +76,19 @@ impl Place<'_> {
     /// Keeps the place for as long as the answer is sent.
     pub(crate) fn keep(self, server: &ApiServer, is_mutating: bool) -> KeptPlace {
         std::mem::forget(self);
-        KeptPlace {
+        let taken = Arc::new(Taken {
             server: server.clone(),
             is_mutating,
+            is_free: AtomicBool::new(false),
+        });
+        let late = Arc::clone(&taken);
+        let timer = tokio::spawn(async move {
+            tokio::time::sleep(KEPT_AT_MOST).await;
+            late.free();
+        });
+        KeptPlace {
+            taken,
+            timer: timer.abort_handle(),
         }
     }
 }
@@ -84,12 +102,29 @@ impl Drop for Place<'_> {
 /// The place of a request whose answer is being sent.
 #[derive(Debug)]
 pub(crate) struct KeptPlace {
+    taken: Arc<Taken>,
+    timer: AbortHandle,
+}
+
+#[derive(Debug)]
+struct Taken {
     server: ApiServer,
     is_mutating: bool,
+    is_free: AtomicBool,
+}
+
+impl Taken {
+    fn free(&self) {
+        // Relaxed: whoever is first lowers the count, once.
+        if !self.is_free.swap(true, Ordering::Relaxed) {
+            self.server.in_flight(self.is_mutating).leave();
+        }
+    }
 }
 
 impl Drop for KeptPlace {
     fn drop(&mut self) {
-        self.server.in_flight(self.is_mutating).leave();
+        self.taken.free();
+        self.timer.abort();
     }
 }

@@ -55,8 +55,8 @@ const BOUNDS_US: [u64; 26] = [
 ];
 
 /// The subresources that are told apart; any other counts as the last.
-const SUBRESOURCES: [&str; 7] = [
-    "", "status", "scale", "binding", "eviction", "log", "finalize",
+const SUBRESOURCES: [&str; 8] = [
+    "", "status", "scale", "binding", "eviction", "token", "log", "finalize",
 ];
 
 /// What a request asks for, as limits and counts see it.

@@ -11,7 +11,7 @@ use crate::answer::{self, Body};
 use crate::media::{Accepted, BodyType, Shape, unsupported};
 use crate::query::options_invalid;
 use crate::route::Target;
-use crate::{Call, body, delete, list, openapi, table, view, watch};
+use crate::{Call, body, delete, list, openapi, table, token_request, view, watch};
 
 /// What patches may be, as messages list it.
 const PATCHES: &str = "application/json-patch+json, application/merge-patch+json, \
@@ -34,6 +34,7 @@ pub(crate) fn serve(call: &Call<'_>, target: &Target) -> Result<Response<Body>, 
         (Method::POST, "binding", true) => bind(call, target),
         (Method::POST, "eviction", true) => evict(call, target),
         (Method::GET, "log", true) => log(call, target),
+        (Method::POST, "token", true) => token_request::create(call, target),
         _ => Err(answer::method_not_allowed()),
     }
 }

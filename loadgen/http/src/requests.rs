@@ -54,7 +54,7 @@ impl ApiServer {
         let route = Route::of(head.uri.path(), &self.0.catalog);
         let query = Query::of(head.uri.query());
         let what = Attributes::of(&head, &route, &query);
-        let user = self.0.credentials.user_of(&head);
+        let user = self.0.credentials.user_of(&head, || self.now().mono_ns);
         let answered = match &user {
             Ok(user) => {
                 self.answer_user(&head, (route, query), &what, user, body)

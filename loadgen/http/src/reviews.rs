@@ -17,7 +17,7 @@ pub(crate) const VERBS: &[&str] = &["create"];
 const AUTHENTICATION: [&str; 2] = ["authentication.k8s.io", "authentication.k8s.io/v1"];
 const AUTHORIZATION: [&str; 2] = ["authorization.k8s.io", "authorization.k8s.io/v1"];
 /// Whom tokens are for.
-const AUDIENCE: &str = "https://kubernetes.default.svc";
+pub(crate) const AUDIENCE: &str = "https://kubernetes.default.svc";
 
 static ROWS: [ResourceType; 6] = [
     row(AUTHENTICATION, "SelfSubjectReview", "selfsubjectreviews"),
@@ -127,7 +127,7 @@ fn token(call: &Call<'_>, spec: &Value) -> Result<Value, ApiError> {
         let why = "token is required for TokenReview in authentication";
         return Err(errors::bad_request(why));
     }
-    let Some(user) = call.server.credentials().of_token(token) else {
+    let Some(user) = call.server.credentials().of_token(token, call.now.mono_ns) else {
         return Ok(json!({"user": {}, "error": "invalid bearer token"}));
     };
     let asked = spec["audiences"].as_array().filter(|all| !all.is_empty());

@@ -112,6 +112,50 @@ async fn a_request_is_its_users_or_theirs_that_it_acts_as() {
     );
 }
 
+#[tokio::test]
+async fn a_service_account_has_tokens_that_expire() {
+    let now_ns = Arc::new(AtomicI64::new(0));
+    let clock = Arc::clone(&now_ns);
+    let server = builder().credentials(jane()).clock(Arc::new(move || {
+        let ns = clock.load(Ordering::Relaxed);
+        Now {
+            mono_ns: ns,
+            wall_ns: ns,
+        }
+    }));
+    let server = server.build();
+    let post = async |path: &str, body: &str| {
+        let request = Request::post(path).header("Authorization", "Bearer secret");
+        let request = request.body(Full::new(Bytes::from(body.to_owned())));
+        let answer = text(server.answer(request.unwrap()).await).await;
+        serde_json::from_str::<Value>(&answer).unwrap()
+    };
+    post("/api/v1/namespaces", r#"{"metadata": {"name": "n"}}"#).await;
+    let accounts = "/api/v1/namespaces/n/serviceaccounts";
+    post(accounts, r#"{"metadata": {"name": "a"}}"#).await;
+    let tokens = format!("{accounts}/a/token");
+    let token = post(&tokens, r#"{"spec": {"expirationSeconds": 600}}"#).await;
+    assert_eq!(
+        token["status"]["expirationTimestamp"],
+        "1970-01-01T00:10:00Z"
+    );
+    let token = token["status"]["token"].as_str().unwrap().to_owned();
+    let elsewhere = post(&tokens, r#"{"spec": {"audiences": ["x"]}}"#).await;
+    let elsewhere = elsewhere["status"]["token"].as_str().unwrap().to_owned();
+    let code = async |token: &str| {
+        let request = get("/version").header("Authorization", format!("Bearer {token}"));
+        ask(&server, request).await.0
+    };
+    assert_eq!(code(&token).await, 200);
+    // One for others is none for this server.
+    assert_eq!(code(&elsewhere).await, 401);
+    let review = Request::post(REVIEWS).header("Authorization", format!("Bearer {token}"));
+    let user = who_am_i(&server, review).await;
+    assert_eq!(user["username"], "system:serviceaccount:n:a");
+    now_ns.store(600_000_000_000, Ordering::Relaxed);
+    assert_eq!(code(&token).await, 401);
+}
+
 /// A server with TLS on a socket.
 async fn secure(authority: &Authority) -> SocketAddr {
     let server = builder().credentials(jane()).build();
@@ -328,6 +372,22 @@ async fn more_requests_than_the_limit_are_told_to_come_again() {
     assert_eq!(ask(&server, get("/version")).await.0, 429);
     text(list).await;
     assert_eq!(ask(&server, get("/version")).await.0, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_is_not_read_keeps_its_place_for_a_minute() {
+    let server = builder().requests_inflight(1, 1).build();
+    let list = get("/api/v1/pods").body(Empty::<Bytes>::new()).unwrap();
+    let list = server.answer(list).await;
+    tokio::time::sleep(Duration::from_secs(59)).await;
+    assert_eq!(ask(&server, get("/version")).await.0, 429);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(ask(&server, get("/version")).await.0, 200);
+    // The end of the list frees no other's place.
+    drop(list);
+    let (_, metrics) = ask(&server, get("/metrics")).await;
+    let reads = "apiserver_current_inflight_requests{request_kind=\"readOnly\"} 1\n";
+    assert!(metrics.contains(reads), "{metrics}");
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Other kinds of the core group: ServiceAccounts and PodTemplates.
 
 use podstorm_objects::cells::{items, pairs};
-use podstorm_objects::{Cell, Column, ResourceType, Rules};
+use podstorm_objects::{Cell, Column, ResourceType, Rules, Subresource};
 use serde_json::Value;
 
 use crate::defaulting::{Fill, fill_spec};
@@ -11,6 +11,12 @@ pub(super) static ROWS: [ResourceType; 2] = [
         kind: "ServiceAccount",
         resource: "serviceaccounts",
         short_names: &["sa"],
+        subresources: &[Subresource {
+            name: "token",
+            kind: "TokenRequest",
+            api_version: "authentication.k8s.io/v1",
+            verbs: &["create"],
+        }],
         returns_deleted: true,
         columns: &[Column::NAME, Column::AGE],
         ..ResourceType::DEFAULT
