@@ -3,11 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use podstorm_objects::{
     AnyObject, ApiError, DecodeError, DynamicObject, Kind, Now, Object, ObjectMeta, OwnerReference,
-    Reason, ResourceVersion, Uid,
+    Reason, ResourceVersion, Str, Uid,
 };
 use serde_json::Value;
 use smallvec::SmallVec;
@@ -31,6 +32,9 @@ pub(crate) trait AnyStore: Debug + Send + Sync {
     fn set_has_owners(&self);
     fn set_quota(&self, namespace: &str, limit: Option<u64>);
     fn quota(&self, namespace: &str) -> Option<Quota>;
+
+    /// The namespace of the object with that UID. O(n).
+    fn namespace_of(&self, uid: &Uid) -> Option<Str>;
 
     /// Calls `read` with the metadata of an object, if it exists.
     fn inspect_metadata(&self, namespace: &str, name: &str, read: &mut dyn FnMut(&ObjectMeta));
@@ -117,6 +121,16 @@ impl<R: Strategy> AnyStore for KindStore<R> {
 
     fn quota(&self, namespace: &str) -> Option<Quota> {
         self.quotas().of(namespace)
+    }
+
+    fn namespace_of(&self, uid: &Uid) -> Option<Str> {
+        let mut found = None;
+        self.for_each(|object| {
+            if object.metadata().uid == *uid {
+                found = Some(object.metadata().namespace.clone());
+            }
+        });
+        found
     }
 
     fn inspect_metadata(&self, namespace: &str, name: &str, read: &mut dyn FnMut(&ObjectMeta)) {
@@ -251,6 +265,8 @@ pub(crate) struct DynamicStores {
     /// The kinds that were added, and the built-in kinds that were used. Each gets its store at its
     /// first use.
     stores: RwLock<BTreeMap<Kind, LazyStore>>,
+    /// Whether owners of every kind that is served are in the cluster, if anywhere.
+    holds_all_owners: AtomicBool,
 }
 
 type LazyStore = Arc<OnceLock<KindStore<DynamicObject>>>;
@@ -260,6 +276,7 @@ impl DynamicStores {
         DynamicStores {
             shared,
             stores: RwLock::default(),
+            holds_all_owners: AtomicBool::new(false),
         }
     }
 
@@ -290,8 +307,16 @@ impl DynamicStores {
 
     /// The kind that an owner reference names, if the cluster ever held an object of it. Otherwise
     /// the owner of an imported object may exist elsewhere, so the cluster can't know that it is
-    /// gone.
+    /// gone, unless it was told that it [holds all owners](Cluster::set_holds_all_owners).
     fn kind_of(&self, owner: &OwnerReference) -> Option<Kind> {
+        // Relaxed: set once, before the requests that it is about.
+        if self.holds_all_owners.load(Ordering::Relaxed) {
+            let stores = self.stores.read().unwrap_or_else(PoisonError::into_inner);
+            let added = stores.keys().copied();
+            return added
+                .chain(builtin::kinds())
+                .find(|kind| is_kind_of(*kind, owner));
+        }
         let stores = self.stores.read().unwrap_or_else(PoisonError::into_inner);
         let (kind, store) = stores.iter().find(|(kind, _)| is_kind_of(**kind, owner))?;
         let held_any = store
@@ -326,6 +351,14 @@ impl Cluster {
         }
         stores.insert(kind, LazyStore::default());
         Ok(())
+    }
+
+    /// Says that an owner of a kind that is served exists in this cluster or nowhere. Before this, an
+    /// owner of a kind of which the cluster never held an object counts as existing, so that what a
+    /// cluster held can be loaded without the owners of its workloads.
+    pub fn set_holds_all_owners(&self) {
+        // Relaxed: see `kind_of`.
+        self.dynamic.holds_all_owners.store(true, Ordering::Relaxed);
     }
 
     /// The kinds that the server serves, those with a Rust type first.

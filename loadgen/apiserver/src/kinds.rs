@@ -55,17 +55,32 @@ impl Strategy for Namespace {
         }
     }
 
+    fn prepare_for_status_update(&mut self, old: &Self) {
+        match old.fields.get("spec") {
+            Some(stored) => drop(self.fields.insert("spec".to_owned(), stored.clone())),
+            None => drop(self.fields.remove("spec")),
+        }
+        if finalizer::phase(self).is_empty() {
+            finalizer::set_phase(self, "Active");
+        }
+    }
+
     fn begin_termination(&mut self) -> bool {
         self.terminating = true;
-        finalizer::is_present(self)
+        finalizer::set_phase(self, "Terminating");
+        finalizer::is_held(self)
     }
 
     fn keeps_until_empty(&self) -> bool {
-        finalizer::is_present(self)
+        finalizer::is_held(self)
     }
 
     fn validate_create(&self) -> Vec<Cause> {
         validation::validate_namespace(self)
+    }
+
+    fn validate_status_update(&self, _old: &Self) -> Vec<Cause> {
+        validation::validate_namespace_status(self)
     }
 }
 

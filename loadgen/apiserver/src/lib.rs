@@ -61,7 +61,9 @@ pub mod latency;
 mod list;
 mod meta;
 mod name;
+pub mod namespaces;
 mod patch;
+pub mod podgc;
 mod pods;
 mod scale;
 mod store;
@@ -83,6 +85,7 @@ use podstorm_objects::{
 pub use api::Api;
 pub use builtin::kind_named;
 pub use delete::{DeleteOptions, Deletion, Propagation};
+pub use gc::GarbageItem;
 pub use list::{ListOptions, ListPage, Select};
 pub use patch::Patch;
 pub use scale::{Scalable, Scale, ScaleUpdate};
@@ -138,6 +141,21 @@ pub struct ClusterOptions {
     pub keeps_past: bool,
     /// Observes every commit. Without an observer this costs nothing.
     pub observer: Option<Arc<dyn CommitObserver>>,
+    /// What is left to others.
+    pub leaves: Leaves,
+    /// Whether the garbage collector writes Events about owners in another namespace.
+    pub records_gc_events: bool,
+}
+
+/// What a cluster leaves to others instead of doing it by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Leaves {
+    /// Garbage collection: nothing is deleted with its owner, and the finalizers `orphan` and
+    /// `foregroundDeletion` stay until somebody removes them.
+    pub garbage: bool,
+    /// The end of namespaces that are being deleted: they stay until somebody has deleted their
+    /// objects and [finalizes](Cluster::finalize) them.
+    pub namespaces: bool,
 }
 
 impl fmt::Debug for ClusterOptions {
@@ -148,6 +166,8 @@ impl fmt::Debug for ClusterOptions {
             .field("admission", &self.admission.is_some())
             .field("keeps_past", &self.keeps_past)
             .field("observer", &self.observer.is_some())
+            .field("leaves", &self.leaves)
+            .field("records_gc_events", &self.records_gc_events)
             .finish()
     }
 }
@@ -191,7 +211,7 @@ impl Cluster {
         };
         Cluster {
             names: IdentityGenerator::new(options.seed),
-            garbage: GarbageCollector::new(),
+            garbage: GarbageCollector::new(options.leaves),
             templates: TemplateCache::new(),
             lists: list::PagedLists::new(),
             namespaces: KindStore::new(Kind::NAMESPACE, &shared),

@@ -11,6 +11,9 @@ use crate::route::Target;
 use crate::select::Selection;
 use crate::{Call, body, list, objects, view};
 
+/// The namespaces that admission does not let anybody delete.
+const KEPT_NAMESPACES: [&str; 3] = ["default", "kube-system", "kube-public"];
+
 /// How a request wants something deleted.
 pub(crate) struct Wanted {
     pub(crate) options: DeleteOptions,
@@ -20,6 +23,10 @@ pub(crate) struct Wanted {
 pub(crate) fn delete(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     let wanted = wanted(call)?;
     let (namespace, name) = (&target.namespace, &target.name);
+    if target.kind == Kind::NAMESPACE && KEPT_NAMESPACES.contains(&name.as_str()) {
+        let why = "this namespace may not be deleted";
+        return Err(errors::forbidden(Kind::NAMESPACE, name, why));
+    }
     let api = call
         .cluster()
         .api(view::stored_kind(target.kind))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::{Method, Response};
 use podstorm_apiserver::{Patch, Scale, ScaleUpdate, errors};
-use podstorm_objects::{AnyObject, ApiError, Object, Pod, Reason, ResourceVersion, Uid};
+use podstorm_objects::{AnyObject, ApiError, Namespace, Object, Pod, Reason, ResourceVersion, Uid};
 use serde_json::{Map, Value, json};
 
 use crate::answer::{self, Body};
@@ -25,7 +25,7 @@ pub(crate) fn serve(call: &Call<'_>, target: &Target) -> Result<Response<Body>, 
         (Method::GET, "", false) => list::list(call, target),
         (Method::GET, "" | "status", true) => get(call, target),
         (Method::POST, "", false) if is_in_namespace(target) => create(call, target),
-        (Method::PUT, "" | "status", true) => update(call, target),
+        (Method::PUT, "" | "status" | "finalize", true) => update(call, target),
         (Method::PATCH, "" | "status", true) => patch(call, target),
         (Method::DELETE, "", true) => delete::delete(call, target),
         (Method::DELETE, "", false) if is_in_namespace(target) => delete::delete_all(call, target),
@@ -125,12 +125,21 @@ fn update(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> 
     let api = api(call, target).dry_run(dry_run);
     let object = view::stored(call.cluster(), object)?;
     let updated = match target.subresource.as_str() {
+        "finalize" => finalize(call, object, dry_run)?,
         "status" => api.update_status(object, call.now)?,
         _ => api.update(object, call.now)?,
     };
     let mut response = answer(call, 200, &view::shown(target.kind, updated))?;
     answer::warn(&mut response, &warnings);
     Ok(response)
+}
+
+fn finalize(call: &Call<'_>, object: AnyObject, dry_run: bool) -> Result<AnyObject, ApiError> {
+    let Some(namespace) = object.downcast::<Namespace>() else {
+        return Err(answer::method_not_allowed());
+    };
+    let namespace = Arc::unwrap_or_clone(namespace);
+    Ok(call.cluster().finalize(namespace, dry_run, call.now)?)
 }
 
 /// Gives the object the namespace of the path.

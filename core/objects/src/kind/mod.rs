@@ -145,6 +145,12 @@ static NAMESPACE: ResourceType = ResourceType {
     namespaced: false,
     has_status: true,
     short_names: &["ns"],
+    subresources: &[Subresource {
+        name: "finalize",
+        api_version: "v1",
+        kind: "Namespace",
+        verbs: &["update"],
+    }],
     selectable: &["name", "status.phase"],
     columns: columns::NAMESPACE,
     ..ResourceType::DEFAULT

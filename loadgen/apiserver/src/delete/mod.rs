@@ -191,7 +191,7 @@ fn check_preconditions(
 fn plan<R: Strategy>(old: &R, options: &DeleteOptions, now: Now) -> DeletionStep<R> {
     let metadata = old.metadata();
     if old.keeps_until_empty() {
-        return terminate(old, now);
+        return terminate(old, options, now);
     }
     let graceful = match grace(old, options, now) {
         Grace::Pending => return DeletionStep::Pending,
@@ -239,12 +239,16 @@ fn plan<R: Strategy>(old: &R, options: &DeleteOptions, now: Now) -> DeletionStep
 }
 
 /// Begins the deletion of an object that stays until it is empty.
-fn terminate<R: Strategy>(old: &R, now: Now) -> DeletionStep<R> {
+fn terminate<R: Strategy>(old: &R, options: &DeleteOptions, now: Now) -> DeletionStep<R> {
     let mut new = old.clone();
     if old.metadata().is_deleting() || !new.begin_termination() {
         return DeletionStep::Pending;
     }
-    new.metadata_mut().deletion_timestamp = now.wall();
+    let metadata = new.metadata_mut();
+    metadata.deletion_timestamp = now.wall();
+    if let Some(finalizers) = wanted_finalizers(old.kind(), old.metadata(), options) {
+        metadata.finalizers = (!finalizers.is_empty()).then(|| finalizers.into());
+    }
     DeletionStep::Mark(new)
 }
 

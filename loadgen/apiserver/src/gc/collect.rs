@@ -24,6 +24,7 @@ impl Cluster {
                 WorkItem::Check(key) => {
                     self.on_kind(&key, |store| store.check(self, &key, now));
                 }
+                WorkItem::Report(key, owner) => self.report_misplaced(&key, &owner, now),
                 WorkItem::Dependents(uid) => {
                     for dependent in self.dependents(&uid) {
                         self.garbage.push(WorkItem::Check(dependent));
@@ -64,6 +65,16 @@ impl Cluster {
             if meta::has_finalizer(metadata, meta::FOREGROUND) {
                 self.finish_foreground(store, key, metadata, now);
             }
+            return;
+        }
+        let is_misplaced = |owner: &OwnerReference| {
+            let kind = self.kind_of(owner);
+            kind.is_some_and(|kind| kind.is_namespaced())
+        };
+        if !object.kind().is_namespaced()
+            && metadata.owner_references.iter().any(|it| is_misplaced(it))
+        {
+            // A cluster-scoped object with a namespaced owner is never collected.
             return;
         }
         let mut dangling: Vec<&Uid> = Vec::new();

@@ -6,9 +6,13 @@
 //! requests of its own. A dependent's owners are looked up after the dependent was committed. So
 //! either the look-up sees that an owner is gone, or the owner's deletion comes later and finds the
 //! dependent in the index.
+//!
+//! Either half can be [left to others](crate::Leaves): then its commits add no items.
 
 mod collect;
+mod misplaced;
 mod namespace;
+mod replay;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,8 +24,10 @@ use podstorm_objects::{Kind, ObjectMeta, OwnerReference, OwnerReferences, Uid};
 use crate::store::lock::Lock;
 use crate::store::owners::{ObjectKey, same_owners};
 use crate::store::{KindStore, Strategy};
-use crate::{Cluster, Waker, meta};
+use crate::{Cluster, Leaves, Waker, meta};
 use namespace::NamespaceDeletions;
+
+pub use replay::GarbageItem;
 
 /// An item of the collector's queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -29,6 +35,8 @@ enum WorkItem {
     /// Check whether this object still has an owner, or, if it waits for its dependents, still has
     /// some.
     Check(ObjectKey),
+    /// Write an Event about this object if its owner of that UID is in another namespace.
+    Report(ObjectKey, Uid),
     /// Check every dependent of this owner.
     Dependents(Uid),
     /// Remove the references to this object, which orphans its dependents.
@@ -47,6 +55,7 @@ struct Queue {
 
 /// The collector's queue and state.
 pub(super) struct GarbageCollector {
+    leaves: Leaves,
     queue: Lock<Queue>,
     waker: Lock<Option<Waker>>,
     /// Whether the owner index is complete.
@@ -76,13 +85,14 @@ enum OwnerState {
 }
 
 impl GarbageCollector {
-    pub(super) fn new() -> GarbageCollector {
+    pub(super) fn new(leaves: Leaves) -> GarbageCollector {
         let hasher = RandomState::with_seeds(0x6761, 0x7262, 0x6167, 0x6501);
         let queue = Queue {
             order: VecDeque::new(),
             queued: HashSet::with_hasher(hasher),
         };
         GarbageCollector {
+            leaves,
             queue: Lock::new(queue),
             waker: Lock::new(None),
             indexed: AtomicBool::new(false),
@@ -134,7 +144,7 @@ impl Cluster {
         let after = new.map_or(&none, |object| &object.metadata().owner_references);
         let unowned = before.is_empty() && after.is_empty();
         let moved = !unowned && !same_owners(before, after);
-        if moved {
+        if moved && !self.garbage.leaves.garbage {
             self.notify_gc_of_owners(new, before, after);
         }
         if let (None, Some(made)) = (old, new) {
@@ -159,7 +169,15 @@ impl Cluster {
             let namespace = &*new.metadata().namespace;
             let mut check = false;
             for owner in after {
-                check |= self.owner_state(owner, namespace, new.kind()) != OwnerState::Solid;
+                let state = self.owner_state(owner, namespace, new.kind());
+                check |= state != OwnerState::Solid;
+                if state == OwnerState::Absent
+                    && self.options.records_gc_events
+                    && !before.iter().any(|known| known.uid == owner.uid)
+                {
+                    let (key, uid) = (ObjectKey::of(new), owner.uid.clone());
+                    self.garbage.push(WorkItem::Report(key, uid));
+                }
             }
             if check {
                 self.garbage.push(WorkItem::Check(ObjectKey::of(new)));
@@ -178,6 +196,9 @@ impl Cluster {
     fn notify_gc_of_removal<R: Strategy>(&self, store: &KindStore<R>, old: &R) {
         let metadata = old.metadata();
         self.notify_gc_of_content(metadata, true);
+        if self.garbage.leaves.garbage {
+            return;
+        }
         if store.has_owners() {
             self.garbage
                 .push(WorkItem::Dependents(metadata.uid.clone()));
@@ -191,8 +212,15 @@ impl Cluster {
 
     fn notify_gc_of_deletion<R: Strategy>(&self, old: Option<&ObjectMeta>, new: &R) {
         let metadata = new.metadata();
-        if new.kind() == Kind::NAMESPACE && !old.is_some_and(ObjectMeta::is_deleting) {
+        let leaves = self.garbage.leaves;
+        if new.kind() == Kind::NAMESPACE
+            && !old.is_some_and(ObjectMeta::is_deleting)
+            && !leaves.namespaces
+        {
             self.notify_gc_of_termination(metadata);
+        }
+        if leaves.garbage {
+            return;
         }
         let begins = |finalizer| {
             let held = |object: &ObjectMeta| {

@@ -256,7 +256,7 @@ fn collection_is_in_order_of_names() {
 
 #[test]
 fn work_in_the_queue_is_there_once() {
-    let collector = GarbageCollector::new();
+    let collector = GarbageCollector::new(crate::Leaves::default());
     collector.push(WorkItem::Dependents("u".into()));
     collector.push(WorkItem::Dependents("u".into()));
     assert!(collector.pop().is_some());

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::container::{choice, text};
 use super::{Causes, metadata, names};
+use crate::finalizer::phase;
 
 /// The broken rules of a new or changed node.
 pub fn validate_node(node: &Node) -> Vec<Cause> {
@@ -73,7 +74,26 @@ pub fn validate_namespace(namespace: &Namespace) -> Vec<Cause> {
         .enumerate()
     {
         let name = name.as_str().unwrap_or("");
-        causes.text(&list.item(index), name, names::qualified_name(name));
+        if let Some(problem) = metadata::finalizer_problem(name) {
+            causes.invalid(&list.item(index), name, problem);
+        }
+    }
+    causes.0
+}
+
+/// The broken rules of a namespace with a changed status: its phase says whether it is being
+/// deleted.
+pub fn validate_namespace_status(namespace: &Namespace) -> Vec<Cause> {
+    let mut causes = Causes(validate_namespace(namespace));
+    let is_deleting = namespace.metadata.is_deleting();
+    if namespace.terminating != is_deleting || !is_deleting && phase(namespace) != "Active" {
+        let detail = match is_deleting {
+            true => "may only be 'Terminating' if `deletionTimestamp` is not empty",
+            false => "may only be 'Active' if `deletionTimestamp` is empty",
+        };
+        // Sic: a capital letter.
+        let path = Path::ROOT.member("status");
+        causes.invalid(&path.member("Phase"), phase(namespace), detail);
     }
     causes.0
 }

@@ -23,7 +23,9 @@ use serde_json::Value;
 
 use crate::errors;
 
-pub use cluster_scoped::{validate_event, validate_namespace, validate_node};
+pub use cluster_scoped::{
+    validate_event, validate_namespace, validate_namespace_status, validate_node,
+};
 pub use pod::{validate_pod, validate_pod_except_spec, validate_pod_status_update};
 pub use pod_update::validate_pod_update;
 pub use workload::{

@@ -4,6 +4,9 @@
 //!
 //! The collector looks again when as many objects were removed as it saw last, and when one is
 //! created late, by a request that was admitted before the deletion began.
+//!
+//! It is quick and writes no conditions; what users see of a real cluster is in
+//! [`namespaces`](crate::namespaces).
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -124,7 +127,7 @@ impl Cluster {
             progress.remove(&name);
             drop(progress);
             if let Some(namespace) = kept {
-                self.finalize(&namespace, now);
+                self.finalize_empty(&namespace, now);
             }
             return;
         }
@@ -177,7 +180,7 @@ impl Cluster {
     }
 
     /// Removes the finalizer of an empty namespace.
-    fn finalize(&self, namespace: &Namespace, now: Now) {
+    fn finalize_empty(&self, namespace: &Namespace, now: Now) {
         let metadata = &namespace.metadata;
         let effects = WriteEffects::of(Verb::Update);
         // The namespace may be gone or replaced by another of its name: then there is nothing to

@@ -159,6 +159,17 @@ fn check_owner(owner: &OwnerReference, path: &Path<'_>, causes: &mut Causes) {
     }
 }
 
+/// What is wrong with the name of a finalizer.
+pub(super) fn finalizer_problem(name: &str) -> Option<String> {
+    let unqualified = "name is neither a standard finalizer name nor is it fully qualified";
+    match names::qualified_name(name) {
+        None if !name.contains('/') && !STANDARD_FINALIZERS.contains(&name) => {
+            Some(unqualified.to_owned())
+        }
+        problem => problem.map(|problem| problem.to_string()),
+    }
+}
+
 fn check_finalizers(meta: &ObjectMeta, path: &Path<'_>, causes: &mut Causes) {
     let has = |name: &str| {
         meta.finalizers()

@@ -1,0 +1,144 @@
+//! Pods that are collected, and those that stay.
+
+use podstorm_objects::{Object, PodPhase};
+use serde_json::json;
+
+use super::*;
+use crate::testing::*;
+
+fn node(name: &str, patch: serde_json::Value) -> Node {
+    read(merged(json!({"metadata": {"name": name}}), patch))
+}
+
+/// A cluster with nodes `n1` and `n2`.
+fn with_nodes() -> Cluster {
+    let cluster = cluster();
+    let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+    for name in ["n1", "n2"] {
+        cluster.import(node(name, ready.clone()), at(0)).unwrap();
+    }
+    cluster
+}
+
+fn pods(cluster: &Cluster) -> Vec<String> {
+    let (pods, _) = cluster.list::<Pod>(None);
+    pods.iter()
+        .map(|pod| pod.metadata.name.to_string())
+        .collect()
+}
+
+/// A round every 20 s from `from` on to `to`; what they did together.
+fn rounds(collector: &mut PodCollector, cluster: &Cluster, from: i64, to: i64) -> RoundCounts {
+    let mut all = RoundCounts::default();
+    for seconds in (from..=to).step_by(20) {
+        let counts = collector.round(cluster, at(seconds));
+        all.deleted += counts.deleted;
+        all.failed += counts.failed;
+    }
+    all
+}
+
+#[test]
+fn pods_of_a_deleted_node_go_after_the_quarantine() {
+    let cluster = with_nodes();
+    bound_pod(&cluster, "lost", json!({}));
+    cluster.create(pod("free", json!({})), at(0)).unwrap();
+    let mut collector = PodCollector::new(12_500);
+    assert_eq!(
+        rounds(&mut collector, &cluster, 0, 20),
+        RoundCounts::default()
+    );
+    cluster
+        .delete::<Node>("", "n1", &DeleteOptions::default(), at(30))
+        .unwrap();
+    let mut pods_seen = watch::<Pod>(&cluster);
+    assert_eq!(
+        rounds(&mut collector, &cluster, 40, 60),
+        RoundCounts::default()
+    );
+    assert_eq!(pods(&cluster), ["free", "lost"], "40 s are not over");
+    assert_eq!(rounds(&mut collector, &cluster, 80, 80).deleted, 1);
+    assert_eq!(pods(&cluster), ["free"]);
+    let events = events(&mut pods_seen);
+    let podstorm_objects::WatchEvent::Modified(marked) = &events[0] else {
+        panic!("the pod is marked first: {events:?}");
+    };
+    assert_eq!(marked.status.phase, PodPhase::Failed);
+    let stored = marked.to_json();
+    let conditions = stored["status"]["conditions"].as_array().unwrap();
+    let last = conditions.last().unwrap();
+    assert_eq!(last["reason"], "DeletionByPodGC", "beside the others");
+}
+
+#[test]
+fn a_node_that_comes_back_keeps_its_pods() {
+    let cluster = with_nodes();
+    bound_pod(&cluster, "kept", json!({}));
+    let gone = cluster
+        .delete::<Node>("", "n1", &DeleteOptions::default(), at(0))
+        .unwrap();
+    let mut collector = PodCollector::new(12_500);
+    rounds(&mut collector, &cluster, 0, 20);
+    cluster.import(Node::clone(&gone.object), at(30)).unwrap();
+    assert_eq!(
+        rounds(&mut collector, &cluster, 40, 400),
+        RoundCounts::default()
+    );
+    assert_eq!(pods(&cluster), ["kept"]);
+}
+
+#[test]
+fn ended_pods_beyond_the_threshold_go_the_oldest_first() {
+    let cluster = with_nodes();
+    for name in ["a", "b", "c"] {
+        let ended = bound_pod(&cluster, name, json!({}));
+        set_phase(&cluster, &ended, PodPhase::Succeeded);
+    }
+    bound_pod(&cluster, "running", json!({}));
+    assert_eq!(PodCollector::new(0).round(&cluster, at(0)).deleted, 0);
+    assert_eq!(PodCollector::new(2).round(&cluster, at(0)).deleted, 1);
+    assert_eq!(pods(&cluster), ["b", "c", "running"]);
+}
+
+#[test]
+fn pods_being_deleted_on_a_node_out_of_service_go() {
+    let cluster = with_nodes();
+    for name in ["going", "staying"] {
+        bound_pod(&cluster, name, json!({}));
+    }
+    cluster
+        .delete::<Pod>("default", "going", &DeleteOptions::default(), at(0))
+        .unwrap();
+    let mut collector = PodCollector::new(12_500);
+    assert_eq!(collector.round(&cluster, at(0)).deleted, 0);
+    let taint = json!([{"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}]);
+    let mut dead = Node::clone(&cluster.get::<Node>("", "n1").unwrap());
+    dead.spec.insert("taints".into(), taint);
+    let dead = cluster.update(dead, at(1)).unwrap();
+    assert_eq!(
+        collector.round(&cluster, at(20)).deleted,
+        0,
+        "the node is ready"
+    );
+    let mut dead = Node::clone(&dead);
+    dead.status.insert(
+        "conditions".into(),
+        json!([{"type": "Ready", "status": "Unknown"}]),
+    );
+    cluster.update_status(dead, at(21)).unwrap();
+    assert_eq!(collector.round(&cluster, at(40)).deleted, 1);
+    assert_eq!(pods(&cluster), ["staying"]);
+}
+
+#[test]
+fn an_unbound_pod_that_a_finalizer_keeps_is_only_marked() {
+    let cluster = with_nodes();
+    let held = json!({"metadata": {"finalizers": ["a.b/c"]}});
+    cluster.create(pod("held", held), at(0)).unwrap();
+    cluster
+        .delete::<Pod>("default", "held", &DeleteOptions::default(), at(0))
+        .unwrap();
+    assert_eq!(PodCollector::new(1).round(&cluster, at(0)).deleted, 1);
+    let held = cluster.get::<Pod>("default", "held").unwrap();
+    assert_eq!(held.status.phase, PodPhase::Failed);
+}
