@@ -54,6 +54,7 @@ pub mod executor;
 pub mod faults;
 pub mod nodes;
 pub mod options;
+pub mod services;
 
 use std::sync::{Mutex, MutexGuard};
 

@@ -7,6 +7,8 @@ use podstorm_apiserver::latency::Latency;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::services::Services;
+
 /// The options of a simulated cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SimOptions {
@@ -30,6 +32,9 @@ pub struct SimOptions {
     pub time_scale: f64,
     /// Whether the API server [keeps older states](podstorm_apiserver::ClusterOptions::keeps_past).
     pub keeps_past: bool,
+    /// Which controllers run, and those that only a [served](crate::engine::Harness::serving)
+    /// cluster has.
+    pub services: Services,
 }
 
 impl SimOptions {
@@ -64,6 +69,7 @@ impl SimOptions {
             phases: 1,
             time_scale: 1.0,
             keeps_past: false,
+            services: Services::default(),
         }
     }
 }

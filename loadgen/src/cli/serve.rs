@@ -13,6 +13,7 @@ use podstorm_http::tls::ServerConfig;
 use podstorm_http::{Answered, MUTATING_REQUESTS_INFLIGHT, REQUESTS_INFLIGHT};
 use podstorm_sim::nodes::{ClientRules, NodeTimes};
 use podstorm_sim::options::{EngineKind, SimOptions};
+use podstorm_sim::services::{Controllers, Services};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::access::AccessFlags;
@@ -31,6 +32,7 @@ Examples:
   loadgen serve --nodes 100 -f dump.json what a cluster held, on a hundred more nodes
   loadgen serve --listen 0.0.0.0:8443 --tls --tls-san $(hostname)   for other machines too
   loadgen serve --engine virtual         time stands still until a test moves it
+  loadgen serve --controllers=*,-podgc   all controllers but pod garbage collection
   kubectl create -f replicaset.yaml      in another terminal, after the line that is printed")]
 pub(super) struct ServeFlags {
     /// Where to listen; port 0 is one that is free
@@ -97,6 +99,23 @@ pub(super) struct ServeFlags {
     #[arg(long, value_name = "NUMBER", default_value_t = 1.0, value_parser = time_scale,
           allow_hyphen_values = true)]
     time_scale: f64,
+    /// The controllers to run: `*` is all, NAME that one, -NAME all of the list but that one
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "*",
+        value_delimiter = ',',
+        allow_hyphen_values = true
+    )]
+    controllers: Vec<String>,
+    /// Ended pods beyond this number are deleted; 0 keeps them
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = Services::default().terminated_pod_gc_threshold,
+        allow_negative_numbers = true
+    )]
+    terminated_pod_gc_threshold: i64,
     /// The seed of UIDs and generated names
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -111,6 +130,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
         );
     }
     let access = flags.access.access(flags.listen)?;
+    let controllers = Controllers::of(&flags.controllers).context("--controllers")?;
     let mut inputs = Inputs::default();
     for path in &flags.files {
         inputs.add("-f", path);
@@ -132,6 +152,11 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
     };
     let mut sim = SimOptions::new(engine, flags.seed);
     sim.time_scale = flags.time_scale;
+    sim.services = Services {
+        controllers,
+        terminated_pod_gc_threshold: flags.terminated_pod_gc_threshold,
+        namespaces_wait: true,
+    };
     sim.latency.pod_startup = flags.pod_startup_latency;
     sim.latency.pod_termination = flags.pod_termination_latency;
     sim.api_errors = flags.api_errors.0;

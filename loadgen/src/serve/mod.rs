@@ -111,6 +111,8 @@ impl Served {
         for number in 1..=options.nodes {
             add_node(cluster, number, options.pods_per_node, now)?;
         }
+        // What was loaded may lack the owners of its workloads; from here on there are no others.
+        cluster.set_holds_all_owners();
         harness.advance(0);
         let clock = Arc::clone(&harness);
         let mut api = ApiServer::builder(Arc::clone(cluster))

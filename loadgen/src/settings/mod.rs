@@ -9,6 +9,7 @@ use std::sync::Arc;
 use podstorm::policy::Behaviour;
 pub use podstorm_apiserver::latency::Latency;
 use podstorm_sim::options::SimOptions;
+use podstorm_sim::services::Services;
 
 pub use crate::size::ClusterSize;
 pub use podstorm_sim::options::{ControllerSettings, EngineKind, LatencySettings};
@@ -68,6 +69,7 @@ impl Settings {
             phases: self.scenario.phases.len(),
             time_scale: 1.0,
             keeps_past: false,
+            services: Services::default(),
         }
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use podstorm::cache::PodCache;
 use podstorm::driver::Workload;
 use podstorm::ranking::RankFields;
-use podstorm_apiserver::{Cluster, ClusterOptions};
+use podstorm_apiserver::{Cluster, ClusterOptions, Leaves};
 use podstorm_objects::Now;
 
 use super::{Builder, Handlers, assemble_with, server_options};
@@ -23,6 +23,7 @@ use crate::executor::{threads, virtual_time};
 use crate::lock;
 use crate::nodes::{ClientRules, NodeControl, NodeTimes};
 use crate::options::{EngineKind, SimOptions};
+use crate::services::ControllerName;
 
 /// The time between two checks of a cluster on the threads engine.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
@@ -96,14 +97,23 @@ impl Harness {
     }
 
     /// As [`new`](Harness::new), with an API server for any client: it [keeps older
-    /// states](ClusterOptions::keeps_past), and the nodes do what clients ask of them.
+    /// states](ClusterOptions::keeps_past), its nodes do what clients ask of them, and what its
+    /// controllers do is what a user of a real cluster sees. With pod garbage collection it never
+    /// [settles](Harness::settle).
     pub fn serving(options: &SimOptions, times: NodeTimes, rules: ClientRules) -> Harness {
+        let controllers = &options.services.controllers;
         let server = ClusterOptions {
             keeps_past: true,
+            leaves: Leaves {
+                garbage: !controllers.has(ControllerName::GarbageCollector),
+                // The namespace controller is a task of its own, or there is none.
+                namespaces: true,
+            },
+            records_gc_events: true,
             ..server_options(options)
         };
         let nodes = Arc::new(NodeControl::for_clients(times, rules));
-        Harness::with(options, server, Some(nodes), |_| {})
+        Harness::with(options, server, Some(nodes), Builder::add_services)
     }
 
     /// As [`new`](Harness::new), with one more workload: `make` makes it over the cache of pods

@@ -8,8 +8,10 @@ pub mod fault_harness;
 mod garbage_collector;
 mod harness;
 mod informer;
+mod namespaces;
 pub mod observer;
 mod orphaned;
+mod pod_gc;
 pub mod runner;
 mod sources;
 pub mod worker;
@@ -34,7 +36,9 @@ use client::{CallLatency, Client};
 use event_sink::{EventQueue, EventWriter};
 use garbage_collector::GarbageCollectorTask;
 use informer::{Informer, Owners, PodHandler, Pods};
+use namespaces::NamespaceTask;
 use observer::NoopObserver;
+use pod_gc::PodGcTask;
 use runner::{ControllerRunner, Hooks, Timer};
 use sources::{KindSource, PodSource};
 use worker::{Abandon, Worker};
@@ -47,6 +51,7 @@ use crate::executor::{Executor, Task, TaskId, Tasks, Waker};
 use crate::faults::Connection;
 use crate::nodes::{Kubelets, NodeControl, Scheduler};
 use crate::options::{EngineKind, SimOptions};
+use crate::services::ControllerName;
 
 /// The workers of one workload.
 type Workers<W> = SmallVec<[Arc<Mutex<Worker<W>>>; 8]>;
@@ -166,6 +171,26 @@ impl Builder {
         });
     }
 
+    /// Whether a controller runs.
+    fn has(&self, name: ControllerName) -> bool {
+        self.options.services.controllers.has(name)
+    }
+
+    /// Adds the controllers that only a served cluster has. The disruption controller's task
+    /// belongs here too.
+    fn add_services(&mut self) {
+        let services = self.options.services.clone();
+        let cluster = Arc::clone(&self.cluster);
+        if self.has(ControllerName::Namespace) {
+            let waits = services.namespaces_wait;
+            self.add(|_, waker| NamespaceTask::new(Arc::clone(&cluster), waits, waker));
+        }
+        if self.has(ControllerName::PodGarbageCollector) {
+            let threshold = services.terminated_pod_gc_threshold;
+            self.add(|_, _| PodGcTask::new(cluster, threshold));
+        }
+    }
+
     /// Adds a task, made with its number and its waker.
     pub fn add<P: Task + 'static>(
         &mut self,
@@ -217,12 +242,15 @@ impl Builder {
         let cache: Arc<PodCache> = Arc::default();
         let workers = self.options.controller.concurrent_replicaset_syncs;
         let kind = Kind::REPLICA_SET;
-        let rs = self.controller(kind, "replicaset-controller", workers, &cache, hooks);
-        self.owners(&rs, 0);
-        let mut runners = vec![rs];
+        let mut runners = Vec::new();
+        if self.has(ControllerName::ReplicaSet) {
+            let rs = self.controller(kind, "replicaset-controller", workers, &cache, hooks);
+            self.owners(&rs, 0);
+            runners.push(rs);
+        }
         // In a run without ReplicationControllers their controller would only see pods that do not
         // concern it.
-        if with_replication_controllers {
+        if with_replication_controllers && self.has(ControllerName::ReplicationController) {
             let workers = self.options.controller.concurrent_rc_syncs;
             let kind = Kind::REPLICATION_CONTROLLER;
             let rc = self.controller(kind, "replication-controller", workers, &cache, hooks);
@@ -431,3 +459,6 @@ fn server_options(options: &SimOptions) -> ClusterOptions {
         ..ClusterOptions::default()
     }
 }
+
+#[cfg(test)]
+mod services_tests;

@@ -1,0 +1,156 @@
+//! Controllers of a served cluster that are switched off, and what another controller manager asks of
+//! the API server in their place.
+
+use k8s_openapi::api::apps::v1::ReplicaSet;
+use k8s_openapi::api::core::v1::{Namespace, Pod};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Client, ResourceExt};
+use podstorm_loadgen::serve::{ServeOptions, Served};
+use podstorm_sim::services::Controllers;
+use serde_json::{Value, json};
+
+fn serve(controllers: &[&str]) -> (Served, Client) {
+    let mut options = ServeOptions::default();
+    options.sim.services.controllers = Controllers::of(controllers).expect("they are known");
+    let served = Served::start(options).expect("nothing is loaded");
+    let client = Client::new(served.api().clone(), "default");
+    (served, client)
+}
+
+fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).expect("an object")
+}
+
+fn owner() -> ReplicaSet {
+    read(json!({"metadata": {"name": "web"}, "spec": {"replicas": 0,
+        "selector": {"matchLabels": {"app": "web"}}, "template": {
+            "metadata": {"labels": {"app": "web"}},
+            "spec": {"containers": [{"name": "c", "image": "i"}]}}}}))
+}
+
+fn owned(name: &str, owner: &ReplicaSet) -> Pod {
+    read(
+        json!({"metadata": {"name": name, "ownerReferences": [{"apiVersion": "apps/v1",
+            "kind": "ReplicaSet", "name": "web", "uid": owner.uid(),
+            "blockOwnerDeletion": true}]},
+        "spec": {"containers": [{"name": "c", "image": "i"}]}}),
+    )
+}
+
+#[tokio::test]
+async fn another_garbage_collector_can_orphan_and_let_go() {
+    let (_served, client) = serve(&["*", "-garbagecollector", "-replicaset"]);
+    let sets: Api<ReplicaSet> = Api::default_namespaced(client.clone());
+    let pods: Api<Pod> = Api::default_namespaced(client);
+    let (post, params) = (PostParams::default(), PatchParams::default());
+    let set = sets.create(&post, &owner()).await.expect("it is valid");
+    for name in ["a", "b", "c"] {
+        let made = pods.create(&post, &owned(name, &set)).await;
+        made.expect("it is valid");
+    }
+    let orphan = DeleteParams::orphan();
+    let _going = sets.delete("web", &orphan).await.expect("it exists");
+    let held = sets.get("web").await.expect("the finalizer keeps it");
+    assert_eq!(held.finalizers(), ["orphan"]);
+
+    // The collector's patch has the dependent's UID as its guard.
+    let uid = |name: &'static str| {
+        let pods = pods.clone();
+        async move { pods.get(name).await.expect("it exists").uid() }
+    };
+    let strip = |uid: Option<String>| {
+        Patch::Strategic(json!({"metadata": {"uid": uid,
+            "ownerReferences": [{"$patch": "delete", "uid": set.uid()}]}}))
+    };
+    let refused = pods.patch("a", &params, &strip(uid("b").await)).await;
+    let kube::Error::Api(refused) = refused.expect_err("the UID is another's") else {
+        panic!("it is answered");
+    };
+    assert!([409, 422].contains(&refused.code), "{refused:?}");
+    let freed = pods.patch("a", &params, &strip(uid("a").await)).await;
+    assert!(freed.expect("it exists").owner_references().is_empty());
+    // Where strategic patches are not taken, it sends the others.
+    let version = pods.get("b").await.expect("it exists").resource_version();
+    let merge = json!({"metadata": {"resourceVersion": version, "ownerReferences": null}});
+    let freed = pods.patch("b", &params, &Patch::Merge(merge)).await;
+    assert!(freed.expect("it exists").owner_references().is_empty());
+    let json = json!([{"op": "remove", "path": "/metadata/ownerReferences"}]);
+    let json = Patch::<()>::Json(read(json));
+    let freed = pods.patch("c", &params, &json).await;
+    assert!(freed.expect("it exists").owner_references().is_empty());
+
+    let stale = json!({"metadata": {"resourceVersion": "1", "finalizers": null}});
+    let refused = sets.patch("web", &params, &Patch::Merge(stale)).await;
+    assert!(refused.is_err(), "the version is another");
+    let version = held.resource_version();
+    let done = json!({"metadata": {"resourceVersion": version, "finalizers": null}});
+    let _last = sets.patch("web", &params, &Patch::Merge(done)).await;
+    assert!(sets.get_opt("web").await.expect("it is answered").is_none());
+    let left = pods
+        .list(&ListParams::default())
+        .await
+        .expect("it is answered");
+    assert_eq!(left.items.len(), 3);
+}
+
+#[tokio::test]
+async fn another_namespace_controller_finalizes() {
+    let (_served, client) = serve(&["*", "-namespace"]);
+    let namespaces: Api<Namespace> = Api::all(client);
+    let (post, name) = (PostParams::default(), "shop");
+    let shop = read(json!({"metadata": {"name": name}}));
+    namespaces.create(&post, &shop).await.expect("it is valid");
+    let going = namespaces.delete(name, &DeleteParams::default()).await;
+    let going = going.expect("it exists").left().expect("it stays for now");
+    assert_eq!(
+        going.status.and_then(|status| status.phase).as_deref(),
+        Some("Terminating")
+    );
+    let mut status = namespaces.get(name).await.expect("it exists");
+    let condition = json!({"type": "NamespaceContentRemaining", "status": "False",
+        "reason": "ContentRemoved", "message": "All content successfully removed",
+        "lastTransitionTime": "2026-06-01T12:00:00Z"});
+    status.status = Some(read(
+        json!({"phase": "Terminating", "conditions": [condition]}),
+    ));
+    let body = serde_json::to_vec(&status).expect("it is JSON");
+    let written = namespaces.replace_status(name, &post, body).await;
+    let mut written = written.expect("the phase fits");
+    assert_eq!(
+        written
+            .status
+            .as_ref()
+            .and_then(|it| it.conditions.as_ref())
+            .map(Vec::len),
+        Some(1)
+    );
+    written.spec = Some(read(json!({"finalizers": []})));
+    let body = serde_json::to_vec(&written).expect("it is JSON");
+    let last: Result<Namespace, _> = namespaces
+        .replace_subresource("finalize", name, &post, body)
+        .await;
+    last.expect("it is finalized");
+    assert!(
+        namespaces
+            .get_opt(name)
+            .await
+            .expect("it is answered")
+            .is_none()
+    );
+}
+
+#[tokio::test]
+async fn the_namespaces_of_every_cluster_stay() {
+    let (_served, client) = serve(&["*"]);
+    let namespaces: Api<Namespace> = Api::all(client);
+    for name in ["default", "kube-system", "kube-public"] {
+        let refused = namespaces.delete(name, &DeleteParams::default()).await;
+        let kube::Error::Api(refused) = refused.expect_err("it may not go") else {
+            panic!("it is answered");
+        };
+        assert_eq!(refused.code, 403);
+        let message =
+            format!("namespaces \"{name}\" is forbidden: this namespace may not be deleted");
+        assert_eq!(refused.message, message);
+    }
+}
