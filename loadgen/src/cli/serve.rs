@@ -62,9 +62,6 @@ pub(super) struct ServeFlags {
     /// Seconds from then until its pods are evicted
     #[arg(long, value_name = "N", default_value_t = 300)]
     default_unreachable_toleration_seconds: u32,
-    /// From a node's removal until its pods are removed
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration_ns)]
-    node_quarantine: i64,
     /// Load these manifests or dumps first; `-` is standard input
     #[arg(short = 'f', long = "filename", value_name = "FILE")]
     files: Vec<PathBuf>,
@@ -172,7 +169,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
         node_times: NodeTimes {
             grace_ns: flags.node_monitor_grace_period,
             toleration_ns: i64::from(flags.default_unreachable_toleration_seconds) * 1_000_000_000,
-            quarantine_ns: flags.node_quarantine,
+            ..NodeTimes::default()
         },
         rules: ClientRules {
             unpullable_images: flags.unpullable_images.clone(),

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::*;
 
 /// How long pods take to be ready here, s.
-const STARTUP: u64 = 300;
+const STARTUP: i64 = 300;
 
 fn start() -> Served {
     let mut sim = SimOptions::new(EngineKind::Virtual, 1);

@@ -5,6 +5,7 @@ use podstorm_objects::{Event, Namespace, Node, Object, Pod, ReplicaSet, Resource
 use serde_json::{Value, json};
 
 use super::Harness;
+use crate::nodes::{ClientRules, NodeTimes};
 use crate::options::{EngineKind, SimOptions};
 use crate::services::Controllers;
 
@@ -19,7 +20,7 @@ fn serving(controllers: &[&str], namespaces_wait: bool) -> Harness {
     let mut options = SimOptions::new(EngineKind::Virtual, 1);
     options.services.controllers = Controllers::of(controllers).unwrap();
     options.services.namespaces_wait = namespaces_wait;
-    let harness = Harness::serving(&options);
+    let harness = Harness::serving(&options, NodeTimes::default(), ClientRules::default());
     let (cluster, now) = (harness.cluster(), harness.now());
     for name in ["default", "shop"] {
         let namespace = json!({"metadata": {"name": name}});

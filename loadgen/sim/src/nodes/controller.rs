@@ -23,9 +23,6 @@ const TAINTED: (&str, &str) = (
     "Taint manager: deleting due to NoExecute taint",
 );
 
-/// Reason and message of pods that are removed because their node is gone.
-const NODE_GONE: (&str, &str) = ("DeletionByPodGC", "PodGC: node no longer exists");
-
 /// Whether the node is marked as unreachable, so that it gets no new pods.
 pub(super) fn is_unreachable(node: &Node) -> bool {
     let taints = node.spec.get("taints").and_then(Value::as_array);
@@ -104,7 +101,10 @@ impl NodeController {
             ObjectEvent::Deleted(node) => {
                 let name = node.metadata.name.as_str();
                 known.remove(name);
-                missing.insert(name.into(), quarantined_ns);
+                // Where clients write, pod garbage collection sees to the pods.
+                if control.clients().is_none() {
+                    missing.insert(name.into(), quarantined_ns);
+                }
             }
         })
     }
@@ -212,13 +212,7 @@ impl NodeController {
             let at = (&*meta.namespace, meta.name.as_str(), &meta.uid);
             change_status(&self.cluster, at, now, |live| {
                 let running = !live.status.phase.is_terminal();
-                running.then(|| {
-                    let status = ended(&live.status, PodPhase::Failed, None, now.wall());
-                    match self.control.clients() {
-                        Some(_) => disrupted(&status, NODE_GONE, now.wall()),
-                        None => status,
-                    }
-                })
+                running.then(|| ended(&live.status, PodPhase::Failed, None, now.wall()))
             });
             delete(&self.cluster, &pod, Some(0), now);
         }

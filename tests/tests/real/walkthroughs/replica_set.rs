@@ -539,16 +539,8 @@ fn w13_lost_pods_are_replaced_and_containers_restart_in_place() {
 #[test]
 #[ignore = "needs kubectl: cargo real"]
 fn w13_a_lost_node_loses_its_pods() {
-    let times = [
-        "--node-monitor-grace-period",
-        "1s",
-        "--default-unreachable-toleration-seconds",
-        "4",
-        "--node-quarantine",
-        "2s",
-        "--pod-termination-latency",
-        "2s",
-    ];
+    // 50 s until the node is unreachable, 300 s until its pods are evicted, 40 to 60 s until they are removed.
+    let times = ["--time-scale", "60"];
     const ONE: &str = "get pods --field-selector spec.nodeName=node-1";
     const REASON: &str =
         "-o jsonpath='{.items[*].status.conditions[?(@.type==\"DisruptionTarget\")].reason}'";
