@@ -1,18 +1,20 @@
-//! Every recorded decision of the upstream controller is ours too, and no record has gone missing.
+//! Every recorded decision of the upstream controllers is ours too, and no record has gone missing.
 
 use std::path::Path;
 
 use podstorm_tests::conformance::runner::{RunError, run_folder};
 
 /// How many cases each file holds; see `vectors/README.md`.
-const CASES: [(&str, usize); 17] = [
+const CASES: [(&str, usize); 19] = [
     ("active", 118),
     ("claim", 305),
     ("consistency", 94),
     ("deletion_cost", 138),
+    ("eviction", 224),
     ("expectations", 340),
     ("handlers", 472),
     ("log_rank", 742),
+    ("pdb", 292),
     ("podtemplate", 64),
     ("ranking", 1357),
     ("rate_limiter", 76),
@@ -37,7 +39,7 @@ fn every_recorded_decision_is_ours_too() {
     assert_eq!(counts, expected);
     assert_eq!(
         reports.iter().map(|report| report.total).sum::<usize>(),
-        6236
+        6752
     );
 
     let mut misses = Vec::new();

@@ -427,6 +427,20 @@ impl Cluster {
         Ok(act(store.get_or_init(|| self.dynamic.make(kind))))
     }
 
+    /// As [`with_dynamic_store`](Cluster::with_dynamic_store), where the store was used; otherwise
+    /// it is empty.
+    pub(crate) fn with_used_store<T>(
+        &self,
+        kind: Kind,
+        act: impl FnOnce(&KindStore<DynamicObject>) -> T,
+    ) -> Option<T> {
+        let stores = self.dynamic.stores.read();
+        let stores = stores.unwrap_or_else(PoisonError::into_inner);
+        let store = stores.get(&kind)?.clone();
+        drop(stores);
+        store.get().map(act)
+    }
+
     /// Calls `act` with every store that may hold objects, typed kinds first; no lock is held
     /// meanwhile.
     pub(crate) fn for_each_store(&self, mut act: impl FnMut(&dyn AnyStore)) {

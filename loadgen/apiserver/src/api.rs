@@ -71,7 +71,9 @@ impl Api<'_> {
     /// As there; 400 for an object of another kind.
     pub fn import(&self, object: AnyObject, now: Now) -> Result<AnyObject, ApiError> {
         let import = |store: &dyn AnyStore| store.import(self.cluster, object, now);
-        self.cluster.with_store(self.kind, import)?
+        let written = self.cluster.with_store(self.kind, import)??;
+        self.cluster.notice_written(&written);
+        Ok(written)
     }
 
     /// See [`Cluster::get`].
@@ -148,7 +150,9 @@ impl Api<'_> {
     fn put(&self, object: AnyObject, verb: Verb, now: Now) -> Result<AnyObject, ApiError> {
         let effects = self.effects(verb);
         let put = |store: &dyn AnyStore| store.put(self.cluster, object, effects, now);
-        self.cluster.with_store(self.kind, put)?
+        let written = self.cluster.with_store(self.kind, put)??;
+        self.cluster.notice_written(&written);
+        Ok(written)
     }
 
     /// See [`Cluster::patch`].
@@ -189,7 +193,9 @@ impl Api<'_> {
     ) -> Result<AnyObject, ApiError> {
         let effects = self.effects(verb);
         let apply = |store: &dyn AnyStore| store.patch(self.cluster, at, patch, effects, now);
-        self.cluster.with_store(self.kind, apply)?
+        let written = self.cluster.with_store(self.kind, apply)??;
+        self.cluster.notice_written(&written);
+        Ok(written)
     }
 
     /// See [`Cluster::delete`].

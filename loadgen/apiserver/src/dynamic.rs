@@ -6,6 +6,7 @@ use serde_json::Value;
 use crate::defaulting::Within;
 use crate::store::Strategy;
 use crate::validation::validate_metadata;
+use crate::{Cluster, builtin};
 
 const STATUS: &str = "status";
 
@@ -70,6 +71,14 @@ impl Strategy for DynamicObject {
             None => drop(self.fields.remove(STATUS)),
         }
         fill_status(self);
+    }
+
+    fn committed(cluster: &Cluster, old: Option<&Self>, new: Option<&Self>) {
+        if let Some(object) = new.or(old)
+            && object.kind() == builtin::BUDGET
+        {
+            cluster.notify_disruption_of_budget(object);
+        }
     }
 
     fn complete(&mut self, number: &dyn Fn() -> u64) {

@@ -142,6 +142,22 @@ pub fn invalid(kind: Kind, name: &str, causes: Vec<Cause>) -> ApiError {
     })
 }
 
+/// 422: a `PUT` names no version, which it must for this kind. Upstream names the resource here, not
+/// the kind.
+pub fn version_needed(kind: Kind, name: &str) -> ApiError {
+    let cause = invalid_value(
+        "metadata.resourceVersion",
+        &0.into(),
+        "must be specified for an update",
+    );
+    let resource = kind.group_resource();
+    let message = format!(
+        "{resource} \"{name}\" is invalid: {}: {}",
+        cause.field, cause.message
+    );
+    about(ApiError::status(422, Reason::Invalid, message), kind, name).with_cause(cause)
+}
+
 /// 403: the namespace is being deleted.
 pub fn namespace_terminating(kind: Kind, name: &str, namespace: &str) -> ApiError {
     let why = format!(

@@ -168,6 +168,12 @@ impl Strategy for Pod {
         })
     }
 
+    fn committed(cluster: &Cluster, old: Option<&Self>, new: Option<&Self>) {
+        if let Some(pod) = new.or(old) {
+            cluster.notify_disruption_of_pod(pod, new.is_none());
+        }
+    }
+
     fn is_ready_pod(&self) -> bool {
         self.is_ready()
     }

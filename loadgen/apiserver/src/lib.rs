@@ -43,7 +43,8 @@
 //! A write is prepared on a private copy and without a lock: admission (the namespace exists),
 //! defaulting, validation and the rules of metadata. A short commit (`store`) then assigns the
 //! version and appends the event to the kind's log (`log`). After that, with no lock held, the
-//! garbage collector is notified (`gc`) and drained watches are woken.
+//! garbage collector (`gc`) and the disruption controller (`disruption`) are notified and drained
+//! watches are woken.
 
 mod any;
 mod api;
@@ -52,6 +53,7 @@ pub mod checkers;
 mod create;
 pub mod defaulting;
 mod delete;
+pub mod disruption;
 mod dynamic;
 pub mod errors;
 mod finalizer;
@@ -88,6 +90,7 @@ pub use delete::{DeleteOptions, Deletion, Propagation};
 pub use gc::GarbageItem;
 pub use list::{ListOptions, ListPage, Select};
 pub use patch::Patch;
+pub use pods::evict::{Eviction, EvictionCalls, EvictionRequest, evict};
 pub use scale::{Scalable, Scale, ScaleUpdate};
 pub use store::KindStore;
 pub use store::counts::{PodTotals, WriteCounts};
@@ -99,6 +102,7 @@ pub use strategic::{PatchProblem, json_merge, merge_key, strategic_merge};
 pub use watch::{AnyWatch, Poll, Seen, Watch, WatchFrom, WatchOptions};
 
 use any::DynamicStores;
+use disruption::DisruptionController;
 use gc::GarbageCollector;
 use name::IdentityGenerator;
 use pods::TemplateCache;
@@ -181,6 +185,7 @@ pub struct Cluster {
     names: IdentityGenerator,
     owners: Arc<OwnerIndex>,
     garbage: GarbageCollector,
+    disruption: DisruptionController,
     templates: TemplateCache,
     lists: list::PagedLists,
     pub(crate) namespaces: KindStore<Namespace>,
@@ -212,6 +217,7 @@ impl Cluster {
         Cluster {
             names: IdentityGenerator::new(options.seed),
             garbage: GarbageCollector::new(options.leaves),
+            disruption: DisruptionController::default(),
             templates: TemplateCache::new(),
             lists: list::PagedLists::new(),
             namespaces: KindStore::new(Kind::NAMESPACE, &shared),

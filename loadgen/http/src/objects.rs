@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::{Method, Response};
-use podstorm_apiserver::{Patch, Scale, ScaleUpdate, errors};
+use podstorm_apiserver::{Eviction, EvictionRequest, Patch, Scale, ScaleUpdate, errors};
 use podstorm_objects::{AnyObject, ApiError, Namespace, Object, Pod, Reason, ResourceVersion, Uid};
 use serde_json::{Map, Value, json};
 
@@ -310,27 +310,68 @@ fn bind(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
 }
 
 fn evict(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
+    let in_query: Vec<&str> = call.query.all("dryRun").collect();
+    call.query.dry_run("CreateOptions")?;
     let eviction = body::document(call, "Eviction")?;
+    check_eviction_type(&eviction)?;
     let named = eviction.get("metadata").and_then(|of| of.get("name"));
-    if named
-        .and_then(Value::as_str)
-        .is_some_and(|name| name != target.name)
-    {
-        let why = "name in URL does not match name in Eviction object";
-        return Err(errors::bad_request(why));
-    }
+    let named = named.and_then(Value::as_str).unwrap_or("");
     let none = Map::new();
-    let options = eviction.get("deleteOptions").and_then(Value::as_object);
-    let wanted = delete::of_document(options.unwrap_or(&none))?;
-    let dry_run = call.query.dry_run("CreateOptions")? || wanted.dry_run;
+    let options = match eviction.get("deleteOptions") {
+        None | Some(Value::Null) => &none,
+        Some(Value::Object(options)) => options,
+        Some(_) => return Err(errors::bad_request("deleteOptions must be an object")),
+    };
+    let in_body = options.get("dryRun").and_then(Value::as_array);
+    let in_body: Vec<&str> = in_body
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    let names = (target.name.as_str(), named);
+    let dry_run = EvictionRequest::check(names, (&in_query, &in_body))?;
+    let unsafe_option = "ignoreStoreReadErrorWithClusterBreakingPotential";
+    if options.get(unsafe_option) == Some(&Value::Bool(true)) {
+        let message = "Invalid value: true: is not allowed with eviction, try again after \
+                       removing the option";
+        let (options, reason) = ("DeleteOptions", "FieldValueInvalid");
+        return Err(options_invalid(options, unsafe_option, reason, message));
+    }
+    let options = delete::of_document(options)?.options;
     let (namespace, name) = (&target.namespace, &target.name);
-    call.cluster()
-        .evict(namespace, name, &wanted.options, dry_run, call.now)?;
-    Ok(answer::document(201, call.accepted.yaml, &success()))
+    let evicted = call
+        .cluster()
+        .evict(namespace, name, &options, dry_run, call.now)?;
+    match evicted {
+        Eviction::Evicted => Ok(answer::document(201, call.accepted.yaml, &success())),
+        // Not 201: the code of a `Status` that is no success is that of the answer.
+        Eviction::Refused(status) => Err(status),
+    }
+}
+
+/// # Errors
+/// 400 for a body that is no Eviction of `policy/v1` or `v1beta1`; absent members are right.
+fn check_eviction_type(eviction: &Map<String, Value>) -> Result<(), ApiError> {
+    let member = |name: &str| match eviction.get(name) {
+        None | Some(Value::Null) => Ok(""),
+        Some(Value::String(text)) => Ok(text.as_str()),
+        Some(_) => Err(errors::bad_request(format!("{name} must be a text"))),
+    };
+    let (kind, api_version) = (member("kind")?, member("apiVersion")?);
+    let versions = ["", "policy/v1", "policy/v1beta1"];
+    if ["", "Eviction"].contains(&kind) && versions.contains(&api_version) {
+        return Ok(());
+    }
+    let version = api_version.rsplit('/').next().unwrap_or(api_version);
+    Err(errors::bad_request(format!(
+        "{kind} in version {version:?} cannot be handled as a Eviction: converting \
+         ({version}.{kind}) to (policy.Eviction): unknown conversion"
+    )))
 }
 
 fn success() -> Value {
-    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"})
+    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
+        "code": 201})
 }
 
 /// What the container of a simulated pod would print: the server's line.

@@ -1,4 +1,5 @@
-//! Recorded decisions of the upstream controller, run against the public API of `podstorm`.
+//! Recorded decisions of the upstream controllers, run against the public API of `podstorm` and of
+//! `podstorm_apiserver`.
 //!
 //! One module per subject; each offers `run(case)`, which takes the members of a case (its `id` already
 //! removed) and returns what differs. Every member of a case must be read (see [`Fields`]).
@@ -7,11 +8,13 @@ mod active;
 mod claim;
 mod consistency;
 mod deletion_cost;
+mod eviction;
 mod expectations;
 mod fields;
 mod free_choice;
 mod handlers;
 mod log_rank;
+mod pdb;
 mod podtemplate;
 mod ranking;
 mod rate_limiter;
@@ -39,9 +42,11 @@ pub fn run_case(subject: &str, case: Value) -> Result<(), String> {
         "claim" => claim::run,
         "consistency" => consistency::run,
         "deletion_cost" => deletion_cost::run,
+        "eviction" => eviction::run,
         "expectations" => expectations::run,
         "handlers" => handlers::run,
         "log_rank" => log_rank::run,
+        "pdb" => pdb::run,
         "podtemplate" => podtemplate::run,
         "ranking" => ranking::run,
         "rate_limiter" => rate_limiter::run,

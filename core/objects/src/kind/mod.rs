@@ -33,6 +33,8 @@ pub struct ResourceType {
     pub has_status: bool,
     /// Whether `metadata.generation` counts the changes of all that is neither metadata nor status.
     pub has_generation: bool,
+    /// Whether a `PUT` must name the version that it replaces.
+    pub needs_version: bool,
     /// Whether the dependents of a deleted object stay if the request doesn't say. Otherwise they
     /// are garbage-collected.
     pub orphans_dependents: bool,
@@ -122,6 +124,7 @@ impl ResourceType {
         namespaced: true,
         has_status: false,
         has_generation: false,
+        needs_version: false,
         orphans_dependents: false,
         rules: Rules::NONE,
         short_names: &[],

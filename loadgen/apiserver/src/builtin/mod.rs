@@ -13,6 +13,13 @@ mod template;
 
 use podstorm_objects::{Kind, ResourceType};
 
+/// `policy/v1` `PodDisruptionBudget`.
+pub(crate) const BUDGET: Kind = Kind::of(&policy::ROWS[0]);
+/// `apps/v1` `Deployment`.
+pub(crate) const DEPLOYMENT: Kind = Kind::of(&apps::ROWS[0]);
+/// `apps/v1` `StatefulSet`.
+pub(crate) const STATEFUL_SET: Kind = Kind::of(&apps::ROWS[2]);
+
 /// All rows.
 fn rows() -> impl Iterator<Item = &'static ResourceType> {
     let all: [&'static [ResourceType]; 9] = [

@@ -4,11 +4,14 @@
 use std::fmt::Write as _;
 
 use podstorm_objects::cells::{items, number, text};
-use podstorm_objects::{Cause, Cell, Column, DynamicObject, Now, ResourceType, Rules};
+use podstorm_objects::{
+    Cause, Cell, Column, DynamicObject, LabelSelector, Now, ResourceType, Rules, Shape,
+};
 use serde_json::Value;
 
 use crate::defaulting::{DefaultValue, Fill, Within};
 use crate::errors::{forbidden_field, invalid_value, required};
+use crate::validation;
 
 pub(super) static ROWS: [ResourceType; 5] = [
     ResourceType {
@@ -18,9 +21,11 @@ pub(super) static ROWS: [ResourceType; 5] = [
         resource: "poddisruptionbudgets",
         has_status: true,
         has_generation: true,
+        needs_version: true,
         short_names: &["pdb"],
         columns: BUDGET,
         rules: Rules {
+            shape: BUDGET_SHAPE,
             validate: validate_budget,
             new_status: r#"{"disruptionsAllowed":0,"currentHealthy":0,"desiredHealthy":0,"expectedPods":0}"#,
             ..Rules::NONE
@@ -87,14 +92,71 @@ pub(super) static ROWS: [ResourceType; 5] = [
     },
 ];
 
+const BUDGET_SHAPE: Shape = Shape::Object(&[
+    (
+        "spec",
+        Shape::Object(&[
+            ("maxUnavailable", Shape::IntOrText),
+            ("minAvailable", Shape::IntOrText),
+            ("selector", SELECTOR_SHAPE),
+            ("unhealthyPodEvictionPolicy", Shape::Text),
+        ]),
+    ),
+    (
+        "status",
+        Shape::Object(&[
+            ("conditions", Shape::List(&CONDITION_SHAPE)),
+            ("currentHealthy", Shape::Int32),
+            ("desiredHealthy", Shape::Int32),
+            ("disruptedPods", Shape::MapOf(&Shape::Time)),
+            ("disruptionsAllowed", Shape::Int32),
+            ("expectedPods", Shape::Int32),
+            ("observedGeneration", Shape::Int64),
+        ]),
+    ),
+]);
+
+const SELECTOR_SHAPE: Shape = Shape::Object(&[
+    (
+        "matchExpressions",
+        Shape::List(&Shape::Object(&[
+            ("key", Shape::Text),
+            ("operator", Shape::Text),
+            ("values", Shape::List(&Shape::Text)),
+        ])),
+    ),
+    ("matchLabels", Shape::MapOf(&Shape::Text)),
+]);
+
+const CONDITION_SHAPE: Shape = Shape::Object(&[
+    ("lastTransitionTime", Shape::Time),
+    ("message", Shape::Text),
+    ("observedGeneration", Shape::Int64),
+    ("reason", Shape::Text),
+    ("status", Shape::Text),
+    ("type", Shape::Text),
+]);
+
 fn validate_budget(new: &DynamicObject, _: Option<&DynamicObject>) -> Vec<Cause> {
     let none = Value::Null;
     let spec = new.fields.get("spec").unwrap_or(&none);
     let mut causes = Vec::new();
     let members = ["minAvailable", "maxUnavailable"];
     if members.iter().all(|member| !spec[*member].is_null()) {
-        let detail = "minAvailable and maxUnavailable cannot be both set";
-        causes.push(invalid_value("spec", spec, detail));
+        // As Go prints its structure.
+        let message = format!(
+            "Invalid value: {{\"MinAvailable\":{},\"Selector\":{},\"MaxUnavailable\":{},\
+             \"UnhealthyPodEvictionPolicy\":{}}}: minAvailable and maxUnavailable cannot be both set",
+            spec["minAvailable"],
+            spec["selector"],
+            spec["maxUnavailable"],
+            spec["unhealthyPodEvictionPolicy"]
+        );
+        causes.push(Cause {
+            reason: "FieldValueInvalid".to_owned(),
+            message,
+            field: "spec".to_owned(),
+        });
     }
     for member in members {
         let field = format!("spec.{member}");
@@ -102,10 +164,10 @@ fn validate_budget(new: &DynamicObject, _: Option<&DynamicObject>) -> Vec<Cause>
             Value::Number(number) if number.as_i64().is_some_and(|number| number < 0) => {
                 "must be greater than or equal to 0"
             }
-            Value::String(text) => match text.strip_suffix('%').map(str::parse::<u32>) {
-                Some(Ok(0..=100)) => continue,
-                Some(Ok(_)) => "must not be greater than 100%",
-                _ => {
+            Value::String(text) => match percent(text) {
+                Some(0..=100) => continue,
+                Some(_) => "must not be greater than 100%",
+                None => {
                     "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
                 }
             },
@@ -113,7 +175,28 @@ fn validate_budget(new: &DynamicObject, _: Option<&DynamicObject>) -> Vec<Cause>
         };
         causes.push(invalid_value(field, &spec[member], detail));
     }
+    if let Ok(selector) = LabelSelector::from_json(spec["selector"].clone()) {
+        causes.extend(validation::validate_selector(&selector));
+    }
+    let policy = &spec["unhealthyPodEvictionPolicy"];
+    if !(policy.is_null() || policy == "IfHealthyBudget" || policy == "AlwaysAllow") {
+        causes.push(Cause {
+            reason: "FieldValueNotSupported".to_owned(),
+            message: format!(
+                "Unsupported value: {policy}: supported values: \"AlwaysAllow\", \
+                 \"IfHealthyBudget\""
+            ),
+            field: "spec.unhealthyPodEvictionPolicy".to_owned(),
+        });
+    }
     causes
+}
+
+/// The number of a percentage; one beyond all bounds is more than 100.
+fn percent(text: &str) -> Option<u32> {
+    let digits = text.strip_suffix('%')?;
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| digits.parse().unwrap_or(u32::MAX))
 }
 
 fn validate_priority(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> {

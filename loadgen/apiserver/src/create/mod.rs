@@ -97,7 +97,16 @@ impl Cluster {
         }
     }
 
-    fn admit_namespace(&self, kind: Kind, namespace: &str, name: &str) -> Result<(), ApiError> {
+    /// Admission of anything that is created in a namespace.
+    ///
+    /// # Errors
+    /// 404 for a missing namespace, 403 for a terminating one.
+    pub(crate) fn admit_namespace(
+        &self,
+        kind: Kind,
+        namespace: &str,
+        name: &str,
+    ) -> Result<(), ApiError> {
         if namespace.is_empty() {
             let why = "an empty namespace may not be set during creation";
             return Err(errors::bad_request(why));

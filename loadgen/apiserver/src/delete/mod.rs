@@ -48,6 +48,30 @@ pub struct DeleteOptions {
     pub orphan_dependents: Option<bool>,
 }
 
+impl DeleteOptions {
+    /// Checks the preconditions against an object of that kind.
+    ///
+    /// # Errors
+    /// 409 for another UID or version.
+    pub(crate) fn check_preconditions(
+        &self,
+        kind: Kind,
+        metadata: &ObjectMeta,
+    ) -> Result<(), ApiError> {
+        let uid = self.precondition_uid.as_ref();
+        if let Some(uid) = uid.filter(|uid| **uid != metadata.uid) {
+            let (name, found) = (&metadata.name, &metadata.uid);
+            return Err(errors::deletion_uid_mismatch(kind, name, uid, found));
+        }
+        let version = self.precondition_rv.as_ref();
+        if let Some(wanted) = version.filter(|wanted| **wanted != metadata.resource_version) {
+            let (name, found) = (&metadata.name, &metadata.resource_version);
+            return Err(errors::deletion_version_mismatch(kind, name, wanted, found));
+        }
+        Ok(())
+    }
+}
+
 /// The result of a deletion.
 #[derive(Clone, Debug)]
 pub struct Deletion<R: ?Sized> {
@@ -97,7 +121,7 @@ impl Cluster {
             let Some(old) = store.read(&key) else {
                 return Err(errors::not_found(store.kind(), name));
             };
-            check_preconditions(store.kind(), old.metadata(), options)?;
+            options.check_preconditions(store.kind(), old.metadata())?;
             match plan(&*old, options, now) {
                 DeletionStep::Pending => {
                     return Ok(Deletion {
@@ -158,33 +182,6 @@ fn check_options(options: &DeleteOptions) -> Result<(), ApiError> {
         cause.field, cause.message
     );
     Err(ApiError::status(422, Reason::Invalid, message).with_cause(cause))
-}
-
-fn check_preconditions(
-    kind: Kind,
-    metadata: &ObjectMeta,
-    options: &DeleteOptions,
-) -> Result<(), ApiError> {
-    if let Some(uid) = options
-        .precondition_uid
-        .as_ref()
-        .filter(|uid| **uid != metadata.uid)
-    {
-        let (name, found) = (&metadata.name, &metadata.uid);
-        return Err(errors::deletion_uid_mismatch(kind, name, uid, found));
-    }
-    let version = &metadata.resource_version;
-    if let Some(wanted) = options
-        .precondition_rv
-        .as_ref()
-        .filter(|wanted| *wanted != version)
-    {
-        let name = &metadata.name;
-        return Err(errors::deletion_version_mismatch(
-            kind, name, wanted, version,
-        ));
-    }
-    Ok(())
 }
 
 /// Decides the step of a deletion.

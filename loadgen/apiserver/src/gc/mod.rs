@@ -132,13 +132,14 @@ impl Cluster {
         self.garbage.queue.lock().order.len()
     }
 
-    /// Notifies the collector of a commit. The caller holds no lock.
+    /// Notifies the collector and the services of the kind of a commit. The caller holds no lock.
     pub(super) fn notify_gc<R: Strategy>(
         &self,
         store: &KindStore<R>,
         old: Option<&R>,
         new: Option<&R>,
     ) {
+        R::committed(self, old, new);
         let none = OwnerReferences::new();
         let before = old.map_or(&none, |object| &object.metadata().owner_references);
         let after = new.map_or(&none, |object| &object.metadata().owner_references);

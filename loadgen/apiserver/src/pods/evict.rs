@@ -1,18 +1,329 @@
-//! Eviction of pods.
+//! Eviction of pods: a deletion that asks the disruption budgets first.
+//!
+//! The request is a function over the six calls that it makes, so that recorded outcomes can be put
+//! in the place of the cluster's.
+//!
+//! Source: `EvictionREST` of Kubernetes' `pkg/registry/core/pod/storage`.
 
-use podstorm_objects::{ApiError, Kind, Now, Time};
-use serde_json::{Map, Value, json};
+use std::sync::Arc;
 
-use crate::{Cluster, DeleteOptions, Patch};
+use podstorm_objects::{ApiError, Cause, Details, Kind, Now, Pod, PodPhase, Reason};
 
-impl Cluster {
-    /// Evicts a pod: marks it as disrupted, then deletes it. No disruption budget is asked, as the
-    /// cluster stores none yet.
+use crate::disruption::{Budget, target};
+use crate::store::counts::{Verb, WriteEffects};
+use crate::update::{Update, prepare_and_validate};
+use crate::{Cluster, DeleteOptions, errors};
+
+/// How often a call that meets a conflict is made. Upstream waits half a second before each
+/// repetition, for writers on other machines; here they are of this process and done by then.
+const TRIES: usize = 20;
+
+/// Most pods that a budget waits for.
+const DISRUPTED_PODS_MAX: usize = 2000;
+
+/// When to try again while a budget's controller has not seen its latest spec, s.
+const RETRY_AFTER_SECONDS: u32 = 10;
+
+/// The calls of an eviction, all about one pod and the budgets of its namespace. Errors are those
+/// of the API server.
+pub trait EvictionCalls {
+    /// The pod.
     ///
     /// # Errors
-    /// As [`delete`](Cluster::delete).
+    /// 404.
+    fn get_pod(&mut self) -> Result<Arc<Pod>, ApiError>;
+
+    /// The budgets of the namespace.
     ///
-    /// Source: `EvictionREST.Create` of Kubernetes' `pkg/registry/core/pod/storage`.
+    /// # Errors
+    /// Any.
+    fn list_budgets(&mut self) -> Result<Vec<Budget>, ApiError>;
+
+    /// One of them.
+    ///
+    /// # Errors
+    /// 404.
+    fn get_budget(&mut self, name: &str) -> Result<Budget, ApiError>;
+
+    /// Writes the status of a budget, at the version that it names.
+    ///
+    /// # Errors
+    /// 409 for another version.
+    fn put_budget_status(&mut self, budget: &Budget) -> Result<(), ApiError>;
+
+    /// Changes the status of the pod as it is then; returns the new pod.
+    ///
+    /// # Errors
+    /// 404, and that of `change`.
+    fn put_pod_status(
+        &mut self,
+        change: &dyn Fn(&Pod) -> Result<Pod, ApiError>,
+    ) -> Result<Arc<Pod>, ApiError>;
+
+    /// Deletes the pod, or, where the eviction is a dry run, tries to.
+    ///
+    /// # Errors
+    /// 404; 409 for a failed precondition.
+    fn delete_pod(&mut self, options: &DeleteOptions) -> Result<(), ApiError>;
+}
+
+/// An eviction to be carried out.
+#[derive(Clone, Debug)]
+pub struct EvictionRequest<'a> {
+    /// The options of the deletion.
+    pub options: &'a DeleteOptions,
+    /// Whether nothing is written.
+    pub dry_run: bool,
+    /// The time.
+    pub now: Now,
+}
+
+/// The answer to an eviction that no call has refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Eviction {
+    /// The deletion of the pod has begun.
+    Evicted,
+    /// Nothing was done, as several budgets select the pod: a `Status` of code 500. Upstream's
+    /// storage returns it as its answer, and its server makes an error of it.
+    Refused(ApiError),
+}
+
+impl EvictionRequest<'_> {
+    /// Checks what the body of an eviction says against its URL: the names, then the values of
+    /// `dryRun`, those of the query first. Returns whether the eviction is a dry run.
+    ///
+    /// # Errors
+    /// 400 for another name; 500 for values that differ.
+    pub fn check(
+        (url_name, name): (&str, &str),
+        (in_query, in_body): (&[&str], &[&str]),
+    ) -> Result<bool, ApiError> {
+        if url_name != name {
+            let why = "name in URL does not match name in Eviction object";
+            return Err(errors::bad_request(why));
+        }
+        if !in_query.is_empty() && !in_body.is_empty() && in_query != in_body {
+            let message = format!(
+                "Non-matching dry-run options in request and content: [{}] and [{}]",
+                in_query.join(" "),
+                in_body.join(" ")
+            );
+            return Err(ApiError::status(500, Reason::Other(String::new()), message));
+        }
+        Ok(!in_query.is_empty() || !in_body.is_empty())
+    }
+}
+
+/// Evicts a pod.
+///
+/// # Errors
+/// 404 for the pod; 429 when its budget allows no disruption, with a cause `DisruptionBudget`; 403
+/// for a budget in a state that it should not be in; 409 for a failed precondition, or for
+/// conflicts without end; that of a call.
+pub fn evict(
+    calls: &mut dyn EvictionCalls,
+    request: &EvictionRequest<'_>,
+) -> Result<Eviction, ApiError> {
+    // A version that the caller has set is never replaced, so a conflict with it is final.
+    let is_pinned = request.options.precondition_rv.is_some();
+    let ignoring = on_conflict(!is_pinned, || {
+        let pod = calls.get_pod()?;
+        if !ignores_budgets(&pod) {
+            return Ok(Some(pod));
+        }
+        let is_pending = pod.is_active();
+        let options = match is_pending && !is_pinned {
+            true => &at_version(request.options, &pod),
+            false => request.options,
+        };
+        mark_and_delete(calls, request, options)?;
+        Ok(None)
+    });
+    let Some(pod) = ignoring? else {
+        return Ok(Eviction::Evicted);
+    };
+    let budgets = calls.list_budgets()?;
+    let mut matching = budgets.into_iter().filter(|budget| {
+        let selector = budget.compiled();
+        selector.is_ok_and(|selector| selector.matches(&pod.metadata.labels))
+    });
+    let Some(budget) = matching.next() else {
+        return mark_and_delete(calls, request, request.options).map(|()| Eviction::Evicted);
+    };
+    if matching.next().is_some() {
+        let message = "This pod has more than one PodDisruptionBudget, which the eviction \
+                       subresource does not support.";
+        let status = ApiError::status(500, Reason::Other(String::new()), message);
+        return Ok(Eviction::Refused(status));
+    }
+    if pod.is_ready() || !allows_unhealthy(&budget) {
+        take_disruption(calls, request, &pod, budget)?;
+        mark_and_delete(calls, request, request.options)?;
+        return Ok(Eviction::Evicted);
+    }
+    // Where the pod has become ready since, this is a conflict.
+    let options = at_version(request.options, &pod);
+    let deleted = mark_and_delete(calls, request, &options);
+    match deleted {
+        Err(error) if error.code == 409 && !is_pinned => {
+            Err(being_processed(&budget.metadata.name))
+        }
+        deleted => deleted.map(|()| Eviction::Evicted),
+    }
+}
+
+/// Repeats `call` on conflicts, where `repeats`.
+fn on_conflict<T>(
+    repeats: bool,
+    mut call: impl FnMut() -> Result<T, ApiError>,
+) -> Result<T, ApiError> {
+    for _ in 1..TRIES {
+        match call() {
+            Err(error) if error.code == 409 && repeats => {}
+            outcome => return outcome,
+        }
+    }
+    call()
+}
+
+/// Whether the pod serves nobody, so that its end disrupts nothing.
+fn ignores_budgets(pod: &Pod) -> bool {
+    !pod.is_active() || pod.status.phase == PodPhase::Pending
+}
+
+/// Whether the budget lets a pod go that is not healthy.
+fn allows_unhealthy(budget: &Budget) -> bool {
+    let status = &budget.status;
+    budget.always_allows_unhealthy
+        || (status.current_healthy >= status.desired_healthy && status.desired_healthy > 0)
+}
+
+fn at_version(options: &DeleteOptions, pod: &Pod) -> DeleteOptions {
+    DeleteOptions {
+        precondition_rv: Some(pod.metadata.resource_version.clone()),
+        ..options.clone()
+    }
+}
+
+/// Marks the pod as about to be disrupted and deletes it.
+fn mark_and_delete(
+    calls: &mut dyn EvictionCalls,
+    request: &EvictionRequest<'_>,
+    options: &DeleteOptions,
+) -> Result<(), ApiError> {
+    if request.dry_run {
+        return calls.delete_pod(options);
+    }
+    let marked = calls.put_pod_status(&|latest| {
+        options.check_preconditions(Kind::POD, &latest.metadata)?;
+        Ok(target::evicted(latest, request.now))
+    })?;
+    match options.precondition_rv {
+        // The version that the precondition was checked against is gone.
+        Some(_) => calls.delete_pod(&at_version(options, &marked)),
+        None => calls.delete_pod(options),
+    }
+}
+
+/// Takes one disruption from the budget.
+fn take_disruption(
+    calls: &mut dyn EvictionCalls,
+    request: &EvictionRequest<'_>,
+    pod: &Pod,
+    budget: Budget,
+) -> Result<(), ApiError> {
+    let name = budget.metadata.name.clone();
+    let mut listed = Some(budget);
+    on_conflict(true, || {
+        let mut budget = match listed.take() {
+            Some(budget) => budget,
+            None => calls.get_budget(&name)?,
+        };
+        check(&budget)?;
+        let status = &mut budget.status;
+        status.disruptions_allowed -= 1;
+        if status.disruptions_allowed == 0 {
+            status.set_condition(request.now);
+        }
+        let evicted = pod.metadata.name.to_string();
+        status.disrupted_pods.insert(evicted, request.now.wall());
+        match request.dry_run {
+            true => Ok(()),
+            false => calls.put_budget_status(&budget),
+        }
+    })
+}
+
+/// Whether the budget allows a disruption.
+///
+/// # Errors
+/// 429 when it doesn't; 403 for a state that it should not be in.
+fn check(budget: &Budget) -> Result<(), ApiError> {
+    let (name, status) = (&budget.metadata.name, &budget.status);
+    if status.observed_generation < budget.metadata.generation {
+        return Err(being_processed(name));
+    }
+    if status.disruptions_allowed < 0 {
+        return Err(forbidden(name, "pdb disruptions allowed is negative"));
+    }
+    if status.disrupted_pods.len() > DISRUPTED_PODS_MAX {
+        let why = "DisruptedPods map too big - too many evictions not confirmed by PDB controller";
+        return Err(forbidden(name, why));
+    }
+    if status.disruptions_allowed > 0 {
+        return Ok(());
+    }
+    let denied = status.condition().filter(|found| found.status == "False");
+    let denied = denied.map(|found| (found.reason.as_str(), found.message.as_str()));
+    let not_now = format!("The disruption budget {name} does not allow evicting pods currently");
+    let (desired, current) = (status.desired_healthy, status.current_healthy);
+    let why = match denied {
+        Some((crate::disruption::SYNC_FAILED, message)) if !message.is_empty() => {
+            format!("{not_now} because it failed sync: {message}")
+        }
+        _ if current <= desired => format!(
+            "The disruption budget {name} needs {desired} healthy pods and has {current} currently"
+        ),
+        Some((reason, message)) if !message.is_empty() => {
+            format!("{not_now} ({reason}): {message}")
+        }
+        _ => not_now,
+    };
+    Err(too_many(why))
+}
+
+/// 429: the budget does not allow it.
+fn too_many(why: String) -> ApiError {
+    let message = "Cannot evict pod as it would violate the pod's disruption budget.";
+    ApiError::status(429, Reason::TooManyRequests, message).with_cause(Cause {
+        reason: "DisruptionBudget".to_owned(),
+        message: why,
+        field: String::new(),
+    })
+}
+
+/// 429: nobody can say yet whether the budget allows it.
+fn being_processed(name: &str) -> ApiError {
+    let why = format!("The disruption budget {name} is still being processed by the server.");
+    too_many(why).with_retry_after(RETRY_AFTER_SECONDS)
+}
+
+/// 403. Upstream names the resource in the singular here.
+fn forbidden(name: &str, why: &str) -> ApiError {
+    let message = format!("poddisruptionbudget.policy \"{name}\" is forbidden: {why}");
+    ApiError::status(403, Reason::Forbidden, message).with_details(Details {
+        name: name.to_owned(),
+        group: "policy".to_owned(),
+        kind: "poddisruptionbudget".to_owned(),
+        ..Details::default()
+    })
+}
+
+impl Cluster {
+    /// Evicts a pod: asks its disruption budget, marks it as disrupted and deletes it.
+    ///
+    /// # Errors
+    /// As [`evict`]; 404 for a missing namespace, 403 for a terminating one.
     pub fn evict(
         &self,
         namespace: &str,
@@ -20,28 +331,69 @@ impl Cluster {
         options: &DeleteOptions,
         dry_run: bool,
         now: Now,
-    ) -> Result<(), ApiError> {
-        let api = self.api(Kind::POD).dry_run(dry_run);
-        // The preconditions hold for the pod as it is before it is marked.
-        api.dry_run(true).delete(namespace, name, options, now)?;
-        let mut options = options.clone();
-        if !dry_run {
-            let marked = api.patch_status(namespace, name, &disrupted(now.wall()), now)?;
-            if options.precondition_rv.is_some() {
-                options.precondition_rv = Some(marked.metadata().resource_version.clone());
-            }
-        }
-        api.delete(namespace, name, &options, now).map(drop)
+    ) -> Result<Eviction, ApiError> {
+        self.admit_namespace(Kind::POD, namespace, name)?;
+        let request = EvictionRequest {
+            options,
+            dry_run,
+            now,
+        };
+        let mut calls = ClusterCalls {
+            cluster: self,
+            at: (namespace, name),
+            request: &request,
+        };
+        evict(&mut calls, &request)
     }
 }
 
-fn disrupted(at: Time) -> Patch {
-    let condition = json!({"type": "DisruptionTarget", "status": "True",
-        "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting",
-        "lastTransitionTime": at.to_string()});
-    let mut status = Map::new();
-    status.insert("conditions".into(), Value::Array(vec![condition]));
-    let mut patch = Map::new();
-    patch.insert("status".into(), Value::Object(status));
-    Patch::Strategic(patch)
+/// The calls of an eviction, to a cluster.
+struct ClusterCalls<'a> {
+    cluster: &'a Cluster,
+    /// Namespace and name of the pod.
+    at: (&'a str, &'a str),
+    request: &'a EvictionRequest<'a>,
+}
+
+impl EvictionCalls for ClusterCalls<'_> {
+    fn get_pod(&mut self) -> Result<Arc<Pod>, ApiError> {
+        self.cluster.get(self.at.0, self.at.1)
+    }
+
+    fn list_budgets(&mut self) -> Result<Vec<Budget>, ApiError> {
+        let budgets = self.cluster.budgets(Some(self.at.0));
+        Ok(budgets.iter().map(|budget| Budget::of(budget)).collect())
+    }
+
+    fn get_budget(&mut self, name: &str) -> Result<Budget, ApiError> {
+        self.cluster.budget(self.at.0, name)
+    }
+
+    fn put_budget_status(&mut self, budget: &Budget) -> Result<(), ApiError> {
+        self.cluster.put_budget_status(budget, self.request.now)
+    }
+
+    fn put_pod_status(
+        &mut self,
+        change: &dyn Fn(&Pod) -> Result<Pod, ApiError>,
+    ) -> Result<Arc<Pod>, ApiError> {
+        self.cluster.expect_disruption_targets();
+        let effects = WriteEffects::of(Verb::UpdateStatus);
+        let (cluster, (namespace, name)) = (self.cluster, self.at);
+        cluster.modify(&cluster.pods, namespace, name, self.request.now, |old| {
+            let mut new = change(old)?;
+            prepare_and_validate(&mut new, &**old, effects.verb)?;
+            Ok(Update::Write(new, effects))
+        })
+    }
+
+    fn delete_pod(&mut self, options: &DeleteOptions) -> Result<(), ApiError> {
+        let effects = WriteEffects {
+            dry_run: self.request.dry_run,
+            ..WriteEffects::of(Verb::Delete)
+        };
+        let cluster = self.cluster;
+        let deleted = cluster.delete_in(&cluster.pods, self.at, options, effects, self.request.now);
+        deleted.map(drop)
+    }
 }

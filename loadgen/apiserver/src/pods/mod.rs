@@ -1,7 +1,7 @@
 //! Requests for pods alone: the most frequent ones (create from a template, bind, status patch,
 //! adopt and release), and eviction.
 
-mod evict;
+pub(super) mod evict;
 
 use std::sync::{Arc, Weak};
 

@@ -81,6 +81,10 @@ pub trait Strategy: Object + Clone + PartialEq {
     /// Replaces equal copies by the stored object's shared parts.
     fn share_with(&mut self, _old: &Self) {}
 
+    /// Tells the services within the server of a commit: the states before and after. No lock is
+    /// held.
+    fn committed(_cluster: &Cluster, _old: Option<&Self>, _new: Option<&Self>) {}
+
     /// Whether the object is a ready pod; pods that become ready are counted.
     fn is_ready_pod(&self) -> bool {
         false

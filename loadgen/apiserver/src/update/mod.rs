@@ -184,6 +184,7 @@ pub(super) fn check_put<R: Strategy>(new: &R, old: &R) -> Result<(), ApiError> {
         ));
     }
     match meta::named_version(&new.resource_version) {
+        Ok(None) if kind.row().needs_version => Err(errors::version_needed(kind, &old.name)),
         Ok(None) => Ok(()),
         Ok(Some(version)) if old.resource_version.number() == Some(version) => Ok(()),
         Ok(Some(_)) => Err(errors::stale(kind, &old.name)),

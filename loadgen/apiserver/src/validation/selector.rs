@@ -1,10 +1,18 @@
 //! Validation of label selectors.
 
-use podstorm_objects::LabelSelector;
 use podstorm_objects::decode::Path;
+use podstorm_objects::{Cause, LabelSelector};
 
 use super::metadata::check_labels;
 use super::{Causes, names};
+
+/// The broken rules of the syntax of a `spec.selector`.
+pub(crate) fn validate_selector(selector: &LabelSelector) -> Vec<Cause> {
+    let mut causes = Causes::default();
+    let spec = Path::ROOT.member("spec");
+    check(selector, &spec.member("selector"), &mut causes);
+    causes.0
+}
 
 /// Checks a selector's syntax. The caller checks whether it may be empty.
 pub(super) fn check(selector: &LabelSelector, path: &Path<'_>, causes: &mut Causes) {
@@ -23,7 +31,11 @@ pub(super) fn check(selector: &LabelSelector, path: &Path<'_>, causes: &mut Caus
                 causes.forbidden(&values, detail);
             }
             "Exists" | "DoesNotExist" => {}
-            other => causes.invalid(&path.member("operator"), other, "not a selector operator"),
+            other => causes.invalid(
+                &path.member("operator"),
+                other,
+                "not a valid selector operator",
+            ),
         }
         let problem = names::qualified_name(&requirement.key);
         causes.text(&path.member("key"), &requirement.key, problem);

@@ -284,6 +284,7 @@ impl Drop for Harness {
     fn drop(&mut self) {
         self.executor.stop();
         self.cluster.set_gc_waker(None);
+        self.cluster.set_disruption_waker(None);
         if let EngineState::Threads { thread, .. } = &mut self.engine
             && let Some(thread) = thread.take()
         {

@@ -3,6 +3,7 @@
 
 pub mod by_phase;
 pub mod client;
+mod disruption;
 pub mod event_sink;
 pub mod fault_harness;
 mod garbage_collector;
@@ -33,6 +34,7 @@ use smallvec::SmallVec;
 
 use by_phase::{PhaseTimes, Recorded};
 use client::{CallLatency, Client};
+use disruption::DisruptionTask;
 use event_sink::{EventQueue, EventWriter};
 use garbage_collector::GarbageCollectorTask;
 use informer::{Informer, Owners, PodHandler, Pods};
@@ -176,8 +178,7 @@ impl Builder {
         self.options.services.controllers.has(name)
     }
 
-    /// Adds the controllers that only a served cluster has. The disruption controller's task
-    /// belongs here too.
+    /// Adds the controllers that only a served cluster has.
     fn add_services(&mut self) {
         let services = self.options.services.clone();
         let cluster = Arc::clone(&self.cluster);
@@ -189,6 +190,29 @@ impl Builder {
             let threshold = services.terminated_pod_gc_threshold;
             self.add(|_, _| PodGcTask::new(cluster, threshold));
         }
+        if self.has(ControllerName::Disruption) {
+            self.add_disruption();
+        }
+    }
+
+    /// Adds the disruption controller and its event writer. Only the writer's calls have a latency.
+    fn add_disruption(&mut self) {
+        let cluster = Arc::clone(&self.cluster);
+        let sink = self.executor.reserve();
+        let events = Arc::new(EventQueue::new(Arc::clone(&self.executor), sink));
+        let writer = EventWriter::new(
+            disruption::COMPONENT,
+            Arc::clone(&events),
+            Arc::new(Client::new(Arc::clone(&cluster), None)),
+            self.call_latency(disruption::COMPONENT, 0),
+            self.seed(disruption::COMPONENT, 1),
+            None,
+        );
+        self.install(sink, Arc::new(Mutex::new(writer)));
+        self.add(|_, waker| {
+            cluster.set_disruption_waker(Some(waker));
+            DisruptionTask::new(cluster, events)
+        });
     }
 
     /// Adds a task, made with its number and its waker.

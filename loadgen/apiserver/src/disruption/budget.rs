@@ -1,0 +1,286 @@
+//! PodDisruptionBudgets in the form that the controller and the eviction read and change. Objects
+//! come from the store as [`DynamicObject`]s and go back with another status.
+
+use std::collections::BTreeMap;
+
+use podstorm_objects::{
+    DynamicObject, Kind, LabelSelector, Now, Object as _, ObjectMeta, ObjectReference, Selector,
+    SelectorError, Time,
+};
+use serde_json::{Map, Value, json};
+
+use crate::builtin::BUDGET;
+
+/// How long an evicted pod may take until its deletion begins, ns.
+///
+/// Source: `DeletionTimeout` of Kubernetes' `pkg/controller/disruption`.
+pub const DELETION_TIMEOUT_NS: i64 = 120 * 1_000_000_000;
+
+/// The type of a budget's condition.
+const DISRUPTION_ALLOWED: &str = "DisruptionAllowed";
+
+/// The reason of a budget's condition when the budget could not be computed.
+pub(crate) const SYNC_FAILED: &str = "SyncFailed";
+
+/// A PodDisruptionBudget.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Budget {
+    /// Name, namespace, version, generation.
+    pub metadata: ObjectMeta,
+    /// `spec.selector`: its pods. Absent selects none, empty selects all of the namespace.
+    pub selector: Option<LabelSelector>,
+    /// `spec.minAvailable`.
+    pub min_available: Option<Amount>,
+    /// `spec.maxUnavailable`.
+    pub max_unavailable: Option<Amount>,
+    /// Whether `spec.unhealthyPodEvictionPolicy` is `AlwaysAllow`. Otherwise it is
+    /// `IfHealthyBudget`, which absent means too.
+    pub always_allows_unhealthy: bool,
+    /// The status.
+    pub status: BudgetStatus,
+}
+
+/// A number of pods, or a share of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Amount {
+    /// A number.
+    Number(i64),
+    /// A text, valid as a whole percentage such as `50%`.
+    Text(String),
+}
+
+/// `status` of a PodDisruptionBudget.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BudgetStatus {
+    /// The generation of the spec that the other members are of.
+    pub observed_generation: i64,
+    /// The pods whose eviction was allowed and whose deletion was not seen yet, with the time of
+    /// the eviction.
+    pub disrupted_pods: BTreeMap<String, Time>,
+    /// Evictions that are allowed now.
+    pub disruptions_allowed: i64,
+    /// Ready pods.
+    pub current_healthy: i64,
+    /// Pods that must be ready.
+    pub desired_healthy: i64,
+    /// Pods that the budget counts with.
+    pub expected_pods: i64,
+    /// One of type `DisruptionAllowed` is the controller's.
+    pub conditions: Vec<Condition>,
+}
+
+/// A `metav1.Condition`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Condition {
+    /// `type`.
+    pub kind: String,
+    /// `True`, `False` or `Unknown`.
+    pub status: String,
+    /// The generation of the spec that it is of.
+    pub observed_generation: i64,
+    /// When `status` last changed.
+    pub last_transition_time: Time,
+    /// A word for programs.
+    pub reason: String,
+    /// A sentence for people.
+    pub message: String,
+}
+
+impl Amount {
+    fn read(value: &Value) -> Option<Amount> {
+        match value {
+            Value::Number(number) => number.as_i64().map(Amount::Number),
+            Value::String(text) => Some(Amount::Text(text.clone())),
+            _ => None,
+        }
+    }
+
+    /// The number of pods that this is of `total`; a share is rounded up.
+    ///
+    /// # Errors
+    /// A text that is no percentage, which validation refuses.
+    ///
+    /// Source: `GetScaledValueFromIntOrPercent` of Kubernetes' apimachinery.
+    pub fn of(&self, total: i64) -> Result<i64, String> {
+        let text = match self {
+            Amount::Number(number) => return Ok(*number),
+            Amount::Text(text) => text,
+        };
+        let percent = text.strip_suffix('%').and_then(|number| {
+            let number: i64 = number.parse().ok()?;
+            Some(
+                number
+                    .saturating_mul(total)
+                    .saturating_add(99)
+                    .div_euclid(100),
+            )
+        });
+        percent.ok_or_else(|| {
+            "invalid value for IntOrString: invalid type: string is not a percentage".to_owned()
+        })
+    }
+}
+
+impl Budget {
+    /// The budget that an object holds. Members of wrong types, with which no object is read,
+    /// count as absent.
+    pub fn of(object: &DynamicObject) -> Budget {
+        let spec = object.fields.get("spec").unwrap_or(&Value::Null);
+        let selector = match &spec["selector"] {
+            Value::Null => None,
+            selector => LabelSelector::from_json(selector.clone()).ok(),
+        };
+        Budget {
+            metadata: object.metadata().clone(),
+            selector,
+            min_available: Amount::read(&spec["minAvailable"]),
+            max_unavailable: Amount::read(&spec["maxUnavailable"]),
+            always_allows_unhealthy: spec["unhealthyPodEvictionPolicy"] == "AlwaysAllow",
+            status: BudgetStatus::of(object.fields.get("status").unwrap_or(&Value::Null)),
+        }
+    }
+
+    /// The kind of the objects.
+    pub fn kind() -> Kind {
+        BUDGET
+    }
+
+    /// The object to send to `/status`: with the metadata and the status alone.
+    pub(crate) fn status_update(&self) -> DynamicObject {
+        let mut object = DynamicObject::new(BUDGET);
+        object.metadata = self.metadata.clone();
+        object
+            .fields
+            .insert("status".to_owned(), self.status.to_json());
+        object
+    }
+
+    /// The compiled selector.
+    ///
+    /// # Errors
+    /// A selector that is not valid.
+    pub(crate) fn compiled(&self) -> Result<Selector, SelectorError> {
+        Selector::compile(self.selector.as_ref())
+    }
+
+    /// The reference that its events carry.
+    pub(crate) fn reference(&self) -> ObjectReference {
+        ObjectReference::new(BUDGET, &self.metadata)
+    }
+}
+
+impl BudgetStatus {
+    /// The status in its JSON form. Members of wrong types count as absent.
+    pub fn of(value: &Value) -> BudgetStatus {
+        let number = |member: &str| value[member].as_i64().unwrap_or(0);
+        let disrupted = value["disruptedPods"].as_object().into_iter().flatten();
+        let conditions = value["conditions"].as_array().into_iter().flatten();
+        BudgetStatus {
+            observed_generation: number("observedGeneration"),
+            disrupted_pods: disrupted.map(|(pod, at)| (pod.clone(), time(at))).collect(),
+            disruptions_allowed: number("disruptionsAllowed"),
+            current_healthy: number("currentHealthy"),
+            desired_healthy: number("desiredHealthy"),
+            expected_pods: number("expectedPods"),
+            conditions: conditions.map(Condition::of).collect(),
+        }
+    }
+
+    /// The JSON form.
+    pub fn to_json(&self) -> Value {
+        let mut status = Map::new();
+        if self.observed_generation != 0 {
+            status.insert("observedGeneration".into(), self.observed_generation.into());
+        }
+        if !self.disrupted_pods.is_empty() {
+            let pods = self.disrupted_pods.iter();
+            let pods: Map<_, _> = pods
+                .map(|(pod, at)| (pod.clone(), at.to_string().into()))
+                .collect();
+            status.insert("disruptedPods".into(), pods.into());
+        }
+        for (member, number) in [
+            ("disruptionsAllowed", self.disruptions_allowed),
+            ("currentHealthy", self.current_healthy),
+            ("desiredHealthy", self.desired_healthy),
+            ("expectedPods", self.expected_pods),
+        ] {
+            status.insert(member.into(), number.into());
+        }
+        if !self.conditions.is_empty() {
+            let conditions = self.conditions.iter().map(Condition::to_json);
+            status.insert("conditions".into(), conditions.collect());
+        }
+        status.into()
+    }
+
+    /// The condition of type `DisruptionAllowed`.
+    pub(crate) fn condition(&self) -> Option<&Condition> {
+        let mut conditions = self.conditions.iter();
+        conditions.find(|condition| condition.kind == DISRUPTION_ALLOWED)
+    }
+
+    /// Sets the condition to what the number of allowed disruptions says.
+    ///
+    /// Source: `UpdateDisruptionAllowedCondition` of Kubernetes' component-helpers.
+    pub(crate) fn set_condition(&mut self, now: Now) {
+        let (status, reason) = self.computed_condition();
+        self.put_condition(status, reason, "", now);
+    }
+
+    /// Status and reason of the condition that the number of allowed disruptions asks for.
+    pub(crate) fn computed_condition(&self) -> (&'static str, &'static str) {
+        match self.disruptions_allowed > 0 {
+            true => ("True", "SufficientPods"),
+            false => ("False", "InsufficientPods"),
+        }
+    }
+
+    /// Sets the condition; its time changes with its status alone.
+    pub(crate) fn put_condition(&mut self, status: &str, reason: &str, message: &str, now: Now) {
+        let before = self.condition().filter(|before| before.status == status);
+        let since = before.map_or(now.wall(), |before| before.last_transition_time);
+        let condition = Condition {
+            kind: DISRUPTION_ALLOWED.to_owned(),
+            status: status.to_owned(),
+            observed_generation: self.observed_generation,
+            last_transition_time: since,
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+        };
+        let mut conditions = self.conditions.iter_mut();
+        match conditions.find(|before| before.kind == DISRUPTION_ALLOWED) {
+            Some(before) => *before = condition,
+            None => self.conditions.push(condition),
+        }
+    }
+}
+
+impl Condition {
+    fn of(value: &Value) -> Condition {
+        let text = |member: &str| value[member].as_str().unwrap_or("").to_owned();
+        Condition {
+            kind: text("type"),
+            status: text("status"),
+            observed_generation: value["observedGeneration"].as_i64().unwrap_or(0),
+            last_transition_time: time(&value["lastTransitionTime"]),
+            reason: text("reason"),
+            message: text("message"),
+        }
+    }
+
+    fn to_json(&self) -> Value {
+        let mut condition = json!({"type": self.kind, "status": self.status,
+            "lastTransitionTime": self.last_transition_time.to_string(),
+            "reason": self.reason, "message": self.message});
+        if self.observed_generation != 0 {
+            condition["observedGeneration"] = self.observed_generation.into();
+        }
+        condition
+    }
+}
+
+fn time(value: &Value) -> Time {
+    let text = value.as_str().unwrap_or("");
+    text.parse().unwrap_or(Time::UNSET)
+}

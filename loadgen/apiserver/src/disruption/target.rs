@@ -1,0 +1,92 @@
+//! The condition `DisruptionTarget` of pods: set when a pod is about to be evicted, taken back when
+//! it was not deleted.
+
+use podstorm_objects::{
+    ConditionStatus, ConditionType, Now, Pod, PodCondition, PodConditions, Rest,
+};
+
+use super::budget::DELETION_TIMEOUT_NS;
+
+/// The type of the condition.
+const DISRUPTION_TARGET: &str = "DisruptionTarget";
+
+/// The reason of a condition that a kubelet has set, which stays.
+const BY_KUBELET: &str = "TerminationByKubelet";
+
+fn is_target(condition: &PodCondition) -> bool {
+    condition.kind == ConditionType::Other
+        && condition
+            .rest
+            .get("type")
+            .is_some_and(|kind| kind == DISRUPTION_TARGET)
+}
+
+/// When the condition of a pod becomes stale, ns since the epoch: it says that the pod is about to
+/// be disrupted, and the deletion has not begun. `None` when there is no such condition.
+///
+/// Source: `nonTerminatingPodHasStaleDisruptionCondition` of Kubernetes' `pkg/controller/disruption`.
+pub fn stale_from_ns(pod: &Pod) -> Option<i64> {
+    let conditions = &pod.status.conditions;
+    // Before anything is read from text: hardly a pod has a condition of another type.
+    conditions.first(ConditionType::Other)?;
+    if !pod.is_active() {
+        return None;
+    }
+    let condition = conditions.iter().find(is_target)?;
+    let by_kubelet = |reason: serde_json::Value| reason == BY_KUBELET;
+    if condition.status != ConditionStatus::True
+        || condition.rest.get("reason").is_some_and(by_kubelet)
+    {
+        return None;
+    }
+    let since_ns = condition.last_transition_time.get().unix_nanos();
+    Some(
+        since_ns
+            .unwrap_or(i64::MIN)
+            .saturating_add(DELETION_TIMEOUT_NS),
+    )
+}
+
+/// The pod with the condition that an eviction sets.
+pub(crate) fn evicted(pod: &Pod, now: Now) -> Pod {
+    let members = [
+        ("reason", "EvictionByEvictionAPI"),
+        ("message", "Eviction API: evicting"),
+    ];
+    with_condition(pod, ConditionStatus::True, &members, now)
+}
+
+/// The pod with a condition that says that it is not about to be disrupted.
+pub(crate) fn spared(pod: &Pod, now: Now) -> Pod {
+    with_condition(pod, ConditionStatus::False, &[], now)
+}
+
+/// Sets the condition; its time changes with its status alone.
+fn with_condition(pod: &Pod, status: ConditionStatus, members: &[(&str, &str)], now: Now) -> Pod {
+    let mut rest = Rest::NONE.with("type", DISRUPTION_TARGET);
+    for (name, text) in members {
+        rest = rest.with(name, *text);
+    }
+    if pod.metadata.generation > 0 {
+        rest = rest.with("observedGeneration", pod.metadata.generation);
+    }
+    let mut condition = PodCondition {
+        kind: ConditionType::Other,
+        status,
+        last_transition_time: now.wall().into(),
+        rest,
+    };
+    let mut conditions: Vec<PodCondition> = pod.status.conditions.iter().collect();
+    match conditions.iter_mut().find(|before| is_target(before)) {
+        Some(before) => {
+            if before.status == status {
+                condition.last_transition_time = before.last_transition_time;
+            }
+            *before = condition;
+        }
+        None => conditions.push(condition),
+    }
+    let mut new = pod.clone();
+    new.status.conditions = PodConditions::from_iter(conditions);
+    new
+}
