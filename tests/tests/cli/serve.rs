@@ -30,7 +30,7 @@ impl Serving {
             .spawn()
             .expect("the command starts");
         let (out, errors) = (child.stdout.take(), child.stderr.take());
-        let lines: Box<dyn Read> = match on_errors {
+        let lines: Box<dyn Read + Send> = match on_errors {
             true => Box::new(errors.expect("it is piped")),
             false => Box::new(out.expect("it is piped")),
         };
