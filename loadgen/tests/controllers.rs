@@ -113,8 +113,7 @@ async fn another_namespace_controller_finalizes() {
     status.status = Some(read(
         json!({"phase": "Terminating", "conditions": [condition]}),
     ));
-    let body = serde_json::to_vec(&status).expect("it is JSON");
-    let written = namespaces.replace_status(name, &post, body).await;
+    let written = namespaces.replace_status(name, &post, &status).await;
     let mut written = written.expect("the phase fits");
     assert_eq!(
         written
@@ -125,9 +124,8 @@ async fn another_namespace_controller_finalizes() {
         Some(1)
     );
     written.spec = Some(read(json!({"finalizers": []})));
-    let body = serde_json::to_vec(&written).expect("it is JSON");
     let last: Result<Namespace, _> = namespaces
-        .replace_subresource("finalize", name, &post, body)
+        .replace_subresource("finalize", name, &post, &written)
         .await;
     last.expect("it is finalized");
     assert!(
