@@ -289,7 +289,7 @@ async fn watches_that_are_not_read_take_no_memory_for_what_they_miss() {
 /// Now and then: the others are served.
 #[cfg(target_os = "linux")]
 async fn is_alive(address: SocketAddr, number: u32) {
-    if number % 100 == 0 {
+    if number.is_multiple_of(100) {
         is_served(address).await;
     }
 }
