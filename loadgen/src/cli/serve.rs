@@ -32,7 +32,7 @@ Examples:
   loadgen serve --nodes 100 -f dump.json what a cluster held, on a hundred more nodes
   loadgen serve --listen 0.0.0.0:8443 --tls --tls-san $(hostname)   for other machines too
   loadgen serve --engine virtual         time stands still until a test moves it
-  loadgen serve --controllers=*,-podgc   all controllers but pod garbage collection
+  loadgen serve --controllers '*,-podgc' all controllers but pod garbage collection
   kubectl create -f replicaset.yaml      in another terminal, after the line that is printed")]
 pub(super) struct ServeFlags {
     /// Where to listen; port 0 is one that is free

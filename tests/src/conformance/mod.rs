@@ -8,13 +8,17 @@ mod active;
 mod claim;
 mod consistency;
 mod deletion_cost;
+pub mod deviations;
 mod eviction;
 mod expectations;
 mod fields;
 mod free_choice;
+mod gc;
 mod handlers;
 mod log_rank;
+mod namespace;
 mod pdb;
+mod podgc;
 mod podtemplate;
 mod ranking;
 mod rate_limiter;
@@ -44,9 +48,12 @@ pub fn run_case(subject: &str, case: Value) -> Result<(), String> {
         "deletion_cost" => deletion_cost::run,
         "eviction" => eviction::run,
         "expectations" => expectations::run,
+        "gc" => gc::run,
         "handlers" => handlers::run,
         "log_rank" => log_rank::run,
+        "namespace" => namespace::run,
         "pdb" => pdb::run,
+        "podgc" => podgc::run,
         "podtemplate" => podtemplate::run,
         "ranking" => ranking::run,
         "rate_limiter" => rate_limiter::run,

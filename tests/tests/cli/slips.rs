@@ -25,6 +25,10 @@ fn slips_of_the_finger_are_told_with_what_was_meant() {
         (&["fzuz"], "'fuzz'"),
         (&["run", "--cvs", "x"], "'--csv'"),
         (&["explain", "-o", "jsno"], "'json'"),
+        (
+            &["serve", "--controllers", "*,-deployment"],
+            "--controllers | \"-deployment\" is no controller | (podgc) | `*` is all",
+        ),
     ] {
         assert_refused(&run(arguments), &[words]);
     }

@@ -1,0 +1,63 @@
+//! Recorded cases that are known to end otherwise here, each with the reason: `vectors/deviations.json`.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+use serde_json::Value;
+
+/// The list as it is committed.
+const LIST: &str = include_str!("../../vectors/deviations.json");
+
+/// Subject and id to the reason.
+type Reasons = BTreeMap<(String, String), String>;
+
+/// Why a case is known to end otherwise; `None` for one that must agree with its record.
+pub fn reason(subject: &str, id: &str) -> Option<&'static str> {
+    static REASONS: OnceLock<Reasons> = OnceLock::new();
+    let reasons = REASONS.get_or_init(|| read(LIST).expect("the committed list is well formed"));
+    let key = (subject.to_owned(), id.to_owned());
+    reasons.get(&key).map(String::as_str)
+}
+
+/// Reads a list: groups with a subject, a reason and the ids that it holds for.
+fn read(text: &str) -> Result<Reasons, String> {
+    let groups: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let mut reasons = Reasons::new();
+    for group in groups.as_array().ok_or("not a list")? {
+        let text = |member: &str| {
+            let text = group[member].as_str().filter(|text| !text.is_empty());
+            text.ok_or_else(|| format!("a group without {member}: {group}"))
+        };
+        let (subject, reason) = (text("subject")?, text("reason")?);
+        let ids = group["ids"].as_array().ok_or("a group without ids")?;
+        for id in ids {
+            let id = id.as_str().ok_or_else(|| format!("{id} is no id"))?;
+            let key = (subject.to_owned(), id.to_owned());
+            if reasons.insert(key, reason.to_owned()).is_some() {
+                return Err(format!("{subject} {id} is listed twice"));
+            }
+        }
+    }
+    Ok(reasons)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_case_has_one_reason() {
+        let good = r#"[{"subject": "a", "reason": "why", "ids": ["1", "2"]}]"#;
+        assert_eq!(read(good).unwrap().len(), 2);
+        for (text, problem) in [
+            (good.replace("\"2\"", "\"1\""), "listed twice"),
+            (good.replace("why", ""), "without reason"),
+            (good.replace("\"2\"", "2"), "2 is no id"),
+            ("{}".to_owned(), "not a list"),
+        ] {
+            let error = read(&text).unwrap_err();
+            assert!(error.contains(problem), "{text}: {error}");
+        }
+        assert!(reason("active", "a-0001").is_none());
+    }
+}
