@@ -67,9 +67,6 @@ fn with_condition(pod: &Pod, status: ConditionStatus, members: &[(&str, &str)], 
     for (name, text) in members {
         rest = rest.with(name, *text);
     }
-    if pod.metadata.generation > 0 {
-        rest = rest.with("observedGeneration", pod.metadata.generation);
-    }
     let mut condition = PodCondition {
         kind: ConditionType::Other,
         status,
