@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::{Method, Request};
 use http_body::Body as _;
 use http_body_util::Full;
-use podstorm::object::{Now, Pod, Resource};
+use podstorm::object::{Namespace, Now, Pod, Resource};
 use podstorm_apiserver::{Cluster, ClusterOptions};
 use podstorm_http::{ApiServer, Body};
 use tokio::runtime::Runtime;
@@ -23,13 +23,20 @@ struct Served {
 }
 
 impl Served {
-    /// With `pods` pods of 8.3 kB as `kubectl get -o json` prints them, on namespace `default`.
+    /// With namespaces, and `pods` pods of 8.3 kB as `kubectl get -o json` prints them.
     fn new(pods: usize) -> Served {
         let options = ClusterOptions {
             keeps_past: true,
             ..ClusterOptions::default()
         };
         let cluster = Arc::new(Cluster::new(options));
+        for name in ["default", "shop"] {
+            let namespace = Namespace::from_json(serde_json::json!({"metadata": {"name": name}}));
+            let namespace = namespace.expect("a namespace");
+            cluster
+                .create(namespace, Now::default())
+                .expect("it is new");
+        }
         for pod in loading::json_pods(pods) {
             let pod = Pod::from_slice(pod.as_bytes()).expect("a pod");
             cluster
@@ -170,9 +177,6 @@ impl Work for Creates {
     fn prepare(&mut self) -> u64 {
         if self.left == 0 {
             self.served = Served::new(0);
-            let namespace = r#"{"metadata":{"name":"default"}}"#;
-            let (path, kind) = ("/api/v1/namespaces", "application/json");
-            self.served.send(Method::POST, path, kind, namespace.into());
             self.left = ROUND;
         }
         self.left

@@ -1,14 +1,7 @@
 //! The finalizers in a namespace's spec, which keep the namespace until it is empty; and its phase.
 
-use std::sync::Arc;
-
-use podstorm_objects::{ApiError, Namespace, Now};
+use podstorm_objects::Namespace;
 use serde_json::{Value, json};
-
-use crate::create::refuse_invalid;
-use crate::store::counts::{Verb, WriteEffects};
-use crate::update::{Update, check_put, prepare_and_validate};
-use crate::{Cluster, validation};
 
 /// The finalizer of the namespace controller.
 pub(crate) const KUBERNETES: &str = "kubernetes";
@@ -68,45 +61,5 @@ pub(crate) fn remove(namespace: &mut Namespace) {
     let finalizers = spec.and_then(|spec| spec.get_mut("finalizers"));
     if let Some(Value::Array(finalizers)) = finalizers {
         finalizers.retain(|finalizer| finalizer != KUBERNETES);
-    }
-}
-
-impl Cluster {
-    /// Sets the finalizers in a namespace's spec, as `PUT` of its `/finalize` does. A namespace that
-    /// is being deleted is removed with its last finalizer.
-    ///
-    /// # Errors
-    /// 404; 409 for another UID or version; 422 for a broken rule.
-    pub fn finalize(
-        &self,
-        namespace: Namespace,
-        dry_run: bool,
-        now: Now,
-    ) -> Result<Arc<Namespace>, ApiError> {
-        let effects = WriteEffects {
-            dry_run,
-            ..WriteEffects::of(Verb::Update)
-        };
-        let name = namespace.metadata.name.clone();
-        self.modify(&self.namespaces, "", &name, now, |old| {
-            check_put(&namespace, &**old)?;
-            let mut new = namespace.clone();
-            prepare_and_validate(&mut new, &**old, effects.verb)?;
-            set(&mut new, &namespace);
-            refuse_invalid(&**old, validation::validate_namespace(&new))?;
-            Ok(Update::Write(new, effects))
-        })
-    }
-}
-
-/// Gives a namespace the finalizers of another.
-fn set(namespace: &mut Namespace, from: &Namespace) {
-    let wanted: Vec<Value> = all(from).into_iter().map(Value::from).collect();
-    let spec = namespace.fields.entry("spec").or_insert_with(|| json!({}));
-    if let Value::Object(spec) = spec {
-        match wanted.is_empty() {
-            true => drop(spec.remove("finalizers")),
-            false => drop(spec.insert("finalizers".into(), wanted.into())),
-        }
     }
 }

@@ -233,13 +233,14 @@ mod tests {
     use crate::scenario::Scenario;
 
     /// The arguments that name files which are read, by command and id.
-    const READ: [(&str, &str); 12] = [
+    const READ: [(&str, &str); 13] = [
         ("run", "files"),
         ("run", "scenario"),
         ("run", "baseline"),
         ("sweep", "files"),
         ("sweep", "scenario"),
         ("serve", "files"),
+        ("serve", "token_auth_file"),
         ("explain", "files"),
         ("compare", "files"),
         ("compare", "base"),
@@ -341,7 +342,7 @@ mod tests {
                 pairs += 1;
             }
         }
-        assert_eq!(pairs, 3 * 9 + 2 * 3 + 2 + 3);
+        assert_eq!(pairs, 3 * 9 + 2 * 3 + 2 * 2 + 3);
         // A sweep's cells may each have files of their own.
         let name = file.display();
         for vary in [

@@ -126,7 +126,6 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
             "--time-scale belongs to --engine threads: virtual time passes only when it is moved"
         );
     }
-    let access = flags.access.access(flags.listen)?;
     let controllers = Controllers::of(&flags.controllers).context("--controllers")?;
     let mut inputs = Inputs::default();
     for path in &flags.files {
@@ -139,6 +138,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
     let mut outputs = Outputs::default();
     outputs.open("--kubeconfig", flags.kubeconfig.as_ref(), &inputs)?;
     outputs.open("--snapshot", flags.snapshot.as_ref(), &inputs)?;
+    let access = flags.access.access(flags.listen)?;
     let objects = match flags.files.is_empty() {
         true => Vec::new(),
         false => {

@@ -261,7 +261,8 @@ fn find(cluster: &Cluster, known: &[Value], uid: &str) -> Result<(Kind, Str, Str
         let owners = metadata["ownerReferences"].as_array().into_iter().flatten();
         let named = owners.map(|owner| (&owner["uid"], &owner["kind"], &owner["name"]));
         let own = (&metadata["uid"], &object["kind"], &metadata["name"]);
-        for (_, kind, name) in [own].into_iter().chain(named).filter(|it| *it.0 == uid) {
+        let mut named = [own].into_iter().chain(named);
+        if let Some((_, kind, name)) = named.find(|it| *it.0 == uid) {
             let kind = kind_named(cluster, kind.as_str().unwrap_or_default())?;
             let name = name.as_str().unwrap_or_default();
             return Ok((kind, namespace.into(), name.into()));

@@ -9,6 +9,7 @@
 //! Source: Kubernetes' `pkg/controller/namespace/deletion`.
 
 mod conditions;
+mod finalize;
 mod store;
 mod sync;
 

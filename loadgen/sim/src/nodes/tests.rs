@@ -516,21 +516,6 @@ fn an_annotated_node_is_silent_until_the_annotation_goes() {
     harness.patch(Kind::NODE, "a", annotate(json!("silent")));
     harness.pass(351);
     assert_eq!(harness.states(), ["p a nx"]);
-    let options = DeleteOptions::default();
-    harness
-        .cluster
-        .delete::<Node>("", "a", &options, harness.now)
-        .unwrap();
-    harness.create_with("elsewhere", json!({"nodeName": "never"}));
-    harness.pass(59);
-    assert_eq!(harness.pod("p").status.phase, PodPhase::Running);
-    harness.pass(2);
-    assert!(
-        harness
-            .states()
-            .iter()
-            .all(|state| state.starts_with("elsewhere"))
-    );
 }
 
 #[test]

@@ -1,0 +1,51 @@
+//! `PUT` of a namespace's `/finalize`: how whoever empties namespaces lets one go.
+
+use std::sync::Arc;
+
+use podstorm_objects::{ApiError, Namespace, Now};
+use serde_json::{Value, json};
+
+use crate::create::refuse_invalid;
+use crate::store::counts::{Verb, WriteEffects};
+use crate::update::{Update, check_put, prepare_and_validate};
+use crate::{Cluster, finalizer, validation};
+
+impl Cluster {
+    /// Sets the finalizers in a namespace's spec, as `PUT` of its `/finalize` does. A namespace that
+    /// is being deleted is removed with its last finalizer.
+    ///
+    /// # Errors
+    /// 404; 409 for another UID or version; 422 for a broken rule.
+    pub fn finalize(
+        &self,
+        namespace: Namespace,
+        dry_run: bool,
+        now: Now,
+    ) -> Result<Arc<Namespace>, ApiError> {
+        let effects = WriteEffects {
+            dry_run,
+            ..WriteEffects::of(Verb::Update)
+        };
+        let name = namespace.metadata.name.clone();
+        self.modify(&self.namespaces, "", &name, now, |old| {
+            check_put(&namespace, &**old)?;
+            let mut new = namespace.clone();
+            prepare_and_validate(&mut new, &**old, effects.verb)?;
+            set(&mut new, &namespace);
+            refuse_invalid(&**old, validation::validate_namespace(&new))?;
+            Ok(Update::Write(new, effects))
+        })
+    }
+}
+
+/// Gives a namespace the finalizers of another.
+fn set(namespace: &mut Namespace, from: &Namespace) {
+    let wanted: Vec<Value> = finalizer::all(from).into_iter().map(Value::from).collect();
+    let spec = namespace.fields.entry("spec").or_insert_with(|| json!({}));
+    if let Value::Object(spec) = spec {
+        match wanted.is_empty() {
+            true => drop(spec.remove("finalizers")),
+            false => drop(spec.insert("finalizers".into(), wanted.into())),
+        }
+    }
+}
