@@ -398,7 +398,7 @@ fn the_cluster_is_explained_and_what_it_lacks_is_told() {
                 "cluster-info",
                 "Kubernetes control plane is running at http://127.0.0.1:",
             ),
-            ("api-versions", "apps/v1\nautoscaling/v1"),
+            ("api-versions", "authorization.k8s.io/v1\nautoscaling/v1"),
             ("explain rs.spec.replicas", "FIELD: replicas <integer>"),
             (
                 "explain pod --recursive",

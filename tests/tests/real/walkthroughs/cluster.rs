@@ -195,6 +195,9 @@ fn w184_many_at_once() {
         "110",
         "--api-errors",
         "10%",
+        // All retries share a bucket of ten a second.
+        "--time-scale",
+        "50",
     ];
     with_one(&limits, |served| {
         let one = |number: usize| {
