@@ -1,7 +1,7 @@
 //! The disruption controller: keeps the status of PodDisruptionBudgets, which evictions ask, and
 //! takes the condition `DisruptionTarget` back from pods that were not deleted.
 //!
-//! Commits of budgets and pods [notify](Cluster::notify_disruption_of_pod) the controller after
+//! Commits of budgets and pods notify the controller after
 //! their locks are released and put keys into a queue; [`Cluster::sync_disruptions`] syncs them
 //! later, by requests of its own. A sync reads the budget and the pods as they are then. So either
 //! it sees a pod's commit, or the commit's notification comes later and queues the key again.

@@ -2,7 +2,7 @@
 //! threshold, pods of nodes that no longer exist or are out of service, and pods whose deletion
 //! began before they were bound.
 //!
-//! [`decide`] says what a round does; [`PodCollector`] carries it out.
+//! A [`Round`] says what is to be done; [`PodCollector`] carries it out.
 
 mod decide;
 
