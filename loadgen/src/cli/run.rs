@@ -23,7 +23,7 @@ use crate::report::terminal;
 use crate::report::{colour, csv, html, junit, perf_dash};
 use crate::result::thresholds;
 use crate::run::{self, Metrics, Observer, Progress};
-use crate::serve::{Login, RunServer};
+use crate::serve::{Login, RunServer, descriptors};
 use crate::settings::resolve::{Machine, resolve};
 use crate::settings::{EngineKind, Settings};
 use crate::size::InputSize;
@@ -208,6 +208,7 @@ fn serve(flags: &RunFlags, settings: &Settings) -> Result<Option<RunServer>> {
              threads, or take `loadgen serve --engine virtual`, whose time clients move"
         );
     }
+    descriptors::raise_limit();
     let server = RunServer::start(address)?;
     let address = server.address();
     let path = write_kubeconfig(address, &Login::default(), None)?;

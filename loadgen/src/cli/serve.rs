@@ -21,7 +21,9 @@ use super::outputs::Outputs;
 use crate::manifest;
 use crate::report::output::{Inputs, Output};
 use crate::scenario::{EngineName, Percent, share};
-use crate::serve::{Access, Login, ServeOptions, Served, bind, kubeconfig, write_snapshot};
+use crate::serve::{
+    Access, Login, ServeOptions, Served, bind, descriptors, kubeconfig, write_snapshot,
+};
 use crate::units::{parse_duration_ns, parse_latency};
 
 /// What `loadgen serve` is asked for.
@@ -50,6 +52,9 @@ pub(super) struct ServeFlags {
     /// From a pod's deletion to its being gone, its grace period at most
     #[arg(long, value_name = "LATENCY", default_value = "0s", value_parser = parse_latency)]
     pod_termination_latency: Latency,
+    /// One API call of the controllers, there and back
+    #[arg(long, value_name = "LATENCY", default_value = "0s", value_parser = parse_latency)]
+    api_latency: Latency,
     /// API calls of the controllers that are refused with an internal error, at random: 1%
     #[arg(long, value_name = "PERCENT", default_value = "0%", value_parser = share)]
     api_errors: Percent,
@@ -156,6 +161,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
     };
     sim.latency.pod_startup = flags.pod_startup_latency;
     sim.latency.pod_termination = flags.pod_termination_latency;
+    sim.latency.api = flags.api_latency;
     sim.api_errors = flags.api_errors.0;
     let Access {
         credentials,
@@ -211,6 +217,7 @@ async fn serve(
     let mut interrupt = signal(SignalKind::interrupt()).context("can't catch signals")?;
     let mut terminate = signal(SignalKind::terminate()).context("can't catch signals")?;
     let mut asked = signal(SignalKind::user_defined1()).context("can't catch signals")?;
+    descriptors::raise_limit();
     let listener = bind(flags.listen).await?;
     let address = listener.local_addr();
     let address = address.context("the listener has no address")?;

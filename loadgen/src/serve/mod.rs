@@ -3,6 +3,7 @@
 
 mod access;
 mod beside;
+pub(crate) mod descriptors;
 mod kubeconfig;
 mod snapshot;
 mod token_file;
@@ -20,7 +21,7 @@ use podstorm_sim::engine::Harness;
 use podstorm_sim::nodes::{ClientRules, NodeTimes};
 use podstorm_sim::options::{EngineKind, SimOptions};
 use serde_json::json;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 
 use crate::input::InputObject;
 use crate::run::wall_start_ns;
@@ -33,6 +34,10 @@ pub use token_file::read_tokens;
 
 /// The namespaces that every cluster has from the start.
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
+
+/// Connections that wait to be accepted, as many as Linux lets a listener have. Of those beyond it
+/// each waits a second or more before it tries again, which the 128 of most listeners soon reach.
+const BACKLOG: u32 = 4096;
 
 /// What is served.
 #[derive(Debug)]
@@ -97,7 +102,7 @@ impl Served {
         let is_virtual = options.sim.engine == EngineKind::Virtual;
         let wall_start_ns = wall_start_ns(&options.objects);
         let harness = Harness::serving(&options.sim, options.node_times, options.rules);
-        let harness = Arc::new(harness.starting_at(wall_start_ns));
+        let harness = harness.starting_at(wall_start_ns);
         let (cluster, now) = (harness.cluster(), harness.now());
         for name in NAMESPACES {
             let labels = json!({"kubernetes.io/metadata.name": name});
@@ -113,9 +118,11 @@ impl Served {
         }
         // What was loaded may lack the owners of its workloads; from here on there are no others.
         cluster.set_holds_all_owners();
+        // Only now: a controller that saw a ReplicaSet before its pods would make others.
+        let harness = Arc::new(harness.started());
         harness.advance(0);
         let clock = Arc::clone(&harness);
-        let mut api = ApiServer::builder(Arc::clone(cluster))
+        let mut api = ApiServer::builder(Arc::clone(harness.cluster()))
             .clock(Arc::new(move || clock.now()))
             .log_line(options.log_line);
         if is_virtual {
@@ -193,8 +200,16 @@ impl VirtualTime for Time {
 /// # Errors
 /// The address is in use, not this machine's, or not to be had.
 pub async fn bind(address: SocketAddr) -> Result<TcpListener> {
-    let bound = TcpListener::bind(address).await;
-    bound.with_context(|| {
+    let listen = || {
+        let socket = match address.is_ipv4() {
+            true => TcpSocket::new_v4()?,
+            false => TcpSocket::new_v6()?,
+        };
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG)
+    };
+    listen().with_context(|| {
         format!("--listen {address}: can't listen there; name another port, or 0 for any")
     })
 }

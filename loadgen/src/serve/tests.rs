@@ -4,9 +4,11 @@ use http_body_util::{BodyExt, Full};
 use hyper::Request;
 use hyper::body::Bytes;
 use podstorm_apiserver::latency::Latency;
+use podstorm_objects::Pod;
 use serde_json::Value;
 
 use super::*;
+use crate::manifest::load_served;
 
 /// How long pods take to be ready here, s.
 const STARTUP: i64 = 300;
@@ -81,6 +83,55 @@ async fn five_minutes_pass_when_they_are_asked_to_and_the_same_every_time() {
 async fn real_time_is_not_moved() {
     let served = Served::start(ServeOptions::default()).unwrap();
     assert_eq!(served.advance(Duration::from_secs(1)), None);
+}
+
+/// The names of all pods of a cluster, sorted.
+fn names(served: &Served) -> Vec<String> {
+    let mut names = Vec::new();
+    served
+        .cluster()
+        .for_each::<Pod>(|pod| names.push(pod.metadata.name.to_string()));
+    names.sort_unstable();
+    names
+}
+
+#[test]
+fn what_is_loaded_is_there_before_the_controllers_are() {
+    const PODS: usize = 500;
+    let set = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web"},
+        "spec": {"replicas": PODS, "selector": {"matchLabels": {"app": "web"}}, "template": {
+            "metadata": {"labels": {"app": "web"}},
+            "spec": {"containers": [{"name": "c", "image": "i"}]}}}});
+    let start = |file: &[u8]| {
+        let loaded = load_served(&["-".into()], file).expect("it is a manifest");
+        let options = ServeOptions {
+            objects: loaded.objects,
+            pods_per_node: 1000,
+            ..ServeOptions::default()
+        };
+        Served::start(options).expect("all of it is valid")
+    };
+    let first = start(set.to_string().as_bytes());
+    while ready_pods(&first) < PODS {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let mut snapshot = Vec::new();
+    write_snapshot(first.cluster(), &mut snapshot).expect("memory takes everything");
+    // The ReplicaSet may come before its pods.
+    let mut list: Value = serde_json::from_slice(&snapshot).expect("it is JSON");
+    list["items"].as_array_mut().expect("a list").reverse();
+    let again = start(list.to_string().as_bytes());
+    // Long enough for the controllers to look at everything.
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(names(&again), names(&first));
+}
+
+fn ready_pods(served: &Served) -> usize {
+    let mut ready = 0;
+    served
+        .cluster()
+        .for_each::<Pod>(|pod| ready += usize::from(pod.is_ready()));
+    ready
 }
 
 #[test]

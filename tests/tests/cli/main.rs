@@ -1,6 +1,8 @@
 //! The `loadgen` command as its users meet it, subject by subject. Only here is the program itself run.
 
 mod compare;
+#[cfg(target_os = "linux")]
+mod connections;
 mod explain;
 mod explain_deployment;
 mod faults;

@@ -10,9 +10,9 @@ use podstorm_tests::command::{assert_refused, loadgen, run, run_in};
 use tempfile::TempDir;
 
 /// A command that serves; it ends when it is dropped.
-struct Serving {
-    child: Child,
-    address: SocketAddr,
+pub(super) struct Serving {
+    pub(super) child: Child,
+    pub(super) address: SocketAddr,
     /// What it has said until it said where.
     said: String,
 }
@@ -20,7 +20,19 @@ struct Serving {
 impl Serving {
     /// Starts it in a folder and waits until it says where it serves, on standard output or error.
     fn start(folder: &Path, arguments: &[&str], on_errors: bool) -> Serving {
-        let mut child = Command::new(loadgen())
+        Serving::start_by(&["env"], folder, arguments, on_errors)
+    }
+
+    /// As [`start`](Serving::start), by a command that takes the program and its arguments.
+    pub(super) fn start_by(
+        command: &[&str],
+        folder: &Path,
+        arguments: &[&str],
+        on_errors: bool,
+    ) -> Serving {
+        let mut child = Command::new(command[0])
+            .args(&command[1..])
+            .arg(loadgen())
             .args(arguments)
             .current_dir(folder)
             .env("TMPDIR", folder)
@@ -58,7 +70,7 @@ impl Serving {
     }
 
     /// The answer to a request with these lines of its head.
-    fn ask(&self, method: &str, path: &str, lines: &str, body: &str) -> String {
+    pub(super) fn ask(&self, method: &str, path: &str, lines: &str, body: &str) -> String {
         let mut stream = TcpStream::connect(self.address).expect("it listens");
         let length = body.len();
         let request = format!(
@@ -72,7 +84,7 @@ impl Serving {
         answer
     }
 
-    fn get(&self, path: &str) -> String {
+    pub(super) fn get(&self, path: &str) -> String {
         self.ask("GET", path, "", "")
     }
 }
@@ -86,7 +98,7 @@ impl Drop for Serving {
 
 /// Waits until it holds, half a minute at most.
 #[track_caller]
-fn until(mut holds: impl FnMut() -> bool, otherwise: &str) {
+pub(super) fn until(mut holds: impl FnMut() -> bool, otherwise: &str) {
     for _ in 0..600 {
         if holds() {
             return;
@@ -96,7 +108,7 @@ fn until(mut holds: impl FnMut() -> bool, otherwise: &str) {
     panic!("{otherwise}");
 }
 
-fn folder() -> TempDir {
+pub(super) fn folder() -> TempDir {
     TempDir::new().expect("a temporary directory")
 }
 

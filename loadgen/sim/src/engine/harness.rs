@@ -46,8 +46,17 @@ enum EngineState {
     Virtual(VirtualEngine),
     Threads {
         clock: RealClock,
-        thread: Option<JoinHandle<()>>,
+        thread: EngineThread,
     },
+}
+
+/// The thread that runs the threads engine.
+#[derive(Debug)]
+enum EngineThread {
+    /// What it will run, on so many threads.
+    Waiting(Tasks, usize),
+    Running(JoinHandle<()>),
+    Ended,
 }
 
 #[derive(Debug)]
@@ -93,13 +102,14 @@ impl Harness {
     /// Starts an empty cluster with the controllers of ReplicaSets and ReplicationControllers, a
     /// scheduler, kubelets and the garbage collector.
     pub fn new(options: &SimOptions) -> Harness {
-        Harness::with(options, server_options(options), None, |_| {})
+        Harness::with(options, server_options(options), None, |_| {}).started()
     }
 
     /// As [`new`](Harness::new), with an API server for any client: it [keeps older
     /// states](ClusterOptions::keeps_past), its nodes do what clients ask of them, and what its
     /// controllers do is what a user of a real cluster sees. With pod garbage collection it never
-    /// [settles](Harness::settle).
+    /// [settles](Harness::settle). It is to be [`started`](Harness::started): until then it can be
+    /// filled, and no controller takes a half of its objects for the whole.
     pub fn serving(options: &SimOptions, times: NodeTimes, rules: ClientRules) -> Harness {
         let controllers = &options.services.controllers;
         let server = ClusterOptions {
@@ -128,6 +138,7 @@ impl Harness {
         Harness::with(options, server, None, |builder| {
             builder.add_workload(component, make);
         })
+        .started()
     }
 
     fn with(
@@ -154,22 +165,10 @@ impl Harness {
                     wall_start_ns: virtual_time::WALL_START_NS,
                 })
             }
-            EngineKind::Threads => {
-                let (executor, count) = (Arc::clone(&executor), options.threads);
-                let run = move || {
-                    // A cluster at rest waits for the caller's next write.
-                    let goes_on = |_| true;
-                    threads::drive(&tasks, &executor, count, &clock, i64::MAX, goes_on, goes_on);
-                };
-                let thread = std::thread::Builder::new()
-                    .name("harness".into())
-                    .spawn(run)
-                    .expect("the system can start one more thread");
-                EngineState::Threads {
-                    clock,
-                    thread: Some(thread),
-                }
-            }
+            EngineKind::Threads => EngineState::Threads {
+                clock,
+                thread: EngineThread::Waiting(tasks, options.threads),
+            },
         };
         Harness {
             cluster,
@@ -177,6 +176,31 @@ impl Harness {
             handlers,
             engine,
         }
+    }
+
+    /// The same cluster, running. On the virtual engine nothing runs before it is waited for anyway.
+    #[must_use]
+    pub fn started(mut self) -> Harness {
+        if let EngineState::Threads { clock, thread } = &mut self.engine {
+            let waiting = std::mem::replace(thread, EngineThread::Ended);
+            *thread = match waiting {
+                EngineThread::Waiting(tasks, count) => {
+                    let (executor, clock) = (Arc::clone(&self.executor), *clock);
+                    let run = move || {
+                        // A cluster at rest waits for the caller's next write.
+                        let goes_on = |_| true;
+                        let end_ns = i64::MAX;
+                        threads::drive(&tasks, &executor, count, &clock, end_ns, goes_on, goes_on);
+                    };
+                    let spawned = std::thread::Builder::new()
+                        .name("harness".into())
+                        .spawn(run);
+                    EngineThread::Running(spawned.expect("the system can start one more thread"))
+                }
+                other => other,
+            };
+        }
+        self
     }
 
     /// The API server. The time of its requests is [`now`](Harness::now).
@@ -286,7 +310,7 @@ impl Drop for Harness {
         self.cluster.set_gc_waker(None);
         self.cluster.set_disruption_waker(None);
         if let EngineState::Threads { thread, .. } = &mut self.engine
-            && let Some(thread) = thread.take()
+            && let EngineThread::Running(thread) = std::mem::replace(thread, EngineThread::Ended)
         {
             // The thread of a task that panicked has reported the panic.
             let _ = thread.join();

@@ -20,7 +20,8 @@ fn serving(controllers: &[&str], namespaces_wait: bool) -> Harness {
     let mut options = SimOptions::new(EngineKind::Virtual, 1);
     options.services.controllers = Controllers::of(controllers).unwrap();
     options.services.namespaces_wait = namespaces_wait;
-    let harness = Harness::serving(&options, NodeTimes::default(), ClientRules::default());
+    let harness =
+        Harness::serving(&options, NodeTimes::default(), ClientRules::default()).started();
     let (cluster, now) = (harness.cluster(), harness.now());
     for name in ["default", "shop"] {
         let namespace = json!({"metadata": {"name": name}});

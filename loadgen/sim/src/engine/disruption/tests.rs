@@ -21,7 +21,8 @@ fn harness(engine: EngineKind, startup_ns: i64) -> Harness {
     let mut options = SimOptions::new(engine, 1);
     options.latency.pod_startup = Latency::Constant(startup_ns);
     options.services.controllers = Controllers::of(&["*", "-podgc"]).unwrap();
-    let harness = Harness::serving(&options, NodeTimes::default(), ClientRules::default());
+    let harness =
+        Harness::serving(&options, NodeTimes::default(), ClientRules::default()).started();
     prepare(&harness);
     harness
 }
@@ -242,7 +243,8 @@ fn without_budgets_an_eviction_leaves_nothing_to_wait_for() {
 fn a_cluster_without_the_controller_lets_nothing_go() {
     let mut options = SimOptions::new(EngineKind::Virtual, 1);
     options.services.controllers = Controllers::of(&["*", "-podgc", "-disruption"]).unwrap();
-    let mut harness = Harness::serving(&options, NodeTimes::default(), ClientRules::default());
+    let mut harness =
+        Harness::serving(&options, NodeTimes::default(), ClientRules::default()).started();
     prepare(&harness);
     create_set(&harness, 1);
     create_budget(

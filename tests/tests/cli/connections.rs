@@ -1,0 +1,104 @@
+//! Thousands of connections to `loadgen serve`, from another process than the server's.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::serve::{Serving, folder, until};
+
+/// Open watches, and connections over which nothing is ever asked.
+const WATCHES: usize = 5_000;
+const SILENT: usize = 1_000;
+/// Descriptors of each process, with some for other tests beside this one.
+const DESCRIPTORS: u64 = 8_000;
+/// Most memory of the server for each connection, bytes.
+const MEMORY: usize = 64 << 10;
+
+#[test]
+fn thousands_of_clients_are_served_and_leave_nothing_behind() {
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("there is a limit");
+    assert!(
+        hard >= DESCRIPTORS,
+        "{hard} open files at most: raise the limit (ulimit -Hn) to {DESCRIPTORS}"
+    );
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).expect("up to the hard limit anybody may");
+    let folder = folder();
+    // As from a shell with few descriptors: the server takes what it may have.
+    let few = "ulimit -S -n 256 && exec \"$0\" \"$@\"";
+    let arguments = ["serve", "--listen", "127.0.0.1:0"];
+    let mut serving = Serving::start_by(&["sh", "-c", few], folder.path(), &arguments, false);
+    let before = resident(&serving);
+
+    let silent: Vec<TcpStream> = (0..SILENT).map(|_| connect(&serving)).collect();
+    let mut watches: Vec<TcpStream> = (0..WATCHES).map(|_| connect(&serving)).collect();
+    let watch = "GET /api/v1/namespaces/default/pods?watch=true&resourceVersion=0 HTTP/1.1\r\n\
+                 host: a\r\n\r\n";
+    for stream in &mut watches {
+        stream.write_all(watch.as_bytes()).expect("it reads");
+    }
+    for stream in &mut watches {
+        reads(stream, "\r\n\r\n");
+    }
+    assert_eq!(open_watches(&serving), WATCHES);
+    let pod = "{\"metadata\":{\"name\":\"told\"},\"spec\":{\"containers\":[{\"name\":\"c\",\
+               \"image\":\"i\"}]}}";
+    let path = "/api/v1/namespaces/default/pods";
+    let created = serving.ask("POST", path, "content-type: application/json\r\n", pod);
+    assert!(created.starts_with("HTTP/1.1 201"), "{created}");
+    for stream in &mut watches {
+        reads(stream, "\"name\":\"told\"");
+    }
+    let grown = resident(&serving).saturating_sub(before);
+    let most = MEMORY * (WATCHES + SILENT);
+    assert!(grown < most, "{grown} B more, {most} at most");
+
+    drop((watches, silent));
+    until(|| open_watches(&serving) == 0, "watches of nobody stay");
+    let pid = i32::try_from(serving.child.id()).expect("a number of a process");
+    kill(Pid::from_raw(pid), Signal::SIGTERM).expect("it runs");
+    assert!(serving.child.wait().expect("it ends").success());
+}
+
+fn connect(serving: &Serving) -> TcpStream {
+    let stream = TcpStream::connect(serving.address).expect("it listens");
+    let timeout = Some(Duration::from_secs(60));
+    stream.set_read_timeout(timeout).expect("it is a time");
+    stream
+}
+
+/// Reads until this has come.
+#[track_caller]
+fn reads(stream: &mut TcpStream, wanted: &str) {
+    let mut all = Vec::new();
+    let mut some = [0; 4096];
+    while !String::from_utf8_lossy(&all).contains(wanted) {
+        let read = stream.read(&mut some).expect("something comes in a minute");
+        assert!(read > 0, "closed before {wanted:?}");
+        all.extend_from_slice(&some[..read]);
+    }
+}
+
+/// The number of open watches of pods, as the server counts them. Our controllers' are not over HTTP.
+fn open_watches(serving: &Serving) -> usize {
+    let metrics = serving.get("/metrics");
+    let of_pods = |line: &&str| {
+        line.starts_with("apiserver_longrunning_requests{") && line.contains("resource=\"pods\"")
+    };
+    let line = metrics.lines().find(of_pods);
+    let number = line.and_then(|line| line.rsplit(' ').next()?.parse().ok());
+    number.unwrap_or(0)
+}
+
+/// The resident memory of the server, bytes.
+fn resident(serving: &Serving) -> usize {
+    let status = format!("/proc/{}/status", serving.child.id());
+    let status = fs::read_to_string(status).expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<usize>().ok());
+    kib.expect("a number of kB") << 10
+}
