@@ -15,8 +15,22 @@ pub mod scaling;
 pub mod whole;
 
 use std::path::Path;
+use std::process::Command;
 
 use podstorm_loadgen::report::output::{Inputs, Output, OutputError};
+
+/// Cargo: the one that runs us, or the one in `PATH`. Without what it has told us of our package: a
+/// build script that depends on that, as ring's does, would run again, and everything above it be built again.
+pub fn cargo() -> Command {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            cargo.env_remove(&name);
+        }
+    }
+    cargo
+}
 
 /// Puts a text in the place of a file, or of none. An interruption leaves what was there before; errors call the file
 /// `what`.

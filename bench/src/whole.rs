@@ -81,8 +81,7 @@ pub fn loadgen_as_built() -> anyhow::Result<PathBuf> {
 ///
 /// Where it can't be built.
 pub fn build(target: &Path, flags: &[&str]) -> anyhow::Result<PathBuf> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status = Command::new(cargo)
+    let status = crate::cargo()
         .current_dir(package_directory().join(".."))
         .args(["build", "--quiet", "--bin", "loadgen"])
         .args(flags)

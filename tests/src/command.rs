@@ -25,7 +25,7 @@ pub fn loadgen() -> &'static Path {
             Some("debug") | None => "dev",
             Some(profile) => profile,
         };
-        let built = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()))
+        let built = cargo()
             .args([
                 "build",
                 "--quiet",
@@ -49,6 +49,19 @@ pub fn loadgen() -> &'static Path {
         }
         binary
     })
+}
+
+/// The cargo that runs the test, without what it has told the test of its package: a build script that
+/// depends on that, as ring's does, would run again, and everything above it be built again.
+fn cargo() -> Command {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            cargo.env_remove(&name);
+        }
+    }
+    cargo
 }
 
 /// Runs the command in a directory, with nothing on its standard input.

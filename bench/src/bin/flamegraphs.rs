@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use clap::{Parser, Subcommand};
@@ -96,8 +96,9 @@ fn remake_one(root: &Path, name: &str, flags: &str) -> Result<()> {
     let folder = target_directory().join("flamegraphs").join(name);
     fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     let (svg, stacks) = (folder.join("flame.svg"), folder.join("stacks.txt"));
-    let status = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()))
-        .args("run --release --quiet -p podstorm-loadgen -- run".split(' '))
+    let command = "run --release --quiet -p podstorm-loadgen --features profile -- run";
+    let status = podstorm_bench::cargo()
+        .args(command.split(' '))
         .args(flags.split_whitespace())
         .arg("--flamegraph")
         .arg(&svg)

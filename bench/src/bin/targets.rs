@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, Write as _};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use anyhow::{Context, ensure};
 use clap::Parser;
@@ -92,8 +92,7 @@ fn command() -> String {
 
 /// Runs the benches; whether all succeeded.
 fn bench(arguments: &Arguments) -> anyhow::Result<bool> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
+    let mut command = podstorm_bench::cargo();
     command
         .current_dir(package_directory())
         .env(TABLE_ELSEWHERE, "1")

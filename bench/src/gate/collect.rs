@@ -94,7 +94,7 @@ fn build(planted: bool) -> Result<BTreeMap<String, PathBuf>> {
     } else {
         "instructions"
     };
-    let mut command = tools::cargo();
+    let mut command = crate::cargo();
     command.args(["bench", "--locked", "--package", "podstorm-bench"]);
     command.args(["--features", features, "--no-run", "--quiet"]);
     command.args(["--bench", "instructions", "--bench", "allocations"]);

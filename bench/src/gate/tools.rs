@@ -9,11 +9,6 @@ use anyhow::{Context, Result, bail, ensure};
 use super::measurement::Toolchain;
 use crate::results::package_directory;
 
-/// Cargo: the one that runs us, or the one in `PATH`.
-pub(super) fn cargo() -> Command {
-    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-}
-
 /// Standard output of a program that must succeed.
 ///
 /// # Errors

@@ -89,7 +89,8 @@ pub(super) struct RunFlags {
     #[arg(long, requires = "serve", help_heading = "Output")]
     pub(super) keep_serving: bool,
 
-    /// Sample the run and draw where its processor time went as a flamegraph (SVG)
+    /// Sample the run and draw where its processor time went as a flamegraph (SVG); this and
+    /// the next three need a build with `--features profile`
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(super) flamegraph: Option<PathBuf>,
 
@@ -115,7 +116,7 @@ pub(super) struct RunFlags {
     pub(super) baselines: BaselineFlags,
 
     /// Show the run on the whole screen while it goes on: the phase, and pods, rate and queue over
-    /// time; q or Ctrl-C stops it and reports on what ran
+    /// time; q or Ctrl-C stops it and reports on what ran. Needs a build with `--features tui`
     #[arg(long, help_heading = "Output")]
     pub(super) tui: bool,
 

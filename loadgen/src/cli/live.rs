@@ -30,8 +30,8 @@ pub(super) fn check(flags: &RunFlags) -> Result<()> {
 #[cfg(not(feature = "tui"))]
 fn refuse_blind() -> Result<()> {
     anyhow::bail!(
-        "--tui: this build of loadgen has no full-screen view: build it with `--features tui`, \
-         which is on by default, or leave the flag out"
+        "--tui: this build of loadgen has no full-screen view: build it with `--features tui`, or \
+         leave the flag out"
     )
 }
 

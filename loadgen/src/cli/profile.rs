@@ -22,8 +22,8 @@ pub(super) fn open(flags: &RunFlags, inputs: &Inputs, outputs: &mut Outputs) -> 
     }
     if is_asked && cfg!(not(feature = "profile")) {
         bail!(
-            "this build of loadgen can't profile a run: build it with the feature `profile`, which is \
-             on by default"
+            "this build of loadgen can't profile a run: build it with `--features profile`, or leave \
+             the flag out"
         );
     }
     for (flag, path) in asked {

@@ -1,8 +1,12 @@
 //! Walk-throughs across kinds: W1, W181, W184 and W185.
 
+use std::collections::BTreeMap;
+
+use podstorm::object::Time;
+
 use super::super::manifests::{DEPLOYMENT, FRONTEND, owner, pod};
 use super::super::served::{Served, with_each, with_one};
-use super::{PHASES, count, names};
+use super::{PHASES, count, names, pass};
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
@@ -211,12 +215,78 @@ fn w184_many_at_once() {
         served.run("create -f many.yaml");
         let counts = "get rs -o jsonpath='{.items[*].status.readyReplicas}'";
         for replicas in [50, 5, 50, 5] {
-            served.run(&format!("scale rs --all --replicas={replicas}"));
+            // Some sets each, as a kubectl holds back after 300 requests.
+            let scales: Vec<_> = (0..8)
+                .map(|eighth| {
+                    let sets = (0..25).map(|one| format!("rs/many-{:03}", 25 * eighth + one));
+                    let sets: Vec<String> = sets.collect();
+                    let line = format!("scale {} --replicas={replicas}", sets.join(" "));
+                    served.beside(&line, &format!("scaled-{eighth}"))
+                })
+                .collect();
+            for scale in scales {
+                scale.ends();
+            }
             let wanted = format!(" {replicas}").repeat(200);
             served.becomes(counts, wanted.trim());
             let pods = served.run("get pods -o name");
             assert_eq!(pods.lines().count(), 200 * replicas);
         }
+    });
+}
+
+#[test]
+#[ignore = "needs kubectl: cargo real"]
+fn w184_a_batch_at_a_time() {
+    // What is created in one second of this time is one batch: a call takes three.
+    const CALL: i64 = 3;
+    let slow = [
+        "--engine",
+        "virtual",
+        "--api-latency",
+        "3s",
+        "--api-errors",
+        "10%",
+    ];
+    let per_set = "get pods -o jsonpath='{range .items[*]}{.metadata.ownerReferences[0].name} \
+                   {.metadata.creationTimestamp}{\"\\n\"}{end}'";
+    with_one(&slow, |served| {
+        let one = |number: usize| {
+            let named = format!("many-{number:02}");
+            FRONTEND
+                .replace("frontend", &named)
+                .replace("replicas: 3", "replicas: 50")
+        };
+        let all: Vec<String> = (0..5).map(one).collect();
+        served.file("many.yaml", &all.join("---"));
+        served.run("create -f many.yaml");
+        pass(served, 3600);
+        let text = served.run(per_set);
+        let mut batches: BTreeMap<&str, BTreeMap<i64, usize>> = BTreeMap::new();
+        for line in text.lines() {
+            let (set, created) = line.split_once(' ').expect("two words");
+            let created: Time = created.parse().expect("a time");
+            let created = created.unix_seconds().expect("it is set");
+            *batches.entry(set).or_default().entry(created).or_default() += 1;
+        }
+        assert_eq!(batches.len(), all.len());
+        let mut rounds = 0;
+        for (set, batches) in batches {
+            assert_eq!(batches.values().sum::<usize>(), 50, "{set}: {batches:?}");
+            let mut before = None;
+            let (mut most, mut last) = (1, 0);
+            for (created, pods) in &batches {
+                if let Some(before) = before.replace(*created) {
+                    assert!(*created - before >= CALL, "{set}: {batches:?}");
+                }
+                // A batch with a failure is the last of its round.
+                rounds += usize::from(last < most);
+                most = if last < most { 1 } else { 2 * most };
+                last = *pods;
+                assert!(*pods <= most, "{set}: {batches:?}");
+            }
+        }
+        assert!(rounds > all.len(), "a tenth of the calls fails");
     });
 }
 

@@ -29,6 +29,13 @@ fn name_of(served: &Served, index: usize) -> String {
     names(served).swap_remove(index)
 }
 
+/// Moves the time of a server on the virtual engine.
+#[track_caller]
+fn pass(served: &Served, seconds: u32) {
+    served.file("advance.json", &format!("{{\"seconds\": {seconds}}}"));
+    served.run("create --raw /podstorm/clock/advance -f advance.json");
+}
+
 #[track_caller]
 fn patch_condition(served: &Served, pod: &str, members: &str) {
     let patch = format!("'{{\"status\":{{\"conditions\":[{{\"type\":\"Ready\",{members}}}]}}}}'");

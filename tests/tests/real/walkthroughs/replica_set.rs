@@ -2,7 +2,7 @@
 
 use super::super::manifests::{FRONTEND, bare_pods, owner, pod};
 use super::super::served::{Served, with_each, with_one};
-use super::{PHASES, count, end_container, name_of, names};
+use super::{PHASES, count, end_container, name_of, names, pass};
 
 pub(super) const ROW: &str = "get rs frontend --no-headers";
 pub(super) const EVENTS: &str = "get events --field-selector involvedObject.name=frontend \
@@ -100,6 +100,25 @@ fn w2_create_look_verify_ownership() {
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
+fn w2_the_first_pod_comes_alone() {
+    // Time stands still, so the second in which a pod is created tells which call it is of.
+    let virtual_time = ["--engine", "virtual", "--api-latency", "3s"];
+    with_one(&virtual_time, |served| {
+        served.apply(FRONTEND);
+        pass(served, 60);
+        let mut created =
+            served.words("get pods -o jsonpath='{.items[*].metadata.creationTimestamp}'");
+        created.sort();
+        let [first, second, third] = &created[..] else {
+            panic!("three pods: {created:?}");
+        };
+        assert!(first < second, "{created:?}");
+        assert_eq!(second, third);
+    });
+}
+
+#[test]
+#[ignore = "needs kubectl: cargo real"]
 fn w3_required_fields_and_rejections() {
     const LABELS: &str = "metadata: {labels: {tier: frontend}}";
     const SELECTOR: &str = "selector: {matchLabels: {tier: frontend}}";
@@ -170,9 +189,17 @@ fn w3_required_fields_and_rejections() {
 #[test]
 #[ignore = "needs kubectl: cargo real"]
 fn w4_pods_that_come_later_are_taken_over_and_removed() {
-    with_one(&["--pod-startup-latency", "1s"], |served| {
+    let latencies = [
+        "--pod-startup-latency",
+        "1s",
+        "--pod-termination-latency",
+        "1s",
+    ];
+    with_one(&latencies, |served| {
         frontend(served, 3);
         let before = names(served);
+        let rows = served.beside("get pods -w --no-headers", "rows");
+        rows.shows(&before[2]);
         let owned = "get pods -w -o jsonpath='{.metadata.name} {.metadata.ownerReferences[*].name}{\"\\n\"}'";
         let owned = served.beside(owned, "owned");
         owned.shows(&before[2]);
@@ -181,6 +208,8 @@ fn w4_pods_that_come_later_are_taken_over_and_removed() {
         // Before they are gone they are its own.
         owned.shows("pod1 frontend");
         owned.shows("pod2 frontend");
+        rows.shows("pod1 0/1 Terminating 0");
+        rows.shows("pod2 0/1 Terminating 0");
         served.tabulates(ROW, "frontend 3 3 3");
         has(served, 3);
         assert_eq!(names(served), before);

@@ -151,6 +151,15 @@ fn w19_keeps_the_number_whoever_made_or_killed_the_pods() {
         });
         served.tabulates(ROW, "nginx 3 3 3");
         served.run(&format!("delete pod {failed}"));
+        let evicted = name_of(served, 0);
+        let eviction = format!(
+            "{{\"apiVersion\":\"policy/v1\",\"kind\":\"Eviction\",\"metadata\":{{\"name\":\"{evicted}\"}}}}"
+        );
+        served.file("eviction.json", &eviction);
+        let path = format!("/api/v1/namespaces/default/pods/{evicted}/eviction");
+        served.run(&format!("create --raw {path} -f eviction.json"));
+        has(served, 3);
+        assert!(!names(served).contains(&evicted));
 
         let before = names(served);
         served.apply(&pod("extra", "labels: {app: nginx}", ""));
@@ -404,14 +413,23 @@ spec: {selector: {tier: frontend, environment: prod}, ports: [{port: 80}]}
 #[test]
 #[ignore = "needs kubectl: cargo real"]
 fn w25_an_idle_one_writes_nothing() {
-    with_one(&["--pod-startup-latency", "1s"], |served| {
+    // Ten minutes are a second.
+    with_one(&["--time-scale", "600"], |served| {
         nginx(served, 3);
+        let seconds = || -> f64 {
+            let clock = served.run("get --raw /podstorm/clock");
+            let (_, after) = clock.split_once("\"seconds\":").expect("it says so");
+            let number = after.split(',').next().expect("there is one");
+            number.parse().expect("a number")
+        };
         let versions =
             "get rc,pods -l app=nginx -o jsonpath='{.items[*].metadata.resourceVersion}'";
         let before = served.run(versions);
+        let since = seconds();
         served.says("run bare --image=nginx", "pod/bare created");
         served.run("wait --for=condition=Ready pod/bare");
         served.says("get pod bare -o jsonpath='{.metadata.ownerReferences}'", "");
+        served.comes_to("get --raw /podstorm/clock", |_| seconds() - since > 600.0);
         served.says(versions, &before);
         served.says("get rc -o name", "replicationcontroller/nginx");
     });
