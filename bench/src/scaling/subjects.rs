@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::hint::black_box;
 use std::sync::{Arc, Mutex};
 
+use crossbeam_utils::CachePadded;
 use hashbrown::{HashMap, HashSet};
 use podstorm::cache::Delta;
 use podstorm::expectations::Expectations;
@@ -130,7 +131,11 @@ fn each<W: FnMut(u32) + Send + 'static>(
     threads: usize,
     worker: impl Fn(usize) -> W,
 ) -> Vec<Worker> {
-    let boxed = |thread| Box::new(worker(thread)) as Worker;
+    let boxed = |thread| {
+        // What workers write for themselves, such as their next key, would otherwise share lines.
+        let mut own = CachePadded::new(worker(thread));
+        Box::new(move |events| (*own)(events)) as Worker
+    };
     (0..threads).map(boxed).collect()
 }
 
