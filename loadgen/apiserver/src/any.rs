@@ -13,6 +13,7 @@ use podstorm_objects::{
 use serde_json::Value;
 use smallvec::SmallVec;
 
+use crate::field_manager::Manager;
 use crate::store::counts::{WriteEffects, WriteTotals};
 use crate::store::owners::ObjectKey;
 use crate::store::quota::Quota;
@@ -52,7 +53,7 @@ pub(crate) trait AnyStore: Debug + Send + Sync {
         &self,
         to: &Cluster,
         object: AnyObject,
-        effects: WriteEffects,
+        manner: (WriteEffects, Manager<'_>),
         now: Now,
     ) -> Result<AnyObject, ApiError>;
     fn import(&self, to: &Cluster, object: AnyObject, now: Now) -> Result<AnyObject, ApiError>;
@@ -60,7 +61,7 @@ pub(crate) trait AnyStore: Debug + Send + Sync {
         &self,
         to: &Cluster,
         object: AnyObject,
-        effects: WriteEffects,
+        manner: (WriteEffects, Manager<'_>),
         now: Now,
     ) -> Result<AnyObject, ApiError>;
     fn patch(
@@ -68,7 +69,7 @@ pub(crate) trait AnyStore: Debug + Send + Sync {
         cluster: &Cluster,
         at: (&str, &str),
         patch: &Patch,
-        effects: WriteEffects,
+        manner: (WriteEffects, Manager<'_>),
         now: Now,
     ) -> Result<AnyObject, ApiError>;
     fn get(&self, namespace: &str, name: &str) -> Result<AnyObject, ApiError>;
@@ -161,10 +162,10 @@ impl<R: Strategy> AnyStore for KindStore<R> {
         &self,
         to: &Cluster,
         object: AnyObject,
-        effects: WriteEffects,
+        manner: (WriteEffects, Manager<'_>),
         now: Now,
     ) -> Result<AnyObject, ApiError> {
-        Ok(to.create_in(self, self.owned(object)?, effects, now)?)
+        Ok(to.create_in(self, self.owned(object)?, manner, now)?)
     }
 
     fn import(&self, to: &Cluster, object: AnyObject, now: Now) -> Result<AnyObject, ApiError> {
@@ -175,10 +176,10 @@ impl<R: Strategy> AnyStore for KindStore<R> {
         &self,
         to: &Cluster,
         object: AnyObject,
-        effects: WriteEffects,
+        manner: (WriteEffects, Manager<'_>),
         now: Now,
     ) -> Result<AnyObject, ApiError> {
-        Ok(to.put(self, self.owned(object)?, effects, now)?)
+        Ok(to.put(self, self.owned(object)?, manner, now)?)
     }
 
     fn patch(
@@ -186,10 +187,10 @@ impl<R: Strategy> AnyStore for KindStore<R> {
         cluster: &Cluster,
         at: (&str, &str),
         patch: &Patch,
-        effects: WriteEffects,
+        manner: (WriteEffects, Manager<'_>),
         now: Now,
     ) -> Result<AnyObject, ApiError> {
-        Ok(cluster.apply_patch(self, at, patch, effects, now)?)
+        Ok(cluster.apply_patch(self, at, patch, manner, now)?)
     }
 
     fn get(&self, namespace: &str, name: &str) -> Result<AnyObject, ApiError> {

@@ -4,6 +4,7 @@ use podstorm_objects::{AnyObject, ApiError, DecodeError, Kind, Now, Object, Reso
 use serde_json::Value;
 
 use crate::any::AnyStore;
+use crate::field_manager::{FieldManager, Manager};
 use crate::store::counts::{Verb, WriteEffects};
 use crate::{
     AnyWatch, Cluster, DeleteOptions, Deletion, ListOptions, ListPage, Patch, Select, WatchFrom,
@@ -17,6 +18,7 @@ pub struct Api<'a> {
     pub(crate) cluster: &'a Cluster,
     pub(crate) kind: Kind,
     dry_run: bool,
+    pub(crate) manager: Manager<'a>,
 }
 
 impl Cluster {
@@ -26,7 +28,17 @@ impl Cluster {
             cluster: self,
             kind,
             dry_run: false,
+            manager: None,
         }
+    }
+}
+
+impl<'a> Api<'a> {
+    /// The same, and `manager` notes who owns the fields of what is created, updated and patched.
+    #[must_use]
+    pub fn managed_by(self, manager: &'a dyn FieldManager) -> Self {
+        let manager = Some(manager);
+        Self { manager, ..self }
     }
 }
 
@@ -60,7 +72,8 @@ impl Api<'_> {
     /// As there; 400 for an object of another kind.
     pub fn create(&self, object: AnyObject, now: Now) -> Result<AnyObject, ApiError> {
         let create = |store: &dyn AnyStore| {
-            store.create(self.cluster, object, self.effects(Verb::Create), now)
+            let effects = self.effects(Verb::Create);
+            store.create(self.cluster, object, (effects, self.manager), now)
         };
         self.cluster.with_store(self.kind, create)?
     }
@@ -149,7 +162,8 @@ impl Api<'_> {
 
     fn put(&self, object: AnyObject, verb: Verb, now: Now) -> Result<AnyObject, ApiError> {
         let effects = self.effects(verb);
-        let put = |store: &dyn AnyStore| store.put(self.cluster, object, effects, now);
+        let put =
+            |store: &dyn AnyStore| store.put(self.cluster, object, (effects, self.manager), now);
         let written = self.cluster.with_store(self.kind, put)??;
         self.cluster.notice_written(&written);
         Ok(written)
@@ -192,7 +206,9 @@ impl Api<'_> {
         now: Now,
     ) -> Result<AnyObject, ApiError> {
         let effects = self.effects(verb);
-        let apply = |store: &dyn AnyStore| store.patch(self.cluster, at, patch, effects, now);
+        let apply = |store: &dyn AnyStore| {
+            store.patch(self.cluster, at, patch, (effects, self.manager), now)
+        };
         let written = self.cluster.with_store(self.kind, apply)??;
         self.cluster.notice_written(&written);
         Ok(written)

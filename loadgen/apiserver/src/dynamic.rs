@@ -1,6 +1,6 @@
 //! The strategy of kinds without a Rust type, as their rows say.
 
-use podstorm_objects::{Cause, DecodeError, DynamicObject, Kind, Map};
+use podstorm_objects::{Cause, DecodeError, DynamicObject, Generations, Kind, Map};
 use serde_json::Value;
 
 use crate::defaulting::Within;
@@ -86,7 +86,17 @@ impl Strategy for DynamicObject {
     }
 
     fn spec_differs(&self, old: &Self) -> bool {
-        let has_status = self.kind().row().has_status;
+        let row = self.kind().row();
+        let has_status = row.has_status;
+        match row.rules.generations {
+            Generations::One => return false,
+            Generations::OfSpecAndAnnotations
+                if self.metadata.annotations != old.metadata.annotations =>
+            {
+                return true;
+            }
+            Generations::OfSpec | Generations::OfSpecAndAnnotations => {}
+        }
         let is_spec = |(name, _): &(&String, &Value)| !(has_status && *name == STATUS);
         let (new, old) = (self.fields.iter(), old.fields.iter());
         new.filter(is_spec).ne(old.filter(is_spec))

@@ -87,6 +87,26 @@ pub fn uid_mismatch(resource: &str, name: &str, wanted: &Uid, found: &Uid) -> Ap
     conflict(resource, name, &why)
 }
 
+/// 409: a scale wants its object to have another UID than it has. The store itself refuses that.
+pub(crate) fn scale_uid_mismatch(
+    kind: Kind,
+    (namespace, name): (&str, &str),
+    wanted: &Uid,
+    found: &Uid,
+) -> ApiError {
+    // Sic: this one key of upstream's store is not that of the resource.
+    let place = match kind == Kind::REPLICATION_CONTROLLER {
+        true => "controllers",
+        false => kind.resource(),
+    };
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: /registry/{place}/{namespace}/{name}, \
+         ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: \
+         {wanted}, UID in object meta: {found}"
+    );
+    conflict(&kind.group_resource(), name, &why)
+}
+
 /// 409: a deletion wants the object to have another UID than it has.
 pub fn deletion_uid_mismatch(kind: Kind, name: &str, wanted: &Uid, found: &Uid) -> ApiError {
     let why = format!(

@@ -56,6 +56,7 @@ mod delete;
 pub mod disruption;
 mod dynamic;
 pub mod errors;
+mod field_manager;
 mod finalizer;
 mod gc;
 mod kinds;
@@ -87,6 +88,7 @@ use podstorm_objects::{
 pub use api::Api;
 pub use builtin::kind_named;
 pub use delete::{DeleteOptions, Deletion, Propagation};
+pub use field_manager::FieldManager;
 pub use gc::GarbageItem;
 pub use list::{ListOptions, ListPage, Select};
 pub use patch::Patch;

@@ -59,6 +59,17 @@ pub(super) fn prepare_for_update(new: &mut ObjectMeta, old: &ObjectMeta) {
     }
 }
 
+/// Keeps the owners of fields where a writer that knows nothing of them leaves them out.
+pub(super) fn keep_managed_fields(new: &mut ObjectMeta, old: &ObjectMeta) {
+    const MANAGED: &str = "managedFields";
+    if new.rest.is_same(&old.rest) || old.rest.is_empty() || new.rest.get(MANAGED).is_some() {
+        return;
+    }
+    if let Some(managed) = old.rest.get(MANAGED) {
+        new.rest = new.rest.with(MANAGED, managed);
+    }
+}
+
 /// Whether all members with rules are the stored object's own.
 pub(super) fn is_shared(new: &ObjectMeta, old: &ObjectMeta) -> bool {
     let finalizers = match (&new.finalizers, &old.finalizers) {

@@ -9,6 +9,7 @@ use podstorm_objects::{
 };
 
 use super::defaulting::Within;
+use super::field_manager::Manager;
 use super::store::KindStore;
 use super::store::counts::{Verb, WriteEffects};
 use super::update::Update;
@@ -155,16 +156,16 @@ impl Cluster {
         now: Now,
     ) -> Result<Arc<R>, ApiError> {
         let effects = WriteEffects::of(Verb::UpdateScale);
-        self.update_scale_in(R::store(self), namespace, name, update, effects, now)
+        let manner = (effects, None);
+        self.update_scale_in(R::store(self), (namespace, name), update, manner, now)
     }
 
     fn update_scale_in<R: Scalable>(
         &self,
         store: &KindStore<R>,
-        namespace: &str,
-        name: &str,
+        (namespace, name): (&str, &str),
         update: &ScaleUpdate,
-        effects: WriteEffects,
+        (effects, manager): (WriteEffects, Manager<'_>),
         now: Now,
     ) -> Result<Arc<R>, ApiError> {
         if let Some(cause) = validate_replicas(update.replicas).pop() {
@@ -174,8 +175,8 @@ impl Cluster {
         self.modify(store, namespace, name, now, |old| {
             let metadata = old.metadata();
             if let Some(uid) = update.uid.as_ref().filter(|uid| **uid != metadata.uid) {
-                let resource = format!("{}/scale", kind.group_resource());
-                return Err(errors::uid_mismatch(&resource, name, uid, &metadata.uid));
+                let at = (namespace, name);
+                return Err(errors::scale_uid_mismatch(kind, at, uid, &metadata.uid));
             }
             let version = &metadata.resource_version;
             if update
@@ -185,12 +186,18 @@ impl Cluster {
             {
                 return Err(errors::stale(kind, name));
             }
-            if old.spec_replicas() == update.replicas {
+            let is_new = old.spec_replicas() != update.replicas;
+            if !is_new && manager.is_none() {
                 return Ok(Update::Keep);
             }
             let mut new = R::clone(old);
-            new.set_spec_replicas(update.replicas);
-            new.metadata_mut().generation += 1;
+            if is_new {
+                new.set_spec_replicas(update.replicas);
+                new.metadata_mut().generation += 1;
+            }
+            if let Some(manager) = manager {
+                manager.written(Some(&**old), &mut new);
+            }
             Ok(Update::Write(new, effects))
         })
     }
@@ -228,23 +235,26 @@ impl Api<'_> {
         update: &ScaleUpdate,
         now: Now,
     ) -> Result<Scale, ApiError> {
-        let effects = self.effects(Verb::UpdateScale);
+        let (at, manner) = (
+            (namespace, name),
+            (self.effects(Verb::UpdateScale), self.manager),
+        );
         let cluster = self.cluster;
         if self.kind == Kind::REPLICA_SET {
             let store = ReplicaSet::store(cluster);
             return cluster
-                .update_scale_in(store, namespace, name, update, effects, now)
+                .update_scale_in(store, at, update, manner, now)
                 .map(|object| scale(&*object));
         }
         if self.kind == Kind::REPLICATION_CONTROLLER {
             let store = ReplicationController::store(cluster);
             return cluster
-                .update_scale_in(store, namespace, name, update, effects, now)
+                .update_scale_in(store, at, update, manner, now)
                 .map(|object| scale(&*object));
         }
         self.with_scalable(|store| {
             cluster
-                .update_scale_in(store, namespace, name, update, effects, now)
+                .update_scale_in(store, at, update, manner, now)
                 .map(|object| scale(&*object))
         })
     }
@@ -392,7 +402,7 @@ mod tests {
         };
         let error = scale(&foreign).unwrap_err();
         assert!(
-            error.message.contains("replicasets.apps/scale"),
+            error.message.contains("/registry/replicasets/default/a,"),
             "{}",
             error.message
         );

@@ -3,6 +3,8 @@
 //! Source: the plugins that kube-apiserver 1.36 has on by default, as far as they concern the kinds
 //! served here: Priority, DefaultTolerationSeconds, TaintNodesByCondition.
 
+use std::collections::BTreeSet;
+
 use podstorm_apiserver::{Cluster, errors, kind_named};
 use podstorm_objects::{ApiError, Kind};
 use serde_json::{Map, Value, json};
@@ -10,7 +12,8 @@ use serde_json::{Map, Value, json};
 /// Seconds that a pod stays on a node that is not ready or not reachable.
 const TOLERATED_SECONDS: i64 = 300;
 
-/// Fills in what is missing in the document of a new object.
+/// Fills in what is missing in the document of a new object; returns the members of its spec that it
+/// added, which nobody owns.
 ///
 /// # Errors
 /// 403 for a pod of a class of priority that does not exist.
@@ -18,7 +21,13 @@ pub(crate) fn admit(
     cluster: &Cluster,
     kind: Kind,
     document: &mut Map<String, Value>,
-) -> Result<(), ApiError> {
+) -> Result<Vec<String>, ApiError> {
+    let names = |document: &Map<String, Value>| {
+        let spec = document.get("spec").and_then(Value::as_object);
+        spec.map(|spec| spec.keys().cloned().collect::<BTreeSet<_>>())
+            .unwrap_or_default()
+    };
+    let before = names(document);
     if kind == Kind::POD {
         let name = document.get("metadata").and_then(|of| of["name"].as_str());
         let name = name.unwrap_or("").to_owned();
@@ -34,7 +43,7 @@ pub(crate) fn admit(
             || json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}),
         );
     }
-    Ok(())
+    Ok(names(document).difference(&before).cloned().collect())
 }
 
 /// The priority of a class, and whether its pods preempt others.

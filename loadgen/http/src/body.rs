@@ -72,22 +72,35 @@ fn unrecognized(expected: &str, why: &str, body: &[u8]) -> ApiError {
     ))
 }
 
-/// The body as an object of that kind, and what the client should be warned of.
+/// What a client sent as an object.
+pub(crate) struct Sent {
+    pub(crate) object: AnyObject,
+    pub(crate) warnings: Vec<String>,
+    /// The members of the spec that admission added.
+    pub(crate) admitted: Vec<String>,
+}
+
+/// The body as an object of that kind.
 ///
 /// # Errors
 /// As [`document`]; 400 for an object of another kind, with a member of a wrong type or, where
 /// `fieldValidation` is `Strict`, with one that the kind doesn't have.
-pub(crate) fn object(call: &Call<'_>, kind: Kind) -> Result<(AnyObject, Vec<String>), ApiError> {
+pub(crate) fn object(call: &Call<'_>, kind: Kind) -> Result<Sent, ApiError> {
     let mut document = document(call, kind.name())?;
     check_type(kind, &document)?;
     if let Some(problem) = openapi::wrong_type(kind, &document) {
         return Err(cannot_be_handled(kind, &problem));
     }
     let warnings = check_fields(call, kind, &mut document)?;
-    if *call.method == http::Method::POST {
-        admission::admit(call.cluster(), kind, &mut document)?;
-    }
-    Ok((read(call, kind, document)?, warnings))
+    let admitted = match *call.method == http::Method::POST {
+        true => admission::admit(call.cluster(), kind, &mut document)?,
+        false => Vec::new(),
+    };
+    Ok(Sent {
+        object: read(call, kind, document)?,
+        warnings,
+        admitted,
+    })
 }
 
 /// Takes the unknown members out of a document; each is a warning.

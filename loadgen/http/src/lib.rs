@@ -37,6 +37,7 @@ mod media;
 mod metrics;
 mod objects;
 mod openapi;
+mod ownership;
 pub mod protobuf;
 mod query;
 mod requests;

@@ -11,11 +11,11 @@ use crate::answer::{self, Body};
 use crate::media::{Accepted, BodyType, Shape, unsupported};
 use crate::query::options_invalid;
 use crate::route::Target;
-use crate::{Call, body, delete, list, openapi, table, token_request, view, watch};
+use crate::{Call, body, delete, list, openapi, ownership, table, token_request, view, watch};
 
 /// What patches may be, as messages list it.
 const PATCHES: &str = "application/json-patch+json, application/merge-patch+json, \
-                       application/strategic-merge-patch+json";
+                       application/strategic-merge-patch+json, application/apply-patch+yaml";
 
 /// Answers a request for objects.
 pub(crate) fn serve(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
@@ -99,13 +99,16 @@ fn get(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
 fn create(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     let dry_run = call.query.dry_run("CreateOptions")?;
     check_field_validation(call, "CreateOptions")?;
-    let (mut object, warnings) = body::object(call, target.kind)?;
+    let sent = body::object(call, target.kind)?;
+    let (mut object, warnings) = (sent.object, sent.warnings);
     place(&mut object, target)?;
     if !object.metadata().resource_version.is_unset() {
         let why = "resourceVersion should not be set on objects to be created";
         return Err(ApiError::status(500, Reason::Other(String::new()), why));
     }
-    let api = api(call, target).dry_run(dry_run);
+    let mut writer = ownership::Writer::of(call, target, "CreateOptions")?;
+    writer.admitted = sent.admitted;
+    let api = api(call, target).dry_run(dry_run).managed_by(&writer);
     let created = api.create(view::stored(call.cluster(), object)?, call.now)?;
     answer_with(call, 201, &view::shown(target.kind, created), &warnings)
 }
@@ -113,7 +116,8 @@ fn create(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> 
 fn update(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     let dry_run = call.query.dry_run("UpdateOptions")?;
     check_field_validation(call, "UpdateOptions")?;
-    let (mut object, warnings) = body::object(call, target.kind)?;
+    let sent = body::object(call, target.kind)?;
+    let (mut object, warnings) = (sent.object, sent.warnings);
     place(&mut object, target)?;
     let name = &object.metadata().name;
     if *name != target.name.as_str() {
@@ -122,7 +126,8 @@ fn update(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> 
             target.name
         )));
     }
-    let api = api(call, target).dry_run(dry_run);
+    let writer = ownership::Writer::of(call, target, "UpdateOptions")?;
+    let api = api(call, target).dry_run(dry_run).managed_by(&writer);
     let object = view::stored(call.cluster(), object)?;
     let updated = match target.subresource.as_str() {
         "finalize" => finalize(call, object, dry_run)?,
@@ -196,6 +201,14 @@ fn read_patch(call: &Call<'_>) -> Result<Patch, ApiError> {
 }
 
 fn patch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
+    if BodyType::of(call.headers) == Some(BodyType::ApplyPatch) {
+        return ownership::apply(call, target);
+    }
+    if call.query.flag("force") {
+        let message = "Forbidden: may not be specified for non-apply patch";
+        let (options, reason) = ("PatchOptions", "FieldValueForbidden");
+        return Err(options_invalid(options, "force", reason, message));
+    }
     let dry_run = call.query.dry_run("PatchOptions")?;
     check_field_validation(call, "PatchOptions")?;
     let mut patch = read_patch(call)?;
@@ -208,7 +221,8 @@ fn patch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
         }
         Patch::Json(_) => Vec::new(),
     };
-    let api = api(call, target).dry_run(dry_run);
+    let writer = ownership::Writer::of(call, target, "PatchOptions")?;
+    let api = api(call, target).dry_run(dry_run).managed_by(&writer);
     let (namespace, name) = (&target.namespace, &target.name);
     let what = (target.kind, target.subresource == "status");
     let patched = view::patch(&api, what, (namespace, name), &patch, call.now)?;
@@ -225,10 +239,14 @@ fn invalid_patch(patch: &Map<String, Value>, problem: &str) -> ApiError {
 
 fn get_scale(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     let scale = api(call, target).scale(&target.namespace, &target.name)?;
-    Ok(answer_scale(call, target, &scale))
+    answer_scale(call, target, &scale)
 }
 
 fn change_scale(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
+    if BodyType::of(call.headers) == Some(BodyType::ApplyPatch) {
+        let scale = ownership::apply_scale(call, target)?;
+        return answer_scale(call, target, &scale);
+    }
     let api = api(call, target);
     let (namespace, name) = (&target.namespace, &target.name);
     let document = if call.method == Method::PATCH {
@@ -239,7 +257,9 @@ fn change_scale(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiE
         patch.apply(&mut document)?;
         document
     } else {
-        Value::Object(body::document(call, "Scale")?)
+        let document = body::document(call, "Scale")?;
+        check_is_scale(&document)?;
+        Value::Object(document)
     };
     let named = document["metadata"]["name"].as_str().unwrap_or("");
     if named != name {
@@ -266,13 +286,44 @@ fn change_scale(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiE
         uid: text("uid").map(Uid::new),
         resource_version: text("resourceVersion").map(ResourceVersion::new),
     };
-    let api = api.dry_run(call.query.dry_run("UpdateOptions")?);
+    let writer = ownership::Writer::of(call, target, "UpdateOptions")?;
+    let api = api
+        .dry_run(call.query.dry_run("UpdateOptions")?)
+        .managed_by(&writer);
     let scale = api.update_scale(namespace, name, &update, call.now)?;
-    Ok(answer_scale(call, target, &scale))
+    answer_scale(call, target, &scale)
 }
 
-fn answer_scale(call: &Call<'_>, target: &Target, scale: &Scale) -> Response<Body> {
-    answer::document(200, call.accepted.yaml, &scale_json(target, scale))
+/// # Errors
+/// 400 for a document of another kind.
+fn check_is_scale(document: &Map<String, Value>) -> Result<(), ApiError> {
+    let text = |member: &str| document.get(member).and_then(Value::as_str).unwrap_or("");
+    let (kind, api_version) = (text("kind"), text("apiVersion"));
+    if matches!(kind, "" | "Scale") {
+        return Ok(());
+    }
+    let version = api_version.rsplit('/').next().unwrap_or("");
+    Err(errors::bad_request(format!(
+        "{kind} in version \"{api_version}\" cannot be handled as a Scale: converting \
+         ({version}.{kind}) to (autoscaling.Scale): unknown conversion"
+    )))
+}
+
+fn answer_scale(
+    call: &Call<'_>,
+    target: &Target,
+    scale: &Scale,
+) -> Result<Response<Body>, ApiError> {
+    let json = scale_json(target, scale);
+    let document = match call.accepted.shape {
+        Shape::Table(version) => {
+            let include = table::Include::of(&call.query)?;
+            table::of_scale(json, version, include, call.now)
+        }
+        Shape::Metadata(version) => table::metadata_alone(&json, version),
+        _ => json,
+    };
+    Ok(answer::document(200, call.accepted.yaml, &document))
 }
 
 fn scale_json(target: &Target, scale: &Scale) -> Value {

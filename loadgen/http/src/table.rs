@@ -3,7 +3,7 @@
 //! Source: `apis/meta/v1` `Table` and `PartialObjectMetadata`, and the printers of Kubernetes.
 
 use podstorm_apiserver::errors;
-use podstorm_objects::{AnyObject, ApiError, Kind, Now, Object};
+use podstorm_objects::{AnyObject, ApiError, Cell, Column, Kind, Now, Object};
 use serde_json::{Value, json};
 
 use crate::query::Query;
@@ -64,6 +64,38 @@ pub(crate) fn row_alone(
         "columnDefinitions": null, "rows": [row(kind, item, version, include, now)]})
 }
 
+/// The columns of scales, which are no objects that are stored.
+const SCALE: [Column; 4] = [
+    Column {
+        cell: Cell::Text("/metadata/name"),
+        ..Column::NAME
+    },
+    Column::new(
+        "Desired",
+        "replicas is the desired number of instances for the scaled object.",
+        Cell::Number("/spec/replicas"),
+    ),
+    Column::new(
+        "Available",
+        "replicas is the actual number of observed instances of the scaled object.",
+        Cell::Number("/status/replicas"),
+    ),
+    Column::AGE,
+];
+
+/// A Table of one scale.
+pub(crate) fn of_scale(scale: Value, version: &str, include: Include, now: Now) -> Value {
+    let columns: Value = SCALE.iter().map(column).collect();
+    let cells: Value = SCALE
+        .iter()
+        .map(|column| column.cell.of(&scale, now))
+        .collect();
+    let metadata = json!({"resourceVersion": scale["metadata"]["resourceVersion"]});
+    let rows = json!([{"cells": cells, "object": carried(scale, version, include)}]);
+    json!({"kind": "Table", "apiVersion": version, "metadata": metadata,
+        "columnDefinitions": columns, "rows": rows})
+}
+
 /// The columns of a kind's tables.
 pub(crate) fn columns(kind: Kind) -> Value {
     let columns = view::stored_kind(kind).row().columns.iter();
@@ -82,15 +114,21 @@ fn row(kind: Kind, item: &dyn Object, version: &str, include: Include, now: Now)
     let json = of_view.as_ref().unwrap_or(&whole);
     let columns = stored.row().columns.iter();
     let cells: Value = columns.map(|column| column.cell.of(json, now)).collect();
-    let object = match include {
+    json!({"cells": cells, "object": carried(whole, version, include)})
+}
+
+/// What a row carries of its object.
+fn carried(whole: Value, version: &str, include: Include) -> Value {
+    match include {
         Include::Object => whole,
         Include::None => Value::Null,
-        Include::Metadata => {
-            json!({"kind": "PartialObjectMetadata", "apiVersion": version,
-                "metadata": whole["metadata"]})
-        }
-    };
-    json!({"cells": cells, "object": object})
+        Include::Metadata => metadata_alone(&whole, version),
+    }
+}
+
+/// `PartialObjectMetadata` of an object's JSON.
+pub(crate) fn metadata_alone(whole: &Value, version: &str) -> Value {
+    json!({"kind": "PartialObjectMetadata", "apiVersion": version, "metadata": whole["metadata"]})
 }
 
 /// `PartialObjectMetadata` of an object, of the newest version.
@@ -100,7 +138,5 @@ pub(crate) fn metadata_of(item: &dyn Object) -> Value {
 
 /// `PartialObjectMetadata` of an object.
 pub(crate) fn partial(item: &dyn Object, version: &str) -> Value {
-    let mut whole = item.to_json();
-    let metadata = whole["metadata"].take();
-    json!({"kind": "PartialObjectMetadata", "apiVersion": version, "metadata": metadata})
+    metadata_alone(&item.to_json(), version)
 }

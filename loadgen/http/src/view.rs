@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use podstorm_apiserver::{Api, Cluster, Patch, kind_named};
-use podstorm_objects::{AnyObject, ApiError, DynamicObject, Kind, Now, ResourceType};
+use podstorm_objects::{AnyObject, ApiError, DynamicObject, Kind, Now, Object, ResourceType};
 use serde_json::{Map, Value, json};
 
 use crate::body::cannot_be_handled;
@@ -188,17 +188,51 @@ pub(crate) fn stored_kind(kind: Kind) -> Kind {
     stored.unwrap_or(kind)
 }
 
-/// A stored object as one of the kind that a client asked for.
-pub(crate) fn shown(kind: Kind, object: AnyObject) -> AnyObject {
-    let Some(view) = view_of(kind) else {
-        return object;
-    };
+/// The JSON of a stored object as that of a kind, which may be a view of it.
+pub(crate) fn json(kind: Kind, object: &dyn Object) -> Value {
     let mut json = object.to_json();
-    if let Value::Object(members) = &mut json {
+    if let (Some(view), Value::Object(members)) = (view_of(kind), &mut json) {
         (view.to)(members);
         set_type(members, kind);
     }
-    match DynamicObject::from_json(kind, json) {
+    json
+}
+
+/// The kind of the same objects in another version; `None` where there is no such version.
+pub(crate) fn at_version(kind: Kind, api_version: &str) -> Option<Kind> {
+    let stored = stored_kind(kind);
+    let views = VIEWS.iter().filter(|view| view.of == stored.name());
+    let mut all = std::iter::once(stored).chain(views.map(|view| Kind::of(&view.row)));
+    all.find(|kind| kind.api_version() == api_version)
+}
+
+/// The JSON of an object of one version as that of another; `stored` is what it will replace.
+pub(crate) fn converted(from: Kind, to: Kind, json: &Value, stored: Option<&dyn Object>) -> Value {
+    let mut json = json.clone();
+    if from.api_version() == to.api_version() {
+        return json;
+    }
+    if let Value::Object(members) = &mut json {
+        if let Some(view) = view_of(from) {
+            (view.from)(members);
+            if let Some(stored) = stored {
+                (view.keep)(members, &stored.to_json());
+            }
+        }
+        if let Some(view) = view_of(to) {
+            (view.to)(members);
+        }
+        set_type(members, to);
+    }
+    json
+}
+
+/// A stored object as one of the kind that a client asked for.
+pub(crate) fn shown(kind: Kind, object: AnyObject) -> AnyObject {
+    if view_of(kind).is_none() {
+        return object;
+    }
+    match DynamicObject::from_json(kind, json(kind, &*object)) {
         Ok(shown) => Arc::new(shown),
         Err(_) => object,
     }

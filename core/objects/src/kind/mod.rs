@@ -84,11 +84,24 @@ pub struct Rules {
     /// Sets what follows from the name and the UID of a new object, and from a number that no
     /// other object gets.
     pub complete: fn(&mut DynamicObject, u64),
+    /// Which changes make a new generation.
+    pub generations: Generations,
     /// The status of a new object, in JSON, whose members are never absent; empty where it has none.
     pub new_status: &'static str,
     /// The rules that an object breaks, other than those of metadata. For an update it also gets
     /// the stored object.
     pub validate: fn(&DynamicObject, Option<&DynamicObject>) -> Vec<Cause>,
+}
+
+/// Which changes of an object make a new generation, where its kind has generations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Generations {
+    /// Those of everything but metadata and status.
+    OfSpec,
+    /// Those and changes of annotations.
+    OfSpecAndAnnotations,
+    /// None: the first stays.
+    One,
 }
 
 impl Rules {
@@ -98,6 +111,7 @@ impl Rules {
         default: |_| {},
         prepare: |_, _| {},
         complete: |_, _| {},
+        generations: Generations::OfSpec,
         new_status: "",
         validate: |_, _| Vec::new(),
     };

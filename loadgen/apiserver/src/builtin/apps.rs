@@ -1,7 +1,7 @@
 //! `apps/v1` but ReplicaSets: Deployments, DaemonSets, StatefulSets, ControllerRevisions.
 
 use podstorm_objects::cells::{containers, number, pairs, selector};
-use podstorm_objects::{Cause, Cell, Column, DynamicObject, ResourceType, Rules};
+use podstorm_objects::{Cause, Cell, Column, DynamicObject, Generations, ResourceType, Rules};
 use serde_json::Value;
 
 use super::template;
@@ -30,6 +30,7 @@ pub(super) static ROWS: [ResourceType; 4] = [
         columns: DEPLOYMENT,
         rules: Rules {
             default: default_deployment,
+            generations: Generations::OfSpecAndAnnotations,
             new_status: "{}",
             validate,
             ..Rules::NONE
@@ -100,6 +101,10 @@ fn default_deployment(deployment: &mut DynamicObject) {
 }
 
 fn default_daemon_set(set: &mut DynamicObject) {
+    // Upstream keeps the number in a member of its own, and writes it back: so it belongs to who writes.
+    if set.metadata.annotations.get(COUNT).is_none() {
+        set.metadata.annotations = set.metadata.annotations.with(COUNT, "0");
+    }
     set.fields.within("spec", |spec| {
         template::set_defaults(spec);
         spec.set_absent("revisionHistoryLimit", DefaultValue::Number(10));
@@ -145,9 +150,11 @@ fn default_stateful_set(set: &mut DynamicObject) {
     });
 }
 
-/// Counts the templates that a DaemonSet had, in an annotation.
+/// The annotation with the number of templates that a DaemonSet had.
+const COUNT: &str = "deprecated.daemonset.template.generation";
+
+/// Counts the templates that a DaemonSet had.
 fn count_templates(new: &mut DynamicObject, old: Option<&DynamicObject>) {
-    const COUNT: &str = "deprecated.daemonset.template.generation";
     let template = |set: &DynamicObject| {
         set.fields
             .get("spec")

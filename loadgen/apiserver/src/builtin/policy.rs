@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use podstorm_objects::cells::{items, number, text};
 use podstorm_objects::{
-    Cause, Cell, Column, DynamicObject, LabelSelector, Now, ResourceType, Rules, Shape,
+    Cause, Cell, Column, DynamicObject, Generations, LabelSelector, Now, ResourceType, Rules, Shape,
 };
 use serde_json::Value;
 
@@ -42,6 +42,7 @@ pub(super) static ROWS: [ResourceType; 5] = [
         short_names: &["pc"],
         columns: PRIORITY,
         rules: Rules {
+            generations: Generations::One,
             default: |class| {
                 class.fields.set_absent("value", DefaultValue::Number(0));
                 class.fields.set_absent(

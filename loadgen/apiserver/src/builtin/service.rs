@@ -21,7 +21,7 @@ pub(super) static ROWS: [ResourceType; 3] = [
         columns: SERVICE,
         rules: Rules {
             default: default_service,
-            prepare: keep_addresses,
+            prepare: prepare_service,
             complete: give_addresses,
             validate: validate_service,
             new_status: r#"{"loadBalancer":{}}"#,
@@ -103,9 +103,18 @@ fn default_service(service: &mut DynamicObject) {
             spec.set_absent("allocateLoadBalancerNodePorts", DefaultValue::True);
         }
         spec.set_absent("internalTrafficPolicy", DefaultValue::Text("Cluster"));
-        spec.set_absent("ipFamilies", DefaultValue::Texts(&["IPv4"]));
-        spec.set_absent("ipFamilyPolicy", DefaultValue::Text("SingleStack"));
     });
+}
+
+/// What the server chooses for a Service: its families of addresses. The addresses that it has stay.
+fn prepare_service(new: &mut DynamicObject, old: Option<&DynamicObject>) {
+    new.fields.within("spec", |spec| {
+        if spec.text("type") != "ExternalName" {
+            spec.set_absent("ipFamilies", DefaultValue::Texts(&["IPv4"]));
+            spec.set_absent("ipFamilyPolicy", DefaultValue::Text("SingleStack"));
+        }
+    });
+    keep_addresses(new, old);
 }
 
 /// The addresses that a Service has stay with it where an update leaves them out.

@@ -4,13 +4,13 @@ use podstorm_objects::decode::Path;
 use podstorm_objects::{Cause, DynamicObject, Map, PodTemplate, ReplicaSet, Resource};
 use serde_json::{Value, json};
 
-use crate::defaulting::{Fill, fill_spec};
+use crate::defaulting::{Fill, Within, fill_spec};
 use crate::errors::{invalid_value, required};
 use crate::validation::{validate_replica_set_spec, validate_template};
 
 /// Sets the defaults of `template` in a spec.
 pub(super) fn set_defaults(spec: &mut Map) {
-    spec.with("template", |template| template.with("spec", fill_spec));
+    spec.with("template", |template| template.within("spec", fill_spec));
 }
 
 /// The broken rules of a spec with replicas, selector and template: those of ReplicaSets, in texts of

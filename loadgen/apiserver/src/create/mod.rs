@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use podstorm_objects::{ApiError, Kind, Now, ObjectMeta, OptionalSeconds, ResourceVersion, Time};
 
+use super::field_manager::Manager;
 use super::name::{Draw, NAME_ATTEMPTS};
 use super::store::counts::{Verb, WriteEffects};
 use super::store::quota;
@@ -19,19 +20,23 @@ impl Cluster {
     /// 404 for a missing namespace, 403 for a terminating one, the error of admission, 422 for a
     /// broken rule, 409 for a name that is taken.
     pub fn create<R: ClusterResource>(&self, object: R, now: Now) -> Result<Arc<R>, ApiError> {
-        self.create_in(R::store(self), object, WriteEffects::of(Verb::Create), now)
+        let effects = WriteEffects::of(Verb::Create);
+        self.create_in(R::store(self), object, (effects, None), now)
     }
 
     pub(crate) fn create_in<R: Strategy>(
         &self,
         store: &KindStore<R>,
         mut object: R,
-        effects: WriteEffects,
+        (effects, manager): (WriteEffects, Manager<'_>),
         now: Now,
     ) -> Result<Arc<R>, ApiError> {
         let kind = object.kind();
         self.admit_create(kind, object.metadata())?;
         object.set_defaults(None);
+        if let Some(manager) = manager {
+            manager.written(None, &mut object);
+        }
         object.prepare_for_create();
         prepare_metadata(kind, object.metadata_mut());
         validate_create(&object)?;

@@ -30,7 +30,7 @@ impl Cluster {
         self.modify(&self.namespaces, "", &name, now, |old| {
             check_put(&namespace, &**old)?;
             let mut new = namespace.clone();
-            prepare_and_validate(&mut new, &**old, effects.verb)?;
+            prepare_and_validate(&mut new, &**old, effects.verb, None)?;
             set(&mut new, &namespace);
             refuse_invalid(&**old, validation::validate_namespace(&new))?;
             Ok(Update::Write(new, effects))

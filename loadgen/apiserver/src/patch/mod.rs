@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
+use json_patch::jsonptr::PointerBuf;
+use json_patch::{PatchOperation, ReplaceOperation};
 use podstorm_objects::{ApiError, Event, EventPatch, Map, Now, ObjectMeta, Reason};
 use serde_json::Value;
 
+use super::field_manager::Manager;
 use super::kinds::share;
 use super::store::counts::{Verb, WriteEffects};
 use super::strategic::{json_merge, strategic_merge};
@@ -45,6 +48,15 @@ impl Patch {
         Ok(Patch::Json(patch))
     }
 
+    /// The patch that puts a whole document in the place of any.
+    pub fn whole(document: Map) -> Patch {
+        let replace = ReplaceOperation {
+            path: PointerBuf::default(),
+            value: document.into(),
+        };
+        Patch::Json(json_patch::Patch(vec![PatchOperation::Replace(replace)]))
+    }
+
     /// Applies it to a document.
     ///
     /// # Errors
@@ -76,12 +88,12 @@ fn apply_json(
     patch: &json_patch::Patch,
     document: &mut Value,
 ) -> Result<(), json_patch::PatchError> {
-    use json_patch::PatchOperation::Test;
     let mut changed = document.clone();
     for operation in patch.iter() {
         let is_absent = |path: &str| changed.pointer(path).is_none();
         match operation {
-            Test(test) if test.value.is_null() && is_absent(test.path.as_str()) => {}
+            PatchOperation::Test(test) if test.value.is_null() && is_absent(test.path.as_str()) => {
+            }
             other => json_patch::patch(&mut changed, std::slice::from_ref(other))?,
         }
     }
@@ -104,7 +116,13 @@ impl Cluster {
         now: Now,
     ) -> Result<Arc<R>, ApiError> {
         let effects = WriteEffects::of(Verb::Patch);
-        self.apply_patch(R::store(self), (namespace, name), patch, effects, now)
+        self.apply_patch(
+            R::store(self),
+            (namespace, name),
+            patch,
+            (effects, None),
+            now,
+        )
     }
 
     /// Counts a repetition of an Event: like [`patch`](Cluster::patch) with the repetition's
@@ -123,7 +141,7 @@ impl Cluster {
                 new.count = repeated.count;
                 new.last_timestamp = repeated.last_timestamp;
                 new.message = repeated.message.as_str().into();
-                prepare_and_validate(&mut new, &**old, Verb::Patch)?;
+                prepare_and_validate(&mut new, &**old, Verb::Patch, None)?;
                 Ok(Update::Write(new, WriteEffects::of(Verb::Patch)))
             },
         )
@@ -144,7 +162,7 @@ impl Cluster {
             R::store(self),
             (namespace, name),
             patch,
-            WriteEffects::of(Verb::PatchStatus),
+            (WriteEffects::of(Verb::PatchStatus), None),
             now,
         )
     }
@@ -154,7 +172,7 @@ impl Cluster {
         store: &KindStore<R>,
         (namespace, name): (&str, &str),
         patch: &Patch,
-        effects: WriteEffects,
+        (effects, manager): (WriteEffects, Manager<'_>),
         now: Now,
     ) -> Result<Arc<R>, ApiError> {
         self.modify(store, namespace, name, now, |old| {
@@ -172,7 +190,7 @@ impl Cluster {
             new.metadata_mut().uid = uid;
             share_metadata(new.metadata_mut(), stored);
             new.share_with(old);
-            prepare_and_validate(&mut new, &**old, effects.verb)?;
+            prepare_and_validate(&mut new, &**old, effects.verb, manager)?;
             Ok(Update::Write(new, effects))
         })
     }

@@ -263,7 +263,7 @@ impl Cluster {
             }
             let mut new = Pod::clone(old);
             new.status = status.clone();
-            prepare_and_validate(&mut new, old, effects.verb)?;
+            prepare_and_validate(&mut new, old, effects.verb, None)?;
             Ok(Update::Write(new, effects))
         })
     }
@@ -298,7 +298,7 @@ impl Cluster {
                     owners.retain(|other| other.uid != *owner_uid);
                 }
             }
-            prepare_and_validate(&mut new, old, effects.verb)?;
+            prepare_and_validate(&mut new, old, effects.verb, None)?;
             Ok(Update::Write(new, effects))
         })
     }

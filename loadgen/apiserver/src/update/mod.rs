@@ -5,6 +5,7 @@ use std::sync::Arc;
 use podstorm_objects::{ApiError, Now, ObjectMeta};
 
 use super::create::refuse_invalid;
+use super::field_manager::Manager;
 use super::store::counts::{Verb, WriteEffects};
 use super::store::{CommitOutcome, KeyHash, KindStore};
 use super::{Cluster, ClusterResource, Strategy, errors, meta};
@@ -34,7 +35,7 @@ impl Cluster {
     /// 404; 409 for another UID or version; 422 for a broken rule.
     pub fn update<R: ClusterResource>(&self, object: R, now: Now) -> Result<Arc<R>, ApiError> {
         let effects = WriteEffects::of(Verb::Update);
-        self.put(R::store(self), object, effects, now)
+        self.put(R::store(self), object, (effects, None), now)
     }
 
     /// Replaces an object's status and metadata, and keeps its spec. A version in the object must
@@ -48,14 +49,14 @@ impl Cluster {
         now: Now,
     ) -> Result<Arc<R>, ApiError> {
         let effects = WriteEffects::of(Verb::UpdateStatus);
-        self.put(R::store(self), object, effects, now)
+        self.put(R::store(self), object, (effects, None), now)
     }
 
     pub(crate) fn put<R: Strategy>(
         &self,
         store: &KindStore<R>,
         object: R,
-        effects: WriteEffects,
+        (effects, manager): (WriteEffects, Manager<'_>),
         now: Now,
     ) -> Result<Arc<R>, ApiError> {
         let unconditional = is_unconditional(&object);
@@ -69,7 +70,7 @@ impl Cluster {
             };
             check_put(&new, &*old)?;
             let unprepared = unconditional.then(|| new.clone());
-            prepare_and_validate(&mut new, &*old, effects.verb)?;
+            prepare_and_validate(&mut new, &*old, effects.verb, manager)?;
             match (
                 self.commit(store, hash, &old, new, effects, now),
                 unprepared,
@@ -207,12 +208,19 @@ pub(super) fn prepare_and_validate<R: Strategy>(
     new: &mut R,
     old: &R,
     verb: Verb,
+    manager: Manager<'_>,
 ) -> Result<(), ApiError> {
     let status = matches!(verb, Verb::UpdateStatus | Verb::PatchStatus);
+    if !status {
+        new.set_defaults(Some(old));
+    }
+    match manager {
+        Some(manager) => manager.written(Some(old), new),
+        None => meta::keep_managed_fields(new.metadata_mut(), old.metadata()),
+    }
     if status {
         new.prepare_for_status_update(old);
     } else {
-        new.set_defaults(Some(old));
         new.prepare_for_update(old);
     }
     meta::prepare_for_update(new.metadata_mut(), old.metadata());

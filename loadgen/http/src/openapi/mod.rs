@@ -3,6 +3,7 @@
 //! The schemas are those of Kubernetes 1.36, written by `tests/bin/openapi.rs`. Kinds, group versions
 //! and merge keys come from the server's own tables.
 
+mod list_types;
 mod types;
 mod unknown;
 
@@ -26,6 +27,7 @@ static SCHEMAS: LazyLock<Map<String, Value>> = LazyLock::new(|| {
     let mut schemas: Map<String, Value> =
         serde_json::from_reader(text).expect("the schemas are written by a program of ours");
     add_merge_keys(&mut schemas);
+    list_types::add(&mut schemas);
     schemas
 });
 
@@ -222,6 +224,7 @@ fn add_paths(paths: &mut Map<String, Value>, of: &GroupVersion, kind: Kind) {
         "application/json-patch+json",
         "application/merge-patch+json",
         "application/strategic-merge-patch+json",
+        "application/apply-patch+yaml",
     ];
     if reviews::is_review(kind) {
         paths.insert(all, json!({"post": operation("post", DOCUMENTS)}));

@@ -6,7 +6,11 @@ use serde_json::Value;
 
 /// The values that symbols stand for in one case.
 #[derive(Debug, Default)]
-pub(crate) struct Symbols(BTreeMap<String, String>);
+pub(crate) struct Symbols {
+    values: BTreeMap<String, String>,
+    /// Whether `managedFields` were taken out of the recording.
+    pub(crate) without_managed_fields: bool,
+}
 
 /// Symbols that stand for one value within a case.
 const BOUND: [&str; 8] = [
@@ -87,7 +91,7 @@ impl Symbols {
                 Piece::Free => out.push_str("free"),
                 Piece::Bound(name) => {
                     let value = self
-                        .0
+                        .values
                         .get(name)
                         .cloned()
                         .unwrap_or_else(|| format!("${name}"));
@@ -151,7 +155,7 @@ impl Symbols {
                     None => return false,
                 },
                 Piece::Bound(name) => {
-                    if let Some(value) = self.0.get(*name) {
+                    if let Some(value) = self.values.get(*name) {
                         // A list's version may be any that is not older.
                         if !name.starts_with("lrv") || rest.starts_with(value.as_str()) {
                             match rest.strip_prefix(value.as_str()) {
@@ -174,7 +178,7 @@ impl Symbols {
                 _ => rest.len(),
             };
             if let Some(name) = symbol {
-                let is_new = !self.0.iter().any(|(other, value)| {
+                let is_new = !self.values.iter().any(|(other, value)| {
                     value == &rest[..end]
                         && other.trim_end_matches(char::is_numeric)
                             == name.trim_end_matches(char::is_numeric)
@@ -183,7 +187,7 @@ impl Symbols {
                 if !is_new || end == 0 {
                     return false;
                 }
-                self.0.insert(name.to_owned(), rest[..end].to_owned());
+                self.values.insert(name.to_owned(), rest[..end].to_owned());
             }
             rest = &rest[end..];
         }
@@ -212,7 +216,20 @@ impl Symbols {
                 }
             }
             (Value::String(text), _) if text.starts_with("not kept") => Ok(()),
+            (Value::Object(recorded), Value::Object(_)) if path.ends_with("fieldsV1") => {
+                // Empty members have a meaning here, and names may hold symbols.
+                let recorded = self.fill(&Value::Object(recorded.clone()).to_string());
+                match serde_json::from_str::<Value>(&recorded) {
+                    Ok(recorded) if recorded == *found => Ok(()),
+                    _ => differs(),
+                }
+            }
             (Value::Array(recorded_items), Value::Array(items)) => {
+                let is_managed = path.ends_with("managedFields");
+                let (recorded_items, items) = match is_managed {
+                    true => (&by_owner(recorded_items), &by_owner(items)),
+                    false => (recorded_items, items),
+                };
                 if recorded_items.len() != items.len() {
                     return differs();
                 }
@@ -223,7 +240,7 @@ impl Symbols {
             }
             (Value::Object(recorded_members), Value::Object(members)) => {
                 for (name, recorded) in recorded_members {
-                    if name == "$rest" || is_dropped(name, recorded) {
+                    if name == "$rest" || self.is_dropped(name, recorded) {
                         continue;
                     }
                     if name == "columnDefinitions" && recorded.is_string() {
@@ -239,7 +256,7 @@ impl Symbols {
                     return Ok(());
                 }
                 for (name, found) in members {
-                    if !recorded_members.contains_key(name) && !is_dropped(name, found) {
+                    if !recorded_members.contains_key(name) && !self.is_dropped(name, found) {
                         return Err(format!("{path}.{name}: recorded nothing, found {found}"));
                     }
                 }
@@ -249,19 +266,32 @@ impl Symbols {
             _ => differs(),
         }
     }
+
+    /// What upstream writes here and there although it says nothing, and what the recording leaves out.
+    fn is_dropped(&self, name: &str, value: &Value) -> bool {
+        match (name, value) {
+            ("fieldsV1", _) => false,
+            (_, Value::Null) => true,
+            ("managedFields", _) => self.without_managed_fields,
+            // Of a node that has reported nothing.
+            ("nodeInfo" | "daemonEndpoints" | "kubeletEndpoint", Value::Object(members)) => {
+                members.iter().all(|(name, value)| {
+                    value == "" || name == "Port" && value == 0 || self.is_dropped(name, value)
+                })
+            }
+            (_, Value::Object(members)) => members
+                .iter()
+                .all(|(name, value)| self.is_dropped(name, value)),
+            _ => false,
+        }
+    }
 }
 
-/// What upstream writes here and there although it says nothing, and what is not compared yet.
-fn is_dropped(name: &str, value: &Value) -> bool {
-    match (name, value) {
-        (_, Value::Null) | ("managedFields", _) => true,
-        // Of a node that has reported nothing.
-        ("nodeInfo" | "daemonEndpoints" | "kubeletEndpoint", Value::Object(members)) => {
-            members.iter().all(|(name, value)| {
-                value == "" || name == "Port" && value == 0 || is_dropped(name, value)
-            })
-        }
-        (_, Value::Object(members)) => members.iter().all(|(name, value)| is_dropped(name, value)),
-        _ => false,
-    }
+/// Entries of `managedFields` in an order that doesn't depend on time.
+fn by_owner(entries: &[Value]) -> Vec<Value> {
+    let mut entries = entries.to_vec();
+    entries.sort_by_key(|entry| {
+        ["operation", "manager", "subresource", "apiVersion"].map(|name| entry[name].to_string())
+    });
+    entries
 }

@@ -57,6 +57,7 @@ struct Case {
 /// What differs first.
 pub(crate) async fn play(server: &ApiServer, case: &Value) -> Result<(), String> {
     let mut playing = Case::default();
+    playing.symbols.without_managed_fields = case["managedFields"] == "dropped";
     if let Some(namespace) = case["namespace"].as_str() {
         let namespace = serde_json::json!({"apiVersion": "v1", "kind": "Namespace",
             "metadata": {"name": namespace}});

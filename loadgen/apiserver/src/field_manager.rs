@@ -1,0 +1,15 @@
+//! Who notes which fields of an object belong to whom.
+
+use std::fmt::Debug;
+
+use podstorm_objects::Object;
+
+/// Notes who owns which fields of what is written (`metadata.managedFields`).
+pub trait FieldManager: Debug + Sync {
+    /// Called with an object that is about to be written, with its defaults and as the client sent it
+    /// otherwise, and with the stored object. Called again where another writer was faster.
+    fn written(&self, old: Option<&dyn Object>, new: &mut dyn Object);
+}
+
+/// Who notes it; nobody for what controllers in process write.
+pub(crate) type Manager<'a> = Option<&'a dyn FieldManager>;

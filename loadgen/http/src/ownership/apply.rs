@@ -1,0 +1,350 @@
+//! Patches of the type `application/apply-patch+yaml`.
+
+use http::Response;
+use podstorm_apiserver::{Patch, errors};
+use podstorm_objects::{AnyObject, ApiError, Cause, Kind, Object, Reason};
+use serde_json::{Map, Value};
+
+use super::owners::{Application, Conflict, Operation, Owners};
+use super::schema::Type;
+use super::walk::{self, Difference};
+use super::{MANAGED, Writer, ignored, owners_of, plain, without_owners};
+use crate::answer::{self, Body};
+use crate::query::options_invalid;
+use crate::route::Target;
+use crate::{Call, admission, body, view};
+
+/// The annotation with what `kubectl apply` applied last without server-side apply.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+/// The manager that may take over what it applied without server-side apply.
+const KUBECTL: &str = "kubectl";
+
+/// Answers a patch of the type `application/apply-patch+yaml`.
+pub(crate) fn apply(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
+    let writer = Writer::of(call, target, "PatchOptions")?;
+    require_manager(call)?;
+    let dry_run = call.query.dry_run("PatchOptions")?;
+    let config = read_config(call)?;
+    let kind = target.kind;
+    check_config((kind.api_version(), kind.name(), &target.name), &config)?;
+    let warnings = match call.query.text("fieldValidation") {
+        "" | "Ignore" => Vec::new(),
+        _ => body::check_fields(call, kind, &mut config.clone())?,
+    };
+    let force = call.query.flag("force");
+    let api = call.cluster().api(view::stored_kind(kind)).dry_run(dry_run);
+    loop {
+        let stored = match api.get(&target.namespace, &target.name) {
+            Ok(stored) => Some(stored),
+            Err(error) if error.is_not_found() && target.subresource.is_empty() => None,
+            Err(error) => return Err(error),
+        };
+        let applied = writer.applied(&config, stored.as_deref(), force)?;
+        let Some(stored) = stored else {
+            let created = create(call, target, applied, &api)?;
+            return answer_with(call, 201, &created, &warnings);
+        };
+        let names_version = config
+            .get("metadata")
+            .is_some_and(|of| of.get("resourceVersion").is_some());
+        let patch = Patch::whole(applied);
+        let what = (kind, target.subresource == "status");
+        match view::patch(
+            &api,
+            what,
+            (&target.namespace, &target.name),
+            &patch,
+            call.now,
+        ) {
+            // Another writer was faster: the patch names the version that it was made from.
+            Err(error) if error.code == 409 && !names_version => {
+                let now = api.get(&target.namespace, &target.name)?;
+                if now.metadata().resource_version == stored.metadata().resource_version {
+                    return Err(error);
+                }
+            }
+            updated => return answer_with(call, 200, &updated?, &warnings),
+        }
+    }
+}
+
+fn answer_with(
+    call: &Call<'_>,
+    code: u16,
+    object: &AnyObject,
+    warnings: &[String],
+) -> Result<Response<Body>, ApiError> {
+    let mut response = crate::objects::answer(call, code, object)?;
+    answer::warn(&mut response, warnings);
+    Ok(response)
+}
+
+/// Creates what is applied and isn't there.
+fn create(
+    call: &Call<'_>,
+    target: &Target,
+    mut applied: Map<String, Value>,
+    api: &podstorm_apiserver::Api<'_>,
+) -> Result<AnyObject, ApiError> {
+    if let Some(Value::Object(metadata)) = applied.get_mut("metadata") {
+        metadata.remove("resourceVersion");
+        metadata
+            .entry("name")
+            .or_insert(target.name.as_str().into());
+        if !target.namespace.is_empty() {
+            metadata
+                .entry("namespace")
+                .or_insert(target.namespace.as_str().into());
+        }
+    }
+    admission::admit(call.cluster(), target.kind, &mut applied)?;
+    let object = body::read(call, target.kind, applied)?;
+    let created = api.create(view::stored(call.cluster(), object)?, call.now)?;
+    Ok(view::shown(target.kind, created))
+}
+
+/// # Errors
+/// 422 where nobody is named.
+pub(super) fn require_manager(call: &Call<'_>) -> Result<(), ApiError> {
+    if call.query.text("fieldManager").is_empty() {
+        let message = "Required value: is required for apply patch";
+        let (field, reason) = ("fieldManager", "FieldValueRequired");
+        return Err(options_invalid("PatchOptions", field, reason, message));
+    }
+    Ok(())
+}
+
+/// # Errors
+/// 400 for a body that can't be read.
+pub(super) fn read_config(call: &Call<'_>) -> Result<Map<String, Value>, ApiError> {
+    let parsed: Result<Value, _> = serde_saphyr::from_slice(&call.body);
+    match parsed {
+        Ok(Value::Object(config)) => Ok(config),
+        Ok(other) => {
+            let found = match other {
+                Value::Array(_) => "array",
+                Value::String(_) => "string",
+                Value::Bool(_) => "bool",
+                Value::Null => return Ok(Map::new()),
+                _ => "number",
+            };
+            Err(errors::bad_request(format!(
+                "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot \
+                 unmarshal {found} into Go value of type map[string]interface {{}}"
+            )))
+        }
+        Err(error) => Err(errors::bad_request(format!(
+            "error decoding YAML: error converting YAML to JSON: yaml: {error}"
+        ))),
+    }
+}
+
+/// # Errors
+/// 400 for a configuration of something else than the path names, or with owners.
+pub(super) fn check_config(
+    (api_version, kind, name): (&str, &str, &str),
+    config: &Map<String, Value>,
+) -> Result<(), ApiError> {
+    let text = |member: &str| config.get(member).and_then(Value::as_str).unwrap_or("");
+    let found = (text("apiVersion"), text("kind"));
+    if found != (api_version, kind) {
+        let found = format!(
+            "invalid object type: {}, Kind={}",
+            with_group(found.0),
+            found.1
+        );
+        return Err(errors::bad_request(found));
+    }
+    let metadata = config.get("metadata");
+    let of_metadata = |member: &str| metadata.and_then(|of| of.get(member));
+    if of_metadata(MANAGED).is_some_and(|owners| !owners.is_null()) {
+        return Err(errors::bad_request("metadata.managedFields must be nil"));
+    }
+    let named = of_metadata("name").and_then(Value::as_str).unwrap_or("");
+    if !named.is_empty() && named != name {
+        return Err(errors::bad_request(format!(
+            "the name of the object ({named}) does not match the name on the URL ({name})"
+        )));
+    }
+    Ok(())
+}
+
+/// A version as Go writes it, with the group even where that has no name.
+fn with_group(api_version: &str) -> String {
+    let slash = if api_version.contains('/') { "" } else { "/" };
+    format!("{slash}{api_version}")
+}
+
+impl Writer<'_> {
+    /// The stored object, or none, with a configuration applied.
+    ///
+    /// # Errors
+    /// 500 for a configuration that isn't of the kind, as upstream; 409 where it changes others' fields.
+    fn applied(
+        &self,
+        config: &Map<String, Value>,
+        stored: Option<&dyn Object>,
+        force: bool,
+    ) -> Result<Map<String, Value>, ApiError> {
+        let of = Type::of_kind(self.kind);
+        let version = self.kind.api_version();
+        let config = Value::Object(config.clone());
+        check_types(self.kind, &config, of)?;
+        let object = stored.map_or_else(|| Map::new().into(), |old| view::json(self.kind, old));
+        let object = without_owners(object);
+        let ignored = ignored(self.kind, self.subresource);
+        let owners = match stored {
+            None => Owners::default(),
+            Some(stored) => owners_of(stored)
+                .filter(|owners| !owners.is_empty())
+                .unwrap_or_else(|| {
+                    let empty = plain(Map::new().into(), of);
+                    let there = plain(object.clone(), of);
+                    let there = Difference::between(&empty, &there, of).ignoring(&ignored);
+                    Owners::before_first_apply(&there.added, version, &self.now)
+                }),
+        };
+        let difference = |new: &Value, version: &str| {
+            let kind = view::at_version(self.kind, version)?;
+            let of = Type::of_kind(kind);
+            let old = stored.map_or_else(|| Map::new().into(), |old| view::json(kind, old));
+            let new = view::converted(self.kind, kind, new, stored);
+            let (old, new) = (plain(old, of), plain(new, of));
+            Some(Difference::between(&old, &new, of).ignoring(&ignored))
+        };
+        let mut application = Application {
+            applier: self.owner(Operation::Apply),
+            api_version: version,
+            of,
+            config: &config,
+            ignored: &ignored,
+            force,
+            now: &self.now,
+        };
+        let mut result = application.apply(&object, owners.clone(), &difference);
+        if let Err(conflicts) = &result {
+            let allowed = allowed_conflicts(&object, of);
+            let is_kubectl = self.manager == KUBECTL;
+            let left: Vec<&Conflict> = conflicts
+                .iter()
+                .filter(|one| !allowed.contains(&one.field))
+                .collect();
+            if !is_kubectl || !left.is_empty() {
+                return Err(conflict(&if is_kubectl {
+                    left
+                } else {
+                    conflicts.iter().collect()
+                }));
+            }
+            application.force = true;
+            result = application.apply(&object, owners, &difference);
+        }
+        let (mut applied, owners) =
+            result.map_err(|conflicts| conflict(&conflicts.iter().collect::<Vec<_>>()))?;
+        if self.manager == KUBECTL {
+            renew_last_applied(&mut applied, &config);
+        }
+        if let Some(metadata) = applied.get_mut("metadata").and_then(Value::as_object_mut)
+            && !owners.is_empty()
+        {
+            metadata.insert(MANAGED.to_owned(), owners.to_json());
+        }
+        match applied {
+            Value::Object(members) => Ok(members),
+            _ => Err(errors::bad_request("what is applied is no object")),
+        }
+    }
+}
+
+/// # Errors
+/// 500: a member of a wrong type, one that the kind doesn't have, or keys that are there twice.
+fn check_types(kind: Kind, config: &Value, of: Type<'_>) -> Result<(), ApiError> {
+    let problems = walk::problems(config, of);
+    let problems = match problems.as_slice() {
+        [] => return Ok(()),
+        [one] => one.clone(),
+        several => format!(
+            "errors:\n{}",
+            several
+                .iter()
+                .map(|one| format!("  {one}\n"))
+                .collect::<String>()
+        ),
+    };
+    let metadata = |member: &str| config["metadata"][member].as_str().unwrap_or("").to_owned();
+    let (namespace, name) = (metadata("namespace"), metadata("name"));
+    let version = with_group(kind.api_version());
+    let message = format!(
+        "failed to create typed patch object ({namespace}/{name}; {version}, Kind={}): {problems}",
+        kind.name()
+    );
+    Err(ApiError::status(500, Reason::Other(String::new()), message))
+}
+
+/// 409: an apply would change what others own.
+pub(super) fn conflict(conflicts: &[&Conflict]) -> ApiError {
+    let message = match conflicts {
+        [one] => format!(
+            "Apply failed with 1 conflict: conflict with {}: {}",
+            one.owner, one.field
+        ),
+        several => {
+            let mut owners: Vec<&str> = several.iter().map(|one| one.owner.as_str()).collect();
+            owners.sort_unstable();
+            owners.dedup();
+            let of_owner = |owner: &str| {
+                let fields = several.iter().filter(|one| one.owner == owner);
+                let fields: String = fields.map(|one| format!("\n- {}", one.field)).collect();
+                format!("conflicts with {owner}:{fields}")
+            };
+            let texts: Vec<String> = owners.into_iter().map(of_owner).collect();
+            format!(
+                "Apply failed with {} conflicts: {}",
+                several.len(),
+                texts.join("\n")
+            )
+        }
+    };
+    let causes = conflicts.iter().map(|one| Cause {
+        reason: "FieldManagerConflict".to_owned(),
+        message: format!("conflict with {}", one.owner),
+        field: one.field.clone(),
+    });
+    causes.fold(
+        ApiError::status(409, Reason::Conflict, message),
+        ApiError::with_cause,
+    )
+}
+
+/// The fields that `kubectl apply` set without server-side apply and that still are as it set them.
+fn allowed_conflicts(object: &Value, of: Type<'_>) -> Vec<String> {
+    let mut fields = Vec::new();
+    let annotation = object["metadata"]["annotations"][LAST_APPLIED].as_str();
+    let last = annotation.and_then(|text| serde_json::from_str::<Value>(text).ok());
+    if let Some(last) = last {
+        let difference = Difference::between(&last, object, of);
+        let same = walk::fields_of(&last, of)
+            .without(&difference.changed)
+            .without(&difference.added)
+            .without(&difference.removed);
+        same.for_each_path(&mut |field| fields.push(field));
+    }
+    fields
+}
+
+/// Keeps the annotation of applies without server-side apply up to date where there is one.
+fn renew_last_applied(object: &mut Value, config: &Value) {
+    let annotation = object
+        .pointer_mut("/metadata/annotations")
+        .and_then(|of| of.get_mut(LAST_APPLIED));
+    if let Some(annotation) =
+        annotation.filter(|text| text.as_str().is_some_and(|it| !it.is_empty()))
+    {
+        let mut config = config.clone();
+        let own = config
+            .pointer_mut("/metadata/annotations")
+            .and_then(Value::as_object_mut);
+        own.map(|annotations| annotations.remove(LAST_APPLIED));
+        *annotation = format!("{config}\n").into();
+    }
+}

@@ -1,0 +1,239 @@
+//! Server-side apply, and who owns which fields: `metadata.managedFields` of every object that is
+//! written over HTTP. What controllers in process write has no owner, and takes none away.
+//!
+//! Source: <https://kubernetes.io/docs/reference/using-api/server-side-apply/>.
+
+mod apply;
+mod owners;
+mod scale;
+mod schema;
+mod set;
+mod walk;
+
+use podstorm_apiserver::FieldManager;
+use podstorm_objects::{ApiError, Kind, Object};
+use serde_json::{Map, Value};
+
+pub(crate) use self::apply::apply;
+pub(crate) use self::scale::apply_scale;
+
+use self::owners::{Operation, Owner, Owners};
+use self::schema::Type;
+use self::set::FieldSet;
+use self::walk::Difference;
+use crate::query::options_invalid;
+use crate::route::Target;
+use crate::{Call, view};
+
+/// Longest name of a field manager, bytes.
+const MANAGER_MAX: usize = 128;
+/// The member with the owners.
+const MANAGED: &str = "managedFields";
+/// The member that `/scale` changes.
+const REPLICAS: [&str; 2] = ["spec", "replicas"];
+
+/// Who writes: `fieldManager`, else the beginning of the user agent.
+///
+/// # Errors
+/// 422 for a name that is too long or can't be printed.
+pub(crate) fn manager(call: &Call<'_>, options: &str) -> Result<String, ApiError> {
+    let named = call.query.text("fieldManager");
+    if named.len() > MANAGER_MAX {
+        let message = format!("Too long: may not be more than {MANAGER_MAX} bytes");
+        return Err(options_invalid(
+            options,
+            "fieldManager",
+            "FieldValueTooLong",
+            &message,
+        ));
+    }
+    if let Some((at, wrong)) = named.chars().enumerate().find(|(_, it)| !is_printed(*it)) {
+        let message = format!(
+            "Invalid value: {}: invalid character {} (at position {at})",
+            go_quoted(named),
+            unicode_name(wrong)
+        );
+        return Err(options_invalid(
+            options,
+            "fieldManager",
+            "FieldValueInvalid",
+            &message,
+        ));
+    }
+    if !named.is_empty() {
+        return Ok(named.to_owned());
+    }
+    let agent = call.headers.get(http::header::USER_AGENT);
+    let agent = agent.and_then(|agent| agent.to_str().ok()).unwrap_or("");
+    let program = agent.split('/').next().unwrap_or("");
+    let printed = program.chars().filter(|it| is_printed(*it));
+    Ok(printed.take(MANAGER_MAX).collect())
+}
+
+fn is_printed(character: char) -> bool {
+    !character.is_control() && (character == ' ' || !character.is_whitespace())
+}
+
+fn unicode_name(character: char) -> String {
+    format!("U+{:04X}", u32::from(character))
+}
+
+/// A text as Go's `%q` has it.
+fn go_quoted(text: &str) -> String {
+    let each = text.chars().map(|it| match it {
+        '"' => "\\\"".to_owned(),
+        '\\' => "\\\\".to_owned(),
+        '\n' => "\\n".to_owned(),
+        '\t' => "\\t".to_owned(),
+        '\r' => "\\r".to_owned(),
+        it if it.is_ascii_control() => format!("\\x{:02x}", u32::from(it)),
+        it => it.to_string(),
+    });
+    format!("\"{}\"", each.collect::<String>())
+}
+
+/// The writer of a request, for the cluster to note what it writes.
+#[derive(Debug)]
+pub(crate) struct Writer<'a> {
+    manager: String,
+    /// The kind that the request names: another version of the stored one, where it is a view.
+    kind: Kind,
+    subresource: &'a str,
+    now: String,
+    /// The members of the spec that admission added.
+    pub(crate) admitted: Vec<String>,
+}
+
+impl<'a> Writer<'a> {
+    /// # Errors
+    /// As [`manager`].
+    pub(crate) fn of(
+        call: &Call<'_>,
+        target: &'a Target,
+        options: &str,
+    ) -> Result<Writer<'a>, ApiError> {
+        Ok(Writer {
+            manager: manager(call, options)?,
+            kind: target.kind,
+            subresource: &target.subresource,
+            now: call.now.wall().to_string(),
+            admitted: Vec::new(),
+        })
+    }
+
+    fn owner(&self, operation: Operation) -> Owner {
+        let version = self.kind.api_version();
+        Owner::new(operation, &self.manager, version, self.subresource)
+    }
+
+    /// The owners of an object that was scaled by an update: nobody owns the number any more.
+    fn scaled(&self, old: &dyn Object, new: &mut dyn Object) {
+        let Some(mut owners) = owners_of(&*new) else {
+            return;
+        };
+        if old.to_json().pointer("/spec/replicas") != new.to_json().pointer("/spec/replicas") {
+            owners.release(&REPLICAS);
+            set_owners(new, &owners);
+        }
+    }
+}
+
+impl FieldManager for Writer<'_> {
+    fn written(&self, old: Option<&dyn Object>, new: &mut dyn Object) {
+        if let ("scale", Some(old)) = (self.subresource, old) {
+            return self.scaled(old, new);
+        }
+        let given = new.metadata().rest.get(MANAGED);
+        let stored = old.and_then(owners_of);
+        let given = match given {
+            // What is asked for by one entry that says nothing.
+            Some(Value::Array(entries)) if is_reset(&entries) && self.subresource.is_empty() => {
+                Some(Owners::default())
+            }
+            Some(given) if self.subresource.is_empty() => Owners::read(&given)
+                .filter(|owners| !owners.is_empty())
+                .or(stored.clone()),
+            _ => stored.clone(),
+        };
+        let mut owners = given.unwrap_or_default();
+        set_owners(new, &Owners::default());
+        let is_new = old.is_none();
+        if owners.is_empty() && !is_new {
+            // Nobody's so far: tracked from the first apply on.
+            return;
+        }
+        let admitted = self.admitted.iter();
+        let ignored = admitted.fold(ignored(self.kind, self.subresource), |ignored, name| {
+            ignored.union(&FieldSet::of(&["spec", name]))
+        });
+        let at = |version: &str| {
+            let kind = view::at_version(self.kind, version)?;
+            let of = Type::of_kind(kind);
+            let old = old.map_or_else(|| Map::new().into(), |old| view::json(kind, old));
+            let (old, new) = (plain(old, of), plain(view::json(kind, &*new), of));
+            Some(Difference::between(&old, &new, of).ignoring(&ignored))
+        };
+        let version = self.kind.api_version();
+        let own = at(version);
+        owners.update(self.owner(Operation::Update), version, &at, &self.now);
+        let unchanged = own.is_some_and(|own| own.is_none());
+        match stored {
+            // A write that changes nothing leaves the times.
+            Some(stored) if unchanged && stored.same_but_times(&owners) => set_owners(new, &stored),
+            _ => set_owners(new, &owners),
+        }
+    }
+}
+
+/// The object as it is compared: without owners, with what is written although it is empty.
+fn plain(object: Value, of: Type<'_>) -> Value {
+    let mut object = without_owners(object);
+    of.fill(&mut object);
+    object
+}
+
+fn without_owners(mut object: Value) -> Value {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove(MANAGED);
+    }
+    object
+}
+
+fn is_reset(entries: &[Value]) -> bool {
+    matches!(entries, [Value::Object(entry)] if entry.is_empty())
+}
+
+/// The owners in an object's metadata; `None` where there are none, or none that can be read.
+fn owners_of(object: &dyn Object) -> Option<Owners> {
+    Owners::read(&object.metadata().rest.get(MANAGED)?)
+}
+
+fn set_owners(object: &mut dyn Object, owners: &Owners) {
+    let metadata = object.metadata_mut();
+    metadata.rest = match owners.is_empty() {
+        true => metadata.rest.without(MANAGED),
+        false => metadata.rest.with(MANAGED, owners.to_json()),
+    };
+}
+
+/// The fields that a request doesn't write, whatever it sends.
+///
+/// Source: `GetResetFields` of the strategies in Kubernetes' `pkg/registry`.
+fn ignored(kind: Kind, subresource: &str) -> FieldSet {
+    let status = match kind.row().has_status {
+        true => FieldSet::of(&["status"]),
+        false => FieldSet::default(),
+    };
+    let spec = FieldSet::of(&["spec"]);
+    match (subresource, kind.name()) {
+        ("status", "Deployment") => spec.union(&FieldSet::of(&["metadata", "labels"])),
+        ("status", "Pod") => ["deletionTimestamp", "ownerReferences"]
+            .iter()
+            .fold(spec, |all, name| {
+                all.union(&FieldSet::of(&["metadata", name]))
+            }),
+        ("status", _) => spec,
+        ("", _) => status,
+        _ => FieldSet::default(),
+    }
+}

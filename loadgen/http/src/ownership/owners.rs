@@ -1,0 +1,408 @@
+//! Who owns which fields of an object: `metadata.managedFields`, and what writes make of it.
+//!
+//! Source: `managedfields` of `k8s.io/apimachinery`, `merge` of `sigs.k8s.io/structured-merge-diff`.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::schema::Type;
+use super::set::FieldSet;
+use super::walk::{self, Difference};
+
+/// Most owners by other writes than apply; the oldest are merged into one.
+const UPDATERS_MAX: usize = 10;
+/// The owner that the oldest are merged into.
+const ANCIENT: &str = "ancient-changes";
+/// The owner of what was there before the first apply.
+const BEFORE_FIRST_APPLY: &str = "before-first-apply";
+
+/// What made somebody the owner of fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Operation {
+    Apply,
+    Update,
+}
+
+impl Operation {
+    fn name(self) -> &'static str {
+        match self {
+            Operation::Apply => "Apply",
+            Operation::Update => "Update",
+        }
+    }
+}
+
+/// What tells owners apart.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Owner {
+    pub(super) operation: Operation,
+    pub(super) manager: String,
+    /// Whoever applies is the same in all versions, and this is empty.
+    version: String,
+    pub(super) subresource: String,
+}
+
+impl Owner {
+    pub(super) fn new(
+        operation: Operation,
+        manager: &str,
+        api_version: &str,
+        subresource: &str,
+    ) -> Owner {
+        let version = match operation {
+            Operation::Apply => "",
+            Operation::Update => api_version,
+        };
+        Owner {
+            operation,
+            manager: manager.to_owned(),
+            version: version.to_owned(),
+            subresource: subresource.to_owned(),
+        }
+    }
+
+    /// The conflict about a field of this owner's.
+    pub(super) fn conflict(&self, path: &[&str]) -> Conflict {
+        let field = path.iter().map(|name| format!(".{name}")).collect();
+        let owner = self.shown();
+        Conflict { owner, field }
+    }
+
+    /// As conflicts name it.
+    fn shown(&self) -> String {
+        let mut text = format!("{:?}", self.manager);
+        if !self.subresource.is_empty() {
+            text += &format!(" with subresource {:?}", self.subresource);
+        }
+        if self.operation == Operation::Update {
+            text += &format!(" using {}", self.version);
+        }
+        text
+    }
+}
+
+/// What an owner has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Owned {
+    /// The version that the fields are of.
+    api_version: String,
+    /// When it got the last of them, in RFC 3339.
+    time: Option<String>,
+    pub(super) fields: FieldSet,
+}
+
+/// A field that somebody else owns and an apply would change.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Conflict {
+    pub(super) owner: String,
+    pub(super) field: String,
+}
+
+/// How the object of a write differs from the stored one, in the form of a version; `None` for a version
+/// that there isn't.
+pub(super) type DifferenceAt<'a> = &'a dyn Fn(&str) -> Option<Difference>;
+
+/// The owners of an object's fields.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Owners(BTreeMap<Owner, Owned>);
+
+impl Owners {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Reads `managedFields`; `None` where an entry is none.
+    pub(super) fn read(list: &Value) -> Option<Owners> {
+        let mut owners = Owners::default();
+        for entry in list.as_array().into_iter().flatten() {
+            let text = |name: &str| entry.get(name).and_then(Value::as_str).unwrap_or("");
+            let operation = match text("operation") {
+                "Apply" => Operation::Apply,
+                "Update" => Operation::Update,
+                _ => return None,
+            };
+            let api_version = text("apiVersion");
+            if api_version.is_empty() || text("fieldsType") != "FieldsV1" {
+                return None;
+            }
+            let fields = match entry.get("fieldsV1") {
+                None | Some(Value::Null) => FieldSet::default(),
+                Some(fields) => FieldSet::from_fields_v1(fields)?,
+            };
+            let owner = Owner::new(operation, text("manager"), api_version, text("subresource"));
+            let owned = Owned {
+                api_version: api_version.to_owned(),
+                time: Some(text("time"))
+                    .filter(|time| !time.is_empty())
+                    .map(str::to_owned),
+                fields,
+            };
+            owners.0.insert(owner, owned);
+        }
+        Some(owners)
+    }
+
+    /// As `managedFields` has them: those who apply first, then by time.
+    pub(super) fn to_json(&self) -> Value {
+        let mut sorted: Vec<(&Owner, &Owned)> = self.0.iter().collect();
+        sorted.sort_by_key(|(owner, owned)| (owner.operation, &owned.time, *owner));
+        let entry = |(owner, owned): (&Owner, &Owned)| {
+            let fields: Value =
+                serde_json::from_str(&owned.fields.to_fields_v1()).unwrap_or_default();
+            let mut entry = json!({"manager": owner.manager, "operation": owner.operation.name(),
+                "apiVersion": owned.api_version, "fieldsType": "FieldsV1", "fieldsV1": fields});
+            if let Some(time) = &owned.time {
+                entry["time"] = time.as_str().into();
+            }
+            if !owner.subresource.is_empty() {
+                entry["subresource"] = owner.subresource.as_str().into();
+            }
+            entry
+        };
+        sorted.into_iter().map(entry).collect()
+    }
+
+    /// Whether both are the same but for times.
+    pub(super) fn same_but_times(&self, other: &Owners) -> bool {
+        let untimed = |owners: &Owners| {
+            let each = owners.0.iter();
+            each.map(|(owner, owned)| {
+                (
+                    owner.clone(),
+                    owned.api_version.clone(),
+                    owned.fields.clone(),
+                )
+            })
+            .collect::<Vec<_>>()
+        };
+        untimed(self) == untimed(other)
+    }
+
+    /// Those who own this path, or something below it.
+    pub(super) fn of_path(&self, path: &[&str]) -> impl Iterator<Item = &Owner> {
+        let reaches = |(_, owned): &(&Owner, &Owned)| owned.fields.reaches(path);
+        self.0.iter().filter(reaches).map(|(owner, _)| owner)
+    }
+
+    /// Takes a field from all who own it; who has none left is no owner.
+    pub(super) fn release(&mut self, path: &[&str]) {
+        let field = FieldSet::of(path);
+        self.0.retain(|_, owned| {
+            owned.fields = owned.fields.without_all(&field);
+            !owned.fields.is_empty()
+        });
+    }
+
+    /// Makes somebody an owner of a field, besides those who are.
+    pub(super) fn add_path(&mut self, path: &[&str], owner: Owner, api_version: &str) {
+        self.add(owner, api_version, &FieldSet::of(path));
+    }
+
+    fn add(&mut self, owner: Owner, api_version: &str, fields: &FieldSet) -> &mut Owned {
+        let owned = self.0.entry(owner).or_insert_with(|| Owned {
+            api_version: api_version.to_owned(),
+            time: None,
+            fields: FieldSet::default(),
+        });
+        owned.fields = std::mem::take(&mut owned.fields).union(fields);
+        owned
+    }
+
+    /// Notes a write that is no apply: the writer owns what it changed, and nobody else does.
+    pub(super) fn update(&mut self, writer: Owner, version: &str, at: DifferenceAt<'_>, now: &str) {
+        let Some(own) = at(version) else {
+            return;
+        };
+        let all_taken = self.take_over(None, at, true);
+        debug_assert!(all_taken.is_ok(), "what is forced has no conflicts");
+        let fields = without_identity(&own.changed.union(&own.added));
+        if !fields.is_empty() {
+            self.add(writer, version, &fields).time = Some(now.to_owned());
+        }
+        self.merge_oldest();
+    }
+
+    /// Takes from all but `writer` what the write changed or removed; where it is not forced, changes of
+    /// others' fields are conflicts.
+    fn take_over(
+        &mut self,
+        writer: Option<&Owner>,
+        at: DifferenceAt<'_>,
+        force: bool,
+    ) -> Result<(), Vec<Conflict>> {
+        let mut conflicts = Vec::new();
+        let mut left = BTreeMap::new();
+        for (owner, owned) in &self.0 {
+            if Some(owner) == writer {
+                left.insert(owner.clone(), owned.clone());
+                continue;
+            }
+            // Nobody owns fields of a version that is gone.
+            let Some(difference) = at(&owned.api_version) else {
+                continue;
+            };
+            let written = difference.changed.union(&difference.added);
+            let taken = owned.fields.intersection(&written);
+            taken.for_each_path(&mut |field| {
+                let owner = owner.shown();
+                conflicts.push(Conflict { owner, field });
+            });
+            let fields = owned
+                .fields
+                .without(&taken)
+                .without_all(&difference.removed);
+            if !fields.is_empty() {
+                let owned = Owned {
+                    fields,
+                    ..owned.clone()
+                };
+                left.insert(owner.clone(), owned);
+            }
+        }
+        if !force && !conflicts.is_empty() {
+            return Err(conflicts);
+        }
+        self.0 = left;
+        Ok(())
+    }
+
+    /// Keeps the number of updaters within bounds.
+    fn merge_oldest(&mut self) {
+        let updaters = self
+            .0
+            .iter()
+            .filter(|(owner, _)| owner.operation == Operation::Update);
+        let mut updaters: Vec<(Option<String>, Owner)> = updaters
+            .map(|(owner, owned)| (owned.time.clone(), owner.clone()))
+            .collect();
+        updaters.sort();
+        let mut count = updaters.len();
+        let mut first_of: BTreeMap<String, Owner> = BTreeMap::new();
+        for (time, owner) in updaters {
+            if count <= UPDATERS_MAX {
+                return;
+            }
+            let version = owner.version.clone();
+            let Some(first) = first_of.get(&version) else {
+                first_of.insert(version, owner);
+                continue;
+            };
+            let ancient = Owner::new(Operation::Update, ANCIENT, &version, "");
+            let (Some(merged), Some(mut bucket)) = (
+                self.0.remove(&owner),
+                self.0.remove(&ancient).or_else(|| self.0.remove(first)),
+            ) else {
+                continue;
+            };
+            bucket.fields = bucket.fields.union(&merged.fields);
+            bucket.time = time;
+            self.0.insert(ancient, bucket);
+            count -= 1;
+        }
+    }
+}
+
+/// What is applied, by whom, to what.
+pub(super) struct Application<'a> {
+    pub(super) applier: Owner,
+    pub(super) api_version: &'a str,
+    pub(super) of: Type<'a>,
+    pub(super) config: &'a Value,
+    /// Fields that this request doesn't write.
+    pub(super) ignored: &'a FieldSet,
+    pub(super) force: bool,
+    pub(super) now: &'a str,
+}
+
+impl Application<'_> {
+    /// The stored object with the configuration applied, and its owners afterwards. `difference` tells
+    /// how the stored object differs from one, in the form of a version.
+    pub(super) fn apply(
+        &self,
+        stored: &Value,
+        mut owners: Owners,
+        difference: &dyn Fn(&Value, &str) -> Option<Difference>,
+    ) -> Result<(Value, Owners), Vec<Conflict>> {
+        let last = owners.0.get(&self.applier).cloned();
+        let fields = walk::fields_of(self.config, self.of).without_all(self.ignored);
+        let owned = Owned {
+            api_version: self.api_version.to_owned(),
+            time: last.as_ref().and_then(|last| last.time.clone()),
+            fields,
+        };
+        owners.0.insert(self.applier.clone(), owned);
+        let mut object = walk::merged(stored, self.config, self.of);
+        if let Some(last) = last.filter(|last| !last.fields.is_empty()) {
+            object = self.pruned(&object, &owners, &last.fields);
+        }
+        let at = |version: &str| difference(&object, version);
+        owners.take_over(Some(&self.applier), &at, self.force)?;
+        let is_new = at(self.api_version).is_some_and(|difference| !difference.is_none());
+        if let Some(owned) = owners.0.get_mut(&self.applier) {
+            owned.fields = without_identity(&owned.fields);
+            if is_new {
+                owned.time = Some(self.now.to_owned());
+            }
+        }
+        owners.0.retain(|_, owned| !owned.fields.is_empty());
+        owners.merge_oldest();
+        Ok((object, owners))
+    }
+
+    /// Without what the applier owned last time and nobody owns now.
+    fn pruned(&self, object: &Value, owners: &Owners, last: &FieldSet) -> Value {
+        let of = self.of;
+        let left = walk::removed(object, &last.with_structs(of), of);
+        let all = walk::fields_of(object, of).with_structs(of);
+        let left = walk::fields_of(&left, of).with_structs(of);
+        let owned = owners
+            .0
+            .values()
+            .fold(FieldSet::default(), |all, owned| all.union(&owned.fields));
+        // What others own, or is below what they own, comes back.
+        let gone = all.without(&left.union(&owned.with_structs(of)));
+        let kept = walk::removed(object, &gone, of);
+        let kept = walk::fields_of(&kept, of).with_structs(of);
+        let gone = all.without(&kept).intersection(&last.with_structs(of));
+        walk::removed(object, &gone, of)
+    }
+}
+
+impl Owners {
+    /// The owners of an object that nobody has applied to yet: what it has was there before.
+    pub(super) fn before_first_apply(fields: &FieldSet, api_version: &str, now: &str) -> Owners {
+        let owner = Owner::new(Operation::Update, BEFORE_FIRST_APPLY, api_version, "");
+        let owned = Owned {
+            api_version: api_version.to_owned(),
+            time: Some(now.to_owned()),
+            fields: without_identity(fields),
+        };
+        Owners(BTreeMap::from([(owner, owned)]))
+    }
+}
+
+/// Without what nobody owns: what tells objects apart, and what the server sets.
+fn without_identity(fields: &FieldSet) -> FieldSet {
+    const OF_METADATA: [&str; 11] = [
+        "name",
+        "namespace",
+        "creationTimestamp",
+        "deletionGracePeriodSeconds",
+        "deletionTimestamp",
+        "selfLink",
+        "uid",
+        "clusterName",
+        "generation",
+        "managedFields",
+        "resourceVersion",
+    ];
+    let mut identity = FieldSet::default();
+    for name in ["apiVersion", "kind", "metadata"] {
+        identity = identity.union(&FieldSet::of(&[name]));
+    }
+    for name in OF_METADATA {
+        identity = identity.union(&FieldSet::of(&["metadata", name]));
+    }
+    fields.without(&identity)
+}

@@ -1,0 +1,235 @@
+//! What the schemas say of fields: how lists and maps are merged, and who owns their parts.
+
+use std::collections::BTreeMap;
+
+use podstorm_objects::Kind;
+use serde_json::{Map, Value};
+
+use super::set;
+use crate::openapi::{referred, schema_named, schema_of};
+
+/// The type of a value: a property or a schema, as OpenAPI has it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Type<'a> {
+    property: &'a Value,
+    /// What the property refers to, or itself.
+    schema: &'a Value,
+    /// The last part of the schema's name, such as `PodSpec`; empty where it has none.
+    name: &'a str,
+}
+
+/// How the parts of a value are owned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// A whole, whatever it is.
+    Atom,
+    /// Members one by one.
+    Map,
+    /// Entries one by one, told apart by their keys.
+    Keyed,
+    /// Values one by one.
+    Set,
+}
+
+/// What holds a value whose schema says nothing.
+static ANY: Value = Value::Null;
+
+/// The members of a struct that Go writes even where they are empty.
+///
+/// Source: the types in Kubernetes' `k8s.io/api` whose members are no pointers.
+fn always_written(name: &str) -> &'static [&'static str] {
+    match name {
+        "PodTemplateSpec" | "JobTemplateSpec" | "PersistentVolumeClaimTemplate" => {
+            &["metadata", "spec"]
+        }
+        "PodSpec" => &["containers"],
+        "Container" | "EphemeralContainer" | "PersistentVolumeClaimSpec" => &["resources"],
+        "ReplicaSetSpec" => &["selector", "template"],
+        "DeploymentSpec" => &["selector", "strategy", "template"],
+        "DaemonSetSpec" | "StatefulSetSpec" => &["selector", "template", "updateStrategy"],
+        "JobSpec" | "PodTemplate" => &["template"],
+        "CronJobSpec" => &["jobTemplate"],
+        "ServiceStatus" => &["loadBalancer"],
+        "NodeStatus" => &["daemonEndpoints", "nodeInfo"],
+        "NodeDaemonEndpoints" => &["kubeletEndpoint"],
+        "HorizontalPodAutoscalerSpec" => &["scaleTargetRef"],
+        "HorizontalPodAutoscalerStatus" => &["currentMetrics"],
+        "LimitRangeSpec" => &["limits"],
+        "NetworkPolicySpec" => &["podSelector"],
+        "EndpointSlice" => &["endpoints", "ports"],
+        "RoleBinding" | "ClusterRoleBinding" => &["roleRef"],
+        "Role" | "ClusterRole" => &["rules"],
+        "Event" => &[
+            "deprecatedFirstTimestamp",
+            "deprecatedLastTimestamp",
+            "deprecatedSource",
+            "eventTime",
+            "firstTimestamp",
+            "involvedObject",
+            "lastTimestamp",
+            "regarding",
+            "source",
+        ],
+        condition if condition.ends_with("Condition") => &[
+            "lastHeartbeatTime",
+            "lastProbeTime",
+            "lastTransitionTime",
+            "lastUpdateTime",
+        ],
+        _ => &[],
+    }
+}
+
+impl<'a> Type<'a> {
+    pub(super) fn new(property: &'a Value) -> Type<'a> {
+        let name = referred(property).unwrap_or("");
+        Type {
+            property,
+            schema: schema_named(name).unwrap_or(property),
+            name: name.rsplit('.').next().unwrap_or(""),
+        }
+    }
+
+    /// The type of a kind's objects; anything where it has no schema.
+    pub(super) fn of_kind(kind: Kind) -> Type<'static> {
+        let schema =
+            schema_of(kind.api_version(), kind.name()).and_then(|name| schema_named(&name));
+        let schema = schema.unwrap_or(&ANY);
+        Type {
+            property: schema,
+            schema,
+            name: kind.name(),
+        }
+    }
+
+    /// Adds the members that Go writes although they are empty, as they are no pointers: to them belong
+    /// no fields, but to their parts.
+    pub(super) fn fill(&self, value: &mut Value) {
+        match value {
+            Value::Object(members) => {
+                for name in self.always_written().filter(|name| self.declares(name)) {
+                    let empty = match self.member(name).map(|of| of.json_type()) {
+                        Some("object") => Value::Object(Map::new()),
+                        _ => Value::Null,
+                    };
+                    members.entry(name).or_insert(empty);
+                }
+                for (name, inner) in members {
+                    if let Some(of) = self.member(name).filter(|_| !self.name.is_empty()) {
+                        of.fill(inner);
+                    }
+                }
+            }
+            Value::Array(items) => {
+                let of = self.item();
+                items.iter_mut().for_each(|item| of.fill(item));
+            }
+            _ => {}
+        }
+    }
+
+    /// The members that are structs, or lists without `omitempty`.
+    fn always_written(&self) -> impl Iterator<Item = &'static str> {
+        const OF_OBJECTS: &[&str] = &["metadata", "spec", "status"];
+        let is_object = self.declares("metadata") && self.declares("kind");
+        let of_objects = OF_OBJECTS.iter().filter(move |_| is_object);
+        of_objects.chain(always_written(self.name)).copied()
+    }
+
+    fn extension(&self, name: &str) -> Option<&'a Value> {
+        let own = self.property.get(name);
+        own.or_else(|| self.schema.get(name))
+    }
+
+    /// What JSON calls it: `object`, `array`, `string` and so on; empty where it may be anything.
+    pub(super) fn json_type(&self) -> &'a str {
+        self.schema["type"].as_str().unwrap_or("")
+    }
+
+    pub(super) fn is_int_or_string(&self) -> bool {
+        self.schema["x-kubernetes-int-or-string"] == true
+    }
+
+    /// How this value is owned; what no schema describes member by member.
+    pub(super) fn form(&self, value: &Value) -> Form {
+        let extension = |name| self.extension(name).and_then(Value::as_str);
+        match self.json_type() {
+            "object" => {
+                let is_described = self.schema.get("properties").is_some()
+                    || self.schema.get("additionalProperties").is_some()
+                    || self.keeps_unknown();
+                match extension("x-kubernetes-map-type") {
+                    Some("atomic") => Form::Atom,
+                    _ if is_described => Form::Map,
+                    _ => Form::Atom,
+                }
+            }
+            "array" => match extension("x-kubernetes-list-type") {
+                Some("map") => Form::Keyed,
+                Some("set") => Form::Set,
+                _ => Form::Atom,
+            },
+            "" if self.keeps_unknown() && value.is_object() => Form::Map,
+            _ => Form::Atom,
+        }
+    }
+
+    /// Whether members are taken that the schema doesn't name.
+    fn keeps_unknown(&self) -> bool {
+        self.extension("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(true))
+            || std::ptr::eq(self.schema, &ANY)
+    }
+
+    /// Whether it is a struct with that member.
+    pub(super) fn declares(&self, name: &str) -> bool {
+        let properties = self.schema.get("properties");
+        properties.is_some_and(|properties| properties.get(name).is_some())
+    }
+
+    /// Whether its members are declared.
+    pub(super) fn is_struct(&self) -> bool {
+        self.schema.get("properties").is_some()
+    }
+
+    /// The type of a member; `None` for one that is not declared.
+    pub(super) fn member(&self, name: &str) -> Option<Type<'a>> {
+        let declared = self.schema.get("properties").and_then(|all| all.get(name));
+        let declared = declared.or_else(|| {
+            let any = self.schema.get("additionalProperties")?;
+            any.is_object().then_some(any)
+        });
+        let declared = declared.or_else(|| self.keeps_unknown().then_some(&ANY));
+        declared.map(Type::new)
+    }
+
+    /// The type of a list's entries.
+    pub(super) fn item(&self) -> Type<'a> {
+        Type::new(self.schema.get("items").unwrap_or(&ANY))
+    }
+
+    /// The type of what a step leads to.
+    pub(super) fn at(&self, step: &str) -> Option<Type<'a>> {
+        match step.strip_prefix("f:") {
+            Some(name) => self.member(name),
+            None => self.schema.get("items").map(Type::new),
+        }
+    }
+
+    /// The step to an entry of a list that is no atom.
+    pub(super) fn step_to(&self, form: Form, item: &Value) -> set::Step {
+        if form != Form::Keyed {
+            return set::value(item);
+        }
+        let names = self.extension("x-kubernetes-list-map-keys");
+        let names = names.and_then(Value::as_array).into_iter().flatten();
+        let keys = names.filter_map(Value::as_str).map(|name| {
+            let default = || match self.item().member(name) {
+                Some(key) => key.extension("default").cloned().unwrap_or_default(),
+                None => Value::Null,
+            };
+            let value = item.get(name).filter(|value| !value.is_null());
+            (name, value.cloned().unwrap_or_else(default))
+        });
+        set::entry(&keys.collect::<BTreeMap<_, _>>())
+    }
+}

@@ -1,0 +1,312 @@
+//! Sets of fields of an object, and their form in `metadata.managedFields`, FieldsV1.
+//!
+//! Source: `fieldpath` of `sigs.k8s.io/structured-merge-diff`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value};
+
+use super::schema::Type;
+
+/// The member of a FieldsV1 node that says that the node itself belongs to the set.
+const SELF: &str = ".";
+
+/// A step of a path in the form of FieldsV1: `f:` and a member's name, `k:` and the keys of a list's
+/// entry, `v:` and an entry of a list of values, `i:` and a number.
+pub(super) type Step = String;
+
+/// The step to a member.
+pub(super) fn member(name: &str) -> Step {
+    format!("f:{name}")
+}
+
+/// The step to the entry with these keys, which are sorted by name.
+pub(super) fn entry(keys: &BTreeMap<&str, Value>) -> Step {
+    let keys: Map<String, Value> = keys
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), value.clone()))
+        .collect();
+    format!("k:{}", Value::Object(keys))
+}
+
+/// The step to an entry of a list of values.
+pub(super) fn value(value: &Value) -> Step {
+    format!("v:{value}")
+}
+
+/// A step as messages write it: `.replicas`, `[name="a"]`, `[="a"]`, `[0]`.
+pub(super) fn shown(step: &str) -> String {
+    let rest = step.get(2..).unwrap_or("");
+    match step.get(..2) {
+        Some("k:") => {
+            let keys: Map<String, Value> = serde_json::from_str(rest).unwrap_or_default();
+            let keys: Vec<String> = keys.iter().map(|(key, it)| format!("{key}={it}")).collect();
+            format!("[{}]", keys.join(","))
+        }
+        Some("v:") => format!("[={rest}]"),
+        Some("i:") => format!("[{rest}]"),
+        _ => format!(".{rest}"),
+    }
+}
+
+/// A set of fields: a tree of steps. Every operation is O(size of the sets).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FieldSet(BTreeMap<Step, Node>);
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Node {
+    /// Whether the field at this step is in the set, with or without what is below it.
+    is_member: bool,
+    below: FieldSet,
+}
+
+impl Node {
+    fn is_empty(&self) -> bool {
+        !self.is_member && self.below.is_empty()
+    }
+}
+
+impl FieldSet {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The set of this path alone.
+    pub(super) fn of(path: &[&str]) -> FieldSet {
+        let mut set = FieldSet::default();
+        set.insert(&path.iter().map(|name| member(name)).collect::<Vec<_>>());
+        set
+    }
+
+    /// Adds a field. The root is no field.
+    pub(super) fn insert(&mut self, path: &[Step]) {
+        if let Some((last, before)) = path.split_last() {
+            let mut at = self;
+            for step in before {
+                at = &mut at.0.entry(step.clone()).or_default().below;
+            }
+            at.0.entry(last.clone()).or_default().is_member = true;
+        }
+    }
+
+    /// Whether the field at this step is in the set.
+    pub(super) fn has(&self, step: &str) -> bool {
+        self.0.get(step).is_some_and(|node| node.is_member)
+    }
+
+    /// What of the set is below this step.
+    pub(super) fn below(&self, step: &str) -> Option<&FieldSet> {
+        let below = &self.0.get(step)?.below;
+        (!below.is_empty()).then_some(below)
+    }
+
+    /// Whether the field at this path, or one below it, is in the set.
+    pub(super) fn reaches(&self, path: &[&str]) -> bool {
+        match path.split_first() {
+            None => true,
+            Some((name, rest)) => {
+                let node = self.0.get(&member(name));
+                node.is_some_and(|node| match rest {
+                    [] => true,
+                    rest => node.below.reaches(rest),
+                })
+            }
+        }
+    }
+
+    /// The fields of both.
+    pub(super) fn union(mut self, other: &FieldSet) -> FieldSet {
+        for (step, node) in &other.0 {
+            let own = self.0.entry(step.clone()).or_default();
+            own.is_member |= node.is_member;
+            own.below = std::mem::take(&mut own.below).union(&node.below);
+        }
+        self
+    }
+
+    /// The fields that are in both.
+    pub(super) fn intersection(&self, other: &FieldSet) -> FieldSet {
+        self.combine(other, |own, other| match other {
+            None => Node::default(),
+            Some(other) => Node {
+                is_member: own.is_member && other.is_member,
+                below: own.below.intersection(&other.below),
+            },
+        })
+    }
+
+    /// The fields that are not in the other. What is below a field of the other stays.
+    pub(super) fn without(&self, other: &FieldSet) -> FieldSet {
+        self.combine(other, |own, other| match other {
+            None => own.clone(),
+            Some(other) => Node {
+                is_member: own.is_member && !other.is_member,
+                below: own.below.without(&other.below),
+            },
+        })
+    }
+
+    /// The fields that are neither in the other nor below a field of it.
+    pub(super) fn without_all(&self, other: &FieldSet) -> FieldSet {
+        self.combine(other, |own, other| match other {
+            None => own.clone(),
+            Some(other) if other.is_member => Node::default(),
+            Some(other) => Node {
+                is_member: own.is_member,
+                below: own.below.without_all(&other.below),
+            },
+        })
+    }
+
+    fn combine(&self, other: &FieldSet, change: impl Fn(&Node, Option<&Node>) -> Node) -> FieldSet {
+        let changed = |(step, node): (&Step, &Node)| {
+            let node = change(node, other.0.get(step));
+            (!node.is_empty()).then(|| (step.clone(), node))
+        };
+        FieldSet(self.0.iter().filter_map(changed).collect())
+    }
+
+    /// With every member of a struct above a field of the set, but no list's entry and no key of a
+    /// map: so what is removed leaves no empty structs behind.
+    pub(super) fn with_structs(&self, of: Type<'_>) -> FieldSet {
+        let extended = self.0.iter().map(|(step, node)| {
+            let name = step.strip_prefix("f:");
+            let is_struct = !node.below.is_empty() && name.is_some_and(|name| of.declares(name));
+            let below = match of.at(step) {
+                Some(inner) => node.below.with_structs(inner),
+                None => node.below.clone(),
+            };
+            let is_member = node.is_member || is_struct;
+            (step.clone(), Node { is_member, below })
+        });
+        FieldSet(extended.collect())
+    }
+
+    /// Calls `visit` with the path of each field, as messages write it; those of a level come before
+    /// those below them.
+    pub(super) fn for_each_path(&self, visit: &mut impl FnMut(String)) {
+        self.paths_from("", visit);
+    }
+
+    fn paths_from(&self, path: &str, visit: &mut impl FnMut(String)) {
+        for (step, node) in &self.0 {
+            if node.is_member {
+                visit(format!("{path}{}", shown(step)));
+            }
+        }
+        for (step, node) in &self.0 {
+            if !node.below.is_empty() {
+                node.below
+                    .paths_from(&format!("{path}{}", shown(step)), visit);
+            }
+        }
+    }
+
+    /// The FieldsV1 text, sorted.
+    pub(super) fn to_fields_v1(&self) -> String {
+        let mut out = String::new();
+        self.write(false, &mut out);
+        out
+    }
+
+    fn write(&self, is_member: bool, out: &mut String) {
+        out.push('{');
+        let mut comma = "";
+        if is_member && !self.is_empty() {
+            let _ = write!(out, "\"{SELF}\":{{}}");
+            comma = ",";
+        }
+        for (step, node) in &self.0 {
+            let _ = write!(out, "{comma}{}:", Value::from(step.as_str()));
+            node.below.write(node.is_member, out);
+            comma = ",";
+        }
+        out.push('}');
+    }
+
+    /// Reads FieldsV1; `None` for what is none.
+    pub(super) fn from_fields_v1(fields: &Value) -> Option<FieldSet> {
+        let mut set = FieldSet::default();
+        for (step, below) in fields.as_object()?.iter().filter(|(step, _)| *step != SELF) {
+            let inner = FieldSet::from_fields_v1(below)?;
+            let is_member = inner.is_empty() || below.get(SELF).is_some();
+            let node = Node {
+                is_member,
+                below: inner,
+            };
+            set.0.insert(canonical(step)?, node);
+        }
+        Some(set)
+    }
+}
+
+/// A step that somebody else wrote, with its JSON as ours is.
+fn canonical(step: &str) -> Option<Step> {
+    let rest = step.get(2..)?;
+    match step.get(..2)? {
+        "f:" => Some(step.to_owned()),
+        "i:" => rest.parse::<i64>().ok().map(|_| step.to_owned()),
+        "k:" => {
+            let keys: Map<String, Value> = serde_json::from_str(rest).ok()?;
+            Some(format!("k:{}", Value::Object(keys)))
+        }
+        "v:" => {
+            let value: Value = serde_json::from_str(rest).ok()?;
+            Some(format!("v:{value}"))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn set(fields: Value) -> FieldSet {
+        FieldSet::from_fields_v1(&fields).unwrap()
+    }
+
+    #[test]
+    fn fields_are_written_as_they_are_read() {
+        let fields = json!({"f:metadata": {"f:labels": {".": {}, "f:a": {}}, "f:finalizers":
+            {"v:\"x/y\"": {}}}, "f:spec": {"f:ports": {"k:{\"port\":80,\"protocol\":\"TCP\"}":
+            {".": {}, "f:port": {}}}, "f:replicas": {}}});
+        let text = set(fields.clone()).to_fields_v1();
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), fields);
+        assert_eq!(FieldSet::from_fields_v1(&json!({"x": {}})), None);
+        assert_eq!(FieldSet::from_fields_v1(&json!({"k:{": {}})), None);
+        assert_eq!(FieldSet::from_fields_v1(&json!(1)), None);
+    }
+
+    #[test]
+    fn sets_are_combined_field_by_field() {
+        let one = set(json!({"f:a": {".": {}, "f:b": {}, "f:c": {}}}));
+        let two = set(json!({"f:a": {"f:c": {}, "f:d": {}}, "f:e": {}}));
+        let all = json!({"f:a": {".": {}, "f:b": {}, "f:c": {}, "f:d": {}}, "f:e": {}});
+        assert_eq!(one.clone().union(&two), set(all));
+        assert_eq!(one.intersection(&two), set(json!({"f:a": {"f:c": {}}})));
+        assert_eq!(one.without(&two), set(json!({"f:a": {".": {}, "f:b": {}}})));
+        let a = set(json!({"f:a": {}}));
+        assert_eq!(one.without(&a), set(json!({"f:a": {"f:b": {}, "f:c": {}}})));
+        assert!(one.without_all(&a).is_empty());
+    }
+
+    #[test]
+    fn paths_read_as_upstream_writes_them() {
+        let fields = json!({"f:spec": {"f:containers": {"k:{\"name\":\"c\"}": {"f:image": {}}},
+            "f:replicas": {}}, "f:metadata": {"f:finalizers": {"v:\"x/y\"": {}}}});
+        let mut paths = Vec::new();
+        set(fields).for_each_path(&mut |path| paths.push(path));
+        assert_eq!(
+            paths,
+            [
+                ".metadata.finalizers[=\"x/y\"]",
+                ".spec.replicas",
+                ".spec.containers[name=\"c\"].image"
+            ]
+        );
+    }
+}

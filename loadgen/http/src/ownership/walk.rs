@@ -1,0 +1,363 @@
+//! Objects as JSON, walked field by field by their schema: which fields there are, how two objects
+//! differ, one merged into another, fields taken out.
+//!
+//! Source: `typed` of `sigs.k8s.io/structured-merge-diff`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value};
+
+use super::schema::{Form, Type};
+use super::set::{self, FieldSet, Step};
+
+/// The fields that an object has: what an applier owns.
+pub(super) fn fields_of(object: &Value, of: Type<'_>) -> FieldSet {
+    let mut fields = FieldSet::default();
+    collect(object, of, &mut Vec::new(), &mut fields);
+    fields
+}
+
+fn collect(value: &Value, of: Type<'_>, path: &mut Vec<Step>, fields: &mut FieldSet) {
+    match (of.form(value), value) {
+        (Form::Map, Value::Object(members)) => {
+            for (name, inner) in members {
+                path.push(set::member(name));
+                let is_empty = inner.is_null() || inner.as_object().is_some_and(Map::is_empty);
+                if is_empty || !of.declares(name) {
+                    fields.insert(path);
+                }
+                if let Some(inner_type) = of.member(name) {
+                    collect(inner, inner_type, path, fields);
+                }
+                path.pop();
+            }
+        }
+        (form @ (Form::Keyed | Form::Set), Value::Array(items)) => {
+            for item in items {
+                path.push(of.step_to(form, item));
+                fields.insert(path);
+                collect(item, of.item(), path, fields);
+                path.pop();
+            }
+        }
+        (Form::Map | Form::Keyed | Form::Set, Value::Null) => {}
+        _ => fields.insert(path),
+    }
+}
+
+/// How an object became another.
+#[derive(Debug, Default)]
+pub(super) struct Difference {
+    pub(super) added: FieldSet,
+    pub(super) changed: FieldSet,
+    pub(super) removed: FieldSet,
+}
+
+impl Difference {
+    pub(super) fn between(old: &Value, new: &Value, of: Type<'_>) -> Difference {
+        let mut found = Difference::default();
+        found.compare((Some(old), Some(new)), of, &mut Vec::new());
+        found
+    }
+
+    pub(super) fn is_none(&self) -> bool {
+        self.added.is_empty() && self.changed.is_empty() && self.removed.is_empty()
+    }
+
+    /// Leaves these fields out, and all below them.
+    pub(super) fn ignoring(self, ignored: &FieldSet) -> Difference {
+        Difference {
+            added: self.added.without_all(ignored),
+            changed: self.changed.without_all(ignored),
+            removed: self.removed.without_all(ignored),
+        }
+    }
+
+    fn compare(
+        &mut self,
+        (old, new): (Option<&Value>, Option<&Value>),
+        of: Type<'_>,
+        path: &mut Vec<Step>,
+    ) {
+        let Some(form) = new.or(old).map(|value| of.form(value)) else {
+            return;
+        };
+        let parts = |value: Option<&Value>| value.is_some_and(has_parts);
+        if form == Form::Atom || !(parts(old) || parts(new)) {
+            match (old, new) {
+                (None, _) => self.added.insert(path),
+                (_, None) => self.removed.insert(path),
+                (Some(old), Some(new)) if old != new => self.changed.insert(path),
+                _ => {}
+            }
+            return;
+        }
+        match form {
+            Form::Map => self.compare_members((old, new), of, path),
+            _ => self.compare_entries((old, new), of, form, path),
+        }
+        match (old, new) {
+            (None, _) => self.added.insert(path),
+            (_, None) => self.removed.insert(path),
+            _ => {}
+        }
+    }
+
+    fn compare_members(
+        &mut self,
+        (old, new): (Option<&Value>, Option<&Value>),
+        of: Type<'_>,
+        path: &mut Vec<Step>,
+    ) {
+        let names = |value: Option<&Value>| {
+            let members = value.and_then(Value::as_object).into_iter().flatten();
+            members.map(|(name, _)| name.clone()).collect::<Vec<_>>()
+        };
+        let all: BTreeSet<String> = names(old).into_iter().chain(names(new)).collect();
+        for name in all {
+            let Some(inner) = of.member(&name) else {
+                continue;
+            };
+            let get = |value: Option<&'_ Value>| value.and_then(|it| it.get(&name)).cloned();
+            path.push(set::member(&name));
+            let (old, new) = (get(old), get(new));
+            self.compare((old.as_ref(), new.as_ref()), inner, path);
+            path.pop();
+        }
+    }
+
+    fn compare_entries(
+        &mut self,
+        (old, new): (Option<&Value>, Option<&Value>),
+        of: Type<'_>,
+        form: Form,
+        path: &mut Vec<Step>,
+    ) {
+        let (old, new) = (entries(old, of, form), entries(new, of, form));
+        let steps: BTreeSet<&Step> = old.keys().chain(new.keys()).collect();
+        for step in steps {
+            path.push(step.clone());
+            match (
+                old.get(step).map(Vec::as_slice),
+                new.get(step).map(Vec::as_slice),
+            ) {
+                (Some([old]), Some([new])) => {
+                    self.compare((Some(*old), Some(*new)), of.item(), path);
+                }
+                (Some([old]), None) => self.compare((Some(*old), None), of.item(), path),
+                (None, Some([new])) => self.compare((None, Some(*new)), of.item(), path),
+                // Where keys occur more than once, entries can't be told apart.
+                (None, _) => self.added.insert(path),
+                (_, None) => self.removed.insert(path),
+                (Some(old), Some(new)) if old != new => self.changed.insert(path),
+                _ => {}
+            }
+            path.pop();
+        }
+    }
+}
+
+fn has_parts(value: &Value) -> bool {
+    match value {
+        Value::Object(members) => !members.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        _ => false,
+    }
+}
+
+/// The entries of a list by the steps to them.
+fn entries<'v>(
+    list: Option<&'v Value>,
+    of: Type<'_>,
+    form: Form,
+) -> BTreeMap<Step, Vec<&'v Value>> {
+    let mut by_step: BTreeMap<Step, Vec<&Value>> = BTreeMap::new();
+    for item in list.and_then(Value::as_array).into_iter().flatten() {
+        by_step
+            .entry(of.step_to(form, item))
+            .or_default()
+            .push(item);
+    }
+    by_step
+}
+
+/// The stored value with a configuration merged in: what it has is set, nothing is removed.
+pub(super) fn merged(stored: &Value, config: &Value, of: Type<'_>) -> Value {
+    match (of.form(config), stored, config) {
+        (Form::Map, Value::Object(stored), Value::Object(config)) => {
+            let mut out = stored.clone();
+            for (name, value) in config {
+                let old = stored.get(name).unwrap_or(&Value::Null);
+                let new = match of.member(name) {
+                    Some(inner) => merged(old, value, inner),
+                    None => value.clone(),
+                };
+                out.insert(name.clone(), new);
+            }
+            Value::Object(out)
+        }
+        (form @ (Form::Keyed | Form::Set), Value::Array(stored), Value::Array(config)) => {
+            Value::Array(merged_lists(stored, config, of, form))
+        }
+        // A null says that somebody owns the field, not what is below it.
+        (Form::Map | Form::Keyed | Form::Set, stored, Value::Null) if has_parts(stored) => {
+            stored.clone()
+        }
+        _ => config.clone(),
+    }
+}
+
+/// Entries of both lists are in the configuration's order, others where they are in the stored list.
+fn merged_lists(stored: &[Value], config: &[Value], of: Type<'_>, form: Form) -> Vec<Value> {
+    let step = |item: &Value| of.step_to(form, item);
+    let stored: Vec<(Step, &Value)> = stored.iter().map(|item| (step(item), item)).collect();
+    let config: Vec<(Step, &Value)> = config.iter().map(|item| (step(item), item)).collect();
+    let in_stored: BTreeMap<&Step, &Value> = stored
+        .iter()
+        .rev()
+        .map(|(step, item)| (step, *item))
+        .collect();
+    let in_config: BTreeSet<&Step> = config.iter().map(|(step, _)| step).collect();
+    let mut shared = config.iter().map(|(step, _)| step);
+    let mut shared = shared
+        .by_ref()
+        .filter(|step| in_stored.contains_key(*step))
+        .peekable();
+    let mut out = Vec::with_capacity(stored.len() + config.len());
+    let (mut left, mut right) = (stored.iter().peekable(), config.iter().peekable());
+    loop {
+        match (left.peek(), right.peek()) {
+            (Some((step, item)), _) if !in_config.contains(step) => {
+                out.push((*item).clone());
+                left.next();
+            }
+            // Of both, but not its turn: it comes where the configuration has it.
+            (Some((step, _)), _) if shared.peek() != Some(&step) => {
+                left.next();
+            }
+            (_, Some((step, item))) => {
+                match in_stored.get(step) {
+                    Some(old) => out.push(merged(old, item, of.item())),
+                    None => out.push((*item).clone()),
+                }
+                if shared.peek() == Some(&step) {
+                    shared.next();
+                    left.next_if(|(other, _)| other == step);
+                }
+                right.next();
+            }
+            (Some(_), None) => {
+                left.next();
+            }
+            (None, None) => return out,
+        }
+    }
+}
+
+/// The value without these fields and all below them; null where nothing is left.
+pub(super) fn removed(value: &Value, fields: &FieldSet, of: Type<'_>) -> Value {
+    match (of.form(value), value) {
+        (Form::Map, Value::Object(members)) => {
+            let kept = members.iter().filter_map(|(name, inner)| {
+                let step = set::member(name);
+                let inner = keep(inner, &step, fields, of.member(name))?;
+                Some((name.clone(), inner))
+            });
+            let kept: Map<String, Value> = kept.collect();
+            if kept.is_empty() {
+                Value::Null
+            } else {
+                kept.into()
+            }
+        }
+        (form @ (Form::Keyed | Form::Set), Value::Array(items)) => {
+            let kept = items
+                .iter()
+                .filter_map(|item| keep(item, &of.step_to(form, item), fields, Some(of.item())));
+            let kept: Vec<Value> = kept.collect();
+            if kept.is_empty() {
+                Value::Null
+            } else {
+                kept.into()
+            }
+        }
+        _ => value.clone(),
+    }
+}
+
+fn keep(value: &Value, step: &str, fields: &FieldSet, of: Option<Type<'_>>) -> Option<Value> {
+    if fields.has(step) {
+        return None;
+    }
+    Some(match (fields.below(step), of) {
+        (Some(below), Some(of)) => removed(value, below, of),
+        _ => value.clone(),
+    })
+}
+
+/// What keeps a configuration from being one of that type, as upstream words it.
+pub(super) fn problems(config: &Value, of: Type<'_>) -> Vec<String> {
+    let mut found = Vec::new();
+    check(config, of, "", &mut found);
+    found
+}
+
+fn check(value: &Value, of: Type<'_>, path: &str, found: &mut Vec<String>) {
+    let mut wrong =
+        |wanted: &str| found.push(format!("{path}: expected {wanted}, got {}", go(value)));
+    match (of.json_type(), value) {
+        (_, Value::Null) => {}
+        _ if of.is_int_or_string() => {}
+        ("integer" | "number", Value::Number(_)) | ("boolean", Value::Bool(_)) => {}
+        // Quantities are strings to the schema, and may be written as numbers.
+        ("string", Value::String(_) | Value::Number(_)) => {}
+        ("integer" | "number", _) => wrong("numeric (int or float)"),
+        ("string", _) => wrong("string"),
+        ("boolean", _) => wrong("boolean"),
+        ("object", Value::Object(members)) => {
+            for (name, inner) in members {
+                let at = format!("{path}.{name}");
+                match of.member(name) {
+                    Some(inner_type) => check(inner, inner_type, &at, found),
+                    None if of.form(value) == Form::Atom
+                        && !of.declares(name)
+                        && !of.is_struct() => {}
+                    None => found.push(format!("{at}: field not declared in schema")),
+                }
+            }
+        }
+        ("object", _) => wrong("map"),
+        ("array", Value::Array(items)) => check_items(items, value, of, path, found),
+        ("array", _) => wrong("list"),
+        _ => {}
+    }
+}
+
+fn check_items(items: &[Value], list: &Value, of: Type<'_>, path: &str, found: &mut Vec<String>) {
+    let form = of.form(list);
+    let mut seen = BTreeSet::new();
+    for (number, item) in items.iter().enumerate() {
+        let step = match form {
+            Form::Keyed | Form::Set => of.step_to(form, item),
+            _ => format!("i:{number}"),
+        };
+        let shown = set::shown(&step);
+        check(item, of.item(), &format!("{path}{shown}"), found);
+        if !seen.insert(step) {
+            found.push(format!("{path}: duplicate entries for key {shown}"));
+        }
+    }
+}
+
+/// The type of a value as Go names it.
+fn go(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
+}
