@@ -99,6 +99,7 @@ struct Shared {
     metrics: Metrics,
     log: Option<Log>,
     virtual_time: Option<Arc<dyn VirtualTime>>,
+    texts: ownership::Texts,
     draining: AtomicBool,
     /// The open watches, and some that have ended.
     watches: Mutex<Vec<Weak<Waiting>>>,
@@ -184,6 +185,7 @@ impl Builder {
             in_flight: self.requests_max.map(InFlight::new),
             log: self.log,
             virtual_time: self.virtual_time,
+            texts: ownership::Texts::default(),
             draining: AtomicBool::new(false),
             watches: Mutex::default(),
         }))

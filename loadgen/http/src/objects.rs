@@ -106,7 +106,7 @@ fn create(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> 
         let why = "resourceVersion should not be set on objects to be created";
         return Err(ApiError::status(500, Reason::Other(String::new()), why));
     }
-    let mut writer = ownership::Writer::of(call, target, "CreateOptions")?;
+    let mut writer = ownership::Writer::updating(call, target, "CreateOptions")?;
     writer.admitted = sent.admitted;
     let api = api(call, target).dry_run(dry_run).managed_by(&writer);
     let created = api.create(view::stored(call.cluster(), object)?, call.now)?;
@@ -126,7 +126,7 @@ fn update(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> 
             target.name
         )));
     }
-    let writer = ownership::Writer::of(call, target, "UpdateOptions")?;
+    let writer = ownership::Writer::updating(call, target, "UpdateOptions")?;
     let api = api(call, target).dry_run(dry_run).managed_by(&writer);
     let object = view::stored(call.cluster(), object)?;
     let updated = match target.subresource.as_str() {
@@ -221,7 +221,7 @@ fn patch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
         }
         Patch::Json(_) => Vec::new(),
     };
-    let writer = ownership::Writer::of(call, target, "PatchOptions")?;
+    let writer = ownership::Writer::updating(call, target, "PatchOptions")?;
     let api = api(call, target).dry_run(dry_run).managed_by(&writer);
     let (namespace, name) = (&target.namespace, &target.name);
     let what = (target.kind, target.subresource == "status");
@@ -286,7 +286,7 @@ fn change_scale(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiE
         uid: text("uid").map(Uid::new),
         resource_version: text("resourceVersion").map(ResourceVersion::new),
     };
-    let writer = ownership::Writer::of(call, target, "UpdateOptions")?;
+    let writer = ownership::Writer::updating(call, target, "UpdateOptions")?;
     let api = api
         .dry_run(call.query.dry_run("UpdateOptions")?)
         .managed_by(&writer);

@@ -59,7 +59,7 @@ impl Rest {
     }
 
     /// Whether the text has another holder.
-    pub(crate) fn is_shared(&self) -> bool {
+    pub fn is_shared(&self) -> bool {
         ArcStr::strong_count(&self.0) != Some(1)
     }
 

@@ -5,7 +5,7 @@ use podstorm_apiserver::{Patch, errors};
 use podstorm_objects::{AnyObject, ApiError, Cause, Kind, Object, Reason};
 use serde_json::{Map, Value};
 
-use super::owners::{Application, Conflict, Operation, Owners};
+use super::owners::{Application, Conflict, Owners};
 use super::schema::Type;
 use super::walk::{self, Difference};
 use super::{MANAGED, Writer, ignored, owners_of, plain, without_owners};
@@ -21,7 +21,7 @@ const KUBECTL: &str = "kubectl";
 
 /// Answers a patch of the type `application/apply-patch+yaml`.
 pub(crate) fn apply(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
-    let writer = Writer::of(call, target, "PatchOptions")?;
+    let writer = Writer::applying(call, target)?;
     require_manager(call)?;
     let dry_run = call.query.dry_run("PatchOptions")?;
     let config = read_config(call)?;
@@ -32,7 +32,8 @@ pub(crate) fn apply(call: &Call<'_>, target: &Target) -> Result<Response<Body>, 
         _ => body::check_fields(call, kind, &mut config.clone())?,
     };
     let force = call.query.flag("force");
-    let api = call.cluster().api(view::stored_kind(kind)).dry_run(dry_run);
+    let api = call.cluster().api(view::stored_kind(kind));
+    let api = api.dry_run(dry_run).managed_by(&writer);
     loop {
         let stored = match api.get(&target.namespace, &target.name) {
             Ok(stored) => Some(stored),
@@ -213,7 +214,7 @@ impl Writer<'_> {
             Some(Difference::between(&old, &new, of).ignoring(&ignored))
         };
         let mut application = Application {
-            applier: self.owner(Operation::Apply),
+            applier: self.owner(),
             api_version: version,
             of,
             config: &config,

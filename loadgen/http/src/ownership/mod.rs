@@ -8,6 +8,7 @@ mod owners;
 mod scale;
 mod schema;
 mod set;
+mod texts;
 mod walk;
 
 use podstorm_apiserver::FieldManager;
@@ -16,8 +17,9 @@ use serde_json::{Map, Value};
 
 pub(crate) use self::apply::apply;
 pub(crate) use self::scale::apply_scale;
+pub(crate) use self::texts::Texts;
 
-use self::owners::{Operation, Owner, Owners};
+use self::owners::{Differences, Operation, Owner, Owners};
 use self::schema::Type;
 use self::set::FieldSet;
 use self::walk::Difference;
@@ -95,54 +97,89 @@ fn go_quoted(text: &str) -> String {
 /// The writer of a request, for the cluster to note what it writes.
 #[derive(Debug)]
 pub(crate) struct Writer<'a> {
+    texts: &'a Texts,
     manager: String,
     /// The kind that the request names: another version of the stored one, where it is a view.
     kind: Kind,
     subresource: &'a str,
+    /// Of an apply the owners are in the object already.
+    operation: Operation,
     now: String,
     /// The members of the spec that admission added.
     pub(crate) admitted: Vec<String>,
 }
 
 impl<'a> Writer<'a> {
+    /// Whoever creates, updates or patches.
+    ///
     /// # Errors
     /// As [`manager`].
-    pub(crate) fn of(
-        call: &Call<'_>,
+    pub(crate) fn updating(
+        call: &'a Call<'_>,
         target: &'a Target,
         options: &str,
     ) -> Result<Writer<'a>, ApiError> {
+        Writer::of(call, target, Operation::Update, options)
+    }
+
+    /// Whoever applies.
+    ///
+    /// # Errors
+    /// As [`manager`].
+    fn applying(call: &'a Call<'_>, target: &'a Target) -> Result<Writer<'a>, ApiError> {
+        Writer::of(call, target, Operation::Apply, "PatchOptions")
+    }
+
+    fn of(
+        call: &'a Call<'_>,
+        target: &'a Target,
+        operation: Operation,
+        options: &str,
+    ) -> Result<Writer<'a>, ApiError> {
         Ok(Writer {
+            texts: &call.server.0.texts,
             manager: manager(call, options)?,
             kind: target.kind,
             subresource: &target.subresource,
+            operation,
             now: call.now.wall().to_string(),
             admitted: Vec::new(),
         })
     }
 
-    fn owner(&self, operation: Operation) -> Owner {
+    fn owner(&self) -> Owner {
         let version = self.kind.api_version();
-        Owner::new(operation, &self.manager, version, self.subresource)
+        Owner::new(self.operation, &self.manager, version, self.subresource)
     }
 
-    /// The owners of an object that was scaled by an update: nobody owns the number any more.
+    /// Notes a scale: nobody owns a number that was changed any more, but for whoever applied it.
     fn scaled(&self, old: &dyn Object, new: &mut dyn Object) {
-        let Some(mut owners) = owners_of(&*new) else {
-            return;
-        };
-        if old.to_json().pointer("/spec/replicas") != new.to_json().pointer("/spec/replicas") {
+        let replicas = |object: &dyn Object| object.to_json().pointer("/spec/replicas").cloned();
+        let mut owners = owners_of(&*new).unwrap_or_default();
+        if replicas(old) != replicas(&*new) {
             owners.release(&REPLICAS);
-            set_owners(new, &owners);
         }
+        if self.operation == Operation::Apply {
+            owners.add_path(&REPLICAS, self.owner(), self.kind.api_version());
+        }
+        set_owners(new, &owners);
     }
 }
 
 impl FieldManager for Writer<'_> {
     fn written(&self, old: Option<&dyn Object>, new: &mut dyn Object) {
-        if let ("scale", Some(old)) = (self.subresource, old) {
-            return self.scaled(old, new);
+        match (self.operation, self.subresource, old) {
+            (_, "scale", Some(old)) => self.scaled(old, new),
+            (Operation::Apply, ..) => {}
+            (Operation::Update, ..) => self.updated(old, new),
         }
+        self.texts.share(&mut new.metadata_mut().rest);
+    }
+}
+
+impl Writer<'_> {
+    /// Notes an update: its writer owns what differs from the stored object.
+    fn updated(&self, old: Option<&dyn Object>, new: &mut dyn Object) {
         let given = new.metadata().rest.get(MANAGED);
         let stored = old.and_then(owners_of);
         let given = match given {
@@ -166,7 +203,7 @@ impl FieldManager for Writer<'_> {
         let ignored = admitted.fold(ignored(self.kind, self.subresource), |ignored, name| {
             ignored.union(&FieldSet::of(&["spec", name]))
         });
-        let at = |version: &str| {
+        let compare = |version: &str| {
             let kind = view::at_version(self.kind, version)?;
             let of = Type::of_kind(kind);
             let old = old.map_or_else(|| Map::new().into(), |old| view::json(kind, old));
@@ -174,9 +211,9 @@ impl FieldManager for Writer<'_> {
             Some(Difference::between(&old, &new, of).ignoring(&ignored))
         };
         let version = self.kind.api_version();
-        let own = at(version);
-        owners.update(self.owner(Operation::Update), version, &at, &self.now);
-        let unchanged = own.is_some_and(|own| own.is_none());
+        let at = Differences::new(&compare);
+        owners.update(self.owner(), version, &at, &self.now);
+        let unchanged = at.at(version).is_some_and(|own| own.is_none());
         match stored {
             // A write that changes nothing leaves the times.
             Some(stored) if unchanged && stored.same_but_times(&owners) => set_owners(new, &stored),

@@ -2,7 +2,9 @@
 //!
 //! Source: `managedfields` of `k8s.io/apimachinery`, `merge` of `sigs.k8s.io/structured-merge-diff`.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use serde_json::{Value, json};
 
@@ -99,9 +101,32 @@ pub(super) struct Conflict {
     pub(super) field: String,
 }
 
-/// How the object of a write differs from the stored one, in the form of a version; `None` for a version
-/// that there isn't.
-pub(super) type DifferenceAt<'a> = &'a dyn Fn(&str) -> Option<Difference>;
+/// How the object of a write differs from the stored one, in the form of each version; each is looked at
+/// once.
+pub(super) struct Differences<'a> {
+    /// `None` for a version that there isn't.
+    compare: &'a dyn Fn(&str) -> Option<Difference>,
+    known: RefCell<BTreeMap<String, Option<Rc<Difference>>>>,
+}
+
+impl<'a> Differences<'a> {
+    pub(super) fn new(compare: &'a dyn Fn(&str) -> Option<Difference>) -> Differences<'a> {
+        Differences {
+            compare,
+            known: RefCell::default(),
+        }
+    }
+
+    pub(super) fn at(&self, version: &str) -> Option<Rc<Difference>> {
+        if let Some(known) = self.known.borrow().get(version) {
+            return known.clone();
+        }
+        let found = (self.compare)(version).map(Rc::new);
+        let mut known = self.known.borrow_mut();
+        known.insert(version.to_owned(), found.clone());
+        found
+    }
+}
 
 /// The owners of an object's fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -210,13 +235,13 @@ impl Owners {
     }
 
     /// Notes a write that is no apply: the writer owns what it changed, and nobody else does.
-    pub(super) fn update(&mut self, writer: Owner, version: &str, at: DifferenceAt<'_>, now: &str) {
-        let Some(own) = at(version) else {
+    pub(super) fn update(&mut self, writer: Owner, version: &str, at: &Differences<'_>, now: &str) {
+        let Some(own) = at.at(version) else {
             return;
         };
         let all_taken = self.take_over(None, at, true);
         debug_assert!(all_taken.is_ok(), "what is forced has no conflicts");
-        let fields = without_identity(&own.changed.union(&own.added));
+        let fields = without_identity(&own.written());
         if !fields.is_empty() {
             self.add(writer, version, &fields).time = Some(now.to_owned());
         }
@@ -228,7 +253,7 @@ impl Owners {
     fn take_over(
         &mut self,
         writer: Option<&Owner>,
-        at: DifferenceAt<'_>,
+        at: &Differences<'_>,
         force: bool,
     ) -> Result<(), Vec<Conflict>> {
         let mut conflicts = Vec::new();
@@ -239,11 +264,10 @@ impl Owners {
                 continue;
             }
             // Nobody owns fields of a version that is gone.
-            let Some(difference) = at(&owned.api_version) else {
+            let Some(difference) = at.at(&owned.api_version) else {
                 continue;
             };
-            let written = difference.changed.union(&difference.added);
-            let taken = owned.fields.intersection(&written);
+            let taken = owned.fields.intersection(&difference.written());
             taken.for_each_path(&mut |field| {
                 let owner = owner.shown();
                 conflicts.push(Conflict { owner, field });
@@ -336,9 +360,12 @@ impl Application<'_> {
         if let Some(last) = last.filter(|last| !last.fields.is_empty()) {
             object = self.pruned(&object, &owners, &last.fields);
         }
-        let at = |version: &str| difference(&object, version);
+        let compare = |version: &str| difference(&object, version);
+        let at = Differences::new(&compare);
         owners.take_over(Some(&self.applier), &at, self.force)?;
-        let is_new = at(self.api_version).is_some_and(|difference| !difference.is_none());
+        let is_new = at
+            .at(self.api_version)
+            .is_some_and(|difference| !difference.is_none());
         if let Some(owned) = owners.0.get_mut(&self.applier) {
             owned.fields = without_identity(&owned.fields);
             if is_new {

@@ -1,18 +1,18 @@
 //! Server-side apply of `/scale`: whoever applies owns the number of replicas.
 
-use podstorm_apiserver::{FieldManager, Scale, ScaleUpdate, errors};
-use podstorm_objects::{ApiError, Object};
+use podstorm_apiserver::{Scale, ScaleUpdate, errors};
+use podstorm_objects::ApiError;
 use serde_json::Value;
 
 use super::apply::{check_config, conflict, read_config, require_manager};
-use super::owners::{Conflict, Operation};
-use super::{REPLICAS, Writer, owners_of, set_owners};
+use super::owners::Conflict;
+use super::{REPLICAS, Writer, owners_of};
 use crate::route::Target;
 use crate::{Call, view};
 
 /// Answers a patch of that type to `/scale`.
 pub(crate) fn apply_scale(call: &Call<'_>, target: &Target) -> Result<Scale, ApiError> {
-    let writer = Writer::of(call, target, "PatchOptions")?;
+    let writer = Writer::applying(call, target)?;
     require_manager(call)?;
     let dry_run = call.query.dry_run("PatchOptions")?;
     let config = read_config(call)?;
@@ -24,7 +24,6 @@ pub(crate) fn apply_scale(call: &Call<'_>, target: &Target) -> Result<Scale, Api
     let replicas = replicas.ok_or_else(|| {
         errors::bad_request("spec.replicas of an applied Scale must be a whole number")
     })?;
-    let writer = ScaleWriter(writer);
     let api = call
         .cluster()
         .api(view::stored_kind(target.kind))
@@ -35,7 +34,7 @@ pub(crate) fn apply_scale(call: &Call<'_>, target: &Target) -> Result<Scale, Api
         let stored = api.get(namespace, name)?;
         let is_same = stored.to_json().pointer("/spec/replicas") == Some(&replicas.into());
         if !is_same && !call.query.flag("force") {
-            let applier = writer.0.owner(Operation::Apply);
+            let applier = writer.owner();
             let owners = owners_of(&*stored).unwrap_or_default();
             let others = owners.of_path(&REPLICAS).filter(|owner| **owner != applier);
             let conflicts: Vec<Conflict> = others.map(|owner| owner.conflict(&REPLICAS)).collect();
@@ -53,22 +52,5 @@ pub(crate) fn apply_scale(call: &Call<'_>, target: &Target) -> Result<Scale, Api
             Err(error) if error.code == 409 => {}
             scaled => return scaled,
         }
-    }
-}
-
-/// Whoever applies a scale: the owner of the number of replicas.
-#[derive(Debug)]
-struct ScaleWriter<'a>(Writer<'a>);
-
-impl FieldManager for ScaleWriter<'_> {
-    fn written(&self, old: Option<&dyn Object>, new: &mut dyn Object) {
-        let replicas = |object: &dyn Object| object.to_json().pointer("/spec/replicas").cloned();
-        let mut owners = owners_of(&*new).unwrap_or_default();
-        if old.is_some_and(|old| replicas(old) != replicas(&*new)) {
-            owners.release(&REPLICAS);
-        }
-        let version = self.0.kind.api_version();
-        owners.add_path(&REPLICAS, self.0.owner(Operation::Apply), version);
-        set_owners(new, &owners);
     }
 }

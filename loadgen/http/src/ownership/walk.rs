@@ -60,6 +60,11 @@ impl Difference {
         found
     }
 
+    /// What was added or changed.
+    pub(super) fn written(&self) -> FieldSet {
+        self.changed.clone().union(&self.added)
+    }
+
     pub(super) fn is_none(&self) -> bool {
         self.added.is_empty() && self.changed.is_empty() && self.removed.is_empty()
     }
@@ -109,19 +114,20 @@ impl Difference {
         of: Type<'_>,
         path: &mut Vec<Step>,
     ) {
-        let names = |value: Option<&Value>| {
-            let members = value.and_then(Value::as_object).into_iter().flatten();
-            members.map(|(name, _)| name.clone()).collect::<Vec<_>>()
-        };
-        let all: BTreeSet<String> = names(old).into_iter().chain(names(new)).collect();
-        for name in all {
-            let Some(inner) = of.member(&name) else {
+        let (old, new) = (
+            old.and_then(Value::as_object),
+            new.and_then(Value::as_object),
+        );
+        let members = old.into_iter().chain(new).flatten();
+        let names: BTreeSet<&str> = members.map(|(name, _)| name.as_str()).collect();
+        for name in names {
+            let Some(inner) = of.member(name) else {
                 continue;
             };
-            let get = |value: Option<&'_ Value>| value.and_then(|it| it.get(&name)).cloned();
-            path.push(set::member(&name));
-            let (old, new) = (get(old), get(new));
-            self.compare((old.as_ref(), new.as_ref()), inner, path);
+            let old = old.and_then(|members| members.get(name));
+            let new = new.and_then(|members| members.get(name));
+            path.push(set::member(name));
+            self.compare((old, new), inner, path);
             path.pop();
         }
     }
