@@ -57,6 +57,7 @@ targets! {
     json: "json",
     requests: "request",
     protobuf_bodies: "protobuf",
+    applies: "apply",
 }
 
 #[test]

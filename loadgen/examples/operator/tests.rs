@@ -86,3 +86,20 @@ async fn many_clusters_stand_side_by_side() {
     });
     futures::future::join_all(all).await;
 }
+
+#[tokio::test]
+async fn what_one_applies_another_does_not_change_by_accident() {
+    let (_served, client) = cluster();
+    let maps: Api<ConfigMap> = Api::default_namespaced(client);
+    let colour = |colour: &str| {
+        Patch::Apply(serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "paint"}, "data": {"colour": colour}}))
+    };
+    let (alice, bob) = (PatchParams::apply("alice"), PatchParams::apply("bob"));
+    let red = maps.patch("paint", &alice, &colour("red")).await.unwrap();
+    assert_eq!(red.managed_fields().len(), 1);
+    let refused = maps.patch("paint", &bob, &colour("blue")).await;
+    assert!(matches!(refused, Err(kube::Error::Api(status)) if status.code == 409));
+    let blue = maps.patch("paint", &bob.force(), &colour("blue")).await;
+    assert_eq!(blue.unwrap().data.unwrap()["colour"], "blue");
+}

@@ -5,6 +5,7 @@
 //! over its corpus (`tests/fuzz/corpus/TARGET/`) and some thousand mutations of it, the same ones every
 //! time. The long runs are libFuzzer's: `tests/fuzz/libfuzzer` calls the same functions.
 
+mod applies;
 mod json;
 mod manifests;
 mod mutate;
@@ -35,7 +36,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 13] = [
+pub const TARGETS: [Target; 14] = [
     selectors::STRING,
     selectors::JSON,
     manifests::FILES,
@@ -49,6 +50,7 @@ pub const TARGETS: [Target; 13] = [
     json::JSON,
     requests::REQUESTS,
     requests::PROTOBUF,
+    applies::APPLIES,
 ];
 
 impl Target {

@@ -1,6 +1,7 @@
 //! Tests that need a program from outside. `cargo test` leaves them out; `cargo real` runs them, and
 //! they fail where the program is missing. `.ci/run` installs what they need.
 
+mod apply;
 mod kubectl;
 mod manifests;
 mod page;

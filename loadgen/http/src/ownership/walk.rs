@@ -367,3 +367,128 @@ fn go(value: &Value) -> &'static str {
         Value::Object(_) => "map[string]interface {}",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use podstorm_apiserver::kind_named;
+    use serde_json::json;
+
+    use super::*;
+
+    fn pod() -> Type<'static> {
+        Type::of_kind(kind_named("Pod").unwrap())
+    }
+
+    fn fields(fields: Value) -> FieldSet {
+        FieldSet::from_fields_v1(&fields).unwrap()
+    }
+
+    fn names(object: &Value) -> Vec<&str> {
+        let containers = object["spec"]["containers"].as_array().unwrap().iter();
+        containers.map(|it| it["name"].as_str().unwrap()).collect()
+    }
+
+    fn containers(names: &[&str]) -> Value {
+        let named = names.iter().map(|name| json!({"name": name}));
+        json!({"spec": {"containers": named.collect::<Vec<_>>()}})
+    }
+
+    #[test]
+    fn entries_are_in_the_order_of_the_configuration_and_others_where_they_were() {
+        for (stored, config, wanted) in [
+            (&["a", "b", "c"][..], &["c", "a"][..], &["b", "c", "a"][..]),
+            (&["a", "b"], &["x", "b"], &["a", "x", "b"]),
+            (&["a"], &["b"], &["a", "b"]),
+            (&[], &["b", "a"], &["b", "a"]),
+            (&["a", "b"], &[], &["a", "b"]),
+        ] {
+            let merged = merged(&containers(stored), &containers(config), pod());
+            assert_eq!(names(&merged), wanted, "{stored:?} and {config:?}");
+        }
+    }
+
+    #[test]
+    fn wholes_are_replaced_and_parts_are_merged() {
+        let stored = json!({"metadata": {"labels": {"a": "1"}, "finalizers": ["x/a"]},
+            "spec": {"nodeSelector": {"a": "1"}, "tolerations": [{"key": "a"}]}});
+        let config = json!({"metadata": {"labels": {"b": "2"}, "finalizers": ["x/b"]},
+            "spec": {"nodeSelector": {"b": "2"}, "tolerations": [{"key": "b"}]}});
+        let wanted = json!({"metadata": {"labels": {"a": "1", "b": "2"},
+            "finalizers": ["x/a", "x/b"]},
+            "spec": {"nodeSelector": {"b": "2"}, "tolerations": [{"key": "b"}]}});
+        assert_eq!(merged(&stored, &config, pod()), wanted);
+        let owned = fields_of(&config, pod());
+        assert_eq!(
+            owned,
+            fields(json!({"f:metadata": {"f:labels": {"f:b": {}},
+                "f:finalizers": {"v:\"x/b\"": {}}},
+                "f:spec": {"f:nodeSelector": {}, "f:tolerations": {}}}))
+        );
+    }
+
+    #[test]
+    fn what_is_removed_leaves_no_empty_list_or_map() {
+        let object = json!({"metadata": {"labels": {"a": "1"}, "name": "p"},
+            "spec": {"containers": [{"name": "a", "image": "i",
+                "ports": [{"containerPort": 80}, {"containerPort": 80, "protocol": "UDP"}]}]}});
+        let gone = fields(json!({"f:metadata": {"f:labels": {"f:a": {}}}, "f:spec":
+            {"f:containers": {"k:{\"name\":\"a\"}": {"f:image": {}, "f:ports":
+                {"k:{\"containerPort\":80,\"protocol\":\"TCP\"}": {}}}}}}));
+        let left = json!({"metadata": {"labels": null, "name": "p"},
+            "spec": {"containers": [{"name": "a",
+                "ports": [{"containerPort": 80, "protocol": "UDP"}]}]}});
+        assert_eq!(removed(&object, &gone, pod()), left);
+    }
+
+    #[test]
+    fn differences_are_told_field_by_field() {
+        let old = json!({"metadata": {"labels": {"a": "1", "b": "1"}},
+            "spec": {"nodeName": "n"}});
+        let new = json!({"metadata": {"labels": {"a": "2", "c": "1"}, "annotations": {"k": "v"}}});
+        let found = Difference::between(&old, &new, pod());
+        let labels = |name: &str| json!({"f:metadata": {"f:labels": {name: {}}}});
+        assert_eq!(found.changed, fields(labels("f:a")));
+        assert_eq!(
+            found.added,
+            fields(json!({"f:metadata": {"f:labels": {"f:c": {}},
+                "f:annotations": {".": {}, "f:k": {}}}}))
+        );
+        assert_eq!(
+            found.removed,
+            fields(json!({"f:metadata": {"f:labels": {"f:b": {}}},
+                "f:spec": {".": {}, "f:nodeName": {}}}))
+        );
+        assert!(Difference::between(&old, &old, pod()).is_none());
+    }
+
+    #[test]
+    fn configurations_of_another_type_are_told() {
+        for (config, problem) in [
+            (
+                json!({"spec": {"containers": {}}}),
+                ".spec.containers: expected list, got map[string]interface {}",
+            ),
+            (
+                json!({"spec": {"hostNetwork": "yes"}}),
+                ".spec.hostNetwork: expected boolean, got string",
+            ),
+            (
+                json!({"metadata": {"labels": []}}),
+                ".metadata.labels: expected map, got []interface {}",
+            ),
+            (
+                json!({"spec": {"containers": [{"name": "a", "imaeg": "x"}]}}),
+                ".spec.containers[name=\"a\"].imaeg: field not declared in schema",
+            ),
+            (
+                json!({"metadata": {"finalizers": ["x/a", "x/a"]}}),
+                ".metadata.finalizers: duplicate entries for key [=\"x/a\"]",
+            ),
+        ] {
+            assert_eq!(problems(&config, pod()), [problem]);
+        }
+        let fine = json!({"spec": {"containers": [{"name": "a", "resources": {"limits": {"cpu": 1}}}],
+            "volumes": [{"name": "v", "emptyDir": {}}]}});
+        assert_eq!(problems(&fine, pod()), [""; 0]);
+    }
+}

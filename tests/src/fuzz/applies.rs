@@ -1,0 +1,129 @@
+//! Server-side apply by several managers, one after the other.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::{BodyExt as _, Full};
+use podstorm_apiserver::{Cluster, ClusterOptions};
+use podstorm_http::ApiServer;
+use serde_json::Value;
+
+use super::Target;
+
+pub(super) const APPLIES: Target = Target {
+    name: "apply",
+    claim: "an apply is refused with a Status and changes nothing, or what it names belongs to its manager \
+            afterwards; the same apply again changes nothing",
+    run: applies,
+    runs: 1_000,
+};
+
+/// Most applies of one input.
+const APPLIES_MAX: usize = 8;
+
+/// Lines of `MANAGER CONFIGURATION` for one Deployment, `MANAGER!` where it is forced. Whether all were
+/// accepted.
+fn applies(data: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return false;
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build();
+    let runtime = runtime.expect("a runtime without threads of its own");
+    runtime.block_on(async {
+        let cluster = Arc::new(Cluster::new(ClusterOptions::default()));
+        let server = ApiServer::builder(cluster).build();
+        let namespace = r#"{"metadata": {"name": "default"}}"#;
+        let request = Request::post("/api/v1/namespaces");
+        let request = request.body(Full::new(Bytes::from_static(namespace.as_bytes())));
+        let made = server.answer(request.expect("well formed")).await;
+        assert_eq!(made.status(), 201);
+        let mut all = true;
+        for line in text.lines().take(APPLIES_MAX) {
+            let Some((manager, config)) = line.split_once(' ') else {
+                return false;
+            };
+            all &= apply(&server, manager, config).await;
+        }
+        all
+    })
+}
+
+async fn apply(server: &ApiServer, manager: &str, config: &str) -> bool {
+    let (manager, force) = match manager.strip_suffix('!') {
+        Some(manager) => (manager, true),
+        None => (manager, false),
+    };
+    if manager.is_empty() || !manager.bytes().all(|it| it.is_ascii_alphanumeric()) {
+        return false;
+    }
+    let before = send(server, "GET", "", "").await;
+    let query = format!("?fieldManager={manager}&force={force}");
+    let (code, applied) = send(server, "PATCH", &query, config).await;
+    let after = send(server, "GET", "", "").await;
+    if code >= 400 {
+        assert_eq!(applied["kind"], "Status", "{applied}");
+        let message = applied["message"].as_str().unwrap_or("");
+        let is_known = message.starts_with("failed to create typed patch object");
+        assert!(code < 500 || is_known, "{applied}");
+        assert_eq!(before, after, "refused: {applied}");
+        return false;
+    }
+    let owners = applied["metadata"]["managedFields"].as_array();
+    for owner in owners.into_iter().flatten() {
+        let fields = &owner["fieldsV1"];
+        if owner["manager"] == manager && owner["operation"] == "Apply" {
+            assert_present(fields, &applied, owner);
+        }
+    }
+    let (code, again) = send(server, "PATCH", &query, config).await;
+    assert!(code < 300, "{again}");
+    let version = |object: &Value| object["metadata"]["resourceVersion"].clone();
+    assert_eq!(version(&again), version(&applied), "{config}");
+    true
+}
+
+/// The keys that fields name lead somewhere in the object; a member may have been null.
+fn assert_present(fields: &Value, object: &Value, owner: &Value) {
+    for (step, below) in fields.as_object().into_iter().flatten() {
+        let found = match step.split_at_checked(2) {
+            Some(("f:", name)) => object.get(name),
+            Some(("k:", keys)) => {
+                let keys: Value = serde_json::from_str(keys).expect("keys are JSON");
+                let keys = keys.as_object().expect("keys are members");
+                let has = |item: &&Value| keys.iter().all(|(key, value)| item[key] == *value);
+                let found = object.as_array().and_then(|items| items.iter().find(has));
+                assert!(found.is_some(), "{step} in {object}: {owner}");
+                found
+            }
+            Some(("v:", value)) => {
+                let value: Value = serde_json::from_str(value).expect("values are JSON");
+                let found = object
+                    .as_array()
+                    .and_then(|items| items.iter().find(|it| **it == value));
+                assert!(found.is_some(), "{step} in {object}: {owner}");
+                found
+            }
+            _ => None,
+        };
+        if let Some(found) = found {
+            assert_present(below, found, owner);
+        }
+    }
+}
+
+async fn send(server: &ApiServer, method: &str, query: &str, body: &str) -> (u16, Value) {
+    let path = format!("/apis/apps/v1/namespaces/default/deployments/web{query}");
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("Content-Type", "application/apply-patch+yaml")
+        .body(Full::new(Bytes::copy_from_slice(body.as_bytes())));
+    let answer = server.answer(request.expect("well formed")).await;
+    let code = answer.status().as_u16();
+    let body = answer.into_body().collect().await;
+    let Ok(body) = body.map(http_body_util::Collected::to_bytes);
+    (code, serde_json::from_slice(&body).unwrap_or_default())
+}
