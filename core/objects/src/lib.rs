@@ -42,7 +42,10 @@ pub use decode::{DecodeError, FieldPath, ReadError};
 pub use error::{ApiError, Cause, Details, Reason};
 pub use event::{Event, EventTopic, ObjectReference, Regarding};
 pub use json::Rest;
-pub use kind::{Cell, Column, DynamicObject, Kind, ResourceType, Rules, Subresource, cells};
+pub use kind::{
+    Cell, Column, DynamicObject, GenerationOf, Kind, MetadataChecks, NameFormat, ResourceType,
+    Rules, Subresource, cells,
+};
 pub use labels::Labels;
 pub use meta::{ObjectMeta, OptionalSeconds};
 pub use node::Node;

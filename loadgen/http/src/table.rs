@@ -87,7 +87,7 @@ fn row(kind: Kind, item: &dyn Object, version: &str, include: Include, now: Now)
         Include::None => Value::Null,
         Include::Metadata => {
             json!({"kind": "PartialObjectMetadata", "apiVersion": version,
-                "metadata": whole["metadata"]})
+                "metadata": alone(item.kind(), whole["metadata"].clone())})
         }
     };
     json!({"cells": cells, "object": object})
@@ -101,6 +101,26 @@ pub(crate) fn metadata_of(item: &dyn Object) -> Value {
 /// `PartialObjectMetadata` of an object.
 pub(crate) fn partial(item: &dyn Object, version: &str) -> Value {
     let mut whole = item.to_json();
-    let metadata = whole["metadata"].take();
+    let metadata = alone(item.kind(), whole["metadata"].take());
     json!({"kind": "PartialObjectMetadata", "apiVersion": version, "metadata": metadata})
+}
+
+/// Metadata without its object: upstream keeps the number of a DaemonSet's template elsewhere, and makes
+/// an annotation of it only where the whole object is sent.
+fn alone(kind: Kind, mut metadata: Value) -> Value {
+    if kind.name() == "DaemonSet"
+        && let Some(Value::Object(annotations)) = metadata.get_mut("annotations")
+    {
+        annotations.remove("deprecated.daemonset.template.generation");
+        if annotations.is_empty() {
+            metadata["annotations"].take();
+        }
+    }
+    match metadata {
+        Value::Object(mut members) => {
+            members.retain(|_, value| !value.is_null());
+            members.into()
+        }
+        other => other,
+    }
 }

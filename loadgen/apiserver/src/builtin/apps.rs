@@ -1,7 +1,7 @@
 //! `apps/v1` but ReplicaSets: Deployments, DaemonSets, StatefulSets, ControllerRevisions.
 
 use podstorm_objects::cells::{containers, number, pairs, selector};
-use podstorm_objects::{Cause, Cell, Column, DynamicObject, ResourceType, Rules};
+use podstorm_objects::{Cause, Cell, Column, DynamicObject, MetadataChecks, ResourceType, Rules};
 use serde_json::Value;
 
 use super::template;
@@ -66,6 +66,7 @@ pub(super) static ROWS: [ResourceType; 4] = [
     },
     ResourceType {
         kind: "ControllerRevision",
+        metadata_checks: MetadataChecks::BOTH,
         resource: "controllerrevisions",
         columns: CONTROLLER_REVISION,
         rules: Rules {
