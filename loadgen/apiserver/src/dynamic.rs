@@ -1,6 +1,6 @@
 //! The strategy of kinds without a Rust type, as their rows say.
 
-use podstorm_objects::{Cause, DecodeError, DynamicObject, Generations, Kind, Map};
+use podstorm_objects::{Cause, DecodeError, DynamicObject, GenerationOf, Kind, Map, ResourceType};
 use serde_json::Value;
 
 use crate::defaulting::Within;
@@ -34,7 +34,7 @@ fn fill_status(object: &mut DynamicObject) {
 
 fn broken_rules(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> {
     let row = new.kind().row();
-    let mut causes = validate_metadata(&new.metadata, row.namespaced);
+    let mut causes = validate_metadata(new.kind(), &new.metadata);
     causes.extend((row.rules.validate)(new, old));
     causes
 }
@@ -86,16 +86,23 @@ impl Strategy for DynamicObject {
     }
 
     fn spec_differs(&self, old: &Self) -> bool {
-        let row = self.kind().row();
-        let has_status = row.has_status;
-        match row.rules.generations {
-            Generations::One => return false,
-            Generations::OfSpecAndAnnotations
+        let ResourceType {
+            has_status,
+            generation_of,
+            ..
+        } = *self.kind().row();
+        match generation_of {
+            GenerationOf::Creation => return false,
+            GenerationOf::SpecAndLabels if self.metadata.labels != old.metadata.labels => {
+                return true;
+            }
+            GenerationOf::SpecAndAnnotations
                 if self.metadata.annotations != old.metadata.annotations =>
             {
                 return true;
             }
-            Generations::OfSpec | Generations::OfSpecAndAnnotations => {}
+            GenerationOf::Spec | GenerationOf::SpecAndLabels | GenerationOf::SpecAndAnnotations => {
+            }
         }
         let is_spec = |(name, _): &(&String, &Value)| !(has_status && *name == STATUS);
         let (new, old) = (self.fields.iter(), old.fields.iter());

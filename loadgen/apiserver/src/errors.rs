@@ -2,7 +2,7 @@
 //!
 //! Clients compare code, reason and causes; the messages appear in Events and conditions.
 
-use podstorm_objects::{ApiError, Cause, Details, Kind, Reason, Uid};
+use podstorm_objects::{ApiError, Cause, Details, Kind, ObjectMeta, Reason, Uid};
 
 /// The retry time, s, of errors that have one.
 const RETRY_AFTER_SECONDS: u32 = 1;
@@ -80,6 +80,12 @@ pub fn stale(kind: Kind, name: &str) -> ApiError {
     conflict(&kind.group_resource(), name, why)
 }
 
+/// 500: a version is no number. Upstream gives no reason.
+pub fn unreadable_version(version: &str) -> ApiError {
+    let message = format!("strconv.ParseUint: parsing {version:?}: invalid syntax");
+    ApiError::status(500, Reason::Other(String::new()), message)
+}
+
 /// 409: the object has another UID than the one asked for.
 pub fn uid_mismatch(resource: &str, name: &str, wanted: &Uid, found: &Uid) -> ApiError {
     let why =
@@ -87,20 +93,22 @@ pub fn uid_mismatch(resource: &str, name: &str, wanted: &Uid, found: &Uid) -> Ap
     conflict(resource, name, &why)
 }
 
-/// 409: a scale wants its object to have another UID than it has. The store itself refuses that.
-pub(crate) fn scale_uid_mismatch(
-    kind: Kind,
-    (namespace, name): (&str, &str),
-    wanted: &Uid,
-    found: &Uid,
-) -> ApiError {
-    // Sic: this one key of upstream's store is not that of the resource.
-    let place = match kind == Kind::REPLICATION_CONTROLLER {
-        true => "controllers",
-        false => kind.resource(),
+/// 409: a `PUT` names another UID than the object's. Upstream's storage tells its key.
+pub fn put_uid_mismatch(kind: Kind, object: &ObjectMeta, wanted: &Uid) -> ApiError {
+    let prefix = match (kind.group(), kind.resource()) {
+        ("", "nodes") => "minions",
+        ("", "replicationcontrollers") => "controllers",
+        ("", "services") => "services/specs",
+        ("", "endpoints") => "services/endpoints",
+        (_, resource) => resource,
     };
+    let namespace = match kind.is_namespaced() {
+        true => format!("{}/", object.namespace),
+        false => String::new(),
+    };
+    let (name, found) = (&object.name, &object.uid);
     let why = format!(
-        "StorageError: invalid object, Code: 4, Key: /registry/{place}/{namespace}/{name}, \
+        "StorageError: invalid object, Code: 4, Key: /registry/{prefix}/{namespace}{name}, \
          ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: \
          {wanted}, UID in object meta: {found}"
     );
@@ -146,9 +154,16 @@ fn deletion_conflict(kind: Kind, name: &str, why: &str) -> ApiError {
 pub fn invalid(kind: Kind, name: &str, causes: Vec<Cause>) -> ApiError {
     assert!(!causes.is_empty(), "an invalid object has a cause");
     let text = |cause: &Cause| format!("{}: {}", cause.field, cause.message);
-    let all = match &causes[..] {
-        [only] => text(only),
-        many => format!("[{}]", many.iter().map(text).collect::<Vec<_>>().join(", ")),
+    // A problem that is found several times is told once.
+    let mut texts: Vec<String> = Vec::new();
+    for text in causes.iter().map(text) {
+        if !texts.contains(&text) {
+            texts.push(text);
+        }
+    }
+    let all = match &texts[..] {
+        [only] => only.clone(),
+        many => format!("[{}]", many.join(", ")),
     };
     let group = kind.group();
     let dot = if group.is_empty() { "" } else { "." };

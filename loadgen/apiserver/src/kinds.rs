@@ -39,6 +39,11 @@ impl Strategy for Namespace {
         }
     }
 
+    fn complete(&mut self, _number: &dyn Fn() -> u64) {
+        // The name may have been generated after the defaults were set.
+        self.set_defaults(None);
+    }
+
     fn prepare_for_create(&mut self) {
         self.terminating = false;
         let status = serde_json::json!({"phase": "Active"});

@@ -41,11 +41,20 @@ pub(super) fn drop_repeated_owners(owners: &mut OwnerReferences) {
     }
 }
 
+/// Takes out what no server keeps any more, whatever the client sent.
+pub(super) fn drop_self_link(metadata: &mut ObjectMeta) {
+    const SELF_LINK: &str = "selfLink";
+    if !metadata.rest.is_empty() && metadata.rest.get(SELF_LINK).is_some() {
+        metadata.rest = metadata.rest.without(SELF_LINK);
+    }
+}
+
 /// Fills in what an update may leave out, and restores what it cannot change.
 pub(super) fn prepare_for_update(new: &mut ObjectMeta, old: &ObjectMeta) {
     if new.uid.is_empty() {
         new.uid = old.uid.clone();
     }
+    drop_self_link(new);
     new.creation_timestamp = old.creation_timestamp;
     new.generation = old.generation;
     if old.is_deleting() {

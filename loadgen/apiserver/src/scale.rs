@@ -175,8 +175,7 @@ impl Cluster {
         self.modify(store, namespace, name, now, |old| {
             let metadata = old.metadata();
             if let Some(uid) = update.uid.as_ref().filter(|uid| **uid != metadata.uid) {
-                let at = (namespace, name);
-                return Err(errors::scale_uid_mismatch(kind, at, uid, &metadata.uid));
+                return Err(errors::put_uid_mismatch(kind, metadata, uid));
             }
             let version = &metadata.resource_version;
             if update

@@ -181,10 +181,12 @@ pub(super) fn refused<T: std::fmt::Debug>(result: Result<T, ApiError>) -> String
     format!("{} {}", error.code, error.reason)
 }
 
-/// The fields of the causes of a 422.
+/// The fields of the causes of a 422, each once in a row: updates find problems of metadata repeatedly.
 pub(super) fn fields<T: std::fmt::Debug>(result: Result<T, ApiError>) -> Vec<String> {
     let error = result.expect_err("the request is to be refused");
     assert_eq!(error.code, 422, "{error:?}");
     let causes = error.causes().iter();
-    causes.map(|cause| cause.field.clone()).collect()
+    let mut fields: Vec<String> = causes.map(|cause| cause.field.clone()).collect();
+    fields.dedup();
+    fields
 }

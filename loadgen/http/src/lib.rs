@@ -49,6 +49,7 @@ mod time;
 pub mod tls;
 mod token_request;
 mod view;
+mod warnings;
 mod watch;
 
 use std::convert::Infallible;

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use http::{Method, Response};
 use podstorm_apiserver::{Eviction, EvictionRequest, Patch, Scale, ScaleUpdate, errors};
-use podstorm_objects::{AnyObject, ApiError, Namespace, Object, Pod, Reason, ResourceVersion, Uid};
+use podstorm_objects::{
+    AnyObject, ApiError, Kind, Namespace, Object, Pod, Reason, ResourceVersion, Uid,
+};
 use serde_json::{Map, Value, json};
 
 use crate::answer::{self, Body};
@@ -19,6 +21,10 @@ const PATCHES: &str = "application/json-patch+json, application/merge-patch+json
 
 /// Answers a request for objects.
 pub(crate) fn serve(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
+    serve_stored(call, target).map_err(|error| view::shown_error(target.kind, error))
+}
+
+fn serve_stored(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     let on_object = !target.name.is_empty();
     match (call.method.clone(), target.subresource.as_str(), on_object) {
         (Method::GET, "", _) if call.query.flag("watch") => watch::watch(call, target),
@@ -28,7 +34,11 @@ pub(crate) fn serve(call: &Call<'_>, target: &Target) -> Result<Response<Body>, 
         (Method::PUT, "" | "status" | "finalize", true) => update(call, target),
         (Method::PATCH, "" | "status", true) => patch(call, target),
         (Method::DELETE, "", true) => delete::delete(call, target),
-        (Method::DELETE, "", false) if is_in_namespace(target) => delete::delete_all(call, target),
+        (Method::DELETE, "", false)
+            if is_in_namespace(target) && target.kind != Kind::NAMESPACE =>
+        {
+            delete::delete_all(call, target)
+        }
         (Method::GET, "scale", true) => get_scale(call, target),
         (Method::PUT | Method::PATCH, "scale", true) => change_scale(call, target),
         (Method::POST, "binding", true) => bind(call, target),
@@ -132,7 +142,13 @@ fn update(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> 
     let updated = match target.subresource.as_str() {
         "finalize" => finalize(call, object, dry_run)?,
         "status" => api.update_status(object, call.now)?,
-        _ => api.update(object, call.now)?,
+        _ => match api.update(object.clone(), call.now) {
+            Err(error) if error.is_not_found() && target.kind.row().put_creates => {
+                let created = api.create(object, call.now)?;
+                return answer_with(call, 201, &view::shown(target.kind, created), &warnings);
+            }
+            updated => updated?,
+        },
     };
     let mut response = answer(call, 200, &view::shown(target.kind, updated))?;
     answer::warn(&mut response, &warnings);
@@ -318,9 +334,9 @@ fn answer_scale(
     let document = match call.accepted.shape {
         Shape::Table(version) => {
             let include = table::Include::of(&call.query)?;
-            table::of_scale(json, version, include, call.now)
+            table::of_scale(target.kind, json, version, include, call.now)
         }
-        Shape::Metadata(version) => table::metadata_alone(&json, version),
+        Shape::Metadata(version) => table::metadata_alone(target.kind, &json, version),
         _ => json,
     };
     Ok(answer::document(200, call.accepted.yaml, &document))

@@ -17,7 +17,7 @@ use crate::media::{self, Accepted, Offer};
 use crate::metrics::Attributes;
 use crate::query::Query;
 use crate::route::Route;
-use crate::{ApiServer, BoxError, Call, body, time};
+use crate::{ApiServer, BoxError, Call, body, time, warnings};
 
 /// A request that has been answered, for a log.
 #[derive(Clone, Copy, Debug)]
@@ -108,7 +108,8 @@ impl ApiServer {
             Route::CoreVersions | Route::Groups => media::accepted(&head.headers, Offer::Discovery),
             _ => media::accepted(&head.headers, Offer::Plain),
         };
-        let served = accepted.and_then(|accepted| {
+        let served = accepted.map(|accepted| {
+            let warnings = warnings::of(&route, &head.method, &query, &body);
             let call = Call {
                 server: self,
                 user,
@@ -119,7 +120,11 @@ impl ApiServer {
                 accepted,
                 now: self.now(),
             };
-            call.serve(route)
+            let mut response = call
+                .serve(route)
+                .unwrap_or_else(|error| answer::error(&error));
+            answer::warn(&mut response, &warnings);
+            response
         });
         if let (true, Some(time)) = (what.is_mutating, &self.0.virtual_time) {
             let time = Arc::clone(time);

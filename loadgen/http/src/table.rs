@@ -84,14 +84,20 @@ const SCALE: [Column; 4] = [
 ];
 
 /// A Table of one scale.
-pub(crate) fn of_scale(scale: Value, version: &str, include: Include, now: Now) -> Value {
+pub(crate) fn of_scale(
+    kind: Kind,
+    scale: Value,
+    version: &str,
+    include: Include,
+    now: Now,
+) -> Value {
     let columns: Value = SCALE.iter().map(column).collect();
     let cells: Value = SCALE
         .iter()
         .map(|column| column.cell.of(&scale, now))
         .collect();
     let metadata = json!({"resourceVersion": scale["metadata"]["resourceVersion"]});
-    let rows = json!([{"cells": cells, "object": carried(scale, version, include)}]);
+    let rows = json!([{"cells": cells, "object": carried(kind, scale, version, include)}]);
     json!({"kind": "Table", "apiVersion": version, "metadata": metadata,
         "columnDefinitions": columns, "rows": rows})
 }
@@ -114,21 +120,22 @@ fn row(kind: Kind, item: &dyn Object, version: &str, include: Include, now: Now)
     let json = of_view.as_ref().unwrap_or(&whole);
     let columns = stored.row().columns.iter();
     let cells: Value = columns.map(|column| column.cell.of(json, now)).collect();
-    json!({"cells": cells, "object": carried(whole, version, include)})
+    json!({"cells": cells, "object": carried(kind, whole, version, include)})
 }
 
 /// What a row carries of its object.
-fn carried(whole: Value, version: &str, include: Include) -> Value {
+fn carried(kind: Kind, whole: Value, version: &str, include: Include) -> Value {
     match include {
         Include::Object => whole,
         Include::None => Value::Null,
-        Include::Metadata => metadata_alone(&whole, version),
+        Include::Metadata => metadata_alone(kind, &whole, version),
     }
 }
 
 /// `PartialObjectMetadata` of an object's JSON.
-pub(crate) fn metadata_alone(whole: &Value, version: &str) -> Value {
-    json!({"kind": "PartialObjectMetadata", "apiVersion": version, "metadata": whole["metadata"]})
+pub(crate) fn metadata_alone(kind: Kind, whole: &Value, version: &str) -> Value {
+    let metadata = alone(kind, whole["metadata"].clone());
+    json!({"kind": "PartialObjectMetadata", "apiVersion": version, "metadata": metadata})
 }
 
 /// `PartialObjectMetadata` of an object, of the newest version.
@@ -138,5 +145,25 @@ pub(crate) fn metadata_of(item: &dyn Object) -> Value {
 
 /// `PartialObjectMetadata` of an object.
 pub(crate) fn partial(item: &dyn Object, version: &str) -> Value {
-    metadata_alone(&item.to_json(), version)
+    metadata_alone(item.kind(), &item.to_json(), version)
+}
+
+/// Metadata without its object: upstream keeps the number of a DaemonSet's template elsewhere, and makes
+/// an annotation of it only where the whole object is sent.
+fn alone(kind: Kind, mut metadata: Value) -> Value {
+    if kind.name() == "DaemonSet"
+        && let Some(Value::Object(annotations)) = metadata.get_mut("annotations")
+    {
+        annotations.remove("deprecated.daemonset.template.generation");
+        if annotations.is_empty() {
+            metadata["annotations"].take();
+        }
+    }
+    match metadata {
+        Value::Object(mut members) => {
+            members.retain(|_, value| !value.is_null());
+            members.into()
+        }
+        other => other,
+    }
 }

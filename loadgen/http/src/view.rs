@@ -33,6 +33,7 @@ static VIEWS: [View; 2] = [
             kind: "Event",
             resource: "events",
             short_names: &["ev"],
+            put_creates: true,
             selectable: &["reason", "type"],
             ..ResourceType::DEFAULT
         },
@@ -236,6 +237,32 @@ pub(crate) fn shown(kind: Kind, object: AnyObject) -> AnyObject {
         Ok(shown) => Arc::new(shown),
         Err(_) => object,
     }
+}
+
+/// An error about a stored object as one about the kind that a client asked for.
+pub(crate) fn shown_error(kind: Kind, mut error: ApiError) -> ApiError {
+    let stored = stored_kind(kind);
+    if !is_view(kind) || stored.group() == kind.group() {
+        return error;
+    }
+    let (of_stored, of_kind) = (stored.group_resource(), kind.group_resource());
+    for rest in [
+        "",
+        "object is being deleted: ",
+        "Operation cannot be fulfilled on ",
+    ] {
+        if let Some(rest_of) = error.message.strip_prefix(&format!("{rest}{of_stored} \"")) {
+            error.message = format!("{rest}{of_kind} \"{rest_of}");
+        }
+    }
+    // Broken rules and preconditions are told of the stored kind, by its name.
+    if let Some(details) = &mut error.details
+        && details.group == stored.group()
+        && details.kind == stored.resource()
+    {
+        details.group = kind.group().to_owned();
+    }
+    error
 }
 
 /// The JSON of an object as that of the stored kind, which columns are made of.

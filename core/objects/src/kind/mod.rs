@@ -33,6 +33,8 @@ pub struct ResourceType {
     pub has_status: bool,
     /// Whether `metadata.generation` counts the changes of all that is neither metadata nor status.
     pub has_generation: bool,
+    /// The changes that the generation counts.
+    pub generation_of: GenerationOf,
     /// Whether a `PUT` must name the version that it replaces.
     pub needs_version: bool,
     /// Whether the dependents of a deleted object stay if the request doesn't say. Otherwise they
@@ -52,10 +54,73 @@ pub struct ResourceType {
     /// The members that field selectors may name besides `metadata.name` and
     /// `metadata.namespace`, e.g. `spec.nodeName`.
     pub selectable: &'static [&'static str],
+    /// What a name may be.
+    pub name_format: NameFormat,
+    /// How often the rules of an update look at the metadata.
+    pub metadata_checks: MetadataChecks,
+    /// Whether a `PUT` of an object that is not there creates it.
+    pub put_creates: bool,
     /// Whether a deletion at once is answered with the object instead of a `Status`.
     pub returns_deleted: bool,
     /// The columns of tables.
     pub columns: &'static [Column],
+}
+
+/// The changes that `metadata.generation` counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GenerationOf {
+    /// Those of all that is neither metadata nor status.
+    Spec,
+    /// Those of labels too.
+    SpecAndLabels,
+    /// Those of annotations too.
+    SpecAndAnnotations,
+    /// None: it stays 1.
+    Creation,
+}
+
+/// What the name of an object may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameFormat {
+    /// A DNS subdomain.
+    Subdomain,
+    /// A DNS label.
+    Label,
+    /// Whatever can be a part of a path.
+    PathSegment,
+}
+
+/// How often the rules of an update look at the metadata, besides the checks that all kinds share.
+/// Each of them tells what is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MetadataChecks {
+    /// As that of a new object.
+    pub whole: usize,
+    /// As the change of another.
+    pub change: usize,
+}
+
+impl MetadataChecks {
+    /// Not at all.
+    pub const NONE: MetadataChecks = MetadataChecks {
+        whole: 0,
+        change: 0,
+    };
+    /// The change.
+    pub const CHANGE: MetadataChecks = MetadataChecks {
+        whole: 0,
+        change: 1,
+    };
+    /// As that of a new object.
+    pub const WHOLE: MetadataChecks = MetadataChecks {
+        whole: 1,
+        change: 0,
+    };
+    /// Both.
+    pub const BOTH: MetadataChecks = MetadataChecks {
+        whole: 1,
+        change: 1,
+    };
 }
 
 /// A subresource, as discovery describes it.
@@ -84,24 +149,11 @@ pub struct Rules {
     /// Sets what follows from the name and the UID of a new object, and from a number that no
     /// other object gets.
     pub complete: fn(&mut DynamicObject, u64),
-    /// Which changes make a new generation.
-    pub generations: Generations,
     /// The status of a new object, in JSON, whose members are never absent; empty where it has none.
     pub new_status: &'static str,
     /// The rules that an object breaks, other than those of metadata. For an update it also gets
     /// the stored object.
     pub validate: fn(&DynamicObject, Option<&DynamicObject>) -> Vec<Cause>,
-}
-
-/// Which changes of an object make a new generation, where its kind has generations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Generations {
-    /// Those of everything but metadata and status.
-    OfSpec,
-    /// Those and changes of annotations.
-    OfSpecAndAnnotations,
-    /// None: the first stays.
-    One,
 }
 
 impl Rules {
@@ -111,7 +163,6 @@ impl Rules {
         default: |_| {},
         prepare: |_, _| {},
         complete: |_, _| {},
-        generations: Generations::OfSpec,
         new_status: "",
         validate: |_, _| Vec::new(),
     };
@@ -138,6 +189,7 @@ impl ResourceType {
         namespaced: true,
         has_status: false,
         has_generation: false,
+        generation_of: GenerationOf::Spec,
         needs_version: false,
         orphans_dependents: false,
         rules: Rules::NONE,
@@ -146,6 +198,9 @@ impl ResourceType {
         has_scale: false,
         subresources: &[],
         selectable: &[],
+        name_format: NameFormat::Subdomain,
+        metadata_checks: MetadataChecks::CHANGE,
+        put_creates: false,
         returns_deleted: false,
         columns: Column::USUAL,
     };
@@ -158,6 +213,8 @@ pub struct Kind(&'static ResourceType);
 
 static NAMESPACE: ResourceType = ResourceType {
     kind: "Namespace",
+    name_format: NameFormat::Label,
+    metadata_checks: MetadataChecks::BOTH,
     resource: "namespaces",
     namespaced: false,
     has_status: true,
@@ -175,6 +232,7 @@ static NAMESPACE: ResourceType = ResourceType {
 
 static NODE: ResourceType = ResourceType {
     kind: "Node",
+    metadata_checks: MetadataChecks::BOTH,
     resource: "nodes",
     namespaced: false,
     has_status: true,
@@ -186,6 +244,7 @@ static NODE: ResourceType = ResourceType {
 
 static POD: ResourceType = ResourceType {
     kind: "Pod",
+    metadata_checks: MetadataChecks::BOTH,
     resource: "pods",
     has_status: true,
     has_generation: true,
@@ -257,6 +316,9 @@ static REPLICATION_CONTROLLER: ResourceType = ResourceType {
 
 static EVENT: ResourceType = ResourceType {
     kind: "Event",
+    name_format: NameFormat::PathSegment,
+    metadata_checks: MetadataChecks::NONE,
+    put_creates: true,
     resource: "events",
     short_names: &["ev"],
     selectable: &[

@@ -1,7 +1,9 @@
 //! `apps/v1` but ReplicaSets: Deployments, DaemonSets, StatefulSets, ControllerRevisions.
 
 use podstorm_objects::cells::{containers, number, pairs, selector};
-use podstorm_objects::{Cause, Cell, Column, DynamicObject, Generations, ResourceType, Rules};
+use podstorm_objects::{
+    Cause, Cell, Column, DynamicObject, GenerationOf, MetadataChecks, ResourceType, Rules,
+};
 use serde_json::Value;
 
 use super::template;
@@ -25,12 +27,12 @@ pub(super) static ROWS: [ResourceType; 4] = [
     ResourceType {
         kind: "Deployment",
         resource: "deployments",
+        generation_of: GenerationOf::SpecAndAnnotations,
         short_names: &["deploy"],
         has_scale: true,
         columns: DEPLOYMENT,
         rules: Rules {
             default: default_deployment,
-            generations: Generations::OfSpecAndAnnotations,
             new_status: "{}",
             validate,
             ..Rules::NONE
@@ -67,6 +69,7 @@ pub(super) static ROWS: [ResourceType; 4] = [
     },
     ResourceType {
         kind: "ControllerRevision",
+        metadata_checks: MetadataChecks::BOTH,
         resource: "controllerrevisions",
         columns: CONTROLLER_REVISION,
         rules: Rules {

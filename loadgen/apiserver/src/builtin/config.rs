@@ -2,7 +2,9 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use podstorm_objects::{Cause, Cell, Column, DynamicObject, ResourceType, Rules, Shape};
+use podstorm_objects::{
+    Cause, Cell, Column, DynamicObject, MetadataChecks, ResourceType, Rules, Shape,
+};
 use serde_json::Value;
 
 use crate::defaulting::{DefaultValue, Fill, Within};
@@ -11,6 +13,7 @@ use crate::errors::{forbidden_field, invalid_value, required};
 pub(super) static ROWS: [ResourceType; 2] = [
     ResourceType {
         kind: "ConfigMap",
+        metadata_checks: MetadataChecks::BOTH,
         resource: "configmaps",
         short_names: &["cm"],
         columns: CONFIG_MAP,
@@ -27,6 +30,7 @@ pub(super) static ROWS: [ResourceType; 2] = [
     },
     ResourceType {
         kind: "Secret",
+        metadata_checks: MetadataChecks::BOTH,
         resource: "secrets",
         selectable: &["type"],
         columns: SECRET,
@@ -161,8 +165,10 @@ fn validate(new: &DynamicObject, old: Option<&DynamicObject>, members: &[&str]) 
             if key.len() > 253 {
                 wrong("must be no more than 253 characters");
             }
-            if key == "." || key.starts_with("..") {
-                wrong("must not be '.' and must not start with '..'");
+            match key.as_str() {
+                "." | ".." => wrong(&format!("must not be '{key}'")),
+                _ if key.starts_with("..") => wrong("must not start with '..'"),
+                _ => {}
             }
             if member == "binaryData" && data.is_some_and(|data| data.get(key).is_some()) {
                 wrong("duplicate of key present in data");
@@ -176,7 +182,8 @@ fn validate(new: &DynamicObject, old: Option<&DynamicObject>, members: &[&str]) 
         causes.push(Cause {
             reason: "FieldValueTooLong".into(),
             message: format!("Too long: may not be more than {BYTES_MAX} bytes"),
-            field: String::new(),
+            // Sic: upstream's path of the whole object.
+            field: "[]".to_owned(),
         });
     }
     if let Some(old) = old.filter(|old| old.fields.get("immutable") == Some(&true.into())) {

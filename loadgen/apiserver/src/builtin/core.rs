@@ -1,7 +1,7 @@
 //! Other kinds of the core group: ServiceAccounts and PodTemplates.
 
 use podstorm_objects::cells::{items, pairs};
-use podstorm_objects::{Cell, Column, ResourceType, Rules, Subresource};
+use podstorm_objects::{Cell, Column, MetadataChecks, ResourceType, Rules, Subresource};
 use serde_json::Value;
 
 use crate::defaulting::{Fill, fill_spec};
@@ -9,6 +9,7 @@ use crate::defaulting::{Fill, fill_spec};
 pub(super) static ROWS: [ResourceType; 2] = [
     ResourceType {
         kind: "ServiceAccount",
+        metadata_checks: MetadataChecks::BOTH,
         resource: "serviceaccounts",
         short_names: &["sa"],
         subresources: &[Subresource {

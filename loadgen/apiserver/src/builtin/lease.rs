@@ -8,6 +8,8 @@ pub(super) static ROWS: [ResourceType; 1] = [ResourceType {
     group: "coordination.k8s.io",
     api_version: "coordination.k8s.io/v1",
     kind: "Lease",
+    needs_version: true,
+    put_creates: true,
     resource: "leases",
     columns: LEASE,
     rules: Rules {

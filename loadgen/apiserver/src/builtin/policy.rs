@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 
 use podstorm_objects::cells::{items, number, text};
 use podstorm_objects::{
-    Cause, Cell, Column, DynamicObject, Generations, LabelSelector, Now, ResourceType, Rules, Shape,
+    Cause, Cell, Column, DynamicObject, GenerationOf, LabelSelector, MetadataChecks, NameFormat,
+    Now, ResourceType, Rules, Shape,
 };
 use serde_json::Value;
 
@@ -18,6 +19,8 @@ pub(super) static ROWS: [ResourceType; 5] = [
         group: "policy",
         api_version: "policy/v1",
         kind: "PodDisruptionBudget",
+        name_format: NameFormat::PathSegment,
+        metadata_checks: MetadataChecks::NONE,
         resource: "poddisruptionbudgets",
         has_status: true,
         has_generation: true,
@@ -36,13 +39,13 @@ pub(super) static ROWS: [ResourceType; 5] = [
         group: "scheduling.k8s.io",
         api_version: "scheduling.k8s.io/v1",
         kind: "PriorityClass",
+        generation_of: GenerationOf::Creation,
         resource: "priorityclasses",
         namespaced: false,
         has_generation: true,
         short_names: &["pc"],
         columns: PRIORITY,
         rules: Rules {
-            generations: Generations::One,
             default: |class| {
                 class.fields.set_absent("value", DefaultValue::Number(0));
                 class.fields.set_absent(
@@ -70,6 +73,8 @@ pub(super) static ROWS: [ResourceType; 5] = [
     },
     ResourceType {
         kind: "LimitRange",
+        metadata_checks: MetadataChecks::WHOLE,
+        put_creates: true,
         resource: "limitranges",
         short_names: &["limits"],
         ..ResourceType::DEFAULT

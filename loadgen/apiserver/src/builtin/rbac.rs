@@ -1,6 +1,8 @@
 //! `rbac.authorization.k8s.io/v1`: stored, not enforced.
 
-use podstorm_objects::{Cause, Cell, Column, DynamicObject, ResourceType, Rules};
+use podstorm_objects::{
+    Cause, Cell, Column, DynamicObject, MetadataChecks, NameFormat, ResourceType, Rules,
+};
 use serde_json::Value;
 
 use crate::defaulting::{DefaultValue, Fill};
@@ -9,6 +11,8 @@ use crate::errors::{invalid_value, required};
 const RBAC: ResourceType = ResourceType {
     group: "rbac.authorization.k8s.io",
     api_version: "rbac.authorization.k8s.io/v1",
+    name_format: NameFormat::PathSegment,
+    metadata_checks: MetadataChecks::BOTH,
     ..ResourceType::DEFAULT
 };
 

@@ -3,7 +3,10 @@
 use std::net::Ipv4Addr;
 
 use podstorm_objects::cells::{items, pairs, text};
-use podstorm_objects::{Cause, Cell, Column, DynamicObject, Now, ResourceType, Rules};
+use podstorm_objects::{
+    Cause, Cell, Column, DynamicObject, GenerationOf, MetadataChecks, NameFormat, Now,
+    ResourceType, Rules,
+};
 use serde_json::{Value, json};
 
 use crate::defaulting::{DefaultValue, Fill, Within};
@@ -12,6 +15,9 @@ use crate::errors::{invalid_value, required};
 pub(super) static ROWS: [ResourceType; 3] = [
     ResourceType {
         kind: "Service",
+        name_format: NameFormat::Label,
+        metadata_checks: MetadataChecks::BOTH,
+        put_creates: true,
         resource: "services",
         has_status: true,
         short_names: &["svc"],
@@ -31,6 +37,8 @@ pub(super) static ROWS: [ResourceType; 3] = [
     },
     ResourceType {
         kind: "Endpoints",
+        metadata_checks: MetadataChecks::BOTH,
+        put_creates: true,
         resource: "endpoints",
         short_names: &["ep"],
         columns: ENDPOINTS,
@@ -50,6 +58,8 @@ pub(super) static ROWS: [ResourceType; 3] = [
         group: "discovery.k8s.io",
         api_version: "discovery.k8s.io/v1",
         kind: "EndpointSlice",
+        generation_of: GenerationOf::SpecAndLabels,
+        metadata_checks: MetadataChecks::WHOLE,
         resource: "endpointslices",
         has_generation: true,
         columns: ENDPOINT_SLICE,

@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use podstorm_objects::cells::{items, text};
-use podstorm_objects::{Cause, Cell, Column, DynamicObject, Map, Now, ResourceType, Rules};
+use podstorm_objects::{
+    Cause, Cell, Column, DynamicObject, Map, MetadataChecks, Now, ResourceType, Rules,
+};
 use serde_json::Value;
 
 use crate::defaulting::{DefaultValue, Fill, Within};
@@ -13,6 +15,10 @@ use crate::errors::{forbidden_field, invalid_value, required};
 pub(super) static ROWS: [ResourceType; 3] = [
     ResourceType {
         kind: "PersistentVolume",
+        metadata_checks: MetadataChecks {
+            whole: 2,
+            change: 0,
+        },
         resource: "persistentvolumes",
         namespaced: false,
         has_status: true,
@@ -22,6 +28,12 @@ pub(super) static ROWS: [ResourceType; 3] = [
         rules: Rules {
             default: default_volume,
             prepare: |new, old| protect(new, old, "kubernetes.io/pv-protection"),
+            complete: |volume, _| {
+                let created = volume.metadata.creation_timestamp.to_string();
+                volume.fields.within("status", |status| {
+                    status.insert("lastPhaseTransitionTime".to_owned(), created.into());
+                });
+            },
             validate: validate_volume,
             new_status: r#"{"phase":"Pending"}"#,
             ..Rules::NONE
@@ -30,6 +42,7 @@ pub(super) static ROWS: [ResourceType; 3] = [
     },
     ResourceType {
         kind: "PersistentVolumeClaim",
+        metadata_checks: MetadataChecks::BOTH,
         resource: "persistentvolumeclaims",
         has_status: true,
         short_names: &["pvc"],
@@ -48,6 +61,7 @@ pub(super) static ROWS: [ResourceType; 3] = [
         group: "storage.k8s.io",
         api_version: "storage.k8s.io/v1",
         kind: "StorageClass",
+        metadata_checks: MetadataChecks::BOTH,
         resource: "storageclasses",
         namespaced: false,
         short_names: &["sc"],

@@ -226,6 +226,7 @@ pub(super) fn prepare_metadata(kind: Kind, metadata: &mut ObjectMeta) {
 }
 
 fn tidy_metadata(metadata: &mut ObjectMeta) {
+    meta::drop_self_link(metadata);
     if metadata.generate_name.as_deref() == Some("") {
         metadata.generate_name = None;
     }

@@ -321,6 +321,10 @@ fn wanted_finalizers(
 
 /// The effective policy: the request's, else that of the object's finalizers, else the kind's.
 fn policy(kind: Kind, metadata: &ObjectMeta, options: &DeleteOptions) -> Propagation {
+    // Nothing depends on an Event, so that upstream asks for no policy.
+    if kind == Kind::EVENT {
+        return Propagation::Background;
+    }
     match (options.orphan_dependents, options.propagation) {
         (Some(true), _) => Propagation::Orphan,
         (Some(false), _) => Propagation::Background,

@@ -8,7 +8,7 @@ use super::create::refuse_invalid;
 use super::field_manager::Manager;
 use super::store::counts::{Verb, WriteEffects};
 use super::store::{CommitOutcome, KeyHash, KindStore};
-use super::{Cluster, ClusterResource, Strategy, errors, meta};
+use super::{Cluster, ClusterResource, Strategy, errors, meta, validation};
 
 /// The outcome of preparing an update.
 pub(super) enum Update<R> {
@@ -179,24 +179,14 @@ pub(super) fn check_put<R: Strategy>(new: &R, old: &R) -> Result<(), ApiError> {
     let kind = old.kind();
     let (new, old) = (new.metadata(), old.metadata());
     if !new.uid.is_empty() && new.uid != old.uid {
-        let resource = kind.group_resource();
-        return Err(errors::uid_mismatch(
-            &resource, &old.name, &new.uid, &old.uid,
-        ));
+        return Err(errors::put_uid_mismatch(kind, old, &new.uid));
     }
     match meta::named_version(&new.resource_version) {
         Ok(None) if kind.row().needs_version => Err(errors::version_needed(kind, &old.name)),
         Ok(None) => Ok(()),
         Ok(Some(version)) if old.resource_version.number() == Some(version) => Ok(()),
         Ok(Some(_)) => Err(errors::stale(kind, &old.name)),
-        Err(text) => {
-            let causes = vec![errors::invalid_value(
-                "metadata.resourceVersion",
-                &text.to_string().into(),
-                "must be an unsigned integer",
-            )];
-            Err(errors::invalid(kind, &old.name, causes))
-        }
+        Err(text) => Err(errors::unreadable_version(&text.to_string())),
     }
 }
 
@@ -227,13 +217,14 @@ pub(super) fn prepare_and_validate<R: Strategy>(
     if new.kind().row().has_generation && !status && new.spec_differs(old) {
         new.metadata_mut().generation += 1;
     }
-    let mut causes = Vec::new();
-    meta::validate_update(new.metadata(), old.metadata(), &mut causes);
-    causes.extend(if status {
+    let mut changes = Vec::new();
+    meta::validate_update(new.metadata(), old.metadata(), &mut changes);
+    let causes = if status {
         new.validate_status_update(old)
     } else {
         new.validate_update(old)
-    });
+    };
+    let causes = validation::repeat_for_update(new.kind(), status, changes, causes);
     refuse_invalid(old, causes)
 }
 

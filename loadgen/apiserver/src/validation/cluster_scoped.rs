@@ -2,11 +2,11 @@
 
 use podstorm_objects::decode::Path;
 use podstorm_objects::json::Tape;
-use podstorm_objects::{Cause, Event, Namespace, Node};
+use podstorm_objects::{Cause, Event, Kind, Namespace, Node};
 use serde_json::Value;
 
 use super::container::{choice, text};
-use super::{Causes, metadata, names};
+use super::{Causes, metadata, names, validate_metadata};
 use crate::finalizer::phase;
 
 /// The broken rules of a new or changed node.
@@ -101,15 +101,7 @@ pub fn validate_namespace_status(namespace: &Namespace) -> Vec<Cause> {
 /// The broken rules of a new or changed Event. Its namespace must be that of the object it is
 /// about; for cluster-scoped objects it is `default`. An Event without an object may be anywhere.
 pub fn validate_event(event: &Event) -> Vec<Cause> {
-    let mut causes = Causes::default();
-    let meta = Path::ROOT.member("metadata");
-    metadata::check(
-        &event.metadata,
-        true,
-        names::dns_subdomain,
-        &meta,
-        &mut causes,
-    );
+    let mut causes = Causes(validate_metadata(Kind::EVENT, &event.metadata));
     if let Some(about) = &event.regarding {
         let (here, there) = (&*event.metadata.namespace, about.namespace());
         let fits = if there.is_empty() {

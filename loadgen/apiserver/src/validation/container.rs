@@ -94,14 +94,17 @@ pub(super) fn check(
         if let Some(members) = member(container, probe) {
             let path = path.member(probe);
             if is_plain_init {
-                causes.forbidden(&path, "may not be set for init containers that end");
+                causes.forbidden(
+                    &path,
+                    "may not be set for init containers without restartPolicy=Always",
+                );
             } else {
                 check_probe(members, probe, &path, causes);
             }
         }
     }
     if is_plain_init && container.get("lifecycle").is_some() {
-        let detail = "may not be set for init containers that end";
+        let detail = "may not be set for init containers without restartPolicy=Always";
         causes.forbidden(&path.member("lifecycle"), detail);
     }
 }
@@ -147,7 +150,7 @@ fn check_ports(container: JsonValue<'_>, host_network: bool, path: &Path<'_>, ca
             causes.invalid(&path.member("hostPort"), outer, out_of_range);
         }
         if host_network && outer != 0 && outer != inner {
-            let detail = "must match containerPort when hostNetwork is true";
+            let detail = "must match `containerPort` when `hostNetwork` is true";
             causes.invalid(&path.member("hostPort"), outer, detail);
         }
         choice(port, "protocol", &["SCTP", "TCP", "UDP"], &path, causes);
@@ -168,7 +171,7 @@ fn check_environment(container: JsonValue<'_>, path: &Path<'_>, causes: &mut Cau
         };
         let source_path = path.member("valueFrom");
         if !text(variable, "value").is_empty() {
-            let detail = "may not be specified when value is not empty";
+            let detail = "may not be specified when `value` is not empty";
             causes.invalid(&source_path, "", detail);
         }
         match source.pairs().filter(|(_, value)| !value.is_null()).count() {

@@ -18,7 +18,7 @@ mod selector;
 mod workload;
 
 use podstorm_objects::decode::Path;
-use podstorm_objects::{Cause, ObjectMeta};
+use podstorm_objects::{Cause, Kind, ObjectMeta};
 use serde_json::Value;
 
 use crate::errors;
@@ -40,13 +40,49 @@ pub fn is_dns_subdomain(text: &str) -> bool {
     names::dns_subdomain(text).is_none()
 }
 
-/// The broken rules of metadata of a kind without further rules: its name is a DNS subdomain.
-pub fn validate_metadata(metadata: &ObjectMeta, namespaced: bool) -> Vec<Cause> {
+/// The broken rules of an object's metadata, as its kind's row says.
+pub fn validate_metadata(kind: Kind, metadata: &ObjectMeta) -> Vec<Cause> {
     let mut causes = Causes::default();
     let path = Path::ROOT.member("metadata");
-    let name = names::dns_subdomain;
-    metadata::check(metadata, namespaced, name, &path, &mut causes);
+    let name = names::rule(kind.row().name_format);
+    metadata::check(metadata, kind.is_namespaced(), name, &path, &mut causes);
     causes.0
+}
+
+/// The causes of an update, as often as upstream finds them: the checks that all kinds share and those of
+/// the kind find the same again. `causes` has each problem of metadata once; `changes` are those of
+/// the metadata's change. A write to the status checks the change alone.
+pub(crate) fn repeat_for_update(
+    kind: Kind,
+    is_status: bool,
+    changes: Vec<Cause>,
+    causes: Vec<Cause>,
+) -> Vec<Cause> {
+    let checks = kind.row().metadata_checks;
+    let whole = if is_status { 0 } else { checks.whole };
+    let repeat = |cause: Cause, times| std::iter::repeat_n(cause, times);
+    let changes = changes
+        .into_iter()
+        .flat_map(|cause| repeat(cause, 1 + checks.change));
+    let causes = causes.into_iter().flat_map(|cause| {
+        let times = match cause.field.strip_prefix("metadata.") {
+            None => 1,
+            Some(field) => {
+                let of_both = ["labels", "annotations", "ownerReferences"];
+                match field {
+                    "name" | "generateName" | "namespace" => whole.max(1),
+                    // A rule of the kinds alone.
+                    _ if field.starts_with("finalizers[") => whole,
+                    _ if of_both.iter().any(|start| field.starts_with(start)) => {
+                        2 + whole + checks.change
+                    }
+                    _ => 1 + whole,
+                }
+            }
+        };
+        repeat(cause, times)
+    });
+    changes.chain(causes).collect()
 }
 
 const MUST_NOT_BE_NEGATIVE: &str = "must be greater than or equal to 0";
@@ -167,6 +203,34 @@ mod testing {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_update_finds_problems_of_metadata_as_often_as_upstream() {
+        let cause = |field: &str| errors::required(field, "");
+        let counts = |kind, is_status| {
+            let fields = [
+                "metadata.labels",
+                "metadata.ownerReferences.uid",
+                "metadata.generateName",
+                "metadata.finalizers",
+                "metadata.finalizers[0]",
+                "spec.x",
+            ];
+            let changes = vec![cause("metadata.uid")];
+            let causes = fields.map(cause).to_vec();
+            let found = repeat_for_update(kind, is_status, changes, causes);
+            let count = |field| found.iter().filter(|cause| cause.field == field).count();
+            ["metadata.uid"]
+                .into_iter()
+                .chain(fields)
+                .map(count)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(counts(Kind::POD, false), [2, 4, 4, 1, 2, 1, 1]);
+        assert_eq!(counts(Kind::POD, true), [2, 3, 3, 1, 1, 0, 1]);
+        assert_eq!(counts(Kind::REPLICA_SET, false), [2, 3, 3, 1, 1, 0, 1]);
+        assert_eq!(counts(Kind::EVENT, false), [1, 2, 2, 1, 1, 0, 1]);
+    }
 
     #[test]
     fn messages_have_the_upstream_shape() {

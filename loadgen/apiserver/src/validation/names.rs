@@ -1,6 +1,6 @@
 //! The formats of names. Each function returns the problem of a string, if any.
 
-use podstorm_objects::{SyntaxError, check_label_key, check_label_value};
+use podstorm_objects::{NameFormat, SyntaxError, check_label_key, check_label_value};
 
 /// Longest DNS-1123 subdomain.
 const SUBDOMAIN_BYTES_MAX: usize = 253;
@@ -14,6 +14,24 @@ const PREFIX_BYTES_KEPT: usize = 58;
 
 /// A function from a string to its problem.
 pub(super) type Rule = fn(&str) -> Option<String>;
+
+/// The rule of the names of a kind.
+pub(super) fn rule(format: NameFormat) -> Rule {
+    match format {
+        NameFormat::Subdomain => dns_subdomain,
+        NameFormat::Label => dns_label,
+        NameFormat::PathSegment => path_segment,
+    }
+}
+
+/// A part of a path.
+pub(super) fn path_segment(text: &str) -> Option<String> {
+    if text == "." || text == ".." {
+        return Some(format!("may not be '{text}'"));
+    }
+    let found = ["/", "%"].into_iter().find(|part| text.contains(part))?;
+    Some(format!("may not contain '{found}'"))
+}
 
 /// A DNS subdomain: labels with dots between, at most 253 bytes in total. Names of most objects.
 pub(super) fn dns_subdomain(text: &str) -> Option<String> {
@@ -95,8 +113,11 @@ pub(super) fn label_value(text: &str) -> Option<String> {
 /// The name of an environment variable: printable ASCII but the equals sign.
 pub(super) fn variable(text: &str) -> Option<String> {
     let fits = |byte: u8| (b' '..=b'~').contains(&byte) && byte != b'=';
-    (!text.bytes().all(fits))
-        .then(|| "must consist of printable ASCII characters other than '='".to_owned())
+    (!text.bytes().all(fits)).then(|| {
+        "a valid environment variable name must consist only of printable ASCII characters other \
+         than '='"
+            .to_owned()
+    })
 }
 
 /// The name of a port: an IANA service name.

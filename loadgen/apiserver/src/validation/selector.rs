@@ -23,11 +23,14 @@ pub(super) fn check(selector: &LabelSelector, path: &Path<'_>, causes: &mut Caus
         let values = path.member("values");
         match &*requirement.operator {
             "In" | "NotIn" if requirement.values.is_empty() => {
-                causes.required(&values, "must be given when operator is 'In' or 'NotIn'");
+                causes.required(
+                    &values,
+                    "must be specified when `operator` is 'In' or 'NotIn'",
+                );
             }
             "In" | "NotIn" => {}
             "Exists" | "DoesNotExist" if !requirement.values.is_empty() => {
-                let detail = "may not be given when operator is 'Exists' or 'DoesNotExist'";
+                let detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
                 causes.forbidden(&values, detail);
             }
             "Exists" | "DoesNotExist" => {}

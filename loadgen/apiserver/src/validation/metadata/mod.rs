@@ -110,8 +110,9 @@ fn is_deletion_cost(text: &str) -> bool {
 
 fn check_owners(meta: &ObjectMeta, path: &Path<'_>, causes: &mut Causes) {
     let mut controller: Option<&OwnerReference> = None;
-    for (index, owner) in meta.owner_references.iter().enumerate() {
-        check_owner(owner, &path.item(index), causes);
+    for owner in &meta.owner_references {
+        // Sic: the problem does not say of which.
+        check_owner(owner, path, causes);
         if owner.controller != Some(true) {
             continue;
         }
@@ -119,15 +120,36 @@ fn check_owners(meta: &ObjectMeta, path: &Path<'_>, causes: &mut Causes) {
             None => controller = Some(owner),
             Some(first) => {
                 let detail = format!(
-                    "only one reference can have controller set to true, found it in references \
-                     to {} {} and {} {}",
+                    "Only one reference can have Controller set to true. Found \"true\" in \
+                     references for {}/{} and {}/{}",
                     first.kind, first.name, owner.kind, owner.name
                 );
-                let all: Vec<Value> = meta.owner_references.iter().map(|o| o.to_json()).collect();
-                causes.invalid(path, all, detail);
+                let all: Vec<String> = {
+                    let owners = meta.owner_references.iter();
+                    owners.map(|owner| owner_text(owner)).collect()
+                };
+                let message = format!("Invalid value: [{}]: {detail}", all.join(","));
+                causes.push(path, "FieldValueInvalid", message);
             }
         }
     }
+}
+
+/// An owner reference with its members in the order of Go's structure.
+fn owner_text(owner: &OwnerReference) -> String {
+    let json = owner.to_json();
+    let members = [
+        "apiVersion",
+        "kind",
+        "name",
+        "uid",
+        "controller",
+        "blockOwnerDeletion",
+    ];
+    let members = members
+        .iter()
+        .filter_map(|name| Some(format!("{name:?}:{}", json.get(*name)?)));
+    format!("{{{}}}", members.collect::<Vec<_>>().join(","))
 }
 
 fn check_owner(owner: &OwnerReference, path: &Path<'_>, causes: &mut Causes) {

@@ -72,10 +72,10 @@ fn each_broken_rule_is_named() {
         (
             json!({"ownerReferences": [{"apiVersion": "a/b/c"}]}),
             vec![
-                "metadata.ownerReferences[0].apiVersion: Invalid value: \"a/b/c\"",
-                "metadata.ownerReferences[0].kind: Invalid",
-                "metadata.ownerReferences[0].name: Invalid",
-                "metadata.ownerReferences[0].uid: Invalid",
+                "metadata.ownerReferences.apiVersion: Invalid value: \"a/b/c\"",
+                "metadata.ownerReferences.kind: Invalid",
+                "metadata.ownerReferences.name: Invalid",
+                "metadata.ownerReferences.uid: Invalid",
             ],
         ),
         (
@@ -85,7 +85,7 @@ fn each_broken_rule_is_named() {
         (
             json!({"ownerReferences": [{"apiVersion": "v1", "kind": "Event", "name": "e",
                 "uid": "u"}]}),
-            vec!["metadata.ownerReferences[0]: Invalid"],
+            vec!["metadata.ownerReferences: Invalid"],
         ),
         (
             json!({"finalizers": ["mine"]}),
