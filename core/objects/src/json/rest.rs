@@ -110,6 +110,23 @@ impl Rest {
         members.into()
     }
 
+    /// These members with one of them set to a value, given as compact JSON whose members are sorted by
+    /// name. O(bytes).
+    #[must_use]
+    pub fn with_text(&self, name: &str, value: &str) -> Rest {
+        let member = format!("{}:{value}", Value::from(name));
+        let others = self.without(name);
+        if others.is_empty() {
+            return Rest(member.into());
+        }
+        let texts = others
+            .parts()
+            .map(|(name, value)| format!("{name}:{value}"));
+        let mut texts: Vec<String> = texts.chain([member]).collect();
+        texts.sort();
+        Rest(texts.join(",").into())
+    }
+
     /// These members without one. O(bytes).
     #[must_use]
     pub fn without(&self, name: &str) -> Rest {

@@ -66,7 +66,8 @@ pub(crate) fn schema_named(name: &str) -> Option<&'static Value> {
 pub(crate) fn referred(schema: &Value) -> Option<&str> {
     let direct = schema
         .get("$ref")
-        .or_else(|| schema.pointer("/allOf/0/$ref"));
+        // Not by a JSON pointer, which allocates for each step: this is asked of every member.
+        .or_else(|| schema.get("allOf")?.get(0)?.get("$ref"));
     direct?.as_str()?.strip_prefix(REFERENCE)
 }
 

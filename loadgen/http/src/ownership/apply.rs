@@ -248,7 +248,8 @@ impl Writer<'_> {
         if let Some(metadata) = applied.get_mut("metadata").and_then(Value::as_object_mut)
             && !owners.is_empty()
         {
-            metadata.insert(MANAGED.to_owned(), owners.to_json());
+            let owners = serde_json::from_str(&owners.to_text()).unwrap_or_default();
+            metadata.insert(MANAGED.to_owned(), owners);
         }
         match applied {
             Value::Object(members) => Ok(members),

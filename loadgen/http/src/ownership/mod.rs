@@ -249,7 +249,7 @@ fn set_owners(object: &mut dyn Object, owners: &Owners) {
     let metadata = object.metadata_mut();
     metadata.rest = match owners.is_empty() {
         true => metadata.rest.without(MANAGED),
-        false => metadata.rest.with(MANAGED, owners.to_json()),
+        false => metadata.rest.with_text(MANAGED, &owners.to_text()),
     };
 }
 

@@ -6,10 +6,10 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::schema::Type;
-use super::set::FieldSet;
+use super::set::{self, FieldSet};
 use super::walk::{self, Difference};
 
 /// Most owners by other writes than apply; the oldest are merged into one.
@@ -168,24 +168,33 @@ impl Owners {
         Some(owners)
     }
 
-    /// As `managedFields` has them: those who apply first, then by time.
-    pub(super) fn to_json(&self) -> Value {
+    /// As `managedFields` has them: those who apply first, then by time. Members are sorted by name.
+    pub(super) fn to_text(&self) -> String {
         let mut sorted: Vec<(&Owner, &Owned)> = self.0.iter().collect();
         sorted.sort_by_key(|(owner, owned)| (owner.operation, &owned.time, *owner));
-        let entry = |(owner, owned): (&Owner, &Owned)| {
-            let fields: Value =
-                serde_json::from_str(&owned.fields.to_fields_v1()).unwrap_or_default();
-            let mut entry = json!({"manager": owner.manager, "operation": owner.operation.name(),
-                "apiVersion": owned.api_version, "fieldsType": "FieldsV1", "fieldsV1": fields});
-            if let Some(time) = &owned.time {
-                entry["time"] = time.as_str().into();
-            }
+        let mut out = String::from("[");
+        for (number, (owner, owned)) in sorted.into_iter().enumerate() {
+            out.push_str(if number == 0 { "" } else { "," });
+            out.push_str("{\"apiVersion\":");
+            set::write_text(&owned.api_version, &mut out);
+            out.push_str(",\"fieldsType\":\"FieldsV1\",\"fieldsV1\":");
+            owned.fields.write_fields_v1(&mut out);
+            out.push_str(",\"manager\":");
+            set::write_text(&owner.manager, &mut out);
+            out.push_str(",\"operation\":");
+            set::write_text(owner.operation.name(), &mut out);
             if !owner.subresource.is_empty() {
-                entry["subresource"] = owner.subresource.as_str().into();
+                out.push_str(",\"subresource\":");
+                set::write_text(&owner.subresource, &mut out);
             }
-            entry
-        };
-        sorted.into_iter().map(entry).collect()
+            if let Some(time) = &owned.time {
+                out.push_str(",\"time\":");
+                set::write_text(time, &mut out);
+            }
+            out.push('}');
+        }
+        out.push(']');
+        out
     }
 
     /// Whether both are the same but for times.

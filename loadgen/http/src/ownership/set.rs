@@ -90,6 +90,13 @@ impl FieldSet {
         }
     }
 
+    /// Adds a step with what is below it, where there is anything to add.
+    pub(super) fn put(&mut self, step: &str, is_member: bool, below: FieldSet) {
+        if is_member || !below.is_empty() {
+            self.0.insert(step.to_owned(), Node { is_member, below });
+        }
+    }
+
     /// Whether the field at this step is in the set.
     pub(super) fn has(&self, step: &str) -> bool {
         self.0.get(step).is_some_and(|node| node.is_member)
@@ -204,10 +211,8 @@ impl FieldSet {
     }
 
     /// The FieldsV1 text, sorted.
-    pub(super) fn to_fields_v1(&self) -> String {
-        let mut out = String::new();
-        self.write(false, &mut out);
-        out
+    pub(super) fn write_fields_v1(&self, out: &mut String) {
+        self.write(false, out);
     }
 
     fn write(&self, is_member: bool, out: &mut String) {
@@ -218,7 +223,9 @@ impl FieldSet {
             comma = ",";
         }
         for (step, node) in &self.0 {
-            let _ = write!(out, "{comma}{}:", Value::from(step.as_str()));
+            out.push_str(comma);
+            write_text(step, out);
+            out.push(':');
             node.below.write(node.is_member, out);
             comma = ",";
         }
@@ -238,6 +245,21 @@ impl FieldSet {
             set.0.insert(canonical(step)?, node);
         }
         Some(set)
+    }
+}
+
+/// A text as JSON.
+pub(super) fn write_text(text: &str, out: &mut String) {
+    let is_plain = |byte: u8| byte >= b' ' && byte != b'"' && byte != b'\\';
+    match text.bytes().all(is_plain) {
+        true => {
+            out.push('"');
+            out.push_str(text);
+            out.push('"');
+        }
+        false => {
+            let _ = write!(out, "{}", Value::from(text));
+        }
     }
 }
 
@@ -274,7 +296,8 @@ mod tests {
         let fields = json!({"f:metadata": {"f:labels": {".": {}, "f:a": {}}, "f:finalizers":
             {"v:\"x/y\"": {}}}, "f:spec": {"f:ports": {"k:{\"port\":80,\"protocol\":\"TCP\"}":
             {".": {}, "f:port": {}}}, "f:replicas": {}}});
-        let text = set(fields.clone()).to_fields_v1();
+        let mut text = String::new();
+        set(fields.clone()).write_fields_v1(&mut text);
         assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), fields);
         assert_eq!(FieldSet::from_fields_v1(&json!({"x": {}})), None);
         assert_eq!(FieldSet::from_fields_v1(&json!({"k:{": {}})), None);

@@ -55,9 +55,7 @@ pub(super) struct Difference {
 
 impl Difference {
     pub(super) fn between(old: &Value, new: &Value, of: Type<'_>) -> Difference {
-        let mut found = Difference::default();
-        found.compare((Some(old), Some(new)), of, &mut Vec::new());
-        found
+        Difference::compare(Some(old), Some(new), of).0
     }
 
     /// What was added or changed.
@@ -78,89 +76,109 @@ impl Difference {
         }
     }
 
-    fn compare(
-        &mut self,
-        (old, new): (Option<&Value>, Option<&Value>),
-        of: Type<'_>,
-        path: &mut Vec<Step>,
-    ) {
+    /// What differs below a value, and what became of the value itself.
+    fn compare(old: Option<&Value>, new: Option<&Value>, of: Type<'_>) -> (Difference, Own) {
+        let mut below = Difference::default();
+        let own = match (old, new) {
+            (None, _) => Own::Added,
+            (_, None) => Own::Removed,
+            (Some(old), Some(new)) if old == new => return (below, Own::Same),
+            _ => Own::Changed,
+        };
         let Some(form) = new.or(old).map(|value| of.form(value)) else {
-            return;
+            return (below, Own::Same);
         };
         let parts = |value: Option<&Value>| value.is_some_and(has_parts);
         if form == Form::Atom || !(parts(old) || parts(new)) {
-            match (old, new) {
-                (None, _) => self.added.insert(path),
-                (_, None) => self.removed.insert(path),
-                (Some(old), Some(new)) if old != new => self.changed.insert(path),
-                _ => {}
-            }
-            return;
+            return (below, own);
         }
         match form {
-            Form::Map => self.compare_members((old, new), of, path),
-            _ => self.compare_entries((old, new), of, form, path),
+            Form::Map => below.compare_members(old, new, of),
+            _ => below.compare_entries(old, new, of, form),
         }
-        match (old, new) {
-            (None, _) => self.added.insert(path),
-            (_, None) => self.removed.insert(path),
-            _ => {}
+        // What has parts changes by them.
+        match own {
+            Own::Changed => (below, Own::Same),
+            own => (below, own),
         }
     }
 
-    fn compare_members(
-        &mut self,
-        (old, new): (Option<&Value>, Option<&Value>),
-        of: Type<'_>,
-        path: &mut Vec<Step>,
-    ) {
-        let (old, new) = (
-            old.and_then(Value::as_object),
-            new.and_then(Value::as_object),
-        );
-        let members = old.into_iter().chain(new).flatten();
-        let names: BTreeSet<&str> = members.map(|(name, _)| name.as_str()).collect();
-        for name in names {
-            let Some(inner) = of.member(name) else {
-                continue;
-            };
-            let old = old.and_then(|members| members.get(name));
-            let new = new.and_then(|members| members.get(name));
-            path.push(set::member(name));
-            self.compare((old, new), inner, path);
-            path.pop();
+    fn compare_members(&mut self, old: Option<&Value>, new: Option<&Value>, of: Type<'_>) {
+        let old = old.and_then(Value::as_object);
+        let new = new.and_then(Value::as_object);
+        let is_there = |name: &str| new.is_some_and(|members| members.contains_key(name));
+        let gone = old
+            .into_iter()
+            .flatten()
+            .filter(|(name, _)| !is_there(name));
+        for (name, value) in gone {
+            if let Some(inner) = of.member(name) {
+                self.put(
+                    &set::member(name),
+                    Difference::compare(Some(value), None, inner),
+                );
+            }
+        }
+        for (name, value) in new.into_iter().flatten() {
+            let before = old.and_then(|members| members.get(name));
+            if before != Some(value)
+                && let Some(inner) = of.member(name)
+            {
+                self.put(
+                    &set::member(name),
+                    Difference::compare(before, Some(value), inner),
+                );
+            }
         }
     }
 
     fn compare_entries(
         &mut self,
-        (old, new): (Option<&Value>, Option<&Value>),
+        old: Option<&Value>,
+        new: Option<&Value>,
         of: Type<'_>,
         form: Form,
-        path: &mut Vec<Step>,
     ) {
         let (old, new) = (entries(old, of, form), entries(new, of, form));
         let steps: BTreeSet<&Step> = old.keys().chain(new.keys()).collect();
         for step in steps {
-            path.push(step.clone());
-            match (
-                old.get(step).map(Vec::as_slice),
-                new.get(step).map(Vec::as_slice),
-            ) {
-                (Some([old]), Some([new])) => {
-                    self.compare((Some(*old), Some(*new)), of.item(), path);
+            let (old, new) = (old.get(step), new.get(step));
+            let one = |items: Option<&Vec<&Value>>| items.is_none_or(|items| items.len() == 1);
+            let found = match one(old) && one(new) {
+                true => {
+                    let old = old.and_then(|items| items.first().copied());
+                    let new = new.and_then(|items| items.first().copied());
+                    Difference::compare(old, new, of.item())
                 }
-                (Some([old]), None) => self.compare((Some(*old), None), of.item(), path),
-                (None, Some([new])) => self.compare((None, Some(*new)), of.item(), path),
                 // Where keys occur more than once, entries can't be told apart.
-                (None, _) => self.added.insert(path),
-                (_, None) => self.removed.insert(path),
-                (Some(old), Some(new)) if old != new => self.changed.insert(path),
-                _ => {}
-            }
-            path.pop();
+                false => {
+                    let own = match (old, new) {
+                        (None, _) => Own::Added,
+                        (_, None) => Own::Removed,
+                        (Some(old), Some(new)) if old != new => Own::Changed,
+                        _ => Own::Same,
+                    };
+                    (Difference::default(), own)
+                }
+            };
+            self.put(step, found);
         }
     }
+
+    fn put(&mut self, step: &str, (below, own): (Difference, Own)) {
+        self.added.put(step, own == Own::Added, below.added);
+        self.changed.put(step, own == Own::Changed, below.changed);
+        self.removed.put(step, own == Own::Removed, below.removed);
+    }
+}
+
+/// What became of one value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Own {
+    Same,
+    Added,
+    Changed,
+    Removed,
 }
 
 fn has_parts(value: &Value) -> bool {
