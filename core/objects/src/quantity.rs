@@ -48,6 +48,11 @@ impl Quantity {
         self.nanos.div_euclid(NANO) + (self.nanos.rem_euclid(NANO) != 0) as i128
     }
 
+    /// Whether it is a whole number.
+    pub const fn is_whole(self) -> bool {
+        self.nanos.rem_euclid(NANO) == 0
+    }
+
     /// Whether it is below zero.
     pub const fn is_negative(self) -> bool {
         self.nanos < 0
@@ -73,6 +78,38 @@ impl FromStr for Quantity {
     fn from_str(text: &str) -> Result<Quantity, QuantityError> {
         parse(text).ok_or(QuantityError)
     }
+}
+
+/// A quantity in the form that servers give it: no fraction, no exponent that can be had smaller, of the
+/// kind of suffix that it had; `None` for a text that is none.
+///
+/// Source: `CanonicalizeBytes` of apimachinery's `resource.Quantity`.
+pub fn canonical_quantity(text: &str) -> Option<String> {
+    let nanos = parse(text)?.nanos;
+    let suffix = text.trim_start_matches(|c: char| c.is_ascii_digit() || "+-.".contains(c));
+    let units = nanos.div_euclid(NANO) + i128::from(nanos.rem_euclid(NANO) != 0);
+    if suffix.ends_with('i') && units.abs() >= 1024 {
+        let (mut units, mut power) = (units, 0);
+        while units % 1024 == 0 && power < 6 {
+            units /= 1024;
+            power += 1;
+        }
+        const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+        return Some(format!("{units}{}", BINARY[power]));
+    }
+    const DECIMAL: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
+    let (mut mantissa, mut power) = (nanos, 0);
+    while mantissa != 0 && mantissa % 1000 == 0 && power < DECIMAL.len() - 1 {
+        mantissa /= 1000;
+        power += 1;
+    }
+    let is_exponent = suffix.len() > 1 && suffix.starts_with(['e', 'E']);
+    Some(match (mantissa, power) {
+        (0, _) => "0".to_owned(),
+        (_, 3) => mantissa.to_string(),
+        _ if is_exponent => format!("{mantissa}e{}", power as i32 * 3 - 9),
+        _ => format!("{mantissa}{}", DECIMAL[power]),
+    })
 }
 
 fn parse(text: &str) -> Option<Quantity> {
@@ -183,5 +220,30 @@ mod tests {
         ] {
             assert_eq!(text.parse::<Quantity>(), Err(QuantityError), "{text:?}");
         }
+    }
+
+    #[test]
+    fn quantities_have_one_form() {
+        for (text, canonical) in [
+            ("0.5", "500m"),
+            ("1.5", "1500m"),
+            ("1000", "1k"),
+            ("1024", "1024"),
+            ("0.5Gi", "512Mi"),
+            ("1536Mi", "1536Mi"),
+            ("1024Mi", "1Gi"),
+            ("1e3", "1e3"),
+            ("0.001", "1m"),
+            ("-2000m", "-2"),
+            ("0", "0"),
+            ("0Gi", "0"),
+        ] {
+            assert_eq!(
+                canonical_quantity(text).as_deref(),
+                Some(canonical),
+                "{text}"
+            );
+        }
+        assert_eq!(canonical_quantity("1x"), None);
     }
 }

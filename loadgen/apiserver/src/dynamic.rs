@@ -118,6 +118,8 @@ impl Strategy for DynamicObject {
     }
 
     fn validate_status_update(&self, old: &Self) -> Vec<Cause> {
-        self.validate_update(old)
+        let mut causes = validate_metadata(self.kind(), &self.metadata);
+        causes.extend((self.kind().row().rules.validate_status)(self, old));
+        causes
     }
 }

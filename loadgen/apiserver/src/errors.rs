@@ -253,10 +253,22 @@ pub fn required(field: impl Into<String>, detail: &str) -> Cause {
 
 /// A cause of 422: a member has an invalid value. `value` is quoted if it is a string.
 pub fn invalid_value(field: impl Into<String>, value: &serde_json::Value, detail: &str) -> Cause {
-    let message = format!("Invalid value: {value}: {detail}");
+    let colon = if detail.is_empty() { "" } else { ": " };
+    let message = format!("Invalid value: {value}{colon}{detail}");
     Cause {
         reason: "FieldValueInvalid".into(),
         message,
+        field: field.into(),
+    }
+}
+
+/// A cause of 422: a member is none of the values that it can be.
+pub fn not_supported(field: impl Into<String>, value: &str, supported: &[&str]) -> Cause {
+    let supported: Vec<String> = supported.iter().map(|text| format!("{text:?}")).collect();
+    let supported = supported.join(", ");
+    Cause {
+        reason: "FieldValueNotSupported".into(),
+        message: format!("Unsupported value: {value:?}: supported values: {supported}"),
         field: field.into(),
     }
 }

@@ -154,6 +154,8 @@ pub struct Rules {
     /// The rules that an object breaks, other than those of metadata. For an update it also gets
     /// the stored object.
     pub validate: fn(&DynamicObject, Option<&DynamicObject>) -> Vec<Cause>,
+    /// The rules that a changed status breaks; it gets the stored object too.
+    pub validate_status: fn(&DynamicObject, &DynamicObject) -> Vec<Cause>,
 }
 
 impl Rules {
@@ -165,6 +167,7 @@ impl Rules {
         complete: |_, _| {},
         new_status: "",
         validate: |_, _| Vec::new(),
+        validate_status: |_, _| Vec::new(),
     };
 }
 

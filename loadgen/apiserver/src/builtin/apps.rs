@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use super::template;
 use crate::defaulting::{DefaultValue, Fill, Within};
-use crate::errors::{forbidden_field, invalid_value};
+use crate::errors::{forbidden_field, invalid_value, not_supported, required};
+use crate::validation::dns_label_problem;
 
 const APPS: ResourceType = ResourceType {
     group: "apps",
@@ -62,6 +63,7 @@ pub(super) static ROWS: [ResourceType; 4] = [
         rules: Rules {
             default: default_stateful_set,
             validate,
+            validate_status: validate_stateful_status,
             new_status: r#"{"replicas":0,"availableReplicas":0}"#,
             ..Rules::NONE
         },
@@ -184,6 +186,9 @@ fn validate(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> {
     let mut causes = template::validate(new);
     let spec = |object: &DynamicObject| object.fields.get("spec").cloned().unwrap_or_default();
     let (new, old) = (spec(new), old.map(spec));
+    if is_stateful {
+        check_stateful(&new, &mut causes);
+    }
     if let Some(old) = &old
         && !is_stateful
         && new["selector"] != old["selector"]
@@ -220,8 +225,100 @@ fn validate(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> {
     causes
 }
 
+/// The rules of the status of a StatefulSet: no number is negative, no part greater than the whole.
+fn validate_stateful_status(new: &DynamicObject, old: &DynamicObject) -> Vec<Cause> {
+    let count = |set: &DynamicObject, member: &str| {
+        let status = set.fields.get("status");
+        status.and_then(|status| status.get(member)?.as_i64())
+    };
+    let of_new = |member: &str| count(new, member).unwrap_or(0);
+    let mut causes = Vec::new();
+    let mut wrong = |member: &str, detail: &str| {
+        let field = format!("status.{member}");
+        causes.push(invalid_value(field, &of_new(member).into(), detail));
+    };
+    for member in [
+        "replicas",
+        "readyReplicas",
+        "currentReplicas",
+        "updatedReplicas",
+        "availableReplicas",
+        "observedGeneration",
+        "collisionCount",
+    ] {
+        if of_new(member) < 0 {
+            wrong(member, "must be greater than or equal to 0");
+        }
+    }
+    for (part, whole) in [
+        ("readyReplicas", "replicas"),
+        ("currentReplicas", "replicas"),
+        ("updatedReplicas", "replicas"),
+        ("availableReplicas", "replicas"),
+        ("availableReplicas", "readyReplicas"),
+    ] {
+        if of_new(part) > of_new(whole) {
+            wrong(part, &format!("cannot be greater than status.{whole}"));
+        }
+    }
+    let collisions = |set| count(set, "collisionCount");
+    if let (Some(after), Some(before)) = (collisions(new), collisions(old))
+        && (0..before).contains(&after)
+    {
+        wrong("collisionCount", "cannot be decremented");
+    }
+    causes
+}
+
+/// The rules of StatefulSets alone: their claims, numbers and names.
+fn check_stateful(spec: &Value, causes: &mut Vec<Cause>) {
+    let claims = podstorm_objects::cells::items(spec, "/volumeClaimTemplates");
+    for (number, claim) in claims.enumerate() {
+        let at = format!("spec.volumeClaimTemplates[{number}].spec");
+        super::storage::check_claim_spec(&claim["spec"], &at, causes);
+        if claim["metadata"]["name"].as_str().unwrap_or("").is_empty() {
+            let volume = format!("spec.template.spec.volumes[{number}]");
+            let claim = format!("{volume}.persistentVolumeClaim.claimName");
+            causes.push(required(claim, ""));
+            causes.push(required(format!("{volume}.name"), ""));
+        }
+    }
+    for member in ["whenDeleted", "whenScaled"] {
+        let policy = &spec["persistentVolumeClaimRetentionPolicy"][member];
+        let policies = ["Retain", "Delete"];
+        if let Some(policy) = policy.as_str().filter(|it| !policies.contains(it)) {
+            let field = format!("spec.persistentVolumeClaimRetentionPolicy.{member}");
+            causes.push(not_supported(field, policy, &policies));
+        }
+    }
+    let policies = ["OrderedReady", "Parallel"];
+    if let Some(policy) = spec["podManagementPolicy"].as_str()
+        && !policies.contains(&policy)
+    {
+        let detail = "must be 'OrderedReady' or 'Parallel'";
+        let field = "spec.podManagementPolicy";
+        causes.push(invalid_value(field, &policy.into(), detail));
+    }
+    if let Some(start) = spec["ordinals"]["start"]
+        .as_i64()
+        .filter(|start| *start < 0)
+    {
+        let detail = "must be greater than or equal to 0";
+        causes.push(invalid_value("spec.ordinals.start", &start.into(), detail));
+    }
+    let service = spec["serviceName"].as_str().unwrap_or("");
+    if let Some(problem) = dns_label_problem(service).filter(|_| !service.is_empty()) {
+        causes.push(invalid_value("spec.serviceName", &service.into(), &problem));
+    }
+}
+
 fn validate_revision(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> {
     let mut causes = Vec::new();
+    match new.fields.get("data") {
+        None | Some(Value::Null) => causes.push(required("data", "data is mandatory")),
+        Some(Value::Object(_)) => {}
+        Some(_) => causes.push(required("data", "data must be a valid JSON object")),
+    }
     let revision = new.fields.get("revision").and_then(Value::as_i64);
     if let Some(revision) = revision.filter(|revision| *revision < 0) {
         let detail = "must be greater than or equal to 0";

@@ -5,9 +5,10 @@ use podstorm_objects::decode::Path;
 use podstorm_objects::{Cause, Cell, Column, DynamicObject, Now, ResourceType, Rules, Time};
 use serde_json::{Value, json};
 
-use super::template;
+use super::{schedule, template};
 use crate::defaulting::{DefaultValue, Fill, Within};
-use crate::errors::{invalid_value, required};
+use crate::errors::{invalid_value, not_supported, required};
+use crate::validation::qualified_name_problem;
 
 const BATCH: ResourceType = ResourceType {
     group: "batch",
@@ -139,6 +140,7 @@ fn validate_job(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> 
     );
     let path = Path::ROOT.member("spec");
     template::validate_ending(&spec["template"], &path.member("template"), &mut causes);
+    check_job_spec(&spec, &mut causes);
     if let Some(old) = old {
         let before = old.fields.get("spec").cloned().unwrap_or_default();
         for member in ["completions", "selector", "completionMode"] {
@@ -158,11 +160,175 @@ fn validate_job(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> 
     causes
 }
 
-fn validate_cron_job(new: &DynamicObject, _: Option<&DynamicObject>) -> Vec<Cause> {
+/// The rules of what a Job does when its pods fail, succeed or end, and of its indexes.
+fn check_job_spec(spec: &Value, causes: &mut Vec<Cause>) {
+    const PARALLELISM_MAX: i64 = 100_000;
+    let is_indexed = spec["completionMode"] == "Indexed";
+    let completions = spec["completions"].as_i64();
+    not_negative(
+        spec,
+        "spec",
+        &[
+            "activeDeadlineSeconds",
+            "backoffLimitPerIndex",
+            "maxFailedIndexes",
+            "ttlSecondsAfterFinished",
+        ],
+        causes,
+    );
+    check_choice(spec, "completionMode", &["NonIndexed", "Indexed"], causes);
+    if is_indexed && completions.is_none() {
+        let detail = "when completion mode is Indexed";
+        causes.push(required("spec.completions", detail));
+    }
+    let parallelism = number(spec, "/parallelism");
+    if is_indexed && parallelism > PARALLELISM_MAX {
+        let detail = format!(
+            "must be less than or equal to {PARALLELISM_MAX} when completion mode is Indexed"
+        );
+        causes.push(invalid_value(
+            "spec.parallelism",
+            &parallelism.into(),
+            &detail,
+        ));
+    }
+    let per_index = &spec["backoffLimitPerIndex"];
+    if !per_index.is_null() && !is_indexed {
+        let detail = "requires indexed completion mode";
+        causes.push(invalid_value(
+            "spec.backoffLimitPerIndex",
+            per_index,
+            detail,
+        ));
+    }
+    if let Some(most) = spec["maxFailedIndexes"].as_i64() {
+        let field = "spec.maxFailedIndexes";
+        if per_index.is_null() {
+            let detail = "requires indexed completion mode";
+            let detail = if is_indexed {
+                "when backoffLimitPerIndex is specified"
+            } else {
+                detail
+            };
+            causes.push(invalid_value(field, &most.into(), detail));
+        } else if completions.is_some_and(|completions| most > completions) {
+            let detail = "must be less than or equal to completions";
+            causes.push(invalid_value(field, &most.into(), detail));
+        }
+    }
+    let of_failures = &spec["podFailurePolicy"];
+    for (index, rule) in items(spec, "/podFailurePolicy/rules").enumerate() {
+        let at = format!("spec.podFailurePolicy.rules[{index}]");
+        check_failure_rule(rule, &at, per_index.is_null(), causes);
+    }
+    let replacements: &[&str] = match of_failures.is_null() {
+        true => &["Failed", "TerminatingOrFailed"],
+        false => &["Failed"],
+    };
+    check_choice(spec, "podReplacementPolicy", replacements, causes);
+    if let Some(manager) = spec["managedBy"].as_str()
+        && (!manager.contains('/') || qualified_name_problem(manager).is_some())
+    {
+        let detail = "must be a domain-prefixed path (such as \"acme.io/foo\")";
+        causes.push(invalid_value("spec.managedBy", &manager.into(), detail));
+    }
+}
+
+fn check_choice(spec: &Value, member: &str, choices: &[&str], causes: &mut Vec<Cause>) {
+    if let Some(value) = spec[member].as_str()
+        && !choices.contains(&value)
+    {
+        causes.push(not_supported(format!("spec.{member}"), value, choices));
+    }
+}
+
+/// The rules of one rule of a policy on failed pods.
+fn check_failure_rule(rule: &Value, at: &str, lacks_limit: bool, causes: &mut Vec<Cause>) {
+    let actions = ["Count", "FailIndex", "FailJob", "Ignore"];
+    let action = text(rule, "/action");
+    let field = format!("{at}.action");
+    if action.is_empty() {
+        causes.push(required(
+            &field,
+            "valid values: \"Count\", \"FailIndex\", \"FailJob\", \"Ignore\"",
+        ));
+    } else if !actions.contains(&action) {
+        causes.push(not_supported(&field, action, &actions));
+    } else if action == "FailIndex" && lacks_limit {
+        let detail = "requires the backoffLimitPerIndex to be set";
+        causes.push(invalid_value(&field, &action.into(), detail));
+    }
+    let (codes, conditions) = (
+        &rule["onExitCodes"],
+        items(rule, "/onPodConditions").count(),
+    );
+    let problem = match (codes.is_object(), conditions) {
+        (true, 1..) => "specifying both OnExitCodes and OnPodConditions is not supported",
+        (false, 0) => "specifying one of OnExitCodes and OnPodConditions is required",
+        _ => "",
+    };
+    if !problem.is_empty() {
+        // The problem stands where a value would.
+        causes.push(Cause {
+            reason: "FieldValueInvalid".to_owned(),
+            message: format!("Invalid value: {problem}"),
+            field: at.to_owned(),
+        });
+    }
+    if !codes.is_object() {
+        return;
+    }
+    let at = format!("{at}.onExitCodes");
+    let operators = ["In", "NotIn"];
+    let operator = text(codes, "/operator");
+    if !operators.contains(&operator) {
+        causes.push(not_supported(
+            format!("{at}.operator"),
+            operator,
+            &operators,
+        ));
+    }
+    let values = codes["values"].as_array().cloned().unwrap_or_default();
+    if values.is_empty() {
+        let none = Value::Array(Vec::new());
+        let detail = "at least one value is required";
+        causes.push(invalid_value(format!("{at}.values"), &none, detail));
+    }
+    for (index, value) in values.iter().enumerate() {
+        if operator == "In" && value.as_i64() == Some(0) {
+            let field = format!("{at}.values[{index}]");
+            let detail = "must not be 0 for the In operator";
+            causes.push(invalid_value(field, value, detail));
+        }
+    }
+}
+
+fn validate_cron_job(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> {
     let spec = new.fields.get("spec").cloned().unwrap_or_default();
     let mut causes = Vec::new();
-    if spec["schedule"].as_str().unwrap_or("").is_empty() {
+    // The names of Jobs add eleven characters.
+    const NAME_BYTES_MAX: usize = 52;
+    let name = new.metadata.name.as_str();
+    if old.is_none() && name.len() > NAME_BYTES_MAX {
+        let detail = format!("must be no more than {NAME_BYTES_MAX} characters");
+        causes.push(invalid_value("metadata.name", &name.into(), &detail));
+    }
+    let schedule = spec["schedule"].as_str().unwrap_or("");
+    if schedule.is_empty() {
         causes.push(required("spec.schedule", ""));
+    } else if let Some(problem) = schedule::problem(schedule) {
+        causes.push(invalid_value("spec.schedule", &schedule.into(), &problem));
+    }
+    if let Some(zone) = spec["timeZone"].as_str()
+        && let Some(problem) = schedule::zone_problem(zone)
+    {
+        causes.push(invalid_value("spec.timeZone", &zone.into(), &problem));
+    }
+    let policies = ["Allow", "Forbid", "Replace"];
+    if let Some(policy) = spec["concurrencyPolicy"].as_str()
+        && !policies.contains(&policy)
+    {
+        causes.push(not_supported("spec.concurrencyPolicy", policy, &policies));
     }
     not_negative(
         &spec,

@@ -1,12 +1,15 @@
 //! The built-in kinds without a Rust type, a row each, by what they are for.
 
 mod apps;
+mod autoscaling;
 mod batch;
 mod config;
 mod core;
 mod lease;
+mod limits;
 mod policy;
 mod rbac;
+mod schedule;
 mod service;
 mod storage;
 mod template;

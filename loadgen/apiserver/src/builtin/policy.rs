@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use podstorm_objects::cells::{items, number, text};
+use podstorm_objects::cells::{items, text};
 use podstorm_objects::{
     Cause, Cell, Column, DynamicObject, GenerationOf, LabelSelector, MetadataChecks, NameFormat,
     Now, ResourceType, Rules, Shape,
@@ -11,7 +11,7 @@ use podstorm_objects::{
 use serde_json::Value;
 
 use crate::defaulting::{DefaultValue, Fill, Within};
-use crate::errors::{forbidden_field, invalid_value, required};
+use crate::errors::{forbidden_field, invalid_value};
 use crate::validation;
 
 pub(super) static ROWS: [ResourceType; 5] = [
@@ -67,6 +67,7 @@ pub(super) static ROWS: [ResourceType; 5] = [
         columns: QUOTA,
         rules: Rules {
             new_status: "{}",
+            validate: |quota, _| super::limits::validate_quota(quota),
             ..Rules::NONE
         },
         ..ResourceType::DEFAULT
@@ -77,6 +78,11 @@ pub(super) static ROWS: [ResourceType; 5] = [
         put_creates: true,
         resource: "limitranges",
         short_names: &["limits"],
+        rules: Rules {
+            default: super::limits::default_range,
+            validate: |range, _| super::limits::validate_range(range),
+            ..Rules::NONE
+        },
         ..ResourceType::DEFAULT
     },
     ResourceType {
@@ -90,7 +96,8 @@ pub(super) static ROWS: [ResourceType; 5] = [
         columns: AUTOSCALER,
         rules: Rules {
             default: default_autoscaler,
-            validate: validate_autoscaler,
+            validate: |scaler, _| super::autoscaling::validate(scaler),
+            validate_status: |scaler, _| super::autoscaling::validate_status(scaler),
             new_status: r#"{"desiredReplicas":0,"currentMetrics":null}"#,
             ..Rules::NONE
         },
@@ -236,6 +243,7 @@ fn validate_priority(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Ca
 fn default_autoscaler(scaler: &mut DynamicObject) {
     scaler.fields.within("spec", |spec| {
         spec.set_absent("minReplicas", DefaultValue::Number(1));
+        spec.with("behavior", super::autoscaling::default_behavior);
         if spec
             .get("metrics")
             .is_none_or(|metrics| metrics.as_array().is_none_or(Vec::is_empty))
@@ -245,33 +253,6 @@ fn default_autoscaler(scaler: &mut DynamicObject) {
             spec.insert("metrics".to_owned(), cpu);
         }
     });
-}
-
-fn validate_autoscaler(new: &DynamicObject, _: Option<&DynamicObject>) -> Vec<Cause> {
-    let none = Value::Null;
-    let spec = new.fields.get("spec").unwrap_or(&none);
-    let mut causes = Vec::new();
-    let (least, most) = (number(spec, "/minReplicas"), number(spec, "/maxReplicas"));
-    if least < 1 {
-        let detail = "must be greater than or equal to 1";
-        causes.push(invalid_value("spec.minReplicas", &least.into(), detail));
-    }
-    if most < 1 {
-        causes.push(invalid_value(
-            "spec.maxReplicas",
-            &most.into(),
-            "must be greater than 0",
-        ));
-    } else if most < least {
-        let detail = "must be greater than or equal to `minReplicas`";
-        causes.push(invalid_value("spec.maxReplicas", &most.into(), detail));
-    }
-    for member in ["kind", "name"] {
-        if text(&spec["scaleTargetRef"], &format!("/{member}")).is_empty() {
-            causes.push(required(format!("spec.scaleTargetRef.{member}"), ""));
-        }
-    }
-    causes
 }
 
 /// A number or a percentage; `N/A` where there is none.

@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use podstorm_objects::cells::{items, text};
 use podstorm_objects::{
-    Cause, Cell, Column, DynamicObject, Map, MetadataChecks, Now, ResourceType, Rules,
+    Cause, Cell, Column, DynamicObject, LabelSelector, Map, MetadataChecks, Now, Quantity,
+    ResourceType, Rules,
 };
 use serde_json::Value;
 
 use crate::defaulting::{DefaultValue, Fill, Within};
-use crate::errors::{forbidden_field, invalid_value, required};
+use crate::errors::{forbidden_field, invalid_value, not_supported, required};
+use crate::validation::{dns_subdomain_problem, validate_selector};
 
 pub(super) static ROWS: [ResourceType; 3] = [
     ResourceType {
@@ -115,9 +117,7 @@ fn validate_volume(new: &DynamicObject, _: Option<&DynamicObject>) -> Vec<Cause>
     let none = Value::Null;
     let spec = new.fields.get("spec").unwrap_or(&none);
     let mut causes = Vec::new();
-    if items(spec, "/accessModes").next().is_none() {
-        causes.push(required("spec.accessModes", ""));
-    }
+    check_modes(spec, "spec", "", &mut causes);
     if spec["capacity"]
         .as_object()
         .is_none_or(|capacity| capacity.is_empty())
@@ -127,19 +127,73 @@ fn validate_volume(new: &DynamicObject, _: Option<&DynamicObject>) -> Vec<Cause>
     causes
 }
 
+const MODES: [&str; 4] = [
+    "ReadOnlyMany",
+    "ReadWriteMany",
+    "ReadWriteOnce",
+    "ReadWriteOncePod",
+];
+
+/// The rules of the access modes of a volume or a claim.
+fn check_modes(spec: &Value, at: &str, detail: &str, causes: &mut Vec<Cause>) {
+    let field = format!("{at}.accessModes");
+    let modes: Vec<&str> = items(spec, "/accessModes")
+        .map(|mode| mode.as_str().unwrap_or(""))
+        .collect();
+    if modes.is_empty() {
+        causes.push(required(&field, detail));
+    }
+    for mode in &modes {
+        if !MODES.contains(mode) {
+            causes.push(not_supported(&field, mode, &MODES));
+        }
+    }
+    if modes.len() > 1 && modes.contains(&"ReadWriteOncePod") {
+        let detail = "may not use ReadWriteOncePod with other access modes";
+        causes.push(forbidden_field(&field, detail));
+    }
+}
+
+/// The rules of the spec of a claim or of a template of claims.
+pub(super) fn check_claim_spec(spec: &Value, at: &str, causes: &mut Vec<Cause>) {
+    check_modes(spec, at, "at least 1 access mode is required", causes);
+    let field = format!("{at}.resources[storage]");
+    match spec.pointer("/resources/requests/storage") {
+        None | Some(Value::Null) => causes.push(required(field, "")),
+        Some(value) => {
+            if let Ok(amount) = Quantity::from_json(value)
+                && (amount.is_negative() || amount.is_zero())
+            {
+                causes.push(invalid_value(field, value, "must be greater than zero"));
+            }
+        }
+    }
+    if let Some(class) = spec["storageClassName"]
+        .as_str()
+        .filter(|it| !it.is_empty())
+        && let Some(problem) = dns_subdomain_problem(class)
+    {
+        let field = format!("{at}.storageClassName");
+        causes.push(invalid_value(field, &class.into(), &problem));
+    }
+    if let Ok(selector) = LabelSelector::from_json(spec["selector"].clone())
+        && at == "spec"
+    {
+        causes.extend(validate_selector(&selector));
+    }
+    let modes = ["Block", "Filesystem"];
+    if let Some(mode) = spec["volumeMode"].as_str()
+        && !modes.contains(&mode)
+    {
+        causes.push(not_supported(format!("{at}.volumeMode"), mode, &modes));
+    }
+}
+
 fn validate_claim(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> {
     let none = Value::Null;
     let spec = new.fields.get("spec").unwrap_or(&none);
     let mut causes = Vec::new();
-    if items(spec, "/accessModes").next().is_none() {
-        causes.push(required(
-            "spec.accessModes",
-            "at least 1 access mode is required",
-        ));
-    }
-    if spec.pointer("/resources/requests/storage").is_none() {
-        causes.push(required("spec.resources[storage]", ""));
-    }
+    check_claim_spec(spec, "spec", &mut causes);
     if let Some(old) = old.and_then(|old| old.fields.get("spec")) {
         let fixed = |spec: &Value| {
             let mut spec = spec.as_object().cloned().unwrap_or_default();

@@ -4,13 +4,13 @@ use podstorm_objects::decode::Path;
 use podstorm_objects::{Cause, DynamicObject, Map, PodTemplate, ReplicaSet, Resource};
 use serde_json::{Value, json};
 
-use crate::defaulting::{Fill, Within, fill_spec};
+use crate::defaulting::{Within, fill_spec};
 use crate::errors::{invalid_value, required};
 use crate::validation::{validate_replica_set_spec, validate_template};
 
 /// Sets the defaults of `template` in a spec.
 pub(super) fn set_defaults(spec: &mut Map) {
-    spec.with("template", |template| template.within("spec", fill_spec));
+    spec.within("template", |template| template.within("spec", fill_spec));
 }
 
 /// The broken rules of a spec with replicas, selector and template: those of ReplicaSets, in texts of
@@ -18,6 +18,25 @@ pub(super) fn set_defaults(spec: &mut Map) {
 pub(super) fn validate(object: &DynamicObject) -> Vec<Cause> {
     let kind = object.kind().name();
     let mut causes = validate_as_replica_set(object);
+    let is_of_selector = |cause: &Cause| cause.field == "spec.selector";
+    match kind {
+        // Which selectors there may be is checked entry by entry alone.
+        "DaemonSet" => causes.retain(|cause| {
+            !is_of_selector(cause) || cause.message.contains("empty selector is invalid")
+        }),
+        "StatefulSet" => {
+            for cause in causes.iter_mut().filter(|cause| is_of_selector(cause)) {
+                cause.message = cause.message.replace(": invalid label selector", "");
+            }
+            // Sic: the template's metadata is checked twice.
+            let of_template = ["spec.template.labels", "spec.template.annotations"];
+            let again = causes
+                .iter()
+                .filter(|cause| of_template.contains(&&*cause.field));
+            causes.extend(again.cloned().collect::<Vec<_>>());
+        }
+        _ => {}
+    }
     for cause in &mut causes {
         match kind {
             "StatefulSet" | "DaemonSet" => {

@@ -1,10 +1,9 @@
 //! Validation of containers: names, image, ports, environment, mounts, resources, probes.
 
-use podstorm_objects::Quantity;
 use podstorm_objects::decode::Path;
 use podstorm_objects::json::JsonValue;
 
-use super::{Causes, names};
+use super::{Causes, names, references, resources, security, volumes};
 
 /// The list of a container, where rules differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,15 +78,17 @@ pub(super) fn check(
             "terminationMessagePolicy",
             &["File", "FallbackToLogsOnError"],
         ),
-        ("restartPolicy", &["Always", "OnFailure", "Never"]),
+        ("restartPolicy", &["Always", "Never", "OnFailure"]),
     ] {
         choice(container, key, supported, path, causes);
     }
     check_ports(container, around.host_network, path, causes);
     check_environment(container, path, causes);
     check_mounts(container, around.volumes, path, causes);
+    resources::check_resize_policy(container, path, causes);
+    security::check_container(container, path, causes);
     if let Some(resources) = member(container, "resources") {
-        check_resources(resources, &path.member("resources"), causes);
+        resources::check(resources, &path.member("resources"), causes);
     }
     let is_plain_init = role == Role::Init && text(container, "restartPolicy") != "Always";
     for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
@@ -100,6 +101,19 @@ pub(super) fn check(
                 );
             } else {
                 check_probe(members, probe, &path, causes);
+            }
+        }
+    }
+    if !is_plain_init && let Some(hooks) = member(container, "lifecycle") {
+        let path = path.member("lifecycle");
+        for moment in ["postStart", "preStop"] {
+            if let Some(handler) = member(hooks, moment) {
+                let path = path.member(moment);
+                let kinds = ["exec", "httpGet", "tcpSocket", "sleep"];
+                if !kinds.iter().any(|kind| member(handler, kind).is_some()) {
+                    causes.required(&path, "must specify a handler type");
+                }
+                check_handler(handler, &path, causes);
             }
         }
     }
@@ -131,8 +145,11 @@ fn check_ports(container: JsonValue<'_>, host_network: bool, path: &Path<'_>, ca
         let name = text(port, "name");
         if !name.is_empty() {
             let name_path = path.member("name");
-            if let Some(problem) = names::port_name(name) {
-                causes.invalid(&name_path, name, problem);
+            let problems = names::port_name_problems(name);
+            if !problems.is_empty() {
+                for problem in problems {
+                    causes.invalid(&name_path, name, problem);
+                }
             } else if seen.contains(&name) {
                 causes.duplicate(&name_path, name);
             } else {
@@ -169,17 +186,10 @@ fn check_environment(container: JsonValue<'_>, path: &Path<'_>, causes: &mut Cau
         let Some(source) = member(variable, "valueFrom") else {
             continue;
         };
-        let source_path = path.member("valueFrom");
-        if !text(variable, "value").is_empty() {
-            let detail = "may not be specified when `value` is not empty";
-            causes.invalid(&source_path, "", detail);
-        }
-        match source.pairs().filter(|(_, value)| !value.is_null()).count() {
-            0 => causes.invalid(&source_path, "", "must specify one source"),
-            1 => {}
-            _ => causes.invalid(&source_path, "", "may not have more than one source"),
-        }
+        let has_value = !text(variable, "value").is_empty();
+        references::check_source(source, has_value, &path.member("valueFrom"), causes);
     }
+    references::check_all_from(container, path, causes);
 }
 
 fn check_mounts(container: JsonValue<'_>, volumes: &[&str], path: &Path<'_>, causes: &mut Causes) {
@@ -199,35 +209,20 @@ fn check_mounts(container: JsonValue<'_>, volumes: &[&str], path: &Path<'_>, cau
             causes.invalid(&path.member("mountPath"), at, "must be unique");
         }
         seen.push(at);
-    }
-}
-
-/// Checks requests and limits: readable, not negative, no request above its limit.
-pub(super) fn check_resources(resources: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes) {
-    let limits = member(resources, "limits");
-    for key in ["limits", "requests"] {
-        let list_path = path.member(key);
-        for (name, value) in member(resources, key)
-            .into_iter()
-            .flat_map(|list| list.pairs())
-        {
-            let path = list_path.key(name);
-            causes.text(&path, name, names::qualified_name(name));
-            match Quantity::read(value) {
-                Err(problem) => causes.invalid(&path, value, problem.to_string()),
-                Ok(amount) if amount.is_negative() => {
-                    causes.invalid(&path, value, super::MUST_NOT_BE_NEGATIVE);
-                }
-                Ok(amount) => {
-                    let limit = limits.and_then(|limits| limits.get(name));
-                    let limit = limit.and_then(|limit| Quantity::read(limit).ok());
-                    if key == "requests" && limit.is_some_and(|limit| amount > limit) {
-                        let detail = format!("must be less than or equal to {name} limit");
-                        causes.invalid(&list_path, value, detail);
-                    }
-                }
+        // Sic: these do not say of which mount.
+        let sub_path = text(mount, "subPath");
+        volumes::check_descending(sub_path, &list.member("subPath"), causes);
+        let expression = text(mount, "subPathExpr");
+        if !expression.is_empty() {
+            let expression_path = path.member("subPathExpr");
+            if !sub_path.is_empty() {
+                let detail = "subPathExpr and subPath are mutually exclusive";
+                causes.invalid(&expression_path, expression, detail);
             }
+            volumes::check_descending(expression, &list.member("subPathExpr"), causes);
         }
+        let kinds = ["Bidirectional", "HostToContainer", "None"];
+        choice(mount, "mountPropagation", &kinds, &list, causes);
     }
 }
 
@@ -270,5 +265,51 @@ fn check_probe(probe: JsonValue<'_>, name: &str, path: &Path<'_>, causes: &mut C
             &path.member(handler),
             "may not specify more than 1 handler type",
         );
+    }
+    check_handler(probe, path, causes);
+}
+
+/// Checks what a probe or a hook of the life cycle does.
+fn check_handler(handler: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes) {
+    if let Some(action) = member(handler, "exec") {
+        let command = action.get("command");
+        if command.is_none_or(|command| command.items().next().is_none()) {
+            let path = path.member("exec");
+            causes.required(&path.member("command"), "");
+        }
+    }
+    if let Some(action) = member(handler, "httpGet") {
+        let path = path.member("httpGet");
+        check_port(action, &path, causes);
+        choice(action, "scheme", &["HTTP", "HTTPS"], &path, causes);
+        for (_, header) in items(action, "httpHeaders") {
+            // Sic: without the number of the header.
+            let name = text(header, "name");
+            causes.text(&path.member("httpHeaders"), name, names::header(name));
+        }
+    }
+    if let Some(action) = member(handler, "tcpSocket") {
+        check_port(action, &path.member("tcpSocket"), causes);
+    }
+    if let Some(action) = member(handler, "grpc") {
+        check_port(action, &path.member("grpc"), causes);
+    }
+}
+
+/// Checks a port by number or by name.
+fn check_port(action: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes) {
+    let path = path.member("port");
+    match action.get("port").and_then(|port| port.as_str()) {
+        Some(name) => {
+            for problem in names::port_name_problems(name) {
+                causes.invalid(&path, name, problem);
+            }
+        }
+        None => {
+            let port = number(action, "port");
+            if !(1..=65535).contains(&port) {
+                causes.invalid(&path, port, "must be between 1 and 65535, inclusive");
+            }
+        }
     }
 }

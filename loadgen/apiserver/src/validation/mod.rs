@@ -14,7 +14,12 @@ mod names;
 mod pod;
 mod pod_spec;
 mod pod_update;
+mod references;
+mod resources;
+mod scheduling;
+mod security;
 mod selector;
+mod volumes;
 mod workload;
 
 use podstorm_objects::decode::Path;
@@ -38,6 +43,28 @@ pub use workload::{
 /// Whether a string is a DNS subdomain of RFC 1123, like names of pods and nodes.
 pub fn is_dns_subdomain(text: &str) -> bool {
     names::dns_subdomain(text).is_none()
+}
+
+/// What is wrong with a DNS subdomain.
+pub(crate) fn dns_subdomain_problem(text: &str) -> Option<String> {
+    names::dns_subdomain(text)
+}
+
+/// What is wrong with a part of a path.
+pub(crate) fn path_segment_problem(text: &str) -> Option<String> {
+    names::path_segment(text)
+}
+
+/// What is wrong with a name that may have a domain.
+pub(crate) fn qualified_name_problem(text: &str) -> Option<String> {
+    names::qualified_name(text)
+}
+
+pub(crate) use resources::is_of_quota;
+
+/// What is wrong with a DNS label.
+pub(crate) fn dns_label_problem(text: &str) -> Option<String> {
+    names::dns_label(text)
 }
 
 /// The broken rules of an object's metadata, as its kind's row says.

@@ -120,22 +120,77 @@ pub(super) fn variable(text: &str) -> Option<String> {
     })
 }
 
-/// The name of a port: an IANA service name.
-pub(super) fn port_name(text: &str) -> Option<String> {
-    if text.len() > PORT_NAME_BYTES_MAX {
-        return Some(too_long(PORT_NAME_BYTES_MAX));
+/// An IP address of either version.
+pub(super) fn ip_address(text: &str) -> Option<String> {
+    let is_address = text.parse::<std::net::IpAddr>().is_ok();
+    (!is_address)
+        .then(|| "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)".to_owned())
+}
+
+/// The key of a ConfigMap or a Secret.
+pub(super) fn config_key(text: &str) -> Option<String> {
+    if text.len() > SUBDOMAIN_BYTES_MAX {
+        return Some(too_long(SUBDOMAIN_BYTES_MAX));
     }
-    let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    if !text.bytes().all(fits) {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    if text.is_empty() || !text.bytes().all(fits) {
         return Some(
-            "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)".into(),
+            "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. \
+             'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is \
+             '[-._a-zA-Z0-9]+')"
+                .to_owned(),
         );
     }
-    if !text.bytes().any(|byte| byte.is_ascii_lowercase()) {
-        return Some("must contain at least one letter (a-z)".into());
+    match text {
+        "." | ".." => Some(format!("must not be '{text}'")),
+        _ if text.starts_with("..") => Some("must not start with '..'".to_owned()),
+        _ => None,
     }
-    let bad_dashes = text.contains("--") || text.starts_with('-') || text.ends_with('-');
-    bad_dashes.then(|| "must not begin or end with a hyphen or contain two in a row".to_owned())
+}
+
+/// The name of an HTTP header.
+pub(super) fn header(text: &str) -> Option<String> {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    (text.is_empty() || !text.bytes().all(fits)).then(|| {
+        "a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name', \
+         regex used for validation is '[-A-Za-z0-9]+')"
+            .to_owned()
+    })
+}
+
+/// All problems of the name of a port, which is an IANA service name.
+pub(super) fn port_name_problems(text: &str) -> Vec<String> {
+    let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let mut problems = Vec::new();
+    if text.len() > PORT_NAME_BYTES_MAX {
+        problems.push(too_long(PORT_NAME_BYTES_MAX));
+    }
+    for (is_so, problem) in [
+        (
+            !text.bytes().all(fits),
+            "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)",
+        ),
+        (
+            !text.bytes().any(|byte| byte.is_ascii_lowercase()),
+            "must contain at least one letter (a-z)",
+        ),
+        (text.contains("--"), "must not contain consecutive hyphens"),
+        (
+            text.starts_with('-') || text.ends_with('-'),
+            "must not begin or end with a hyphen",
+        ),
+    ] {
+        if is_so {
+            problems.push(problem.to_owned());
+        }
+    }
+    problems
+}
+
+/// The first problem of the name of a port.
+#[cfg(test)]
+fn port_name(text: &str) -> Option<String> {
+    port_name_problems(text).into_iter().next()
 }
 
 /// The problem of a name prefix: its own, apart from a trailing dash, or that of the names made

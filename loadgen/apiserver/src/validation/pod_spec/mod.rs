@@ -6,7 +6,7 @@ use podstorm_objects::json::JsonValue;
 
 use super::container::{self, Role, Surroundings, choice, items, member, number, text};
 use super::metadata::check_labels;
-use super::{Causes, names};
+use super::{Causes, names, resources, scheduling, security, volumes};
 
 /// Checks the members of a defaulted pod spec with the full names of its volumes. `node_name` is
 /// its `nodeName`.
@@ -60,10 +60,13 @@ pub(super) fn check(
         check_labels(&labels, &path.member("nodeSelector"), causes);
     }
     if let Some(resources) = member(fields, "resources") {
-        container::check_resources(resources, &path.member("resources"), causes);
+        resources::check(resources, &path.member("resources"), causes);
     }
     check_tolerations(fields, path, causes);
     check_topology_spread(fields, path, causes);
+    scheduling::check_affinity(fields, path, causes);
+    volumes::check_host_aliases(fields, path, causes);
+    security::check_pod(fields, path, causes);
     check_gates(fields, node_name, path, causes);
 }
 
@@ -91,8 +94,11 @@ fn check_volumes<'a>(fields: JsonValue<'a>, path: &Path<'_>, causes: &mut Causes
         let mut sources = volume
             .pairs()
             .filter(|(key, value)| *key != "name" && !value.is_null());
-        if sources.next().is_none() {
-            causes.required(&path, "must specify a volume type");
+        match sources.next() {
+            None => causes.required(&path, "must specify a volume type"),
+            Some((source, members)) => {
+                volumes::check(source, members, &path.member(source), causes);
+            }
         }
         for (source, _) in sources {
             causes.forbidden(
@@ -218,6 +224,26 @@ fn check_topology_spread(fields: JsonValue<'_>, path: &Path<'_>, causes: &mut Ca
         let action = text(constraint, "whenUnsatisfiable");
         if !actions.contains(&action) {
             causes.not_supported(&path.member("whenUnsatisfiable"), action, &actions);
+        }
+        if let Some(least) = constraint.get("minDomains").and_then(|it| it.as_i64()) {
+            let path = path.member("minDomains");
+            if least <= 0 {
+                causes.invalid(&path, least, "must be greater than 0");
+            }
+            if action != "DoNotSchedule" {
+                let detail = format!(
+                    "can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"
+                );
+                causes.invalid(&path, least, detail);
+            }
+        }
+        let mut later = items(fields, "topologySpreadConstraints").skip(index + 1);
+        let is_same = |other: JsonValue<'_>| {
+            text(other, "topologyKey") == key && text(other, "whenUnsatisfiable") == action
+        };
+        if later.any(|(_, other)| is_same(other)) {
+            let pair = path.member("{topologyKey, whenUnsatisfiable}");
+            causes.duplicate(&pair, format!("{{{key}, {action}}}"));
         }
     }
 }

@@ -90,7 +90,8 @@ fn each_broken_rule_is_named() {
                 format!("{c}.ports[0].containerPort: Required"),
                 format!("{c}.ports[1].containerPort: Invalid value: 70000"),
                 format!("{c}.ports[1].hostPort: Invalid value: -1"),
-                format!("{c}.ports[2].name: Invalid value: \"UP\""),
+                format!("{c}.ports[2].name: Invalid value: \"UP\": must contain only"),
+                format!("{c}.ports[2].name: Invalid value: \"UP\": must contain at least one"),
                 format!("{c}.ports[2].protocol: Unsupported value: \"ICMP\""),
                 format!("{c}.ports[4].name: Duplicate value: \"x\""),
             ],
@@ -111,7 +112,7 @@ fn each_broken_rule_is_named() {
         (
             one_container(
                 json!({"env": [{}, {"name": "a=b"}, {"name": "A", "value": "x",
-                "valueFrom": {"fieldRef": {}}}, {"name": "B", "valueFrom": {}}]}),
+                "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}, {"name": "B", "valueFrom": {}}]}),
             ),
             vec![
                 format!("{c}.env[0].name: Required"),
@@ -127,14 +128,59 @@ fn each_broken_rule_is_named() {
         (
             one_container(
                 json!({"resources": {"limits": {"cpu": "1", "memory": "many"},
-                "requests": {"cpu": "2", "x y": "1", "z": "-1"}}}),
+                "requests": {"cpu": "2", "x y": "1", "a.b/z": "-1", "q": "1"}}}),
             ),
             vec![
                 format!("{c}.resources.limits[memory]: Invalid value: \"many\""),
+                format!("{c}.resources.requests[a.b/z]: Invalid value: \"-1\""),
+                format!("{c}.resources.limits: Required value: Limit must be set"),
                 format!("{c}.resources.requests: Invalid value: \"2\": must be less"),
                 format!("{c}.resources.requests[memory]: Invalid value: \"many\""),
+                format!("{c}.resources.requests[q]: Invalid value: \"q\": must be a standard resource type"),
+                format!("{c}.resources.requests[q]: Invalid value: \"q\": must be a standard resource for"),
                 format!("{c}.resources.requests[x y]: Invalid value: \"x y\""),
-                format!("{c}.resources.requests[z]: Invalid value: \"-1\""),
+            ],
+        ),
+        (
+            one_container(json!({"resources": {"limits":
+                {"a.b/z": "1.5", "hugepages-2Mi": "3Mi", "ephemeral-storage": "-1"}}})),
+            vec![
+                format!("{c}.resources.limits[a.b/z]: Invalid value: \"1500m\": must be an integer"),
+                format!("{c}.resources.limits[ephemeral-storage]: Invalid value: \"-1\""),
+                format!("{c}.resources.limits[hugepages-2Mi]: Invalid value: \"3Mi\": 3Mi is not"),
+                format!("{c}.resources.requests[a.b/z]: Invalid value: \"1500m\": must be an integer"),
+                format!("{c}.resources.requests[ephemeral-storage]: Invalid value: \"-1\""),
+                format!("{c}.resources.requests[hugepages-2Mi]: Invalid value: \"3Mi\": 3Mi is not"),
+                format!("{c}.resources: Forbidden: HugePages require cpu or memory"),
+            ],
+        ),
+        (
+            json!({"volumes": [
+                {"name": "a", "iscsi": {"iqn": "x"}},
+                {"name": "b", "configMap": {"name": "m", "defaultMode": 999,
+                    "items": [{"path": "..a"}]}},
+                {"name": "d", "downwardAPI": {"items": [{"path": "x",
+                    "fieldRef": {"fieldPath": "metadata.labels['a b']"}}]}},
+                {"name": "e", "downwardAPI": {"items": [{"path": "x",
+                    "fieldRef": {"fieldPath": "spec.nowhere"}}]}}]}),
+            vec![
+                "spec.volumes[0].iscsi.targetPortal: Required".into(),
+                "spec.volumes[1].configMap.defaultMode: Invalid value: 999".into(),
+                "spec.volumes[1].configMap.items[0].key: Required".into(),
+                "spec.volumes[1].configMap.items[0].path: Invalid value: \"..a\": must not start with".into(),
+                "spec.volumes[2].downwardAPI.fieldRef.fieldPath: Invalid value: \"a b\"".into(),
+                "spec.volumes[3].downwardAPI.fieldRef.fieldPath: Invalid value: \"spec.nowhere\": error converting".into(),
+            ],
+        ),
+        (
+            json!({"affinity": {"podAntiAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "-"}],
+                "preferredDuringSchedulingIgnoredDuringExecution":
+                    [{"weight": 0, "podAffinityTerm": {}}]}}}),
+            vec![
+                "spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey: Invalid".into(),
+                "spec.affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].weight: Invalid value: 0".into(),
+                "spec.affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].podAffinityTerm.topologyKey: Required".into(),
             ],
         ),
         (

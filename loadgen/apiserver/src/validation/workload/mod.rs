@@ -117,7 +117,8 @@ fn check_replica_set_spec(spec: &ReplicaSetSpec, of_pods: PodSpecCheck, causes: 
     let compiled = match spec.selector.as_deref() {
         None => {
             causes.required(&selector_path, "");
-            None
+            // Nothing is selected.
+            Selector::compile(None).ok()
         }
         Some(written) if is_empty(written) => {
             causes.invalid(
@@ -130,16 +131,26 @@ fn check_replica_set_spec(spec: &ReplicaSetSpec, of_pods: PodSpecCheck, causes: 
         Some(written) => {
             selector::check(written, &selector_path, causes);
             let compiled = Selector::compile(Some(written));
-            if let Err(problem) = &compiled
-                && causes.0.len() == before
-            {
-                causes.invalid(&selector_path, written.to_json(), problem.to_string());
+            if compiled.is_err() || causes.0.len() > before {
+                let detail = "invalid label selector";
+                causes.invalid(&selector_path, written.to_json(), detail);
+                return check_rest(spec, of_pods, None, &path, causes);
             }
             compiled.ok()
         }
     };
+    check_rest(spec, of_pods, compiled.as_ref(), &path, causes);
+}
+
+fn check_rest(
+    spec: &ReplicaSetSpec,
+    of_pods: PodSpecCheck,
+    selector: Option<&Selector>,
+    path: &Path<'_>,
+    causes: &mut Causes,
+) {
     let template_path = path.member("template");
-    check_template(&spec.template, compiled.as_ref(), &template_path, causes);
+    check_template(&spec.template, selector, &template_path, causes);
     check_pod_spec(&spec.template, of_pods, &template_path, causes);
 }
 
@@ -190,14 +201,16 @@ fn check_template(
     let labels_path = meta_path.member("labels");
     let labels: &Labels = &template.metadata.labels;
     if selector.is_some_and(|selector| !selector.matches(labels)) {
-        causes.invalid(
-            &labels_path,
-            labels.to_json(),
-            "`selector` does not match template `labels`",
-        );
+        let value = match labels.is_empty() {
+            true => Value::Null,
+            false => labels.to_json(),
+        };
+        let detail = "`selector` does not match template `labels`";
+        causes.invalid(&labels_path, value, detail);
     }
-    check_labels(labels, &labels_path, causes);
-    let annotations_path = meta_path.member("annotations");
+    // Sic: without `metadata`.
+    check_labels(labels, &path.member("labels"), causes);
+    let annotations_path = path.member("annotations");
     check_annotations(&template.metadata.annotations, &annotations_path, causes);
     check_pod_annotations(&template.metadata.annotations, &annotations_path, causes);
 }
@@ -257,7 +270,9 @@ fn check_status(status: &ReplicaSetStatus, causes: &mut Causes) {
         (available, ready),
     ] {
         if part > whole {
-            let detail = format!("cannot be greater than status.{whole_name}");
+            // Sic: only one of the two is told with its parent.
+            let status = if whole_name == ready.0 { "" } else { "status." };
+            let detail = format!("cannot be greater than {status}{whole_name}");
             causes.invalid(&path.member(name), part, detail);
         }
     }

