@@ -13,7 +13,9 @@ use crate::answer::{self, Body};
 use crate::media::{Accepted, BodyType, Shape, unsupported};
 use crate::query::options_invalid;
 use crate::route::Target;
-use crate::{Call, body, delete, list, openapi, ownership, table, token_request, view, watch};
+use crate::{
+    Call, body, delete, list, openapi, ownership, table, token_request, view, warnings, watch,
+};
 
 /// What patches may be, as messages list it.
 const PATCHES: &str = "application/json-patch+json, application/merge-patch+json, \
@@ -92,6 +94,7 @@ fn answer_with(
     warnings: &[String],
 ) -> Result<Response<Body>, ApiError> {
     let mut response = answer(call, code, object)?;
+    answer::warn(&mut response, &warnings::of_written(&**object));
     answer::warn(&mut response, warnings);
     Ok(response)
 }
@@ -150,9 +153,7 @@ fn update(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> 
             updated => updated?,
         },
     };
-    let mut response = answer(call, 200, &view::shown(target.kind, updated))?;
-    answer::warn(&mut response, &warnings);
-    Ok(response)
+    answer_with(call, 200, &view::shown(target.kind, updated), &warnings)
 }
 
 fn finalize(call: &Call<'_>, object: AnyObject, dry_run: bool) -> Result<AnyObject, ApiError> {

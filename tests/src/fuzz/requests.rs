@@ -113,12 +113,15 @@ fn all(body: podstorm_http::Body) -> Vec<u8> {
 }
 
 /// What Kubernetes answers with 500 although the client made the mistake: how the messages begin.
-const SERVER_ERRORS: [&str; 5] = [
+const SERVER_ERRORS: [&str; 8] = [
     "resourceVersion should not be set on objects to be created",
     "This pod has more than one PodDisruptionBudget",
     "Non-matching dry-run options in request and content",
     "failed to create typed patch object",
     "strconv.ParseUint: parsing ",
+    "map: ",
+    "unknown patch type",
+    "merging lists cannot yet be",
 ];
 
 fn assert_is_status(code: u16, text: &[u8]) {

@@ -34,8 +34,13 @@ impl Patch {
     /// # Errors
     /// 400 for a text that is none; 413 for more than 10,000 operations.
     pub fn json(text: &[u8]) -> Result<Patch, ApiError> {
-        let patch: json_patch::Patch = serde_json::from_slice(text)
-            .map_err(|error| errors::bad_request(format!("error decoding patch: {error}")))?;
+        let patch: json_patch::Patch = serde_json::from_slice(text).map_err(|error| {
+            // What is a list of objects, if not of operations, is read and then fails.
+            match serde_json::from_slice::<Vec<Map>>(text) {
+                Ok(_) => rejected(),
+                Err(_) => errors::bad_request(format!("error decoding patch: {error}")),
+            }
+        })?;
         if patch.len() > OPERATIONS_MAX {
             let message = format!(
                 "Request entity too large: The allowed maximum operations in a JSON patch is \
@@ -60,24 +65,30 @@ impl Patch {
     /// Applies it to a document.
     ///
     /// # Errors
-    /// 400 for a patch that can't be applied; 422 for a JSON patch that fails, and then the document
+    /// 500 for a strategic patch that can't be applied; 422 for a JSON patch that fails, and then the document
     /// is as it was.
     pub fn apply(&self, document: &mut Value) -> Result<(), ApiError> {
         match (self, document) {
             (Patch::Strategic(patch), Value::Object(document)) => {
-                strategic_merge(document, patch).map_err(|problem| errors::bad_request(problem.0))
+                strategic_merge(document, patch).map_err(|problem| {
+                    // Sic: upstream calls it the server's fault, and gives no reason.
+                    ApiError::status(500, Reason::Other(String::new()), problem.0)
+                })
             }
             (Patch::Merge(patch), Value::Object(document)) => {
                 json_merge(document, patch);
                 Ok(())
             }
-            (Patch::Json(patch), document) => apply_json(patch, document).map_err(|_| {
-                let message = "the server rejected our request due to an error in our request";
-                ApiError::status(422, Reason::Invalid, message)
-            }),
+            (Patch::Json(patch), document) => apply_json(patch, document).map_err(|_| rejected()),
             _ => Err(errors::bad_request("what is to be patched is no object")),
         }
     }
+}
+
+/// 422: a JSON patch fails.
+fn rejected() -> ApiError {
+    let message = "the server rejected our request due to an error in our request";
+    ApiError::status(422, Reason::Invalid, message)
 }
 
 /// Applies a JSON patch, all of it or none.

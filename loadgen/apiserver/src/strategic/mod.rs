@@ -4,7 +4,7 @@
 use podstorm_objects::Map;
 use serde_json::Value;
 
-/// The member that says what to do with its map or list entry: `delete`, `replace` or `merge`.
+/// The member that says what to do with its map or list entry: `delete` or `replace`.
 const DIRECTIVE: &str = "$patch";
 /// The member with the keys of a map that stay.
 const RETAIN_KEYS: &str = "$retainKeys";
@@ -179,6 +179,10 @@ fn merge_list(
     let mut entries = stored.clone();
     let mut plain: Vec<Value> = Vec::with_capacity(changes.len());
     for change in changes {
+        if change.get(DIRECTIVE).is_some_and(|it| it == "merge") {
+            let problem = "merging lists cannot yet be specified in the patch";
+            return Err(PatchProblem(problem.to_owned()));
+        }
         let special = change.as_object().map(directive).transpose()?.flatten();
         match special {
             Some("replace") => {
@@ -187,7 +191,7 @@ fn merge_list(
             }
             Some("delete") => {
                 if let ListKind::Keyed(key) = kind {
-                    let id = change.get(key).ok_or_else(|| without_key(member, key))?;
+                    let id = change.get(key).ok_or_else(|| without_key(change, key))?;
                     entries.retain(|entry| entry.get(key) != Some(id));
                 }
             }
@@ -196,8 +200,9 @@ fn merge_list(
     }
     for change in &plain {
         match (kind, change) {
-            (ListKind::Keyed(key), Value::Object(change)) => {
-                let id = change.get(key).ok_or_else(|| without_key(member, key))?;
+            (ListKind::Keyed(key), Value::Object(members)) => {
+                let id = members.get(key).ok_or_else(|| without_key(change, key))?;
+                let change = members;
                 let found = entries.iter_mut().find(|entry| entry.get(key) == Some(id));
                 if let Some(Value::Object(entry)) = found {
                     merge_map(entry, change, member)?;
@@ -207,7 +212,7 @@ fn merge_list(
                     entries.push(Value::Object(entry));
                 }
             }
-            (ListKind::Keyed(key), _) => return Err(without_key(member, key)),
+            (ListKind::Keyed(key), _) => return Err(without_key(change, key)),
             _ if entries.contains(change) => {}
             _ => entries.push(change.clone()),
         }
@@ -257,17 +262,48 @@ fn delete_from(target: &mut Map, list: &str, texts: &Value) {
 fn directive(map: &Map) -> Result<Option<&str>, PatchProblem> {
     match map.get(DIRECTIVE) {
         None => Ok(None),
-        Some(Value::String(text)) if matches!(&**text, "delete" | "replace" | "merge") => {
-            Ok(Some(text))
+        Some(Value::String(text)) if matches!(&**text, "delete" | "replace") => Ok(Some(text)),
+        Some(other) => {
+            // As Go prints what should be a text.
+            let shown = match other {
+                Value::Number(number) if number.is_i64() => format!("%!s(int64={number})"),
+                Value::Bool(flag) => format!("%!s(bool={flag})"),
+                other => go_text(other),
+            };
+            let map = go_text(&Value::Object(map.clone()));
+            Err(PatchProblem(format!(
+                "unknown patch type: {shown} in map: {map}"
+            )))
         }
-        Some(other) => Err(PatchProblem(format!("Unknown patch type found: {other}"))),
     }
 }
 
-fn without_key(member: &str, key: &str) -> PatchProblem {
+fn without_key(entry: &Value, key: &str) -> PatchProblem {
     PatchProblem(format!(
-        "map: {member} does not contain declared merge key: {key}"
+        "map: {} does not contain declared merge key: {key}",
+        go_text(entry)
     ))
+}
+
+/// A value as Go prints it.
+fn go_text(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(go_text).collect();
+            format!("[{}]", items.join(" "))
+        }
+        Value::Object(members) => {
+            let mut members: Vec<String> = members
+                .iter()
+                .map(|(name, value)| format!("{name}:{}", go_text(value)))
+                .collect();
+            members.sort_unstable();
+            format!("map[{}]", members.join(" "))
+        }
+        other => other.to_string(),
+    }
 }
 
 /// Applies a JSON merge patch: null removes, maps are merged, anything else is replaced.

@@ -2,8 +2,7 @@
 //!
 //! Every function returns the causes of a 422 answer; no cause means valid. Objects are validated
 //! after defaulting. A cause's message has upstream's form without the field, e.g. `Invalid value:
-//! -1: must be greater than or equal to 0`. Reasons and fields are upstream's, the details are our
-//! own.
+//! -1: must be greater than or equal to 0`. Reasons, fields and details are upstream's.
 //!
 //! The store itself checks `uid`, versions and the deletion members.
 

@@ -193,6 +193,7 @@ fn each_broken_rule_is_named() {
                 format!("{c}.livenessProbe.successThreshold: Invalid value: 2: must be 1"),
                 format!("{c}.livenessProbe: Required value"),
                 format!("{c}.readinessProbe.grpc: Forbidden"),
+                format!("{c}.readinessProbe.exec.command: Required"),
             ],
         ),
         (
