@@ -18,7 +18,7 @@ fn what_others_own_is_a_conflict_until_it_is_forced_or_left_out() {
             "get rs frontend -o yaml --show-managed-fields",
             &["manager: kubectl", "operation: Apply", "f:replicas: {}"],
         );
-        let five = "patch rs frontend --field-manager=autoscaler -p {\"spec\":{\"replicas\":5}}";
+        let five = r#"patch rs frontend --field-manager=autoscaler -p '{"spec":{"replicas":5}}'"#;
         served.run(five);
         served.becomes(READY, "5");
         served.refuses(
