@@ -28,6 +28,7 @@ use k8s_openapi::api::policy::v1::{Eviction, PodDisruptionBudget};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use k8s_openapi::api::storage::v1::StorageClass;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{DeleteOptions, Status};
 use schemars::generate::SchemaSettings;
 
@@ -96,7 +97,7 @@ fn main() -> std::io::Result<()> {
         TokenRequest,
         TokenReview
     );
-    add!(DeleteOptions, Status);
+    add!(CustomResourceDefinition, DeleteOptions, Status);
     let mut out = GzEncoder::new(std::io::stdout().lock(), Compression::best());
     serde_json::to_writer(&mut out, &schemas.take_definitions(true))?;
     out.finish().map(drop)

@@ -43,8 +43,8 @@ pub use error::{ApiError, Cause, Details, Reason};
 pub use event::{Event, EventTopic, ObjectReference, Regarding};
 pub use json::Rest;
 pub use kind::{
-    Cell, Column, DynamicObject, GenerationOf, Kind, MetadataChecks, NameFormat, ResourceType,
-    Rules, Subresource, cells,
+    Cell, Column, CustomType, DynamicObject, GenerationOf, JsonPath, Kind, MetadataChecks,
+    NameFormat, ResourceType, Rules, ScalePaths, Subresource, cells,
 };
 pub use labels::Labels;
 pub use meta::{ObjectMeta, OptionalSeconds};

@@ -9,6 +9,24 @@ pub trait FieldManager: Debug + Sync {
     /// Called with an object that is about to be written, with its defaults and as the client sent it
     /// otherwise, and with the stored object. Called again where another writer was faster.
     fn written(&self, old: Option<&dyn Object>, new: &mut dyn Object);
+
+    /// As [`written`](FieldManager::written), of a status that the server itself writes because of the
+    /// request.
+    fn written_by_server(&self, old: Option<&dyn Object>, new: &mut dyn Object);
+}
+
+/// What the server itself writes because of somebody's request.
+#[derive(Debug)]
+pub(crate) struct ByServer<'a>(pub(crate) &'a dyn FieldManager);
+
+impl FieldManager for ByServer<'_> {
+    fn written(&self, old: Option<&dyn Object>, new: &mut dyn Object) {
+        self.0.written_by_server(old, new);
+    }
+
+    fn written_by_server(&self, old: Option<&dyn Object>, new: &mut dyn Object) {
+        self.0.written_by_server(old, new);
+    }
 }
 
 /// Who notes it; nobody for what controllers in process write.

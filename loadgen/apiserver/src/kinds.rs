@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use podstorm_objects::{
     Cause, DecodeError, Event, Kind, Namespace, Node, ObjectMeta, Pod, PodPhase, PodSpec,
-    PodStatus, ReplicaSet, ReplicaSetStatus, ReplicationController, Resource, Rest,
+    PodStatus, ReplicaSet, ReplicaSetStatus, ReplicationController, Resource, Rest, Time,
 };
 use serde_json::Value;
 
@@ -70,7 +70,7 @@ impl Strategy for Namespace {
         }
     }
 
-    fn begin_termination(&mut self) -> bool {
+    fn begin_termination(&mut self, _now: Time) -> bool {
         self.terminating = true;
         finalizer::set_phase(self, "Terminating");
         finalizer::is_held(self)

@@ -51,6 +51,7 @@ mod api;
 mod builtin;
 pub mod checkers;
 mod create;
+pub mod custom;
 pub mod defaulting;
 mod delete;
 pub mod disruption;
@@ -198,6 +199,7 @@ pub struct Cluster {
     pub(crate) events: KindStore<Event>,
     /// The kinds without a type of their own.
     dynamic: DynamicStores,
+    definitions: custom::Definitions,
 }
 
 impl Cluster {
@@ -232,6 +234,7 @@ impl Cluster {
             version: shared.version.clone(),
             owners: shared.owners.clone(),
             dynamic: DynamicStores::new(shared),
+            definitions: custom::Definitions::default(),
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use podstorm_apiserver::errors;
-use podstorm_objects::{AnyObject, ApiError, DynamicObject, Kind, Reason};
+use podstorm_objects::{AnyObject, ApiError, Details, DynamicObject, Kind, Reason};
 use serde_json::{Map, Value};
 
 use crate::media::{BodyType, unsupported};
@@ -87,7 +87,10 @@ pub(crate) struct Sent {
 /// `fieldValidation` is `Strict`, with one that the kind doesn't have.
 pub(crate) fn object(call: &Call<'_>, kind: Kind) -> Result<Sent, ApiError> {
     let mut document = document(call, kind.name())?;
-    check_type(kind, &document)?;
+    match kind.row().custom {
+        None => check_type(kind, &document)?,
+        Some(_) => check_custom_type(kind, &document)?,
+    }
     if let Some(problem) = openapi::wrong_type(kind, &document) {
         return Err(cannot_be_handled(kind, &problem));
     }
@@ -159,6 +162,49 @@ pub(crate) fn cannot_be_handled(kind: Kind, problem: &str) -> ApiError {
 
 fn version_of(api_version: &str) -> &str {
     api_version.rsplit('/').next().unwrap_or(api_version)
+}
+
+/// # Errors
+/// 400 for a custom object without `kind` or `apiVersion`, or with another version than the path's; 422
+/// for another kind.
+fn check_custom_type(kind: Kind, document: &Map<String, Value>) -> Result<(), ApiError> {
+    let member = |name| document.get(name).and_then(Value::as_str).unwrap_or("");
+    let (found, api_version) = (member("kind"), member("apiVersion"));
+    for (name, value) in [("Kind", found), ("apiVersion", api_version)] {
+        if value.is_empty() {
+            let body = Value::Object(document.clone());
+            let why = format!("Object '{name}' is missing in '{body}'");
+            return Err(errors::bad_request(why));
+        }
+    }
+    if api_version != kind.api_version() {
+        return Err(errors::bad_request(format!(
+            "the API version in the data ({api_version}) does not match the expected API version \
+             ({})",
+            kind.api_version()
+        )));
+    }
+    if found == kind.name() {
+        return Ok(());
+    }
+    let name = document.get("metadata").and_then(|of| of["name"].as_str());
+    let name = name.unwrap_or("");
+    let must = format!("must be {}", kind.name());
+    let cause = errors::invalid_value("kind", &found.into(), &must);
+    let message = format!(
+        "{found}.{} \"{name}\" is invalid: kind: {}",
+        kind.group(),
+        cause.message
+    );
+    Err(
+        ApiError::status(422, Reason::Invalid, message).with_details(Details {
+            name: name.to_owned(),
+            group: kind.group().to_owned(),
+            kind: found.to_owned(),
+            causes: vec![cause],
+            ..Details::default()
+        }),
+    )
 }
 
 /// # Errors

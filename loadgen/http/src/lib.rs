@@ -57,7 +57,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -92,7 +92,8 @@ pub struct ApiServer(Arc<Shared>);
 struct Shared {
     cluster: Arc<Cluster>,
     clock: Clock,
-    catalog: Catalog,
+    /// What is served, and the number of the cluster's kinds that it was made of.
+    catalog: RwLock<(u64, Arc<Catalog>)>,
     log_line: String,
     credentials: Credentials,
     /// Requests that read, and those that write.
@@ -172,13 +173,14 @@ impl Builder {
         self
     }
 
-    /// The server. It serves the kinds that the cluster serves now.
+    /// The server. It serves the kinds that the cluster serves now, and those that definitions describe
+    /// later.
     pub fn build(self) -> ApiServer {
-        let stored = self.cluster.kinds().into_iter();
-        let catalog = Catalog::new(stored.chain(view::kinds()).chain(reviews::kinds()));
+        let generation = self.cluster.kinds_generation();
+        let catalog = catalog_of(&self.cluster);
         ApiServer(Arc::new(Shared {
             metrics: Metrics::new(&catalog),
-            catalog,
+            catalog: RwLock::new((generation, Arc::new(catalog))),
             cluster: self.cluster,
             clock: self.clock,
             log_line: self.log_line,
@@ -191,6 +193,13 @@ impl Builder {
             watches: Mutex::default(),
         }))
     }
+}
+
+fn catalog_of(cluster: &Cluster) -> Catalog {
+    let stored = cluster.kinds().into_iter();
+    let stored = stored.filter(|kind| kind.row().custom.is_none());
+    let others = view::kinds().chain(reviews::kinds());
+    Catalog::new(stored.chain(cluster.custom_kinds()).chain(others))
 }
 
 impl ApiServer {
@@ -216,6 +225,28 @@ impl ApiServer {
     /// The time on the server's clock.
     pub fn now(&self) -> Now {
         (self.0.clock)()
+    }
+
+    /// What is served now. Clones a reference, unless a definition has changed it.
+    pub(crate) fn catalog(&self) -> Arc<Catalog> {
+        let generation = self.0.cluster.kinds_generation();
+        let known = self
+            .0
+            .catalog
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        if known.0 == generation {
+            return Arc::clone(&known.1);
+        }
+        drop(known);
+        let catalog = Arc::new(catalog_of(&self.0.cluster));
+        let mut known = self
+            .0
+            .catalog
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        *known = (generation, Arc::clone(&catalog));
+        catalog
     }
 
     /// Ends all watches, now and as they come, for a server that is to go away.
@@ -282,6 +313,8 @@ pub(crate) struct Call<'a> {
     pub(crate) body: Bytes,
     pub(crate) accepted: Accepted,
     pub(crate) now: Now,
+    /// What was served when it came.
+    pub(crate) catalog: Arc<Catalog>,
 }
 
 impl Call<'_> {
@@ -290,7 +323,7 @@ impl Call<'_> {
     }
 
     pub(crate) fn catalog(&self) -> &Catalog {
-        &self.server.0.catalog
+        &self.catalog
     }
 
     fn serve(&self, route: Route) -> Result<Response<Body>, ApiError> {

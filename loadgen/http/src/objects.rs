@@ -21,6 +21,10 @@ use crate::{
 const PATCHES: &str = "application/json-patch+json, application/merge-patch+json, \
                        application/strategic-merge-patch+json, application/apply-patch+yaml";
 
+/// What patches of custom objects may be: nobody knows how to merge their lists.
+const PATCHES_OF_CUSTOM: &str =
+    "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
+
 /// Answers a request for objects.
 pub(crate) fn serve(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     serve_stored(call, target).map_err(|error| view::shown_error(target.kind, error))
@@ -228,6 +232,10 @@ fn patch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     }
     let dry_run = call.query.dry_run("PatchOptions")?;
     check_field_validation(call, "PatchOptions")?;
+    let is_custom = target.kind.row().custom.is_some();
+    if is_custom && BodyType::of(call.headers) == Some(BodyType::StrategicPatch) {
+        return Err(unsupported(PATCHES_OF_CUSTOM));
+    }
     let mut patch = read_patch(call)?;
     let warnings = match &mut patch {
         Patch::Strategic(members) | Patch::Merge(members) => {

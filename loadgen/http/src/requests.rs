@@ -12,6 +12,7 @@ use podstorm_objects::{ApiError, Reason};
 use tokio::time::Instant;
 
 use crate::answer::{self, Body};
+use crate::catalog::Catalog;
 use crate::credentials::User;
 use crate::media::{self, Accepted, Offer};
 use crate::metrics::Attributes;
@@ -51,13 +52,14 @@ impl ApiServer {
     {
         let began = Instant::now();
         let (head, body) = request.into_parts();
-        let route = Route::of(head.uri.path(), &self.0.catalog);
+        let catalog = self.catalog();
+        let route = Route::of(head.uri.path(), &catalog);
         let query = Query::of(head.uri.query());
         let what = Attributes::of(&head, &route, &query);
         let user = self.0.credentials.user_of(&head, || self.now().mono_ns);
         let answered = match &user {
             Ok(user) => {
-                self.answer_user(&head, (route, query), &what, user, body)
+                self.answer_user(&head, (route, query, catalog), &what, user, body)
                     .await
             }
             Err(error) => Err(error.clone()),
@@ -84,7 +86,7 @@ impl ApiServer {
     async fn answer_user<B>(
         &self,
         head: &http::request::Parts,
-        (route, query): (Route, Query<'_>),
+        (route, query, catalog): (Route, Query<'_>, Arc<Catalog>),
         what: &Attributes,
         user: &User,
         body: B,
@@ -119,6 +121,7 @@ impl ApiServer {
                 body,
                 accepted,
                 now: self.now(),
+                catalog,
             };
             let mut response = call
                 .serve(route)

@@ -1,6 +1,7 @@
 //! Kinds of object, each described by one row.
 
 mod columns;
+mod custom;
 mod dynamic;
 
 use std::borrow::Cow;
@@ -8,7 +9,8 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-pub use columns::{Cell, Column, cells};
+pub use columns::{Cell, Column, JsonPath, cells};
+pub use custom::{CustomType, ScalePaths};
 pub use dynamic::DynamicObject;
 
 use crate::{Cause, ObjectMeta, OwnerReference, Shape};
@@ -64,6 +66,8 @@ pub struct ResourceType {
     pub returns_deleted: bool,
     /// The columns of tables.
     pub columns: &'static [Column],
+    /// What a CustomResourceDefinition says of it besides; `None` for the kinds of Kubernetes.
+    pub custom: Option<&'static CustomType>,
 }
 
 /// The changes that `metadata.generation` counts.
@@ -206,6 +210,7 @@ impl ResourceType {
         put_creates: false,
         returns_deleted: false,
         columns: Column::USUAL,
+        custom: None,
     };
 }
 

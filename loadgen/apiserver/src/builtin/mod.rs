@@ -5,6 +5,7 @@ mod autoscaling;
 mod batch;
 mod config;
 mod core;
+mod definition;
 mod lease;
 mod limits;
 mod policy;
@@ -23,9 +24,12 @@ pub(crate) const DEPLOYMENT: Kind = Kind::of(&apps::ROWS[0]);
 /// `apps/v1` `StatefulSet`.
 pub(crate) const STATEFUL_SET: Kind = Kind::of(&apps::ROWS[2]);
 
+/// `apiextensions.k8s.io/v1` `CustomResourceDefinition`.
+pub(crate) const DEFINITION: Kind = Kind::of(&definition::ROWS[0]);
+
 /// All rows.
 fn rows() -> impl Iterator<Item = &'static ResourceType> {
-    let all: [&'static [ResourceType]; 9] = [
+    let all: [&'static [ResourceType]; 10] = [
         &config::ROWS,
         &core::ROWS,
         &service::ROWS,
@@ -35,6 +39,7 @@ fn rows() -> impl Iterator<Item = &'static ResourceType> {
         &policy::ROWS,
         &rbac::ROWS,
         &lease::ROWS,
+        &definition::ROWS,
     ];
     all.into_iter().flatten()
 }

@@ -86,6 +86,7 @@ impl Cluster {
     /// Admission of a create: the namespace, then the caller's hook.
     pub(super) fn admit_create(&self, kind: Kind, metadata: &ObjectMeta) -> Result<(), ApiError> {
         let (namespace, name) = (&*metadata.namespace, metadata.name.as_str());
+        self.admit_custom(kind)?;
         if kind.is_namespaced() {
             self.admit_namespace(kind, namespace, name)?;
         } else if !namespace.is_empty() {

@@ -238,7 +238,7 @@ fn plan<R: Strategy>(old: &R, options: &DeleteOptions, now: Now) -> DeletionStep
 /// Begins the deletion of an object that stays until it is empty.
 fn terminate<R: Strategy>(old: &R, options: &DeleteOptions, now: Now) -> DeletionStep<R> {
     let mut new = old.clone();
-    if old.metadata().is_deleting() || !new.begin_termination() {
+    if old.metadata().is_deleting() || !new.begin_termination(now.wall()) {
         return DeletionStep::Pending;
     }
     let metadata = new.metadata_mut();

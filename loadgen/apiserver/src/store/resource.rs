@@ -1,6 +1,6 @@
 //! The strategy of a kind: what the server knows of it besides its row.
 
-use podstorm_objects::{Cause, DecodeError, Kind, Object, Resource};
+use podstorm_objects::{Cause, DecodeError, Kind, Object, Resource, Time};
 use serde_json::Value;
 
 use super::KindStore;
@@ -69,7 +69,7 @@ pub trait Strategy: Object + Clone + PartialEq {
     }
 
     /// Marks the object as one whose contents are being deleted; false for kinds without contents.
-    fn begin_termination(&mut self) -> bool {
+    fn begin_termination(&mut self, _now: Time) -> bool {
         false
     }
 

@@ -16,6 +16,7 @@ use podstorm_objects::{ApiError, Kind};
 use serde_json::{Map, Value, json};
 
 use crate::catalog::{Catalog, GroupVersion};
+use crate::discovery::fingerprint;
 use crate::reviews;
 
 pub(crate) use types::wrong_type;
@@ -31,20 +32,34 @@ static SCHEMAS: LazyLock<Map<String, Value>> = LazyLock::new(|| {
     schemas
 });
 
+/// The schema of the metadata of all objects.
+const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+
 /// How a reference to a schema begins.
 const REFERENCE: &str = "#/components/schemas/";
 
 /// The name of a kind's schema.
 fn schema_name(kind: Kind) -> String {
+    if kind.row().custom.is_some() {
+        let of = GroupVersion::of(kind.api_version());
+        let reversed: Vec<&str> = of.group.split('.').rev().collect();
+        return format!("{}.{}.{}", reversed.join("."), of.version, kind.name());
+    }
     schema_name_of(kind.api_version(), kind.name())
 }
 
 fn schema_name_of(api_version: &str, kind: &str) -> String {
     let of = GroupVersion::of(api_version);
-    let group = match of.group.split('.').next() {
-        None | Some("") => "core",
-        Some(group) => group,
+    let group = match of.group.as_str() {
+        "apiextensions.k8s.io" => {
+            return format!(
+                "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.{}.{kind}",
+                of.version
+            );
+        }
+        group => group.split('.').next().unwrap_or(""),
     };
+    let group = if group.is_empty() { "core" } else { group };
     format!("io.k8s.api.{group}.{}.{kind}", of.version)
 }
 
@@ -55,6 +70,14 @@ pub(crate) fn schema_of(api_version: &str, kind: &str) -> Option<String> {
         _ => schema_name_of(api_version, kind),
     };
     SCHEMAS.contains_key(&name).then_some(name)
+}
+
+/// The schema of a kind's objects, or of requests of that kind; `None` where there is none.
+pub(crate) fn schema_of_kind(kind: Kind) -> Option<&'static Value> {
+    match kind.row().custom {
+        Some(custom) => Some(&custom.schema),
+        None => SCHEMAS.get(&schema_name(kind)),
+    }
 }
 
 /// The schema of that name.
@@ -119,12 +142,21 @@ fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
 pub(crate) fn index(catalog: &Catalog) -> Value {
     let paths = catalog.group_versions().map(|of| {
         let path = path_of(of);
-        // What is under this address never changes while the server runs.
-        let hash = env!("CARGO_PKG_VERSION");
+        // What is under an address never changes: clients keep it.
+        let hash = hash_of(catalog.kinds(of).unwrap_or_default());
         let url = format!("/openapi/v3/{path}?hash={hash}");
         (path, json!({"serverRelativeURL": url}))
     });
     json!({"paths": paths.collect::<Map<_, _>>()})
+}
+
+/// A text that is another one for other schemas.
+fn hash_of(kinds: &[Kind]) -> String {
+    let mut hash = fingerprint(env!("CARGO_PKG_VERSION").as_bytes());
+    for custom in kinds.iter().filter_map(|kind| kind.row().custom) {
+        hash ^= fingerprint(custom.schema.to_string().as_bytes());
+    }
+    format!("{hash:016X}")
 }
 
 fn path_of(of: &GroupVersion) -> String {
@@ -146,7 +178,9 @@ pub(crate) fn document(catalog: &Catalog, path: &str) -> Result<Value, ApiError>
     let mut used = BTreeSet::new();
     for kind in kinds {
         add_paths(&mut paths, of, *kind);
-        add_schema(&mut used, &schema_name(*kind));
+        let custom = kind.row().custom;
+        let name = custom.map_or_else(|| schema_name(*kind), |_| OBJECT_META.to_owned());
+        add_schema(&mut used, &name);
     }
     for name in ["DeleteOptions", "Status"] {
         add_schema(
@@ -159,6 +193,9 @@ pub(crate) fn document(catalog: &Catalog, path: &str) -> Result<Value, ApiError>
         .filter_map(|name| Some((name.clone(), SCHEMAS.get(&name)?.clone())))
         .collect();
     for kind in kinds {
+        if let Some(custom) = kind.row().custom {
+            schemas.insert(schema_name(*kind), custom.schema.clone());
+        }
         if let Some(schema) = schemas.get_mut(&schema_name(*kind)) {
             schema["x-kubernetes-group-version-kind"] = json!([kind_json(*kind)]);
         }
@@ -224,9 +261,13 @@ fn add_paths(paths: &mut Map<String, Value>, of: &GroupVersion, kind: Kind) {
     const PATCHES: &[&str] = &[
         "application/json-patch+json",
         "application/merge-patch+json",
-        "application/strategic-merge-patch+json",
         "application/apply-patch+yaml",
+        "application/strategic-merge-patch+json",
     ];
+    let patches = match kind.row().custom {
+        Some(_) => &PATCHES[..PATCHES.len() - 1],
+        None => PATCHES,
+    };
     if reviews::is_review(kind) {
         paths.insert(all, json!({"post": operation("post", DOCUMENTS)}));
         return;
@@ -234,7 +275,7 @@ fn add_paths(paths: &mut Map<String, Value>, of: &GroupVersion, kind: Kind) {
     paths.insert(
         format!("{all}/{{name}}"),
         json!({"get": operation("get", &[]), "put": operation("put", DOCUMENTS),
-            "patch": operation("patch", PATCHES), "delete": operation("delete", &[])}),
+            "patch": operation("patch", patches), "delete": operation("delete", &[])}),
     );
     paths.insert(
         all,

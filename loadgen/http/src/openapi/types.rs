@@ -5,13 +5,18 @@ use base64::{DecodeError, DecodeSliceError};
 use podstorm_objects::{Kind, Time};
 use serde_json::{Map, Value};
 
-use super::{SCHEMAS, referred, schema_name};
+use super::{OBJECT_META, SCHEMAS, referred, schema_name};
 
 /// The first member whose value can't be its type's; `None` where all fit. Members that the kind doesn't
 /// have are not looked at.
 ///
 /// Source: `UnmarshalTypeError` of Go's `encoding/json`, by way of `sigs.k8s.io/json`.
 pub(crate) fn wrong_type(kind: Kind, object: &Map<String, Value>) -> Option<String> {
+    if kind.row().custom.is_some() {
+        // Upstream's server knows no Go type for them but that of metadata, which has no path then.
+        let metadata = object.get("metadata")?.as_object()?;
+        return members(SCHEMAS.get(OBJECT_META)?, OBJECT_META, metadata, "");
+    }
     let name = schema_name(kind);
     members(SCHEMAS.get(&name)?, &name, object, "")
 }

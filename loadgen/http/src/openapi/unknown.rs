@@ -3,7 +3,7 @@
 use podstorm_objects::Kind;
 use serde_json::{Map, Value};
 
-use super::{SCHEMAS, referred, schema_name};
+use super::{OBJECT_META, SCHEMAS, referred, schema_name};
 
 /// Takes the members out that the kind doesn't have, and tells their paths:
 /// `spec.template.spec.containers[0].imaeg`.
@@ -11,6 +11,15 @@ use super::{SCHEMAS, referred, schema_name};
 /// Source: strict decoding in Kubernetes' `runtime/serializer/json`.
 pub(crate) fn drop_unknown_fields(kind: Kind, object: &mut Map<String, Value>) -> Vec<String> {
     let mut found = Vec::new();
+    if let Some(custom) = kind.row().custom {
+        found = podstorm_apiserver::custom::prune(&custom.schema, object);
+        if let (Some(Value::Object(metadata)), Some(schema)) =
+            (object.get_mut("metadata"), SCHEMAS.get(OBJECT_META))
+        {
+            members(schema, metadata, "metadata", &mut found);
+        }
+        return found;
+    }
     if let Some(schema) = SCHEMAS.get(&schema_name(kind)) {
         members(schema, object, "", &mut found);
     }

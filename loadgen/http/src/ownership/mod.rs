@@ -31,8 +31,13 @@ use crate::{Call, view};
 const MANAGER_MAX: usize = 128;
 /// The member with the owners.
 const MANAGED: &str = "managedFields";
-/// The member that `/scale` changes.
-const REPLICAS: [&str; 2] = ["spec", "replicas"];
+
+/// The way to the member that `/scale` changes.
+fn replicas_way(kind: Kind) -> Vec<&'static str> {
+    let scale = kind.row().custom.and_then(|custom| custom.scale.as_ref());
+    let way = scale.and_then(|scale| scale.spec_replicas.members());
+    way.unwrap_or_else(|| vec!["spec", "replicas"])
+}
 
 /// Who writes: `fieldManager`, else the beginning of the user agent.
 ///
@@ -154,13 +159,19 @@ impl<'a> Writer<'a> {
 
     /// Notes a scale: nobody owns a number that was changed any more, but for whoever applied it.
     fn scaled(&self, old: &dyn Object, new: &mut dyn Object) {
-        let replicas = |object: &dyn Object| object.to_json().pointer("/spec/replicas").cloned();
+        let way = replicas_way(self.kind);
+        let replicas = |object: &dyn Object| {
+            let json = object.to_json();
+            way.iter()
+                .try_fold(&json, |value, name| value.get(name))
+                .cloned()
+        };
         let mut owners = owners_of(&*new).unwrap_or_default();
         if replicas(old) != replicas(&*new) {
-            owners.release(&REPLICAS);
+            owners.release(&way);
         }
         if self.operation == Operation::Apply {
-            owners.add_path(&REPLICAS, self.owner(), self.kind.api_version());
+            owners.add_path(&way, self.owner(), self.kind.api_version());
         }
         set_owners(new, &owners);
     }
@@ -174,6 +185,19 @@ impl FieldManager for Writer<'_> {
             (Operation::Update, ..) => self.updated(old, new),
         }
         self.texts.share(&mut new.metadata_mut().rest);
+    }
+
+    fn written_by_server(&self, old: Option<&dyn Object>, new: &mut dyn Object) {
+        let server = Writer {
+            texts: self.texts,
+            manager: "kube-apiserver".to_owned(),
+            kind: self.kind,
+            subresource: "status",
+            operation: Operation::Update,
+            now: self.now.clone(),
+            admitted: Vec::new(),
+        };
+        server.written(old, new);
     }
 }
 

@@ -6,7 +6,7 @@ use podstorm_objects::Kind;
 use serde_json::{Map, Value};
 
 use super::set;
-use crate::openapi::{referred, schema_named, schema_of};
+use crate::openapi::{referred, schema_named, schema_of_kind};
 
 /// The type of a value: a property or a schema, as OpenAPI has it.
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +57,8 @@ fn always_written(name: &str) -> &'static [&'static str] {
         "LimitRangeSpec" => &["limits"],
         "NetworkPolicySpec" => &["podSelector"],
         "EndpointSlice" => &["endpoints", "ports"],
+        "CustomResourceDefinitionSpec" => &["names", "versions"],
+        "CustomResourceDefinitionStatus" => &["acceptedNames", "conditions", "storedVersions"],
         "RoleBinding" | "ClusterRoleBinding" => &["roleRef"],
         "Role" | "ClusterRole" => &["rules"],
         "Event" => &[
@@ -92,13 +94,13 @@ impl<'a> Type<'a> {
 
     /// The type of a kind's objects; anything where it has no schema.
     pub(super) fn of_kind(kind: Kind) -> Type<'static> {
-        let schema =
-            schema_of(kind.api_version(), kind.name()).and_then(|name| schema_named(&name));
-        let schema = schema.unwrap_or(&ANY);
+        let schema = schema_of_kind(kind).unwrap_or(&ANY);
+        // Of a custom kind nothing is written that is empty.
+        let is_custom = kind.row().custom.is_some();
         Type {
             property: schema,
             schema,
-            name: kind.name(),
+            name: if is_custom { "" } else { kind.name() },
         }
     }
 
@@ -107,6 +109,9 @@ impl<'a> Type<'a> {
     pub(super) fn fill(&self, value: &mut Value) {
         match value {
             Value::Object(members) => {
+                if self.name.is_empty() {
+                    return;
+                }
                 for name in self.always_written().filter(|name| self.declares(name)) {
                     let empty = match self.member(name).map(|of| of.json_type()) {
                         Some("object") => Value::Object(Map::new()),
@@ -115,7 +120,7 @@ impl<'a> Type<'a> {
                     members.entry(name).or_insert(empty);
                 }
                 for (name, inner) in members {
-                    if let Some(of) = self.member(name).filter(|_| !self.name.is_empty()) {
+                    if let Some(of) = self.member(name) {
                         of.fill(inner);
                     }
                 }
