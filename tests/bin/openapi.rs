@@ -98,7 +98,20 @@ fn main() -> std::io::Result<()> {
         TokenReview
     );
     add!(CustomResourceDefinition, DeleteOptions, Status);
+    let mut definitions = schemas.take_definitions(true);
+    // Of any type, whatever Rust's is.
+    for name in [
+        "JSON",
+        "JSONSchemaPropsOrArray",
+        "JSONSchemaPropsOrBool",
+        "JSONSchemaPropsOrStringArray",
+    ] {
+        let name = format!("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.{name}");
+        if let Some(schema) = definitions.get_mut(&name).and_then(|it| it.as_object_mut()) {
+            schema.remove("type");
+        }
+    }
     let mut out = GzEncoder::new(std::io::stdout().lock(), Compression::best());
-    serde_json::to_writer(&mut out, &schemas.take_definitions(true))?;
+    serde_json::to_writer(&mut out, &definitions)?;
     out.finish().map(drop)
 }
