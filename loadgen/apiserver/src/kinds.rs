@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use podstorm_objects::{
-    Cause, DecodeError, Event, Kind, Namespace, Node, ObjectMeta, Pod, PodPhase, PodSpec,
-    PodStatus, ReplicaSet, ReplicaSetStatus, ReplicationController, Resource, Rest,
+    Cause, ConditionStatus, ConditionType, DecodeError, Event, Kind, Namespace, Node, ObjectMeta,
+    Pod, PodCondition, PodConditions, PodPhase, PodSpec, PodStatus, ReplicaSet, ReplicaSetStatus,
+    ReplicationController, Resource, Rest, Time,
 };
 use serde_json::Value;
 
@@ -132,6 +133,12 @@ impl Strategy for Pod {
 
     fn prepare_for_create(&mut self) {
         self.status = pending_status(qos_rest(&self.spec));
+    }
+
+    fn complete(&mut self, _number: &dyn Fn() -> u64) {
+        if self.spec.is_gated {
+            self.status.conditions = gated(self.metadata.creation_timestamp);
+        }
     }
 
     fn prepare_for_update(&mut self, old: &Self) {
@@ -359,6 +366,24 @@ pub(crate) fn pending_status(rest: Rest) -> PodStatus {
         rest,
         ..PodStatus::default()
     }
+}
+
+/// The conditions of a new pod that may not be scheduled yet.
+fn gated(since: Time) -> PodConditions {
+    let rest = Rest::NONE
+        .with_text(
+            "message",
+            "Scheduling is blocked due to non-empty scheduling gates",
+        )
+        .with_text("reason", "SchedulingGated");
+    let mut conditions = PodConditions::default();
+    conditions.push(PodCondition {
+        kind: ConditionType::PodScheduled,
+        status: ConditionStatus::False,
+        last_transition_time: since.into(),
+        rest,
+    });
+    conditions
 }
 
 /// The quality-of-service class of a spec, as the unread members of a status.

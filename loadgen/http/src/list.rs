@@ -8,7 +8,7 @@ use podstorm_objects::{AnyObject, ApiError, Kind, Object, ResourceVersion};
 use serde_json::{Map, Value, json};
 
 use crate::answer::{self, Body};
-use crate::media::{Accepted, Shape};
+use crate::media::{Accepted, Form, Shape};
 use crate::query::{Query, options_invalid};
 use crate::route::Target;
 use crate::select::Selection;
@@ -85,7 +85,7 @@ pub(crate) fn answer_list(
     items: Vec<AnyObject>,
     metadata: &ListMetadata,
 ) -> Result<Response<Body>, ApiError> {
-    let Accepted { yaml, shape } = call.accepted;
+    let Accepted { form, shape } = call.accepted;
     let items = match view::is_view(kind) {
         false => items,
         true => items
@@ -112,7 +112,7 @@ pub(crate) fn answer_list(
             );
             return Err(crate::not_acceptable(message));
         }
-        Shape::Object | Shape::Discovery if yaml => {
+        Shape::Object | Shape::Discovery if form != Form::Json => {
             let items = items.iter().map(|item| item.to_json());
             let items: Vec<Value> = items.collect();
             json!({"kind": format!("{}List", kind.name()), "apiVersion": kind.api_version(),
@@ -128,7 +128,7 @@ pub(crate) fn answer_list(
             return Ok(answer::stream(Body::list(ListBody::new(kind, head, items))));
         }
     };
-    Ok(answer::document(200, yaml, &document))
+    Ok(answer::document(200, form, &document))
 }
 
 /// The version whose very state is asked for, if one is.
