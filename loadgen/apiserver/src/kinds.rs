@@ -217,7 +217,8 @@ impl Strategy for Pod {
     fn validate_status_update(&self, old: &Self) -> Vec<Cause> {
         if meta::is_shared(&self.metadata, &old.metadata)
             && (self.status.rest.is_same(&old.status.rest)
-                || qos_of(&self.status) == qos_of(&old.status))
+                || qos_of(&self.status) == qos_of(&old.status)
+                    && !self.status.rest.as_str().contains("nominatedNodeName"))
         {
             // Everything that has rules is unchanged and was validated before.
             return Vec::new();
@@ -371,11 +372,11 @@ pub(crate) fn pending_status(rest: Rest) -> PodStatus {
 /// The conditions of a new pod that may not be scheduled yet.
 fn gated(since: Time) -> PodConditions {
     let rest = Rest::NONE
-        .with_text(
+        .with(
             "message",
             "Scheduling is blocked due to non-empty scheduling gates",
         )
-        .with_text("reason", "SchedulingGated");
+        .with("reason", "SchedulingGated");
     let mut conditions = PodConditions::default();
     conditions.push(PodCondition {
         kind: ConditionType::PodScheduled,

@@ -16,7 +16,7 @@ use crate::limits::KeptPlace;
 use crate::list::ListBody;
 use crate::media::{self, Form};
 use crate::watch::WatchBody;
-use crate::{protobuf, yaml};
+use crate::{ownership, protobuf, yaml};
 
 /// The body of an answer.
 #[derive(Debug)]
@@ -134,7 +134,9 @@ pub(crate) fn document(code: u16, form: Form, value: &Value) -> Response<Body> {
 /// One object as it is.
 pub(crate) fn object(code: u16, form: Form, object: &dyn Object) -> Response<Body> {
     if form != Form::Json {
-        return document(code, form, &object.to_json());
+        let mut json = object.to_json();
+        ownership::fill(object.kind(), &mut json);
+        return document(code, form, &json);
     }
     let mut out = Writer::new();
     object.write_json(&mut out);

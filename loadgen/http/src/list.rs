@@ -12,7 +12,7 @@ use crate::media::{Accepted, Form, Shape};
 use crate::query::{Query, options_invalid};
 use crate::route::Target;
 use crate::select::Selection;
-use crate::{Call, table, view};
+use crate::{Call, ownership, table, view};
 
 /// Bytes of a list that are sent at once, about: enough that the costs of sending are small, and
 /// little enough that the first come at once.
@@ -113,8 +113,12 @@ pub(crate) fn answer_list(
             return Err(crate::not_acceptable(message));
         }
         Shape::Object | Shape::Discovery if form != Form::Json => {
-            let items = items.iter().map(|item| item.to_json());
-            let items: Vec<Value> = items.collect();
+            let filled = |item: &AnyObject| {
+                let mut json = item.to_json();
+                ownership::fill(kind, &mut json);
+                json
+            };
+            let items: Vec<Value> = items.iter().map(filled).collect();
             json!({"kind": format!("{}List", kind.name()), "apiVersion": kind.api_version(),
                 "metadata": metadata.to_json(), "items": items})
         }
