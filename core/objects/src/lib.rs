@@ -53,7 +53,9 @@ pub use object::{AnyObject, Object, Resource};
 pub use owners::{OwnerReference, OwnerReferences};
 pub use patch::{EventPatch, EventSource, EventWrite, PodPatch};
 pub use pod::{Pod, PodPhase, PodSpec, PodStart, PodStatus, SpecContainer};
-pub use quantity::{Quantity, QuantityError, canonical_quantity};
+pub use quantity::{
+    Quantity, QuantityError, canonical_quantity, is_canonical_quantity, milli_quantity,
+};
 pub use replica_set::{
     PodTemplate, ReplicaSet, ReplicaSetCondition, ReplicaSetSpec, ReplicaSetStatus,
 };

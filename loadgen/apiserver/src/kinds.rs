@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use podstorm_objects::{
-    Cause, DecodeError, Event, Kind, Namespace, Node, ObjectMeta, Pod, PodPhase, PodSpec,
-    PodStatus, ReplicaSet, ReplicaSetStatus, ReplicationController, Resource, Rest, Time,
+    Cause, ConditionStatus, ConditionType, DecodeError, Event, Kind, Namespace, Node, ObjectMeta,
+    Pod, PodCondition, PodConditions, PodPhase, PodSpec, PodStatus, ReplicaSet, ReplicaSetStatus,
+    ReplicationController, Resource, Rest, Time,
 };
 use serde_json::Value;
 
@@ -134,6 +135,12 @@ impl Strategy for Pod {
         self.status = pending_status(qos_rest(&self.spec));
     }
 
+    fn complete(&mut self, _number: &dyn Fn() -> u64) {
+        if self.spec.is_gated {
+            self.status.conditions = gated(self.metadata.creation_timestamp);
+        }
+    }
+
     fn prepare_for_update(&mut self, old: &Self) {
         self.status = old.status.clone();
     }
@@ -210,7 +217,8 @@ impl Strategy for Pod {
     fn validate_status_update(&self, old: &Self) -> Vec<Cause> {
         if meta::is_shared(&self.metadata, &old.metadata)
             && (self.status.rest.is_same(&old.status.rest)
-                || qos_of(&self.status) == qos_of(&old.status))
+                || qos_of(&self.status) == qos_of(&old.status)
+                    && !self.status.rest.as_str().contains("nominatedNodeName"))
         {
             // Everything that has rules is unchanged and was validated before.
             return Vec::new();
@@ -359,6 +367,24 @@ pub(crate) fn pending_status(rest: Rest) -> PodStatus {
         rest,
         ..PodStatus::default()
     }
+}
+
+/// The conditions of a new pod that may not be scheduled yet.
+fn gated(since: Time) -> PodConditions {
+    let rest = Rest::NONE
+        .with(
+            "message",
+            "Scheduling is blocked due to non-empty scheduling gates",
+        )
+        .with("reason", "SchedulingGated");
+    let mut conditions = PodConditions::default();
+    conditions.push(PodCondition {
+        kind: ConditionType::PodScheduled,
+        status: ConditionStatus::False,
+        last_transition_time: since.into(),
+        rest,
+    });
+    conditions
 }
 
 /// The quality-of-service class of a spec, as the unread members of a status.

@@ -93,6 +93,7 @@ pub use field_manager::FieldManager;
 pub use gc::GarbageItem;
 pub use list::{ListOptions, ListPage, Select};
 pub use patch::Patch;
+pub use pods::Binding;
 pub use pods::evict::{Eviction, EvictionCalls, EvictionRequest, evict};
 pub use scale::{Scalable, Scale, ScaleUpdate};
 pub use store::KindStore;

@@ -92,7 +92,7 @@ pub(crate) fn serve(call: &Call<'_>, route: &Route) -> Result<Response<Body>, Ap
         Route::OpenApi(path) => openapi::document(call.catalog(), path)?,
         _ => return Err(errors::unknown_resource()),
     };
-    Ok(answer::document(200, call.accepted.yaml, &document))
+    Ok(answer::document(200, call.accepted.form, &document))
 }
 
 fn version() -> Value {

@@ -51,6 +51,7 @@ mod token_request;
 mod view;
 mod warnings;
 mod watch;
+mod yaml;
 
 use std::convert::Infallible;
 use std::fmt;

@@ -8,11 +8,11 @@ use podstorm_objects::{AnyObject, ApiError, Kind, Object, ResourceVersion};
 use serde_json::{Map, Value, json};
 
 use crate::answer::{self, Body};
-use crate::media::{Accepted, Shape};
+use crate::media::{Accepted, Form, Shape};
 use crate::query::{Query, options_invalid};
 use crate::route::Target;
 use crate::select::Selection;
-use crate::{Call, table, view};
+use crate::{Call, ownership, table, view};
 
 /// Bytes of a list that are sent at once, about: enough that the costs of sending are small, and
 /// little enough that the first come at once.
@@ -85,7 +85,7 @@ pub(crate) fn answer_list(
     items: Vec<AnyObject>,
     metadata: &ListMetadata,
 ) -> Result<Response<Body>, ApiError> {
-    let Accepted { yaml, shape } = call.accepted;
+    let Accepted { form, shape } = call.accepted;
     let items = match view::is_view(kind) {
         false => items,
         true => items
@@ -117,9 +117,13 @@ pub(crate) fn answer_list(
             );
             return Err(crate::not_acceptable(message));
         }
-        Shape::Object | Shape::Discovery if yaml => {
-            let items = items.iter().map(|item| item.to_json());
-            let items: Vec<Value> = items.collect();
+        Shape::Object | Shape::Discovery if form != Form::Json => {
+            let filled = |item: &AnyObject| {
+                let mut json = item.to_json();
+                ownership::fill(kind, &mut json);
+                json
+            };
+            let items: Vec<Value> = items.iter().map(filled).collect();
             json!({"kind": list_kind(kind), "apiVersion": kind.api_version(),
                 "metadata": of_objects, "items": items})
         }
@@ -133,7 +137,7 @@ pub(crate) fn answer_list(
             return Ok(answer::stream(Body::list(ListBody::new(kind, head, items))));
         }
     };
-    Ok(answer::document(200, yaml, &document))
+    Ok(answer::document(200, form, &document))
 }
 
 /// The `kind` of lists of a kind.

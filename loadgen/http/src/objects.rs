@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use http::{Method, Response};
-use podstorm_apiserver::{Eviction, EvictionRequest, Patch, Scale, ScaleUpdate, errors};
+use podstorm_apiserver::{Binding, Eviction, EvictionRequest, Patch, Scale, ScaleUpdate, errors};
 use podstorm_objects::{
-    AnyObject, ApiError, Kind, Namespace, Object, Pod, Reason, ResourceVersion, Uid,
+    AnyObject, ApiError, Kind, Labels, Namespace, Object, Pod, Reason, ResourceVersion, Uid,
 };
 use serde_json::{Map, Value, json};
 
@@ -47,7 +47,7 @@ fn serve_stored(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiE
         }
         (Method::GET, "scale", true) => get_scale(call, target),
         (Method::PUT | Method::PATCH, "scale", true) => change_scale(call, target),
-        (Method::POST, "binding", true) => bind(call, target),
+        (Method::POST, "binding", true) => bind(call, &target.namespace, Some(&target.name)),
         (Method::POST, "eviction", true) => evict(call, target),
         (Method::GET, "log", true) => log(call, target),
         (Method::POST, "token", true) => token_request::create(call, target),
@@ -69,9 +69,9 @@ pub(crate) fn answer(
     code: u16,
     object: &AnyObject,
 ) -> Result<Response<Body>, ApiError> {
-    let Accepted { yaml, shape } = call.accepted;
+    let Accepted { form, shape } = call.accepted;
     let document = match shape {
-        Shape::Object | Shape::Discovery => return Ok(answer::object(code, yaml, &**object)),
+        Shape::Object | Shape::Discovery => return Ok(answer::object(code, form, &**object)),
         Shape::Metadata(version) => table::partial(&**object, version),
         Shape::MetadataList(_) => {
             let why =
@@ -87,7 +87,7 @@ pub(crate) fn answer(
             table::table(kind, items, version, include, metadata, call.now)
         }
     };
-    Ok(answer::document(code, yaml, &document))
+    Ok(answer::document(code, form, &document))
 }
 
 /// As [`answer`], with warnings.
@@ -348,7 +348,7 @@ fn answer_scale(
         Shape::Metadata(version) => table::metadata_alone(target.kind, &json, version),
         _ => json,
     };
-    Ok(answer::document(200, call.accepted.yaml, &document))
+    Ok(answer::document(200, call.accepted.form, &document))
 }
 
 fn scale_json(target: &Target, scale: &Scale) -> Value {
@@ -364,25 +364,64 @@ fn scale_json(target: &Target, scale: &Scale) -> Value {
         "spec": {"replicas": scale.replicas}, "status": status})
 }
 
-fn bind(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
+/// `POST` of a Binding: to a pod, or with the pod's name within.
+pub(crate) fn bind(
+    call: &Call<'_>,
+    namespace: &str,
+    name: Option<&str>,
+) -> Result<Response<Body>, ApiError> {
     let dry_run = call.query.dry_run("CreateOptions")?;
-    let binding = body::document(call, "Binding")?;
-    let named = binding.get("metadata").and_then(|of| of.get("name"));
-    if named
-        .and_then(Value::as_str)
-        .is_some_and(|name| name != target.name)
-    {
+    let document = body::document(call, "Binding")?;
+    let metadata = document.get("metadata").unwrap_or(&Value::Null);
+    let named = metadata["name"].as_str().unwrap_or("");
+    if name.is_some_and(|name| !named.is_empty() && named != name) {
         let why = "name in URL does not match name in Binding object";
         return Err(errors::bad_request(why));
     }
-    let node = binding.get("target").and_then(|to| to.get("name"));
-    let node = node.and_then(Value::as_str).unwrap_or("");
-    if !dry_run {
-        let (namespace, name) = (&target.namespace, &target.name);
-        call.cluster()
-            .bind(namespace, name, &node.into(), call.now)?;
+    let target = document.get("target").unwrap_or(&Value::Null);
+    let node = target["name"].as_str().unwrap_or("");
+    check_binding_target(target["kind"].as_str().unwrap_or(""), node)?;
+    let labels = |member: &str| match &metadata[member] {
+        Value::Null => Ok(Labels::default()),
+        pairs => Labels::from_json(pairs.clone()),
+    };
+    let read = |member| {
+        labels(member).map_err(|problem| errors::bad_request(format!("Binding: {problem}")))
+    };
+    let uid = metadata["uid"].as_str().filter(|uid| !uid.is_empty());
+    let version = metadata["resourceVersion"].as_str().unwrap_or("");
+    let binding = Binding {
+        node: node.into(),
+        uid: uid.map(Uid::new),
+        resource_version: ResourceVersion::new(version),
+        annotations: read("annotations")?,
+        labels: read("labels")?,
+        dry_run,
+    };
+    let name = name.unwrap_or(named);
+    call.cluster()
+        .bind_as(namespace, name, &binding, call.now)?;
+    Ok(answer::document(201, call.accepted.form, &success()))
+}
+
+/// # Errors
+/// 500, sic, for a target that is no node.
+fn check_binding_target(kind: &str, node: &str) -> Result<(), ApiError> {
+    let mut problems = Vec::new();
+    if !["", "Node"].contains(&kind) {
+        problems.push(format!(
+            "target.kind: Unsupported value: {kind:?}: supported values: \"Node\", \"<empty>\""
+        ));
     }
-    Ok(answer::document(201, call.accepted.yaml, &success()))
+    if node.is_empty() {
+        problems.push("target.name: Required value".to_owned());
+    }
+    let message = match &problems[..] {
+        [] => return Ok(()),
+        [one] => one.clone(),
+        many => format!("[{}]", many.join(", ")),
+    };
+    Err(ApiError::status(500, Reason::Other(String::new()), message))
 }
 
 fn evict(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
@@ -419,7 +458,7 @@ fn evict(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
         .cluster()
         .evict(namespace, name, &options, dry_run, call.now)?;
     match evicted {
-        Eviction::Evicted => Ok(answer::document(201, call.accepted.yaml, &success())),
+        Eviction::Evicted => Ok(answer::document(201, call.accepted.form, &success())),
         // Not 201: the code of a `Status` that is no success is that of the answer.
         Eviction::Refused(status) => Err(status),
     }

@@ -14,10 +14,10 @@ use tokio::time::Instant;
 use crate::answer::{self, Body};
 use crate::catalog::Catalog;
 use crate::credentials::User;
-use crate::media::{self, Accepted, Offer};
+use crate::media::{self, Accepted, Form, Offer};
 use crate::metrics::Attributes;
 use crate::query::Query;
-use crate::route::Route;
+use crate::route::{Route, Target};
 use crate::{ApiServer, BoxError, Call, body, time, warnings};
 
 /// A request that has been answered, for a log.
@@ -64,7 +64,7 @@ impl ApiServer {
             }
             Err(error) => Err(error.clone()),
         };
-        let response = answered.unwrap_or_else(|error| answer::error(&error));
+        let response = answered.unwrap_or_else(|error| answer::error(&error, Form::Json));
         let (status, took) = (response.status().as_u16(), began.elapsed());
         self.0.metrics.count(&what, status, took);
         if let Some(log) = &self.0.log {
@@ -103,15 +103,23 @@ impl ApiServer {
         if route == Route::AdvanceClock {
             return self.advance(&head.method, &body).await;
         }
-        let accepted = match route {
+        let accepted = match &route {
             // Answered in one form, whatever the client says that it takes.
-            Route::Health(..) | Route::Metrics | Route::Clock => Ok(Accepted::JSON),
-            Route::Objects(_) => media::accepted(&head.headers, Offer::Objects),
-            Route::CoreVersions | Route::Groups => media::accepted(&head.headers, Offer::Discovery),
+            Route::Health(..) | Route::Metrics | Route::Clock | Route::OpenApi(_) => {
+                Ok(Accepted::JSON)
+            }
+            Route::Objects(Target { kind, .. }) | Route::Review(kind, _) => {
+                media::accepted(&head.headers, Offer::Objects(*kind))
+            }
+            Route::CoreVersions => media::accepted(&head.headers, Offer::Versions),
+            Route::Groups => media::accepted(&head.headers, Offer::Groups),
+            Route::Group(_) => media::accepted(&head.headers, Offer::Group),
+            Route::Version => media::accepted(&head.headers, Offer::JsonAlone),
             _ => media::accepted(&head.headers, Offer::Plain),
         };
         let served = accepted.map(|accepted| {
             let warnings = warnings::of(&route, &head.method, &query, &body);
+            let form = accepted.form;
             let call = Call {
                 server: self,
                 user,
@@ -125,7 +133,7 @@ impl ApiServer {
             };
             let mut response = call
                 .serve(route)
-                .unwrap_or_else(|error| answer::error(&error));
+                .unwrap_or_else(|error| answer::error(&error, form));
             answer::warn(&mut response, &warnings);
             response
         });

@@ -2,7 +2,7 @@
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use base64::{DecodeError, DecodeSliceError};
-use podstorm_objects::{Kind, Time};
+use podstorm_objects::{Kind, Quantity, Time, is_canonical_quantity};
 use serde_json::{Map, Value};
 
 use super::{OBJECT_META, SCHEMAS, referred, schema_name};
@@ -61,6 +61,9 @@ fn value(property: &Value, value: &Value, at: Place<'_>) -> Option<String> {
             "json: cannot unmarshal {found} into Go struct field {field}.{path} of type {wanted}"
         ))
     };
+    if last == "Quantity" {
+        return wrong_quantity(value);
+    }
     if schema["x-kubernetes-int-or-string"] == true {
         let fits = value.is_string() || value.is_number();
         return if fits { None } else { wrong() };
@@ -125,6 +128,18 @@ fn describe(schema: &Value, value: &Value) -> String {
         Value::Array(_) => "array".to_owned(),
         Value::Object(_) | Value::Null => "object".to_owned(),
     }
+}
+
+/// Source: `resource.ParseQuantity` of apimachinery.
+fn wrong_quantity(value: &Value) -> Option<String> {
+    if value.as_str().is_some_and(is_canonical_quantity) {
+        return None;
+    }
+    Quantity::from_json(value).err().map(|_| {
+        "quantities must match the regular expression \
+         '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+            .to_owned()
+    })
 }
 
 fn wrong_time(text: &str) -> Option<String> {
@@ -196,7 +211,7 @@ mod tests {
             (
                 "PersistentVolumeClaim",
                 json!({"spec": {"resources": {"requests": {"storage": true}}}}),
-                "bool into Go struct field",
+                "quantities must match",
             ),
         ] {
             let kind = kind_named(kind).unwrap();

@@ -1,12 +1,13 @@
-//! Members of an object that its kind doesn't have: mostly typing errors.
+//! Members of an object that its kind doesn't have, mostly typing errors; and quantities, which have one
+//! spelling for each amount.
 
-use podstorm_objects::Kind;
+use podstorm_objects::{Kind, canonical_quantity, is_canonical_quantity, milli_quantity};
 use serde_json::{Map, Value};
 
 use super::{OBJECT_META, SCHEMAS, referred, schema_name};
 
 /// Takes the members out that the kind doesn't have, and tells their paths:
-/// `spec.template.spec.containers[0].imaeg`.
+/// `spec.template.spec.containers[0].imaeg`. Writes quantities as servers do.
 ///
 /// Source: strict decoding in Kubernetes' `runtime/serializer/json`.
 pub(crate) fn drop_unknown_fields(kind: Kind, object: &mut Map<String, Value>) -> Vec<String> {
@@ -38,6 +39,7 @@ fn members(schema: &Value, object: &mut Map<String, Value>, path: &str, found: &
         }
         let at = format!("{path}{dot}{name}");
         match known.and_then(|known| known.get(name)).or(any) {
+            Some(property) if any.is_some() && is_quantity(property) => spell(member, true),
             Some(property) => value(property, member, &at, found),
             // What says nothing of its members may have any.
             None if known.is_none() => {}
@@ -54,6 +56,7 @@ fn members(schema: &Value, object: &mut Map<String, Value>, path: &str, found: &
 
 fn value(property: &Value, value: &mut Value, path: &str, found: &mut Vec<String>) {
     let schema = match referred(property) {
+        Some(QUANTITY) => return spell(value, false),
         Some(name) => SCHEMAS.get(name),
         None => Some(property),
     };
@@ -70,6 +73,30 @@ fn value(property: &Value, value: &mut Value, path: &str, found: &mut Vec<String
             }
         }
         _ => {}
+    }
+}
+
+const QUANTITY: &str = "io.k8s.apimachinery.pkg.api.resource.Quantity";
+
+fn is_quantity(property: &Value) -> bool {
+    referred(property) == Some(QUANTITY)
+}
+
+/// Gives a quantity its one spelling. Most have it already. Amounts of resources, which are in maps by their
+/// names, are rounded up to thousandths.
+fn spell(quantity: &mut Value, of_resource: bool) {
+    let text = match quantity {
+        Value::String(text) if is_canonical_quantity(text) => return,
+        Value::String(text) => text,
+        Value::Number(number) => &mut number.to_string(),
+        _ => return,
+    };
+    let spelled = match of_resource {
+        true => milli_quantity(text),
+        false => canonical_quantity(text),
+    };
+    if let Some(spelled) = spelled {
+        *quantity = spelled.into();
     }
 }
 

@@ -246,6 +246,11 @@ impl Writer<'_> {
     }
 }
 
+/// Adds the members that Go writes although they are empty.
+pub(crate) fn fill(kind: Kind, object: &mut Value) {
+    Type::of_kind(kind).fill(object);
+}
+
 /// The object as it is compared: without owners, with what is written although it is empty.
 fn plain(object: Value, of: Type<'_>) -> Value {
     let mut object = without_owners(object);
