@@ -4,6 +4,7 @@
 //! and merge keys come from the server's own tables.
 
 mod list_types;
+mod resolved;
 mod types;
 mod unknown;
 
@@ -19,6 +20,7 @@ use crate::catalog::{Catalog, GroupVersion};
 use crate::discovery::fingerprint;
 use crate::reviews;
 
+pub(crate) use resolved::{referred, schema_named};
 pub(crate) use types::wrong_type;
 pub(crate) use unknown::drop_unknown_fields;
 
@@ -76,20 +78,14 @@ pub(crate) fn schema_of(api_version: &str, kind: &str) -> Option<String> {
 pub(crate) fn schema_of_kind(kind: Kind) -> Option<&'static Value> {
     match kind.row().custom {
         Some(custom) => Some(&custom.schema),
-        None => SCHEMAS.get(&schema_name(kind)),
+        None => schema_named(&schema_name(kind)),
     }
 }
 
-/// The schema of that name.
-pub(crate) fn schema_named(name: &str) -> Option<&'static Value> {
-    SCHEMAS.get(name)
-}
-
-/// The schema that a property or an item refers to, by name.
-pub(crate) fn referred(schema: &Value) -> Option<&str> {
+/// The name of the schema that a property or an item refers to.
+fn referred_by_name(schema: &Value) -> Option<&str> {
     let direct = schema
         .get("$ref")
-        // Not by a JSON pointer, which allocates for each step: this is asked of every member.
         .or_else(|| schema.get("allOf")?.get(0)?.get("$ref"));
     direct?.as_str()?.strip_prefix(REFERENCE)
 }
@@ -100,7 +96,8 @@ fn add_merge_keys(schemas: &mut Map<String, Value>) {
     let mut parents: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for schema in schemas.values() {
         for (member, property) in properties(schema) {
-            let target = referred(property).or_else(|| referred(property.get("items")?));
+            let target =
+                referred_by_name(property).or_else(|| referred_by_name(property.get("items")?));
             if let Some(target) = target {
                 parents
                     .entry(target.to_owned())
@@ -226,7 +223,7 @@ fn add_schema(used: &mut BTreeSet<String>, name: &str) {
             property.get("additionalProperties"),
         ];
         for part in parts.into_iter().flatten() {
-            if let Some(name) = referred(part) {
+            if let Some(name) = referred_by_name(part) {
                 add_schema(used, name);
             }
         }

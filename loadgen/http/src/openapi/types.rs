@@ -5,7 +5,7 @@ use base64::{DecodeError, DecodeSliceError};
 use podstorm_objects::{Kind, Quantity, Time, is_canonical_quantity};
 use serde_json::{Map, Value};
 
-use super::{OBJECT_META, SCHEMAS, referred, schema_name};
+use super::{OBJECT_META, referred, schema_named, schema_of_kind};
 
 /// The first member whose value can't be its type's; `None` where all fit. Members that the kind doesn't
 /// have are not looked at.
@@ -15,10 +15,9 @@ pub(crate) fn wrong_type(kind: Kind, object: &Map<String, Value>) -> Option<Stri
     if kind.row().custom.is_some() {
         // Upstream's server knows no Go type for them but that of metadata, which has no path then.
         let metadata = object.get("metadata")?.as_object()?;
-        return members(SCHEMAS.get(OBJECT_META)?, OBJECT_META, metadata, "");
+        return members(schema_named(OBJECT_META)?, OBJECT_META, metadata, "");
     }
-    let name = schema_name(kind);
-    members(SCHEMAS.get(&name)?, &name, object, "")
+    members(schema_of_kind(kind)?, kind.name(), object, "")
 }
 
 /// `struct_name` is the schema of the object, `path` the way to it without numbers.
@@ -50,8 +49,9 @@ fn value(property: &Value, value: &Value, at: Place<'_>) -> Option<String> {
     if value.is_null() {
         return None;
     }
-    let name = referred(property);
-    let schema = name.map_or(Some(property), |name| SCHEMAS.get(name))?;
+    let of = referred(property);
+    let name = of.map(|(name, _)| name);
+    let schema = of.map_or(property, |(_, schema)| schema);
     let last = name.and_then(|name| name.rsplit('.').next()).unwrap_or("");
     let wrong = || {
         let Place { field, path } = at;
@@ -98,7 +98,7 @@ fn value(property: &Value, value: &Value, at: Place<'_>) -> Option<String> {
 
 /// What Go calls the type of a property.
 fn go_type(property: &Value) -> String {
-    if let Some(name) = referred(property) {
+    if let Some((name, _)) = referred(property) {
         let mut parts = name.rsplit('.');
         let (last, version) = (parts.next().unwrap_or(""), parts.next().unwrap_or(""));
         return format!("{version}.{last}");

@@ -4,7 +4,7 @@
 use podstorm_objects::{Kind, canonical_quantity, is_canonical_quantity, milli_quantity};
 use serde_json::{Map, Value};
 
-use super::{OBJECT_META, SCHEMAS, referred, schema_name};
+use super::{OBJECT_META, referred, schema_named, schema_of_kind};
 
 /// Takes the members out that the kind doesn't have, and tells their paths:
 /// `spec.template.spec.containers[0].imaeg`. Writes quantities as servers do.
@@ -15,13 +15,13 @@ pub(crate) fn drop_unknown_fields(kind: Kind, object: &mut Map<String, Value>) -
     if let Some(custom) = kind.row().custom {
         found = podstorm_apiserver::custom::prune(&custom.schema, object);
         if let (Some(Value::Object(metadata)), Some(schema)) =
-            (object.get_mut("metadata"), SCHEMAS.get(OBJECT_META))
+            (object.get_mut("metadata"), schema_named(OBJECT_META))
         {
             members(schema, metadata, "metadata", &mut found);
         }
         return found;
     }
-    if let Some(schema) = SCHEMAS.get(&schema_name(kind)) {
+    if let Some(schema) = schema_of_kind(kind) {
         members(schema, object, "", &mut found);
     }
     found
@@ -56,12 +56,9 @@ fn members(schema: &Value, object: &mut Map<String, Value>, path: &str, found: &
 
 fn value(property: &Value, value: &mut Value, path: &str, found: &mut Vec<String>) {
     let schema = match referred(property) {
-        Some(QUANTITY) => return spell(value, false),
-        Some(name) => SCHEMAS.get(name),
-        None => Some(property),
-    };
-    let Some(schema) = schema else {
-        return;
+        Some((QUANTITY, _)) => return spell(value, false),
+        Some((_, schema)) => schema,
+        None => property,
     };
     match value {
         Value::Object(object) => members(schema, object, path, found),
@@ -79,7 +76,7 @@ fn value(property: &Value, value: &mut Value, path: &str, found: &mut Vec<String
 const QUANTITY: &str = "io.k8s.apimachinery.pkg.api.resource.Quantity";
 
 fn is_quantity(property: &Value) -> bool {
-    referred(property) == Some(QUANTITY)
+    referred(property).is_some_and(|(name, _)| name == QUANTITY)
 }
 
 /// Gives a quantity its one spelling. Most have it already. Amounts of resources, which are in maps by their

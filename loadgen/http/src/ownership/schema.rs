@@ -6,7 +6,7 @@ use podstorm_objects::Kind;
 use serde_json::{Map, Value};
 
 use super::set;
-use crate::openapi::{referred, schema_named, schema_of_kind};
+use crate::openapi::{referred, schema_of_kind};
 
 /// The type of a value: a property or a schema, as OpenAPI has it.
 #[derive(Clone, Copy, Debug)]
@@ -84,10 +84,10 @@ fn always_written(name: &str) -> &'static [&'static str] {
 
 impl<'a> Type<'a> {
     pub(super) fn new(property: &'a Value) -> Type<'a> {
-        let name = referred(property).unwrap_or("");
+        let (name, schema) = referred(property).unwrap_or(("", property));
         Type {
             property,
-            schema: schema_named(name).unwrap_or(property),
+            schema,
             name: name.rsplit('.').next().unwrap_or(""),
         }
     }

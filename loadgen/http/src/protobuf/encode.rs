@@ -138,7 +138,7 @@ fn put(number: u32, property: &Value, member: &Value, out: &mut Writer) {
 }
 
 fn value(number: u32, property: &Value, value: &Value, out: &mut Writer) {
-    let referred = referred(property);
+    let referred = referred(property).map(|(name, _)| name);
     let last = referred.and_then(|name| name.rsplit('.').next());
     match (last.unwrap_or(""), value) {
         (_, Value::Null) => {}

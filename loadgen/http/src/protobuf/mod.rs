@@ -247,7 +247,7 @@ fn is_absent_at_zero(schema: &str, member: &str) -> bool {
 
 /// The value of a field; `None` for a time that is not set.
 fn value(property: &Value, field: Field<'_>, depth: usize) -> Result<Option<Value>, WireError> {
-    let referred = crate::openapi::referred(property);
+    let referred = crate::openapi::referred(property).map(|(name, _)| name);
     let bytes = match field {
         Field::Bytes(bytes) => bytes,
         Field::Number(number) => {
