@@ -1,8 +1,9 @@
 //! Recorded decisions of the upstream controllers, run against the public API of `podstorm` and of
-//! `podstorm_apiserver`.
+//! `podstorm_apiserver`, and recorded answers of upstream's API server, of `podstorm_http`.
 //!
 //! One module per subject; each offers `run(case)`, which takes the members of a case (its `id` already
-//! removed) and returns what differs. Every member of a case must be read (see [`Fields`]).
+//! removed) and returns what differs. Every member of a case must be read (see [`Fields`]). The cases of
+//! [`http`] share a server, so that they are played together.
 
 mod active;
 mod claim;
@@ -15,11 +16,13 @@ mod fields;
 mod free_choice;
 mod gc;
 mod handlers;
+pub mod http;
 mod log_rank;
 mod namespace;
 mod pdb;
 mod podgc;
 mod podtemplate;
+mod protobuf;
 mod ranking;
 mod rate_limiter;
 mod related;
@@ -55,6 +58,7 @@ pub fn run_case(subject: &str, case: Value) -> Result<(), String> {
         "pdb" => pdb::run,
         "podgc" => podgc::run,
         "podtemplate" => podtemplate::run,
+        "protobuf" => protobuf::run,
         "ranking" => ranking::run,
         "rate_limiter" => rate_limiter::run,
         "related" => related::run,

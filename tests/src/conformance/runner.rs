@@ -1,10 +1,10 @@
 //! Runs a folder of recorded cases: every `*.jsonl` and `*.jsonl.gz` in it, one case a line.
 //!
-//! Cases are spread over threads and share nothing; the report is in file and line order, so it
-//! does not depend on the threads.
+//! Cases are spread over threads and share nothing, but for those of [`http`], which share a server; the
+//! report is in file and line order, so it does not depend on the threads.
 
 use std::any::Any;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs::File;
 use std::io::Read;
@@ -16,24 +16,37 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use flate2::read::MultiGzDecoder;
 use serde_json::Value;
 
-use super::run_case;
+use super::{deviations, http, run_case};
 
 /// How many cases a thread takes at a time: enough to make the counter cheap, few enough that the
 /// long cases at the end of a file don't all go to one thread.
 const CHUNK: usize = 16;
 
 /// What came of one file.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct FileReport {
     /// The file's name without its folder.
     pub name: String,
-    /// How many cases it holds.
+    /// How many cases it holds, of those that were asked for.
     pub total: usize,
     /// Those that differ from the record and should not, in file order; and those that don't differ
-    /// though the list of [deviations](super::deviations) says so.
+    /// though the list of [deviations] says so.
     pub failures: Vec<Failure>,
-    /// How many differ as the list of deviations says.
-    pub deviations: usize,
+    /// Those that differ as the list of deviations says.
+    pub deviations: Vec<Failure>,
+    /// Where cases are run in several ways: how many pass in each.
+    pub ways: Vec<(&'static str, usize)>,
+    /// The categories of those cases, by name.
+    pub categories: BTreeMap<String, Counts>,
+}
+
+/// How many cases there are, and how many of them agree with their record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Those that agree.
+    pub passed: usize,
+    /// All.
+    pub total: usize,
 }
 
 /// A case that differs from its record.
@@ -45,8 +58,21 @@ pub struct Failure {
     pub difference: String,
 }
 
-/// Number of its line, id, and how it ended.
-type Ended = (usize, String, Result<(), String>);
+/// Which cases are asked for: those of one subject whose ids begin so.
+#[derive(Clone, Debug)]
+pub struct Only {
+    /// The subject.
+    pub subject: String,
+    /// How the ids begin.
+    pub id: String,
+}
+
+/// A case that was run.
+struct Ended {
+    line: usize,
+    id: String,
+    outcome: Result<(), String>,
+}
 
 /// Why a folder or file can't be run at all.
 #[derive(Debug)]
@@ -78,30 +104,26 @@ impl std::error::Error for RunError {}
 impl FileReport {
     /// How many cases agree with their record.
     pub fn passed(&self) -> usize {
-        self.total - self.failures.len() - self.deviations
+        self.total - self.failures.len() - self.deviations.len()
     }
 }
 
-/// Runs every case of every file in `folder`, files in the order of their names.
+/// Runs every case of every file in `folder`, files in the order of their names; with `only` just those.
 ///
 /// # Errors
 /// When the folder or a file can't be read or holds nothing; differences are no errors but part of
 /// the reports.
-pub fn run_folder(folder: &Path) -> Result<Vec<FileReport>, RunError> {
-    files(folder)?.iter().map(|file| run_file(file)).collect()
+pub fn run_folder(folder: &Path, only: Option<&Only>) -> Result<Vec<FileReport>, RunError> {
+    let files = files(folder)?.into_iter();
+    let is_asked =
+        |path: &PathBuf| only.is_none_or(|only| subject_of(&name_of(path)) == only.subject);
+    let asked = files.filter(is_asked);
+    asked.map(|file| run_file(&file, only)).collect()
 }
 
-/// Runs every case of one file. Its subject is its name up to the first dot.
-///
-/// # Errors
-/// When the file can't be read or holds no case.
-pub fn run_file(path: &Path) -> Result<FileReport, RunError> {
-    let name = path
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned();
-    let subject = name.split('.').next().unwrap_or_default().to_owned();
+/// Runs the cases of one file. Its subject is its name up to the first dot.
+fn run_file(path: &Path, only: Option<&Only>) -> Result<FileReport, RunError> {
+    let name = name_of(path);
     let text = read(path).map_err(|error| RunError::Unreadable(path.to_owned(), error))?;
     let lines: Vec<(usize, &str)> = (1..)
         .zip(text.lines())
@@ -110,13 +132,29 @@ pub fn run_file(path: &Path) -> Result<FileReport, RunError> {
     if lines.is_empty() {
         return Err(RunError::NoCases(path.to_owned()));
     }
-    let (failures, deviations) = run_lines(&subject, &lines);
     Ok(FileReport {
-        name,
-        total: lines.len(),
-        failures,
-        deviations,
+        name: name.clone(),
+        ..run_lines(subject_of(&name), &lines, only)
     })
+}
+
+fn name_of(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+fn subject_of(name: &str) -> &str {
+    name.split('.').next().unwrap_or_default()
+}
+
+/// The cases of a file, to be used in another way than to be run here.
+///
+/// # Errors
+/// When it can't be read, or a line of it.
+pub fn read_cases(path: &Path) -> std::io::Result<Vec<Value>> {
+    let text = read(path)?;
+    let lines = text.lines().map(serde_json::from_str);
+    Ok(lines.collect::<Result<_, _>>()?)
 }
 
 fn files(folder: &Path) -> Result<Vec<PathBuf>, RunError> {
@@ -148,11 +186,40 @@ fn read(path: &Path) -> std::io::Result<String> {
     Ok(text)
 }
 
-/// The failures, and how many cases differ as the list of deviations says.
-fn run_lines(subject: &str, lines: &[(usize, &str)]) -> (Vec<Failure>, usize) {
+/// All but the name of the file.
+fn run_lines(subject: &str, lines: &[(usize, &str)], only: Option<&Only>) -> FileReport {
+    let mut report = FileReport::default();
+    let mut ended = match subject {
+        "http" => run_together(lines, only, &mut report),
+        _ => run_apart(subject, lines, only),
+    };
+    ended.sort_by_key(|ended| ended.line);
+    report.total = ended.len();
+    let mut seen = BTreeSet::new();
+    for Ended { id, outcome, .. } in ended {
+        let unique = seen.insert(id.clone());
+        let outcome = outcome.and_then(|()| match unique {
+            true => Ok(()),
+            false => Err("the id occurs twice".to_owned()),
+        });
+        let known = deviations::reason(subject, &id).filter(|_| unique);
+        match (outcome, known) {
+            (Ok(()), None) => {}
+            (Ok(()), Some(_)) => {
+                let difference = "it is listed as a deviation and is none".to_owned();
+                report.failures.push(Failure { id, difference });
+            }
+            (Err(difference), None) => report.failures.push(Failure { id, difference }),
+            (Err(difference), Some(_)) => report.deviations.push(Failure { id, difference }),
+        }
+    }
+    report
+}
+
+/// Runs cases that share nothing, on all cores; they end in any order.
+fn run_apart(subject: &str, lines: &[(usize, &str)], only: Option<&Only>) -> Vec<Ended> {
     let next = AtomicUsize::new(0);
-    // Filled by all threads, in any order.
-    let outcomes: Mutex<Vec<Ended>> = Mutex::default();
+    let all: Mutex<Vec<Ended>> = Mutex::default();
     let work = || {
         loop {
             // Relaxed: the counter only hands out chunks; the lines were there before the threads.
@@ -160,15 +227,21 @@ fn run_lines(subject: &str, lines: &[(usize, &str)]) -> (Vec<Failure>, usize) {
             let Some(rest) = lines.get(start..) else {
                 break;
             };
-            let done = rest.iter().take(CHUNK).map(|(line, text)| {
-                let (id, outcome) = run_line(subject, text);
-                (*line, id.unwrap_or_else(|| format!("line {line}")), outcome)
-            });
-            let done: Vec<_> = done.collect();
-            outcomes
-                .lock()
+            let mut ended = Vec::new();
+            for (line, text) in rest.iter().take(CHUNK) {
+                let (id, case) = parse(*line, text);
+                if is_asked(only, &id) {
+                    let outcome = case.and_then(|case| catching(|| run_case(subject, case)));
+                    ended.push(Ended {
+                        line: *line,
+                        id,
+                        outcome,
+                    });
+                }
+            }
+            all.lock()
                 .expect("no thread panics holding it")
-                .extend(done);
+                .extend(ended);
         }
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -177,50 +250,68 @@ fn run_lines(subject: &str, lines: &[(usize, &str)]) -> (Vec<Failure>, usize) {
             scope.spawn(work);
         }
     });
-    let mut outcomes = outcomes.into_inner().expect("no thread panics holding it");
-    outcomes.sort_by_key(|(line, ..)| *line);
-    let mut seen = BTreeSet::new();
-    let mut failures = Vec::new();
-    let mut deviations = 0;
-    for (_, id, outcome) in outcomes {
-        let unique = seen.insert(id.clone());
-        let outcome = outcome.and_then(|()| {
-            if unique {
-                Ok(())
-            } else {
-                Err("the id occurs twice".to_owned())
-            }
-        });
-        let known = super::deviations::reason(subject, &id);
-        let difference = match outcome {
-            Ok(()) if known.is_some() => "it is listed as a deviation and is none".to_owned(),
-            Ok(()) => continue,
-            Err(_) if known.is_some() && unique => {
-                deviations += 1;
-                continue;
-            }
-            Err(difference) => difference,
-        };
-        failures.push(Failure { id, difference });
-    }
-    (failures, deviations)
+    all.into_inner().expect("no thread panics holding it")
 }
 
-/// The case's id, where it has one, and how it ended.
-fn run_line(subject: &str, text: &str) -> (Option<String>, Result<(), String>) {
+/// Runs cases that share a server, and counts them in the report by way and category.
+fn run_together(
+    lines: &[(usize, &str)],
+    only: Option<&Only>,
+    report: &mut FileReport,
+) -> Vec<Ended> {
+    let (mut ended, mut cases) = (Vec::new(), Vec::new());
+    for (line, text) in lines {
+        let (id, case) = parse(*line, text);
+        if !is_asked(only, &id) {
+            continue;
+        }
+        let outcome = case.map(|case| cases.push((ended.len(), case)));
+        ended.push(Ended {
+            line: *line,
+            id,
+            outcome,
+        });
+    }
+    let (places, cases): (Vec<usize>, Vec<Value>) = cases.into_iter().unzip();
+    let (mut in_process, mut over_http) = (0, 0);
+    for ((place, case), played) in places.into_iter().zip(&cases).zip(http::play_all(&cases)) {
+        in_process += usize::from(played.in_process.is_ok());
+        over_http += usize::from(played.over_http.is_ok());
+        let outcome = played.outcome();
+        let category = case["category"].as_str().unwrap_or("none").to_owned();
+        let counts = report.categories.entry(category).or_default();
+        counts.total += 1;
+        counts.passed += usize::from(outcome.is_ok());
+        ended[place].outcome = outcome;
+    }
+    report.ways = vec![("in process", in_process), ("over HTTP", over_http)];
+    ended
+}
+
+fn is_asked(only: Option<&Only>, id: &str) -> bool {
+    only.is_none_or(|only| id.starts_with(&only.id))
+}
+
+/// The id of the case in a line, or its number, and the case without its id.
+fn parse(line: usize, text: &str) -> (String, Result<Value, String>) {
+    let number = format!("line {line}");
     let mut case: Value = match serde_json::from_str(text) {
         Ok(case) => case,
-        Err(error) => return (None, Err(format!("not JSON: {error}"))),
+        Err(error) => return (number, Err(format!("not JSON: {error}"))),
     };
     let id = case
         .as_object_mut()
         .and_then(|members| members.remove("id"));
-    let Some(Value::String(id)) = id else {
-        return (None, Err("the case has no id".to_owned()));
-    };
-    let outcome = catch_unwind(AssertUnwindSafe(|| run_case(subject, case)))
-        .unwrap_or_else(|panic| Err(format!("panicked: {}", panic_text(&*panic))));
-    (Some(id), outcome)
+    match id {
+        Some(Value::String(id)) => (id, Ok(case)),
+        _ => (number, Err("the case has no id".to_owned())),
+    }
+}
+
+/// Runs a case; that it panics is a difference too.
+pub(super) fn catching(run: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+    catch_unwind(AssertUnwindSafe(run))
+        .unwrap_or_else(|panic| Err(format!("panicked: {}", panic_text(&*panic))))
 }
 
 fn panic_text(panic: &(dyn Any + Send)) -> &str {
@@ -237,7 +328,7 @@ mod tests {
 
     fn run(subject: &str, lines: &[&str]) -> Vec<Failure> {
         let numbered: Vec<_> = (1..).zip(lines.iter().copied()).collect();
-        run_lines(subject, &numbered).0
+        run_lines(subject, &numbered, None).failures
     }
 
     #[test]

@@ -91,19 +91,6 @@ pub(super) fn check(
         resources::check(resources, &path.member("resources"), causes);
     }
     let is_plain_init = role == Role::Init && text(container, "restartPolicy") != "Always";
-    for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
-        if let Some(members) = member(container, probe) {
-            let path = path.member(probe);
-            if is_plain_init {
-                causes.forbidden(
-                    &path,
-                    "may not be set for init containers without restartPolicy=Always",
-                );
-            } else {
-                check_probe(members, probe, &path, causes);
-            }
-        }
-    }
     if !is_plain_init && let Some(hooks) = member(container, "lifecycle") {
         let path = path.member("lifecycle");
         for moment in ["postStart", "preStop"] {
@@ -120,6 +107,19 @@ pub(super) fn check(
     if is_plain_init && container.get("lifecycle").is_some() {
         let detail = "may not be set for init containers without restartPolicy=Always";
         causes.forbidden(&path.member("lifecycle"), detail);
+    }
+    for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
+        if let Some(members) = member(container, probe) {
+            let path = path.member(probe);
+            if is_plain_init {
+                causes.forbidden(
+                    &path,
+                    "may not be set for init containers without restartPolicy=Always",
+                );
+            } else {
+                check_probe(members, probe, &path, causes);
+            }
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use super::*;
 
 /// Bodies that client-go has written, with the equal JSON.
 fn recorded() -> Vec<Value> {
-    let file = include_bytes!("../../fixtures/protobuf.jsonl.gz").as_slice();
+    let file = include_bytes!("../../../../tests/vectors/protobuf.jsonl.gz").as_slice();
     let mut text = String::new();
     GzDecoder::new(file).read_to_string(&mut text).unwrap();
     text.lines()

@@ -200,8 +200,8 @@ fn each_broken_rule_is_named() {
             json!({"initContainers": [{"name": "i", "image": "i", "lifecycle": {},
                 "livenessProbe": {}}]}),
             vec![
-                "spec.initContainers[0].livenessProbe: Forbidden".into(),
                 "spec.initContainers[0].lifecycle: Forbidden".into(),
+                "spec.initContainers[0].livenessProbe: Forbidden".into(),
             ],
         ),
         (

@@ -1,18 +1,21 @@
 //! Compares an answer with the recorded one, in which values that a server chooses are symbols.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use super::shapes::fits;
+
 /// The values that symbols stand for in one case.
-#[derive(Debug, Default)]
-pub(crate) struct Symbols {
+#[derive(Clone, Debug, Default)]
+pub(super) struct Symbols {
     values: BTreeMap<String, String>,
     /// Whether `managedFields` were taken out of the recording.
-    pub(crate) without_managed_fields: bool,
+    pub(super) without_managed_fields: bool,
 }
 
-/// Symbols that stand for one value within a case.
+/// Symbols that stand for one value within a case when they have a number.
 const BOUND: [&str; 8] = [
     "uid",
     "rv",
@@ -40,7 +43,9 @@ const FREE: [&str; 9] = [
 enum Piece<'a> {
     Text(&'a str),
     Bound(&'a str),
-    Free,
+    Free(&'a str),
+    /// `$run(x,n)`: a text n times.
+    Run(String),
 }
 
 /// Splits a recorded text into its symbols and what is between them.
@@ -58,10 +63,16 @@ fn pieces(text: &str) -> Vec<Piece<'_>> {
             - after[word..]
                 .trim_start_matches(|c: char| c.is_ascii_digit())
                 .len();
-        let (name, end) = (&after[..word], at + 1 + word + digits);
+        let (name, mut end) = (&after[..word], at + 1 + word + digits);
         let piece = match digits {
-            0 if FREE.contains(&name) => Piece::Free,
+            0 if FREE.contains(&name) || BOUND.contains(&name) => Piece::Free(name),
             1.. if BOUND.contains(&name) => Piece::Bound(&rest[at + 1..end]),
+            0 if name == "run"
+                && let Some((run, length)) = run(&rest[end..]) =>
+            {
+                end += length;
+                Piece::Run(run)
+            }
             _ => {
                 from = at + 1;
                 continue;
@@ -80,15 +91,39 @@ fn pieces(text: &str) -> Vec<Piece<'_>> {
     pieces
 }
 
+/// The text that `(x,n)` stands for at the begin of this one, and the length of that.
+fn run(text: &str) -> Option<(String, usize)> {
+    let (inside, _) = text.strip_prefix('(')?.split_once(')')?;
+    let (unit, count) = inside.rsplit_once(',')?;
+    Some((unit.repeat(count.parse().ok()?), inside.len() + 2))
+}
+
+/// Whether a path without its query is this.
+pub(super) fn is_named(path: &str, name: &str) -> bool {
+    path.split('?').next() == Some(name)
+}
+
 impl Symbols {
+    /// The versions that symbols of objects stand for.
+    pub(super) fn versions(&self) -> BTreeMap<String, u64> {
+        let versions = self
+            .values
+            .iter()
+            .filter(|(name, _)| name.starts_with("rv"));
+        let versions =
+            versions.filter_map(|(name, value)| Some((name.clone(), value.parse().ok()?)));
+        versions.collect()
+    }
+
     /// A recorded text with the values of this run, to be sent. `$rv1+1000000` is a sum.
-    pub(crate) fn fill(&self, text: &str) -> String {
+    pub(super) fn fill(&self, text: &str) -> String {
         let mut out = String::new();
         let mut pieces = pieces(text).into_iter().peekable();
         while let Some(piece) = pieces.next() {
             match piece {
                 Piece::Text(text) => out.push_str(text),
-                Piece::Free => out.push_str("free"),
+                Piece::Run(text) => out.push_str(&text),
+                Piece::Free(_) => out.push_str("free"),
                 Piece::Bound(name) => {
                     let value = self
                         .values
@@ -119,7 +154,7 @@ impl Symbols {
     }
 
     /// A recorded value with the values of this run, to be sent.
-    pub(crate) fn fill_value(&self, value: &Value) -> Value {
+    pub(super) fn fill_value(&self, value: &Value) -> Value {
         match value {
             Value::String(text) => self.fill(text).into(),
             Value::Array(items) => items.iter().map(|item| self.fill_value(item)).collect(),
@@ -142,9 +177,10 @@ impl Symbols {
     }
 
     /// Whether a text is the recorded one; unbound symbols are bound to what stands in their place.
-    pub(crate) fn matches_text(&mut self, recorded: &str, found: &str) -> bool {
-        let all = pieces(recorded);
-        let mut rest = found;
+    pub(super) fn matches_text(&mut self, recorded: &str, found: &str) -> bool {
+        let (recorded, found) = (without_quoted(recorded), without_quoted(found));
+        let all = pieces(&recorded);
+        let mut rest = &*found;
         for (number, piece) in all.iter().enumerate() {
             let symbol = match piece {
                 Piece::Text(text) => match rest.strip_prefix(text) {
@@ -154,21 +190,24 @@ impl Symbols {
                     }
                     None => return false,
                 },
+                Piece::Run(text) => match rest.strip_prefix(text.as_str()) {
+                    Some(after) => {
+                        rest = after;
+                        continue;
+                    }
+                    None => return false,
+                },
                 Piece::Bound(name) => {
                     if let Some(value) = self.values.get(*name) {
-                        // A list's version may be any that is not older.
-                        if !name.starts_with("lrv") || rest.starts_with(value.as_str()) {
-                            match rest.strip_prefix(value.as_str()) {
-                                Some(after) => rest = after,
-                                None => return false,
-                            }
-                            continue;
+                        match rest.strip_prefix(value.as_str()) {
+                            Some(after) => rest = after,
+                            None => return false,
                         }
-                        return false;
+                        continue;
                     }
-                    Some(*name)
+                    name
                 }
-                Piece::Free => None,
+                Piece::Free(name) => name,
             };
             let end = match all.get(number + 1) {
                 Some(Piece::Text(next)) => match rest.find(next) {
@@ -177,25 +216,36 @@ impl Symbols {
                 },
                 _ => rest.len(),
             };
-            if let Some(name) = symbol {
-                let is_new = !self.values.iter().any(|(other, value)| {
-                    value == &rest[..end]
-                        && other.trim_end_matches(char::is_numeric)
-                            == name.trim_end_matches(char::is_numeric)
-                        && !name.starts_with("lrv")
-                });
-                if !is_new || end == 0 {
-                    return false;
-                }
-                self.values.insert(name.to_owned(), rest[..end].to_owned());
+            let value = &rest[..end];
+            if !self.may_be(symbol, value) {
+                return false;
+            }
+            if matches!(piece, Piece::Bound(_)) {
+                self.values.insert((*symbol).to_owned(), value.to_owned());
             }
             rest = &rest[end..];
         }
         rest.is_empty()
     }
 
+    /// Whether an unbound symbol may stand for this value.
+    fn may_be(&self, symbol: &str, value: &str) -> bool {
+        let kind = symbol.trim_end_matches(char::is_numeric);
+        if !fits(kind, value) {
+            return false;
+        }
+        if kind == "lrv" {
+            // A list is not older than what was seen before.
+            let version = value.parse::<u64>().unwrap_or(0);
+            return self.versions().values().all(|seen| *seen <= version);
+        }
+        let is_of_kind = |name: &str| name.trim_end_matches(char::is_numeric) == kind;
+        let mut others = self.values.iter().filter(|(name, _)| is_of_kind(name));
+        others.all(|(_, other)| other != value)
+    }
+
     /// Where an answer differs from the recorded one.
-    pub(crate) fn difference(
+    pub(super) fn difference(
         &mut self,
         path: &str,
         recorded: &Value,
@@ -284,6 +334,18 @@ impl Symbols {
                 .all(|(name, value)| self.is_dropped(name, value)),
             _ => false,
         }
+    }
+}
+
+/// A text in which an object that is quoted as a whole, after a patch that can't be decoded, is left out:
+/// what stands after it counts.
+fn without_quoted(text: &str) -> Cow<'_, str> {
+    const BEGIN: &str = "Invalid value: \"{";
+    const END: &str = "}\": ";
+    let at = text.find(BEGIN).zip(text.rfind(END));
+    match at.filter(|(begin, end)| begin < end) {
+        Some((begin, end)) => Cow::Owned(format!("{}{BEGIN}{}", &text[..begin], &text[end..])),
+        None => Cow::Borrowed(text),
     }
 }
 

@@ -1,12 +1,14 @@
 //! The recorded bodies with one member of another type each: what a careless client sends.
 
+use std::path::Path;
+
 use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use podstorm_http::ApiServer;
+use podstorm_tests::conformance::http::{AUTHORIZATION, Server};
+use podstorm_tests::conformance::runner::read_cases;
 use serde_json::{Value, json};
-
-use super::play;
 
 /// The JSON pointers of a value's members and items.
 fn pointers(value: &Value, at: &str, out: &mut Vec<String>) {
@@ -35,7 +37,7 @@ async fn send(server: &ApiServer, step: &Value, body: String) -> (u16, Value) {
         .method(method)
         .uri(path)
         .header("Content-Type", kind.unwrap_or("application/json"))
-        .header("Authorization", play::AUTHORIZATION)
+        .header("Authorization", AUTHORIZATION)
         .body(Full::new(Bytes::from(body)))
         .expect("a recorded request");
     let (head, body) = server.answer(request).await.into_parts();
@@ -45,7 +47,7 @@ async fn send(server: &ApiServer, step: &Value, body: String) -> (u16, Value) {
 }
 
 /// No answer is a fault of the server's, and it goes on to serve.
-pub(crate) async fn send_all(cases: &[Value]) -> usize {
+async fn send_all(cases: &[Value]) -> usize {
     let others = [
         Value::Null,
         json!(-1),
@@ -58,13 +60,14 @@ pub(crate) async fn send_all(cases: &[Value]) -> usize {
         json!({}),
         json!({"x": [null]}),
     ];
-    let server = play::server();
+    let server = Server::in_process();
+    let server = server.api();
     let mut sent = 0;
     for case in cases {
         if let Some(namespace) = case["namespace"].as_str() {
             let step = json!({"path": "/api/v1/namespaces"});
             let body = json!({"metadata": {"name": namespace}}).to_string();
-            let (code, _) = send(&server, &step, body).await;
+            let (code, _) = send(server, &step, body).await;
             assert!(matches!(code, 201 | 409), "{namespace}: {code}");
         }
         for step in case["steps"].as_array().into_iter().flatten() {
@@ -74,7 +77,7 @@ pub(crate) async fn send_all(cases: &[Value]) -> usize {
                 continue;
             }
             // So that updates and patches have something to change.
-            send(&server, step, step["body"].to_string()).await;
+            send(server, step, step["body"].to_string()).await;
             let mut all = Vec::new();
             pointers(&step["body"], "", &mut all);
             for (number, pointer) in all.iter().enumerate() {
@@ -83,7 +86,7 @@ pub(crate) async fn send_all(cases: &[Value]) -> usize {
                     continue;
                 };
                 *member = others[(number + sent) % others.len()].clone();
-                let (code, answer) = send(&server, step, body.to_string()).await;
+                let (code, answer) = send(server, step, body.to_string()).await;
                 sent += 1;
                 // What upstream answers with 500, though it is the client's doing.
                 let text = answer["message"].as_str().unwrap_or("");
@@ -103,7 +106,15 @@ pub(crate) async fn send_all(cases: &[Value]) -> usize {
         }
     }
     let list = json!({"method": "GET", "path": "/api/v1/pods"});
-    let (code, _) = send(&server, &list, String::new()).await;
+    let (code, _) = send(server, &list, String::new()).await;
     assert_eq!(code, 200);
     sent
+}
+
+#[tokio::test(start_paused = true)]
+async fn mangled_bodies_are_refused_or_taken_and_the_server_goes_on() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("vectors/http.jsonl.gz");
+    let cases = read_cases(&path).expect("the recording is there");
+    let sent = send_all(&cases).await;
+    assert!(sent > 10_000, "{sent} requests");
 }

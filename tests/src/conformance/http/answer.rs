@@ -1,0 +1,113 @@
+//! The answer to a request beside the recorded one.
+
+use bytes::Bytes;
+use http::HeaderMap;
+use serde_json::Value;
+
+use super::compare::is_named;
+use super::play::Case;
+
+/// What came back, whole.
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
+}
+
+impl Case {
+    pub(super) fn compare(&mut self, step: &Value, answer: &Answer) -> Result<(), String> {
+        let recorded = &step["response"];
+        if recorded["status"] != answer.status {
+            let text = String::from_utf8_lossy(&answer.body);
+            return Err(format!(
+                "status {}, recorded {recorded}: {text}",
+                answer.status
+            ));
+        }
+        if let Some(headers) = recorded["headers"].as_object() {
+            for (name, value) in headers {
+                let found = answer.headers.get_all(name.as_str()).iter();
+                let found: Vec<String> = found
+                    .map(|value| String::from_utf8_lossy(value.as_bytes()).into())
+                    .collect();
+                let wanted: Vec<&str> = match value {
+                    Value::Array(all) => all.iter().filter_map(Value::as_str).collect(),
+                    other => other.as_str().into_iter().collect(),
+                };
+                let same = found.len() == wanted.len()
+                    && wanted
+                        .iter()
+                        .zip(&found)
+                        .all(|(a, b)| self.symbols.matches_text(a, b));
+                if !same {
+                    return Err(format!("{name}: recorded {wanted:?}, found {found:?}"));
+                }
+            }
+        }
+        if recorded["bodyBinary"] == true {
+            return Ok(());
+        }
+        if let Some(text) = recorded["bodyText"].as_str() {
+            let found = String::from_utf8_lossy(&answer.body);
+            return match self.symbols.matches_text(text, &found) {
+                true => Ok(()),
+                false => Err(format!("recorded {text:?}, found {found:?}")),
+            };
+        }
+        let Some(body) = recorded.get("body") else {
+            return Ok(());
+        };
+        let found: Value = serde_json::from_slice(&answer.body)
+            .map_err(|error| format!("the answer is no JSON: {error}"))?;
+        let (mut recorded, mut found) = (body.clone(), found);
+        match step["free"].as_str() {
+            Some("order of causes") => {
+                sort_causes(&mut recorded);
+                sort_causes(&mut found);
+            }
+            Some("order of items") => {
+                sort_items(&mut recorded);
+                sort_items(&mut found);
+            }
+            Some("which items") => {
+                recorded["items"] = Value::Null;
+                found["items"] = Value::Null;
+            }
+            _ => {}
+        }
+        if answer.status == 200 && is_named(step["path"].as_str().unwrap_or(""), "/version") {
+            let part = |version: &Value| -> Value {
+                let members = ["major", "minor", "gitVersion"].into_iter();
+                members
+                    .map(|name| (name.to_owned(), version[name].clone()))
+                    .collect()
+            };
+            (recorded, found) = (part(&recorded), part(&found));
+        }
+        self.symbols.difference("body", &recorded, &found)
+    }
+}
+
+fn sort_items(body: &mut Value) {
+    if let Some(items) = body["items"].as_array_mut() {
+        items.sort_by_key(name_of);
+    }
+}
+
+pub(super) fn name_of(object: &Value) -> String {
+    object["metadata"]["name"].to_string()
+}
+
+/// Puts the causes of a Status in an order of their own, and the parts of its message.
+fn sort_causes(body: &mut Value) {
+    let causes = body.pointer_mut("/details/causes");
+    let Some(causes) = causes.and_then(Value::as_array_mut) else {
+        return;
+    };
+    causes.sort_by_key(ToString::to_string);
+    if let Some(message) = body["message"].as_str() {
+        let mut parts: Vec<&str> = message.split([',', '[', ']']).map(str::trim).collect();
+        parts.sort_unstable();
+        body["message"] = parts.join("|").into();
+    }
+}

@@ -1,0 +1,31 @@
+//! Bodies too large to be written down: the recording has their size and a note of what they are.
+
+use serde_json::json;
+
+/// The body of that many bytes that the note describes.
+///
+/// # Errors
+/// When the note says something else than is known here, or a body of another size.
+pub(super) fn body(note: &str, bytes: u64) -> Result<String, String> {
+    let unknown = || format!("unknown body: {note}");
+    let text = |words: &str| {
+        let count = words.strip_suffix(" times x").ok_or_else(unknown)?;
+        let count: usize = count.parse().map_err(|_| unknown())?;
+        Ok::<_, String>("x".repeat(count))
+    };
+    let body = if let Some(words) = note.strip_prefix("body: merge patch data.a = ") {
+        json!({"data": {"a": text(words)?}})
+    } else {
+        let words = note.strip_prefix("body: JSON of a ConfigMap named ");
+        let (name, words) = words
+            .and_then(|words| words.split_once(" with data.a of "))
+            .ok_or_else(unknown)?;
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name},
+            "data": {"a": text(words)?}})
+    };
+    let body = body.to_string();
+    match body.len() as u64 == bytes {
+        true => Ok(body),
+        false => Err(format!("{} bytes, recorded {bytes}: {note}", body.len())),
+    }
+}

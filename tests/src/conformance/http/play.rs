@@ -1,0 +1,151 @@
+//! Plays one recorded case.
+
+use std::collections::BTreeMap;
+
+use http_body_util::BodyExt;
+use serde_json::Value;
+
+use super::answer::Answer;
+use super::compare::Symbols;
+use super::order;
+use super::server::{Answered, Server};
+
+/// How often a request is repeated whose answer comes eventually.
+const REPEATS: u32 = 20;
+
+/// The members that a case, a step and an answer may have; an unknown one says something that is not
+/// understood.
+const CASE: [&str; 8] = [
+    "category",
+    "description",
+    "free",
+    "managedFields",
+    "namespace",
+    "rvOrder",
+    "steps",
+    "unstable",
+];
+const STEP: [&str; 15] = [
+    "body",
+    "bodyBytes",
+    "bodyFrom",
+    "bodyText",
+    "ended",
+    "eventually",
+    "events",
+    "free",
+    "headers",
+    "lines",
+    "method",
+    "note",
+    "path",
+    "response",
+    "watch",
+];
+const ANSWER: [&str; 5] = ["body", "bodyBinary", "bodyText", "headers", "status"];
+
+/// A case that is being played.
+#[derive(Default)]
+pub(super) struct Case {
+    pub(super) symbols: Symbols,
+    /// The bodies of the answers so far, by step.
+    pub(super) bodies: BTreeMap<usize, Value>,
+    pub(super) watches: BTreeMap<String, Watched>,
+}
+
+/// A watch that is open.
+pub(super) struct Watched {
+    pub(super) body: Answered,
+    /// Whether the events of its initial state have been looked at.
+    pub(super) is_past_start: bool,
+}
+
+/// Plays the steps of a case.
+///
+/// # Errors
+/// What differs first.
+pub(super) async fn play(server: &mut Server, case: &Value) -> Result<(), String> {
+    only_known(case, &CASE, "case")?;
+    server.tick();
+    let mut playing = Case::default();
+    playing.symbols.without_managed_fields = case["managedFields"] == "dropped";
+    if let Some(namespace) = case["namespace"].as_str() {
+        let body = serde_json::json!({"apiVersion": "v1", "kind": "Namespace",
+            "metadata": {"name": namespace}});
+        let step =
+            serde_json::json!({"method": "POST", "path": "/api/v1/namespaces", "body": body});
+        let answer = playing.send(server, &step).await?;
+        if answer.status() != 201 {
+            return Err(format!(
+                "the namespace was not created: {}",
+                answer.status()
+            ));
+        }
+        // Read to its end, so that the connection is free again.
+        answer.into_body().collect().await?;
+    }
+    let steps = case["steps"].as_array().ok_or("no steps")?;
+    for (number, step) in steps.iter().enumerate() {
+        let played = playing.step(server, number, step).await;
+        played.map_err(|difference| format!("step {number}: {difference}"))?;
+    }
+    order::check(&playing.symbols, case)
+}
+
+fn only_known(value: &Value, known: &[&str], what: &str) -> Result<(), String> {
+    let mut members = value.as_object().into_iter().flatten();
+    match members.find(|(name, _)| !known.contains(&name.as_str())) {
+        Some((name, _)) => Err(format!("{what}: unknown field {name:?}")),
+        None => Ok(()),
+    }
+}
+
+impl Case {
+    async fn step(
+        &mut self,
+        server: &mut Server,
+        number: usize,
+        step: &Value,
+    ) -> Result<(), String> {
+        only_known(step, &STEP, "step")?;
+        only_known(&step["response"], &ANSWER, "response")?;
+        if let Some(name) = step["events"].as_str() {
+            return self.events(server, name, step).await;
+        }
+        let eventually = step["eventually"] == true;
+        let mut left = if eventually { REPEATS } else { 1 };
+        loop {
+            left -= 1;
+            let response = self.send(server, step).await?;
+            if let Some(name) = step["watch"].as_str()
+                && response.status() == 200
+            {
+                let watched = Watched {
+                    body: response.into_body(),
+                    is_past_start: false,
+                };
+                self.watches.insert(name.to_owned(), watched);
+                return Ok(());
+            }
+            let (head, body) = response.into_parts();
+            let answer = Answer {
+                status: head.status.as_u16(),
+                headers: head.headers,
+                body: body.collect().await?.to_bytes(),
+            };
+            if let Ok(value) = serde_json::from_slice(&answer.body) {
+                self.bodies.insert(number, value);
+            }
+            // What an answer binds that was too early counts for nothing.
+            let before = self.symbols.clone();
+            match self.compare(step, &answer) {
+                Err(_) if left > 0 => {
+                    self.symbols = before;
+                    server.run_controllers();
+                    tokio::time::sleep(server.waits().between_tries).await;
+                }
+                compared => return compared,
+            }
+        }
+    }
+}
