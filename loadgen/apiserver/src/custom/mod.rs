@@ -360,6 +360,23 @@ fn check_scale(scale: &ScalePaths, object: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
+/// The kinds that an object describes, if it is a definition, in every version that it serves. Whether
+/// another definition has their names is not looked at.
+pub fn described_kinds(definition: &DynamicObject) -> Vec<Kind> {
+    if !is_definition(definition.kind().row()) {
+        return Vec::new();
+    }
+    let mut definition = definition.clone();
+    (definition.kind().row().rules.default)(&mut definition);
+    let spec = definition.fields.get("spec");
+    let names = spec.map(|spec| spec["names"].clone()).unwrap_or_default();
+    let status = serde_json::json!({"acceptedNames": names});
+    definition.fields.insert("status".to_owned(), status);
+    rows::describe(&definition)
+        .map(|it| it.served)
+        .unwrap_or_default()
+}
+
 /// What a client should know of a definition that it wrote: what of it is not enforced.
 pub fn unenforced(definition: &Map) -> Vec<String> {
     let versions = definition
