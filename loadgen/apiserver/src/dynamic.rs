@@ -1,6 +1,9 @@
 //! The strategy of kinds without a Rust type, as their rows say.
 
-use podstorm_objects::{Cause, DecodeError, DynamicObject, GenerationOf, Kind, Map, ResourceType};
+use compact_str::CompactString;
+use podstorm_objects::{
+    Cause, DecodeError, DynamicObject, GenerationOf, Kind, Map, ResourceType, Uid,
+};
 use serde_json::Value;
 
 use crate::defaulting::Within;
@@ -74,11 +77,25 @@ impl Strategy for DynamicObject {
     }
 
     fn committed(cluster: &Cluster, old: Option<&Self>, new: Option<&Self>) {
+        if let Some(new) = new {
+            cluster.seen.note(new.kind());
+        }
         if let Some(object) = new.or(old)
             && object.kind() == builtin::BUDGET
         {
             cluster.notify_disruption_of_budget(object);
         }
+    }
+
+    fn identified(&self, uid: &Uid, name: &dyn Fn() -> CompactString) -> Option<Self> {
+        let identify = self.kind().row().rules.identify?;
+        let mut object = self.clone();
+        object.metadata.uid = uid.clone();
+        if object.metadata.name.is_empty() {
+            object.metadata.name = name();
+        }
+        identify(&mut object);
+        Some(object)
     }
 
     fn complete(&mut self, number: &dyn Fn() -> u64) {
