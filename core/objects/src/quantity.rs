@@ -72,6 +72,26 @@ impl Quantity {
     }
 }
 
+impl Quantity {
+    /// The difference of two amounts, saturating.
+    #[must_use]
+    pub const fn minus(self, other: Quantity) -> Quantity {
+        Quantity {
+            nanos: self.nanos.saturating_sub(other.nanos),
+        }
+    }
+
+    /// The nearest number.
+    pub fn to_f64(self) -> f64 {
+        self.nanos as f64 / NANO as f64
+    }
+
+    /// Its text, in the kind of suffix that another quantity's text has.
+    pub fn text_like(self, other: &str) -> String {
+        spelled(self.nanos, other)
+    }
+}
+
 impl FromStr for Quantity {
     type Err = QuantityError;
 

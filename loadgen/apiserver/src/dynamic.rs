@@ -1,7 +1,8 @@
 //! The strategy of kinds without a Rust type, as their rows say.
 
+use compact_str::CompactString;
 use podstorm_objects::{
-    Cause, DecodeError, DynamicObject, GenerationOf, Kind, Map, ResourceType, Time,
+    Cause, DecodeError, DynamicObject, GenerationOf, Kind, Map, ResourceType, Time, Uid,
 };
 use serde_json::Value;
 
@@ -94,11 +95,25 @@ impl Strategy for DynamicObject {
     }
 
     fn committed(cluster: &Cluster, old: Option<&Self>, new: Option<&Self>) {
+        if let Some(new) = new {
+            cluster.seen.note(new.kind());
+        }
         if let Some(object) = new.or(old)
             && object.kind() == builtin::BUDGET
         {
             cluster.notify_disruption_of_budget(object);
         }
+    }
+
+    fn identified(&self, uid: &Uid, name: &dyn Fn() -> CompactString) -> Option<Self> {
+        let identify = self.kind().row().rules.identify?;
+        let mut object = self.clone();
+        object.metadata.uid = uid.clone();
+        if object.metadata.name.is_empty() {
+            object.metadata.name = name();
+        }
+        identify(&mut object);
+        Some(object)
     }
 
     fn complete(&mut self, number: &dyn Fn() -> u64) {

@@ -135,6 +135,10 @@ impl Strategy for Pod {
         self.status = pending_status(qos_rest(&self.spec));
     }
 
+    fn apply_ranges(&mut self, cluster: &Cluster) {
+        cluster.apply_ranges(self);
+    }
+
     fn complete(&mut self, _number: &dyn Fn() -> u64) {
         if self.spec.is_gated {
             self.status.conditions = gated(self.metadata.creation_timestamp);

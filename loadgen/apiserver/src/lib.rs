@@ -60,6 +60,7 @@ pub mod errors;
 mod field_manager;
 mod finalizer;
 mod gc;
+mod internal;
 mod kinds;
 pub mod latency;
 mod list;
@@ -69,6 +70,8 @@ pub mod namespaces;
 mod patch;
 pub mod podgc;
 mod pods;
+mod quotas;
+mod ranges;
 mod scale;
 mod store;
 mod strategic;
@@ -192,6 +195,7 @@ pub struct Cluster {
     disruption: DisruptionController,
     templates: TemplateCache,
     lists: list::PagedLists,
+    pub(crate) seen: quotas::Seen,
     pub(crate) namespaces: KindStore<Namespace>,
     pub(crate) nodes: KindStore<Node>,
     pub(crate) pods: KindStore<Pod>,
@@ -225,6 +229,7 @@ impl Cluster {
             disruption: DisruptionController::default(),
             templates: TemplateCache::new(),
             lists: list::PagedLists::new(),
+            seen: quotas::Seen::default(),
             namespaces: KindStore::new(Kind::NAMESPACE, &shared),
             nodes: KindStore::new(Kind::NODE, &shared),
             pods: KindStore::new(Kind::POD, &shared),

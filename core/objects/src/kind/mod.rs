@@ -150,6 +150,9 @@ pub struct Rules {
     pub default: fn(&mut DynamicObject),
     /// Sets what clients may not: members of a new object, or for an update those of the stored one.
     pub prepare: fn(&mut DynamicObject, Option<&DynamicObject>),
+    /// Sets what the rules of a new object look at though it follows from name and UID, which are given before
+    /// the rules are checked then.
+    pub identify: Option<fn(&mut DynamicObject)>,
     /// Sets what follows from the name and the UID of a new object, and from a number that no
     /// other object gets.
     pub complete: fn(&mut DynamicObject, u64),
@@ -168,6 +171,7 @@ impl Rules {
         shape: Shape::ANY_OBJECT,
         default: |_| {},
         prepare: |_, _| {},
+        identify: None,
         complete: |_, _| {},
         new_status: "",
         validate: |_, _| Vec::new(),

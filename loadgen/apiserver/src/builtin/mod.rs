@@ -6,6 +6,9 @@ mod batch;
 mod config;
 mod core;
 mod definition;
+mod indexes;
+mod job;
+mod job_status;
 mod lease;
 mod limits;
 mod policy;
@@ -19,6 +22,10 @@ use podstorm_objects::{Kind, ResourceType};
 
 /// `policy/v1` `PodDisruptionBudget`.
 pub(crate) const BUDGET: Kind = Kind::of(&policy::ROWS[0]);
+/// `v1` `ResourceQuota`.
+pub(crate) const QUOTA: Kind = Kind::of(&policy::ROWS[2]);
+/// `v1` `LimitRange`.
+pub(crate) const LIMIT_RANGE: Kind = Kind::of(&policy::ROWS[3]);
 /// `apps/v1` `Deployment`.
 pub(crate) const DEPLOYMENT: Kind = Kind::of(&apps::ROWS[0]);
 /// `apps/v1` `StatefulSet`.

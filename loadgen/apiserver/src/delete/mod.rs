@@ -145,7 +145,7 @@ impl Cluster {
                     if let CommitOutcome::Done(new) =
                         store.replace(key.hash, &old, Arc::new(new), &effects, now)
                     {
-                        self.notify_gc(store, Some(&*old), Some(&*new));
+                        self.notify_gc(store, Some(&*old), Some(&*new), now);
                         return Ok(Deletion {
                             object: new,
                             removed: false,
@@ -158,7 +158,7 @@ impl Cluster {
                     if let CommitOutcome::Done(last) =
                         store.remove(key.hash, &old, marked, last, &effects, now)
                     {
-                        self.notify_gc(store, Some(&*old), None);
+                        self.notify_gc(store, Some(&*old), None, now);
                         return Ok(Deletion {
                             object: last,
                             removed: true,

@@ -35,6 +35,7 @@ impl Cluster {
                     self.on_kind(&key, |store| store.orphan_dependents(self, &key, now));
                 }
                 WorkItem::Empty(key) => self.empty_namespace(&key, now),
+                WorkItem::Count(key) => self.count_usage(&key.namespace, &key.name, now),
             }
         }
         max

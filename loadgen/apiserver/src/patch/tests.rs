@@ -89,7 +89,7 @@ fn every_answer_names_the_pods_own_volume_in_full() {
     assert!(
         error
             .message
-            .contains("changed: containers, initContainers, volumes"),
+            .contains("+   \"Name\": \"kube-api-access-00000\",\n"),
         "{error:?}"
     );
     let before = cluster.resource_version();

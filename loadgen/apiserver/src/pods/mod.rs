@@ -175,6 +175,14 @@ impl Cluster {
         name: Option<&CompactString>,
         now: Now,
     ) -> Result<Arc<Pod>, ApiError> {
+        if self.seen.has_ranges() {
+            let mut pod = Pod::clone(template);
+            pod.metadata.namespace = namespace.clone();
+            if let Some(name) = name {
+                pod.metadata.name = name.clone();
+            }
+            return self.create(pod, now);
+        }
         let slot = self.templates.slot(template);
         let known = slot.lock().clone();
         let known = known.filter(|known| {
