@@ -247,6 +247,14 @@ impl ApiServer {
             .write()
             .unwrap_or_else(PoisonError::into_inner);
         *known = (generation, Arc::clone(&catalog));
+        drop(known);
+        // Those of kinds that are gone end.
+        let watches: Vec<_> = self
+            .lock_watches()
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect();
+        watches.iter().for_each(|watch| watch.wake());
         catalog
     }
 

@@ -65,6 +65,10 @@ impl ApiServer {
             Err(error) => Err(error.clone()),
         };
         let response = answered.unwrap_or_else(|error| answer::error(&error, Form::Json));
+        if what.is_mutating {
+            // What it defined is served from now on.
+            drop(self.catalog());
+        }
         let (status, took) = (response.status().as_u16(), began.elapsed());
         self.0.metrics.count(&what, status, took);
         if let Some(log) = &self.0.log {

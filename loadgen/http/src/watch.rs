@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, Sleep};
 
 use crate::answer::{self, Body};
+use crate::catalog::GroupVersion;
 use crate::media::{Form, Shape};
 use crate::metrics::OpenWatch;
 use crate::query::{Query, options_invalid};
@@ -240,11 +241,23 @@ impl WatchBody {
         if !out.is_empty() {
             return Poll::Ready(Some(out.into()));
         }
-        if self.ended || self.end.as_mut().poll(context).is_ready() {
+        if self.ended || self.is_undefined() || self.end.as_mut().poll(context).is_ready() {
             self.ended = true;
             return Poll::Ready(None);
         }
         Poll::Pending
+    }
+
+    /// Whether the definition of the kind is gone.
+    fn is_undefined(&self) -> bool {
+        let of = GroupVersion::of(self.kind.api_version());
+        let is_served = || {
+            self.server
+                .catalog()
+                .find(&of, self.kind.resource())
+                .is_some()
+        };
+        self.kind.row().custom.is_some() && !is_served()
     }
 
     /// Adds the lines of the events that have come, up to about a chunk.
