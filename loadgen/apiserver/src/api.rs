@@ -210,6 +210,17 @@ impl Api<'_> {
         self.apply((namespace, name), patch, Verb::PatchStatus, now)
     }
 
+    /// Has whoever notes the owners of fields look at a document that a patch has made.
+    ///
+    /// # Errors
+    /// As [`FieldManager::patched`].
+    pub fn check_patched(&self, patch: &Patch, document: &mut Value) -> Result<(), ApiError> {
+        match self.manager {
+            Some(manager) => manager.patched(patch, document),
+            None => Ok(()),
+        }
+    }
+
     fn apply(
         &self,
         at: (&str, &str),

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use podstorm_objects::{
-    Cause, ConditionStatus, ConditionType, DecodeError, Event, Kind, Namespace, Node, ObjectMeta,
-    Pod, PodCondition, PodConditions, PodPhase, PodSpec, PodStatus, ReplicaSet, ReplicaSetStatus,
-    ReplicationController, Resource, Rest, Time,
+    Cause, ConditionStatus, ConditionType, DecodeError, Event, Kind, Map, Namespace, Node,
+    ObjectMeta, Pod, PodCondition, PodConditions, PodPhase, PodSpec, PodStatus, ReplicaSet,
+    ReplicaSetStatus, ReplicationController, Resource, Rest, Time,
 };
 use serde_json::Value;
 
@@ -95,6 +95,12 @@ impl Strategy for Node {
         Self::from_json(value)
     }
 
+    fn set_defaults(&mut self, _old: Option<&Self>) {
+        // The second was added to the first.
+        unite_addresses(&mut self.spec);
+        fill_allocatable(&mut self.status);
+    }
+
     fn prepare_for_update(&mut self, old: &Self) {
         self.status = old.status.clone();
         self.pods_allocatable = old.pods_allocatable;
@@ -103,10 +109,39 @@ impl Strategy for Node {
     fn prepare_for_status_update(&mut self, old: &Self) {
         self.spec = old.spec.clone();
         self.unschedulable = old.unschedulable;
+        fill_allocatable(&mut self.status);
     }
 
     fn validate_create(&self) -> Vec<Cause> {
         validation::validate_node(self)
+    }
+}
+
+/// Makes a node's range of addresses and the first of its ranges equal.
+fn unite_addresses(spec: &mut Map) {
+    const ONE: &str = "podCIDR";
+    const ALL: &str = "podCIDRs";
+    let one = spec
+        .get(ONE)
+        .and_then(Value::as_str)
+        .unwrap_or("")
+        .to_owned();
+    let first = |spec: &Map| Some(spec.get(ALL)?.get(0)?.as_str()?.to_owned());
+    match first(spec) {
+        None if !one.is_empty() => drop(spec.insert(ALL.to_owned(), vec![one].into())),
+        Some(first) if one.is_empty() => drop(spec.insert(ONE.to_owned(), first.into())),
+        // The old member wins.
+        Some(first) if first != one => drop(spec.insert(ALL.to_owned(), vec![one].into())),
+        _ => {}
+    }
+}
+
+/// What a node has, all of it can be allocated unless it says otherwise.
+fn fill_allocatable(status: &mut Map) {
+    if status.get("allocatable").is_none_or(Value::is_null)
+        && let Some(capacity) = status.get("capacity").filter(|it| !it.is_null()).cloned()
+    {
+        status.insert("allocatable".to_owned(), capacity);
     }
 }
 

@@ -95,7 +95,7 @@ pub use delete::{DeleteOptions, Deletion, Propagation};
 pub use field_manager::FieldManager;
 pub use gc::GarbageItem;
 pub use list::{ListOptions, ListPage, Select};
-pub use patch::Patch;
+pub use patch::{Operation, Patch};
 pub use pods::Binding;
 pub use pods::evict::{Eviction, EvictionCalls, EvictionRequest, evict};
 pub use scale::{Scalable, Scale, ScaleUpdate};
@@ -105,7 +105,7 @@ pub use store::log::{Change, History};
 pub use store::observe::{Commit, CommitObserver};
 pub use store::quota::Quota;
 pub use store::{ClusterResource, Strategy};
-pub use strategic::{PatchProblem, json_merge, merge_key, strategic_merge};
+pub use strategic::{PatchProblem, go_text, json_merge, merge_key, strategic_merge};
 pub use watch::{AnyWatch, Poll, Seen, Watch, WatchFrom, WatchOptions};
 
 use any::DynamicStores;

@@ -14,7 +14,8 @@ use crate::media::{Accepted, BodyType, Shape, unsupported};
 use crate::query::options_invalid;
 use crate::route::Target;
 use crate::{
-    Call, body, delete, list, openapi, ownership, table, token_request, view, warnings, watch,
+    Call, body, delete, json_syntax, list, openapi, ownership, table, token_request, view,
+    warnings, watch,
 };
 
 /// What patches may be, as messages list it.
@@ -103,6 +104,19 @@ fn answer_with(
     Ok(response)
 }
 
+/// An error with the warnings that there are anyway.
+fn refuse(
+    call: &Call<'_>,
+    target: &Target,
+    error: ApiError,
+    warnings: &[String],
+) -> Response<Body> {
+    let error = view::shown_error(target.kind, error);
+    let mut response = answer::error(&error, call.accepted.form);
+    answer::warn(&mut response, warnings);
+    response
+}
+
 fn get(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     let wanted = call.query.resource_version().number().unwrap_or(0);
     let current = call.cluster().resource_version();
@@ -126,7 +140,12 @@ fn create(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> 
     let mut writer = ownership::Writer::updating(call, target, "CreateOptions")?;
     writer.admitted = sent.admitted;
     let api = api(call, target).dry_run(dry_run).managed_by(&writer);
-    let created = api.create(view::stored(call.cluster(), object)?, call.now)?;
+    let created =
+        view::stored(call.cluster(), object).and_then(|object| api.create(object, call.now));
+    let created = match created {
+        Err(error) => return Ok(refuse(call, target, error, &warnings)),
+        Ok(created) => created,
+    };
     answer_with(call, 201, &view::shown(target.kind, created), &warnings)
 }
 
@@ -147,15 +166,19 @@ fn update(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> 
     let api = api(call, target).dry_run(dry_run).managed_by(&writer);
     let object = view::stored(call.cluster(), object)?;
     let updated = match target.subresource.as_str() {
-        "finalize" => finalize(call, object, dry_run)?,
-        "status" => api.update_status(object, call.now)?,
+        "finalize" => finalize(call, object, dry_run),
+        "status" => api.update_status(object, call.now),
         _ => match api.update(object.clone(), call.now) {
             Err(error) if error.is_not_found() && target.kind.row().put_creates => {
                 let created = api.create(object, call.now)?;
                 return answer_with(call, 201, &view::shown(target.kind, created), &warnings);
             }
-            updated => updated?,
+            updated => updated,
         },
+    };
+    let updated = match updated {
+        Err(error) => return Ok(refuse(call, target, error, &warnings)),
+        Ok(updated) => updated,
     };
     answer_with(call, 200, &view::shown(target.kind, updated), &warnings)
 }
@@ -216,9 +239,43 @@ fn read_patch(call: &Call<'_>) -> Result<Patch, ApiError> {
     match kind {
         Some(BodyType::StrategicPatch) => Ok(Patch::Strategic(document()?)),
         Some(BodyType::MergePatch) => Ok(Patch::Merge(document()?)),
-        Some(BodyType::JsonPatch) => Patch::json(&call.body),
+        Some(BodyType::JsonPatch) => read_operations(&call.body),
         _ => Err(unsupported(PATCHES)),
     }
+}
+
+/// # Errors
+/// 400 for a body that is no list of objects.
+fn read_operations(body: &[u8]) -> Result<Patch, ApiError> {
+    let wrong = |problem: &str| errors::bad_request(format!("error decoding patch: {problem}"));
+    let parsed: Value = serde_json::from_slice(body)
+        .map_err(|error| wrong(&json_syntax::problem(body).unwrap_or_else(|| error.to_string())))?;
+    let cannot = |found: &Value, into: &str| {
+        let kind = match found {
+            Value::Null => "null",
+            Value::Bool(_) => "bool",
+            Value::Number(_) => "number",
+            Value::String(_) => "string",
+            Value::Array(_) => "array",
+            Value::Object(_) => "object",
+        };
+        wrong(&format!(
+            "json: cannot unmarshal {kind} into Go value of type {into}"
+        ))
+    };
+    let operations = match &parsed {
+        Value::Null => &Vec::new(),
+        Value::Array(operations) => operations,
+        other => return Err(cannot(other, "[]handlers.jsonPatchOp")),
+    };
+    let operations: Result<Vec<Map<String, Value>>, ApiError> = (operations.iter())
+        .map(|operation| match operation {
+            Value::Object(members) => Ok(members.clone()),
+            Value::Null => Ok(Map::new()),
+            other => Err(cannot(other, "handlers.jsonPatchOp")),
+        })
+        .collect();
+    Patch::json(&operations?)
 }
 
 fn patch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
@@ -237,11 +294,8 @@ fn patch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
         return Err(unsupported(PATCHES_OF_CUSTOM));
     }
     let mut patch = read_patch(call)?;
-    let warnings = match &mut patch {
+    let mut warnings = match &mut patch {
         Patch::Strategic(members) | Patch::Merge(members) => {
-            if let Some(problem) = openapi::wrong_type(target.kind, members) {
-                return Err(invalid_patch(members, &problem));
-            }
             body::check_fields(call, target.kind, members)?
         }
         Patch::Json(_) => Vec::new(),
@@ -250,16 +304,14 @@ fn patch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     let api = api(call, target).dry_run(dry_run).managed_by(&writer);
     let (namespace, name) = (&target.namespace, &target.name);
     let what = (target.kind, target.subresource == "status");
-    let patched = view::patch(&api, what, (namespace, name), &patch, call.now)?;
+    let patched = match view::patch(&api, what, (namespace, name), &patch, call.now) {
+        Err(error) => return Ok(refuse(call, target, error, &warnings)),
+        Ok(patched) => patched,
+    };
+    if call.query.text("fieldValidation") != "Ignore" {
+        warnings.extend(writer.unknown_fields());
+    }
     answer_with(call, 200, &patched, &warnings)
-}
-
-/// 422: the object with the patch could not be read.
-fn invalid_patch(patch: &Map<String, Value>, problem: &str) -> ApiError {
-    let patch = Value::Object(patch.clone()).to_string();
-    let cause = errors::invalid_value("patch", &patch.into(), problem);
-    let message = format!(" \"\" is invalid: patch: {}", cause.message);
-    ApiError::status(422, Reason::Invalid, message).with_cause(cause)
 }
 
 fn get_scale(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
@@ -274,6 +326,7 @@ fn change_scale(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiE
     }
     let api = api(call, target);
     let (namespace, name) = (&target.namespace, &target.name);
+    let mut warnings = Vec::new();
     let document = if call.method == Method::PATCH {
         let patch = read_patch(call)?;
         let mut document = scale_json(target, &api.scale(namespace, name)?);
@@ -282,8 +335,11 @@ fn change_scale(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiE
         patch.apply(&mut document)?;
         document
     } else {
-        let document = body::document(call, "Scale")?;
+        let mut document = body::document(call, "Scale")?;
         check_is_scale(&document)?;
+        let schema = "io.k8s.api.autoscaling.v1.Scale";
+        let unknown = openapi::drop_unknown_of(schema, &mut document, true);
+        warnings = body::judge_unknown(call, ("autoscaling/v1", "Scale"), &unknown)?;
         Value::Object(document)
     };
     let named = document["metadata"]["name"].as_str().unwrap_or("");
@@ -316,7 +372,9 @@ fn change_scale(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiE
         .dry_run(call.query.dry_run("UpdateOptions")?)
         .managed_by(&writer);
     let scale = api.update_scale(namespace, name, &update, call.now)?;
-    answer_scale(call, target, &scale)
+    let mut response = answer_scale(call, target, &scale)?;
+    answer::warn(&mut response, &warnings);
+    Ok(response)
 }
 
 /// # Errors

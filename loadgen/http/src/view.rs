@@ -342,6 +342,7 @@ pub(crate) fn patch(
         let version = old.metadata().resource_version.to_string();
         let mut json = shown(kind, Arc::clone(&old)).to_json();
         patch.apply(&mut json)?;
+        api.check_patched(patch, &mut json)?;
         let is_of_any_version = json["metadata"]["resourceVersion"] == version;
         let named = &json["metadata"]["name"];
         if *named != name {

@@ -21,8 +21,8 @@ use crate::discovery::fingerprint;
 use crate::reviews;
 
 pub(crate) use resolved::{referred, schema_named};
-pub(crate) use types::wrong_type;
-pub(crate) use unknown::drop_unknown_fields;
+pub(crate) use types::{wrong_conversion, wrong_type};
+pub(crate) use unknown::{drop_unknown_changes, drop_unknown_fields, drop_unknown_of};
 
 /// Schemas by their name, e.g. `io.k8s.api.core.v1.Pod`.
 static SCHEMAS: LazyLock<Map<String, Value>> = LazyLock::new(|| {

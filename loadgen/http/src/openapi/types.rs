@@ -20,6 +20,75 @@ pub(crate) fn wrong_type(kind: Kind, object: &Map<String, Value>) -> Option<Stri
     members(schema_of_kind(kind)?, kind.name(), object, "")
 }
 
+/// As [`wrong_type`], in the words of the conversion that strategic patches go through.
+///
+/// Source: `FromUnstructured` of apimachinery's `runtime` package.
+pub(crate) fn wrong_conversion(kind: Kind, object: &Map<String, Value>) -> Option<String> {
+    unconvertible_members(schema_of_kind(kind)?, object)
+}
+
+fn unconvertible_members(schema: &Value, object: &Map<String, Value>) -> Option<String> {
+    let known = schema.get("properties")?.as_object()?;
+    object
+        .iter()
+        .find_map(|(name, member)| unconvertible(known.get(name)?, member))
+}
+
+fn unconvertible(property: &Value, found: &Value) -> Option<String> {
+    if found.is_null() {
+        return None;
+    }
+    let (name, schema) = referred(property).unwrap_or(("", property));
+    let last = name.rsplit('.').next().unwrap_or("");
+    // Types that read themselves.
+    if ["Quantity", "Time", "MicroTime", "IntOrString"].contains(&last) {
+        let at = Place {
+            field: "",
+            path: "",
+        };
+        return value(property, found, at);
+    }
+    let source = match found {
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_i64() => "int64",
+        Value::Number(_) => "float64",
+        Value::String(_) => "string",
+        Value::Array(_) => "slice",
+        Value::Object(_) | Value::Null => "map",
+    };
+    match (schema["type"].as_str().unwrap_or(""), found) {
+        ("array", Value::Array(items)) => {
+            let each = schema.get("items")?;
+            items.iter().find_map(|item| unconvertible(each, item))
+        }
+        ("array", _) => Some(format!("cannot restore slice from {source}")),
+        ("object", Value::Object(object)) => match schema.get("additionalProperties") {
+            Some(each) => object.values().find_map(|entry| unconvertible(each, entry)),
+            None => unconvertible_members(schema, object),
+        },
+        ("object", _) => Some(match schema.get("additionalProperties") {
+            Some(_) => format!("cannot restore map from {source}"),
+            None => format!("cannot restore struct from: {source}"),
+        }),
+        ("string", Value::String(text)) if schema["format"] == "byte" => wrong_base64(text),
+        ("string", Value::String(_))
+        | ("boolean", Value::Bool(_))
+        | ("number", Value::Number(_)) => None,
+        ("integer", Value::Number(number)) if number.is_i64() => {
+            let wide = schema["format"] != "int32";
+            let fits = wide || number.as_i64().is_some_and(|it| i32::try_from(it).is_ok());
+            (!fits).then(|| format!("cannot convert int64 to {}", go_type(property)))
+        }
+        ("string" | "boolean" | "integer", Value::Number(_)) => {
+            Some(format!("cannot convert {source} to {}", go_type(property)))
+        }
+        ("string" | "boolean" | "number" | "integer", _) => {
+            Some(format!("unrecognized type: {}", go_type(property)))
+        }
+        _ => None,
+    }
+}
+
 /// `struct_name` is the schema of the object, `path` the way to it without numbers.
 fn members(
     schema: &Value,

@@ -11,12 +11,15 @@ mod set;
 mod texts;
 mod walk;
 
-use podstorm_apiserver::FieldManager;
+use std::sync::{Mutex, PoisonError};
+
+use podstorm_apiserver::{FieldManager, Patch};
 use podstorm_objects::{ApiError, Kind, Object};
 use serde_json::{Map, Value};
 
 pub(crate) use self::apply::apply;
 pub(crate) use self::scale::apply_scale;
+pub(crate) use self::schema::always_written;
 pub(crate) use self::texts::Texts;
 
 use self::owners::{Differences, Operation, Owner, Owners};
@@ -25,7 +28,7 @@ use self::set::FieldSet;
 use self::walk::Difference;
 use crate::query::options_invalid;
 use crate::route::Target;
-use crate::{Call, view};
+use crate::{Call, patched, view};
 
 /// Longest name of a field manager, bytes.
 const MANAGER_MAX: usize = 128;
@@ -112,6 +115,10 @@ pub(crate) struct Writer<'a> {
     now: String,
     /// The members of the spec that admission added.
     pub(crate) admitted: Vec<String>,
+    /// Whether unknown members are an error: `fieldValidation=Strict`.
+    is_strict: bool,
+    /// The unknown members of what a patch has made.
+    unknown: Mutex<Vec<String>>,
 }
 
 impl<'a> Writer<'a> {
@@ -149,7 +156,15 @@ impl<'a> Writer<'a> {
             operation,
             now: call.now.wall().to_string(),
             admitted: Vec::new(),
+            is_strict: call.query.text("fieldValidation") == "Strict",
+            unknown: Mutex::default(),
         })
+    }
+
+    /// What was unknown in what a patch has made, as warnings.
+    pub(crate) fn unknown_fields(&self) -> Vec<String> {
+        let unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
+        unknown.clone()
     }
 
     fn owner(&self) -> Owner {
@@ -195,9 +210,21 @@ impl FieldManager for Writer<'_> {
             subresource: "status",
             operation: Operation::Update,
             now: self.now.clone(),
+            is_strict: false,
+            unknown: Mutex::default(),
             admitted: Vec::new(),
         };
         server.written(old, new);
+    }
+
+    fn patched(&self, patch: &Patch, document: &mut Value) -> Result<(), ApiError> {
+        let Value::Object(members) = document else {
+            return Ok(());
+        };
+        let is_apply = self.operation == Operation::Apply;
+        let found = patched::check(self.kind, patch, is_apply, self.is_strict, members)?;
+        *self.unknown.lock().unwrap_or_else(PoisonError::into_inner) = found;
+        Ok(())
     }
 }
 

@@ -37,7 +37,7 @@ static ANY: Value = Value::Null;
 /// The members of a struct that Go writes even where they are empty.
 ///
 /// Source: the types in Kubernetes' `k8s.io/api` whose members are no pointers.
-fn always_written(name: &str) -> &'static [&'static str] {
+pub(crate) fn always_written(name: &str) -> &'static [&'static str] {
     match name {
         "PodTemplateSpec" | "JobTemplateSpec" | "PersistentVolumeClaimTemplate" => {
             &["metadata", "spec"]
