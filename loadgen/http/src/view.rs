@@ -34,7 +34,18 @@ static VIEWS: [View; 2] = [
             resource: "events",
             short_names: &["ev"],
             put_creates: true,
-            selectable: &["reason", "type"],
+            selectable: &[
+                "reason",
+                "regarding.apiVersion",
+                "regarding.fieldPath",
+                "regarding.kind",
+                "regarding.name",
+                "regarding.namespace",
+                "regarding.resourceVersion",
+                "regarding.uid",
+                "reportingController",
+                "type",
+            ],
             ..ResourceType::DEFAULT
         },
         of: "Event",
@@ -45,6 +56,7 @@ static VIEWS: [View; 2] = [
             for name in ["deprecatedFirstTimestamp", "deprecatedLastTimestamp"] {
                 event.entry(name).or_insert(Value::Null);
             }
+            event.retain(|name, value| !(name.starts_with("reporting") && *value == ""));
             event.entry("deprecatedSource").or_insert_with(|| json!({}));
             event.entry("eventTime").or_insert(Value::Null);
         },

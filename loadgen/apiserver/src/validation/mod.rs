@@ -29,6 +29,7 @@ use crate::errors;
 
 pub use cluster_scoped::{
     validate_event, validate_namespace, validate_namespace_status, validate_node,
+    validate_node_update,
 };
 pub use pod::{validate_pod, validate_pod_except_spec, validate_pod_status_update};
 pub use pod_update::validate_pod_update;

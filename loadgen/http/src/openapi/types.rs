@@ -127,6 +127,10 @@ fn value(property: &Value, value: &Value, at: Place<'_>) -> Option<String> {
             "json: cannot unmarshal {found} into Go struct field {field}.{path} of type {wanted}"
         ))
     };
+    // It may be any JSON.
+    if last == "RawExtension" {
+        return None;
+    }
     if last == "Quantity" {
         return wrong_quantity(value);
     }

@@ -9,6 +9,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request};
 use http_body_util::{BodyExt, Full};
 use podstorm_apiserver::{Cluster, ClusterOptions};
 use podstorm_http::{ApiServer, Body, Credentials, User};
+use podstorm_objects::{Now, Resource};
 use serde_json::Value;
 
 use super::compare::Symbols;
@@ -36,6 +37,12 @@ pub(crate) fn server() -> ApiServer {
         ..ClusterOptions::default()
     };
     let cluster = Arc::new(Cluster::new(options));
+    for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
+        let namespace = serde_json::json!({"metadata": {"name": name}});
+        let namespace = podstorm_objects::Namespace::from_json(namespace);
+        let created = cluster.create(namespace.expect("it is one"), Now::default());
+        created.expect("the cluster is new");
+    }
     ApiServer::builder(cluster).credentials(credentials).build()
 }
 
