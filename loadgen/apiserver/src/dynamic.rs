@@ -78,6 +78,7 @@ impl Strategy for DynamicObject {
             None => drop(self.fields.remove(STATUS)),
         }
         fill_status(self);
+        (self.kind().row().rules.prepare_status)(self);
     }
 
     fn committed(cluster: &Cluster, old: Option<&Self>, new: Option<&Self>) {

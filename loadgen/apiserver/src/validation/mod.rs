@@ -62,6 +62,16 @@ pub(crate) fn qualified_name_problem(text: &str) -> Option<String> {
 
 pub(crate) use resources::is_of_quota;
 
+/// What is wrong with an address.
+pub(crate) fn ip_problem(text: &str) -> Option<String> {
+    names::ip_address(text)
+}
+
+/// What is wrong with the name of a port.
+pub(crate) fn port_name_problems(text: &str) -> Vec<String> {
+    names::port_name_problems(text)
+}
+
 /// What is wrong with a DNS label.
 pub(crate) fn dns_label_problem(text: &str) -> Option<String> {
     names::dns_label(text)
