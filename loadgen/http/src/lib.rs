@@ -24,6 +24,7 @@
 
 mod admission;
 mod answer;
+mod autoscaler;
 mod body;
 mod catalog;
 mod credentials;

@@ -10,6 +10,7 @@ use podstorm_apiserver::{Api, Cluster, Patch, kind_named};
 use podstorm_objects::{AnyObject, ApiError, DynamicObject, Kind, Now, Object, ResourceType};
 use serde_json::{Map, Value, json};
 
+use crate::autoscaler;
 use crate::body::cannot_be_handled;
 
 /// A version of a kind that is stored in another one.
@@ -80,9 +81,9 @@ static VIEWS: [View; 2] = [
             ..ResourceType::DEFAULT
         },
         of: "HorizontalPodAutoscaler",
-        to: autoscaler_to_v1,
-        from: autoscaler_from_v1,
-        keep: keep_autoscaler,
+        to: autoscaler::to_v1,
+        from: autoscaler::from_v1,
+        keep: autoscaler::keep,
     },
 ];
 
@@ -100,81 +101,6 @@ const EVENT_MEMBERS: [(&str, &str); 7] = [
 fn rename(map: &mut Map<String, Value>, from: &str, to: &str) {
     if let Some(value) = map.remove(from) {
         map.insert(to.to_owned(), value);
-    }
-}
-
-/// Whether a metric is the use of the CPU in percent, which version 1 has a member for.
-fn is_cpu(metric: &Value) -> bool {
-    metric["type"] == "Resource" && metric["resource"]["name"] == "cpu"
-}
-
-fn autoscaler_to_v1(scaler: &mut Map<String, Value>) {
-    if let Some(Value::Object(spec)) = scaler.get_mut("spec") {
-        let metrics = spec.remove("metrics").unwrap_or_default();
-        let cpu = metrics
-            .as_array()
-            .and_then(|all| all.iter().find(|one| is_cpu(one)));
-        let percent = cpu.map(|cpu| &cpu["resource"]["target"]["averageUtilization"]);
-        if let Some(percent) = percent.filter(|percent| percent.is_number()) {
-            spec.insert("targetCPUUtilizationPercentage".into(), percent.clone());
-        }
-        spec.remove("behavior");
-    }
-    if let Some(Value::Object(status)) = scaler.get_mut("status") {
-        let metrics = status.remove("currentMetrics").unwrap_or_default();
-        let cpu = metrics
-            .as_array()
-            .and_then(|all| all.iter().find(|one| is_cpu(one)));
-        let percent = cpu.map(|cpu| &cpu["resource"]["current"]["averageUtilization"]);
-        if let Some(percent) = percent.filter(|percent| percent.is_number()) {
-            status.insert("currentCPUUtilizationPercentage".into(), percent.clone());
-        }
-        status.remove("conditions");
-        status.entry("currentReplicas").or_insert(0.into());
-        status.entry("desiredReplicas").or_insert(0.into());
-    }
-}
-
-fn autoscaler_from_v1(scaler: &mut Map<String, Value>) {
-    if let Some(Value::Object(spec)) = scaler.get_mut("spec")
-        && let Some(percent) = spec.remove("targetCPUUtilizationPercentage")
-    {
-        let target = json!({"type": "Utilization", "averageUtilization": percent});
-        let cpu = json!({"type": "Resource", "resource": {"name": "cpu", "target": target}});
-        spec.insert("metrics".to_owned(), json!([cpu]));
-    }
-    if let Some(Value::Object(status)) = scaler.get_mut("status")
-        && let Some(percent) = status.remove("currentCPUUtilizationPercentage")
-    {
-        let current = json!({"averageUtilization": percent, "averageValue": "0"});
-        let cpu = json!({"type": "Resource", "resource": {"name": "cpu", "current": current}});
-        status.insert("currentMetrics".to_owned(), json!([cpu]));
-    }
-}
-
-/// Keeps what version 1 does not show: behaviour, conditions, and metrics but the CPU.
-fn keep_autoscaler(scaler: &mut Map<String, Value>, stored: &Value) {
-    for (part, member, list) in [
-        ("spec", "behavior", "metrics"),
-        ("status", "conditions", "currentMetrics"),
-    ] {
-        let (Some(Value::Object(new)), old) = (scaler.get_mut(part), &stored[part]) else {
-            continue;
-        };
-        if !old[member].is_null() {
-            new.insert(member.to_owned(), old[member].clone());
-        }
-        let kept = old[list].as_array().into_iter().flatten();
-        let mut metrics: Vec<Value> = kept.filter(|metric| !is_cpu(metric)).cloned().collect();
-        metrics.extend(
-            new.get(list)
-                .and_then(Value::as_array)
-                .cloned()
-                .unwrap_or_default(),
-        );
-        if !metrics.is_empty() {
-            new.insert(list.to_owned(), metrics.into());
-        }
     }
 }
 

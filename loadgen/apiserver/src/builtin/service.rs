@@ -2,8 +2,7 @@
 
 use podstorm_objects::cells::{items, pairs, text};
 use podstorm_objects::{
-    Cause, Cell, Column, DynamicObject, GenerationOf, MetadataChecks, NameFormat, Now,
-    ResourceType, Rules,
+    Cell, Column, DynamicObject, GenerationOf, MetadataChecks, NameFormat, Now, ResourceType, Rules,
 };
 use serde_json::Value;
 

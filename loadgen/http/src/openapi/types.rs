@@ -231,7 +231,9 @@ fn wrong_base64(text: &str) -> Option<String> {
         DecodeSliceError::DecodeError(
             DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol(at, _),
         ) => at,
-        _ => text.len(),
+        // What is left of a group of four; of one that is not filled up, its end.
+        _ if text.ends_with('=') => text.len(),
+        _ => text.len() / 4 * 4,
     };
     Some(format!("illegal base64 data at input byte {at}"))
 }
