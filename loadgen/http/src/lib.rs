@@ -30,6 +30,7 @@ mod catalog;
 mod credentials;
 mod delete;
 mod discovery;
+mod events;
 mod health;
 mod json_syntax;
 mod limits;

@@ -6,12 +6,14 @@
 
 use std::sync::Arc;
 
-use podstorm_apiserver::{Api, Cluster, Patch, kind_named};
-use podstorm_objects::{AnyObject, ApiError, DynamicObject, Kind, Now, Object, ResourceType};
+use podstorm_apiserver::{Api, Cluster, Patch, errors, kind_named};
+use podstorm_objects::{
+    AnyObject, ApiError, Cause, DynamicObject, Kind, Now, Object, ResourceType,
+};
 use serde_json::{Map, Value, json};
 
-use crate::autoscaler;
 use crate::body::cannot_be_handled;
+use crate::{autoscaler, events};
 
 /// A version of a kind that is stored in another one.
 struct View {
@@ -24,6 +26,8 @@ struct View {
     from: fn(&mut Map<String, Value>),
     /// Takes from the stored object what the version has no members for.
     keep: fn(&mut Map<String, Value>, &Value),
+    /// The rules of this version alone that an object breaks, in the stored form.
+    check: fn(&Value, Option<&Value>) -> Vec<Cause>,
 }
 
 static VIEWS: [View; 2] = [
@@ -68,6 +72,7 @@ static VIEWS: [View; 2] = [
             event.retain(|_, value| !value.is_null());
         },
         keep: |_, _| {},
+        check: events::check,
     },
     View {
         row: ResourceType {
@@ -84,6 +89,7 @@ static VIEWS: [View; 2] = [
         to: autoscaler::to_v1,
         from: autoscaler::from_v1,
         keep: autoscaler::keep,
+        check: |_, _| Vec::new(),
     },
 ];
 
@@ -227,13 +233,29 @@ pub(crate) fn stored(cluster: &Cluster, object: AnyObject) -> Result<AnyObject, 
     let mut json = object.to_json();
     if let Value::Object(members) = &mut json {
         (view.from)(members);
-        if let Ok(old) = old {
+        if let Ok(old) = &old {
             (view.keep)(members, &old.to_json());
         }
         set_type(members, stored);
     }
+    let old = old.ok().map(|old| old.to_json());
+    check(view, (stored, &object.metadata().name), &json, old.as_ref())?;
     let read = cluster.api(stored).read(json)?;
     read.map_err(|problem| cannot_be_handled(kind, &problem.to_string()))
+}
+
+/// # Errors
+/// 422 with the rules of the version that an object breaks.
+fn check(
+    view: &View,
+    (kind, name): (Kind, &str),
+    new: &Value,
+    old: Option<&Value>,
+) -> Result<(), ApiError> {
+    match (view.check)(new, old) {
+        causes if causes.is_empty() => Ok(()),
+        causes => Err(errors::invalid(kind, name, causes)),
+    }
 }
 
 fn set_type(members: &mut Map<String, Value>, kind: Kind) {
@@ -270,6 +292,7 @@ pub(crate) fn patch(
             (view.keep)(members, &old.to_json());
             set_type(members, stored_kind(kind));
         }
+        check(view, (stored_kind(kind), name), &json, Some(&old.to_json()))?;
         let read = api.read(json)?;
         let object = read.map_err(|problem| cannot_be_handled(kind, &problem.to_string()))?;
         let patched = match of_status {
