@@ -70,6 +70,9 @@ fn run(folder: &Path, only: Option<&Only>) -> Result<bool, Box<dyn std::error::E
 }
 
 fn print(out: &mut impl Write, report: &FileReport) -> io::Result<()> {
+    if let Some(elsewhere) = report.elsewhere {
+        return writeln!(out, "{:24} run by {elsewhere} alone", report.name);
+    }
     let known = known(report.deviations.len());
     let (passed, total) = (report.passed(), report.total);
     writeln!(out, "{:24} {passed}/{total}{known}", report.name)?;

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use podstorm_apiserver::Cluster;
 use podstorm_apiserver::latency::Latency;
 use podstorm_http::tls::ServerConfig;
 use podstorm_http::{Answered, MUTATING_REQUESTS_INFLIGHT, REQUESTS_INFLIGHT};
-use podstorm_sim::nodes::{ClientRules, NodeTimes};
+use podstorm_sim::nodes::{ClientRules, Finishing, NodeChoice, NodeTimes, PodNetwork};
 use podstorm_sim::options::{EngineKind, SimOptions};
 use podstorm_sim::services::{Controllers, Services};
 use tokio::signal::unix::{SignalKind, signal};
@@ -58,9 +58,41 @@ pub(super) struct ServeFlags {
     /// API calls of the controllers that are refused with an internal error, at random: 1%
     #[arg(long, value_name = "PERCENT", default_value = "0%", value_parser = share)]
     api_errors: Percent,
-    /// An image that can't be pulled; `*` at the end is any text
+    /// An image that can't be pulled; `*` at either end is any text
     #[arg(long = "unpullable-image", value_name = "IMAGE")]
     unpullable_images: Vec<String>,
+    /// Which of the nodes that take a pod gets it
+    #[arg(long, value_enum, value_name = "CHOICE", default_value = "roomiest")]
+    node_choice: NodeChoiceName,
+    /// Pods succeed once they have started, but for those whose restart policy is `Always`
+    #[arg(long)]
+    finish_pods: bool,
+    /// With --finish-pods: pods run on whose command or arguments hold this text
+    #[arg(
+        long = "endless-command",
+        value_name = "TEXT",
+        requires = "finish_pods"
+    )]
+    endless_commands: Vec<String>,
+    /// Where pods get addresses of their own from: 192.0.2.0/24 [default: a pod has its node's]
+    #[arg(long, value_name = "CIDR", value_parser = pod_network)]
+    pod_network: Option<PodNetwork>,
+    /// What the status of every container says as its id
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true
+    )]
+    container_id: String,
+    /// What it says as the id of its image
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true
+    )]
+    image_id: String,
     /// Until a silent node is unreachable
     #[arg(long, value_name = "TIME", default_value = "50s", value_parser = parse_duration_ns)]
     node_monitor_grace_period: i64,
@@ -123,6 +155,24 @@ pub(super) struct ServeFlags {
     seed: u64,
 }
 
+/// `--node-choice`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum NodeChoiceName {
+    /// The one with the most free capacity.
+    Roomiest,
+    /// The first by name.
+    First,
+}
+
+impl From<NodeChoiceName> for NodeChoice {
+    fn from(name: NodeChoiceName) -> NodeChoice {
+        match name {
+            NodeChoiceName::Roomiest => NodeChoice::Roomiest,
+            NodeChoiceName::First => NodeChoice::First,
+        }
+    }
+}
+
 /// Serves until Ctrl-C or SIGTERM.
 pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
     let engine = flags.engine.0;
@@ -179,6 +229,13 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
         },
         rules: ClientRules {
             unpullable_images: flags.unpullable_images.clone(),
+            node_choice: flags.node_choice.into(),
+            finishing: flags.finish_pods.then(|| Finishing {
+                endless_commands: flags.endless_commands.clone(),
+            }),
+            pod_network: flags.pod_network,
+            container_id: flags.container_id.clone(),
+            image_id: flags.image_id.clone(),
         },
         objects,
         log_line: flags.log_line.clone(),
@@ -294,6 +351,11 @@ fn log_request(request: &Answered<'_>) {
     let line = format!("{method} {path} {status} {micros}us {user_agent:?} {user:?}\n");
     // Whoever reads it may have gone away.
     let _ = io::stderr().lock().write_all(line.as_bytes());
+}
+
+fn pod_network(text: &str) -> Result<PodNetwork, String> {
+    PodNetwork::parse(text)
+        .ok_or_else(|| "expected a range with room for pods: 192.0.2.0/24".to_owned())
 }
 
 fn time_scale(text: &str) -> Result<f64, String> {

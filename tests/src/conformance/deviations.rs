@@ -1,12 +1,16 @@
-//! Recorded cases that are known to end otherwise here, each with the reason: `vectors/deviations.json`.
+//! Recorded cases that are known to end otherwise here, each with the reason: `vectors/deviations.json`, and
+//! `kubectl/deviations.json` of the recorded commands.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use serde_json::Value;
 
-/// The list as it is committed.
-const LIST: &str = include_str!("../../vectors/deviations.json");
+/// The lists as they are committed.
+const LISTS: [&str; 2] = [
+    include_str!("../../vectors/deviations.json"),
+    include_str!("../../kubectl/deviations.json"),
+];
 
 /// Subject and id to the reason.
 type Reasons = BTreeMap<(String, String), String>;
@@ -14,7 +18,10 @@ type Reasons = BTreeMap<(String, String), String>;
 /// Why a case is known to end otherwise; `None` for one that must agree with its record.
 pub fn reason(subject: &str, id: &str) -> Option<&'static str> {
     static REASONS: OnceLock<Reasons> = OnceLock::new();
-    let reasons = REASONS.get_or_init(|| read(LIST).expect("the committed list is well formed"));
+    let reasons = REASONS.get_or_init(|| {
+        let lists = LISTS.map(|list| read(list).expect("the committed list is well formed"));
+        lists.into_iter().flatten().collect()
+    });
     let key = (subject.to_owned(), id.to_owned());
     reasons.get(&key).map(String::as_str)
 }

@@ -6,4 +6,5 @@ mod kubectl;
 mod manifests;
 mod page;
 mod served;
+mod transcripts;
 mod walkthroughs;

@@ -29,6 +29,7 @@ static SCHEMAS: LazyLock<Map<String, Value>> = LazyLock::new(|| {
     let text = GzDecoder::new(include_bytes!("schemas.json.gz").as_slice());
     let mut schemas: Map<String, Value> =
         serde_json::from_reader(text).expect("the schemas are written by a program of ours");
+    let_metadata_be_absent(&mut schemas);
     add_merge_keys(&mut schemas);
     list_types::add(&mut schemas);
     schemas
@@ -88,6 +89,20 @@ fn referred_by_name(schema: &Value) -> Option<&str> {
         .get("$ref")
         .or_else(|| schema.get("allOf")?.get(0)?.get("$ref"));
     direct?.as_str()?.strip_prefix(REFERENCE)
+}
+
+/// Takes it back that metadata must be given: the types that the schemas are written from always have it,
+/// which says nothing of what upstream's documents ask for.
+fn let_metadata_be_absent(schemas: &mut Map<String, Value>) {
+    for schema in schemas.values_mut().filter_map(Value::as_object_mut) {
+        let Some(Value::Array(required)) = schema.get_mut("required") else {
+            continue;
+        };
+        required.retain(|member| member != "metadata");
+        if required.is_empty() {
+            schema.remove("required");
+        }
+    }
 }
 
 /// Marks the lists that strategic merge patches merge. A list's merge key depends on the member that
@@ -284,6 +299,16 @@ fn add_paths(paths: &mut Map<String, Value>, of: &GroupVersion, kind: Kind) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_schema_asks_for_metadata() {
+        let required = |name: &str| SCHEMAS[name]["required"].clone();
+        assert_eq!(required("io.k8s.api.apps.v1.Deployment"), Value::Null);
+        assert_eq!(
+            required("io.k8s.api.core.v1.PodSpec"),
+            json!(["containers"])
+        );
+    }
 
     #[test]
     fn lists_that_patches_merge_are_marked() {

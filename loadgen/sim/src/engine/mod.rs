@@ -144,10 +144,12 @@ impl Builder {
             let latency = options.latency.scheduling;
             let scheduler = Scheduler::new(Arc::clone(&cluster), latency, options.seed, waker);
             match &nodes {
-                Some(control) if control.clients().is_some() => {
-                    scheduler.with_node_faults().with_placement()
-                }
-                Some(_) => scheduler.with_node_faults(),
+                Some(control) => match control.clients() {
+                    Some(rules) => scheduler
+                        .with_node_faults()
+                        .with_placement(rules.node_choice),
+                    None => scheduler.with_node_faults(),
+                },
                 None => scheduler,
             }
         });

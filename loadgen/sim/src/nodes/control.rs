@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
+use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use podstorm_objects::Str;
 
+use super::rules::ClientRules;
 use crate::executor::Waker;
 
 const SECOND: i64 = 1_000_000_000;
@@ -35,29 +37,6 @@ impl Default for NodeTimes {
 
 /// The annotation that makes a node's kubelet silent, with the value `silent`.
 pub(super) const KUBELET: &str = "podstorm/kubelet";
-
-/// What simulated nodes do besides where clients of any kind write to the cluster. The scheduler then
-/// respects taints, tolerations, node selectors and required node affinity; a `NoExecute` taint evicts
-/// the pods that do not tolerate it; a node annotated with `podstorm/kubelet: silent` is
-/// [lost](NodeControl::lose) until the annotation goes; a kubelet restarts a container whose status
-/// says that it has ended, or ends the pod, by its restart policy; and a pod is marked as disrupted
-/// before it is deleted because of its node.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ClientRules {
-    /// Images that can't be pulled, so that their pods stay pending. `*` at the end is any text.
-    pub unpullable_images: Vec<String>,
-}
-
-impl ClientRules {
-    /// Whether the image can't be pulled.
-    pub fn is_unpullable(&self, image: &str) -> bool {
-        let mut patterns = self.unpullable_images.iter();
-        patterns.any(|pattern| match pattern.strip_suffix('*') {
-            Some(start) => image.starts_with(start),
-            None => image == pattern,
-        })
-    }
-}
 
 /// A command to the kubelet of a pod. It has no effect on a pod that has ended, is being deleted or
 /// is on a silent node.
@@ -112,6 +91,8 @@ pub struct NodeControl {
     times: NodeTimes,
     /// Present where clients of any kind write to the cluster.
     clients: Option<ClientRules>,
+    /// How many addresses pods have got.
+    addresses: AtomicU64,
     state: Mutex<ControlState>,
     /// The number of nodes with a fault, and the number of events published so far. Both are
     /// written under the lock; a reader that finds nothing new need not take it.
@@ -148,6 +129,13 @@ impl NodeControl {
     /// The rules of a cluster that clients of any kind write to.
     pub fn clients(&self) -> Option<&ClientRules> {
         self.clients.as_ref()
+    }
+
+    /// The address of the next pod, where pods have their own.
+    pub(super) fn next_pod_address(&self) -> Option<Ipv4Addr> {
+        let network = self.clients.as_ref()?.pod_network?;
+        // Relaxed: nothing else hangs on who gets which.
+        Some(network.address(self.addresses.fetch_add(1, Ordering::Relaxed)))
     }
 
     /// How long the cluster waits for a silent node.
@@ -329,22 +317,6 @@ mod tests {
             );
             assert_eq!(control.next_event(inbox, &mut seen), None);
         }
-    }
-
-    #[test]
-    fn images_are_named_whole_or_by_their_beginning() {
-        let rules = ClientRules {
-            unpullable_images: vec!["nginx:1.161".into(), "broken/*".into()],
-        };
-        for (image, unpullable) in [
-            ("nginx:1.161", true),
-            ("nginx:1.161.2", false),
-            ("broken/a:1", true),
-            ("unbroken/a:1", false),
-        ] {
-            assert_eq!(rules.is_unpullable(image), unpullable, "{image}");
-        }
-        assert!(!ClientRules::default().is_unpullable(""));
     }
 
     #[test]

@@ -17,8 +17,10 @@ use podstorm_objects::{Now, Pod, PodPhase, Uid};
 use super::change::{
     change_status, ended, has_ended_container, not_pulled, recovered, restarted, settled,
 };
-use super::control::{ClientRules, NodeControl, NodeEvent, PodCommand};
+use super::control::{NodeControl, NodeEvent, PodCommand};
 use super::controller::{NodeController, pods_on};
+use super::rules::ClientRules;
+use super::started::{as_ruled, internal_ip};
 use super::status::RunningStatus;
 use crate::due_queue::DueQueue;
 use crate::executor::seed::seed_for;
@@ -369,7 +371,17 @@ impl PodLifecycle {
             let Some(node) = pod.node_name.clone() else {
                 return;
             };
+            if self.clients().is_some()
+                && !self.statuses.knows(&node)
+                && let Some(address) = internal_ip(&self.cluster, &node)
+            {
+                self.statuses.introduce(&node, address);
+            }
             let status = self.statuses.of(&pod, &node, now.wall());
+            let status = match &self.control {
+                Some(control) => as_ruled(control, &pod.spec, status, now),
+                None => status,
+            };
             let written = Pod {
                 metadata: pod.metadata.clone(),
                 spec: Arc::clone(&pod.spec),

@@ -8,11 +8,14 @@ mod control;
 mod controller;
 mod kubelet;
 mod placement;
+mod rules;
 mod scheduler;
+mod started;
 mod status;
 #[cfg(test)]
 mod tests;
 
-pub use control::{ClientRules, NodeControl, NodeTimes, PodCommand};
+pub use control::{NodeControl, NodeTimes, PodCommand};
 pub use kubelet::Kubelets;
+pub use rules::{ClientRules, Finishing, NodeChoice, PodNetwork};
 pub use scheduler::Scheduler;

@@ -7,11 +7,13 @@ use std::sync::Arc;
 use podstorm_objects::{LabelSelector, Labels, Node, Pod, PodSpec, Selector, Str};
 use serde_json::{Value, json};
 
+use super::rules::NodeChoice;
 use super::scheduler::Waiting;
 
 /// What the scheduler keeps for pods that are particular about their node.
 #[derive(Debug, Default)]
 pub(super) struct Placement {
+    pub(super) choice: NodeChoice,
     pub(super) nodes: BTreeMap<Str, Arc<Node>>,
     /// Particular pods that no node takes.
     pub(super) waiting: Vec<Waiting>,
@@ -20,15 +22,24 @@ pub(super) struct Placement {
 }
 
 impl Placement {
-    /// The node with the most free capacity among those that take the pod; `free` gives the
-    /// capacity of a node in pods. O(nodes).
+    /// Whether no pod's node is chosen by capacity alone.
+    pub(super) fn looks_at_all(&self) -> bool {
+        self.choice == NodeChoice::First
+    }
+
+    /// The node of the pod among those that take it; `free` gives the capacity of a node in pods.
+    /// O(nodes).
     pub(super) fn choose(&self, spec: &PodSpec, free: impl Fn(&str) -> u32) -> Option<Str> {
         let wishes = Wishes::of(spec);
         let open = self.nodes.iter().filter(|(_, node)| wishes.admit(node));
         let roomy = open.map(|(name, _)| (free(name), name));
-        // The first of equals.
-        let best = roomy.rev().max_by_key(|(free, _)| *free)?;
-        (best.0 > 0).then(|| best.1.clone())
+        let mut roomy = roomy.filter(|(free, _)| *free > 0);
+        let best = match self.choice {
+            NodeChoice::First => roomy.next(),
+            // The first of equals.
+            NodeChoice::Roomiest => roomy.rev().max_by_key(|(free, _)| *free),
+        };
+        best.map(|(_, name)| name.clone())
     }
 }
 

@@ -1,4 +1,5 @@
-//! The simulated scheduler: binds every pod without a node to the node with the most free capacity.
+//! The simulated scheduler: binds every pod without a node to the node with the most free capacity, or
+//! to the first that takes it.
 //!
 //! It considers only the number of pods that a node takes (`status.allocatable.pods`, 110 where
 //! absent) and `spec.unschedulable`; with [client rules](super::ClientRules) also what [pods and
@@ -17,6 +18,7 @@ use super::capacity::Capacity;
 use super::change::{change_status, unschedulable};
 use super::controller::is_unreachable;
 use super::placement::{Placement, is_particular, is_tainted};
+use super::rules::NodeChoice;
 use crate::due_queue::DueQueue;
 use crate::executor::seed::seed_for;
 use crate::executor::stream::{ObjectEvent, ObjectStream};
@@ -83,8 +85,11 @@ impl Scheduler {
     /// Has the scheduler respect taints, tolerations, node selectors and required node affinity, and
     /// write to a pod that fits nowhere that it does.
     #[must_use]
-    pub fn with_placement(mut self) -> Scheduler {
-        self.placement = Some(Placement::default());
+    pub fn with_placement(mut self, choice: NodeChoice) -> Scheduler {
+        self.placement = Some(Placement {
+            choice,
+            ..Placement::default()
+        });
         self
     }
 
@@ -193,7 +198,8 @@ impl Scheduler {
     fn place(&mut self, waiting: &Waiting, now: Now) -> Result<Str, Unplaced> {
         let found = self.cluster.get::<Pod>(&waiting.namespace, &waiting.name);
         let pod = found.map_err(|_| Unplaced::Gone)?;
-        let particular = is_particular(&pod.spec);
+        let all = self.placement.as_ref().is_some_and(Placement::looks_at_all);
+        let particular = all || is_particular(&pod.spec);
         let node = match &self.placement {
             Some(placement) if particular => {
                 let node = placement.choose(&pod.spec, |node| self.capacity.free(node));

@@ -31,6 +31,21 @@ impl RunningStatus {
         }
     }
 
+    /// Whether a pod of that node has started before, or the node was introduced.
+    pub(super) fn knows(&self, node: &Str) -> bool {
+        self.by_node.contains_key(node)
+    }
+
+    /// Has the pods of a node report this as its address.
+    pub(super) fn introduce(&mut self, node: &Str, host_ip: Address) {
+        let start = PodStart {
+            pod_ip: Address::clone(&host_ip),
+            host_ip,
+            time: Time::UNSET,
+        };
+        self.by_node.insert(Str::clone(node), Arc::new(start));
+    }
+
     /// The status of a bound pod whose containers have started now.
     pub(super) fn of(&mut self, pod: &Pod, node: &Str, now: Time) -> PodStatus {
         let holds = |kind, since| PodCondition {

@@ -17,6 +17,7 @@ use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
 
 pub use server::{AUTHORIZATION, Server};
+pub use shapes::fits;
 
 /// How one case ended in each way of playing it.
 #[derive(Clone, Debug)]

@@ -1,7 +1,8 @@
 //! What a value that stands for a symbol looks like.
 
 /// Whether a text may stand for the symbol of that name, which has no number.
-pub(super) fn fits(symbol: &str, text: &str) -> bool {
+#[must_use]
+pub fn fits(symbol: &str, text: &str) -> bool {
     match symbol {
         "rv" | "lrv" => is_number(text),
         "gen" => {

@@ -11,6 +11,8 @@ use super::*;
 use crate::executor::{Next, Task, Waker};
 use crate::options::LatencySettings;
 
+mod clients;
+
 const SECOND: i64 = 1_000_000_000;
 
 /// A cluster with scheduler and kubelets, and a clock that jumps.
@@ -44,7 +46,9 @@ impl NodeHarness {
         let waker: Waker = Arc::new(|| {});
         let scheduler = Scheduler::new(cluster.clone(), Latency::ZERO, 1, waker.clone());
         let scheduler = match control.clients() {
-            Some(_) => scheduler.with_node_faults().with_placement(),
+            Some(rules) => scheduler
+                .with_node_faults()
+                .with_placement(rules.node_choice),
             None => scheduler.with_node_faults(),
         };
         let mut tasks: Vec<Box<dyn Task>> = vec![Box::new(scheduler)];
@@ -375,197 +379,4 @@ fn the_number_of_kubelet_tasks_makes_no_difference() {
         harness.states()
     };
     assert_eq!(run(1), run(3));
-}
-
-/// A cluster whose clients may do as they like.
-fn for_clients() -> NodeHarness {
-    let rules = ClientRules {
-        unpullable_images: vec!["broken:*".into()],
-    };
-    let control = NodeControl::for_clients(NodeTimes::default(), rules);
-    NodeHarness::controlled(1, control)
-}
-
-impl NodeHarness {
-    /// Merges a patch into an object, or into its status.
-    fn patch(&self, kind: Kind, name: &str, patch: Value) {
-        let namespace = if kind == Kind::NODE { "" } else { "n" };
-        let api = self.cluster.api(kind);
-        let Value::Object(patch) = patch else {
-            panic!("{patch} is an object");
-        };
-        let status = patch.contains_key("status");
-        let patch = Patch::Merge(patch);
-        let patched = match status {
-            true => api.patch_status(namespace, name, &patch, self.now),
-            false => api.patch(namespace, name, &patch, self.now),
-        };
-        patched.unwrap();
-    }
-
-    fn create_with(&self, name: &str, spec: Value) {
-        let mut value = json!({"metadata": {"name": name, "namespace": "n"},
-            "spec": {"containers": [{"name": "c", "image": "x:1"}]}});
-        let members = spec.as_object().unwrap().clone();
-        value["spec"].as_object_mut().unwrap().extend(members);
-        self.cluster
-            .create(Pod::from_json(value).unwrap(), self.now)
-            .unwrap();
-    }
-
-    fn condition(&self, name: &str, kind: &str) -> String {
-        let pod = self.pod(name).to_json();
-        let conditions = pod["status"]["conditions"].as_array().unwrap();
-        let found = conditions.iter().find(|it| it["type"] == kind).unwrap();
-        format!(
-            "{} {} {}",
-            found["status"], found["reason"], found["message"]
-        )
-        .replace('"', "")
-    }
-}
-
-#[test]
-fn taints_selectors_and_cordons_decide_where_pods_go() {
-    let mut harness = for_clients();
-    let taint = json!([{"key": "gpu", "effect": "NoSchedule"}]);
-    harness.patch(Kind::NODE, "a", json!({"spec": {"taints": taint}}));
-    harness.pass(0);
-    let tolerations = json!([{"key": "gpu", "operator": "Exists"}]);
-    harness.create_with("picky", json!({"nodeSelector": {"disk": "ssd"}}));
-    for name in ["p1", "p2", "p3", "p4", "p5"] {
-        harness.create(name);
-    }
-    harness.create_with("tolerant", json!({"tolerations": tolerations}));
-    harness.pass(5);
-    let all = [
-        "p1 b R",
-        "p2 b R",
-        "p3 b R",
-        "p4 b R",
-        "p5 - P",
-        "picky - P",
-        "tolerant a R",
-    ];
-    assert_eq!(harness.states(), all);
-    let told = "False Unschedulable 0/2 nodes are available.";
-    assert_eq!(harness.condition("picky", "PodScheduled"), told);
-    assert_eq!(harness.condition("p5", "PodScheduled"), told);
-    assert!(harness.is_quiet());
-
-    // A pod that ends makes room for the next, and for no other.
-    harness.delete("p1");
-    harness.pass(5);
-    assert_eq!(harness.states()[3..5], ["p5 b R", "picky - P"]);
-    harness.patch(
-        Kind::NODE,
-        "b",
-        json!({"metadata": {"labels": {"disk": "ssd"}}}),
-    );
-    harness.pass(5);
-    assert_eq!(harness.states()[4], "picky - P", "it is full");
-    harness.delete("p2");
-    harness.pass(5);
-    assert_eq!(harness.states()[3], "picky b R");
-    assert_eq!(harness.condition("picky", "PodScheduled"), "True null null");
-}
-
-#[test]
-fn a_no_execute_taint_drives_out_who_does_not_tolerate_it() {
-    let mut harness = for_clients();
-    harness.create("p1");
-    harness.create("p2");
-    harness.create_with(
-        "t",
-        json!({"nodeName": "a", "tolerations": [{"operator": "Exists"}]}),
-    );
-    harness.pass(5);
-    let before = harness.states();
-    let taint = json!([{"key": "k", "effect": "NoExecute"}]);
-    harness.patch(Kind::NODE, "a", json!({"spec": {"taints": taint}}));
-    harness.pass(0);
-    let driven = before
-        .iter()
-        .find(|it| it.contains(" a ") && !it.starts_with('t'));
-    let name = &driven.unwrap()[..2];
-    let told = "True DeletionByTaintManager Taint manager: deleting due to NoExecute taint";
-    assert_eq!(harness.condition(name, "DisruptionTarget"), told);
-    harness.pass(5);
-    assert_eq!(harness.states().len(), 2);
-    assert_eq!(harness.states()[1], "t a R");
-}
-
-#[test]
-fn an_annotated_node_is_silent_until_the_annotation_goes() {
-    let mut harness = for_clients();
-    harness.create_with("p", json!({"nodeName": "a"}));
-    harness.pass(5);
-    let annotate = |value: Value| json!({"metadata": {"annotations": {"podstorm/kubelet": value}}});
-    harness.patch(Kind::NODE, "a", annotate(json!("silent")));
-    harness.pass(49);
-    assert_eq!(harness.states(), ["p a R"]);
-    harness.pass(2);
-    assert_eq!(harness.states(), ["p a n"]);
-    assert_eq!(
-        harness.node("a")["spec"]["taints"][1]["effect"],
-        "NoExecute"
-    );
-    harness.patch(Kind::NODE, "a", annotate(Value::Null));
-    harness.pass(2);
-    assert_eq!(harness.states(), ["p a R"]);
-    harness.patch(Kind::NODE, "a", annotate(json!("silent")));
-    harness.pass(351);
-    assert_eq!(harness.states(), ["p a nx"]);
-}
-
-#[test]
-fn a_pod_whose_image_cannot_be_pulled_waits_for_another() {
-    let mut harness = for_clients();
-    let image = |image: &str| json!({"containers": [{"name": "c", "image": image}]});
-    harness.create_with("p", image("broken:1"));
-    harness.pass(5);
-    let pod = harness.pod("p").to_json();
-    let waiting = &pod["status"]["containerStatuses"][0]["state"]["waiting"];
-    assert_eq!(waiting["reason"], "ImagePullBackOff");
-    assert_eq!(waiting["message"], "Back-off pulling image \"broken:1\"");
-    assert_eq!(pod["status"]["phase"], "Pending");
-    let told = "False ContainersNotReady containers with unready status: [c]";
-    assert_eq!(harness.condition("p", "Ready"), told);
-    assert!(harness.is_quiet());
-    harness.patch(Kind::POD, "p", json!({"spec": image("sound:1")}));
-    harness.pass(5);
-    assert_eq!(harness.count("R"), 1);
-}
-
-#[test]
-fn a_container_that_ends_is_restarted_or_ends_its_pod_by_the_policy() {
-    for (policy, code, state, restarts) in [
-        ("Always", 0, "R", 1),
-        ("Always", 1, "R", 1),
-        ("OnFailure", 1, "R", 1),
-        ("OnFailure", 0, "S", 0),
-        ("Never", 0, "S", 0),
-        ("Never", 2, "F", 0),
-    ] {
-        let mut harness = for_clients();
-        harness.create_with("p", json!({"restartPolicy": policy}));
-        harness.pass(5);
-        let mut containers = harness.pod("p").to_json()["status"]["containerStatuses"].clone();
-        containers[0]["state"] = json!({"terminated": {"exitCode": code}});
-        harness.patch(
-            Kind::POD,
-            "p",
-            json!({"status": {"containerStatuses": containers}}),
-        );
-        harness.pass(5);
-        assert_eq!(harness.count(state), 1, "{policy} {code}");
-        let status = &harness.pod("p").to_json()["status"]["containerStatuses"][0];
-        assert_eq!(status["restartCount"], restarts, "{policy} {code}");
-        if restarts == 1 {
-            assert_eq!(status["lastState"]["terminated"]["exitCode"], code);
-            assert!(status["lastState"]["terminated"]["finishedAt"].is_string());
-            assert!(status["state"]["running"].is_object());
-        }
-        assert!(harness.is_quiet());
-    }
 }

@@ -1,0 +1,194 @@
+//! What simulated nodes do where clients of any kind write to the cluster, as its user sets it.
+
+use std::net::Ipv4Addr;
+
+use podstorm_objects::PodSpec;
+use serde_json::Value;
+
+/// What simulated nodes do besides where clients of any kind write to the cluster. The scheduler then
+/// respects taints, tolerations, node selectors and required node affinity; a `NoExecute` taint evicts
+/// the pods that do not tolerate it; a node annotated with `podstorm/kubelet: silent` is
+/// [lost](super::NodeControl::lose) until the annotation goes; a kubelet restarts a container whose status
+/// says that it has ended, or ends the pod, by its restart policy; and a pod is marked as disrupted
+/// before it is deleted because of its node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClientRules {
+    /// Images that can't be pulled, so that their pods stay pending. `*` at either end is any text.
+    pub unpullable_images: Vec<String>,
+    /// Which of the nodes that take a pod gets it.
+    pub node_choice: NodeChoice,
+    /// Which pods end by themselves; none where absent.
+    pub finishing: Option<Finishing>,
+    /// Where pods get their addresses from; where absent a pod has its node's.
+    pub pod_network: Option<PodNetwork>,
+    /// What kubelets report as the id of each container; nothing where empty.
+    pub container_id: String,
+    /// What they report as the id of each image.
+    pub image_id: String,
+}
+
+/// Which of the nodes that take a pod gets it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NodeChoice {
+    /// The one with the most free capacity.
+    #[default]
+    Roomiest,
+    /// The first by name.
+    First,
+}
+
+/// Pods that end by themselves: those whose restart policy is not `Always` succeed as soon as they have
+/// started.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Finishing {
+    /// But those run on whose command or arguments hold one of these.
+    pub endless_commands: Vec<String>,
+}
+
+/// A range of addresses for pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PodNetwork {
+    first: u32,
+    /// Addresses for pods: all but the first and the last of the range.
+    count: u32,
+}
+
+impl ClientRules {
+    /// Whether the image can't be pulled.
+    pub fn is_unpullable(&self, image: &str) -> bool {
+        let mut patterns = self.unpullable_images.iter();
+        patterns.any(|pattern| {
+            let (any_start, rest) = match pattern.strip_prefix('*') {
+                Some(rest) => (true, rest),
+                None => (false, pattern.as_str()),
+            };
+            match (any_start, rest.strip_suffix('*')) {
+                (false, None) => image == rest,
+                (false, Some(start)) => image.starts_with(start),
+                (true, None) => image.ends_with(rest),
+                (true, Some(middle)) => image.contains(middle),
+            }
+        })
+    }
+
+    /// Whether the pod succeeds as soon as it has started.
+    pub(super) fn finishes(&self, spec: &PodSpec) -> bool {
+        let Some(finishing) = &self.finishing else {
+            return false;
+        };
+        let policy = spec.get("restartPolicy");
+        let policy = policy.as_ref().and_then(Value::as_str);
+        let ends = matches!(policy, Some("Never" | "OnFailure"));
+        ends && !finishing.runs_on(&spec.get("containers").unwrap_or_default())
+    }
+}
+
+impl Finishing {
+    fn runs_on(&self, containers: &Value) -> bool {
+        let containers = containers.as_array().into_iter().flatten();
+        let words = containers.flat_map(|container| {
+            let lists = [&container["command"], &container["args"]];
+            lists.into_iter().filter_map(Value::as_array).flatten()
+        });
+        let mut words = words.filter_map(Value::as_str);
+        words.any(|word| {
+            let mut endless = self.endless_commands.iter();
+            endless.any(|text| word.contains(text.as_str()))
+        })
+    }
+}
+
+impl PodNetwork {
+    /// The range that a text like `192.0.2.0/24` names; `None` for a text of another form, and for a range
+    /// without room for a pod.
+    pub fn parse(text: &str) -> Option<PodNetwork> {
+        let (address, length) = text.split_once('/')?;
+        let (address, length): (Ipv4Addr, u32) = (address.parse().ok()?, length.parse().ok()?);
+        let size = 1_u32.checked_shl(32_u32.checked_sub(length)?)?;
+        let first = address.to_bits();
+        (size > 2 && first % size == 0).then(|| PodNetwork {
+            first,
+            count: size - 2,
+        })
+    }
+
+    /// The address of the pod with that number; they come around.
+    pub(super) fn address(self, number: u64) -> Ipv4Addr {
+        // Below `count`, which is 32 bits.
+        let offset = (number % u64::from(self.count)) as u32;
+        Ipv4Addr::from_bits(self.first + 1 + offset)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_image_is_unpullable_by_its_name_or_a_part_of_it() {
+        for (pattern, image, unpullable) in [
+            ("a:1", "a:1", true),
+            ("a:1", "a:12", false),
+            ("a:*", "a:12", true),
+            ("*:bad", "a:bad", true),
+            ("*:bad", "a:bad2", false),
+            ("*broken*", "shop/broken:1", true),
+            ("*broken*", "shop/sound:1", false),
+        ] {
+            let rules = ClientRules {
+                unpullable_images: vec![pattern.to_owned()],
+                ..ClientRules::default()
+            };
+            assert_eq!(rules.is_unpullable(image), unpullable, "{pattern} {image}");
+        }
+    }
+
+    #[test]
+    fn a_pod_finishes_unless_it_restarts_or_its_command_is_endless() {
+        let rules = ClientRules {
+            finishing: Some(Finishing {
+                endless_commands: vec!["sleep".to_owned()],
+            }),
+            ..ClientRules::default()
+        };
+        for (spec, finishes) in [
+            (
+                json!({"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}),
+                true,
+            ),
+            (json!({"containers": [{"name": "c", "image": "i"}]}), false),
+            (
+                json!({"restartPolicy": "OnFailure",
+                "containers": [{"name": "c", "image": "i", "command": ["sleep", "9"]}]}),
+                false,
+            ),
+            (
+                json!({"restartPolicy": "Never",
+                "containers": [{"name": "c", "image": "i", "args": ["-c", "sleep 9"]}]}),
+                false,
+            ),
+        ] {
+            let spec = PodSpec::from_json(spec.as_object().unwrap().clone()).unwrap();
+            assert_eq!(rules.finishes(&spec), finishes, "{spec:?}");
+            assert!(!ClientRules::default().finishes(&spec));
+        }
+    }
+
+    #[test]
+    fn addresses_of_a_network_come_around() {
+        let network = PodNetwork::parse("192.0.2.0/30").unwrap();
+        let addresses: Vec<String> = (0..3).map(|n| network.address(n).to_string()).collect();
+        assert_eq!(addresses, ["192.0.2.1", "192.0.2.2", "192.0.2.1"]);
+        for text in [
+            "192.0.2.0",
+            "192.0.2.1/24",
+            "192.0.2.0/31",
+            "x/24",
+            "10.0.0.0/33",
+        ] {
+            assert_eq!(PodNetwork::parse(text), None, "{text}");
+        }
+    }
+}

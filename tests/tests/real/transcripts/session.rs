@@ -1,0 +1,245 @@
+//! A served cluster like the recorded one, and a folder in which commands run one after the other.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use podstorm_tests::command::loadgen;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A command begins when this many looks have found nothing changed, or after the most looks.
+const QUIET_LOOKS: usize = 5;
+const LOOKS_MAX: usize = 300;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
+
+/// Between two looks whether a command has ended.
+const TICK: Duration = Duration::from_millis(5);
+
+/// From the start of a command to those that run meanwhile, and from their end to its interruption.
+const AROUND_MEANWHILE: Duration = Duration::from_millis(700);
+
+/// What the recorded cluster was, as settings.
+const SETTINGS: &[&str] = &[
+    "serve",
+    "--listen=127.0.0.1:0",
+    "--tls",
+    "--token-auth-file=tokens.csv",
+    "--kubeconfig=config",
+    "--nodes=0",
+    "--node-choice=first",
+    "--unpullable-image=*broken*",
+    "--finish-pods",
+    "--endless-command=sleep",
+    "--pod-network=192.0.2.0/24",
+    "--container-id=c://1",
+    "--image-id=sha256:0",
+    "--filename",
+];
+
+/// Who sends the recorded commands.
+const TOKENS: &str = "admintoken,admin,admin-uid,system:masters\n";
+
+/// What a command has printed.
+pub(super) struct Printed {
+    /// `None` where it was killed.
+    pub(super) exit: Option<i32>,
+    pub(super) stdout: String,
+    pub(super) stderr: String,
+}
+
+pub(super) struct Session {
+    server: Child,
+    /// Where the server is asked in plain HTTP, and who passes it on.
+    proxy: Child,
+    proxied: String,
+    folder: TempDir,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        for process in [&mut self.proxy, &mut self.server] {
+            let _ended_before = process.kill();
+            let _status = process.wait();
+        }
+    }
+}
+
+impl Session {
+    pub(super) fn start(nodes: &Path) -> Session {
+        let folder = TempDir::new().expect("a folder for temporary files");
+        for name in ["bin", "work", "tmp"] {
+            std::fs::create_dir(folder.path().join(name)).expect("the folder takes folders");
+        }
+        std::fs::write(folder.path().join("tokens.csv"), TOKENS).expect("the folder takes files");
+        let kubectl = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools/kubectl-1.32");
+        let kubectl = kubectl.canonicalize().expect("run .ci/kubectl first");
+        std::os::unix::fs::symlink(kubectl, folder.path().join("bin/kubectl"))
+            .expect("the folder takes links");
+        let mut server = Command::new(loadgen())
+            .args(SETTINGS)
+            .arg(nodes)
+            .current_dir(&folder)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the server starts");
+        first_line(&mut server, "Serving https://");
+        for line in [
+            "kubectl config rename-context $(kubectl config current-context) rec",
+            "kubectl config set-credentials admin --token=admintoken",
+            "kubectl config set-context rec --user=admin",
+        ] {
+            let status = command(folder.path(), line).stdout(Stdio::null()).status();
+            assert!(status.is_ok_and(|status| status.success()), "{line}");
+        }
+        let mut proxy = command(folder.path(), "exec kubectl proxy --port=0")
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("there is a shell");
+        let line = first_line(&mut proxy, "Starting to serve on ");
+        let proxied = line["Starting to serve on ".len()..].trim().to_owned();
+        Session {
+            server,
+            proxy,
+            proxied,
+            folder,
+        }
+    }
+
+    /// Runs the command of a case once the cluster is quiet; it is killed when it takes too long.
+    pub(super) fn play(&self, case: &Value, within: Duration) -> Printed {
+        for (name, text) in case["files"].as_object().into_iter().flatten() {
+            let path = self.path("work").join(name);
+            std::fs::write(path, text.as_str().unwrap_or("")).expect("the folder takes files");
+        }
+        self.wait_until_quiet();
+        let line = case["command"].as_str().expect("a case has a command");
+        let mut command = command(self.folder.path(), &format!("exec {line}"));
+        for (name, value) in case["env"].as_object().into_iter().flatten() {
+            command.env(name, value.as_str().unwrap_or(""));
+        }
+        let stdin = self.path("stdin");
+        std::fs::write(&stdin, case["stdin"].as_str().unwrap_or("")).expect("it takes files");
+        let mut process = command
+            .stdin(File::open(stdin).expect("it was written"))
+            .stdout(self.create("stdout"))
+            .stderr(self.create("stderr"))
+            // What it starts itself is killed with it.
+            .process_group(0)
+            .spawn()
+            .expect("there is a shell");
+        if let Some(others) = case["meanwhile"].as_array() {
+            thread::sleep(AROUND_MEANWHILE);
+            for line in others.iter().filter_map(Value::as_str) {
+                self.run_beside(line);
+            }
+            thread::sleep(AROUND_MEANWHILE);
+            signal(&process, Signal::SIGINT);
+        }
+        let exit = wait(&mut process, within);
+        let read = |name| {
+            let bytes = std::fs::read(self.path(name)).expect("it was created");
+            String::from_utf8_lossy(&bytes).into_owned()
+        };
+        Printed {
+            exit,
+            stdout: read("stdout"),
+            stderr: read("stderr"),
+        }
+    }
+
+    fn run_beside(&self, line: &str) {
+        let mut command = command(self.folder.path(), line);
+        let status = command.stdout(Stdio::null()).stdin(Stdio::null()).status();
+        assert!(status.is_ok_and(|status| status.success()), "{line}");
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn create(&self, name: &str) -> File {
+        File::create(self.path(name)).expect("the folder takes files")
+    }
+
+    /// Waits until the server's version has stayed the same.
+    fn wait_until_quiet(&self) {
+        let (mut version, mut same) = (self.version(), 0);
+        for _ in 0..LOOKS_MAX {
+            thread::sleep(BETWEEN_LOOKS);
+            let now = self.version();
+            same = if now == version { same + 1 } else { 0 };
+            if same == QUIET_LOOKS {
+                return;
+            }
+            version = now;
+        }
+    }
+
+    /// The version of the server's newest write.
+    fn version(&self) -> String {
+        let mut stream = TcpStream::connect(&self.proxied).expect("the proxy listens");
+        let host = &self.proxied;
+        let request = format!(
+            "GET /api/v1/namespaces?limit=1 HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+        );
+        let sent = stream.write_all(request.as_bytes());
+        sent.expect("the proxy reads");
+        let answer = std::io::read_to_string(stream).expect("the proxy answers");
+        let (_, version) = answer
+            .split_once("\"resourceVersion\":\"")
+            .expect("a list has a version");
+        version.split('"').next().unwrap_or("").to_owned()
+    }
+}
+
+/// The first line that a process prints, which begins so.
+fn first_line(process: &mut Child, start: &str) -> String {
+    let mut line = String::new();
+    let stdout = process.stdout.take().expect("it is piped");
+    let read = BufReader::new(stdout).read_line(&mut line);
+    read.expect("it says something");
+    assert!(line.starts_with(start), "{line}");
+    line
+}
+
+fn command(folder: &Path, line: &str) -> Command {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", line])
+        .current_dir(folder.join("work"))
+        .env("PATH", format!("{}:{path}", folder.join("bin").display()))
+        .env("KUBECONFIG", folder.join("config"))
+        .env("HOME", folder)
+        .env("TMPDIR", folder.join("tmp"))
+        // Each lives for a moment.
+        .env("GOGC", "off");
+    command
+}
+
+fn signal(process: &Child, signal: Signal) {
+    let pid = i32::try_from(process.id()).expect("a number of a process");
+    // It may have ended by itself.
+    let _gone = kill(Pid::from_raw(-pid), signal);
+}
+
+/// The exit of a process; `None` when it had to be killed, or was interrupted.
+fn wait(process: &mut Child, within: Duration) -> Option<i32> {
+    for _ in 0..within.as_millis() / TICK.as_millis() {
+        if let Some(status) = process.try_wait().expect("it was started") {
+            return status.code().filter(|_| status.signal().is_none());
+        }
+        thread::sleep(TICK);
+    }
+    signal(process, Signal::SIGKILL);
+    process.wait().expect("it was started");
+    None
+}
