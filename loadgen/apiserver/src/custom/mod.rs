@@ -1,6 +1,6 @@
 //! Custom resources: what a CustomResourceDefinition brings about.
 //!
-//! A definition is an object like any other (its row is in `builtin`). When one is written, its names are
+//! A definition is an object like any other, by its [`row`]. When one is written, its names are
 //! accepted, the kinds that it describes are served, in the rows that [`rows`] makes of it, and when it
 //! is deleted so are its objects, and then it goes. All of that happens within the request, where
 //! upstream's controllers take some moments.
@@ -8,6 +8,7 @@
 mod check;
 mod definition;
 mod names;
+mod row;
 mod rows;
 mod schema;
 mod structural;
@@ -26,10 +27,13 @@ use crate::field_manager::{ByServer, FieldManager, Manager};
 use crate::store::KindStore;
 use crate::store::counts::{Verb, WriteEffects};
 use crate::update::{Update, prepare_and_validate};
-use crate::{Cluster, DeleteOptions, builtin, errors, meta};
+use crate::{Cluster, DeleteOptions, errors, meta};
 
-pub(crate) use definition::{storage_version, validate_definition};
+pub(crate) use row::ROWS;
 pub use structural::{default, prune};
+
+/// `apiextensions.k8s.io/v1` `CustomResourceDefinition`.
+const DEFINITION: Kind = Kind::of(&ROWS[0]);
 
 /// Keeps a definition until its objects are gone.
 const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
@@ -103,7 +107,7 @@ impl Cluster {
             }
         };
         // The kind is built in, so its store is there.
-        let _ = self.with_dynamic_store(builtin::DEFINITION, sync);
+        let _ = self.with_dynamic_store(DEFINITION, sync);
     }
 
     /// Serves what an established definition describes.
@@ -222,7 +226,7 @@ impl Cluster {
             });
         };
         // The kind is built in, so its store is there.
-        let _ = self.with_dynamic_store(builtin::DEFINITION, finish);
+        let _ = self.with_dynamic_store(DEFINITION, finish);
         for other in waiting.iter().filter(|other| *other != name) {
             self.definition_written(other, None, now);
         }
@@ -399,7 +403,7 @@ pub fn unenforced(definition: &Map) -> Vec<String> {
 
 /// Whether a kind is that of definitions.
 pub(crate) fn is_definition(row: &ResourceType) -> bool {
-    std::ptr::eq(row, builtin::DEFINITION.row())
+    std::ptr::eq(row, DEFINITION.row())
 }
 
 #[cfg(test)]
