@@ -1,15 +1,15 @@
 //! Custom resources: what a CustomResourceDefinition brings about.
 //!
 //! A definition is an object like any other, by its [`row`]. When one is written, its names are
-//! accepted, the kinds that it describes are served, in the rows that [`rows`] makes of it, and when it
+//! accepted, the kinds that it describes are served, in the rows that [`described`] makes of it, and when it
 //! is deleted so are its objects, and then it goes. All of that happens within the request, where
 //! upstream's controllers take some moments.
 
 mod check;
 mod definition;
+mod described;
 mod names;
 mod row;
-mod rows;
 mod schema;
 mod structural;
 
@@ -22,7 +22,7 @@ use podstorm_objects::{
 };
 use serde_json::Value;
 
-use self::rows::Described;
+use self::described::Described;
 use crate::field_manager::{ByServer, FieldManager, Manager};
 use crate::store::KindStore;
 use crate::store::counts::{Verb, WriteEffects};
@@ -113,7 +113,7 @@ impl Cluster {
     /// Serves what an established definition describes.
     fn serve_definition(&self, definition: &DynamicObject, now: Now) {
         let is_established = names::is_true(definition, "Established");
-        let Some(kinds) = rows::describe(definition).filter(|_| is_established) else {
+        let Some(kinds) = described::describe(definition).filter(|_| is_established) else {
             if definition.metadata.is_deleting() {
                 self.finish_definition(definition.metadata.name.as_str(), now);
             }
@@ -376,7 +376,7 @@ pub fn described_kinds(definition: &DynamicObject) -> Vec<Kind> {
     let names = spec.map(|spec| spec["names"].clone()).unwrap_or_default();
     let status = serde_json::json!({"acceptedNames": names});
     definition.fields.insert("status".to_owned(), status);
-    rows::describe(&definition)
+    described::describe(&definition)
         .map(|it| it.served)
         .unwrap_or_default()
 }
