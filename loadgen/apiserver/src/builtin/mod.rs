@@ -5,6 +5,7 @@ mod autoscaling;
 mod batch;
 mod config;
 mod core;
+mod counts;
 mod indexes;
 mod job;
 mod job_status;
