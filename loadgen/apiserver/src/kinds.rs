@@ -27,10 +27,11 @@ impl Strategy for Namespace {
         Self::from_json(value)
     }
 
-    fn set_defaults(&mut self, old: Option<&Self>) {
-        if old.is_none() {
-            finalizer::add(self);
-        }
+    fn hold(&mut self) {
+        finalizer::add(self);
+    }
+
+    fn set_defaults(&mut self, _old: Option<&Self>) {
         // By which selectors of namespaces find one by its name.
         let name = self.metadata.name.clone();
         if !name.is_empty()

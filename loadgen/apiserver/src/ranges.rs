@@ -156,8 +156,17 @@ impl Asked {
     fn of_pod(spec: &Value) -> Asked {
         let sum = |list: &str| {
             let all = crate::quotas::of_containers(spec, list);
+            // A sum is spelled as its first part.
+            let like = |name: &str| {
+                let mut parts = items(spec, "/containers").chain(items(spec, "/initContainers"));
+                let first = parts.find_map(|part| part["resources"][list][name].as_str());
+                first.unwrap_or("").to_owned()
+            };
             all.into_iter()
-                .map(|(name, amount)| (name, (amount, amount.text_like(""))))
+                .map(|(name, amount)| {
+                    let text = amount.text_like(&like(&name));
+                    (name, (amount, text))
+                })
                 .collect()
         };
         Asked {

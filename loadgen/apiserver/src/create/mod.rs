@@ -38,6 +38,7 @@ impl Cluster {
         if let Some(manager) = manager {
             manager.written(None, &mut object);
         }
+        object.hold();
         if self.seen.has_ranges() {
             object.apply_ranges(self);
         }
@@ -73,6 +74,7 @@ impl Cluster {
         let kind = object.kind();
         self.admit_create(kind, object.metadata())?;
         object.set_defaults(None);
+        object.hold();
         let metadata = object.metadata_mut();
         tidy_metadata(metadata);
         metadata.resource_version = ResourceVersion::Unset;

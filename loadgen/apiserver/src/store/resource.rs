@@ -21,6 +21,9 @@ pub trait Strategy: Object + Clone + PartialEq {
     /// Sets defaults. Parts that are shared with the stored object have them already.
     fn set_defaults(&mut self, _old: Option<&Self>) {}
 
+    /// Adds what holds an object until everything in it is gone, which nobody who writes it owns.
+    fn hold(&mut self) {}
+
     /// Fills in what the LimitRanges of its namespace say.
     fn apply_ranges(&mut self, _cluster: &Cluster) {}
 
