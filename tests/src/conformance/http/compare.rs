@@ -236,6 +236,10 @@ impl Symbols {
         if !fits(kind, value) {
             return false;
         }
+        if kind == symbol {
+            // Of a symbol without a number each occurrence is for itself.
+            return true;
+        }
         if kind == "lrv" {
             // A list is not older than what was seen before.
             let version = value.parse::<u64>().unwrap_or(0);
