@@ -28,6 +28,7 @@ use k8s_openapi::api::policy::v1::{Eviction, PodDisruptionBudget};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use k8s_openapi::api::storage::v1::StorageClass;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{DeleteOptions, Status};
 use schemars::generate::SchemaSettings;
 
@@ -96,8 +97,21 @@ fn main() -> std::io::Result<()> {
         TokenRequest,
         TokenReview
     );
-    add!(DeleteOptions, Status);
+    add!(CustomResourceDefinition, DeleteOptions, Status);
+    let mut definitions = schemas.take_definitions(true);
+    // Of any type, whatever Rust's is.
+    for name in [
+        "JSON",
+        "JSONSchemaPropsOrArray",
+        "JSONSchemaPropsOrBool",
+        "JSONSchemaPropsOrStringArray",
+    ] {
+        let name = format!("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.{name}");
+        if let Some(schema) = definitions.get_mut(&name).and_then(|it| it.as_object_mut()) {
+            schema.remove("type");
+        }
+    }
     let mut out = GzEncoder::new(std::io::stdout().lock(), Compression::best());
-    serde_json::to_writer(&mut out, &schemas.take_definitions(true))?;
+    serde_json::to_writer(&mut out, &definitions)?;
     out.finish().map(drop)
 }

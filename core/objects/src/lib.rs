@@ -43,8 +43,8 @@ pub use error::{ApiError, Cause, Details, Reason};
 pub use event::{Event, EventTopic, ObjectReference, Regarding};
 pub use json::Rest;
 pub use kind::{
-    Cell, Column, DynamicObject, GenerationOf, Kind, MetadataChecks, NameFormat, ResourceType,
-    Rules, Subresource, cells,
+    Cell, Column, CustomType, DynamicObject, GenerationOf, JsonPath, Kind, MetadataChecks,
+    NameFormat, ResourceType, Rules, ScalePaths, Subresource, cells,
 };
 pub use labels::Labels;
 pub use meta::{ObjectMeta, OptionalSeconds};
@@ -53,7 +53,9 @@ pub use object::{AnyObject, Object, Resource};
 pub use owners::{OwnerReference, OwnerReferences};
 pub use patch::{EventPatch, EventSource, EventWrite, PodPatch};
 pub use pod::{Pod, PodPhase, PodSpec, PodStart, PodStatus, SpecContainer};
-pub use quantity::{Quantity, QuantityError, canonical_quantity};
+pub use quantity::{
+    Quantity, QuantityError, canonical_quantity, is_canonical_quantity, milli_quantity,
+};
 pub use replica_set::{
     PodTemplate, ReplicaSet, ReplicaSetCondition, ReplicaSetSpec, ReplicaSetStatus,
 };

@@ -72,6 +72,26 @@ impl Quantity {
     }
 }
 
+impl Quantity {
+    /// The difference of two amounts, saturating.
+    #[must_use]
+    pub const fn minus(self, other: Quantity) -> Quantity {
+        Quantity {
+            nanos: self.nanos.saturating_sub(other.nanos),
+        }
+    }
+
+    /// The nearest number.
+    pub fn to_f64(self) -> f64 {
+        self.nanos as f64 / NANO as f64
+    }
+
+    /// Its text, in the kind of suffix that another quantity's text has.
+    pub fn text_like(self, other: &str) -> String {
+        spelled(self.nanos, other)
+    }
+}
+
 impl FromStr for Quantity {
     type Err = QuantityError;
 
@@ -85,7 +105,35 @@ impl FromStr for Quantity {
 ///
 /// Source: `CanonicalizeBytes` of apimachinery's `resource.Quantity`.
 pub fn canonical_quantity(text: &str) -> Option<String> {
+    Some(spelled(parse(text)?.nanos, text))
+}
+
+/// As [`canonical_quantity`], rounded up to thousandths, as amounts of resources are.
+pub fn milli_quantity(text: &str) -> Option<String> {
+    const MILLI: i128 = NANO / 1000;
     let nanos = parse(text)?.nanos;
+    let up = nanos.signum() * (nanos.abs() + MILLI - 1) / MILLI * MILLI;
+    Some(spelled(up, text))
+}
+
+/// A quick test whether a quantity is in its [canonical](canonical_quantity) form; of the forms that are usual
+/// it knows each.
+pub fn is_canonical_quantity(text: &str) -> bool {
+    const DIGITS_MAX: usize = 18;
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, suffix) = text.split_at(digits);
+    if digits == 0 || digits > DIGITS_MAX || number.starts_with('0') {
+        return text == "0";
+    }
+    match suffix {
+        "" | "m" | "k" | "M" | "G" => !number.ends_with("000"),
+        "Ki" | "Mi" | "Gi" => number.parse::<u64>().is_ok_and(|number| number % 1024 != 0),
+        _ => false,
+    }
+}
+
+/// An amount in the kind of suffix that `text` has.
+fn spelled(nanos: i128, text: &str) -> String {
     let suffix = text.trim_start_matches(|c: char| c.is_ascii_digit() || "+-.".contains(c));
     let units = nanos.div_euclid(NANO) + i128::from(nanos.rem_euclid(NANO) != 0);
     if suffix.ends_with('i') && units.abs() >= 1024 {
@@ -95,7 +143,7 @@ pub fn canonical_quantity(text: &str) -> Option<String> {
             power += 1;
         }
         const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
-        return Some(format!("{units}{}", BINARY[power]));
+        return format!("{units}{}", BINARY[power]);
     }
     const DECIMAL: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
     let (mut mantissa, mut power) = (nanos, 0);
@@ -104,12 +152,12 @@ pub fn canonical_quantity(text: &str) -> Option<String> {
         power += 1;
     }
     let is_exponent = suffix.len() > 1 && suffix.starts_with(['e', 'E']);
-    Some(match (mantissa, power) {
+    match (mantissa, power) {
         (0, _) => "0".to_owned(),
         (_, 3) => mantissa.to_string(),
         _ if is_exponent => format!("{mantissa}e{}", power as i32 * 3 - 9),
         _ => format!("{mantissa}{}", DECIMAL[power]),
-    })
+    }
 }
 
 fn parse(text: &str) -> Option<Quantity> {
@@ -245,5 +293,24 @@ mod tests {
             );
         }
         assert_eq!(canonical_quantity("1x"), None);
+        assert_eq!(milli_quantity("0.0001").as_deref(), Some("1m"));
+        assert_eq!(milli_quantity("0.5Ki").as_deref(), Some("512"));
+    }
+
+    #[test]
+    fn the_quick_test_of_the_form_agrees_with_the_form() {
+        for number in ["0", "1", "00", "7000", "1024", "2048", "1500", "3000000"] {
+            for suffix in ["", "m", "k", "M", "G", "Ki", "Mi", "Gi", "e3", "i"] {
+                let text = format!("{number}{suffix}");
+                if is_canonical_quantity(&text) {
+                    assert_eq!(canonical_quantity(&text), Some(text));
+                }
+            }
+        }
+        assert!(
+            ["250m", "512Mi", "1Gi", "2", "10"]
+                .into_iter()
+                .all(is_canonical_quantity)
+        );
     }
 }

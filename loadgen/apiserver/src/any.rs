@@ -48,7 +48,8 @@ pub(crate) trait AnyStore: Debug + Send + Sync {
     /// See `gc::namespace`.
     fn delete_all(&self, cluster: &Cluster, namespace: &str, now: Now) -> (u64, bool);
 
-    fn read(&self, value: Value) -> Result<AnyObject, DecodeError>;
+    /// Reads an object of the kind in one of its versions.
+    fn read(&self, kind: Kind, value: Value) -> Result<AnyObject, DecodeError>;
     fn create(
         &self,
         to: &Cluster,
@@ -154,8 +155,8 @@ impl<R: Strategy> AnyStore for KindStore<R> {
         cluster.delete_all(self, namespace, now)
     }
 
-    fn read(&self, value: Value) -> Result<AnyObject, DecodeError> {
-        Ok(Arc::new(R::read(KindStore::kind(self), value)?))
+    fn read(&self, kind: Kind, value: Value) -> Result<AnyObject, DecodeError> {
+        Ok(Arc::new(R::read(kind, value)?))
     }
 
     fn create(
@@ -306,6 +307,38 @@ impl DynamicStores {
         used.cloned().collect()
     }
 
+    /// Stores the objects of a custom kind, in the version that it is given.
+    ///
+    /// # Errors
+    /// The kind is built in, or was added otherwise.
+    pub(crate) fn serve_custom(&self, kind: Kind) -> Result<(), ()> {
+        if Kind::TYPED
+            .into_iter()
+            .chain(builtin::kinds())
+            .any(|known| known == kind)
+        {
+            return Err(());
+        }
+        let mut stores = self.stores.write().unwrap_or_else(PoisonError::into_inner);
+        // The key is the row that was given last.
+        let store = stores.remove_entry(&kind);
+        if store
+            .as_ref()
+            .is_some_and(|(known, _)| known.row().custom.is_none())
+        {
+            stores.extend(store);
+            return Err(());
+        }
+        stores.insert(kind, store.map(|(_, store)| store).unwrap_or_default());
+        Ok(())
+    }
+
+    /// Drops the store of a custom kind.
+    pub(crate) fn forget_custom(&self, kind: Kind) {
+        let mut stores = self.stores.write().unwrap_or_else(PoisonError::into_inner);
+        stores.remove(&kind);
+    }
+
     /// The kind that an owner reference names, if the cluster ever held an object of it. Otherwise
     /// the owner of an imported object may exist elsewhere, so the cluster can't know that it is
     /// gone, unless it was told that it [holds all owners](Cluster::set_holds_all_owners).
@@ -362,7 +395,8 @@ impl Cluster {
         self.dynamic.holds_all_owners.store(true, Ordering::Relaxed);
     }
 
-    /// The kinds that the server serves, those with a Rust type first.
+    /// The kinds that the server serves, those with a Rust type first; those that definitions describe in
+    /// the version that their objects are stored in.
     pub fn kinds(&self) -> Vec<Kind> {
         let stores = self.dynamic.stores.read();
         let stores = stores.unwrap_or_else(PoisonError::into_inner);

@@ -8,7 +8,7 @@ use crate::field_manager::{FieldManager, Manager};
 use crate::store::counts::{Verb, WriteEffects};
 use crate::{
     AnyWatch, Cluster, DeleteOptions, Deletion, ListOptions, ListPage, Patch, Select, WatchFrom,
-    WatchOptions,
+    WatchOptions, custom,
 };
 
 /// Requests for the objects of one kind. Every request gets 404 when the cluster does not serve the
@@ -63,7 +63,7 @@ impl Api<'_> {
     /// 404 for the kind; within, a member of a wrong type with its path.
     pub fn read(&self, value: Value) -> Result<Result<AnyObject, DecodeError>, ApiError> {
         self.cluster
-            .with_store(self.kind, |store| store.read(value))
+            .with_store(self.kind, |store| store.read(self.kind, value))
     }
 
     /// See [`Cluster::create`].
@@ -75,7 +75,19 @@ impl Api<'_> {
             let effects = self.effects(Verb::Create);
             store.create(self.cluster, object, (effects, self.manager), now)
         };
-        self.cluster.with_store(self.kind, create)?
+        let created = self.cluster.with_store(self.kind, create)??;
+        self.written(&created, now);
+        Ok(created)
+    }
+
+    /// Does what a write brings about in the server.
+    fn written(&self, written: &AnyObject, now: Now) {
+        self.cluster.notice_written(written);
+        if custom::is_definition(self.kind.row()) && !self.dry_run {
+            let name = &written.metadata().name;
+            self.cluster.definition_written(name, self.manager, now);
+        }
+        self.cluster.end_definitions(now);
     }
 
     /// See [`Cluster::import`].
@@ -85,7 +97,7 @@ impl Api<'_> {
     pub fn import(&self, object: AnyObject, now: Now) -> Result<AnyObject, ApiError> {
         let import = |store: &dyn AnyStore| store.import(self.cluster, object, now);
         let written = self.cluster.with_store(self.kind, import)??;
-        self.cluster.notice_written(&written);
+        self.written(&written, now);
         Ok(written)
     }
 
@@ -165,7 +177,7 @@ impl Api<'_> {
         let put =
             |store: &dyn AnyStore| store.put(self.cluster, object, (effects, self.manager), now);
         let written = self.cluster.with_store(self.kind, put)??;
-        self.cluster.notice_written(&written);
+        self.written(&written, now);
         Ok(written)
     }
 
@@ -198,6 +210,17 @@ impl Api<'_> {
         self.apply((namespace, name), patch, Verb::PatchStatus, now)
     }
 
+    /// Has whoever notes the owners of fields look at a document that a patch has made.
+    ///
+    /// # Errors
+    /// As [`FieldManager::patched`].
+    pub fn check_patched(&self, patch: &Patch, document: &mut Value) -> Result<(), ApiError> {
+        match self.manager {
+            Some(manager) => manager.patched(patch, document),
+            None => Ok(()),
+        }
+    }
+
     fn apply(
         &self,
         at: (&str, &str),
@@ -210,7 +233,7 @@ impl Api<'_> {
             store.patch(self.cluster, at, patch, (effects, self.manager), now)
         };
         let written = self.cluster.with_store(self.kind, apply)??;
-        self.cluster.notice_written(&written);
+        self.written(&written, now);
         Ok(written)
     }
 
@@ -228,7 +251,14 @@ impl Api<'_> {
         let at = (namespace, name);
         let effects = self.effects(Verb::Delete);
         let delete = |store: &dyn AnyStore| store.delete(self.cluster, at, options, effects, now);
-        self.cluster.with_store(self.kind, delete)?
+        let deletion = self.cluster.with_store(self.kind, delete)??;
+        if !self.dry_run {
+            if custom::is_definition(self.kind.row()) && !deletion.removed {
+                self.cluster.definition_written(name, self.manager, now);
+            }
+            self.cluster.end_definitions(now);
+        }
+        Ok(deletion)
     }
 
     /// Deletes the objects that `select` admits, of one namespace or of all, one after the other;

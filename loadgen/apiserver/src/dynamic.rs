@@ -1,12 +1,15 @@
 //! The strategy of kinds without a Rust type, as their rows say.
 
-use podstorm_objects::{Cause, DecodeError, DynamicObject, GenerationOf, Kind, Map, ResourceType};
+use compact_str::CompactString;
+use podstorm_objects::{
+    Cause, DecodeError, DynamicObject, GenerationOf, Kind, Map, ResourceType, Time, Uid,
+};
 use serde_json::Value;
 
 use crate::defaulting::Within;
 use crate::store::Strategy;
 use crate::validation::validate_metadata;
-use crate::{Cluster, builtin};
+use crate::{Cluster, builtin, custom, meta};
 
 const STATUS: &str = "status";
 
@@ -36,6 +39,7 @@ fn broken_rules(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> 
     let row = new.kind().row();
     let mut causes = validate_metadata(new.kind(), &new.metadata);
     causes.extend((row.rules.validate)(new, old));
+    causes.extend(custom::validate(new, old));
     causes
 }
 
@@ -46,6 +50,7 @@ impl Strategy for DynamicObject {
 
     fn set_defaults(&mut self, _old: Option<&Self>) {
         (self.kind().row().rules.default)(self);
+        custom::shape(self);
     }
 
     fn prepare_for_create(&mut self) {
@@ -66,19 +71,49 @@ impl Strategy for DynamicObject {
     fn prepare_for_status_update(&mut self, old: &Self) {
         let status = self.fields.remove(STATUS);
         self.fields.clone_from(&old.fields);
+        if self.kind().row().custom.is_some() {
+            // The status alone, but for who owns it.
+            let rest = std::mem::take(&mut self.metadata.rest);
+            self.metadata.clone_from(&old.metadata);
+            self.metadata.rest = meta::with_managed_fields(&old.metadata.rest, &rest);
+        }
         match status {
             Some(status) => drop(self.fields.insert(STATUS.to_owned(), status)),
             None => drop(self.fields.remove(STATUS)),
         }
         fill_status(self);
+        custom::shape(self);
+    }
+
+    fn keeps_until_empty(&self) -> bool {
+        custom::is_definition(self.kind().row()) && !custom::is_ended(self)
+    }
+
+    fn begin_termination(&mut self, now: Time) -> bool {
+        custom::begin_termination(self, now);
+        true
     }
 
     fn committed(cluster: &Cluster, old: Option<&Self>, new: Option<&Self>) {
+        if let Some(new) = new {
+            cluster.seen.note(new.kind());
+        }
         if let Some(object) = new.or(old)
             && object.kind() == builtin::BUDGET
         {
             cluster.notify_disruption_of_budget(object);
         }
+    }
+
+    fn identified(&self, uid: &Uid, name: &dyn Fn() -> CompactString) -> Option<Self> {
+        let identify = self.kind().row().rules.identify?;
+        let mut object = self.clone();
+        object.metadata.uid = uid.clone();
+        if object.metadata.name.is_empty() {
+            object.metadata.name = name();
+        }
+        identify(&mut object);
+        Some(object)
     }
 
     fn complete(&mut self, number: &dyn Fn() -> u64) {
@@ -120,6 +155,7 @@ impl Strategy for DynamicObject {
     fn validate_status_update(&self, old: &Self) -> Vec<Cause> {
         let mut causes = validate_metadata(self.kind(), &self.metadata);
         causes.extend((self.kind().row().rules.validate_status)(self, old));
+        causes.extend(custom::validate(self, Some(old)));
         causes
     }
 }

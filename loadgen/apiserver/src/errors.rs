@@ -2,7 +2,7 @@
 //!
 //! Clients compare code, reason and causes; the messages appear in Events and conditions.
 
-use podstorm_objects::{ApiError, Cause, Details, Kind, ObjectMeta, Reason, Uid};
+use podstorm_objects::{ApiError, Cause, Details, Kind, ObjectMeta, Reason, ResourceVersion, Uid};
 
 /// The retry time, s, of errors that have one.
 const RETRY_AFTER_SECONDS: u32 = 1;
@@ -95,6 +95,21 @@ pub fn uid_mismatch(resource: &str, name: &str, wanted: &Uid, found: &Uid) -> Ap
 
 /// 409: a `PUT` names another UID than the object's. Upstream's storage tells its key.
 pub fn put_uid_mismatch(kind: Kind, object: &ObjectMeta, wanted: &Uid) -> ApiError {
+    let found = &object.uid;
+    let why = format!("UID in precondition: {wanted}, UID in object meta: {found}");
+    stored_otherwise(kind, object, &why)
+}
+
+/// 409: a request holds for another version than the object's. Upstream's storage tells its key.
+pub fn put_version_mismatch(kind: Kind, object: &ObjectMeta, wanted: &ResourceVersion) -> ApiError {
+    let found = &object.resource_version;
+    let why = format!(
+        "ResourceVersion in precondition: {wanted}, ResourceVersion in object meta: {found}"
+    );
+    stored_otherwise(kind, object, &why)
+}
+
+fn stored_otherwise(kind: Kind, object: &ObjectMeta, precondition: &str) -> ApiError {
     let prefix = match (kind.group(), kind.resource()) {
         ("", "nodes") => "minions",
         ("", "replicationcontrollers") => "controllers",
@@ -106,11 +121,10 @@ pub fn put_uid_mismatch(kind: Kind, object: &ObjectMeta, wanted: &Uid) -> ApiErr
         true => format!("{}/", object.namespace),
         false => String::new(),
     };
-    let (name, found) = (&object.name, &object.uid);
+    let name = &object.name;
     let why = format!(
         "StorageError: invalid object, Code: 4, Key: /registry/{prefix}/{namespace}{name}, \
-         ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: \
-         {wanted}, UID in object meta: {found}"
+         ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: {precondition}"
     );
     conflict(&kind.group_resource(), name, &why)
 }

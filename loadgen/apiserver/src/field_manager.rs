@@ -2,13 +2,43 @@
 
 use std::fmt::Debug;
 
-use podstorm_objects::Object;
+use podstorm_objects::{ApiError, Object};
+use serde_json::Value;
+
+use crate::Patch;
 
 /// Notes who owns which fields of what is written (`metadata.managedFields`).
 pub trait FieldManager: Debug + Sync {
     /// Called with an object that is about to be written, with its defaults and as the client sent it
     /// otherwise, and with the stored object. Called again where another writer was faster.
     fn written(&self, old: Option<&dyn Object>, new: &mut dyn Object);
+
+    /// Called with the document that a patch has made, before it is read as an object. It may be brought into
+    /// form.
+    ///
+    /// # Errors
+    /// What the request is answered with then.
+    fn patched(&self, _patch: &Patch, _document: &mut Value) -> Result<(), ApiError> {
+        Ok(())
+    }
+
+    /// As [`written`](FieldManager::written), of a status that the server itself writes because of the
+    /// request.
+    fn written_by_server(&self, old: Option<&dyn Object>, new: &mut dyn Object);
+}
+
+/// What the server itself writes because of somebody's request.
+#[derive(Debug)]
+pub(crate) struct ByServer<'a>(pub(crate) &'a dyn FieldManager);
+
+impl FieldManager for ByServer<'_> {
+    fn written(&self, old: Option<&dyn Object>, new: &mut dyn Object) {
+        self.0.written_by_server(old, new);
+    }
+
+    fn written_by_server(&self, old: Option<&dyn Object>, new: &mut dyn Object) {
+        self.0.written_by_server(old, new);
+    }
 }
 
 /// Who notes it; nobody for what controllers in process write.

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use podstorm_objects::{
-    Cause, DecodeError, Event, Kind, Namespace, Node, ObjectMeta, Pod, PodPhase, PodSpec,
-    PodStatus, ReplicaSet, ReplicaSetStatus, ReplicationController, Resource, Rest,
+    Cause, ConditionStatus, ConditionType, DecodeError, Event, Kind, Map, Namespace, Node,
+    ObjectMeta, Pod, PodCondition, PodConditions, PodPhase, PodSpec, PodStatus, ReplicaSet,
+    ReplicaSetStatus, ReplicationController, Resource, Rest, Time,
 };
 use serde_json::Value;
 
@@ -70,7 +71,7 @@ impl Strategy for Namespace {
         }
     }
 
-    fn begin_termination(&mut self) -> bool {
+    fn begin_termination(&mut self, _now: Time) -> bool {
         self.terminating = true;
         finalizer::set_phase(self, "Terminating");
         finalizer::is_held(self)
@@ -94,6 +95,12 @@ impl Strategy for Node {
         Self::from_json(value)
     }
 
+    fn set_defaults(&mut self, _old: Option<&Self>) {
+        // The second was added to the first.
+        unite_addresses(&mut self.spec);
+        fill_allocatable(&mut self.status);
+    }
+
     fn prepare_for_update(&mut self, old: &Self) {
         self.status = old.status.clone();
         self.pods_allocatable = old.pods_allocatable;
@@ -102,10 +109,39 @@ impl Strategy for Node {
     fn prepare_for_status_update(&mut self, old: &Self) {
         self.spec = old.spec.clone();
         self.unschedulable = old.unschedulable;
+        fill_allocatable(&mut self.status);
     }
 
     fn validate_create(&self) -> Vec<Cause> {
         validation::validate_node(self)
+    }
+}
+
+/// Makes a node's range of addresses and the first of its ranges equal.
+fn unite_addresses(spec: &mut Map) {
+    const ONE: &str = "podCIDR";
+    const ALL: &str = "podCIDRs";
+    let one = spec
+        .get(ONE)
+        .and_then(Value::as_str)
+        .unwrap_or("")
+        .to_owned();
+    let first = |spec: &Map| Some(spec.get(ALL)?.get(0)?.as_str()?.to_owned());
+    match first(spec) {
+        None if !one.is_empty() => drop(spec.insert(ALL.to_owned(), vec![one].into())),
+        Some(first) if one.is_empty() => drop(spec.insert(ONE.to_owned(), first.into())),
+        // The old member wins.
+        Some(first) if first != one => drop(spec.insert(ALL.to_owned(), vec![one].into())),
+        _ => {}
+    }
+}
+
+/// What a node has, all of it can be allocated unless it says otherwise.
+fn fill_allocatable(status: &mut Map) {
+    if status.get("allocatable").is_none_or(Value::is_null)
+        && let Some(capacity) = status.get("capacity").filter(|it| !it.is_null()).cloned()
+    {
+        status.insert("allocatable".to_owned(), capacity);
     }
 }
 
@@ -132,6 +168,16 @@ impl Strategy for Pod {
 
     fn prepare_for_create(&mut self) {
         self.status = pending_status(qos_rest(&self.spec));
+    }
+
+    fn apply_ranges(&mut self, cluster: &Cluster) {
+        cluster.apply_ranges(self);
+    }
+
+    fn complete(&mut self, _number: &dyn Fn() -> u64) {
+        if self.spec.is_gated {
+            self.status.conditions = gated(self.metadata.creation_timestamp);
+        }
     }
 
     fn prepare_for_update(&mut self, old: &Self) {
@@ -210,7 +256,8 @@ impl Strategy for Pod {
     fn validate_status_update(&self, old: &Self) -> Vec<Cause> {
         if meta::is_shared(&self.metadata, &old.metadata)
             && (self.status.rest.is_same(&old.status.rest)
-                || qos_of(&self.status) == qos_of(&old.status))
+                || qos_of(&self.status) == qos_of(&old.status)
+                    && !self.status.rest.as_str().contains("nominatedNodeName"))
         {
             // Everything that has rules is unchanged and was validated before.
             return Vec::new();
@@ -359,6 +406,24 @@ pub(crate) fn pending_status(rest: Rest) -> PodStatus {
         rest,
         ..PodStatus::default()
     }
+}
+
+/// The conditions of a new pod that may not be scheduled yet.
+fn gated(since: Time) -> PodConditions {
+    let rest = Rest::NONE
+        .with(
+            "message",
+            "Scheduling is blocked due to non-empty scheduling gates",
+        )
+        .with("reason", "SchedulingGated");
+    let mut conditions = PodConditions::default();
+    conditions.push(PodCondition {
+        kind: ConditionType::PodScheduled,
+        status: ConditionStatus::False,
+        last_transition_time: since.into(),
+        rest,
+    });
+    conditions
 }
 
 /// The quality-of-service class of a spec, as the unread members of a status.

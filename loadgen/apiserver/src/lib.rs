@@ -51,6 +51,7 @@ mod api;
 mod builtin;
 pub mod checkers;
 mod create;
+pub mod custom;
 pub mod defaulting;
 mod delete;
 pub mod disruption;
@@ -59,6 +60,7 @@ pub mod errors;
 mod field_manager;
 mod finalizer;
 mod gc;
+mod internal;
 mod kinds;
 pub mod latency;
 mod list;
@@ -68,6 +70,8 @@ pub mod namespaces;
 mod patch;
 pub mod podgc;
 mod pods;
+mod quotas;
+mod ranges;
 mod scale;
 mod store;
 mod strategic;
@@ -91,7 +95,8 @@ pub use delete::{DeleteOptions, Deletion, Propagation};
 pub use field_manager::FieldManager;
 pub use gc::GarbageItem;
 pub use list::{ListOptions, ListPage, Select};
-pub use patch::Patch;
+pub use patch::{Operation, Patch};
+pub use pods::Binding;
 pub use pods::evict::{Eviction, EvictionCalls, EvictionRequest, evict};
 pub use scale::{Scalable, Scale, ScaleUpdate};
 pub use store::KindStore;
@@ -100,7 +105,7 @@ pub use store::log::{Change, History};
 pub use store::observe::{Commit, CommitObserver};
 pub use store::quota::Quota;
 pub use store::{ClusterResource, Strategy};
-pub use strategic::{PatchProblem, json_merge, merge_key, strategic_merge};
+pub use strategic::{PatchProblem, go_text, json_merge, merge_key, strategic_merge};
 pub use watch::{AnyWatch, Poll, Seen, Watch, WatchFrom, WatchOptions};
 
 use any::DynamicStores;
@@ -190,6 +195,7 @@ pub struct Cluster {
     disruption: DisruptionController,
     templates: TemplateCache,
     lists: list::PagedLists,
+    pub(crate) seen: quotas::Seen,
     pub(crate) namespaces: KindStore<Namespace>,
     pub(crate) nodes: KindStore<Node>,
     pub(crate) pods: KindStore<Pod>,
@@ -198,6 +204,7 @@ pub struct Cluster {
     pub(crate) events: KindStore<Event>,
     /// The kinds without a type of their own.
     dynamic: DynamicStores,
+    definitions: custom::Definitions,
 }
 
 impl Cluster {
@@ -222,6 +229,7 @@ impl Cluster {
             disruption: DisruptionController::default(),
             templates: TemplateCache::new(),
             lists: list::PagedLists::new(),
+            seen: quotas::Seen::default(),
             namespaces: KindStore::new(Kind::NAMESPACE, &shared),
             nodes: KindStore::new(Kind::NODE, &shared),
             pods: KindStore::new(Kind::POD, &shared),
@@ -232,6 +240,7 @@ impl Cluster {
             version: shared.version.clone(),
             owners: shared.owners.clone(),
             dynamic: DynamicStores::new(shared),
+            definitions: custom::Definitions::default(),
         }
     }
 

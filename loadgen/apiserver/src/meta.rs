@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use podstorm_objects::{
-    Cause, ObjectMeta, OptionalSeconds, OwnerReferences, ResourceVersion, Time,
+    Cause, ObjectMeta, OptionalSeconds, OwnerReferences, ResourceVersion, Rest, Time,
 };
 use serde_json::Value;
 
@@ -68,9 +68,19 @@ pub(super) fn prepare_for_update(new: &mut ObjectMeta, old: &ObjectMeta) {
     }
 }
 
+/// The member of the metadata with the owners of fields.
+const MANAGED: &str = "managedFields";
+
+/// What else the metadata of one object has, with the owners of another's fields.
+pub(super) fn with_managed_fields(rest: &Rest, of: &Rest) -> Rest {
+    match of.get(MANAGED) {
+        Some(managed) => rest.with(MANAGED, managed),
+        None => rest.clone(),
+    }
+}
+
 /// Keeps the owners of fields where a writer that knows nothing of them leaves them out.
 pub(super) fn keep_managed_fields(new: &mut ObjectMeta, old: &ObjectMeta) {
-    const MANAGED: &str = "managedFields";
     if new.rest.is_same(&old.rest) || old.rest.is_empty() || new.rest.get(MANAGED).is_some() {
         return;
     }

@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use podstorm_objects::{
-    ApiError, Details, DynamicObject, Kind, LabelSelector, Labels, Now, ReplicaSet,
-    ReplicationController, ResourceVersion, Time, Uid,
+    ApiError, Details, DynamicObject, JsonPath, Kind, LabelSelector, Labels, Map, Now, Reason,
+    ReplicaSet, ReplicationController, ResourceVersion, ScalePaths, Time, Uid,
 };
+use serde_json::Value;
 
 use super::defaulting::Within;
 use super::field_manager::Manager;
@@ -14,7 +15,7 @@ use super::store::KindStore;
 use super::store::counts::{Verb, WriteEffects};
 use super::update::Update;
 use super::validation::validate_replicas;
-use super::{Api, Cluster, ClusterResource, Strategy, errors};
+use super::{Api, Cluster, ClusterResource, Strategy, custom, errors};
 
 /// A kind with a number of replicas.
 pub trait Scalable: Strategy {
@@ -71,23 +72,40 @@ impl Scalable for ReplicationController {
     }
 }
 
-/// Kinds without a Rust type, at the members that they all have.
+/// Kinds without a Rust type: custom ones where their definition says, others at the members that they
+/// all have.
 impl Scalable for DynamicObject {
     fn spec_replicas(&self) -> i32 {
-        replicas(self, "spec").unwrap_or(1)
+        match scale_paths(self) {
+            Some(paths) => custom_replicas(self, &paths.spec_replicas).unwrap_or(0),
+            None => replicas(self, "spec").unwrap_or(1),
+        }
     }
 
     fn set_spec_replicas(&mut self, replicas: i32) {
-        self.fields.within("spec", |spec| {
-            spec.insert("replicas".to_owned(), replicas.into());
-        });
+        let paths = scale_paths(self);
+        let members = paths.and_then(|paths| paths.spec_replicas.members());
+        set_number(
+            &mut self.fields,
+            &members.unwrap_or_else(|| vec!["spec", "replicas"]),
+            replicas,
+        );
     }
 
     fn status_replicas(&self) -> i32 {
-        replicas(self, "status").unwrap_or(0)
+        match scale_paths(self) {
+            Some(paths) => custom_replicas(self, &paths.status_replicas).unwrap_or(0),
+            None => replicas(self, "status").unwrap_or(0),
+        }
     }
 
     fn selector_text(&self) -> String {
+        if let Some(paths) = scale_paths(self) {
+            let path = paths.selector.as_ref();
+            let whole = Value::Object(self.fields.clone());
+            let found = path.and_then(|path| path.find(&whole).first().copied());
+            return found.and_then(Value::as_str).unwrap_or("").to_owned();
+        }
         let selector = self
             .fields
             .get("spec")
@@ -98,9 +116,47 @@ impl Scalable for DynamicObject {
     }
 }
 
+fn scale_paths(object: &DynamicObject) -> Option<&'static ScalePaths> {
+    object.kind().row().custom?.scale.as_ref()
+}
+
+fn custom_replicas(object: &DynamicObject, path: &JsonPath) -> Option<i32> {
+    let whole = Value::Object(object.fields.clone());
+    let number = custom::number_at(path, &whole).ok()??;
+    number.try_into().ok()
+}
+
+/// Sets a number at the end of a way of members, which are made where they are absent.
+fn set_number(members: &mut Map, way: &[&str], number: i32) {
+    match way {
+        [] => {}
+        [last] => drop(members.insert((*last).to_owned(), number.into())),
+        [next, rest @ ..] => members.within(next, |inner| set_number(inner, rest, number)),
+    }
+}
+
 fn replicas(object: &DynamicObject, member: &str) -> Option<i32> {
     let replicas = object.fields.get(member)?.get("replicas")?.as_i64()?;
     replicas.try_into().ok()
+}
+
+/// # Errors
+/// 500 where a custom object doesn't say how many replicas it wants.
+fn check_has_replicas(object: &DynamicObject) -> Result<(), ApiError> {
+    let Some(paths) = scale_paths(object) else {
+        return Ok(());
+    };
+    let path = &paths.spec_replicas;
+    match custom_replicas(object, path) {
+        Some(_) => Ok(()),
+        None => {
+            let why = format!(
+                "Internal error occurred: the spec replicas field {:?} does not exist",
+                path.text()
+            );
+            Err(ApiError::status(500, Reason::InternalError, why))
+        }
+    }
 }
 
 /// `autoscaling/v1` `Scale` of an object.
@@ -218,6 +274,7 @@ impl Api<'_> {
         }
         let get = |store: &KindStore<DynamicObject>| {
             let object = store.get(namespace, name)?;
+            check_has_replicas(&object)?;
             Ok(scale(&*object))
         };
         self.with_scalable(get)

@@ -1,8 +1,8 @@
 //! An operator that is tested in process, against a cluster of its own that starts in milliseconds.
 //!
-//! `operator.rs` is the operator, written with kube-rs as any other. `tests.rs` is what this is
-//! about: each test has its own API server, controllers and nodes, in the test's process, without a
-//! socket. Run it:
+//! `operator.rs` is the operator, written with kube-rs as any other, with a custom resource of its own.
+//! `tests.rs` is what this is about: each test has its own API server, controllers and nodes, in the
+//! test's process, without a socket. Run it:
 //!
 //!     cargo test -p podstorm-loadgen --example operator
 //!     cargo run -p podstorm-loadgen --example operator
@@ -19,45 +19,52 @@ mod tests;
 
 use std::time::Instant;
 
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::Client;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, PostParams};
+use kube::runtime::conditions::is_crd_established;
 use kube::runtime::wait::await_condition;
+use kube::{Client, CustomResourceExt};
 use podstorm_loadgen::serve::{ServeOptions, Served};
 
-/// A cluster of three nodes, and a client of it.
-fn cluster() -> (Served, Client) {
+use operator::{Site, SiteSpec};
+
+/// A cluster of three nodes that knows sites, and a client of it.
+async fn cluster() -> (Served, Client) {
     let served = Served::start(ServeOptions::default()).expect("nothing is loaded");
     let client = Client::new(served.api().clone(), "default");
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let defined = definitions
+        .create(&PostParams::default(), &Site::crd())
+        .await;
+    defined.expect("the definition is in order");
+    let established = await_condition(definitions, Site::crd_name(), is_crd_established()).await;
+    established.expect("no other definition has its names");
     (served, client)
 }
 
-fn site(name: &str, replicas: &str) -> ConfigMap {
-    serde_json::from_value(serde_json::json!({
-        "metadata": {"name": name, "labels": {operator::LABEL: "yes"}},
-        "data": {"image": "shop/web:1", "replicas": replicas},
-    }))
-    .expect("a ConfigMap")
+fn site(name: &str, replicas: i32) -> Site {
+    let image = "shop/web:1".to_owned();
+    Site::new(name, SiteSpec { image, replicas })
 }
 
 /// Whether that many pods of the site are ready.
-fn is_ready(replicas: &str) -> impl Fn(Option<&ConfigMap>) -> bool {
-    let replicas = replicas.to_owned();
-    move |map| {
-        let annotations = map.and_then(|map| map.metadata.annotations.as_ref());
-        annotations.and_then(|of| of.get("example.com/ready")) == Some(&replicas)
+fn is_ready(replicas: i32) -> impl Fn(Option<&Site>) -> bool {
+    move |site| {
+        let status = site.and_then(|site| site.status.as_ref());
+        status.is_some_and(|status| status.ready == replicas)
     }
 }
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let begin = Instant::now();
-    let (_served, client) = cluster();
+    let (_served, client) = cluster().await;
     tokio::spawn(operator::run(client.clone()));
-    let maps: Api<ConfigMap> = Api::default_namespaced(client);
-    maps.create(&PostParams::default(), &site("shop", "3"))
+    let sites: Api<Site> = Api::default_namespaced(client);
+    sites
+        .create(&PostParams::default(), &site("shop", 3))
         .await?;
-    await_condition(maps, "shop", is_ready("3")).await?;
+    await_condition(sites, "shop", is_ready(3)).await?;
     println!("the site shop has its 3 pods after {:.1?}", begin.elapsed());
     Ok(())
 }

@@ -1,28 +1,65 @@
-//! The operator: a ConfigMap that asks for a web site gets a ReplicaSet that runs it.
+//! The operator: a `Site`, a custom resource, gets a ReplicaSet that runs it.
 //!
 //! It knows nothing of podstorm: it would run in any cluster.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetSpec};
-use k8s_openapi::api::core::v1::{ConfigMap, Container, Namespace, PodSpec, PodTemplateSpec};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use k8s_openapi::api::apps::v1::ReplicaSet;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::runtime::controller::{Action, Controller};
 use kube::runtime::finalizer::{Event, finalizer};
 use kube::runtime::watcher::Config;
-use kube::{Client, Resource, ResourceExt};
+use kube::{Client, CustomResource, Resource, ResourceExt};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-/// The label of ConfigMaps that ask for a web site. `data.image` and `data.replicas` say what runs.
-pub(crate) const LABEL: &str = "example.com/web";
-/// What keeps such a ConfigMap until its site was counted out.
+/// What keeps a site until it was counted out.
 const FINALIZER: &str = "example.com/count";
 /// The annotation of a namespace with the number of its sites.
 pub(crate) const COUNT: &str = "example.com/sites";
+/// As whom the operator applies what it makes.
+const MANAGER: &str = "site-operator";
+
+/// A web site.
+#[derive(CustomResource, Clone, Debug, Deserialize, JsonSchema, Serialize)]
+#[kube(
+    group = "example.com",
+    version = "v1",
+    kind = "Site",
+    namespaced,
+    shortname = "st",
+    category = "all",
+    status = "SiteStatus",
+    scale(
+        spec_replicas_path = ".spec.replicas",
+        status_replicas_path = ".status.ready"
+    ),
+    printcolumn(name = "Wanted", type_ = "integer", json_path = ".spec.replicas"),
+    printcolumn(name = "Ready", type_ = "integer", json_path = ".status.ready")
+)]
+pub(crate) struct SiteSpec {
+    /// What its pods run.
+    pub(crate) image: String,
+    /// How many pods it has.
+    #[serde(default = "one")]
+    #[schemars(range(min = 0))]
+    pub(crate) replicas: i32,
+}
+
+fn one() -> i32 {
+    1
+}
+
+/// How far a site is.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
+pub(crate) struct SiteStatus {
+    /// How many of its pods are ready.
+    pub(crate) ready: i32,
+}
 
 #[derive(Debug)]
 pub(crate) enum Problem {
@@ -49,26 +86,26 @@ impl From<kube::Error> for Problem {
 
 /// Runs until its client is cut off.
 pub(crate) async fn run(client: Client) {
-    let maps: Api<ConfigMap> = Api::all(client.clone());
+    let sites: Api<Site> = Api::all(client.clone());
     let sets: Api<ReplicaSet> = Api::all(client.clone());
-    Controller::new(maps, Config::default().labels(LABEL))
+    Controller::new(sites, Config::default())
         .owns(sets, Config::default())
         .run(reconcile, retry, Arc::new(client))
         .for_each(|_| std::future::ready(()))
         .await;
 }
 
-fn retry(_: Arc<ConfigMap>, _: &Problem, _: Arc<Client>) -> Action {
+fn retry(_: Arc<Site>, _: &Problem, _: Arc<Client>) -> Action {
     Action::requeue(Duration::from_millis(100))
 }
 
-async fn reconcile(map: Arc<ConfigMap>, client: Arc<Client>) -> Result<Action, Problem> {
+async fn reconcile(site: Arc<Site>, client: Arc<Client>) -> Result<Action, Problem> {
     let client = Client::clone(&client);
-    let namespace = map.namespace().unwrap_or_default();
-    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace);
-    finalizer(&maps, FINALIZER, map, |event| async move {
+    let namespace = site.namespace().unwrap_or_default();
+    let sites: Api<Site> = Api::namespaced(client.clone(), &namespace);
+    finalizer(&sites, FINALIZER, site, |event| async move {
         match event {
-            Event::Apply(map) => apply(&map, client.clone(), &namespace).await?,
+            Event::Apply(site) => apply(&site, client.clone(), &namespace).await?,
             Event::Cleanup(_) => {}
         }
         count(client, &namespace).await?;
@@ -78,30 +115,35 @@ async fn reconcile(map: Arc<ConfigMap>, client: Arc<Client>) -> Result<Action, P
     .map_err(|error| Problem::Finalizer(Box::new(error)))
 }
 
-/// Makes the ReplicaSet what the ConfigMap asks for, and writes down how many of its pods are ready.
-async fn apply(map: &ConfigMap, client: Client, namespace: &str) -> Result<(), Problem> {
+/// Makes the ReplicaSet what the site asks for, and writes down how many of its pods are ready.
+async fn apply(site: &Site, client: Client, namespace: &str) -> Result<(), Problem> {
     let sets: Api<ReplicaSet> = Api::namespaced(client.clone(), namespace);
-    let name = map.name_any();
-    let wanted = replica_set(map);
-    let set = match sets.get_opt(&name).await? {
-        None => sets.create(&PostParams::default(), &wanted).await?,
-        Some(found)
-            if found.spec.as_ref().map(|spec| spec.replicas)
-                != wanted.spec.as_ref().map(|spec| spec.replicas) =>
-        {
-            let replicas = wanted.spec.and_then(|spec| spec.replicas);
-            let patch = json!({"spec": {"replicas": replicas}});
-            sets.patch(&name, &PatchParams::default(), &Patch::Merge(patch))
-                .await?
-        }
-        Some(found) => found,
-    };
+    let name = site.name_any();
+    let labels = json!({"site": name});
+    let wanted = json!({
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {"name": name, "ownerReferences": [site.controller_owner_ref(&())]},
+        "spec": {
+            "replicas": site.spec.replicas,
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"containers": [{"name": "web", "image": site.spec.image}]},
+            },
+        },
+    });
+    let applies = PatchParams::apply(MANAGER).force();
+    let set = sets.patch(&name, &applies, &Patch::Apply(wanted)).await?;
     let ready = set.status.and_then(|status| status.ready_replicas);
-    let ready = ready.unwrap_or(0).to_string();
-    if map.annotations().get("example.com/ready") != Some(&ready) {
-        let maps: Api<ConfigMap> = Api::namespaced(client, namespace);
-        let patch = json!({"metadata": {"annotations": {"example.com/ready": ready}}});
-        maps.patch(&name, &PatchParams::default(), &Patch::Merge(patch))
+    let status = SiteStatus {
+        ready: ready.unwrap_or(0),
+    };
+    if site.status.as_ref().map(|status| status.ready) != Some(status.ready) {
+        let sites: Api<Site> = Api::namespaced(client, namespace);
+        let patch = Patch::Merge(json!({"status": status}));
+        sites
+            .patch_status(&name, &PatchParams::default(), &patch)
             .await?;
     }
     Ok(())
@@ -109,59 +151,16 @@ async fn apply(map: &ConfigMap, client: Client, namespace: &str) -> Result<(), P
 
 /// Writes down how many sites a namespace has.
 async fn count(client: Client, namespace: &str) -> Result<(), Problem> {
-    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
-    let all = maps
-        .list_metadata(&kube::api::ListParams::default().labels(LABEL))
-        .await?;
+    let sites: Api<Site> = Api::namespaced(client.clone(), namespace);
+    let all = sites.list_metadata(&ListParams::default()).await?;
     let staying = all
         .items
         .iter()
-        .filter(|map| map.metadata.deletion_timestamp.is_none());
+        .filter(|site| site.metadata.deletion_timestamp.is_none());
     let patch = json!({"metadata": {"annotations": {COUNT: staying.count().to_string()}}});
     let namespaces: Api<Namespace> = Api::all(client);
     namespaces
         .patch(namespace, &PatchParams::default(), &Patch::Merge(patch))
         .await?;
     Ok(())
-}
-
-fn replica_set(map: &ConfigMap) -> ReplicaSet {
-    let data = |key: &str| map.data.as_ref().and_then(|data| data.get(key)).cloned();
-    let labels = BTreeMap::from([("site".to_owned(), map.name_any())]);
-    let container = Container {
-        name: "web".to_owned(),
-        image: data("image"),
-        ..Container::default()
-    };
-    ReplicaSet {
-        metadata: ObjectMeta {
-            name: Some(map.name_any()),
-            namespace: map.namespace(),
-            owner_references: map.controller_owner_ref(&()).map(|owner| vec![owner]),
-            ..ObjectMeta::default()
-        },
-        spec: Some(ReplicaSetSpec {
-            replicas: Some(
-                data("replicas")
-                    .and_then(|text| text.parse().ok())
-                    .unwrap_or(1),
-            ),
-            selector: LabelSelector {
-                match_labels: Some(labels.clone()),
-                ..LabelSelector::default()
-            },
-            template: Some(PodTemplateSpec {
-                metadata: Some(ObjectMeta {
-                    labels: Some(labels),
-                    ..ObjectMeta::default()
-                }),
-                spec: Some(PodSpec {
-                    containers: vec![container],
-                    ..PodSpec::default()
-                }),
-            }),
-            ..ReplicaSetSpec::default()
-        }),
-        status: None,
-    }
 }

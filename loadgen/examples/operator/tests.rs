@@ -1,36 +1,48 @@
 //! The operator's tests. Each has a cluster of its own; they run side by side.
 
 use k8s_openapi::api::apps::v1::ReplicaSet;
-use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
 use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::runtime::conditions::is_deleted;
+use serde_json::{Value, json};
 
 use super::*;
 
 /// A site that is ready, in a cluster of its own.
-async fn with_site(replicas: &str) -> (Served, Client, Api<ConfigMap>) {
-    let (served, client) = cluster();
+async fn with_site(replicas: i32) -> (Served, Client, Api<Site>) {
+    let (served, client) = cluster().await;
     tokio::spawn(operator::run(client.clone()));
-    let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
-    let created = maps
+    let sites: Api<Site> = Api::default_namespaced(client.clone());
+    let created = sites
         .create(&PostParams::default(), &site("shop", replicas))
         .await;
     created.expect("the server takes it");
-    let ready = await_condition(maps.clone(), "shop", is_ready(replicas)).await;
+    let ready = await_condition(sites.clone(), "shop", is_ready(replicas)).await;
     ready.expect("the pods get ready");
-    (served, client, maps)
+    (served, client, sites)
+}
+
+fn code<T>(answer: kube::Result<T>) -> u16 {
+    match answer {
+        Err(kube::Error::Api(status)) => status.code,
+        _ => 0,
+    }
 }
 
 #[tokio::test]
 async fn a_site_gets_its_pods() {
-    let (_served, client, _) = with_site("3").await;
+    let (_served, client, _) = with_site(3).await;
     let pods: Api<Pod> = Api::default_namespaced(client.clone());
     let pods = pods
         .list(&ListParams::default().labels("site=shop"))
         .await
         .unwrap();
     assert_eq!(pods.items.len(), 3);
+    let sets: Api<ReplicaSet> = Api::default_namespaced(client.clone());
+    let owners = sets.get("shop").await.unwrap();
+    let applied = owners.managed_fields()[0].manager.as_deref();
+    assert_eq!(applied, Some("site-operator"));
     let namespaces: Api<Namespace> = Api::all(client);
     let counted = |namespace: Option<&Namespace>| {
         namespace.is_some_and(|one| {
@@ -46,26 +58,51 @@ async fn a_site_gets_its_pods() {
 
 #[tokio::test]
 async fn a_site_is_scaled() {
-    let (_served, _, maps) = with_site("1").await;
-    let more = Patch::Merge(serde_json::json!({"data": {"replicas": "5"}}));
-    maps.patch("shop", &PatchParams::default(), &more)
+    let (_served, _, sites) = with_site(1).await;
+    let more = Patch::Merge(json!({"spec": {"replicas": 5}}));
+    let scale = sites
+        .patch_scale("shop", &PatchParams::default(), &more)
         .await
         .unwrap();
-    await_condition(maps, "shop", is_ready("5")).await.unwrap();
+    assert_eq!(scale.spec.unwrap().replicas, Some(5));
+    await_condition(sites.clone(), "shop", is_ready(5))
+        .await
+        .unwrap();
+    assert_eq!(
+        sites.get("shop").await.unwrap().metadata.generation,
+        Some(2)
+    );
+}
+
+#[tokio::test]
+async fn kubectl_would_print_the_columns_of_a_site() {
+    let (_served, client, _) = with_site(2).await;
+    let request = http::Request::get("/apis/example.com/v1/namespaces/default/sites")
+        .header("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
+        .body(Vec::new())
+        .unwrap();
+    let table: Value = client.request(request).await.unwrap();
+    let names = table["columnDefinitions"].as_array().unwrap().iter();
+    let names: Vec<&Value> = names.map(|column| &column["name"]).collect();
+    assert_eq!(names, ["Name", "Wanted", "Ready"]);
+    assert_eq!(table["rows"][0]["cells"], json!(["shop", 2, 2]));
 }
 
 #[tokio::test]
 async fn a_site_that_goes_takes_its_pods_along() {
-    let (_served, client, maps) = with_site("2").await;
+    let (_served, client, sites) = with_site(2).await;
     let sets: Api<ReplicaSet> = Api::default_namespaced(client.clone());
     let set = sets.get("shop").await.unwrap();
     assert_eq!(set.owner_references().len(), 1);
-    let uid = maps.get("shop").await.unwrap().uid().unwrap();
-    maps.delete("shop", &DeleteParams::default()).await.unwrap();
-    await_condition(maps, "shop", is_deleted(&uid))
+    let uid = sites.get("shop").await.unwrap().uid().unwrap();
+    sites
+        .delete("shop", &DeleteParams::default())
         .await
         .unwrap();
-    // The garbage collector of the cluster takes what the ConfigMap owned.
+    await_condition(sites, "shop", is_deleted(&uid))
+        .await
+        .unwrap();
+    // The garbage collector of the cluster takes what the site owned.
     await_condition(sets, "shop", is_deleted(&set.uid().unwrap()))
         .await
         .unwrap();
@@ -75,31 +112,65 @@ async fn a_site_that_goes_takes_its_pods_along() {
 }
 
 #[tokio::test]
+async fn a_definition_that_goes_takes_its_sites_along_once_they_are_counted_out() {
+    let (_served, client, sites) = with_site(1).await;
+    let definitions: Api<CustomResourceDefinition> = Api::all(client);
+    let name = Site::crd_name();
+    let uid = definitions.get(name).await.unwrap().uid().unwrap();
+    definitions
+        .delete(name, &DeleteParams::default())
+        .await
+        .unwrap();
+    await_condition(definitions, name, is_deleted(&uid))
+        .await
+        .unwrap();
+    assert_eq!(code(sites.get("shop").await), 404);
+}
+
+#[tokio::test]
+async fn what_is_no_site_is_refused() {
+    let (_served, client) = cluster().await;
+    let sites: Api<Site> = Api::default_namespaced(client);
+    let refused = sites
+        .create(&PostParams::default(), &site("less", -1))
+        .await;
+    let message = refused.unwrap_err().to_string();
+    assert!(
+        message.contains("spec.replicas in body should be greater than or equal to 0"),
+        "{message}"
+    );
+    let odd = Patch::Apply(json!({"apiVersion": "example.com/v1", "kind": "Site",
+        "metadata": {"name": "odd"}, "spec": {"image": 5}}));
+    let refused = sites.patch("odd", &PatchParams::apply("alice"), &odd).await;
+    assert_ne!(code(refused), 0);
+}
+
+#[tokio::test]
 async fn many_clusters_stand_side_by_side() {
     let all = (0..20).map(|number| async move {
-        let replicas = (number % 4 + 1).to_string();
-        let (_served, client, _) = with_site(&replicas).await;
+        let replicas = number % 4 + 1;
+        let (_served, client, _) = with_site(replicas).await;
         let pods: Api<Pod> = Api::default_namespaced(client);
         let pods = pods.list(&ListParams::default()).await.unwrap();
         // No cluster sees the pods of another.
-        assert_eq!(pods.items.len().to_string(), replicas);
+        assert_eq!(i32::try_from(pods.items.len()), Ok(replicas));
     });
     futures::future::join_all(all).await;
 }
 
 #[tokio::test]
 async fn what_one_applies_another_does_not_change_by_accident() {
-    let (_served, client) = cluster();
+    let (_served, client) = cluster().await;
     let maps: Api<ConfigMap> = Api::default_namespaced(client);
     let colour = |colour: &str| {
-        Patch::Apply(serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap",
+        Patch::Apply(json!({"apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"name": "paint"}, "data": {"colour": colour}}))
     };
     let (alice, bob) = (PatchParams::apply("alice"), PatchParams::apply("bob"));
     let red = maps.patch("paint", &alice, &colour("red")).await.unwrap();
     assert_eq!(red.managed_fields().len(), 1);
     let refused = maps.patch("paint", &bob, &colour("blue")).await;
-    assert!(matches!(refused, Err(kube::Error::Api(status)) if status.code == 409));
+    assert_eq!(code(refused), 409);
     let blue = maps.patch("paint", &bob.force(), &colour("blue")).await;
     assert_eq!(blue.unwrap().data.unwrap()["colour"], "blue");
 }

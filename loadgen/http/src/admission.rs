@@ -1,7 +1,7 @@
 //! What upstream's admission plugins fill into new objects before they are stored.
 //!
 //! Source: the plugins that kube-apiserver 1.36 has on by default, as far as they concern the kinds
-//! served here: Priority, DefaultTolerationSeconds, TaintNodesByCondition.
+//! served here: Priority, RuntimeClass, DefaultTolerationSeconds, TaintNodesByCondition.
 
 use std::collections::BTreeSet;
 
@@ -68,6 +68,7 @@ fn priority(cluster: &Cluster, pod: &str, class: &str) -> Result<(Value, Value),
 }
 
 fn admit_pod(cluster: &Cluster, name: &str, spec: &mut Map<String, Value>) -> Result<(), ApiError> {
+    check_runtime_class(name, spec)?;
     let class = spec.get("priorityClassName").and_then(Value::as_str);
     let (value, policy) = priority(cluster, name, class.unwrap_or(""))?;
     spec.entry("priority").or_insert(value);
@@ -86,6 +87,19 @@ fn admit_pod(cluster: &Cluster, name: &str, spec: &mut Map<String, Value>) -> Re
         *spec = filled;
     }
     Ok(())
+}
+
+/// # Errors
+/// 403 for a pod with an overhead, which runtime classes alone give. Which classes there are is not known
+/// here, so a pod of any is let through.
+fn check_runtime_class(pod: &str, spec: &Map<String, Value>) -> Result<(), ApiError> {
+    let overhead = spec.get("overhead").and_then(Value::as_object);
+    let has_class = spec.get("runtimeClassName").is_some_and(Value::is_string);
+    if has_class || overhead.is_none_or(Map::is_empty) {
+        return Ok(());
+    }
+    let why = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead";
+    Err(errors::forbidden(Kind::POD, pod, why))
 }
 
 /// Adds an entry to a list unless it has one with that key.

@@ -14,7 +14,9 @@ use serde_json::Value;
 
 use crate::limits::KeptPlace;
 use crate::list::ListBody;
+use crate::media::{self, Form};
 use crate::watch::WatchBody;
+use crate::{ownership, protobuf, yaml};
 
 /// The body of an answer.
 #[derive(Debug)]
@@ -97,6 +99,9 @@ impl HttpBody for Body {
 /// The text of a media type of which this answer is.
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const YAML: HeaderValue = HeaderValue::from_static("application/yaml");
+const PROTOBUF: HeaderValue = HeaderValue::from_static(media::PROTOBUF);
+const PROTOBUF_WATCH: HeaderValue =
+    HeaderValue::from_static("application/vnd.kubernetes.protobuf;stream=watch");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
 pub(crate) fn respond(code: u16, media: HeaderValue, body: Body) -> Response<Body> {
@@ -114,17 +119,24 @@ pub(crate) fn json(code: u16, body: impl Into<Bytes>) -> Response<Body> {
 }
 
 /// A document, in the form that the client accepts.
-pub(crate) fn document(code: u16, yaml: bool, value: &Value) -> Response<Body> {
-    match yaml {
-        true => respond(code, YAML, Body::whole(yaml_text(value))),
-        false => json(code, value.to_string()),
+pub(crate) fn document(code: u16, form: Form, value: &Value) -> Response<Body> {
+    match form {
+        Form::Json => json(code, value.to_string()),
+        Form::Yaml => respond(code, YAML, Body::whole(yaml::text(value))),
+        Form::Protobuf => match protobuf::encode(value) {
+            Some(bytes) => respond(code, PROTOBUF, Body::whole(bytes)),
+            // What has no message: the result of a subresource, say.
+            None => json(code, value.to_string()),
+        },
     }
 }
 
 /// One object as it is.
-pub(crate) fn object(code: u16, yaml: bool, object: &dyn Object) -> Response<Body> {
-    if yaml {
-        return document(code, true, &object.to_json());
+pub(crate) fn object(code: u16, form: Form, object: &dyn Object) -> Response<Body> {
+    if form != Form::Json {
+        let mut json = object.to_json();
+        ownership::fill(object.kind(), &mut json);
+        return document(code, form, &json);
     }
     let mut out = Writer::new();
     object.write_json(&mut out);
@@ -135,16 +147,20 @@ pub(crate) fn text(code: u16, text: impl Into<Bytes>) -> Response<Body> {
     respond(code, TEXT, Body::whole(text))
 }
 
-/// A list or a watch, sent bit by bit as JSON.
+/// A list or a watch, sent bit by bit.
 pub(crate) fn stream(body: Body) -> Response<Body> {
-    respond(200, JSON, body)
+    let media = match body.content {
+        Content::Watch(ref watch) if watch.is_protobuf() => PROTOBUF_WATCH,
+        _ => JSON,
+    };
+    respond(200, media, body)
 }
 
 /// A `Status` that says what is wrong.
-pub(crate) fn error(error: &ApiError) -> Response<Body> {
+pub(crate) fn error(error: &ApiError, form: Form) -> Response<Body> {
     // Without a code the request never reached a server; here that can only be our own fault.
     let code = if error.code == 0 { 500 } else { error.code };
-    let mut response = json(code, error.to_json().to_string());
+    let mut response = document(code, form, &error.to_json());
     if let Some(seconds) = error.retry_after_seconds() {
         response.headers_mut().insert(RETRY_AFTER, seconds.into());
     }
@@ -177,9 +193,4 @@ pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
             response.headers_mut().append(WARNING, value);
         }
     }
-}
-
-/// A value as YAML, its members sorted by name as upstream's.
-fn yaml_text(value: &Value) -> String {
-    serde_saphyr::to_string(value).expect("a value of JSON is one of YAML")
 }

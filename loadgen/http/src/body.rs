@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use podstorm_apiserver::errors;
-use podstorm_objects::{AnyObject, ApiError, DynamicObject, Kind, Reason};
+use podstorm_objects::{AnyObject, ApiError, Details, DynamicObject, Kind, Reason};
 use serde_json::{Map, Value};
 
 use crate::media::{BodyType, unsupported};
-use crate::{Call, admission, openapi, protobuf, view};
+use crate::{Call, admission, json_syntax, openapi, protobuf, view};
 
 /// Most bytes of a body, as upstream.
 pub(crate) const BODY_MAX: usize = 3 << 20;
@@ -39,7 +39,12 @@ pub(crate) fn too_slow() -> ApiError {
 pub(crate) fn document(call: &Call<'_>, expected: &str) -> Result<Map<String, Value>, ApiError> {
     let value = match BodyType::of(call.headers) {
         Some(BodyType::Json) => serde_json::from_slice(&call.body).map_err(|error| {
-            unrecognized(expected, &format!("json parse error: {error}"), &call.body)
+            let problem = json_syntax::problem(&call.body).unwrap_or_else(|| error.to_string());
+            unrecognized(
+                expected,
+                &format!("json parse error: {problem}"),
+                &call.body,
+            )
         })?,
         Some(BodyType::Yaml) => serde_saphyr::from_slice(&call.body).map_err(|error| {
             unrecognized(expected, &format!("yaml parse error: {error}"), &call.body)
@@ -53,18 +58,34 @@ pub(crate) fn document(call: &Call<'_>, expected: &str) -> Result<Map<String, Va
     match value {
         Value::Object(members) => Ok(members),
         Value::Null => Ok(Map::new()),
-        _ => {
-            let why = "json parse error: the document is no object";
-            Err(unrecognized(expected, why, &call.body))
+        other => {
+            let found = match other {
+                Value::Array(_) => "array",
+                Value::String(_) => "string",
+                Value::Bool(_) => "bool",
+                _ => "number",
+            };
+            let why = format!(
+                "json parse error: json: cannot unmarshal {found} into Go value of type struct {{ \
+                 APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \
+                 \"json:\\\"kind,omitempty\\\"\" }}"
+            );
+            Err(unrecognized(expected, &why, &call.body))
         }
     }
 }
 
 fn unrecognized(expected: &str, why: &str, body: &[u8]) -> ApiError {
-    let quoted = match body {
-        [] => "<empty>".to_owned(),
-        body if body.len() <= QUOTED_MAX => String::from_utf8_lossy(body).into_owned(),
-        body => format!("{} ...", String::from_utf8_lossy(&body[..QUOTED_MAX])),
+    let shown = &body[..body.len().min(QUOTED_MAX)];
+    // What doesn't look like an object is shown by its bytes.
+    let text = match body.trim_ascii_start().starts_with(b"{") {
+        true => String::from_utf8_lossy(shown).into_owned(),
+        false => shown.iter().map(|byte| format!("{byte:02x}")).collect(),
+    };
+    let quoted = match body.len() {
+        0 => "<empty>".to_owned(),
+        length if length > QUOTED_MAX => format!("{text} ..."),
+        _ => text,
     };
     errors::bad_request(format!(
         "the object provided is unrecognized (must be of type {expected}): couldn't get \
@@ -87,7 +108,10 @@ pub(crate) struct Sent {
 /// `fieldValidation` is `Strict`, with one that the kind doesn't have.
 pub(crate) fn object(call: &Call<'_>, kind: Kind) -> Result<Sent, ApiError> {
     let mut document = document(call, kind.name())?;
-    check_type(kind, &document)?;
+    match kind.row().custom {
+        None => check_type(kind, &document)?,
+        Some(_) => check_custom_type(kind, &document)?,
+    }
     if let Some(problem) = openapi::wrong_type(kind, &document) {
         return Err(cannot_be_handled(kind, &problem));
     }
@@ -112,8 +136,23 @@ pub(crate) fn check_fields(
     kind: Kind,
     document: &mut Map<String, Value>,
 ) -> Result<Vec<String>, ApiError> {
+    let unknown = match *call.method == http::Method::PATCH {
+        true => openapi::drop_unknown_changes(kind, document),
+        false => openapi::drop_unknown_fields(kind, document),
+    };
+    judge_unknown(call, (kind.api_version(), kind.name()), &unknown)
+}
+
+/// What becomes of the unknown members of an object: warnings, unless they are ignored.
+///
+/// # Errors
+/// As [`check_fields`].
+pub(crate) fn judge_unknown(
+    call: &Call<'_>,
+    (api_version, kind): (&str, &str),
+    unknown: &[String],
+) -> Result<Vec<String>, ApiError> {
     let validation = call.query.text("fieldValidation");
-    let unknown = openapi::drop_unknown_fields(kind, document);
     if validation == "Ignore" {
         return Ok(Vec::new());
     }
@@ -123,7 +162,7 @@ pub(crate) fn check_fields(
         .collect();
     if validation == "Strict" && !unknown.is_empty() {
         let problem = format!("strict decoding error: {}", unknown.join(", "));
-        return Err(cannot_be_handled(kind, &problem));
+        return Err(unhandled(api_version, kind, &problem));
     }
     Ok(unknown)
 }
@@ -151,7 +190,11 @@ pub(crate) fn read(
 
 /// 400: an object has a member that its kind can't have.
 pub(crate) fn cannot_be_handled(kind: Kind, problem: &str) -> ApiError {
-    let (name, version) = (kind.name(), version_of(kind.api_version()));
+    unhandled(kind.api_version(), kind.name(), problem)
+}
+
+fn unhandled(api_version: &str, name: &str, problem: &str) -> ApiError {
+    let version = version_of(api_version);
     errors::bad_request(format!(
         "{name} in version \"{version}\" cannot be handled as a {name}: {problem}"
     ))
@@ -159,6 +202,49 @@ pub(crate) fn cannot_be_handled(kind: Kind, problem: &str) -> ApiError {
 
 fn version_of(api_version: &str) -> &str {
     api_version.rsplit('/').next().unwrap_or(api_version)
+}
+
+/// # Errors
+/// 400 for a custom object without `kind` or `apiVersion`, or with another version than the path's; 422
+/// for another kind.
+fn check_custom_type(kind: Kind, document: &Map<String, Value>) -> Result<(), ApiError> {
+    let member = |name| document.get(name).and_then(Value::as_str).unwrap_or("");
+    let (found, api_version) = (member("kind"), member("apiVersion"));
+    for (name, value) in [("Kind", found), ("apiVersion", api_version)] {
+        if value.is_empty() {
+            let body = Value::Object(document.clone());
+            let why = format!("Object '{name}' is missing in '{body}'");
+            return Err(errors::bad_request(why));
+        }
+    }
+    if api_version != kind.api_version() {
+        return Err(errors::bad_request(format!(
+            "the API version in the data ({api_version}) does not match the expected API version \
+             ({})",
+            kind.api_version()
+        )));
+    }
+    if found == kind.name() {
+        return Ok(());
+    }
+    let name = document.get("metadata").and_then(|of| of["name"].as_str());
+    let name = name.unwrap_or("");
+    let must = format!("must be {}", kind.name());
+    let cause = errors::invalid_value("kind", &found.into(), &must);
+    let message = format!(
+        "{found}.{} \"{name}\" is invalid: kind: {}",
+        kind.group(),
+        cause.message
+    );
+    Err(
+        ApiError::status(422, Reason::Invalid, message).with_details(Details {
+            name: name.to_owned(),
+            group: kind.group().to_owned(),
+            kind: found.to_owned(),
+            causes: vec![cause],
+            ..Details::default()
+        }),
+    )
 }
 
 /// # Errors

@@ -1,6 +1,7 @@
 //! What the server serves, by group version and resource: the tables that paths are looked up in and
 //! discovery is written from.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use podstorm_objects::Kind;
@@ -31,6 +32,35 @@ impl GroupVersion {
     }
 }
 
+/// By which versions sort: stable ones first, then beta, then alpha, each the newest first, then what
+/// has another form.
+///
+/// Source: `version.CompareKubeAwareVersionStrings` of Kubernetes' apimachinery.
+fn priority(version: &str) -> (u8, Reverse<u32>, Reverse<u32>, &str) {
+    let last = (3, Reverse(0), Reverse(0), version);
+    let Some(rest) = version.strip_prefix('v') else {
+        return last;
+    };
+    let digits = rest.len()
+        - rest
+            .trim_start_matches(|it: char| it.is_ascii_digit())
+            .len();
+    let (major, rest) = rest.split_at(digits);
+    let Ok(major) = major.parse::<u32>() else {
+        return last;
+    };
+    let (stage, minor) = match rest {
+        "" => return (0, Reverse(major), Reverse(0), ""),
+        rest if rest.starts_with("beta") => (1, &rest["beta".len()..]),
+        rest if rest.starts_with("alpha") => (2, &rest["alpha".len()..]),
+        _ => return last,
+    };
+    match minor.parse::<u32>() {
+        Ok(minor) => (stage, Reverse(major), Reverse(minor), ""),
+        Err(_) => last,
+    }
+}
+
 /// The kinds that a server serves.
 #[derive(Clone, Debug)]
 pub(crate) struct Catalog {
@@ -51,6 +81,14 @@ impl Catalog {
         Catalog { kinds: sorted }
     }
 
+    /// Whether definitions describe the kinds of a group.
+    pub(crate) fn is_custom(&self, group: &str) -> bool {
+        let of_group = self.kinds.iter().filter(|(of, _)| of.group == group);
+        of_group
+            .flat_map(|(_, kinds)| kinds)
+            .any(|kind| kind.row().custom.is_some())
+    }
+
     /// The kinds of a group version, sorted by resource.
     pub(crate) fn kinds(&self, of: &GroupVersion) -> Option<&[Kind]> {
         self.kinds.get(of).map(Vec::as_slice)
@@ -64,11 +102,14 @@ impl Catalog {
             .find(|kind| kind.resource() == resource)
     }
 
-    /// The groups but the core one, sorted, with their versions.
+    /// The groups but the core one, sorted, with their versions, the preferred one first.
     pub(crate) fn groups(&self) -> BTreeMap<&str, Vec<&str>> {
         let mut groups: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for key in self.kinds.keys().filter(|key| !key.group.is_empty()) {
             groups.entry(&key.group).or_default().push(&key.version);
+        }
+        for versions in groups.values_mut() {
+            versions.sort_by_key(|version| priority(version));
         }
         groups
     }
@@ -76,5 +117,36 @@ impl Catalog {
     /// All group versions, the core group first.
     pub(crate) fn group_versions(&self) -> impl Iterator<Item = &GroupVersion> {
         self.kinds.keys()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_sort_as_clients_prefer_them() {
+        let mut versions = [
+            "v1beta1",
+            "foo1",
+            "v2",
+            "v1alpha2",
+            "v1",
+            "v10",
+            "v2beta1",
+            "v1alpha10",
+        ];
+        versions.sort_by_key(|version| priority(version));
+        let wanted = [
+            "v10",
+            "v2",
+            "v1",
+            "v2beta1",
+            "v1beta1",
+            "v1alpha10",
+            "v1alpha2",
+            "foo1",
+        ];
+        assert_eq!(versions, wanted);
     }
 }

@@ -36,7 +36,7 @@ pub(crate) fn delete(call: &Call<'_>, target: &Target) -> Result<Response<Body>,
     if removed && !target.kind.row().returns_deleted {
         return Ok(answer::document(
             200,
-            call.accepted.yaml,
+            call.accepted.form,
             &deleted(target.kind, &*object),
         ));
     }

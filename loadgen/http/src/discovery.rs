@@ -2,6 +2,7 @@
 //!
 //! Source: `endpoints/discovery` of Kubernetes' apiserver; recorded answers of 1.36.
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use http::header::{ETAG, IF_NONE_MATCH, VARY};
 use http::{HeaderValue, Method, Response};
 use podstorm_apiserver::errors;
@@ -32,6 +33,20 @@ const VERBS: [&str; 8] = [
 
 /// The methods of a kind.
 fn verbs(kind: Kind) -> &'static [&'static str] {
+    // Sic.
+    const OF_CUSTOM: [&str; 8] = [
+        "delete",
+        "deletecollection",
+        "get",
+        "list",
+        "patch",
+        "create",
+        "update",
+        "watch",
+    ];
+    if kind.row().custom.is_some() {
+        return &OF_CUSTOM;
+    }
     match reviews::is_review(kind) {
         true => reviews::VERBS,
         false => &VERBS,
@@ -77,7 +92,7 @@ pub(crate) fn serve(call: &Call<'_>, route: &Route) -> Result<Response<Body>, Ap
         Route::OpenApi(path) => openapi::document(call.catalog(), path)?,
         _ => return Err(errors::unknown_resource()),
     };
-    Ok(answer::document(200, call.accepted.yaml, &document))
+    Ok(answer::document(200, call.accepted.form, &document))
 }
 
 fn version() -> Value {
@@ -112,9 +127,7 @@ fn paths(call: &Call<'_>) -> Value {
 
 fn group(call: &Call<'_>, name: &str) -> Value {
     let groups = call.catalog().groups();
-    let mut versions = groups.get(name).cloned().unwrap_or_default();
-    // The newest first.
-    versions.reverse();
+    let versions = groups.get(name).cloned().unwrap_or_default();
     let versions: Vec<Value> = versions
         .iter()
         .map(|version| json!({"groupVersion": format!("{name}/{version}"), "version": version}))
@@ -123,7 +136,18 @@ fn group(call: &Call<'_>, name: &str) -> Value {
 }
 
 fn singular(kind: Kind) -> String {
-    kind.name().to_lowercase()
+    let custom = kind.row().custom.map(|custom| custom.singular.clone());
+    custom.unwrap_or_else(|| kind.name().to_lowercase())
+}
+
+/// What tells clients whether objects are still stored in the same version.
+///
+/// Source: `discovery.StorageVersionHash` of Kubernetes' apiserver.
+fn storage_version_hash(stored: Kind) -> String {
+    let of = GroupVersion::of(stored.api_version());
+    let text = format!("{}/{}/{}", of.group, of.version, stored.name());
+    let hash = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
+    BASE64_STANDARD.encode(&hash.as_ref()[..8])
 }
 
 /// `APIResourceList` of a group version: each resource, then its subresources.
@@ -145,6 +169,13 @@ fn resources(call: &Call<'_>, of: &GroupVersion) -> Value {
             if !texts.is_empty() {
                 resource.insert(name.into(), json!(texts));
             }
+        }
+        if row.custom.is_some() {
+            let stored = call.cluster().stored_kind(*kind);
+            resource.insert(
+                "storageVersionHash".into(),
+                storage_version_hash(stored).into(),
+            );
         }
         resources.push(Value::Object(resource));
         for part in subresources(*kind) {
@@ -289,7 +320,7 @@ fn aggregated(kind: Kind) -> Value {
 }
 
 /// FNV-1a, 64 bits: the same on every machine, which the hashers of maps are not.
-fn fingerprint(bytes: &[u8]) -> u64 {
+pub(crate) fn fingerprint(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })

@@ -30,6 +30,7 @@ mod credentials;
 mod delete;
 mod discovery;
 mod health;
+mod json_syntax;
 mod limits;
 mod list;
 pub mod listen;
@@ -38,6 +39,7 @@ mod metrics;
 mod objects;
 mod openapi;
 mod ownership;
+mod patched;
 pub mod protobuf;
 mod query;
 mod requests;
@@ -51,13 +53,14 @@ mod token_request;
 mod view;
 mod warnings;
 mod watch;
+mod yaml;
 
 use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -92,7 +95,8 @@ pub struct ApiServer(Arc<Shared>);
 struct Shared {
     cluster: Arc<Cluster>,
     clock: Clock,
-    catalog: Catalog,
+    /// What is served, and the number of the cluster's kinds that it was made of.
+    catalog: RwLock<(u64, Arc<Catalog>)>,
     log_line: String,
     credentials: Credentials,
     /// Requests that read, and those that write.
@@ -172,13 +176,14 @@ impl Builder {
         self
     }
 
-    /// The server. It serves the kinds that the cluster serves now.
+    /// The server. It serves the kinds that the cluster serves now, and those that definitions describe
+    /// later.
     pub fn build(self) -> ApiServer {
-        let stored = self.cluster.kinds().into_iter();
-        let catalog = Catalog::new(stored.chain(view::kinds()).chain(reviews::kinds()));
+        let generation = self.cluster.kinds_generation();
+        let catalog = catalog_of(&self.cluster);
         ApiServer(Arc::new(Shared {
             metrics: Metrics::new(&catalog),
-            catalog,
+            catalog: RwLock::new((generation, Arc::new(catalog))),
             cluster: self.cluster,
             clock: self.clock,
             log_line: self.log_line,
@@ -191,6 +196,13 @@ impl Builder {
             watches: Mutex::default(),
         }))
     }
+}
+
+fn catalog_of(cluster: &Cluster) -> Catalog {
+    let stored = cluster.kinds().into_iter();
+    let stored = stored.filter(|kind| kind.row().custom.is_none());
+    let others = view::kinds().chain(reviews::kinds());
+    Catalog::new(stored.chain(cluster.custom_kinds()).chain(others))
 }
 
 impl ApiServer {
@@ -216,6 +228,36 @@ impl ApiServer {
     /// The time on the server's clock.
     pub fn now(&self) -> Now {
         (self.0.clock)()
+    }
+
+    /// What is served now. Clones a reference, unless a definition has changed it.
+    pub(crate) fn catalog(&self) -> Arc<Catalog> {
+        let generation = self.0.cluster.kinds_generation();
+        let known = self
+            .0
+            .catalog
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        if known.0 == generation {
+            return Arc::clone(&known.1);
+        }
+        drop(known);
+        let catalog = Arc::new(catalog_of(&self.0.cluster));
+        let mut known = self
+            .0
+            .catalog
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        *known = (generation, Arc::clone(&catalog));
+        drop(known);
+        // Those of kinds that are gone end.
+        let watches: Vec<_> = self
+            .lock_watches()
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect();
+        watches.iter().for_each(|watch| watch.wake());
+        catalog
     }
 
     /// Ends all watches, now and as they come, for a server that is to go away.
@@ -282,6 +324,8 @@ pub(crate) struct Call<'a> {
     pub(crate) body: Bytes,
     pub(crate) accepted: Accepted,
     pub(crate) now: Now,
+    /// What was served when it came.
+    pub(crate) catalog: Arc<Catalog>,
 }
 
 impl Call<'_> {
@@ -290,7 +334,7 @@ impl Call<'_> {
     }
 
     pub(crate) fn catalog(&self) -> &Catalog {
-        &self.server.0.catalog
+        &self.catalog
     }
 
     fn serve(&self, route: Route) -> Result<Response<Body>, ApiError> {

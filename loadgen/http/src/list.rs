@@ -8,11 +8,11 @@ use podstorm_objects::{AnyObject, ApiError, Kind, Object, ResourceVersion};
 use serde_json::{Map, Value, json};
 
 use crate::answer::{self, Body};
-use crate::media::{Accepted, Shape};
+use crate::media::{Accepted, Form, Shape};
 use crate::query::{Query, options_invalid};
 use crate::route::Target;
 use crate::select::Selection;
-use crate::{Call, table, view};
+use crate::{Call, ownership, table, view};
 
 /// Bytes of a list that are sent at once, about: enough that the costs of sending are small, and
 /// little enough that the first come at once.
@@ -85,7 +85,7 @@ pub(crate) fn answer_list(
     items: Vec<AnyObject>,
     metadata: &ListMetadata,
 ) -> Result<Response<Body>, ApiError> {
-    let Accepted { yaml, shape } = call.accepted;
+    let Accepted { form, shape } = call.accepted;
     let items = match view::is_view(kind) {
         false => items,
         true => items
@@ -93,6 +93,11 @@ pub(crate) fn answer_list(
             .map(|item| view::shown(kind, item))
             .collect(),
     };
+    let mut of_objects = metadata.to_json();
+    if kind.row().custom.is_some() && metadata.next.is_empty() {
+        // Upstream leaves nothing out of what has no Go type.
+        of_objects["continue"] = "".into();
+    }
     let document = match shape {
         Shape::Table(version) => {
             let include = table::Include::of(&call.query)?;
@@ -107,28 +112,38 @@ pub(crate) fn answer_list(
         Shape::Metadata(_) => {
             let message = format!(
                 "you requested PartialObjectMetadata, but the requested object is a list \
-                 (*core.{}List)",
-                kind.name()
+                 (*core.{})",
+                list_kind(kind)
             );
             return Err(crate::not_acceptable(message));
         }
-        Shape::Object | Shape::Discovery if yaml => {
-            let items = items.iter().map(|item| item.to_json());
-            let items: Vec<Value> = items.collect();
-            json!({"kind": format!("{}List", kind.name()), "apiVersion": kind.api_version(),
-                "metadata": metadata.to_json(), "items": items})
+        Shape::Object | Shape::Discovery if form != Form::Json => {
+            let filled = |item: &AnyObject| {
+                let mut json = item.to_json();
+                ownership::fill(kind, &mut json);
+                json
+            };
+            let items: Vec<Value> = items.iter().map(filled).collect();
+            json!({"kind": list_kind(kind), "apiVersion": kind.api_version(),
+                "metadata": of_objects, "items": items})
         }
         Shape::Object | Shape::Discovery => {
             let head = format!(
-                "{{\"kind\":\"{}List\",\"apiVersion\":\"{}\",\"metadata\":{},\"items\":[",
-                kind.name(),
+                "{{\"kind\":\"{}\",\"apiVersion\":\"{}\",\"metadata\":{},\"items\":[",
+                list_kind(kind),
                 kind.api_version(),
-                metadata.to_json()
+                of_objects
             );
             return Ok(answer::stream(Body::list(ListBody::new(kind, head, items))));
         }
     };
-    Ok(answer::document(200, yaml, &document))
+    Ok(answer::document(200, form, &document))
+}
+
+/// The `kind` of lists of a kind.
+fn list_kind(kind: Kind) -> String {
+    let custom = kind.row().custom.map(|custom| custom.list_kind.clone());
+    custom.unwrap_or_else(|| format!("{}List", kind.name()))
 }
 
 /// The version whose very state is asked for, if one is.
@@ -200,8 +215,8 @@ pub(crate) struct ListBody {
     /// The text before the items; taken when the first chunk is sent.
     head: String,
     items: std::vec::IntoIter<AnyObject>,
-    /// How the text of each item begins.
-    type_text: String,
+    /// How the text of each item begins, which it leaves out; of custom objects nothing.
+    type_text: Option<String>,
     out: Writer,
     state: State,
 }
@@ -219,7 +234,8 @@ impl ListBody {
         ListBody {
             head,
             items: items.into_iter(),
-            type_text: format!("{{\"apiVersion\":\"{version}\",\"kind\":\"{name}\","),
+            type_text: (kind.row().custom.is_none())
+                .then(|| format!("{{\"apiVersion\":\"{version}\",\"kind\":\"{name}\",")),
             out: Writer::new(),
             state: State::Head,
         }
@@ -250,7 +266,8 @@ impl ListBody {
             item.write_json(&mut self.out);
             let text = self.out.as_str();
             // The items of a list leave out what the list says of all of them.
-            match text.strip_prefix(&self.type_text) {
+            let said = self.type_text.as_deref();
+            match said.and_then(|said| text.strip_prefix(said)) {
                 Some(rest) => chunk.extend(["{", rest]),
                 None => chunk.push_str(text),
             }

@@ -5,19 +5,32 @@
 
 use http::HeaderMap;
 use http::header::{ACCEPT, CONTENT_TYPE};
-use podstorm_objects::{ApiError, Reason};
+use podstorm_objects::{ApiError, Kind, Reason};
+
+use crate::protobuf;
+
+/// Kubernetes' protobuf.
+pub(crate) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 /// The form of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Accepted {
-    pub(crate) yaml: bool,
+    pub(crate) form: Form,
     pub(crate) shape: Shape,
+}
+
+/// How the documents of an answer are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    Json,
+    Yaml,
+    Protobuf,
 }
 
 impl Accepted {
     /// The document itself, as JSON.
     pub(crate) const JSON: Accepted = Accepted {
-        yaml: false,
+        form: Form::Json,
         shape: Shape::Object,
     };
 }
@@ -41,15 +54,31 @@ pub(crate) enum Shape {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Offer {
     /// Objects of the API: as they are, as tables, as metadata.
-    Objects,
-    /// `/api` and `/apis`.
-    Discovery,
+    Objects(Kind),
+    /// `/api`.
+    Versions,
+    /// `/apis`.
+    Groups,
+    /// `/apis/GROUP`.
+    Group,
     /// Nothing but the document itself.
     Plain,
+    /// Nothing but JSON: `/version`.
+    JsonAlone,
 }
 
-/// The forms that the server writes, as messages list them. Protobuf is read, not written.
-const WRITTEN: &str = "application/json, application/yaml";
+impl Offer {
+    /// The forms that the server writes, as messages list them.
+    fn written(self) -> &'static str {
+        match self {
+            Offer::Objects(kind) if !protobuf::is_known(kind) => {
+                "application/json, application/yaml"
+            }
+            Offer::JsonAlone => "application/json",
+            _ => "application/json, application/yaml, application/vnd.kubernetes.protobuf",
+        }
+    }
+}
 
 /// The first clause of `Accept` that the server can satisfy, in the order of their weights.
 ///
@@ -69,13 +98,15 @@ pub(crate) fn accepted(headers: &HeaderMap, offer: Offer) -> Result<Accepted, Ap
     if let Some(found) = found {
         return Ok(found);
     }
-    let transformed = clauses.iter().any(|clause| !clause.wanted.is_empty());
-    let message = match transformed {
-        true => format!("only the following media types are accepted: {WRITTEN}"),
-        false => format!("406: Not Acceptable\n\nAvailable representations: {WRITTEN}"),
-    };
-    let reason = Reason::Other("NotAcceptable".into());
-    Err(ApiError::status(406, reason, message))
+    // Upstream's router looks at the types alone, and not at all for groups; what comes through it is
+    // looked at again.
+    let is_routed = matches!(offer, Offer::Groups | Offer::Group)
+        || clauses.iter().any(|clause| !clause.wanted.is_empty());
+    let written = offer.written();
+    Err(crate::not_acceptable(match is_routed {
+        true => format!("only the following media types are accepted: {written}"),
+        false => format!("406: Not Acceptable\n\nAvailable representations: {written}"),
+    }))
 }
 
 /// One clause of `Accept`.
@@ -111,9 +142,13 @@ impl<'a> Clause<'a> {
     }
 
     fn satisfied(&self, offer: Offer) -> Option<Accepted> {
-        let yaml = match self.kind {
-            "application/json" | "*/*" => false,
-            "application/yaml" => true,
+        let form = match self.kind {
+            "application/json" | "*/*" => Form::Json,
+            "application/yaml" if offer != Offer::JsonAlone => Form::Yaml,
+            PROTOBUF => match offer {
+                Offer::Objects(kind) if protobuf::is_known(kind) => Form::Protobuf,
+                _ => return None,
+            },
             _ => return None,
         };
         let version = match self.version {
@@ -124,19 +159,21 @@ impl<'a> Clause<'a> {
         let is_meta = self.group == "meta.k8s.io" && !version.is_empty();
         let shape = match (offer, self.wanted) {
             (_, "") => Shape::Object,
-            (Offer::Objects, "Table") if is_meta => Shape::Table(version),
-            (Offer::Objects, "PartialObjectMetadata") if is_meta => Shape::Metadata(version),
-            (Offer::Objects, "PartialObjectMetadataList") if is_meta => {
+            (Offer::Objects(_), "Table") if is_meta && form != Form::Protobuf => {
+                Shape::Table(version)
+            }
+            (Offer::Objects(_), "PartialObjectMetadata") if is_meta => Shape::Metadata(version),
+            (Offer::Objects(_), "PartialObjectMetadataList") if is_meta => {
                 Shape::MetadataList(version)
             }
-            (Offer::Discovery, "APIGroupDiscoveryList")
+            (Offer::Versions | Offer::Groups, "APIGroupDiscoveryList")
                 if self.group == "apidiscovery.k8s.io" && self.version == "v2" =>
             {
                 Shape::Discovery
             }
             _ => return None,
         };
-        Some(Accepted { yaml, shape })
+        Some(Accepted { form, shape })
     }
 }
 
@@ -159,14 +196,17 @@ impl BodyType {
             return Some(BodyType::Json);
         };
         let text = value.to_str().ok()?;
-        match text.split(';').next()?.trim() {
-            "" | "application/json" => Some(BodyType::Json),
-            "application/yaml" => Some(BodyType::Yaml),
-            "application/vnd.kubernetes.protobuf" => Some(BodyType::Protobuf),
+        let text = text.split(';').next()?.trim();
+        match text {
+            "" => Some(BodyType::Json),
             "application/json-patch+json" => Some(BodyType::JsonPatch),
             "application/merge-patch+json" => Some(BodyType::MergePatch),
             "application/strategic-merge-patch+json" => Some(BodyType::StrategicPatch),
             "application/apply-patch+yaml" => Some(BodyType::ApplyPatch),
+            // Sic: of patches the case matters, of documents it doesn't.
+            _ if text.eq_ignore_ascii_case("application/json") => Some(BodyType::Json),
+            _ if text.eq_ignore_ascii_case("application/yaml") => Some(BodyType::Yaml),
+            _ if text.eq_ignore_ascii_case(PROTOBUF) => Some(BodyType::Protobuf),
             _ => None,
         }
     }

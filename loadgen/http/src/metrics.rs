@@ -5,9 +5,10 @@
 //!
 //! Source: `endpoints/metrics/metrics.go` of Kubernetes' apiserver.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use http::Method;
@@ -142,6 +143,8 @@ struct Resource {
 pub(crate) struct Metrics {
     /// Sorted by the address of the kind's row; paths that are no resource's are the last.
     resources: Vec<Resource>,
+    /// Those of custom kinds, by `apiVersion` and resource: definitions come and change.
+    custom: RwLock<BTreeMap<(&'static str, &'static str), Arc<Resource>>>,
 }
 
 /// Where a kind's row is: kinds of one resource in two versions are told apart.
@@ -154,6 +157,17 @@ fn read(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }
 
+impl Resource {
+    fn new(kind: Option<Kind>) -> Resource {
+        Resource {
+            kind,
+            verbs: Default::default(),
+            watches: AtomicU64::new(0),
+            watch_events: AtomicU64::new(0),
+        }
+    }
+}
+
 impl Metrics {
     pub(crate) fn new(catalog: &Catalog) -> Metrics {
         let kinds = catalog.group_versions();
@@ -161,53 +175,73 @@ impl Metrics {
         let mut kinds: Vec<Option<Kind>> = kinds.copied().map(Some).collect();
         kinds.sort_by_key(|kind| kind.map(address));
         kinds.push(None);
-        let resources = kinds.into_iter().map(|kind| Resource {
-            kind,
-            verbs: Default::default(),
-            watches: AtomicU64::new(0),
-            watch_events: AtomicU64::new(0),
-        });
         Metrics {
-            resources: resources.collect(),
+            resources: kinds.into_iter().map(Resource::new).collect(),
+            custom: RwLock::default(),
         }
     }
 
-    fn of(&self, kind: Option<Kind>) -> &Resource {
+    /// Calls `count` with the counts of a kind, or with those of paths that are no resource's.
+    fn with(&self, kind: Option<Kind>, count: impl FnOnce(&Resource)) {
         let (last, resources) = self.resources.split_last().expect("paths are always there");
-        let Some(kind) = kind else { return last };
+        let Some(kind) = kind else { return count(last) };
+        if kind.row().custom.is_some() {
+            return count(&self.of_custom(kind));
+        }
         let of_kind = |resource: &Resource| resource.kind.map_or(0, address);
         let found = resources.binary_search_by_key(&address(kind), of_kind);
-        found.map_or(last, |at| &resources[at])
+        count(found.map_or(last, |at| &resources[at]));
+    }
+
+    fn of_custom(&self, kind: Kind) -> Arc<Resource> {
+        let key = (kind.api_version(), kind.resource());
+        let known = self.custom.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = known.get(&key) {
+            return Arc::clone(known);
+        }
+        drop(known);
+        let mut known = self.custom.write().unwrap_or_else(PoisonError::into_inner);
+        let new = || Arc::new(Resource::new(Some(kind)));
+        Arc::clone(known.entry(key).or_insert_with(new))
     }
 
     /// Counts an answer. O(log kinds).
     pub(crate) fn count(&self, what: &Attributes, code: u16, took: Duration) {
-        let resource = self.of(what.kind);
-        let verbs = resource.verbs[what.subresource].get_or_init(Box::default);
-        let counts = &verbs[what.verb];
-        let code = CODES.iter().position(|known| *known == code);
-        let code = code.unwrap_or(CODES.len() - 1);
-        counts.codes[code].fetch_add(1, Ordering::Relaxed);
-        let ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        let bound = BOUNDS_US.iter().position(|bound| ns <= bound * 1000);
-        let bound = bound.unwrap_or(BOUNDS_US.len());
-        counts.durations[bound].fetch_add(1, Ordering::Relaxed);
-        counts.duration_ns.fetch_add(ns, Ordering::Relaxed);
+        self.with(what.kind, |resource| {
+            let verbs = resource.verbs[what.subresource].get_or_init(Box::default);
+            count_answer(&verbs[what.verb], code, took);
+        });
     }
 
     fn watch_begins(&self, kind: Kind) {
-        self.of(Some(kind)).watches.fetch_add(1, Ordering::Relaxed);
+        self.with(Some(kind), |of| {
+            of.watches.fetch_add(1, Ordering::Relaxed);
+        });
     }
 
     fn watch_ends(&self, kind: Kind) {
-        self.of(Some(kind)).watches.fetch_sub(1, Ordering::Relaxed);
+        self.with(Some(kind), |of| {
+            of.watches.fetch_sub(1, Ordering::Relaxed);
+        });
     }
 
     /// Counts events that a watch sends.
     pub(crate) fn watch_sends(&self, kind: Kind, events: u64) {
-        let counter = &self.of(Some(kind)).watch_events;
-        counter.fetch_add(events, Ordering::Relaxed);
+        self.with(Some(kind), |of| {
+            of.watch_events.fetch_add(events, Ordering::Relaxed);
+        });
     }
+}
+
+fn count_answer(counts: &VerbCounts, code: u16, took: Duration) {
+    let code = CODES.iter().position(|known| *known == code);
+    let code = code.unwrap_or(CODES.len() - 1);
+    counts.codes[code].fetch_add(1, Ordering::Relaxed);
+    let ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+    let bound = BOUNDS_US.iter().position(|bound| ns <= bound * 1000);
+    let bound = bound.unwrap_or(BOUNDS_US.len());
+    counts.durations[bound].fetch_add(1, Ordering::Relaxed);
+    counts.duration_ns.fetch_add(ns, Ordering::Relaxed);
 }
 
 /// An open watch, as far as it is counted.
@@ -261,9 +295,17 @@ fn resource_labels(kind: Option<Kind>) -> String {
 /// All metrics as Prometheus reads them.
 pub(crate) fn text(server: &ApiServer) -> String {
     let mut out = Text(String::new());
-    let resources = &server.metrics().resources;
+    let metrics = server.metrics();
+    let custom = metrics.custom.read();
+    let custom = custom.unwrap_or_else(PoisonError::into_inner).clone();
+    let resources = || {
+        metrics
+            .resources
+            .iter()
+            .chain(custom.values().map(|of| &**of))
+    };
     let counted = || {
-        resources.iter().flat_map(|resource| {
+        resources().flat_map(|resource| {
             let of = resource_labels(resource.kind);
             let parts = resource.verbs.iter().zip(SUBRESOURCES);
             let parts = parts.filter_map(|(verbs, part)| Some((verbs.get()?, part)));
@@ -315,7 +357,7 @@ pub(crate) fn text(server: &ApiServer) -> String {
     }
     let name = "apiserver_longrunning_requests";
     out.begin(name, "gauge", "Open watches.");
-    for resource in resources {
+    for resource in resources() {
         if let (Some(_), number @ 1..) = (resource.kind, read(&resource.watches)) {
             let of = resource_labels(resource.kind);
             let labels = format!("component=\"apiserver\",{of},subresource=\"\",verb=\"WATCH\"");
@@ -324,7 +366,7 @@ pub(crate) fn text(server: &ApiServer) -> String {
     }
     let name = "apiserver_watch_events_total";
     out.begin(name, "counter", "Events that watches have sent.");
-    for resource in resources {
+    for resource in resources() {
         if let number @ 1.. = read(&resource.watch_events) {
             out.line(name, &resource_labels(resource.kind), number);
         }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use http::{Method, Response};
-use podstorm_apiserver::{Eviction, EvictionRequest, Patch, Scale, ScaleUpdate, errors};
+use podstorm_apiserver::{Binding, Eviction, EvictionRequest, Patch, Scale, ScaleUpdate, errors};
 use podstorm_objects::{
-    AnyObject, ApiError, Kind, Namespace, Object, Pod, Reason, ResourceVersion, Uid,
+    AnyObject, ApiError, Kind, Labels, Namespace, Object, Pod, Reason, ResourceVersion, Uid,
 };
 use serde_json::{Map, Value, json};
 
@@ -14,12 +14,17 @@ use crate::media::{Accepted, BodyType, Shape, unsupported};
 use crate::query::options_invalid;
 use crate::route::Target;
 use crate::{
-    Call, body, delete, list, openapi, ownership, table, token_request, view, warnings, watch,
+    Call, body, delete, json_syntax, list, openapi, ownership, table, token_request, view,
+    warnings, watch,
 };
 
 /// What patches may be, as messages list it.
 const PATCHES: &str = "application/json-patch+json, application/merge-patch+json, \
                        application/strategic-merge-patch+json, application/apply-patch+yaml";
+
+/// What patches of custom objects may be: nobody knows how to merge their lists.
+const PATCHES_OF_CUSTOM: &str =
+    "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
 
 /// Answers a request for objects.
 pub(crate) fn serve(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
@@ -43,7 +48,7 @@ fn serve_stored(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiE
         }
         (Method::GET, "scale", true) => get_scale(call, target),
         (Method::PUT | Method::PATCH, "scale", true) => change_scale(call, target),
-        (Method::POST, "binding", true) => bind(call, target),
+        (Method::POST, "binding", true) => bind(call, &target.namespace, Some(&target.name)),
         (Method::POST, "eviction", true) => evict(call, target),
         (Method::GET, "log", true) => log(call, target),
         (Method::POST, "token", true) => token_request::create(call, target),
@@ -65,9 +70,9 @@ pub(crate) fn answer(
     code: u16,
     object: &AnyObject,
 ) -> Result<Response<Body>, ApiError> {
-    let Accepted { yaml, shape } = call.accepted;
+    let Accepted { form, shape } = call.accepted;
     let document = match shape {
-        Shape::Object | Shape::Discovery => return Ok(answer::object(code, yaml, &**object)),
+        Shape::Object | Shape::Discovery => return Ok(answer::object(code, form, &**object)),
         Shape::Metadata(version) => table::partial(&**object, version),
         Shape::MetadataList(_) => {
             let why =
@@ -83,7 +88,7 @@ pub(crate) fn answer(
             table::table(kind, items, version, include, metadata, call.now)
         }
     };
-    Ok(answer::document(code, yaml, &document))
+    Ok(answer::document(code, form, &document))
 }
 
 /// As [`answer`], with warnings.
@@ -97,6 +102,19 @@ fn answer_with(
     answer::warn(&mut response, &warnings::of_written(&**object));
     answer::warn(&mut response, warnings);
     Ok(response)
+}
+
+/// An error with the warnings that there are anyway.
+fn refuse(
+    call: &Call<'_>,
+    target: &Target,
+    error: ApiError,
+    warnings: &[String],
+) -> Response<Body> {
+    let error = view::shown_error(target.kind, error);
+    let mut response = answer::error(&error, call.accepted.form);
+    answer::warn(&mut response, warnings);
+    response
 }
 
 fn get(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
@@ -122,7 +140,12 @@ fn create(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> 
     let mut writer = ownership::Writer::updating(call, target, "CreateOptions")?;
     writer.admitted = sent.admitted;
     let api = api(call, target).dry_run(dry_run).managed_by(&writer);
-    let created = api.create(view::stored(call.cluster(), object)?, call.now)?;
+    let created =
+        view::stored(call.cluster(), object).and_then(|object| api.create(object, call.now));
+    let created = match created {
+        Err(error) => return Ok(refuse(call, target, error, &warnings)),
+        Ok(created) => created,
+    };
     answer_with(call, 201, &view::shown(target.kind, created), &warnings)
 }
 
@@ -143,15 +166,19 @@ fn update(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> 
     let api = api(call, target).dry_run(dry_run).managed_by(&writer);
     let object = view::stored(call.cluster(), object)?;
     let updated = match target.subresource.as_str() {
-        "finalize" => finalize(call, object, dry_run)?,
-        "status" => api.update_status(object, call.now)?,
+        "finalize" => finalize(call, object, dry_run),
+        "status" => api.update_status(object, call.now),
         _ => match api.update(object.clone(), call.now) {
             Err(error) if error.is_not_found() && target.kind.row().put_creates => {
                 let created = api.create(object, call.now)?;
                 return answer_with(call, 201, &view::shown(target.kind, created), &warnings);
             }
-            updated => updated?,
+            updated => updated,
         },
+    };
+    let updated = match updated {
+        Err(error) => return Ok(refuse(call, target, error, &warnings)),
+        Ok(updated) => updated,
     };
     answer_with(call, 200, &view::shown(target.kind, updated), &warnings)
 }
@@ -212,9 +239,43 @@ fn read_patch(call: &Call<'_>) -> Result<Patch, ApiError> {
     match kind {
         Some(BodyType::StrategicPatch) => Ok(Patch::Strategic(document()?)),
         Some(BodyType::MergePatch) => Ok(Patch::Merge(document()?)),
-        Some(BodyType::JsonPatch) => Patch::json(&call.body),
+        Some(BodyType::JsonPatch) => read_operations(&call.body),
         _ => Err(unsupported(PATCHES)),
     }
+}
+
+/// # Errors
+/// 400 for a body that is no list of objects.
+fn read_operations(body: &[u8]) -> Result<Patch, ApiError> {
+    let wrong = |problem: &str| errors::bad_request(format!("error decoding patch: {problem}"));
+    let parsed: Value = serde_json::from_slice(body)
+        .map_err(|error| wrong(&json_syntax::problem(body).unwrap_or_else(|| error.to_string())))?;
+    let cannot = |found: &Value, into: &str| {
+        let kind = match found {
+            Value::Null => "null",
+            Value::Bool(_) => "bool",
+            Value::Number(_) => "number",
+            Value::String(_) => "string",
+            Value::Array(_) => "array",
+            Value::Object(_) => "object",
+        };
+        wrong(&format!(
+            "json: cannot unmarshal {kind} into Go value of type {into}"
+        ))
+    };
+    let operations = match &parsed {
+        Value::Null => &Vec::new(),
+        Value::Array(operations) => operations,
+        other => return Err(cannot(other, "[]handlers.jsonPatchOp")),
+    };
+    let operations: Result<Vec<Map<String, Value>>, ApiError> = (operations.iter())
+        .map(|operation| match operation {
+            Value::Object(members) => Ok(members.clone()),
+            Value::Null => Ok(Map::new()),
+            other => Err(cannot(other, "handlers.jsonPatchOp")),
+        })
+        .collect();
+    Patch::json(&operations?)
 }
 
 fn patch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
@@ -228,12 +289,13 @@ fn patch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     }
     let dry_run = call.query.dry_run("PatchOptions")?;
     check_field_validation(call, "PatchOptions")?;
+    let is_custom = target.kind.row().custom.is_some();
+    if is_custom && BodyType::of(call.headers) == Some(BodyType::StrategicPatch) {
+        return Err(unsupported(PATCHES_OF_CUSTOM));
+    }
     let mut patch = read_patch(call)?;
-    let warnings = match &mut patch {
+    let mut warnings = match &mut patch {
         Patch::Strategic(members) | Patch::Merge(members) => {
-            if let Some(problem) = openapi::wrong_type(target.kind, members) {
-                return Err(invalid_patch(members, &problem));
-            }
             body::check_fields(call, target.kind, members)?
         }
         Patch::Json(_) => Vec::new(),
@@ -242,16 +304,14 @@ fn patch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     let api = api(call, target).dry_run(dry_run).managed_by(&writer);
     let (namespace, name) = (&target.namespace, &target.name);
     let what = (target.kind, target.subresource == "status");
-    let patched = view::patch(&api, what, (namespace, name), &patch, call.now)?;
+    let patched = match view::patch(&api, what, (namespace, name), &patch, call.now) {
+        Err(error) => return Ok(refuse(call, target, error, &warnings)),
+        Ok(patched) => patched,
+    };
+    if call.query.text("fieldValidation") != "Ignore" {
+        warnings.extend(writer.unknown_fields());
+    }
     answer_with(call, 200, &patched, &warnings)
-}
-
-/// 422: the object with the patch could not be read.
-fn invalid_patch(patch: &Map<String, Value>, problem: &str) -> ApiError {
-    let patch = Value::Object(patch.clone()).to_string();
-    let cause = errors::invalid_value("patch", &patch.into(), problem);
-    let message = format!(" \"\" is invalid: patch: {}", cause.message);
-    ApiError::status(422, Reason::Invalid, message).with_cause(cause)
 }
 
 fn get_scale(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
@@ -266,6 +326,7 @@ fn change_scale(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiE
     }
     let api = api(call, target);
     let (namespace, name) = (&target.namespace, &target.name);
+    let mut warnings = Vec::new();
     let document = if call.method == Method::PATCH {
         let patch = read_patch(call)?;
         let mut document = scale_json(target, &api.scale(namespace, name)?);
@@ -274,8 +335,11 @@ fn change_scale(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiE
         patch.apply(&mut document)?;
         document
     } else {
-        let document = body::document(call, "Scale")?;
+        let mut document = body::document(call, "Scale")?;
         check_is_scale(&document)?;
+        let schema = "io.k8s.api.autoscaling.v1.Scale";
+        let unknown = openapi::drop_unknown_of(schema, &mut document, true);
+        warnings = body::judge_unknown(call, ("autoscaling/v1", "Scale"), &unknown)?;
         Value::Object(document)
     };
     let named = document["metadata"]["name"].as_str().unwrap_or("");
@@ -308,7 +372,9 @@ fn change_scale(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiE
         .dry_run(call.query.dry_run("UpdateOptions")?)
         .managed_by(&writer);
     let scale = api.update_scale(namespace, name, &update, call.now)?;
-    answer_scale(call, target, &scale)
+    let mut response = answer_scale(call, target, &scale)?;
+    answer::warn(&mut response, &warnings);
+    Ok(response)
 }
 
 /// # Errors
@@ -340,7 +406,7 @@ fn answer_scale(
         Shape::Metadata(version) => table::metadata_alone(target.kind, &json, version),
         _ => json,
     };
-    Ok(answer::document(200, call.accepted.yaml, &document))
+    Ok(answer::document(200, call.accepted.form, &document))
 }
 
 fn scale_json(target: &Target, scale: &Scale) -> Value {
@@ -356,25 +422,64 @@ fn scale_json(target: &Target, scale: &Scale) -> Value {
         "spec": {"replicas": scale.replicas}, "status": status})
 }
 
-fn bind(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
+/// `POST` of a Binding: to a pod, or with the pod's name within.
+pub(crate) fn bind(
+    call: &Call<'_>,
+    namespace: &str,
+    name: Option<&str>,
+) -> Result<Response<Body>, ApiError> {
     let dry_run = call.query.dry_run("CreateOptions")?;
-    let binding = body::document(call, "Binding")?;
-    let named = binding.get("metadata").and_then(|of| of.get("name"));
-    if named
-        .and_then(Value::as_str)
-        .is_some_and(|name| name != target.name)
-    {
+    let document = body::document(call, "Binding")?;
+    let metadata = document.get("metadata").unwrap_or(&Value::Null);
+    let named = metadata["name"].as_str().unwrap_or("");
+    if name.is_some_and(|name| !named.is_empty() && named != name) {
         let why = "name in URL does not match name in Binding object";
         return Err(errors::bad_request(why));
     }
-    let node = binding.get("target").and_then(|to| to.get("name"));
-    let node = node.and_then(Value::as_str).unwrap_or("");
-    if !dry_run {
-        let (namespace, name) = (&target.namespace, &target.name);
-        call.cluster()
-            .bind(namespace, name, &node.into(), call.now)?;
+    let target = document.get("target").unwrap_or(&Value::Null);
+    let node = target["name"].as_str().unwrap_or("");
+    check_binding_target(target["kind"].as_str().unwrap_or(""), node)?;
+    let labels = |member: &str| match &metadata[member] {
+        Value::Null => Ok(Labels::default()),
+        pairs => Labels::from_json(pairs.clone()),
+    };
+    let read = |member| {
+        labels(member).map_err(|problem| errors::bad_request(format!("Binding: {problem}")))
+    };
+    let uid = metadata["uid"].as_str().filter(|uid| !uid.is_empty());
+    let version = metadata["resourceVersion"].as_str().unwrap_or("");
+    let binding = Binding {
+        node: node.into(),
+        uid: uid.map(Uid::new),
+        resource_version: ResourceVersion::new(version),
+        annotations: read("annotations")?,
+        labels: read("labels")?,
+        dry_run,
+    };
+    let name = name.unwrap_or(named);
+    call.cluster()
+        .bind_as(namespace, name, &binding, call.now)?;
+    Ok(answer::document(201, call.accepted.form, &success()))
+}
+
+/// # Errors
+/// 500, sic, for a target that is no node.
+fn check_binding_target(kind: &str, node: &str) -> Result<(), ApiError> {
+    let mut problems = Vec::new();
+    if !["", "Node"].contains(&kind) {
+        problems.push(format!(
+            "target.kind: Unsupported value: {kind:?}: supported values: \"Node\", \"<empty>\""
+        ));
     }
-    Ok(answer::document(201, call.accepted.yaml, &success()))
+    if node.is_empty() {
+        problems.push("target.name: Required value".to_owned());
+    }
+    let message = match &problems[..] {
+        [] => return Ok(()),
+        [one] => one.clone(),
+        many => format!("[{}]", many.join(", ")),
+    };
+    Err(ApiError::status(500, Reason::Other(String::new()), message))
 }
 
 fn evict(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
@@ -411,7 +516,7 @@ fn evict(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
         .cluster()
         .evict(namespace, name, &options, dry_run, call.now)?;
     match evicted {
-        Eviction::Evicted => Ok(answer::document(201, call.accepted.yaml, &success())),
+        Eviction::Evicted => Ok(answer::document(201, call.accepted.form, &success())),
         // Not 201: the code of a `Status` that is no success is that of the answer.
         Eviction::Refused(status) => Err(status),
     }

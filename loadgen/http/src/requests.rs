@@ -12,11 +12,12 @@ use podstorm_objects::{ApiError, Reason};
 use tokio::time::Instant;
 
 use crate::answer::{self, Body};
+use crate::catalog::Catalog;
 use crate::credentials::User;
-use crate::media::{self, Accepted, Offer};
+use crate::media::{self, Accepted, Form, Offer};
 use crate::metrics::Attributes;
 use crate::query::Query;
-use crate::route::Route;
+use crate::route::{Route, Target};
 use crate::{ApiServer, BoxError, Call, body, time, warnings};
 
 /// A request that has been answered, for a log.
@@ -51,18 +52,23 @@ impl ApiServer {
     {
         let began = Instant::now();
         let (head, body) = request.into_parts();
-        let route = Route::of(head.uri.path(), &self.0.catalog);
+        let catalog = self.catalog();
+        let route = Route::of(head.uri.path(), &catalog);
         let query = Query::of(head.uri.query());
         let what = Attributes::of(&head, &route, &query);
         let user = self.0.credentials.user_of(&head, || self.now().mono_ns);
         let answered = match &user {
             Ok(user) => {
-                self.answer_user(&head, (route, query), &what, user, body)
+                self.answer_user(&head, (route, query, catalog), &what, user, body)
                     .await
             }
             Err(error) => Err(error.clone()),
         };
-        let response = answered.unwrap_or_else(|error| answer::error(&error));
+        let response = answered.unwrap_or_else(|error| answer::error(&error, Form::Json));
+        if what.is_mutating {
+            // What it defined is served from now on.
+            drop(self.catalog());
+        }
         let (status, took) = (response.status().as_u16(), began.elapsed());
         self.0.metrics.count(&what, status, took);
         if let Some(log) = &self.0.log {
@@ -84,7 +90,7 @@ impl ApiServer {
     async fn answer_user<B>(
         &self,
         head: &http::request::Parts,
-        (route, query): (Route, Query<'_>),
+        (route, query, catalog): (Route, Query<'_>, Arc<Catalog>),
         what: &Attributes,
         user: &User,
         body: B,
@@ -101,15 +107,23 @@ impl ApiServer {
         if route == Route::AdvanceClock {
             return self.advance(&head.method, &body).await;
         }
-        let accepted = match route {
+        let accepted = match &route {
             // Answered in one form, whatever the client says that it takes.
-            Route::Health(..) | Route::Metrics | Route::Clock => Ok(Accepted::JSON),
-            Route::Objects(_) => media::accepted(&head.headers, Offer::Objects),
-            Route::CoreVersions | Route::Groups => media::accepted(&head.headers, Offer::Discovery),
+            Route::Health(..) | Route::Metrics | Route::Clock | Route::OpenApi(_) => {
+                Ok(Accepted::JSON)
+            }
+            Route::Objects(Target { kind, .. }) | Route::Review(kind, _) => {
+                media::accepted(&head.headers, Offer::Objects(*kind))
+            }
+            Route::CoreVersions => media::accepted(&head.headers, Offer::Versions),
+            Route::Groups => media::accepted(&head.headers, Offer::Groups),
+            Route::Group(_) => media::accepted(&head.headers, Offer::Group),
+            Route::Version => media::accepted(&head.headers, Offer::JsonAlone),
             _ => media::accepted(&head.headers, Offer::Plain),
         };
         let served = accepted.map(|accepted| {
             let warnings = warnings::of(&route, &head.method, &query, &body);
+            let form = accepted.form;
             let call = Call {
                 server: self,
                 user,
@@ -119,10 +133,11 @@ impl ApiServer {
                 body,
                 accepted,
                 now: self.now(),
+                catalog,
             };
             let mut response = call
                 .serve(route)
-                .unwrap_or_else(|error| answer::error(&error));
+                .unwrap_or_else(|error| answer::error(&error, form));
             answer::warn(&mut response, &warnings);
             response
         });

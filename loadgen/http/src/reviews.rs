@@ -9,7 +9,7 @@ use podstorm_objects::{ApiError, Cause, Details, Kind, Reason, ResourceType};
 use serde_json::{Value, json};
 
 use crate::answer::{self, Body};
-use crate::{Call, body, openapi};
+use crate::{Call, body, objects, openapi};
 
 /// The methods of reviews, as discovery lists them.
 pub(crate) const VERBS: &[&str] = &["create"];
@@ -19,7 +19,11 @@ const AUTHORIZATION: [&str; 2] = ["authorization.k8s.io", "authorization.k8s.io/
 /// Whom tokens are for.
 pub(crate) const AUDIENCE: &str = "https://kubernetes.default.svc";
 
-static ROWS: [ResourceType; 6] = [
+static ROWS: [ResourceType; 7] = [
+    ResourceType {
+        namespaced: true,
+        ..row(["", "v1"], "Binding", "bindings")
+    },
     row(AUTHENTICATION, "SelfSubjectReview", "selfsubjectreviews"),
     row(AUTHENTICATION, "TokenReview", "tokenreviews"),
     row(
@@ -58,12 +62,12 @@ const fn row(
     }
 }
 
-/// The kinds of reviews: they are answered and not stored.
+/// The kinds of reviews, and Bindings: they are answered and not stored.
 pub(crate) fn kinds() -> impl Iterator<Item = Kind> {
     ROWS.iter().map(Kind::of)
 }
 
-/// Whether a kind is one of reviews.
+/// Whether a kind is one that is not stored.
 pub(crate) fn is_review(kind: Kind) -> bool {
     ROWS.iter().any(|row| std::ptr::eq(row, kind.row()))
 }
@@ -79,6 +83,9 @@ pub(crate) fn serve(
 ) -> Result<Response<Body>, ApiError> {
     if *call.method != Method::POST {
         return Err(answer::method_not_allowed());
+    }
+    if kind.name() == "Binding" {
+        return objects::bind(call, namespace, None);
     }
     let mut review = body::document(call, kind.name())?;
     body::check_type(kind, &review)?;
@@ -115,7 +122,7 @@ pub(crate) fn serve(
     if kind.name() != "SelfSubjectReview" {
         document["spec"] = spec;
     }
-    let mut response = answer::document(201, call.accepted.yaml, &document);
+    let mut response = answer::document(201, call.accepted.form, &document);
     answer::warn(&mut response, &warnings);
     Ok(response)
 }

@@ -102,6 +102,14 @@ impl Route {
 }
 
 fn within(version: &str, group: &str, rest: &[&str], catalog: &Catalog) -> Route {
+    match resolved(version, group, rest, catalog) {
+        // Upstream's server of custom resources leaves these to the next one, which knows no path.
+        Route::UnknownResource if catalog.is_custom(group) => Route::UnknownPath,
+        route => route,
+    }
+}
+
+fn resolved(version: &str, group: &str, rest: &[&str], catalog: &Catalog) -> Route {
     let of = GroupVersion {
         group: group.to_owned(),
         version: version.to_owned(),

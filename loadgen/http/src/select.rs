@@ -150,7 +150,7 @@ fn check_field(kind: Kind, field: &str) -> Result<(), ApiError> {
     }
     // Kinds with fields of their own answer in their own words.
     Err(errors::bad_request(match more {
-        [] => format!(
+        [] if kind.row().custom.is_none() => format!(
             "\"{field}\" is not a known field selector: only \"metadata.name\", \
              \"metadata.namespace\""
         ),

@@ -68,6 +68,7 @@ pub(crate) fn row_alone(
 const SCALE: [Column; 4] = [
     Column {
         cell: Cell::Text("/metadata/name"),
+        format: "",
         ..Column::NAME
     },
     Column::new(
@@ -109,7 +110,7 @@ pub(crate) fn columns(kind: Kind) -> Value {
 }
 
 fn column(column: &podstorm_objects::Column) -> Value {
-    json!({"name": column.name, "type": column.kind, "format": column.format(),
+    json!({"name": column.name, "type": column.kind, "format": column.format,
         "description": column.description, "priority": column.priority})
 }
 

@@ -71,7 +71,7 @@ pub(crate) fn create(call: &Call<'_>, target: &Target) -> Result<Response<Body>,
         "spec": {"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": bound},
         "status": {"token": token,
             "expirationTimestamp": Time::from_unix_seconds(expires).to_string()}});
-    Ok(answer::document(201, call.accepted.yaml, &document))
+    Ok(answer::document(201, call.accepted.form, &document))
 }
 
 /// Whom the token is for: the server unless the request says otherwise.

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use podstorm_apiserver::{Api, Cluster, Patch, kind_named};
+use podstorm_apiserver::{Api, Cluster, Patch, custom, errors, kind_named};
 use podstorm_objects::{AnyObject, ApiError, DynamicObject, Kind, Now, Object, ResourceType};
 use serde_json::{Map, Value, json};
 
@@ -178,9 +178,15 @@ fn view_of(kind: Kind) -> Option<&'static View> {
         .find(|view| std::ptr::eq(&view.row, kind.row()))
 }
 
-/// Whether a kind is another version of a stored one.
+/// Whether objects of a kind may be stored as those of another version.
 pub(crate) fn is_view(kind: Kind) -> bool {
-    view_of(kind).is_some()
+    view_of(kind).is_some() || is_custom(kind)
+}
+
+/// Whether a definition describes the kind. Its objects are stored as they were written, and differ by
+/// nothing but their schemas from those of other versions.
+fn is_custom(kind: Kind) -> bool {
+    kind.row().custom.is_some()
 }
 
 /// The kind that is stored for one that a client names.
@@ -192,6 +198,9 @@ pub(crate) fn stored_kind(kind: Kind) -> Kind {
 /// The JSON of a stored object as that of a kind, which may be a view of it.
 pub(crate) fn json(kind: Kind, object: &dyn Object) -> Value {
     let mut json = object.to_json();
+    if let (true, Value::Object(members)) = (is_custom(kind), &mut json) {
+        set_type(members, kind);
+    }
     if let (Some(view), Value::Object(members)) = (view_of(kind), &mut json) {
         (view.to)(members);
         set_type(members, kind);
@@ -201,6 +210,9 @@ pub(crate) fn json(kind: Kind, object: &dyn Object) -> Value {
 
 /// The kind of the same objects in another version; `None` where there is no such version.
 pub(crate) fn at_version(kind: Kind, api_version: &str) -> Option<Kind> {
+    if is_custom(kind) {
+        return kind.is_of_group(api_version).then_some(kind);
+    }
     let stored = stored_kind(kind);
     let views = VIEWS.iter().filter(|view| view.of == stored.name());
     let mut all = std::iter::once(stored).chain(views.map(|view| Kind::of(&view.row)));
@@ -230,6 +242,10 @@ pub(crate) fn converted(from: Kind, to: Kind, json: &Value, stored: Option<&dyn 
 
 /// A stored object as one of the kind that a client asked for.
 pub(crate) fn shown(kind: Kind, object: AnyObject) -> AnyObject {
+    if is_custom(kind) && !std::ptr::eq(kind.row(), object.kind().row()) {
+        let custom = object.clone().downcast::<DynamicObject>();
+        return custom.map_or(object, |custom| Arc::new(custom::as_version(&custom, kind)));
+    }
     if view_of(kind).is_none() {
         return object;
     }
@@ -314,19 +330,28 @@ pub(crate) fn patch(
     patch: &Patch,
     now: Now,
 ) -> Result<AnyObject, ApiError> {
-    let Some(view) = view_of(kind) else {
+    let view = view_of(kind);
+    if view.is_none() && !is_custom(kind) {
         return match of_status {
             true => api.patch_status(namespace, name, patch, now),
             false => api.patch(namespace, name, patch, now),
         };
-    };
+    }
     loop {
         let old = api.get(namespace, name)?;
         let version = old.metadata().resource_version.to_string();
         let mut json = shown(kind, Arc::clone(&old)).to_json();
         patch.apply(&mut json)?;
+        api.check_patched(patch, &mut json)?;
         let is_of_any_version = json["metadata"]["resourceVersion"] == version;
-        if let Value::Object(members) = &mut json {
+        let named = &json["metadata"]["name"];
+        if *named != name {
+            let named = named.as_str().unwrap_or("");
+            return Err(errors::bad_request(format!(
+                "the name of the object ({named}) does not match the name on the URL ({name})"
+            )));
+        }
+        if let (Some(view), Value::Object(members)) = (view, &mut json) {
             (view.from)(members);
             (view.keep)(members, &old.to_json());
             set_type(members, stored_kind(kind));

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use http::Method;
+use podstorm_apiserver::custom;
 use podstorm_objects::Object;
 use serde_json::Value;
 
@@ -43,6 +44,14 @@ pub(crate) fn of(route: &Route, method: &Method, query: &Query<'_>, body: &Bytes
     let Route::Objects(target) = route else {
         return Vec::new();
     };
+    if let Some(custom) = target
+        .kind
+        .row()
+        .custom
+        .filter(|it| !it.deprecation.is_empty())
+    {
+        return vec![custom.deprecation.clone()];
+    }
     let is_whole = target.subresource.is_empty();
     let warning = match (target.kind.group(), target.kind.resource()) {
         ("", "endpoints") if is_whole => ENDPOINTS,
@@ -67,6 +76,10 @@ pub(crate) fn of_written(object: &dyn Object) -> Vec<String> {
         | "Job" => "spec.template",
         "CronJob" => "spec.jobTemplate.spec.template",
         "PodTemplate" => "template",
+        "CustomResourceDefinition" => {
+            let json = object.to_json();
+            return json.as_object().map(custom::unenforced).unwrap_or_default();
+        }
         _ => return Vec::new(),
     };
     let json = object.to_json();

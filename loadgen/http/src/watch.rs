@@ -16,13 +16,14 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, Sleep};
 
 use crate::answer::{self, Body};
-use crate::media::Shape;
+use crate::catalog::GroupVersion;
+use crate::media::{Form, Shape};
 use crate::metrics::OpenWatch;
 use crate::query::{Query, options_invalid};
 use crate::route::Target;
 use crate::select::Selection;
 use crate::table::Include;
-use crate::{ApiServer, Call, table, view};
+use crate::{ApiServer, Call, protobuf, table, view};
 
 /// How often a watch that asked for bookmarks gets one, as upstream.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
@@ -37,6 +38,11 @@ const CHUNK: usize = 64 << 10;
 
 pub(crate) fn watch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     let query = &call.query;
+    if call.accepted.form == Form::Yaml {
+        let message = "only the following media types are accepted: application/json;stream=watch, \
+                       application/vnd.kubernetes.protobuf;stream=watch";
+        return Err(crate::not_acceptable(message.to_owned()));
+    }
     let selection = Selection::of(target, query)?;
     let begin = Beginning::of(query, call.cluster().resource_version())?;
     let waiting = Arc::new(Waiting::default());
@@ -71,6 +77,7 @@ pub(crate) fn watch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, 
         failed,
         waiting,
         seen: Vec::new(),
+        form: call.accepted.form,
         shape: call.accepted.shape,
         include,
         columns_sent: false,
@@ -182,6 +189,7 @@ pub(crate) struct WatchBody {
     waiting: Arc<Waiting>,
     /// Scratch.
     seen: Vec<Seen>,
+    form: Form,
     shape: Shape,
     include: Include,
     columns_sent: bool,
@@ -194,6 +202,10 @@ pub(crate) struct WatchBody {
 }
 
 impl WatchBody {
+    pub(crate) fn is_protobuf(&self) -> bool {
+        self.form == Form::Protobuf
+    }
+
     /// The next lines; `None` at the end of the watch.
     pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if self.ended {
@@ -201,8 +213,8 @@ impl WatchBody {
         }
         if let Some(error) = self.failed.take() {
             self.ended = true;
-            let mut out = String::new();
-            line(&mut out, "ERROR", &error.to_json().to_string());
+            let mut out = Vec::new();
+            line(self.form, &mut out, "ERROR", &error.to_json().to_string());
             return Poll::Ready(Some(out.into()));
         }
         // Before the events and the end are looked for, so that neither can come unnoticed in between.
@@ -210,7 +222,7 @@ impl WatchBody {
         if self.server.is_draining() {
             return Poll::Ready(None);
         }
-        let mut out = String::new();
+        let mut out = Vec::new();
         self.take_events(&mut out);
         if self.bookmark.as_mut().poll(context).is_ready() {
             let now = Instant::now();
@@ -229,15 +241,27 @@ impl WatchBody {
         if !out.is_empty() {
             return Poll::Ready(Some(out.into()));
         }
-        if self.ended || self.end.as_mut().poll(context).is_ready() {
+        if self.ended || self.is_undefined() || self.end.as_mut().poll(context).is_ready() {
             self.ended = true;
             return Poll::Ready(None);
         }
         Poll::Pending
     }
 
+    /// Whether the definition of the kind is gone.
+    fn is_undefined(&self) -> bool {
+        let of = GroupVersion::of(self.kind.api_version());
+        let is_served = || {
+            self.server
+                .catalog()
+                .find(&of, self.kind.resource())
+                .is_some()
+        };
+        self.kind.row().custom.is_some() && !is_served()
+    }
+
     /// Adds the lines of the events that have come, up to about a chunk.
-    fn take_events(&mut self, out: &mut String) {
+    fn take_events(&mut self, out: &mut Vec<u8>) {
         let Some(events) = &mut self.events else {
             return;
         };
@@ -249,6 +273,7 @@ impl WatchBody {
             for seen in seen.drain(..) {
                 let length = out.len();
                 let put = Put {
+                    form: self.form,
                     kind: self.kind,
                     shape: self.shape,
                     include: self.include,
@@ -261,11 +286,11 @@ impl WatchBody {
                         initial_events_end,
                     } => {
                         if initial_events_end && self.initial_end && self.bookmarks {
-                            bookmark(self.kind, self.shape, &version, true, out);
+                            bookmark(self.kind, (self.form, self.shape), &version, true, out);
                         }
                     }
                     WatchEvent::Error(error) => {
-                        line(out, "ERROR", &error.to_json().to_string());
+                        line(self.form, out, "ERROR", &error.to_json().to_string());
                         self.ended = true;
                     }
                     WatchEvent::Added(object) => put.change("ADDED", &object, None, now, out),
@@ -288,14 +313,21 @@ impl WatchBody {
         }
     }
 
-    fn put_bookmark(&self, out: &mut String, end_of_initial: bool) {
+    fn put_bookmark(&self, out: &mut Vec<u8>, end_of_initial: bool) {
         let version = ResourceVersion::Number(self.server.cluster().resource_version());
-        bookmark(self.kind, self.shape, &version, end_of_initial, out);
+        bookmark(
+            self.kind,
+            (self.form, self.shape),
+            &version,
+            end_of_initial,
+            out,
+        );
     }
 }
 
 /// How the events of a watch become lines.
 struct Put<'a> {
+    form: Form,
     kind: Kind,
     shape: Shape,
     include: Include,
@@ -312,7 +344,7 @@ impl Put<'_> {
         object: &AnyObject,
         before: Option<&AnyObject>,
         now: podstorm_objects::Now,
-        out: &mut String,
+        out: &mut Vec<u8>,
     ) {
         let is = self.selection.matches(&**object);
         let was = before.is_none_or(|before| self.selection.matches(&**before));
@@ -339,7 +371,7 @@ impl Put<'_> {
         self.put(what, &*object, now, out);
     }
 
-    fn put(self, what: &str, object: &dyn Object, now: podstorm_objects::Now, out: &mut String) {
+    fn put(self, what: &str, object: &dyn Object, now: podstorm_objects::Now, out: &mut Vec<u8>) {
         let text = match self.shape {
             Shape::Object | Shape::Discovery => {
                 let mut text = Writer::new();
@@ -357,16 +389,16 @@ impl Put<'_> {
                 table.to_string()
             }
         };
-        line(out, what, &text);
+        line(self.form, out, what, &text);
     }
 }
 
 fn bookmark(
     kind: Kind,
-    shape: Shape,
+    (form, shape): (Form, Shape),
     version: &ResourceVersion,
     end_of_initial: bool,
-    out: &mut String,
+    out: &mut Vec<u8>,
 ) {
     let mut metadata = json!({"resourceVersion": version.to_string()});
     if end_of_initial {
@@ -387,11 +419,18 @@ fn bookmark(
                 "columnDefinitions": null, "rows": [{"cells": [], "object": object}]})
         }
     };
-    line(out, "BOOKMARK", &object.to_string());
+    line(form, out, "BOOKMARK", &object.to_string());
 }
 
-fn line(out: &mut String, what: &str, object: &str) {
-    out.extend(["{\"type\":\"", what, "\",\"object\":", object, "}\n"]);
+fn line(form: Form, out: &mut Vec<u8>, what: &str, object: &str) {
+    if form == Form::Protobuf {
+        // The object was written by this server a moment ago.
+        let object = serde_json::from_str(object).unwrap_or_default();
+        return protobuf::put_event(out, what, &object);
+    }
+    for part in ["{\"type\":\"", what, "\",\"object\":", object, "}\n"] {
+        out.extend_from_slice(part.as_bytes());
+    }
 }
 
 #[cfg(test)]

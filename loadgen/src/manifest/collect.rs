@@ -5,8 +5,9 @@ use std::io;
 use ahash::RandomState;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
+use podstorm_apiserver::custom;
 use podstorm_objects::json::Tape;
-use podstorm_objects::{ObjectMeta, Sharer};
+use podstorm_objects::{Kind, ObjectMeta, Sharer};
 use serde_json::{Map, Value};
 
 use super::Kinds;
@@ -42,6 +43,8 @@ pub(super) struct Collector {
     /// Specs that need not be looked at again, for the decoders.
     pub(super) checked: CheckedSpecs,
     counts: InputCounts,
+    /// Objects of the present file whose kinds may be described in it: the kind, the document, the members.
+    undefined: Vec<(String, u64, Map<String, Value>)>,
     /// Documents with content seen in the present file.
     document: u64,
     /// Whether the present file is YAML, where unquoted texts may be read as something else.
@@ -67,6 +70,7 @@ impl Collector {
             sharer: Sharer::new(),
             checked: CheckedSpecs::new(kinds),
             counts: InputCounts::default(),
+            undefined: Vec::new(),
             document: 0,
             is_yaml: false,
         }
@@ -90,7 +94,7 @@ impl Collector {
                 self.of_file("holds no document; expected Kubernetes objects as YAML or JSON")
             );
         }
-        Ok(())
+        self.take_custom()
     }
 
     /// Fields that Kubernetes doesn't know, each reported once with the first object that has it.
@@ -114,6 +118,42 @@ impl Collector {
             text
         });
         told.collect()
+    }
+
+    /// Takes the objects of the file whose kinds are described by the definitions taken so far, wherever in
+    /// it these stand; counts the others.
+    fn take_custom(&mut self) -> Result<(), Box<ManifestError>> {
+        let dynamic = self.objects.iter().filter_map(|object| match object {
+            InputObject::Dynamic(object) => Some(&**object),
+            _ => None,
+        });
+        let described: Vec<Kind> = dynamic.flat_map(custom::described_kinds).collect();
+        let last = self.document;
+        for (kind_text, document, members) in std::mem::take(&mut self.undefined) {
+            let text = |member: &str| members.get(member).and_then(Value::as_str);
+            let (kind, version) = (text("kind"), text("apiVersion"));
+            let is_its = |of: &&Kind| (kind, version) == (Some(of.name()), Some(of.api_version()));
+            let Some(kind) = described.iter().find(is_its) else {
+                *self.counts.ignored.entry(kind_text).or_default() += 1;
+                continue;
+            };
+            self.document = document;
+            let value = Value::Object(members);
+            match decode::decode_dynamic(*kind, Tape::of(&value).root()) {
+                Ok(object) => self.store(object, None)?,
+                Err(error) => {
+                    let wrong = Wrong {
+                        object: Some(kind_text),
+                        path: error.path.0,
+                        problem: error.problem,
+                        ..Wrong::default()
+                    };
+                    return Err(self.of_object(None, wrong));
+                }
+            }
+        }
+        self.document = last;
+        Ok(())
     }
 
     /// What was taken, and what was left by kind.
@@ -214,6 +254,10 @@ impl Collector {
             Decoded::Object(mut object) => {
                 self.share_all(&mut object);
                 self.store(object, index).map(|()| None)
+            }
+            Decoded::Custom(kind, members) => {
+                self.undefined.push((kind, self.document, members));
+                Ok(None)
             }
             Decoded::Other(kind) => {
                 *self.counts.ignored.entry(kind).or_default() += 1;

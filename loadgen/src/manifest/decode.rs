@@ -19,6 +19,8 @@ pub(super) enum Decoded {
     Object(InputObject),
     /// One of another kind.
     Other(String),
+    /// One of a kind that a CustomResourceDefinition of the files may describe: `kind`, and the members.
+    Custom(String, Map<String, Value>),
     /// One that does not say its kind; the list that it is an item of may.
     Kindless(Map<String, Value>),
     /// Something wrong.
@@ -79,6 +81,9 @@ pub(super) fn object(
     };
     let kind = match classify(&text, checked.kinds) {
         Ok(Classified::Served(kind)) => kind,
+        Ok(Classified::Other(kind)) if checked.kinds == Kinds::Served && list.is_none() => {
+            return Decoded::Custom(kind, value.to_map());
+        }
         Ok(Classified::Other(kind)) => return Decoded::Other(kind),
         Err(error) => return wrong(error),
     };
@@ -261,7 +266,7 @@ fn required_text<'a>(
     })
 }
 
-fn decode_dynamic(kind: Kind, value: JsonValue<'_>) -> Result<InputObject, DecodeError> {
+pub(super) fn decode_dynamic(kind: Kind, value: JsonValue<'_>) -> Result<InputObject, DecodeError> {
     let mut object = DynamicObject::read(kind, value)?;
     if kind.is_namespaced() && object.metadata.namespace.is_empty() {
         object.metadata.namespace = "default".into();

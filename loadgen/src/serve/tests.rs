@@ -126,6 +126,41 @@ fn what_is_loaded_is_there_before_the_controllers_are() {
     assert_eq!(names(&again), names(&first));
 }
 
+#[tokio::test]
+async fn a_snapshot_holds_custom_objects_and_what_defines_them() {
+    let start = |file: &[u8]| {
+        let loaded = load_served(&["-".into()], file).expect("it is a manifest");
+        assert!(loaded.counts.ignored.is_empty(), "{:?}", loaded.counts);
+        let objects = loaded.objects;
+        let options = ServeOptions {
+            objects,
+            ..ServeOptions::default()
+        };
+        Served::start(options).expect("all of it is valid")
+    };
+    let schema = json!({"type": "object", "properties": {"spec": {"type": "object",
+        "properties": {"size": {"type": "integer", "default": 3}}}}});
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {"group": "example.com", "scope": "Namespaced",
+            "names": {"plural": "widgets", "kind": "Widget"},
+            "versions": [{"name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": schema}}]}});
+    let widget = json!({"apiVersion": "example.com/v1", "kind": "Widget",
+        "metadata": {"name": "w"}, "spec": {}});
+    // The definition may come after its objects.
+    let first = start(format!("{widget}\n{definition}").as_bytes());
+    let path = "/apis/example.com/v1/namespaces/default/widgets/w";
+    let found = send(&first, "GET", path, &Value::Null).await;
+    assert_eq!(found["spec"]["size"], 3, "{found}");
+    let mut snapshot = Vec::new();
+    write_snapshot(first.cluster(), &mut snapshot).expect("memory takes everything");
+    let again = start(&snapshot);
+    let restored = send(&again, "GET", path, &Value::Null).await;
+    assert_eq!(restored["metadata"]["uid"], found["metadata"]["uid"]);
+}
+
 fn ready_pods(served: &Served) -> usize {
     let mut ready = 0;
     served

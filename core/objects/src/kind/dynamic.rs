@@ -23,6 +23,12 @@ impl DynamicObject {
         }
     }
 
+    /// The same object as one of another version of its kind.
+    #[must_use]
+    pub fn with_kind(self, kind: Kind) -> DynamicObject {
+        DynamicObject { kind, ..self }
+    }
+
     /// Its kind.
     pub fn kind(&self) -> Kind {
         self.kind

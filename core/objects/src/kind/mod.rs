@@ -1,6 +1,7 @@
 //! Kinds of object, each described by one row.
 
 mod columns;
+mod custom;
 mod dynamic;
 
 use std::borrow::Cow;
@@ -8,7 +9,8 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-pub use columns::{Cell, Column, cells};
+pub use columns::{Cell, Column, JsonPath, cells};
+pub use custom::{CustomType, ScalePaths};
 pub use dynamic::DynamicObject;
 
 use crate::{Cause, ObjectMeta, OwnerReference, Shape};
@@ -64,6 +66,8 @@ pub struct ResourceType {
     pub returns_deleted: bool,
     /// The columns of tables.
     pub columns: &'static [Column],
+    /// What a CustomResourceDefinition says of it besides; `None` for the kinds of Kubernetes.
+    pub custom: Option<&'static CustomType>,
 }
 
 /// The changes that `metadata.generation` counts.
@@ -146,6 +150,9 @@ pub struct Rules {
     pub default: fn(&mut DynamicObject),
     /// Sets what clients may not: members of a new object, or for an update those of the stored one.
     pub prepare: fn(&mut DynamicObject, Option<&DynamicObject>),
+    /// Sets what the rules of a new object look at though it follows from name and UID, which are given before
+    /// the rules are checked then.
+    pub identify: Option<fn(&mut DynamicObject)>,
     /// Sets what follows from the name and the UID of a new object, and from a number that no
     /// other object gets.
     pub complete: fn(&mut DynamicObject, u64),
@@ -164,6 +171,7 @@ impl Rules {
         shape: Shape::ANY_OBJECT,
         default: |_| {},
         prepare: |_, _| {},
+        identify: None,
         complete: |_, _| {},
         new_status: "",
         validate: |_, _| Vec::new(),
@@ -206,6 +214,7 @@ impl ResourceType {
         put_creates: false,
         returns_deleted: false,
         columns: Column::USUAL,
+        custom: None,
     };
 }
 

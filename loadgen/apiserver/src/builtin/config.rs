@@ -112,6 +112,7 @@ const CONFIG_MAP: &[Column] = &[
         name: "Data",
         description: "Data contains the configuration data. Each key must consist of alphanumeric characters, '-', '_' or '.'. Values with non-UTF-8 byte sequences must use the BinaryData field. The keys stored in Data must not overlap with the keys in the BinaryData field, this is enforced during validation process.",
         kind: "string",
+        format: "",
         priority: 0,
         cell: Cell::Of(|map, _| {
             let count = |member| map[member].as_object().map_or(0, |entries| entries.len());

@@ -37,6 +37,7 @@ const LEASE: &[Column] = &[
         name: "Holder",
         description: "holderIdentity contains the identity of the holder of a current lease. If Coordinated Leader Election is used, the holder identity must be equal to the elected LeaseCandidate.metadata.name field.",
         kind: "string",
+        format: "",
         priority: 0,
         cell: Cell::TextOrEmpty("/spec/holderIdentity"),
     },

@@ -5,6 +5,10 @@ mod autoscaling;
 mod batch;
 mod config;
 mod core;
+mod definition;
+mod indexes;
+mod job;
+mod job_status;
 mod lease;
 mod limits;
 mod policy;
@@ -18,14 +22,21 @@ use podstorm_objects::{Kind, ResourceType};
 
 /// `policy/v1` `PodDisruptionBudget`.
 pub(crate) const BUDGET: Kind = Kind::of(&policy::ROWS[0]);
+/// `v1` `ResourceQuota`.
+pub(crate) const QUOTA: Kind = Kind::of(&policy::ROWS[2]);
+/// `v1` `LimitRange`.
+pub(crate) const LIMIT_RANGE: Kind = Kind::of(&policy::ROWS[3]);
 /// `apps/v1` `Deployment`.
 pub(crate) const DEPLOYMENT: Kind = Kind::of(&apps::ROWS[0]);
 /// `apps/v1` `StatefulSet`.
 pub(crate) const STATEFUL_SET: Kind = Kind::of(&apps::ROWS[2]);
 
+/// `apiextensions.k8s.io/v1` `CustomResourceDefinition`.
+pub(crate) const DEFINITION: Kind = Kind::of(&definition::ROWS[0]);
+
 /// All rows.
 fn rows() -> impl Iterator<Item = &'static ResourceType> {
-    let all: [&'static [ResourceType]; 9] = [
+    let all: [&'static [ResourceType]; 10] = [
         &config::ROWS,
         &core::ROWS,
         &service::ROWS,
@@ -35,6 +46,7 @@ fn rows() -> impl Iterator<Item = &'static ResourceType> {
         &policy::ROWS,
         &rbac::ROWS,
         &lease::ROWS,
+        &definition::ROWS,
     ];
     all.into_iter().flatten()
 }

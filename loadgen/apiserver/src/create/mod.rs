@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use compact_str::CompactString;
 use podstorm_objects::{ApiError, Kind, Now, ObjectMeta, OptionalSeconds, ResourceVersion, Time};
 
 use super::field_manager::Manager;
@@ -37,13 +38,20 @@ impl Cluster {
         if let Some(manager) = manager {
             manager.written(None, &mut object);
         }
+        if self.seen.has_ranges() {
+            object.apply_ranges(self);
+        }
         object.prepare_for_create();
         prepare_metadata(kind, object.metadata_mut());
-        validate_create(&object)?;
-        if effects.dry_run {
-            return self.try_new(store, object, now);
+        let draw = self.names.draw();
+        validate_new(&object, draw)?;
+        if self.seen.has_ranges() {
+            self.check_ranges(&object)?;
         }
-        self.store_new(store, object, now)
+        if effects.dry_run {
+            return self.try_new(store, object, draw, now);
+        }
+        self.store_drawn(store, object, draw, now)
     }
 
     /// Imports an object of an existing cluster: it keeps status, UID and timestamps. Only its
@@ -86,6 +94,7 @@ impl Cluster {
     /// Admission of a create: the namespace, then the caller's hook.
     pub(super) fn admit_create(&self, kind: Kind, metadata: &ObjectMeta) -> Result<(), ApiError> {
         let (namespace, name) = (&*metadata.namespace, metadata.name.as_str());
+        self.admit_custom(kind)?;
         if kind.is_namespaced() {
             self.admit_namespace(kind, namespace, name)?;
         } else if !namespace.is_empty() {
@@ -130,9 +139,9 @@ impl Cluster {
         &self,
         store: &KindStore<R>,
         mut object: R,
+        draw: Draw,
         now: Now,
     ) -> Result<Arc<R>, ApiError> {
-        let draw = self.names.draw();
         let metadata = object.metadata_mut();
         metadata.uid = draw.uid();
         metadata.creation_timestamp = now.wall();
@@ -147,6 +156,10 @@ impl Cluster {
                 let (kind, name) = (object.kind(), &metadata.name);
                 Err(errors::already_exists(kind, name, deleting))
             }
+            None if self.seen.has_quotas() => {
+                self.charge(&object, true, now)?;
+                Ok(Arc::new(object))
+            }
             None => Ok(Arc::new(object)),
         }
     }
@@ -155,10 +168,19 @@ impl Cluster {
     pub(super) fn store_new<R: Strategy>(
         &self,
         store: &KindStore<R>,
-        mut object: R,
+        object: R,
         now: Now,
     ) -> Result<Arc<R>, ApiError> {
-        let draw = self.names.draw();
+        self.store_drawn(store, object, self.names.draw(), now)
+    }
+
+    fn store_drawn<R: Strategy>(
+        &self,
+        store: &KindStore<R>,
+        mut object: R,
+        draw: Draw,
+        now: Now,
+    ) -> Result<Arc<R>, ApiError> {
         let metadata = object.metadata_mut();
         metadata.uid = draw.uid();
         metadata.creation_timestamp = now.wall();
@@ -176,6 +198,10 @@ impl Cluster {
         let kind = object.kind();
         let effects = WriteEffects::of(verb);
         let generated = object.metadata().name.is_empty();
+        let is_charged = verb == Verb::Create && self.seen.has_quotas();
+        if is_charged {
+            self.charge_named(&object, draw, now)?;
+        }
         let mut object = Arc::new(object);
         let mut attempt = 0;
         loop {
@@ -192,16 +218,22 @@ impl Cluster {
             }
             match store.insert(object, &effects, now) {
                 Ok(stored) => {
-                    self.notify_gc(store, None, Some(&*stored));
+                    self.notify_gc(store, None, Some(&*stored), now);
                     return Ok(stored);
                 }
                 Err(Refused::Quota(refused, quota)) => {
+                    if is_charged {
+                        self.give_back(&*refused, now);
+                    }
                     let name = &refused.metadata().name;
                     return Err(quota::exceeded(kind, name, quota));
                 }
                 Err(Refused::Taken(refused, holder)) => {
                     attempt += 1;
                     let holder = holder.metadata();
+                    if is_charged && (!generated || attempt == NAME_ATTEMPTS) {
+                        self.give_back(&*refused, now);
+                    }
                     if !generated {
                         let terminating = holder.is_deleting();
                         return Err(errors::already_exists(kind, &holder.name, terminating));
@@ -213,6 +245,20 @@ impl Cluster {
                 }
             }
         }
+    }
+}
+
+impl Cluster {
+    /// Charges a new object to quotas, which tell the name that it will have.
+    #[cold]
+    fn charge_named<R: Strategy>(&self, object: &R, draw: Draw, now: Now) -> Result<(), ApiError> {
+        if !object.metadata().name.is_empty() {
+            return self.charge(object, false, now);
+        }
+        let mut named = object.clone();
+        let metadata = named.metadata_mut();
+        metadata.name = draw.name(metadata.generate_name.as_deref().unwrap_or(""), 0);
+        self.charge(&named, false, now)
     }
 }
 
@@ -231,6 +277,28 @@ fn tidy_metadata(metadata: &mut ObjectMeta) {
         metadata.generate_name = None;
     }
     meta::drop_repeated_owners(&mut metadata.owner_references);
+}
+
+/// # Errors
+/// 422 with every rule that the new object breaks, the one about its generated name among them.
+fn validate_new<R: Strategy>(object: &R, draw: Draw) -> Result<(), ApiError> {
+    let metadata = object.metadata();
+    let prefix = metadata.generate_name.as_deref().unwrap_or("");
+    let name = || match prefix {
+        "" => CompactString::default(),
+        prefix => draw.name(prefix, 0),
+    };
+    if let Some(identified) = object.identified(&draw.uid(), &name) {
+        return validate_create(&identified);
+    }
+    let valid = validate_create(object);
+    if valid.is_ok() || prefix.is_empty() || !metadata.name.is_empty() {
+        return valid;
+    }
+    // Names are generated before the rules are checked, and told.
+    let mut named = object.clone();
+    named.metadata_mut().name = name();
+    validate_create(&named)
 }
 
 /// # Errors

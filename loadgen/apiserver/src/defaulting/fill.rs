@@ -48,6 +48,12 @@ pub(crate) trait Fill: Sized {
     /// Sets a member that is absent or zero to the number of another, unless that is zero.
     fn copy_number(&mut self, from: &str, to: &'static str);
 
+    /// Makes two members that mean the same equal: the first, unless it is empty, wins.
+    fn unite(&mut self, key: &'static str, alias: &'static str);
+
+    /// Sets a negative number to 1.
+    fn no_negative(&mut self, key: &'static str);
+
     /// Copies to one object, which is created where needed, the members that only the other has.
     fn copy_members(&mut self, from: &str, to: &'static str);
 
@@ -94,6 +100,27 @@ impl Fill for Map {
         let number = self.get(from).and_then(Value::as_i64).unwrap_or(0);
         if number != 0 {
             self.set(to, DefaultValue::Number(number));
+        }
+    }
+
+    fn unite(&mut self, key: &'static str, alias: &'static str) {
+        let text = match self.text(key) {
+            "" => self.text(alias).to_owned(),
+            text => text.to_owned(),
+        };
+        if !text.is_empty() {
+            self.insert(alias.to_owned(), text.as_str().into());
+            self.insert(key.to_owned(), text.into());
+        }
+    }
+
+    fn no_negative(&mut self, key: &'static str) {
+        if self
+            .get(key)
+            .and_then(Value::as_i64)
+            .is_some_and(i64::is_negative)
+        {
+            self.insert(key.to_owned(), 1.into());
         }
     }
 
@@ -195,6 +222,15 @@ impl Fill for MissingMembers<'_> {
         if number.is_some_and(|number| number != 0) {
             self.set(to, DefaultValue::True);
         }
+    }
+
+    fn unite(&mut self, key: &'static str, alias: &'static str) {
+        self.lacks |= self.text(key) != self.text(alias);
+    }
+
+    fn no_negative(&mut self, key: &'static str) {
+        let number = self.present(key).and_then(|value| value.as_i64());
+        self.lacks |= number.is_some_and(i64::is_negative);
     }
 
     fn copy_members(&mut self, from: &str, to: &'static str) {

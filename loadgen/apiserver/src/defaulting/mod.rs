@@ -149,6 +149,8 @@ pub(crate) fn fill_spec(spec: &mut impl Fill) {
     spec.set("schedulerName", DefaultValue::Text("default-scheduler"));
     spec.set_absent("terminationGracePeriodSeconds", DefaultValue::Number(30));
     spec.set_absent("securityContext", DefaultValue::EmptyObject);
+    // The second is the first one's old name.
+    spec.unite("serviceAccountName", "serviceAccount");
     for list in ["containers", "initContainers", "ephemeralContainers"] {
         spec.each(list, fill_container);
     }
@@ -224,6 +226,7 @@ fn fill_volume<T: Fill>(volume: &mut T) {
 
 fn fill_pod_only(spec: &mut impl Fill) {
     spec.set_absent("enableServiceLinks", DefaultValue::True);
+    spec.no_negative("terminationGracePeriodSeconds");
     let in_host_network = spec.is_true("hostNetwork");
     for list in ["containers", "initContainers"] {
         spec.each(list, |container| {

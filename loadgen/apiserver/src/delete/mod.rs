@@ -145,7 +145,7 @@ impl Cluster {
                     if let CommitOutcome::Done(new) =
                         store.replace(key.hash, &old, Arc::new(new), &effects, now)
                     {
-                        self.notify_gc(store, Some(&*old), Some(&*new));
+                        self.notify_gc(store, Some(&*old), Some(&*new), now);
                         return Ok(Deletion {
                             object: new,
                             removed: false,
@@ -158,7 +158,7 @@ impl Cluster {
                     if let CommitOutcome::Done(last) =
                         store.remove(key.hash, &old, marked, last, &effects, now)
                     {
-                        self.notify_gc(store, Some(&*old), None);
+                        self.notify_gc(store, Some(&*old), None, now);
                         return Ok(Deletion {
                             object: last,
                             removed: true,
@@ -238,7 +238,7 @@ fn plan<R: Strategy>(old: &R, options: &DeleteOptions, now: Now) -> DeletionStep
 /// Begins the deletion of an object that stays until it is empty.
 fn terminate<R: Strategy>(old: &R, options: &DeleteOptions, now: Now) -> DeletionStep<R> {
     let mut new = old.clone();
-    if old.metadata().is_deleting() || !new.begin_termination() {
+    if old.metadata().is_deleting() || !new.begin_termination(now.wall()) {
         return DeletionStep::Pending;
     }
     let metadata = new.metadata_mut();

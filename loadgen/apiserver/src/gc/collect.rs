@@ -16,6 +16,7 @@ impl Cluster {
     /// Handles up to `max` items of the collector's queue; returns how many there were. The first
     /// item that needs an owner's dependents builds the owner index.
     pub fn collect_garbage(&self, max: usize, now: Now) -> usize {
+        self.end_definitions(now);
         for done in 0..max {
             let Some(work) = self.garbage.pop() else {
                 return done;
@@ -34,6 +35,7 @@ impl Cluster {
                     self.on_kind(&key, |store| store.orphan_dependents(self, &key, now));
                 }
                 WorkItem::Empty(key) => self.empty_namespace(&key, now),
+                WorkItem::Count(key) => self.count_usage(&key.namespace, &key.name, now),
             }
         }
         max

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use ahash::RandomState;
 use hashbrown::HashSet;
-use podstorm_objects::{Kind, ObjectMeta, OwnerReference, OwnerReferences, Uid};
+use podstorm_objects::{Kind, Now, ObjectMeta, OwnerReference, OwnerReferences, Uid};
 
 use crate::store::lock::Lock;
 use crate::store::owners::{ObjectKey, same_owners};
@@ -43,6 +43,8 @@ enum WorkItem {
     Orphan(ObjectKey),
     /// Delete the objects of this namespace.
     Empty(ObjectKey),
+    /// Count what is used of what this quota limits.
+    Count(ObjectKey),
 }
 
 #[derive(Debug)]
@@ -138,8 +140,12 @@ impl Cluster {
         store: &KindStore<R>,
         old: Option<&R>,
         new: Option<&R>,
+        now: Now,
     ) {
         R::committed(self, old, new);
+        if self.seen.has_quotas() {
+            self.notify_quotas(old, new, now);
+        }
         let none = OwnerReferences::new();
         let before = old.map_or(&none, |object| &object.metadata().owner_references);
         let after = new.map_or(&none, |object| &object.metadata().owner_references);
@@ -158,6 +164,11 @@ impl Cluster {
             }
             _ => {}
         }
+    }
+
+    /// Has what is used of a quota counted, in the collector's queue with all else that comes later.
+    pub(super) fn notify_gc_of_quota<R: Strategy>(&self, quota: &R) {
+        self.garbage.push(WorkItem::Count(ObjectKey::of(quota)));
     }
 
     fn notify_gc_of_owners<R: Strategy>(

@@ -62,7 +62,7 @@ impl Cluster {
         let effects = WriteEffects::of(Verb::Update);
         match store.replace(key, &old, Arc::new(object), &effects, now) {
             CommitOutcome::Done(new) => {
-                self.notify_gc(store, Some(&*old), Some(&*new));
+                self.notify_gc(store, Some(&*old), Some(&*new), now);
                 Ok(new)
             }
             CommitOutcome::Conflict => Err(errors::stale(R::KIND, &old.metadata().name)),
@@ -86,7 +86,7 @@ impl Cluster {
         let last = Arc::new(R::clone(&old));
         match store.remove(key, &old, None, last, &effects, now) {
             CommitOutcome::Done(_) => {
-                self.notify_gc(store, Some(&*old), None);
+                self.notify_gc(store, Some(&*old), None, now);
                 Ok(())
             }
             CommitOutcome::Conflict => Err(errors::stale(R::KIND, name)),

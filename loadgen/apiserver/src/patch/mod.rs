@@ -1,9 +1,9 @@
 //! `PATCH`: a patch document applied to the JSON of the stored object.
 
+mod json;
+
 use std::sync::Arc;
 
-use json_patch::jsonptr::PointerBuf;
-use json_patch::{PatchOperation, ReplaceOperation};
 use podstorm_objects::{ApiError, Event, EventPatch, Map, Now, ObjectMeta, Reason};
 use serde_json::Value;
 
@@ -14,6 +14,8 @@ use super::strategic::{json_merge, strategic_merge};
 use super::update::{Update, check_put, prepare_and_validate};
 use super::{Cluster, ClusterResource, KindStore, Strategy, errors};
 
+pub use json::Operation;
+
 /// A patch document with its type.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Patch {
@@ -22,44 +24,35 @@ pub enum Patch {
     /// `application/merge-patch+json`.
     Merge(Map),
     /// `application/json-patch+json`: RFC 6902.
-    Json(json_patch::Patch),
+    Json(Vec<Operation>),
 }
 
 /// Most operations of a JSON patch, as upstream.
 const OPERATIONS_MAX: usize = 10_000;
 
 impl Patch {
-    /// Reads a JSON patch.
+    /// Reads a JSON patch: a list of operations.
     ///
     /// # Errors
-    /// 400 for a text that is none; 413 for more than 10,000 operations.
-    pub fn json(text: &[u8]) -> Result<Patch, ApiError> {
-        let patch: json_patch::Patch = serde_json::from_slice(text).map_err(|error| {
-            // What is a list of objects, if not of operations, is read and then fails.
-            match serde_json::from_slice::<Vec<Map>>(text) {
-                Ok(_) => rejected(),
-                Err(_) => errors::bad_request(format!("error decoding patch: {error}")),
-            }
-        })?;
-        if patch.len() > OPERATIONS_MAX {
+    /// 413 for more than 10,000 operations.
+    pub fn json(operations: &[Map]) -> Result<Patch, ApiError> {
+        if operations.len() > OPERATIONS_MAX {
             let message = format!(
                 "Request entity too large: The allowed maximum operations in a JSON patch is \
                  {OPERATIONS_MAX}, got {}",
-                patch.len()
+                operations.len()
             );
             let reason = Reason::Other("RequestEntityTooLarge".into());
             return Err(ApiError::status(413, reason, message));
         }
-        Ok(Patch::Json(patch))
+        Ok(Patch::Json(
+            operations.iter().map(Operation::read).collect(),
+        ))
     }
 
     /// The patch that puts a whole document in the place of any.
     pub fn whole(document: Map) -> Patch {
-        let replace = ReplaceOperation {
-            path: PointerBuf::default(),
-            value: document.into(),
-        };
-        Patch::Json(json_patch::Patch(vec![PatchOperation::Replace(replace)]))
+        Patch::Json(vec![Operation::whole(document)])
     }
 
     /// Applies it to a document.
@@ -79,7 +72,7 @@ impl Patch {
                 json_merge(document, patch);
                 Ok(())
             }
-            (Patch::Json(patch), document) => apply_json(patch, document).map_err(|_| rejected()),
+            (Patch::Json(patch), document) => json::apply(patch, document).map_err(|_| rejected()),
             _ => Err(errors::bad_request("what is to be patched is no object")),
         }
     }
@@ -89,27 +82,6 @@ impl Patch {
 fn rejected() -> ApiError {
     let message = "the server rejected our request due to an error in our request";
     ApiError::status(422, Reason::Invalid, message)
-}
-
-/// Applies a JSON patch, all of it or none.
-///
-/// As upstream's library, and against RFC 6902, what is not there passes a test for null: so clients
-/// make sure that an object has no finalizers.
-fn apply_json(
-    patch: &json_patch::Patch,
-    document: &mut Value,
-) -> Result<(), json_patch::PatchError> {
-    let mut changed = document.clone();
-    for operation in patch.iter() {
-        let is_absent = |path: &str| changed.pointer(path).is_none();
-        match operation {
-            PatchOperation::Test(test) if test.value.is_null() && is_absent(test.path.as_str()) => {
-            }
-            other => json_patch::patch(&mut changed, std::slice::from_ref(other))?,
-        }
-    }
-    *document = changed;
-    Ok(())
 }
 
 impl Cluster {
@@ -187,8 +159,14 @@ impl Cluster {
         now: Now,
     ) -> Result<Arc<R>, ApiError> {
         self.modify(store, namespace, name, now, |old| {
-            let mut new = patched(&**old, patch)?;
+            let mut new = patched(&**old, patch, manager)?;
             let (metadata, stored) = (new.metadata(), old.metadata());
+            if metadata.name.is_empty() {
+                return Err(errors::bad_request(format!(
+                    "the name of the object ({name} based on URL) was undeterminable: name must \
+                     be provided"
+                )));
+            }
             if metadata.name != stored.name || metadata.namespace != stored.namespace {
                 return Err(errors::bad_request(format!(
                     "the name of the object ({}) does not match the name on the URL ({name})",
@@ -208,9 +186,12 @@ impl Cluster {
 }
 
 /// The stored object with the patch applied.
-fn patched<R: Strategy>(old: &R, patch: &Patch) -> Result<R, ApiError> {
+fn patched<R: Strategy>(old: &R, patch: &Patch, manager: Manager<'_>) -> Result<R, ApiError> {
     let mut document = old.to_json();
     patch.apply(&mut document)?;
+    if let Some(manager) = manager {
+        manager.patched(patch, &mut document)?;
+    }
     let kind = old.kind();
     R::read(kind, document).map_err(|problem| {
         let name = &old.metadata().name;

@@ -9,8 +9,8 @@ use ahash::RandomState;
 use compact_str::CompactString;
 use hashbrown::HashMap;
 use podstorm_objects::{
-    ApiError, ConditionStatus, ConditionType, Kind, Now, Pod, PodPatch, PodSpec, PodStatus, Rest,
-    Str, Uid,
+    ApiError, ConditionStatus, ConditionType, Kind, Labels, Now, Pod, PodPatch, PodSpec, PodStatus,
+    ResourceVersion, Rest, Str, Uid,
 };
 
 use super::create::{prepare_metadata, refuse_invalid};
@@ -117,6 +117,50 @@ fn address<T>(shared: &Arc<T>) -> usize {
     Arc::as_ptr(shared).addr()
 }
 
+/// What a `POST` to `/binding` says.
+#[derive(Clone, Debug, Default)]
+pub struct Binding {
+    /// The node.
+    pub node: Str,
+    /// The pod must have this UID.
+    pub uid: Option<Uid>,
+    /// The pod must be of this version.
+    pub resource_version: ResourceVersion,
+    /// Annotations that the pod gets.
+    pub annotations: Labels,
+    /// Labels that the pod gets, unless it has some of that name.
+    pub labels: Labels,
+    /// Whether nothing is written.
+    pub dry_run: bool,
+}
+
+impl Binding {
+    /// To a node, whatever pod has the name.
+    pub fn to(node: Str) -> Binding {
+        Binding {
+            node,
+            ..Binding::default()
+        }
+    }
+}
+
+/// # Errors
+/// 409 for a pod of another UID or version.
+fn check_binding(binding: &Binding, pod: &Pod) -> Result<(), ApiError> {
+    let metadata = &pod.metadata;
+    if let Some(uid) = binding.uid.as_ref().filter(|uid| **uid != metadata.uid) {
+        return Err(errors::put_uid_mismatch(Kind::POD, metadata, uid));
+    }
+    let version = &binding.resource_version;
+    if !version.is_unset() && *version != metadata.resource_version {
+        return Err(errors::put_version_mismatch(Kind::POD, metadata, version));
+    }
+    Ok(())
+}
+
+/// The node on which the scheduler makes room; of no use once the pod is on one.
+const NOMINATED: &str = "nominatedNodeName";
+
 impl Cluster {
     /// Creates a pod in `namespace` from a template that other pods share. The result is that of a
     /// [`create`](Cluster::create) of a copy, at the cost of copying one small struct. The pod's
@@ -131,6 +175,14 @@ impl Cluster {
         name: Option<&CompactString>,
         now: Now,
     ) -> Result<Arc<Pod>, ApiError> {
+        if self.seen.has_ranges() {
+            let mut pod = Pod::clone(template);
+            pod.metadata.namespace = namespace.clone();
+            if let Some(name) = name {
+                pod.metadata.name = name.clone();
+            }
+            return self.create(pod, now);
+        }
         let slot = self.templates.slot(template);
         let known = slot.lock().clone();
         let known = known.filter(|known| {
@@ -217,11 +269,27 @@ impl Cluster {
         node: &Str,
         now: Now,
     ) -> Result<Arc<Pod>, ApiError> {
+        self.bind_as(namespace, name, &Binding::to(node.clone()), now)
+    }
+
+    /// Binds a pod, with all that a binding may carry.
+    ///
+    /// # Errors
+    /// As [`bind`](Cluster::bind); 409 for a pod of another UID or version.
+    pub fn bind_as(
+        &self,
+        namespace: &str,
+        name: &str,
+        binding: &Binding,
+        now: Now,
+    ) -> Result<Arc<Pod>, ApiError> {
         let effects = WriteEffects {
             bound: true,
+            dry_run: binding.dry_run,
             ..WriteEffects::of(Verb::Bind)
         };
         self.modify(&self.pods, namespace, name, now, |old| {
+            check_binding(binding, old)?;
             let refuse = |why: String| Err(errors::conflict("pods/binding", name, &why));
             if old.metadata.is_deleting() {
                 return refuse(format!(
@@ -235,7 +303,19 @@ impl Cluster {
                 return refuse(format!("pod {name} has non-empty .spec.schedulingGates"));
             }
             let mut new = Pod::clone(old);
-            new.node_name = Some(node.clone());
+            new.node_name = Some(binding.node.clone());
+            let metadata = &mut new.metadata;
+            for (key, value) in binding.annotations.pairs() {
+                metadata.annotations = metadata.annotations.with(key, value);
+            }
+            for (key, value) in binding.labels.pairs() {
+                if metadata.labels.get(key).is_none() {
+                    metadata.labels = metadata.labels.with(key, value);
+                }
+            }
+            if old.status.rest.get(NOMINATED).is_some() {
+                new.status.rest = old.status.rest.without(NOMINATED);
+            }
             let conditions = &mut new.status.conditions;
             let (kind, status) = (ConditionType::PodScheduled, ConditionStatus::True);
             conditions.set(kind, status, now.wall());

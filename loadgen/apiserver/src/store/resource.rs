@@ -1,6 +1,7 @@
 //! The strategy of a kind: what the server knows of it besides its row.
 
-use podstorm_objects::{Cause, DecodeError, Kind, Object, Resource};
+use compact_str::CompactString;
+use podstorm_objects::{Cause, DecodeError, Kind, Object, Resource, Time, Uid};
 use serde_json::Value;
 
 use super::KindStore;
@@ -20,8 +21,16 @@ pub trait Strategy: Object + Clone + PartialEq {
     /// Sets defaults. Parts that are shared with the stored object have them already.
     fn set_defaults(&mut self, _old: Option<&Self>) {}
 
+    /// Fills in what the LimitRanges of its namespace say.
+    fn apply_ranges(&mut self, _cluster: &Cluster) {}
+
     /// Sets the status of a new object.
     fn prepare_for_create(&mut self) {}
+
+    /// The new object, of that identity, as its rules look at it; `None` where they don't ask for it.
+    fn identified(&self, _uid: &Uid, _name: &dyn Fn() -> CompactString) -> Option<Self> {
+        None
+    }
 
     /// Sets what follows from the name and the UID of a new object. `number` gives a number that no
     /// other object gets.
@@ -69,7 +78,7 @@ pub trait Strategy: Object + Clone + PartialEq {
     }
 
     /// Marks the object as one whose contents are being deleted; false for kinds without contents.
-    fn begin_termination(&mut self) -> bool {
+    fn begin_termination(&mut self, _now: Time) -> bool {
         false
     }
 

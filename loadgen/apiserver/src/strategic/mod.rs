@@ -176,6 +176,14 @@ fn merge_list(
     kind: ListKind,
     member: &str,
 ) -> Result<Vec<Value>, PatchProblem> {
+    let is_object = |entry: &Value| entry.is_object();
+    let mut all = stored.iter().chain(changes).map(is_object);
+    let first = all.next();
+    if first.is_some_and(|first| all.any(|other| other != first)) {
+        let both = Value::Array(vec![stored.into(), changes.into()]);
+        let problem = format!("list element types are not identical: {}", go_text(&both));
+        return Err(PatchProblem(problem));
+    }
     let mut entries = stored.clone();
     let mut plain: Vec<Value> = Vec::with_capacity(changes.len());
     for change in changes {
@@ -286,7 +294,7 @@ fn without_key(entry: &Value, key: &str) -> PatchProblem {
 }
 
 /// A value as Go prints it.
-fn go_text(value: &Value) -> String {
+pub fn go_text(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
         Value::String(text) => text.clone(),

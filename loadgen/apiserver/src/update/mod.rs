@@ -149,7 +149,7 @@ impl Cluster {
             store.replace(key, old, Arc::new(new), &effects, now)
         };
         if let CommitOutcome::Done(stored) = &done {
-            self.notify_gc(store, Some(&**old), (!removed).then_some(&**stored));
+            self.notify_gc(store, Some(&**old), (!removed).then_some(&**stored), now);
         }
         done
     }

@@ -66,6 +66,11 @@ pub(crate) fn dns_label_problem(text: &str) -> Option<String> {
     names::dns_label(text)
 }
 
+/// What is wrong with a DNS label that begins with a letter.
+pub(crate) fn dns_1035_label_problem(text: &str) -> Option<String> {
+    names::dns_1035_label(text)
+}
+
 /// The broken rules of an object's metadata, as its kind's row says.
 pub fn validate_metadata(kind: Kind, metadata: &ObjectMeta) -> Vec<Cause> {
     let mut causes = Causes::default();

@@ -52,6 +52,20 @@ pub(super) fn controller_name(text: &str) -> Option<String> {
     dns_subdomain(text).map(|problem| problem.replace("253 characters", "253 bytes"))
 }
 
+/// A DNS label that begins with a letter. Names of Services and of custom resources.
+pub(super) fn dns_1035_label(text: &str) -> Option<String> {
+    if text.len() > LABEL_BYTES_MAX {
+        return Some(too_long(LABEL_BYTES_MAX));
+    }
+    let begins_well = text.starts_with(|first: char| first.is_ascii_lowercase());
+    (!begins_well || !is_dns_part(text)).then(|| {
+        "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an \
+         alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or \
+         'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
+            .to_owned()
+    })
+}
+
 /// A DNS label: lower-case letters, digits and inner dashes, at most 63 bytes. Names of namespaces
 /// and containers.
 pub(super) fn dns_label(text: &str) -> Option<String> {

@@ -1,8 +1,10 @@
 //! Validation of new pods and of pod statuses.
 
 use podstorm_objects::decode::Path;
+use podstorm_objects::json::JsonValue;
 use podstorm_objects::{Cause, Pod, PodStatus};
 
+use super::container::{items, member, text};
 use super::metadata::{self, check_pod_annotations};
 use super::{Causes, IMMUTABLE, names, pod_spec};
 
@@ -14,15 +16,11 @@ pub fn validate_pod(pod: &Pod, spec_checked: bool) -> Vec<Cause> {
     let mut causes = Causes::default();
     check_meta(pod, &mut causes);
     if !spec_checked {
-        check_spec(pod, &mut causes);
-        let ephemeral = pod.spec.get("ephemeralContainers");
-        if ephemeral.is_some_and(|list| list.as_array().is_some_and(|list| !list.is_empty())) {
-            let spec = Path::ROOT.member("spec");
-            causes.forbidden(
-                &spec.member("ephemeralContainers"),
-                "cannot be set on create",
-            );
-        }
+        let path = Path::ROOT.member("spec");
+        pod.spec.look(pod.token_volume, |spec| {
+            pod_spec::check(spec, pod.node_name.as_deref(), &path, &mut causes);
+            check_new(spec, &path, &mut causes);
+        });
     }
     causes.0
 }
@@ -48,6 +46,7 @@ pub fn validate_pod_status_update(new: &Pod, old: &Pod) -> Vec<Cause> {
     if new.status.rest.is_same(&old.status.rest) {
         return causes.0;
     }
+    check_nomination(new, old, &mut causes);
     let class = |status: &PodStatus| {
         let class = status.rest.get("qosClass")?;
         let class = class.as_str().filter(|class| !class.is_empty());
@@ -62,6 +61,27 @@ pub fn validate_pod_status_update(new: &Pod, old: &Pod) -> Vec<Cause> {
     causes.0
 }
 
+/// Checks the node that the scheduler makes room on: a pod that is on one needs no other.
+fn check_nomination(new: &Pod, old: &Pod, causes: &mut Causes) {
+    let nominated = |pod: &Pod| {
+        let name = pod.status.rest.get("nominatedNodeName")?;
+        name.as_str().map(str::to_owned)
+    };
+    let Some(name) = nominated(new).filter(|name| !name.is_empty()) else {
+        return;
+    };
+    if nominated(old).as_ref() == Some(&name) {
+        return;
+    }
+    let status = Path::ROOT.member("status");
+    let path = status.member("nominatedNodeName");
+    if old.node_name.is_some() {
+        let detail = "may not be set on pods that are already bound to a node";
+        causes.forbidden(&path, detail);
+    }
+    causes.text(&path, &name, names::dns_subdomain(&name));
+}
+
 /// Checks a pod's metadata, the annotations of pods included.
 pub(super) fn check_meta(pod: &Pod, causes: &mut Causes) {
     let path = Path::ROOT.member("metadata");
@@ -71,6 +91,33 @@ pub(super) fn check_meta(pod: &Pod, causes: &mut Causes) {
         &path.member("annotations"),
         causes,
     );
+}
+
+/// Checks what a new pod may not have, though an older one may.
+fn check_new(spec: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes) {
+    if items(spec, "ephemeralContainers").next().is_some() {
+        let detail = "cannot be set on create";
+        causes.forbidden(&path.member("ephemeralContainers"), detail);
+    }
+    if !text(spec, "serviceAccountName").is_empty() {
+        return;
+    }
+    let volumes = path.member("volumes");
+    for (index, volume) in items(spec, "volumes") {
+        let Some(projected) = member(volume, "projected") else {
+            continue;
+        };
+        let path = volumes.item(index);
+        let path = path.member("projected");
+        let sources = path.member("sources");
+        for (index, source) in items(projected, "sources") {
+            if member(source, "serviceAccountToken").is_some() {
+                let path = sources.item(index);
+                let detail = "must not be specified when serviceAccountName is not set";
+                causes.forbidden(&path.member("serviceAccountToken"), detail);
+            }
+        }
+    }
 }
 
 /// Checks a pod's spec with its node name.

@@ -31,6 +31,46 @@ const REQUIRED: &[(&str, &[&str])] = &[
     ("vsphereVolume", &["volumePath"]),
 ];
 
+/// The sources in the order in which upstream looks at them.
+const TURNS: [&str; 30] = [
+    "emptyDir",
+    "hostPath",
+    "gitRepo",
+    "gcePersistentDisk",
+    "awsElasticBlockStore",
+    "secret",
+    "nfs",
+    "iscsi",
+    "glusterfs",
+    "flocker",
+    "persistentVolumeClaim",
+    "rbd",
+    "cinder",
+    "cephfs",
+    "quobyte",
+    "downwardAPI",
+    "fc",
+    "flexVolume",
+    "configMap",
+    "azureFile",
+    "vsphereVolume",
+    "photonPersistentDisk",
+    "portworxVolume",
+    "azureDisk",
+    "storageos",
+    "scaleIO",
+    "projected",
+    "csi",
+    "ephemeral",
+    "image",
+];
+
+/// When a source is looked at.
+pub(super) fn turn_of(source: &str) -> usize {
+    let turn = TURNS.iter().position(|known| *known == source);
+    turn.unwrap_or(TURNS.len())
+}
+
 const HOST_PATHS: [&str; 8] = [
     "",
     "BlockDevice",

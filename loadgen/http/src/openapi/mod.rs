@@ -4,6 +4,7 @@
 //! and merge keys come from the server's own tables.
 
 mod list_types;
+mod resolved;
 mod types;
 mod unknown;
 
@@ -16,10 +17,12 @@ use podstorm_objects::{ApiError, Kind};
 use serde_json::{Map, Value, json};
 
 use crate::catalog::{Catalog, GroupVersion};
+use crate::discovery::fingerprint;
 use crate::reviews;
 
-pub(crate) use types::wrong_type;
-pub(crate) use unknown::drop_unknown_fields;
+pub(crate) use resolved::{referred, schema_named};
+pub(crate) use types::{wrong_conversion, wrong_type};
+pub(crate) use unknown::{drop_unknown_changes, drop_unknown_fields, drop_unknown_of};
 
 /// Schemas by their name, e.g. `io.k8s.api.core.v1.Pod`.
 static SCHEMAS: LazyLock<Map<String, Value>> = LazyLock::new(|| {
@@ -32,20 +35,34 @@ static SCHEMAS: LazyLock<Map<String, Value>> = LazyLock::new(|| {
     schemas
 });
 
+/// The schema of the metadata of all objects.
+const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+
 /// How a reference to a schema begins.
 const REFERENCE: &str = "#/components/schemas/";
 
 /// The name of a kind's schema.
 fn schema_name(kind: Kind) -> String {
+    if kind.row().custom.is_some() {
+        let of = GroupVersion::of(kind.api_version());
+        let reversed: Vec<&str> = of.group.split('.').rev().collect();
+        return format!("{}.{}.{}", reversed.join("."), of.version, kind.name());
+    }
     schema_name_of(kind.api_version(), kind.name())
 }
 
 fn schema_name_of(api_version: &str, kind: &str) -> String {
     let of = GroupVersion::of(api_version);
-    let group = match of.group.split('.').next() {
-        None | Some("") => "core",
-        Some(group) => group,
+    let group = match of.group.as_str() {
+        "apiextensions.k8s.io" => {
+            return format!(
+                "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.{}.{kind}",
+                of.version
+            );
+        }
+        group => group.split('.').next().unwrap_or(""),
     };
+    let group = if group.is_empty() { "core" } else { group };
     format!("io.k8s.api.{group}.{}.{kind}", of.version)
 }
 
@@ -58,16 +75,18 @@ pub(crate) fn schema_of(api_version: &str, kind: &str) -> Option<String> {
     SCHEMAS.contains_key(&name).then_some(name)
 }
 
-/// The schema of that name.
-pub(crate) fn schema_named(name: &str) -> Option<&'static Value> {
-    SCHEMAS.get(name)
+/// The schema of a kind's objects, or of requests of that kind; `None` where there is none.
+pub(crate) fn schema_of_kind(kind: Kind) -> Option<&'static Value> {
+    match kind.row().custom {
+        Some(custom) => Some(&custom.schema),
+        None => schema_named(&schema_name(kind)),
+    }
 }
 
-/// The schema that a property or an item refers to, by name.
-pub(crate) fn referred(schema: &Value) -> Option<&str> {
+/// The name of the schema that a property or an item refers to.
+fn referred_by_name(schema: &Value) -> Option<&str> {
     let direct = schema
         .get("$ref")
-        // Not by a JSON pointer, which allocates for each step: this is asked of every member.
         .or_else(|| schema.get("allOf")?.get(0)?.get("$ref"));
     direct?.as_str()?.strip_prefix(REFERENCE)
 }
@@ -92,7 +111,8 @@ fn add_merge_keys(schemas: &mut Map<String, Value>) {
     let mut parents: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for schema in schemas.values() {
         for (member, property) in properties(schema) {
-            let target = referred(property).or_else(|| referred(property.get("items")?));
+            let target =
+                referred_by_name(property).or_else(|| referred_by_name(property.get("items")?));
             if let Some(target) = target {
                 parents
                     .entry(target.to_owned())
@@ -134,12 +154,21 @@ fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
 pub(crate) fn index(catalog: &Catalog) -> Value {
     let paths = catalog.group_versions().map(|of| {
         let path = path_of(of);
-        // What is under this address never changes while the server runs.
-        let hash = env!("CARGO_PKG_VERSION");
+        // What is under an address never changes: clients keep it.
+        let hash = hash_of(catalog.kinds(of).unwrap_or_default());
         let url = format!("/openapi/v3/{path}?hash={hash}");
         (path, json!({"serverRelativeURL": url}))
     });
     json!({"paths": paths.collect::<Map<_, _>>()})
+}
+
+/// A text that is another one for other schemas.
+fn hash_of(kinds: &[Kind]) -> String {
+    let mut hash = fingerprint(env!("CARGO_PKG_VERSION").as_bytes());
+    for custom in kinds.iter().filter_map(|kind| kind.row().custom) {
+        hash ^= fingerprint(custom.schema.to_string().as_bytes());
+    }
+    format!("{hash:016X}")
 }
 
 fn path_of(of: &GroupVersion) -> String {
@@ -161,7 +190,9 @@ pub(crate) fn document(catalog: &Catalog, path: &str) -> Result<Value, ApiError>
     let mut used = BTreeSet::new();
     for kind in kinds {
         add_paths(&mut paths, of, *kind);
-        add_schema(&mut used, &schema_name(*kind));
+        let custom = kind.row().custom;
+        let name = custom.map_or_else(|| schema_name(*kind), |_| OBJECT_META.to_owned());
+        add_schema(&mut used, &name);
     }
     for name in ["DeleteOptions", "Status"] {
         add_schema(
@@ -174,6 +205,9 @@ pub(crate) fn document(catalog: &Catalog, path: &str) -> Result<Value, ApiError>
         .filter_map(|name| Some((name.clone(), SCHEMAS.get(&name)?.clone())))
         .collect();
     for kind in kinds {
+        if let Some(custom) = kind.row().custom {
+            schemas.insert(schema_name(*kind), custom.schema.clone());
+        }
         if let Some(schema) = schemas.get_mut(&schema_name(*kind)) {
             schema["x-kubernetes-group-version-kind"] = json!([kind_json(*kind)]);
         }
@@ -204,7 +238,7 @@ fn add_schema(used: &mut BTreeSet<String>, name: &str) {
             property.get("additionalProperties"),
         ];
         for part in parts.into_iter().flatten() {
-            if let Some(name) = referred(part) {
+            if let Some(name) = referred_by_name(part) {
                 add_schema(used, name);
             }
         }
@@ -239,9 +273,13 @@ fn add_paths(paths: &mut Map<String, Value>, of: &GroupVersion, kind: Kind) {
     const PATCHES: &[&str] = &[
         "application/json-patch+json",
         "application/merge-patch+json",
-        "application/strategic-merge-patch+json",
         "application/apply-patch+yaml",
+        "application/strategic-merge-patch+json",
     ];
+    let patches = match kind.row().custom {
+        Some(_) => &PATCHES[..PATCHES.len() - 1],
+        None => PATCHES,
+    };
     if reviews::is_review(kind) {
         paths.insert(all, json!({"post": operation("post", DOCUMENTS)}));
         return;
@@ -249,7 +287,7 @@ fn add_paths(paths: &mut Map<String, Value>, of: &GroupVersion, kind: Kind) {
     paths.insert(
         format!("{all}/{{name}}"),
         json!({"get": operation("get", &[]), "put": operation("put", DOCUMENTS),
-            "patch": operation("patch", PATCHES), "delete": operation("delete", &[])}),
+            "patch": operation("patch", patches), "delete": operation("delete", &[])}),
     );
     paths.insert(
         all,

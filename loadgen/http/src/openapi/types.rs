@@ -2,18 +2,91 @@
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use base64::{DecodeError, DecodeSliceError};
-use podstorm_objects::{Kind, Time};
+use podstorm_objects::{Kind, Quantity, Time, is_canonical_quantity};
 use serde_json::{Map, Value};
 
-use super::{SCHEMAS, referred, schema_name};
+use super::{OBJECT_META, referred, schema_named, schema_of_kind};
 
 /// The first member whose value can't be its type's; `None` where all fit. Members that the kind doesn't
 /// have are not looked at.
 ///
 /// Source: `UnmarshalTypeError` of Go's `encoding/json`, by way of `sigs.k8s.io/json`.
 pub(crate) fn wrong_type(kind: Kind, object: &Map<String, Value>) -> Option<String> {
-    let name = schema_name(kind);
-    members(SCHEMAS.get(&name)?, &name, object, "")
+    if kind.row().custom.is_some() {
+        // Upstream's server knows no Go type for them but that of metadata, which has no path then.
+        let metadata = object.get("metadata")?.as_object()?;
+        return members(schema_named(OBJECT_META)?, OBJECT_META, metadata, "");
+    }
+    members(schema_of_kind(kind)?, kind.name(), object, "")
+}
+
+/// As [`wrong_type`], in the words of the conversion that strategic patches go through.
+///
+/// Source: `FromUnstructured` of apimachinery's `runtime` package.
+pub(crate) fn wrong_conversion(kind: Kind, object: &Map<String, Value>) -> Option<String> {
+    unconvertible_members(schema_of_kind(kind)?, object)
+}
+
+fn unconvertible_members(schema: &Value, object: &Map<String, Value>) -> Option<String> {
+    let known = schema.get("properties")?.as_object()?;
+    object
+        .iter()
+        .find_map(|(name, member)| unconvertible(known.get(name)?, member))
+}
+
+fn unconvertible(property: &Value, found: &Value) -> Option<String> {
+    if found.is_null() {
+        return None;
+    }
+    let (name, schema) = referred(property).unwrap_or(("", property));
+    let last = name.rsplit('.').next().unwrap_or("");
+    // Types that read themselves.
+    if ["Quantity", "Time", "MicroTime", "IntOrString"].contains(&last) {
+        let at = Place {
+            field: "",
+            path: "",
+        };
+        return value(property, found, at);
+    }
+    let source = match found {
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_i64() => "int64",
+        Value::Number(_) => "float64",
+        Value::String(_) => "string",
+        Value::Array(_) => "slice",
+        Value::Object(_) | Value::Null => "map",
+    };
+    match (schema["type"].as_str().unwrap_or(""), found) {
+        ("array", Value::Array(items)) => {
+            let each = schema.get("items")?;
+            items.iter().find_map(|item| unconvertible(each, item))
+        }
+        ("array", _) => Some(format!("cannot restore slice from {source}")),
+        ("object", Value::Object(object)) => match schema.get("additionalProperties") {
+            Some(each) => object.values().find_map(|entry| unconvertible(each, entry)),
+            None => unconvertible_members(schema, object),
+        },
+        ("object", _) => Some(match schema.get("additionalProperties") {
+            Some(_) => format!("cannot restore map from {source}"),
+            None => format!("cannot restore struct from: {source}"),
+        }),
+        ("string", Value::String(text)) if schema["format"] == "byte" => wrong_base64(text),
+        ("string", Value::String(_))
+        | ("boolean", Value::Bool(_))
+        | ("number", Value::Number(_)) => None,
+        ("integer", Value::Number(number)) if number.is_i64() => {
+            let wide = schema["format"] != "int32";
+            let fits = wide || number.as_i64().is_some_and(|it| i32::try_from(it).is_ok());
+            (!fits).then(|| format!("cannot convert int64 to {}", go_type(property)))
+        }
+        ("string" | "boolean" | "integer", Value::Number(_)) => {
+            Some(format!("cannot convert {source} to {}", go_type(property)))
+        }
+        ("string" | "boolean" | "number" | "integer", _) => {
+            Some(format!("unrecognized type: {}", go_type(property)))
+        }
+        _ => None,
+    }
 }
 
 /// `struct_name` is the schema of the object, `path` the way to it without numbers.
@@ -45,8 +118,9 @@ fn value(property: &Value, value: &Value, at: Place<'_>) -> Option<String> {
     if value.is_null() {
         return None;
     }
-    let name = referred(property);
-    let schema = name.map_or(Some(property), |name| SCHEMAS.get(name))?;
+    let of = referred(property);
+    let name = of.map(|(name, _)| name);
+    let schema = of.map_or(property, |(_, schema)| schema);
     let last = name.and_then(|name| name.rsplit('.').next()).unwrap_or("");
     let wrong = || {
         let Place { field, path } = at;
@@ -56,6 +130,9 @@ fn value(property: &Value, value: &Value, at: Place<'_>) -> Option<String> {
             "json: cannot unmarshal {found} into Go struct field {field}.{path} of type {wanted}"
         ))
     };
+    if last == "Quantity" {
+        return wrong_quantity(value);
+    }
     if schema["x-kubernetes-int-or-string"] == true {
         let fits = value.is_string() || value.is_number();
         return if fits { None } else { wrong() };
@@ -90,7 +167,7 @@ fn value(property: &Value, value: &Value, at: Place<'_>) -> Option<String> {
 
 /// What Go calls the type of a property.
 fn go_type(property: &Value) -> String {
-    if let Some(name) = referred(property) {
+    if let Some((name, _)) = referred(property) {
         let mut parts = name.rsplit('.');
         let (last, version) = (parts.next().unwrap_or(""), parts.next().unwrap_or(""));
         return format!("{version}.{last}");
@@ -120,6 +197,18 @@ fn describe(schema: &Value, value: &Value) -> String {
         Value::Array(_) => "array".to_owned(),
         Value::Object(_) | Value::Null => "object".to_owned(),
     }
+}
+
+/// Source: `resource.ParseQuantity` of apimachinery.
+fn wrong_quantity(value: &Value) -> Option<String> {
+    if value.as_str().is_some_and(is_canonical_quantity) {
+        return None;
+    }
+    Quantity::from_json(value).err().map(|_| {
+        "quantities must match the regular expression \
+         '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+            .to_owned()
+    })
 }
 
 fn wrong_time(text: &str) -> Option<String> {
@@ -191,7 +280,7 @@ mod tests {
             (
                 "PersistentVolumeClaim",
                 json!({"spec": {"resources": {"requests": {"storage": true}}}}),
-                "bool into Go struct field",
+                "quantities must match",
             ),
         ] {
             let kind = kind_named(kind).unwrap();

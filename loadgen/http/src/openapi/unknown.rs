@@ -1,66 +1,171 @@
-//! Members of an object that its kind doesn't have: mostly typing errors.
+//! Members of an object that its kind doesn't have, mostly typing errors; and quantities, which have one
+//! spelling for each amount.
 
-use podstorm_objects::Kind;
+use podstorm_objects::{Kind, canonical_quantity, is_canonical_quantity, milli_quantity};
 use serde_json::{Map, Value};
 
-use super::{SCHEMAS, referred, schema_name};
+use super::{OBJECT_META, referred, schema_named, schema_of_kind};
+use crate::ownership;
 
 /// Takes the members out that the kind doesn't have, and tells their paths:
-/// `spec.template.spec.containers[0].imaeg`.
+/// `spec.template.spec.containers[0].imaeg`. Writes quantities as servers do.
 ///
 /// Source: strict decoding in Kubernetes' `runtime/serializer/json`.
 pub(crate) fn drop_unknown_fields(kind: Kind, object: &mut Map<String, Value>) -> Vec<String> {
-    let mut found = Vec::new();
-    if let Some(schema) = SCHEMAS.get(&schema_name(kind)) {
-        members(schema, object, "", &mut found);
+    drop_unknown(kind, object, true)
+}
+
+/// As [`drop_unknown_fields`] of a patch, in which nothing and empty lists have a meaning of their own.
+pub(crate) fn drop_unknown_changes(kind: Kind, patch: &mut Map<String, Value>) -> Vec<String> {
+    drop_unknown(kind, patch, false)
+}
+
+fn drop_unknown(kind: Kind, object: &mut Map<String, Value>, is_whole: bool) -> Vec<String> {
+    let mut walk = Walk {
+        found: Vec::new(),
+        is_whole,
+    };
+    if let Some(custom) = kind.row().custom {
+        walk.found = podstorm_apiserver::custom::prune(&custom.schema, object);
+        if let (Some(Value::Object(metadata)), Some(schema)) =
+            (object.get_mut("metadata"), schema_named(OBJECT_META))
+        {
+            walk.members((schema, OBJECT_META), metadata, "metadata");
+        }
+    } else if let Some(schema) = schema_of_kind(kind) {
+        walk.members((schema, kind.name()), object, "");
     }
-    found
+    walk.found
 }
 
-fn members(schema: &Value, object: &mut Map<String, Value>, path: &str, found: &mut Vec<String>) {
-    let known = schema.get("properties").and_then(Value::as_object);
-    let any = schema.get("additionalProperties");
-    let dot = if path.is_empty() { "" } else { "." };
-    let mut own = Vec::new();
-    object.retain(|name, member| {
-        // Directives of patches are no members.
-        if name.starts_with('$') {
-            return true;
-        }
-        let at = format!("{path}{dot}{name}");
-        match known.and_then(|known| known.get(name)).or(any) {
-            Some(property) => value(property, member, &at, found),
-            // What says nothing of its members may have any.
-            None if known.is_none() => {}
-            None => {
-                own.push(at);
-                return false;
+/// As [`drop_unknown_fields`], of an object with that schema.
+pub(crate) fn drop_unknown_of(
+    schema_name: &str,
+    object: &mut Map<String, Value>,
+    is_whole: bool,
+) -> Vec<String> {
+    let mut walk = Walk {
+        found: Vec::new(),
+        is_whole,
+    };
+    if let Some(schema) = schema_named(schema_name) {
+        walk.members((schema, schema_name), object, "");
+    }
+    walk.found
+}
+
+struct Walk {
+    found: Vec<String>,
+    /// Whether it is no patch.
+    is_whole: bool,
+}
+
+impl Walk {
+    /// `of` is the schema of the object and its name.
+    fn members(&mut self, of: (&Value, &str), object: &mut Map<String, Value>, path: &str) {
+        let (schema, schema_name) = of;
+        let known = schema.get("properties").and_then(Value::as_object);
+        let any = schema.get("additionalProperties");
+        let dot = if path.is_empty() { "" } else { "." };
+        let mut own = Vec::new();
+        object.retain(|name, member| {
+            // Directives of patches are no members.
+            if name.starts_with('$') {
+                return true;
             }
-        }
-        true
-    });
-    // What is within comes first, as upstream's decoder tells it.
-    found.append(&mut own);
-}
-
-fn value(property: &Value, value: &mut Value, path: &str, found: &mut Vec<String>) {
-    let schema = match referred(property) {
-        Some(name) => SCHEMAS.get(name),
-        None => Some(property),
-    };
-    let Some(schema) = schema else {
-        return;
-    };
-    match value {
-        Value::Object(object) => members(schema, object, path, found),
-        Value::Array(list) => {
-            if let Some(item) = schema.get("items") {
-                for (number, entry) in list.iter_mut().enumerate() {
-                    self::value(item, entry, &format!("{path}[{number}]"), found);
+            let at = format!("{path}{dot}{name}");
+            match (known.and_then(|known| known.get(name)), any) {
+                (Some(property), _) => {
+                    self.value(property, member, &at);
+                    !self.is_whole
+                        || !is_empty(property, member)
+                        || is_kept(schema, schema_name, name)
+                }
+                (None, Some(property)) => {
+                    if is_quantity(property) {
+                        spell(member, true);
+                    } else if self.is_whole && member.is_null() && property["type"] == "string" {
+                        // Nothing in a map of texts is an empty text.
+                        *member = "".into();
+                    } else {
+                        self.value(property, member, &at);
+                    }
+                    true
+                }
+                // What says nothing of its members may have any.
+                (None, None) if known.is_none() => true,
+                (None, None) => {
+                    own.push(at);
+                    false
                 }
             }
+        });
+        // What is within comes first, as upstream's decoder tells it.
+        self.found.append(&mut own);
+    }
+
+    fn value(&mut self, property: &Value, value: &mut Value, path: &str) {
+        let (schema, name) = match referred(property) {
+            Some((QUANTITY, _)) => return spell(value, false),
+            Some((name, schema)) => (schema, name),
+            None => (property, ""),
+        };
+        match value {
+            Value::Object(object) => self.members((schema, name), object, path),
+            Value::Array(list) => {
+                if let Some(item) = schema.get("items") {
+                    for (number, entry) in list.iter_mut().enumerate() {
+                        self.value(item, entry, &format!("{path}[{number}]"));
+                    }
+                }
+            }
+            _ => {}
         }
-        _ => {}
+    }
+}
+
+/// Whether a member is a list without entries or a map without keys, which Go leaves out.
+fn is_empty(property: &Value, member: &Value) -> bool {
+    match member {
+        Value::Array(items) => items.is_empty(),
+        Value::Object(entries) => {
+            entries.is_empty() && property.get("additionalProperties").is_some()
+        }
+        _ => false,
+    }
+}
+
+/// Whether a member is written though it is empty.
+fn is_kept(schema: &Value, schema_name: &str, name: &str) -> bool {
+    let required = schema.get("required").and_then(Value::as_array);
+    let struct_name = schema_name.rsplit('.').next().unwrap_or("");
+    // Of rules of scaling an empty list is not the default one.
+    struct_name == "HPAScalingRules"
+        || required.is_some_and(|required| required.iter().any(|it| it == name))
+        || ownership::always_written(struct_name).contains(&name)
+}
+
+const QUANTITY: &str = "io.k8s.apimachinery.pkg.api.resource.Quantity";
+
+fn is_quantity(property: &Value) -> bool {
+    referred(property).is_some_and(|(name, _)| name == QUANTITY)
+}
+
+/// Gives a quantity its one spelling. Most have it already. Amounts of resources, which are in maps by their
+/// names, are rounded up to thousandths.
+fn spell(quantity: &mut Value, of_resource: bool) {
+    let text = match quantity {
+        Value::String(text) if is_canonical_quantity(text) => return,
+        Value::String(text) => text,
+        Value::Number(number) => &mut number.to_string(),
+        _ => return,
+    };
+    let spelled = match of_resource {
+        true => milli_quantity(text),
+        false => canonical_quantity(text),
+    };
+    if let Some(spelled) = spelled {
+        *quantity = spelled.into();
     }
 }
 

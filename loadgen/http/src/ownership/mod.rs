@@ -11,12 +11,15 @@ mod set;
 mod texts;
 mod walk;
 
-use podstorm_apiserver::FieldManager;
+use std::sync::{Mutex, PoisonError};
+
+use podstorm_apiserver::{FieldManager, Patch};
 use podstorm_objects::{ApiError, Kind, Object};
 use serde_json::{Map, Value};
 
 pub(crate) use self::apply::apply;
 pub(crate) use self::scale::apply_scale;
+pub(crate) use self::schema::always_written;
 pub(crate) use self::texts::Texts;
 
 use self::owners::{Differences, Operation, Owner, Owners};
@@ -25,14 +28,19 @@ use self::set::FieldSet;
 use self::walk::Difference;
 use crate::query::options_invalid;
 use crate::route::Target;
-use crate::{Call, view};
+use crate::{Call, patched, view};
 
 /// Longest name of a field manager, bytes.
 const MANAGER_MAX: usize = 128;
 /// The member with the owners.
 const MANAGED: &str = "managedFields";
-/// The member that `/scale` changes.
-const REPLICAS: [&str; 2] = ["spec", "replicas"];
+
+/// The way to the member that `/scale` changes.
+fn replicas_way(kind: Kind) -> Vec<&'static str> {
+    let scale = kind.row().custom.and_then(|custom| custom.scale.as_ref());
+    let way = scale.and_then(|scale| scale.spec_replicas.members());
+    way.unwrap_or_else(|| vec!["spec", "replicas"])
+}
 
 /// Who writes: `fieldManager`, else the beginning of the user agent.
 ///
@@ -107,6 +115,10 @@ pub(crate) struct Writer<'a> {
     now: String,
     /// The members of the spec that admission added.
     pub(crate) admitted: Vec<String>,
+    /// Whether unknown members are an error: `fieldValidation=Strict`.
+    is_strict: bool,
+    /// The unknown members of what a patch has made.
+    unknown: Mutex<Vec<String>>,
 }
 
 impl<'a> Writer<'a> {
@@ -144,7 +156,15 @@ impl<'a> Writer<'a> {
             operation,
             now: call.now.wall().to_string(),
             admitted: Vec::new(),
+            is_strict: call.query.text("fieldValidation") == "Strict",
+            unknown: Mutex::default(),
         })
+    }
+
+    /// What was unknown in what a patch has made, as warnings.
+    pub(crate) fn unknown_fields(&self) -> Vec<String> {
+        let unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
+        unknown.clone()
     }
 
     fn owner(&self) -> Owner {
@@ -154,13 +174,19 @@ impl<'a> Writer<'a> {
 
     /// Notes a scale: nobody owns a number that was changed any more, but for whoever applied it.
     fn scaled(&self, old: &dyn Object, new: &mut dyn Object) {
-        let replicas = |object: &dyn Object| object.to_json().pointer("/spec/replicas").cloned();
+        let way = replicas_way(self.kind);
+        let replicas = |object: &dyn Object| {
+            let json = object.to_json();
+            way.iter()
+                .try_fold(&json, |value, name| value.get(name))
+                .cloned()
+        };
         let mut owners = owners_of(&*new).unwrap_or_default();
         if replicas(old) != replicas(&*new) {
-            owners.release(&REPLICAS);
+            owners.release(&way);
         }
         if self.operation == Operation::Apply {
-            owners.add_path(&REPLICAS, self.owner(), self.kind.api_version());
+            owners.add_path(&way, self.owner(), self.kind.api_version());
         }
         set_owners(new, &owners);
     }
@@ -174,6 +200,31 @@ impl FieldManager for Writer<'_> {
             (Operation::Update, ..) => self.updated(old, new),
         }
         self.texts.share(&mut new.metadata_mut().rest);
+    }
+
+    fn written_by_server(&self, old: Option<&dyn Object>, new: &mut dyn Object) {
+        let server = Writer {
+            texts: self.texts,
+            manager: "kube-apiserver".to_owned(),
+            kind: self.kind,
+            subresource: "status",
+            operation: Operation::Update,
+            now: self.now.clone(),
+            is_strict: false,
+            unknown: Mutex::default(),
+            admitted: Vec::new(),
+        };
+        server.written(old, new);
+    }
+
+    fn patched(&self, patch: &Patch, document: &mut Value) -> Result<(), ApiError> {
+        let Value::Object(members) = document else {
+            return Ok(());
+        };
+        let is_apply = self.operation == Operation::Apply;
+        let found = patched::check(self.kind, patch, is_apply, self.is_strict, members)?;
+        *self.unknown.lock().unwrap_or_else(PoisonError::into_inner) = found;
+        Ok(())
     }
 }
 
@@ -220,6 +271,11 @@ impl Writer<'_> {
             _ => set_owners(new, &owners),
         }
     }
+}
+
+/// Adds the members that Go writes although they are empty.
+pub(crate) fn fill(kind: Kind, object: &mut Value) {
+    Type::of_kind(kind).fill(object);
 }
 
 /// The object as it is compared: without owners, with what is written although it is empty.

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::apply::{check_config, conflict, read_config, require_manager};
 use super::owners::Conflict;
-use super::{REPLICAS, Writer, owners_of};
+use super::{Writer, owners_of, replicas_way};
 use crate::route::Target;
 use crate::{Call, view};
 
@@ -32,12 +32,15 @@ pub(crate) fn apply_scale(call: &Call<'_>, target: &Target) -> Result<Scale, Api
     let (namespace, name) = (&target.namespace, &target.name);
     loop {
         let stored = api.get(namespace, name)?;
-        let is_same = stored.to_json().pointer("/spec/replicas") == Some(&replicas.into());
+        let way = replicas_way(target.kind);
+        let json = stored.to_json();
+        let found = way.iter().try_fold(&json, |value, name| value.get(name));
+        let is_same = found == Some(&replicas.into());
         if !is_same && !call.query.flag("force") {
             let applier = writer.owner();
             let owners = owners_of(&*stored).unwrap_or_default();
-            let others = owners.of_path(&REPLICAS).filter(|owner| **owner != applier);
-            let conflicts: Vec<Conflict> = others.map(|owner| owner.conflict(&REPLICAS)).collect();
+            let others = owners.of_path(&way).filter(|owner| **owner != applier);
+            let conflicts: Vec<Conflict> = others.map(|owner| owner.conflict(&way)).collect();
             if !conflicts.is_empty() {
                 return Err(conflict(&conflicts.iter().collect::<Vec<_>>()));
             }

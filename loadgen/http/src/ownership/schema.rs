@@ -6,7 +6,7 @@ use podstorm_objects::Kind;
 use serde_json::{Map, Value};
 
 use super::set;
-use crate::openapi::{referred, schema_named, schema_of};
+use crate::openapi::{referred, schema_of_kind};
 
 /// The type of a value: a property or a schema, as OpenAPI has it.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +37,7 @@ static ANY: Value = Value::Null;
 /// The members of a struct that Go writes even where they are empty.
 ///
 /// Source: the types in Kubernetes' `k8s.io/api` whose members are no pointers.
-fn always_written(name: &str) -> &'static [&'static str] {
+pub(crate) fn always_written(name: &str) -> &'static [&'static str] {
     match name {
         "PodTemplateSpec" | "JobTemplateSpec" | "PersistentVolumeClaimTemplate" => {
             &["metadata", "spec"]
@@ -57,6 +57,8 @@ fn always_written(name: &str) -> &'static [&'static str] {
         "LimitRangeSpec" => &["limits"],
         "NetworkPolicySpec" => &["podSelector"],
         "EndpointSlice" => &["endpoints", "ports"],
+        "CustomResourceDefinitionSpec" => &["names", "versions"],
+        "CustomResourceDefinitionStatus" => &["acceptedNames", "conditions", "storedVersions"],
         "RoleBinding" | "ClusterRoleBinding" => &["roleRef"],
         "Role" | "ClusterRole" => &["rules"],
         "Event" => &[
@@ -82,23 +84,23 @@ fn always_written(name: &str) -> &'static [&'static str] {
 
 impl<'a> Type<'a> {
     pub(super) fn new(property: &'a Value) -> Type<'a> {
-        let name = referred(property).unwrap_or("");
+        let (name, schema) = referred(property).unwrap_or(("", property));
         Type {
             property,
-            schema: schema_named(name).unwrap_or(property),
+            schema,
             name: name.rsplit('.').next().unwrap_or(""),
         }
     }
 
     /// The type of a kind's objects; anything where it has no schema.
     pub(super) fn of_kind(kind: Kind) -> Type<'static> {
-        let schema =
-            schema_of(kind.api_version(), kind.name()).and_then(|name| schema_named(&name));
-        let schema = schema.unwrap_or(&ANY);
+        let schema = schema_of_kind(kind).unwrap_or(&ANY);
+        // Of a custom kind nothing is written that is empty.
+        let is_custom = kind.row().custom.is_some();
         Type {
             property: schema,
             schema,
-            name: kind.name(),
+            name: if is_custom { "" } else { kind.name() },
         }
     }
 
@@ -107,6 +109,9 @@ impl<'a> Type<'a> {
     pub(super) fn fill(&self, value: &mut Value) {
         match value {
             Value::Object(members) => {
+                if self.name.is_empty() {
+                    return;
+                }
                 for name in self.always_written().filter(|name| self.declares(name)) {
                     let empty = match self.member(name).map(|of| of.json_type()) {
                         Some("object") => Value::Object(Map::new()),
@@ -115,7 +120,7 @@ impl<'a> Type<'a> {
                     members.entry(name).or_insert(empty);
                 }
                 for (name, inner) in members {
-                    if let Some(of) = self.member(name).filter(|_| !self.name.is_empty()) {
+                    if let Some(of) = self.member(name) {
                         of.fill(inner);
                     }
                 }

@@ -1,4 +1,4 @@
-//! Bodies in Kubernetes' protobuf, which typed clients send, as JSON.
+//! Kubernetes' protobuf, which typed clients send and ask for: bodies as JSON, and JSON as bodies.
 //!
 //! The numbers of the members are in `messages.txt`, by the names of the OpenAPI schemas; what a member
 //! is, its schema says. Members that are not listed are left out, as upstream leaves out what it does
@@ -6,6 +6,7 @@
 //!
 //! Source: `runtime/serializer/protobuf` of Kubernetes' apimachinery.
 
+mod encode;
 mod wire;
 
 use std::collections::BTreeMap;
@@ -17,7 +18,10 @@ use podstorm_objects::Time;
 use serde_json::{Map, Value};
 
 use crate::openapi::{schema_named, schema_of};
-use wire::{Field, Reader, WireError};
+pub(crate) use encode::{encode, is_known, put_event};
+use wire::{Field, Reader};
+
+pub use wire::WireError;
 
 /// How every body begins.
 const MAGIC: &[u8] = b"k8s\0";
@@ -243,7 +247,7 @@ fn is_absent_at_zero(schema: &str, member: &str) -> bool {
 
 /// The value of a field; `None` for a time that is not set.
 fn value(property: &Value, field: Field<'_>, depth: usize) -> Result<Option<Value>, WireError> {
-    let referred = crate::openapi::referred(property);
+    let referred = crate::openapi::referred(property).map(|(name, _)| name);
     let bytes = match field {
         Field::Bytes(bytes) => bytes,
         Field::Number(number) => {

@@ -97,3 +97,40 @@ impl<'a> Iterator for Reader<'a> {
         Some(field)
     }
 }
+
+/// Writes the fields of a message.
+#[derive(Debug, Default)]
+pub(super) struct Writer(Vec<u8>);
+
+impl Writer {
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        self.0
+    }
+
+    fn varint(&mut self, mut number: u64) {
+        while number >= 0x80 {
+            self.0.push((number & 0x7f) as u8 | 0x80);
+            number >>= 7;
+        }
+        self.0.push(number as u8);
+    }
+
+    /// A number; negative ones as those of 64 bits in two's complement.
+    pub(super) fn number(&mut self, field: u32, number: i64) {
+        self.varint(u64::from(field) << 3);
+        self.varint(u64::from_ne_bytes(number.to_ne_bytes()));
+    }
+
+    pub(super) fn bytes(&mut self, field: u32, bytes: &[u8]) {
+        self.varint(u64::from(field) << 3 | 2);
+        self.varint(bytes.len() as u64);
+        self.0.extend_from_slice(bytes);
+    }
+
+    /// A message within the message.
+    pub(super) fn message(&mut self, field: u32, put: impl FnOnce(&mut Writer)) {
+        let mut inner = Writer::default();
+        put(&mut inner);
+        self.bytes(field, &inner.0);
+    }
+}

@@ -27,7 +27,8 @@ const BOUND: [&str; 8] = [
     "etag",
 ];
 /// Symbols that stand for any text, each occurrence for itself.
-const FREE: [&str; 9] = [
+const FREE: [&str; 10] = [
+    "gen",
     "time",
     "microtime",
     "age",

@@ -4,12 +4,15 @@
 //! sends them.
 
 pub mod cells;
+mod json_path;
 mod pod;
 
 use serde_json::Value;
 
 use self::cells::{containers, items, number, or_none, pairs, selector, since, text};
-use crate::Now;
+use crate::{Now, Time};
+
+pub use json_path::JsonPath;
 
 /// A column of a Table.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +23,8 @@ pub struct Column {
     pub description: &'static str,
     /// `type` of its definition, e.g. `string`; what cells hold may be of another.
     pub kind: &'static str,
+    /// `format` of its definition, e.g. `name`; empty where it has none.
+    pub format: &'static str,
     /// 0 for what is always printed, 1 for what `-o wide` adds.
     pub priority: i32,
     /// What an object has in it.
@@ -41,6 +46,8 @@ pub enum Cell {
     Number(&'static str),
     /// What this function makes of the object's JSON.
     Of(fn(&Value, Now) -> Value),
+    /// The first value at a path, as a column of that type shows it: of a custom kind.
+    At(&'static JsonPath, &'static str),
 }
 
 impl Column {
@@ -49,6 +56,7 @@ impl Column {
         name: "Name",
         description: "Name must be unique within a namespace. Is required when creating resources, although some resources may allow a client to request the generation of an appropriate name automatically. Name is primarily intended for creation idempotence and configuration definition. Cannot be updated. More info: https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names",
         kind: "string",
+        format: "name",
         priority: 0,
         cell: Cell::Name,
     };
@@ -58,6 +66,7 @@ impl Column {
         name: "Age",
         description: "CreationTimestamp is a timestamp representing the server time when this object was created. It is not guaranteed to be set in happens-before order across separate operations. Clients may not set this value. It is represented in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for lists. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata",
         kind: "string",
+        format: "",
         priority: 0,
         cell: Cell::Age,
     };
@@ -75,6 +84,7 @@ impl Column {
             name,
             description,
             kind,
+            format: "",
             priority: 0,
             cell,
         }
@@ -90,14 +100,6 @@ impl Column {
         Column {
             priority: 1,
             ..Column::new(name, description, cell)
-        }
-    }
-
-    /// `format` of the column's definition.
-    pub const fn format(&self) -> &'static str {
-        match self.cell {
-            Cell::Name => "name",
-            _ => "",
         }
     }
 }
@@ -119,7 +121,37 @@ impl Cell {
             Cell::TextOrEmpty(pointer) => text(object, pointer).into(),
             Cell::Number(pointer) => number(object, pointer).into(),
             Cell::Of(cell) => cell(object, now),
+            Cell::At(path, kind) => {
+                let found = path.find(object);
+                found
+                    .first()
+                    .map_or(Value::Null, |it| custom(it, kind, now))
+            }
         }
+    }
+}
+
+/// A value in a column of a custom kind; null where it is of another type.
+///
+/// Source: `cellForJSONValue` of Kubernetes' `apiextensions-apiserver`.
+fn custom(value: &Value, kind: &str, now: Now) -> Value {
+    match (kind, value) {
+        ("string", Value::String(_)) => value.clone(),
+        ("string", Value::Null) => "".into(),
+        ("string", other) => other.to_string().into(),
+        ("integer", Value::Number(number)) => {
+            // A fraction is cut off.
+            let whole = number
+                .as_i64()
+                .or_else(|| number.as_f64().map(|it| it as i64));
+            whole.map_or(Value::Null, Value::from)
+        }
+        ("number", Value::Number(_)) | ("boolean", Value::Bool(_)) => value.clone(),
+        ("date", Value::String(text)) => match text.parse::<Time>() {
+            Ok(_) => since(value, now).into(),
+            Err(_) => "<invalid>".into(),
+        },
+        _ => Value::Null,
     }
 }
 

@@ -91,9 +91,14 @@ fn check_volumes<'a>(fields: JsonValue<'a>, path: &Path<'_>, causes: &mut Causes
         } else if seen.contains(&name) {
             causes.duplicate(&name_path, name);
         }
-        let mut sources = volume
+        let mut sources: Vec<(&str, JsonValue<'_>)> = volume
             .pairs()
-            .filter(|(key, value)| *key != "name" && !value.is_null());
+            .filter(|(key, value)| *key != "name" && !value.is_null())
+            .collect();
+        if sources.len() > 1 {
+            sources.sort_by_key(|(key, _)| volumes::turn_of(key));
+        }
+        let mut sources = sources.into_iter();
         match sources.next() {
             None => causes.required(&path, "must specify a volume type"),
             Some((source, members)) => {

@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::Causes;
 use super::container::{items, text};
 use super::pod::{check_meta, check_spec};
+use crate::internal;
 
 /// The broken rules of a changed pod. An update may change these members of the spec: images,
 /// `activeDeadlineSeconds` (set or lowered), tolerations (added), scheduling gates (removed; while
@@ -32,8 +33,8 @@ pub fn validate_pod_update(new: &Pod, old: &Pod) -> Vec<Cause> {
 fn check_change(new: &Pod, old: &Pod, causes: &mut Causes) {
     old.spec.look(old.token_volume, |before| {
         new.spec.look(new.token_volume, |after| {
-            let is_bound_anew = new.node_name != old.node_name;
-            check_members(after, before, is_bound_anew, causes);
+            let nodes = (old.node_name.as_deref(), new.node_name.as_deref());
+            check_members(after, before, nodes, causes);
         });
     });
 }
@@ -41,9 +42,10 @@ fn check_change(new: &Pod, old: &Pod, causes: &mut Causes) {
 fn check_members(
     after: JsonValue<'_>,
     before: JsonValue<'_>,
-    is_bound_anew: bool,
+    nodes: (Option<&str>, Option<&str>),
     causes: &mut Causes,
 ) {
+    let is_bound_anew = nodes.0 != nodes.1;
     let path = Path::ROOT.member("spec");
     for list in ["containers", "initContainers"] {
         if items(before, list).count() != items(after, list).count() {
@@ -74,26 +76,28 @@ fn check_members(
     if was_gated && extends(after.get("nodeSelector"), before.get("nodeSelector")) {
         put_back(&mut rest, before_all, "nodeSelector");
     }
-    if rest != *before_all || is_bound_anew {
-        let mut differing: Vec<&str> = rest
-            .keys()
-            .chain(before_all.keys())
-            .filter(|key| rest.get(*key) != before_all.get(*key))
-            .map(String::as_str)
-            .collect();
-        if is_bound_anew {
-            differing.push("nodeName");
+    let mut before_all = before_all.clone();
+    if is_bound_anew {
+        // The node is kept apart from the spec that pods share.
+        for (spec, node) in [(&mut before_all, nodes.0), (&mut rest, nodes.1)] {
+            if let Some(node) = node {
+                spec.insert("nodeName".to_owned(), node.into());
+            }
         }
-        differing.sort_unstable();
-        differing.dedup();
-        let detail = format!(
-            "pod updates may not change fields other than container images, \
-             activeDeadlineSeconds, tolerations (only additions), schedulingGates (only \
-             removals) and a negative terminationGracePeriodSeconds; changed: {}",
-            differing.join(", ")
-        );
-        causes.forbidden(&path, detail);
     }
+    if rest != before_all {
+        causes.forbidden(&path, told(before_all, rest));
+    }
+}
+
+/// What an update may change, and what else this one would.
+fn told(before: Map, after: Map) -> String {
+    const MUTABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].image`,\
+        `spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),\
+        `spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
+    let lines = |spec: Map| internal::lines(&spec.into(), "PodSpec");
+    let difference = internal::unified(&lines(before), &lines(after));
+    format!("pod updates may not change fields other than {MUTABLE}\n{difference}")
 }
 
 fn put_back(rest: &mut Map, before: &Map, key: &str) {
@@ -136,13 +140,13 @@ fn check_deadline(
     let path = path.member("activeDeadlineSeconds");
     match (seconds(after), seconds(before)) {
         (Some(new), Some(old)) if new > old => {
-            let detail = format!("must be less than or equal to previous value {old}");
+            let detail = "must be less than or equal to previous value";
             causes.invalid(&path, new, detail);
         }
-        (None, Some(old)) => {
+        (None, Some(_)) => {
             causes.invalid(
                 &path,
-                old,
+                Value::Null,
                 "must not update from a positive integer to nil value",
             );
         }

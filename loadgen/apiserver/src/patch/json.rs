@@ -1,0 +1,228 @@
+//! JSON patches as upstream's library applies them: RFC 6902 with its liberties.
+//!
+//! Source: `evanphx/json-patch`, version 4.
+
+use serde_json::{Map, Value};
+
+/// A change that a JSON patch asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Operation {
+    op: String,
+    /// `None` where it is no text.
+    path: Option<String>,
+    from: Option<String>,
+    value: Value,
+}
+
+/// An operation that can't be carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Failed;
+
+impl Operation {
+    /// Puts a whole document in the place of any.
+    pub(super) fn whole(document: Map<String, Value>) -> Operation {
+        Operation {
+            op: "replace".to_owned(),
+            path: Some(String::new()),
+            from: None,
+            value: document.into(),
+        }
+    }
+
+    /// Reads an operation; what it lacks is noticed when it is carried out.
+    pub(super) fn read(members: &Map<String, Value>) -> Operation {
+        let text = |name: &str| members.get(name).and_then(Value::as_str).map(str::to_owned);
+        Operation {
+            op: text("op").unwrap_or_default(),
+            path: text("path"),
+            from: text("from"),
+            value: members.get("value").cloned().unwrap_or_default(),
+        }
+    }
+
+    fn apply(&self, document: &mut Value) -> Result<(), Failed> {
+        let path = self.path.as_deref().ok_or(Failed)?;
+        let from = || self.from.as_deref().ok_or(Failed);
+        match self.op.as_str() {
+            "add" => add(document, path, self.value.clone()),
+            "remove" => remove(document, path).map(drop),
+            "replace" if path.is_empty() => {
+                *document = self.value.clone();
+                Ok(())
+            }
+            "replace" => {
+                *find(document, path)? = self.value.clone();
+                Ok(())
+            }
+            "move" => {
+                let moved = remove(document, from()?)?;
+                add(document, path, moved)
+            }
+            "copy" => {
+                let copied = find(document, from()?)?.clone();
+                add(document, path, copied)
+            }
+            "test" => {
+                // Sic: what is not there passes a test for null.
+                let found = match path {
+                    "" => document.clone(),
+                    path => find(document, path).map_or(Value::Null, |found| found.clone()),
+                };
+                if found == self.value {
+                    Ok(())
+                } else {
+                    Err(Failed)
+                }
+            }
+            _ => Err(Failed),
+        }
+    }
+}
+
+/// Applies operations, all of them or none.
+pub(super) fn apply(operations: &[Operation], document: &mut Value) -> Result<(), Failed> {
+    let mut changed = document.clone();
+    for operation in operations {
+        operation.apply(&mut changed)?;
+    }
+    *document = changed;
+    Ok(())
+}
+
+/// The value that holds the last part of a path, and that part. What stands before the first slash counts
+/// for nothing.
+fn holder<'d>(document: &'d mut Value, path: &str) -> Result<(&'d mut Value, String), Failed> {
+    let mut parts: Vec<String> = (path.split('/').skip(1))
+        .map(|part| part.replace("~1", "/").replace("~0", "~"))
+        .collect();
+    let last = parts.pop().ok_or(Failed)?;
+    let mut holder = document;
+    for part in parts {
+        holder = child(holder, &part)?;
+    }
+    Ok((holder, last))
+}
+
+fn child<'d>(holder: &'d mut Value, part: &str) -> Result<&'d mut Value, Failed> {
+    match holder {
+        Value::Object(members) => members.get_mut(part).ok_or(Failed),
+        Value::Array(items) => {
+            let at = index(part, items.len())?;
+            items.get_mut(at).ok_or(Failed)
+        }
+        _ => Err(Failed),
+    }
+}
+
+/// An index as Go reads it; a negative one counts from the end.
+fn index(part: &str, length: usize) -> Result<usize, Failed> {
+    let number: isize = part.parse().map_err(|_| Failed)?;
+    match usize::try_from(number) {
+        Ok(at) => Ok(at),
+        Err(_) => length.checked_sub(number.unsigned_abs()).ok_or(Failed),
+    }
+}
+
+fn find<'d>(document: &'d mut Value, path: &str) -> Result<&'d mut Value, Failed> {
+    let (holder, last) = holder(document, path)?;
+    child(holder, &last)
+}
+
+fn add(document: &mut Value, path: &str, value: Value) -> Result<(), Failed> {
+    if path.is_empty() {
+        *document = value;
+        return Ok(());
+    }
+    let (holder, last) = holder(document, path)?;
+    match holder {
+        Value::Object(members) => {
+            members.insert(last, value);
+        }
+        Value::Array(items) if last == "-" => items.push(value),
+        Value::Array(items) => {
+            let at = index(&last, items.len() + 1)?;
+            if at > items.len() {
+                return Err(Failed);
+            }
+            items.insert(at, value);
+        }
+        _ => return Err(Failed),
+    }
+    Ok(())
+}
+
+fn remove(document: &mut Value, path: &str) -> Result<Value, Failed> {
+    let (holder, last) = holder(document, path)?;
+    match holder {
+        Value::Object(members) => members.remove(&last).ok_or(Failed),
+        Value::Array(items) => {
+            let at = index(&last, items.len())?;
+            if at >= items.len() {
+                return Err(Failed);
+            }
+            Ok(items.remove(at))
+        }
+        _ => Err(Failed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn operations_change_a_document_or_fail_together() {
+        let patched = |patch: Value| {
+            let operations: Vec<Operation> = (patch.as_array().unwrap().iter())
+                .map(|members| Operation::read(members.as_object().unwrap()))
+                .collect();
+            let mut document = json!({"a": [1, 2, 3], "b": {"x/y": "z"}});
+            apply(&operations, &mut document).map(|()| document)
+        };
+        let changed = |patch, a: Value| assert_eq!(patched(patch).unwrap()["a"], a);
+        changed(json!([{"op": "remove", "path": "/a/-1"}]), json!([1, 2]));
+        changed(
+            json!([{"op": "replace", "path": "/a/01", "value": 9}]),
+            json!([1, 9, 3]),
+        );
+        changed(
+            json!([{"op": "add", "path": "/a/-1", "value": 9}]),
+            json!([1, 2, 3, 9]),
+        );
+        changed(
+            json!([{"op": "add", "path": "/a/-", "value": 9}]),
+            json!([1, 2, 3, 9]),
+        );
+        changed(
+            json!([{"op": "move", "from": "/a/0", "path": "/a/1"}]),
+            json!([2, 1, 3]),
+        );
+        changed(
+            json!([{"op": "copy", "from": "/b/x~1y", "path": "/a/0"}]),
+            json!(["z", 1, 2, 3]),
+        );
+        changed(
+            json!([{"op": "test", "path": "/c", "value": null}]),
+            json!([1, 2, 3]),
+        );
+        assert_eq!(
+            patched(json!([{"op": "add", "path": "b/c", "value": 1}])).unwrap()["c"],
+            1
+        );
+        for wrong in [
+            json!({"op": "explode", "path": "/a"}),
+            json!({"op": "add", "value": 1}),
+            json!({"op": "add", "path": "/a/9", "value": 1}),
+            json!({"op": "remove", "path": "/c"}),
+            json!({"op": "replace", "path": "/c", "value": 1}),
+            json!({"op": "test", "path": "/a/0", "value": 2}),
+        ] {
+            assert_eq!(
+                patched(json!([{"op": "remove", "path": "/a"}, wrong])),
+                Err(Failed)
+            );
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! ResourceQuotas: what the objects of a namespace may use together. A create is charged before it is
+//! stored, and refused where it would exceed a quota; what goes is given back.
+//!
+//! A cluster that never had a quota pays one flag for each commit.
+//!
+//! Source: `plugin/resourcequota` of Kubernetes' apiserver and its `pkg/quota`.
+
+mod scopes;
+mod usage;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use podstorm_objects::{AnyObject, ApiError, Kind, Now, Object, Quantity};
+use serde_json::{Map, Value, json};
+
+use crate::store::Strategy;
+use crate::{Cluster, ListOptions, builtin, errors};
+
+pub(crate) use usage::of_containers;
+
+/// Amounts by the name of a resource.
+type Amounts = BTreeMap<String, Quantity>;
+
+/// Whether there ever was a quota, and a range of limits.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    quotas: AtomicBool,
+    pub(crate) ranges: AtomicBool,
+}
+
+impl Seen {
+    /// Notes an object that was committed.
+    pub(crate) fn note(&self, kind: Kind) {
+        // Relaxed: whoever creates an object after this one's create was answered sees it.
+        if kind == builtin::QUOTA {
+            self.quotas.store(true, Ordering::Relaxed);
+        } else if kind == builtin::LIMIT_RANGE {
+            self.ranges.store(true, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn has_quotas(&self) -> bool {
+        self.quotas.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn has_ranges(&self) -> bool {
+        self.ranges.load(Ordering::Relaxed)
+    }
+}
+
+impl Cluster {
+    /// Charges a new object to the quotas of its namespace; a dry run only asks.
+    ///
+    /// # Errors
+    /// 403 where it exceeds one, or doesn't say how much it needs of what one measures.
+    #[cold]
+    pub(crate) fn charge(&self, new: &dyn Object, dry_run: bool, now: Now) -> Result<(), ApiError> {
+        let (kind, name) = (new.kind(), new.metadata().name.clone());
+        let quotas = self.objects_in(builtin::QUOTA, &new.metadata().namespace);
+        if quotas.is_empty() {
+            return Ok(());
+        }
+        let json = new.to_json();
+        let used_by_it = usage::of(kind, &json);
+        let mut charged = Vec::new();
+        for quota in &quotas {
+            let quota_name = &quota.metadata().name;
+            let mut document = quota.to_json();
+            if is_uncounted(&document) {
+                self.count_usage(&quota.metadata().namespace, quota_name, now);
+                let counted = self
+                    .api(builtin::QUOTA)
+                    .get(&quota.metadata().namespace, quota_name);
+                document = counted.map(|quota| quota.to_json()).unwrap_or_default();
+            }
+            if !scopes::matches(&document["spec"], kind, &json) {
+                continue;
+            }
+            let hard = amounts(&document["status"]["hard"]);
+            if let Some(missing) = usage::unspecified(kind, &json, &hard) {
+                let why = format!("failed quota: {quota_name}: must specify {missing}");
+                return Err(errors::forbidden(kind, &name, &why));
+            }
+            let used = amounts(&document["status"]["used"]);
+            let asked: Amounts = (used_by_it.iter())
+                .filter(|(name, amount)| hard.contains_key(*name) && !amount.is_zero())
+                .map(|(name, amount)| (name.clone(), *amount))
+                .collect();
+            let of = |all: &Amounts, name: &str| all.get(name).copied().unwrap_or_default();
+            let exceeded: Vec<&String> = (asked.iter())
+                .filter(|(name, amount)| of(&used, name).plus(**amount) > of(&hard, name))
+                .map(|(name, _)| name)
+                .collect();
+            if !exceeded.is_empty() {
+                let list = |member: &Value, all: &Amounts| -> String {
+                    let told = exceeded.iter().map(|name| {
+                        let like = member[name.as_str()].as_str().unwrap_or("");
+                        format!("{name}={}", of(all, name).text_like(like))
+                    });
+                    told.collect::<Vec<_>>().join(",")
+                };
+                let (hard_texts, used_texts) =
+                    (&document["status"]["hard"], &document["status"]["used"]);
+                let why = format!(
+                    "exceeded quota: {quota_name}, requested: {}, used: {}, limited: {}",
+                    list(hard_texts, &asked),
+                    list(used_texts, &used),
+                    list(hard_texts, &hard)
+                );
+                return Err(errors::forbidden(kind, &name, &why));
+            }
+            if !asked.is_empty() {
+                charged.push((quota, asked));
+            }
+        }
+        if !dry_run {
+            for (quota, asked) in charged {
+                self.add_usage(quota, &asked, true, now);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives back what a new object was charged for that was not stored after all.
+    #[cold]
+    pub(crate) fn give_back(&self, new: &dyn Object, now: Now) {
+        self.move_usage(new.kind(), Some(new), None, now);
+    }
+
+    /// Keeps the usage right after a commit.
+    #[cold]
+    pub(crate) fn notify_quotas<R: Strategy>(&self, old: Option<&R>, new: Option<&R>, now: Now) {
+        let Some(object) = new.or(old) else { return };
+        let kind = object.kind();
+        if kind == builtin::QUOTA {
+            if let Some(quota) = new.filter(|quota| is_uncounted(&quota.to_json())) {
+                self.notify_gc_of_quota(quota);
+            }
+            return;
+        }
+        match (old, new) {
+            // Charged when it was admitted.
+            (None, _) => {}
+            (Some(old), Some(new)) if kind == Kind::POD => {
+                if old.counts_for_quota() != new.counts_for_quota() {
+                    self.move_usage(kind, Some(old), Some(new), now);
+                }
+            }
+            (Some(_), Some(_)) if !usage::changes(kind) => {}
+            (Some(old), new) => {
+                let new = new.map(|new| new as &dyn Object);
+                self.move_usage(kind, Some(old), new, now);
+            }
+        }
+    }
+
+    fn move_usage(&self, kind: Kind, old: Option<&dyn Object>, new: Option<&dyn Object>, now: Now) {
+        let Some(object) = new.or(old) else { return };
+        for quota in self.objects_in(builtin::QUOTA, &object.metadata().namespace) {
+            let spec = quota.to_json()["spec"].clone();
+            for (object, is_more) in [(old, false), (new, true)] {
+                let json = object.map(|object| object.to_json()).unwrap_or_default();
+                if object.is_some() && scopes::matches(&spec, kind, &json) {
+                    self.add_usage(&quota, &usage::of(kind, &json), is_more, now);
+                }
+            }
+        }
+    }
+
+    /// Adds to what a quota says is used of its resources, or takes away.
+    fn add_usage(&self, quota: &AnyObject, amounts_moved: &Amounts, is_more: bool, now: Now) {
+        self.write_usage(quota, now, |status| {
+            let hard = amounts(&status["hard"]);
+            let mut used = amounts(&status["used"]);
+            for (name, amount) in amounts_moved {
+                if hard.contains_key(name) {
+                    let before = used.get(name).copied().unwrap_or_default();
+                    let after = match is_more {
+                        true => before.plus(*amount),
+                        false => before.minus(*amount),
+                    };
+                    used.insert(name.clone(), after);
+                }
+            }
+            json!({"hard": status["hard"], "used": texts(&used, &status["hard"])})
+        });
+    }
+
+    /// Counts what is used of the resources that a quota limits. O(objects of its namespace).
+    pub(crate) fn count_usage(&self, namespace: &str, name: &str, now: Now) {
+        let Ok(quota) = self.api(builtin::QUOTA).get(namespace, name) else {
+            return;
+        };
+        let spec = quota.to_json()["spec"].clone();
+        let hard = amounts(&spec["hard"]);
+        let mut used: Amounts = hard
+            .keys()
+            .map(|name| (name.clone(), Quantity::default()))
+            .collect();
+        for kind in self
+            .kinds()
+            .into_iter()
+            .filter(|kind| usage::is_measured(*kind, &hard))
+        {
+            for object in self.objects_in(kind, namespace) {
+                let json = object.to_json();
+                if !scopes::matches(&spec, kind, &json) {
+                    continue;
+                }
+                for (name, amount) in usage::of(kind, &json) {
+                    if let Some(used) = used.get_mut(&name) {
+                        *used = used.plus(amount);
+                    }
+                }
+            }
+        }
+        self.write_usage(&quota, now, |status| {
+            if status["hard"] == spec["hard"] {
+                return status.clone();
+            }
+            json!({"hard": spec["hard"], "used": texts(&used, &spec["hard"])})
+        });
+    }
+
+    /// Writes the status of a quota, whatever state of it is stored.
+    fn write_usage(&self, quota: &AnyObject, now: Now, change: impl Fn(&Value) -> Value) {
+        let api = self.api(builtin::QUOTA);
+        let metadata = quota.metadata();
+        loop {
+            let Ok(stored) = api.get(&metadata.namespace, &metadata.name) else {
+                return;
+            };
+            let mut json = stored.to_json();
+            let status = change(&json["status"]);
+            if status == json["status"] {
+                return;
+            }
+            json["status"] = status;
+            let Ok(Ok(object)) = api.read(json) else {
+                return;
+            };
+            match api.update_status(object, now) {
+                Err(error) if error.code == 409 => {}
+                _ => return,
+            }
+        }
+    }
+
+    /// The objects of a kind in a namespace; none where the kind is not served.
+    pub(crate) fn objects_in(&self, kind: Kind, namespace: &str) -> Vec<AnyObject> {
+        let listed = self.api(kind).list(&ListOptions {
+            namespace: Some(namespace),
+            ..ListOptions::default()
+        });
+        listed.map(|page| page.items).unwrap_or_default()
+    }
+}
+
+/// Whether what is used of the resources that a quota limits has not been counted.
+fn is_uncounted(quota: &Value) -> bool {
+    quota["status"]["hard"] != quota["spec"]["hard"]
+}
+
+fn amounts(list: &Value) -> Amounts {
+    let entries = list.as_object().into_iter().flatten();
+    let read = entries.filter_map(|(name, value)| {
+        let amount = Quantity::from_json(value).ok()?;
+        Some((name.clone(), amount))
+    });
+    read.collect()
+}
+
+/// Amounts as a status has them, in the spelling of others.
+fn texts(amounts: &Amounts, like: &Value) -> Map<String, Value> {
+    let text = |name: &String, amount: &Quantity| {
+        amount.text_like(like[name.as_str()].as_str().unwrap_or(""))
+    };
+    let texts = amounts
+        .iter()
+        .map(|(name, amount)| (name.clone(), text(name, amount).into()));
+    texts.collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,76 @@
+//! The schemas as walks over objects need them, several times for each request: without descriptions, and
+//! with references that are found by number instead of by name.
+
+use std::sync::LazyLock;
+
+use ahash::RandomState;
+use hashbrown::HashMap;
+use serde_json::{Map, Value};
+
+use super::{SCHEMAS, referred_by_name};
+
+/// The member of a reference with the number of the schema that it refers to.
+const NUMBER: &str = "$";
+
+struct Resolved {
+    schemas: Vec<(&'static str, Value)>,
+    numbers: HashMap<&'static str, usize, RandomState>,
+}
+
+static RESOLVED: LazyLock<Resolved> = LazyLock::new(|| {
+    // Fixed seeds: a run costs the same each time.
+    let hasher = RandomState::with_seeds(0x7363, 0x6865, 0x6d61, 0x7301);
+    let mut numbers = HashMap::with_capacity_and_hasher(SCHEMAS.len(), hasher);
+    numbers.extend(
+        SCHEMAS
+            .keys()
+            .enumerate()
+            .map(|(number, name)| (name.as_str(), number)),
+    );
+    let schemas = SCHEMAS.iter();
+    let schemas = schemas.map(|(name, schema)| (name.as_str(), resolve(schema, &numbers)));
+    Resolved {
+        schemas: schemas.collect(),
+        numbers,
+    }
+});
+
+fn resolve(schema: &Value, numbers: &HashMap<&str, usize, RandomState>) -> Value {
+    let Value::Object(members) = schema else {
+        return schema.clone();
+    };
+    let mut slim = Map::new();
+    if let Some(number) = referred_by_name(schema).and_then(|name| numbers.get(name)) {
+        slim.insert(NUMBER.to_owned(), (*number).into());
+    }
+    for (name, value) in members {
+        let value = match (name.as_str(), value) {
+            ("description" | "$ref" | "allOf", _) => continue,
+            ("properties", Value::Object(properties)) => properties
+                .iter()
+                .map(|(name, property)| (name.clone(), resolve(property, numbers)))
+                .collect(),
+            ("items" | "additionalProperties", inner) => resolve(inner, numbers),
+            (_, other) => other.clone(),
+        };
+        slim.insert(name.clone(), value);
+    }
+    slim.into()
+}
+
+/// The schema of that name.
+pub(crate) fn schema_named(name: &str) -> Option<&'static Value> {
+    let number = RESOLVED.numbers.get(name)?;
+    Some(&RESOLVED.schemas[*number].1)
+}
+
+/// The schema that a property or an item refers to, with its name.
+pub(crate) fn referred(property: &Value) -> Option<(&'static str, &'static Value)> {
+    let number = match property.get(NUMBER) {
+        Some(number) => usize::try_from(number.as_u64()?).ok()?,
+        // Of a definition, whose references have names.
+        None => *RESOLVED.numbers.get(referred_by_name(property)?)?,
+    };
+    let (name, schema) = RESOLVED.schemas.get(number)?;
+    Some((name, schema))
+}

@@ -1,0 +1,204 @@
+//! JSON documents as protobuf: what [`decode`](super::decode) reads, written.
+//!
+//! Every member that a document has is written, in the order of the numbers: so numbers and texts that say
+//! nothing are there exactly where the document has them, which clients can't tell from absent ones where
+//! their types can't.
+//!
+//! Source: `runtime/serializer/protobuf` of Kubernetes' apimachinery.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use podstorm_objects::{Kind, Time};
+use serde_json::{Map, Value};
+
+use super::wire::Writer;
+use super::{MAGIC, MESSAGES};
+use crate::openapi::{referred, schema_named, schema_of};
+
+const STATUS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Status";
+const LIST_METADATA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";
+const OBJECT_METADATA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+
+/// Whether objects of a kind can be written.
+pub(crate) fn is_known(kind: Kind) -> bool {
+    message_of(kind.api_version(), kind.name()).is_some()
+}
+
+fn message_of(api_version: &str, kind: &str) -> Option<String> {
+    let schema = schema_of(api_version, kind)?;
+    MESSAGES.contains_key(schema.as_str()).then_some(schema)
+}
+
+/// A whole answer: an object, a list of them, a `Status`. `None` for what has no message. O(bytes).
+pub(crate) fn encode(document: &Value) -> Option<Vec<u8>> {
+    let text = |member: &str| document.get(member).and_then(Value::as_str);
+    let (api_version, kind) = (text("apiVersion")?, text("kind")?);
+    let document = document.as_object()?;
+    let mut raw = Writer::default();
+    match kind {
+        "Status" => message(STATUS, STATUS, document, &mut raw),
+        "PartialObjectMetadata" => partial(document, &mut raw),
+        "PartialObjectMetadataList" => list(document, &mut raw, partial),
+        _ => match message_of(api_version, kind) {
+            Some(name) => message(&name, &name, document, &mut raw),
+            None => {
+                let name = message_of(api_version, kind.strip_suffix("List")?)?;
+                list(document, &mut raw, |item, out| {
+                    message(&name, &name, item, out);
+                });
+            }
+        },
+    }
+    let mut of_type = Writer::default();
+    of_type.bytes(1, api_version.as_bytes());
+    of_type.bytes(2, kind.as_bytes());
+    let mut envelope = Writer::default();
+    envelope.bytes(1, &of_type.into_bytes());
+    envelope.bytes(2, &raw.into_bytes());
+    // How the object is encoded and what it is: not said, which means as the header says.
+    envelope.bytes(3, b"");
+    envelope.bytes(4, b"");
+    Some([MAGIC, &envelope.into_bytes()].concat())
+}
+
+/// Adds an event of a watch, with its length before it.
+pub(crate) fn put_event(out: &mut Vec<u8>, what: &str, object: &Value) {
+    let mut extension = Writer::default();
+    extension.bytes(1, &encode(object).unwrap_or_default());
+    let mut event = Writer::default();
+    event.bytes(1, what.as_bytes());
+    event.bytes(2, &extension.into_bytes());
+    let event = event.into_bytes();
+    let length = u32::try_from(event.len()).unwrap_or(u32::MAX);
+    out.extend_from_slice(&length.to_be_bytes());
+    out.extend_from_slice(&event);
+}
+
+fn partial(object: &Map<String, Value>, out: &mut Writer) {
+    if let Some(Value::Object(metadata)) = object.get("metadata") {
+        out.message(1, |out| {
+            message(OBJECT_METADATA, OBJECT_METADATA, metadata, out);
+        });
+    }
+}
+
+fn list(
+    list: &Map<String, Value>,
+    out: &mut Writer,
+    put: impl Fn(&Map<String, Value>, &mut Writer),
+) {
+    if let Some(Value::Object(metadata)) = list.get("metadata") {
+        out.message(1, |out| {
+            message(LIST_METADATA, LIST_METADATA, metadata, out);
+        });
+    }
+    let items = list.get("items").and_then(Value::as_array);
+    for item in items.into_iter().flatten().filter_map(Value::as_object) {
+        out.message(2, |out| put(item, out));
+    }
+}
+
+/// Writes the members of an object; `schema` is that of the object, `name` the message's.
+fn message(name: &str, schema: &str, object: &Map<String, Value>, out: &mut Writer) {
+    let properties = schema_named(schema).and_then(|schema| schema.get("properties"));
+    for (number, member) in MESSAGES.get(name).into_iter().flatten() {
+        if let Some(inline) = member.strip_prefix('+') {
+            out.message(*number, |out| message(inline, schema, object, out));
+            continue;
+        }
+        let property = properties.and_then(|properties| properties.get(*member));
+        if let (Some(property), Some(value)) = (property, object.get(*member)) {
+            put(*number, property, value, out);
+        }
+    }
+}
+
+/// Writes a member: each entry of a list or a map, or the whole value.
+fn put(number: u32, property: &Value, member: &Value, out: &mut Writer) {
+    match (
+        member,
+        property.get("items"),
+        property.get("additionalProperties"),
+    ) {
+        (Value::Array(items), Some(each), _) => {
+            for item in items {
+                value(number, each, item, out);
+            }
+        }
+        (Value::Object(entries), _, Some(each)) => {
+            for (key, entry) in entries {
+                out.message(number, |out| {
+                    out.bytes(1, key.as_bytes());
+                    value(2, each, entry, out);
+                });
+            }
+        }
+        _ => value(number, property, member, out),
+    }
+}
+
+fn value(number: u32, property: &Value, value: &Value, out: &mut Writer) {
+    let referred = referred(property).map(|(name, _)| name);
+    let last = referred.and_then(|name| name.rsplit('.').next());
+    match (last.unwrap_or(""), value) {
+        (_, Value::Null) => {}
+        ("Time" | "MicroTime", Value::String(text)) => {
+            out.message(number, |out| time(text, out));
+        }
+        ("Quantity", _) => out.message(number, |out| out.bytes(1, text_of(value).as_bytes())),
+        ("IntOrString", Value::String(text)) => out.message(number, |out| {
+            out.number(1, 1);
+            out.number(2, 0);
+            out.bytes(3, text.as_bytes());
+        }),
+        ("IntOrString", value) => out.message(number, |out| {
+            out.number(1, 0);
+            out.number(2, value.as_i64().unwrap_or(0));
+            out.bytes(3, b"");
+        }),
+        ("FieldsV1" | "RawExtension", _) => {
+            out.message(number, |out| out.bytes(1, value.to_string().as_bytes()));
+        }
+        (_, Value::Bool(flag)) => out.number(number, i64::from(*flag)),
+        (_, Value::Number(_)) => out.number(number, value.as_i64().unwrap_or(0)),
+        (_, Value::String(text)) => {
+            let schema = match referred {
+                Some(name) => schema_named(name),
+                None => Some(property),
+            };
+            match schema.is_some_and(|schema| schema["format"] == "byte") {
+                true => out.bytes(number, &BASE64_STANDARD.decode(text).unwrap_or_default()),
+                false => out.bytes(number, text.as_bytes()),
+            }
+        }
+        (_, Value::Object(object)) => {
+            if let Some(name) = referred {
+                out.message(number, |out| message(name, name, object, out));
+            }
+        }
+        // A list of lists: there is none.
+        (_, Value::Array(_)) => {}
+    }
+}
+
+fn text_of(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+fn time(text: &str, out: &mut Writer) {
+    let Some(nanos) = text.parse::<Time>().ok().and_then(|time| time.unix_nanos()) else {
+        return;
+    };
+    out.number(1, nanos.div_euclid(1_000_000_000));
+    let fraction = text.split_once('.').map_or("", |(_, rest)| rest);
+    let digits: String = fraction
+        .chars()
+        .take_while(char::is_ascii_digit)
+        .chain("000000000".chars())
+        .take(9)
+        .collect();
+    out.number(2, digits.parse().unwrap_or(0));
+}

@@ -1,0 +1,164 @@
+//! Custom resources, as a client over HTTP sees them: warnings, discovery, OpenAPI, watches.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use podstorm_apiserver::{Cluster, ClusterOptions};
+use podstorm_http::{ApiServer, Body};
+use serde_json::{Value, json};
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
+
+fn server() -> ApiServer {
+    let options = ClusterOptions {
+        keeps_past: true,
+        ..ClusterOptions::default()
+    };
+    ApiServer::builder(Arc::new(Cluster::new(options))).build()
+}
+
+async fn send(server: &ApiServer, method: &str, path: &str, body: &Value) -> Response<Body> {
+    let request = Request::builder().method(method).uri(path);
+    let request = match method {
+        "PATCH" => request.header("content-type", "application/merge-patch+json"),
+        _ => request.header("content-type", "application/json"),
+    };
+    let body = match body {
+        Value::Null => Bytes::new(),
+        body => body.to_string().into(),
+    };
+    let request = request.body(Full::new(body)).expect("a request");
+    server.answer(request).await
+}
+
+async fn json(response: Response<Body>) -> Value {
+    let Ok(body) = response.into_body().collect().await;
+    serde_json::from_slice(&body.to_bytes()).expect("an answer in JSON")
+}
+
+fn warnings(response: &Response<Body>) -> Vec<String> {
+    let all = response.headers().get_all("warning").iter();
+    all.map(|text| text.to_str().expect("a text").to_owned())
+        .collect()
+}
+
+async fn with_widgets() -> ApiServer {
+    let server = server();
+    let namespace = json!({"metadata": {"name": "default"}});
+    let made = send(&server, "POST", "/api/v1/namespaces", &namespace).await;
+    assert_eq!(made.status(), 201);
+    let schema = json!({"type": "object", "description": "A widget.", "properties": {
+        "spec": {"type": "object",
+            "x-kubernetes-validations": [{"rule": "self.size > 0"}],
+            "properties": {"size": {"type": "integer"}}}}});
+    let definition = json!({"metadata": {"name": "widgets.example.com"}, "spec": {
+        "group": "example.com", "scope": "Namespaced",
+        "names": {"plural": "widgets", "kind": "Widget", "shortNames": ["wd"]},
+        "versions": [{"name": "v1", "served": true, "storage": true,
+            "schema": {"openAPIV3Schema": schema}}]}});
+    let made = send(&server, "POST", DEFINITIONS, &definition).await;
+    let warned = warnings(&made);
+    assert_eq!(made.status(), 201, "{}", json(made).await);
+    assert_eq!(warned.len(), 1, "rules that are not enforced are said so");
+    assert!(
+        warned[0].contains("x-kubernetes-validations are not enforced by this server: spec"),
+        "{warned:?}"
+    );
+    server
+}
+
+#[tokio::test]
+async fn unknown_fields_are_warned_of_or_refused() {
+    let server = with_widgets().await;
+    let widget = json!({"apiVersion": "example.com/v1", "kind": "Widget",
+        "metadata": {"name": "a", "bogus": 1}, "spec": {"size": 1, "colour": "red"}});
+    let made = send(&server, "POST", WIDGETS, &widget).await;
+    let warned = warnings(&made);
+    assert_eq!(
+        warned,
+        [
+            "299 - \"unknown field \\\"spec.colour\\\"\"",
+            "299 - \"unknown field \\\"metadata.bogus\\\"\""
+        ]
+    );
+    assert_eq!(json(made).await["spec"], json!({"size": 1}));
+    let strict = format!("{WIDGETS}?fieldValidation=Strict");
+    let refused = send(&server, "POST", &strict, &widget).await;
+    assert_eq!(refused.status(), 400);
+    for (member, problem) in [
+        ("kind", "Object 'Kind' is missing in"),
+        ("apiVersion", "Object 'apiVersion' is missing in"),
+    ] {
+        let mut nameless = widget.clone();
+        nameless.as_object_mut().expect("an object").remove(member);
+        let refused = json(send(&server, "POST", WIDGETS, &nameless).await).await;
+        let message = refused["message"].as_str().expect("a message");
+        assert!(message.starts_with(problem), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn clients_find_and_explain_what_is_defined() {
+    let server = with_widgets().await;
+    let groups = json(send(&server, "GET", "/apis", &Value::Null).await).await;
+    let groups = groups["groups"].as_array().expect("groups").clone();
+    assert!(groups.iter().any(|group| group["name"] == "example.com"));
+    let before = json(send(&server, "GET", "/openapi/v3", &Value::Null).await).await;
+    let address = |index: &Value| {
+        let path = &index["paths"]["apis/example.com/v1"]["serverRelativeURL"];
+        path.as_str().expect("an address").to_owned()
+    };
+    let document = json(send(&server, "GET", &address(&before), &Value::Null).await).await;
+    let schema = &document["components"]["schemas"]["com.example.v1.Widget"];
+    assert_eq!(schema["description"], "A widget.");
+    assert_eq!(
+        schema["x-kubernetes-group-version-kind"][0]["kind"],
+        "Widget"
+    );
+    let metadata = schema["properties"]["metadata"]["allOf"][0]["$ref"]
+        .as_str()
+        .and_then(|name| name.rsplit('/').next())
+        .expect("a reference");
+    assert!(document["components"]["schemas"][metadata].is_object());
+    // Another schema is under another address.
+    let path = format!("{DEFINITIONS}/widgets.example.com");
+    let found = json(send(&server, "GET", &path, &Value::Null).await).await;
+    let mut versions = found["spec"]["versions"].clone();
+    versions[0]["schema"]["openAPIV3Schema"]["description"] = "A better widget.".into();
+    let patch = json!({"spec": {"versions": versions}});
+    assert_eq!(send(&server, "PATCH", &path, &patch).await.status(), 200);
+    let after = json(send(&server, "GET", "/openapi/v3", &Value::Null).await).await;
+    assert_ne!(address(&before), address(&after));
+}
+
+#[tokio::test]
+async fn a_watch_ends_with_the_definition_of_its_kind() {
+    let server = with_widgets().await;
+    let watch = format!("{WIDGETS}?watch=true");
+    let mut events = send(&server, "GET", &watch, &Value::Null).await.into_body();
+    let widget = json!({"apiVersion": "example.com/v1", "kind": "Widget",
+        "metadata": {"name": "a"}, "spec": {}});
+    assert_eq!(send(&server, "POST", WIDGETS, &widget).await.status(), 201);
+    let path = format!("{DEFINITIONS}/widgets.example.com");
+    let gone = send(&server, "DELETE", &path, &Value::Null).await;
+    assert_eq!(gone.status(), 200);
+    assert_eq!(
+        send(&server, "GET", WIDGETS, &Value::Null).await.status(),
+        404
+    );
+    let mut told = Vec::new();
+    while let Some(frame) = events.frame().await {
+        let Ok(frame) = frame;
+        told.extend(frame.into_data().expect("data"));
+    }
+    let lines = told
+        .split(|byte| *byte == b'\n')
+        .filter(|it| !it.is_empty());
+    let kinds: Vec<String> = lines
+        .map(|line| serde_json::from_slice::<Value>(line).expect("an event")["type"].to_string())
+        .collect();
+    assert_eq!(kinds, ["\"ADDED\"", "\"DELETED\""]);
+}
