@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use podstorm_objects::{ApiError, Object};
+use podstorm_objects::{ApiError, Kind, Object};
 use serde_json::Value;
 
 use crate::Patch;
@@ -12,6 +12,12 @@ pub trait FieldManager: Debug + Sync {
     /// Called with an object that is about to be written, with its defaults and as the client sent it
     /// otherwise, and with the stored object. Called again where another writer was faster.
     fn written(&self, old: Option<&dyn Object>, new: &mut dyn Object);
+
+    /// The kind that the request names, which may be another version of the stored one: it says how often the
+    /// rules look at metadata.
+    fn kind(&self) -> Option<Kind> {
+        None
+    }
 
     /// Called with the document that a patch has made, before it is read as an object. It may be brought into
     /// form.

@@ -115,6 +115,10 @@ impl Strategy for Node {
     fn validate_create(&self) -> Vec<Cause> {
         validation::validate_node(self)
     }
+
+    fn validate_update(&self, old: &Self) -> Vec<Cause> {
+        validation::validate_node_update(self, old)
+    }
 }
 
 /// Makes a node's range of addresses and the first of its ranges equal.

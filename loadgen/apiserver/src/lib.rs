@@ -94,6 +94,7 @@ pub use builtin::kind_named;
 pub use delete::{DeleteOptions, Deletion, Propagation};
 pub use field_manager::FieldManager;
 pub use gc::GarbageItem;
+pub use internal::quoted as internal_text;
 pub use list::{ListOptions, ListPage, Select};
 pub use patch::{Operation, Patch};
 pub use pods::Binding;

@@ -80,7 +80,12 @@ pub(crate) fn wanted(call: &Call<'_>) -> Result<Wanted, ApiError> {
         let document = body::document(call, "DeleteOptions")?;
         let kind = document.get("kind").and_then(Value::as_str).unwrap_or("");
         if !["", "DeleteOptions"].contains(&kind) {
-            let why = format!("the body is a {kind}, where DeleteOptions are expected");
+            let version = document.get("apiVersion").and_then(Value::as_str);
+            let why = format!(
+                "no kind {kind:?} is registered for version {:?} in scheme \
+                 \"pkg/apis/meta/internalversion/scheme/register.go:27\"",
+                version.unwrap_or("")
+            );
             return Err(errors::bad_request(why));
         }
         return of_document(&document);

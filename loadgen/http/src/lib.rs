@@ -24,11 +24,13 @@
 
 mod admission;
 mod answer;
+mod autoscaler;
 mod body;
 mod catalog;
 mod credentials;
 mod delete;
 mod discovery;
+mod events;
 mod health;
 mod json_syntax;
 mod limits;

@@ -22,6 +22,9 @@ pub(crate) fn list(call: &Call<'_>, target: &Target) -> Result<Response<Body>, A
     let (query, kind) = (&call.query, target.kind);
     let selection = Selection::of(target, query)?;
     let limit = query.number("limit")?.unwrap_or(0);
+    // As upstream's cache, which answers whatever state it has, and all of it.
+    let from_cache = query.text("resourceVersion") == "0";
+    let limit = if from_cache { 0 } else { limit };
     let exact = check_versions(query)?;
     let api = call.cluster().api(view::stored_kind(kind));
     let is_selected = |object: &dyn Object| selection.matches(object);

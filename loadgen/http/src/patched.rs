@@ -2,7 +2,7 @@
 //!
 //! Source: `endpoints/handlers/patch.go` of Kubernetes' apiserver.
 
-use podstorm_apiserver::{Patch, errors, go_text};
+use podstorm_apiserver::{Patch, errors, go_text, kind_named};
 use podstorm_objects::{ApiError, Kind, Reason};
 use serde_json::{Map, Value};
 
@@ -23,6 +23,9 @@ pub(crate) fn check(
         openapi::drop_unknown_fields(kind, document);
         return Ok(Vec::new());
     }
+    if let Some(problem) = other_kind(kind, document).filter(|_| !is_strategic(patch)) {
+        return Err(invalid(patch, document, &problem));
+    }
     let problem = match patch {
         Patch::Strategic(_) => openapi::wrong_conversion(kind, document),
         Patch::Merge(_) | Patch::Json(_) => openapi::wrong_type(kind, document),
@@ -39,6 +42,29 @@ pub(crate) fn check(
         return Err(invalid(patch, &before, &problem));
     }
     Ok(unknown)
+}
+
+fn is_strategic(patch: &Patch) -> bool {
+    matches!(patch, Patch::Strategic(_))
+}
+
+/// What is wrong with a document that has become one of another kind.
+fn other_kind(kind: Kind, document: &Map<String, Value>) -> Option<String> {
+    let text = |member: &str| document.get(member).and_then(Value::as_str).unwrap_or("");
+    let (api_version, name) = (text("apiVersion"), text("kind"));
+    if (api_version, name) == (kind.api_version(), kind.name()) {
+        return None;
+    }
+    let known = kind_named(name).filter(|known| known.api_version() == api_version);
+    // Of a kind that there is, it is read as one.
+    known
+        .and_then(|known| openapi::wrong_type(known, document))
+        .or_else(|| {
+            Some(format!(
+                "no kind {name:?} is registered for version {api_version:?} in scheme \
+                 \"pkg/api/legacyscheme/scheme.go:30\""
+            ))
+        })
 }
 
 /// 422 that quotes the patch where it was strategic, and else what it made.

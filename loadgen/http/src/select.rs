@@ -88,11 +88,34 @@ fn field<'o>(object: &'o dyn Object, path: &str) -> Cow<'o, str> {
             _ => {}
         }
     }
-    let pointer = format!("/{}", path.replace('.', "/"));
-    match object.to_json().pointer(&pointer) {
-        None | Some(Value::Null) => "".into(),
+    let json = object.to_json();
+    let at = |path: &str| json.pointer(&format!("/{}", path.replace('.', "/")));
+    // Fields by other names than their members: those of another version of Events, and those of old.
+    let found = match path {
+        "name" => at("metadata.name"),
+        "source" => at("source.component")
+            .filter(|component| *component != "")
+            .or_else(|| at("reportingComponent")),
+        "reportingController" => at("reportingComponent"),
+        "status.successful" => at("status.succeeded"),
+        path => match path.strip_prefix("regarding.") {
+            Some(rest) => at(&format!("involvedObject.{rest}")),
+            None => at(path),
+        },
+    };
+    match found {
+        None | Some(Value::Null) => zero_of(path).into(),
         Some(Value::String(text)) => text.clone().into(),
         Some(other) => other.to_string().into(),
+    }
+}
+
+/// What a field of a number or a truth value is where an object doesn't have it.
+fn zero_of(path: &str) -> &'static str {
+    match path {
+        "spec.unschedulable" | "spec.hostNetwork" => "false",
+        "status.replicas" | "status.successful" => "0",
+        _ => "",
     }
 }
 

@@ -7,10 +7,13 @@
 use std::sync::Arc;
 
 use podstorm_apiserver::{Api, Cluster, Patch, custom, errors, kind_named};
-use podstorm_objects::{AnyObject, ApiError, DynamicObject, Kind, Now, Object, ResourceType};
+use podstorm_objects::{
+    AnyObject, ApiError, Cause, DynamicObject, Kind, Now, Object, ResourceType,
+};
 use serde_json::{Map, Value, json};
 
 use crate::body::cannot_be_handled;
+use crate::{autoscaler, events};
 
 /// A version of a kind that is stored in another one.
 struct View {
@@ -23,6 +26,8 @@ struct View {
     from: fn(&mut Map<String, Value>),
     /// Takes from the stored object what the version has no members for.
     keep: fn(&mut Map<String, Value>, &Value),
+    /// The rules of this version alone that an object breaks, in the stored form.
+    check: fn(&Value, Option<&Value>) -> Vec<Cause>,
 }
 
 static VIEWS: [View; 2] = [
@@ -34,7 +39,18 @@ static VIEWS: [View; 2] = [
             resource: "events",
             short_names: &["ev"],
             put_creates: true,
-            selectable: &["reason", "type"],
+            selectable: &[
+                "reason",
+                "regarding.apiVersion",
+                "regarding.fieldPath",
+                "regarding.kind",
+                "regarding.name",
+                "regarding.namespace",
+                "regarding.resourceVersion",
+                "regarding.uid",
+                "reportingController",
+                "type",
+            ],
             ..ResourceType::DEFAULT
         },
         of: "Event",
@@ -45,6 +61,7 @@ static VIEWS: [View; 2] = [
             for name in ["deprecatedFirstTimestamp", "deprecatedLastTimestamp"] {
                 event.entry(name).or_insert(Value::Null);
             }
+            event.retain(|name, value| !(name.starts_with("reporting") && *value == ""));
             event.entry("deprecatedSource").or_insert_with(|| json!({}));
             event.entry("eventTime").or_insert(Value::Null);
         },
@@ -55,6 +72,7 @@ static VIEWS: [View; 2] = [
             event.retain(|_, value| !value.is_null());
         },
         keep: |_, _| {},
+        check: events::check,
     },
     View {
         row: ResourceType {
@@ -68,9 +86,10 @@ static VIEWS: [View; 2] = [
             ..ResourceType::DEFAULT
         },
         of: "HorizontalPodAutoscaler",
-        to: autoscaler_to_v1,
-        from: autoscaler_from_v1,
-        keep: keep_autoscaler,
+        to: autoscaler::to_v1,
+        from: autoscaler::from_v1,
+        keep: autoscaler::keep,
+        check: |_, _| Vec::new(),
     },
 ];
 
@@ -88,81 +107,6 @@ const EVENT_MEMBERS: [(&str, &str); 7] = [
 fn rename(map: &mut Map<String, Value>, from: &str, to: &str) {
     if let Some(value) = map.remove(from) {
         map.insert(to.to_owned(), value);
-    }
-}
-
-/// Whether a metric is the use of the CPU in percent, which version 1 has a member for.
-fn is_cpu(metric: &Value) -> bool {
-    metric["type"] == "Resource" && metric["resource"]["name"] == "cpu"
-}
-
-fn autoscaler_to_v1(scaler: &mut Map<String, Value>) {
-    if let Some(Value::Object(spec)) = scaler.get_mut("spec") {
-        let metrics = spec.remove("metrics").unwrap_or_default();
-        let cpu = metrics
-            .as_array()
-            .and_then(|all| all.iter().find(|one| is_cpu(one)));
-        let percent = cpu.map(|cpu| &cpu["resource"]["target"]["averageUtilization"]);
-        if let Some(percent) = percent.filter(|percent| percent.is_number()) {
-            spec.insert("targetCPUUtilizationPercentage".into(), percent.clone());
-        }
-        spec.remove("behavior");
-    }
-    if let Some(Value::Object(status)) = scaler.get_mut("status") {
-        let metrics = status.remove("currentMetrics").unwrap_or_default();
-        let cpu = metrics
-            .as_array()
-            .and_then(|all| all.iter().find(|one| is_cpu(one)));
-        let percent = cpu.map(|cpu| &cpu["resource"]["current"]["averageUtilization"]);
-        if let Some(percent) = percent.filter(|percent| percent.is_number()) {
-            status.insert("currentCPUUtilizationPercentage".into(), percent.clone());
-        }
-        status.remove("conditions");
-        status.entry("currentReplicas").or_insert(0.into());
-        status.entry("desiredReplicas").or_insert(0.into());
-    }
-}
-
-fn autoscaler_from_v1(scaler: &mut Map<String, Value>) {
-    if let Some(Value::Object(spec)) = scaler.get_mut("spec")
-        && let Some(percent) = spec.remove("targetCPUUtilizationPercentage")
-    {
-        let target = json!({"type": "Utilization", "averageUtilization": percent});
-        let cpu = json!({"type": "Resource", "resource": {"name": "cpu", "target": target}});
-        spec.insert("metrics".to_owned(), json!([cpu]));
-    }
-    if let Some(Value::Object(status)) = scaler.get_mut("status")
-        && let Some(percent) = status.remove("currentCPUUtilizationPercentage")
-    {
-        let current = json!({"averageUtilization": percent, "averageValue": "0"});
-        let cpu = json!({"type": "Resource", "resource": {"name": "cpu", "current": current}});
-        status.insert("currentMetrics".to_owned(), json!([cpu]));
-    }
-}
-
-/// Keeps what version 1 does not show: behaviour, conditions, and metrics but the CPU.
-fn keep_autoscaler(scaler: &mut Map<String, Value>, stored: &Value) {
-    for (part, member, list) in [
-        ("spec", "behavior", "metrics"),
-        ("status", "conditions", "currentMetrics"),
-    ] {
-        let (Some(Value::Object(new)), old) = (scaler.get_mut(part), &stored[part]) else {
-            continue;
-        };
-        if !old[member].is_null() {
-            new.insert(member.to_owned(), old[member].clone());
-        }
-        let kept = old[list].as_array().into_iter().flatten();
-        let mut metrics: Vec<Value> = kept.filter(|metric| !is_cpu(metric)).cloned().collect();
-        metrics.extend(
-            new.get(list)
-                .and_then(Value::as_array)
-                .cloned()
-                .unwrap_or_default(),
-        );
-        if !metrics.is_empty() {
-            new.insert(list.to_owned(), metrics.into());
-        }
     }
 }
 
@@ -305,13 +249,29 @@ pub(crate) fn stored(cluster: &Cluster, object: AnyObject) -> Result<AnyObject, 
     let mut json = object.to_json();
     if let Value::Object(members) = &mut json {
         (view.from)(members);
-        if let Ok(old) = old {
+        if let Ok(old) = &old {
             (view.keep)(members, &old.to_json());
         }
         set_type(members, stored);
     }
+    let old = old.ok().map(|old| old.to_json());
+    check(view, (stored, &object.metadata().name), &json, old.as_ref())?;
     let read = cluster.api(stored).read(json)?;
     read.map_err(|problem| cannot_be_handled(kind, &problem.to_string()))
+}
+
+/// # Errors
+/// 422 with the rules of the version that an object breaks.
+fn check(
+    view: &View,
+    (kind, name): (Kind, &str),
+    new: &Value,
+    old: Option<&Value>,
+) -> Result<(), ApiError> {
+    match (view.check)(new, old) {
+        causes if causes.is_empty() => Ok(()),
+        causes => Err(errors::invalid(kind, name, causes)),
+    }
 }
 
 fn set_type(members: &mut Map<String, Value>, kind: Kind) {
@@ -355,6 +315,9 @@ pub(crate) fn patch(
             (view.from)(members);
             (view.keep)(members, &old.to_json());
             set_type(members, stored_kind(kind));
+        }
+        if let Some(view) = view {
+            check(view, (stored_kind(kind), name), &json, Some(&old.to_json()))?;
         }
         let read = api.read(json)?;
         let object = read.map_err(|problem| cannot_be_handled(kind, &problem.to_string()))?;

@@ -67,6 +67,14 @@ pub(crate) fn of(route: &Route, method: &Method, query: &Query<'_>, body: &Bytes
 ///
 /// Source: `GetWarningsForPodTemplate` of Kubernetes.
 pub(crate) fn of_written(object: &dyn Object) -> Vec<String> {
+    if object.kind().name() == "Service" {
+        let addresses = object.to_json()["spec"]["externalIPs"]
+            .as_array()
+            .map_or(0, Vec::len);
+        let text =
+            "spec.externalIPs is deprecated and may no longer be implemented in some clusters";
+        return vec![text.to_owned(); addresses.min(1)];
+    }
     let at = match object.kind().name() {
         "Deployment"
         | "ReplicaSet"

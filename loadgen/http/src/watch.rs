@@ -404,6 +404,10 @@ fn bookmark(
     if end_of_initial {
         metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
     }
+    // Upstream keeps the number elsewhere, and makes an annotation of it even here.
+    if kind.name() == "DaemonSet" && matches!(shape, Shape::Object | Shape::Discovery) {
+        metadata["annotations"]["deprecated.daemonset.template.generation"] = "0".into();
+    }
     let object: Value = match shape {
         Shape::Object | Shape::Discovery => {
             json!({"kind": kind.name(), "apiVersion": kind.api_version(), "metadata": metadata})

@@ -158,6 +158,8 @@ pub struct Rules {
     pub complete: fn(&mut DynamicObject, u64),
     /// The status of a new object, in JSON, whose members are never absent; empty where it has none.
     pub new_status: &'static str,
+    /// Fills in defaults of a changed status.
+    pub prepare_status: fn(&mut DynamicObject),
     /// The rules that an object breaks, other than those of metadata. For an update it also gets
     /// the stored object.
     pub validate: fn(&DynamicObject, Option<&DynamicObject>) -> Vec<Cause>,
@@ -174,6 +176,7 @@ impl Rules {
         identify: None,
         complete: |_, _| {},
         new_status: "",
+        prepare_status: |_| {},
         validate: |_, _| Vec::new(),
         validate_status: |_, _| Vec::new(),
     };

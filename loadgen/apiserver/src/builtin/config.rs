@@ -150,7 +150,7 @@ fn validate(new: &DynamicObject, old: Option<&DynamicObject>, members: &[&str]) 
                           validation is '[-._a-zA-Z0-9]+')";
     let mut causes = Vec::new();
     let mut bytes = 0;
-    let data = new.fields.get("data");
+    let binary = new.fields.get("binaryData");
     for member in members.iter().copied() {
         let is_text = member == "data" && members.len() > 1;
         let entries = new.fields.get(member).and_then(|it| it.as_object());
@@ -171,8 +171,8 @@ fn validate(new: &DynamicObject, old: Option<&DynamicObject>, members: &[&str]) 
                 _ if key.starts_with("..") => wrong("must not start with '..'"),
                 _ => {}
             }
-            if member == "binaryData" && data.is_some_and(|data| data.get(key).is_some()) {
-                wrong("duplicate of key present in data");
+            if is_text && binary.is_some_and(|binary| binary.get(key).is_some()) {
+                wrong("duplicate of key present in binaryData");
             }
             // Binary data counts decoded: four base64 characters are three bytes.
             let text = value.as_str().map_or(0, str::len);

@@ -15,6 +15,8 @@ mod policy;
 mod rbac;
 mod schedule;
 mod service;
+mod service_addresses;
+mod service_rules;
 mod storage;
 mod template;
 

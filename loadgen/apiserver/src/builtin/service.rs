@@ -1,14 +1,12 @@
 //! Services, Endpoints and EndpointSlices. No traffic is simulated: addresses are only given out.
 
-use std::net::Ipv4Addr;
-
 use podstorm_objects::cells::{items, pairs, text};
 use podstorm_objects::{
-    Cause, Cell, Column, DynamicObject, GenerationOf, MetadataChecks, NameFormat, Now,
-    ResourceType, Rules,
+    Cell, Column, DynamicObject, GenerationOf, MetadataChecks, NameFormat, Now, ResourceType, Rules,
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use super::{service_addresses, service_rules};
 use crate::defaulting::{DefaultValue, Fill, Within};
 use crate::errors::{invalid_value, required};
 
@@ -27,9 +25,10 @@ pub(super) static ROWS: [ResourceType; 3] = [
         columns: SERVICE,
         rules: Rules {
             default: default_service,
-            prepare: prepare_service,
-            complete: give_addresses,
-            validate: validate_service,
+            prepare: service_addresses::prepare,
+            complete: service_addresses::give,
+            prepare_status: default_status,
+            validate: service_rules::validate,
             new_status: r#"{"loadBalancer":{}}"#,
             ..Rules::NONE
         },
@@ -96,6 +95,8 @@ fn default_service(service: &mut DynamicObject) {
                     client.set_absent("timeoutSeconds", DefaultValue::Number(10_800));
                 });
             });
+        } else if spec.text("sessionAffinity") == "None" {
+            spec.remove("sessionAffinityConfig");
         }
         let kind = spec.text("type").to_owned();
         spec.each("ports", |port| {
@@ -106,7 +107,7 @@ fn default_service(service: &mut DynamicObject) {
         if kind == "ExternalName" {
             return;
         }
-        if kind == "NodePort" || kind == "LoadBalancer" {
+        if service_addresses::is_external(spec) {
             spec.set("externalTrafficPolicy", DefaultValue::Text("Cluster"));
         }
         if kind == "LoadBalancer" {
@@ -114,160 +115,20 @@ fn default_service(service: &mut DynamicObject) {
         }
         spec.set_absent("internalTrafficPolicy", DefaultValue::Text("Cluster"));
     });
+    default_status(service);
 }
 
-/// What the server chooses for a Service: its families of addresses. The addresses that it has stay.
-fn prepare_service(new: &mut DynamicObject, old: Option<&DynamicObject>) {
-    new.fields.within("spec", |spec| {
-        if spec.text("type") != "ExternalName" {
-            spec.set_absent("ipFamilies", DefaultValue::Texts(&["IPv4"]));
-            spec.set_absent("ipFamilyPolicy", DefaultValue::Text("SingleStack"));
-        }
-    });
-    keep_addresses(new, old);
-}
-
-/// The addresses that a Service has stay with it where an update leaves them out.
-fn keep_addresses(new: &mut DynamicObject, old: Option<&DynamicObject>) {
-    let Some(old) = old.and_then(|old| old.fields.get("spec")) else {
-        return;
-    };
-    new.fields.within("spec", |spec| {
-        if spec.text("type") == "ExternalName" {
-            return;
-        }
-        for member in ["clusterIP", "clusterIPs"] {
-            if spec.get(member).is_none_or(Value::is_null)
-                && let Some(kept) = old.get(member)
-            {
-                spec.insert(member.to_owned(), kept.clone());
-            }
-        }
-        let ports = old["ports"].as_array().cloned().unwrap_or_default();
-        spec.each("ports", |port| {
-            let is_same = |other: &&Value| {
-                port.get("port") == other.get("port")
-                    && port.get("protocol") == other.get("protocol")
-            };
-            if let Some(kept) = ports
-                .iter()
-                .find(is_same)
-                .and_then(|old| old.get("nodePort"))
-                && port.get("nodePort").is_none_or(Value::is_null)
-            {
-                port.insert("nodePort".to_owned(), kept.clone());
-            }
+/// How the addresses of a balancer are reached, unless it says otherwise.
+fn default_status(service: &mut DynamicObject) {
+    service.fields.with("status", |status| {
+        status.with("loadBalancer", |balancer| {
+            balancer.each("ingress", |ingress| {
+                if !ingress.text("ip").is_empty() {
+                    ingress.set_absent("ipMode", DefaultValue::Text("VIP"));
+                }
+            });
         });
     });
-}
-
-/// Gives a Service its address, of 10.96.0.0/12, and ports of nodes, of 30000 to 32767, as upstream's
-/// defaults have them. `number` is the number of the object among all that were created.
-fn give_addresses(service: &mut DynamicObject, number: u64) {
-    const FIRST: u32 = u32::from_be_bytes([10, 96, 0, 0]);
-    const ADDRESSES: u64 = 1 << 20;
-    const NODE_PORTS: u64 = 2768;
-    service.fields.within("spec", |spec| {
-        let kind = spec.text("type").to_owned();
-        if kind == "ExternalName" {
-            return;
-        }
-        if spec.text("clusterIP").is_empty() {
-            // The first few are those of the API server and of DNS.
-            let offset = (16 + number % (ADDRESSES - 32)) as u32;
-            let address = Ipv4Addr::from(FIRST + offset).to_string();
-            spec.insert("clusterIP".to_owned(), address.into());
-        }
-        let address = spec.text("clusterIP").to_owned();
-        spec.insert("clusterIPs".to_owned(), json!([address]));
-        if kind == "NodePort"
-            || (kind == "LoadBalancer" && spec.is_true("allocateLoadBalancerNodePorts"))
-        {
-            let mut next = number;
-            spec.each("ports", |port| {
-                port.set(
-                    "nodePort",
-                    DefaultValue::Number((30_000 + next % NODE_PORTS) as i64),
-                );
-                next += 1;
-            });
-        }
-    });
-}
-
-fn validate_service(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> {
-    let mut causes = Vec::new();
-    let none = Value::Null;
-    let spec = new.fields.get("spec").unwrap_or(&none);
-    let kind = text(spec, "/type");
-    let of_types = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
-    if !of_types.contains(&kind) {
-        let all = of_types.map(|kind| format!("{kind:?}")).join(", ");
-        causes.push(Cause {
-            reason: "FieldValueNotSupported".into(),
-            message: format!("Unsupported value: {kind:?}: supported values: {all}"),
-            field: "spec.type".into(),
-        });
-    }
-    let is_headless = text(spec, "/clusterIP") == "None";
-    if kind == "ExternalName" {
-        if text(spec, "/externalName").is_empty() {
-            causes.push(required("spec.externalName", ""));
-        }
-    } else if !is_headless && items(spec, "/ports").next().is_none() {
-        causes.push(required("spec.ports", ""));
-    }
-    let count = items(spec, "/ports").count();
-    let mut names: Vec<&str> = Vec::new();
-    for (number, port) in items(spec, "/ports").enumerate() {
-        let at = format!("spec.ports[{number}]");
-        let name = text(port, "/name");
-        if name.is_empty() && count > 1 {
-            causes.push(required(format!("{at}.name"), ""));
-        } else if !name.is_empty() && names.contains(&name) {
-            causes.push(Cause {
-                reason: "FieldValueDuplicate".into(),
-                message: format!("Duplicate value: {name:?}"),
-                field: format!("{at}.name"),
-            });
-        }
-        names.push(name);
-        for member in ["port", "targetPort"] {
-            if let Some(port) = port[member].as_i64()
-                && !(1..=65_535).contains(&port)
-            {
-                let detail = "must be between 1 and 65535, inclusive";
-                causes.push(invalid_value(
-                    format!("{at}.{member}"),
-                    &port.into(),
-                    detail,
-                ));
-            }
-        }
-        if !["TCP", "UDP", "SCTP"].contains(&text(port, "/protocol")) {
-            causes.push(Cause {
-                reason: "FieldValueNotSupported".into(),
-                message: format!(
-                    "Unsupported value: {}: supported values: \"SCTP\", \"TCP\", \"UDP\"",
-                    port["protocol"]
-                ),
-                field: format!("{at}.protocol"),
-            });
-        }
-    }
-    if let Some(before) = old.and_then(|old| old.fields.get("spec"))
-        && text(before, "/type") != "ExternalName"
-        && kind != "ExternalName"
-        && before["clusterIP"] != spec["clusterIP"]
-    {
-        let listed = json!([spec["clusterIP"]]);
-        causes.push(invalid_value(
-            "spec.clusterIPs[0]",
-            &listed,
-            "may not change once set",
-        ));
-    }
-    causes
 }
 
 const SERVICE: &[Column] = &[

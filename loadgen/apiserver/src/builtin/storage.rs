@@ -52,8 +52,14 @@ pub(super) static ROWS: [ResourceType; 3] = [
         columns: CLAIM,
         rules: Rules {
             default: |claim| claim.fields.within("spec", default_claim_spec),
-            prepare: |new, old| protect(new, old, "kubernetes.io/pvc-protection"),
+            prepare: |new, old| {
+                protect(new, old, "kubernetes.io/pvc-protection");
+                if old.is_none() {
+                    new.fields.with("spec", settle_sources);
+                }
+            },
             validate: validate_claim,
+            validate_status: |claim, _| validate_claim_status(claim),
             new_status: r#"{"phase":"Pending"}"#,
             ..Rules::NONE
         },
@@ -111,6 +117,48 @@ fn default_volume(volume: &mut DynamicObject) {
 pub(super) fn default_claim_spec(spec: &mut Map) {
     spec.set_absent("volumeMode", DefaultValue::Text("Filesystem"));
     spec.set_absent("resources", DefaultValue::EmptyObject);
+}
+
+/// What a claim is filled from has an old name, under which only claims and snapshots are known, and a new one:
+/// each is set where the other is.
+fn settle_sources(spec: &mut Map) {
+    const OLD: &str = "dataSource";
+    const NEW: &str = "dataSourceRef";
+    let text = |source: &Value, member: &str| source[member].as_str().unwrap_or("").to_owned();
+    let is_known = |source: &Value| {
+        let named = (text(source, "apiGroup"), text(source, "kind"));
+        let known = [
+            ("", "PersistentVolumeClaim"),
+            ("snapshot.storage.k8s.io", "VolumeSnapshot"),
+        ];
+        known.contains(&(named.0.as_str(), named.1.as_str()))
+    };
+    if spec.get(OLD).is_some_and(|source| !is_known(source)) {
+        spec.remove(OLD);
+    }
+    let (old, new) = (spec.get(OLD).cloned(), spec.get(NEW).cloned());
+    match (old, new) {
+        (Some(old), None) => drop(spec.insert(NEW.to_owned(), old)),
+        (None, Some(new)) if text(&new, "namespace").is_empty() && is_known(&new) => {
+            spec.insert(OLD.to_owned(), new);
+        }
+        _ => {}
+    }
+}
+
+fn validate_claim_status(claim: &DynamicObject) -> Vec<Cause> {
+    let capacity = claim.fields.get("status").map(|status| &status["capacity"]);
+    let entries = capacity.and_then(Value::as_object).into_iter().flatten();
+    let negative = entries.filter_map(|(name, value)| {
+        let amount = Quantity::from_json(value).ok()?;
+        let field = format!("status.capacity[{name}]");
+        let shown = i64::try_from(amount.ceil()).unwrap_or(i64::MIN).into();
+        let detail = "must be a valid resource quantity";
+        amount
+            .is_negative()
+            .then(|| invalid_value(field, &shown, detail))
+    });
+    negative.collect()
 }
 
 fn validate_volume(new: &DynamicObject, _: Option<&DynamicObject>) -> Vec<Cause> {

@@ -63,7 +63,7 @@ fn keys_of_a_config_map_are_file_names() {
     let both = json!({"data": {"a": "x"}, "binaryData": {"a": "AAAA"}});
     assert_eq!(
         causes(kind, both),
-        ["binaryData[a]: Invalid value: \"a\": duplicate of key present in data"]
+        ["data[a]: Invalid value: \"a\": duplicate of key present in binaryData"]
     );
 }
 

@@ -61,6 +61,10 @@ impl DeleteOptions {
         let uid = self.precondition_uid.as_ref();
         if let Some(uid) = uid.filter(|uid| **uid != metadata.uid) {
             let (name, found) = (&metadata.name, &metadata.uid);
+            // Namespaces have a way of their own.
+            if kind == Kind::NAMESPACE {
+                return Err(errors::uid_mismatch("namespaces", name, uid, found));
+            }
             return Err(errors::deletion_uid_mismatch(kind, name, uid, found));
         }
         let version = self.precondition_rv.as_ref();

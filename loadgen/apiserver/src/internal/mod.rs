@@ -95,7 +95,7 @@ fn member_of(field: &str) -> String {
 }
 
 /// A value of a type, as one line.
-pub(crate) fn quoted(value: &Value, of: &str) -> String {
+pub fn quoted(value: &Value, of: &str) -> String {
     let mut out = Printer::default();
     out.object(value, &Value::Null, of);
     out.text

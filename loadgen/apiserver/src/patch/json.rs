@@ -51,7 +51,12 @@ impl Operation {
                 Ok(())
             }
             "replace" => {
-                *find(document, path)? = self.value.clone();
+                // Sic: a member that is not there is added.
+                let (holder, last) = holder(document, path)?;
+                match holder {
+                    Value::Object(members) => drop(members.insert(last, self.value.clone())),
+                    other => *child(other, &last)? = self.value.clone(),
+                }
                 Ok(())
             }
             "move" => {
@@ -216,7 +221,7 @@ mod tests {
             json!({"op": "add", "value": 1}),
             json!({"op": "add", "path": "/a/9", "value": 1}),
             json!({"op": "remove", "path": "/c"}),
-            json!({"op": "replace", "path": "/c", "value": 1}),
+            json!({"op": "replace", "path": "/c/d", "value": 1}),
             json!({"op": "test", "path": "/a/0", "value": 2}),
         ] {
             assert_eq!(

@@ -160,6 +160,9 @@ impl Cluster {
     ) -> Result<Arc<R>, ApiError> {
         self.modify(store, namespace, name, now, |old| {
             let mut new = patched(&**old, patch, manager)?;
+            if new.metadata().namespace.is_empty() {
+                new.metadata_mut().namespace = old.metadata().namespace.clone();
+            }
             let (metadata, stored) = (new.metadata(), old.metadata());
             if metadata.name.is_empty() {
                 return Err(errors::bad_request(format!(

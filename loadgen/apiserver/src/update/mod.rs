@@ -224,7 +224,9 @@ pub(super) fn prepare_and_validate<R: Strategy>(
     } else {
         new.validate_update(old)
     };
-    let causes = validation::repeat_for_update(new.kind(), status, changes, causes);
+    let kind = manager.and_then(|manager| manager.kind());
+    let kind = kind.unwrap_or_else(|| new.kind());
+    let causes = validation::repeat_for_update(kind, status, changes, causes);
     refuse_invalid(old, causes)
 }
 

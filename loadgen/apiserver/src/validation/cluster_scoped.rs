@@ -98,6 +98,22 @@ pub fn validate_namespace_status(namespace: &Namespace) -> Vec<Cause> {
     causes.0
 }
 
+/// The broken rules of a changed node: what a cloud or a network has given it stays.
+pub fn validate_node_update(new: &Node, old: &Node) -> Vec<Cause> {
+    let mut causes = Causes(validate_node(new));
+    let spec = Path::ROOT.member("spec");
+    for (member, told) in [("podCIDRs", "podCIDR"), ("providerID", "providerID")] {
+        let of = |node: &Node| node.spec.get(member).cloned().unwrap_or_default();
+        let (before, after) = (of(old), of(new));
+        let is_set = !before.is_null() && before != "";
+        if is_set && before != after {
+            let detail = format!("node updates may not change {told} except from \"\" to valid");
+            causes.forbidden(&spec.member(member), detail);
+        }
+    }
+    causes.0
+}
+
 /// The broken rules of a new or changed Event. Its namespace must be that of the object it is
 /// about; for cluster-scoped objects it is `default`. An Event without an object may be anywhere.
 pub fn validate_event(event: &Event) -> Vec<Cause> {

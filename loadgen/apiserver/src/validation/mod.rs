@@ -29,6 +29,7 @@ use crate::errors;
 
 pub use cluster_scoped::{
     validate_event, validate_namespace, validate_namespace_status, validate_node,
+    validate_node_update,
 };
 pub use pod::{validate_pod, validate_pod_except_spec, validate_pod_status_update};
 pub use pod_update::validate_pod_update;
@@ -60,6 +61,16 @@ pub(crate) fn qualified_name_problem(text: &str) -> Option<String> {
 }
 
 pub(crate) use resources::is_of_quota;
+
+/// What is wrong with an address.
+pub(crate) fn ip_problem(text: &str) -> Option<String> {
+    names::ip_address(text)
+}
+
+/// What is wrong with the name of a port.
+pub(crate) fn port_name_problems(text: &str) -> Vec<String> {
+    names::port_name_problems(text)
+}
 
 /// What is wrong with a DNS label.
 pub(crate) fn dns_label_problem(text: &str) -> Option<String> {

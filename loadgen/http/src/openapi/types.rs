@@ -130,6 +130,10 @@ fn value(property: &Value, value: &Value, at: Place<'_>) -> Option<String> {
             "json: cannot unmarshal {found} into Go struct field {field}.{path} of type {wanted}"
         ))
     };
+    // It may be any JSON.
+    if last == "RawExtension" {
+        return None;
+    }
     if last == "Quantity" {
         return wrong_quantity(value);
     }
@@ -230,7 +234,9 @@ fn wrong_base64(text: &str) -> Option<String> {
         DecodeSliceError::DecodeError(
             DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol(at, _),
         ) => at,
-        _ => text.len(),
+        // What is left of a group of four; of one that is not filled up, its end.
+        _ if text.ends_with('=') => text.len(),
+        _ => text.len() / 4 * 4,
     };
     Some(format!("illegal base64 data at input byte {at}"))
 }

@@ -100,6 +100,13 @@ impl Walk {
                 }
             }
         });
+        // Sic: a condition without a status has an empty one.
+        if self.is_whole
+            && schema_name.ends_with("Condition")
+            && !schema_name.ends_with("PodCondition")
+        {
+            object.entry("status").or_insert_with(|| "".into());
+        }
         // What is within comes first, as upstream's decoder tells it.
         self.found.append(&mut own);
     }

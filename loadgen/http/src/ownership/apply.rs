@@ -12,7 +12,7 @@ use super::{MANAGED, Writer, ignored, owners_of, plain, without_owners};
 use crate::answer::{self, Body};
 use crate::query::options_invalid;
 use crate::route::Target;
-use crate::{Call, admission, body, view};
+use crate::{Call, admission, body, view, warnings};
 
 /// The annotation with what `kubectl apply` applied last without server-side apply.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -76,6 +76,7 @@ fn answer_with(
     warnings: &[String],
 ) -> Result<Response<Body>, ApiError> {
     let mut response = crate::objects::answer(call, code, object)?;
+    answer::warn(&mut response, &warnings::of_written(&**object));
     answer::warn(&mut response, warnings);
     Ok(response)
 }

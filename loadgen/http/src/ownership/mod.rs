@@ -193,6 +193,10 @@ impl<'a> Writer<'a> {
 }
 
 impl FieldManager for Writer<'_> {
+    fn kind(&self) -> Option<Kind> {
+        Some(self.kind)
+    }
+
     fn written(&self, old: Option<&dyn Object>, new: &mut dyn Object) {
         match (self.operation, self.subresource, old) {
             (_, "scale", Some(old)) => self.scaled(old, new),

@@ -27,8 +27,9 @@ const BOUND: [&str; 8] = [
     "etag",
 ];
 /// Symbols that stand for any text, each occurrence for itself.
-const FREE: [&str; 10] = [
+const FREE: [&str; 11] = [
     "gen",
+    "nodePort",
     "time",
     "microtime",
     "age",

@@ -11,7 +11,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
-use podstorm::object::Now;
+use podstorm::object::{Namespace, Now, Resource};
 use podstorm_apiserver::{Cluster, ClusterOptions};
 use podstorm_http::{ApiServer, Credentials, User, listen};
 use tokio::net::{TcpListener, TcpStream};
@@ -88,6 +88,12 @@ impl Server {
             ..ClusterOptions::default()
         };
         let cluster = Arc::new(Cluster::new(options));
+        for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
+            let namespace = serde_json::json!({"metadata": {"name": name}});
+            let namespace = Namespace::from_json(namespace);
+            let created = cluster.create(namespace.expect("it is one"), Now::default());
+            created.expect("the cluster is new");
+        }
         let clock = Arc::new(AtomicI64::new(START_NS));
         let told = Arc::clone(&clock);
         let api = ApiServer::builder(cluster)

@@ -1,0 +1,159 @@
+//! The rules of Events that come as `events.k8s.io/v1`: stricter than those of the core group.
+//!
+//! Source: `ValidateEventCreate` and `ValidateEventUpdate` of Kubernetes' `pkg/apis/core/validation`.
+
+use podstorm_apiserver::errors::{invalid_value, required};
+use podstorm_objects::Cause;
+use serde_json::Value;
+
+const INSTANCE_BYTES_MAX: usize = 128;
+const NOTE_BYTES_MAX: usize = 1024;
+
+/// What may not change, by the names of the core group.
+const FIXED: [&str; 13] = [
+    "involvedObject",
+    "reason",
+    "message",
+    "source",
+    "firstTimestamp",
+    "lastTimestamp",
+    "count",
+    "reportingComponent",
+    "reportingInstance",
+    "action",
+    "related",
+    "type",
+    "eventTime",
+];
+
+/// The rules that an event breaks, in the form of the core group.
+pub(crate) fn check(new: &Value, old: Option<&Value>) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    let Some(old) = old else {
+        check_new(new, &mut causes);
+        return causes;
+    };
+    if new["series"] != old["series"] {
+        check_series(new, &mut causes);
+    }
+    for member in FIXED {
+        let says = |event: &Value| match &event[member] {
+            Value::Object(members) if members.is_empty() => Value::Null,
+            Value::String(text) if text.is_empty() => Value::Null,
+            value => value.clone(),
+        };
+        if says(new) != says(old) {
+            causes.push(invalid_value(
+                told(member),
+                &new[member],
+                "field is immutable",
+            ));
+        }
+    }
+    causes
+}
+
+/// What messages call a member.
+fn told(member: &str) -> &str {
+    match member {
+        "reportingComponent" => "reportingController",
+        member => member,
+    }
+}
+
+fn check_series(event: &Value, causes: &mut Vec<Cause>) {
+    let series = &event["series"];
+    if series.is_null() {
+        return;
+    }
+    let count = series["count"].as_i64().unwrap_or(0);
+    if count < 2 {
+        causes.push(invalid_value(
+            "series.count",
+            &"".into(),
+            "should be at least 2",
+        ));
+    }
+    if series["lastObservedTime"].is_null() {
+        causes.push(required("series.lastObservedTime", ""));
+    }
+}
+
+fn check_new(event: &Value, causes: &mut Vec<Cause>) {
+    let text = |member: &str| event[member].as_str().unwrap_or("");
+    if event["eventTime"].is_null() {
+        causes.push(required("eventTime", ""));
+    } else {
+        for member in [
+            "reportingComponent",
+            "reportingInstance",
+            "action",
+            "reason",
+        ] {
+            if text(member).is_empty() {
+                causes.push(required(told(member), ""));
+            }
+        }
+        for (member, most) in [
+            ("reportingInstance", INSTANCE_BYTES_MAX),
+            ("message", NOTE_BYTES_MAX),
+        ] {
+            if text(member).len() > most {
+                let unit = if member == "message" {
+                    "bytes"
+                } else {
+                    "characters"
+                };
+                let detail = format!("can have at most {most} {unit}");
+                causes.push(invalid_value(member, &"".into(), &detail));
+            }
+        }
+    }
+    check_series(event, causes);
+    let kind = text("type");
+    if !["Normal", "Warning"].contains(&kind) {
+        let detail = format!("has invalid value: {kind}");
+        causes.push(invalid_value("type", &"".into(), &detail));
+    }
+    let is_set = |value: &Value| match value {
+        Value::Null => false,
+        Value::Number(number) => number.as_i64() != Some(0),
+        Value::Object(members) => members.values().any(|member| *member != ""),
+        _ => true,
+    };
+    for member in ["firstTimestamp", "lastTimestamp", "count", "source"] {
+        if is_set(&event[member]) {
+            causes.push(invalid_value(member, &"".into(), "needs to be unset"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::check;
+
+    #[test]
+    fn new_events_are_of_the_new_form_and_stay_what_they_are() {
+        let event = json!({"eventTime": "2026-01-01T00:00:00.000000Z", "reportingComponent": "a.b/c",
+            "reportingInstance": "c-1", "action": "Binding", "reason": "Bound", "type": "Normal"});
+        let fields = |new, old| {
+            let causes = check(new, old);
+            causes
+                .into_iter()
+                .map(|cause| cause.field)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(fields(&event, None), [""; 0]);
+        let old = json!({"count": 2, "type": "Odd", "source": {"component": "kubelet"}});
+        assert_eq!(fields(&old, None), ["eventTime", "type", "count", "source"]);
+        let mut changed = event.clone();
+        changed["series"] = json!({"count": 1});
+        changed["message"] = "x".into();
+        assert_eq!(
+            fields(&changed, Some(&event)),
+            ["series.count", "series.lastObservedTime", "message"]
+        );
+    }
+}
