@@ -2,10 +2,8 @@
 
 use std::fmt::Debug;
 
-use podstorm_objects::{ApiError, Kind, Object};
+use podstorm_objects::{ApiError, Kind, Map, Object};
 use serde_json::Value;
-
-use crate::Patch;
 
 /// Notes who owns which fields of what is written (`metadata.managedFields`).
 pub trait FieldManager: Debug + Sync {
@@ -19,12 +17,12 @@ pub trait FieldManager: Debug + Sync {
         None
     }
 
-    /// Called with the document that a patch has made, before it is read as an object. It may be brought into
-    /// form.
+    /// Called with the document that a patch has made, before it is read as an object, and with the patch where
+    /// that was a strategic one. The document may be brought into form.
     ///
     /// # Errors
     /// What the request is answered with then.
-    fn patched(&self, _patch: &Patch, _document: &mut Value) -> Result<(), ApiError> {
+    fn patched(&self, _strategic: Option<&Map>, _document: &mut Value) -> Result<(), ApiError> {
         Ok(())
     }
 

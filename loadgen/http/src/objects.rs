@@ -14,7 +14,7 @@ use crate::media::{Accepted, BodyType, Shape, unsupported};
 use crate::query::options_invalid;
 use crate::route::Target;
 use crate::{
-    Call, body, delete, json_syntax, list, openapi, ownership, table, token_request, view,
+    Call, body, delete, json_syntax, list, openapi, ownership, reviews, table, token_request, view,
     warnings, watch,
 };
 
@@ -428,7 +428,12 @@ pub(crate) fn bind(
     name: Option<&str>,
 ) -> Result<Response<Body>, ApiError> {
     let dry_run = call.query.dry_run("CreateOptions")?;
-    let document = body::document(call, "Binding")?;
+    let kind = reviews::binding();
+    let document = body::document(call, kind.name())?;
+    body::check_type(kind, &document)?;
+    if let Some(problem) = openapi::wrong_type(kind, &document) {
+        return Err(body::cannot_be_handled(kind, &problem));
+    }
     let metadata = document.get("metadata").unwrap_or(&Value::Null);
     let named = metadata["name"].as_str().unwrap_or("");
     if name.is_some_and(|name| !named.is_empty() && named != name) {

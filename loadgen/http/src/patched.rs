@@ -2,7 +2,7 @@
 //!
 //! Source: `endpoints/handlers/patch.go` of Kubernetes' apiserver.
 
-use podstorm_apiserver::{Patch, errors, go_text, kind_named};
+use podstorm_apiserver::{errors, go_text, kind_named};
 use podstorm_objects::{ApiError, Kind, Reason};
 use serde_json::{Map, Value};
 
@@ -14,7 +14,7 @@ use crate::openapi;
 /// 422 for a member of a wrong type, and for an unknown one that a JSON patch has made, where that is wanted.
 pub(crate) fn check(
     kind: Kind,
-    patch: &Patch,
+    strategic: Option<&Map<String, Value>>,
     is_apply: bool,
     is_strict: bool,
     document: &mut Map<String, Value>,
@@ -23,15 +23,15 @@ pub(crate) fn check(
         openapi::drop_unknown_fields(kind, document);
         return Ok(Vec::new());
     }
-    if let Some(problem) = other_kind(kind, document).filter(|_| !is_strategic(patch)) {
-        return Err(invalid(patch, document, &problem));
+    if let Some(problem) = other_kind(kind, document).filter(|_| strategic.is_none()) {
+        return Err(invalid(strategic, document, &problem));
     }
-    let problem = match patch {
-        Patch::Strategic(_) => openapi::wrong_conversion(kind, document),
-        Patch::Merge(_) | Patch::Json(_) => openapi::wrong_type(kind, document),
+    let problem = match strategic {
+        Some(_) => openapi::wrong_conversion(kind, document),
+        None => openapi::wrong_type(kind, document),
     };
     if let Some(problem) = problem {
-        return Err(invalid(patch, document, &problem));
+        return Err(invalid(strategic, document, &problem));
     }
     let before = document.clone();
     let unknown: Vec<String> = (openapi::drop_unknown_fields(kind, document).iter())
@@ -39,13 +39,9 @@ pub(crate) fn check(
         .collect();
     if is_strict && !unknown.is_empty() {
         let problem = format!("strict decoding error: {}", unknown.join(", "));
-        return Err(invalid(patch, &before, &problem));
+        return Err(invalid(strategic, &before, &problem));
     }
     Ok(unknown)
-}
-
-fn is_strategic(patch: &Patch) -> bool {
-    matches!(patch, Patch::Strategic(_))
 }
 
 /// What is wrong with a document that has become one of another kind.
@@ -68,10 +64,14 @@ fn other_kind(kind: Kind, document: &Map<String, Value>) -> Option<String> {
 }
 
 /// 422 that quotes the patch where it was strategic, and else what it made.
-fn invalid(patch: &Patch, document: &Map<String, Value>, problem: &str) -> ApiError {
-    let quoted = match patch {
-        Patch::Strategic(members) => go_text(&members.clone().into()),
-        Patch::Merge(_) | Patch::Json(_) => Value::Object(document.clone()).to_string(),
+fn invalid(
+    strategic: Option<&Map<String, Value>>,
+    document: &Map<String, Value>,
+    problem: &str,
+) -> ApiError {
+    let quoted = match strategic {
+        Some(members) => go_text(&members.clone().into()),
+        None => Value::Object(document.clone()).to_string(),
     };
     let cause = errors::invalid_value("patch", &quoted.into(), problem);
     let message = format!(" \"\" is invalid: patch: {}", cause.message);

@@ -67,6 +67,11 @@ pub(crate) fn kinds() -> impl Iterator<Item = Kind> {
     ROWS.iter().map(Kind::of)
 }
 
+/// `v1` `Binding`.
+pub(crate) fn binding() -> Kind {
+    Kind::of(&ROWS[0])
+}
+
 /// Whether a kind is one that is not stored.
 pub(crate) fn is_review(kind: Kind) -> bool {
     ROWS.iter().any(|row| std::ptr::eq(row, kind.row()))

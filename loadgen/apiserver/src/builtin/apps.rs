@@ -6,6 +6,7 @@ use podstorm_objects::{
 };
 use serde_json::Value;
 
+use super::counts::Counts;
 use super::template;
 use crate::defaulting::{DefaultValue, Fill, Within};
 use crate::errors::{forbidden_field, invalid_value, not_supported, required};
@@ -36,6 +37,7 @@ pub(super) static ROWS: [ResourceType; 4] = [
             default: default_deployment,
             new_status: "{}",
             validate,
+            validate_status: |new, old| OF_DEPLOYMENT.check(new, old),
             ..Rules::NONE
         },
         ..WORKLOAD
@@ -49,6 +51,7 @@ pub(super) static ROWS: [ResourceType; 4] = [
             default: default_daemon_set,
             prepare: count_templates,
             validate,
+            validate_status: |new, old| OF_DAEMON_SET.check(new, old),
             new_status: r#"{"currentNumberScheduled":0,"numberMisscheduled":0,"desiredNumberScheduled":0,"numberReady":0}"#,
             ..Rules::NONE
         },
@@ -63,7 +66,7 @@ pub(super) static ROWS: [ResourceType; 4] = [
         rules: Rules {
             default: default_stateful_set,
             validate,
-            validate_status: validate_stateful_status,
+            validate_status: |new, old| OF_STATEFUL_SET.check(new, old),
             new_status: r#"{"replicas":0,"availableReplicas":0}"#,
             ..Rules::NONE
         },
@@ -225,19 +228,9 @@ fn validate(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> {
     causes
 }
 
-/// The rules of the status of a StatefulSet: no number is negative, no part greater than the whole.
-fn validate_stateful_status(new: &DynamicObject, old: &DynamicObject) -> Vec<Cause> {
-    let count = |set: &DynamicObject, member: &str| {
-        let status = set.fields.get("status");
-        status.and_then(|status| status.get(member)?.as_i64())
-    };
-    let of_new = |member: &str| count(new, member).unwrap_or(0);
-    let mut causes = Vec::new();
-    let mut wrong = |member: &str, detail: &str| {
-        let field = format!("status.{member}");
-        causes.push(invalid_value(field, &of_new(member).into(), detail));
-    };
-    for member in [
+/// The numbers of the status of a StatefulSet.
+const OF_STATEFUL_SET: Counts = Counts {
+    numbers: &[
         "replicas",
         "readyReplicas",
         "currentReplicas",
@@ -245,30 +238,51 @@ fn validate_stateful_status(new: &DynamicObject, old: &DynamicObject) -> Vec<Cau
         "availableReplicas",
         "observedGeneration",
         "collisionCount",
-    ] {
-        if of_new(member) < 0 {
-            wrong(member, "must be greater than or equal to 0");
-        }
-    }
-    for (part, whole) in [
-        ("readyReplicas", "replicas"),
-        ("currentReplicas", "replicas"),
-        ("updatedReplicas", "replicas"),
-        ("availableReplicas", "replicas"),
-        ("availableReplicas", "readyReplicas"),
-    ] {
-        if of_new(part) > of_new(whole) {
-            wrong(part, &format!("cannot be greater than status.{whole}"));
-        }
-    }
-    let collisions = |set| count(set, "collisionCount");
-    if let (Some(after), Some(before)) = (collisions(new), collisions(old))
-        && (0..before).contains(&after)
-    {
-        wrong("collisionCount", "cannot be decremented");
-    }
-    causes
-}
+    ],
+    parts: &[
+        ("readyReplicas", "replicas", "status.replicas"),
+        ("currentReplicas", "replicas", "status.replicas"),
+        ("updatedReplicas", "replicas", "status.replicas"),
+        ("availableReplicas", "replicas", "status.replicas"),
+        ("availableReplicas", "readyReplicas", "status.readyReplicas"),
+    ],
+};
+
+/// Those of a Deployment. Sic: not all are told with their parent.
+const OF_DEPLOYMENT: Counts = Counts {
+    numbers: &[
+        "observedGeneration",
+        "replicas",
+        "updatedReplicas",
+        "readyReplicas",
+        "availableReplicas",
+        "unavailableReplicas",
+        "terminatingReplicas",
+        "collisionCount",
+    ],
+    parts: &[
+        ("updatedReplicas", "replicas", "status.replicas"),
+        ("readyReplicas", "replicas", "status.replicas"),
+        ("availableReplicas", "replicas", "status.replicas"),
+        ("availableReplicas", "readyReplicas", "readyReplicas"),
+    ],
+};
+
+/// Those of a DaemonSet.
+const OF_DAEMON_SET: Counts = Counts {
+    numbers: &[
+        "currentNumberScheduled",
+        "numberMisscheduled",
+        "desiredNumberScheduled",
+        "numberReady",
+        "observedGeneration",
+        "updatedNumberScheduled",
+        "numberAvailable",
+        "numberUnavailable",
+        "collisionCount",
+    ],
+    parts: &[],
+};
 
 /// The rules of StatefulSets alone: their claims, numbers and names.
 fn check_stateful(spec: &Value, causes: &mut Vec<Cause>) {

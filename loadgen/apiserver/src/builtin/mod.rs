@@ -5,7 +5,7 @@ mod autoscaling;
 mod batch;
 mod config;
 mod core;
-mod definition;
+mod counts;
 mod indexes;
 mod job;
 mod job_status;
@@ -22,6 +22,8 @@ mod template;
 
 use podstorm_objects::{Kind, ResourceType};
 
+use crate::custom;
+
 /// `policy/v1` `PodDisruptionBudget`.
 pub(crate) const BUDGET: Kind = Kind::of(&policy::ROWS[0]);
 /// `v1` `ResourceQuota`.
@@ -32,9 +34,6 @@ pub(crate) const LIMIT_RANGE: Kind = Kind::of(&policy::ROWS[3]);
 pub(crate) const DEPLOYMENT: Kind = Kind::of(&apps::ROWS[0]);
 /// `apps/v1` `StatefulSet`.
 pub(crate) const STATEFUL_SET: Kind = Kind::of(&apps::ROWS[2]);
-
-/// `apiextensions.k8s.io/v1` `CustomResourceDefinition`.
-pub(crate) const DEFINITION: Kind = Kind::of(&definition::ROWS[0]);
 
 /// All rows.
 fn rows() -> impl Iterator<Item = &'static ResourceType> {
@@ -48,7 +47,7 @@ fn rows() -> impl Iterator<Item = &'static ResourceType> {
         &policy::ROWS,
         &rbac::ROWS,
         &lease::ROWS,
-        &definition::ROWS,
+        &custom::ROWS,
     ];
     all.into_iter().flatten()
 }

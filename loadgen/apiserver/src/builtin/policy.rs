@@ -10,6 +10,7 @@ use podstorm_objects::{
 };
 use serde_json::Value;
 
+use super::counts::Counts;
 use crate::defaulting::{DefaultValue, Fill, Within};
 use crate::errors::{forbidden_field, invalid_value};
 use crate::validation;
@@ -31,6 +32,7 @@ pub(super) static ROWS: [ResourceType; 5] = [
             shape: BUDGET_SHAPE,
             validate: validate_budget,
             new_status: r#"{"disruptionsAllowed":0,"currentHealthy":0,"desiredHealthy":0,"expectedPods":0}"#,
+            validate_status: |new, old| OF_BUDGET.check(new, old),
             ..Rules::NONE
         },
         ..ResourceType::DEFAULT
@@ -104,6 +106,17 @@ pub(super) static ROWS: [ResourceType; 5] = [
         ..ResourceType::DEFAULT
     },
 ];
+
+/// The numbers of the status of a budget.
+const OF_BUDGET: Counts = Counts {
+    numbers: &[
+        "disruptionsAllowed",
+        "currentHealthy",
+        "desiredHealthy",
+        "expectedPods",
+    ],
+    parts: &[],
+};
 
 const BUDGET_SHAPE: Shape = Shape::Object(&[
     (

@@ -26,7 +26,7 @@ fn list<'v>(value: &'v Value, member: &str) -> &'v [Value] {
 }
 
 /// The version that objects are stored in; `None` where none is marked.
-pub(crate) fn storage_version(definition: &DynamicObject) -> Option<String> {
+pub(super) fn storage_version(definition: &DynamicObject) -> Option<String> {
     let spec = definition.fields.get("spec")?;
     let mut versions = list(spec, "versions").iter();
     let stored = versions.find(|version| version["storage"] == true)?;
@@ -34,7 +34,7 @@ pub(crate) fn storage_version(definition: &DynamicObject) -> Option<String> {
 }
 
 /// The rules that a definition breaks; an update may not change what objects and paths depend on.
-pub(crate) fn validate_definition(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> {
+pub(super) fn validate_definition(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> {
     let none = Value::Null;
     let spec = new.fields.get("spec").unwrap_or(&none);
     let mut causes = Vec::new();

@@ -1,14 +1,15 @@
 //! Custom resources: what a CustomResourceDefinition brings about.
 //!
-//! A definition is an object like any other (its row is in `builtin`). When one is written, its names are
-//! accepted, the kinds that it describes are served, in the rows that [`rows`] makes of it, and when it
+//! A definition is an object like any other, by its [`row`]. When one is written, its names are
+//! accepted, the kinds that it describes are served, in the rows that [`described`] makes of it, and when it
 //! is deleted so are its objects, and then it goes. All of that happens within the request, where
 //! upstream's controllers take some moments.
 
 mod check;
 mod definition;
+mod described;
 mod names;
-mod rows;
+mod row;
 mod schema;
 mod structural;
 
@@ -21,15 +22,18 @@ use podstorm_objects::{
 };
 use serde_json::Value;
 
-use self::rows::Described;
+use self::described::Described;
 use crate::field_manager::{ByServer, FieldManager, Manager};
 use crate::store::KindStore;
 use crate::store::counts::{Verb, WriteEffects};
 use crate::update::{Update, prepare_and_validate};
-use crate::{Cluster, DeleteOptions, builtin, errors, meta};
+use crate::{Cluster, DeleteOptions, errors, meta};
 
-pub(crate) use definition::{storage_version, validate_definition};
+pub(crate) use row::ROWS;
 pub use structural::{default, prune};
+
+/// `apiextensions.k8s.io/v1` `CustomResourceDefinition`.
+const DEFINITION: Kind = Kind::of(&ROWS[0]);
 
 /// Keeps a definition until its objects are gone.
 const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
@@ -103,13 +107,13 @@ impl Cluster {
             }
         };
         // The kind is built in, so its store is there.
-        let _ = self.with_dynamic_store(builtin::DEFINITION, sync);
+        let _ = self.with_dynamic_store(DEFINITION, sync);
     }
 
     /// Serves what an established definition describes.
     fn serve_definition(&self, definition: &DynamicObject, now: Now) {
         let is_established = names::is_true(definition, "Established");
-        let Some(kinds) = rows::describe(definition).filter(|_| is_established) else {
+        let Some(kinds) = described::describe(definition).filter(|_| is_established) else {
             if definition.metadata.is_deleting() {
                 self.finish_definition(definition.metadata.name.as_str(), now);
             }
@@ -222,7 +226,7 @@ impl Cluster {
             });
         };
         // The kind is built in, so its store is there.
-        let _ = self.with_dynamic_store(builtin::DEFINITION, finish);
+        let _ = self.with_dynamic_store(DEFINITION, finish);
         for other in waiting.iter().filter(|other| *other != name) {
             self.definition_written(other, None, now);
         }
@@ -372,7 +376,7 @@ pub fn described_kinds(definition: &DynamicObject) -> Vec<Kind> {
     let names = spec.map(|spec| spec["names"].clone()).unwrap_or_default();
     let status = serde_json::json!({"acceptedNames": names});
     definition.fields.insert("status".to_owned(), status);
-    rows::describe(&definition)
+    described::describe(&definition)
         .map(|it| it.served)
         .unwrap_or_default()
 }
@@ -399,7 +403,7 @@ pub fn unenforced(definition: &Map) -> Vec<String> {
 
 /// Whether a kind is that of definitions.
 pub(crate) fn is_definition(row: &ResourceType) -> bool {
-    std::ptr::eq(row, builtin::DEFINITION.row())
+    std::ptr::eq(row, DEFINITION.row())
 }
 
 #[cfg(test)]

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use podstorm_objects::{AnyObject, ApiError, DynamicObject, Kind};
 use serde_json::{Value, json};
 
+use super::DEFINITION;
 use crate::testing::*;
-use crate::{Cluster, DeleteOptions, Patch, ScaleUpdate, builtin};
+use crate::{Cluster, DeleteOptions, Patch, ScaleUpdate};
 
 fn definition(plural: &str, kind: &str, more: Value) -> Value {
     let mut version = json!({"name": "v1", "served": true, "storage": true,
@@ -29,7 +30,7 @@ fn create(cluster: &Cluster, kind: Kind, object: Value) -> Result<AnyObject, Api
 }
 
 fn define(cluster: &Cluster, definition: Value) -> Result<AnyObject, ApiError> {
-    create(cluster, builtin::DEFINITION, definition)
+    create(cluster, DEFINITION, definition)
 }
 
 fn kind(cluster: &Cluster, api_version: &str, name: &str) -> Kind {
@@ -39,11 +40,7 @@ fn kind(cluster: &Cluster, api_version: &str, name: &str) -> Kind {
 }
 
 fn conditions(cluster: &Cluster, name: &str) -> Value {
-    let found = cluster
-        .api(builtin::DEFINITION)
-        .get("", name)
-        .unwrap()
-        .to_json();
+    let found = cluster.api(DEFINITION).get("", name).unwrap().to_json();
     let all = found["status"]["conditions"]
         .as_array()
         .cloned()
@@ -162,7 +159,7 @@ fn a_name_that_another_definition_has_is_given_when_that_goes() {
     );
     assert_eq!(found["Established"][0], "False");
     assert_eq!(cluster.custom_kinds().len(), 1);
-    let api = cluster.api(builtin::DEFINITION);
+    let api = cluster.api(DEFINITION);
     api.delete("", "widgets.example.com", &DeleteOptions::default(), at(1))
         .unwrap();
     assert_eq!(api.get("", "widgets.example.com").unwrap_err().code, 404);
@@ -187,7 +184,7 @@ fn a_definition_stays_until_the_last_finalizer_of_its_objects_is_gone() {
     held["metadata"]["finalizers"] = json!(["example.com/hold"]);
     create(&cluster, widgets, held).unwrap();
     create(&cluster, widgets, widget("free", json!({}))).unwrap();
-    let api = cluster.api(builtin::DEFINITION);
+    let api = cluster.api(DEFINITION);
     let name = "widgets.example.com";
     let begun = api
         .delete("", name, &DeleteOptions::default(), at(1))
@@ -243,7 +240,7 @@ fn an_object_is_the_same_in_all_versions_but_for_their_schemas() {
 fn an_update_may_add_a_storage_version_and_change_no_name() {
     let cluster = with_shop();
     define(&cluster, definition("widgets", "Widget", json!({}))).unwrap();
-    let api = cluster.api(builtin::DEFINITION);
+    let api = cluster.api(DEFINITION);
     let name = "widgets.example.com";
     let patch = |patch: Value| {
         let patch = Patch::Merge(serde_json::from_value(patch).unwrap());

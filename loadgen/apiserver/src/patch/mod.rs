@@ -55,6 +55,14 @@ impl Patch {
         Patch::Json(vec![Operation::whole(document)])
     }
 
+    /// The members of a strategic patch; `None` for any other.
+    pub(crate) fn strategic(&self) -> Option<&Map> {
+        match self {
+            Patch::Strategic(members) => Some(members),
+            Patch::Merge(_) | Patch::Json(_) => None,
+        }
+    }
+
     /// Applies it to a document.
     ///
     /// # Errors
@@ -193,7 +201,7 @@ fn patched<R: Strategy>(old: &R, patch: &Patch, manager: Manager<'_>) -> Result<
     let mut document = old.to_json();
     patch.apply(&mut document)?;
     if let Some(manager) = manager {
-        manager.patched(patch, &mut document)?;
+        manager.patched(patch.strategic(), &mut document)?;
     }
     let kind = old.kind();
     R::read(kind, document).map_err(|problem| {

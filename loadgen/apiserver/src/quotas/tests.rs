@@ -1,3 +1,5 @@
+//! Quotas on a cluster.
+
 use podstorm_objects::Pod;
 use serde_json::json;
 

@@ -5,6 +5,7 @@ use podstorm_objects::json::JsonValue;
 
 use super::Causes;
 use super::container::{choice, items, member, text};
+use crate::internal;
 
 const IDS: std::ops::RangeInclusive<i64> = 0..=2_147_483_647;
 const OUT_OF_RANGE: &str = "must be between 0 and 2147483647, inclusive";
@@ -61,6 +62,29 @@ pub(super) fn check_container(container: JsonValue<'_>, path: &Path<'_>, causes:
         causes,
     );
     check_profiles(context, &path, causes);
+    check_escalation(context, &path, causes);
+}
+
+/// Checks that a container that may not gain privileges has none.
+fn check_escalation(context: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes) {
+    let flag = |key: &str| context.get(key).and_then(|it| it.as_bool());
+    if flag("allowPrivilegeEscalation") != Some(false) {
+        return;
+    }
+    let mut wrong = |with: &str| {
+        let value = context.to_value();
+        let detail = format!("cannot set `allowPrivilegeEscalation` to false and {with}");
+        let cause = internal::invalid(path.to_string(), (&value, "SecurityContext"), &detail);
+        causes.0.push(cause);
+    };
+    if flag("privileged") == Some(true) {
+        wrong("`privileged` to true");
+    }
+    let added = member(context, "capabilities").and_then(|it| it.get("add"));
+    let added = added.into_iter().flat_map(|list| list.items());
+    for _ in added.filter(|capability| capability.as_str() == Some("CAP_SYS_ADMIN")) {
+        wrong("`capabilities.Add` CAP_SYS_ADMIN");
+    }
 }
 
 /// Checks the security context of a pod, its operating system and the namespaces that it shares with its

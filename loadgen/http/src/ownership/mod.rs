@@ -13,7 +13,7 @@ mod walk;
 
 use std::sync::{Mutex, PoisonError};
 
-use podstorm_apiserver::{FieldManager, Patch};
+use podstorm_apiserver::FieldManager;
 use podstorm_objects::{ApiError, Kind, Object};
 use serde_json::{Map, Value};
 
@@ -221,12 +221,16 @@ impl FieldManager for Writer<'_> {
         server.written(old, new);
     }
 
-    fn patched(&self, patch: &Patch, document: &mut Value) -> Result<(), ApiError> {
+    fn patched(
+        &self,
+        strategic: Option<&Map<String, Value>>,
+        document: &mut Value,
+    ) -> Result<(), ApiError> {
         let Value::Object(members) = document else {
             return Ok(());
         };
         let is_apply = self.operation == Operation::Apply;
-        let found = patched::check(self.kind, patch, is_apply, self.is_strict, members)?;
+        let found = patched::check(self.kind, strategic, is_apply, self.is_strict, members)?;
         *self.unknown.lock().unwrap_or_else(PoisonError::into_inner) = found;
         Ok(())
     }

@@ -62,6 +62,7 @@ pub(super) fn check(
     if let Some(resources) = member(fields, "resources") {
         resources::check(resources, &path.member("resources"), causes);
     }
+    check_dns(fields, path, causes);
     check_tolerations(fields, path, causes);
     check_topology_spread(fields, path, causes);
     scheduling::check_affinity(fields, path, causes);
@@ -167,6 +168,64 @@ fn check_host_ports<'a>(
             causes.duplicate(&path.member("hostPort"), shown);
         } else {
             seen.push(taken);
+        }
+    }
+}
+
+/// Checks what a pod asks of its resolver.
+fn check_dns(fields: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes) {
+    const SERVERS_MAX: usize = 3;
+    const SEARCHES_MAX: usize = 32;
+    const SEARCH_BYTES_MAX: usize = 2048;
+    let path = path.member("dnsConfig");
+    let config = member(fields, "dnsConfig");
+    let texts = |key: &str| {
+        let list = config.and_then(|config| config.get(key)).into_iter();
+        let items = list.flat_map(|list| list.items());
+        items.filter_map(|item| item.as_str()).collect::<Vec<_>>()
+    };
+    let (servers, searches) = (texts("nameservers"), texts("searches"));
+    if text(fields, "dnsPolicy") == "None" && servers.is_empty() {
+        if config.is_none() {
+            causes.required(&path, "must provide `dnsConfig` when `dnsPolicy` is None");
+        } else {
+            let detail = "must provide at least one DNS nameserver when `dnsPolicy` is None";
+            causes.required(&path.member("nameservers"), detail);
+        }
+        return;
+    }
+    let Some(config) = config else { return };
+    let list = path.member("nameservers");
+    if servers.len() > SERVERS_MAX {
+        let detail = format!("must not have more than {SERVERS_MAX} nameservers");
+        causes.invalid(&list, servers.clone(), detail);
+    }
+    for (index, server) in servers.into_iter().enumerate() {
+        causes.text(&list.item(index), server, names::ip_address(server));
+    }
+    let list = path.member("searches");
+    if searches.len() > SEARCHES_MAX {
+        let detail = format!("must not have more than {SEARCHES_MAX} search paths");
+        causes.invalid(&list, searches.clone(), detail);
+    }
+    if searches.join(" ").len() > SEARCH_BYTES_MAX {
+        let detail = format!(
+            "must not have more than {SEARCH_BYTES_MAX} characters (including spaces) in the \
+             search list"
+        );
+        causes.invalid(&list, searches.clone(), detail);
+    }
+    for (index, search) in searches.into_iter().enumerate() {
+        // It may say that it is complete.
+        let name = search.strip_suffix('.').unwrap_or(search);
+        if search != "." {
+            causes.text(&list.item(index), name, names::dns_subdomain(name));
+        }
+    }
+    let list = path.member("options");
+    for (index, option) in items(config, "options") {
+        if text(option, "name").is_empty() {
+            causes.required(&list.item(index), "must not be empty");
         }
     }
 }

@@ -1,12 +1,12 @@
-//! CustomResourceDefinitions. What they bring about is in [`custom`](crate::custom).
+//! The row of CustomResourceDefinitions.
 
 use podstorm_objects::{Cell, Column, DynamicObject, Map, MetadataChecks, ResourceType, Rules};
 use serde_json::{Value, json};
 
-use crate::custom;
+use super::definition::{storage_version, validate_definition};
 use crate::defaulting::Within;
 
-pub(super) static ROWS: [ResourceType; 1] = [ResourceType {
+pub(crate) static ROWS: [ResourceType; 1] = [ResourceType {
     group: "apiextensions.k8s.io",
     api_version: "apiextensions.k8s.io/v1",
     kind: "CustomResourceDefinition",
@@ -21,7 +21,7 @@ pub(super) static ROWS: [ResourceType; 1] = [ResourceType {
     rules: Rules {
         default: set_defaults,
         prepare,
-        validate: custom::validate_definition,
+        validate: validate_definition,
         ..Rules::NONE
     },
     ..ResourceType::DEFAULT
@@ -68,7 +68,7 @@ fn set_text(members: &mut Map, name: &str, text: impl FnOnce() -> String) {
 
 /// The status of a new definition; of a changed one, the versions that objects may be stored in.
 fn prepare(definition: &mut DynamicObject, old: Option<&DynamicObject>) {
-    let Some(version) = custom::storage_version(definition) else {
+    let Some(version) = storage_version(definition) else {
         return;
     };
     if old.is_none() {

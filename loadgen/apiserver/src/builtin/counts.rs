@@ -1,0 +1,48 @@
+//! The numbers of a status: none is negative, no part greater than the whole.
+
+use podstorm_objects::{Cause, DynamicObject};
+
+use crate::errors::invalid_value;
+
+const COLLISIONS: &str = "collisionCount";
+
+/// The numbers of a kind's status.
+pub(super) struct Counts {
+    pub(super) numbers: &'static [&'static str],
+    /// A part, its whole, and what messages call the whole.
+    pub(super) parts: &'static [(&'static str, &'static str, &'static str)],
+}
+
+impl Counts {
+    /// The rules that a changed status breaks.
+    pub(super) fn check(&self, new: &DynamicObject, old: &DynamicObject) -> Vec<Cause> {
+        let count = |object: &DynamicObject, member: &str| {
+            let status = object.fields.get("status");
+            status.and_then(|status| status.get(member)?.as_i64())
+        };
+        let of_new = |member: &str| count(new, member).unwrap_or(0);
+        let mut causes = Vec::new();
+        let mut wrong = |member: &str, detail: &str| {
+            let field = format!("status.{member}");
+            causes.push(invalid_value(field, &of_new(member).into(), detail));
+        };
+        for member in self.numbers {
+            if of_new(member) < 0 {
+                wrong(member, "must be greater than or equal to 0");
+            }
+        }
+        for (part, whole, told) in self.parts {
+            if of_new(part) > of_new(whole) {
+                wrong(part, &format!("cannot be greater than {told}"));
+            }
+        }
+        let collisions = |object| count(object, COLLISIONS);
+        if self.numbers.contains(&COLLISIONS)
+            && let Some(before) = collisions(old)
+            && (0..before).contains(&of_new(COLLISIONS))
+        {
+            wrong(COLLISIONS, "cannot be decremented");
+        }
+        causes
+    }
+}
