@@ -96,9 +96,11 @@ pub(crate) fn serve(call: &Call<'_>, route: &Route) -> Result<Response<Body>, Ap
 }
 
 fn version() -> Value {
-    let version = env!("CARGO_PKG_VERSION");
-    json!({"major": "1", "minor": MINOR, "gitVersion": format!("v1.{MINOR}.2-podstorm.{version}"),
-        "gitCommit": "", "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z",
+    // The release alone: clients compare it, and take what follows it for an older one. Who answers is in
+    // the commit.
+    let commit = concat!("podstorm-", env!("CARGO_PKG_VERSION"));
+    json!({"major": "1", "minor": MINOR, "gitVersion": format!("v1.{MINOR}.2"),
+        "gitCommit": commit, "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z",
         "goVersion": "", "compiler": "rustc", "platform": "linux/amd64"})
 }
 

@@ -295,10 +295,9 @@ fn patch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     }
     let mut patch = read_patch(call)?;
     let mut warnings = match &mut patch {
-        Patch::Strategic(members) | Patch::Merge(members) => {
-            body::check_fields(call, target.kind, members)?
-        }
-        Patch::Json(_) => Vec::new(),
+        Patch::Merge(members) => body::check_fields(call, target.kind, members)?,
+        // What they make is looked at: one may take an unknown member away.
+        Patch::Strategic(_) | Patch::Json(_) => Vec::new(),
     };
     let writer = ownership::Writer::updating(call, target, "PatchOptions")?;
     let api = api(call, target).dry_run(dry_run).managed_by(&writer);

@@ -1,7 +1,7 @@
 //! From a CustomResourceDefinition to the rows of the kinds that it describes, one for each served
 //! version.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use podstorm_objects::{
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 /// The rows made so far, by the text of what they were made from. Rows live as long as the process, so
 /// equal definitions, as tests make them by the hundred, share theirs.
-static ROWS: LazyLock<Mutex<HashMap<String, Kind>>> = LazyLock::new(Mutex::default);
+static ROWS: LazyLock<Mutex<BTreeMap<String, Kind>>> = LazyLock::new(Mutex::default);
 
 /// What a definition describes.
 #[derive(Clone, Debug)]
