@@ -25,6 +25,10 @@ pub(crate) const COUNT: &str = "example.com/sites";
 const MANAGER: &str = "site-operator";
 
 /// A web site.
+#[expect(
+    clippy::duplicated_attributes,
+    reason = "columns may be of the same type"
+)]
 #[derive(CustomResource, Clone, Debug, Deserialize, JsonSchema, Serialize)]
 #[kube(
     group = "example.com",
