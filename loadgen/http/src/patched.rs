@@ -33,11 +33,11 @@ pub(crate) fn check(
     if let Some(problem) = problem {
         return Err(invalid(strategic, document, &problem));
     }
-    let before = document.clone();
+    let before = is_strict.then(|| document.clone());
     let unknown: Vec<String> = (openapi::drop_unknown_fields(kind, document).iter())
         .map(|path| format!("unknown field \"{path}\""))
         .collect();
-    if is_strict && !unknown.is_empty() {
+    if let Some(before) = before.filter(|_| !unknown.is_empty()) {
         let problem = format!("strict decoding error: {}", unknown.join(", "));
         return Err(invalid(strategic, &before, &problem));
     }
