@@ -1,7 +1,7 @@
 //! Custom resources: what a CustomResourceDefinition brings about.
 //!
-//! A definition is an object like any other, by its [`row`]. When one is written, its names are
-//! accepted, the kinds that it describes are served, in the rows that [`described`] makes of it, and when it
+//! A definition is an object like any other, by its `row`. When one is written, its names are
+//! accepted, the kinds that it describes are served, in the rows that `described` makes of it, and when it
 //! is deleted so are its objects, and then it goes. All of that happens within the request, where
 //! upstream's controllers take some moments.
 
