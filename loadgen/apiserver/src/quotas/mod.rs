@@ -53,73 +53,68 @@ impl Cluster {
     /// Charges a new object to the quotas of its namespace; a dry run only asks.
     ///
     /// # Errors
-    /// 403 where it exceeds one, or doesn't say how much it needs of what one measures.
+    /// 403 where it exceeds one, or doesn't say how much it needs of what one measures; then none is charged.
     #[cold]
     pub(crate) fn charge(&self, new: &dyn Object, dry_run: bool, now: Now) -> Result<(), ApiError> {
-        let (kind, name) = (new.kind(), new.metadata().name.clone());
         let quotas = self.objects_in(builtin::QUOTA, &new.metadata().namespace);
         if quotas.is_empty() {
             return Ok(());
         }
         let json = new.to_json();
-        let used_by_it = usage::of(kind, &json);
+        let needed = usage::of(new.kind(), &json);
         let mut charged = Vec::new();
         for quota in &quotas {
-            let quota_name = &quota.metadata().name;
-            let mut document = quota.to_json();
-            if is_uncounted(&document) {
-                self.count_usage(&quota.metadata().namespace, quota_name, now);
-                let counted = self
-                    .api(builtin::QUOTA)
-                    .get(&quota.metadata().namespace, quota_name);
-                document = counted.map(|quota| quota.to_json()).unwrap_or_default();
-            }
-            if !scopes::matches(&document["spec"], kind, &json) {
-                continue;
-            }
-            let hard = amounts(&document["status"]["hard"]);
-            if let Some(missing) = usage::unspecified(kind, &json, &hard) {
-                let why = format!("failed quota: {quota_name}: must specify {missing}");
-                return Err(errors::forbidden(kind, &name, &why));
-            }
-            let used = amounts(&document["status"]["used"]);
-            let asked: Amounts = (used_by_it.iter())
-                .filter(|(name, amount)| hard.contains_key(*name) && !amount.is_zero())
-                .map(|(name, amount)| (name.clone(), *amount))
-                .collect();
-            let of = |all: &Amounts, name: &str| all.get(name).copied().unwrap_or_default();
-            let exceeded: Vec<&String> = (asked.iter())
-                .filter(|(name, amount)| of(&used, name).plus(**amount) > of(&hard, name))
-                .map(|(name, _)| name)
-                .collect();
-            if !exceeded.is_empty() {
-                let list = |member: &Value, all: &Amounts| -> String {
-                    let told = exceeded.iter().map(|name| {
-                        let like = member[name.as_str()].as_str().unwrap_or("");
-                        format!("{name}={}", of(all, name).text_like(like))
-                    });
-                    told.collect::<Vec<_>>().join(",")
-                };
-                let (hard_texts, used_texts) =
-                    (&document["status"]["hard"], &document["status"]["used"]);
-                let why = format!(
-                    "exceeded quota: {quota_name}, requested: {}, used: {}, limited: {}",
-                    list(hard_texts, &asked),
-                    list(used_texts, &used),
-                    list(hard_texts, &hard)
-                );
-                return Err(errors::forbidden(kind, &name, &why));
-            }
-            if !asked.is_empty() {
-                charged.push((quota, asked));
-            }
-        }
-        if !dry_run {
-            for (quota, asked) in charged {
-                self.add_usage(quota, &asked, true, now);
+            match self.charge_one(quota, (new, &json, &needed), dry_run, now) {
+                Ok(true) => charged.push(quota),
+                Ok(false) => {}
+                Err(refused) => {
+                    for quota in charged {
+                        self.add_usage(quota, &needed, false, now);
+                    }
+                    return Err(refused);
+                }
             }
         }
         Ok(())
+    }
+
+    /// Charges one quota, whatever others charge it for meanwhile; returns whether it did.
+    fn charge_one(
+        &self,
+        quota: &AnyObject,
+        (new, json, needed): (&dyn Object, &Value, &Amounts),
+        dry_run: bool,
+        now: Now,
+    ) -> Result<bool, ApiError> {
+        let (namespace, name) = (&*quota.metadata().namespace, quota.metadata().name.as_str());
+        if is_uncounted(&quota.to_json()) {
+            self.count_usage(namespace, name, now);
+        }
+        let (kind, of) = (new.kind(), new.metadata().name.as_str());
+        let mut outcome = Ok(false);
+        self.write_usage(quota, now, |document| {
+            let status = document["status"].clone();
+            outcome = Ok(false);
+            if !scopes::matches(&document["spec"], kind, json) {
+                return status;
+            }
+            let hard = amounts(&status["hard"]);
+            if let Some(missing) = usage::unspecified(kind, json, &hard) {
+                let why = format!("failed quota: {name}: must specify {missing}");
+                outcome = Err(errors::forbidden(kind, of, &why));
+                return status;
+            }
+            match spent(name, &status, needed) {
+                Err(why) => outcome = Err(errors::forbidden(kind, of, &why)),
+                Ok(Some(used)) if !dry_run => {
+                    outcome = Ok(true);
+                    return json!({"hard": status["hard"], "used": used});
+                }
+                Ok(_) => {}
+            }
+            status
+        });
+        outcome
     }
 
     /// Gives back what a new object was charged for that was not stored after all.
@@ -170,7 +165,8 @@ impl Cluster {
 
     /// Adds to what a quota says is used of its resources, or takes away.
     fn add_usage(&self, quota: &AnyObject, amounts_moved: &Amounts, is_more: bool, now: Now) {
-        self.write_usage(quota, now, |status| {
+        self.write_usage(quota, now, |document| {
+            let status = &document["status"];
             let hard = amounts(&status["hard"]);
             let mut used = amounts(&status["used"]);
             for (name, amount) in amounts_moved {
@@ -215,7 +211,8 @@ impl Cluster {
                 }
             }
         }
-        self.write_usage(&quota, now, |status| {
+        self.write_usage(&quota, now, |document| {
+            let status = &document["status"];
             if status["hard"] == spec["hard"] {
                 return status.clone();
             }
@@ -223,8 +220,9 @@ impl Cluster {
         });
     }
 
-    /// Writes the status of a quota, whatever state of it is stored.
-    fn write_usage(&self, quota: &AnyObject, now: Now, change: impl Fn(&Value) -> Value) {
+    /// Writes the status that `change` makes of a stored quota. It is called again where another writer was
+    /// faster.
+    fn write_usage(&self, quota: &AnyObject, now: Now, mut change: impl FnMut(&Value) -> Value) {
         let api = self.api(builtin::QUOTA);
         let metadata = quota.metadata();
         loop {
@@ -232,7 +230,7 @@ impl Cluster {
                 return;
             };
             let mut json = stored.to_json();
-            let status = change(&json["status"]);
+            let status = change(&json);
             if status == json["status"] {
                 return;
             }
@@ -269,6 +267,47 @@ fn amounts(list: &Value) -> Amounts {
         Some((name.clone(), amount))
     });
     read.collect()
+}
+
+/// What is used of a quota with what a new object needs; `None` where that changes nothing.
+///
+/// # Errors
+/// What exceeds it.
+fn spent(
+    name: &str,
+    status: &Value,
+    needed: &Amounts,
+) -> Result<Option<Map<String, Value>>, String> {
+    let (hard, mut used) = (amounts(&status["hard"]), amounts(&status["used"]));
+    let asked: Amounts = (needed.iter())
+        .filter(|(name, amount)| hard.contains_key(*name) && !amount.is_zero())
+        .map(|(name, amount)| (name.clone(), *amount))
+        .collect();
+    let of = |all: &Amounts, name: &str| all.get(name).copied().unwrap_or_default();
+    let exceeded: Vec<&String> = (asked.iter())
+        .filter(|(name, amount)| of(&used, name).plus(**amount) > of(&hard, name))
+        .map(|(name, _)| name)
+        .collect();
+    if !exceeded.is_empty() {
+        let list = |member: &str, all: &Amounts| -> String {
+            let told = exceeded.iter().map(|name| {
+                let like = status[member][name.as_str()].as_str().unwrap_or("");
+                format!("{name}={}", of(all, name).text_like(like))
+            });
+            told.collect::<Vec<_>>().join(",")
+        };
+        return Err(format!(
+            "exceeded quota: {name}, requested: {}, used: {}, limited: {}",
+            list("hard", &asked),
+            list("used", &used),
+            list("hard", &hard)
+        ));
+    }
+    for (name, amount) in &asked {
+        let used = used.entry(name.clone()).or_default();
+        *used = used.plus(*amount);
+    }
+    Ok((!asked.is_empty()).then(|| texts(&used, &status["hard"])))
 }
 
 /// Amounts as a status has them, in the spelling of others.

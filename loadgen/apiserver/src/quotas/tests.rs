@@ -81,3 +81,35 @@ fn a_pod_needs_what_runs_at_once() {
     let needed = usage::of_containers(&spec, "requests");
     assert_eq!(needed["cpu"], "7".parse().unwrap());
 }
+
+#[test]
+fn no_number_of_clients_exceeds_a_quota_and_one_that_refuses_charges_no_other() {
+    const CLIENTS: usize = 8;
+    const EACH: usize = 20;
+    let cluster = cluster();
+    for (name, hard) in [("a", json!({"pods": "1000"})), ("b", json!({"pods": "50"}))] {
+        let metadata = json!({"name": name, "namespace": "default"});
+        let quota = json!({"metadata": metadata, "spec": {"hard": hard}});
+        create(&cluster, builtin::QUOTA, quota);
+    }
+    cluster.collect_garbage(usize::MAX, at(0));
+    let made = std::sync::atomic::AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for client in 0..CLIENTS {
+            let (cluster, made) = (&cluster, &made);
+            scope.spawn(move || {
+                for number in 0..EACH {
+                    let pod = pod(&format!("p-{client}-{number}"), json!({}));
+                    if cluster.create(pod, at(0)).is_ok() {
+                        made.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(made.into_inner(), 50);
+    assert_eq!(cluster.count::<Pod>(), 50);
+    for name in ["a", "b"] {
+        assert_eq!(used(&cluster, name), json!({"pods": "50"}), "{name}");
+    }
+}
