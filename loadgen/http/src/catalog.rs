@@ -64,12 +64,14 @@ fn priority(version: &str) -> (u8, Reverse<u32>, Reverse<u32>, &str) {
 /// The kinds that a server serves.
 #[derive(Clone, Debug)]
 pub(crate) struct Catalog {
+    /// The number that the cluster's kinds had.
+    pub(crate) generation: u64,
     kinds: BTreeMap<GroupVersion, Vec<Kind>>,
 }
 
 impl Catalog {
     /// The kinds sorted by group version, then by resource.
-    pub(crate) fn new(kinds: impl IntoIterator<Item = Kind>) -> Catalog {
+    pub(crate) fn new(generation: u64, kinds: impl IntoIterator<Item = Kind>) -> Catalog {
         let mut sorted: BTreeMap<GroupVersion, Vec<Kind>> = BTreeMap::new();
         for kind in kinds {
             let key = GroupVersion::of(kind.api_version());
@@ -78,7 +80,10 @@ impl Catalog {
         for kinds in sorted.values_mut() {
             kinds.sort_by_key(|kind| kind.resource());
         }
-        Catalog { kinds: sorted }
+        Catalog {
+            generation,
+            kinds: sorted,
+        }
     }
 
     /// Whether definitions describe the kinds of a group.

@@ -97,8 +97,8 @@ pub struct ApiServer(Arc<Shared>);
 struct Shared {
     cluster: Arc<Cluster>,
     clock: Clock,
-    /// What is served, and the number of the cluster's kinds that it was made of.
-    catalog: RwLock<(u64, Arc<Catalog>)>,
+    /// What is served.
+    catalog: RwLock<Arc<Catalog>>,
     log_line: String,
     credentials: Credentials,
     /// Requests that read, and those that write.
@@ -181,11 +181,10 @@ impl Builder {
     /// The server. It serves the kinds that the cluster serves now, and those that definitions describe
     /// later.
     pub fn build(self) -> ApiServer {
-        let generation = self.cluster.kinds_generation();
         let catalog = catalog_of(&self.cluster);
         ApiServer(Arc::new(Shared {
             metrics: Metrics::new(&catalog),
-            catalog: RwLock::new((generation, Arc::new(catalog))),
+            catalog: RwLock::new(Arc::new(catalog)),
             cluster: self.cluster,
             clock: self.clock,
             log_line: self.log_line,
@@ -201,10 +200,15 @@ impl Builder {
 }
 
 fn catalog_of(cluster: &Cluster) -> Catalog {
+    // First: what is defined meanwhile makes another catalog.
+    let generation = cluster.kinds_generation();
     let stored = cluster.kinds().into_iter();
     let stored = stored.filter(|kind| kind.row().custom.is_none());
     let others = view::kinds().chain(reviews::kinds());
-    Catalog::new(stored.chain(cluster.custom_kinds()).chain(others))
+    Catalog::new(
+        generation,
+        stored.chain(cluster.custom_kinds()).chain(others),
+    )
 }
 
 impl ApiServer {
@@ -234,14 +238,13 @@ impl ApiServer {
 
     /// What is served now. Clones a reference, unless a definition has changed it.
     pub(crate) fn catalog(&self) -> Arc<Catalog> {
-        let generation = self.0.cluster.kinds_generation();
         let known = self
             .0
             .catalog
             .read()
             .unwrap_or_else(PoisonError::into_inner);
-        if known.0 == generation {
-            return Arc::clone(&known.1);
+        if self.is_current(&known) {
+            return Arc::clone(&known);
         }
         drop(known);
         let catalog = Arc::new(catalog_of(&self.0.cluster));
@@ -250,7 +253,7 @@ impl ApiServer {
             .catalog
             .write()
             .unwrap_or_else(PoisonError::into_inner);
-        *known = (generation, Arc::clone(&catalog));
+        *known = Arc::clone(&catalog);
         drop(known);
         // Those of kinds that are gone end.
         let watches: Vec<_> = self
@@ -260,6 +263,11 @@ impl ApiServer {
             .collect();
         watches.iter().for_each(|watch| watch.wake());
         catalog
+    }
+
+    /// Whether nothing was defined since a catalog was made. One load, no lock.
+    pub(crate) fn is_current(&self, catalog: &Catalog) -> bool {
+        catalog.generation == self.0.cluster.kinds_generation()
     }
 
     /// Ends all watches, now and as they come, for a server that is to go away.

@@ -59,13 +59,19 @@ impl ApiServer {
         let user = self.0.credentials.user_of(&head, || self.now().mono_ns);
         let answered = match &user {
             Ok(user) => {
-                self.answer_user(&head, (route, query, catalog), &what, user, body)
-                    .await
+                self.answer_user(
+                    &head,
+                    (route, query, Arc::clone(&catalog)),
+                    &what,
+                    user,
+                    body,
+                )
+                .await
             }
             Err(error) => Err(error.clone()),
         };
         let response = answered.unwrap_or_else(|error| answer::error(&error, Form::Json));
-        if what.is_mutating {
+        if !self.is_current(&catalog) {
             // What it defined is served from now on.
             drop(self.catalog());
         }
