@@ -62,12 +62,20 @@ impl Cluster {
         }
         let json = new.to_json();
         let needed = usage::of(new.kind(), &json);
+        // All are asked before one is written.
+        for quota in &quotas {
+            self.charge_one(quota, (new, &json, &needed), true, now)?;
+        }
+        if dry_run {
+            return Ok(());
+        }
         let mut charged = Vec::new();
         for quota in &quotas {
-            match self.charge_one(quota, (new, &json, &needed), dry_run, now) {
+            match self.charge_one(quota, (new, &json, &needed), false, now) {
                 Ok(true) => charged.push(quota),
                 Ok(false) => {}
                 Err(refused) => {
+                    // Another create was faster.
                     for quota in charged {
                         self.add_usage(quota, &needed, false, now);
                     }
@@ -78,12 +86,12 @@ impl Cluster {
         Ok(())
     }
 
-    /// Charges one quota, whatever others charge it for meanwhile; returns whether it did.
+    /// Charges one quota, whatever others charge it for meanwhile, or only asks; returns whether it charged.
     fn charge_one(
         &self,
         quota: &AnyObject,
         (new, json, needed): (&dyn Object, &Value, &Amounts),
-        dry_run: bool,
+        only_asks: bool,
         now: Now,
     ) -> Result<bool, ApiError> {
         let (namespace, name) = (&*quota.metadata().namespace, quota.metadata().name.as_str());
@@ -106,7 +114,7 @@ impl Cluster {
             }
             match spent(name, &status, needed) {
                 Err(why) => outcome = Err(errors::forbidden(kind, of, &why)),
-                Ok(Some(used)) if !dry_run => {
+                Ok(Some(used)) if !only_asks => {
                     outcome = Ok(true);
                     return json!({"hard": status["hard"], "used": used});
                 }
