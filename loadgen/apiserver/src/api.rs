@@ -216,7 +216,7 @@ impl Api<'_> {
     /// As [`FieldManager::patched`].
     pub fn check_patched(&self, patch: &Patch, document: &mut Value) -> Result<(), ApiError> {
         match self.manager {
-            Some(manager) => manager.patched(patch.strategic(), document),
+            Some(manager) => manager.patched(patch.merged(), document),
             None => Ok(()),
         }
     }

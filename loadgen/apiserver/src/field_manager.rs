@@ -17,12 +17,13 @@ pub trait FieldManager: Debug + Sync {
         None
     }
 
-    /// Called with the document that a patch has made, before it is read as an object, and with the patch where
-    /// that was a strategic one. The document may be brought into form.
+    /// Called with the document that a patch has made, before it is read as an object. It may be brought into
+    /// form. `patch` has the members of one that is merged, with whether it is strategic; a JSON patch has
+    /// none.
     ///
     /// # Errors
     /// What the request is answered with then.
-    fn patched(&self, _strategic: Option<&Map>, _document: &mut Value) -> Result<(), ApiError> {
+    fn patched(&self, _patch: Option<(&Map, bool)>, _document: &mut Value) -> Result<(), ApiError> {
         Ok(())
     }
 

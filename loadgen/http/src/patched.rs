@@ -8,13 +8,14 @@ use serde_json::{Map, Value};
 
 use crate::openapi;
 
-/// Brings the document into form; returns its unknown members, as warnings.
+/// Brings the document into form; returns its unknown members, as warnings. `patch` has the members of one
+/// that was merged, with whether it was strategic: what it doesn't name is in form already.
 ///
 /// # Errors
 /// 422 for a member of a wrong type, and for an unknown one that a JSON patch has made, where that is wanted.
 pub(crate) fn check(
     kind: Kind,
-    strategic: Option<&Map<String, Value>>,
+    patch: Option<(&Map<String, Value>, bool)>,
     is_apply: bool,
     is_strict: bool,
     document: &mut Map<String, Value>,
@@ -23,25 +24,45 @@ pub(crate) fn check(
         openapi::drop_unknown_fields(kind, document);
         return Ok(Vec::new());
     }
+    let strategic = patch.filter(|(_, is_strategic)| *is_strategic);
+    let strategic = strategic.map(|(members, _)| members);
     if let Some(problem) = other_kind(kind, document).filter(|_| strategic.is_none()) {
         return Err(invalid(strategic, document, &problem));
     }
+    let mut untouched = match patch {
+        Some((members, _)) => take_others(document, members),
+        None => Map::new(),
+    };
     let problem = match strategic {
         Some(_) => openapi::wrong_conversion(kind, document),
         None => openapi::wrong_type(kind, document),
     };
     if let Some(problem) = problem {
+        document.append(&mut untouched);
         return Err(invalid(strategic, document, &problem));
     }
-    let before = is_strict.then(|| document.clone());
+    let mut before = is_strict.then(|| document.clone());
     let unknown: Vec<String> = (openapi::drop_unknown_fields(kind, document).iter())
         .map(|path| format!("unknown field \"{path}\""))
         .collect();
-    if let Some(before) = before.filter(|_| !unknown.is_empty()) {
+    if let Some(before) = before.as_mut().filter(|_| !unknown.is_empty()) {
         let problem = format!("strict decoding error: {}", unknown.join(", "));
-        return Err(invalid(strategic, &before, &problem));
+        before.append(&mut untouched);
+        return Err(invalid(strategic, before, &problem));
     }
+    document.append(&mut untouched);
     Ok(unknown)
+}
+
+/// Takes the members out of a document that a patch doesn't name.
+fn take_others(
+    document: &mut Map<String, Value>,
+    named: &Map<String, Value>,
+) -> Map<String, Value> {
+    let all = std::mem::take(document).into_iter();
+    let (touched, others) = all.partition(|(name, _)| named.contains_key(name));
+    *document = touched;
+    others
 }
 
 /// What is wrong with a document that has become one of another kind.

@@ -55,11 +55,12 @@ impl Patch {
         Patch::Json(vec![Operation::whole(document)])
     }
 
-    /// The members of a strategic patch; `None` for any other.
-    pub(crate) fn strategic(&self) -> Option<&Map> {
+    /// The members of a patch that is merged, with whether it is strategic; `None` for a JSON patch.
+    pub(crate) fn merged(&self) -> Option<(&Map, bool)> {
         match self {
-            Patch::Strategic(members) => Some(members),
-            Patch::Merge(_) | Patch::Json(_) => None,
+            Patch::Strategic(members) => Some((members, true)),
+            Patch::Merge(members) => Some((members, false)),
+            Patch::Json(_) => None,
         }
     }
 
@@ -201,7 +202,7 @@ fn patched<R: Strategy>(old: &R, patch: &Patch, manager: Manager<'_>) -> Result<
     let mut document = old.to_json();
     patch.apply(&mut document)?;
     if let Some(manager) = manager {
-        manager.patched(patch.strategic(), &mut document)?;
+        manager.patched(patch.merged(), &mut document)?;
     }
     let kind = old.kind();
     R::read(kind, document).map_err(|problem| {

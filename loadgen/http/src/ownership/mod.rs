@@ -223,14 +223,14 @@ impl FieldManager for Writer<'_> {
 
     fn patched(
         &self,
-        strategic: Option<&Map<String, Value>>,
+        patch: Option<(&Map<String, Value>, bool)>,
         document: &mut Value,
     ) -> Result<(), ApiError> {
         let Value::Object(members) = document else {
             return Ok(());
         };
         let is_apply = self.operation == Operation::Apply;
-        let found = patched::check(self.kind, strategic, is_apply, self.is_strict, members)?;
+        let found = patched::check(self.kind, patch, is_apply, self.is_strict, members)?;
         *self.unknown.lock().unwrap_or_else(PoisonError::into_inner) = found;
         Ok(())
     }
