@@ -7,6 +7,10 @@
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding, MutatingWebhookConfiguration,
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, ValidatingWebhookConfiguration,
+};
 use k8s_openapi::api::apps::v1::{
     ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet,
 };
@@ -16,20 +20,36 @@ use k8s_openapi::api::authorization::v1::{
 };
 use k8s_openapi::api::autoscaling::{v1, v2};
 use k8s_openapi::api::batch::v1::{CronJob, Job};
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{
-    Binding, ConfigMap, Endpoints, Event, LimitRange, Namespace, Node, PersistentVolume,
-    PersistentVolumeClaim, Pod, PodTemplate, ReplicationController, ResourceQuota, Secret, Service,
-    ServiceAccount,
+    Binding, ComponentStatus, ConfigMap, Endpoints, Event, LimitRange, Namespace, Node,
+    PersistentVolume, PersistentVolumeClaim, Pod, PodTemplate, ReplicationController,
+    ResourceQuota, Secret, Service, ServiceAccount,
 };
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::events;
+use k8s_openapi::api::flowcontrol::v1::{FlowSchema, PriorityLevelConfiguration};
+use k8s_openapi::api::networking::v1::{
+    IPAddress, Ingress, IngressClass, NetworkPolicy, ServiceCIDR,
+};
+use k8s_openapi::api::node::v1::RuntimeClass;
 use k8s_openapi::api::policy::v1::{Eviction, PodDisruptionBudget};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use k8s_openapi::api::resource::v1::{
+    DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice,
+};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
-use k8s_openapi::api::storage::v1::StorageClass;
+use k8s_openapi::api::storage::v1::{
+    CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment, VolumeAttributesClass,
+};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{DeleteOptions, Status};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
+    APIGroup, APIGroupList, APIResourceList, APIVersions, DeleteOptions, Patch, Status, WatchEvent,
+};
+use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
+use k8s_openapi::apimachinery::pkg::version::Info;
+use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use schemars::generate::SchemaSettings;
 
 fn main() -> std::io::Result<()> {
@@ -97,7 +117,43 @@ fn main() -> std::io::Result<()> {
         TokenRequest,
         TokenReview
     );
+    add!(
+        MutatingAdmissionPolicy,
+        MutatingAdmissionPolicyBinding,
+        MutatingWebhookConfiguration,
+        ValidatingAdmissionPolicy,
+        ValidatingAdmissionPolicyBinding,
+        ValidatingWebhookConfiguration
+    );
+    add!(
+        Ingress,
+        IngressClass,
+        IPAddress,
+        NetworkPolicy,
+        ServiceCIDR,
+        CertificateSigningRequest,
+        RuntimeClass,
+        APIService
+    );
+    add!(
+        CSIDriver,
+        CSINode,
+        CSIStorageCapacity,
+        VolumeAttachment,
+        VolumeAttributesClass,
+        FlowSchema,
+        PriorityLevelConfiguration
+    );
+    add!(
+        DeviceClass,
+        ResourceClaim,
+        ResourceClaimTemplate,
+        ResourceSlice,
+        ComponentStatus
+    );
     add!(CustomResourceDefinition, DeleteOptions, Status);
+    add!(APIGroup, APIGroupList, APIResourceList, APIVersions, Info);
+    add!(Patch, WatchEvent<RawExtension>);
     let mut definitions = schemas.take_definitions(true);
     // Of any type, whatever Rust's is.
     for name in [

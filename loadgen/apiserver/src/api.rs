@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use crate::any::AnyStore;
 use crate::field_manager::{FieldManager, Manager};
+use crate::pods::PodPart;
 use crate::store::counts::{Verb, WriteEffects};
 use crate::{
     AnyWatch, Cluster, DeleteOptions, Deletion, ListOptions, ListPage, Patch, Select, WatchFrom,
@@ -170,6 +171,34 @@ impl Api<'_> {
     pub fn update_status(&self, object: AnyObject, now: Now) -> Result<AnyObject, ApiError> {
         self.with_status()?;
         self.put(object, Verb::UpdateStatus, now)
+    }
+
+    /// Replaces a part of a pod; all else of `object` is passed over.
+    ///
+    /// # Errors
+    /// As [`Cluster::update`]; 400 for an object of another kind; 405 for a kind but pods.
+    pub fn update_part(
+        &self,
+        object: AnyObject,
+        part: PodPart,
+        now: Now,
+    ) -> Result<AnyObject, ApiError> {
+        self.put(object, part.verb(), now)
+    }
+
+    /// Patches a part of a pod; what the patch does to all else is passed over.
+    ///
+    /// # Errors
+    /// As [`Cluster::patch`].
+    pub fn patch_part(
+        &self,
+        namespace: &str,
+        name: &str,
+        part: PodPart,
+        patch: &Patch,
+        now: Now,
+    ) -> Result<AnyObject, ApiError> {
+        self.apply((namespace, name), patch, part.verb(), now)
     }
 
     fn put(&self, object: AnyObject, verb: Verb, now: Now) -> Result<AnyObject, ApiError> {

@@ -14,6 +14,7 @@ use super::{ClusterResource, Strategy};
 use crate::defaulting::{
     default_pod, default_replica_set, default_replication_controller, qos_class,
 };
+use crate::pods::PodPart;
 use crate::{Cluster, finalizer, meta, validation};
 
 /// The label that every namespace has: its name.
@@ -197,6 +198,17 @@ impl Strategy for Pod {
         self.metadata.deletion_timestamp = old.metadata.deletion_timestamp;
         self.metadata.deletion_grace_period_seconds = old.metadata.deletion_grace_period_seconds;
         keep_qos(&mut self.status, &old.status);
+    }
+
+    fn prepare_for_part_update(&mut self, old: &Self, part: PodPart) {
+        part.keep_the_rest(self, old);
+    }
+
+    fn validate_part_update(&self, old: &Self, part: PodPart) -> Vec<Cause> {
+        match part {
+            PodPart::EphemeralContainers => validation::validate_ephemeral_containers(self, old),
+            PodPart::Resources => validation::validate_resize(self, old),
+        }
     }
 
     fn spec_differs(&self, old: &Self) -> bool {

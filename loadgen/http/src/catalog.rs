@@ -3,8 +3,9 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use podstorm_objects::Kind;
+use podstorm_objects::{Kind, Now};
 
 /// A group with a version, as in paths and `apiVersion`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,6 +32,32 @@ impl GroupVersion {
         }
     }
 }
+
+/// The groups of Kubernetes, in their order.
+///
+/// Source: `apiVersionPriorities` of Kubernetes' `kube-aggregator`.
+const GROUPS: [&str; 20] = [
+    "apiregistration.k8s.io",
+    "apps",
+    "events.k8s.io",
+    "authentication.k8s.io",
+    "authorization.k8s.io",
+    "autoscaling",
+    "batch",
+    "certificates.k8s.io",
+    "networking.k8s.io",
+    "policy",
+    "rbac.authorization.k8s.io",
+    "storage.k8s.io",
+    "admissionregistration.k8s.io",
+    "apiextensions.k8s.io",
+    "scheduling.k8s.io",
+    "coordination.k8s.io",
+    "node.k8s.io",
+    "discovery.k8s.io",
+    "resource.k8s.io",
+    "flowcontrol.apiserver.k8s.io",
+];
 
 /// By which versions sort: stable ones first, then beta, then alpha, each the newest first, then what
 /// has another form.
@@ -66,12 +93,18 @@ fn priority(version: &str) -> (u8, Reverse<u32>, Reverse<u32>, &str) {
 pub(crate) struct Catalog {
     /// The number that the cluster's kinds had.
     pub(crate) generation: u64,
+    /// When it was made, of the time that the server tells.
+    pub(crate) made: SystemTime,
     kinds: BTreeMap<GroupVersion, Vec<Kind>>,
 }
 
 impl Catalog {
     /// The kinds sorted by group version, then by resource.
-    pub(crate) fn new(generation: u64, kinds: impl IntoIterator<Item = Kind>) -> Catalog {
+    pub(crate) fn new(
+        generation: u64,
+        made: Now,
+        kinds: impl IntoIterator<Item = Kind>,
+    ) -> Catalog {
         let mut sorted: BTreeMap<GroupVersion, Vec<Kind>> = BTreeMap::new();
         for kind in kinds {
             let key = GroupVersion::of(kind.api_version());
@@ -82,6 +115,7 @@ impl Catalog {
         }
         Catalog {
             generation,
+            made: UNIX_EPOCH + Duration::from_nanos(u64::try_from(made.wall_ns).unwrap_or(0)),
             kinds: sorted,
         }
     }
@@ -107,16 +141,36 @@ impl Catalog {
             .find(|kind| kind.resource() == resource)
     }
 
-    /// The groups but the core one, sorted, with their versions, the preferred one first.
-    pub(crate) fn groups(&self) -> BTreeMap<&str, Vec<&str>> {
-        let mut groups: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    /// The groups but the core one, in the order in which clients look for a resource that they know by its
+    /// name alone, with their versions, the preferred one first.
+    pub(crate) fn groups(&self) -> Vec<(&str, Vec<&str>)> {
+        let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
         for key in self.kinds.keys().filter(|key| !key.group.is_empty()) {
-            groups.entry(&key.group).or_default().push(&key.version);
+            match groups.last_mut() {
+                Some((group, versions)) if *group == key.group => versions.push(&key.version),
+                _ => groups.push((&key.group, vec![&key.version])),
+            }
         }
-        for versions in groups.values_mut() {
+        for (_, versions) in &mut groups {
             versions.sort_by_key(|version| priority(version));
         }
+        let rank = |group: &str| GROUPS.iter().position(|known| *known == group);
+        // Those of definitions come last, by name.
+        groups.sort_by_key(|(group, _)| rank(group).unwrap_or(GROUPS.len()));
         groups
+    }
+
+    /// The versions of a group, the preferred one first; empty where it isn't served.
+    pub(crate) fn versions(&self, group: &str) -> Vec<&str> {
+        let of_group = self.kinds.keys().filter(|of| of.group == group);
+        let mut versions: Vec<&str> = of_group.map(|of| of.version.as_str()).collect();
+        versions.sort_by_key(|version| priority(version));
+        versions
+    }
+
+    /// Whether there is a group of that name.
+    pub(crate) fn has_group(&self, group: &str) -> bool {
+        self.kinds.keys().any(|of| of.group == group)
     }
 
     /// All group versions, the core group first.

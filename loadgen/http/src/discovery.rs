@@ -3,19 +3,19 @@
 //! Source: `endpoints/discovery` of Kubernetes' apiserver; recorded answers of 1.36.
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
-use http::header::{ETAG, IF_NONE_MATCH, VARY};
-use http::{HeaderValue, Method, Response};
+use http::header::{ETAG, IF_NONE_MATCH, LAST_MODIFIED, LOCATION, VARY};
+use http::{HeaderValue, Method, Response, StatusCode};
 use podstorm_apiserver::errors;
-use podstorm_objects::{ApiError, Kind};
+use podstorm_objects::{ApiError, Kind, Subresource};
 use serde_json::{Map, Value, json};
 
-use crate::Call;
 use crate::answer::{self, Body};
 use crate::catalog::GroupVersion;
 use crate::media::Shape;
 use crate::openapi;
 use crate::reviews;
 use crate::route::Route;
+use crate::{Call, component_status, view};
 
 /// The release of Kubernetes whose behaviour is served.
 const MINOR: &str = "36";
@@ -44,11 +44,21 @@ fn verbs(kind: Kind) -> &'static [&'static str] {
         "update",
         "watch",
     ];
+    const OF_NAMESPACES: [&str; 7] = [
+        "create", "delete", "get", "list", "patch", "update", "watch",
+    ];
     if kind.row().custom.is_some() {
         return &OF_CUSTOM;
     }
-    match reviews::is_review(kind) {
-        true => reviews::VERBS,
+    if reviews::is_review(kind) {
+        return reviews::VERBS;
+    }
+    if component_status::is(kind) {
+        return component_status::VERBS;
+    }
+    match kind == Kind::NAMESPACE {
+        // Nobody deletes all of them at once.
+        true => &OF_NAMESPACES,
         false => &VERBS,
     }
 }
@@ -68,17 +78,22 @@ pub(crate) fn serve(call: &Call<'_>, route: &Route) -> Result<Response<Body>, Ap
     let document = match route {
         Route::Root => paths(call),
         Route::Version => version(),
+        Route::Issuer => issuer(),
+        Route::Keys => json!({"keys": []}),
         Route::CoreVersions if aggregated => return Ok(aggregate(call, true)),
         Route::Groups if aggregated => return Ok(aggregate(call, false)),
         Route::CoreVersions => {
             let host = call.headers.get(http::header::HOST);
-            let host = host.and_then(|host| host.to_str().ok()).unwrap_or("");
+            let host = host
+                .and_then(|host| host.to_str().ok())
+                .unwrap_or("localhost");
             json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs":
                 [{"clientCIDR": "0.0.0.0/0", "serverAddress": host}]})
         }
         Route::Groups => {
             let groups = call.catalog().groups();
-            let groups: Vec<Value> = groups.keys().map(|name| group(call, name)).collect();
+            let groups = groups.iter().map(|(name, _)| group(call, name));
+            let groups: Vec<Value> = groups.collect();
             json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
         }
         Route::Group(name) => {
@@ -88,11 +103,70 @@ pub(crate) fn serve(call: &Call<'_>, route: &Route) -> Result<Response<Body>, Ap
             group
         }
         Route::Resources(of) => resources(call, of),
-        Route::OpenApi(path) if path.is_empty() => openapi::index(call.catalog()),
-        Route::OpenApi(path) => openapi::document(call.catalog(), path)?,
+        Route::OpenApi(path) => return open_api(call, path),
         _ => return Err(errors::unknown_resource()),
     };
     Ok(answer::document(200, call.accepted.form, &document))
+}
+
+/// OpenAPI: the index, or a document of it. What is under an address with a `hash` never changes: clients
+/// keep it, and are sent to another address when it does.
+fn open_api(call: &Call<'_>, path: &str) -> Result<Response<Body>, ApiError> {
+    let catalog = call.catalog();
+    let modified = httpdate::fmt_http_date(catalog.made);
+    let modified = HeaderValue::try_from(modified).ok();
+    if path.is_empty() {
+        let mut response = answer::text(200, openapi::index(catalog));
+        response
+            .headers_mut()
+            .extend(modified.map(|at| (LAST_MODIFIED, at)));
+        return Ok(response);
+    }
+    let document = openapi::document(catalog, path)?;
+    let tag = format!("\"{}\"", document.tag);
+    let asked = call.query.text("hash");
+    let known = call.headers.get(IF_NONE_MATCH);
+    let mut response = if !asked.is_empty() && asked != document.tag {
+        let mut response = of_status(StatusCode::MOVED_PERMANENTLY);
+        let to = format!("/openapi/v3/{path}?hash={}", document.tag);
+        let to = HeaderValue::try_from(to).ok();
+        response.headers_mut().extend(to.map(|to| (LOCATION, to)));
+        response
+    } else if known.and_then(|known| known.to_str().ok()) == Some(&tag) {
+        of_status(StatusCode::NOT_MODIFIED)
+    } else {
+        let mut response = answer::document(200, call.accepted.form, &document.json);
+        response
+            .headers_mut()
+            .extend(modified.map(|at| (LAST_MODIFIED, at)));
+        response
+    };
+    tagged(&mut response, &tag);
+    Ok(response)
+}
+
+/// An answer without a body.
+fn of_status(status: StatusCode) -> Response<Body> {
+    let mut response = Response::new(Body::whole(""));
+    *response.status_mut() = status;
+    response
+}
+
+/// Names what clients keep an answer by.
+fn tagged(response: &mut Response<Body>, tag: &str) {
+    let headers = response.headers_mut();
+    headers.insert(VARY, HeaderValue::from_static("Accept"));
+    if let Ok(tag) = HeaderValue::from_str(tag) {
+        headers.insert(ETAG, tag);
+    }
+}
+
+/// Tokens here are random texts that the server knows again: there are no keys, and nobody else can tell
+/// whether one is good but by a TokenReview.
+fn issuer() -> Value {
+    json!({"issuer": reviews::AUDIENCE, "jwks_uri": format!("{}/openid/v1/jwks", reviews::AUDIENCE),
+        "response_types_supported": ["id_token"], "subject_types_supported": ["public"],
+        "id_token_signing_alg_values_supported": []})
 }
 
 fn version() -> Value {
@@ -105,7 +179,8 @@ fn version() -> Value {
 }
 
 fn paths(call: &Call<'_>) -> Value {
-    let mut paths = vec!["/api".to_owned(), "/api/v1".into(), "/apis".into()];
+    let mut paths = vec!["/.well-known/openid-configuration".to_owned()];
+    paths.extend(["/api", "/api/v1", "/apis", "/apis/"].map(String::from));
     for (group, versions) in call.catalog().groups() {
         paths.push(format!("/apis/{group}"));
         paths.extend(
@@ -119,6 +194,8 @@ fn paths(call: &Call<'_>) -> Value {
         "/livez",
         "/metrics",
         "/openapi/v3",
+        "/openapi/v3/",
+        "/openid/v1/jwks",
         "/podstorm/clock",
         "/readyz",
         "/version",
@@ -128,10 +205,8 @@ fn paths(call: &Call<'_>) -> Value {
 }
 
 fn group(call: &Call<'_>, name: &str) -> Value {
-    let groups = call.catalog().groups();
-    let versions = groups.get(name).cloned().unwrap_or_default();
+    let versions = call.catalog().versions(name).into_iter();
     let versions: Vec<Value> = versions
-        .iter()
         .map(|version| json!({"groupVersion": format!("{name}/{version}"), "version": version}))
         .collect();
     json!({"name": name, "versions": versions, "preferredVersion": versions[0]})
@@ -172,8 +247,8 @@ fn resources(call: &Call<'_>, of: &GroupVersion) -> Value {
                 resource.insert(name.into(), json!(texts));
             }
         }
-        if row.custom.is_some() {
-            let stored = call.cluster().stored_kind(*kind);
+        if !reviews::is_review(*kind) && !component_status::is(*kind) {
+            let stored = call.cluster().stored_kind(view::stored_kind(*kind));
             resource.insert(
                 "storageVersionHash".into(),
                 storage_version_hash(stored).into(),
@@ -207,24 +282,23 @@ fn resources(call: &Call<'_>, of: &GroupVersion) -> Value {
 }
 
 /// The subresources of a kind, sorted by name.
-fn subresources(kind: Kind) -> Vec<podstorm_objects::Subresource> {
-    const CHANGES: &[&str] = &["get", "patch", "update"];
+pub(crate) fn subresources(kind: Kind) -> Vec<Subresource> {
     let row = kind.row();
     let mut all = row.subresources.to_vec();
     if row.has_status {
-        all.push(podstorm_objects::Subresource {
+        all.push(Subresource {
             name: "status",
             kind: row.kind,
             api_version: row.api_version,
-            verbs: CHANGES,
+            verbs: Subresource::CHANGE,
         });
     }
     if row.has_scale {
-        all.push(podstorm_objects::Subresource {
+        all.push(Subresource {
             name: "scale",
             kind: "Scale",
             api_version: "autoscaling/v1",
-            verbs: CHANGES,
+            verbs: Subresource::CHANGE,
         });
     }
     all.sort_by_key(|part| part.name);
@@ -234,33 +308,24 @@ fn subresources(kind: Kind) -> Vec<podstorm_objects::Subresource> {
 /// Aggregated discovery: all group versions with their resources in one document, of the core group
 /// or of all others. Clients keep it and ask by its tag whether it has changed.
 fn aggregate(call: &Call<'_>, core: bool) -> Response<Body> {
-    let mut groups: Vec<(String, Vec<Value>)> = Vec::new();
-    for of in call
-        .catalog()
-        .group_versions()
-        .filter(|of| of.group.is_empty() == core)
-    {
-        let resources: Vec<Value> = (call.catalog().kinds(of).unwrap_or_default().iter())
-            .map(|kind| aggregated(*kind))
-            .collect();
-        let version = json!({"version": of.version, "resources": resources,
-            "freshness": "Current"});
-        match groups.last_mut() {
-            Some((group, versions)) if *group == of.group => versions.insert(0, version),
-            _ => groups.push((of.group.clone(), vec![version])),
-        }
-    }
-    let items: Vec<Value> = groups
-        .into_iter()
-        .map(|(name, versions)| {
-            let metadata = if core {
-                json!({})
-            } else {
-                json!({"name": name})
-            };
-            json!({"metadata": metadata, "versions": versions})
-        })
-        .collect();
+    let groups = match core {
+        true => vec![("", call.catalog().versions(""))],
+        false => call.catalog().groups(),
+    };
+    let items = groups.into_iter().map(|(group, versions)| {
+        let versions = versions.into_iter().map(|version| {
+            let of = GroupVersion::of(&format!("{group}/{version}"));
+            let kinds = call.catalog().kinds(&of).unwrap_or_default();
+            let resources: Vec<Value> = kinds.iter().map(|kind| aggregated(*kind)).collect();
+            json!({"version": version, "resources": resources, "freshness": "Current"})
+        });
+        let metadata = match core {
+            true => json!({}),
+            false => json!({"name": group}),
+        };
+        json!({"metadata": metadata, "versions": versions.collect::<Vec<_>>()})
+    });
+    let items: Vec<Value> = items.collect();
     let list = json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2",
         "metadata": {}, "items": items});
     let text = list.to_string();
@@ -268,18 +333,10 @@ fn aggregate(call: &Call<'_>, core: bool) -> Response<Body> {
     let known = call.headers.get(IF_NONE_MATCH);
     let is_known = known.and_then(|known| known.to_str().ok()) == Some(&tag);
     let mut response = match is_known {
-        true => {
-            let mut response = Response::new(Body::whole(""));
-            *response.status_mut() = http::StatusCode::NOT_MODIFIED;
-            response
-        }
+        true => of_status(StatusCode::NOT_MODIFIED),
         false => answer::respond(200, HeaderValue::from_static(AGGREGATED), Body::whole(text)),
     };
-    let headers = response.headers_mut();
-    headers.insert(VARY, HeaderValue::from_static("Accept"));
-    if let Ok(tag) = HeaderValue::from_str(&tag) {
-        headers.insert(ETAG, tag);
-    }
+    tagged(&mut response, &tag);
     response
 }
 
@@ -289,6 +346,13 @@ fn aggregated(kind: Kind) -> Value {
     let response_kind = |group: &str, version: &str, kind: &str| json!({"group": group, "version": version, "kind": kind});
     let mut resource = Map::new();
     resource.insert("resource".into(), row.resource.into());
+    // What is of the group version itself is told so only by the server of custom resources.
+    let response_kind = |group: &str, version: &str, kind: &str| match row.custom.is_none()
+        && (group, version) == (of.group.as_str(), of.version.as_str())
+    {
+        true => response_kind("", "", kind),
+        false => response_kind(group, version, kind),
+    };
     let own = response_kind(&of.group, &of.version, row.kind);
     resource.insert("responseKind".into(), own);
     let scope = if row.namespaced {

@@ -27,6 +27,7 @@ mod answer;
 mod autoscaler;
 mod body;
 mod catalog;
+mod component_status;
 mod credentials;
 mod delete;
 mod discovery;
@@ -181,7 +182,7 @@ impl Builder {
     /// The server. It serves the kinds that the cluster serves now, and those that definitions describe
     /// later.
     pub fn build(self) -> ApiServer {
-        let catalog = catalog_of(&self.cluster);
+        let catalog = catalog_of(&self.cluster, (self.clock)());
         ApiServer(Arc::new(Shared {
             metrics: Metrics::new(&catalog),
             catalog: RwLock::new(Arc::new(catalog)),
@@ -199,14 +200,17 @@ impl Builder {
     }
 }
 
-fn catalog_of(cluster: &Cluster) -> Catalog {
+fn catalog_of(cluster: &Cluster, now: Now) -> Catalog {
     // First: what is defined meanwhile makes another catalog.
     let generation = cluster.kinds_generation();
     let stored = cluster.kinds().into_iter();
     let stored = stored.filter(|kind| kind.row().custom.is_none());
-    let others = view::kinds().chain(reviews::kinds());
+    let others = view::kinds()
+        .chain(reviews::kinds())
+        .chain([component_status::kind()]);
     Catalog::new(
         generation,
+        now,
         stored.chain(cluster.custom_kinds()).chain(others),
     )
 }
@@ -247,7 +251,7 @@ impl ApiServer {
             return Arc::clone(&known);
         }
         drop(known);
-        let catalog = Arc::new(catalog_of(&self.0.cluster));
+        let catalog = Arc::new(catalog_of(&self.0.cluster, self.now()));
         let mut known = self
             .0
             .catalog

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use http::{Method, Response};
-use podstorm_apiserver::{Binding, Eviction, EvictionRequest, Patch, Scale, ScaleUpdate, errors};
+use podstorm_apiserver::{
+    Binding, Eviction, EvictionRequest, Patch, PodPart, Scale, ScaleUpdate, errors,
+};
 use podstorm_objects::{
     AnyObject, ApiError, Kind, Labels, Namespace, Object, Pod, Reason, ResourceVersion, Uid,
 };
@@ -14,8 +16,8 @@ use crate::media::{Accepted, BodyType, Shape, unsupported};
 use crate::query::options_invalid;
 use crate::route::Target;
 use crate::{
-    Call, body, delete, json_syntax, list, openapi, ownership, reviews, table, token_request, view,
-    warnings, watch,
+    Call, body, component_status, delete, json_syntax, list, openapi, ownership, reviews, table,
+    token_request, view, warnings, watch,
 };
 
 /// What patches may be, as messages list it.
@@ -32,14 +34,25 @@ pub(crate) fn serve(call: &Call<'_>, target: &Target) -> Result<Response<Body>, 
 }
 
 fn serve_stored(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
+    if component_status::is(target.kind) {
+        return component_status::serve(call, target);
+    }
     let on_object = !target.name.is_empty();
     match (call.method.clone(), target.subresource.as_str(), on_object) {
         (Method::GET, "", _) if call.query.flag("watch") => watch::watch(call, target),
         (Method::GET, "", false) => list::list(call, target),
-        (Method::GET, "" | "status", true) => get(call, target),
+        (Method::GET, "" | "status" | "ephemeralcontainers" | "resize" | "approval", true) => {
+            get(call, target)
+        }
         (Method::POST, "", false) if is_in_namespace(target) => create(call, target),
-        (Method::PUT, "" | "status" | "finalize", true) => update(call, target),
-        (Method::PATCH, "" | "status", true) => patch(call, target),
+        (
+            Method::PUT,
+            "" | "status" | "finalize" | "ephemeralcontainers" | "resize" | "approval",
+            true,
+        ) => update(call, target),
+        (Method::PATCH, "" | "status" | "ephemeralcontainers" | "resize" | "approval", true) => {
+            patch(call, target)
+        }
         (Method::DELETE, "", true) => delete::delete(call, target),
         (Method::DELETE, "", false)
             if is_in_namespace(target) && target.kind != Kind::NAMESPACE =>
@@ -167,7 +180,10 @@ fn update(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> 
     let object = view::stored(call.cluster(), object)?;
     let updated = match target.subresource.as_str() {
         "finalize" => finalize(call, object, dry_run),
-        "status" => api.update_status(object, call.now),
+        "status" | "approval" => api.update_status(object, call.now),
+        part if let Some(part) = PodPart::of_subresource(part) => {
+            api.update_part(object, part, call.now)
+        }
         _ => match api.update(object.clone(), call.now) {
             Err(error) if error.is_not_found() && target.kind.row().put_creates => {
                 let created = api.create(object, call.now)?;
@@ -302,8 +318,15 @@ fn patch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     let writer = ownership::Writer::updating(call, target, "PatchOptions")?;
     let api = api(call, target).dry_run(dry_run).managed_by(&writer);
     let (namespace, name) = (&target.namespace, &target.name);
-    let what = (target.kind, target.subresource == "status");
-    let patched = match view::patch(&api, what, (namespace, name), &patch, call.now) {
+    let what = (
+        target.kind,
+        matches!(target.subresource.as_str(), "status" | "approval"),
+    );
+    let patched = match PodPart::of_subresource(&target.subresource) {
+        Some(part) => api.patch_part(namespace, name, part, &patch, call.now),
+        None => view::patch(&api, what, (namespace, name), &patch, call.now),
+    };
+    let patched = match patched {
         Err(error) => return Ok(refuse(call, target, error, &warnings)),
         Ok(patched) => patched,
     };

@@ -18,6 +18,10 @@ pub(crate) enum Route {
     /// `/healthz`, `/livez`, `/readyz`, each with a check by name or without one.
     Health(String, Option<String>),
     Version,
+    /// `/.well-known/openid-configuration`: who makes the tokens of service accounts.
+    Issuer,
+    /// `/openid/v1/jwks`: the keys that they are signed with.
+    Keys,
     Metrics,
     /// `/api`.
     CoreVersions,
@@ -82,17 +86,19 @@ impl Route {
             ["podstorm", "clock"] => Route::Clock,
             ["podstorm", "clock", "advance"] => Route::AdvanceClock,
             ["version"] => Route::Version,
+            [".well-known", "openid-configuration"] => Route::Issuer,
+            ["openid", "v1", "jwks"] => Route::Keys,
             ["metrics"] => Route::Metrics,
             ["openapi", "v3"] => Route::OpenApi(String::new()),
             ["openapi", "v3", rest @ ..] => Route::OpenApi(rest.join("/")),
             ["api"] => Route::CoreVersions,
             ["apis"] => Route::Groups,
-            ["apis", group] => match catalog.groups().contains_key(group) {
+            ["apis", group] => match catalog.has_group(group) {
                 true => Route::Group((*group).to_owned()),
                 false => Route::UnknownPath,
             },
             ["api", version, rest @ ..] => within(version, "", rest, catalog),
-            ["apis", group, version, rest @ ..] => match catalog.groups().contains_key(group) {
+            ["apis", group, version, rest @ ..] => match catalog.has_group(group) {
                 true => within(version, group, rest, catalog),
                 false => Route::UnknownPath,
             },

@@ -140,6 +140,29 @@ pub struct Subresource {
     pub verbs: &'static [&'static str],
 }
 
+impl Subresource {
+    /// The methods of a part of an object.
+    pub const CHANGE: &[&str] = &["get", "patch", "update"];
+    /// The methods by which streams are opened.
+    pub const STREAM: &[&str] = &["create", "get"];
+    /// The methods that are passed on.
+    pub const PROXY: &[&str] = &["create", "delete", "get", "patch", "update"];
+
+    /// One that takes or gives a kind of the core group.
+    pub const fn of_core(
+        name: &'static str,
+        kind: &'static str,
+        verbs: &'static [&'static str],
+    ) -> Subresource {
+        Subresource {
+            name,
+            api_version: "v1",
+            kind,
+            verbs,
+        }
+    }
+}
+
 /// Defaults and validation of a kind without a Rust type.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
@@ -234,12 +257,7 @@ static NAMESPACE: ResourceType = ResourceType {
     namespaced: false,
     has_status: true,
     short_names: &["ns"],
-    subresources: &[Subresource {
-        name: "finalize",
-        api_version: "v1",
-        kind: "Namespace",
-        verbs: &["update"],
-    }],
+    subresources: &[Subresource::of_core("finalize", "Namespace", &["update"])],
     selectable: &["name", "status.phase"],
     columns: columns::NAMESPACE,
     ..ResourceType::DEFAULT
@@ -252,6 +270,11 @@ static NODE: ResourceType = ResourceType {
     namespaced: false,
     has_status: true,
     short_names: &["no"],
+    subresources: &[Subresource::of_core(
+        "proxy",
+        "NodeProxyOptions",
+        Subresource::PROXY,
+    )],
     selectable: &["spec.unschedulable"],
     columns: columns::NODE,
     ..ResourceType::DEFAULT
@@ -266,24 +289,20 @@ static POD: ResourceType = ResourceType {
     short_names: &["po"],
     categories: &["all"],
     subresources: &[
-        Subresource {
-            name: "binding",
-            api_version: "v1",
-            kind: "Binding",
-            verbs: &["create"],
-        },
+        Subresource::of_core("attach", "PodAttachOptions", Subresource::STREAM),
+        Subresource::of_core("binding", "Binding", &["create"]),
+        Subresource::of_core("ephemeralcontainers", "Pod", Subresource::CHANGE),
         Subresource {
             name: "eviction",
             api_version: "policy/v1",
             kind: "Eviction",
             verbs: &["create"],
         },
-        Subresource {
-            name: "log",
-            api_version: "v1",
-            kind: "Pod",
-            verbs: &["get"],
-        },
+        Subresource::of_core("exec", "PodExecOptions", Subresource::STREAM),
+        Subresource::of_core("log", "Pod", &["get"]),
+        Subresource::of_core("portforward", "PodPortForwardOptions", Subresource::STREAM),
+        Subresource::of_core("proxy", "PodProxyOptions", Subresource::PROXY),
+        Subresource::of_core("resize", "Pod", Subresource::CHANGE),
     ],
     selectable: &[
         "spec.hostNetwork",

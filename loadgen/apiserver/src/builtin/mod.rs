@@ -1,16 +1,23 @@
 //! The built-in kinds without a Rust type, a row each, by what they are for.
 
+mod admission_registration;
 mod apps;
 mod autoscaling;
 mod batch;
 mod config;
 mod core;
 mod counts;
+mod csi;
+mod devices;
+mod flow_control;
 mod indexes;
 mod job;
 mod job_status;
 mod lease;
 mod limits;
+mod machinery;
+mod missing;
+mod networking;
 mod policy;
 mod rbac;
 mod schedule;
@@ -37,7 +44,7 @@ pub(crate) const STATEFUL_SET: Kind = Kind::of(&apps::ROWS[2]);
 
 /// All rows.
 fn rows() -> impl Iterator<Item = &'static ResourceType> {
-    let all: [&'static [ResourceType]; 10] = [
+    let all: [&'static [ResourceType]; 16] = [
         &config::ROWS,
         &core::ROWS,
         &service::ROWS,
@@ -47,6 +54,12 @@ fn rows() -> impl Iterator<Item = &'static ResourceType> {
         &policy::ROWS,
         &rbac::ROWS,
         &lease::ROWS,
+        &networking::ROWS,
+        &admission_registration::ROWS,
+        &csi::ROWS,
+        &devices::ROWS,
+        &flow_control::ROWS,
+        &machinery::ROWS,
         &custom::ROWS,
     ];
     all.into_iter().flatten()

@@ -2,7 +2,8 @@
 
 use podstorm_objects::cells::{items, pairs, text};
 use podstorm_objects::{
-    Cell, Column, DynamicObject, GenerationOf, MetadataChecks, NameFormat, Now, ResourceType, Rules,
+    Cell, Column, DynamicObject, GenerationOf, MetadataChecks, NameFormat, Now, ResourceType,
+    Rules, Subresource,
 };
 use serde_json::Value;
 
@@ -17,6 +18,11 @@ pub(super) static ROWS: [ResourceType; 3] = [
         metadata_checks: MetadataChecks::BOTH,
         put_creates: true,
         resource: "services",
+        subresources: &[Subresource::of_core(
+            "proxy",
+            "ServiceProxyOptions",
+            Subresource::PROXY,
+        )],
         has_status: true,
         short_names: &["svc"],
         categories: &["all"],

@@ -15,6 +15,8 @@ pub(crate) enum Verb {
     Update,
     UpdateStatus,
     UpdateScale,
+    UpdateEphemeralContainers,
+    UpdateResources,
     Patch,
     PatchStatus,
     Bind,
@@ -22,12 +24,18 @@ pub(crate) enum Verb {
 }
 
 /// Every verb with its name and its subresource, as requests name them.
-const VERBS: [(Verb, &str, &str); 9] = [
+const VERBS: [(Verb, &str, &str); 11] = [
     (Verb::Create, "create", ""),
     (Verb::Import, "import", ""),
     (Verb::Update, "update", ""),
     (Verb::UpdateStatus, "update", "/status"),
     (Verb::UpdateScale, "update", "/scale"),
+    (
+        Verb::UpdateEphemeralContainers,
+        "update",
+        "/ephemeralcontainers",
+    ),
+    (Verb::UpdateResources, "update", "/resize"),
     (Verb::Patch, "patch", ""),
     (Verb::PatchStatus, "patch", "/status"),
     (Verb::Bind, "create", "/binding"),

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::KindStore;
 use crate::Cluster;
+use crate::pods::PodPart;
 
 /// The server's strategy for a kind: reading, defaulting, validation, and what writes may change.
 /// The methods work on a private copy and take no lock.
@@ -44,6 +45,14 @@ pub trait Strategy: Object + Clone + PartialEq {
 
     /// Restores what a write to `/status` may not change: everything but status and metadata.
     fn prepare_for_status_update(&mut self, _old: &Self) {}
+
+    /// Restores what a write of a part may not change: everything but that. Of pods alone.
+    fn prepare_for_part_update(&mut self, _old: &Self, _part: PodPart) {}
+
+    /// The rules that a changed part breaks.
+    fn validate_part_update(&self, _old: &Self, _part: PodPart) -> Vec<Cause> {
+        Vec::new()
+    }
 
     /// Whether the spec differs from the stored one, which increments the generation.
     fn spec_differs(&self, _old: &Self) -> bool {

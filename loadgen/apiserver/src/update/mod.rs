@@ -6,6 +6,7 @@ use podstorm_objects::{ApiError, Now, ObjectMeta};
 
 use super::create::refuse_invalid;
 use super::field_manager::Manager;
+use super::pods::PodPart;
 use super::store::counts::{Verb, WriteEffects};
 use super::store::{CommitOutcome, KeyHash, KindStore};
 use super::{Cluster, ClusterResource, Strategy, errors, meta, validation};
@@ -201,6 +202,7 @@ pub(super) fn prepare_and_validate<R: Strategy>(
     manager: Manager<'_>,
 ) -> Result<(), ApiError> {
     let status = matches!(verb, Verb::UpdateStatus | Verb::PatchStatus);
+    let part = PodPart::of(verb);
     if !status {
         new.set_defaults(Some(old));
     }
@@ -208,10 +210,10 @@ pub(super) fn prepare_and_validate<R: Strategy>(
         Some(manager) => manager.written(Some(old), new),
         None => meta::keep_managed_fields(new.metadata_mut(), old.metadata()),
     }
-    if status {
-        new.prepare_for_status_update(old);
-    } else {
-        new.prepare_for_update(old);
+    match part {
+        _ if status => new.prepare_for_status_update(old),
+        Some(part) => new.prepare_for_part_update(old, part),
+        None => new.prepare_for_update(old),
     }
     meta::prepare_for_update(new.metadata_mut(), old.metadata());
     if new.kind().row().has_generation && !status && new.spec_differs(old) {
@@ -219,10 +221,10 @@ pub(super) fn prepare_and_validate<R: Strategy>(
     }
     let mut changes = Vec::new();
     meta::validate_update(new.metadata(), old.metadata(), &mut changes);
-    let causes = if status {
-        new.validate_status_update(old)
-    } else {
-        new.validate_update(old)
+    let causes = match part {
+        _ if status => new.validate_status_update(old),
+        Some(part) => new.validate_part_update(old, part),
+        None => new.validate_update(old),
     };
     let kind = manager.and_then(|manager| manager.kind());
     let kind = kind.unwrap_or_else(|| new.kind());

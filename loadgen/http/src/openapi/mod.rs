@@ -3,7 +3,9 @@
 //! The schemas are those of Kubernetes 1.36, written by `tests/bin/openapi.rs`. Kinds, group versions
 //! and merge keys come from the server's own tables.
 
+mod document;
 mod list_types;
+mod operations;
 mod resolved;
 mod types;
 mod unknown;
@@ -12,14 +14,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use flate2::read::GzDecoder;
-use podstorm_apiserver::{errors, merge_key};
-use podstorm_objects::{ApiError, Kind};
-use serde_json::{Map, Value, json};
+use podstorm_apiserver::merge_key;
+use podstorm_objects::Kind;
+use serde_json::{Map, Value};
 
-use crate::catalog::{Catalog, GroupVersion};
-use crate::discovery::fingerprint;
-use crate::reviews;
+use crate::catalog::GroupVersion;
 
+pub(crate) use document::{document, index};
 pub(crate) use resolved::{referred, schema_named};
 pub(crate) use types::{wrong_conversion, wrong_type};
 pub(crate) use unknown::{drop_unknown_changes, drop_unknown_fields, drop_unknown_of};
@@ -57,6 +58,12 @@ fn schema_name_of(api_version: &str, kind: &str) -> String {
         "apiextensions.k8s.io" => {
             return format!(
                 "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.{}.{kind}",
+                of.version
+            );
+        }
+        "apiregistration.k8s.io" => {
+            return format!(
+                "io.k8s.kube-aggregator.pkg.apis.apiregistration.{}.{kind}",
                 of.version
             );
         }
@@ -150,155 +157,12 @@ fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
         .flatten()
 }
 
-/// `/openapi/v3`: where the document of each group version is.
-pub(crate) fn index(catalog: &Catalog) -> Value {
-    let paths = catalog.group_versions().map(|of| {
-        let path = path_of(of);
-        // What is under an address never changes: clients keep it.
-        let hash = hash_of(catalog.kinds(of).unwrap_or_default());
-        let url = format!("/openapi/v3/{path}?hash={hash}");
-        (path, json!({"serverRelativeURL": url}))
-    });
-    json!({"paths": paths.collect::<Map<_, _>>()})
-}
-
-/// A text that is another one for other schemas.
-fn hash_of(kinds: &[Kind]) -> String {
-    let mut hash = fingerprint(env!("CARGO_PKG_VERSION").as_bytes());
-    for custom in kinds.iter().filter_map(|kind| kind.row().custom) {
-        hash ^= fingerprint(custom.schema.to_string().as_bytes());
-    }
-    format!("{hash:016X}")
-}
-
-fn path_of(of: &GroupVersion) -> String {
-    match of.group.as_str() {
-        "" => format!("api/{}", of.version),
-        group => format!("apis/{group}/{}", of.version),
-    }
-}
-
-/// The document of a group version.
-///
-/// # Errors
-/// 404 for a path that names none.
-pub(crate) fn document(catalog: &Catalog, path: &str) -> Result<Value, ApiError> {
-    let of = catalog.group_versions().find(|of| path_of(of) == path);
-    let of = of.ok_or_else(errors::unknown_resource)?;
-    let kinds = catalog.kinds(of).unwrap_or_default();
-    let mut paths = Map::new();
-    let mut used = BTreeSet::new();
-    for kind in kinds {
-        add_paths(&mut paths, of, *kind);
-        let custom = kind.row().custom;
-        let name = custom.map_or_else(|| schema_name(*kind), |_| OBJECT_META.to_owned());
-        add_schema(&mut used, &name);
-    }
-    for name in ["DeleteOptions", "Status"] {
-        add_schema(
-            &mut used,
-            &format!("io.k8s.apimachinery.pkg.apis.meta.v1.{name}"),
-        );
-    }
-    let mut schemas: Map<String, Value> = used
-        .into_iter()
-        .filter_map(|name| Some((name.clone(), SCHEMAS.get(&name)?.clone())))
-        .collect();
-    for kind in kinds {
-        if let Some(custom) = kind.row().custom {
-            schemas.insert(schema_name(*kind), custom.schema.clone());
-        }
-        if let Some(schema) = schemas.get_mut(&schema_name(*kind)) {
-            schema["x-kubernetes-group-version-kind"] = json!([kind_json(*kind)]);
-        }
-    }
-    Ok(
-        json!({"openapi": "3.0.0", "info": {"title": "Kubernetes", "version": "1.36"},
-        "paths": paths, "components": {"schemas": schemas}}),
-    )
-}
-
-fn kind_json(kind: Kind) -> Value {
-    let of = GroupVersion::of(kind.api_version());
-    json!({"group": of.group, "version": of.version, "kind": kind.name()})
-}
-
-/// Adds a schema with all that it refers to.
-fn add_schema(used: &mut BTreeSet<String>, name: &str) {
-    let Some(schema) = SCHEMAS.get(name) else {
-        return;
-    };
-    if !used.insert(name.to_owned()) {
-        return;
-    }
-    for (_, property) in properties(schema) {
-        let parts = [
-            Some(property),
-            property.get("items"),
-            property.get("additionalProperties"),
-        ];
-        for part in parts.into_iter().flatten() {
-            if let Some(name) = referred_by_name(part) {
-                add_schema(used, name);
-            }
-        }
-    }
-}
-
-/// Adds the paths of a kind: what can be done, and in which form.
-fn add_paths(paths: &mut Map<String, Value>, of: &GroupVersion, kind: Kind) {
-    let within = if kind.is_namespaced() {
-        "/namespaces/{namespace}"
-    } else {
-        ""
-    };
-    let all = format!("/{}{within}/{}", path_of(of), kind.resource());
-    let schema = json!({"$ref": format!("{REFERENCE}{}", schema_name(kind))});
-    let validates = json!([{"name": "fieldValidation", "in": "query", "schema":
-        {"type": "string", "uniqueItems": true}}]);
-    let answer = json!({"200": {"description": "OK", "content":
-        {"application/json": {"schema": schema}}}});
-    let operation = |action: &str, bodies: &[&str]| {
-        let mut operation = json!({"x-kubernetes-action": action,
-            "x-kubernetes-group-version-kind": kind_json(kind), "responses": answer});
-        if !bodies.is_empty() {
-            let contents = bodies.iter().map(|body| (*body, json!({"schema": schema})));
-            let contents: BTreeMap<&str, Value> = contents.collect();
-            operation["parameters"] = validates.clone();
-            operation["requestBody"] = json!({"content": contents, "required": true});
-        }
-        operation
-    };
-    const DOCUMENTS: &[&str] = &["application/json", "application/yaml"];
-    const PATCHES: &[&str] = &[
-        "application/json-patch+json",
-        "application/merge-patch+json",
-        "application/apply-patch+yaml",
-        "application/strategic-merge-patch+json",
-    ];
-    let patches = match kind.row().custom {
-        Some(_) => &PATCHES[..PATCHES.len() - 1],
-        None => PATCHES,
-    };
-    if reviews::is_review(kind) {
-        paths.insert(all, json!({"post": operation("post", DOCUMENTS)}));
-        return;
-    }
-    paths.insert(
-        format!("{all}/{{name}}"),
-        json!({"get": operation("get", &[]), "put": operation("put", DOCUMENTS),
-            "patch": operation("patch", patches), "delete": operation("delete", &[])}),
-    );
-    paths.insert(
-        all,
-        json!({"get": operation("list", &[]), "post": operation("post", DOCUMENTS),
-            "delete": operation("deletecollection", &[])}),
-    );
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::reviews;
 
     #[test]
     fn no_schema_asks_for_metadata() {

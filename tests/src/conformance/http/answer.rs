@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::HeaderMap;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::compare::is_named;
 use super::play::Case;
@@ -34,6 +34,13 @@ impl Case {
                     Value::Array(all) => all.iter().filter_map(Value::as_str).collect(),
                     other => other.as_str().into_iter().collect(),
                 };
+                if name == "Last-Modified" && wanted == ["$time"] {
+                    // A time in the form of headers.
+                    match found.as_slice() {
+                        [time] if httpdate::parse_http_date(time).is_ok() => continue,
+                        _ => return Err(format!("{name}: found {found:?}")),
+                    }
+                }
                 let same = found.len() == wanted.len()
                     && wanted
                         .iter()
@@ -49,7 +56,9 @@ impl Case {
         }
         if let Some(text) = recorded["bodyText"].as_str() {
             let found = String::from_utf8_lossy(&answer.body);
-            return match self.symbols.matches_text(text, &found) {
+            // One of upstream's writers of OpenAPI ends the text with a line feed, another does not.
+            let (text, found) = (text.trim_end_matches('\n'), found.trim_end_matches('\n'));
+            return match self.symbols.matches_text(text, found) {
                 true => Ok(()),
                 false => Err(format!("recorded {text:?}, found {found:?}")),
             };
@@ -84,8 +93,33 @@ impl Case {
             };
             (recorded, found) = (part(&recorded), part(&found));
         }
+        if recorded.get("pathCount").is_some() {
+            found = summary(&found, recorded.get("deploymentItem").is_some());
+        }
         self.symbols.difference("body", &recorded, &found)
     }
+}
+
+/// What the recording keeps of an OpenAPI document.
+fn summary(document: &Value, with_deployment: bool) -> Value {
+    const SHOWN: usize = 6;
+    let none = serde_json::Map::new();
+    let members = |value: &Value| value.as_object().cloned().unwrap_or_else(|| none.clone());
+    let paths = members(&document["paths"]);
+    let mut summary = json!({"openapi": document["openapi"], "info": document["info"],
+        "pathCount": paths.len(), "paths": paths.keys().take(SHOWN).collect::<Vec<_>>(),
+        "schemaCount": members(&document["components"]["schemas"]).len()});
+    if with_deployment {
+        let path = "/apis/apps/v1/namespaces/{namespace}/deployments/{name}";
+        let mut item = document["paths"][path].clone();
+        for operation in item.as_object_mut().into_iter().flatten() {
+            if let Value::Object(operation) = operation.1 {
+                operation.remove("responses");
+            }
+        }
+        summary["deploymentItem"] = item;
+    }
+    summary
 }
 
 fn sort_items(body: &mut Value) {

@@ -37,7 +37,7 @@ pub fn items<'v>(object: &'v Value, pointer: &str) -> impl DoubleEndedIterator<I
 pub fn since(at: &Value, now: Now) -> String {
     let at = at.as_str().and_then(|text| text.parse::<Time>().ok());
     match at.and_then(|at| at.unix_nanos()) {
-        Some(at) => age(now.wall_ns.saturating_sub(at) / 1_000_000_000),
+        Some(at) => duration(now.wall_ns.saturating_sub(at) / 1_000_000_000),
         None => "<unknown>".to_owned(),
     }
 }
@@ -45,7 +45,7 @@ pub fn since(at: &Value, now: Now) -> String {
 /// A duration of so many seconds in the short form: `5s`, `3m10s`, `2d4h`, `3y20d`.
 ///
 /// Source: `duration.HumanDuration` of apimachinery.
-fn age(seconds: i64) -> String {
+pub fn duration(seconds: i64) -> String {
     const MINUTE: i64 = 60;
     const HOUR: i64 = 60 * MINUTE;
     const DAY: i64 = 24 * HOUR;
@@ -141,7 +141,7 @@ mod tests {
             (2 * 365 * DAY + DAY, "2y1d"),
             (8 * 365 * DAY, "8y"),
         ] {
-            assert_eq!(age(seconds), text, "{seconds}");
+            assert_eq!(duration(seconds), text, "{seconds}");
         }
     }
 }

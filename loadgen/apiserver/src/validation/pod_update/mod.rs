@@ -1,5 +1,7 @@
 //! Validation of pod updates.
 
+mod parts;
+
 use std::sync::Arc;
 
 use podstorm_objects::decode::Path;
@@ -11,6 +13,8 @@ use super::Causes;
 use super::container::{items, text};
 use super::pod::{check_meta, check_spec};
 use crate::internal;
+
+pub use parts::{validate_ephemeral_containers, validate_resize};
 
 /// The broken rules of a changed pod. An update may change these members of the spec: images,
 /// `activeDeadlineSeconds` (set or lowered), tolerations (added), scheduling gates (removed; while

@@ -1,0 +1,148 @@
+//! Validation of the parts of a pod that have subresources of their own.
+
+use podstorm_objects::decode::Path;
+use podstorm_objects::json::JsonValue;
+use podstorm_objects::{Cause, Pod};
+use serde_json::Value;
+
+use super::super::Causes;
+use super::super::container::{self, Role, Surroundings, items, member, text};
+use super::super::resources;
+use crate::defaulting::qos_class;
+
+/// The list of containers for looking into a running pod.
+const EPHEMERAL: &str = "ephemeralContainers";
+
+/// The rules that changed ephemeral containers break: there may be more of them, and no other change.
+///
+/// Source: `ValidatePodEphemeralContainersUpdate` of Kubernetes.
+pub fn validate_ephemeral_containers(new: &Pod, old: &Pod) -> Vec<Cause> {
+    let mut causes = Causes::default();
+    old.spec.look(old.token_volume, |before| {
+        new.spec.look(new.token_volume, |after| {
+            check_entries(after, &mut causes);
+            let path = Path::ROOT.member("spec");
+            let path = path.member(EPHEMERAL);
+            for (_, old) in items(before, EPHEMERAL) {
+                let name = text(old, "name");
+                let mut all = items(after, EPHEMERAL).map(|(_, new)| new);
+                let detail = match all.find(|new| text(*new, "name") == name) {
+                    None => format!("existing ephemeral containers {name:?} may not be removed\n"),
+                    Some(new) if new.to_value() != old.to_value() => {
+                        format!("existing ephemeral containers {name:?} may not be changed\n")
+                    }
+                    Some(_) => continue,
+                };
+                causes.forbidden(&path, detail);
+            }
+        });
+    });
+    causes.0
+}
+
+fn check_entries(spec: JsonValue<'_>, causes: &mut Causes) {
+    /// What only containers of the pod itself have.
+    const NOT_ALLOWED: [&str; 7] = [
+        "ports",
+        "livenessProbe",
+        "readinessProbe",
+        "startupProbe",
+        "lifecycle",
+        "resources",
+        "resizePolicy",
+    ];
+    let path = Path::ROOT.member("spec");
+    let path = path.member(EPHEMERAL);
+    let volumes: Vec<&str> = items(spec, "volumes")
+        .map(|(_, volume)| text(volume, "name"))
+        .collect();
+    let others = ["containers", "initContainers"]
+        .into_iter()
+        .flat_map(|list| items(spec, list));
+    let mut names: Vec<&str> = others.map(|(_, other)| text(other, "name")).collect();
+    for (index, entry) in items(spec, EPHEMERAL) {
+        let path = path.item(index);
+        let around = Surroundings {
+            volumes: &volumes,
+            host_network: false,
+        };
+        container::check(entry, Role::Main, around, &path, causes);
+        let name = text(entry, "name");
+        if !name.is_empty() && names.contains(&name) {
+            causes.duplicate(&path.member("name"), name);
+        }
+        names.push(name);
+        let target = text(entry, "targetContainerName");
+        if !target.is_empty() && !names[..names.len() - 1].contains(&target) {
+            causes.not_found(&path.member("targetContainerName"), target);
+        }
+        for member in NOT_ALLOWED {
+            if entry.get(member).is_some_and(|value| !is_empty(value)) {
+                let detail = "cannot be set for an Ephemeral Container";
+                causes.forbidden(&path.member(member), detail);
+            }
+        }
+    }
+}
+
+fn is_empty(value: JsonValue<'_>) -> bool {
+    value.is_null() || value.items().next().is_none() && value.pairs().next().is_none()
+}
+
+/// The rules that changed amounts of a pod's containers break: those of processors and memory alone change,
+/// what was asked for stays asked for, and so does the class that follows from it.
+///
+/// Source: `ValidatePodResize` of Kubernetes.
+pub fn validate_resize(new: &Pod, old: &Pod) -> Vec<Cause> {
+    let mut causes = Causes::default();
+    let path = Path::ROOT.member("spec");
+    if qos_class(&new.spec) != qos_class(&old.spec) {
+        let detail = "Pod QOS Class may not change as a result of resizing";
+        causes.invalid(&path, qos_class(&new.spec), detail);
+    }
+    old.spec.look(old.token_volume, |before| {
+        new.spec.look(new.token_volume, |after| {
+            for list in ["containers", "initContainers"] {
+                let list_path = path.member(list);
+                for ((index, old), (_, new)) in items(before, list).zip(items(after, list)) {
+                    let path = list_path.item(index);
+                    let path = path.member("resources");
+                    if let Some(resources) = member(new, "resources") {
+                        resources::check(resources, &path, &mut causes);
+                    }
+                    check_amounts(old, new, &path, &mut causes);
+                }
+            }
+        });
+    });
+    causes.0
+}
+
+fn check_amounts(old: JsonValue<'_>, new: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes) {
+    let find = |container: JsonValue<'_>, list: &str| -> Value {
+        let amounts = member(container, "resources").and_then(|resources| member(resources, list));
+        amounts.map_or_else(|| Value::Object(serde_json::Map::new()), |it| it.to_value())
+    };
+    for (list, detail) in [
+        ("requests", "resource requests cannot be removed"),
+        ("limits", "resource limits cannot be removed"),
+    ] {
+        let (before, after) = (find(old, list), find(new, list));
+        let (before, after) = (before.as_object(), after.as_object());
+        let (Some(before), Some(after)) = (before, after) else {
+            continue;
+        };
+        let path = path.member(list);
+        for name in before.keys().filter(|name| !after.contains_key(*name)) {
+            causes.forbidden(&path.member(name), detail);
+        }
+        let is_other = |name: &&String| !["cpu", "memory"].contains(&name.as_str());
+        let names = after.keys().chain(before.keys()).filter(is_other);
+        if names
+            .into_iter()
+            .any(|name| before.get(name) != after.get(name))
+        {
+            causes.forbidden(&path, "only cpu and memory resources are mutable");
+        }
+    }
+}

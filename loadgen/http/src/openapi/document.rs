@@ -1,0 +1,199 @@
+//! The documents: one for each group version, one for each group, and the index of them.
+
+use std::collections::BTreeSet;
+
+use podstorm_apiserver::errors;
+use podstorm_objects::{ApiError, Kind};
+use serde_json::{Map, Value, json};
+
+use super::operations::{self, reference};
+use super::{OBJECT_META, SCHEMAS, properties, referred_by_name, schema_name};
+use crate::catalog::{Catalog, GroupVersion};
+use crate::discovery::fingerprint;
+use crate::reviews;
+
+/// A document with the tag that its address has.
+pub(crate) struct Document {
+    pub(crate) json: Value,
+    /// Another one for other content: clients keep what is under an address.
+    pub(crate) tag: String,
+}
+
+/// What a path of the index is about.
+enum Subject<'a> {
+    GroupVersion(&'a GroupVersion),
+    /// A path of its own, with the schema of its answer.
+    Path(String, &'static str),
+}
+
+/// `/openapi/v3`: where the documents are.
+pub(crate) fn index(catalog: &Catalog) -> String {
+    let paths = subjects(catalog).map(|(path, subject)| {
+        let tag = match subject {
+            Subject::GroupVersion(of) => tag_of(&path, catalog.kinds(of).unwrap_or_default()),
+            Subject::Path(..) => tag_of(&path, &[]),
+        };
+        let url = format!("/openapi/v3/{path}?hash={tag}");
+        (path, json!({"serverRelativeURL": url}))
+    });
+    json!({"paths": paths.collect::<Map<_, _>>()}).to_string()
+}
+
+fn subjects(catalog: &Catalog) -> impl Iterator<Item = (String, Subject<'_>)> {
+    let versions = catalog
+        .group_versions()
+        .map(|of| (path_of(of), Subject::GroupVersion(of)));
+    let groups = catalog.groups().into_iter().map(|(group, _)| {
+        let path = format!("apis/{group}");
+        (path.clone(), Subject::Path(format!("/{path}/"), "APIGroup"))
+    });
+    let others = [
+        (
+            ".well-known/openid-configuration",
+            "/.well-known/openid-configuration/",
+            "",
+        ),
+        ("api", "/api/", "APIVersions"),
+        ("apis", "/apis/", "APIGroupList"),
+        ("openid/v1/jwks", "/openid/v1/jwks/", ""),
+        ("version", "/version/", "Info"),
+    ];
+    let others =
+        others.map(|(path, at, schema)| (path.to_owned(), Subject::Path(at.to_owned(), schema)));
+    versions.chain(groups).chain(others)
+}
+
+fn path_of(of: &GroupVersion) -> String {
+    match of.group.as_str() {
+        "" => format!("api/{}", of.version),
+        group => format!("apis/{group}/{}", of.version),
+    }
+}
+
+/// A text that is another one for other documents.
+fn tag_of(path: &str, kinds: &[Kind]) -> String {
+    let mut hash = fingerprint(env!("CARGO_PKG_VERSION").as_bytes()) ^ fingerprint(path.as_bytes());
+    for custom in kinds.iter().filter_map(|kind| kind.row().custom) {
+        hash ^= fingerprint(custom.schema.to_string().as_bytes());
+    }
+    format!("{hash:016X}")
+}
+
+/// The document of a path of the index.
+///
+/// # Errors
+/// 404 for a path that isn't there.
+pub(crate) fn document(catalog: &Catalog, path: &str) -> Result<Document, ApiError> {
+    let found = subjects(catalog).find(|(known, _)| known == path);
+    let (_, subject) = found.ok_or_else(errors::unknown_resource)?;
+    match subject {
+        Subject::GroupVersion(of) => {
+            let kinds = catalog.kinds(of).unwrap_or_default();
+            Ok(of_kinds(of, kinds))
+        }
+        Subject::Path(at, schema) => {
+            let mut used = BTreeSet::new();
+            let name = operations::meta(schema);
+            add_schema(&mut used, &name);
+            let item = operations::alone(&at, &name);
+            let paths = json!({at: item});
+            Ok(whole(paths, schemas_named(used), tag_of(path, &[])))
+        }
+    }
+}
+
+fn whole(paths: Value, schemas: Map<String, Value>, tag: String) -> Document {
+    let json = json!({"openapi": "3.0.0", "info": {"title": "Kubernetes", "version": "1.36"},
+        "paths": paths, "components": {"schemas": schemas}});
+    Document { json, tag }
+}
+
+fn of_kinds(of: &GroupVersion, kinds: &[Kind]) -> Document {
+    let mut paths = Map::new();
+    let root = format!("/{}/", path_of(of));
+    let list = operations::meta("APIResourceList");
+    paths.insert(root.clone(), operations::alone(&root, &list));
+    let mut used = BTreeSet::new();
+    let mut lists = Map::new();
+    for kind in kinds {
+        operations::add(&mut paths, of, *kind);
+        let custom = kind.row().custom;
+        let name = custom.map_or_else(|| schema_name(*kind), |_| OBJECT_META.to_owned());
+        add_schema(&mut used, &name);
+        for part in kind.row().subresources {
+            let name = super::schema_name_of(part.api_version, part.kind);
+            add_schema(&mut used, &name);
+        }
+        if kind.row().has_scale {
+            add_schema(&mut used, "io.k8s.api.autoscaling.v1.Scale");
+        }
+        if !reviews::is_review(*kind) {
+            lists.insert(format!("{}List", schema_name(*kind)), list_schema(*kind));
+        }
+    }
+    let of_requests = [
+        "APIResourceList",
+        "DeleteOptions",
+        "ListMeta",
+        "Patch",
+        "Status",
+        "WatchEvent",
+    ];
+    for name in of_requests {
+        add_schema(&mut used, &operations::meta(name));
+    }
+    let mut schemas = schemas_named(used);
+    for kind in kinds {
+        if let Some(custom) = kind.row().custom {
+            schemas.insert(schema_name(*kind), custom.schema.clone());
+        }
+        if let Some(schema) = schemas.get_mut(&schema_name(*kind)) {
+            schema["x-kubernetes-group-version-kind"] = json!([operations::kind_json(*kind)]);
+        }
+    }
+    schemas.append(&mut lists);
+    whole(Value::Object(paths), schemas, tag_of(&path_of(of), kinds))
+}
+
+fn list_schema(kind: Kind) -> Value {
+    let mut of = operations::kind_json(kind);
+    of["kind"] = format!("{}List", kind.name()).into();
+    let text = json!({"type": "string"});
+    let items = json!({"type": "array", "items": reference(&schema_name(kind))});
+    json!({"type": "object", "description": format!("{}List is a list of {}.", kind.name(), kind.resource()),
+        "required": ["items"],
+        "properties": {"apiVersion": text, "kind": text, "items": items,
+            "metadata": reference(&operations::meta("ListMeta"))},
+        "x-kubernetes-group-version-kind": [of]})
+}
+
+fn schemas_named(names: BTreeSet<String>) -> Map<String, Value> {
+    let found = names
+        .into_iter()
+        .filter_map(|name| Some((name.clone(), SCHEMAS.get(&name)?.clone())));
+    found.collect()
+}
+
+/// Adds a schema with all that it refers to.
+fn add_schema(used: &mut BTreeSet<String>, name: &str) {
+    let Some(schema) = SCHEMAS.get(name) else {
+        return;
+    };
+    if !used.insert(name.to_owned()) {
+        return;
+    }
+    for (_, property) in properties(schema) {
+        add_referred(used, property);
+    }
+}
+
+fn add_referred(used: &mut BTreeSet<String>, schema: &Value) {
+    if let Some(name) = referred_by_name(schema) {
+        add_schema(used, name);
+    }
+    for part in ["items", "additionalProperties"] {
+        if let Some(part) = schema.get(part) {
+            add_referred(used, part);
+        }
+    }
+}
