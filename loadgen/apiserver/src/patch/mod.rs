@@ -133,7 +133,7 @@ impl Cluster {
                 new.count = repeated.count;
                 new.last_timestamp = repeated.last_timestamp;
                 new.message = repeated.message.as_str().into();
-                prepare_and_validate(&mut new, &**old, Verb::Patch, None)?;
+                prepare_and_validate(self, &mut new, &**old, Verb::Patch, None)?;
                 Ok(Update::Write(new, WriteEffects::of(Verb::Patch)))
             },
         )
@@ -191,7 +191,7 @@ impl Cluster {
             new.metadata_mut().uid = uid;
             share_metadata(new.metadata_mut(), stored);
             new.share_with(old);
-            prepare_and_validate(&mut new, &**old, effects.verb, manager)?;
+            prepare_and_validate(self, &mut new, &**old, effects.verb, manager)?;
             Ok(Update::Write(new, effects))
         })
     }

@@ -33,6 +33,7 @@ pub use cluster_scoped::{
 };
 pub use pod::{validate_pod, validate_pod_except_spec, validate_pod_status_update};
 pub use pod_update::validate_pod_update;
+pub use security::allow_privileged;
 pub(crate) use selector::validate_selector;
 pub use workload::{
     validate_replica_set, validate_replica_set_except_pod_spec, validate_replica_set_spec,
