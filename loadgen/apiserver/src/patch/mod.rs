@@ -200,7 +200,15 @@ impl Cluster {
 /// The stored object with the patch applied.
 fn patched<R: Strategy>(old: &R, patch: &Patch, manager: Manager<'_>) -> Result<R, ApiError> {
     let mut document = old.to_json();
-    patch.apply(&mut document)?;
+    if let Err(problem) = patch.apply(&mut document) {
+        // It may be about empty members that clients are shown, and messages quote them.
+        let Some(manager) = manager else {
+            return Err(problem);
+        };
+        document = old.to_json();
+        manager.complete(&mut document);
+        patch.apply(&mut document)?;
+    }
     if let Some(manager) = manager {
         manager.patched(patch.merged(), &mut document)?;
     }
