@@ -150,6 +150,11 @@ impl Strategy for DynamicObject {
     }
 
     fn validate_create(&self) -> Vec<Cause> {
+        if self.kind() == builtin::SERVICE
+            && let Some(cause) = builtin::not_allocated(self)
+        {
+            return vec![cause];
+        }
         broken_rules(self, None)
     }
 

@@ -27,6 +27,10 @@ pub trait FieldManager: Debug + Sync {
         Ok(())
     }
 
+    /// Adds the members to the document of a stored object that clients are shown although they are empty:
+    /// patches may be about them.
+    fn complete(&self, _document: &mut Value) {}
+
     /// As [`written`](FieldManager::written), of a status that the server itself writes because of the
     /// request.
     fn written_by_server(&self, old: Option<&dyn Object>, new: &mut dyn Object);

@@ -157,6 +157,9 @@ pub struct ClusterOptions {
     pub leaves: Leaves,
     /// Whether the garbage collector writes Events about owners in another namespace.
     pub records_gc_events: bool,
+    /// Whether containers may not be privileged, in pods and in templates of pods: a server of Kubernetes with
+    /// `--allow-privileged=false`.
+    pub forbids_privileged: bool,
 }
 
 /// What a cluster leaves to others instead of doing it by itself.
@@ -180,6 +183,7 @@ impl fmt::Debug for ClusterOptions {
             .field("observer", &self.observer.is_some())
             .field("leaves", &self.leaves)
             .field("records_gc_events", &self.records_gc_events)
+            .field("forbids_privileged", &self.forbids_privileged)
             .finish()
     }
 }

@@ -3,8 +3,10 @@
 //!
 //! Source: `pkg/apis/autoscaling/v1/conversion.go` of Kubernetes.
 
-use podstorm_apiserver::internal_text;
+use podstorm_apiserver::{internal_text, kind_named};
 use serde_json::{Map, Value, json};
+
+use crate::openapi;
 
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
 const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
@@ -12,52 +14,70 @@ const CURRENT: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
 const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const ANNOTATIONS: [&str; 4] = [BEHAVIOR, CONDITIONS, CURRENT, METRICS];
 
-/// The members of metrics in annotations: their name there, and where they are in version 2.
-type Members = &'static [(&'static str, &'static str)];
+/// The members of metrics in annotations: their name there, where they are in version 2, and how they are
+/// written when they are absent.
+type Members = &'static [(&'static str, &'static str, Absent)];
+
+/// How the annotations show a member that is absent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Absent {
+    LeftOut,
+    /// As a zero: it is no pointer in Go.
+    Zero,
+}
+use Absent::{LeftOut, Zero};
 
 const WANTED: [(&str, Members); 5] = [
     (
         "object",
         &[
-            ("target", "/describedObject"),
-            ("metricName", "/metric/name"),
-            ("targetValue", "/target/value"),
-            ("selector", "/metric/selector"),
-            ("averageValue", "/target/averageValue"),
+            ("target", "/describedObject", LeftOut),
+            ("metricName", "/metric/name", LeftOut),
+            ("targetValue", "/target/value", Zero),
+            ("selector", "/metric/selector", LeftOut),
+            ("averageValue", "/target/averageValue", LeftOut),
         ],
     ),
     (
         "pods",
         &[
-            ("metricName", "/metric/name"),
-            ("targetAverageValue", "/target/averageValue"),
-            ("selector", "/metric/selector"),
+            ("metricName", "/metric/name", LeftOut),
+            ("targetAverageValue", "/target/averageValue", Zero),
+            ("selector", "/metric/selector", LeftOut),
         ],
     ),
     (
         "resource",
         &[
-            ("name", "/name"),
-            ("targetAverageUtilization", "/target/averageUtilization"),
-            ("targetAverageValue", "/target/averageValue"),
+            ("name", "/name", LeftOut),
+            (
+                "targetAverageUtilization",
+                "/target/averageUtilization",
+                LeftOut,
+            ),
+            ("targetAverageValue", "/target/averageValue", LeftOut),
         ],
     ),
     (
         "containerResource",
         &[
-            ("name", "/name"),
-            ("targetAverageUtilization", "/target/averageUtilization"),
-            ("targetAverageValue", "/target/averageValue"),
-            ("container", "/container"),
+            ("name", "/name", LeftOut),
+            (
+                "targetAverageUtilization",
+                "/target/averageUtilization",
+                LeftOut,
+            ),
+            ("targetAverageValue", "/target/averageValue", LeftOut),
+            ("container", "/container", LeftOut),
         ],
     ),
     (
         "external",
         &[
-            ("metricName", "/metric/name"),
-            ("metricSelector", "/metric/selector"),
-            ("targetValue", "/target/value"),
-            ("targetAverageValue", "/target/averageValue"),
+            ("metricName", "/metric/name", LeftOut),
+            ("metricSelector", "/metric/selector", LeftOut),
+            ("targetValue", "/target/value", LeftOut),
+            ("targetAverageValue", "/target/averageValue", LeftOut),
         ],
     ),
 ];
@@ -66,45 +86,53 @@ const FOUND: [(&str, Members); 5] = [
     (
         "object",
         &[
-            ("target", "/describedObject"),
-            ("metricName", "/metric/name"),
-            ("currentValue", "/current/value"),
-            ("selector", "/metric/selector"),
-            ("averageValue", "/current/averageValue"),
+            ("target", "/describedObject", LeftOut),
+            ("metricName", "/metric/name", LeftOut),
+            ("currentValue", "/current/value", Zero),
+            ("selector", "/metric/selector", LeftOut),
+            ("averageValue", "/current/averageValue", LeftOut),
         ],
     ),
     (
         "pods",
         &[
-            ("metricName", "/metric/name"),
-            ("currentAverageValue", "/current/averageValue"),
-            ("selector", "/metric/selector"),
+            ("metricName", "/metric/name", LeftOut),
+            ("currentAverageValue", "/current/averageValue", Zero),
+            ("selector", "/metric/selector", LeftOut),
         ],
     ),
     (
         "resource",
         &[
-            ("name", "/name"),
-            ("currentAverageUtilization", "/current/averageUtilization"),
-            ("currentAverageValue", "/current/averageValue"),
+            ("name", "/name", LeftOut),
+            (
+                "currentAverageUtilization",
+                "/current/averageUtilization",
+                LeftOut,
+            ),
+            ("currentAverageValue", "/current/averageValue", Zero),
         ],
     ),
     (
         "containerResource",
         &[
-            ("name", "/name"),
-            ("currentAverageUtilization", "/current/averageUtilization"),
-            ("currentAverageValue", "/current/averageValue"),
-            ("container", "/container"),
+            ("name", "/name", LeftOut),
+            (
+                "currentAverageUtilization",
+                "/current/averageUtilization",
+                LeftOut,
+            ),
+            ("currentAverageValue", "/current/averageValue", Zero),
+            ("container", "/container", LeftOut),
         ],
     ),
     (
         "external",
         &[
-            ("metricName", "/metric/name"),
-            ("metricSelector", "/metric/selector"),
-            ("currentValue", "/current/value"),
-            ("currentAverageValue", "/current/averageValue"),
+            ("metricName", "/metric/name", LeftOut),
+            ("metricSelector", "/metric/selector", LeftOut),
+            ("currentValue", "/current/value", Zero),
+            ("currentAverageValue", "/current/averageValue", LeftOut),
         ],
     ),
 ];
@@ -125,9 +153,10 @@ fn list(texts: Vec<String>) -> Option<String> {
 fn metric_text(metric: &Value, kinds: &[(&'static str, Members)]) -> String {
     let parts = kinds.iter().map(|(kind, members)| {
         let of_kind = &metric[*kind];
-        let members = members.iter().map(|(name, at)| {
+        let members = members.iter().map(|(name, at, absent)| {
             let value = of_kind.pointer(at).filter(|value| !value.is_null());
-            (*name, value.map(Value::to_string))
+            let zero = || (*absent == Zero).then(|| "\"0\"".to_owned());
+            (*name, value.map(Value::to_string).or_else(zero))
         });
         (*kind, of_kind.is_object().then(|| text(members)))
     });
@@ -152,11 +181,9 @@ fn annotations(scaler: &Map<String, Value>) -> Vec<(&'static str, String)> {
         entries.cloned().unwrap_or_default()
     };
     let metrics = all("spec", "metrics");
-    // The first one about the CPU has a member of its own.
-    let own = metrics.iter().position(has_percentage);
-    let others = (metrics.iter().enumerate())
-        .filter(|(at, _)| Some(*at) != own)
-        .map(|(_, metric)| metric_text(metric, &WANTED));
+    // The one about the CPU has a member of its own.
+    let others = metrics.iter().filter(|metric| !has_percentage(metric));
+    let others = others.map(|metric| metric_text(metric, &WANTED));
     let current = all("status", "currentMetrics");
     let current = current.iter().map(|metric| metric_text(metric, &FOUND));
     let conditions = all("status", "conditions");
@@ -223,52 +250,221 @@ pub(crate) fn to_v1(scaler: &mut Map<String, Value>) {
 }
 
 pub(crate) fn from_v1(scaler: &mut Map<String, Value>) {
+    let texts = take_annotations(scaler);
+    let of = |name: &str| {
+        let (_, text) = texts.iter().find(|(known, _)| known == name)?;
+        serde_json::from_str::<Value>(text).ok()
+    };
+    if let Some(Value::Object(spec)) = scaler.get_mut("spec") {
+        let percent = spec.remove("targetCPUUtilizationPercentage");
+        let cpu = percent.map(|percent| {
+            let target = json!({"type": "Utilization", "averageUtilization": percent});
+            json!({"type": "Resource", "resource": {"name": "cpu", "target": target}})
+        });
+        let others = of(METRICS).and_then(|texts| metrics_of(&texts, &WANTED, "target"));
+        let others = others.filter(|metrics| is_right("spec", "metrics", metrics.clone().into()));
+        let metrics: Vec<Value> = others.unwrap_or_default().into_iter().chain(cpu).collect();
+        if !metrics.is_empty() {
+            spec.insert("metrics".to_owned(), metrics.into());
+        }
+        let behavior = of(BEHAVIOR).map(outside_names);
+        if let Some(behavior) = behavior.filter(|it| is_right("spec", "behavior", it.clone())) {
+            spec.insert("behavior".to_owned(), behavior);
+        }
+    }
+    let current = of(CURRENT).and_then(|texts| metrics_of(&texts, &FOUND, "current"));
+    let current =
+        current.filter(|metrics| is_right("status", "currentMetrics", metrics.clone().into()));
+    let conditions = of(CONDITIONS).filter(|it| is_right("status", "conditions", it.clone()));
+    if current.is_some() || conditions.is_some() {
+        // What was applied may have taken all of it away.
+        let status = scaler.entry("status").or_insert(Value::Null);
+        if status.is_null() {
+            *status = json!({});
+        }
+    }
+    let Some(Value::Object(status)) = scaler.get_mut("status") else {
+        return;
+    };
+    let percent = status.remove("currentCPUUtilizationPercentage");
+    let cpu = percent.map(|percent| {
+        let current = json!({"averageUtilization": percent});
+        vec![json!({"type": "Resource", "resource": {"name": "cpu", "current": current}})]
+    });
+    // Those of the annotation say more.
+    if let Some(metrics) = current.or(cpu) {
+        status.insert("currentMetrics".to_owned(), metrics.into());
+    }
+    if let Some(conditions) = conditions {
+        status.insert("conditions".to_owned(), conditions);
+    }
+}
+
+/// Takes the annotations out that say what version 1 has no members for.
+fn take_annotations(scaler: &mut Map<String, Value>) -> Vec<(String, String)> {
+    let mut texts = Vec::new();
     if let Some(Value::Object(metadata)) = scaler.get_mut("metadata")
         && let Some(Value::Object(annotations)) = metadata.get_mut("annotations")
     {
-        annotations.retain(|name, _| !ANNOTATIONS.contains(&name.as_str()));
+        annotations.retain(|name, text| {
+            let is_ours = ANNOTATIONS.contains(&name.as_str());
+            if let (true, Some(text)) = (is_ours, text.as_str()) {
+                texts.push((name.clone(), text.to_owned()));
+            }
+            !is_ours
+        });
         if annotations.is_empty() {
             metadata.remove("annotations");
         }
     }
-    if let Some(Value::Object(spec)) = scaler.get_mut("spec")
-        && let Some(percent) = spec.remove("targetCPUUtilizationPercentage")
-    {
-        let target = json!({"type": "Utilization", "averageUtilization": percent});
-        let cpu = json!({"type": "Resource", "resource": {"name": "cpu", "target": target}});
-        spec.insert("metrics".to_owned(), json!([cpu]));
-    }
-    if let Some(Value::Object(status)) = scaler.get_mut("status")
-        && let Some(percent) = status.remove("currentCPUUtilizationPercentage")
-    {
-        let current = json!({"averageUtilization": percent, "averageValue": "0"});
-        let cpu = json!({"type": "Resource", "resource": {"name": "cpu", "current": current}});
-        status.insert("currentMetrics".to_owned(), json!([cpu]));
+    texts
+}
+
+/// Metrics of an annotation as those of version 2; `value` is the member with their values there. `None`
+/// where it is no list of metrics.
+fn metrics_of(texts: &Value, kinds: &[(&'static str, Members)], value: &str) -> Option<Vec<Value>> {
+    let metrics = texts.as_array()?.iter().map(|metric| {
+        let mut read = json!({"type": metric.get("type")?.as_str()?});
+        for (kind, members) in kinds {
+            let Some(of_kind) = metric.get(*kind).filter(|it| it.is_object()) else {
+                continue;
+            };
+            let mut parts = json!({});
+            for (name, at, absent) in *members {
+                match (of_kind.get(*name).filter(|it| !it.is_null()), absent) {
+                    (Some(value), _) => put(&mut parts, at, value.clone()),
+                    (None, Zero) => put(&mut parts, at, "0".into()),
+                    (None, LeftOut) => {}
+                }
+            }
+            if value == "target" {
+                parts[value]["type"] = target_type(kind, &parts[value]).into();
+            }
+            read[*kind] = parts;
+        }
+        Some(read)
+    });
+    metrics.collect()
+}
+
+/// What a target of version 2 is, which version 1 leaves to be seen from its values.
+fn target_type(kind: &str, target: &Value) -> &'static str {
+    let has = |member: &str| target.get(member).is_some();
+    match kind {
+        "object" if !has("averageValue") => "Value",
+        "external" if has("value") => "Value",
+        _ if has("averageUtilization") => "Utilization",
+        _ => "AverageValue",
     }
 }
 
-/// Keeps what version 1 does not show: behaviour, conditions, and metrics but the CPU.
-pub(crate) fn keep(scaler: &mut Map<String, Value>, stored: &Value) {
-    for (part, member, list) in [
-        ("spec", "behavior", "metrics"),
-        ("status", "conditions", "currentMetrics"),
-    ] {
-        let (Some(Value::Object(new)), old) = (scaler.get_mut(part), &stored[part]) else {
-            continue;
-        };
-        if !old[member].is_null() {
-            new.insert(member.to_owned(), old[member].clone());
+/// Sets the member with that JSON pointer.
+fn put(object: &mut Value, at: &str, value: Value) {
+    let mut place = object;
+    for name in at.split('/').skip(1) {
+        place = &mut place[name];
+    }
+    *place = value;
+}
+
+/// An object whose members have the names of Go's internal types, with those that clients see.
+fn outside_names(value: Value) -> Value {
+    match value {
+        Value::Object(members) => {
+            let members = members.into_iter().filter(|(_, value)| !value.is_null());
+            let members = members.map(|(name, value)| {
+                let mut letters = name.chars();
+                let first = letters.next().map(|first| first.to_ascii_lowercase());
+                let name = first.into_iter().chain(letters).collect();
+                (name, outside_names(value))
+            });
+            Value::Object(members.collect())
         }
-        let kept = old[list].as_array().into_iter().flatten();
-        let mut metrics: Vec<Value> = kept.filter(|metric| !is_cpu(metric)).cloned().collect();
-        metrics.extend(
-            new.get(list)
-                .and_then(Value::as_array)
-                .cloned()
-                .unwrap_or_default(),
+        Value::Array(items) => items.into_iter().map(outside_names).collect(),
+        other => other,
+    }
+}
+
+/// Whether a member of version 2 is of its type; as upstream, annotations that say something else are passed
+/// over.
+fn is_right(part: &str, member: &str, value: Value) -> bool {
+    let kind = kind_named("HorizontalPodAutoscaler");
+    let scaler = json!({part: {member: value}});
+    match (kind, &scaler) {
+        (Some(kind), Value::Object(scaler)) => openapi::wrong_type(kind, scaler).is_none(),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn members(value: Value) -> Map<String, Value> {
+        match value {
+            Value::Object(members) => members,
+            other => panic!("{other} is no object"),
+        }
+    }
+
+    #[test]
+    fn what_version_1_has_no_members_for_comes_back_from_the_annotations() {
+        let scaler = members(json!({
+            "metadata": {"name": "h", "annotations": {"a": "b"}},
+            "spec": {
+                "maxReplicas": 5,
+                "behavior": {"scaleDown": {"stabilizationWindowSeconds": 3, "selectPolicy": "Min",
+                    "policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}]}},
+                "metrics": [
+                    {"type": "Object", "object": {
+                        "describedObject": {"kind": "Ingress", "name": "i", "apiVersion": "v1"},
+                        "metric": {"name": "hits", "selector": {"matchLabels": {"x": "y"}}},
+                        "target": {"type": "Value", "value": "10"}}},
+                    {"type": "External", "external": {"metric": {"name": "queue"},
+                        "target": {"type": "AverageValue", "averageValue": "30"}}},
+                    {"type": "Resource", "resource": {"name": "cpu",
+                        "target": {"type": "Utilization", "averageUtilization": 50}}},
+                ],
+            },
+            "status": {
+                "currentReplicas": 1, "desiredReplicas": 2,
+                "conditions": [{"type": "AbleToScale", "status": "True", "reason": "Ready",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z", "message": "fine"}],
+                "currentMetrics": [{"type": "Resource", "resource": {"name": "cpu",
+                    "current": {"averageUtilization": 40, "averageValue": "0"}}}],
+            },
+        }));
+        let mut shown = scaler.clone();
+        to_v1(&mut shown);
+        assert_eq!(shown["spec"]["targetCPUUtilizationPercentage"], 50);
+        assert_eq!(
+            shown["metadata"]["annotations"].as_object().unwrap().len(),
+            5
         );
-        if !metrics.is_empty() {
-            new.insert(list.to_owned(), metrics.into());
+        from_v1(&mut shown);
+        assert_eq!(Value::Object(shown), Value::Object(scaler));
+    }
+
+    #[test]
+    fn annotations_that_say_something_else_are_passed_over() {
+        for text in [
+            "no JSON",
+            "{}",
+            "[1]",
+            r#"[{"type": "Pods", "pods": {"metricName": 1}}]"#,
+        ] {
+            let mut scaler = members(json!({
+                "metadata": {"annotations": {METRICS: text, CURRENT: text, BEHAVIOR: "[]",
+                    CONDITIONS: "{}"}},
+                "spec": {"maxReplicas": 5},
+                "status": {"currentCPUUtilizationPercentage": 40},
+            }));
+            from_v1(&mut scaler);
+            let cpu = json!({"type": "Resource", "resource": {"name": "cpu",
+                "current": {"averageUtilization": 40}}});
+            let read = json!({"metadata": {}, "spec": {"maxReplicas": 5},
+                "status": {"currentMetrics": [cpu]}});
+            assert_eq!(Value::Object(scaler), read, "{text}");
         }
     }
 }

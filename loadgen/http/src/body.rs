@@ -113,18 +113,72 @@ pub(crate) fn object(call: &Call<'_>, kind: Kind) -> Result<Sent, ApiError> {
         Some(_) => check_custom_type(kind, &document)?,
     }
     if let Some(problem) = openapi::wrong_type(kind, &document) {
-        return Err(cannot_be_handled(kind, &problem));
+        return Err(cannot_be_handled(kind, &as_spelled(call, problem)));
     }
     let warnings = check_fields(call, kind, &mut document)?;
     let admitted = match *call.method == http::Method::POST {
         true => admission::admit(call.cluster(), kind, &mut document)?,
         false => Vec::new(),
     };
+    let mut object = read(call, kind, document)?;
+    if kind.name() == REVISION && is_json(call) && json_syntax::has_blanks(&call.body, "data") {
+        object = with_blanks(object);
+    }
     Ok(Sent {
-        object: read(call, kind, document)?,
+        object,
         warnings,
         admitted,
     })
+}
+
+/// The kind of which upstream keeps a member as the text that was sent.
+const REVISION: &str = "ControllerRevision";
+
+fn is_json(call: &Call<'_>) -> bool {
+    BodyType::of(call.headers) == Some(BodyType::Json)
+}
+
+/// Notes that an object was sent with blanks.
+#[cold]
+fn with_blanks(object: AnyObject) -> AnyObject {
+    match object.clone().downcast::<DynamicObject>() {
+        Some(found) => {
+            drop(object);
+            let mut found = Arc::unwrap_or_clone(found);
+            found.has_blanks = true;
+            Arc::new(found)
+        }
+        None => object,
+    }
+}
+
+/// A problem with a number, which upstream quotes as it was spelled.
+#[cold]
+fn as_spelled(call: &Call<'_>, problem: String) -> String {
+    let respelled = || {
+        let (before, rest) = problem.split_once("number ")?;
+        let (number, after) = rest.split_once(' ')?;
+        let spelled = json_syntax::spelling(&call.body, number.parse().ok()?)?;
+        Some(format!("{before}number {spelled} {after}"))
+    };
+    match is_json(call) {
+        true => respelled().unwrap_or(problem),
+        false => problem,
+    }
+}
+
+/// Sorts the paths of unknown members as upstream's decoder comes upon them: as they were written, but YAML,
+/// which is turned into JSON, by their names.
+fn sort_as_sent(call: &Call<'_>, paths: &mut [String]) {
+    match BodyType::of(call.headers) {
+        Some(BodyType::Json) => json_syntax::sort_as_written(&call.body, paths),
+        Some(BodyType::Yaml) => {
+            if let Ok(value) = serde_saphyr::from_slice::<Value>(&call.body) {
+                json_syntax::sort_as_written(value.to_string().as_bytes(), paths);
+            }
+        }
+        _ => {}
+    }
 }
 
 /// Takes the unknown members out of a document; each is a warning.
@@ -138,7 +192,14 @@ pub(crate) fn check_fields(
 ) -> Result<Vec<String>, ApiError> {
     let unknown = match *call.method == http::Method::PATCH {
         true => openapi::drop_unknown_changes(kind, document),
-        false => openapi::drop_unknown_fields(kind, document),
+        false => {
+            let mut unknown = openapi::drop_unknown_fields(kind, document);
+            // Of custom objects they are told sorted.
+            if unknown.len() > 1 && kind.row().custom.is_none() {
+                sort_as_sent(call, &mut unknown);
+            }
+            unknown
+        }
     };
     judge_unknown(call, (kind.api_version(), kind.name()), &unknown)
 }

@@ -1,6 +1,9 @@
-//! What is wrong with a text that is no JSON, in the words of Go's decoder.
+//! What is wrong with a text that is no JSON, in the words of Go's decoder; and what a text says besides the values
+//! in it: the order of members, how a number is spelled, blanks.
 //!
 //! Source: `scanner.go` of Go's `encoding/json`.
+
+use std::collections::HashMap;
 
 /// Lists and objects within each other that Go reads.
 const DEPTH_MAX: usize = 10_000;
@@ -11,9 +14,125 @@ pub(crate) fn problem(text: &[u8]) -> Option<String> {
     reader.document().err()
 }
 
+/// Sorts paths of members, `spec.containers[0].name`, as these are in a text, which is JSON. O(bytes).
+pub(crate) fn sort_as_written(text: &[u8], paths: &mut [String]) {
+    let mut places: HashMap<String, usize> = paths
+        .iter()
+        .map(|path| (path.clone(), text.len()))
+        .collect();
+    let mut reader = Reader { text, at: 0 };
+    reader.find(&mut String::new(), &mut places);
+    paths.sort_by_key(|path| places[path]);
+}
+
+/// How the first number of that value is spelled in a text, which is JSON. O(bytes).
+pub(crate) fn spelling(text: &[u8], number: f64) -> Option<&str> {
+    let mut reader = Reader { text, at: 0 };
+    while let Some(byte) = reader.peek() {
+        let begin = reader.at;
+        match byte {
+            b'"' => reader.string().ok()?,
+            b'-' | b'0'..=b'9' => {
+                reader.number().ok()?;
+                let found = std::str::from_utf8(&text[begin..reader.at]).ok()?;
+                if found.parse() == Ok(number) {
+                    return Some(found);
+                }
+            }
+            _ => reader.at += 1,
+        }
+    }
+    None
+}
+
+/// Whether there are blanks in a member of the object that a text is, which is JSON. O(bytes).
+pub(crate) fn has_blanks(text: &[u8], member: &str) -> bool {
+    let mut reader = Reader { text, at: 0 };
+    let Some(value) = reader.member(member) else {
+        return false;
+    };
+    let mut reader = Reader { text: value, at: 0 };
+    while let Some(byte) = value.get(reader.at) {
+        match byte {
+            b'"' if reader.string().is_err() => return false,
+            b'"' => {}
+            b' ' | b'\t' | b'\r' | b'\n' => return true,
+            _ => reader.at += 1,
+        }
+    }
+    false
+}
+
 struct Reader<'t> {
     text: &'t [u8],
     at: usize,
+}
+
+impl<'t> Reader<'t> {
+    /// Goes to the next name of the object that is being read, and past it and its colon.
+    fn next_name(&mut self) -> Option<(usize, String)> {
+        if let Some(b'{' | b',') = self.peek() {
+            self.at += 1;
+        }
+        self.peek().filter(|byte| *byte == b'"')?;
+        let begin = self.at;
+        self.string().ok()?;
+        let name = serde_json::from_slice(&self.text[begin..self.at]).ok()?;
+        self.peek();
+        self.at += 1;
+        Some((begin, name))
+    }
+
+    /// Notes where the members with these paths are, in the value that begins here and is at `path`.
+    fn find(&mut self, path: &mut String, places: &mut HashMap<String, usize>) {
+        let length = path.len();
+        match self.peek() {
+            Some(b'{') => {
+                while let Some((at, name)) = self.next_name() {
+                    if length > 0 {
+                        path.push('.');
+                    }
+                    path.push_str(&name);
+                    if let Some(place) = places.get_mut(path.as_str()) {
+                        *place = at.min(*place);
+                    }
+                    self.find(path, places);
+                    path.truncate(length);
+                }
+                self.at += 1;
+            }
+            Some(b'[') => {
+                self.at += 1;
+                for number in 0.. {
+                    if self.peek() == Some(b',') {
+                        self.at += 1;
+                    }
+                    if matches!(self.peek(), None | Some(b']')) {
+                        break;
+                    }
+                    path.push_str(&format!("[{number}]"));
+                    self.find(path, places);
+                    path.truncate(length);
+                }
+                self.at += 1;
+            }
+            _ => drop(self.value(0)),
+        }
+    }
+
+    /// The text of a member of the object that begins here: the last one, which counts.
+    fn member(&mut self, wanted: &str) -> Option<&'t [u8]> {
+        let mut found = None;
+        while let Some((_, name)) = self.next_name() {
+            self.peek();
+            let begin = self.at;
+            self.value(0).ok()?;
+            if name == wanted {
+                found = Some(&self.text[begin..self.at]);
+            }
+        }
+        found
+    }
 }
 
 impl Reader<'_> {
@@ -190,7 +309,7 @@ impl Reader<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::problem;
+    use super::*;
 
     #[test]
     fn the_first_problem_is_told_as_go_tells_it() {
@@ -219,5 +338,39 @@ mod tests {
         }
         let fine = "{\"a\": [1.5e-3, -0, \"\\u00e9\\n\", null, true, {}]}";
         assert_eq!(problem(fine.as_bytes()), None);
+    }
+
+    #[test]
+    fn paths_are_sorted_as_they_were_written() {
+        let text = br#"{"s\u0070ec": {"b": [{"y": 1, "x": {"deep": []}}, "]", {"x": 2}], "a": "}"}, "A": 0}"#;
+        let mut paths = [
+            "A",
+            "spec.a",
+            "spec.b[0].x",
+            "spec.b[0].x.deep",
+            "spec.b[0].y",
+            "spec.b[2].x",
+        ]
+        .map(str::to_owned);
+        sort_as_written(text, &mut paths);
+        let sorted = [
+            "spec.b[0].y",
+            "spec.b[0].x",
+            "spec.b[0].x.deep",
+            "spec.b[2].x",
+            "spec.a",
+            "A",
+        ];
+        assert_eq!(paths, sorted);
+    }
+
+    #[test]
+    fn numbers_keep_their_spelling_and_members_their_blanks() {
+        let text = br#"{"100": "100", "a": [1e2, 100], "b": {"c":"d e"}, "c": {"d": 1}}"#;
+        assert_eq!(spelling(text, 100.0), Some("1e2"));
+        assert_eq!(spelling(text, 3.0), None);
+        assert!(!has_blanks(text, "b"));
+        assert!(has_blanks(text, "c"));
+        assert!(!has_blanks(text, "d"));
     }
 }

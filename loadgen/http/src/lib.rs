@@ -109,6 +109,9 @@ struct Shared {
     virtual_time: Option<Arc<dyn VirtualTime>>,
     texts: ownership::Texts,
     draining: AtomicBool,
+    /// The version of the cluster at which the history of watches begins: what was before was listed, as an
+    /// upstream server lists when it starts.
+    history_begins: u64,
     /// The open watches, and some that have ended.
     watches: Mutex<Vec<Weak<Waiting>>>,
 }
@@ -180,10 +183,11 @@ impl Builder {
     }
 
     /// The server. It serves the kinds that the cluster serves now, and those that definitions describe
-    /// later.
+    /// later. A watch from a version before now is too old.
     pub fn build(self) -> ApiServer {
         let catalog = catalog_of(&self.cluster, (self.clock)());
         ApiServer(Arc::new(Shared {
+            history_begins: self.cluster.resource_version(),
             metrics: Metrics::new(&catalog),
             catalog: RwLock::new(Arc::new(catalog)),
             cluster: self.cluster,
@@ -233,6 +237,11 @@ impl ApiServer {
     /// The cluster behind it.
     pub fn cluster(&self) -> &Arc<Cluster> {
         &self.0.cluster
+    }
+
+    /// Where the history of watches begins.
+    pub(crate) fn history_begins(&self) -> u64 {
+        self.0.history_begins
     }
 
     /// The time on the server's clock.

@@ -166,6 +166,8 @@ fn has_subresource(kind: Kind, name: &str) -> bool {
     match name {
         "status" => row.has_status,
         "scale" => row.has_scale,
+        // Not told of, as none can be opened.
+        "attach" | "exec" | "portforward" => kind == Kind::POD,
         _ => row.subresources.iter().any(|known| known.name == name),
     }
 }

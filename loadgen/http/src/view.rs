@@ -24,8 +24,6 @@ struct View {
     to: fn(&mut Map<String, Value>),
     /// And back.
     from: fn(&mut Map<String, Value>),
-    /// Takes from the stored object what the version has no members for.
-    keep: fn(&mut Map<String, Value>, &Value),
     /// The rules of this version alone that an object breaks, in the stored form.
     check: fn(&Value, Option<&Value>) -> Vec<Cause>,
 }
@@ -71,7 +69,6 @@ static VIEWS: [View; 2] = [
             }
             event.retain(|_, value| !value.is_null());
         },
-        keep: |_, _| {},
         check: events::check,
     },
     View {
@@ -88,7 +85,6 @@ static VIEWS: [View; 2] = [
         of: "HorizontalPodAutoscaler",
         to: autoscaler::to_v1,
         from: autoscaler::from_v1,
-        keep: autoscaler::keep,
         check: |_, _| Vec::new(),
     },
 ];
@@ -163,8 +159,8 @@ pub(crate) fn at_version(kind: Kind, api_version: &str) -> Option<Kind> {
     all.find(|kind| kind.api_version() == api_version)
 }
 
-/// The JSON of an object of one version as that of another; `stored` is what it will replace.
-pub(crate) fn converted(from: Kind, to: Kind, json: &Value, stored: Option<&dyn Object>) -> Value {
+/// The JSON of an object of one version as that of another.
+pub(crate) fn converted(from: Kind, to: Kind, json: &Value) -> Value {
     let mut json = json.clone();
     if from.api_version() == to.api_version() {
         return json;
@@ -172,9 +168,6 @@ pub(crate) fn converted(from: Kind, to: Kind, json: &Value, stored: Option<&dyn 
     if let Value::Object(members) = &mut json {
         if let Some(view) = view_of(from) {
             (view.from)(members);
-            if let Some(stored) = stored {
-                (view.keep)(members, &stored.to_json());
-            }
         }
         if let Some(view) = view_of(to) {
             (view.to)(members);
@@ -249,9 +242,6 @@ pub(crate) fn stored(cluster: &Cluster, object: AnyObject) -> Result<AnyObject, 
     let mut json = object.to_json();
     if let Value::Object(members) = &mut json {
         (view.from)(members);
-        if let Ok(old) = &old {
-            (view.keep)(members, &old.to_json());
-        }
         set_type(members, stored);
     }
     let old = old.ok().map(|old| old.to_json());
@@ -313,7 +303,6 @@ pub(crate) fn patch(
         }
         if let (Some(view), Value::Object(members)) = (view, &mut json) {
             (view.from)(members);
-            (view.keep)(members, &old.to_json());
             set_type(members, stored_kind(kind));
         }
         if let Some(view) = view {

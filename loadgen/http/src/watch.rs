@@ -52,11 +52,15 @@ pub(crate) fn watch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, 
         waker: Some(Arc::new(move || wakes.wake())),
         ..WatchOptions::default()
     };
-    let (events, failed) = match call
-        .cluster()
-        .api(view::stored_kind(target.kind))
-        .watch(begin.from, options)
-    {
+    let api = call.cluster().api(view::stored_kind(target.kind));
+    let history_begins = call.server.history_begins();
+    let watched = match begin.from {
+        WatchFrom::Version(version) if version < history_begins => {
+            Err(errors::expired(version, history_begins))
+        }
+        from => api.watch(from, options),
+    };
+    let (events, failed) = match watched {
         Ok(events) => (Some(events), None),
         // Upstream has answered 200 before it looks at its history.
         Err(error) if error.code == 410 => (None, Some(error)),

@@ -32,6 +32,9 @@ pub struct SimOptions {
     pub time_scale: f64,
     /// Whether the API server [keeps older states](podstorm_apiserver::ClusterOptions::keeps_past).
     pub keeps_past: bool,
+    /// Whether the API server [forbids privileged
+    /// containers](podstorm_apiserver::ClusterOptions::forbids_privileged).
+    pub forbids_privileged: bool,
     /// Which controllers run, and those that only a [served](crate::engine::Harness::serving)
     /// cluster has.
     pub services: Services,
@@ -69,6 +72,7 @@ impl SimOptions {
             phases: 1,
             time_scale: 1.0,
             keeps_past: false,
+            forbids_privileged: false,
             services: Services::default(),
         }
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use clap::{Args, ValueEnum};
+use clap::{ArgAction, Args, ValueEnum};
 use podstorm_apiserver::Cluster;
 use podstorm_apiserver::latency::Latency;
 use podstorm_http::tls::ServerConfig;
@@ -93,6 +93,17 @@ pub(super) struct ServeFlags {
         hide_default_value = true
     )]
     image_id: String,
+    /// Whether containers may be privileged
+    #[arg(
+        long,
+        value_name = "true|false",
+        default_value_t = true,
+        action = ArgAction::Set,
+        num_args = 0..=1,
+        default_missing_value = "true",
+        require_equals = true
+    )]
+    allow_privileged: bool,
     /// Until a silent node is unreachable
     #[arg(long, value_name = "TIME", default_value = "50s", value_parser = parse_duration_ns)]
     node_monitor_grace_period: i64,
@@ -213,6 +224,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
     sim.latency.pod_termination = flags.pod_termination_latency;
     sim.latency.api = flags.api_latency;
     sim.api_errors = flags.api_errors.0;
+    sim.forbids_privileged = !flags.allow_privileged;
     let Access {
         credentials,
         tls,

@@ -69,6 +69,7 @@ impl Settings {
             phases: self.scenario.phases.len(),
             time_scale: 1.0,
             keeps_past: false,
+            forbids_privileged: false,
             services: Services::default(),
         }
     }

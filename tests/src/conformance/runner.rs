@@ -274,7 +274,10 @@ fn run_together(
         if !is_asked(only, &id) {
             continue;
         }
-        let outcome = case.map(|case| cases.push((ended.len(), case)));
+        let outcome = case.map(|mut case| {
+            http::keep_texts(&mut case, text);
+            cases.push((ended.len(), case));
+        });
         ended.push(Ended {
             line: *line,
             id,

@@ -11,6 +11,9 @@ pub struct DynamicObject {
     pub metadata: ObjectMeta,
     /// Every member but `metadata`, `apiVersion`, `kind`.
     pub fields: Map,
+    /// Whether members that upstream keeps as the texts that were sent have blanks between their parts. To
+    /// write the object as JSON takes these out, and so does a patch.
+    pub has_blanks: bool,
 }
 
 impl DynamicObject {
@@ -20,6 +23,7 @@ impl DynamicObject {
             kind,
             metadata: ObjectMeta::default(),
             fields: Map::new(),
+            has_blanks: false,
         }
     }
 

@@ -338,8 +338,9 @@ fn validate_revision(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Ca
         let detail = "must be greater than or equal to 0";
         causes.push(invalid_value("revision", &revision.into(), detail));
     }
+    // Upstream compares the texts, so that other blanks are a change.
     if let Some(old) = old
-        && old.fields.get("data") != new.fields.get("data")
+        && (old.fields.get("data") != new.fields.get("data") || old.has_blanks != new.has_blanks)
     {
         let data = new.fields.get("data").cloned().unwrap_or_default();
         causes.push(invalid_value("data", &data, "field is immutable"));

@@ -95,10 +95,10 @@ const UID_LABEL: &str = "batch.kubernetes.io/controller-uid";
 /// The labels of a Job's pods. Those without a domain are of old.
 fn own_labels<'v>(uid: &'v str, name: &'v str) -> [(&'static str, &'v str); 4] {
     [
-        (UID_LABEL, uid),
-        ("batch.kubernetes.io/job-name", name),
         ("controller-uid", uid),
         ("job-name", name),
+        (UID_LABEL, uid),
+        ("batch.kubernetes.io/job-name", name),
     ]
 }
 

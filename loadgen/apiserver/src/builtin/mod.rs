@@ -33,6 +33,9 @@ use crate::custom;
 
 /// `policy/v1` `PodDisruptionBudget`.
 pub(crate) const BUDGET: Kind = Kind::of(&policy::ROWS[0]);
+pub(crate) const SERVICE: Kind = Kind::of(&service::ROWS[0]);
+
+pub(crate) use service_rules::not_allocated;
 /// `v1` `ResourceQuota`.
 pub(crate) const QUOTA: Kind = Kind::of(&policy::ROWS[2]);
 /// `v1` `LimitRange`.

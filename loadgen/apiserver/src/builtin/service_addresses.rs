@@ -57,7 +57,7 @@ pub(super) fn prepare(new: &mut DynamicObject, old: Option<&DynamicObject>) {
 }
 
 /// A number for what is given out at an update, by the UID.
-fn number_of(uid: &str) -> u64 {
+pub(super) fn number_of(uid: &str) -> u64 {
     uid.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })

@@ -6,12 +6,55 @@ use podstorm_objects::cells::{items, text};
 use podstorm_objects::{Cause, DynamicObject, Map};
 use serde_json::{Value, json};
 
-use super::service_addresses::is_external;
+use super::service_addresses::{self, is_external};
 use crate::errors::{forbidden_field, invalid_value, not_supported, required};
 use crate::validation::{dns_label_problem, dns_subdomain_problem, ip_problem, port_name_problems};
 
 const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
 const OUT_OF_RANGE: &str = "must be between 1 and 65535, inclusive";
+
+/// Why a new Service can't have an address. Upstream gives it before it looks at anything else.
+pub(crate) fn not_allocated(new: &DynamicObject) -> Option<Cause> {
+    let spec = new.fields.get("spec")?;
+    let wanted = text(spec, "/clusterIP");
+    let is_valid = wanted.is_empty() || ip_problem(wanted).is_none();
+    if text(spec, "/type") == "ExternalName" || wanted == "None" || !is_valid {
+        return None;
+    }
+    let refused = |of: &str, why: &str| {
+        let detail = format!("failed to allocate IP{of}: {why}");
+        Some(invalid_value("spec.clusterIPs", &json!([wanted]), &detail))
+    };
+    let of = if wanted.is_empty() {
+        String::new()
+    } else {
+        format!(" {wanted}")
+    };
+    if !wanted.is_empty() && !wanted.starts_with("10.") && !wanted.contains(':') {
+        let why = "the provided network does not match the current range";
+        return refused(&of, why);
+    }
+    let metadata = &new.metadata;
+    let has_name = !metadata.name.is_empty() || metadata.generate_name.is_some();
+    if has_name {
+        return None;
+    }
+    // The object that reserves the address would be that of a Service without a name.
+    let mut given = new.clone();
+    service_addresses::give(
+        &mut given,
+        service_addresses::number_of(&metadata.namespace),
+    );
+    let address = given
+        .fields
+        .get("spec")
+        .map(|spec| text(spec, "/clusterIP"));
+    let why = format!(
+        "IPAddress.networking.k8s.io \"{}\" is invalid: spec.parentRef.name: Required value",
+        address.unwrap_or("")
+    );
+    refused(&of, &why)
+}
 
 pub(super) fn validate(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> {
     let mut causes = Vec::new();
@@ -30,6 +73,9 @@ pub(super) fn validate(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<
         let listed = json!([spec["clusterIP"]]);
         let detail = "may not change once set";
         causes.push(invalid_value("spec.clusterIPs[0]", &listed, detail));
+    }
+    if old.is_some() && causes.is_empty() {
+        causes.extend(not_allocated(new));
     }
     causes
 }
@@ -177,13 +223,6 @@ fn check_addresses(spec: &Value, causes: &mut Vec<Cause>) {
                 &address.into(),
                 &problem,
             ));
-        } else if !address.starts_with("10.") && !address.contains(':') {
-            let listed = json!([address]);
-            let detail = format!(
-                "failed to allocate IP {address}: the provided network does not match the current \
-                 range"
-            );
-            causes.push(invalid_value("spec.clusterIPs", &listed, &detail));
         }
     }
     for (index, address) in items(spec, "/externalIPs").enumerate() {

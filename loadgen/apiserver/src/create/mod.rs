@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use compact_str::CompactString;
-use podstorm_objects::{ApiError, Kind, Now, ObjectMeta, OptionalSeconds, ResourceVersion, Time};
+use podstorm_objects::{
+    ApiError, Cause, Kind, Now, ObjectMeta, OptionalSeconds, ResourceVersion, Time,
+};
 
 use super::field_manager::Manager;
 use super::name::{Draw, NAME_ATTEMPTS};
 use super::store::counts::{Verb, WriteEffects};
 use super::store::quota;
 use super::store::{KindStore, Refused};
-use super::{AdmissionRequest, Cluster, ClusterResource, Strategy, errors, meta};
+use super::{AdmissionRequest, Cluster, ClusterResource, Strategy, errors, meta, validation};
 
 impl Cluster {
     /// Creates an object in the namespace that it names. The server sets UID, timestamps,
@@ -45,7 +47,7 @@ impl Cluster {
         object.prepare_for_create();
         prepare_metadata(kind, object.metadata_mut());
         let draw = self.names.draw();
-        validate_new(&object, draw)?;
+        validate_new(self, &object, draw)?;
         if self.seen.has_ranges() {
             self.check_ranges(&object)?;
         }
@@ -81,7 +83,7 @@ impl Cluster {
         metadata.generation = metadata
             .generation
             .max(i64::from(kind.row().has_generation));
-        validate_create(&object)?;
+        validate_create(self, &object)?;
         let draw = self.names.draw();
         let metadata = object.metadata_mut();
         if metadata.uid.is_empty() {
@@ -283,7 +285,7 @@ fn tidy_metadata(metadata: &mut ObjectMeta) {
 
 /// # Errors
 /// 422 with every rule that the new object breaks, the one about its generated name among them.
-fn validate_new<R: Strategy>(object: &R, draw: Draw) -> Result<(), ApiError> {
+fn validate_new<R: Strategy>(cluster: &Cluster, object: &R, draw: Draw) -> Result<(), ApiError> {
     let metadata = object.metadata();
     let prefix = metadata.generate_name.as_deref().unwrap_or("");
     let name = || match prefix {
@@ -291,30 +293,34 @@ fn validate_new<R: Strategy>(object: &R, draw: Draw) -> Result<(), ApiError> {
         prefix => draw.name(prefix, 0),
     };
     if let Some(identified) = object.identified(&draw.uid(), &name) {
-        return validate_create(&identified);
+        return validate_create(cluster, &identified);
     }
-    let valid = validate_create(object);
+    let valid = validate_create(cluster, object);
     if valid.is_ok() || prefix.is_empty() || !metadata.name.is_empty() {
         return valid;
     }
     // Names are generated before the rules are checked, and told.
     let mut named = object.clone();
     named.metadata_mut().name = name();
-    validate_create(&named)
+    validate_create(cluster, &named)
 }
 
 /// # Errors
 /// 422 with every rule that the new object breaks.
-fn validate_create<R: Strategy>(object: &R) -> Result<(), ApiError> {
-    refuse_invalid(object, object.validate_create())
+fn validate_create<R: Strategy>(cluster: &Cluster, object: &R) -> Result<(), ApiError> {
+    refuse_invalid(cluster, object, object.validate_create())
 }
 
 /// # Errors
 /// 422 with these causes, if there are any.
 pub(super) fn refuse_invalid<R: Strategy>(
+    cluster: &Cluster,
     object: &R,
-    causes: Vec<podstorm_objects::Cause>,
+    mut causes: Vec<Cause>,
 ) -> Result<(), ApiError> {
+    if !causes.is_empty() && !cluster.options.forbids_privileged {
+        validation::allow_privileged(&mut causes);
+    }
     if causes.is_empty() {
         return Ok(());
     }

@@ -214,3 +214,21 @@ fn equal_calls_give_equal_objects() {
     };
     assert_eq!(run(), run());
 }
+
+#[test]
+fn privileged_containers_are_the_clusters_choice() {
+    let context = json!({"privileged": true});
+    let container = json!({"name": "c", "image": "i", "securityContext": context});
+    let privileged = || pod("a", json!({"spec": {"containers": [container]}}));
+    cluster().create(privileged(), at(1)).unwrap();
+    let strict = cluster_with(ClusterOptions {
+        forbids_privileged: true,
+        ..ClusterOptions::default()
+    });
+    let refused = strict.create(privileged(), at(1)).unwrap_err();
+    assert_eq!(
+        refused.message,
+        "Pod \"a\" is invalid: spec.containers[0].securityContext.privileged: Forbidden: disallowed \
+         by cluster policy"
+    );
+}

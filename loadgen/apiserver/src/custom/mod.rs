@@ -99,7 +99,7 @@ impl Cluster {
                 if new == **old {
                     return Ok(Update::Keep);
                 }
-                prepare_and_validate(&mut new, &**old, Verb::UpdateStatus, manager)?;
+                prepare_and_validate(self, &mut new, &**old, Verb::UpdateStatus, manager)?;
                 Ok(Update::Write(new, WriteEffects::of(Verb::UpdateStatus)))
             });
             if let Ok(definition) = accepted {

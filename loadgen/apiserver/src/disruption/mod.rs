@@ -305,7 +305,7 @@ impl Cluster {
             }
             left_ns = None;
             let mut new = target::spared(old, now);
-            prepare_and_validate(&mut new, &**old, effects.verb, None)?;
+            prepare_and_validate(self, &mut new, &**old, effects.verb, None)?;
             Ok(Update::Write(new, effects))
         });
         match written {

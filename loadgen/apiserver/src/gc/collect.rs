@@ -256,7 +256,7 @@ impl Cluster {
             let metadata = new.metadata_mut();
             metadata.uid = uid.clone();
             metadata.owner_references.retain(|owner| !gone(&owner.uid));
-            prepare_and_validate(&mut new, old, effects.verb, None)?;
+            prepare_and_validate(self, &mut new, old, effects.verb, None)?;
             Ok(Update::Write(new, effects))
         });
         stripped.map(drop)

@@ -30,9 +30,9 @@ impl Cluster {
         self.modify(&self.namespaces, "", &name, now, |old| {
             check_put(&namespace, &**old)?;
             let mut new = namespace.clone();
-            prepare_and_validate(&mut new, &**old, effects.verb, None)?;
+            prepare_and_validate(self, &mut new, &**old, effects.verb, None)?;
             set(&mut new, &namespace);
-            refuse_invalid(&**old, validation::validate_namespace(&new))?;
+            refuse_invalid(self, &**old, validation::validate_namespace(&new))?;
             Ok(Update::Write(new, effects))
         })
     }

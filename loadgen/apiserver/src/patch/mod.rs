@@ -133,7 +133,7 @@ impl Cluster {
                 new.count = repeated.count;
                 new.last_timestamp = repeated.last_timestamp;
                 new.message = repeated.message.as_str().into();
-                prepare_and_validate(&mut new, &**old, Verb::Patch, None)?;
+                prepare_and_validate(self, &mut new, &**old, Verb::Patch, None)?;
                 Ok(Update::Write(new, WriteEffects::of(Verb::Patch)))
             },
         )
@@ -191,7 +191,7 @@ impl Cluster {
             new.metadata_mut().uid = uid;
             share_metadata(new.metadata_mut(), stored);
             new.share_with(old);
-            prepare_and_validate(&mut new, &**old, effects.verb, manager)?;
+            prepare_and_validate(self, &mut new, &**old, effects.verb, manager)?;
             Ok(Update::Write(new, effects))
         })
     }
@@ -200,7 +200,15 @@ impl Cluster {
 /// The stored object with the patch applied.
 fn patched<R: Strategy>(old: &R, patch: &Patch, manager: Manager<'_>) -> Result<R, ApiError> {
     let mut document = old.to_json();
-    patch.apply(&mut document)?;
+    if let Err(problem) = patch.apply(&mut document) {
+        // It may be about empty members that clients are shown, and messages quote them.
+        let Some(manager) = manager else {
+            return Err(problem);
+        };
+        document = old.to_json();
+        manager.complete(&mut document);
+        patch.apply(&mut document)?;
+    }
     if let Some(manager) = manager {
         manager.patched(patch.merged(), &mut document)?;
     }

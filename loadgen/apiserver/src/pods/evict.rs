@@ -382,7 +382,7 @@ impl EvictionCalls for ClusterCalls<'_> {
         let (cluster, (namespace, name)) = (self.cluster, self.at);
         cluster.modify(&cluster.pods, namespace, name, self.request.now, |old| {
             let mut new = change(old)?;
-            prepare_and_validate(&mut new, &**old, effects.verb, None)?;
+            prepare_and_validate(cluster, &mut new, &**old, effects.verb, None)?;
             Ok(Update::Write(new, effects))
         })
     }

@@ -197,7 +197,7 @@ impl Cluster {
             }
             self.admit_create(Kind::POD, &pod.metadata)?;
             if name.is_some() {
-                refuse_invalid(&pod, validate_pod(&pod, true))?;
+                refuse_invalid(self, &pod, validate_pod(&pod, true))?;
             }
             return self.store_new(&self.pods, pod, now);
         }
@@ -205,7 +205,7 @@ impl Cluster {
         let mut pod = prepared.pod.clone();
         if let Some(name) = name {
             pod.metadata.name = name.clone();
-            refuse_invalid(&pod, validate_pod(&pod, true))?;
+            refuse_invalid(self, &pod, validate_pod(&pod, true))?;
         }
         // Other templates make one pod each.
         if prepared.pod.metadata.name.is_empty() && prepared.pod.metadata.generate_name.is_some() {
@@ -244,11 +244,11 @@ impl Cluster {
         if let Some(known) = known {
             pod.spec = known.filled.unwrap_or_else(|| template.spec.clone());
             pod.status = pending_status(known.qos);
-            refuse_invalid(&pod, validate_pod(&pod, true))?;
+            refuse_invalid(self, &pod, validate_pod(&pod, true))?;
         } else {
             pod.set_defaults(None);
             pod.prepare_for_create();
-            refuse_invalid(&pod, validate_pod(&pod, false))?;
+            refuse_invalid(self, &pod, validate_pod(&pod, false))?;
             self.templates
                 .remember_spec(&template.spec, &pod.spec, &pod.status.rest);
         }
@@ -346,7 +346,7 @@ impl Cluster {
             }
             let mut new = Pod::clone(old);
             new.status = status.clone();
-            prepare_and_validate(&mut new, old, effects.verb, None)?;
+            prepare_and_validate(self, &mut new, old, effects.verb, None)?;
             Ok(Update::Write(new, effects))
         })
     }
@@ -381,7 +381,7 @@ impl Cluster {
                     owners.retain(|other| other.uid != *owner_uid);
                 }
             }
-            prepare_and_validate(&mut new, old, effects.verb, None)?;
+            prepare_and_validate(self, &mut new, old, effects.verb, None)?;
             Ok(Update::Write(new, effects))
         })
     }

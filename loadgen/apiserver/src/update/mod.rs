@@ -71,7 +71,7 @@ impl Cluster {
             };
             check_put(&new, &*old)?;
             let unprepared = unconditional.then(|| new.clone());
-            prepare_and_validate(&mut new, &*old, effects.verb, manager)?;
+            prepare_and_validate(self, &mut new, &*old, effects.verb, manager)?;
             match (
                 self.commit(store, hash, &old, new, effects, now),
                 unprepared,
@@ -196,6 +196,7 @@ pub(super) fn check_put<R: Strategy>(new: &R, old: &R) -> Result<(), ApiError> {
 /// # Errors
 /// 422 with every rule that it breaks.
 pub(super) fn prepare_and_validate<R: Strategy>(
+    cluster: &Cluster,
     new: &mut R,
     old: &R,
     verb: Verb,
@@ -229,7 +230,7 @@ pub(super) fn prepare_and_validate<R: Strategy>(
     let kind = manager.and_then(|manager| manager.kind());
     let kind = kind.unwrap_or_else(|| new.kind());
     let causes = validation::repeat_for_update(kind, status, changes, causes);
-    refuse_invalid(old, causes)
+    refuse_invalid(cluster, old, causes)
 }
 
 /// Notes whether the object has gained or lost a controller.

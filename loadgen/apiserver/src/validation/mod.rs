@@ -33,6 +33,7 @@ pub use cluster_scoped::{
 };
 pub use pod::{validate_pod, validate_pod_except_spec, validate_pod_status_update};
 pub use pod_update::{validate_ephemeral_containers, validate_pod_update, validate_resize};
+pub use security::allow_privileged;
 pub(crate) use selector::validate_selector;
 pub use workload::{
     validate_replica_set, validate_replica_set_except_pod_spec, validate_replica_set_spec,
@@ -103,9 +104,6 @@ pub(crate) fn repeat_for_update(
     let checks = kind.row().metadata_checks;
     let whole = if is_status { 0 } else { checks.whole };
     let repeat = |cause: Cause, times| std::iter::repeat_n(cause, times);
-    let changes = changes
-        .into_iter()
-        .flat_map(|cause| repeat(cause, 1 + checks.change));
     let causes = causes.into_iter().flat_map(|cause| {
         let times = match cause.field.strip_prefix("metadata.") {
             None => 1,
@@ -124,7 +122,37 @@ pub(crate) fn repeat_for_update(
         };
         repeat(cause, times)
     });
-    changes.chain(causes).collect()
+    let mut causes: Vec<Cause> = causes.collect();
+    if changes.is_empty() {
+        return causes;
+    }
+    // The kind's look at the change comes right before its other rules of changes.
+    let at = match WHOLE_FIRST.contains(&kind.name()) && !is_status {
+        true => causes.iter().position(is_change).unwrap_or(causes.len()),
+        false => 0,
+    };
+    let rest = causes.split_off(at);
+    let own = std::iter::repeat_n(&changes, checks.change).flatten();
+    causes.extend(own.cloned());
+    changes.into_iter().chain(causes).chain(rest).collect()
+}
+
+/// The kinds whose updates are checked as a whole, like new objects, before what has changed is. Source: their
+/// `ValidateUpdate` in Kubernetes' `pkg/registry`.
+const WHOLE_FIRST: [&str; 8] = [
+    "DaemonSet",
+    "Job",
+    "Namespace",
+    "Node",
+    "PersistentVolume",
+    "PersistentVolumeClaim",
+    "ReplicationController",
+    "StorageClass",
+];
+
+/// Whether a cause is about a change, and not about the object as it is.
+fn is_change(cause: &Cause) -> bool {
+    !cause.field.starts_with("metadata.") && cause.message.ends_with(IMMUTABLE)
 }
 
 const MUST_NOT_BE_NEGATIVE: &str = "must be greater than or equal to 0";

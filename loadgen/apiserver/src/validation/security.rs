@@ -1,5 +1,6 @@
 //! Validation of security contexts, and of what depends on the operating system and the host's namespaces.
 
+use podstorm_objects::Cause;
 use podstorm_objects::decode::Path;
 use podstorm_objects::json::JsonValue;
 
@@ -9,6 +10,18 @@ use crate::internal;
 
 const IDS: std::ops::RangeInclusive<i64> = 0..=2_147_483_647;
 const OUT_OF_RANGE: &str = "must be between 0 and 2147483647, inclusive";
+
+/// What is said of a privileged container.
+const BY_POLICY: &str = "disallowed by cluster policy";
+
+/// Takes those causes out that say that a container is privileged, for clusters where it may be.
+#[cold]
+pub fn allow_privileged(causes: &mut Vec<Cause>) {
+    causes.retain(|cause| {
+        !(cause.field.ends_with(".securityContext.privileged")
+            && cause.message.ends_with(BY_POLICY))
+    });
+}
 
 fn check_id(context: JsonValue<'_>, key: &str, path: &Path<'_>, causes: &mut Causes) {
     let id = context.get(key).and_then(|id| id.as_i64());
@@ -52,6 +65,9 @@ pub(super) fn check_container(container: JsonValue<'_>, path: &Path<'_>, causes:
         return;
     };
     let path = path.member("securityContext");
+    if context.get("privileged").and_then(|it| it.as_bool()) == Some(true) {
+        causes.forbidden(&path.member("privileged"), BY_POLICY);
+    }
     check_id(context, "runAsUser", &path, causes);
     check_id(context, "runAsGroup", &path, causes);
     choice(

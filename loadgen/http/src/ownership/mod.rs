@@ -221,6 +221,10 @@ impl FieldManager for Writer<'_> {
         server.written(old, new);
     }
 
+    fn complete(&self, document: &mut Value) {
+        fill(self.kind, document);
+    }
+
     fn patched(
         &self,
         patch: Option<(&Map<String, Value>, bool)>,

@@ -482,6 +482,7 @@ fn server_options(options: &SimOptions) -> ClusterOptions {
     ClusterOptions {
         seed: seed_for(options.seed, "cluster", 0),
         keeps_past: options.keeps_past,
+        forbids_privileged: options.forbids_privileged,
         ..ClusterOptions::default()
     }
 }

@@ -10,12 +10,14 @@ mod large;
 mod order;
 mod play;
 mod request;
+mod sent;
 mod server;
 mod shapes;
 
 use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
 
+pub use sent::keep_texts;
 pub use server::{AUTHORIZATION, Server};
 pub use shapes::fits;
 

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::large;
 use super::play::Case;
+use super::sent::with_blanks;
 use super::server::{AUTHORIZATION, Answered, Server};
 
 impl Case {
@@ -63,7 +64,7 @@ impl Case {
             if let Some(merge) = from.get("merge") {
                 merge_patch(&mut body, &self.symbols.fill_value(merge));
             }
-            return Ok(Some(body.to_string()));
+            return Ok(Some(with_blanks(&body.to_string())));
         }
         Ok(step
             .get("body")

@@ -85,6 +85,8 @@ impl Server {
         credentials.add_token("usertoken", user("jane", &["dev", "ops"]));
         let options = ClusterOptions {
             keeps_past: true,
+            // As the recorded server was started.
+            forbids_privileged: true,
             ..ClusterOptions::default()
         };
         let cluster = Arc::new(Cluster::new(options));
