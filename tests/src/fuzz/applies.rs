@@ -1,12 +1,14 @@
 //! Server-side apply by several managers, one after the other.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
+use podstorm::object::Now;
 use podstorm_apiserver::{Cluster, ClusterOptions};
-use podstorm_http::ApiServer;
+use podstorm_http::{ApiServer, Clock};
 use serde_json::Value;
 
 use super::Target;
@@ -34,7 +36,16 @@ fn applies(data: &[u8]) -> bool {
     let runtime = runtime.expect("a runtime without threads of its own");
     runtime.block_on(async {
         let cluster = Arc::new(Cluster::new(ClusterOptions::default()));
-        let server = ApiServer::builder(cluster).build();
+        // Each request is a second later than the last: times are whole seconds.
+        let seconds = AtomicI64::new(0);
+        let clock: Clock = Arc::new(move || {
+            let ns = seconds.fetch_add(1, Ordering::Relaxed) * 1_000_000_000;
+            Now {
+                mono_ns: ns,
+                wall_ns: ns,
+            }
+        });
+        let server = ApiServer::builder(cluster).clock(clock).build();
         let namespace = r#"{"metadata": {"name": "default"}}"#;
         let request = Request::post("/api/v1/namespaces");
         let request = request.body(Full::new(Bytes::from_static(namespace.as_bytes())));

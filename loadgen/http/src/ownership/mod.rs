@@ -200,7 +200,8 @@ impl FieldManager for Writer<'_> {
     fn written(&self, old: Option<&dyn Object>, new: &mut dyn Object) {
         match (self.operation, self.subresource, old) {
             (_, "scale", Some(old)) => self.scaled(old, new),
-            (Operation::Apply, ..) => {}
+            (Operation::Apply, _, Some(old)) => self.keep_times(old, new),
+            (Operation::Apply, _, None) => {}
             (Operation::Update, ..) => self.updated(old, new),
         }
         self.texts.share(&mut new.metadata_mut().rest);
@@ -241,6 +242,25 @@ impl FieldManager for Writer<'_> {
 }
 
 impl Writer<'_> {
+    /// Leaves the times of an apply that changes nothing once it has its defaults.
+    ///
+    /// Source: `IgnoreManagedFieldsTimestampsTransformer` of Kubernetes' apiserver.
+    fn keep_times(&self, old: &dyn Object, new: &mut dyn Object) {
+        let noted = |object: &dyn Object| object.metadata().rest.get(MANAGED);
+        if noted(old) == noted(&*new) {
+            return;
+        }
+        let (Some(before), Some(after)) = (owners_of(old), owners_of(&*new)) else {
+            return;
+        };
+        let of = Type::of_kind(self.kind);
+        let form = |object: &dyn Object| plain(view::json(self.kind, object), of);
+        let is_same = || Difference::between(&form(old), &form(&*new), of).is_none();
+        if before.same_but_times(&after) && is_same() {
+            set_owners(new, &before);
+        }
+    }
+
     /// Notes an update: its writer owns what differs from the stored object.
     fn updated(&self, old: Option<&dyn Object>, new: &mut dyn Object) {
         let given = new.metadata().rest.get(MANAGED);
