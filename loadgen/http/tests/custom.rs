@@ -1,43 +1,15 @@
 //! Custom resources, as a client over HTTP sees them: warnings, discovery, OpenAPI, watches.
 
-use std::sync::Arc;
+mod common;
 
-use bytes::Bytes;
-use http::{Request, Response};
-use http_body_util::{BodyExt, Full};
-use podstorm_apiserver::{Cluster, ClusterOptions};
+use common::{json, send, server};
+use http::Response;
+use http_body_util::BodyExt;
 use podstorm_http::{ApiServer, Body};
 use serde_json::{Value, json};
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
-
-fn server() -> ApiServer {
-    let options = ClusterOptions {
-        keeps_past: true,
-        ..ClusterOptions::default()
-    };
-    ApiServer::builder(Arc::new(Cluster::new(options))).build()
-}
-
-async fn send(server: &ApiServer, method: &str, path: &str, body: &Value) -> Response<Body> {
-    let request = Request::builder().method(method).uri(path);
-    let request = match method {
-        "PATCH" => request.header("content-type", "application/merge-patch+json"),
-        _ => request.header("content-type", "application/json"),
-    };
-    let body = match body {
-        Value::Null => Bytes::new(),
-        body => body.to_string().into(),
-    };
-    let request = request.body(Full::new(body)).expect("a request");
-    server.answer(request).await
-}
-
-async fn json(response: Response<Body>) -> Value {
-    let Ok(body) = response.into_body().collect().await;
-    serde_json::from_slice(&body.to_bytes()).expect("an answer in JSON")
-}
 
 fn warnings(response: &Response<Body>) -> Vec<String> {
     let all = response.headers().get_all("warning").iter();

@@ -101,15 +101,19 @@ const OF_LIST: [Parameter; 10] = [
     ),
 ];
 
-/// The name of a schema of what all kinds share.
+/// The name of a schema of what all kinds share; empty for an answer without a schema.
 pub(super) fn meta(name: &str) -> String {
     match name {
+        "" => String::new(),
         "Info" => "io.k8s.apimachinery.pkg.version.Info".to_owned(),
         _ => format!("io.k8s.apimachinery.pkg.apis.meta.v1.{name}"),
     }
 }
 
 pub(super) fn reference(name: &str) -> Value {
+    if name.is_empty() {
+        return json!({"type": "object"});
+    }
     json!({"$ref": format!("{REFERENCE}{name}")})
 }
 

@@ -1,0 +1,330 @@
+//! The kinds that are stored and that nothing here acts on, and the parts of objects that are written by
+//! themselves, as clients see them.
+
+mod common;
+
+use common::{json, send, server};
+use http::Request;
+use http_body_util::{BodyExt, Full};
+use podstorm_http::ApiServer;
+use serde_json::{Value, json};
+
+const PODS: &str = "/api/v1/namespaces/default/pods";
+
+async fn with_namespace() -> ApiServer {
+    let server = server();
+    let namespace = json!({"metadata": {"name": "default"}});
+    let made = send(&server, "POST", "/api/v1/namespaces", &namespace).await;
+    assert_eq!(made.status(), 201);
+    server
+}
+
+async fn post(server: &ApiServer, path: &str, body: Value) -> Value {
+    json(send(server, "POST", path, &body).await).await
+}
+
+fn causes(status: &Value) -> Vec<String> {
+    let all = status["details"]["causes"].as_array();
+    let texts = all.into_iter().flatten().map(|cause| {
+        let text = |member: &str| cause[member].as_str().unwrap_or("").to_owned();
+        format!("{}: {}", text("field"), text("message"))
+    });
+    texts.collect()
+}
+
+/// The cells of the only row of a table.
+async fn cells(server: &ApiServer, path: &str) -> Value {
+    let request =
+        Request::get(path).header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io");
+    let request = request
+        .body(Full::<bytes::Bytes>::default())
+        .expect("a request");
+    let Ok(body) = server.answer(request).await.into_body().collect().await;
+    let table: Value = serde_json::from_slice(&body.to_bytes()).expect("JSON");
+    let columns = table["columnDefinitions"].as_array().map_or(0, Vec::len);
+    let cells = table["rows"][0]["cells"].clone();
+    assert_eq!(cells.as_array().map(Vec::len), Some(columns), "{table}");
+    cells
+}
+
+#[tokio::test]
+async fn an_ingress_needs_backends_and_shows_its_hosts() {
+    let server = with_namespace().await;
+    let path = "/apis/networking.k8s.io/v1/namespaces/default/ingresses";
+    let refused = post(
+        &server,
+        path,
+        json!({"metadata": {"name": "i"}, "spec": {}}),
+    )
+    .await;
+    let wanted = "spec: Invalid value: {}: either `defaultBackend` or `rules` must be specified";
+    assert_eq!(causes(&refused), [wanted]);
+    let rule = |paths: Value| {
+        json!({"metadata": {"name": "i"}, "spec": {"rules": [
+        {"host": "a.example.com", "http": {"paths": paths}}]}})
+    };
+    let refused = post(
+        &server,
+        path,
+        rule(json!([{"path": "x", "pathType": "Prefix",
+        "backend": {"service": {"name": "s"}}}])),
+    )
+    .await;
+    assert_eq!(
+        causes(&refused),
+        [
+            "spec.rules[0].http.paths[0].path: Invalid value: \"x\": must be an absolute path",
+            "spec.rules[0].http.paths[0].backend: Required value: port name or number is required",
+        ]
+    );
+    let made = post(
+        &server,
+        path,
+        rule(json!([{"path": "/", "pathType": "Prefix",
+        "backend": {"service": {"name": "s", "port": {"number": 80}}}}])),
+    )
+    .await;
+    assert_eq!(made["metadata"]["generation"], 1, "{made}");
+    assert_eq!(made["status"], json!({"loadBalancer": {}}));
+    let shown = cells(&server, path).await;
+    assert_eq!(
+        shown.as_array().map(|all| &all[..5]),
+        Some(
+            &[
+                json!("i"),
+                json!("<none>"),
+                json!("a.example.com"),
+                json!(""),
+                json!("80")
+            ][..]
+        )
+    );
+}
+
+#[tokio::test]
+async fn policies_webhooks_and_levels_get_their_defaults() {
+    let server = with_namespace().await;
+    let policy = post(
+        &server,
+        "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies",
+        json!({"metadata": {"name": "p"}, "spec": {"egress": [{"ports": [{"port": 53}]}]}}),
+    )
+    .await;
+    assert_eq!(
+        policy["spec"],
+        json!({"podSelector": {}, "policyTypes": ["Ingress", "Egress"],
+        "egress": [{"ports": [{"port": 53, "protocol": "TCP"}]}]})
+    );
+    let hooks = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+    let hook = json!({"name": "a.b.c", "clientConfig": {"service": {"name": "s", "namespace": "n"}},
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["*"]}]});
+    let named = |hook: &Value| json!({"metadata": {"name": "h"}, "webhooks": [hook]});
+    let refused = post(&server, hooks, named(&hook)).await;
+    assert_eq!(
+        causes(&refused),
+        [
+            "webhooks[0].admissionReviewVersions: Required value",
+            "webhooks[0].sideEffects: Required value",
+        ]
+    );
+    let mut sound = hook.clone();
+    sound["sideEffects"] = "None".into();
+    sound["admissionReviewVersions"] = json!(["v1"]);
+    let made = post(&server, hooks, named(&sound)).await;
+    let hook = &made["webhooks"][0];
+    assert_eq!(hook["failurePolicy"], "Fail", "{made}");
+    assert_eq!(hook["timeoutSeconds"], 10);
+    assert_eq!(hook["clientConfig"]["service"]["port"], 443);
+    assert_eq!(hook["rules"][0]["scope"], "*");
+    let levels = "/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations";
+    let level = post(
+        &server,
+        levels,
+        json!({"metadata": {"name": "l"}, "spec": {"type": "Limited",
+        "limited": {"limitResponse": {"type": "Queue", "queuing": {}}}}}),
+    )
+    .await;
+    let limited = &level["spec"]["limited"];
+    assert_eq!(limited["nominalConcurrencyShares"], 30, "{level}");
+    assert_eq!(
+        limited["limitResponse"]["queuing"],
+        json!({"handSize": 8, "queueLengthLimit": 50, "queues": 64})
+    );
+    assert_eq!(cells(&server, levels).await[3], "64");
+}
+
+#[tokio::test]
+async fn what_is_fixed_stays() {
+    let server = with_namespace().await;
+    let path = "/apis/node.k8s.io/v1/runtimeclasses";
+    let class = post(
+        &server,
+        path,
+        json!({"metadata": {"name": "c"}, "handler": "runc"}),
+    )
+    .await;
+    assert_eq!(cells(&server, path).await[1], "runc");
+    let mut changed = class.clone();
+    changed["handler"] = "other".into();
+    let refused = json(send(&server, "PUT", &format!("{path}/c"), &changed).await).await;
+    assert_eq!(
+        causes(&refused),
+        ["handler: Invalid value: \"other\": field is immutable"]
+    );
+    let services = "/apis/apiregistration.k8s.io/v1/apiservices";
+    let refused = post(
+        &server,
+        services,
+        json!({"metadata": {"name": "x"}, "spec": {
+        "group": "a.b", "version": "v1", "groupPriorityMinimum": 1, "versionPriority": 1}}),
+    )
+    .await;
+    assert_eq!(refused["code"], 422);
+    assert!(
+        causes(&refused)[0].starts_with("metadata.name: Invalid value: \"x\""),
+        "{refused}"
+    );
+}
+
+#[tokio::test]
+async fn a_certificate_request_is_approved_and_keeps_what_it_asks_for() {
+    let server = with_namespace().await;
+    let path = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+    let spec = json!({"request": "eA==", "usages": ["client auth"], "signerName": "a.b/c"});
+    let mut request = post(
+        &server,
+        path,
+        json!({"metadata": {"name": "r"}, "spec": spec}),
+    )
+    .await;
+    assert_eq!(cells(&server, path).await[5], "Pending");
+    request["spec"]["signerName"] = "d.e/f".into();
+    request["status"] = json!({"conditions": [{"type": "Approved", "status": "True"}]});
+    let approved = send(&server, "PUT", &format!("{path}/r/approval"), &request).await;
+    let approved = json(approved).await;
+    assert_eq!(approved["spec"], spec, "{approved}");
+    assert_eq!(cells(&server, path).await[5], "Approved");
+}
+
+fn pod() -> Value {
+    json!({"metadata": {"name": "p"}, "spec": {"containers": [
+        {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]}})
+}
+
+#[tokio::test]
+async fn ephemeral_containers_are_added_and_nothing_else_changes() {
+    let server = with_namespace().await;
+    let mut made = post(&server, PODS, pod()).await;
+    let at = format!("{PODS}/p/ephemeralcontainers");
+    made["spec"]["containers"][0]["image"] = "other".into();
+    made["metadata"]["labels"] = json!({"a": "b"});
+    made["spec"]["ephemeralContainers"] =
+        json!([{"name": "e", "image": "sh", "targetContainerName": "c"}]);
+    let added = json(send(&server, "PUT", &at, &made).await).await;
+    let spec = &added["spec"];
+    assert_eq!(spec["containers"][0]["image"], "i", "{added}");
+    assert_eq!(added["metadata"]["labels"], Value::Null);
+    assert_eq!(spec["ephemeralContainers"][0]["imagePullPolicy"], "Always");
+    assert_eq!(added["metadata"]["generation"], 2);
+    let body = json!({"spec": {"ephemeralContainers": [{"name": "c", "image": "sh",
+        "ports": [{"containerPort": 1}], "targetContainerName": "x"}]}});
+    let refused = json(send(&server, "PATCH", &at, &body).await).await;
+    let found = causes(&refused);
+    for wanted in [
+        "spec.ephemeralContainers[0].name: Duplicate value: \"c\"",
+        "spec.ephemeralContainers[0].targetContainerName: Not found: \"x\"",
+        "spec.ephemeralContainers[0].ports: Forbidden: cannot be set for an Ephemeral Container",
+        "spec.ephemeralContainers: Forbidden: existing ephemeral containers \"e\" may not be removed\n",
+    ] {
+        assert!(
+            found.iter().any(|found| found == wanted),
+            "{wanted}: {found:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_resize_changes_amounts_of_processors_and_memory() {
+    let server = with_namespace().await;
+    post(&server, PODS, pod()).await;
+    let at = format!("{PODS}/p/resize");
+    let resize = |resources: Value| {
+        json!({"spec": {"containers": [
+        {"name": "c", "image": "other", "resources": resources}]}})
+    };
+    let wanted = json!({"requests": {"cpu": "2", "memory": "1Gi"}});
+    let resized = json(send(&server, "PATCH", &at, &resize(wanted.clone())).await).await;
+    let container = &resized["spec"]["containers"][0];
+    assert_eq!(container["resources"], wanted, "{resized}");
+    assert_eq!(container["image"], "i");
+    for (resources, why) in [
+        (
+            json!({"requests": {"cpu": "2"}}),
+            "resource requests cannot be removed",
+        ),
+        (
+            json!({"requests": {"cpu": "2", "memory": "1Gi", "a.b/c": "1"}, "limits": {"a.b/c": "1"}}),
+            "only cpu and memory resources are mutable",
+        ),
+        (
+            json!({"requests": {"cpu": "2", "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "1Gi"}}),
+            "Pod QOS Class may not change as a result of resizing",
+        ),
+    ] {
+        let refused = json(send(&server, "PATCH", &at, &resize(resources)).await).await;
+        assert!(
+            refused["message"].as_str().unwrap_or("").contains(why),
+            "{why}: {refused}"
+        );
+    }
+    // The pod itself can't be changed so.
+    let refused = send(
+        &server,
+        "PATCH",
+        &format!("{PODS}/p"),
+        &resize(json!({"requests": {"cpu": "9"}})),
+    )
+    .await;
+    assert_eq!(refused.status(), 422);
+}
+
+#[tokio::test]
+async fn components_are_read_alone() {
+    let server = with_namespace().await;
+    let path = "/api/v1/componentstatuses";
+    assert_eq!(
+        cells(&server, path).await,
+        json!(["etcd-0", "Healthy", "ok", ""])
+    );
+    let named = send(&server, "GET", &format!("{path}/x"), &Value::Null).await;
+    assert_eq!(named.status(), 404);
+    let made = send(&server, "POST", path, &json!({"metadata": {"name": "x"}})).await;
+    assert_eq!(made.status(), 405);
+}
+
+#[tokio::test]
+async fn every_document_of_the_index_is_there_and_is_kept_by_its_address() {
+    let server = with_namespace().await;
+    let index = json(send(&server, "GET", "/openapi/v3", &Value::Null).await).await;
+    let paths = index["paths"].as_object().expect("paths");
+    assert!(paths.len() > 40);
+    for (path, at) in paths {
+        let at = at["serverRelativeURL"].as_str().expect("an address");
+        let document = send(&server, "GET", at, &Value::Null).await;
+        assert_eq!(document.status(), 200, "{path}");
+        let tag = document.headers()["etag"].clone();
+        let request = Request::get(at).header("if-none-match", tag);
+        let request = request
+            .body(Full::<bytes::Bytes>::default())
+            .expect("a request");
+        assert_eq!(server.answer(request).await.status(), 304, "{path}");
+        let document = json(document).await;
+        // What is referred to is there.
+        let text = document.to_string();
+        for reference in text.split("#/components/schemas/").skip(1) {
+            let name = reference.split('"').next().expect("a name");
+            let schema = &document["components"]["schemas"][name];
+            assert!(schema.is_object(), "{path}: {name}");
+        }
+    }
+}
