@@ -34,7 +34,7 @@ const CASES: [(&str, usize); 24] = [
 ];
 
 /// How many cases of a file are known to end otherwise; see `vectors/deviations.json`.
-const DEVIATIONS: [(&str, usize); 2] = [("gc", 17), ("http", 5)];
+const DEVIATIONS: [(&str, usize); 2] = [("gc", 17), ("http", 4)];
 
 #[test]
 fn every_recorded_decision_is_ours_too() {
@@ -62,6 +62,15 @@ fn every_recorded_decision_is_ours_too() {
         .collect();
     let expected = DEVIATIONS.map(|(name, n)| (name.to_owned(), n)).to_vec();
     assert_eq!(deviations, expected);
+
+    // Of sequences of requests at most one in a hundred ends otherwise, and one in a category of fewer.
+    for report in reports.iter().filter(|report| !report.ways.is_empty()) {
+        for (category, counts) in &report.categories {
+            let most = (counts.total / 100).max(1);
+            let missed = counts.total - counts.passed;
+            assert!(missed <= most, "{category}: {missed} of {}", counts.total);
+        }
+    }
 
     // What is listed differs in both ways: neither is behind the other.
     for report in &reports {

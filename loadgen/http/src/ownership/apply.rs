@@ -12,7 +12,7 @@ use super::{MANAGED, Writer, ignored, owners_of, plain, without_owners};
 use crate::answer::{self, Body};
 use crate::query::options_invalid;
 use crate::route::Target;
-use crate::{Call, admission, body, view, warnings};
+use crate::{Call, admission, body, view, warnings, yaml};
 
 /// The annotation with what `kubectl apply` applied last without server-side apply.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -136,7 +136,8 @@ pub(super) fn read_config(call: &Call<'_>) -> Result<Map<String, Value>, ApiErro
             )))
         }
         Err(error) => Err(errors::bad_request(format!(
-            "error decoding YAML: error converting YAML to JSON: yaml: {error}"
+            "error decoding YAML: error converting YAML to JSON: yaml: {}",
+            yaml::problem(&call.body, &error)
         ))),
     }
 }

@@ -3,12 +3,14 @@
 //!
 //! Source: `yaml_emitter_emit` of libyaml as go-yaml 2 has it, and that library's `encode.go`.
 
+mod problem;
 mod scalar;
 
 use std::cmp::Ordering;
 
 use serde_json::{Map, Value};
 
+pub(crate) use problem::problem;
 use scalar::{Style, style_of};
 
 /// Spaces of a level.

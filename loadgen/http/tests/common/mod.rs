@@ -17,7 +17,12 @@ pub(crate) fn server() -> ApiServer {
     ApiServer::builder(Arc::new(Cluster::new(options))).build()
 }
 
-pub(crate) async fn send(server: &ApiServer, method: &str, path: &str, body: &Value) -> Response<Body> {
+pub(crate) async fn send(
+    server: &ApiServer,
+    method: &str,
+    path: &str,
+    body: &Value,
+) -> Response<Body> {
     let request = Request::builder().method(method).uri(path);
     let request = match method {
         "PATCH" => request.header("content-type", "application/merge-patch+json"),
