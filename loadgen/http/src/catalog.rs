@@ -3,9 +3,12 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use podstorm_objects::{Kind, Now};
+
+use crate::openapi;
 
 /// A group with a version, as in paths and `apiVersion`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -89,13 +92,15 @@ fn priority(version: &str) -> (u8, Reverse<u32>, Reverse<u32>, &str) {
 }
 
 /// The kinds that a server serves.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Catalog {
     /// The number that the cluster's kinds had.
     pub(crate) generation: u64,
     /// When it was made, of the time that the server tells.
     pub(crate) made: SystemTime,
     kinds: BTreeMap<GroupVersion, Vec<Kind>>,
+    /// Once somebody has asked for it.
+    older_openapi: OnceLock<openapi::Older>,
 }
 
 impl Catalog {
@@ -117,7 +122,13 @@ impl Catalog {
             generation,
             made: UNIX_EPOCH + Duration::from_nanos(u64::try_from(made.wall_ns).unwrap_or(0)),
             kinds: sorted,
+            older_openapi: OnceLock::new(),
         }
+    }
+
+    /// OpenAPI v2.
+    pub(crate) fn older_openapi(&self) -> &openapi::Older {
+        self.older_openapi.get_or_init(|| openapi::older(self))
     }
 
     /// Whether definitions describe the kinds of a group.

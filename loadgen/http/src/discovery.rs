@@ -3,7 +3,7 @@
 //! Source: `endpoints/discovery` of Kubernetes' apiserver; recorded answers of 1.36.
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
-use http::header::{ETAG, IF_NONE_MATCH, LAST_MODIFIED, LOCATION, VARY};
+use http::header::{ACCEPT, ETAG, IF_NONE_MATCH, LAST_MODIFIED, LOCATION, VARY};
 use http::{HeaderValue, Method, Response, StatusCode};
 use podstorm_apiserver::errors;
 use podstorm_objects::{ApiError, Kind, Subresource};
@@ -103,6 +103,7 @@ pub(crate) fn serve(call: &Call<'_>, route: &Route) -> Result<Response<Body>, Ap
             group
         }
         Route::Resources(of) => resources(call, of),
+        Route::OlderOpenApi => return Ok(older_open_api(call)),
         Route::OpenApi(path) => return open_api(call, path),
         _ => return Err(errors::unknown_resource()),
     };
@@ -143,6 +144,36 @@ fn open_api(call: &Call<'_>, path: &str) -> Result<Response<Body>, ApiError> {
     };
     tagged(&mut response, &tag);
     Ok(response)
+}
+
+/// OpenAPI v2, as protobuf where a client asks for that.
+fn older_open_api(call: &Call<'_>) -> Response<Body> {
+    const ASKED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+    const GIVEN: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+    let catalog = call.catalog();
+    let document = catalog.older_openapi();
+    let tag = format!("\"{}\"", document.tag);
+    let text = |name| {
+        call.headers
+            .get(name)
+            .and_then(|value: &HeaderValue| value.to_str().ok())
+    };
+    let mut response = if text(IF_NONE_MATCH) == Some(&tag) {
+        of_status(StatusCode::NOT_MODIFIED)
+    } else if text(ACCEPT).is_some_and(|accepted| accepted.contains(ASKED)) {
+        let media = HeaderValue::from_static(GIVEN);
+        answer::respond(200, media, Body::whole(document.protobuf.clone()))
+    } else {
+        answer::json(200, document.json.clone())
+    };
+    let modified = HeaderValue::try_from(httpdate::fmt_http_date(catalog.made)).ok();
+    response
+        .headers_mut()
+        .extend(modified.map(|at| (LAST_MODIFIED, at)));
+    tagged(&mut response, &tag);
+    let varies = HeaderValue::from_static("Accept-Encoding, Accept");
+    response.headers_mut().insert(VARY, varies);
+    response
 }
 
 /// An answer without a body.
@@ -193,6 +224,7 @@ fn paths(call: &Call<'_>) -> Value {
         "/healthz",
         "/livez",
         "/metrics",
+        "/openapi/v2",
         "/openapi/v3",
         "/openapi/v3/",
         "/openid/v1/jwks",

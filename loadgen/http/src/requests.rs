@@ -115,9 +115,11 @@ impl ApiServer {
         }
         let accepted = match &route {
             // Answered in one form, whatever the client says that it takes.
-            Route::Health(..) | Route::Metrics | Route::Clock | Route::OpenApi(_) => {
-                Ok(Accepted::JSON)
-            }
+            Route::Health(..)
+            | Route::Metrics
+            | Route::Clock
+            | Route::OpenApi(_)
+            | Route::OlderOpenApi => Ok(Accepted::JSON),
             Route::Objects(Target { kind, .. }) | Route::Review(kind, _) => {
                 media::accepted(&head.headers, Offer::Objects(*kind))
             }

@@ -33,6 +33,8 @@ pub(crate) enum Route {
     Resources(GroupVersion),
     /// `/openapi/v3` and what is below it; empty for the index.
     OpenApi(String),
+    /// `/openapi/v2`.
+    OlderOpenApi,
     /// Objects of a kind.
     Objects(Target),
     /// A review of that kind, in a namespace or not.
@@ -89,6 +91,7 @@ impl Route {
             [".well-known", "openid-configuration"] => Route::Issuer,
             ["openid", "v1", "jwks"] => Route::Keys,
             ["metrics"] => Route::Metrics,
+            ["openapi", "v2"] => Route::OlderOpenApi,
             ["openapi", "v3"] => Route::OpenApi(String::new()),
             ["openapi", "v3", rest @ ..] => Route::OpenApi(rest.join("/")),
             ["api"] => Route::CoreVersions,

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use bytes::Bytes;
 use podstorm_apiserver::errors;
 use podstorm_objects::{ApiError, Kind};
 use serde_json::{Map, Value, json};
 
 use super::operations::{self, reference};
-use super::{OBJECT_META, SCHEMAS, properties, referred_by_name, schema_name};
+use super::{OBJECT_META, SCHEMAS, properties, referred_by_name, schema_name, swagger};
 use crate::catalog::{Catalog, GroupVersion};
 use crate::discovery::fingerprint;
 use crate::reviews;
@@ -99,6 +100,26 @@ pub(crate) fn document(catalog: &Catalog, path: &str) -> Result<Document, ApiErr
             let paths = json!({at: item});
             Ok(whole(paths, schemas_named(used), tag_of(path, &[])))
         }
+    }
+}
+
+/// OpenAPI v2 of a catalog.
+#[derive(Debug)]
+pub(crate) struct Older {
+    pub(crate) json: Bytes,
+    pub(crate) protobuf: Bytes,
+    pub(crate) tag: String,
+}
+
+/// The document of v2, made of all those of v3. Some 100 ms: a catalog keeps it.
+pub(crate) fn older(catalog: &Catalog) -> Older {
+    let documents = subjects(catalog).filter_map(|(path, _)| document(catalog, &path).ok());
+    let document = swagger::document(documents.map(|document| document.json));
+    let json = document.to_string();
+    Older {
+        tag: format!("{:016X}", fingerprint(json.as_bytes())),
+        json: json.into(),
+        protobuf: swagger::encode(&document).into(),
     }
 }
 

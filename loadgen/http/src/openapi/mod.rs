@@ -7,8 +7,10 @@ mod document;
 mod list_types;
 mod operations;
 mod resolved;
+mod swagger;
 mod types;
 mod unknown;
+mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -20,7 +22,7 @@ use serde_json::{Map, Value};
 
 use crate::catalog::GroupVersion;
 
-pub(crate) use document::{document, index};
+pub(crate) use document::{Older, document, index, older};
 pub(crate) use resolved::{referred, schema_named};
 pub(crate) use types::{wrong_conversion, wrong_type};
 pub(crate) use unknown::{drop_unknown_changes, drop_unknown_fields, drop_unknown_of};
@@ -33,6 +35,7 @@ static SCHEMAS: LazyLock<Map<String, Value>> = LazyLock::new(|| {
     let_metadata_be_absent(&mut schemas);
     add_merge_keys(&mut schemas);
     list_types::add(&mut schemas);
+    values::add(&mut schemas);
     schemas
 });
 

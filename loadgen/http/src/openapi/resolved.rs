@@ -45,7 +45,7 @@ fn resolve(schema: &Value, numbers: &HashMap<&str, usize, RandomState>) -> Value
     }
     for (name, value) in members {
         let value = match (name.as_str(), value) {
-            ("description" | "$ref" | "allOf", _) => continue,
+            ("description" | "enum" | "$ref" | "allOf", _) => continue,
             ("properties", Value::Object(properties)) => properties
                 .iter()
                 .map(|(name, property)| (name.clone(), resolve(property, numbers)))

@@ -7,7 +7,7 @@
 //! Source: `runtime/serializer/protobuf` of Kubernetes' apimachinery.
 
 mod encode;
-mod wire;
+pub(crate) mod wire;
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;

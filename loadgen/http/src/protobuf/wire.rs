@@ -100,10 +100,10 @@ impl<'a> Iterator for Reader<'a> {
 
 /// Writes the fields of a message.
 #[derive(Debug, Default)]
-pub(super) struct Writer(Vec<u8>);
+pub(crate) struct Writer(Vec<u8>);
 
 impl Writer {
-    pub(super) fn into_bytes(self) -> Vec<u8> {
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
         self.0
     }
 
@@ -116,19 +116,19 @@ impl Writer {
     }
 
     /// A number; negative ones as those of 64 bits in two's complement.
-    pub(super) fn number(&mut self, field: u32, number: i64) {
+    pub(crate) fn number(&mut self, field: u32, number: i64) {
         self.varint(u64::from(field) << 3);
         self.varint(u64::from_ne_bytes(number.to_ne_bytes()));
     }
 
-    pub(super) fn bytes(&mut self, field: u32, bytes: &[u8]) {
+    pub(crate) fn bytes(&mut self, field: u32, bytes: &[u8]) {
         self.varint(u64::from(field) << 3 | 2);
         self.varint(bytes.len() as u64);
         self.0.extend_from_slice(bytes);
     }
 
     /// A message within the message.
-    pub(super) fn message(&mut self, field: u32, put: impl FnOnce(&mut Writer)) {
+    pub(crate) fn message(&mut self, field: u32, put: impl FnOnce(&mut Writer)) {
         let mut inner = Writer::default();
         put(&mut inner);
         self.bytes(field, &inner.0);
