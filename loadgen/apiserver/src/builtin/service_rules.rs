@@ -216,14 +216,14 @@ fn check_affinity(spec: &Value, causes: &mut Vec<Cause>) {
 
 fn check_addresses(spec: &Value, causes: &mut Vec<Cause>) {
     let address = text(spec, "/clusterIP");
-    if !["", "None"].contains(&address) {
-        if let Some(problem) = ip_problem(address) {
-            causes.push(invalid_value(
-                "spec.clusterIPs[0]",
-                &address.into(),
-                &problem,
-            ));
-        }
+    if !["", "None"].contains(&address)
+        && let Some(problem) = ip_problem(address)
+    {
+        causes.push(invalid_value(
+            "spec.clusterIPs[0]",
+            &address.into(),
+            &problem,
+        ));
     }
     for (index, address) in items(spec, "/externalIPs").enumerate() {
         let address = address.as_str().unwrap_or("");
