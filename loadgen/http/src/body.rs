@@ -8,7 +8,7 @@ use podstorm_objects::{AnyObject, ApiError, Details, DynamicObject, Kind, Reason
 use serde_json::{Map, Value};
 
 use crate::media::{BodyType, unsupported};
-use crate::{Call, admission, json_syntax, openapi, protobuf, view};
+use crate::{Call, admission, json_syntax, openapi, protobuf, view, warnings};
 
 /// Most bytes of a body, as upstream.
 pub(crate) const BODY_MAX: usize = 3 << 20;
@@ -97,6 +97,8 @@ fn unrecognized(expected: &str, why: &str, body: &[u8]) -> ApiError {
 pub(crate) struct Sent {
     pub(crate) object: AnyObject,
     pub(crate) warnings: Vec<String>,
+    /// Those of a new pod, which are told only when it was made.
+    pub(crate) pod_warnings: Vec<String>,
     /// The members of the spec that admission added.
     pub(crate) admitted: Vec<String>,
 }
@@ -120,6 +122,10 @@ pub(crate) fn object(call: &Call<'_>, kind: Kind) -> Result<Sent, ApiError> {
         true => admission::admit(call.cluster(), kind, &mut document)?,
         false => Vec::new(),
     };
+    let pod_warnings = match *call.method == http::Method::POST && kind == Kind::POD {
+        true => warnings::of_new_pod(&document),
+        false => Vec::new(),
+    };
     let mut object = read(call, kind, document)?;
     if kind.name() == REVISION && is_json(call) && json_syntax::has_blanks(&call.body, "data") {
         object = with_blanks(object);
@@ -127,6 +133,7 @@ pub(crate) fn object(call: &Call<'_>, kind: Kind) -> Result<Sent, ApiError> {
     Ok(Sent {
         object,
         warnings,
+        pod_warnings,
         admitted,
     })
 }

@@ -112,10 +112,12 @@ fn answer_with(
     call: &Call<'_>,
     code: u16,
     object: &AnyObject,
-    warnings: &[String],
+    (writer, warnings): (&ownership::Writer<'_>, &[String]),
 ) -> Result<Response<Body>, ApiError> {
     let mut response = answer(call, code, object)?;
-    answer::warn(&mut response, &warnings::of_written(&**object));
+    let is_changed = writer.has_changed_spec(&**object);
+    let of_written = warnings::of_written(&**object, code == 201, is_changed);
+    answer::warn(&mut response, &of_written);
     answer::warn(&mut response, warnings);
     Ok(response)
 }
@@ -147,7 +149,7 @@ fn create(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> 
     let dry_run = call.query.dry_run("CreateOptions")?;
     check_field_validation(call, "CreateOptions")?;
     let sent = body::object(call, target.kind)?;
-    let (mut object, warnings) = (sent.object, sent.warnings);
+    let (mut object, mut warnings) = (sent.object, sent.warnings);
     place(&mut object, target)?;
     if !object.metadata().resource_version.is_unset() {
         let why = "resourceVersion should not be set on objects to be created";
@@ -162,7 +164,16 @@ fn create(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> 
         Err(error) => return Ok(refuse(call, target, error, &warnings)),
         Ok(created) => created,
     };
-    answer_with(call, 201, &view::shown(target.kind, created), &warnings)
+    if target.kind == Kind::POD {
+        warnings.extend(warnings::of_pod_name(&created.metadata().name));
+        warnings.extend(sent.pod_warnings);
+    }
+    answer_with(
+        call,
+        201,
+        &view::shown(target.kind, created),
+        (&writer, &warnings),
+    )
 }
 
 fn update(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
@@ -190,7 +201,12 @@ fn update(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> 
         _ => match api.update(object.clone(), call.now) {
             Err(error) if error.is_not_found() && target.kind.row().put_creates => {
                 let created = api.create(object, call.now)?;
-                return answer_with(call, 201, &view::shown(target.kind, created), &warnings);
+                return answer_with(
+                    call,
+                    201,
+                    &view::shown(target.kind, created),
+                    (&writer, &warnings),
+                );
             }
             updated => updated,
         },
@@ -199,7 +215,12 @@ fn update(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> 
         Err(error) => return Ok(refuse(call, target, error, &warnings)),
         Ok(updated) => updated,
     };
-    answer_with(call, 200, &view::shown(target.kind, updated), &warnings)
+    answer_with(
+        call,
+        200,
+        &view::shown(target.kind, updated),
+        (&writer, &warnings),
+    )
 }
 
 fn finalize(call: &Call<'_>, object: AnyObject, dry_run: bool) -> Result<AnyObject, ApiError> {
@@ -336,7 +357,7 @@ fn patch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     if call.query.text("fieldValidation") != "Ignore" {
         warnings.extend(writer.unknown_fields());
     }
-    answer_with(call, 200, &patched, &warnings)
+    answer_with(call, 200, &patched, (&writer, &warnings))
 }
 
 fn get_scale(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {

@@ -130,7 +130,13 @@ async fn policies_webhooks_and_levels_get_their_defaults() {
     let mut sound = hook.clone();
     sound["sideEffects"] = "None".into();
     sound["admissionReviewVersions"] = json!(["v1"]);
-    let made = post(&server, hooks, named(&sound)).await;
+    let made = send(&server, "POST", hooks, &named(&sound)).await;
+    let warning = made.headers()["warning"]
+        .to_str()
+        .expect("a text")
+        .to_owned();
+    assert!(warning.contains("webhooks are stored"), "{warning}");
+    let made = json(made).await;
     let hook = &made["webhooks"][0];
     assert_eq!(hook["failurePolicy"], "Fail", "{made}");
     assert_eq!(hook["timeoutSeconds"], 10);

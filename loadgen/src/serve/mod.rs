@@ -5,6 +5,7 @@ mod access;
 mod beside;
 pub(crate) mod descriptors;
 mod kubeconfig;
+mod own_service;
 mod snapshot;
 mod token_file;
 
@@ -155,10 +156,11 @@ impl Served {
         &self.api
     }
 
-    /// Answers what comes to the listener until `stop` is done.
+    /// Answers what comes to the listener until `stop` is done. From its call on the cluster has a Service
+    /// `kubernetes` for its API server.
     ///
     /// # Errors
-    /// The listener can't be used any more.
+    /// The listener can't be used any more, or the cluster refuses the Service.
     pub async fn listen(
         &self,
         listener: TcpListener,
@@ -177,6 +179,7 @@ impl Served {
         tls: Option<Arc<ServerConfig>>,
         stop: impl Future<Output = ()>,
     ) -> Result<()> {
+        own_service::make(self.cluster(), listener.local_addr()?, self.now())?;
         listen::serve_with(self.api.clone(), listener, tls, stop).await?;
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! ResourceQuotas: what the objects of a namespace may use together. A create is charged before it is
-//! stored, and refused where it would exceed a quota; what goes is given back.
+//! stored, and refused where it would exceed a quota; so is a change, for what it uses more. What goes is
+//! given back.
 //!
 //! A cluster that never had a quota pays one flag for each commit.
 //!
@@ -17,10 +18,19 @@ use serde_json::{Map, Value, json};
 use crate::store::Strategy;
 use crate::{Cluster, ListOptions, builtin, errors};
 
-pub(crate) use usage::of_containers;
+pub(crate) use usage::{changes, of_containers};
 
 /// Amounts by the name of a resource.
 type Amounts = BTreeMap<String, Quantity>;
+
+/// What a change was charged for.
+pub(crate) struct Charge {
+    kind: Kind,
+    namespace: String,
+    /// The object as it was to be stored.
+    json: Value,
+    more: Amounts,
+}
 
 /// Whether there ever was a quota, and a range of limits.
 #[derive(Debug, Default)]
@@ -62,22 +72,72 @@ impl Cluster {
         }
         let json = new.to_json();
         let needed = usage::of(new.kind(), &json);
+        self.charge_all(&quotas, (new, &json, &needed), dry_run, now)
+    }
+
+    /// Charges what an object uses more after a change, and returns it; a dry run only asks.
+    ///
+    /// # Errors
+    /// 403 where it exceeds a quota; then none is charged.
+    #[cold]
+    pub(crate) fn charge_change(
+        &self,
+        old: &dyn Object,
+        new: &dyn Object,
+        dry_run: bool,
+        now: Now,
+    ) -> Result<Charge, ApiError> {
+        let kind = new.kind();
+        let json = new.to_json();
+        let more = usage::increase(&usage::of(kind, &old.to_json()), &usage::of(kind, &json));
+        if !more.is_empty() {
+            let quotas = self.objects_in(builtin::QUOTA, &new.metadata().namespace);
+            self.charge_all(&quotas, (new, &json, &more), dry_run, now)?;
+        }
+        Ok(Charge {
+            kind,
+            namespace: new.metadata().namespace.to_string(),
+            json,
+            more,
+        })
+    }
+
+    /// Gives back what was charged for a change that was not stored after all.
+    #[cold]
+    pub(crate) fn give_back_change(&self, charge: &Charge, now: Now) {
+        if charge.more.is_empty() {
+            return;
+        }
+        for quota in self.objects_in(builtin::QUOTA, &charge.namespace) {
+            if scopes::matches(&quota.to_json()["spec"], charge.kind, &charge.json) {
+                self.add_usage(&quota, &charge.more, false, now);
+            }
+        }
+    }
+
+    fn charge_all(
+        &self,
+        quotas: &[AnyObject],
+        (new, json, needed): (&dyn Object, &Value, &Amounts),
+        dry_run: bool,
+        now: Now,
+    ) -> Result<(), ApiError> {
         // All are asked before one is written.
-        for quota in &quotas {
-            self.charge_one(quota, (new, &json, &needed), true, now)?;
+        for quota in quotas {
+            self.charge_one(quota, (new, json, needed), true, now)?;
         }
         if dry_run {
             return Ok(());
         }
         let mut charged = Vec::new();
-        for quota in &quotas {
-            match self.charge_one(quota, (new, &json, &needed), false, now) {
+        for quota in quotas {
+            match self.charge_one(quota, (new, json, needed), false, now) {
                 Ok(true) => charged.push(quota),
                 Ok(false) => {}
                 Err(refused) => {
-                    // Another create was faster.
+                    // Another writer was faster.
                     for quota in charged {
-                        self.add_usage(quota, &needed, false, now);
+                        self.add_usage(quota, needed, false, now);
                     }
                     return Err(refused);
                 }
@@ -150,10 +210,42 @@ impl Cluster {
                     self.move_usage(kind, Some(old), Some(new), now);
                 }
             }
-            (Some(_), Some(_)) if !usage::changes(kind) => {}
-            (Some(old), new) => {
-                let new = new.map(|new| new as &dyn Object);
-                self.move_usage(kind, Some(old), new, now);
+            (Some(old), Some(new)) => {
+                if usage::changes(kind) {
+                    self.settle_change(old, new, now);
+                }
+            }
+            (Some(old), None) => self.move_usage(kind, Some(old), None, now),
+        }
+    }
+
+    /// Gives back what an object uses less after a change. What it uses more was charged before.
+    fn settle_change(&self, old: &dyn Object, new: &dyn Object, now: Now) {
+        let kind = new.kind();
+        let jsons = [old.to_json(), new.to_json()];
+        let [before, after] = jsons.each_ref().map(|json| usage::of(kind, json));
+        let more = usage::increase(&before, &after);
+        for quota in self.objects_in(builtin::QUOTA, &new.metadata().namespace) {
+            let spec = quota.to_json()["spec"].clone();
+            let [was, is] = jsons
+                .each_ref()
+                .map(|json| scopes::matches(&spec, kind, json));
+            // The change may have moved the object into the quota, or out of it.
+            let mut less = Amounts::new();
+            for (amounts, holds, is_more) in
+                [(&before, was, true), (&more, is, true), (&after, is, false)]
+            {
+                for (name, amount) in amounts.iter().filter(|_| holds) {
+                    let sum = less.entry(name.clone()).or_default();
+                    *sum = match is_more {
+                        true => sum.plus(*amount),
+                        false => sum.minus(*amount),
+                    };
+                }
+            }
+            less.retain(|_, amount| !amount.is_zero());
+            if !less.is_empty() {
+                self.add_usage(&quota, &less, false, now);
             }
         }
     }

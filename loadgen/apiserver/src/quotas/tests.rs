@@ -113,3 +113,91 @@ fn no_number_of_clients_exceeds_a_quota_and_one_that_refuses_charges_no_other() 
         assert_eq!(used(&cluster, name), json!({"pods": "50"}), "{name}");
     }
 }
+
+fn service(ports: usize, kind: &str) -> Value {
+    let port = |number: usize| json!({"name": format!("p{number}"), "port": 80 + number});
+    let ports: Vec<Value> = (0..ports).map(port).collect();
+    json!({"metadata": {"name": "s", "namespace": "default"},
+        "spec": {"type": kind, "ports": ports}})
+}
+
+fn services() -> Cluster {
+    let cluster = cluster();
+    let metadata = json!({"name": "q", "namespace": "default"});
+    let hard = json!({"services": "1", "services.nodeports": "2"});
+    let quota = json!({"metadata": metadata, "spec": {"hard": hard}});
+    create(&cluster, builtin::QUOTA, quota);
+    let kind = crate::kind_named("Service").unwrap();
+    create(&cluster, kind, service(1, "NodePort"));
+    cluster.collect_garbage(usize::MAX, at(0));
+    cluster
+}
+
+fn used_by_services(node_ports: &str) -> Value {
+    json!({"services": "1", "services.nodeports": node_ports})
+}
+
+#[test]
+fn a_change_is_charged_for_what_it_uses_more_and_given_back_what_it_uses_less() {
+    let cluster = services();
+    let api = cluster.api(crate::kind_named("Service").unwrap());
+    let update = |json: Value, dry_run: bool| {
+        let api = api.dry_run(dry_run);
+        api.update(api.read(json).unwrap().unwrap(), at(0))
+    };
+    for dry_run in [true, false] {
+        let refused = update(service(4, "NodePort"), dry_run).unwrap_err();
+        let wanted = "services \"s\" is forbidden: exceeded quota: q, requested: \
+                      services.nodeports=3, used: services.nodeports=1, limited: \
+                      services.nodeports=2";
+        assert_eq!((refused.code, refused.message.as_str()), (403, wanted));
+        assert_eq!(used(&cluster, "q"), used_by_services("1"));
+    }
+    update(service(2, "NodePort"), true).unwrap();
+    assert_eq!(used(&cluster, "q"), used_by_services("1"));
+    update(service(2, "NodePort"), false).unwrap();
+    assert_eq!(used(&cluster, "q"), used_by_services("2"));
+    update(service(1, "ClusterIP"), false).unwrap();
+    assert_eq!(used(&cluster, "q"), used_by_services("0"));
+}
+
+#[test]
+fn writers_that_meet_charge_a_change_once() {
+    const EACH: usize = 30;
+    let cluster = services();
+    let kind = crate::kind_named("Service").unwrap();
+    std::thread::scope(|scope| {
+        for client in 0..4 {
+            let cluster = &cluster;
+            scope.spawn(move || {
+                let api = cluster.api(kind);
+                for round in 0..EACH {
+                    let json = service(1 + (client + round) % 3, "NodePort");
+                    let object = api.read(json).unwrap().unwrap();
+                    // Three ports are more than the quota allows.
+                    let _refused = api.update(object, at(0));
+                }
+            });
+        }
+    });
+    let stored = cluster.api(kind).get("default", "s").unwrap().to_json();
+    let ports = stored["spec"]["ports"].as_array().unwrap().len();
+    assert!(ports <= 2, "{ports}");
+    assert_eq!(used(&cluster, "q"), used_by_services(&ports.to_string()));
+}
+
+#[test]
+fn a_claim_that_grows_is_charged() {
+    let kind = crate::kind_named("PersistentVolumeClaim").unwrap();
+    let of = |storage: &str| {
+        let claim = json!({"spec": {"resources": {"requests": {"storage": storage}}}});
+        usage::of(kind, &claim)
+    };
+    assert!(usage::changes(kind));
+    let more = usage::increase(&of("1Gi"), &of("3Gi"));
+    assert_eq!(
+        more,
+        [("requests.storage".to_owned(), "2Gi".parse().unwrap())].into()
+    );
+    assert!(usage::increase(&of("3Gi"), &of("1Gi")).is_empty());
+}

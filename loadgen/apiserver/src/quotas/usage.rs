@@ -20,8 +20,20 @@ const BY_NAME: [&str; 5] = [
 ];
 
 /// Whether objects of a kind use other amounts when they are changed.
-pub(super) fn changes(kind: Kind) -> bool {
-    ["services", "persistentvolumeclaims"].contains(&kind.resource())
+///
+/// Pods would when they are resized in place, which is not served.
+pub(crate) fn changes(kind: Kind) -> bool {
+    ["services", "persistentvolumeclaims"].contains(&kind.resource()) && kind.group().is_empty()
+}
+
+/// What is used more after than before.
+pub(super) fn increase(before: &Amounts, after: &Amounts) -> Amounts {
+    let more = after.iter().map(|(name, amount)| {
+        let before = before.get(name).copied().unwrap_or_default();
+        (name.clone(), amount.minus(before))
+    });
+    more.filter(|(_, amount)| *amount > Quantity::default())
+        .collect()
 }
 
 /// Whether objects of a kind use any of these resources.

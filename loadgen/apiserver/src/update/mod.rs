@@ -9,7 +9,7 @@ use super::field_manager::Manager;
 use super::pods::PodPart;
 use super::store::counts::{Verb, WriteEffects};
 use super::store::{CommitOutcome, KeyHash, KindStore};
-use super::{Cluster, ClusterResource, Strategy, errors, meta, validation};
+use super::{Cluster, ClusterResource, Strategy, errors, meta, quotas, validation};
 
 /// The outcome of preparing an update.
 pub(super) enum Update<R> {
@@ -73,7 +73,8 @@ impl Cluster {
             let unprepared = unconditional.then(|| new.clone());
             prepare_and_validate(self, &mut new, &*old, effects.verb, manager)?;
             match (
-                self.commit(store, hash, &old, new, effects, now),
+                self.commit(store, hash, &old, new, effects, now)
+                    .map_err(|refused| *refused)?,
                 unprepared,
             ) {
                 (CommitOutcome::Done(stored), _) => return Ok(stored),
@@ -106,9 +107,8 @@ impl Cluster {
             let Update::Write(new, effects) = change(&old)? else {
                 return Ok(old);
             };
-            if let CommitOutcome::Done(stored) =
-                self.commit(store, key.hash, &old, new, effects, now)
-            {
+            let outcome = self.commit(store, key.hash, &old, new, effects, now);
+            if let CommitOutcome::Done(stored) = outcome.map_err(|refused| *refused)? {
                 return Ok(stored);
             }
         }
@@ -116,6 +116,9 @@ impl Cluster {
 
     /// Replaces the stored object by a prepared one, unless they are equal. When the write removes
     /// the last finalizer of a deleted object, the object is removed.
+    ///
+    /// # Errors
+    /// 403 where it would use more than a ResourceQuota allows.
     fn commit<R: Strategy>(
         &self,
         store: &KindStore<R>,
@@ -124,13 +127,17 @@ impl Cluster {
         mut new: R,
         mut effects: WriteEffects,
         now: Now,
-    ) -> CommitOutcome<R> {
+    ) -> Result<CommitOutcome<R>, Box<ApiError>> {
         new.metadata_mut().resource_version = old.metadata().resource_version.clone();
         if !new.obviously_differs(old) && new == **old {
-            return CommitOutcome::Done(old.clone());
+            return Ok(CommitOutcome::Done(old.clone()));
         }
+        let is_measured = self.seen.has_quotas() && quotas::changes(store.kind());
         if effects.dry_run {
-            return CommitOutcome::Done(Arc::new(new));
+            if is_measured {
+                self.charge_change(&**old, &new, true, now)?;
+            }
+            return Ok(CommitOutcome::Done(Arc::new(new)));
         }
         let (before, after) = (old.metadata(), new.metadata());
         let kept = !after.finalizers().is_empty() || new.keeps_until_empty();
@@ -147,12 +154,20 @@ impl Cluster {
         } else {
             count_ownership(&mut effects, before, after);
             effects.ready = !old.is_ready_pod() && new.is_ready_pod();
-            store.replace(key, old, Arc::new(new), &effects, now)
+            let charge = match is_measured {
+                true => Some(self.charge_change(&**old, &new, false, now)?),
+                false => None,
+            };
+            let done = store.replace(key, old, Arc::new(new), &effects, now);
+            if let (CommitOutcome::Conflict, Some(charge)) = (&done, charge) {
+                self.give_back_change(&charge, now);
+            }
+            done
         };
         if let CommitOutcome::Done(stored) = &done {
             self.notify_gc(store, Some(&**old), (!removed).then_some(&**stored), now);
         }
-        done
+        Ok(done)
     }
 }
 

@@ -43,7 +43,7 @@ pub(crate) fn apply(call: &Call<'_>, target: &Target) -> Result<Response<Body>, 
         let applied = writer.applied(&config, stored.as_deref(), force)?;
         let Some(stored) = stored else {
             let created = create(call, target, applied, &api)?;
-            return answer_with(call, 201, &created, &warnings);
+            return answer_with(call, 201, &created, (&writer, &warnings));
         };
         let names_version = config
             .get("metadata")
@@ -64,7 +64,7 @@ pub(crate) fn apply(call: &Call<'_>, target: &Target) -> Result<Response<Body>, 
                     return Err(error);
                 }
             }
-            updated => return answer_with(call, 200, &updated?, &warnings),
+            updated => return answer_with(call, 200, &updated?, (&writer, &warnings)),
         }
     }
 }
@@ -73,10 +73,19 @@ fn answer_with(
     call: &Call<'_>,
     code: u16,
     object: &AnyObject,
-    warnings: &[String],
+    (writer, warnings): (&Writer<'_>, &[String]),
 ) -> Result<Response<Body>, ApiError> {
     let mut response = crate::objects::answer(call, code, object)?;
-    answer::warn(&mut response, &warnings::of_written(&**object));
+    let is_changed = writer.has_changed_spec(&**object);
+    let of_written = warnings::of_written(&**object, code == 201, is_changed);
+    answer::warn(&mut response, &of_written);
+    if code == 201 && object.kind() == Kind::POD {
+        let name = &object.metadata().name;
+        answer::warn(&mut response, &warnings::of_pod_name(name));
+        if let Value::Object(pod) = object.to_json() {
+            answer::warn(&mut response, &warnings::of_new_pod(&pod));
+        }
+    }
     answer::warn(&mut response, warnings);
     Ok(response)
 }

@@ -11,6 +11,8 @@ mod set;
 mod texts;
 mod walk;
 
+use std::sync::atomic::AtomicI64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, PoisonError};
 
 use podstorm_apiserver::FieldManager;
@@ -119,7 +121,12 @@ pub(crate) struct Writer<'a> {
     is_strict: bool,
     /// The unknown members of what a patch has made.
     unknown: Mutex<Vec<String>>,
+    /// The generation of the object that was changed, once it is known.
+    generation: AtomicI64,
 }
+
+/// Of an object that was not there.
+const NO_GENERATION: i64 = -1;
 
 impl<'a> Writer<'a> {
     /// Whoever creates, updates or patches.
@@ -158,7 +165,16 @@ impl<'a> Writer<'a> {
             admitted: Vec::new(),
             is_strict: call.query.text("fieldValidation") == "Strict",
             unknown: Mutex::default(),
+            generation: AtomicI64::new(NO_GENERATION),
         })
+    }
+
+    /// Whether the write changed the spec of the object that came of it, or made it; of kinds without
+    /// generation it is taken for granted.
+    pub(crate) fn has_changed_spec(&self, written: &dyn Object) -> bool {
+        // Relaxed: this thread stored it.
+        !written.kind().row().has_generation
+            || self.generation.load(Relaxed) != written.metadata().generation
     }
 
     /// What was unknown in what a patch has made, as warnings.
@@ -198,6 +214,8 @@ impl FieldManager for Writer<'_> {
     }
 
     fn written(&self, old: Option<&dyn Object>, new: &mut dyn Object) {
+        let generation = old.map_or(NO_GENERATION, |old| old.metadata().generation);
+        self.generation.store(generation, Relaxed);
         match (self.operation, self.subresource, old) {
             (_, "scale", Some(old)) => self.scaled(old, new),
             (Operation::Apply, _, Some(old)) => self.keep_times(old, new),
@@ -217,6 +235,7 @@ impl FieldManager for Writer<'_> {
             now: self.now.clone(),
             is_strict: false,
             unknown: Mutex::default(),
+            generation: AtomicI64::new(NO_GENERATION),
             admitted: Vec::new(),
         };
         server.written(old, new);

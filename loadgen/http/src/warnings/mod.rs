@@ -1,0 +1,179 @@
+//! What clients are warned of because of the kind alone, whatever the answer is.
+
+mod pods;
+
+use bytes::Bytes;
+use http::Method;
+use podstorm_apiserver::custom;
+use podstorm_objects::Object;
+use serde_json::{Map, Value};
+
+use crate::query::Query;
+use crate::route::Route;
+
+const LABEL_BYTES_MAX: usize = 63;
+
+/// Kinds whose names become those of pods, and with them of hosts.
+const NAMED_AS_PODS: [&str; 5] = [
+    "Deployment",
+    "ReplicaSet",
+    "ReplicationController",
+    "Job",
+    "CronJob",
+];
+
+const ENDPOINTS: &str =
+    "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
+const JOB: &str = "child pods are preserved by default when jobs are deleted; set \
+                   propagationPolicy=Background to remove them or set propagationPolicy=Orphan to \
+                   suppress this warning";
+
+const NOT_ASKED: &str = "stored, and not asked when objects are written";
+
+/// The warnings of a request for objects: of a deprecated kind, and of a Job that is deleted without a word
+/// on its pods.
+pub(crate) fn of(route: &Route, method: &Method, query: &Query<'_>, body: &Bytes) -> Vec<String> {
+    let Route::Objects(target) = route else {
+        return Vec::new();
+    };
+    if let Some(custom) = target
+        .kind
+        .row()
+        .custom
+        .filter(|it| !it.deprecation.is_empty())
+    {
+        return vec![custom.deprecation.clone()];
+    }
+    let is_whole = target.subresource.is_empty();
+    let warning = match (target.kind.group(), target.kind.resource()) {
+        ("", "endpoints") if is_whole => ENDPOINTS,
+        ("batch", "jobs") if method == Method::DELETE && is_whole && !says_of_pods(query, body) => {
+            JOB
+        }
+        _ => return Vec::new(),
+    };
+    vec![warning.to_owned()]
+}
+
+/// The warnings of an object that was written: of what its pods will have, and of its own.
+///
+/// A template is told of only where the spec `is_changed`. Pods are not among them: theirs are
+/// [read](of_new_pod) from what the client sent, which costs less.
+pub(crate) fn of_written(object: &dyn Object, is_new: bool, is_changed: bool) -> Vec<String> {
+    let at = match object.kind().name() {
+        "Deployment"
+        | "ReplicaSet"
+        | "StatefulSet"
+        | "DaemonSet"
+        | "ReplicationController"
+        | "Job" => "spec.template",
+        "CronJob" => "spec.jobTemplate.spec.template",
+        "PodTemplate" => "template",
+        "Service" => {
+            let addresses = object.to_json()["spec"]["externalIPs"]
+                .as_array()
+                .map_or(0, Vec::len);
+            let text =
+                "spec.externalIPs is deprecated and may no longer be implemented in some clusters";
+            return vec![text.to_owned(); addresses.min(1)];
+        }
+        "PersistentVolumeClaim" => {
+            let mut warnings = Vec::new();
+            pods::of_claim(&object.to_json()["spec"], "spec", &mut warnings);
+            return warnings;
+        }
+        "CustomResourceDefinition" => {
+            let json = object.to_json();
+            return json.as_object().map(custom::unenforced).unwrap_or_default();
+        }
+        "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration" => {
+            return vec![format!("podstorm: webhooks are {NOT_ASKED}")];
+        }
+        "MutatingAdmissionPolicyBinding" | "ValidatingAdmissionPolicyBinding" => {
+            return vec![format!("podstorm: admission policies are {NOT_ASKED}")];
+        }
+        "APIService" if !object.to_json()["spec"]["service"].is_null() => {
+            return vec!["podstorm: no request is passed on to another server".to_owned()];
+        }
+        _ => return Vec::new(),
+    };
+    let mut warnings = Vec::new();
+    if is_new && NAMED_AS_PODS.contains(&object.kind().name()) {
+        let name = &object.metadata().name;
+        of_name(name, "Pod names and hostnames", &mut warnings);
+    }
+    if !is_changed {
+        return warnings;
+    }
+    let json = object.to_json();
+    let template = at.split('.').fold(&json, |value, member| &value[member]);
+    warnings.extend(pods::of_pod(&template["metadata"], &template["spec"], at));
+    warnings
+}
+
+/// The warnings of a pod that a client creates, as it sent it.
+pub(crate) fn of_new_pod(pod: &Map<String, Value>) -> Vec<String> {
+    let member = |name: &str| pod.get(name).unwrap_or(&Value::Null);
+    pods::of_pod(member("metadata"), member("spec"), "")
+}
+
+/// The warnings of the name of a new pod.
+pub(crate) fn of_pod_name(name: &str) -> Vec<String> {
+    let mut warnings = Vec::new();
+    of_name(name, "the Pod's hostname", &mut warnings);
+    warnings
+}
+
+/// Warns of a name that can't be a label of a host's name.
+fn of_name(name: &str, used_in: &str, warnings: &mut Vec<String>) {
+    let mut problems = Vec::new();
+    if name.len() > LABEL_BYTES_MAX {
+        problems.push(format!("must be no more than {LABEL_BYTES_MAX} characters"));
+    }
+    if name.contains('.') {
+        problems.push("must not contain dots".to_owned());
+    }
+    if !problems.is_empty() {
+        warnings.push(format!(
+            "metadata.name: this is used in {used_in}, which can result in surprising behavior; a \
+             DNS label is recommended: [{}]",
+            problems.join(" ")
+        ));
+    }
+}
+
+/// Whether a deletion says what becomes of the dependents.
+fn says_of_pods(query: &Query<'_>, body: &Bytes) -> bool {
+    let options: Value = serde_json::from_slice(body).unwrap_or_default();
+    ["propagationPolicy", "orphanDependents"]
+        .into_iter()
+        .any(|member| query.has(member) || !options[member].is_null())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_template_is_told_of_when_it_is_written() {
+        let json = serde_json::json!({"metadata": {"name": "a.b"}, "spec": {"template": {"spec": {
+            "containers": [{"name": "c", "env": [{"name": "A"}, {"name": "A"}]}]}}}});
+        let set = <podstorm_objects::ReplicaSet as podstorm_objects::Resource>::from_json(json);
+        let set = set.expect("it can be read");
+        let told = |is_new, is_changed| of_written(&set, is_new, is_changed).len();
+        assert_eq!(
+            (told(true, true), told(false, true), told(false, false)),
+            (2, 1, 0)
+        );
+    }
+
+    #[test]
+    fn names_that_no_host_can_have_are_told() {
+        let told = of_pod_name(&format!("a.{}", "x".repeat(LABEL_BYTES_MAX)));
+        let wanted = "metadata.name: this is used in the Pod's hostname, which can result in \
+                      surprising behavior; a DNS label is recommended: [must be no more than 63 \
+                      characters must not contain dots]";
+        assert_eq!(told, [wanted]);
+        assert!(of_pod_name("web-0").is_empty());
+    }
+}

@@ -1,0 +1,702 @@
+//! What clients are warned of because of a pod, or of a template of pods.
+//!
+//! Source: `GetWarningsForPod` and `GetWarningsForPodTemplate` of Kubernetes.
+
+use std::collections::BTreeSet;
+use std::fmt::{self, Display};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use podstorm_objects::{Quantity, canonical_quantity};
+use serde_json::Value;
+
+/// Labels of nodes that are not to be used, and what is told of each.
+const DEPRECATED_LABELS: [(&str, &str); 8] = [
+    (
+        "beta.kubernetes.io/arch",
+        "deprecated since v1.14; use \"kubernetes.io/arch\" instead",
+    ),
+    (
+        "beta.kubernetes.io/os",
+        "deprecated since v1.14; use \"kubernetes.io/os\" instead",
+    ),
+    (
+        "failure-domain.beta.kubernetes.io/region",
+        "deprecated since v1.17; use \"topology.kubernetes.io/region\" instead",
+    ),
+    (
+        "failure-domain.beta.kubernetes.io/zone",
+        "deprecated since v1.17; use \"topology.kubernetes.io/zone\" instead",
+    ),
+    (
+        "beta.kubernetes.io/instance-type",
+        "deprecated since v1.17; use \"node.kubernetes.io/instance-type\" instead",
+    ),
+    ("app.kubernetes.io/created-by", "deprecated since v1.9"),
+    (
+        "scheduler.alpha.kubernetes.io/preferAvoidPods",
+        "deprecated since v1.22; use Taints and Tolerations instead",
+    ),
+    (
+        "node-role.kubernetes.io/master",
+        "use \"node-role.kubernetes.io/control-plane\" instead",
+    ),
+];
+
+/// Annotations that do nothing any more, and the fields that do.
+const DEPRECATED_ANNOTATIONS: [(&str, &str); 3] = [
+    (
+        "scheduler.alpha.kubernetes.io/critical-pod",
+        "non-functional in v1.16+; use the \"priorityClassName\" field instead",
+    ),
+    (
+        "security.alpha.kubernetes.io/sysctls",
+        "non-functional in v1.11+; use the \"sysctls\" field instead",
+    ),
+    (
+        "security.alpha.kubernetes.io/unsafe-sysctls",
+        "non-functional in v1.11+; use the \"sysctls\" field instead",
+    ),
+];
+
+/// Kinds of volumes that are on their way out, and since when.
+const DEPRECATED_VOLUMES: [(&str, &str); 9] = [
+    (
+        "photonPersistentDisk",
+        "deprecated in v1.11, non-functional in v1.16+",
+    ),
+    (
+        "gitRepo",
+        "deprecated in v1.11, and disabled by default in v1.33+",
+    ),
+    ("scaleIO", "deprecated in v1.16, non-functional in v1.22+"),
+    ("flocker", "deprecated in v1.22, non-functional in v1.25+"),
+    ("storageos", "deprecated in v1.22, non-functional in v1.25+"),
+    ("quobyte", "deprecated in v1.22, non-functional in v1.25+"),
+    ("glusterfs", "deprecated in v1.25, non-functional in v1.26+"),
+    ("cephfs", "deprecated in v1.28, non-functional in v1.31+"),
+    ("rbd", "deprecated in v1.28, non-functional in v1.31+"),
+];
+
+const NO_SELECTOR: &str = "a null labelSelector results in matching no pod";
+const SECCOMP: &str = "non-functional in v1.27+; use the \"seccompProfile\" field instead";
+
+/// The warnings of a pod (`at` is empty), or of a template at that path, by its metadata and spec.
+pub(crate) fn of_pod(metadata: &Value, spec: &Value, at: &str) -> Vec<String> {
+    let dot = if at.is_empty() { "" } else { "." };
+    let mut warnings = Vec::new();
+    let annotations = &metadata["annotations"];
+    of_spec(annotations, spec, &format_args!("{at}{dot}"), &mut warnings);
+    warnings
+}
+
+/// `at` is what stands before `spec` and `metadata`.
+fn of_spec(annotations: &Value, spec: &Value, at: &dyn Display, warnings: &mut Vec<String>) {
+    of_placement(spec, at, warnings);
+    for (key, why) in DEPRECATED_ANNOTATIONS {
+        if !annotations[key].is_null() {
+            warnings.push(format!("{at}metadata.annotations[{key}]: {why}"));
+        }
+    }
+    for (index, volume) in list(spec, "volumes").iter().enumerate() {
+        for (kind, why) in DEPRECATED_VOLUMES {
+            if !volume[kind].is_null() {
+                let kind = if kind == "storageos" {
+                    "storageOS"
+                } else {
+                    kind
+                };
+                warnings.push(format!("{at}spec.volumes[{index}].{kind}: {why}"));
+            }
+        }
+        let claim = &volume["ephemeral"]["volumeClaimTemplate"];
+        if !claim.is_null() {
+            let at = format!("{at}spec.volumes[{index}].ephemeral.volumeClaimTemplate.spec");
+            of_claim(&claim["spec"], &at, warnings);
+        }
+    }
+    of_paths(list(spec, "volumes"), warnings);
+    repeated(spec, ("hostAliases", "ip"), at, warnings);
+    repeated(spec, ("imagePullSecrets", "name"), at, warnings);
+    for (index, secret) in list(spec, "imagePullSecrets").iter().enumerate() {
+        if secret["name"].as_str().unwrap_or("").is_empty() {
+            let at = format_args!("{at}spec.imagePullSecrets[{index}].name");
+            warnings.push(format!("{at}: invalid empty name \"\""));
+        }
+    }
+    for resource in ["memory", "ephemeral-storage"] {
+        let at = format_args!("{at}spec.overhead[{resource}]");
+        fraction(&spec["overhead"][resource], &at, warnings);
+    }
+    let is_set = |of: &Value, profile: &str| !of["securityContext"][profile].is_null();
+    let key = "seccomp.security.alpha.kubernetes.io/pod";
+    if !annotations[key].is_null() && !is_set(spec, "seccompProfile") {
+        warnings.push(format!("{at}metadata.annotations[{key}]: {SECCOMP}"));
+    }
+    for (path, container) in containers(spec) {
+        if !annotations.is_null() {
+            let name = container["name"].as_str().unwrap_or("");
+            let key = format!("container.seccomp.security.alpha.kubernetes.io/{name}");
+            if !annotations[&key].is_null() && !is_set(container, "seccompProfile") {
+                warnings.push(format!("{at}metadata.annotations[{key}]: {SECCOMP}"));
+            }
+        }
+        of_container(container, &format_args!("{at}{path}"), warnings);
+    }
+    of_ports(spec, at, warnings);
+    let grace = &spec["terminationGracePeriodSeconds"];
+    if grace.as_i64().is_some_and(|seconds| seconds < 0) {
+        warnings.push(format!(
+            "{at}spec.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and \
+             will be treated as 1"
+        ));
+    }
+    of_affinity(spec, at, warnings);
+    for (index, server) in list(&spec["dnsConfig"], "nameservers").iter().enumerate() {
+        let at = format_args!("{at}spec.dnsConfig.nameservers[{index}]");
+        of_address(server.as_str().unwrap_or(""), &at, warnings);
+    }
+    for (index, alias) in list(spec, "hostAliases").iter().enumerate() {
+        let at = format_args!("{at}spec.hostAliases[{index}].ip");
+        of_address(alias["ip"].as_str().unwrap_or(""), &at, warnings);
+    }
+}
+
+/// Labels of nodes that have other names now, and spreading over no pods.
+fn of_placement(spec: &Value, at: &dyn Display, warnings: &mut Vec<String>) {
+    if !spec["nodeSelector"].is_null() {
+        for (label, why) in DEPRECATED_LABELS {
+            if !spec["nodeSelector"][label].is_null() {
+                warnings.push(format!("{at}spec.nodeSelector[{label}]: {why}"));
+            }
+        }
+    }
+    let label = |key: &Value, at: &dyn Display, warnings: &mut Vec<String>| {
+        for (label, why) in DEPRECATED_LABELS {
+            if key == label {
+                warnings.push(format!("{at}: {label} is {why}"));
+            }
+        }
+    };
+    let terms = |terms: &[Value], list_of: &str, inner: &str, warnings: &mut Vec<String>| {
+        for (index, term) in terms.iter().enumerate() {
+            let term = if inner.is_empty() {
+                term
+            } else {
+                &term["preference"]
+            };
+            for (number, wanted) in list(term, "matchExpressions").iter().enumerate() {
+                let at = format_args!(
+                    "{at}spec.affinity.nodeAffinity.{list_of}[{index}]{inner}.matchExpressions\
+                     [{number}].key"
+                );
+                label(&wanted["key"], &at, warnings);
+            }
+        }
+    };
+    let affinity = &spec["affinity"]["nodeAffinity"];
+    if !affinity.is_null() {
+        let (required, preferred) = (
+            "requiredDuringSchedulingIgnoredDuringExecution",
+            "preferredDuringSchedulingIgnoredDuringExecution",
+        );
+        let alternatives = list(&affinity[required], "nodeSelectorTerms");
+        let path = format!("{required}.nodeSelectorTerms");
+        terms(alternatives, &path, "", warnings);
+        let wishes = list(affinity, preferred);
+        terms(wishes, preferred, ".preference", warnings);
+    }
+    for (index, constraint) in list(spec, "topologySpreadConstraints").iter().enumerate() {
+        let at = format_args!("{at}spec.topologySpreadConstraints[{index}]");
+        let key = format_args!("{at}.topologyKey");
+        label(&constraint["topologyKey"], &key, warnings);
+        if constraint["labelSelector"].is_null() {
+            warnings.push(format!("{at}.labelSelector: {NO_SELECTOR}"));
+        }
+    }
+}
+
+fn of_affinity(spec: &Value, at: &dyn Display, warnings: &mut Vec<String>) {
+    for kind in ["podAffinity", "podAntiAffinity"] {
+        let affinity = &spec["affinity"][kind];
+        for (list_of, inner) in [
+            ("requiredDuringSchedulingIgnoredDuringExecution", ""),
+            (
+                "preferredDuringSchedulingIgnoredDuringExecution",
+                "podAffinityTerm",
+            ),
+        ] {
+            for (index, term) in list(affinity, list_of).iter().enumerate() {
+                let (term, dot) = match inner {
+                    "" => (term, ""),
+                    inner => (&term[inner], "."),
+                };
+                if term["labelSelector"].is_null() {
+                    warnings.push(format!(
+                        "{at}spec.affinity.{kind}.{list_of}[{index}]{dot}{inner}.labelSelector: \
+                         {NO_SELECTOR}"
+                    ));
+                }
+            }
+        }
+    }
+}
+
+fn of_container(container: &Value, at: &dyn Display, warnings: &mut Vec<String>) {
+    for resource in ["memory", "ephemeral-storage"] {
+        for amounts in ["limits", "requests"] {
+            let at = format_args!("{at}.resources.{amounts}[{resource}]");
+            fraction(&container["resources"][amounts][resource], &at, warnings);
+        }
+    }
+    let variables = list(container, "env");
+    for (index, variable) in variables.iter().enumerate() {
+        let name = &variable["name"];
+        let mut before = variables[..index].iter();
+        if before.any(|other| other["name"] == *name) && !builds_on(variable) {
+            warnings.push(format!(
+                "{at}.env[{index}]: hides previous definition of {name}, which may be dropped when \
+                 using apply"
+            ));
+        }
+    }
+}
+
+/// Whether the value of a variable adds to that of one of the same name before it.
+fn builds_on(variable: &Value) -> bool {
+    let reference = format!("$({})", variable["name"].as_str().unwrap_or(""));
+    let value = variable["value"].as_str().unwrap_or("");
+    variable["valueFrom"].is_null() && value != reference && value.contains(&reference)
+}
+
+/// Ports that two containers have, or one twice.
+fn of_ports(spec: &Value, at: &dyn Display, warnings: &mut Vec<String>) {
+    let is_on_host = spec["hostNetwork"] == true;
+    let mut seen: Vec<Port<'_>> = Vec::new();
+    for (path, container) in containers(spec) {
+        for (index, json) in list(container, "ports").iter().enumerate() {
+            let port = Port::read(json, is_on_host, path, index);
+            if !port.host_ip.is_empty() && port.host_port == 0 {
+                let name = json["name"].as_str().unwrap_or("");
+                warnings.push(format!(
+                    "{at}{port}: hostIP set without hostPort: {{Name:{name} HostPort:0 \
+                     ContainerPort:{} Protocol:{} HostIP:{}}}",
+                    port.number, port.protocol, port.host_ip
+                ));
+            }
+            let is_same =
+                |other: &&Port<'_>| (other.number, other.protocol) == (port.number, port.protocol);
+            for other in seen.iter().filter(is_same) {
+                let on_one_address = port.host_ip == other.host_ip;
+                let problem = if on_one_address && port.host_port == other.host_port {
+                    "duplicate"
+                } else if port.host_port == 0 || other.host_port == 0 {
+                    "overlapping"
+                } else if port.host_port == other.host_port
+                    && port.host_ip.is_empty() != other.host_ip.is_empty()
+                {
+                    "dangerously ambiguous"
+                } else {
+                    continue;
+                };
+                warnings.push(format!(
+                    "{at}{port}: {problem} port definition with {at}{other}"
+                ));
+            }
+            seen.push(port);
+        }
+    }
+}
+
+/// A port, which is displayed as its path.
+struct Port<'a> {
+    path: Path,
+    index: usize,
+    number: i64,
+    protocol: &'a str,
+    host_port: i64,
+    host_ip: &'a str,
+}
+
+impl<'a> Port<'a> {
+    fn read(json: &'a Value, is_on_host: bool, path: Path, index: usize) -> Port<'a> {
+        let number = json["containerPort"].as_i64().unwrap_or(0);
+        let host_port = json["hostPort"].as_i64().unwrap_or(0);
+        Port {
+            path,
+            index,
+            number,
+            protocol: json["protocol"].as_str().unwrap_or("TCP"),
+            // Pods on the network of their node have their ports there too.
+            host_port: if is_on_host && host_port == 0 {
+                number
+            } else {
+                host_port
+            },
+            host_ip: json["hostIP"].as_str().unwrap_or(""),
+        }
+    }
+}
+
+impl Display for Port<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.ports[{}]", self.path, self.index)
+    }
+}
+
+/// Where a container is.
+#[derive(Clone, Copy)]
+struct Path(&'static str, usize);
+
+impl Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "spec.{}[{}]", self.0, self.1)
+    }
+}
+
+fn containers(spec: &Value) -> impl Iterator<Item = (Path, &Value)> {
+    let lists = ["initContainers", "containers", "ephemeralContainers"];
+    lists.into_iter().flat_map(|name| {
+        let all = list(spec, name).iter().enumerate();
+        all.map(move |(index, container)| (Path(name, index), container))
+    })
+}
+
+/// Files of one volume of which one would hide another.
+fn of_paths(volumes: &[Value], warnings: &mut Vec<String>) {
+    for volume in volumes {
+        let name = &volume["name"];
+        for (member, told, source) in [
+            ("configMap", "ConfigMap", "name"),
+            ("secret", "Secret", "secretName"),
+            ("downwardAPI", "DownwardAPI", ""),
+        ] {
+            let paths = paths(&volume[member]);
+            let what = named(told, &volume[member][source]);
+            overlaps(&paths, &format!("volume {name} ({what})"), warnings);
+        }
+        let mut all = BTreeSet::new();
+        for source in list(&volume["projected"], "sources") {
+            let Some((member, value)) = source.as_object().and_then(|source| source.iter().next())
+            else {
+                warnings.push(format!("volume {name} (Projected) has no sources provided"));
+                continue;
+            };
+            let (told, own) = match member.as_str() {
+                "configMap" => (named("ConfigMap", &value["name"]), paths(value)),
+                "secret" => (named("Secret", &value["name"]), paths(value)),
+                "downwardAPI" => ("DownwardAPI".to_owned(), paths(value)),
+                "serviceAccountToken" => ("ServiceAccountToken".to_owned(), path(value)),
+                "clusterTrustBundle" => {
+                    let by = if value["name"].is_null() {
+                        "signerName"
+                    } else {
+                        "name"
+                    };
+                    (named("ClusterTrustBundle", &value[by]), path(value))
+                }
+                _ => continue,
+            };
+            let what = format!("volume {name} (Projected {told})");
+            overlaps(&own, &what, warnings);
+            // Once alone, and once beside those of the sources before.
+            let own: BTreeSet<&str> = own.into_iter().collect();
+            let mut beside: Vec<&str> = own.iter().chain(&all).copied().collect();
+            beside.sort_unstable();
+            overlaps(&beside, &what, warnings);
+            all.extend(own);
+        }
+    }
+}
+
+fn named(kind: &str, name: &Value) -> String {
+    match name.as_str() {
+        Some(name) => format!("{kind} {name:?}"),
+        None => kind.to_owned(),
+    }
+}
+
+fn paths(source: &Value) -> Vec<&str> {
+    let items = list(source, "items").iter();
+    items.filter_map(|item| item["path"].as_str()).collect()
+}
+
+fn path(source: &Value) -> Vec<&str> {
+    source["path"].as_str().into_iter().collect()
+}
+
+fn overlaps(paths: &[&str], what: &str, warnings: &mut Vec<String>) {
+    let mut seen: Vec<&str> = Vec::new();
+    for path in paths {
+        let path = path.trim_end_matches('/');
+        // The beginning of a name is enough, sic.
+        let hides = |other: &&&str| {
+            !other.is_empty()
+                && !path.is_empty()
+                && (format!("{other}/").starts_with(path)
+                    || format!("{path}/").starts_with(**other))
+        };
+        if let Some(other) = seen.iter().find(hides) {
+            warnings.push(format!(
+                "{what}: overlapping paths: {path:?} with {other:?}"
+            ));
+        }
+        if !seen.contains(&path) {
+            seen.push(path);
+        }
+    }
+}
+
+/// The warnings of the spec of a claim on storage.
+pub(crate) fn of_claim(spec: &Value, at: &str, warnings: &mut Vec<String>) {
+    for amounts in ["requests", "limits"] {
+        let at = format_args!("{at}.resources.{amounts}[storage]");
+        fraction(&spec["resources"][amounts]["storage"], &at, warnings);
+    }
+}
+
+/// Warns of an amount of bytes that is not whole.
+fn fraction(amount: &Value, at: &dyn Display, warnings: &mut Vec<String>) {
+    if amount.is_null() || Quantity::from_json(amount).map_or(true, Quantity::is_whole) {
+        return;
+    }
+    let text = amount.as_str().and_then(canonical_quantity);
+    let text = text.unwrap_or_else(|| amount.to_string());
+    warnings.push(format!(
+        "{at}: fractional byte value {text:?} is invalid, must be an integer"
+    ));
+}
+
+/// Warns of entries of a list whose member is as that of one before.
+fn repeated(
+    spec: &Value,
+    (name, member): (&str, &str),
+    at: &dyn Display,
+    warnings: &mut Vec<String>,
+) {
+    let entries = list(spec, name);
+    let text = |entry: &Value| entry[member].as_str().unwrap_or("").to_owned();
+    for (index, entry) in entries.iter().enumerate() {
+        let value = text(entry);
+        if entries[..index].iter().any(|other| text(other) == value) {
+            warnings.push(format!(
+                "{at}spec.{name}[{index}].{member}: duplicate {member} {value:?}"
+            ));
+        }
+    }
+}
+
+/// Warns of an address that is not written as it should be.
+fn of_address(text: &str, at: &dyn Display, warnings: &mut Vec<String>) {
+    let other = |address: &dyn Display| {
+        format!(
+            "{at}: non-standard IP address {text:?} will be considered invalid in a future \
+             Kubernetes release: use \"{address}\""
+        )
+    };
+    let warning = match text.parse::<IpAddr>() {
+        Ok(IpAddr::V4(_)) => return,
+        Ok(IpAddr::V6(address)) => match address.to_ipv4_mapped() {
+            Some(address) => other(&address),
+            None if address.to_string() == text => return,
+            None => of_form(text, address, at),
+        },
+        // With leading zeros it was one once.
+        Err(_) => match sloppy(text) {
+            Some(address) => other(&address),
+            None => return,
+        },
+    };
+    warnings.push(warning);
+}
+
+fn of_form(text: &str, address: Ipv6Addr, at: &dyn Display) -> String {
+    format!("{at}: IPv6 address {text:?} should be in RFC 5952 canonical format (\"{address}\")")
+}
+
+fn sloppy(text: &str) -> Option<Ipv4Addr> {
+    let bytes: Result<Vec<u8>, _> = text.split('.').map(str::parse).collect();
+    let bytes: [u8; 4] = bytes.ok()?.try_into().ok()?;
+    Some(bytes.into())
+}
+
+fn list<'a>(object: &'a Value, member: &str) -> &'a [Value] {
+    object[member].as_array().map_or(&[], Vec::as_slice)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn of(spec: Value) -> Vec<String> {
+        of_pod(&Value::Null, &spec, "spec.template")
+    }
+
+    #[test]
+    fn ports_that_two_containers_have_are_told() {
+        let port = |more: Value| {
+            let mut port = json!({"containerPort": 80, "protocol": "TCP"});
+            for (name, value) in more.as_object().unwrap() {
+                port[name] = value.clone();
+            }
+            json!({"name": "c", "ports": [port]})
+        };
+        let pair = |one: Value, other: Value| of(json!({"containers": [port(one), port(other)]}));
+        let told = |what: &str| {
+            vec![format!(
+                "spec.template.spec.containers[1].ports[0]: {what} port definition with \
+                 spec.template.spec.containers[0].ports[0]"
+            )]
+        };
+        assert_eq!(pair(json!({}), json!({})), told("duplicate"));
+        assert_eq!(pair(json!({}), json!({"hostPort": 1})), told("overlapping"));
+        let host = json!({"hostPort": 1, "hostIP": "192.0.2.1"});
+        let ambiguous = told("dangerously ambiguous");
+        assert_eq!(pair(json!({"hostPort": 1}), host), ambiguous);
+        assert!(pair(json!({}), json!({"containerPort": 81})).is_empty());
+        assert!(pair(json!({}), json!({"protocol": "UDP"})).is_empty());
+        let spec = json!({"containers": [port(json!({"name": "p", "hostIP": "::1"}))]});
+        let alone = of_pod(&Value::Null, &spec, "");
+        let wanted = "spec.containers[0].ports[0]: hostIP set without hostPort: {Name:p HostPort:0 \
+                      ContainerPort:80 Protocol:TCP HostIP:::1}";
+        assert_eq!(alone, [wanted]);
+    }
+
+    #[test]
+    fn a_variable_may_build_on_one_of_its_name() {
+        let env = |second: Value| {
+            of(json!({"containers": [{"env": [{"name": "A", "value": "a"}, second]}]}))
+        };
+        assert!(env(json!({"name": "A", "value": "$(A)b"})).is_empty());
+        for hiding in [json!({"value": "b"}), json!({"value": "$(A)"}), json!({})] {
+            let mut variable = hiding;
+            variable["name"] = "A".into();
+            assert_eq!(env(variable).len(), 1);
+        }
+    }
+
+    #[test]
+    fn placement_by_old_labels_or_over_no_pods_is_told() {
+        let term = json!({"matchExpressions": [{"key": "beta.kubernetes.io/os"}]});
+        let required = "requiredDuringSchedulingIgnoredDuringExecution";
+        let preferred = "preferredDuringSchedulingIgnoredDuringExecution";
+        let warnings = of(json!({
+            "nodeSelector": {"node-role.kubernetes.io/master": ""},
+            "topologySpreadConstraints": [{"topologyKey": "failure-domain.beta.kubernetes.io/zone"}],
+            "affinity": {
+                "nodeAffinity": {required: {"nodeSelectorTerms": [term]},
+                    preferred: [{"preference": term}]},
+                "podAntiAffinity": {required: [{}], preferred: [{"podAffinityTerm": {}}]}}}));
+        let os =
+            "beta.kubernetes.io/os is deprecated since v1.14; use \"kubernetes.io/os\" instead";
+        let wanted = [
+            "nodeSelector[node-role.kubernetes.io/master]: use \
+             \"node-role.kubernetes.io/control-plane\" instead"
+                .to_owned(),
+            format!(
+                "affinity.nodeAffinity.{required}.nodeSelectorTerms[0].matchExpressions[0].key: {os}"
+            ),
+            format!(
+                "affinity.nodeAffinity.{preferred}[0].preference.matchExpressions[0].key: {os}"
+            ),
+            "topologySpreadConstraints[0].topologyKey: failure-domain.beta.kubernetes.io/zone is \
+             deprecated since v1.17; use \"topology.kubernetes.io/zone\" instead"
+                .to_owned(),
+            format!("topologySpreadConstraints[0].labelSelector: {NO_SELECTOR}"),
+            format!("affinity.podAntiAffinity.{required}[0].labelSelector: {NO_SELECTOR}"),
+            format!(
+                "affinity.podAntiAffinity.{preferred}[0].podAffinityTerm.labelSelector: \
+                 {NO_SELECTOR}"
+            ),
+        ];
+        assert_eq!(
+            warnings,
+            wanted.map(|text| format!("spec.template.spec.{text}"))
+        );
+    }
+
+    #[test]
+    fn what_does_nothing_any_more_is_told() {
+        let pod = json!({
+            "metadata": {"annotations": {
+                "security.alpha.kubernetes.io/sysctls": "a=b",
+                "seccomp.security.alpha.kubernetes.io/pod": "x",
+                "container.seccomp.security.alpha.kubernetes.io/c": "x",
+                "container.seccomp.security.alpha.kubernetes.io/d": "x"}},
+            "spec": {"volumes": [{"name": "v", "rbd": {}}], "containers": [{"name": "c"},
+                {"name": "d", "securityContext": {"seccompProfile": {"type": "Unconfined"}}}]}});
+        let wanted = [
+            "metadata.annotations[security.alpha.kubernetes.io/sysctls]: non-functional in v1.11+; \
+             use the \"sysctls\" field instead"
+                .to_owned(),
+            "spec.volumes[0].rbd: deprecated in v1.28, non-functional in v1.31+".to_owned(),
+            format!("metadata.annotations[seccomp.security.alpha.kubernetes.io/pod]: {SECCOMP}"),
+            format!(
+                "metadata.annotations[container.seccomp.security.alpha.kubernetes.io/c]: {SECCOMP}"
+            ),
+        ];
+        assert_eq!(of_pod(&pod["metadata"], &pod["spec"], ""), wanted);
+    }
+
+    #[test]
+    fn values_that_are_odd_are_told() {
+        let warnings = of(json!({
+            "terminationGracePeriodSeconds": -1,
+            "hostAliases": [{"ip": "192.0.2.1"}, {"ip": "192.0.2.1"}, {"ip": "192.0.2.01"}],
+            "imagePullSecrets": [{"name": "a"}, {"name": "a"}, {}],
+            "dnsConfig": {"nameservers": ["::0:1", "::ffff:192.0.2.1", "2001:db8::1"]},
+            "volumes": [{"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec":
+                {"resources": {"requests": {"storage": "1500m"}}}}}}],
+            "containers": [{"name": "c", "resources": {"limits": {"memory": "0.5"}}}]}));
+        let not_whole =
+            |text: &str| format!("fractional byte value \"{text}\" is invalid, must be an integer");
+        let wanted = [
+            format!(
+                "volumes[0].ephemeral.volumeClaimTemplate.spec.resources.requests[storage]: {}",
+                not_whole("1500m")
+            ),
+            "hostAliases[1].ip: duplicate ip \"192.0.2.1\"".to_owned(),
+            "imagePullSecrets[1].name: duplicate name \"a\"".to_owned(),
+            "imagePullSecrets[2].name: invalid empty name \"\"".to_owned(),
+            format!("containers[0].resources.limits[memory]: {}", not_whole("500m")),
+            "terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be \
+             treated as 1"
+                .to_owned(),
+            "dnsConfig.nameservers[0]: IPv6 address \"::0:1\" should be in RFC 5952 canonical format \
+             (\"::1\")"
+                .to_owned(),
+            "dnsConfig.nameservers[1]: non-standard IP address \"::ffff:192.0.2.1\" will be \
+             considered invalid in a future Kubernetes release: use \"192.0.2.1\""
+                .to_owned(),
+            "hostAliases[2].ip: non-standard IP address \"192.0.2.01\" will be considered invalid in \
+             a future Kubernetes release: use \"192.0.2.1\""
+                .to_owned(),
+        ];
+        assert_eq!(
+            warnings,
+            wanted.map(|text| format!("spec.template.spec.{text}"))
+        );
+    }
+
+    #[test]
+    fn files_of_a_volume_that_hide_each_other_are_told() {
+        let items = |paths: &[&str]| -> Value {
+            paths
+                .iter()
+                .map(|path| json!({"key": "k", "path": path}))
+                .collect()
+        };
+        let warnings = of(json!({"volumes": [
+            {"name": "a", "configMap": {"name": "m", "items": items(&["x", "x/y", "z"])}},
+            {"name": "b", "projected": {"sources": [
+                {"secret": {"name": "s", "items": items(&["k"])}},
+                {"serviceAccountToken": {"path": "k"}}, {}]}}]}));
+        let wanted = [
+            "volume \"a\" (ConfigMap \"m\"): overlapping paths: \"x/y\" with \"x\"",
+            "volume \"b\" (Projected ServiceAccountToken): overlapping paths: \"k\" with \"k\"",
+            "volume \"b\" (Projected) has no sources provided",
+        ];
+        assert_eq!(warnings, wanted);
+    }
+}
