@@ -34,6 +34,7 @@ mod discovery;
 mod events;
 mod health;
 mod json_syntax;
+mod kubelet;
 mod limits;
 mod list;
 pub mod listen;
@@ -101,6 +102,7 @@ struct Shared {
     /// What is served.
     catalog: RwLock<Arc<Catalog>>,
     log_line: String,
+    reaches_kubelets: bool,
     credentials: Credentials,
     /// Requests that read, and those that write.
     in_flight: [InFlight; 2],
@@ -127,6 +129,7 @@ pub struct Builder {
     cluster: Arc<Cluster>,
     clock: Clock,
     log_line: String,
+    reaches_kubelets: bool,
     credentials: Credentials,
     requests_max: [u64; 2],
     log: Option<Log>,
@@ -151,6 +154,14 @@ impl Builder {
     #[must_use]
     pub fn log_line(mut self, line: impl Into<String>) -> Builder {
         self.log_line = line.into();
+        self
+    }
+
+    /// Whether the server reaches the kubelets, as it does unless told otherwise: where it doesn't, logs and
+    /// streams fail as they do in Kubernetes.
+    #[must_use]
+    pub fn reaches_kubelets(mut self, reaches: bool) -> Builder {
+        self.reaches_kubelets = reaches;
         self
     }
 
@@ -193,6 +204,7 @@ impl Builder {
             cluster: self.cluster,
             clock: self.clock,
             log_line: self.log_line,
+            reaches_kubelets: self.reaches_kubelets,
             credentials: self.credentials,
             in_flight: self.requests_max.map(InFlight::new),
             log: self.log,
@@ -227,6 +239,7 @@ impl ApiServer {
             cluster,
             clock: Arc::new(system_time),
             log_line: "a simulated container runs here".to_owned(),
+            reaches_kubelets: true,
             credentials: Credentials::default(),
             requests_max: [REQUESTS_INFLIGHT, MUTATING_REQUESTS_INFLIGHT],
             log: None,
@@ -329,6 +342,10 @@ impl ApiServer {
 
     pub(crate) fn metrics(&self) -> &Metrics {
         &self.0.metrics
+    }
+
+    pub(crate) fn reaches_kubelets(&self) -> bool {
+        self.0.reaches_kubelets
     }
 
     pub(crate) fn log_line(&self) -> &str {

@@ -7,7 +7,7 @@ use podstorm_apiserver::{
     Binding, Eviction, EvictionRequest, Patch, PodPart, Scale, ScaleUpdate, errors,
 };
 use podstorm_objects::{
-    AnyObject, ApiError, Kind, Labels, Namespace, Node, Object, Pod, Reason, ResourceVersion, Uid,
+    AnyObject, ApiError, Kind, Labels, Namespace, Reason, ResourceVersion, Uid,
 };
 use serde_json::{Map, Value, json};
 
@@ -16,8 +16,8 @@ use crate::media::{Accepted, BodyType, Shape, unsupported};
 use crate::query::options_invalid;
 use crate::route::Target;
 use crate::{
-    Call, body, component_status, delete, json_syntax, list, openapi, ownership, reviews, table,
-    token_request, view, warnings, watch,
+    Call, body, component_status, delete, json_syntax, kubelet, list, openapi, ownership, reviews,
+    table, token_request, view, warnings, watch,
 };
 
 /// What patches may be, as messages list it.
@@ -63,9 +63,8 @@ fn serve_stored(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiE
         (Method::PUT | Method::PATCH, "scale", true) => change_scale(call, target),
         (Method::POST, "binding", true) => bind(call, &target.namespace, Some(&target.name)),
         (Method::POST, "eviction", true) => evict(call, target),
-        (Method::GET, "log", true) => log(call, target),
-        (Method::GET | Method::POST, "attach" | "exec" | "portforward", true) => {
-            stream(call, target)
+        (_, "attach" | "exec" | "log" | "portforward" | "proxy", true) => {
+            kubelet::serve(call, target)
         }
         (Method::POST, "token", true) => token_request::create(call, target),
         _ => Err(answer::method_not_allowed()),
@@ -596,73 +595,4 @@ fn check_eviction_type(eviction: &Map<String, Value>) -> Result<(), ApiError> {
 fn success() -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
         "code": 201})
-}
-
-/// What the container of a simulated pod would print: the server's line.
-fn log(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
-    let pod = call.cluster().get::<Pod>(&target.namespace, &target.name)?;
-    check_container(call, &pod)?;
-    let Some(node) = pod.node_name.as_deref() else {
-        // There is nobody yet who could be asked for one.
-        return Ok(answer::text(200, String::new()));
-    };
-    check_node(call, node)?;
-    Ok(answer::text(200, format!("{}\n", call.server.log_line())))
-}
-
-/// A stream to a container. None can be opened: a simulated one has no processes.
-fn stream(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
-    let pod = call.cluster().get::<Pod>(&target.namespace, &target.name)?;
-    if target.subresource != "portforward" {
-        check_container(call, &pod)?;
-    }
-    match pod.node_name.as_deref() {
-        None => {
-            let why = format!("pod {} does not have a host assigned", target.name);
-            Err(errors::bad_request(why))
-        }
-        Some(node) => {
-            check_node(call, node)?;
-            Err(errors::unknown_resource())
-        }
-    }
-}
-
-/// # Errors
-/// 400 for a container that the pod doesn't have, and for none where it has several.
-fn check_container(call: &Call<'_>, pod: &Pod) -> Result<(), ApiError> {
-    let name = &pod.metadata.name;
-    let wanted = call.query.text("container");
-    let json = pod.to_json();
-    let names = |list: &str| {
-        let containers = json["spec"][list].as_array().into_iter().flatten();
-        let names = containers.filter_map(|container| container["name"].as_str());
-        names.collect::<Vec<&str>>()
-    };
-    let main = names("containers");
-    let lists = ["initContainers", "ephemeralContainers"].map(names);
-    let [init, ephemeral] = &lists;
-    let mut all = init.iter().chain(&main).chain(ephemeral);
-    let why = match (wanted, main.len()) {
-        ("", 0) => format!("a container name must be specified for pod {name}"),
-        ("", 1) => return Ok(()),
-        ("", _) => {
-            let all: Vec<&str> = all.copied().collect();
-            let all = all.join(" ");
-            format!("a container name must be specified for pod {name}, choose one of: [{all}]")
-        }
-        _ if all.any(|known| *known == wanted) => return Ok(()),
-        _ => format!("container {wanted} is not valid for pod {name}"),
-    };
-    Err(errors::bad_request(why))
-}
-
-/// # Errors
-/// 404 for a node that isn't there.
-fn check_node(call: &Call<'_>, node: &str) -> Result<(), ApiError> {
-    let found = call.cluster().get::<Node>("", node);
-    // Sic: told as a pod.
-    found
-        .map(drop)
-        .map_err(|_| errors::not_found(Kind::POD, node))
 }

@@ -134,6 +134,11 @@ fn resolved(version: &str, group: &str, rest: &[&str], catalog: &Catalog) -> Rou
         ["namespaces", namespace, resource] => (namespace, resource, "", ""),
         ["namespaces", namespace, resource, name] => (namespace, resource, name, ""),
         ["namespaces", namespace, resource, name, part] => (namespace, resource, name, part),
+        // What follows is passed on.
+        ["namespaces", namespace, resource, name, "proxy", ..] => {
+            (namespace, resource, name, "proxy")
+        }
+        [resource, name, "proxy", ..] => ("", resource, name, "proxy"),
         [resource] => ("", resource, "", ""),
         [resource, name] => ("", resource, name, ""),
         [resource, name, part] => ("", resource, name, part),
@@ -169,8 +174,6 @@ fn has_subresource(kind: Kind, name: &str) -> bool {
     match name {
         "status" => row.has_status,
         "scale" => row.has_scale,
-        // Not told of, as none can be opened.
-        "attach" | "exec" | "portforward" => kind == Kind::POD,
         _ => row.subresources.iter().any(|known| known.name == name),
     }
 }

@@ -126,6 +126,17 @@ pub(super) struct ServeFlags {
         default_value_t = ServeOptions::default().log_line
     )]
     log_line: String,
+    /// Whether the API server reaches the kubelets; where it doesn't, logs and streams fail as in Kubernetes
+    #[arg(
+        long,
+        value_name = "true|false",
+        default_value_t = true,
+        action = ArgAction::Set,
+        num_args = 0..=1,
+        default_missing_value = "true",
+        require_equals = true
+    )]
+    reach_kubelets: bool,
     #[command(flatten)]
     access: AccessFlags,
     /// Most requests at once that read; more are answered 429; 0 is no limit
@@ -251,6 +262,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
         },
         objects,
         log_line: flags.log_line.clone(),
+        reaches_kubelets: flags.reach_kubelets,
     };
     let served = Served::start_with(options, |api| {
         let (reading, mutating) = (

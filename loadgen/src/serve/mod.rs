@@ -58,6 +58,8 @@ pub struct ServeOptions {
     pub objects: Vec<InputObject>,
     /// What the log of every container says.
     pub log_line: String,
+    /// Whether the API server reaches the kubelets, which it asks for logs.
+    pub reaches_kubelets: bool,
 }
 
 impl Default for ServeOptions {
@@ -72,6 +74,7 @@ impl Default for ServeOptions {
             rules: ClientRules::default(),
             objects: Vec::new(),
             log_line: "a simulated container runs here".to_owned(),
+            reaches_kubelets: true,
         }
     }
 }
@@ -125,7 +128,8 @@ impl Served {
         let clock = Arc::clone(&harness);
         let mut api = ApiServer::builder(Arc::clone(harness.cluster()))
             .clock(Arc::new(move || clock.now()))
-            .log_line(options.log_line);
+            .log_line(options.log_line)
+            .reaches_kubelets(options.reaches_kubelets);
         if is_virtual {
             api = api.virtual_time(Arc::new(Time(Arc::clone(&harness))));
         }

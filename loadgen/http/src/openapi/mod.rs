@@ -32,7 +32,7 @@ static SCHEMAS: LazyLock<Map<String, Value>> = LazyLock::new(|| {
     let text = GzDecoder::new(include_bytes!("schemas.json.gz").as_slice());
     let mut schemas: Map<String, Value> =
         serde_json::from_reader(text).expect("the schemas are written by a program of ours");
-    let_metadata_be_absent(&mut schemas);
+    let_members_be_absent(&mut schemas);
     add_merge_keys(&mut schemas);
     list_types::add(&mut schemas);
     values::add(&mut schemas);
@@ -101,14 +101,30 @@ fn referred_by_name(schema: &Value) -> Option<&str> {
     direct?.as_str()?.strip_prefix(REFERENCE)
 }
 
-/// Takes it back that metadata must be given: the types that the schemas are written from always have it,
-/// which says nothing of what upstream's documents ask for.
-fn let_metadata_be_absent(schemas: &mut Map<String, Value>) {
-    for schema in schemas.values_mut().filter_map(Value::as_object_mut) {
+/// Structs whose `name` is empty where it isn't given.
+const UNNAMED: [&str; 8] = [
+    "ConfigMapEnvSource",
+    "ConfigMapKeySelector",
+    "ConfigMapProjection",
+    "ConfigMapVolumeSource",
+    "LocalObjectReference",
+    "SecretEnvSource",
+    "SecretKeySelector",
+    "SecretProjection",
+];
+
+/// Takes it back that metadata and some names must be given: the types that the schemas are written from
+/// always have them, which says nothing of what upstream's documents ask for.
+fn let_members_be_absent(schemas: &mut Map<String, Value>) {
+    for (name, schema) in schemas.iter_mut() {
+        let Value::Object(schema) = schema else {
+            continue;
+        };
         let Some(Value::Array(required)) = schema.get_mut("required") else {
             continue;
         };
-        required.retain(|member| member != "metadata");
+        let is_unnamed = UNNAMED.contains(&name.rsplit('.').next().unwrap_or(""));
+        required.retain(|member| member != "metadata" && !(is_unnamed && member == "name"));
         if required.is_empty() {
             schema.remove("required");
         }

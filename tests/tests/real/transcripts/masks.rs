@@ -96,16 +96,24 @@ fn without_number(line: &str, name: &str) -> String {
     out
 }
 
-/// With symbols for what the client says of its own version.
+/// With symbols for what the client says of its own version, and for what the server says of it besides the
+/// three members that the recording's description compares.
 fn without_client(text: &str) -> String {
-    let mut is_client = false;
+    const COMPARED: [&str; 3] = ["\"major\"", "\"minor\"", "\"gitVersion\""];
+    let (mut is_client, mut is_server) = (false, false);
     let mask = |line: &str| {
         is_client = (is_client || line.contains("\"clientVersion\": {")) && !line.contains('}');
+        is_server = (is_server || line.contains("\"serverVersion\": {")) && !line.contains('}');
         match line.split_once(": ") {
             Some((name @ ("Client Version" | "Kustomize Version"), _)) => {
                 format!("{name}: $client")
             }
             Some((name, value)) if is_client && value != "{" => format!("{name}: $client"),
+            Some((name, value))
+                if is_server && value != "{" && !COMPARED.contains(&name.trim_start()) =>
+            {
+                format!("{name}: $client")
+            }
             _ if line.contains("\"kustomizeVersion\"") => "$client".to_owned(),
             _ => line.to_owned(),
         }

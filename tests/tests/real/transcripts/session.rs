@@ -41,6 +41,7 @@ const SETTINGS: &[&str] = &[
     "--pod-network=192.0.2.0/24",
     "--container-id=c://1",
     "--image-id=sha256:0",
+    "--reach-kubelets=false",
     "--filename",
 ];
 
