@@ -8,7 +8,7 @@ use super::create::refuse_invalid;
 use super::field_manager::Manager;
 use super::store::counts::{Verb, WriteEffects};
 use super::store::{CommitOutcome, KeyHash, KindStore};
-use super::{Cluster, ClusterResource, Strategy, errors, meta, quotas, validation};
+use super::{Cluster, ClusterResource, Strategy, errors, meta, validation};
 
 /// The outcome of preparing an update.
 pub(super) enum Update<R> {
@@ -131,7 +131,7 @@ impl Cluster {
         if !new.obviously_differs(old) && new == **old {
             return Ok(CommitOutcome::Done(old.clone()));
         }
-        let is_measured = self.seen.has_quotas() && quotas::changes(store.kind());
+        let is_measured = self.seen.has_quotas() && Cluster::changes_usage(store.kind());
         if effects.dry_run {
             if is_measured {
                 self.charge_change(&**old, &new, true, now)?;
