@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 use crate::store::Strategy;
 use crate::{Cluster, ListOptions, builtin, errors};
 
-pub(crate) use usage::{changes, of_containers};
+pub(crate) use usage::of_containers;
 
 /// Amounts by the name of a resource.
 type Amounts = BTreeMap<String, Quantity>;
@@ -73,6 +73,11 @@ impl Cluster {
         let json = new.to_json();
         let needed = usage::of(new.kind(), &json);
         self.charge_all(&quotas, (new, &json, &needed), dry_run, now)
+    }
+
+    /// Whether objects of a kind may use more after a change.
+    pub(crate) fn changes_usage(kind: Kind) -> bool {
+        usage::changes(kind)
     }
 
     /// Charges what an object uses more after a change, and returns it; a dry run only asks.

@@ -22,7 +22,7 @@ const BY_NAME: [&str; 5] = [
 /// Whether objects of a kind use other amounts when they are changed.
 ///
 /// Pods would when they are resized in place, which is not served.
-pub(crate) fn changes(kind: Kind) -> bool {
+pub(super) fn changes(kind: Kind) -> bool {
     ["services", "persistentvolumeclaims"].contains(&kind.resource()) && kind.group().is_empty()
 }
 

@@ -9,7 +9,7 @@ use super::field_manager::Manager;
 use super::pods::PodPart;
 use super::store::counts::{Verb, WriteEffects};
 use super::store::{CommitOutcome, KeyHash, KindStore};
-use super::{Cluster, ClusterResource, Strategy, errors, meta, quotas, validation};
+use super::{Cluster, ClusterResource, Strategy, errors, meta, validation};
 
 /// The outcome of preparing an update.
 pub(super) enum Update<R> {
@@ -132,7 +132,7 @@ impl Cluster {
         if !new.obviously_differs(old) && new == **old {
             return Ok(CommitOutcome::Done(old.clone()));
         }
-        let is_measured = self.seen.has_quotas() && quotas::changes(store.kind());
+        let is_measured = self.seen.has_quotas() && Cluster::changes_usage(store.kind());
         if effects.dry_run {
             if is_measured {
                 self.charge_change(&**old, &new, true, now)?;
