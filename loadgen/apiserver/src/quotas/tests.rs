@@ -201,3 +201,42 @@ fn a_claim_that_grows_is_charged() {
     );
     assert!(usage::increase(&of("3Gi"), &of("1Gi")).is_empty());
 }
+
+#[test]
+fn a_pod_that_is_resized_is_charged_and_given_back() {
+    let cluster = cluster();
+    let hard = json!({"requests.cpu": "2"});
+    let metadata = json!({"name": "q", "namespace": "default"});
+    create(
+        &cluster,
+        builtin::QUOTA,
+        json!({"metadata": metadata, "spec": {"hard": hard}}),
+    );
+    let of = |cpu: &str| {
+        json!({"containers": [{"name": "c", "image": "i",
+        "resources": {"requests": {"cpu": cpu}}}]})
+    };
+    let metadata = json!({"name": "p", "namespace": "default"});
+    create(
+        &cluster,
+        Kind::POD,
+        json!({"metadata": metadata, "spec": of("1")}),
+    );
+    cluster.collect_garbage(usize::MAX, at(0));
+    let resize = |cpu: &str| {
+        let Value::Object(patch) = json!({"spec": of(cpu)}) else {
+            unreachable!()
+        };
+        let part = crate::PodPart::Resources;
+        let patch = crate::Patch::Strategic(patch);
+        let api = cluster.api(Kind::POD);
+        api.patch_part("default", "p", part, &patch, at(0))
+    };
+    assert_eq!(used(&cluster, "q"), json!({"requests.cpu": "1"}));
+    assert_eq!(resize("3").unwrap_err().code, 403);
+    assert_eq!(used(&cluster, "q"), json!({"requests.cpu": "1"}));
+    resize("2").unwrap();
+    assert_eq!(used(&cluster, "q"), json!({"requests.cpu": "2"}));
+    resize("500m").unwrap();
+    assert_eq!(used(&cluster, "q"), json!({"requests.cpu": "500m"}));
+}

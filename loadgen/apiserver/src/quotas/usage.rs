@@ -19,9 +19,7 @@ const BY_NAME: [&str; 5] = [
     "services",
 ];
 
-/// Whether objects of a kind use other amounts when they are changed.
-///
-/// Pods would when they are resized in place, which is not served.
+/// Whether objects of a kind may use other amounts after any change. Pods do when they are resized.
 pub(super) fn changes(kind: Kind) -> bool {
     ["services", "persistentvolumeclaims"].contains(&kind.resource()) && kind.group().is_empty()
 }

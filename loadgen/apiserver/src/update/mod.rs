@@ -132,7 +132,9 @@ impl Cluster {
         if !new.obviously_differs(old) && new == **old {
             return Ok(CommitOutcome::Done(old.clone()));
         }
-        let is_measured = self.seen.has_quotas() && Cluster::changes_usage(store.kind());
+        let is_resized = effects.verb == Verb::UpdateResources;
+        let is_measured =
+            self.seen.has_quotas() && (is_resized || Cluster::changes_usage(store.kind()));
         if effects.dry_run {
             if is_measured {
                 self.charge_change(&**old, &new, true, now)?;

@@ -121,3 +121,28 @@ fn broken_bodies_are_refused_wherever_they_are_broken() {
     }
     let _refused = decode(&[MAGIC, &deep].concat());
 }
+
+#[test]
+fn an_ingress_and_what_goes_with_it_come_back_as_they_went() {
+    let backend = json!({"service": {"name": "s", "port": {"number": 80}}});
+    let path = json!({"path": "/", "pathType": "Prefix", "backend": backend});
+    for document in [
+        json!({"apiVersion": "networking.k8s.io/v1", "kind": "Ingress",
+            "metadata": {"name": "i"}, "spec": {"ingressClassName": "c",
+                "rules": [{"host": "a.b", "http": {"paths": [path]}}],
+                "tls": [{"hosts": ["a.b"], "secretName": "s"}]}}),
+        json!({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
+            "metadata": {"name": "p"}, "spec": {"podSelector": {"matchLabels": {"a": "b"}},
+                "ingress": [{"from": [{"ipBlock": {"cidr": "10.0.0.0/8"}}],
+                    "ports": [{"port": 80, "protocol": "TCP"}]}], "policyTypes": ["Ingress"]}}),
+        json!({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "c"},
+            "handler": "runc", "scheduling": {"nodeSelector": {"a": "b"}}}),
+        json!({"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest",
+            "metadata": {"name": "r"}, "spec": {"request": "eA==", "signerName": "a.b/c",
+                "usages": ["client auth"], "expirationSeconds": 600}}),
+    ] {
+        let bytes = encode(&document).expect("a known message");
+        let read = decode(&bytes).expect("what was written");
+        assert_eq!(Value::Object(read), document);
+    }
+}
