@@ -173,9 +173,9 @@ async fn discovery_finds_every_kind() {
         let kinds = found
             .groups()
             .map(|group| group.recommended_resources().len());
-        // Events are in two groups; six kinds of reviews, and bindings, are not stored.
+        // Events are in two groups; six kinds of reviews, bindings and ComponentStatuses are not stored.
         let stored = served.cluster().kinds().len();
-        assert_eq!(kinds.sum::<usize>(), stored + 1 + 7);
+        assert_eq!(kinds.sum::<usize>(), stored + 1 + 8);
         let aggregated = Discovery::new(client.clone())
             .run_aggregated()
             .await

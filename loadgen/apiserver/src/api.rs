@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::any::AnyStore;
 use crate::field_manager::{FieldManager, Manager};
-use crate::pods::PodPart;
+use crate::store::PodPart;
 use crate::store::counts::{Verb, WriteEffects};
 use crate::{
     AnyWatch, Cluster, DeleteOptions, Deletion, ListOptions, ListPage, Patch, Select, WatchFrom,

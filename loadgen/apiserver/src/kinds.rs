@@ -14,7 +14,7 @@ use super::{ClusterResource, Strategy};
 use crate::defaulting::{
     default_pod, default_replica_set, default_replication_controller, qos_class,
 };
-use crate::pods::PodPart;
+use crate::store::PodPart;
 use crate::{Cluster, finalizer, meta, validation};
 
 /// The label that every namespace has: its name.

@@ -97,15 +97,15 @@ pub use gc::GarbageItem;
 pub use internal::quoted as internal_text;
 pub use list::{ListOptions, ListPage, Select};
 pub use patch::{Operation, Patch};
+pub use pods::Binding;
 pub use pods::evict::{Eviction, EvictionCalls, EvictionRequest, evict};
-pub use pods::{Binding, PodPart};
 pub use scale::{Scalable, Scale, ScaleUpdate};
 pub use store::KindStore;
 pub use store::counts::{PodTotals, WriteCounts};
 pub use store::log::{Change, History};
 pub use store::observe::{Commit, CommitObserver};
 pub use store::quota::Quota;
-pub use store::{ClusterResource, Strategy};
+pub use store::{ClusterResource, PodPart, Strategy};
 pub use strategic::{PatchProblem, go_text, json_merge, merge_key, strategic_merge};
 pub use watch::{AnyWatch, Poll, Seen, Watch, WatchFrom, WatchOptions};
 

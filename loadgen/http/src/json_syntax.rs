@@ -3,7 +3,7 @@
 //!
 //! Source: `scanner.go` of Go's `encoding/json`.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 /// Lists and objects within each other that Go reads.
 const DEPTH_MAX: usize = 10_000;
@@ -16,7 +16,7 @@ pub(crate) fn problem(text: &[u8]) -> Option<String> {
 
 /// Sorts paths of members, `spec.containers[0].name`, as these are in a text, which is JSON. O(bytes).
 pub(crate) fn sort_as_written(text: &[u8], paths: &mut [String]) {
-    let mut places: HashMap<String, usize> = paths
+    let mut places: BTreeMap<String, usize> = paths
         .iter()
         .map(|path| (path.clone(), text.len()))
         .collect();
@@ -84,7 +84,7 @@ impl<'t> Reader<'t> {
     }
 
     /// Notes where the members with these paths are, in the value that begins here and is at `path`.
-    fn find(&mut self, path: &mut String, places: &mut HashMap<String, usize>) {
+    fn find(&mut self, path: &mut String, places: &mut BTreeMap<String, usize>) {
         let length = path.len();
         match self.peek() {
             Some(b'{') => {

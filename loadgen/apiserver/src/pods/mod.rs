@@ -2,7 +2,6 @@
 //! adopt and release), and eviction.
 
 pub(super) mod evict;
-mod part;
 
 use std::sync::{Arc, Weak};
 
@@ -14,7 +13,6 @@ use podstorm_objects::{
     ResourceVersion, Rest, Str, Uid,
 };
 
-pub use self::part::PodPart;
 use super::create::{prepare_metadata, refuse_invalid};
 use super::kinds::pending_status;
 use super::store::counts::{Verb, WriteEffects};

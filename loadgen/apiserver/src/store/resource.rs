@@ -5,8 +5,8 @@ use podstorm_objects::{Cause, DecodeError, Kind, Object, Resource, Time, Uid};
 use serde_json::Value;
 
 use super::KindStore;
+use super::part::PodPart;
 use crate::Cluster;
-use crate::pods::PodPart;
 
 /// The server's strategy for a kind: reading, defaulting, validation, and what writes may change.
 /// The methods work on a private copy and take no lock.

@@ -6,7 +6,7 @@ use podstorm_objects::{ApiError, Now, ObjectMeta};
 
 use super::create::refuse_invalid;
 use super::field_manager::Manager;
-use super::pods::PodPart;
+use super::store::PodPart;
 use super::store::counts::{Verb, WriteEffects};
 use super::store::{CommitOutcome, KeyHash, KindStore};
 use super::{Cluster, ClusterResource, Strategy, errors, meta, validation};

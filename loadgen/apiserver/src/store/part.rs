@@ -5,7 +5,7 @@ use std::sync::Arc;
 use podstorm_objects::{Map, Pod};
 use serde_json::Value;
 
-use crate::store::counts::Verb;
+use super::counts::Verb;
 
 /// A part of a pod that is written by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
