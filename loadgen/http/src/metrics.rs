@@ -56,8 +56,22 @@ const BOUNDS_US: [u64; 26] = [
 ];
 
 /// The subresources that are told apart; any other counts as the last.
-const SUBRESOURCES: [&str; 8] = [
-    "", "status", "scale", "binding", "eviction", "token", "log", "finalize",
+const SUBRESOURCES: [&str; 15] = [
+    "",
+    "status",
+    "scale",
+    "approval",
+    "attach",
+    "binding",
+    "ephemeralcontainers",
+    "eviction",
+    "exec",
+    "finalize",
+    "log",
+    "portforward",
+    "proxy",
+    "resize",
+    "token",
 ];
 
 /// What a request asks for, as limits and counts see it.
@@ -92,7 +106,7 @@ impl Attributes {
                 found.kind = Some(target.kind);
                 let part = target.subresource.as_str();
                 let known = SUBRESOURCES.iter().position(|known| *known == part);
-                found.subresource = known.unwrap_or(SUBRESOURCES.len() - 1);
+                found.subresource = known.unwrap_or(0);
                 found.is_long_running =
                     *method == Method::GET && part.is_empty() && query.flag("watch");
                 (target.namespace.as_str(), target.name.as_str())
@@ -390,4 +404,20 @@ pub(crate) fn text(server: &ApiServer) -> String {
         out.line(older, &labels, number);
     }
     out.0
+}
+
+#[cfg(test)]
+mod tests {
+    use podstorm_apiserver::{Cluster, ClusterOptions};
+
+    use super::SUBRESOURCES;
+
+    #[test]
+    fn every_subresource_is_counted_by_its_name() {
+        for kind in Cluster::new(ClusterOptions::default()).kinds() {
+            for part in kind.row().subresources {
+                assert!(SUBRESOURCES.contains(&part.name), "{kind:?}: {}", part.name);
+            }
+        }
+    }
 }

@@ -213,7 +213,9 @@ impl Cluster {
             (Some(old), Some(new)) if kind == Kind::POD => {
                 if old.counts_for_quota() != new.counts_for_quota() {
                     self.move_usage(kind, Some(old), Some(new), now);
-                } else if old.metadata().generation != new.metadata().generation {
+                } else if new.counts_for_quota()
+                    && old.metadata().generation != new.metadata().generation
+                {
                     // It may have been resized.
                     self.settle_change(old, new, now);
                 }

@@ -132,7 +132,7 @@ impl Cluster {
         if !new.obviously_differs(old) && new == **old {
             return Ok(CommitOutcome::Done(old.clone()));
         }
-        let is_resized = effects.verb == Verb::UpdateResources;
+        let is_resized = effects.verb == Verb::UpdateResources && new.counts_for_quota();
         let is_measured =
             self.seen.has_quotas() && (is_resized || Cluster::changes_usage(store.kind()));
         if effects.dry_run {
