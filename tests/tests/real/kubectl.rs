@@ -417,15 +417,15 @@ fn the_cluster_is_explained_and_what_it_lacks_is_told() {
             ("top pods", "Metrics API not available"),
             (
                 &*format!("exec {pod} -- date"),
-                "could not find the requested resource",
+                "simulated nodes and containers run no processes",
             ),
             (
                 &*format!("attach {pod}"),
-                "could not find the requested resource",
+                "simulated nodes and containers run no processes",
             ),
             (
                 &*format!("port-forward {pod} 0:80"),
-                "could not find the requested resource",
+                "simulated nodes and containers run no processes",
             ),
             (
                 "get gadgets",

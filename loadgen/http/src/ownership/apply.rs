@@ -12,7 +12,7 @@ use super::{MANAGED, Writer, ignored, owners_of, plain, without_owners};
 use crate::answer::{self, Body};
 use crate::query::options_invalid;
 use crate::route::Target;
-use crate::{Call, admission, body, view, warnings, yaml};
+use crate::{Call, admission, body, openapi, view, warnings, yaml};
 
 /// The annotation with what `kubectl apply` applied last without server-side apply.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -108,6 +108,8 @@ fn create(
                 .or_insert(target.namespace.as_str().into());
         }
     }
+    // Into the form in which everything is stored; what is unknown was refused before.
+    openapi::drop_unknown_fields(target.kind, &mut applied);
     admission::admit(call.cluster(), target.kind, &mut applied)?;
     let object = body::read(call, target.kind, applied)?;
     let created = api.create(view::stored(call.cluster(), object)?, call.now)?;
