@@ -176,20 +176,21 @@ impl Api<'_> {
     /// Replaces a part of a pod; all else of `object` is passed over.
     ///
     /// # Errors
-    /// As [`Cluster::update`]; 400 for an object of another kind; 405 for a kind but pods.
+    /// As [`Cluster::update`]; 400 for an object of another kind; 404 for a kind but pods.
     pub fn update_part(
         &self,
         object: AnyObject,
         part: PodPart,
         now: Now,
     ) -> Result<AnyObject, ApiError> {
+        self.with_parts()?;
         self.put(object, part.verb(), now)
     }
 
     /// Patches a part of a pod; what the patch does to all else is passed over.
     ///
     /// # Errors
-    /// As [`Cluster::patch`].
+    /// As [`Cluster::patch`]; 404 for a kind but pods.
     pub fn patch_part(
         &self,
         namespace: &str,
@@ -198,6 +199,7 @@ impl Api<'_> {
         patch: &Patch,
         now: Now,
     ) -> Result<AnyObject, ApiError> {
+        self.with_parts()?;
         self.apply((namespace, name), patch, part.verb(), now)
     }
 
@@ -319,6 +321,13 @@ impl Api<'_> {
             }
         }
         Ok(deleted)
+    }
+
+    fn with_parts(&self) -> Result<(), ApiError> {
+        match self.kind == Kind::POD {
+            true => Ok(()),
+            false => Err(crate::errors::unknown_resource()),
+        }
     }
 
     fn with_status(&self) -> Result<(), ApiError> {

@@ -38,21 +38,17 @@ fn serve_stored(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiE
         return component_status::serve(call, target);
     }
     let on_object = !target.name.is_empty();
+    // What is read and written as an object is.
+    let is_of_object = ["", "approval", "ephemeralcontainers", "resize", "status"]
+        .contains(&target.subresource.as_str());
     match (call.method.clone(), target.subresource.as_str(), on_object) {
         (Method::GET, "", _) if call.query.flag("watch") => watch::watch(call, target),
         (Method::GET, "", false) => list::list(call, target),
-        (Method::GET, "" | "status" | "ephemeralcontainers" | "resize" | "approval", true) => {
-            get(call, target)
-        }
+        (Method::GET, _, true) if is_of_object => get(call, target),
         (Method::POST, "", false) if is_in_namespace(target) => create(call, target),
-        (
-            Method::PUT,
-            "" | "status" | "finalize" | "ephemeralcontainers" | "resize" | "approval",
-            true,
-        ) => update(call, target),
-        (Method::PATCH, "" | "status" | "ephemeralcontainers" | "resize" | "approval", true) => {
-            patch(call, target)
-        }
+        (Method::PUT, "finalize", true) => update(call, target),
+        (Method::PUT, _, true) if is_of_object => update(call, target),
+        (Method::PATCH, _, true) if is_of_object => patch(call, target),
         (Method::DELETE, "", true) => delete::delete(call, target),
         (Method::DELETE, "", false)
             if is_in_namespace(target) && target.kind != Kind::NAMESPACE =>
@@ -341,15 +337,8 @@ fn patch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     let writer = ownership::Writer::updating(call, target, "PatchOptions")?;
     let api = api(call, target).dry_run(dry_run).managed_by(&writer);
     let (namespace, name) = (&target.namespace, &target.name);
-    let what = (
-        target.kind,
-        matches!(target.subresource.as_str(), "status" | "approval"),
-    );
-    let patched = match PodPart::of_subresource(&target.subresource) {
-        Some(part) => api.patch_part(namespace, name, part, &patch, call.now),
-        None => view::patch(&api, what, (namespace, name), &patch, call.now),
-    };
-    let patched = match patched {
+    let what = (target.kind, target.subresource.as_str());
+    let patched = match view::patch(&api, what, (namespace, name), &patch, call.now) {
         Err(error) => return Ok(refuse(call, target, error, &warnings)),
         Ok(patched) => patched,
     };

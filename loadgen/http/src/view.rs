@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use podstorm_apiserver::{Api, Cluster, Patch, custom, errors, kind_named};
+use podstorm_apiserver::{Api, Cluster, Patch, PodPart, custom, errors, kind_named};
 use podstorm_objects::{
     AnyObject, ApiError, Cause, DynamicObject, Kind, Now, Object, ResourceType,
 };
@@ -275,16 +275,18 @@ fn set_type(members: &mut Map<String, Value>, kind: Kind) {
 /// As [`Api::patch`].
 pub(crate) fn patch(
     api: &Api<'_>,
-    (kind, of_status): (Kind, bool),
+    (kind, subresource): (Kind, &str),
     (namespace, name): (&str, &str),
     patch: &Patch,
     now: Now,
 ) -> Result<AnyObject, ApiError> {
     let view = view_of(kind);
+    let of_status = matches!(subresource, "approval" | "status");
     if view.is_none() && !is_custom(kind) {
-        return match of_status {
-            true => api.patch_status(namespace, name, patch, now),
-            false => api.patch(namespace, name, patch, now),
+        return match PodPart::of_subresource(subresource) {
+            Some(part) => api.patch_part(namespace, name, part, patch, now),
+            None if of_status => api.patch_status(namespace, name, patch, now),
+            None => api.patch(namespace, name, patch, now),
         };
     }
     loop {

@@ -283,6 +283,17 @@ async fn a_resize_changes_amounts_of_processors_and_memory() {
             "{why}: {refused}"
         );
     }
+    // An apply is of that part alone too.
+    let mut config = resize(json!({"requests": {"cpu": "3", "memory": "1Gi"}}));
+    config["apiVersion"] = "v1".into();
+    config["kind"] = "Pod".into();
+    let request = Request::patch(format!("{at}?fieldManager=m&force=true"))
+        .header("content-type", "application/apply-patch+yaml")
+        .body(Full::new(bytes::Bytes::from(config.to_string())));
+    let applied = json(server.answer(request.expect("a request")).await).await;
+    let container = &applied["spec"]["containers"][0];
+    assert_eq!(container["resources"]["requests"]["cpu"], "3", "{applied}");
+    assert_eq!(container["image"], "i");
     // The pod itself can't be changed so.
     let refused = send(
         &server,

@@ -1,4 +1,4 @@
-//! OpenAPI v3: what clients validate and explain objects by, and the check of a request's members.
+//! OpenAPI: what clients validate and explain objects by, and the check of a request's members.
 //!
 //! The schemas are those of Kubernetes 1.36, written by `tests/bin/openapi.rs`. Kinds, group versions
 //! and merge keys come from the server's own tables.

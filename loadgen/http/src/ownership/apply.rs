@@ -49,7 +49,7 @@ pub(crate) fn apply(call: &Call<'_>, target: &Target) -> Result<Response<Body>, 
             .get("metadata")
             .is_some_and(|of| of.get("resourceVersion").is_some());
         let patch = Patch::whole(applied);
-        let what = (kind, target.subresource == "status");
+        let what = (kind, target.subresource.as_str());
         match view::patch(
             &api,
             what,

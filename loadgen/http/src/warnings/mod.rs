@@ -1,4 +1,4 @@
-//! What clients are warned of because of the kind alone, whatever the answer is.
+//! What clients are warned of: because of the kind alone, of a name, of what they have written.
 
 mod pods;
 
