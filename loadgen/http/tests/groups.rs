@@ -345,3 +345,38 @@ async fn every_document_of_the_index_is_there_and_is_kept_by_its_address() {
         }
     }
 }
+
+#[tokio::test]
+async fn members_that_are_fixed_are_told_with_their_paths() {
+    let server = with_namespace().await;
+    let attachments = "/apis/storage.k8s.io/v1/volumeattachments";
+    let spec = json!({"attacher": "a", "nodeName": "n", "source": {"persistentVolumeName": "v"}});
+    let mut made = post(
+        &server,
+        attachments,
+        json!({"metadata": {"name": "x"}, "spec": spec}),
+    )
+    .await;
+    made["spec"]["nodeName"] = "m".into();
+    made["spec"]["source"]["persistentVolumeName"] = "w".into();
+    let refused = json(send(&server, "PUT", &format!("{attachments}/x"), &made).await).await;
+    assert_eq!(
+        causes(&refused),
+        [
+            "spec.nodeName: Invalid value: \"m\": field is immutable",
+            "spec.source: Invalid value: {\"persistentVolumeName\":\"w\"}: field is immutable",
+        ]
+    );
+    let ranges = "/apis/networking.k8s.io/v1/servicecidrs";
+    let range = |cidr: &str| json!({"metadata": {"name": "r"}, "spec": {"cidrs": [cidr]}});
+    post(&server, ranges, range("10.0.0.0/8")).await;
+    let refused = send(
+        &server,
+        "PUT",
+        &format!("{ranges}/r"),
+        &range("10.1.0.0/16"),
+    )
+    .await;
+    let wanted = "spec.cidrs: Invalid value: [\"10.1.0.0/16\"]: field is immutable";
+    assert_eq!(causes(&json(refused).await), [wanted]);
+}

@@ -94,15 +94,7 @@ pub(super) struct ServeFlags {
     )]
     image_id: String,
     /// Whether containers may be privileged
-    #[arg(
-        long,
-        value_name = "true|false",
-        default_value_t = true,
-        action = ArgAction::Set,
-        num_args = 0..=1,
-        default_missing_value = "true",
-        require_equals = true
-    )]
+    #[arg(long, value_name = "true|false", default_value_t = true, action = ArgAction::Set)]
     allow_privileged: bool,
     /// Until a silent node is unreachable
     #[arg(long, value_name = "TIME", default_value = "50s", value_parser = parse_duration_ns)]
@@ -127,15 +119,7 @@ pub(super) struct ServeFlags {
     )]
     log_line: String,
     /// Whether the API server reaches the kubelets; where it doesn't, logs and streams fail as in Kubernetes
-    #[arg(
-        long,
-        value_name = "true|false",
-        default_value_t = true,
-        action = ArgAction::Set,
-        num_args = 0..=1,
-        default_missing_value = "true",
-        require_equals = true
-    )]
+    #[arg(long, value_name = "true|false", default_value_t = true, action = ArgAction::Set)]
     reach_kubelets: bool,
     #[command(flatten)]
     access: AccessFlags,

@@ -9,7 +9,7 @@ use podstorm_objects::{
 };
 use serde_json::Value;
 
-use super::missing::missing;
+use super::members::missing;
 use crate::defaulting::{DefaultValue, Fill, Within};
 use crate::errors::not_supported;
 

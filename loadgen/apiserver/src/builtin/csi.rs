@@ -3,12 +3,11 @@
 //! Source: `pkg/registry/storage` and `pkg/apis/storage` of Kubernetes.
 
 use podstorm_objects::cells::{items, or_none, text};
-use podstorm_objects::{Cell, Column, DynamicObject, MetadataChecks, ResourceType, Rules};
+use podstorm_objects::{Cell, Column, MetadataChecks, ResourceType, Rules};
 use serde_json::Value;
 
-use super::missing::missing;
+use super::members::{missing, unchanged};
 use crate::defaulting::{DefaultValue, Fill, Within};
-use crate::errors::invalid_value;
 
 const STORAGE: ResourceType = ResourceType {
     group: "storage.k8s.io",
@@ -44,7 +43,7 @@ pub(super) static ROWS: [ResourceType; 5] = [
                     );
                 })
             },
-            validate: |new, old| unchanged(new, old, "spec", &["volumeLifecycleModes"]),
+            validate: |new, old| unchanged(new, old, &["spec.volumeLifecycleModes"]),
             ..Rules::NONE
         },
         ..STORAGE
@@ -68,12 +67,7 @@ pub(super) static ROWS: [ResourceType; 5] = [
         rules: Rules {
             validate: |new, old| {
                 let mut causes = missing(new, &["storageClassName"]);
-                causes.extend(unchanged(
-                    new,
-                    old,
-                    "",
-                    &["storageClassName", "nodeTopology"],
-                ));
+                causes.extend(unchanged(new, old, &["storageClassName", "nodeTopology"]));
                 causes
             },
             ..Rules::NONE
@@ -91,8 +85,7 @@ pub(super) static ROWS: [ResourceType; 5] = [
                 causes.extend(unchanged(
                     new,
                     old,
-                    "spec",
-                    &["attacher", "nodeName", "source"],
+                    &["spec.attacher", "spec.nodeName", "spec.source"],
                 ));
                 causes
             },
@@ -109,7 +102,7 @@ pub(super) static ROWS: [ResourceType; 5] = [
         rules: Rules {
             validate: |new, old| {
                 let mut causes = missing(new, &["driverName", "parameters"]);
-                causes.extend(unchanged(new, old, "", &["driverName", "parameters"]));
+                causes.extend(unchanged(new, old, &["driverName", "parameters"]));
                 causes
             },
             ..Rules::NONE
@@ -117,34 +110,6 @@ pub(super) static ROWS: [ResourceType; 5] = [
         ..STORAGE
     },
 ];
-
-/// A cause for each member that an update changes; `within` is empty for those of the object itself.
-fn unchanged(
-    new: &DynamicObject,
-    old: Option<&DynamicObject>,
-    within: &str,
-    members: &[&str],
-) -> Vec<podstorm_objects::Cause> {
-    let Some(old) = old else { return Vec::new() };
-    let find = |object: &DynamicObject, member: &str| match within {
-        "" => object.fields.get(member).cloned().unwrap_or_default(),
-        within => object
-            .fields
-            .get(within)
-            .map_or(Value::Null, |it| it[member].clone()),
-    };
-    let changed = members
-        .iter()
-        .filter(|member| find(new, member) != find(old, member));
-    let causes = changed.map(|member| {
-        let field = match within {
-            "" => (*member).to_owned(),
-            within => format!("{within}.{member}"),
-        };
-        invalid_value(field, &find(new, member), "field is immutable")
-    });
-    causes.collect()
-}
 
 /// A truth value, as text.
 fn flag(object: &Value, pointer: &str) -> Value {

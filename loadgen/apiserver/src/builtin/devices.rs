@@ -8,9 +8,8 @@ use podstorm_objects::{
 };
 use serde_json::Value;
 
-use super::missing::missing;
+use super::members::{missing, unchanged};
 use crate::defaulting::{DefaultValue, Fill, Within};
-use crate::errors::invalid_value;
 
 const RESOURCE: ResourceType = ResourceType {
     group: "resource.k8s.io",
@@ -94,12 +93,7 @@ fn fixed_spec(
     needed: &str,
 ) -> Vec<podstorm_objects::Cause> {
     let mut causes = missing(new, &[needed]);
-    let spec = |object: &DynamicObject| object.fields.get("spec").cloned().unwrap_or_default();
-    if let Some(old) = old
-        && spec(old) != spec(new)
-    {
-        causes.push(invalid_value("spec", &spec(new), "field is immutable"));
-    }
+    causes.extend(unchanged(new, old, &["spec"]));
     causes
 }
 

@@ -6,7 +6,7 @@ use podstorm_objects::cells::{number, text};
 use podstorm_objects::{Cell, Column, Map, MetadataChecks, Now, ResourceType, Rules};
 use serde_json::Value;
 
-use super::missing::missing;
+use super::members::missing;
 use crate::defaulting::{DefaultValue, Fill, Within};
 
 const FLOW_CONTROL: ResourceType = ResourceType {

@@ -10,7 +10,7 @@ use podstorm_objects::{
 };
 use serde_json::Value;
 
-use super::missing::missing;
+use super::members::{missing, unchanged};
 use crate::defaulting::{DefaultValue, Fill, Within};
 use crate::errors::{invalid_value, required};
 
@@ -25,7 +25,11 @@ pub(super) static ROWS: [ResourceType; 3] = [
         metadata_checks: MetadataChecks::BOTH,
         columns: RUNTIME,
         rules: Rules {
-            validate: validate_runtime,
+            validate: |new, old| {
+                let mut causes = missing(new, &["handler"]);
+                causes.extend(unchanged(new, old, &["handler"]));
+                causes
+            },
             ..Rules::NONE
         },
         ..ResourceType::DEFAULT
@@ -86,21 +90,6 @@ pub(super) static ROWS: [ResourceType; 3] = [
         ..ResourceType::DEFAULT
     },
 ];
-
-fn validate_runtime(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> {
-    let mut causes = missing(new, &["handler"]);
-    let handler = |class: &DynamicObject| class.fields.get("handler").cloned().unwrap_or_default();
-    if let Some(old) = old
-        && handler(old) != handler(new)
-    {
-        causes.push(invalid_value(
-            "handler",
-            &handler(new),
-            "field is immutable",
-        ));
-    }
-    causes
-}
 
 fn validate_request(request: &DynamicObject) -> Vec<Cause> {
     let spec = request.fields.get("spec").unwrap_or(&Value::Null);

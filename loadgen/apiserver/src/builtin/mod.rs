@@ -16,7 +16,8 @@ mod job_status;
 mod lease;
 mod limits;
 mod machinery;
-mod missing;
+mod members;
+
 mod networking;
 mod policy;
 mod rbac;

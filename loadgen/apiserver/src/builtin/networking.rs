@@ -8,7 +8,7 @@ use podstorm_objects::{
 };
 use serde_json::Value;
 
-use super::missing::missing;
+use super::members::{missing, unchanged};
 use crate::defaulting::{DefaultValue, Fill, Within};
 use crate::errors::{invalid_value, not_supported, required};
 
@@ -48,7 +48,11 @@ pub(super) static ROWS: [ResourceType; 5] = [
                     });
                 });
             },
-            validate: validate_class,
+            validate: |new, old| {
+                let mut causes = missing(new, &["spec.controller"]);
+                causes.extend(unchanged(new, old, &["spec.controller"]));
+                causes
+            },
             ..Rules::NONE
         },
         ..NETWORKING
@@ -139,18 +143,6 @@ fn validate_policy(policy: &DynamicObject) -> Vec<Cause> {
         (!TYPES.contains(&text)).then(|| not_supported(field, text, &TYPES))
     });
     wrong.collect()
-}
-
-fn validate_class(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> {
-    let mut causes = missing(new, &["spec.controller"]);
-    let controller = |class: &DynamicObject| member(class, "spec")["controller"].clone();
-    if let Some(old) = old
-        && controller(old) != controller(new)
-    {
-        let detail = "field is immutable";
-        causes.push(invalid_value("spec.controller", &controller(new), detail));
-    }
-    causes
 }
 
 fn validate_ingress(ingress: &DynamicObject) -> Vec<Cause> {
@@ -253,11 +245,7 @@ fn validate_range(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause
             causes.push(invalid_value(format!("spec.cidrs[{index}]"), range, detail));
         }
     }
-    if let Some(old) = old
-        && &member(old, "spec")["cidrs"] != ranges
-    {
-        causes.push(invalid_value("spec.cidrs", ranges, "field is immutable"));
-    }
+    causes.extend(unchanged(new, old, &["spec.cidrs"]));
     causes
 }
 

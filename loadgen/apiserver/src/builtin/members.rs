@@ -1,9 +1,9 @@
-//! Which members an object lacks that a kind needs.
+//! Members that a kind needs, and members that stay as they were made.
 
 use podstorm_objects::{Cause, DynamicObject};
 use serde_json::Value;
 
-use crate::errors::required;
+use crate::errors::{invalid_value, required};
 
 /// A cause for each member that is absent or empty. A path is written as in messages, with `[]` for every
 /// entry of a list: `webhooks[].sideEffects`. What lies under an absent object or list is not asked for,
@@ -54,4 +54,25 @@ fn descend(value: &Value, path: &str, at: &str, causes: &mut Vec<Cause>) {
         format!("{at}.{member}"),
         causes,
     );
+}
+
+/// A cause for each member that an update changes though it is fixed; a path leads through objects.
+pub(super) fn unchanged(
+    new: &DynamicObject,
+    old: Option<&DynamicObject>,
+    paths: &[&str],
+) -> Vec<Cause> {
+    let Some(old) = old else { return Vec::new() };
+    let find = |object: &DynamicObject, path: &str| -> Value {
+        let mut names = path.split('.');
+        let first = names.next().and_then(|name| object.fields.get(name));
+        let found = names.try_fold(first.unwrap_or(&Value::Null), |value, name| value.get(name));
+        found.cloned().unwrap_or_default()
+    };
+    let changed = paths
+        .iter()
+        .filter(|path| find(new, path) != find(old, path));
+    changed
+        .map(|path| invalid_value(*path, &find(new, path), "field is immutable"))
+        .collect()
 }
