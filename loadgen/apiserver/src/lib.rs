@@ -97,8 +97,8 @@ pub use gc::GarbageItem;
 pub use internal::quoted as internal_text;
 pub use list::{ListOptions, ListPage, Select};
 pub use patch::{Operation, Patch};
-pub use pods::Binding;
 pub use pods::evict::{Eviction, EvictionCalls, EvictionRequest, evict};
+pub use pods::{Binding, add_by_key};
 pub use scale::{Scalable, Scale, ScaleUpdate};
 pub use store::KindStore;
 pub use store::counts::{PodTotals, WriteCounts};
@@ -160,6 +160,9 @@ pub struct ClusterOptions {
     /// Whether containers may not be privileged, in pods and in templates of pods: a server of Kubernetes with
     /// `--allow-privileged=false`.
     pub forbids_privileged: bool,
+    /// Whether pods that controllers make of templates are [admitted](Cluster::admit_pod) as those of other
+    /// clients are: it gives each spec a priority and tolerations, which only a client reads.
+    pub admits_templates: bool,
 }
 
 /// What a cluster leaves to others instead of doing it by itself.
@@ -184,6 +187,7 @@ impl fmt::Debug for ClusterOptions {
             .field("leaves", &self.leaves)
             .field("records_gc_events", &self.records_gc_events)
             .field("forbids_privileged", &self.forbids_privileged)
+            .field("admits_templates", &self.admits_templates)
             .finish()
     }
 }

@@ -9,6 +9,7 @@ mod own_service;
 mod snapshot;
 mod token_file;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -153,6 +154,16 @@ impl Served {
     /// The cluster.
     pub fn cluster(&self) -> &Arc<Cluster> {
         self.harness.cluster()
+    }
+
+    /// The requests of the controllers of ReplicaSets and ReplicationControllers so far, and of their
+    /// Events' writers, by `verb resource code`: `create pods 201`. They are made in process, so the API
+    /// server neither counts nor logs them.
+    ///
+    /// # Panics
+    /// When a part of the simulated cluster has panicked.
+    pub fn api_calls(&self) -> BTreeMap<String, u64> {
+        self.harness.api_calls()
     }
 
     /// The API server.

@@ -2,6 +2,7 @@
 //! they fail where the program is missing. `.ci/run` installs what they need.
 
 mod apply;
+mod control_plane;
 mod kubectl;
 mod manifests;
 mod page;

@@ -1,6 +1,7 @@
 //! Requests for pods alone: the most frequent ones (create from a template, bind, status patch,
 //! adopt and release), and eviction.
 
+mod admission;
 pub(super) mod evict;
 
 use std::sync::{Arc, Weak};
@@ -20,6 +21,8 @@ use super::store::lock::Lock;
 use super::update::{Update, prepare_and_validate};
 use super::validation::validate_pod;
 use super::{Cluster, Strategy, errors};
+
+pub use admission::add_by_key;
 
 /// Slots for templates; two templates of one slot displace each other.
 const TEMPLATES: usize = 256;
@@ -181,6 +184,9 @@ impl Cluster {
             if let Some(name) = name {
                 pod.metadata.name = name.clone();
             }
+            if self.options.admits_templates {
+                pod.spec = self.admitted(&pod)?;
+            }
             return self.create(pod, now);
         }
         let slot = self.templates.slot(template);
@@ -244,6 +250,9 @@ impl Cluster {
             pod.status = pending_status(known.qos);
             refuse_invalid(self, &pod, validate_pod(&pod, true))?;
         } else {
+            if self.options.admits_templates {
+                pod.spec = self.admitted(&pod)?;
+            }
             pod.set_defaults(None);
             pod.prepare_for_create();
             refuse_invalid(self, &pod, validate_pod(&pod, false))?;

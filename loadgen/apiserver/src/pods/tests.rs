@@ -1,8 +1,9 @@
 //! Requests for pods.
 
 use podstorm_objects::{OwnerReference, PodPhase, Resource, Selector};
-use serde_json::json;
+use serde_json::{Value, json};
 
+use super::super::ClusterOptions;
 use super::super::testing::*;
 use super::*;
 
@@ -19,6 +20,43 @@ fn a_template_without_a_name_takes_the_given_one() {
     }
     let nameless = cluster.create_pod(&namespace, &template, None, at(0));
     assert_eq!(fields(nameless), ["metadata.name"]);
+}
+
+#[test]
+fn pods_of_templates_are_admitted_where_clients_look_at_them() {
+    let template = |change| {
+        let mut template = pod(
+            "",
+            json!({"metadata": {"generateName": "web-"}, "spec": change}),
+        );
+        template.metadata.namespace = Default::default();
+        Arc::new(template)
+    };
+    let namespace = Str::from("default");
+    let plain = template(json!({}));
+    let strict = cluster_with(ClusterOptions {
+        admits_templates: true,
+        ..ClusterOptions::default()
+    });
+    let spec_in = |cluster: &Cluster| {
+        let made = cluster.create_pod(&namespace, &plain, None, at(0));
+        Value::Object(made.unwrap().spec.to_map(None))
+    };
+    let spec = spec_in(&strict);
+    assert_eq!(spec["priority"], 0);
+    assert_eq!(spec["preemptionPolicy"], "PreemptLowerPriority");
+    assert_eq!(
+        spec["tolerations"][1]["key"],
+        "node.kubernetes.io/unreachable"
+    );
+    assert_eq!(spec_in(&strict), spec, "the one that is kept is the same");
+    assert!(spec_in(&cluster()).get("tolerations").is_none());
+    let classed = template(json!({"priorityClassName": "missing"}));
+    let refused = strict.create_pod(&namespace, &classed, None, at(0));
+    assert_eq!(
+        refused.unwrap_err().message,
+        "pods \"web-\" is forbidden: no PriorityClass with name missing was found"
+    );
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! On the virtual engine tasks run, and the clock moves, only within [`Harness::until`],
 //! [`Harness::settle`] and [`Harness::advance`]. On the threads engine tasks run all the time.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -15,6 +16,8 @@ use podstorm::ranking::RankFields;
 use podstorm_apiserver::{Cluster, ClusterOptions, Leaves};
 use podstorm_objects::Now;
 
+use super::event_sink::EventWriter;
+use super::worker::Worker;
 use super::{Builder, Handlers, assemble_with, server_options};
 use crate::clock::RealClock;
 use crate::executor::virtual_time::StepOutcome;
@@ -38,6 +41,8 @@ pub struct Harness {
     cluster: Arc<Cluster>,
     executor: Arc<Executor>,
     handlers: Handlers,
+    workers: Vec<Arc<Mutex<Worker>>>,
+    writers: Vec<Arc<Mutex<EventWriter>>>,
     engine: EngineState,
 }
 
@@ -120,6 +125,7 @@ impl Harness {
                 namespaces: true,
             },
             records_gc_events: true,
+            admits_templates: true,
             ..server_options(options)
         };
         let nodes = Arc::new(NodeControl::for_clients(times, rules));
@@ -155,7 +161,7 @@ impl Harness {
         builder
             .started
             .store(true, std::sync::atomic::Ordering::Release);
-        let tasks = builder.tasks;
+        let (tasks, workers, writers) = (builder.tasks, builder.workers, builder.writers);
         let engine = match options.engine {
             EngineKind::Virtual => {
                 tasks.wake_all(&executor);
@@ -174,6 +180,8 @@ impl Harness {
             cluster,
             executor,
             handlers,
+            workers,
+            writers,
             engine,
         }
     }
@@ -206,6 +214,22 @@ impl Harness {
     /// The API server. The time of its requests is [`now`](Harness::now).
     pub fn cluster(&self) -> &Arc<Cluster> {
         &self.cluster
+    }
+
+    /// The requests of the controllers of ReplicaSets and ReplicationControllers so far, and of their
+    /// Events' writers, by `verb resource code`: `create pods 201`. The server's own controllers make none.
+    ///
+    /// # Panics
+    /// When a task has panicked.
+    pub fn api_calls(&self) -> BTreeMap<String, u64> {
+        let mut calls = BTreeMap::new();
+        for worker in &self.workers {
+            lock(worker).calls().add_to(&mut calls);
+        }
+        for writer in &self.writers {
+            lock(writer).calls.add_to(&mut calls);
+        }
+        calls
     }
 
     /// The current time of the cluster.

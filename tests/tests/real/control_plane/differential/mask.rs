@@ -1,0 +1,110 @@
+//! What two runs of the same can't have in common: names that were drawn, UIDs, times, versions, where a pod runs.
+//!
+//! What 1.20 and 1.36 have apart is a closed list: [`YOUNGER`].
+
+use serde_json::{Map, Value};
+
+/// Members that differ from run to run.
+const DRAWN: [&str; 9] = [
+    "resourceVersion",
+    "managedFields",
+    "nodeName",
+    "podIP",
+    "podIPs",
+    "hostIP",
+    "hostIPs",
+    "containerID",
+    "startedAt",
+];
+
+/// Members of a status that 1.20 doesn't write.
+const YOUNGER: [&str; 1] = ["terminatingReplicas"];
+
+/// A member that Go's protobuf writes even where it is empty, as other clients may or may not.
+const WRITTEN_EMPTY: &str = "resources";
+
+/// The letters that names are drawn from.
+const LETTERS: &str = "bcdfghjklmnpqrstvwxz2456789";
+
+/// The objects of a namespace, masked, in an order that says nothing.
+pub(super) fn state(objects: &[Value]) -> Vec<String> {
+    let mut texts: Vec<_> = objects.iter().map(|object| one(object, objects)).collect();
+    texts.sort();
+    texts
+}
+
+fn one(object: &Value, all: &[Value]) -> String {
+    let mut object = object.clone();
+    let metadata = object["metadata"]
+        .as_object_mut()
+        .expect("every object has it");
+    if let Some(Value::String(generate)) = metadata.get("generateName") {
+        metadata.insert("name".into(), format!("{generate}*").into());
+    }
+    metadata.remove("uid");
+    let owners = metadata
+        .get_mut("ownerReferences")
+        .and_then(Value::as_array_mut);
+    for owner in owners.into_iter().flatten() {
+        let there = all
+            .iter()
+            .any(|other| other["metadata"]["uid"] == owner["uid"]);
+        owner["uid"] = if there {
+            "of its owner"
+        } else {
+            "of one that is gone"
+        }
+        .into();
+    }
+    mask(&mut object);
+    object.to_string()
+}
+
+fn mask(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            members.retain(|name, value| {
+                let is_empty =
+                    name == WRITTEN_EMPTY && value.as_object().is_some_and(Map::is_empty);
+                !is_empty && !DRAWN.contains(&name.as_str()) && !YOUNGER.contains(&name.as_str())
+            });
+            mask_times(members);
+            members.values_mut().for_each(mask);
+        }
+        Value::Array(items) => items.iter_mut().for_each(mask),
+        Value::String(text) => *text = without_drawn_names(text),
+        _ => {}
+    }
+}
+
+/// That there is a time tells something: that of a deletion, say.
+fn mask_times(members: &mut Map<String, Value>) {
+    for (name, value) in members {
+        if (name.ends_with("Time") || name.ends_with("Timestamp")) && value.is_string() {
+            *value = "some time".into();
+        }
+    }
+}
+
+/// A text with `*` for the drawn part of each name in it.
+fn without_drawn_names(text: &str) -> String {
+    let is_drawn = |end: &str| end.len() == 5 && end.chars().all(|letter| LETTERS.contains(letter));
+    let word = |word: &str| match word.rsplit_once('-') {
+        Some((start, end)) if is_drawn(end) => format!("{start}-*"),
+        _ => word.to_owned(),
+    };
+    let words: Vec<_> = text.split('"').map(word).collect();
+    words.join("\"")
+}
+
+#[test]
+fn drawn_parts_are_masked_and_nothing_else() {
+    let text = "pods \"web-4xk2z\" is forbidden: exceeded quota: few-pods";
+    let masked = "pods \"web-*\" is forbidden: exceeded quota: few-pods";
+    assert_eq!(without_drawn_names(text), masked);
+    assert_eq!(
+        without_drawn_names("kube-api-access-x7z2b"),
+        "kube-api-access-*"
+    );
+    assert_eq!(without_drawn_names("app-label"), "app-label");
+}

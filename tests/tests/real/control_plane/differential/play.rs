@@ -1,0 +1,344 @@
+//! Scenarios are played on one of two sides, and the states of both are compared.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::{BodyExt, Full};
+use podstorm_http::Answered;
+use podstorm_loadgen::serve::{Login, ServeOptions, Served, bind, kubeconfig};
+use podstorm_sim::options::{EngineKind, SimOptions};
+use podstorm_sim::services::Controllers;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+use super::mask;
+use super::scenarios::{Owner, Scenario};
+use super::steps::MISSING_IMAGE;
+use crate::control_plane::manager::{Bodies, Manager, OURS_OFF};
+
+/// How often theirs is looked at before it has failed to come to the state of ours: 30 s.
+const LOOKS: usize = 600;
+/// How long it must stay there at the end.
+const REST: Duration = Duration::from_millis(500);
+const BEFORE_LOOKS: Duration = Duration::from_millis(200);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+
+/// Where the objects of a scenario are.
+const LISTS: [&str; 3] = [
+    "/apis/apps/v1/namespaces/NS/replicasets",
+    "/api/v1/namespaces/NS/replicationcontrollers",
+    "/api/v1/namespaces/NS/pods",
+];
+
+/// Numbers of requests by `verb resource code`.
+pub(super) type Requests = BTreeMap<String, u64>;
+
+/// A cluster on which scenarios are played.
+pub(super) struct Side {
+    served: Arc<Served>,
+    runtime: Runtime,
+    /// What the real one has asked for, by namespace.
+    theirs: Arc<Mutex<BTreeMap<String, Requests>>>,
+    /// Present on the side of the real one, with the folder of its files.
+    _manager: Option<(Manager, TempDir)>,
+}
+
+impl Side {
+    /// A cluster with our controllers, where time passes when a scenario lets it.
+    pub(super) fn ours(scenario: &Scenario) -> Side {
+        let served = Served::start(options(EngineKind::Virtual, "*"));
+        let served = served.unwrap_or_else(|error| panic!("{}: {error:#}", scenario.name));
+        Side {
+            served: Arc::new(served),
+            runtime: runtime(),
+            theirs: Arc::default(),
+            _manager: None,
+        }
+    }
+
+    /// A cluster with theirs, in real time.
+    pub(super) fn theirs() -> Side {
+        let theirs: Arc<Mutex<BTreeMap<String, Requests>>> = Arc::default();
+        let told = Arc::clone(&theirs);
+        let options = options(EngineKind::Threads, OURS_OFF);
+        let served = Served::start_with(options, |api| {
+            api.log(Arc::new(move |request| count(request, &told)))
+        });
+        let served = Arc::new(served.expect("nothing is loaded"));
+        let runtime = runtime();
+        let listener = runtime.block_on(bind(([127, 0, 0, 1], 0).into()));
+        let listener = listener.expect("a free port");
+        let address = listener.local_addr().expect("it listens");
+        let listening = Arc::clone(&served);
+        runtime.spawn(async move { listening.listen(listener, std::future::pending()).await });
+        let folder = TempDir::new().expect("a folder for temporary files");
+        let config = folder.path().join("config");
+        std::fs::write(&config, kubeconfig(address, &Login::default())).expect("it takes files");
+        let log: PathBuf = folder.path().join("log");
+        let manager = Manager::start(&config, log, Bodies::Protobuf, &[]);
+        Side {
+            served,
+            runtime,
+            theirs,
+            _manager: Some((manager, folder)),
+        }
+    }
+
+    fn is_ours(&self) -> bool {
+        self._manager.is_none()
+    }
+
+    /// Sends a request, and returns the answer.
+    fn send(&self, method: &str, path: &str, media: &str, body: &Value) -> (u16, Value) {
+        let body = Full::new(Bytes::from(body.to_string()));
+        let request = Request::builder().method(method).uri(path);
+        let request = request.header("content-type", media).body(body);
+        let request = request.expect("the parts are valid");
+        self.runtime.block_on(async {
+            let response = self.served.api().answer(request).await;
+            let code = response.status().as_u16();
+            let Ok(body) = response.into_body().collect().await;
+            let value = serde_json::from_slice(&body.to_bytes());
+            (code, value.expect("answers are JSON"))
+        })
+    }
+}
+
+fn options(engine: EngineKind, controllers: &str) -> ServeOptions {
+    let mut options = ServeOptions {
+        sim: SimOptions::new(engine, 1),
+        // Room for the pods of all scenarios.
+        nodes: 20,
+        ..ServeOptions::default()
+    };
+    let words: Vec<_> = controllers.split(',').collect();
+    options
+        .rules
+        .unpullable_images
+        .push(MISSING_IMAGE.to_owned());
+    options.sim.services.controllers = Controllers::of(&words).expect("they are known");
+    options
+}
+
+fn runtime() -> Runtime {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build();
+    runtime.expect("threads")
+}
+
+/// Counts a request of the controllers of ReplicaSets and ReplicationControllers.
+fn count(request: &Answered<'_>, theirs: &Mutex<BTreeMap<String, Requests>>) {
+    let agents = ["/replicaset-controller", "/replication-controller"];
+    if !agents
+        .iter()
+        .any(|agent| request.user_agent.ends_with(agent))
+    {
+        return;
+    }
+    let path = request.path.split('?').next().unwrap_or("");
+    let Some((_, rest)) = path.split_once("/namespaces/") else {
+        return;
+    };
+    let parts: Vec<_> = rest.split('/').collect();
+    let (namespace, resource) = match parts[..] {
+        [namespace, resource] | [namespace, resource, _] => (namespace, resource.to_owned()),
+        [namespace, resource, _, part] => (namespace, format!("{resource}/{part}")),
+        _ => return,
+    };
+    let verb = match request.method {
+        "POST" => "create",
+        "PUT" => "update",
+        "PATCH" => "patch",
+        "DELETE" => "delete",
+        _ => "get",
+    };
+    let mut theirs = theirs.lock().unwrap_or_else(PoisonError::into_inner);
+    let requests = theirs.entry(namespace.to_owned()).or_default();
+    let key = format!("{verb} {resource} {}", request.status);
+    *requests.entry(key).or_default() += 1;
+}
+
+/// What came of a scenario with ours.
+#[derive(Debug)]
+pub(super) struct Played {
+    states: Vec<Vec<String>>,
+    pub(super) requests: Requests,
+}
+
+/// A scenario while it is played.
+pub(super) struct Play<'a> {
+    side: &'a Side,
+    namespace: String,
+    owner: Owner,
+    /// What ours came to, step by step; theirs is held against it.
+    states: Vec<Vec<String>>,
+    at: usize,
+    name: &'a str,
+}
+
+/// Plays a scenario with ours.
+pub(super) fn record(scenario: &Scenario, side: &Side) -> Played {
+    let mut play = Play::begin(scenario, side, Vec::new());
+    (scenario.play)(&mut play);
+    play.settle();
+    Played {
+        states: play.states,
+        requests: side.served.api_calls(),
+    }
+}
+
+/// Plays it with theirs, which must come to the same states, and returns its requests.
+pub(super) fn repeat(scenario: &Scenario, side: &Side, played: &Played) -> Requests {
+    let mut play = Play::begin(scenario, side, played.states.clone());
+    (scenario.play)(&mut play);
+    play.settle();
+    std::thread::sleep(REST);
+    play.at -= 1;
+    play.settle();
+    assert_eq!(play.at, play.states.len(), "{}", scenario.name);
+    let theirs = side.theirs.lock().unwrap_or_else(PoisonError::into_inner);
+    theirs.get(&play.namespace).cloned().unwrap_or_default()
+}
+
+impl<'a> Play<'a> {
+    fn begin(scenario: &'a Scenario, side: &'a Side, states: Vec<Vec<String>>) -> Play<'a> {
+        let namespace = scenario.name.to_lowercase();
+        let namespace = namespace.replace([' ', ',', ':'], "-");
+        let play = Play {
+            side,
+            namespace,
+            owner: scenario.owner,
+            states,
+            at: 0,
+            name: &scenario.name,
+        };
+        let namespace = json!({"metadata": {"name": play.namespace}});
+        play.create("/api/v1/namespaces", namespace);
+        play
+    }
+
+    /// Waits until the controllers have done all they do now.
+    pub(super) fn settle(&mut self) {
+        if self.side.is_ours() {
+            self.states.push(self.state());
+            self.at += 1;
+            return;
+        }
+        // What was written meanwhile has come to its caches by then.
+        std::thread::sleep(BEFORE_LOOKS);
+        let wanted = &self.states[self.at];
+        let mut state = self.state();
+        for _ in 0..LOOKS {
+            if state == *wanted {
+                break;
+            }
+            std::thread::sleep(BETWEEN_LOOKS);
+            state = self.state();
+        }
+        assert!(
+            state == *wanted,
+            "{}, step {}:\n{}",
+            self.name,
+            self.at,
+            difference(wanted, &state)
+        );
+        self.at += 1;
+    }
+
+    /// Lets so many seconds pass; theirs is waited for.
+    pub(super) fn pass(&mut self, seconds: u64) {
+        self.side.served.advance(Duration::from_secs(seconds));
+    }
+
+    fn state(&self) -> Vec<String> {
+        let mut objects = Vec::new();
+        for list in LISTS {
+            let (kind, items) = self.list(list);
+            objects.extend(items.into_iter().map(|mut item| {
+                item["kind"] = kind.clone();
+                item
+            }));
+        }
+        mask::state(&objects)
+    }
+
+    fn list(&self, path: &str) -> (Value, Vec<Value>) {
+        let mut list = self.send("GET", path, "application/json", &Value::Null);
+        let items = list["items"].as_array_mut().map(std::mem::take);
+        (list["kind"].take(), items.expect("a list"))
+    }
+
+    /// A request that succeeds. `NS` in the path is the scenario's namespace.
+    #[track_caller]
+    fn send(&self, method: &str, path: &str, media: &str, body: &Value) -> Value {
+        let path = path.replace("NS", &self.namespace);
+        let (code, answer) = self.side.send(method, &path, media, body);
+        assert!(
+            code < 300,
+            "{}: {method} {path}: {code} {answer}",
+            self.name
+        );
+        answer
+    }
+
+    #[track_caller]
+    pub(super) fn create(&self, path: &str, body: Value) {
+        self.send("POST", path, "application/json", &body);
+    }
+
+    /// A merge patch.
+    #[track_caller]
+    pub(super) fn patch(&self, path: &str, patch: Value) {
+        self.send("PATCH", path, "application/merge-patch+json", &patch);
+    }
+
+    #[track_caller]
+    pub(super) fn delete(&self, path: &str, propagation: &str) {
+        let options = json!({"propagationPolicy": propagation});
+        self.send("DELETE", path, "application/json", &options);
+    }
+
+    /// The kind of owner that the scenario is about.
+    pub(super) fn owner(&self) -> Owner {
+        self.owner
+    }
+
+    /// The pods with that label, the oldest name first, that aren't being deleted.
+    pub(super) fn pods(&self, app: &str) -> Vec<String> {
+        let path = format!("/api/v1/namespaces/NS/pods?labelSelector=app%3D{app}");
+        let (_, items) = self.list(&path);
+        let alive = items
+            .iter()
+            .filter(|pod| pod["metadata"]["deletionTimestamp"].is_null());
+        let name = |pod: &Value| {
+            pod["metadata"]["name"]
+                .as_str()
+                .expect("it has one")
+                .to_owned()
+        };
+        alive.map(name).collect()
+    }
+}
+
+fn difference(ours: &[String], theirs: &[String]) -> String {
+    let without = |some: &[String], others: &[String]| {
+        let mut others = others.to_vec();
+        let mut left = String::new();
+        for one in some {
+            match others.iter().position(|other| other == one) {
+                Some(at) => drop(others.swap_remove(at)),
+                None => left.push_str(&format!("  {one}\n")),
+            }
+        }
+        left
+    };
+    let (left, right) = (without(ours, theirs), without(theirs, ours));
+    format!("ours alone:\n{left}theirs alone:\n{right}")
+}

@@ -1,0 +1,90 @@
+//! The real kube-controller-manager as a process.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// What runs in it, by its release's names. The server's own controllers of these are to be off.
+pub(super) const CONTROLLERS: &str =
+    "replicaset,replicationcontroller,deployment,garbagecollector,namespace";
+
+/// `--controllers` of the server that a [`Manager`] works on.
+pub(super) const OURS_OFF: &str =
+    "*,-replicaset,-replicationcontroller,-garbagecollector,-namespace";
+
+/// The bodies that it sends.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Bodies {
+    Json,
+    Protobuf,
+}
+
+/// A kube-controller-manager. It is killed when it is dropped.
+#[derive(Debug)]
+pub(super) struct Manager {
+    process: Child,
+    log: PathBuf,
+}
+
+impl Manager {
+    /// Starts one on the server of a kubeconfig, with flags besides. Its log goes to a file.
+    pub(super) fn start(
+        kubeconfig: &Path,
+        log: PathBuf,
+        bodies: Bodies,
+        flags: &[&str],
+    ) -> Manager {
+        let bodies = match bodies {
+            Bodies::Json => "application/json",
+            Bodies::Protobuf => "application/vnd.kubernetes.protobuf",
+        };
+        let output = File::create(&log).expect("the folder takes files");
+        let process = Command::new(built().join("kube-controller-manager"))
+            .arg(format!("--kubeconfig={}", kubeconfig.display()))
+            .arg(format!("--kube-api-content-type={bodies}"))
+            .args(["--controllers", CONTROLLERS])
+            // No limit worth the name, as the server's own controllers have none.
+            .args(["--kube-api-qps=5000", "--kube-api-burst=10000"])
+            .args([
+                "--use-service-account-credentials=false",
+                "--leader-elect=false",
+            ])
+            .args(["--port=0", "--secure-port=0"])
+            .args(flags)
+            .stdout(Stdio::null())
+            .stderr(output)
+            .spawn()
+            .expect("it was built");
+        Manager { process, log }
+    }
+
+    /// What it has logged.
+    pub(super) fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).expect("the file was created")
+    }
+
+    /// Ends it at once, as a machine that fails does.
+    pub(super) fn kill(&mut self) {
+        let _ended_before = self.process.kill();
+        let _status = self.process.wait();
+    }
+}
+
+impl Drop for Manager {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// The folder of the programs.
+///
+/// # Panics
+/// Where they have not been built.
+fn built() -> PathBuf {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("control-plane/build");
+    let output = Command::new(script).arg("--where").output();
+    let output = output.expect("there is bash");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{error}");
+    PathBuf::from(String::from_utf8_lossy(&output.stdout).trim())
+}

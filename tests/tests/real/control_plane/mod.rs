@@ -1,0 +1,5 @@
+//! A real kube-controller-manager 1.20.2, which `tests/control-plane/build` builds, on this server.
+
+mod differential;
+mod manager;
+mod on_our_server;

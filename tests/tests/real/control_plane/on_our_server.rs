@@ -1,0 +1,177 @@
+//! What the real kube-controller-manager does on this server, with this server's own controllers off, as kubectl
+//! sees it.
+
+use std::thread;
+
+use crate::control_plane::manager::{Bodies, Manager, OURS_OFF};
+use crate::served::{Served, with_one};
+
+/// A Deployment and a ReplicationController.
+const WORKLOADS: &str = "
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 6
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: c, image: 'nginx:1'}]}
+---
+apiVersion: v1
+kind: ReplicationController
+metadata: {name: old}
+spec:
+  replicas: 3
+  selector: {app: old}
+  template:
+    metadata: {labels: {app: old}}
+    spec: {containers: [{name: c, image: 'nginx:1'}]}
+";
+
+/// Runs a test on a server without controllers of its own, and the real ones with bodies of each form, side by side.
+fn with_each_form(test: impl Fn(&Served, &mut Manager) + Sync) {
+    let test = &test;
+    thread::scope(|scope| {
+        for bodies in [Bodies::Json, Bodies::Protobuf] {
+            scope.spawn(move || {
+                with_one(&["--controllers", OURS_OFF], |served| {
+                    test(served, &mut start(served, "manager.log", bodies, &[]));
+                });
+            });
+        }
+    });
+}
+
+fn start(served: &Served, log: &str, bodies: Bodies, flags: &[&str]) -> Manager {
+    Manager::start(&served.path("config"), served.path(log), bodies, flags)
+}
+
+#[test]
+#[ignore = "needs kubectl and a built kube-controller-manager"]
+fn it_rolls_deployments_out_and_deletes_in_all_three_modes() {
+    with_each_form(|served, manager| {
+        served.apply(WORKLOADS);
+        served.run("rollout status deployment/web --timeout=60s");
+        served.run("wait --for=jsonpath={.status.readyReplicas}=3 rc/old --timeout=60s");
+        served.run("set image deployment/web c=nginx:2");
+        served.run("rollout status deployment/web --timeout=60s");
+        let revisions = served.run("rollout history deployment/web");
+        assert!(
+            revisions.contains('2') && !revisions.contains('3'),
+            "{revisions}"
+        );
+        served.run("rollout undo deployment/web");
+        served.run("rollout status deployment/web --timeout=60s");
+        let images = "get pods -l app=web --field-selector status.phase=Running \
+                      -o jsonpath={.items[*].spec.containers[0].image}";
+        let image = "nginx:1";
+        served.becomes(images, &[image; 6].join(" "));
+        served.run("scale deployment/web --replicas=9");
+        served.run("rollout status deployment/web --timeout=60s");
+
+        // Orphaned pods stay, and a controller of the same name takes them.
+        let pods = "get pods -l app=old -o jsonpath={.items[*].metadata.name}";
+        let before = served.run(pods);
+        served.run("delete rc old --cascade=orphan --timeout=60s");
+        assert_eq!(served.run(pods), before);
+        served.apply(WORKLOADS);
+        let owners = "get pods -l app=old -o jsonpath={.items[*].metadata.ownerReferences[0].kind}";
+        served.becomes(owners, &["ReplicationController"; 3].join(" "));
+        assert_eq!(served.run(pods), before);
+
+        // In the foreground the owner goes last, in the background first.
+        served.run("delete rc old --cascade=foreground --timeout=60s");
+        assert_eq!(served.run(pods), "");
+        served.run("delete deployment web --cascade=background --timeout=60s");
+        served.becomes("get pods,replicasets -o name", "");
+        let log = manager.log();
+        // It would say so of a body or an answer that it can't read, and of a server that stops.
+        for bad in [
+            "Server rejected event",
+            "unexpected EOF",
+            "couldn't get version",
+            "panic",
+        ] {
+            assert!(!log.contains(bad), "{bad}: {log}");
+        }
+    });
+}
+
+#[test]
+#[ignore = "needs kubectl and a built kube-controller-manager"]
+fn it_runs_a_hundred_replica_sets_of_a_hundred_pods() {
+    with_one(&["--controllers", OURS_OFF, "--nodes", "100"], |served| {
+        let _manager = start(served, "manager.log", Bodies::Protobuf, &[]);
+        let sets: Vec<_> = (0..100)
+            .map(|number| {
+                format!(
+                    "apiVersion: apps/v1\nkind: ReplicaSet\nmetadata: {{name: web-{number}}}\nspec:\n  \
+                     replicas: 100\n  selector: {{matchLabels: {{app: web-{number}}}}}\n  template:\n    \
+                     metadata: {{labels: {{app: web-{number}, of: web}}}}\n    \
+                     spec: {{containers: [{{name: c, image: i}}]}}\n"
+                )
+            })
+            .collect();
+        served.file("sets.yaml", &sets.join("---\n"));
+        served.run("create -f sets.yaml");
+        served.run(
+            "wait --for=jsonpath={.status.readyReplicas}=100 replicasets --all --timeout=240s",
+        );
+        served.run("delete replicasets --all --cascade=foreground --timeout=240s");
+        assert_eq!(served.run("get pods -o name"), "");
+    });
+}
+
+#[test]
+#[ignore = "needs kubectl and a built kube-controller-manager"]
+fn it_ends_a_namespace_with_all_that_is_in_it() {
+    with_each_form(|served, _| {
+        served.run("create namespace team");
+        served.file("workloads.yaml", WORKLOADS);
+        served.run("-n team create -f workloads.yaml");
+        served.run("-n team create configmap settings --from-literal=a=b");
+        served.run("-n team rollout status deployment/web --timeout=60s");
+        served.run("delete namespace team --timeout=60s");
+        served.refuses("get namespace team", &["NotFound"]);
+        assert_eq!(served.run("get pods -A -o name"), "");
+        // The name is free again.
+        served.run("create namespace team");
+    });
+}
+
+#[test]
+#[ignore = "needs kubectl and a built kube-controller-manager"]
+fn a_second_one_leads_when_the_first_is_killed() {
+    let elects = [
+        "--leader-elect=true",
+        "--leader-elect-lease-duration=3s",
+        "--leader-elect-renew-deadline=2s",
+        "--leader-elect-retry-period=500ms",
+    ];
+    with_one(&["--controllers", OURS_OFF], |served| {
+        let holder = "get lease kube-controller-manager -n kube-system \
+                      -o jsonpath={.spec.holderIdentity}";
+        let mut first = start(served, "first.log", Bodies::Json, &elects);
+        served.apply(WORKLOADS);
+        served.run("rollout status deployment/web --timeout=60s");
+        let leader = served.run(holder);
+        assert!(!leader.is_empty());
+        let _second = start(served, "second.log", Bodies::Protobuf, &elects);
+        served.run("scale rc old --replicas=4");
+        served.becomes("get rc old -o jsonpath={.status.readyReplicas}", "4");
+        assert_eq!(
+            served.run(holder),
+            leader,
+            "a lease that is renewed is not taken"
+        );
+
+        first.kill();
+        served.run("scale rc old --replicas=7");
+        served.becomes("get rc old -o jsonpath={.status.readyReplicas}", "7");
+        assert_ne!(served.run(holder), leader);
+        let transitions = "get lease kube-controller-manager -n kube-system \
+                           -o jsonpath={.spec.leaseTransitions}";
+        assert_eq!(served.run(transitions), "1");
+    });
+}
