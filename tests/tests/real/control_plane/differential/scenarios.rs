@@ -27,7 +27,6 @@ pub(super) enum Owner {
 pub(super) struct Scenario {
     /// The group, the owner, and what it is about.
     pub(super) name: String,
-    pub(super) group: &'static str,
     pub(super) owner: Owner,
     pub(super) play: fn(&mut Play<'_>),
 }
@@ -242,7 +241,6 @@ pub(super) fn all() -> Vec<Scenario> {
                 };
                 scenarios.push(Scenario {
                     name: format!("{group}, {short}: {what}"),
-                    group,
                     owner: *owner,
                     play: *play,
                 });
