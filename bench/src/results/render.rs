@@ -76,7 +76,8 @@ fn summary(lines: &[Line]) -> String {
     text
 }
 
-fn circumstances(run: &Run) -> String {
+/// When, where and of what figures were measured.
+pub fn circumstances(run: &Run) -> String {
     let load = |load: Option<[f64; 3]>| match load {
         Some([one, five, fifteen]) => format!("{one:.2} {five:.2} {fifteen:.2}"),
         None => "not known".to_owned(),
@@ -84,7 +85,7 @@ fn circumstances(run: &Run) -> String {
     let machine = &run.machine;
     format!(
         "{date}, commit {commit}, {rustc}; {cpu}, {cores} cores, {memory}, {platform}; load before \
-         {before}, after {after}; figures count from {since} on.",
+         {before}, after {after}",
         date = run.date,
         commit = run.commit.text(),
         rustc = run.rustc,
@@ -94,7 +95,6 @@ fn circumstances(run: &Run) -> String {
         platform = machine.platform,
         before = load(run.load_before),
         after = load(run.load_after),
-        since = run.fresh_since,
     )
 }
 
@@ -106,7 +106,13 @@ pub fn markdown(lines: &[Line], run: &Run) -> String {
         "Made by `{}`; don't edit. What each row is: [TARGETS.md](../TARGETS.md).\n",
         run.command
     );
-    let _ = writeln!(out, "{}\n\n**{}**", circumstances(run), summary(lines));
+    let _ = writeln!(
+        out,
+        "{}; figures count from {} on.\n\n**{}**",
+        circumstances(run),
+        run.fresh_since,
+        summary(lines)
+    );
     out.push_str(
         "\nMedians; in brackets the confidence interval of the median, or least and most of the \
          runs. The rival is the plain way of doing the same in Rust, in the same process. Upstream's \

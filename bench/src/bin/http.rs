@@ -1,0 +1,77 @@
+//! The API server over HTTP beside a real one, by one command: `bench/results/http.md`.
+
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, ensure};
+use clap::Parser;
+use podstorm_bench::results::package_directory;
+use podstorm_bench::results::render::circumstances;
+use podstorm_bench::results::run::{Run, now};
+use podstorm_bench::served::{self, Programs, Sizes};
+use podstorm_bench::write_whole;
+
+/// Measure the API server over HTTP, ours and a real one, and write bench/results/http.md
+///
+/// Needs `wrk` and what tests/control-plane/build builds; builds loadgen. Takes some ten minutes.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// Do little of everything, to see that it runs; nothing is written
+    #[arg(long)]
+    smoke: bool,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "http: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let root = package_directory().join("..");
+    let built = podstorm_bench::cargo()
+        .current_dir(&root)
+        .args(["build", "--release", "--bin", "loadgen", "--quiet"])
+        .status();
+    ensure!(built.context("cargo")?.success(), "loadgen does not build");
+    let control_plane = Command::new(root.join("tests/control-plane/build"))
+        .arg("--where")
+        .output()
+        .context("tests/control-plane/build")?;
+    let said = String::from_utf8_lossy(&control_plane.stderr);
+    ensure!(control_plane.status.success(), "{}", said.trim());
+    let control_plane = String::from_utf8_lossy(&control_plane.stdout);
+    let folder = tempfile::TempDir::new().context("a folder for temporary files")?;
+    let loadgen = std::env::current_exe()?.with_file_name("loadgen");
+    let programs = Programs {
+        loadgen: &loadgen,
+        control_plane: &PathBuf::from(control_plane.trim()),
+        folder: folder.path(),
+    };
+    let sizes = match arguments.smoke {
+        true => Sizes::SMALL,
+        false => Sizes::FULL,
+    };
+    served::raise_open_files()?;
+    let mut run = Run::begin("cargo run --release --bin http".to_owned());
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build();
+    let runtime = runtime.context("can't start threads")?;
+    let rows = runtime.block_on(served::all(&programs, &sizes, |line| {
+        let _ = writeln!(io::stderr(), "{line}");
+    }))?;
+    run.end(now());
+    let text = served::render(&rows, &format!("{}.", circumstances(&run)));
+    if !arguments.smoke {
+        let path = package_directory().join("results/http.md");
+        write_whole("the results", &path, &text)?;
+    }
+    io::stdout().write_all(text.as_bytes())?;
+    Ok(())
+}

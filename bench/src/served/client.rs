@@ -1,0 +1,193 @@
+//! A client that asks much and does little: HTTP/1.1 over connections that stay open.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::Context;
+use bytes::Bytes;
+use http::Request;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+use super::server::Server;
+
+/// What is asked.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    pub(super) method: &'static str,
+    pub(super) path: String,
+    pub(super) media: &'static str,
+    pub(super) body: Bytes,
+}
+
+impl Asked {
+    pub(super) fn get(path: impl Into<String>) -> Asked {
+        Asked {
+            method: "GET",
+            path: path.into(),
+            media: "application/json",
+            body: Bytes::new(),
+        }
+    }
+
+    pub(super) fn post(path: &str, body: impl Into<Bytes>) -> Asked {
+        Asked {
+            method: "POST",
+            path: path.to_owned(),
+            media: "application/json",
+            body: body.into(),
+        }
+    }
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(super) struct Connection {
+    sender: SendRequest<Full<Bytes>>,
+    token: Option<&'static str>,
+}
+
+impl Connection {
+    pub(super) async fn open(server: &Server) -> anyhow::Result<Connection> {
+        let stream = TcpStream::connect(server.address).await?;
+        stream.set_nodelay(true)?;
+        let sender = match &server.tls {
+            None => {
+                let (sender, connection) = handshake(TokioIo::new(stream)).await?;
+                tokio::spawn(connection);
+                sender
+            }
+            Some(tls) => {
+                let name = server.address.ip().into();
+                let stream = tls.connect(name, stream).await?;
+                let (sender, connection) = handshake(TokioIo::new(stream)).await?;
+                tokio::spawn(connection);
+                sender
+            }
+        };
+        let token = server.token;
+        Ok(Connection { sender, token })
+    }
+
+    /// Sends a request, and returns the body of its answer, which is a success.
+    pub(super) async fn send(&mut self, asked: &Asked) -> anyhow::Result<Incoming> {
+        let mut request = Request::builder()
+            .method(asked.method)
+            .uri(&asked.path)
+            .header("host", "127.0.0.1")
+            .header("accept", "application/json")
+            .header("content-type", asked.media);
+        if let Some(token) = self.token {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        let request = request.body(Full::new(asked.body.clone()))?;
+        let response = self.sender.send_request(request).await?;
+        let status = response.status();
+        if !status.is_success() {
+            let body = response.into_body().collect().await?.to_bytes();
+            let text = String::from_utf8_lossy(&body);
+            anyhow::bail!("{} {}: {status}: {text}", asked.method, asked.path);
+        }
+        Ok(response.into_body())
+    }
+
+    /// Sends a request, and returns the whole body of its answer.
+    pub(super) async fn whole(&mut self, asked: &Asked) -> anyhow::Result<Bytes> {
+        Ok(self.send(asked).await?.collect().await?.to_bytes())
+    }
+}
+
+/// Waits until the server answers; returns how long that took.
+pub(super) async fn first_answer(server: &Server) -> anyhow::Result<Duration> {
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(60) {
+        if let Ok(mut connection) = Connection::open(server).await
+            && connection.whole(&Asked::get("/readyz")).await.is_ok()
+        {
+            return Ok(began.elapsed());
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    anyhow::bail!("the server at {} doesn't get ready", server.address)
+}
+
+/// What a number of requests took.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Taken {
+    pub(super) requests: u64,
+    pub(super) wall: Duration,
+    /// Of the server, and of its store.
+    pub(super) cpu: [Duration; 2],
+}
+
+/// Sends requests by number, on so many connections at once.
+pub(super) async fn load(
+    server: &Server,
+    connections: usize,
+    requests: u64,
+    ask: impl Fn(u64) -> Asked,
+) -> anyhow::Result<Taken> {
+    let mut open = Vec::new();
+    for _ in 0..connections {
+        open.push(Connection::open(server).await?);
+    }
+    let next = AtomicU64::new(0);
+    let (next, ask) = (&next, &ask);
+    let (before, began) = (server.cpu(), Instant::now());
+    let each = open.into_iter().map(|mut connection| async move {
+        loop {
+            // Relaxed: only whose number is whose.
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= requests {
+                return anyhow::Ok(());
+            }
+            connection.whole(&ask(number)).await?;
+        }
+    });
+    futures::future::try_join_all(each).await?;
+    let (wall, after) = (began.elapsed(), server.cpu());
+    Ok(Taken {
+        requests,
+        wall,
+        cpu: [after[0] - before[0], after[1] - before[1]],
+    })
+}
+
+/// A watch that counts its events.
+#[derive(Debug)]
+pub(super) struct Watch(Incoming);
+
+impl Watch {
+    pub(super) async fn open(server: &Server, path: &str) -> anyhow::Result<Watch> {
+        let mut connection = Connection::open(server).await?;
+        let body = connection.send(&Asked::get(path)).await?;
+        Ok(Watch(body))
+    }
+
+    /// Reads until so many objects were added; returns how many events have come by then.
+    pub(super) async fn added(&mut self, wanted: u64) -> anyhow::Result<u64> {
+        let mark = memchr::memmem::Finder::new(br#"{"type":"ADDED""#);
+        let (mut added, mut events, mut rest) = (0, 0, Vec::new());
+        while added < wanted {
+            let frame = self.0.frame().await.context("the watch has ended")??;
+            let data = frame.data_ref().map_or(&[][..], |data| data);
+            // Only whole lines, as a mark may be cut in two.
+            let whole = data
+                .iter()
+                .rposition(|byte| *byte == b'\n')
+                .map_or(0, |at| at + 1);
+            rest.extend_from_slice(&data[..whole]);
+            added += mark.find_iter(&rest).count() as u64;
+            events += memchr::memchr_iter(b'\n', &rest).count() as u64;
+            if whole > 0 {
+                rest.clear();
+            }
+            rest.extend_from_slice(&data[whole..]);
+        }
+        Ok(events)
+    }
+}

@@ -1,0 +1,111 @@
+//! The real kube-controller-manager, on one server or the other.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::Programs;
+use super::client::{Asked, Connection};
+use super::server::{Process, Server};
+use super::table::thousands;
+
+const REPLICA_SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
+
+/// What making a number of pods took.
+#[derive(Clone, Debug)]
+pub(super) struct Made {
+    /// Pods per second.
+    pub(super) rate: String,
+    /// CPU of the server, and of etcd where there is one, for 1,000 pods.
+    pub(super) server: String,
+    /// CPU of the controller-manager for 1,000 pods, and its memory at the end.
+    pub(super) manager: String,
+}
+
+/// Lets the controller-manager make `sets` ReplicaSets of so many pods each.
+///
+/// # Errors
+/// A program that doesn't start, and pods that don't come within two minutes.
+pub(super) async fn make(
+    programs: &Programs<'_>,
+    server: &Server,
+    sets: u64,
+    pods: u64,
+) -> anyhow::Result<Made> {
+    let arguments = [
+        format!("--kubeconfig={}", server.kubeconfig.display()),
+        "--controllers=replicaset".to_owned(),
+        "--leader-elect=false".to_owned(),
+        "--use-service-account-credentials=false".to_owned(),
+        "--kube-api-qps=5000".to_owned(),
+        "--kube-api-burst=10000".to_owned(),
+        "--concurrent-replicaset-syncs=50".to_owned(),
+        "--port=0".to_owned(),
+        "--secure-port=0".to_owned(),
+    ];
+    let log = programs.folder.join("kube-controller-manager.log");
+    let program = programs.control_plane.join("kube-controller-manager");
+    let manager = Process::start(&program, &arguments, &log)?;
+    let mut connection = Connection::open(server).await?;
+    // One pod shows that it has begun.
+    create(&mut connection, "first", 1).await?;
+    complete(&mut connection, 1, 1).await?;
+    let (server_before, manager_before) = (server.cpu(), manager.cpu());
+    let began = Instant::now();
+    for number in 0..sets {
+        create(&mut connection, &format!("set-{number}"), pods).await?;
+    }
+    complete(&mut connection, sets + 1, sets * pods + 1).await?;
+    let wall = began.elapsed();
+    let (server_after, manager_after) = (server.cpu(), manager.cpu());
+    let all = (sets * pods) as f64;
+    let for_1000 = |cpu: Duration| format!("{:.2}", cpu.as_secs_f64() * 1000.0 / all);
+    let own = for_1000(server_after[0] - server_before[0]);
+    let server = match server.store {
+        Some(_) => format!("{own} + {} s", for_1000(server_after[1] - server_before[1])),
+        None => format!("{own} s"),
+    };
+    Ok(Made {
+        rate: format!("{}/s", thousands(all / wall.as_secs_f64())),
+        server,
+        manager: format!(
+            "{} s; {} MB",
+            for_1000(manager_after - manager_before),
+            thousands(manager.resident() as f64 / 1e6)
+        ),
+    })
+}
+
+async fn create(connection: &mut Connection, name: &str, pods: u64) -> anyhow::Result<()> {
+    let labels = json!({"app": name});
+    let set = json!({"metadata": {"name": name}, "spec": {"replicas": pods,
+        "selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels},
+            "spec": {"containers": [{"name": "c", "image": "registry.example/web:1"}]}}}});
+    connection
+        .whole(&Asked::post(REPLICA_SETS, set.to_string()))
+        .await?;
+    Ok(())
+}
+
+/// Waits until that many ReplicaSets have that many pods by their statuses.
+async fn complete(connection: &mut Connection, sets: u64, pods: u64) -> anyhow::Result<()> {
+    let began = Instant::now();
+    loop {
+        let list = connection.whole(&Asked::get(REPLICA_SETS)).await?;
+        let list: Value = serde_json::from_slice(&list)?;
+        let items = list["items"].as_array().map_or(&[][..], Vec::as_slice);
+        let made = items
+            .iter()
+            .filter_map(|set| set["status"]["replicas"].as_u64());
+        if items.len() as u64 == sets && made.sum::<u64>() == pods {
+            return Ok(());
+        }
+        ensure!(
+            began.elapsed() < Duration::from_secs(120),
+            "the controller-manager makes no pods"
+        );
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}

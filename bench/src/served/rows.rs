@@ -1,0 +1,382 @@
+//! What is measured, row by row.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::client::{Asked, Connection, Taken, Watch, first_answer, load};
+use super::manager;
+use super::server::Server;
+use super::table::{Row, megabytes, thousands};
+use super::{Programs, wrk};
+
+const PODS: &str = "/api/v1/namespaces/default/pods";
+/// Connections that ask at once.
+const CONNECTIONS: usize = 32;
+/// Rounds, of which the median counts.
+const ROUNDS: usize = 3;
+
+/// How much is done.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    /// Requests of a round against ours; the real one gets a tenth.
+    pub requests: u64,
+    /// Pods of a list.
+    pub listed: u64,
+    /// Pods of the long list, ours alone.
+    pub listed_long: u64,
+    /// Watches that pods are told to.
+    pub watches: usize,
+    /// Watches of a server at rest.
+    pub idle_watches: usize,
+    /// Pods that the controller-manager makes: ReplicaSets, and pods of each.
+    pub made: (u64, u64),
+}
+
+impl Sizes {
+    /// Those of the table.
+    pub const FULL: Sizes = Sizes {
+        requests: 20_000,
+        listed: 10_000,
+        listed_long: 100_000,
+        watches: 100,
+        idle_watches: 10_000,
+        made: (50, 20),
+    };
+    /// To see that it runs.
+    pub const SMALL: Sizes = Sizes {
+        requests: 200,
+        listed: 100,
+        listed_long: 200,
+        watches: 5,
+        idle_watches: 20,
+        made: (2, 5),
+    };
+}
+
+/// One of the servers, the requests of a round for it, and which cell of a row is its.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Which {
+    Plain,
+    Tls,
+    Real,
+}
+const ALL: [Which; 3] = [Which::Plain, Which::Tls, Which::Real];
+
+impl Which {
+    fn start(self, programs: &Programs<'_>) -> anyhow::Result<Server> {
+        match self {
+            Which::Plain => Server::ours(programs, false, &["--controllers=garbagecollector"]),
+            Which::Tls => Server::ours(programs, true, &["--controllers=garbagecollector"]),
+            Which::Real => Server::real(programs),
+        }
+    }
+
+    fn cell(self, row: &mut Row) -> &mut String {
+        match self {
+            Which::Plain => &mut row.plain,
+            Which::Tls => &mut row.tls,
+            Which::Real => &mut row.real,
+        }
+    }
+
+    fn requests(self, sizes: &Sizes) -> u64 {
+        match self {
+            Which::Real => sizes.requests / 10,
+            _ => sizes.requests,
+        }
+    }
+}
+
+/// The rows in the order of the table.
+#[derive(Clone, Copy)]
+enum Work {
+    Start,
+    Create,
+    CreateByWrk,
+    Get,
+    GetByWrk,
+    PatchStatus,
+    List,
+    ListLong,
+    Watch,
+    IdleWatches,
+    Memory,
+    MadeRate,
+    MadeServer,
+    MadeManager,
+}
+
+/// What each row is called, and its target.
+const ROWS: [(&str, &str); 14] = [
+    (
+        "start to the first answer; resident memory then",
+        "20 ms; 15 MB",
+    ),
+    (
+        "create a pod of 1.2 kB, 32 connections",
+        "50 µs CPU, 12,000/s",
+    ),
+    ("the same by `wrk`", ""),
+    ("get a pod, 32 connections", "20 µs CPU"),
+    ("the same by `wrk`", ""),
+    (
+        "patch a pod's status (strategic merge), 32 connections",
+        "60 µs CPU",
+    ),
+    (
+        "list 10,000 pods of 3.9 kB: first byte; rate; memory beyond the store",
+        "10 ms; 500 MB/s; 5 MB",
+    ),
+    ("list 100,000 of them", "10 ms; 500 MB/s; 5 MB"),
+    (
+        "a pod of 3 kB told to 100 watches: events; CPU of one",
+        "500,000 events/s",
+    ),
+    ("10,000 idle watches: resident memory", "200 MB"),
+    (
+        "resident memory with the 10,000 pods and 100 watches; with 100,000 pods",
+        "60 MB; 250 MB",
+    ),
+    (
+        "kube-controller-manager makes 1,000 pods of 50 ReplicaSets",
+        "",
+    ),
+    ("… CPU of the server (+ etcd) for them", "0.1 s"),
+    ("… CPU of kube-controller-manager for them; its memory", ""),
+];
+
+/// Measures everything; `say` is told what is going on.
+///
+/// # Errors
+/// A program that is missing or fails.
+pub async fn all(
+    programs: &Programs<'_>,
+    sizes: &Sizes,
+    say: impl Fn(&str),
+) -> anyhow::Result<Vec<Row>> {
+    let row = |(work, target): &(&str, &'static str)| Row {
+        work: (*work).to_owned(),
+        target,
+        ..Row::default()
+    };
+    let mut rows: Vec<Row> = ROWS.iter().map(row).collect();
+    for which in ALL {
+        let name = ["ours, plain", "ours, TLS and token", "the real one"][which as usize];
+        let mut put = |work: Work, text: String| {
+            say(&format!("{name}: {}: {text}", ROWS[work as usize].0));
+            *which.cell(&mut rows[work as usize]) = text;
+        };
+        let server = which.start(programs)?;
+        let ready = first_answer(&server)
+            .await
+            .with_context(|| name.to_owned())?;
+        let memory = memory(&server);
+        put(
+            Work::Start,
+            format!("{} ms; {memory}", thousands(ready.as_secs_f64() * 1e3)),
+        );
+        put(Work::Watch, watch(&server, sizes, which).await?);
+        let requests = which.requests(sizes);
+        let body = pod(1_200);
+        let create = || rounds(&server, requests, |_| Asked::post(PODS, body.clone()));
+        put(Work::Create, create().await?);
+        put(
+            Work::CreateByWrk,
+            wrk::run(programs, &server, PODS, Some(&body))?,
+        );
+        let names = names(&server).await?;
+        let path = |number: u64| format!("{PODS}/{}", names[number as usize % names.len()]);
+        let get = || rounds(&server, requests * 2, |number| Asked::get(path(number)));
+        put(Work::Get, get().await?);
+        put(Work::GetByWrk, wrk::run(programs, &server, &path(0), None)?);
+        let patch = || rounds(&server, requests, |number| patch(path(number), number));
+        put(Work::PatchStatus, patch().await?);
+        drop(server);
+
+        let server = which.start(programs)?;
+        first_answer(&server).await?;
+        fill(&server, 0, sizes.listed).await?;
+        put(Work::List, list(&server).await?);
+        let watches = open(&server, sizes.watches).await?;
+        let with_watches = self::memory(&server);
+        drop(watches);
+        if which == Which::Plain {
+            fill(&server, sizes.listed, sizes.listed_long).await?;
+            put(Work::ListLong, list(&server).await?);
+            put(
+                Work::Memory,
+                format!("{with_watches}; {}", self::memory(&server)),
+            );
+        } else {
+            put(Work::Memory, with_watches);
+        }
+        drop(server);
+
+        let server = which.start(programs)?;
+        first_answer(&server).await?;
+        if which != Which::Real {
+            let watches = open(&server, sizes.idle_watches).await?;
+            put(Work::IdleWatches, self::memory(&server));
+            drop(watches);
+        }
+        let (sets, pods) = sizes.made;
+        let made = manager::make(programs, &server, sets, pods).await?;
+        put(Work::MadeRate, made.rate);
+        put(Work::MadeServer, made.server);
+        put(Work::MadeManager, made.manager);
+    }
+    Ok(rows)
+}
+
+/// Resident memory of the server, and of its store.
+fn memory(server: &Server) -> String {
+    let own = megabytes(server.api.resident());
+    match &server.store {
+        Some(store) => format!("{own} + {}", megabytes(store.resident())),
+        None => own,
+    }
+}
+
+/// The median of some rounds, by CPU.
+async fn rounds(
+    server: &Server,
+    requests: u64,
+    ask: impl Fn(u64) -> Asked,
+) -> anyhow::Result<String> {
+    let mut rounds = Vec::new();
+    for _ in 0..ROUNDS {
+        rounds.push(load(server, CONNECTIONS, requests, &ask).await?);
+    }
+    rounds.sort_by_key(|round: &Taken| round.cpu[0]);
+    let Taken {
+        requests,
+        wall,
+        cpu,
+    } = rounds[ROUNDS / 2];
+    let micros = |cpu: Duration| thousands(cpu.as_secs_f64() * 1e6 / requests as f64);
+    let store = match server.store {
+        Some(_) => format!(" + {} etcd", micros(cpu[1])),
+        None => String::new(),
+    };
+    let rate = thousands(requests as f64 / wall.as_secs_f64());
+    Ok(format!("{rate}/s; {}{store} µs CPU", micros(cpu[0])))
+}
+
+/// A pod with an owner, as JSON of some `bytes`; the server draws its name.
+fn pod(bytes: usize) -> String {
+    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "web-7d4b9c6f5-",
+        "labels": {"app": "web", "pod-template-hash": "7d4b9c6f5"}, "annotations": {"filled": ""},
+        "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-7d4b9c6f5",
+            "uid": "5f2a3b1c-8d4e-4f6a-9b7c-1d2e3f4a5b6c", "controller": true, "blockOwnerDeletion": true}]},
+        "spec": {"containers": [{"name": "web", "image": "registry.example/shop/web:1.27.3",
+            "ports": [{"name": "http", "containerPort": 8080}],
+            "env": [{"name": "MODE", "value": "production"}, {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+            "resources": {"requests": {"cpu": "250m", "memory": "256Mi"}, "limits": {"memory": "512Mi"}},
+            "readinessProbe": {"httpGet": {"path": "/ready", "port": "http"}, "periodSeconds": 5}}]}});
+    let missing = bytes.saturating_sub(pod.to_string().len());
+    pod["metadata"]["annotations"]["filled"] = "x".repeat(missing).into();
+    pod.to_string()
+}
+
+fn patch(path: String, number: u64) -> Asked {
+    let status = ["False", "True"][usize::from(number.is_multiple_of(2))];
+    let body = json!({"status": {"conditions": [{"type": "Ready", "status": status,
+        "lastTransitionTime": "2026-01-01T00:00:00Z"}]}});
+    Asked {
+        method: "PATCH",
+        path: format!("{path}/status"),
+        media: "application/strategic-merge-patch+json",
+        body: body.to_string().into(),
+    }
+}
+
+/// The names of the first thousand pods.
+async fn names(server: &Server) -> anyhow::Result<Vec<String>> {
+    let mut connection = Connection::open(server).await?;
+    let list = connection
+        .whole(&Asked::get(format!("{PODS}?limit=1000")))
+        .await?;
+    let list: Value = serde_json::from_slice(&list)?;
+    let items = list["items"].as_array().context("a list")?;
+    let name = |pod: &Value| pod["metadata"]["name"].as_str().map(str::to_owned);
+    items
+        .iter()
+        .map(|pod| name(pod).context("a name"))
+        .collect()
+}
+
+async fn fill(server: &Server, from: u64, to: u64) -> anyhow::Result<()> {
+    let body = pod(3_400);
+    load(server, CONNECTIONS, to - from, |_| {
+        Asked::post(PODS, body.clone())
+    })
+    .await?;
+    Ok(())
+}
+
+/// Lists all pods on one page: the median of the first bytes, the rate, and what memory grew by meanwhile.
+async fn list(server: &Server) -> anyhow::Result<String> {
+    let mut connection = Connection::open(server).await?;
+    let before = server.api.resident();
+    server.api.forget_peak()?;
+    let mut rounds = Vec::new();
+    for _ in 0..ROUNDS {
+        let began = Instant::now();
+        let mut body = connection.send(&Asked::get(PODS)).await?;
+        let (mut first, mut bytes) = (None, 0);
+        while let Some(frame) = body.frame().await {
+            let frame = frame?;
+            let length = frame.data_ref().map_or(0, |data| data.len());
+            bytes += length;
+            first = first.or((length > 0).then(|| began.elapsed()));
+        }
+        let first = first.context("an empty list")?;
+        rounds.push((began.elapsed(), first, bytes));
+    }
+    rounds.sort();
+    let (wall, first, bytes) = rounds[ROUNDS / 2];
+    Ok(format!(
+        "{:.1} ms; {} MB/s; {}",
+        first.as_secs_f64() * 1e3,
+        thousands(bytes as f64 / 1e6 / wall.as_secs_f64()),
+        megabytes(server.api.peak().saturating_sub(before))
+    ))
+}
+
+async fn open(server: &Server, watches: usize) -> anyhow::Result<Vec<Watch>> {
+    let mut open = Vec::with_capacity(watches);
+    for _ in 0..watches {
+        open.push(Watch::open(server, &format!("{PODS}?watch=true")).await?);
+    }
+    Ok(open)
+}
+
+/// Creates pods while watches look on.
+async fn watch(server: &Server, sizes: &Sizes, which: Which) -> anyhow::Result<String> {
+    let pods = which.requests(sizes) / 4;
+    let watches = open(server, sizes.watches).await?;
+    let body = pod(3_000);
+    let (before, began) = (server.cpu(), Instant::now());
+    let readers = watches
+        .into_iter()
+        .map(|mut watch| tokio::spawn(async move { watch.events(pods).await }));
+    let readers: Vec<_> = readers.collect();
+    load(server, CONNECTIONS, pods, |_| {
+        Asked::post(PODS, body.clone())
+    })
+    .await?;
+    for reader in readers {
+        reader.await??;
+    }
+    let (wall, after) = (began.elapsed(), server.cpu());
+    let events = pods as f64 * sizes.watches as f64;
+    Ok(format!(
+        "{} events/s; {:.1} µs CPU",
+        thousands(events / wall.as_secs_f64()),
+        (after[0] - before[0]).as_secs_f64() * 1e6 / events
+    ))
+}

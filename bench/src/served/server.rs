@@ -1,0 +1,243 @@
+//! The servers that are measured, as processes, and what they take of the machine.
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use podstorm_http::tls::Authority;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::TlsConnector;
+
+use super::Programs;
+
+/// The token that every server with TLS takes.
+const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+
+/// A tick of the CPU times that Linux tells.
+const TICK: Duration = Duration::from_millis(10);
+
+/// A program that runs. It is killed when it is dropped.
+#[derive(Debug)]
+pub(super) struct Process(Child);
+
+impl Process {
+    /// Starts a program, its output in a file.
+    pub(super) fn start(
+        program: &Path,
+        arguments: &[String],
+        log: &Path,
+    ) -> anyhow::Result<Process> {
+        let output = fs::File::create(log).with_context(|| log.display().to_string())?;
+        let errors = output.try_clone()?;
+        let child = Command::new(program)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(output)
+            .stderr(errors)
+            .spawn();
+        let child = child.with_context(|| program.display().to_string())?;
+        Ok(Process(child))
+    }
+
+    /// CPU time so far, user and system.
+    pub(super) fn cpu(&self) -> Duration {
+        let text = self.proc("stat");
+        // The name, in parentheses, may hold blanks.
+        let after = text.rsplit_once(')').map_or("", |it| it.1);
+        let ticks = after.split_ascii_whitespace().skip(11).take(2);
+        let ticks = ticks.filter_map(|word| word.parse::<u32>().ok());
+        TICK * ticks.sum()
+    }
+
+    /// Resident memory now, bytes.
+    pub(super) fn resident(&self) -> u64 {
+        self.status("VmRSS:")
+    }
+
+    /// Most resident memory since [`forget_peak`](Process::forget_peak), bytes.
+    pub(super) fn peak(&self) -> u64 {
+        self.status("VmHWM:")
+    }
+
+    pub(super) fn forget_peak(&self) -> anyhow::Result<()> {
+        let path = format!("/proc/{}/clear_refs", self.0.id());
+        fs::write(&path, "5").context(path)
+    }
+
+    fn status(&self, member: &str) -> u64 {
+        let text = self.proc("status");
+        let line = text.lines().find_map(|line| line.strip_prefix(member));
+        let words = line.and_then(|line| line.split_ascii_whitespace().next());
+        words.and_then(|word| word.parse::<u64>().ok()).unwrap_or(0) * 1024
+    }
+
+    fn proc(&self, file: &str) -> String {
+        fs::read_to_string(format!("/proc/{}/{file}", self.0.id())).unwrap_or_default()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ended_before = self.0.kill();
+        let _status = self.0.wait();
+    }
+}
+
+/// A server.
+pub(super) struct Server {
+    pub(super) api: Process,
+    /// What it stores its objects in, where that is a process of its own.
+    pub(super) store: Option<Process>,
+    pub(super) address: SocketAddr,
+    pub(super) tls: Option<TlsConnector>,
+    pub(super) token: Option<&'static str>,
+    /// For other clients.
+    pub(super) kubeconfig: PathBuf,
+}
+
+impl Server {
+    /// Ours, without nodes and with no controller but garbage collection unless flags say otherwise. It may not yet listen.
+    pub(super) fn ours(
+        programs: &Programs<'_>,
+        tls: bool,
+        flags: &[&str],
+    ) -> anyhow::Result<Server> {
+        let address = free_address()?;
+        let kubeconfig = programs
+            .folder
+            .join(format!("ours-{}.kubeconfig", address.port()));
+        let mut arguments =
+            words("serve --nodes 0 --max-requests-inflight 0 --max-mutating-requests-inflight 0");
+        arguments.push(format!("--listen={address}"));
+        arguments.push(format!("--kubeconfig={}", kubeconfig.display()));
+        arguments.extend(flags.iter().map(ToString::to_string));
+        if tls {
+            let tokens = programs.folder.join("tokens");
+            fs::write(&tokens, format!("{TOKEN},bench,bench\n"))?;
+            arguments.push("--tls".to_owned());
+            arguments.push(format!("--token-auth-file={}", tokens.display()));
+        }
+        let log = programs.folder.join(format!("ours-{}.log", address.port()));
+        let api = Process::start(programs.loadgen, &arguments, &log)?;
+        let mut server = Server {
+            api,
+            store: None,
+            address,
+            tls: None,
+            token: tls.then_some(TOKEN),
+            kubeconfig,
+        };
+        if tls {
+            let config = when_written(&server.kubeconfig)?;
+            let authority = config.split_once("certificate-authority-data: ");
+            let authority = authority.context("the kubeconfig has no authority")?.1;
+            let authority = authority.lines().next().unwrap_or_default();
+            let pem = base64::Engine::decode(&base64::prelude::BASE64_STANDARD, authority)?;
+            server.tls = Some(connector(&pem)?);
+        }
+        Ok(server)
+    }
+
+    /// A real kube-apiserver with etcd. It may not yet listen.
+    pub(super) fn real(programs: &Programs<'_>) -> anyhow::Result<Server> {
+        let folder = tempfile::TempDir::new_in(programs.folder)?.keep();
+        let (clients, peers, address) = (free_address()?, free_address()?, free_address()?);
+        let etcd = [
+            format!("--data-dir={}", folder.join("etcd").display()),
+            format!("--listen-client-urls=http://{clients}"),
+            format!("--advertise-client-urls=http://{clients}"),
+            format!("--listen-peer-urls=http://{peers}"),
+            // What is measured is the server, not this machine's disk.
+            "--unsafe-no-fsync".to_owned(),
+        ];
+        let program = |name: &str| programs.control_plane.join(name);
+        let store = Process::start(&program("etcd"), &etcd, &folder.join("etcd.log"))?;
+        let key = folder.join("key");
+        fs::write(&key, Authority::new()?.client("bench", "bench")?.key)?;
+        let tokens = folder.join("tokens");
+        fs::write(&tokens, format!("{TOKEN},bench,bench,\"system:masters\"\n"))?;
+        let certificates = folder.join("certificates");
+        let api = [
+            format!("--etcd-servers=http://{clients}"),
+            "--bind-address=127.0.0.1".to_owned(),
+            format!("--secure-port={}", address.port()),
+            format!("--cert-dir={}", certificates.display()),
+            format!("--token-auth-file={}", tokens.display()),
+            "--authorization-mode=AlwaysAllow".to_owned(),
+            "--disable-admission-plugins=ServiceAccount".to_owned(),
+            "--endpoint-reconciler-type=none".to_owned(),
+            "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+            format!("--service-account-signing-key-file={}", key.display()),
+            format!("--service-account-key-file={}", key.display()),
+            "--max-requests-inflight=0".to_owned(),
+            "--max-mutating-requests-inflight=0".to_owned(),
+            "--enable-priority-and-fairness=false".to_owned(),
+        ];
+        let log = folder.join("apiserver.log");
+        let api = Process::start(&program("kube-apiserver"), &api, &log)?;
+        let certificate = certificates.join("apiserver.crt");
+        let pem = when_written(&certificate)?;
+        let kubeconfig = folder.join("kubeconfig");
+        let config = format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: it\nclusters:\n- name: it\n  cluster:\n    server: https://{address}\n    \
+             certificate-authority: {}\nusers:\n- name: it\n  user: {{token: {TOKEN}}}\ncontexts:\n- name: it\n  context: {{cluster: it, user: it}}\n",
+            certificate.display()
+        );
+        fs::write(&kubeconfig, config)?;
+        Ok(Server {
+            api,
+            store: Some(store),
+            address,
+            tls: Some(connector(pem.as_bytes())?),
+            token: Some(TOKEN),
+            kubeconfig,
+        })
+    }
+
+    /// CPU time of the server so far, and of its store.
+    pub(super) fn cpu(&self) -> [Duration; 2] {
+        let store = self.store.as_ref().map(Process::cpu);
+        [self.api.cpu(), store.unwrap_or_default()]
+    }
+}
+
+fn words(text: &str) -> Vec<String> {
+    text.split(' ').map(str::to_owned).collect()
+}
+
+fn free_address() -> anyhow::Result<SocketAddr> {
+    let listener = TcpListener::bind("127.0.0.1:0").context("no free port")?;
+    Ok(listener.local_addr()?)
+}
+
+/// The content of a file that a program is about to write.
+fn when_written(path: &Path) -> anyhow::Result<String> {
+    for _ in 0..2000 {
+        match fs::read_to_string(path) {
+            Ok(text) if text.ends_with('\n') => return Ok(text),
+            _ => std::thread::sleep(Duration::from_millis(5)),
+        }
+    }
+    bail!("{} was not written", path.display())
+}
+
+/// Trusts the certificates of that PEM.
+fn connector(pem: &[u8]) -> anyhow::Result<TlsConnector> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(pem) {
+        roots.add(certificate.context("a certificate")?)?;
+    }
+    ensure!(!roots.is_empty(), "no certificate");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(TlsConnector::from(Arc::new(config)))
+}

@@ -1,0 +1,75 @@
+//! A stranger's client: `wrk`.
+
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Context, ensure};
+
+use super::Programs;
+use super::server::Server;
+use super::table::thousands;
+
+/// Seconds of one run.
+const SECONDS: &str = "5s";
+
+/// Runs `wrk` on 32 connections against a path, with a body posted where one is given; requests per second and the
+/// server's CPU for each.
+///
+/// # Errors
+/// `wrk` is missing, or an answer is no success.
+pub(super) fn run(
+    programs: &Programs<'_>,
+    server: &Server,
+    path: &str,
+    body: Option<&str>,
+) -> anyhow::Result<String> {
+    let script = programs.folder.join("wrk.lua");
+    let mut lua = String::from("wrk.headers[\"Content-Type\"] = \"application/json\"\n");
+    if let Some(token) = server.token {
+        lua.push_str(&format!(
+            "wrk.headers[\"Authorization\"] = \"Bearer {token}\"\n"
+        ));
+    }
+    if let Some(body) = body {
+        lua.push_str(&format!(
+            "wrk.method = \"POST\"\nwrk.body = [==[{body}]==]\n"
+        ));
+    }
+    fs::write(&script, lua)?;
+    let scheme = if server.tls.is_some() {
+        "https"
+    } else {
+        "http"
+    };
+    let before = server.cpu();
+    let output = Command::new("wrk")
+        .args(["-t2", "-c32", "-d", SECONDS, "-s"])
+        .arg(&script)
+        .arg(format!("{scheme}://{}{path}", server.address))
+        .output()
+        .context("wrk: install it (the package wrk)")?;
+    let after = server.cpu();
+    let text = String::from_utf8_lossy(&output.stdout);
+    ensure!(
+        output.status.success(),
+        "wrk: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    ensure!(!text.contains("Non-2xx"), "wrk: {text}");
+    let word = |label: &str, at: usize| -> Option<f64> {
+        let line = text.lines().find(|line| line.contains(label))?;
+        line.split_ascii_whitespace().nth(at)?.parse().ok()
+    };
+    let rate = word("Requests/sec:", 1).context("wrk tells no rate")?;
+    let requests = word(" requests in ", 0).context("wrk tells no requests")?;
+    let micros = |at: usize| (after[at] - before[at]).as_secs_f64() * 1e6 / requests;
+    let store = match server.store {
+        Some(_) => format!(" + {} etcd", thousands(micros(1))),
+        None => String::new(),
+    };
+    Ok(format!(
+        "{}/s; {}{store} µs CPU",
+        thousands(rate),
+        thousands(micros(0))
+    ))
+}
