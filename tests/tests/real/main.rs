@@ -2,7 +2,9 @@
 //! they fail where the program is missing. `.ci/run` installs what they need.
 
 mod apply;
+mod browser;
 mod kubectl;
+mod live_page;
 mod manifests;
 mod page;
 mod served;
