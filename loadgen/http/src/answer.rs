@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::limits::KeptPlace;
 use crate::list::ListBody;
+use crate::live::LiveBody;
 use crate::media::{self, Form};
 use crate::watch::WatchBody;
 use crate::{ownership, protobuf, yaml};
@@ -32,6 +33,7 @@ enum Content {
     Whole(Bytes),
     List(Box<ListBody>),
     Watch(Box<WatchBody>),
+    Live(Box<LiveBody>),
 }
 
 impl Body {
@@ -62,6 +64,10 @@ impl Body {
     pub(crate) fn watch(watch: WatchBody) -> Body {
         Body::of(Content::Watch(Box::new(watch)))
     }
+
+    pub(crate) fn live(live: LiveBody) -> Body {
+        Body::of(Content::Live(Box::new(live)))
+    }
 }
 
 impl HttpBody for Body {
@@ -80,6 +86,10 @@ impl HttpBody for Body {
                 Poll::Ready(bytes) => bytes,
                 Poll::Pending => return Poll::Pending,
             },
+            Content::Live(live) => match live.poll_next(context) {
+                Poll::Ready(bytes) => bytes,
+                Poll::Pending => return Poll::Pending,
+            },
         };
         Poll::Ready(bytes.map(|bytes| Ok(Frame::data(bytes))))
     }
@@ -91,7 +101,7 @@ impl HttpBody for Body {
     fn size_hint(&self) -> SizeHint {
         match &self.content {
             Content::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Content::List(_) | Content::Watch(_) => SizeHint::default(),
+            Content::List(_) | Content::Watch(_) | Content::Live(_) => SizeHint::default(),
         }
     }
 }

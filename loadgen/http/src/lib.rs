@@ -38,6 +38,7 @@ mod kubelet;
 mod limits;
 mod list;
 pub mod listen;
+mod live;
 mod media;
 mod metrics;
 mod objects;
@@ -80,6 +81,7 @@ pub use time::VirtualTime;
 
 use catalog::Catalog;
 use limits::InFlight;
+use live::Live;
 use media::Accepted;
 use metrics::Metrics;
 use query::Query;
@@ -109,6 +111,9 @@ struct Shared {
     metrics: Metrics,
     log: Option<Log>,
     virtual_time: Option<Arc<dyn VirtualTime>>,
+    /// What browsers get at `/`.
+    page: Option<Bytes>,
+    live: Live,
     texts: ownership::Texts,
     draining: AtomicBool,
     /// The version of the cluster at which the history of watches begins: what was before was listed, as an
@@ -134,6 +139,7 @@ pub struct Builder {
     requests_max: [u64; 2],
     log: Option<Log>,
     virtual_time: Option<Arc<dyn VirtualTime>>,
+    page: Option<Bytes>,
 }
 
 impl fmt::Debug for Builder {
@@ -193,6 +199,14 @@ impl Builder {
         self
     }
 
+    /// A page of HTML for browsers that ask for `/`; others get the list of paths, and so do browsers where
+    /// there is no page. It may draw what `/podstorm/live` sends.
+    #[must_use]
+    pub fn page(mut self, html: impl Into<Bytes>) -> Builder {
+        self.page = Some(html.into());
+        self
+    }
+
     /// The server. It serves the kinds that the cluster serves now, and those that definitions describe
     /// later. A watch from a version before now is too old.
     pub fn build(self) -> ApiServer {
@@ -209,6 +223,8 @@ impl Builder {
             in_flight: self.requests_max.map(InFlight::new),
             log: self.log,
             virtual_time: self.virtual_time,
+            page: self.page,
+            live: Live::new(),
             texts: ownership::Texts::default(),
             draining: AtomicBool::new(false),
             watches: Mutex::default(),
@@ -244,6 +260,7 @@ impl ApiServer {
             requests_max: [REQUESTS_INFLIGHT, MUTATING_REQUESTS_INFLIGHT],
             log: None,
             virtual_time: None,
+            page: None,
         }
     }
 
@@ -386,6 +403,8 @@ impl Call<'_> {
             Route::Review(kind, namespace) => reviews::serve(self, kind, &namespace),
             Route::Metrics => Ok(answer::text(200, metrics::text(self.server))),
             Route::Clock => time::show(self),
+            Route::Page => Ok(live::page(self.server)),
+            Route::Live => live::stream(self),
             other => discovery::serve(self, &other),
         }
     }

@@ -85,15 +85,11 @@ impl Offer {
 /// # Errors
 /// 406 when there is none.
 pub(crate) fn accepted(headers: &HeaderMap, offer: Offer) -> Result<Accepted, ApiError> {
-    let text = headers.get_all(ACCEPT).iter();
-    let text: Vec<&str> = text.filter_map(|value| value.to_str().ok()).collect();
-    let text = text.join(",");
+    let text = accept_of(headers);
     if text.trim().is_empty() {
         return Ok(Accepted::JSON);
     }
-    let mut clauses: Vec<Clause<'_>> = text.split(',').map(Clause::of).collect();
-    // Stable: clauses of one weight stay in the client's order.
-    clauses.sort_by(|a, b| b.weight.total_cmp(&a.weight));
+    let clauses = by_weight(&text);
     let found = clauses.iter().find_map(|clause| clause.satisfied(offer));
     if let Some(found) = found {
         return Ok(found);
@@ -107,6 +103,29 @@ pub(crate) fn accepted(headers: &HeaderMap, offer: Offer) -> Result<Accepted, Ap
         true => format!("only the following media types are accepted: {written}"),
         false => format!("406: Not Acceptable\n\nAvailable representations: {written}"),
     }))
+}
+
+/// Whether a client would rather have a page of HTML than anything that the API writes: a browser.
+pub(crate) fn prefers_html(headers: &HeaderMap) -> bool {
+    let text = accept_of(headers);
+    let clauses = by_weight(&text);
+    let first = clauses.first();
+    first.is_some_and(|first| first.kind == "text/html" && first.weight > 0.0)
+}
+
+/// The text of `Accept`; empty where it is absent.
+fn accept_of(headers: &HeaderMap) -> String {
+    let text = headers.get_all(ACCEPT).iter();
+    let text: Vec<&str> = text.filter_map(|value| value.to_str().ok()).collect();
+    text.join(",")
+}
+
+/// The clauses of `Accept`, those with the greatest weights first.
+fn by_weight(text: &str) -> Vec<Clause<'_>> {
+    let mut clauses: Vec<Clause<'_>> = text.split(',').map(Clause::of).collect();
+    // Stable: clauses of one weight stay in the client's order.
+    clauses.sort_by(|a, b| b.weight.total_cmp(&a.weight));
+    clauses
 }
 
 /// One clause of `Accept`.

@@ -111,6 +111,10 @@ impl Attributes {
                     *method == Method::GET && part.is_empty() && query.flag("watch");
                 (target.namespace.as_str(), target.name.as_str())
             }
+            Route::Live => {
+                found.is_long_running = *method == Method::GET;
+                return found;
+            }
             _ => return found,
         };
         let (is_named, is_everywhere) = (!name.is_empty(), namespace.is_empty());
@@ -193,6 +197,38 @@ impl Metrics {
             resources: kinds.into_iter().map(Resource::new).collect(),
             custom: RwLock::default(),
         }
+    }
+
+    /// Answered requests by verb, over all resources and paths.
+    pub(crate) fn requests_by_verb(&self) -> BTreeMap<&'static str, u64> {
+        let mut by_verb = BTreeMap::new();
+        let custom = self.custom_resources();
+        for resource in self.resources.iter().chain(custom.values().map(|of| &**of)) {
+            for verbs in resource.verbs.iter().filter_map(OnceLock::get) {
+                for (counts, [verb, _]) in verbs.iter().zip(VERBS) {
+                    let answered: u64 = counts.codes.iter().map(read).sum();
+                    *by_verb.entry(verb).or_default() += answered;
+                }
+            }
+        }
+        by_verb.retain(|_, answered| *answered > 0);
+        by_verb
+    }
+
+    /// The kinds that are watched or were, each with its open watches and the events that were sent.
+    pub(crate) fn watches(&self) -> Vec<(Kind, u64, u64)> {
+        let custom = self.custom_resources();
+        let resources = self.resources.iter().chain(custom.values().map(|of| &**of));
+        let counts =
+            resources.filter_map(|of| Some((of.kind?, read(&of.watches), read(&of.watch_events))));
+        counts
+            .filter(|(_, open, events)| open + events > 0)
+            .collect()
+    }
+
+    fn custom_resources(&self) -> BTreeMap<(&'static str, &'static str), Arc<Resource>> {
+        let custom = self.custom.read();
+        custom.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Calls `count` with the counts of a kind, or with those of paths that are no resource's.
@@ -310,8 +346,7 @@ fn resource_labels(kind: Option<Kind>) -> String {
 pub(crate) fn text(server: &ApiServer) -> String {
     let mut out = Text(String::new());
     let metrics = server.metrics();
-    let custom = metrics.custom.read();
-    let custom = custom.unwrap_or_else(PoisonError::into_inner).clone();
+    let custom = metrics.custom_resources();
     let resources = || {
         metrics
             .resources

@@ -18,7 +18,7 @@ use crate::media::{self, Accepted, Form, Offer};
 use crate::metrics::Attributes;
 use crate::query::Query;
 use crate::route::{Route, Target};
-use crate::{ApiServer, BoxError, Call, body, time, warnings};
+use crate::{ApiServer, BoxError, Call, body, live, time, warnings};
 
 /// A request that has been answered, for a log.
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +53,10 @@ impl ApiServer {
         let began = Instant::now();
         let (head, body) = request.into_parts();
         let catalog = self.catalog();
-        let route = Route::of(head.uri.path(), &catalog);
+        let mut route = Route::of(head.uri.path(), &catalog);
+        if route == Route::Root && live::wants_page(self, &head) {
+            route = Route::Page;
+        }
         let query = Query::of(head.uri.query());
         let what = Attributes::of(&head, &route, &query);
         let user = self.0.credentials.user_of(&head, || self.now().mono_ns);
@@ -118,6 +121,8 @@ impl ApiServer {
             Route::Health(..)
             | Route::Metrics
             | Route::Clock
+            | Route::Page
+            | Route::Live
             | Route::OpenApi(_)
             | Route::OlderOpenApi => Ok(Accepted::JSON),
             Route::Objects(Target { kind, .. }) | Route::Review(kind, _) => {

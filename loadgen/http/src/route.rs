@@ -15,6 +15,8 @@ use crate::{health, reviews};
 pub(crate) enum Route {
     /// `/`: the list of paths.
     Root,
+    /// `/`, where a browser asks for it: the page.
+    Page,
     /// `/healthz`, `/livez`, `/readyz`, each with a check by name or without one.
     Health(String, Option<String>),
     Version,
@@ -43,6 +45,8 @@ pub(crate) enum Route {
     Clock,
     /// `/podstorm/clock/advance`.
     AdvanceClock,
+    /// `/podstorm/live`.
+    Live,
     /// A path of the API that names nothing: a Status.
     UnknownResource,
     /// Any other path: a text.
@@ -87,6 +91,7 @@ impl Route {
             }
             ["podstorm", "clock"] => Route::Clock,
             ["podstorm", "clock", "advance"] => Route::AdvanceClock,
+            ["podstorm", "live"] => Route::Live,
             ["version"] => Route::Version,
             [".well-known", "openid-configuration"] => Route::Issuer,
             ["openid", "v1", "jwks"] => Route::Keys,

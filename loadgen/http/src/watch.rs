@@ -163,7 +163,7 @@ fn next_bookmark(now: Instant, end: Instant) -> Instant {
 pub(crate) struct Waiting(Mutex<Option<Waker>>);
 
 impl Waiting {
-    fn wait(&self, waker: &Waker) {
+    pub(crate) fn wait(&self, waker: &Waker) {
         let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !slot.as_ref().is_some_and(|known| known.will_wake(waker)) {
             *slot = Some(waker.clone());

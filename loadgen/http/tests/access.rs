@@ -72,6 +72,8 @@ async fn where_tokens_are_known_nobody_is_let_in_without_one() {
             "/version",
             "/healthz",
             "/metrics",
+            "/",
+            "/podstorm/live",
             "/nowhere",
         ] {
             let (code, body) = ask(&server, get(path).header("Authorization", wrong)).await;

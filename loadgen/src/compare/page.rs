@@ -1,8 +1,8 @@
 //! A comparison as one page that needs nothing else, in the look of a run's page: what is worse, what is
 //! better, what has changed, and on demand what is the same.
 
+use minijinja::context;
 use minijinja::value::Serde;
-use minijinja::{Value as Html, context};
 use serde_json::{Value, json};
 
 use super::render::{Sides, cells, header, headline, heads, summary};
@@ -37,9 +37,8 @@ pub fn page(comparison: &Comparison, sides: &Sides) -> String {
         json!({"title": title, "rows": rows, "folded": *wanted == [Same]})
     });
     let sections = sections.filter(|section| section["rows"] != json!([]));
-    let style = include_str!("../report/html/style.css");
     let values = context! {
-        style => Html::from_safe_string(style.to_owned()),
+        style => page::style(),
         headline => headline(comparison),
         failed => comparison.regressions > 0,
         heads => Serde(heads(comparison, sides)),

@@ -1,7 +1,12 @@
-//! What the pages of a run, a comparison and a sweep share: their templates filled in, the steps of an axis,
-//! coordinates of an SVG.
+//! What the pages of a run, a comparison, a sweep and a served cluster share: their style, their templates filled
+//! in, the steps of an axis, coordinates of an SVG.
 
 use minijinja::{Environment, Value};
+
+/// The style of all pages but a sweep's: colours, light and dark, tiles, charts, tables.
+pub(crate) fn style() -> Value {
+    Value::from_safe_string(include_str!("html/style.css").to_owned())
+}
 
 /// A template of HTML, filled in with the values.
 ///

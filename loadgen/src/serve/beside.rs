@@ -12,6 +12,8 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
+use super::page;
+
 /// A place where a run will be served, and then is. It ends when it is dropped.
 #[derive(Debug)]
 pub struct RunServer {
@@ -61,7 +63,7 @@ impl RunServer {
             return;
         };
         let server = ApiServer::builder(Arc::clone(cluster)).clock(Arc::new(move || clock.now()));
-        let server = server.build();
+        let server = server.page(page::html()).build();
         let (stop, stopped) = oneshot::channel();
         let serve = move || {
             let stop = async { drop(stopped.await) };

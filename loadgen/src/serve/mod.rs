@@ -6,6 +6,7 @@ mod beside;
 pub(crate) mod descriptors;
 mod kubeconfig;
 mod own_service;
+mod page;
 mod snapshot;
 mod token_file;
 
@@ -130,6 +131,7 @@ impl Served {
         let mut api = ApiServer::builder(Arc::clone(harness.cluster()))
             .clock(Arc::new(move || clock.now()))
             .log_line(options.log_line)
+            .page(page::html())
             .reaches_kubelets(options.reaches_kubelets);
         if is_virtual {
             api = api.virtual_time(Arc::new(Time(Arc::clone(&harness))));

@@ -45,16 +45,21 @@ fn ready(pods: &Value) -> usize {
         .count()
 }
 
+const SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
+
+/// A ReplicaSet of two pods.
+fn set() -> Value {
+    json!({"metadata": {"name": "web"}, "spec": {"replicas": 2,
+        "selector": {"matchLabels": {"app": "web"}}, "template": {
+            "metadata": {"labels": {"app": "web"}},
+            "spec": {"containers": [{"name": "c", "image": "i"}]}}}})
+}
+
 /// The states that a test sees which waits five minutes of the cluster's time.
 async fn play() -> Vec<String> {
     let served = start();
-    let set = json!({"metadata": {"name": "web"}, "spec": {"replicas": 2,
-        "selector": {"matchLabels": {"app": "web"}}, "template": {
-            "metadata": {"labels": {"app": "web"}},
-            "spec": {"containers": [{"name": "c", "image": "i"}]}}}});
-    let sets = "/apis/apps/v1/namespaces/default/replicasets";
     let pods = "/api/v1/pods";
-    let created = send(&served, "POST", sets, &set).await;
+    let created = send(&served, "POST", SETS, &set()).await;
     assert_eq!(created["metadata"]["name"], "web", "{created}");
     // The answer has come: all that is due at once has happened.
     let before = send(&served, "GET", pods, &Value::Null).await;
@@ -69,7 +74,7 @@ async fn play() -> Vec<String> {
     assert_eq!(now.mono_ns, 301_000_000_000);
     let after = send(&served, "GET", pods, &Value::Null).await;
     assert_eq!(ready(&after), 2);
-    let set = send(&served, "GET", &format!("{sets}/web"), &Value::Null).await;
+    let set = send(&served, "GET", &format!("{SETS}/web"), &Value::Null).await;
     assert_eq!(set["status"]["readyReplicas"], 2, "{set}");
     vec![before.to_string(), after.to_string(), set.to_string()]
 }
@@ -83,6 +88,33 @@ async fn five_minutes_pass_when_they_are_asked_to_and_the_same_every_time() {
 async fn real_time_is_not_moved() {
     let served = Served::start(ServeOptions::default()).unwrap();
     assert_eq!(served.advance(Duration::from_secs(1)), None);
+}
+
+#[tokio::test]
+async fn samples_come_while_the_time_of_the_cluster_stands_still() {
+    let served = start();
+    let open = Request::get("/podstorm/live").body(Full::new(Bytes::new()));
+    let mut stream = served.api().answer(open.unwrap()).await.into_body();
+    let mut states = Vec::new();
+    for step in 0..3 {
+        match step {
+            0 => {}
+            1 => drop(send(&served, "POST", SETS, &set()).await),
+            _ => drop(served.advance(Duration::from_secs(301))),
+        }
+        let Ok(frame) = stream.frame().await.expect("it goes on");
+        let event = String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap();
+        let sample = event.split_once("data: ").expect("it is an event").1;
+        let sample: Value = serde_json::from_str(sample).unwrap();
+        assert_eq!(sample["virtual"], true);
+        let of = |name: &str| sample["pods"][name].as_u64().unwrap();
+        let pods = [of("desired"), of("existing"), of("ready")];
+        states.push((sample["seconds"].as_f64().unwrap(), pods));
+    }
+    assert_eq!(
+        states,
+        [(0.0, [0, 0, 0]), (0.0, [2, 2, 0]), (301.0, [2, 2, 2])]
+    );
 }
 
 /// The names of all pods of a cluster, sorted.

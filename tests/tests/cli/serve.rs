@@ -305,6 +305,8 @@ fn a_run_is_served_while_it_goes_on() {
     );
     let nodes = serving.get("/api/v1/nodes?limit=1");
     assert!(nodes.starts_with("HTTP/1.1 200"), "{nodes}");
+    let page = serving.ask("GET", "/", "accept: text/html\r\n", "");
+    assert!(page.contains("<title>loadgen: cluster</title>"), "{page}");
 }
 
 #[test]

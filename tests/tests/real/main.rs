@@ -2,8 +2,10 @@
 //! they fail where the program is missing. `.ci/run` installs what they need.
 
 mod apply;
+mod browser;
 mod control_plane;
 mod kubectl;
+mod live_page;
 mod manifests;
 mod page;
 mod served;

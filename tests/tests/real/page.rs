@@ -1,27 +1,12 @@
 //! The page of `loadgen run --report` in a real browser: no error in its console, every chart drawn.
-//! The browser is Chromium; the environment variable `CHROMIUM` names one that is not in the path.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use podstorm_tests::command::{run_in, stderr};
 use tempfile::TempDir;
 
-fn browser() -> PathBuf {
-    let names = ["chromium", "chromium-browser", "google-chrome", "chrome"];
-    let named = std::env::var_os("CHROMIUM").map(PathBuf::from);
-    named
-        .into_iter()
-        .chain(names.map(PathBuf::from))
-        .find(|name| {
-            let version = Command::new(name)
-                .arg("--version")
-                .stdin(Stdio::null())
-                .output();
-            version.is_ok_and(|output| output.status.success())
-        })
-        .expect("no Chromium is installed, and CHROMIUM names none")
-}
+use crate::browser::browser;
 
 fn open(browser: &Path, page: &Path, profile: &Path, arguments: &[&str]) -> Output {
     Command::new(browser)

@@ -50,7 +50,7 @@ fn values(report: &Report<'_>) -> Html {
     let places = along.values();
     let x = along.axis();
     context! {
-        style => Html::from_safe_string(include_str!("style.css").to_owned()),
+        style => page::style(),
         script => Html::from_safe_string(include_str!("script.js").to_owned()),
         data => Html::from_safe_string(data(result, &places, timeless)),
         scenario => of(&result.scenario),

@@ -1,0 +1,219 @@
+//! One sample: what the cluster and its server are like at one moment, as JSON.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use podstorm_apiserver::{Cluster, ListOptions, kind_named};
+use podstorm_objects::{AnyObject, Node, Pod, ReplicaSet, ReplicationController, Uid};
+use serde_json::{Value, json};
+
+use crate::ApiServer;
+
+/// Most workloads that a sample names.
+const BEHIND_MAX: usize = 10;
+/// After so many seconds without a sample nobody knows any more since when a workload is behind.
+const FORGOTTEN_AFTER: u64 = 5;
+
+/// The kinds without a Rust type whose controllers make pods, with the members that tell how many are
+/// wanted, exist, and are ready. Deployments make ReplicaSets, CronJobs make Jobs.
+const OTHER_OWNERS: [(&str, [&str; 3]); 3] = [
+    (
+        "StatefulSet",
+        [
+            "/spec/replicas",
+            "/status/replicas",
+            "/status/readyReplicas",
+        ],
+    ),
+    (
+        "DaemonSet",
+        [
+            "/status/desiredNumberScheduled",
+            "/status/currentNumberScheduled",
+            "/status/numberReady",
+        ],
+    ),
+    // How many are wanted depends on what has ended; the controller tells how many it keeps running.
+    ("Job", ["/status/active", "/status/active", "/status/ready"]),
+];
+
+/// Takes samples, and remembers what one alone does not tell.
+#[derive(Debug, Default)]
+pub(crate) struct Sampler {
+    /// The workloads that are behind, each with the time of the first sample in which it was, ns of the
+    /// cluster's monotonic clock.
+    behind_since: BTreeMap<Uid, i64>,
+}
+
+impl Sampler {
+    /// Takes a sample. `elapsed` is the age of the server in the time of the computer, and `idle_seconds` the
+    /// time since the last sample. O(objects that own pods + nodes + kinds).
+    pub(crate) fn sample(
+        &mut self,
+        server: &ApiServer,
+        elapsed: Duration,
+        idle_seconds: u64,
+    ) -> String {
+        let (cluster, now) = (&**server.cluster(), server.now());
+        if idle_seconds > FORGOTTEN_AFTER {
+            self.behind_since.clear();
+        }
+        let workloads = Workloads::of(cluster);
+        let objects = cluster.kinds().into_iter().filter_map(|kind| {
+            let count = cluster.api(kind).count().ok()?;
+            (count > 0).then(|| (kind.group_resource().into_owned(), count))
+        });
+        let watches: Vec<Value> = server
+            .metrics()
+            .watches()
+            .into_iter()
+            .map(|(kind, open, events)| {
+                json!({"resource": kind.group_resource(), "open": open, "events": events})
+            })
+            .collect();
+        let sample = json!({
+            "now": now.wall().to_string(),
+            "seconds": now.mono_ns as f64 / 1e9,
+            "virtual": server.0.virtual_time.is_some(),
+            "uptimeSeconds": elapsed.as_secs_f64(),
+            "resourceVersion": cluster.resource_version(),
+            "pods": {
+                "desired": workloads.desired,
+                "existing": cluster.count::<Pod>(),
+                "ready": workloads.ready,
+            },
+            "nodes": {"existing": cluster.count::<Node>(), "ready": ready_nodes(cluster)},
+            "objects": objects.collect::<BTreeMap<_, _>>(),
+            "requests": server.metrics().requests_by_verb(),
+            "writes": cluster.write_counts().writes,
+            "watches": watches,
+            "behindTotal": workloads.behind.len(),
+            "behind": self.longest_behind(workloads.behind, now.mono_ns),
+        });
+        sample.to_string()
+    }
+
+    /// Those that have been behind for the longest, then those that lack the most.
+    fn longest_behind(&mut self, behind: Vec<Workload>, now_ns: i64) -> Vec<Value> {
+        let known = std::mem::take(&mut self.behind_since);
+        let mut behind: Vec<(i64, Workload)> = behind
+            .into_iter()
+            .map(|workload| {
+                let uid = &workload.object.metadata().uid;
+                let since = known.get(uid).copied().unwrap_or(now_ns);
+                self.behind_since.insert(uid.clone(), since);
+                (since, workload)
+            })
+            .collect();
+        behind.sort_by(|(a_since, a), (b_since, b)| {
+            let name = |of: &Workload| {
+                let metadata = of.object.metadata();
+                (metadata.namespace.clone(), metadata.name.clone())
+            };
+            let order = a_since.cmp(b_since).then(b.gap().cmp(&a.gap()));
+            order.then_with(|| name(a).cmp(&name(b)))
+        });
+        let shown = behind.into_iter().take(BEHIND_MAX);
+        let shown = shown.map(|(since, workload)| {
+            let metadata = workload.object.metadata();
+            let [desired, existing, ready] = workload.pods;
+            json!({
+                "kind": workload.object.kind().name(),
+                "namespace": &*metadata.namespace,
+                "name": metadata.name.as_str(),
+                "desired": desired,
+                "existing": existing,
+                "ready": ready,
+                "forSeconds": (now_ns - since) as f64 / 1e9,
+            })
+        });
+        shown.collect()
+    }
+}
+
+/// An object whose controller makes pods.
+struct Workload {
+    object: AnyObject,
+    /// Pods desired, existing and ready.
+    pods: [i64; 3],
+}
+
+impl Workload {
+    /// How far the pods are from what is wanted.
+    fn gap(&self) -> i64 {
+        gap(self.pods)
+    }
+}
+
+fn gap([desired, existing, ready]: [i64; 3]) -> i64 {
+    (desired - existing).abs().max((desired - ready).abs())
+}
+
+/// All of them together, as their specs and statuses say: no pod is looked at.
+#[derive(Default)]
+struct Workloads {
+    desired: i64,
+    ready: i64,
+    behind: Vec<Workload>,
+}
+
+impl Workloads {
+    fn of(cluster: &Cluster) -> Workloads {
+        let mut all = Workloads::default();
+        cluster.for_each::<ReplicaSet>(|set| {
+            let status = &set.status;
+            let pods = [set.replicas(), status.replicas, status.ready_replicas];
+            all.add(pods.map(i64::from), || set.clone());
+        });
+        cluster.for_each::<ReplicationController>(|controller| {
+            let status = &controller.status;
+            let desired = controller.replicas.unwrap_or(1);
+            let pods = [desired, status.replicas, status.ready_replicas];
+            all.add(pods.map(i64::from), || controller.clone());
+        });
+        for (name, members) in OTHER_OWNERS {
+            for object in list(cluster, name) {
+                let json = object.to_json();
+                let number = |at| json.pointer(at).and_then(Value::as_i64).unwrap_or(0);
+                all.add(members.map(number), || object);
+            }
+        }
+        all
+    }
+
+    fn add(&mut self, pods: [i64; 3], object: impl FnOnce() -> AnyObject) {
+        let [desired, _, ready] = pods;
+        self.desired = self.desired.saturating_add(desired);
+        self.ready = self.ready.saturating_add(ready);
+        if gap(pods) > 0 {
+            let object = object();
+            self.behind.push(Workload { object, pods });
+        }
+    }
+}
+
+/// All objects of a kind without a Rust type; none where it is not served.
+fn list(cluster: &Cluster, name: &str) -> Vec<AnyObject> {
+    let Some(kind) = kind_named(name) else {
+        return Vec::new();
+    };
+    let api = cluster.api(kind);
+    match api.count() {
+        Ok(1..) => api
+            .list(&ListOptions::default())
+            .map_or_else(|_| Vec::new(), |page| page.items),
+        _ => Vec::new(),
+    }
+}
+
+/// The nodes that don't say that they are not ready: those of a run say nothing.
+fn ready_nodes(cluster: &Cluster) -> u64 {
+    let mut ready = 0;
+    cluster.for_each::<Node>(|node| {
+        let conditions = node.status.get("conditions").and_then(Value::as_array);
+        let of_type = |condition: &&Value| condition["type"] == "Ready";
+        let found = conditions.and_then(|all| all.iter().find(of_type));
+        ready += u64::from(found.is_none_or(|found| found["status"] == "True"));
+    });
+    ready
+}

@@ -1,0 +1,225 @@
+//! A headless Chromium that a test looks into: its DevTools protocol over a pipe, each message a line of JSON that
+//! ends with a zero byte. The environment variable `CHROMIUM` names a browser that is not in the path.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// How long the browser may take for an answer.
+const ANSWER_WITHIN: Duration = Duration::from_secs(60);
+/// What is waited for comes within this many looks: 30 s.
+const LOOKS: usize = 300;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
+
+/// The browser.
+///
+/// # Panics
+/// Where none is installed.
+pub(crate) fn browser() -> PathBuf {
+    let names = ["chromium", "chromium-browser", "google-chrome", "chrome"];
+    let named = std::env::var_os("CHROMIUM").map(PathBuf::from);
+    named
+        .into_iter()
+        .chain(names.map(PathBuf::from))
+        .find(|name| {
+            let version = Command::new(name)
+                .arg("--version")
+                .stdin(Stdio::null())
+                .output();
+            version.is_ok_and(|output| output.status.success())
+        })
+        .expect("no Chromium is installed, and CHROMIUM names none")
+}
+
+/// A page in a browser of its own, which ends when it is dropped.
+pub(crate) struct Page {
+    browser: Child,
+    commands: File,
+    messages: Receiver<Value>,
+    /// The number of the last command.
+    last: u64,
+    /// Names the page to the browser.
+    session: Option<String>,
+    /// What happened so far, unasked.
+    events: Vec<Value>,
+    _folder: TempDir,
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        let _ended_before = self.browser.kill();
+        let _status = self.browser.wait();
+    }
+}
+
+impl Page {
+    /// An empty page.
+    pub(crate) fn new() -> Page {
+        let program = browser();
+        let folder = TempDir::new().expect("a folder for temporary files");
+        let made = Command::new("mkfifo")
+            .args(["commands", "messages"])
+            .current_dir(&folder)
+            .status();
+        assert!(made.is_ok_and(|status| status.success()), "mkfifo");
+        // The browser reads from 3 and writes to 4.
+        let line = "exec \"$0\" --headless --disable-gpu --no-first-run --no-sandbox \
+            --disable-background-networking --disable-dev-shm-usage --user-data-dir=profile \
+            --remote-debugging-pipe about:blank 3<commands 4>messages";
+        let browser = Command::new("sh")
+            .args(["-c", line])
+            .arg(&program)
+            .current_dir(&folder)
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("there is a shell");
+        // In the order in which the shell opens them: each waits for its other end.
+        let commands = File::options()
+            .write(true)
+            .open(folder.path().join("commands"))
+            .expect("it was made");
+        let messages = File::open(folder.path().join("messages")).expect("it was made");
+        let (sender, receiver) = channel();
+        thread::spawn(move || {
+            for message in BufReader::new(messages).split(0) {
+                let message = message
+                    .ok()
+                    .and_then(|text| serde_json::from_slice(&text).ok());
+                // Without a message or a test that takes it, it is over.
+                let (Some(message), sender) = (message, &sender) else {
+                    return;
+                };
+                if sender.send(message).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut page = Page {
+            browser,
+            commands,
+            messages: receiver,
+            last: 0,
+            session: None,
+            events: Vec::new(),
+            _folder: folder,
+        };
+        let target = page.call("Target.createTarget", &json!({"url": "about:blank"}));
+        let attach = json!({"targetId": target["targetId"], "flatten": true});
+        let attached = page.call("Target.attachToTarget", &attach);
+        page.session = attached["sessionId"].as_str().map(str::to_owned);
+        for part in ["Page", "Runtime", "Log", "Network"] {
+            page.call(&format!("{part}.enable"), &json!({}));
+        }
+        page
+    }
+
+    /// Carries out a command of the protocol.
+    #[track_caller]
+    fn call(&mut self, method: &str, parameters: &Value) -> Value {
+        self.last += 1;
+        let mut command = json!({"id": self.last, "method": method, "params": parameters});
+        if let Some(session) = &self.session {
+            command["sessionId"] = session.as_str().into();
+        }
+        let command = format!("{command}\0");
+        self.commands
+            .write_all(command.as_bytes())
+            .expect("the browser reads");
+        loop {
+            let message = self.messages.recv_timeout(ANSWER_WITHIN);
+            let message = message.unwrap_or_else(|why| panic!("{method}: no answer: {why}"));
+            if message["id"] == self.last {
+                assert_eq!(message["error"], Value::Null, "{method}");
+                return message["result"].clone();
+            }
+            self.events.push(message);
+        }
+    }
+
+    /// Goes to an address.
+    #[track_caller]
+    pub(crate) fn go(&mut self, url: &str) {
+        let went = self.call("Page.navigate", &json!({"url": url}));
+        assert_eq!(went["errorText"], Value::Null, "{url}");
+    }
+
+    /// The value of an expression of JavaScript.
+    #[track_caller]
+    pub(crate) fn value(&mut self, expression: &str) -> Value {
+        let asked = json!({"expression": expression, "returnByValue": true});
+        let answer = self.call("Runtime.evaluate", &asked);
+        assert_eq!(answer["exceptionDetails"], Value::Null, "{expression}");
+        answer["result"]["value"].clone()
+    }
+
+    /// The text of the element with that id, once it is this one.
+    #[track_caller]
+    pub(crate) fn comes_to_say(&mut self, id: &str, wanted: &str) {
+        // Nothing as long as the page is not there yet.
+        let expression = format!("(document.getElementById({id:?}) || {{}}).textContent || ''");
+        self.comes_to(&expression, |said| said == wanted);
+    }
+
+    /// The text that an expression is, once it is as wanted.
+    #[track_caller]
+    pub(crate) fn comes_to(&mut self, expression: &str, wanted: impl Fn(&str) -> bool) -> String {
+        let mut seen = Value::Null;
+        for _ in 0..LOOKS {
+            seen = self.value(expression);
+            if let Some(text) = seen.as_str()
+                && wanted(text)
+            {
+                return text.to_owned();
+            }
+            thread::sleep(BETWEEN_LOOKS);
+        }
+        panic!("{expression} stays {seen}");
+    }
+
+    /// The colours that the reader's system prefers, `light` or `dark`.
+    pub(crate) fn prefer(&mut self, colours: &str) {
+        let feature = json!({"name": "prefers-color-scheme", "value": colours});
+        self.call(
+            "Emulation.setEmulatedMedia",
+            &json!({"features": [feature]}),
+        );
+    }
+
+    /// The size of the window, in CSS pixels.
+    pub(crate) fn resize(&mut self, width: u32, height: u32) {
+        let size =
+            json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": true});
+        self.call("Emulation.setDeviceMetricsOverride", &size);
+    }
+
+    /// What the page has complained of so far: messages in the console, exceptions, failed loads.
+    pub(crate) fn complaints(&self) -> Vec<&Value> {
+        let is_complaint = |event: &&Value| {
+            let method = event["method"].as_str().unwrap_or("");
+            [
+                "Runtime.consoleAPICalled",
+                "Runtime.exceptionThrown",
+                "Log.entryAdded",
+                "Network.loadingFailed",
+            ]
+            .contains(&method)
+        };
+        self.events.iter().filter(is_complaint).collect()
+    }
+
+    /// The addresses that the page has asked so far.
+    pub(crate) fn asked(&self) -> Vec<&str> {
+        let sent = self.events.iter();
+        let sent = sent.filter(|event| event["method"] == "Network.requestWillBeSent");
+        sent.filter_map(|event| event["params"]["request"]["url"].as_str())
+            .collect()
+    }
+}

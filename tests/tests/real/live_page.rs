@@ -1,0 +1,193 @@
+//! The page at `/` of `loadgen serve` in a real browser: it shows what happens to the cluster while it is open,
+//! on any screen, asks nobody but the server, and comes back when the server does.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+
+use podstorm_tests::command::loadgen;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::browser::Page;
+
+const SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
+const UNPULLABLE: &str = "broken";
+
+/// A server; it is killed when it is dropped.
+struct Server {
+    process: Child,
+    address: String,
+    _folder: TempDir,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ended_before = self.process.kill();
+        let _status = self.process.wait();
+    }
+}
+
+impl Server {
+    fn start(listen: &str) -> Server {
+        let folder = TempDir::new().expect("a folder for temporary files");
+        let mut process = Command::new(loadgen())
+            .args(["serve", "--listen", listen, "--kubeconfig", "config"])
+            .args(["--pods-per-node", "1000", "--unpullable-image", UNPULLABLE])
+            .current_dir(&folder)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the server starts");
+        let mut first = String::new();
+        let stdout = process.stdout.take().expect("it is piped");
+        let read = BufReader::new(stdout).read_line(&mut first);
+        read.expect("the server says where it listens");
+        let address = first.split_whitespace().nth(1);
+        let address = address.and_then(|url| url.strip_prefix("http://"));
+        let address = address.unwrap_or_else(|| panic!("{first}")).to_owned();
+        Server {
+            process,
+            address,
+            _folder: folder,
+        }
+    }
+
+    fn connect(&self, method: &str, path: &str, body: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(&self.address).expect("it listens");
+        let length = body.len();
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\
+             content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+        );
+        stream.write_all(request.as_bytes()).expect("it reads");
+        stream
+    }
+
+    #[track_caller]
+    fn create(&self, name: &str, replicas: u64, image: &str) {
+        let labels = json!({"app": name});
+        let container = json!({"name": "c", "image": image});
+        let set = json!({"metadata": {"name": name}, "spec": {"replicas": replicas,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}}}});
+        let mut answer = String::new();
+        let mut stream = self.connect("POST", SETS, &set.to_string());
+        stream.read_to_string(&mut answer).expect("it answers");
+        assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
+    }
+}
+
+/// The sum of red, green and blue of a computed colour: 0 is black, 765 white.
+fn brightness(colour: &Value) -> u32 {
+    let text = colour.as_str().expect("a colour is text");
+    let numbers = text.split(|c: char| !c.is_ascii_digit());
+    numbers
+        .filter_map(|number| number.parse::<u32>().ok())
+        .take(3)
+        .sum()
+}
+
+#[test]
+#[ignore = "needs a browser: cargo real"]
+fn the_page_of_a_cluster_follows_it() {
+    let server = Server::start("127.0.0.1:0");
+    let url = format!("http://{}/", server.address);
+    let mut page = Page::new();
+    page.resize(1100, 800);
+    page.go(&url);
+    page.comes_to_say("state", "live");
+    for (id, text) in [
+        ("desired", "0"),
+        ("existing", "0"),
+        ("ready", "0"),
+        ("nodes", "3"),
+    ] {
+        page.comes_to_say(id, text);
+    }
+
+    // What happens while it is open.
+    server.create("web", 1234, "fine");
+    for id in ["desired", "existing", "ready"] {
+        page.comes_to_say(id, "1,234");
+    }
+    page.comes_to_say("share", "100 % of desired");
+    let rows = page.value(
+        "Object.fromEntries([...document.querySelectorAll('#verbs tr, #objects tr')].map((row) => \
+         [row.cells[0].textContent, [...row.cells].at(-1).textContent]))",
+    );
+    for (name, number) in [
+        ("create", "1"),
+        ("pods", "1,234"),
+        ("replicasets.apps", "1"),
+    ] {
+        assert_eq!(rows[name], number, "{name}: {rows}");
+    }
+    // The lines rise.
+    for (chart, lines) in [("pods", 3), ("requests", 5), ("writes", 5)] {
+        let drawn = format!(
+            "[...document.querySelectorAll('#{chart} path.line')].map((line) => \
+             line.getAttribute('d')).join()"
+        );
+        let drawn = page.comes_to(&drawn, |paths| paths.contains('V'));
+        assert_eq!(drawn.split(',').count(), lines, "{chart}: {drawn}");
+        assert!(!drawn.contains("NaN"), "{chart}: {drawn}");
+    }
+
+    // A watch, and a ReplicaSet that gets no ready pod.
+    let watch = server.connect("GET", "/api/v1/pods?watch=true", "");
+    page.comes_to_say("watches-now", "1");
+    server.create("stuck", 2, UNPULLABLE);
+    page.comes_to_say("desired", "1,236");
+    page.comes_to_say("existing", "1,236");
+    page.comes_to_say("ready", "1,234");
+    let behind = page.value("document.querySelector('#behind th').textContent");
+    assert_eq!(behind, "default/stuck");
+    drop(watch);
+    page.comes_to_say("watches-now", "0");
+
+    // Light and dark.
+    let colours = "[document.body, document.querySelector('#pods')].flatMap((part) => \
+        [getComputedStyle(part).backgroundColor, getComputedStyle(part).color])";
+    for (preferred, is_dark) in [("light", false), ("dark", true)] {
+        page.prefer(preferred);
+        let seen = page.value(colours);
+        for (number, colour) in seen.as_array().expect("a list").iter().enumerate() {
+            // Backgrounds and texts by turns.
+            let is_back = number % 2 == 0;
+            let bright = brightness(colour);
+            let expected = if is_back == is_dark {
+                0..=150
+            } else {
+                600..=765
+            };
+            assert!(expected.contains(&bright), "{preferred}: {seen}");
+        }
+    }
+
+    // A phone: nothing reaches over the right edge, neither of the screen nor of its box.
+    page.resize(360, 740);
+    let wide = page.value(
+        "[...document.querySelectorAll('body, body *')].filter((part) => part.getBoundingClientRect().right > 360.5 \
+         || getComputedStyle(part).overflowX === 'auto' && part.scrollWidth > part.clientWidth)\
+         .map((part) => part.outerHTML.slice(0, 80))",
+    );
+    assert_eq!(wide, json!([]));
+    assert_eq!(page.value("document.documentElement.scrollWidth"), 360);
+
+    assert_eq!(page.complaints(), [&Value::Null; 0]);
+    let asked = page.asked();
+    assert_eq!(asked, [url.clone(), format!("{url}podstorm/live")]);
+
+    // The server goes, and another comes at its place.
+    let address = server.address.clone();
+    drop(server);
+    page.comes_to_say("state", "connection lost");
+    assert_eq!(page.value("document.getElementById('lost').hidden"), false);
+    let server = Server::start(&address);
+    page.comes_to_say("state", "live");
+    page.comes_to_say("desired", "0");
+    assert_eq!(page.value("document.getElementById('lost').hidden"), true);
+    server.create("web", 5, "fine");
+    page.comes_to_say("ready", "5");
+}
