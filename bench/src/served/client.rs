@@ -85,6 +85,7 @@ impl Connection {
             request = request.header("authorization", format!("Bearer {token}"));
         }
         let request = request.body(Full::new(asked.body.clone()))?;
+        self.sender.ready().await?;
         let response = self.sender.send_request(request).await?;
         let status = response.status();
         if !status.is_success() {

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use podstorm_http::tls::Authority;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
@@ -102,7 +101,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Ours, without nodes and with no controller but garbage collection unless flags say otherwise. It may not yet listen.
+    /// Ours, without nodes. It may not yet listen.
     pub(super) fn ours(
         programs: &Programs<'_>,
         tls: bool,
@@ -159,7 +158,18 @@ impl Server {
         let program = |name: &str| programs.control_plane.join(name);
         let store = Process::start(&program("etcd"), &etcd, &folder.join("etcd.log"))?;
         let key = folder.join("key");
-        fs::write(&key, Authority::new()?.client("bench", "bench")?.key)?;
+        // In the older form, which is the only one that it takes.
+        let made = Command::new("openssl")
+            .args(["genrsa", "-traditional", "-out"])
+            .arg(&key)
+            .arg("2048")
+            .output()
+            .context("openssl")?;
+        ensure!(
+            made.status.success(),
+            "openssl: {}",
+            String::from_utf8_lossy(&made.stderr)
+        );
         let tokens = folder.join("tokens");
         fs::write(&tokens, format!("{TOKEN},bench,bench,\"system:masters\"\n"))?;
         let certificates = folder.join("certificates");
