@@ -13,12 +13,13 @@
 //! use podstorm_http::ApiServer;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() {
+//! # async fn main() -> Result<(), podstorm_http::ConnectionLost> {
 //! let cluster = Arc::new(Cluster::new(ClusterOptions { keeps_past: true, ..Default::default() }));
 //! let server = ApiServer::builder(cluster).build();
 //! let request = http::Request::get("/version").body(http_body_util::Empty::new()).unwrap();
-//! let response = server.answer(request).await;
+//! let response = server.answer(request).await?;
 //! assert_eq!(response.status(), 200);
+//! # Ok(())
 //! # }
 //! ```
 
@@ -32,6 +33,7 @@ mod credentials;
 mod delete;
 mod discovery;
 mod events;
+pub mod faults;
 mod health;
 mod json_syntax;
 mod kubelet;
@@ -59,7 +61,6 @@ mod warnings;
 mod watch;
 mod yaml;
 
-use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -74,17 +75,18 @@ use podstorm_objects::{ApiError, Now, Reason};
 
 pub use answer::Body;
 pub use credentials::{Credentials, User};
+pub use faults::ConnectionLost;
 pub use limits::{MUTATING_REQUESTS_INFLIGHT, REQUESTS_INFLIGHT};
 pub use requests::{Answered, Log};
 pub use time::VirtualTime;
 
 use catalog::Catalog;
+use faults::{Armed, Waiting};
 use limits::InFlight;
 use media::Accepted;
 use metrics::Metrics;
 use query::Query;
 use route::Route;
-use watch::Waiting;
 
 /// An error of a request's body: a client that went away, say.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -110,11 +112,12 @@ struct Shared {
     log: Option<Log>,
     virtual_time: Option<Arc<dyn VirtualTime>>,
     texts: ownership::Texts,
+    faults: Armed,
     draining: AtomicBool,
     /// The version of the cluster at which the history of watches begins: what was before was listed, as an
     /// upstream server lists when it starts.
     history_begins: u64,
-    /// The open watches, and some that have ended.
+    /// The open watches and delayed answers, and some that have ended.
     watches: Mutex<Vec<Weak<Waiting>>>,
 }
 
@@ -210,6 +213,7 @@ impl Builder {
             log: self.log,
             virtual_time: self.virtual_time,
             texts: ownership::Texts::default(),
+            faults: Armed::default(),
             draining: AtomicBool::new(false),
             watches: Mutex::default(),
         }))
@@ -309,7 +313,7 @@ impl ApiServer {
         }
     }
 
-    /// Remembers a watch, to be woken when the server goes away. O(1) amortised.
+    /// Remembers a watch, to be woken when the server goes away and to be struck by faults. O(1) amortised.
     pub(crate) fn add_watch(&self, watch: &Arc<Waiting>) {
         let mut watches = self.lock_watches();
         if watches.len() == watches.capacity() {
@@ -317,6 +321,7 @@ impl ApiServer {
             let live = watches.len();
             watches.reserve(live.max(16));
         }
+        self.0.faults.watch_opens(self, watch);
         watches.push(Arc::downgrade(watch));
     }
 
@@ -330,6 +335,10 @@ impl ApiServer {
     pub(crate) fn is_draining(&self) -> bool {
         // Relaxed: as in `drain`; a watch looks again after it was woken.
         self.0.draining.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn has_virtual_time(&self) -> bool {
+        self.0.virtual_time.is_some()
     }
 
     pub(crate) fn credentials(&self) -> &Credentials {
@@ -386,6 +395,7 @@ impl Call<'_> {
             Route::Review(kind, namespace) => reviews::serve(self, kind, &namespace),
             Route::Metrics => Ok(answer::text(200, metrics::text(self.server))),
             Route::Clock => time::show(self),
+            Route::Faults(id) => faults::serve(self, id.as_deref()),
             other => discovery::serve(self, &other),
         }
     }
@@ -414,15 +424,15 @@ where
     B::Error: Into<BoxError>,
 {
     type Response = Response<Body>;
-    type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+    type Error = ConnectionLost;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, ConnectionLost>> + Send>>;
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ConnectionLost>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let server = self.clone();
-        Box::pin(async move { Ok(server.answer(request).await) })
+        Box::pin(async move { server.answer(request).await })
     }
 }

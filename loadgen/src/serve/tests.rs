@@ -26,8 +26,16 @@ fn start() -> Served {
 async fn send(served: &Served, method: &str, path: &str, body: &Value) -> Value {
     let request = Request::builder().method(method).uri(path);
     let body = Full::new(Bytes::from(body.to_string()));
-    let response = served.api().answer(request.body(body).unwrap()).await;
-    let Ok(body) = response.into_body().collect().await;
+    let response = served
+        .api()
+        .answer(request.body(body).unwrap())
+        .await
+        .expect("no fault is armed");
+    let body = response
+        .into_body()
+        .collect()
+        .await
+        .expect("no fault is armed");
     serde_json::from_slice(&body.to_bytes()).unwrap()
 }
 
