@@ -103,13 +103,10 @@ struct Shared {
     clock: Clock,
     /// What is served.
     catalog: RwLock<Arc<Catalog>>,
-    log_line: String,
-    reaches_kubelets: bool,
-    credentials: Credentials,
+    settings: Settings,
     /// Requests that read, and those that write.
     in_flight: [InFlight; 2],
     metrics: Metrics,
-    log: Option<Log>,
     virtual_time: Option<Arc<dyn VirtualTime>>,
     texts: ownership::Texts,
     faults: Armed,
@@ -127,15 +124,28 @@ impl fmt::Debug for ApiServer {
     }
 }
 
+/// What a server was set up with, but for its cluster and its clock: to set up others alike.
+#[derive(Clone)]
+pub struct Settings {
+    log_line: String,
+    reaches_kubelets: bool,
+    credentials: Credentials,
+    /// Of requests that read, and of those that write.
+    requests_max: [u64; 2],
+    log: Option<Log>,
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings").finish_non_exhaustive()
+    }
+}
+
 /// Makes an [`ApiServer`].
 pub struct Builder {
     cluster: Arc<Cluster>,
     clock: Clock,
-    log_line: String,
-    reaches_kubelets: bool,
-    credentials: Credentials,
-    requests_max: [u64; 2],
-    log: Option<Log>,
+    settings: Settings,
     virtual_time: Option<Arc<dyn VirtualTime>>,
 }
 
@@ -156,7 +166,7 @@ impl Builder {
     /// What the log of every container says, one line.
     #[must_use]
     pub fn log_line(mut self, line: impl Into<String>) -> Builder {
-        self.log_line = line.into();
+        self.settings.log_line = line.into();
         self
     }
 
@@ -164,28 +174,35 @@ impl Builder {
     /// streams fail as they do in Kubernetes.
     #[must_use]
     pub fn reaches_kubelets(mut self, reaches: bool) -> Builder {
-        self.reaches_kubelets = reaches;
+        self.settings.reaches_kubelets = reaches;
         self
     }
 
     /// Whom the server serves; everybody unless given.
     #[must_use]
     pub fn credentials(mut self, credentials: Credentials) -> Builder {
-        self.credentials = credentials;
+        self.settings.credentials = credentials;
         self
     }
 
     /// Most requests at once that read, and that write; more are answered 429. 0 is no limit.
     #[must_use]
     pub fn requests_inflight(mut self, reading: u64, mutating: u64) -> Builder {
-        self.requests_max = [reading, mutating];
+        self.settings.requests_max = [reading, mutating];
         self
     }
 
     /// Is called with each request that has been answered, on the thread that did; it must not wait.
     #[must_use]
     pub fn log(mut self, log: Log) -> Builder {
-        self.log = Some(log);
+        self.settings.log = Some(log);
+        self
+    }
+
+    /// As another server was set up.
+    #[must_use]
+    pub fn settings(mut self, settings: Settings) -> Builder {
+        self.settings = settings;
         self
     }
 
@@ -206,11 +223,8 @@ impl Builder {
             catalog: RwLock::new(Arc::new(catalog)),
             cluster: self.cluster,
             clock: self.clock,
-            log_line: self.log_line,
-            reaches_kubelets: self.reaches_kubelets,
-            credentials: self.credentials,
-            in_flight: self.requests_max.map(InFlight::new),
-            log: self.log,
+            in_flight: self.settings.requests_max.map(InFlight::new),
+            settings: self.settings,
             virtual_time: self.virtual_time,
             texts: ownership::Texts::default(),
             faults: Armed::default(),
@@ -242,13 +256,20 @@ impl ApiServer {
         Builder {
             cluster,
             clock: Arc::new(system_time),
-            log_line: "a simulated container runs here".to_owned(),
-            reaches_kubelets: true,
-            credentials: Credentials::default(),
-            requests_max: [REQUESTS_INFLIGHT, MUTATING_REQUESTS_INFLIGHT],
-            log: None,
+            settings: Settings {
+                log_line: "a simulated container runs here".to_owned(),
+                reaches_kubelets: true,
+                credentials: Credentials::default(),
+                requests_max: [REQUESTS_INFLIGHT, MUTATING_REQUESTS_INFLIGHT],
+                log: None,
+            },
             virtual_time: None,
         }
+    }
+
+    /// What it was set up with.
+    pub fn settings(&self) -> &Settings {
+        &self.0.settings
     }
 
     /// The cluster behind it.
@@ -342,7 +363,7 @@ impl ApiServer {
     }
 
     pub(crate) fn credentials(&self) -> &Credentials {
-        &self.0.credentials
+        &self.0.settings.credentials
     }
 
     pub(crate) fn in_flight(&self, is_mutating: bool) -> &InFlight {
@@ -354,11 +375,11 @@ impl ApiServer {
     }
 
     pub(crate) fn reaches_kubelets(&self) -> bool {
-        self.0.reaches_kubelets
+        self.0.settings.reaches_kubelets
     }
 
     pub(crate) fn log_line(&self) -> &str {
-        &self.0.log_line
+        &self.0.settings.log_line
     }
 }
 

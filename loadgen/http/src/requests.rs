@@ -60,7 +60,7 @@ impl ApiServer {
         let route = Route::of(head.uri.path(), &catalog);
         let query = Query::of(head.uri.query());
         let what = Attributes::of(&head, &route, &query);
-        let user = self.0.credentials.user_of(&head, || self.now().mono_ns);
+        let user = self.credentials().user_of(&head, || self.now().mono_ns);
         let struck = match &user {
             Ok(_) => self.strike(|| Asked::of(&head, &route, &query)),
             Err(_) => None,
@@ -93,7 +93,7 @@ impl ApiServer {
         }
         let (status, took) = (response.status().as_u16(), began.elapsed());
         self.0.metrics.count(&what, status, took);
-        if let Some(log) = &self.0.log {
+        if let Some(log) = &self.0.settings.log {
             let agent = head.headers.get(http::header::USER_AGENT);
             let path = head.uri.path_and_query();
             log(&Answered {
