@@ -27,6 +27,7 @@ use crate::field_manager::{ByServer, FieldManager, Manager};
 use crate::store::KindStore;
 use crate::store::counts::{Verb, WriteEffects};
 use crate::update::{Update, prepare_and_validate};
+use crate::validation::CLEANUP;
 use crate::{Cluster, DeleteOptions, errors, meta};
 
 pub(crate) use row::ROWS;
@@ -34,9 +35,6 @@ pub use structural::{default, prune};
 
 /// `apiextensions.k8s.io/v1` `CustomResourceDefinition`.
 const DEFINITION: Kind = Kind::of(&ROWS[0]);
-
-/// Keeps a definition until its objects are gone.
-pub(crate) const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 /// What the definitions of a cluster describe.
 #[derive(Debug, Default)]
