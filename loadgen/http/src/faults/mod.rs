@@ -5,7 +5,7 @@
 //! still strike; without that it costs one relaxed load. Lock order: the list of open watches, the table, then
 //! one watch's slot. No lock is held while a request is carried out or held back.
 //!
-//! [`fault`] is a fault as data, [`waiting`] what is held back, [`document`] the JSON and the paths.
+//! `fault` is a fault as data, `waiting` what is held back, `document` the JSON and the paths.
 
 mod document;
 mod fault;
