@@ -60,7 +60,7 @@ impl Served {
             .header("content-type", kind)
             .body(Full::new(body));
         let answer = self.server.answer(request.expect("well formed"));
-        let answer = self.runtime.block_on(answer);
+        let answer = self.runtime.block_on(answer).expect("no fault is armed");
         assert!(answer.status().is_success(), "{path}: {}", answer.status());
         answer.into_body()
     }

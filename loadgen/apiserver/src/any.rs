@@ -28,6 +28,10 @@ use crate::{
 pub(crate) trait AnyStore: Debug + Send + Sync {
     fn kind(&self) -> Kind;
     fn totals(&self) -> WriteTotals;
+    /// See [`KindStore::restore`].
+    fn restore(&self, objects: &[AnyObject], totals: WriteTotals, version: u64);
+    /// Notifies the services of the kind and the collector of objects, as if they were just created.
+    fn notify(&self, cluster: &Cluster, objects: &[AnyObject], now: Now);
     fn last_version(&self) -> u64;
     fn index_owners(&self);
     fn set_has_owners(&self);
@@ -103,6 +107,17 @@ impl<R: Strategy> AnyStore for KindStore<R> {
 
     fn totals(&self) -> WriteTotals {
         KindStore::totals(self)
+    }
+
+    fn restore(&self, objects: &[AnyObject], totals: WriteTotals, version: u64) {
+        let objects = objects.iter().filter_map(|it| it.clone().downcast::<R>());
+        KindStore::restore(self, objects, totals, version);
+    }
+
+    fn notify(&self, cluster: &Cluster, objects: &[AnyObject], now: Now) {
+        for object in objects.iter().filter_map(|it| it.downcast_ref::<R>()) {
+            cluster.notify_gc(self, None, Some(object), now);
+        }
     }
 
     fn last_version(&self) -> u64 {

@@ -83,23 +83,28 @@ impl Api<'_> {
 
     /// Does what a write brings about in the server.
     fn written(&self, written: &AnyObject, now: Now) {
+        self.noticed(written, now);
+        self.cluster.end_definitions(now);
+    }
+
+    fn noticed(&self, written: &AnyObject, now: Now) {
         self.cluster.notice_written(written);
         if custom::is_definition(self.kind.row()) && !self.dry_run {
             let name = &written.metadata().name;
             self.cluster.definition_written(name, self.manager, now);
         }
-        self.cluster.end_definitions(now);
     }
 
-    /// See [`Cluster::import`].
+    /// See [`Cluster::import`]. A definition that is being deleted stays until
+    /// [`end_definitions`](Cluster::end_definitions), as its objects may be imported after it.
     ///
     /// # Errors
     /// As there; 400 for an object of another kind.
     pub fn import(&self, object: AnyObject, now: Now) -> Result<AnyObject, ApiError> {
         let import = |store: &dyn AnyStore| store.import(self.cluster, object, now);
-        let written = self.cluster.with_store(self.kind, import)??;
-        self.written(&written, now);
-        Ok(written)
+        let imported = self.cluster.with_store(self.kind, import)??;
+        self.noticed(&imported, now);
+        Ok(imported)
     }
 
     /// See [`Cluster::get`].

@@ -73,6 +73,7 @@ mod pods;
 mod quotas;
 mod ranges;
 mod scale;
+mod state;
 mod store;
 mod strategic;
 #[cfg(test)]
@@ -100,6 +101,7 @@ pub use patch::{Operation, Patch};
 pub use pods::evict::{Eviction, EvictionCalls, EvictionRequest, evict};
 pub use pods::{Binding, add_by_key};
 pub use scale::{Scalable, Scale, ScaleUpdate};
+pub use state::ClusterState;
 pub use store::KindStore;
 pub use store::counts::{PodTotals, WriteCounts};
 pub use store::log::{Change, History};

@@ -40,6 +40,15 @@ impl IdentityGenerator {
         }
     }
 
+    /// One that goes on from here, and gives what this one will give.
+    pub(super) fn fork(&self) -> IdentityGenerator {
+        IdentityGenerator {
+            seed: self.seed,
+            drawn: AtomicU64::new(self.drawn.load(Ordering::Relaxed)),
+            numbered: AtomicU64::new(self.numbered.load(Ordering::Relaxed)),
+        }
+    }
+
     /// A number that was never given out before: 0, 1, 2.
     pub(super) fn number(&self) -> u64 {
         self.numbered.fetch_add(1, Ordering::Relaxed)

@@ -2,7 +2,8 @@
 //!
 //! `operator.rs` is the operator, written with kube-rs as any other, with a custom resource of its own.
 //! `tests.rs` is what this is about: each test has its own API server, controllers and nodes, in the
-//! test's process, without a socket. Run it:
+//! test's process, without a socket. `faults.rs` is what goes wrong: time that is moved, a lost answer, a
+//! conflict and a stale watch, each when the test asks for it. Run it:
 //!
 //!     cargo test -p podstorm-loadgen --example operator
 //!     cargo run -p podstorm-loadgen --example operator
@@ -13,6 +14,8 @@
     reason = "a program tells how long it took"
 )]
 
+#[cfg(test)]
+mod faults;
 mod operator;
 #[cfg(test)]
 mod tests;
@@ -32,6 +35,11 @@ use operator::{Site, SiteSpec};
 async fn cluster() -> (Served, Client) {
     let served = Served::start(ServeOptions::default()).expect("nothing is loaded");
     let client = Client::new(served.api().clone(), "default");
+    define_sites(&client).await;
+    (served, client)
+}
+
+async fn define_sites(client: &Client) {
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     let defined = definitions
         .create(&PostParams::default(), &Site::crd())
@@ -39,7 +47,6 @@ async fn cluster() -> (Served, Client) {
     defined.expect("the definition is in order");
     let established = await_condition(definitions, Site::crd_name(), is_crd_established()).await;
     established.expect("no other definition has its names");
-    (served, client)
 }
 
 fn site(name: &str, replicas: i32) -> Site {

@@ -1,6 +1,5 @@
 //! Answers: a status code, headers, and a body that is sent whole or bit by bit.
 
-use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -12,6 +11,7 @@ use podstorm_objects::json::Writer;
 use podstorm_objects::{ApiError, Object};
 use serde_json::Value;
 
+use crate::faults::ConnectionLost;
 use crate::limits::KeptPlace;
 use crate::list::ListBody;
 use crate::live::LiveBody;
@@ -72,18 +72,18 @@ impl Body {
 
 impl HttpBody for Body {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = ConnectionLost;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, ConnectionLost>>> {
         let bytes = match &mut self.content {
             Content::Whole(bytes) if bytes.is_empty() => None,
             Content::Whole(bytes) => Some(std::mem::take(bytes)),
             Content::List(list) => list.next(),
             Content::Watch(watch) => match watch.poll_next(context) {
-                Poll::Ready(bytes) => bytes,
+                Poll::Ready(bytes) => bytes?,
                 Poll::Pending => return Poll::Pending,
             },
             Content::Live(live) => match live.poll_next(context) {

@@ -13,12 +13,13 @@
 //! use podstorm_http::ApiServer;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() {
+//! # async fn main() -> Result<(), podstorm_http::ConnectionLost> {
 //! let cluster = Arc::new(Cluster::new(ClusterOptions { keeps_past: true, ..Default::default() }));
 //! let server = ApiServer::builder(cluster).build();
 //! let request = http::Request::get("/version").body(http_body_util::Empty::new()).unwrap();
-//! let response = server.answer(request).await;
+//! let response = server.answer(request).await?;
 //! assert_eq!(response.status(), 200);
+//! # Ok(())
 //! # }
 //! ```
 
@@ -32,6 +33,7 @@ mod credentials;
 mod delete;
 mod discovery;
 mod events;
+pub mod faults;
 mod health;
 mod json_syntax;
 mod kubelet;
@@ -60,7 +62,6 @@ mod warnings;
 mod watch;
 mod yaml;
 
-use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -75,18 +76,19 @@ use podstorm_objects::{ApiError, Now, Reason};
 
 pub use answer::Body;
 pub use credentials::{Credentials, User};
+pub use faults::ConnectionLost;
 pub use limits::{MUTATING_REQUESTS_INFLIGHT, REQUESTS_INFLIGHT};
 pub use requests::{Answered, Log};
 pub use time::VirtualTime;
 
 use catalog::Catalog;
+use faults::{Armed, Waiting};
 use limits::InFlight;
 use live::Live;
 use media::Accepted;
 use metrics::Metrics;
 use query::Query;
 use route::Route;
-use watch::Waiting;
 
 /// An error of a request's body: a client that went away, say.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -103,23 +105,21 @@ struct Shared {
     clock: Clock,
     /// What is served.
     catalog: RwLock<Arc<Catalog>>,
-    log_line: String,
-    reaches_kubelets: bool,
-    credentials: Credentials,
+    settings: Settings,
     /// Requests that read, and those that write.
     in_flight: [InFlight; 2],
     metrics: Metrics,
-    log: Option<Log>,
     virtual_time: Option<Arc<dyn VirtualTime>>,
     /// What browsers get at `/`.
     page: Option<Bytes>,
     live: Live,
     texts: ownership::Texts,
+    faults: Armed,
     draining: AtomicBool,
     /// The version of the cluster at which the history of watches begins: what was before was listed, as an
     /// upstream server lists when it starts.
     history_begins: u64,
-    /// The open watches, and some that have ended.
+    /// The open watches and delayed answers, and some that have ended.
     watches: Mutex<Vec<Weak<Waiting>>>,
 }
 
@@ -129,15 +129,28 @@ impl fmt::Debug for ApiServer {
     }
 }
 
+/// What a server was set up with, but for its cluster and its clock: to set up others alike.
+#[derive(Clone)]
+pub struct Settings {
+    log_line: String,
+    reaches_kubelets: bool,
+    credentials: Credentials,
+    /// Of requests that read, and of those that write.
+    requests_max: [u64; 2],
+    log: Option<Log>,
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings").finish_non_exhaustive()
+    }
+}
+
 /// Makes an [`ApiServer`].
 pub struct Builder {
     cluster: Arc<Cluster>,
     clock: Clock,
-    log_line: String,
-    reaches_kubelets: bool,
-    credentials: Credentials,
-    requests_max: [u64; 2],
-    log: Option<Log>,
+    settings: Settings,
     virtual_time: Option<Arc<dyn VirtualTime>>,
     page: Option<Bytes>,
 }
@@ -159,7 +172,7 @@ impl Builder {
     /// What the log of every container says, one line.
     #[must_use]
     pub fn log_line(mut self, line: impl Into<String>) -> Builder {
-        self.log_line = line.into();
+        self.settings.log_line = line.into();
         self
     }
 
@@ -167,28 +180,35 @@ impl Builder {
     /// streams fail as they do in Kubernetes.
     #[must_use]
     pub fn reaches_kubelets(mut self, reaches: bool) -> Builder {
-        self.reaches_kubelets = reaches;
+        self.settings.reaches_kubelets = reaches;
         self
     }
 
     /// Whom the server serves; everybody unless given.
     #[must_use]
     pub fn credentials(mut self, credentials: Credentials) -> Builder {
-        self.credentials = credentials;
+        self.settings.credentials = credentials;
         self
     }
 
     /// Most requests at once that read, and that write; more are answered 429. 0 is no limit.
     #[must_use]
     pub fn requests_inflight(mut self, reading: u64, mutating: u64) -> Builder {
-        self.requests_max = [reading, mutating];
+        self.settings.requests_max = [reading, mutating];
         self
     }
 
     /// Is called with each request that has been answered, on the thread that did; it must not wait.
     #[must_use]
     pub fn log(mut self, log: Log) -> Builder {
-        self.log = Some(log);
+        self.settings.log = Some(log);
+        self
+    }
+
+    /// As another server was set up.
+    #[must_use]
+    pub fn settings(mut self, settings: Settings) -> Builder {
+        self.settings = settings;
         self
     }
 
@@ -217,15 +237,13 @@ impl Builder {
             catalog: RwLock::new(Arc::new(catalog)),
             cluster: self.cluster,
             clock: self.clock,
-            log_line: self.log_line,
-            reaches_kubelets: self.reaches_kubelets,
-            credentials: self.credentials,
-            in_flight: self.requests_max.map(InFlight::new),
-            log: self.log,
+            in_flight: self.settings.requests_max.map(InFlight::new),
+            settings: self.settings,
             virtual_time: self.virtual_time,
             page: self.page,
             live: Live::new(),
             texts: ownership::Texts::default(),
+            faults: Armed::default(),
             draining: AtomicBool::new(false),
             watches: Mutex::default(),
         }))
@@ -254,14 +272,21 @@ impl ApiServer {
         Builder {
             cluster,
             clock: Arc::new(system_time),
-            log_line: "a simulated container runs here".to_owned(),
-            reaches_kubelets: true,
-            credentials: Credentials::default(),
-            requests_max: [REQUESTS_INFLIGHT, MUTATING_REQUESTS_INFLIGHT],
-            log: None,
+            settings: Settings {
+                log_line: "a simulated container runs here".to_owned(),
+                reaches_kubelets: true,
+                credentials: Credentials::default(),
+                requests_max: [REQUESTS_INFLIGHT, MUTATING_REQUESTS_INFLIGHT],
+                log: None,
+            },
             virtual_time: None,
             page: None,
         }
+    }
+
+    /// What it was set up with.
+    pub fn settings(&self) -> &Settings {
+        &self.0.settings
     }
 
     /// The cluster behind it.
@@ -326,7 +351,7 @@ impl ApiServer {
         }
     }
 
-    /// Remembers a watch, to be woken when the server goes away. O(1) amortised.
+    /// Remembers a watch, to be woken when the server goes away and to be struck by faults. O(1) amortised.
     pub(crate) fn add_watch(&self, watch: &Arc<Waiting>) {
         let mut watches = self.lock_watches();
         if watches.len() == watches.capacity() {
@@ -334,6 +359,7 @@ impl ApiServer {
             let live = watches.len();
             watches.reserve(live.max(16));
         }
+        self.0.faults.watch_opens(self, watch);
         watches.push(Arc::downgrade(watch));
     }
 
@@ -349,8 +375,12 @@ impl ApiServer {
         self.0.draining.load(Ordering::Relaxed)
     }
 
+    pub(crate) fn has_virtual_time(&self) -> bool {
+        self.0.virtual_time.is_some()
+    }
+
     pub(crate) fn credentials(&self) -> &Credentials {
-        &self.0.credentials
+        &self.0.settings.credentials
     }
 
     pub(crate) fn in_flight(&self, is_mutating: bool) -> &InFlight {
@@ -362,11 +392,11 @@ impl ApiServer {
     }
 
     pub(crate) fn reaches_kubelets(&self) -> bool {
-        self.0.reaches_kubelets
+        self.0.settings.reaches_kubelets
     }
 
     pub(crate) fn log_line(&self) -> &str {
-        &self.0.log_line
+        &self.0.settings.log_line
     }
 }
 
@@ -405,6 +435,7 @@ impl Call<'_> {
             Route::Clock => time::show(self),
             Route::Page => Ok(live::page(self.server)),
             Route::Live => live::stream(self),
+            Route::Faults(id) => faults::serve(self, id.as_deref()),
             other => discovery::serve(self, &other),
         }
     }
@@ -433,15 +464,15 @@ where
     B::Error: Into<BoxError>,
 {
     type Response = Response<Body>;
-    type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+    type Error = ConnectionLost;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, ConnectionLost>> + Send>>;
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ConnectionLost>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let server = self.clone();
-        Box::pin(async move { Ok(server.answer(request).await) })
+        Box::pin(async move { server.answer(request).await })
     }
 }

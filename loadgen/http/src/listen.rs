@@ -1,6 +1,5 @@
 //! The server on a socket: HTTP/1.1, and HTTP/2 by prior knowledge; with TLS the client chooses.
 
-use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -131,7 +130,8 @@ async fn serve_connection<I>(
             request.extensions_mut().insert(Arc::clone(user));
         }
         let server = server.clone();
-        async move { Ok::<_, Infallible>(server.answer(request).await) }
+        // An answer that a fault loses closes the connection, or resets the stream.
+        async move { server.answer(request).await }
     });
     let connection = http.serve_connection(io, service);
     // A client that goes away harms nobody.

@@ -420,6 +420,15 @@ pub(crate) fn text(server: &ApiServer) -> String {
             out.line(name, &resource_labels(resource.kind), number);
         }
     }
+    let name = "podstorm_faults_struck_total";
+    out.begin(
+        name,
+        "counter",
+        "Requests and watches that armed faults have struck.",
+    );
+    for (effect, number) in server.struck_by_effect().filter(|(_, number)| *number > 0) {
+        out.line(name, &format!("effect=\"{effect}\""), number);
+    }
     // The older name has the resource with its group alone.
     let name = "apiserver_resource_objects";
     let older = "apiserver_storage_objects";

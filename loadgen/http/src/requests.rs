@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use crate::answer::{self, Body};
 use crate::catalog::Catalog;
 use crate::credentials::User;
+use crate::faults::{Asked, ConnectionLost, Struck};
 use crate::media::{self, Accepted, Form, Offer};
 use crate::metrics::Attributes;
 use crate::query::Query;
@@ -43,9 +44,12 @@ pub type Log = Arc<dyn Fn(&Answered<'_>) + Send + Sync>;
 impl ApiServer {
     /// Answers a request. Every error is an answer too: a `Status` with its code.
     ///
+    /// # Errors
+    /// The answer is lost, by an armed [fault](crate::faults).
+    ///
     /// # Panics
     /// Outside of a tokio runtime with a timer: bodies and watches have time-outs.
-    pub async fn answer<B>(&self, request: Request<B>) -> Response<Body>
+    pub async fn answer<B>(&self, request: Request<B>) -> Result<Response<Body>, ConnectionLost>
     where
         B: http_body::Body<Data = Bytes>,
         B::Error: Into<BoxError>,
@@ -59,9 +63,15 @@ impl ApiServer {
         }
         let query = Query::of(head.uri.query());
         let what = Attributes::of(&head, &route, &query);
-        let user = self.0.credentials.user_of(&head, || self.now().mono_ns);
-        let answered = match &user {
-            Ok(user) => {
+        let user = self.credentials().user_of(&head, || self.now().mono_ns);
+        let struck = match &user {
+            Ok(_) => self.strike(|| Asked::of(&head, &route, &query)),
+            Err(_) => None,
+        };
+        let answered = match (&user, &struck) {
+            (_, Some(Struck::RequestLost)) => return Err(ConnectionLost),
+            (_, Some(Struck::Refused(error))) | (Err(error), _) => Err(error.clone()),
+            (Ok(user), _) => {
                 self.answer_user(
                     &head,
                     (route, query, Arc::clone(&catalog)),
@@ -71,16 +81,22 @@ impl ApiServer {
                 )
                 .await
             }
-            Err(error) => Err(error.clone()),
         };
-        let response = answered.unwrap_or_else(|error| answer::error(&error, Form::Json));
+        let mut response = answered.unwrap_or_else(|error| answer::error(&error, Form::Json));
+        if let Some(Struck::AnswerLost(Some(error))) = &struck {
+            response = answer::error(error, Form::Json);
+        }
         if !self.is_current(&catalog) {
             // What it defined is served from now on.
             drop(self.catalog());
         }
+        let is_lost = matches!(struck, Some(Struck::AnswerLost(None)));
+        if let Some(Struck::Delayed(hold, waiting)) = struck {
+            self.held_back(hold, waiting).await;
+        }
         let (status, took) = (response.status().as_u16(), began.elapsed());
         self.0.metrics.count(&what, status, took);
-        if let Some(log) = &self.0.log {
+        if let Some(log) = &self.0.settings.log {
             let agent = head.headers.get(http::header::USER_AGENT);
             let path = head.uri.path_and_query();
             log(&Answered {
@@ -92,7 +108,10 @@ impl ApiServer {
                 user: user.as_ref().map_or("", |user| &user.name),
             });
         }
-        response
+        match is_lost {
+            true => Err(ConnectionLost),
+            false => Ok(response),
+        }
     }
 
     /// Answers a request of a user.
@@ -123,6 +142,7 @@ impl ApiServer {
             | Route::Clock
             | Route::Page
             | Route::Live
+            | Route::Faults(_)
             | Route::OpenApi(_)
             | Route::OlderOpenApi => Ok(Accepted::JSON),
             Route::Objects(Target { kind, .. }) | Route::Review(kind, _) => {
@@ -178,6 +198,7 @@ impl ApiServer {
         let by_ns = time::advance_ns(method, time.is_some(), body)?;
         let advance = move || time.map(|time| time.advance(by_ns));
         let now = in_background(advance).await?;
+        self.time_has_moved();
         Ok(time::document(true, now.unwrap_or_else(|| self.now())))
     }
 }

@@ -47,6 +47,8 @@ pub(crate) enum Route {
     AdvanceClock,
     /// `/podstorm/live`.
     Live,
+    /// `/podstorm/faults`, or one of them by its number.
+    Faults(Option<String>),
     /// A path of the API that names nothing: a Status.
     UnknownResource,
     /// Any other path: a text.
@@ -92,6 +94,8 @@ impl Route {
             ["podstorm", "clock"] => Route::Clock,
             ["podstorm", "clock", "advance"] => Route::AdvanceClock,
             ["podstorm", "live"] => Route::Live,
+            ["podstorm", "faults"] => Route::Faults(None),
+            ["podstorm", "faults", id] => Route::Faults(Some((*id).to_owned())),
             ["version"] => Route::Version,
             [".well-known", "openid-configuration"] => Route::Issuer,
             ["openid", "v1", "jwks"] => Route::Keys,

@@ -9,7 +9,7 @@ use crate::Call;
 use crate::answer::{self, Body};
 
 /// The longest that time is moved at once, s: a year.
-const ADVANCE_MAX_SECONDS: f64 = 31_536_000.0;
+pub(crate) const ADVANCE_MAX_SECONDS: f64 = 31_536_000.0;
 
 /// The time of a cluster that passes only when somebody moves it. Both methods may take long: they
 /// are called where that holds nobody up.

@@ -3,8 +3,8 @@
 //! Source: `endpoints/handlers/watch.go` and the watch cache of Kubernetes' apiserver.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,6 +17,7 @@ use tokio::time::{Instant, Sleep};
 
 use crate::answer::{self, Body};
 use crate::catalog::GroupVersion;
+use crate::faults::{Asked, ConnectionLost, Waiting, WatchFault};
 use crate::media::{Form, Shape};
 use crate::metrics::OpenWatch;
 use crate::query::{Query, options_invalid};
@@ -45,8 +46,7 @@ pub(crate) fn watch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, 
     }
     let selection = Selection::of(target, query)?;
     let begin = Beginning::of(query, call.cluster().resource_version())?;
-    let waiting = Arc::new(Waiting::default());
-    call.server.add_watch(&waiting);
+    let waiting = Arc::new(Waiting::watch(Asked::of_watch(call, target)));
     let wakes = Arc::clone(&waiting);
     let options = WatchOptions {
         waker: Some(Arc::new(move || wakes.wake())),
@@ -72,6 +72,8 @@ pub(crate) fn watch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, 
     };
     let end = Instant::now() + timeout.min(TIMEOUT * 1000);
     let include = Include::of(query)?;
+    // Nothing is refused from here on, so a fault strikes no watch that does not open.
+    call.server.add_watch(&waiting);
     let body = WatchBody {
         _counted: OpenWatch::new(call.server, target.kind),
         server: call.server.clone(),
@@ -91,6 +93,7 @@ pub(crate) fn watch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, 
         bookmark: Box::pin(tokio::time::sleep_until(next_bookmark(Instant::now(), end))),
         last_bookmark_sent: false,
         ended: false,
+        look: None,
     };
     Ok(answer::stream(Body::watch(body)))
 }
@@ -158,26 +161,6 @@ fn next_bookmark(now: Instant, end: Instant) -> Instant {
     (now + BOOKMARK_EVERY).min(last)
 }
 
-/// Wakes the task that sends a watch.
-#[derive(Debug, Default)]
-pub(crate) struct Waiting(Mutex<Option<Waker>>);
-
-impl Waiting {
-    pub(crate) fn wait(&self, waker: &Waker) {
-        let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !slot.as_ref().is_some_and(|known| known.will_wake(waker)) {
-            *slot = Some(waker.clone());
-        }
-    }
-
-    pub(crate) fn wake(&self) {
-        let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(waker) = slot.take() {
-            waker.wake();
-        }
-    }
-}
-
 /// An open watch that is being sent.
 #[derive(Debug)]
 pub(crate) struct WatchBody {
@@ -203,6 +186,8 @@ pub(crate) struct WatchBody {
     bookmark: Pin<Box<Sleep>>,
     last_bookmark_sent: bool,
     ended: bool,
+    /// When a held watch looks at the clock again.
+    look: Option<Pin<Box<Sleep>>>,
 }
 
 impl WatchBody {
@@ -211,20 +196,47 @@ impl WatchBody {
     }
 
     /// The next lines; `None` at the end of the watch.
-    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+    ///
+    /// # Errors
+    /// A fault closes the connection.
+    pub(crate) fn poll_next(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Option<Bytes>, ConnectionLost>> {
         if self.ended {
-            return Poll::Ready(None);
+            return Poll::Ready(Ok(None));
+        }
+        // Before the events and the end are looked for, so that neither can come unnoticed in between.
+        let met = self.waiting.wait(context.waker());
+        if self.server.is_draining() {
+            return Poll::Ready(Ok(None));
+        }
+        match met {
+            None => {}
+            Some(WatchFault::Held(hold)) => {
+                let over = hold.poll_over(&self.server, &mut self.look, context);
+                if over.is_pending() {
+                    return self.poll_end(context);
+                }
+            }
+            Some(WatchFault::Expire) => {
+                let current = self.server.cluster().resource_version();
+                self.failed = Some(errors::expired(current, current + 1));
+            }
+            Some(WatchFault::End) => {
+                self.ended = true;
+                return Poll::Ready(Ok(None));
+            }
+            Some(WatchFault::Cut) => {
+                self.ended = true;
+                return Poll::Ready(Err(ConnectionLost));
+            }
         }
         if let Some(error) = self.failed.take() {
             self.ended = true;
             let mut out = Vec::new();
             line(self.form, &mut out, "ERROR", &error.to_json().to_string());
-            return Poll::Ready(Some(out.into()));
-        }
-        // Before the events and the end are looked for, so that neither can come unnoticed in between.
-        self.waiting.wait(context.waker());
-        if self.server.is_draining() {
-            return Poll::Ready(None);
+            return Poll::Ready(Ok(Some(out.into())));
         }
         let mut out = Vec::new();
         self.take_events(&mut out);
@@ -243,11 +255,18 @@ impl WatchBody {
             context.waker().wake_by_ref();
         }
         if !out.is_empty() {
-            return Poll::Ready(Some(out.into()));
+            return Poll::Ready(Ok(Some(out.into())));
         }
+        self.poll_end(context)
+    }
+
+    fn poll_end(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Option<Bytes>, ConnectionLost>> {
         if self.ended || self.is_undefined() || self.end.as_mut().poll(context).is_ready() {
             self.ended = true;
-            return Poll::Ready(None);
+            return Poll::Ready(Ok(None));
         }
         Poll::Pending
     }
@@ -456,14 +475,14 @@ mod tests {
             let request = http::Request::get("/api/v1/pods?watch=true");
             request.body(Empty::<Bytes>::new()).unwrap()
         };
-        let body = server.answer(open()).await.into_body();
+        let body = server.answer(open()).await.unwrap().into_body();
         let waiting = tokio::spawn(body.collect());
         let began = Instant::now();
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert!(!waiting.is_finished());
         server.drain();
         waiting.await.unwrap().unwrap();
-        let body = server.answer(open()).await.into_body();
+        let body = server.answer(open()).await.unwrap().into_body();
         body.collect().await.unwrap();
         assert_eq!(began.elapsed(), Duration::from_secs(1));
     }

@@ -1,5 +1,6 @@
 //! Who is let in, over TLS and without, and how many at once; what the server tells of itself.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -44,19 +45,28 @@ fn get(path: &str) -> http::request::Builder {
 }
 
 async fn text(response: Response<Body>) -> String {
-    let Ok(body) = response.into_body().collect().await;
-    String::from_utf8(body.to_bytes().to_vec()).expect("text")
+    let body = response.into_body().collect().await;
+    let body = body.expect("no fault is armed").to_bytes();
+    String::from_utf8(body.to_vec()).expect("text")
+}
+
+async fn answer(
+    server: &ApiServer,
+    request: Request<impl http_body::Body<Data = Bytes, Error = Infallible>>,
+) -> Response<Body> {
+    let answer = server.answer(request).await;
+    answer.expect("no fault is armed")
 }
 
 async fn ask(server: &ApiServer, request: http::request::Builder) -> (u16, String) {
     let request = request.body(Empty::<Bytes>::new()).expect("a request");
-    let response = server.answer(request).await;
+    let response = answer(server, request).await;
     (response.status().as_u16(), text(response).await)
 }
 
 async fn who_am_i(server: &ApiServer, request: http::request::Builder) -> Value {
     let body = Full::new(Bytes::from("{}"));
-    let response = server.answer(request.body(body).expect("a request")).await;
+    let response = answer(server, request.body(body).expect("a request")).await;
     let review: Value = serde_json::from_str(&text(response).await).expect("JSON");
     review["status"]["userInfo"].clone()
 }
@@ -129,7 +139,7 @@ async fn a_service_account_has_tokens_that_expire() {
     let post = async |path: &str, body: &str| {
         let request = Request::post(path).header("Authorization", "Bearer secret");
         let request = request.body(Full::new(Bytes::from(body.to_owned())));
-        let answer = text(server.answer(request.unwrap()).await).await;
+        let answer = text(answer(&server, request.unwrap()).await).await;
         serde_json::from_str::<Value>(&answer).unwrap()
     };
     post("/api/v1/namespaces", r#"{"metadata": {"name": "n"}}"#).await;
@@ -318,7 +328,7 @@ struct Never;
 
 impl http_body::Body for Never {
     type Data = Bytes;
-    type Error = std::convert::Infallible;
+    type Error = Infallible;
 
     fn poll_frame(
         self: std::pin::Pin<&mut Self>,
@@ -333,7 +343,7 @@ async fn more_requests_than_the_limit_are_told_to_come_again() {
     let server = builder().requests_inflight(1, 1).build();
     let slow = |request: http::request::Builder| {
         let (server, request) = (server.clone(), request.body(Never).expect("a request"));
-        tokio::spawn(async move { server.answer(request).await })
+        tokio::spawn(async move { answer(&server, request).await })
     };
     let writes = slow(Request::post("/api/v1/namespaces"));
     let gauge =
@@ -344,7 +354,7 @@ async fn more_requests_than_the_limit_are_told_to_come_again() {
     assert!(metrics.contains(&gauge("mutating")), "{metrics}");
     assert!(metrics.contains(&gauge("readOnly")), "{metrics}");
     let again = Request::post("/api/v1/namespaces").body(Empty::<Bytes>::new());
-    let refused = server.answer(again.unwrap()).await;
+    let refused = answer(&server, again.unwrap()).await;
     assert_eq!(
         (refused.status().as_u16(), &refused.headers()["retry-after"]),
         (429, &"1".parse().unwrap())
@@ -365,12 +375,12 @@ async fn more_requests_than_the_limit_are_told_to_come_again() {
     let mut watches = Vec::new();
     for _ in 0..3 {
         let watch = get("/api/v1/pods?watch=1").body(Empty::<Bytes>::new());
-        let watch = server.answer(watch.unwrap()).await;
+        let watch = answer(&server, watch.unwrap()).await;
         assert_eq!(watch.status(), 200);
         watches.push(watch);
     }
     let list = get("/api/v1/pods").body(Empty::<Bytes>::new()).unwrap();
-    let list = server.answer(list).await;
+    let list = answer(&server, list).await;
     assert_eq!(ask(&server, get("/version")).await.0, 429);
     text(list).await;
     assert_eq!(ask(&server, get("/version")).await.0, 200);
@@ -380,7 +390,7 @@ async fn more_requests_than_the_limit_are_told_to_come_again() {
 async fn a_list_that_is_not_read_keeps_its_place_for_a_minute() {
     let server = builder().requests_inflight(1, 1).build();
     let list = get("/api/v1/pods").body(Empty::<Bytes>::new()).unwrap();
-    let list = server.answer(list).await;
+    let list = answer(&server, list).await;
     tokio::time::sleep(Duration::from_secs(59)).await;
     assert_eq!(ask(&server, get("/version")).await.0, 429);
     tokio::time::sleep(Duration::from_secs(2)).await;
@@ -397,14 +407,14 @@ async fn requests_watches_and_objects_are_counted() {
     let server = builder().build();
     let body = Full::new(Bytes::from(r#"{"metadata": {"name": "a"}}"#));
     let create = Request::post("/api/v1/namespaces").body(body).unwrap();
-    assert_eq!(server.answer(create).await.status(), 201);
+    assert_eq!(answer(&server, create).await.status(), 201);
     for _ in 0..3 {
         ask(&server, get("/api/v1/namespaces/a")).await;
     }
     ask(&server, get("/api/v1/namespaces/b")).await;
     ask(&server, get("/api/v1/namespaces")).await;
     let watch = get("/api/v1/namespaces?watch=1").body(Empty::<Bytes>::new());
-    let mut watch = server.answer(watch.unwrap()).await;
+    let mut watch = answer(&server, watch.unwrap()).await;
     let _added = watch.body_mut().frame().await;
     let (_, metrics) = ask(&server, get("/metrics")).await;
     let of = "group=\"\",resource=\"namespaces\",version=\"v1\"";
@@ -549,7 +559,7 @@ async fn virtual_time_is_moved_and_every_write_is_followed_by_a_rest() {
     let advance = async |body: &'static str| {
         let request = Request::post("/podstorm/clock/advance");
         let request = request.body(Full::new(Bytes::from(body))).unwrap();
-        let response = server.answer(request).await;
+        let response = answer(&server, request).await;
         (response.status().as_u16(), text(response).await)
     };
     let (code, answer) = advance(r#"{"seconds": 300.5}"#).await;

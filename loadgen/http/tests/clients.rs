@@ -103,7 +103,7 @@ async fn a_body_that_never_comes_is_not_waited_for() {
     let request = http::Request::post("/api/v1/namespaces")
         .body(never)
         .unwrap();
-    assert_eq!(server.answer(request).await.status(), 504);
+    assert_eq!(server.answer(request).await.unwrap().status(), 504);
 }
 
 /// The frames of a body that never come.
@@ -247,7 +247,12 @@ async fn watches_that_are_not_read_take_no_memory_for_what_they_miss() {
         let request = request
             .header("content-type", "application/json")
             .body(Full::new(bytes::Bytes::from(body)));
-        server.answer(request.unwrap()).await.status().as_u16()
+        server
+            .answer(request.unwrap())
+            .await
+            .expect("no fault is armed")
+            .status()
+            .as_u16()
     };
     let namespace = r#"{"metadata": {"name": "n"}}"#.to_owned();
     assert_eq!(send("POST", "/api/v1/namespaces", namespace).await, 201);
@@ -263,7 +268,7 @@ async fn watches_that_are_not_read_take_no_memory_for_what_they_miss() {
     }
     let watch = http::Request::get("/api/v1/configmaps?watch=1");
     let watch = watch.body(Full::new(bytes::Bytes::new())).unwrap();
-    let mut heard = server.answer(watch).await.into_body();
+    let mut heard = server.answer(watch).await.unwrap().into_body();
     let before = resident();
     // 300 changes of 100 kB: 600 MB, were they kept for each of those watches.
     let maps = "/api/v1/namespaces/n/configmaps";

@@ -123,7 +123,7 @@ async fn a_watch_ends_with_the_definition_of_its_kind() {
     );
     let mut told = Vec::new();
     while let Some(frame) = events.frame().await {
-        let Ok(frame) = frame;
+        let frame = frame.expect("no fault is armed");
         told.extend(frame.into_data().expect("data"));
     }
     let lines = told

@@ -32,8 +32,9 @@ async fn send(server: &ApiServer, method: &str, path: &str, body: Value) -> Answ
     let (head, body) = server
         .answer(request.expect("a request"))
         .await
+        .expect("no fault is armed")
         .into_parts();
-    let Ok(body) = body.collect().await;
+    let body = body.collect().await.expect("no fault is armed");
     Answer {
         code: head.status.as_u16(),
         headers: head.headers,

@@ -39,7 +39,14 @@ async fn cells(server: &ApiServer, path: &str) -> Value {
     let request = request
         .body(Full::<bytes::Bytes>::default())
         .expect("a request");
-    let Ok(body) = server.answer(request).await.into_body().collect().await;
+    let body = server
+        .answer(request)
+        .await
+        .expect("no fault is armed")
+        .into_body()
+        .collect()
+        .await
+        .expect("no fault is armed");
     let table: Value = serde_json::from_slice(&body.to_bytes()).expect("JSON");
     let columns = table["columnDefinitions"].as_array().map_or(0, Vec::len);
     let cells = table["rows"][0]["cells"].clone();
@@ -290,7 +297,13 @@ async fn a_resize_changes_amounts_of_processors_and_memory() {
     let request = Request::patch(format!("{at}?fieldManager=m&force=true"))
         .header("content-type", "application/apply-patch+yaml")
         .body(Full::new(bytes::Bytes::from(config.to_string())));
-    let applied = json(server.answer(request.expect("a request")).await).await;
+    let applied = json(
+        server
+            .answer(request.expect("a request"))
+            .await
+            .expect("no fault is armed"),
+    )
+    .await;
     let container = &applied["spec"]["containers"][0];
     assert_eq!(container["resources"]["requests"]["cpu"], "3", "{applied}");
     assert_eq!(container["image"], "i");
@@ -334,7 +347,15 @@ async fn every_document_of_the_index_is_there_and_is_kept_by_its_address() {
         let request = request
             .body(Full::<bytes::Bytes>::default())
             .expect("a request");
-        assert_eq!(server.answer(request).await.status(), 304, "{path}");
+        assert_eq!(
+            server
+                .answer(request)
+                .await
+                .expect("no fault is armed")
+                .status(),
+            304,
+            "{path}"
+        );
         let document = json(document).await;
         // What is referred to is there.
         let text = document.to_string();

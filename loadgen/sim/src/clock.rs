@@ -4,11 +4,14 @@ use std::time::{Duration, Instant, SystemTime};
 
 use podstorm_objects::Now;
 
-/// A clock that starts at zero. The wall time is read once and then moves with the monotonic time,
+/// A clock that starts at zero, or goes on from another. The wall time is read once and then moves with the monotonic time,
 /// so that a step of the system's clock never reaches the run.
 #[derive(Clone, Copy, Debug)]
 pub struct RealClock {
     started: Instant,
+    /// Monotonic time at the start.
+    mono_started_ns: i64,
+    /// Wall time when monotonic time was 0.
     wall_started_ns: i64,
     /// How many times as fast as the computer's it runs.
     scale: f64,
@@ -26,6 +29,7 @@ impl RealClock {
             .unwrap_or_default();
         RealClock {
             started: Instant::now(),
+            mono_started_ns: 0,
             wall_started_ns: saturating_ns(wall),
             scale: 1.0,
         }
@@ -38,13 +42,24 @@ impl RealClock {
         RealClock { scale, ..self }
     }
 
+    /// The same clock, whose start was that moment.
+    #[must_use]
+    pub fn going_on_from(self, now: Now) -> RealClock {
+        RealClock {
+            mono_started_ns: now.mono_ns,
+            wall_started_ns: now.wall_ns.saturating_sub(now.mono_ns),
+            ..self
+        }
+    }
+
     /// The present.
     pub fn now(&self) -> Now {
         let real_ns = saturating_ns(self.started.elapsed());
-        let mono_ns = match self.scale == 1.0 {
+        let passed_ns = match self.scale == 1.0 {
             true => real_ns,
             false => (real_ns as f64 * self.scale) as i64,
         };
+        let mono_ns = self.mono_started_ns.saturating_add(passed_ns);
         Now {
             mono_ns,
             wall_ns: self.wall_started_ns.saturating_add(mono_ns),
@@ -80,6 +95,18 @@ mod tests {
         let (a, b) = (clock.now(), clock.now());
         assert!(b.mono_ns >= a.mono_ns);
         assert_eq!(b.wall_ns - a.wall_ns, b.mono_ns - a.mono_ns);
+    }
+
+    #[test]
+    fn a_clock_goes_on_from_another() {
+        let then = Now {
+            mono_ns: 7_000_000_000,
+            wall_ns: 9_000_000_000_000,
+        };
+        let clock = RealClock::start().going_on_from(then);
+        let now = clock.now();
+        assert!((7_000_000_000..8_000_000_000).contains(&now.mono_ns));
+        assert_eq!(now.wall_ns - now.mono_ns, then.wall_ns - then.mono_ns);
     }
 
     #[test]

@@ -133,9 +133,14 @@ pub(crate) fn wall_start_ns(objects: &[InputObject]) -> i64 {
             InputObject::Pod(pod) => pod.ready_time(),
             _ => Time::UNSET,
         };
-        [meta.creation_timestamp, meta.deletion_timestamp, ready]
+        // A deletion tells when it ends at the latest.
+        let grace = meta.deletion_grace_period_seconds.get().unwrap_or(0);
+        let deletion = meta.deletion_timestamp.unix_seconds();
+        let deleted = deletion.map(|end| end.saturating_sub(grace));
+        let known = [meta.creation_timestamp, ready].map(|time| time.unix_seconds());
+        known.into_iter().chain([deleted])
     });
-    let known = times.filter_map(|time| time.unix_seconds());
+    let known = times.flatten();
     let newest = known.filter(|seconds| *seconds < LATEST_SECONDS).max();
     newest
         .map_or(0, |seconds| seconds * NS_PER_SECOND)

@@ -4,6 +4,7 @@
 mod access;
 mod beside;
 pub(crate) mod descriptors;
+mod fork;
 mod kubeconfig;
 mod own_service;
 mod page;
@@ -19,7 +20,7 @@ use anyhow::{Context, Result};
 use podstorm_apiserver::Cluster;
 use podstorm_http::tls::ServerConfig;
 use podstorm_http::{ApiServer, Builder, VirtualTime, listen};
-use podstorm_objects::{AnyObject, Namespace, Node, Now, Resource};
+use podstorm_objects::{AnyObject, Kind, Namespace, Node, Now, Resource};
 use podstorm_sim::engine::Harness;
 use podstorm_sim::nodes::{ClientRules, NodeTimes};
 use podstorm_sim::options::{EngineKind, SimOptions};
@@ -31,6 +32,7 @@ use crate::run::wall_start_ns;
 
 pub use access::{Access, Login};
 pub use beside::RunServer;
+pub use fork::Snapshot;
 pub use kubeconfig::kubeconfig;
 pub use snapshot::write_snapshot;
 pub use token_file::read_tokens;
@@ -86,6 +88,15 @@ impl Default for ServeOptions {
 pub struct Served {
     harness: Arc<Harness>,
     api: ApiServer,
+    simulated: Simulated,
+}
+
+/// What the cluster simulates, to simulate it again.
+#[derive(Clone, Debug)]
+struct Simulated {
+    sim: SimOptions,
+    node_times: NodeTimes,
+    rules: ClientRules,
 }
 
 impl Served {
@@ -105,39 +116,67 @@ impl Served {
         options: ServeOptions,
         set_up: impl FnOnce(Builder) -> Builder,
     ) -> Result<Served> {
-        let is_virtual = options.sim.engine == EngineKind::Virtual;
         let wall_start_ns = wall_start_ns(&options.objects);
-        let harness = Harness::serving(&options.sim, options.node_times, options.rules);
+        let simulated = Simulated {
+            sim: options.sim,
+            node_times: options.node_times,
+            rules: options.rules,
+        };
+        let harness = Harness::serving(
+            &simulated.sim,
+            simulated.node_times,
+            simulated.rules.clone(),
+        );
         let harness = harness.starting_at(wall_start_ns);
         let (cluster, now) = (harness.cluster(), harness.now());
-        for name in NAMESPACES {
-            let labels = json!({"kubernetes.io/metadata.name": name});
-            let namespace = json!({"metadata": {"name": name, "labels": labels}});
-            let namespace = Namespace::from_json(namespace).expect("a namespace of ours is one");
-            cluster.create(namespace, now)?;
+        let objects = options.objects.into_iter().map(InputObject::into_any);
+        let (namespaces, objects): (Vec<_>, Vec<_>) =
+            objects.partition(|object| object.kind() == Kind::NAMESPACE);
+        // First, so that those that every cluster has are the ones that were loaded.
+        for namespace in namespaces {
+            import(cluster, namespace, now)?;
         }
-        for object in options.objects {
+        for name in NAMESPACES {
+            add_namespace(cluster, name, now)?;
+        }
+        for object in objects {
             import(cluster, object, now)?;
         }
+        // Their objects are there now.
+        cluster.end_definitions(now);
         for number in 1..=options.nodes {
             add_node(cluster, number, options.pods_per_node, now)?;
         }
+        let (log_line, reaches_kubelets) = (options.log_line, options.reaches_kubelets);
+        Ok(Served::over(harness, simulated, |api| {
+            set_up(api.log_line(log_line).reaches_kubelets(reaches_kubelets))
+        }))
+    }
+
+    /// Starts the controllers of a cluster that has all its objects, and its API server.
+    fn over(
+        harness: Harness,
+        simulated: Simulated,
+        set_up: impl FnOnce(Builder) -> Builder,
+    ) -> Served {
         // What was loaded may lack the owners of its workloads; from here on there are no others.
-        cluster.set_holds_all_owners();
+        harness.cluster().set_holds_all_owners();
         // Only now: a controller that saw a ReplicaSet before its pods would make others.
         let harness = Arc::new(harness.started());
         harness.advance(0);
         let clock = Arc::clone(&harness);
         let mut api = ApiServer::builder(Arc::clone(harness.cluster()))
             .clock(Arc::new(move || clock.now()))
-            .log_line(options.log_line)
-            .page(page::html())
-            .reaches_kubelets(options.reaches_kubelets);
-        if is_virtual {
+            .page(page::html());
+        if simulated.sim.engine == EngineKind::Virtual {
             api = api.virtual_time(Arc::new(Time(Arc::clone(&harness))));
         }
         let api = set_up(api).build();
-        Ok(Served { harness, api })
+        Served {
+            harness,
+            api,
+            simulated,
+        }
     }
 
     /// The time of the cluster.
@@ -150,7 +189,10 @@ impl Served {
     /// itself. By nothing it lets happen what is due after writes to [`cluster`](Served::cluster).
     pub fn advance(&self, by: Duration) -> Option<Now> {
         let by_ns = i64::try_from(by.as_nanos()).unwrap_or(i64::MAX);
-        self.harness.advance(by_ns)
+        let now = self.harness.advance(by_ns);
+        // What faults have held back until now.
+        self.api.time_has_moved();
+        now
     }
 
     /// The cluster.
@@ -234,8 +276,18 @@ pub async fn bind(address: SocketAddr) -> Result<TcpListener> {
     })
 }
 
-fn import(cluster: &Cluster, object: InputObject, now: Now) -> Result<()> {
-    let object: AnyObject = object.into_any();
+fn add_namespace(cluster: &Cluster, name: &str, now: Now) -> Result<()> {
+    let labels = json!({"kubernetes.io/metadata.name": name});
+    let namespace = json!({"metadata": {"name": name, "labels": labels}});
+    let namespace = Namespace::from_json(namespace).expect("a namespace of ours is one");
+    match cluster.create(namespace, now) {
+        // It was loaded.
+        Err(error) if error.code == 409 => Ok(()),
+        other => other.map(drop).with_context(|| format!("Namespace {name}")),
+    }
+}
+
+fn import(cluster: &Cluster, object: AnyObject, now: Now) -> Result<()> {
     let metadata = object.metadata();
     let kind = object.kind();
     let name = match &*metadata.namespace {
@@ -243,8 +295,8 @@ fn import(cluster: &Cluster, object: InputObject, now: Now) -> Result<()> {
         namespace => format!("{} {namespace}/{}", kind.name(), metadata.name),
     };
     match cluster.api(kind).import(object, now) {
-        // The namespaces of every cluster are there already.
-        Err(error) if error.code == 409 && kind == podstorm_objects::Kind::NAMESPACE => Ok(()),
+        // A namespace may be in several files.
+        Err(error) if error.code == 409 && kind == Kind::NAMESPACE => Ok(()),
         other => other.map(drop).with_context(|| name),
     }
 }

@@ -26,8 +26,16 @@ fn start() -> Served {
 async fn send(served: &Served, method: &str, path: &str, body: &Value) -> Value {
     let request = Request::builder().method(method).uri(path);
     let body = Full::new(Bytes::from(body.to_string()));
-    let response = served.api().answer(request.body(body).unwrap()).await;
-    let Ok(body) = response.into_body().collect().await;
+    let response = served
+        .api()
+        .answer(request.body(body).unwrap())
+        .await
+        .expect("no fault is armed");
+    let body = response
+        .into_body()
+        .collect()
+        .await
+        .expect("no fault is armed");
     serde_json::from_slice(&body.to_bytes()).unwrap()
 }
 
@@ -94,7 +102,12 @@ async fn real_time_is_not_moved() {
 async fn samples_come_while_the_time_of_the_cluster_stands_still() {
     let served = start();
     let open = Request::get("/podstorm/live").body(Full::new(Bytes::new()));
-    let mut stream = served.api().answer(open.unwrap()).await.into_body();
+    let mut stream = served
+        .api()
+        .answer(open.unwrap())
+        .await
+        .unwrap()
+        .into_body();
     let mut states = Vec::new();
     for step in 0..3 {
         match step {
@@ -102,7 +115,7 @@ async fn samples_come_while_the_time_of_the_cluster_stands_still() {
             1 => drop(send(&served, "POST", SETS, &set()).await),
             _ => drop(served.advance(Duration::from_secs(301))),
         }
-        let Ok(frame) = stream.frame().await.expect("it goes on");
+        let frame = stream.frame().await.expect("it goes on").unwrap();
         let event = String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap();
         let sample = event.split_once("data: ").expect("it is an event").1;
         let sample: Value = serde_json::from_str(sample).unwrap();

@@ -49,7 +49,10 @@ fn applies(data: &[u8]) -> bool {
         let namespace = r#"{"metadata": {"name": "default"}}"#;
         let request = Request::post("/api/v1/namespaces");
         let request = request.body(Full::new(Bytes::from_static(namespace.as_bytes())));
-        let made = server.answer(request.expect("well formed")).await;
+        let made = server
+            .answer(request.expect("well formed"))
+            .await
+            .expect("no fault is armed");
         assert_eq!(made.status(), 201);
         let mut all = true;
         for line in text.lines().take(APPLIES_MAX) {
@@ -133,9 +136,12 @@ async fn send(server: &ApiServer, method: &str, query: &str, body: &str) -> (u16
         .uri(path)
         .header("Content-Type", "application/apply-patch+yaml")
         .body(Full::new(Bytes::copy_from_slice(body.as_bytes())));
-    let answer = server.answer(request.expect("well formed")).await;
+    let answer = server
+        .answer(request.expect("well formed"))
+        .await
+        .expect("no fault is armed");
     let code = answer.status().as_u16();
     let body = answer.into_body().collect().await;
-    let Ok(body) = body.map(http_body_util::Collected::to_bytes);
+    let body = body.expect("no fault is armed").to_bytes();
     (code, serde_json::from_slice(&body).unwrap_or_default())
 }

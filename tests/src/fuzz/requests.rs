@@ -60,18 +60,28 @@ fn request(data: &[u8]) -> bool {
             for (path, body) in BEFORE {
                 let request =
                     Request::post(path).body(Full::new(Bytes::from_static(body.as_bytes())));
-                let answer = server.answer(request.expect("well formed")).await;
+                let answer = server
+                    .answer(request.expect("well formed"))
+                    .await
+                    .expect("no fault is armed");
                 assert_eq!(answer.status(), 201);
             }
             let path = request.uri().path().to_owned();
-            let (head, body) = server.answer(request).await.into_parts();
+            let (head, body) = server
+                .answer(request)
+                .await
+                .expect("no fault is armed")
+                .into_parts();
             let (code, text) = (head.status.as_u16(), all(body));
             if code >= 400 && (path.starts_with("/api/") || path.starts_with("/apis/")) {
                 assert_is_status(code, &text);
             }
             for (path, _) in BEFORE {
                 let request = Request::get(path).body(Full::new(Bytes::new()));
-                let answer = server.answer(request.expect("well formed")).await;
+                let answer = server
+                    .answer(request.expect("well formed"))
+                    .await
+                    .expect("no fault is armed");
                 assert_eq!(answer.status(), 200);
                 let list: Value = serde_json::from_slice(&all(answer.into_body()))
                     .expect("a list is JSON, whatever is in it");

@@ -59,10 +59,10 @@ impl Cluster {
 
     /// Imports an object of an existing cluster: it keeps status, UID and timestamps. Only its
     /// version is new, and a missing UID, creation time or generation is filled in. The rules of
-    /// creation are checked, no others.
+    /// creation are checked, no others; a namespace that is being deleted takes it.
     ///
     /// # Errors
-    /// As [`create`](Cluster::create).
+    /// As [`create`](Cluster::create), but for the 403.
     pub fn import<R: ClusterResource>(&self, object: R, now: Now) -> Result<Arc<R>, ApiError> {
         self.import_in(R::store(self), object, now)
     }
@@ -74,7 +74,7 @@ impl Cluster {
         now: Now,
     ) -> Result<Arc<R>, ApiError> {
         let kind = object.kind();
-        self.admit_create(kind, object.metadata())?;
+        self.admit(kind, object.metadata(), true)?;
         object.set_defaults(None);
         object.hold();
         let metadata = object.metadata_mut();
@@ -97,10 +97,18 @@ impl Cluster {
 
     /// Admission of a create: the namespace, then the caller's hook.
     pub(super) fn admit_create(&self, kind: Kind, metadata: &ObjectMeta) -> Result<(), ApiError> {
-        let (namespace, name) = (&*metadata.namespace, metadata.name.as_str());
         self.admit_custom(kind)?;
+        self.admit(kind, metadata, false)
+    }
+
+    /// What a namespace or a definition that is being deleted still holds is imported with it.
+    fn admit(&self, kind: Kind, metadata: &ObjectMeta, is_import: bool) -> Result<(), ApiError> {
+        let (namespace, name) = (&*metadata.namespace, metadata.name.as_str());
         if kind.is_namespaced() {
-            self.admit_namespace(kind, namespace, name)?;
+            match self.admit_namespace(kind, namespace, name) {
+                Err(terminating) if is_import && terminating.code == 403 => {}
+                other => other?,
+            }
         } else if !namespace.is_empty() {
             let why = "namespace may not be set on a cluster-scoped object";
             return Err(errors::bad_request(why));

@@ -27,6 +27,7 @@ use crate::field_manager::{ByServer, FieldManager, Manager};
 use crate::store::KindStore;
 use crate::store::counts::{Verb, WriteEffects};
 use crate::update::{Update, prepare_and_validate};
+use crate::validation::CLEANUP;
 use crate::{Cluster, DeleteOptions, errors, meta};
 
 pub(crate) use row::ROWS;
@@ -34,9 +35,6 @@ pub use structural::{default, prune};
 
 /// `apiextensions.k8s.io/v1` `CustomResourceDefinition`.
 const DEFINITION: Kind = Kind::of(&ROWS[0]);
-
-/// Keeps a definition until its objects are gone.
-const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 /// What the definitions of a cluster describe.
 #[derive(Debug, Default)]
@@ -110,6 +108,13 @@ impl Cluster {
         let _ = self.with_dynamic_store(DEFINITION, sync);
     }
 
+    /// Serves what a definition of a restored state describes, if its names were accepted.
+    pub(crate) fn restore_definition(&self, definition: &DynamicObject, now: Now) {
+        if names::is_true(definition, "Established") {
+            self.serve_definition(definition, now);
+        }
+    }
+
     /// Serves what an established definition describes.
     fn serve_definition(&self, definition: &DynamicObject, now: Now) {
         let is_established = names::is_true(definition, "Established");
@@ -139,8 +144,9 @@ impl Cluster {
         self.definitions.generation.fetch_add(1, Ordering::Release);
     }
 
-    /// Deletes the objects of the definitions that are being deleted, and then these.
-    pub(crate) fn end_definitions(&self, now: Now) {
+    /// Deletes the objects of the definitions that are being deleted, and then these. Every write by [`Api`](crate::Api) does
+    /// so, but an import: to be called after the last one.
+    pub fn end_definitions(&self, now: Now) {
         // Relaxed: see `serve_definition`.
         if self.definitions.terminating.load(Ordering::Relaxed) == 0 {
             return;

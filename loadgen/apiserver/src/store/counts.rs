@@ -105,6 +105,17 @@ impl WriteTotals {
         self.released += u64::from(effects.released);
     }
 
+    /// The same totals for that many existing objects: creates or deletions that came in between are counted.
+    pub(crate) fn with_live(mut self, live: u64) -> WriteTotals {
+        let (more, less) = (
+            live.saturating_sub(self.live()),
+            self.live().saturating_sub(live),
+        );
+        self.created += more;
+        self.deleted += less;
+        self
+    }
+
     /// The number of existing objects.
     pub(crate) fn live(&self) -> u64 {
         self.imported + self.created - self.deleted

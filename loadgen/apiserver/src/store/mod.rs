@@ -227,6 +227,30 @@ impl<R: Strategy> KindStore<R> {
         Ok(object)
     }
 
+    /// Fills a store that is empty with objects of another one, as they are. The version is that of the
+    /// whole state.
+    pub(crate) fn restore(
+        &self,
+        objects: impl Iterator<Item = Arc<R>>,
+        totals: WriteTotals,
+        version: u64,
+    ) {
+        for object in objects {
+            let metadata = object.metadata();
+            let key = self.key(&metadata.namespace, &metadata.name);
+            let KeyHash(hash) = key.hash;
+            let mut shard = self.shard(key.hash).lock();
+            if shard.indexed {
+                self.owners.change(None, Some(&*object));
+            }
+            let stored = Stored { hash, object };
+            shard
+                .table
+                .insert_unique(hash, stored, |stored| stored.hash);
+        }
+        self.log.begin_behind(version, totals);
+    }
+
     /// Replaces `current` by `new`.
     pub(crate) fn replace(
         &self,

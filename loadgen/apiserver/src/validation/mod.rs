@@ -31,6 +31,7 @@ pub use cluster_scoped::{
     validate_event, validate_namespace, validate_namespace_status, validate_node,
     validate_node_update,
 };
+pub(crate) use metadata::CLEANUP;
 pub use pod::{validate_pod, validate_pod_except_spec, validate_pod_status_update};
 pub use pod_update::{validate_ephemeral_containers, validate_pod_update, validate_resize};
 pub use security::allow_privileged;

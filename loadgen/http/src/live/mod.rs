@@ -21,7 +21,7 @@ use tokio::time::{Instant, Sleep};
 
 use self::sample::Sampler;
 use crate::answer::{self, Body};
-use crate::watch::Waiting;
+use crate::faults::Waiting;
 use crate::{ApiServer, Call, media};
 
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");

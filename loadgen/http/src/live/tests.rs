@@ -43,12 +43,12 @@ fn replica_set(name: &str, [desired, existing, ready]: [i32; 3]) -> ReplicaSet {
 
 async fn get(server: &ApiServer, path: &str) -> Response<Body> {
     let request = Request::get(path).body(Empty::<Bytes>::new());
-    server.answer(request.unwrap()).await
+    server.answer(request.unwrap()).await.unwrap()
 }
 
 async fn next(stream: &mut Body) -> Bytes {
     let frame = stream.frame().await.expect("the stream goes on");
-    let Ok(frame) = frame;
+    let frame = frame.unwrap();
     frame.into_data().expect("a stream has no trailers")
 }
 
@@ -201,14 +201,14 @@ async fn browsers_alone_get_the_page() {
         let request = Request::builder().method(method).uri("/");
         let request = request.header("accept", accept);
         let request = request.body(Empty::<Bytes>::new()).unwrap();
-        let response = with_page.answer(request).await;
+        let response = with_page.answer(request).await.unwrap();
         let is_html = response.headers()["content-type"] == "text/html; charset=utf-8";
         assert_eq!(is_html, is_page, "{method} {accept}");
     }
     let without = server(&cluster(), |builder| builder);
     let request = Request::get("/").header("accept", browser);
     let request = request.body(Empty::<Bytes>::new()).unwrap();
-    let body = without.answer(request).await.into_body();
+    let body = without.answer(request).await.unwrap().into_body();
     let body = body.collect().await.unwrap().to_bytes();
     let paths: Value = serde_json::from_slice(&body).unwrap();
     assert!(
@@ -223,5 +223,5 @@ async fn browsers_alone_get_the_page() {
 async fn a_stream_is_for_reading() {
     let server = server(&cluster(), |builder| builder);
     let request = Request::post("/podstorm/live").body(Empty::<Bytes>::new());
-    assert_eq!(server.answer(request.unwrap()).await.status(), 405);
+    assert_eq!(server.answer(request.unwrap()).await.unwrap().status(), 405);
 }

@@ -33,10 +33,14 @@ pub(crate) async fn send(
         body => body.to_string().into(),
     };
     let request = request.body(Full::new(body)).expect("a request");
-    server.answer(request).await
+    server.answer(request).await.expect("no fault is armed")
 }
 
 pub(crate) async fn json(response: Response<Body>) -> Value {
-    let Ok(body) = response.into_body().collect().await;
+    let body = response
+        .into_body()
+        .collect()
+        .await
+        .expect("no fault is armed");
     serde_json::from_slice(&body.to_bytes()).expect("an answer in JSON")
 }

@@ -105,7 +105,7 @@ impl FaultHarness {
         );
         // A server that lags answers lists and watches from an older state.
         server.keeps_past = true;
-        let mut builder = Builder::new(options.clone(), RealClock::start(), server);
+        let mut builder = Builder::new(options.clone(), RealClock::start(), Cluster::new(server));
         builder.nodes = Some(Arc::new(NodeControl::new(NODE_TIMES)));
         // Release: tasks see the harness as it was built.
         builder.started.store(true, Ordering::Release);

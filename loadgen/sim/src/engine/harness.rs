@@ -13,8 +13,8 @@ use std::time::Duration;
 use podstorm::cache::PodCache;
 use podstorm::driver::Workload;
 use podstorm::ranking::RankFields;
-use podstorm_apiserver::{Cluster, ClusterOptions, Leaves};
-use podstorm_objects::Now;
+use podstorm_apiserver::{Cluster, ClusterOptions, ClusterState, Leaves};
+use podstorm_objects::{ApiError, Now};
 
 use super::event_sink::EventWriter;
 use super::worker::Worker;
@@ -43,7 +43,30 @@ pub struct Harness {
     handlers: Handlers,
     workers: Vec<Arc<Mutex<Worker>>>,
     writers: Vec<Arc<Mutex<EventWriter>>>,
+    /// Present where nodes may fail.
+    nodes: Option<Arc<NodeControl>>,
     engine: EngineState,
+}
+
+/// The state of a [serving](Harness::serving) cluster as a value, from which others [go on](Harness::resuming).
+#[derive(Clone, Debug)]
+pub struct HarnessState {
+    cluster: ClusterState,
+    now: Now,
+    /// How many addresses pods have got.
+    pod_addresses: u64,
+}
+
+impl HarnessState {
+    /// The objects, and what follows from them.
+    pub fn cluster(&self) -> &ClusterState {
+        &self.cluster
+    }
+
+    /// The time of the cluster.
+    pub fn now(&self) -> Now {
+        self.now
+    }
 }
 
 #[derive(Debug)]
@@ -107,7 +130,8 @@ impl Harness {
     /// Starts an empty cluster with the controllers of ReplicaSets and ReplicationControllers, a
     /// scheduler, kubelets and the garbage collector.
     pub fn new(options: &SimOptions) -> Harness {
-        Harness::with(options, server_options(options), None, |_| {}).started()
+        let cluster = Cluster::new(server_options(options));
+        Harness::with(options, cluster, None, None, |_| {}).started()
     }
 
     /// As [`new`](Harness::new), with an API server for any client: it [keeps older
@@ -116,20 +140,59 @@ impl Harness {
     /// [settles](Harness::settle). It is to be [`started`](Harness::started): until then it can be
     /// filled, and no controller takes a half of its objects for the whole.
     pub fn serving(options: &SimOptions, times: NodeTimes, rules: ClientRules) -> Harness {
-        let controllers = &options.services.controllers;
-        let server = ClusterOptions {
-            keeps_past: true,
-            leaves: Leaves {
-                garbage: !controllers.has(ControllerName::GarbageCollector),
-                // The namespace controller is a task of its own, or there is none.
-                namespaces: true,
-            },
-            records_gc_events: true,
-            admits_templates: true,
-            ..server_options(options)
-        };
         let nodes = Arc::new(NodeControl::for_clients(times, rules));
-        Harness::with(options, server, Some(nodes), Builder::add_services)
+        let cluster = Cluster::new(serving_options(options));
+        Harness::with(options, cluster, Some(nodes), None, Builder::add_services)
+    }
+
+    /// As [`serving`](Harness::serving), going on from a state: with its objects and its time. Controllers and nodes
+    /// begin anew, as after a restart; a pod that was starting or ending has waited for as long as its
+    /// object says.
+    ///
+    /// # Errors
+    /// As [`Cluster::restored`].
+    pub fn resuming(
+        options: &SimOptions,
+        times: NodeTimes,
+        rules: ClientRules,
+        state: &HarnessState,
+    ) -> Result<Harness, ApiError> {
+        let nodes = NodeControl::for_clients(times, rules).with_addresses(state.pod_addresses);
+        let cluster = Cluster::restored(serving_options(options), &state.cluster, state.now)?;
+        Ok(Harness::with(
+            options,
+            cluster,
+            Some(Arc::new(nodes)),
+            Some(state.now),
+            Builder::add_services,
+        ))
+    }
+
+    /// The state as of now. On the virtual engine everything that is due has happened; no task runs meanwhile. On the
+    /// threads engine tasks go on, and what they do later is not in it.
+    ///
+    /// # Errors
+    /// As [`Cluster::state`].
+    ///
+    /// # Panics
+    /// When a task has panicked.
+    pub fn state(&self) -> Result<HarnessState, ApiError> {
+        let rest = match &self.engine {
+            EngineState::Virtual(engine) => {
+                let tasks = lock(&engine.tasks);
+                let now_ns = engine.now().mono_ns;
+                while engine.step(&tasks, &self.executor, now_ns) {}
+                Some(tasks)
+            }
+            EngineState::Threads { .. } => None,
+        };
+        let state = HarnessState {
+            now: self.now(),
+            cluster: self.cluster.state()?,
+            pod_addresses: self.nodes.as_ref().map_or(0, |nodes| nodes.addresses()),
+        };
+        drop(rest);
+        Ok(state)
     }
 
     /// As [`new`](Harness::new), with one more workload: `make` makes it over the cache of pods
@@ -140,8 +203,8 @@ impl Harness {
         component: &'static str,
         make: impl Fn(&Arc<PodCache>) -> W + Send + Sync + 'static,
     ) -> Harness {
-        let server = server_options(options);
-        Harness::with(options, server, None, |builder| {
+        let cluster = Cluster::new(server_options(options));
+        Harness::with(options, cluster, None, None, |builder| {
             builder.add_workload(component, make);
         })
         .started()
@@ -149,13 +212,26 @@ impl Harness {
 
     fn with(
         options: &SimOptions,
-        server: ClusterOptions,
+        cluster: Cluster,
         nodes: Option<Arc<NodeControl>>,
+        from: Option<Now>,
         add: impl FnOnce(&mut Builder),
     ) -> Harness {
         let clock = RealClock::start().at_scale(options.time_scale);
-        let (builder, _, handlers) =
-            assemble_with(options.clone(), server, clock, true, None, nodes, add);
+        let clock = from.map_or(clock, |from| clock.going_on_from(from));
+        let from = from.unwrap_or(Now {
+            mono_ns: 0,
+            wall_ns: virtual_time::WALL_START_NS,
+        });
+        let (builder, _, handlers) = assemble_with(
+            options.clone(),
+            cluster,
+            clock,
+            true,
+            None,
+            nodes.clone(),
+            add,
+        );
         let (cluster, executor) = (builder.cluster, builder.executor);
         // Release: a thread that sees the flag sees the tasks as they were built.
         builder
@@ -167,8 +243,8 @@ impl Harness {
                 tasks.wake_all(&executor);
                 EngineState::Virtual(VirtualEngine {
                     tasks: Mutex::new(tasks),
-                    mono_ns: AtomicI64::new(0),
-                    wall_start_ns: virtual_time::WALL_START_NS,
+                    mono_ns: AtomicI64::new(from.mono_ns),
+                    wall_start_ns: from.wall_ns.saturating_sub(from.mono_ns),
                 })
             }
             EngineKind::Threads => EngineState::Threads {
@@ -182,6 +258,7 @@ impl Harness {
             handlers,
             workers,
             writers,
+            nodes,
             engine,
         }
     }
@@ -325,6 +402,22 @@ impl Harness {
                 clock.now().mono_ns < end_ns
             }
         }
+    }
+}
+
+/// The API server of a cluster that serves any client.
+fn serving_options(options: &SimOptions) -> ClusterOptions {
+    let controllers = &options.services.controllers;
+    ClusterOptions {
+        keeps_past: true,
+        leaves: Leaves {
+            garbage: !controllers.has(ControllerName::GarbageCollector),
+            // The namespace controller is a task of its own, or there is none.
+            namespaces: true,
+        },
+        records_gc_events: true,
+        admits_templates: true,
+        ..server_options(options)
     }
 }
 

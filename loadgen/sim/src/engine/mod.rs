@@ -45,7 +45,7 @@ use runner::{ControllerRunner, Hooks, Timer};
 use sources::{KindSource, PodSource};
 use worker::{Abandon, Worker};
 
-pub use harness::Harness;
+pub use harness::{Harness, HarnessState};
 
 use crate::clock::RealClock;
 use crate::executor::seed::seed_for;
@@ -114,14 +114,14 @@ impl std::fmt::Debug for Builder {
 }
 
 impl Builder {
-    /// An empty cluster without tasks.
-    fn new(options: SimOptions, clock: RealClock, server: ClusterOptions) -> Builder {
+    /// A cluster without tasks.
+    fn new(options: SimOptions, clock: RealClock, cluster: Cluster) -> Builder {
         Builder {
             nodes: None,
             clock: (options.engine == EngineKind::Threads).then_some(clock),
             executor: Arc::default(),
             tasks: Tasks::default(),
-            cluster: Arc::new(Cluster::new(server)),
+            cluster: Arc::new(cluster),
             started: Arc::default(),
             delivered: Arc::default(),
             informer_wakers: Vec::new(),
@@ -445,10 +445,10 @@ pub fn assemble(
     hooks: Option<&Hooks>,
     nodes: Option<Arc<NodeControl>>,
 ) -> (Builder, Vec<Arc<ControllerRunner>>) {
-    let server = server_options(&options);
+    let cluster = Cluster::new(server_options(&options));
     let (builder, runners, _) = assemble_with(
         options,
-        server,
+        cluster,
         clock,
         with_replication_controllers,
         hooks,
@@ -462,14 +462,14 @@ pub fn assemble(
 /// too.
 fn assemble_with(
     options: SimOptions,
-    server: ClusterOptions,
+    cluster: Cluster,
     clock: RealClock,
     with_replication_controllers: bool,
     hooks: Option<&Hooks>,
     nodes: Option<Arc<NodeControl>>,
     add: impl FnOnce(&mut Builder),
 ) -> (Builder, Vec<Arc<ControllerRunner>>, Handlers) {
-    let mut builder = Builder::new(options, clock, server);
+    let mut builder = Builder::new(options, clock, cluster);
     builder.nodes = nodes;
     add(&mut builder);
     let (runners, handlers) = builder.manager(with_replication_controllers, hooks);

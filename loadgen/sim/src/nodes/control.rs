@@ -126,6 +126,20 @@ impl NodeControl {
         }
     }
 
+    /// The same nodes, of which pods have got that many addresses already.
+    #[must_use]
+    pub fn with_addresses(self, given: u64) -> NodeControl {
+        // Relaxed: nobody else has them yet.
+        self.addresses.store(given, Ordering::Relaxed);
+        self
+    }
+
+    /// How many addresses pods have got.
+    pub fn addresses(&self) -> u64 {
+        // Relaxed: as in `next_pod_address`.
+        self.addresses.load(Ordering::Relaxed)
+    }
+
     /// The rules of a cluster that clients of any kind write to.
     pub fn clients(&self) -> Option<&ClientRules> {
         self.clients.as_ref()

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use podstorm::intern::FIXED_STATE;
 use podstorm_apiserver::latency::LatencySampler;
 use podstorm_apiserver::{Cluster, DeleteOptions};
-use podstorm_objects::{Now, Pod, PodPhase, Uid};
+use podstorm_objects::{ConditionType, Now, Pod, PodPhase, Uid};
 
 use super::change::{
     change_status, ended, has_ended_container, not_pulled, recovered, restarted, settled,
@@ -73,6 +73,8 @@ struct PodLifecycle {
     later: DueQueue<(PodAction, Arc<Pod>)>,
     /// Present where nodes may fail.
     control: Option<Arc<NodeControl>>,
+    /// The version of the cluster when the kubelets began, where clients of any kind write to it.
+    began_at: Option<u64>,
 }
 
 impl Kubelets {
@@ -102,6 +104,7 @@ impl Kubelets {
                 statuses: RunningStatus::new(),
                 later: DueQueue::default(),
                 control: None,
+                began_at: None,
             },
             faults: None,
         }
@@ -132,6 +135,7 @@ impl Task for Kubelets {
             lifecycle,
             faults,
         } = self;
+        lifecycle.begin();
         let mine = |node: &str| *shards == 1 || FIXED_STATE.hash_one(node) % *shards == *shard;
         let mut controller = faults.as_mut().and_then(|it| it.controller.as_mut());
         let nodes = controller.as_mut().map(|it| it.see_nodes(now));
@@ -231,6 +235,38 @@ impl PodLifecycle {
         pending_action(pod).or_else(|| settles().then_some(PodAction::Settle))
     }
 
+    /// Remembers with what the kubelets begin, once.
+    fn begin(&mut self) {
+        if self.began_at.is_none() && self.clients().is_some() {
+            self.began_at = Some(self.cluster.resource_version());
+        }
+    }
+
+    /// How long a pod that was there before the kubelets has waited for an action, by whole seconds of its times: a
+    /// restored cluster goes on with it. 0 for any other pod.
+    fn waited_ns(&self, action: PodAction, pod: &Pod, now: Now) -> i64 {
+        let version = pod.metadata.resource_version.number();
+        let was_there = version.zip(self.began_at);
+        if was_there.is_none_or(|(version, began)| version > began) {
+            return 0;
+        }
+        let since = match action {
+            PodAction::Start => {
+                let bound = pod.status.conditions.first(ConditionType::PodScheduled);
+                bound.and_then(|(_, since)| since.get().unix_seconds())
+            }
+            PodAction::End => {
+                let grace = pod.metadata.deletion_grace_period_seconds.get();
+                let end = pod.metadata.deletion_timestamp.unix_seconds();
+                end.map(|end| end.saturating_sub(grace.unwrap_or(0)))
+            }
+            PodAction::Recover | PodAction::Settle => None,
+        };
+        let now = now.wall().unix_seconds();
+        let waited = now.zip(since).map_or(0, |(now, since)| now - since);
+        waited.max(0).saturating_mul(1_000_000_000)
+    }
+
     /// Performs an action on a pod, after its latency.
     fn schedule(&mut self, action: PodAction, pod: Arc<Pod>, now: Now) {
         if self.is_lost(&pod) {
@@ -251,6 +287,7 @@ impl PodLifecycle {
                     .min(grace.saturating_mul(1_000_000_000))
             }
         };
+        let delay_ns = (delay_ns - self.waited_ns(action, &pod, now)).max(0);
         if delay_ns == 0 {
             return self.perform(action, pod, now);
         }

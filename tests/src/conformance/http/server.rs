@@ -168,7 +168,8 @@ impl Server {
             Some(client) => client.send(request, is_watch).await,
             None => {
                 let response = self.api.answer(request).await;
-                Ok(response.map(|body| body.map_err(|never| match never {}).boxed_unsync()))
+                let response = response.map_err(|lost| lost.to_string())?;
+                Ok(response.map(|body| body.map_err(|lost| lost.to_string()).boxed_unsync()))
             }
         }
     }

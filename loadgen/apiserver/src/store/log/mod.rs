@@ -232,6 +232,14 @@ impl<R: Strategy> Log<R> {
         }
     }
 
+    /// Begins behind a version, as if all events up to it had been dropped.
+    pub(crate) fn begin_behind(&self, version: u64, totals: WriteTotals) {
+        let mut state = self.state.lock();
+        state.forgotten = version;
+        state.last_version = version;
+        state.totals = totals;
+    }
+
     /// Begins to append. The caller holds the lock of the shard that the events concern.
     pub(crate) fn begin(&self) -> Append<'_, R> {
         Append {

@@ -9,8 +9,11 @@ use super::{Causes, MUST_NOT_BE_NEGATIVE};
 
 /// Most bytes of all annotation keys and values of an object: 256 KiB.
 const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
-/// Finalizers that need no domain.
-const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
+/// Keeps a definition until its objects are gone.
+pub(crate) const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
+/// Finalizers that need no domain. The last is that of definitions, for which upstream does not ask for one: a
+/// definition that is being deleted is imported with it.
+const STANDARD_FINALIZERS: [&str; 4] = ["kubernetes", "orphan", "foregroundDeletion", CLEANUP];
 /// The annotation that ranks a pod for deletion.
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 

@@ -101,9 +101,10 @@ impl Side {
         let request = request.expect("the parts are valid");
         self.runtime.block_on(async {
             let response = self.served.api().answer(request).await;
+            let response = response.expect("no fault is armed");
             let code = response.status().as_u16();
-            let Ok(body) = response.into_body().collect().await;
-            let value = serde_json::from_slice(&body.to_bytes());
+            let body = response.into_body().collect().await;
+            let value = serde_json::from_slice(&body.expect("as above").to_bytes());
             (code, value.expect("answers are JSON"))
         })
     }

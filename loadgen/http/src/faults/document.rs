@@ -1,0 +1,263 @@
+//! `/podstorm/faults`: faults are armed, listed and disarmed, as JSON.
+
+use std::time::Duration;
+
+use http::{Method, Response};
+use podstorm_apiserver::errors;
+use podstorm_objects::{ApiError, Cause, Reason};
+use serde_json::{Map, Value, json};
+
+use super::fault::invalid;
+use super::{ArmedFault, Effect, Fault, FaultId, InvalidFault, Refusal, Verb};
+use crate::Call;
+use crate::answer::{self, Body};
+use crate::time::ADVANCE_MAX_SECONDS;
+
+/// The members of a fault.
+const MEMBERS: &str = "verbs, resource, namespace, name, userAgent, after, times, effect, code, \
+                       retryAfterSeconds, seconds";
+
+/// Answers a request for all faults, or for the one of a number.
+pub(crate) fn serve(call: &Call<'_>, id: Option<&str>) -> Result<Response<Body>, ApiError> {
+    let faults = call.server.faults();
+    let Some(id) = id else {
+        return match *call.method {
+            Method::GET | Method::HEAD => Ok(list(&faults.all())),
+            Method::POST => arm(call),
+            Method::DELETE => Ok(list(&faults.disarm_all())),
+            _ => Err(answer::method_not_allowed()),
+        };
+    };
+    let unknown = || {
+        let why = format!("no fault {id:?} is armed; GET /podstorm/faults lists those that are");
+        ApiError::status(404, Reason::NotFound, why)
+    };
+    let id = FaultId(id.parse().map_err(|_| unknown())?);
+    let found = match *call.method {
+        Method::GET | Method::HEAD => faults.all().into_iter().find(|armed| armed.id == id),
+        Method::DELETE => faults.disarm(id),
+        _ => return Err(answer::method_not_allowed()),
+    };
+    let found = found.ok_or_else(unknown)?;
+    Ok(answer::json(200, write(&found).to_string()))
+}
+
+fn list(faults: &[ArmedFault]) -> Response<Body> {
+    let faults: Vec<Value> = faults.iter().map(write).collect();
+    answer::json(200, json!({"faults": faults}).to_string())
+}
+
+fn arm(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
+    let fault = read(&call.body).map_err(refused)?;
+    let served = call.catalog().group_versions();
+    let mut served = served.flat_map(|of| call.catalog().kinds(of).unwrap_or_default());
+    let is_served = fault.names_one_of(served.by_ref().copied());
+    let resource = fault.resource.clone();
+    let faults = call.server.faults();
+    let id = faults.arm(fault).map_err(refused)?;
+    // Unless another request has disarmed it since.
+    let armed = faults.all().into_iter().find(|armed| armed.id == id);
+    let document = armed.map_or(json!({"id": id.0}), |armed| write(&armed));
+    let mut response = answer::json(201, document.to_string());
+    if !is_served {
+        let warning = format!(
+            "no resource {resource:?} is served now; resources are named as in `pods/status` and \
+             `replicasets.apps`"
+        );
+        answer::warn(&mut response, &[warning]);
+    }
+    Ok(response)
+}
+
+/// 400 that names the member.
+fn refused(problem: InvalidFault) -> ApiError {
+    errors::bad_request(problem.to_string()).with_cause(Cause {
+        reason: "FieldValueInvalid".to_owned(),
+        message: problem.why,
+        field: problem.member,
+    })
+}
+
+/// A fault in JSON. What is empty is left out.
+fn write(armed: &ArmedFault) -> Value {
+    let ArmedFault {
+        id,
+        fault,
+        passed,
+        struck,
+    } = armed;
+    let mut out = json!({"id": id.0, "effect": fault.effect.name()});
+    if !fault.verbs.is_empty() {
+        let verbs: Vec<&str> = fault.verbs.iter().map(|verb| verb.name()).collect();
+        out["verbs"] = json!(verbs);
+    }
+    let texts = [
+        ("resource", &fault.resource),
+        ("namespace", &fault.namespace),
+        ("name", &fault.name),
+        ("userAgent", &fault.user_agent),
+    ];
+    for (member, text) in texts.into_iter().filter(|(_, text)| !text.is_empty()) {
+        out[member] = json!(text);
+    }
+    if let Some(refusal) = fault.effect.refusal() {
+        out["code"] = json!(refusal.code);
+        if let Some(seconds) = refusal.retry_after_seconds {
+            out["retryAfterSeconds"] = json!(seconds);
+        }
+    }
+    if let Some(time) = fault.effect.duration() {
+        out["seconds"] = json!(time.as_secs_f64());
+    }
+    out["after"] = json!(fault.after);
+    out["times"] = match fault.times {
+        Fault::ALWAYS => json!("always"),
+        times => json!(times),
+    };
+    out["passed"] = json!(passed);
+    out["struck"] = json!(struck);
+    out
+}
+
+/// A fault from JSON.
+///
+/// # Errors
+/// The member that is wrong, unknown, or has no meaning for the effect.
+pub(super) fn read(text: &[u8]) -> Result<Fault, InvalidFault> {
+    let document: Value =
+        serde_json::from_slice(text).map_err(|error| invalid("body", error.to_string()))?;
+    let Value::Object(members) = document else {
+        let why = "must be an object such as {\"effect\": \"lose-answer\", \"verbs\": [\"patch\"]}";
+        return Err(invalid("body", why));
+    };
+    let mut members = Members(members);
+    let effect = members.effect()?;
+    let fault = Fault {
+        verbs: members.verbs()?,
+        resource: members.text("resource")?,
+        namespace: members.text("namespace")?,
+        name: members.text("name")?,
+        user_agent: members.text("userAgent")?,
+        after: members.number("after")?.unwrap_or(0),
+        times: members.times()?,
+        effect,
+    };
+    if let Some(member) = members.0.keys().next() {
+        let why = match MEMBERS.split(", ").any(|known| known == member) {
+            true => format!("has no meaning for the effect {}", effect.name()),
+            false => format!("is unknown; the members are {MEMBERS}"),
+        };
+        return Err(invalid(member, why));
+    }
+    fault.check()?;
+    Ok(fault)
+}
+
+/// The members of a document that have not been read yet.
+struct Members(Map<String, Value>);
+
+impl Members {
+    fn text(&mut self, member: &str) -> Result<String, InvalidFault> {
+        match self.0.remove(member) {
+            None => Ok(String::new()),
+            Some(Value::String(text)) => Ok(text),
+            Some(other) => Err(invalid(member, format!("{other} is no text"))),
+        }
+    }
+
+    fn number(&mut self, member: &str) -> Result<Option<u64>, InvalidFault> {
+        let Some(value) = self.0.remove(member) else {
+            return Ok(None);
+        };
+        match value.as_u64() {
+            Some(number) => Ok(Some(number)),
+            None => Err(invalid(
+                member,
+                format!("{value} is no whole number from 0 on"),
+            )),
+        }
+    }
+
+    fn times(&mut self) -> Result<u64, InvalidFault> {
+        if self.0.get("times").is_some_and(|times| times == "always") {
+            self.0.remove("times");
+            return Ok(Fault::ALWAYS);
+        }
+        Ok(self.number("times")?.unwrap_or(1))
+    }
+
+    fn verbs(&mut self) -> Result<Vec<Verb>, InvalidFault> {
+        let names = || Verb::ALL.map(Verb::name).join(", ");
+        let verbs = match self.0.remove("verbs") {
+            None => return Ok(Vec::new()),
+            Some(Value::Array(verbs)) => verbs,
+            Some(other) => {
+                let why = format!("{other} is no list; it may have {}", names());
+                return Err(invalid("verbs", why));
+            }
+        };
+        let verb = |text: &Value| {
+            let known = Verb::ALL.into_iter().find(|verb| verb.name() == text);
+            known.ok_or_else(|| invalid("verbs", format!("{text} is none of {}", names())))
+        };
+        verbs.iter().map(verb).collect()
+    }
+
+    fn code(&mut self) -> Result<Option<Refusal>, InvalidFault> {
+        let Some(code) = self.number("code")? else {
+            return Ok(None);
+        };
+        let seconds = self.number("retryAfterSeconds")?;
+        let seconds = seconds.map(u32::try_from).transpose();
+        Ok(Some(Refusal {
+            // None that there is: `Fault::check` says so.
+            code: u16::try_from(code).unwrap_or(u16::MAX),
+            retry_after_seconds: seconds
+                .map_err(|_| invalid("retryAfterSeconds", "must be below 4294967296"))?,
+        }))
+    }
+
+    fn seconds(&mut self) -> Result<Option<Duration>, InvalidFault> {
+        let Some(value) = self.0.remove("seconds") else {
+            return Ok(None);
+        };
+        let seconds = value.as_f64();
+        let seconds = seconds.filter(|seconds| (0.0..=ADVANCE_MAX_SECONDS).contains(seconds));
+        match seconds {
+            Some(seconds) => Ok(Some(Duration::from_secs_f64(seconds))),
+            None => {
+                let why = format!("{value} is no number from 0 to {ADVANCE_MAX_SECONDS}");
+                Err(invalid("seconds", why))
+            }
+        }
+    }
+
+    fn effect(&mut self) -> Result<Effect, InvalidFault> {
+        let names = || Effect::NAMES.join(", ");
+        let needed = |member: &str, why: &str| invalid(member, format!("is missing: {why}"));
+        let effect = self.0.remove("effect");
+        let effect = effect.ok_or_else(|| needed("effect", &format!("one of {}", names())))?;
+        Ok(match effect.as_str().unwrap_or_default() {
+            "refuse" => {
+                let codes = Refusal::CODES.map(|code| code.to_string()).join(", ");
+                let code = self.code()?;
+                Effect::Refuse(code.ok_or_else(|| needed("code", &format!("one of {codes}")))?)
+            }
+            "lose-request" => Effect::LoseRequest,
+            "lose-answer" => Effect::LoseAnswer(self.code()?),
+            "delay-answer" => {
+                let time = self.seconds()?;
+                let why = "how long the answer is held back, by the cluster's clock";
+                Effect::DelayAnswer(time.ok_or_else(|| needed("seconds", why))?)
+            }
+            "hold-events" => Effect::HoldEvents(self.seconds()?),
+            "end-watch" => Effect::EndWatch,
+            "cut-watch" => Effect::CutWatch,
+            "expire-watch" => Effect::ExpireWatch,
+            _ => {
+                let why = format!("{effect} is none of {}", names());
+                return Err(invalid("effect", why));
+            }
+        })
+    }
+}

@@ -1,0 +1,298 @@
+//! Faults as data: what they are about, and their JSON.
+
+use http::Request;
+
+use super::document::read;
+use super::*;
+use crate::query::Query;
+use crate::route::Route;
+
+fn server() -> ApiServer {
+    let options = podstorm_apiserver::ClusterOptions::default();
+    let cluster = podstorm_apiserver::Cluster::new(options);
+    ApiServer::builder(Arc::new(cluster)).build()
+}
+
+/// What faults see of a request.
+fn asked(method: &str, path: &str) -> Option<Asked> {
+    let request = Request::builder().method(method).uri(path);
+    let request = request.header("user-agent", "site-operator/1.0").body(());
+    let (head, ()) = request.expect("it is well formed").into_parts();
+    let route = Route::of(head.uri.path(), &server().catalog());
+    Asked::of(&head, &route, &Query::of(head.uri.query()))
+}
+
+#[test]
+fn a_fault_is_about_the_requests_that_it_names() {
+    const POD: &str = "/api/v1/namespaces/n/pods/p";
+    let table = [
+        // Fault, request, whether it is about it.
+        (r#"{}"#, "GET", POD, true),
+        (r#"{}"#, "GET", "/version", false),
+        (r#"{}"#, "GET", "/podstorm/faults", false),
+        (r#"{"verbs": ["get"]}"#, "GET", POD, true),
+        (r#"{"verbs": ["get"]}"#, "HEAD", POD, true),
+        (r#"{"verbs": ["get"]}"#, "GET", "/api/v1/pods", false),
+        (r#"{"verbs": ["list"]}"#, "GET", "/api/v1/pods", true),
+        (
+            r#"{"verbs": ["list"]}"#,
+            "GET",
+            "/api/v1/pods?watch=1",
+            false,
+        ),
+        (
+            r#"{"verbs": ["watch"]}"#,
+            "GET",
+            "/api/v1/pods?watch=1",
+            true,
+        ),
+        (
+            r#"{"verbs": ["deletecollection"]}"#,
+            "DELETE",
+            "/api/v1/namespaces/n/pods",
+            true,
+        ),
+        (
+            r#"{"verbs": ["delete", "create"]}"#,
+            "DELETE",
+            "/api/v1/namespaces/n/pods",
+            false,
+        ),
+        (r#"{"verbs": ["patch", "delete"]}"#, "DELETE", POD, true),
+        (r#"{"resource": "pods"}"#, "GET", POD, true),
+        (
+            r#"{"resource": "pods"}"#,
+            "PUT",
+            "/api/v1/namespaces/n/pods/p/status",
+            false,
+        ),
+        (
+            r#"{"resource": "pods/status"}"#,
+            "PUT",
+            "/api/v1/namespaces/n/pods/p/status",
+            true,
+        ),
+        (
+            r#"{"resource": "pods/*"}"#,
+            "PUT",
+            "/api/v1/namespaces/n/pods/p/status",
+            true,
+        ),
+        (r#"{"resource": "pods/*"}"#, "PUT", POD, true),
+        (r#"{"resource": "pods.apps"}"#, "GET", POD, false),
+        (
+            r#"{"resource": "deployments.apps"}"#,
+            "GET",
+            "/apis/apps/v1/deployments",
+            true,
+        ),
+        (
+            r#"{"resource": "deployments"}"#,
+            "GET",
+            "/apis/apps/v1/deployments",
+            true,
+        ),
+        (r#"{"namespace": "n", "name": "p"}"#, "GET", POD, true),
+        (r#"{"namespace": "m"}"#, "GET", POD, false),
+        (r#"{"name": "q"}"#, "GET", POD, false),
+        (
+            r#"{"name": "p"}"#,
+            "GET",
+            "/api/v1/pods?watch=1&fieldSelector=metadata.name%3Dp",
+            true,
+        ),
+        (r#"{"userAgent": "site-operator"}"#, "GET", POD, true),
+        (r#"{"userAgent": "kubectl"}"#, "GET", POD, false),
+    ];
+    for (fault, method, path, is) in table {
+        let effect = r#"{"effect": "lose-request", "#;
+        let text = fault.replacen('{', effect, 1).replace(", }", "}");
+        let fault = read(text.as_bytes()).expect("it is a fault");
+        let found = asked(method, path).is_some_and(|asked| fault.is_about(&asked));
+        assert_eq!(found, is, "{text}: {method} {path}");
+    }
+}
+
+#[test]
+fn a_wrong_fault_is_refused_by_its_member() {
+    let table = [
+        ("", "body: "),
+        ("[]", "body: must be an object"),
+        ("{}", "effect: is missing"),
+        (
+            r#"{"effect": "explode"}"#,
+            "effect: \"explode\" is none of refuse, lose-request",
+        ),
+        (
+            r#"{"effect": 5}"#,
+            "effect: 5 is none of refuse, lose-request",
+        ),
+        (
+            r#"{"effect": "refuse"}"#,
+            "code: is missing: one of 400, 401",
+        ),
+        (
+            r#"{"effect": "refuse", "code": 418}"#,
+            "code: 418 is none of 400, 401",
+        ),
+        (
+            r#"{"effect": "refuse", "code": 70000}"#,
+            "code: 65535 is none of 400, 401",
+        ),
+        (
+            r#"{"effect": "refuse", "code": "409"}"#,
+            "code: \"409\" is no whole number",
+        ),
+        (
+            r#"{"effect": "refuse", "code": 429, "retryAfterSeconds": -1}"#,
+            "retryAfterSeconds: -1 is no whole number",
+        ),
+        (
+            r#"{"effect": "refuse", "code": 429, "retryAfterSeconds": 4294967296}"#,
+            "retryAfterSeconds: must be below",
+        ),
+        (
+            r#"{"effect": "lose-request", "code": 500}"#,
+            "code: has no meaning for the effect lose-request",
+        ),
+        (
+            r#"{"effect": "lose-answer", "retryAfterSeconds": 1}"#,
+            "retryAfterSeconds: has no meaning",
+        ),
+        (
+            r#"{"effect": "lose-request", "seconds": 5}"#,
+            "seconds: has no meaning for the effect lose-request",
+        ),
+        (r#"{"effect": "delay-answer"}"#, "seconds: is missing"),
+        (
+            r#"{"effect": "delay-answer", "seconds": -1}"#,
+            "seconds: -1 is no number from 0 to 31536000",
+        ),
+        (
+            r#"{"effect": "hold-events", "seconds": 1e9}"#,
+            "seconds: 1000000000.0 is no number from 0 to 31536000",
+        ),
+        (
+            r#"{"effect": "end-watch", "verbs": ["watch", "get"]}"#,
+            "verbs: end-watch strikes watches alone",
+        ),
+        (
+            r#"{"effect": "lose-request", "verbs": ["GET"]}"#,
+            "verbs: \"GET\" is none of get, list",
+        ),
+        (
+            r#"{"effect": "lose-request", "verbs": "get"}"#,
+            "verbs: \"get\" is no list",
+        ),
+        (
+            r#"{"effect": "lose-request", "times": 0}"#,
+            "times: must be 1 or more",
+        ),
+        (
+            r#"{"effect": "lose-request", "times": "often"}"#,
+            "times: \"often\" is no whole number",
+        ),
+        (
+            r#"{"effect": "lose-request", "after": 1.5}"#,
+            "after: 1.5 is no whole number",
+        ),
+        (
+            r#"{"effect": "lose-request", "resource": null}"#,
+            "resource: null is no text",
+        ),
+        (
+            r#"{"effect": "lose-request", "resources": "pods"}"#,
+            "resources: is unknown; the members are verbs, resource",
+        ),
+    ];
+    for (text, wanted) in table {
+        let problem = read(text.as_bytes()).expect_err(text).to_string();
+        assert!(problem.starts_with(wanted), "{text}: {problem}");
+    }
+}
+
+#[test]
+fn the_answers_of_a_refusal_are_those_of_kubernetes() {
+    let pod = asked("PATCH", "/api/v1/namespaces/n/pods/p").expect("it is for a resource");
+    let create = asked("POST", "/api/v1/namespaces/n/pods").expect("it is for a resource");
+    for (code, asked, reason) in [
+        (400, &pod, "BadRequest"),
+        (401, &pod, "Unauthorized"),
+        (403, &pod, "Forbidden"),
+        (404, &pod, "NotFound"),
+        (409, &pod, "Conflict"),
+        (409, &create, "AlreadyExists"),
+        (410, &pod, "Expired"),
+        (413, &pod, "RequestEntityTooLarge"),
+        (415, &pod, "UnsupportedMediaType"),
+        (422, &pod, "Invalid"),
+        (429, &pod, "TooManyRequests"),
+        (500, &pod, "InternalError"),
+        (503, &pod, "ServiceUnavailable"),
+        (504, &pod, "Timeout"),
+    ] {
+        let refusal = Refusal {
+            retry_after_seconds: Some(7),
+            ..Refusal::code(code)
+        };
+        let status = refusal.error(asked).to_json();
+        assert_eq!(status["code"], code);
+        assert_eq!(status["reason"], reason, "{status}");
+        assert_eq!(status["details"]["retryAfterSeconds"], 7, "{status}");
+    }
+    assert_eq!(
+        Refusal::code(409).error(&pod).to_json()["message"],
+        "Operation cannot be fulfilled on pods \"p\": the object has been modified; please apply your \
+         changes to the latest version and try again"
+    );
+}
+
+#[test]
+fn the_first_fault_that_is_due_strikes_and_the_others_wait() {
+    let server = server();
+    let faults = server.faults();
+    let pod = || asked("GET", "/api/v1/namespaces/n/pods/p");
+    let first = Fault {
+        after: 1,
+        times: 2,
+        ..Fault::new(Effect::Refuse(Refusal::code(500)))
+    };
+    let second = Fault {
+        times: Fault::ALWAYS,
+        ..Fault::new(Effect::LoseRequest)
+    };
+    let (first, second) = (faults.arm(first).unwrap(), faults.arm(second).unwrap());
+    let mut met = Vec::new();
+    for _ in 0..5 {
+        met.push(match server.strike(pod) {
+            Some(Struck::Refused(error)) => error.code,
+            Some(Struck::RequestLost) => 0,
+            other => panic!("{other:?}"),
+        });
+    }
+    assert_eq!(met, [0, 500, 500, 0, 0]);
+    assert_eq!(faults.struck(first), Some(2));
+    assert_eq!(faults.struck(second), Some(3));
+    assert_eq!(faults.all()[0].passed, 1);
+    assert!(!faults.all()[0].is_live());
+    assert_eq!(faults.disarm(second).map(|it| it.struck), Some(3));
+    assert!(server.strike(pod).is_none());
+    assert!(!server.0.faults.is_armed(), "what is left is spent");
+    assert_eq!(faults.disarm(second), None);
+    assert_eq!(faults.disarm_all().len(), 1);
+    assert_eq!(faults.all(), []);
+}
+
+#[test]
+fn faults_are_bounded() {
+    let server = server();
+    let fault = || Fault::new(Effect::LoseRequest);
+    for _ in 0..FAULTS_MAX {
+        server.faults().arm(fault()).unwrap();
+    }
+    let problem = server.faults().arm(fault()).unwrap_err().to_string();
+    assert!(problem.contains("1000 are armed"), "{problem}");
+    server.faults().disarm_all();
+    let id = server.faults().arm(fault()).unwrap();
+    assert_eq!(id.to_string(), "1001", "no number is given out twice");
+}

@@ -1,0 +1,321 @@
+//! Servers that go on from the state of another one, in memory and by a file.
+
+use std::time::Duration;
+
+use http::Request;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use podstorm_apiserver::latency::Latency;
+use podstorm_http::faults::{Effect, Fault};
+use podstorm_loadgen::manifest::load_served;
+use podstorm_loadgen::serve::{ServeOptions, Served, Snapshot, write_snapshot};
+use podstorm_sim::options::{EngineKind, SimOptions};
+use serde_json::{Value, json};
+
+/// How long pods take to be ready here, and to end.
+const STARTUP_S: u64 = 300;
+const ENDING_S: u64 = 20;
+
+const SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
+const PODS: &str = "/api/v1/namespaces/default/pods";
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
+
+fn options() -> ServeOptions {
+    let mut sim = SimOptions::new(EngineKind::Virtual, 1);
+    let seconds = |seconds: u64| Latency::Constant(seconds as i64 * 1_000_000_000);
+    sim.latency.pod_startup = seconds(STARTUP_S);
+    sim.latency.pod_termination = seconds(ENDING_S);
+    ServeOptions {
+        sim,
+        ..ServeOptions::default()
+    }
+}
+
+fn start() -> Served {
+    Served::start(options()).expect("nothing is loaded")
+}
+
+fn advance(served: &Served, seconds: u64) {
+    let moved = served.advance(Duration::from_secs(seconds));
+    moved.expect("its time is virtual");
+}
+
+async fn send(served: &Served, method: &str, path: &str, body: Value) -> (u16, Value) {
+    let request = Request::builder().method(method).uri(path);
+    let request = match method {
+        "PATCH" => request.header("content-type", "application/merge-patch+json"),
+        _ => request.header("content-type", "application/json"),
+    };
+    let body = match body {
+        Value::Null => Bytes::new(),
+        body => Bytes::from(body.to_string()),
+    };
+    let request = request.body(Full::new(body)).expect("it is well formed");
+    let answer = served.api().answer(request).await.expect("it is answered");
+    let (head, body) = answer.into_parts();
+    let body = body.collect().await.expect("it is whole").to_bytes();
+    let json = serde_json::from_slice(&body).expect("it is JSON");
+    (head.status.as_u16(), json)
+}
+
+async fn get(served: &Served, path: &str) -> Value {
+    let (code, found) = send(served, "GET", path, Value::Null).await;
+    assert_eq!(code, 200, "{found}");
+    found
+}
+
+async fn create(served: &Served, path: &str, object: Value) -> Value {
+    let (code, made) = send(served, "POST", path, object).await;
+    assert_eq!(code, 201, "{made}");
+    made
+}
+
+fn set(name: &str, replicas: usize) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"replicas": replicas,
+        "selector": {"matchLabels": {"app": name}}, "template": {
+            "metadata": {"labels": {"app": name}},
+            "spec": {"containers": [{"name": "c", "image": "i"}]}}}})
+}
+
+fn text(served: &Served) -> String {
+    let mut out = Vec::new();
+    write_snapshot(served.cluster(), &mut out).expect("memory takes everything");
+    String::from_utf8(out).expect("it is JSON")
+}
+
+fn texts(pods: &Value, member: &str) -> Vec<String> {
+    let items = pods["items"].as_array().expect("it is a list");
+    let of = |pod: &Value| {
+        pod["metadata"][member]
+            .as_str()
+            .expect("it has one")
+            .to_owned()
+    };
+    items.iter().map(of).collect()
+}
+
+async fn ready(served: &Served, name: &str) -> u64 {
+    let set = get(served, &format!("{SETS}/{name}")).await;
+    set["status"]["readyReplicas"].as_u64().unwrap_or(0)
+}
+
+/// A cluster in the middle of things: pods that start, one that ends, a custom kind that ends, an object that waits
+/// for its finalizer, a namespace that ends.
+async fn busy() -> Served {
+    let served = start();
+    let schema = json!({"type": "object", "properties": {"spec": {"type": "object",
+        "properties": {"size": {"type": "integer", "default": 3}}}}});
+    let definition = json!({"metadata": {"name": "widgets.example.com"},
+        "spec": {"group": "example.com", "scope": "Namespaced",
+            "names": {"plural": "widgets", "kind": "Widget"},
+            "versions": [{"name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": schema}}]}});
+    create(&served, DEFINITIONS, definition).await;
+    let widget = json!({"apiVersion": "example.com/v1", "kind": "Widget",
+        "metadata": {"name": "w", "finalizers": ["example.com/kept"]}});
+    create(&served, WIDGETS, widget).await;
+    send(&served, "DELETE", &format!("{WIDGETS}/w"), Value::Null).await;
+    // It stays for its object, which stays for its finalizer.
+    let defined = format!("{DEFINITIONS}/widgets.example.com");
+    send(&served, "DELETE", &defined, Value::Null).await;
+    create(&served, SETS, set("old", 2)).await;
+    advance(&served, STARTUP_S);
+    assert_eq!(ready(&served, "old").await, 2);
+    create(&served, SETS, set("new", 3)).await;
+    create(
+        &served,
+        "/api/v1/namespaces",
+        json!({"metadata": {"name": "ending"}}),
+    )
+    .await;
+    let kept = json!({"metadata": {"name": "kept", "finalizers": ["example.com/kept"]}});
+    create(&served, "/api/v1/namespaces/ending/configmaps", kept).await;
+    send(&served, "DELETE", "/api/v1/namespaces/ending", Value::Null).await;
+    advance(&served, 100);
+    let pods = get(&served, &format!("{PODS}?labelSelector=app%3Dold")).await;
+    let ends = &texts(&pods, "name")[0];
+    send(&served, "DELETE", &format!("{PODS}/{ends}"), Value::Null).await;
+    advance(&served, 5);
+    served
+}
+
+#[tokio::test]
+async fn a_fork_is_the_same_server() {
+    let served = busy().await;
+    let fork = served.fork().unwrap();
+    assert_eq!(fork.now(), served.now());
+    assert_eq!(
+        fork.cluster().resource_version(),
+        served.cluster().resource_version()
+    );
+    assert_eq!(text(&fork), text(&served));
+    assert_eq!(
+        fork.cluster().pod_totals().existing,
+        served.cluster().pod_totals().existing
+    );
+    let widget = get(&fork, &format!("{WIDGETS}/w")).await;
+    assert_eq!(widget, get(&served, &format!("{WIDGETS}/w")).await);
+    assert!(
+        widget["metadata"]["deletionTimestamp"].is_string(),
+        "{widget}"
+    );
+    // The next object has the UID that it would have had.
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let named = json!({"metadata": {"generateName": "m-"}});
+    let (one, other) = (
+        create(&served, maps, named.clone()).await,
+        create(&fork, maps, named).await,
+    );
+    assert_eq!(one, other);
+    // A watch from before the fork has to list again, one from then on has not.
+    let watch = |version: u64| format!("{maps}?watch=1&timeoutSeconds=1&resourceVersion={version}");
+    let version = fork.cluster().resource_version() - 1;
+    for (version, what) in [(version, "ADDED"), (version - 1, "ERROR")] {
+        let (_, event) = send(&fork, "GET", &watch(version), Value::Null).await;
+        assert_eq!(event["type"], what, "{event}");
+    }
+}
+
+#[tokio::test]
+async fn what_was_under_way_goes_on_in_a_fork() {
+    let fork = busy().await.fork().unwrap();
+    // Bound 105 s ago; they take 300.
+    assert_eq!(ready(&fork, "new").await, 0);
+    advance(&fork, STARTUP_S - 105 - 2);
+    assert_eq!(ready(&fork, "new").await, 0);
+    // Deleted 5 s ago; it takes 20. Its successor was bound then.
+    let old = get(&fork, &format!("{PODS}?labelSelector=app%3Dold")).await;
+    assert_eq!(texts(&old, "name").len(), 2, "{old}");
+    advance(&fork, 3);
+    assert_eq!(ready(&fork, "new").await, 3);
+    // What waited for its finalizers goes without them, and its namespace with it.
+    let free = json!({"metadata": {"finalizers": null}});
+    let widget = format!("{WIDGETS}/w");
+    assert_eq!(send(&fork, "PATCH", &widget, free.clone()).await.0, 200);
+    let defined = format!("{DEFINITIONS}/widgets.example.com");
+    assert_eq!(send(&fork, "GET", &defined, Value::Null).await.0, 404);
+    let kept = "/api/v1/namespaces/ending/configmaps/kept";
+    assert_eq!(send(&fork, "PATCH", kept, free).await.0, 200);
+    advance(&fork, 60);
+    let ending = "/api/v1/namespaces/ending";
+    assert_eq!(send(&fork, "GET", ending, Value::Null).await.0, 404);
+}
+
+/// What a user does for some minutes.
+async fn play(served: &Served, replicas: usize) {
+    let scale = json!({"spec": {"replicas": replicas}});
+    send(served, "PATCH", &format!("{SETS}/new"), scale).await;
+    advance(served, 60);
+    create(served, SETS, set("more", 2)).await;
+    send(served, "DELETE", &format!("{SETS}/old"), Value::Null).await;
+    advance(served, 600);
+}
+
+#[tokio::test]
+async fn forks_that_are_treated_alike_stay_the_same_and_others_part() {
+    let served = busy().await;
+    let before = text(&served);
+    let forks = [4, 4, 1].map(|replicas| (served.fork().unwrap(), replicas));
+    let mut after = Vec::new();
+    for (fork, replicas) in &forks {
+        play(fork, *replicas).await;
+        assert_eq!(ready(fork, "new").await, *replicas as u64);
+        after.push(text(fork));
+    }
+    assert_eq!(after[0], after[1]);
+    assert_ne!(after[0], after[2]);
+    assert_eq!(text(&served), before, "the first one has not moved");
+    // And a fork of a fork.
+    let again = forks[0].0.fork().unwrap();
+    assert_eq!(text(&again), after[0]);
+}
+
+#[tokio::test]
+async fn a_snapshot_outlives_its_server_and_arms_nothing() {
+    let served = busy().await;
+    served
+        .api()
+        .faults()
+        .arm(Fault::new(Effect::LoseRequest))
+        .unwrap();
+    let snapshot: Snapshot = served.snapshot().unwrap();
+    let (now, before) = (served.now(), text(&served));
+    drop(served);
+    assert_eq!(snapshot.now(), now);
+    for _ in 0..2 {
+        let restored = Served::restore(&snapshot).unwrap();
+        assert_eq!(text(&restored), before);
+        assert_eq!(
+            restored.cluster().resource_version(),
+            snapshot.resource_version()
+        );
+        assert!(restored.api().faults().all().is_empty());
+        advance(&restored, 600);
+    }
+}
+
+#[tokio::test]
+async fn in_real_time_a_fork_goes_on_from_the_same_moment() {
+    let mut options = options();
+    options.sim.engine = EngineKind::Threads;
+    options.sim.latency.pod_startup = Latency::Constant(0);
+    options.sim.latency.pod_termination = Latency::Constant(0);
+    let served = Served::start(options).unwrap();
+    create(&served, SETS, set("web", 20)).await;
+    while ready(&served, "web").await < 20 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let before = served.now();
+    let fork = served.fork().unwrap();
+    let (after, forked) = (served.now(), fork.now());
+    assert!(before.mono_ns <= forked.mono_ns && before.wall_ns <= forked.wall_ns);
+    let ahead = (forked.wall_ns - after.wall_ns).abs();
+    assert!(ahead < 5_000_000_000, "{ahead} ns");
+    assert_eq!(ready(&fork, "web").await, 20);
+    let uids = texts(&get(&fork, PODS).await, "uid");
+    assert_eq!(uids, texts(&get(&served, PODS).await, "uid"));
+    let scale = json!({"spec": {"replicas": 3}});
+    send(&fork, "PATCH", &format!("{SETS}/web"), scale).await;
+    while get(&fork, PODS).await["items"].as_array().map(Vec::len) != Some(3) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(ready(&served, "web").await, 20);
+}
+
+#[tokio::test]
+async fn a_file_keeps_uids_times_and_deletions_but_no_versions() {
+    let served = busy().await;
+    let first = text(&served);
+    let loaded = load_served(&["-".into()], first.as_bytes()).expect("it is a snapshot");
+    let again = Served::start(ServeOptions {
+        objects: loaded.objects,
+        nodes: 0,
+        ..options()
+    });
+    let again = again.expect("what a server has written it reads");
+    // Versions are new, Events are not read, and the time is the newest that an object tells.
+    let unversioned = |text: &str| {
+        let mut list: Value = serde_json::from_str(text).expect("it is JSON");
+        let items = list["items"].as_array_mut().expect("it is a list");
+        items.retain(|item| item["kind"] != "Event");
+        for item in items {
+            let metadata = item["metadata"].as_object_mut().expect("it has some");
+            metadata.remove("resourceVersion");
+        }
+        list
+    };
+    let (one, other) = (unversioned(&first), unversioned(&text(&again)));
+    let pairs = one["items"].as_array().unwrap().iter();
+    for (one, other) in pairs.zip(other["items"].as_array().unwrap()) {
+        assert_eq!(one, other);
+    }
+    assert_eq!(one, other);
+    let behind = served.now().wall_ns - again.now().wall_ns;
+    assert!((0..=5_000_000_000).contains(&behind), "{behind} ns");
+    let waits = STARTUP_S - 105;
+    advance(&again, waits);
+    assert_eq!(ready(&again, "new").await, 0);
+    advance(&again, 5);
+    assert_eq!(ready(&again, "new").await, 3);
+}
