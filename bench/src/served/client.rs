@@ -102,14 +102,13 @@ impl Connection {
     }
 }
 
-/// Waits until the server answers; returns how long that took.
+/// Waits until the server answers; returns how long it took from its start.
 pub(super) async fn first_answer(server: &Server) -> anyhow::Result<Duration> {
-    let began = Instant::now();
-    while began.elapsed() < Duration::from_secs(60) {
+    while server.began.elapsed() < Duration::from_secs(60) {
         if let Ok(mut connection) = Connection::open(server).await
             && connection.whole(&Asked::get("/readyz")).await.is_ok()
         {
-            return Ok(began.elapsed());
+            return Ok(server.began.elapsed());
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
     }

@@ -1,5 +1,6 @@
 //! What is measured, row by row.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -32,6 +33,8 @@ pub struct Sizes {
     pub watches: usize,
     /// Watches of a server at rest.
     pub idle_watches: usize,
+    /// Seconds of a run of `wrk`.
+    pub seconds: u32,
     /// Pods that the controller-manager makes: ReplicaSets, and pods of each.
     pub made: (u64, u64),
 }
@@ -44,6 +47,7 @@ impl Sizes {
         listed_long: 100_000,
         watches: 100,
         idle_watches: 10_000,
+        seconds: 5,
         made: (50, 20),
     };
     /// To see that it runs.
@@ -53,6 +57,7 @@ impl Sizes {
         listed_long: 200,
         watches: 5,
         idle_watches: 20,
+        seconds: 1,
         made: (2, 5),
     };
 }
@@ -181,31 +186,35 @@ pub async fn all(
         );
         put(Work::Watch, watch(&server, sizes, which).await?);
         let requests = which.requests(sizes);
-        let body = pod(1_200);
-        let create = || rounds(&server, requests, |_| Asked::post(PODS, body.clone()));
+        let pods = Pods::new(1_200, "created");
+        let create = || rounds(&server, requests, |_| pods.create());
         put(Work::Create, create().await?);
+        let body = pod(1_200, "generateName");
         put(
             Work::CreateByWrk,
-            wrk::run(programs, &server, PODS, Some(&body))?,
+            wrk::run(programs, &server, PODS, Some(&body), sizes.seconds)?,
         );
         let names = names(&server).await?;
         let path = |number: u64| format!("{PODS}/{}", names[number as usize % names.len()]);
         let get = || rounds(&server, requests * 2, |number| Asked::get(path(number)));
         put(Work::Get, get().await?);
-        put(Work::GetByWrk, wrk::run(programs, &server, &path(0), None)?);
+        put(
+            Work::GetByWrk,
+            wrk::run(programs, &server, &path(0), None, sizes.seconds)?,
+        );
         let patch = || rounds(&server, requests, |number| patch(path(number), number));
         put(Work::PatchStatus, patch().await?);
         drop(server);
 
         let server = which.start(programs)?;
         first_answer(&server).await?;
-        fill(&server, 0, sizes.listed).await?;
+        fill(&server, sizes.listed, "listed").await?;
         put(Work::List, list(&server).await?);
         let watches = open(&server, sizes.watches).await?;
         let with_watches = self::memory(&server);
         drop(watches);
         if which == Which::Plain {
-            fill(&server, sizes.listed, sizes.listed_long).await?;
+            fill(&server, sizes.listed_long - sizes.listed, "more").await?;
             put(Work::ListLong, list(&server).await?);
             put(
                 Work::Memory,
@@ -266,9 +275,40 @@ async fn rounds(
     Ok(format!("{rate}/s; {}{store} µs CPU", micros(cpu[0])))
 }
 
-/// A pod with an owner, as JSON of some `bytes`; the server draws its name.
-fn pod(bytes: usize) -> String {
-    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "web-7d4b9c6f5-",
+/// Pods with an owner, as JSON of some `bytes`, each with a name of its own.
+struct Pods {
+    /// The text before the name, and after it.
+    text: [String; 2],
+    prefix: &'static str,
+    made: AtomicU64,
+}
+
+impl Pods {
+    fn new(bytes: usize, prefix: &'static str) -> Pods {
+        let pod = pod(bytes, "name");
+        let (before, after) = pod.split_once(NAME).expect("it has a name");
+        Pods {
+            text: [before.to_owned(), after.to_owned()],
+            prefix,
+            made: AtomicU64::new(0),
+        }
+    }
+
+    /// Asks for the next to be created.
+    fn create(&self) -> Asked {
+        // Relaxed: only that no two are the same.
+        let number = self.made.fetch_add(1, Ordering::Relaxed);
+        let [before, after] = &self.text;
+        let prefix = self.prefix;
+        Asked::post(PODS, format!("{before}{prefix}-{number:08}{after}"))
+    }
+}
+
+const NAME: &str = "web-7d4b9c6f5-";
+
+/// A pod, its name or what one is drawn from in the member `named`.
+fn pod(bytes: usize, named: &str) -> String {
+    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {named: NAME,
         "labels": {"app": "web", "pod-template-hash": "7d4b9c6f5"}, "annotations": {"filled": ""},
         "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-7d4b9c6f5",
             "uid": "5f2a3b1c-8d4e-4f6a-9b7c-1d2e3f4a5b6c", "controller": true, "blockOwnerDeletion": true}]},
@@ -309,12 +349,9 @@ async fn names(server: &Server) -> anyhow::Result<Vec<String>> {
         .collect()
 }
 
-async fn fill(server: &Server, from: u64, to: u64) -> anyhow::Result<()> {
-    let body = pod(3_400);
-    load(server, CONNECTIONS, to - from, |_| {
-        Asked::post(PODS, body.clone())
-    })
-    .await?;
+async fn fill(server: &Server, pods: u64, prefix: &'static str) -> anyhow::Result<()> {
+    let made = Pods::new(3_400, prefix);
+    load(server, CONNECTIONS, pods, |_| made.create()).await?;
     Ok(())
 }
 
@@ -348,9 +385,20 @@ async fn list(server: &Server) -> anyhow::Result<String> {
 }
 
 async fn open(server: &Server, watches: usize) -> anyhow::Result<Vec<Watch>> {
+    // From now on, without what there is.
+    let list = Connection::open(server)
+        .await?
+        .whole(&Asked::get(format!("{PODS}?limit=1")))
+        .await?;
+    let list: Value = serde_json::from_slice(&list)?;
+    let now = list["metadata"]["resourceVersion"].as_str();
+    let path = format!(
+        "{PODS}?watch=true&resourceVersion={}",
+        now.context("a version")?
+    );
     let mut open = Vec::with_capacity(watches);
     for _ in 0..watches {
-        open.push(Watch::open(server, &format!("{PODS}?watch=true")).await?);
+        open.push(Watch::open(server, &path).await?);
     }
     Ok(open)
 }
@@ -359,14 +407,11 @@ async fn open(server: &Server, watches: usize) -> anyhow::Result<Vec<Watch>> {
 async fn watch(server: &Server, sizes: &Sizes, which: Which) -> anyhow::Result<String> {
     let pods = which.requests(sizes) / 4;
     let watches = open(server, sizes.watches).await?;
-    let body = pod(3_000);
+    let made = Pods::new(3_000, "watched");
     let (before, began) = (server.cpu(), Instant::now());
     let read = |mut watch: Watch| tokio::spawn(async move { watch.added(pods).await });
     let readers: Vec<_> = watches.into_iter().map(read).collect();
-    load(server, CONNECTIONS, pods, |_| {
-        Asked::post(PODS, body.clone())
-    })
-    .await?;
+    load(server, CONNECTIONS, pods, |_| made.create()).await?;
     let mut events = 0.0;
     for reader in readers {
         events += reader.await?? as f64;

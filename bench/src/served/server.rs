@@ -11,6 +11,7 @@ use anyhow::{Context, bail, ensure};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
+use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 
 use super::Programs;
@@ -98,6 +99,8 @@ pub(super) struct Server {
     pub(super) token: Option<&'static str>,
     /// For other clients.
     pub(super) kubeconfig: PathBuf,
+    /// When it was started.
+    pub(super) began: Instant,
 }
 
 impl Server {
@@ -107,7 +110,7 @@ impl Server {
         tls: bool,
         flags: &[&str],
     ) -> anyhow::Result<Server> {
-        let address = free_address()?;
+        let (began, address) = (Instant::now(), free_address()?);
         let kubeconfig = programs
             .folder
             .join(format!("ours-{}.kubeconfig", address.port()));
@@ -131,6 +134,7 @@ impl Server {
             tls: None,
             token: tls.then_some(TOKEN),
             kubeconfig,
+            began,
         };
         if tls {
             let config = when_written(&server.kubeconfig)?;
@@ -156,6 +160,7 @@ impl Server {
             "--unsafe-no-fsync".to_owned(),
         ];
         let program = |name: &str| programs.control_plane.join(name);
+        let began = Instant::now();
         let store = Process::start(&program("etcd"), &etcd, &folder.join("etcd.log"))?;
         let key = folder.join("key");
         // In the older form, which is the only one that it takes.
@@ -207,6 +212,7 @@ impl Server {
             tls: Some(connector(pem.as_bytes())?),
             token: Some(TOKEN),
             kubeconfig,
+            began,
         })
     }
 
