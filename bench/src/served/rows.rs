@@ -309,16 +309,17 @@ const NAME: &str = "web-7d4b9c6f5-";
 /// A pod, its name or what one is drawn from in the member `named`.
 fn pod(bytes: usize, named: &str) -> String {
     let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {named: NAME,
-        "labels": {"app": "web", "pod-template-hash": "7d4b9c6f5"}, "annotations": {"filled": ""},
+        "labels": {"app": "web", "pod-template-hash": "7d4b9c6f5"},
         "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-7d4b9c6f5",
             "uid": "5f2a3b1c-8d4e-4f6a-9b7c-1d2e3f4a5b6c", "controller": true, "blockOwnerDeletion": true}]},
         "spec": {"containers": [{"name": "web", "image": "registry.example/shop/web:1.27.3",
             "ports": [{"name": "http", "containerPort": 8080}],
-            "env": [{"name": "MODE", "value": "production"}, {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+            "env": [{"name": "SETTINGS", "value": ""}, {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
             "resources": {"requests": {"cpu": "250m", "memory": "256Mi"}, "limits": {"memory": "512Mi"}},
             "readinessProbe": {"httpGet": {"path": "/ready", "port": "http"}, "periodSeconds": 5}}]}});
     let missing = bytes.saturating_sub(pod.to_string().len());
-    pod["metadata"]["annotations"]["filled"] = "x".repeat(missing).into();
+    // As of real pods, most of it is what the pods of an owner have in common.
+    pod["spec"]["containers"][0]["env"][0]["value"] = "x".repeat(missing).into();
     pod.to_string()
 }
 
