@@ -12,7 +12,6 @@ pub mod pods;
 pub mod profiler;
 pub mod results;
 pub mod scaling;
-pub mod served;
 pub mod whole;
 
 use std::path::Path;

@@ -145,9 +145,9 @@ fn it_ends_a_namespace_with_all_that_is_in_it() {
 fn a_second_one_leads_when_the_first_is_killed() {
     let elects = [
         "--leader-elect=true",
-        "--leader-elect-lease-duration=3s",
-        "--leader-elect-renew-deadline=2s",
-        "--leader-elect-retry-period=500ms",
+        "--leader-elect-lease-duration=8s",
+        "--leader-elect-renew-deadline=6s",
+        "--leader-elect-retry-period=1s",
     ];
     with_one(&["--controllers", OURS_OFF], |served| {
         let holder = "get lease kube-controller-manager -n kube-system \

@@ -25,7 +25,7 @@ use crate::control_plane::manager::{Bodies, Manager, OURS_OFF};
 const LOOKS: usize = 600;
 /// How long it must stay there at the end.
 const REST: Duration = Duration::from_millis(500);
-const BEFORE_LOOKS: Duration = Duration::from_millis(200);
+const BEFORE_LOOKS: Duration = Duration::from_millis(500);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 
 /// Where the objects of a scenario are.

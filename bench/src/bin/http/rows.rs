@@ -8,11 +8,11 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::client::{Asked, Connection, Taken, Watch, first_answer, load};
-use super::manager;
-use super::server::Server;
-use super::table::{Row, megabytes, thousands};
-use super::{Programs, wrk};
+use crate::client::{Asked, Connection, Taken, Watch, first_answer, load};
+use crate::manager;
+use crate::server::Server;
+use crate::table::{Row, megabytes, thousands};
+use crate::{Programs, wrk};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 /// Connections that ask at once.
@@ -22,26 +22,26 @@ const ROUNDS: usize = 3;
 
 /// How much is done.
 #[derive(Clone, Copy, Debug)]
-pub struct Sizes {
+pub(crate) struct Sizes {
     /// Requests of a round against ours; the real one gets a tenth.
-    pub requests: u64,
+    pub(crate) requests: u64,
     /// Pods of a list.
-    pub listed: u64,
+    pub(crate) listed: u64,
     /// Pods of the long list, ours alone.
-    pub listed_long: u64,
+    pub(crate) listed_long: u64,
     /// Watches that pods are told to.
-    pub watches: usize,
+    pub(crate) watches: usize,
     /// Watches of a server at rest.
-    pub idle_watches: usize,
+    pub(crate) idle_watches: usize,
     /// Seconds of a run of `wrk`.
-    pub seconds: u32,
+    pub(crate) seconds: u32,
     /// Pods that the controller-manager makes: ReplicaSets, and pods of each.
-    pub made: (u64, u64),
+    pub(crate) made: (u64, u64),
 }
 
 impl Sizes {
     /// Those of the table.
-    pub const FULL: Sizes = Sizes {
+    pub(crate) const FULL: Sizes = Sizes {
         requests: 20_000,
         listed: 10_000,
         listed_long: 100_000,
@@ -51,7 +51,7 @@ impl Sizes {
         made: (50, 20),
     };
     /// To see that it runs.
-    pub const SMALL: Sizes = Sizes {
+    pub(crate) const SMALL: Sizes = Sizes {
         requests: 200,
         listed: 100,
         listed_long: 200,
@@ -158,7 +158,7 @@ const ROWS: [(&str, &str); 14] = [
 ///
 /// # Errors
 /// A program that is missing or fails.
-pub async fn all(
+pub(crate) async fn all(
     programs: &Programs<'_>,
     sizes: &Sizes,
     say: impl Fn(&str),

@@ -6,29 +6,29 @@ use anyhow::ensure;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::Programs;
-use super::client::{Asked, Connection};
-use super::server::{Process, Server};
-use super::table::thousands;
+use crate::Programs;
+use crate::client::{Asked, Connection};
+use crate::server::{Process, Server};
+use crate::table::thousands;
 
 const REPLICA_SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
 
 /// What making a number of pods took.
 #[derive(Clone, Debug)]
-pub(super) struct Made {
+pub(crate) struct Made {
     /// Pods per second.
-    pub(super) rate: String,
+    pub(crate) rate: String,
     /// CPU of the server, and of etcd where there is one, for 1,000 pods.
-    pub(super) server: String,
+    pub(crate) server: String,
     /// CPU of the controller-manager for 1,000 pods, and its memory at the end.
-    pub(super) manager: String,
+    pub(crate) manager: String,
 }
 
 /// Lets the controller-manager make `sets` ReplicaSets of so many pods each.
 ///
 /// # Errors
 /// A program that doesn't start, and pods that don't come within two minutes.
-pub(super) async fn make(
+pub(crate) async fn make(
     programs: &Programs<'_>,
     server: &Server,
     sets: u64,

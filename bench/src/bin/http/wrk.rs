@@ -5,16 +5,16 @@ use std::process::Command;
 
 use anyhow::{Context, ensure};
 
-use super::Programs;
-use super::server::Server;
-use super::table::thousands;
+use crate::Programs;
+use crate::server::Server;
+use crate::table::thousands;
 
 /// Runs `wrk` for some seconds on 32 connections against a path, with a body posted where one is given; requests per second and the
 /// server's CPU for each.
 ///
 /// # Errors
 /// `wrk` is missing, or more than one answer of a thousand is no success.
-pub(super) fn run(
+pub(crate) fn run(
     programs: &Programs<'_>,
     server: &Server,
     path: &str,

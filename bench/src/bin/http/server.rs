@@ -14,7 +14,7 @@ use rustls::{ClientConfig, RootCertStore};
 use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 
-use super::Programs;
+use crate::Programs;
 
 /// The token that every server with TLS takes.
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
@@ -24,11 +24,11 @@ const TICK: Duration = Duration::from_millis(10);
 
 /// A program that runs. It is killed when it is dropped.
 #[derive(Debug)]
-pub(super) struct Process(Child);
+pub(crate) struct Process(Child);
 
 impl Process {
     /// Starts a program, its output in a file.
-    pub(super) fn start(
+    pub(crate) fn start(
         program: &Path,
         arguments: &[String],
         log: &Path,
@@ -46,7 +46,7 @@ impl Process {
     }
 
     /// CPU time so far, user and system.
-    pub(super) fn cpu(&self) -> Duration {
+    pub(crate) fn cpu(&self) -> Duration {
         let text = self.proc("stat");
         // The name, in parentheses, may hold blanks.
         let after = text.rsplit_once(')').map_or("", |it| it.1);
@@ -56,16 +56,16 @@ impl Process {
     }
 
     /// Resident memory now, bytes.
-    pub(super) fn resident(&self) -> u64 {
+    pub(crate) fn resident(&self) -> u64 {
         self.status("VmRSS:")
     }
 
     /// Most resident memory since [`forget_peak`](Process::forget_peak), bytes.
-    pub(super) fn peak(&self) -> u64 {
+    pub(crate) fn peak(&self) -> u64 {
         self.status("VmHWM:")
     }
 
-    pub(super) fn forget_peak(&self) -> anyhow::Result<()> {
+    pub(crate) fn forget_peak(&self) -> anyhow::Result<()> {
         let path = format!("/proc/{}/clear_refs", self.0.id());
         fs::write(&path, "5").context(path)
     }
@@ -90,22 +90,22 @@ impl Drop for Process {
 }
 
 /// A server.
-pub(super) struct Server {
-    pub(super) api: Process,
+pub(crate) struct Server {
+    pub(crate) api: Process,
     /// What it stores its objects in, where that is a process of its own.
-    pub(super) store: Option<Process>,
-    pub(super) address: SocketAddr,
-    pub(super) tls: Option<TlsConnector>,
-    pub(super) token: Option<&'static str>,
+    pub(crate) store: Option<Process>,
+    pub(crate) address: SocketAddr,
+    pub(crate) tls: Option<TlsConnector>,
+    pub(crate) token: Option<&'static str>,
     /// For other clients.
-    pub(super) kubeconfig: PathBuf,
+    pub(crate) kubeconfig: PathBuf,
     /// When it was started.
-    pub(super) began: Instant,
+    pub(crate) began: Instant,
 }
 
 impl Server {
     /// Ours, without nodes. It may not yet listen.
-    pub(super) fn ours(
+    pub(crate) fn ours(
         programs: &Programs<'_>,
         tls: bool,
         flags: &[&str],
@@ -148,7 +148,7 @@ impl Server {
     }
 
     /// A real kube-apiserver with etcd. It may not yet listen.
-    pub(super) fn real(programs: &Programs<'_>) -> anyhow::Result<Server> {
+    pub(crate) fn real(programs: &Programs<'_>) -> anyhow::Result<Server> {
         let folder = tempfile::TempDir::new_in(programs.folder)?.keep();
         let (clients, peers, address) = (free_address()?, free_address()?, free_address()?);
         let etcd = [
@@ -217,7 +217,7 @@ impl Server {
     }
 
     /// CPU time of the server so far, and of its store.
-    pub(super) fn cpu(&self) -> [Duration; 2] {
+    pub(crate) fn cpu(&self) -> [Duration; 2] {
         let store = self.store.as_ref().map(Process::cpu);
         [self.api.cpu(), store.unwrap_or_default()]
     }

@@ -13,19 +13,19 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use super::server::Server;
+use crate::server::Server;
 
 /// What is asked.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
-    pub(super) method: &'static str,
-    pub(super) path: String,
-    pub(super) media: &'static str,
-    pub(super) body: Bytes,
+pub(crate) struct Asked {
+    pub(crate) method: &'static str,
+    pub(crate) path: String,
+    pub(crate) media: &'static str,
+    pub(crate) body: Bytes,
 }
 
 impl Asked {
-    pub(super) fn get(path: impl Into<String>) -> Asked {
+    pub(crate) fn get(path: impl Into<String>) -> Asked {
         Asked {
             method: "GET",
             path: path.into(),
@@ -34,7 +34,7 @@ impl Asked {
         }
     }
 
-    pub(super) fn post(path: &str, body: impl Into<Bytes>) -> Asked {
+    pub(crate) fn post(path: &str, body: impl Into<Bytes>) -> Asked {
         Asked {
             method: "POST",
             path: path.to_owned(),
@@ -46,13 +46,13 @@ impl Asked {
 
 /// A connection.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(crate) struct Connection {
     sender: SendRequest<Full<Bytes>>,
     token: Option<&'static str>,
 }
 
 impl Connection {
-    pub(super) async fn open(server: &Server) -> anyhow::Result<Connection> {
+    pub(crate) async fn open(server: &Server) -> anyhow::Result<Connection> {
         let stream = TcpStream::connect(server.address).await?;
         stream.set_nodelay(true)?;
         let sender = match &server.tls {
@@ -74,7 +74,7 @@ impl Connection {
     }
 
     /// Sends a request, and returns the body of its answer, which is a success.
-    pub(super) async fn send(&mut self, asked: &Asked) -> anyhow::Result<Incoming> {
+    pub(crate) async fn send(&mut self, asked: &Asked) -> anyhow::Result<Incoming> {
         let mut request = Request::builder()
             .method(asked.method)
             .uri(&asked.path)
@@ -97,13 +97,13 @@ impl Connection {
     }
 
     /// Sends a request, and returns the whole body of its answer.
-    pub(super) async fn whole(&mut self, asked: &Asked) -> anyhow::Result<Bytes> {
+    pub(crate) async fn whole(&mut self, asked: &Asked) -> anyhow::Result<Bytes> {
         Ok(self.send(asked).await?.collect().await?.to_bytes())
     }
 }
 
 /// Waits until the server answers; returns how long it took from its start.
-pub(super) async fn first_answer(server: &Server) -> anyhow::Result<Duration> {
+pub(crate) async fn first_answer(server: &Server) -> anyhow::Result<Duration> {
     while server.began.elapsed() < Duration::from_secs(60) {
         if let Ok(mut connection) = Connection::open(server).await
             && connection.whole(&Asked::get("/readyz")).await.is_ok()
@@ -117,15 +117,15 @@ pub(super) async fn first_answer(server: &Server) -> anyhow::Result<Duration> {
 
 /// What a number of requests took.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Taken {
-    pub(super) requests: u64,
-    pub(super) wall: Duration,
+pub(crate) struct Taken {
+    pub(crate) requests: u64,
+    pub(crate) wall: Duration,
     /// Of the server, and of its store.
-    pub(super) cpu: [Duration; 2],
+    pub(crate) cpu: [Duration; 2],
 }
 
 /// Sends requests by number, on so many connections at once.
-pub(super) async fn load(
+pub(crate) async fn load(
     server: &Server,
     connections: usize,
     requests: u64,
@@ -159,17 +159,17 @@ pub(super) async fn load(
 
 /// A watch that counts its events.
 #[derive(Debug)]
-pub(super) struct Watch(Incoming);
+pub(crate) struct Watch(Incoming);
 
 impl Watch {
-    pub(super) async fn open(server: &Server, path: &str) -> anyhow::Result<Watch> {
+    pub(crate) async fn open(server: &Server, path: &str) -> anyhow::Result<Watch> {
         let mut connection = Connection::open(server).await?;
         let body = connection.send(&Asked::get(path)).await?;
         Ok(Watch(body))
     }
 
     /// Reads until so many objects were added; returns how many events have come by then.
-    pub(super) async fn added(&mut self, wanted: u64) -> anyhow::Result<u64> {
+    pub(crate) async fn added(&mut self, wanted: u64) -> anyhow::Result<u64> {
         let mark = memchr::memmem::Finder::new(br#"{"type":"ADDED""#);
         let (mut added, mut events, mut rest) = (0, 0, Vec::new());
         while added < wanted {

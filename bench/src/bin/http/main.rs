@@ -1,7 +1,18 @@
-//! The API server over HTTP beside a real one, by one command: `bench/results/http.md`.
+//! The API server over HTTP, server and clients in processes of their own: ours, plain and with TLS and a token, and
+//! beside the latter a real kube-apiserver 1.20.2 with etcd; by a client of our own, by `wrk`, and by the real
+//! kube-controller-manager. Writes `bench/results/http.md`.
+//!
+//! It is no part of the library, whose hot loops are counted: what is compiled with them changes how they are inlined.
+
+mod client;
+mod manager;
+mod rows;
+mod server;
+mod table;
+mod wrk;
 
 use std::io::{self, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, ensure};
@@ -9,8 +20,8 @@ use clap::Parser;
 use podstorm_bench::results::package_directory;
 use podstorm_bench::results::render::circumstances;
 use podstorm_bench::results::run::{Run, now};
-use podstorm_bench::served::{self, Programs, Sizes};
 use podstorm_bench::write_whole;
+use rows::Sizes;
 
 /// Measure the API server over HTTP, ours and a real one, and write bench/results/http.md
 ///
@@ -57,21 +68,42 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
         true => Sizes::SMALL,
         false => Sizes::FULL,
     };
-    served::raise_open_files()?;
+    raise_open_files()?;
     let mut run = Run::begin("cargo run --release --bin http".to_owned());
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build();
     let runtime = runtime.context("can't start threads")?;
-    let rows = runtime.block_on(served::all(&programs, &sizes, |line| {
+    let rows = runtime.block_on(rows::all(&programs, &sizes, |line| {
         let _ = writeln!(io::stderr(), "{line}");
     }))?;
     run.end(now());
-    let text = served::render(&rows, &format!("{}.", circumstances(&run)));
+    let text = table::render(&rows, &format!("{}.", circumstances(&run)));
     if !arguments.smoke {
         let path = package_directory().join("results/http.md");
         write_whole("the results", &path, &text)?;
     }
     io::stdout().write_all(text.as_bytes())?;
     Ok(())
+}
+
+/// The programs that are measured.
+#[derive(Clone, Copy, Debug)]
+struct Programs<'a> {
+    /// `loadgen`, a release build.
+    loadgen: &'a Path,
+    /// The folder of etcd, kube-apiserver and kube-controller-manager.
+    control_plane: &'a Path,
+    /// The folder for files.
+    folder: &'a Path,
+}
+
+/// Raises the number of files that this process may have open as far as it may be.
+///
+/// # Errors
+/// The system refuses.
+fn raise_open_files() -> anyhow::Result<()> {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).context("the limit of open files")?;
+    setrlimit(Resource::RLIMIT_NOFILE, most, most).context("the limit of open files")
 }

@@ -4,21 +4,21 @@ use std::fmt::Write;
 
 /// A line of the table.
 #[derive(Clone, Debug, Default)]
-pub struct Row {
+pub(crate) struct Row {
     /// What is done, and how its figures are to be read.
-    pub work: String,
+    pub(crate) work: String,
     /// Ours, plain.
-    pub plain: String,
+    pub(crate) plain: String,
     /// Ours, with TLS and a token.
-    pub tls: String,
+    pub(crate) tls: String,
     /// The real one, with TLS, a token and etcd.
-    pub real: String,
+    pub(crate) real: String,
     /// What we mean to reach.
-    pub target: &'static str,
+    pub(crate) target: &'static str,
 }
 
 /// The document; `where_from` tells the machine, the commit and the time.
-pub fn render(rows: &[Row], where_from: &str) -> String {
+pub(crate) fn render(rows: &[Row], where_from: &str) -> String {
     let mut text = format!(
         "# The API server over HTTP\n\n\
          Made by `cargo run --release --bin http`; don't edit. {where_from}\n\n\
@@ -41,7 +41,7 @@ pub fn render(rows: &[Row], where_from: &str) -> String {
 }
 
 /// `12,345`.
-pub(super) fn thousands(number: f64) -> String {
+pub(crate) fn thousands(number: f64) -> String {
     let digits = format!("{number:.0}");
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {
@@ -54,7 +54,7 @@ pub(super) fn thousands(number: f64) -> String {
 }
 
 /// Bytes as `12.3 MB`.
-pub(super) fn megabytes(bytes: u64) -> String {
+pub(crate) fn megabytes(bytes: u64) -> String {
     format!("{:.1} MB", bytes as f64 / 1e6)
 }
 
