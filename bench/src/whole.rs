@@ -69,7 +69,9 @@ pub fn loadgen() -> anyhow::Result<PathBuf> {
 /// Where it can't be built.
 pub fn loadgen_as_built() -> anyhow::Result<PathBuf> {
     if cfg!(debug_assertions) {
-        build(&target_directory(), &["--workspace"])
+        // An example has the features of tests: all is as the tests were built, not built again.
+        let flags = ["--workspace", "--example", "replica_set_name"];
+        build(&target_directory(), &flags)
     } else {
         loadgen()
     }

@@ -9,6 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use podstorm_bench::hot::paths;
 use tempfile::TempDir;
 
 /// Writes a program that runs a shell script. Another process writes the file: one that this
@@ -387,8 +388,12 @@ fn without_its_tools_the_gate_says_which_and_how_to_get_them() {
     );
 }
 
-/// What gungraun says of the fourth path of the list.
-const SUMMARY: &str = r#"echo '{"id":"path_3","profiles":[{"tool":"Callgrind","data":{"total":{"metrics":{"Ir":{"values":{"new":5}}}}}}]}'"#;
+/// A program that says what gungraun does of a path.
+fn summary(id: &str) -> String {
+    let at = paths().iter().position(|path| path.id == id).unwrap();
+    let data = r#"{"total":{"metrics":{"Ir":{"values":{"new":5}}}}}"#;
+    format!(r#"echo '{{"id":"path_{at}","profiles":[{{"tool":"Callgrind","data":{data}}}]}}'"#)
+}
 
 /// The version of gungraun in the lock file.
 fn locked_gungraun() -> String {
@@ -448,7 +453,7 @@ fn a_build_or_a_count_that_fails_never_passes() {
     place.tool("instructions", "echo '{}'");
     expect_failure(&["not a summary of gungraun's"]);
     place.tool("allocations", "echo '{}'");
-    place.tool("instructions", SUMMARY);
+    place.tool("instructions", &summary("expectations/create/1"));
     expect_failure(&["dhat counted nothing for expectations/create/1"]);
 }
 

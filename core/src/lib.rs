@@ -3,12 +3,13 @@
 #![doc = include_str!("../README.md")]
 
 pub mod cache;
+pub mod deployment;
 pub mod policy;
 pub mod ranking;
 pub mod replicaset;
 
 pub use podstorm_objects as object;
 pub use podstorm_runtime::{
-    claim, client, consistency, driver, expectations, intern, limits, metrics, objects, primitives,
-    reflector, slow_start, workqueue,
+    claim, client, consistency, driver, expectations, intern, limits, metrics, objects, owned,
+    primitives, reflector, slow_start, workqueue,
 };

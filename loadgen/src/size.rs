@@ -54,6 +54,8 @@ pub struct InputSize {
     pub owners: u64,
     /// ReplicationControllers among them.
     pub replication_controllers: u64,
+    /// Deployments.
+    pub deployments: u64,
     /// Nodes.
     pub nodes: u64,
     /// Namespaces named by the objects.

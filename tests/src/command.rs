@@ -29,10 +29,12 @@ pub fn loadgen() -> &'static Path {
             .args([
                 "build",
                 "--quiet",
-                // The whole workspace's features, as the tests were built with.
                 "--workspace",
                 "--bin",
                 "loadgen",
+                // An example has the features of tests: all is as the tests were built, not built again.
+                "--example",
+                "replica_set_name",
             ])
             .args(["--profile", profile, "--target-dir"])
             .arg(

@@ -325,6 +325,7 @@ pub(crate) fn settings(engine: EngineKind) -> Settings {
         controller: ControllerSettings {
             concurrent_replicaset_syncs: 5,
             concurrent_rc_syncs: 5,
+            concurrent_deployment_syncs: 5,
             burst_replicas: 500,
             kube_api_qps: None,
             kube_api_burst: 0,
@@ -344,5 +345,9 @@ pub(crate) fn settings(engine: EngineKind) -> Settings {
         churn_pods_per_second: 0.0,
         burst_pods: 0,
         min_ready_seconds: 0,
+        deployments: false,
+        max_surge: 0.25,
+        max_unavailable: 0.25,
+        progress_deadline_seconds: 600,
     }
 }

@@ -6,11 +6,23 @@ use std::path::Path;
 use podstorm_tests::conformance::runner::{RunError, run_folder};
 
 /// How many cases each file holds; see `vectors/README.md`.
-const CASES: [(&str, usize); 24] = [
+const CASES: [(&str, usize); 36] = [
     ("active", 118),
     ("claim", 305),
     ("consistency", 94),
     ("deletion_cost", 138),
+    ("deployment_annotations", 158),
+    ("deployment_fenceposts", 307),
+    ("deployment_find_new_rs", 123),
+    ("deployment_handlers", 119),
+    ("deployment_kubectl_history_undo", 51),
+    ("deployment_kubectl_rollout_status", 96),
+    ("deployment_new_rs_replicas", 160),
+    ("deployment_pod_template_hash", 228),
+    ("deployment_proportions", 274),
+    ("deployment_rollouts", 73),
+    ("deployment_sync", 700),
+    ("deployment_template_equal", 145),
     ("eviction", 224),
     ("expectations", 340),
     ("gc", 253),
@@ -48,7 +60,7 @@ fn every_recorded_decision_is_ours_too() {
     assert_eq!(counts, expected);
     assert_eq!(
         reports.iter().map(|report| report.total).sum::<usize>(),
-        8296
+        10730
     );
     let deviations: Vec<(String, usize)> = reports
         .iter()

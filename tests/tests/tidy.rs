@@ -134,33 +134,41 @@ fn no_map_has_an_order_of_its_own() {
     assert_eq!(lines_with(&words, |_| true), [""; 0]);
 }
 
-/// The hazards' numbers, and their tests as `module::name`, in the order of the table.
-fn hazards_listed() -> Vec<(usize, String)> {
+/// The numbers of hazards after this letter, and their tests as `module::name`, in the order of the table.
+fn hazards_listed(letter: &str) -> Vec<(usize, String)> {
     let text = std::fs::read_to_string(root().join("tests/HAZARDS.md")).unwrap();
     let rows = text.lines().filter_map(|line| {
-        let mut cells = line.strip_prefix("| ")?.split(" | ");
+        let mut cells = line.strip_prefix("| ")?.strip_prefix(letter)?.split(" | ");
         let number = cells.next()?.parse().ok()?;
         Some((number, cells.next()?.trim_matches('`').to_owned()))
     });
     rows.collect()
 }
 
-#[test]
-fn every_hazard_has_its_test() {
+/// The tests of hazards whose names begin so: their numbers, and `module::name`.
+fn hazards_written(prefix: &str) -> Vec<(usize, String)> {
     let mut written = Vec::new();
     for file in sources() {
         let Some(module) = file.path.strip_prefix("tests/tests/hazards/") else {
             continue;
         };
-        for after in file.text.split("#[test]\nfn hazard_").skip(1) {
+        for after in file.text.split(&format!("#[test]\nfn {prefix}_")).skip(1) {
             let name = after.split('(').next().unwrap();
             let number: usize = name[..2].parse().unwrap();
             let module = module.trim_end_matches(".rs");
-            written.push((number, format!("{module}::hazard_{name}")));
+            written.push((number, format!("{module}::{prefix}_{name}")));
         }
     }
     written.sort();
-    assert_eq!(hazards_listed(), written);
-    let numbers: Vec<usize> = written.iter().map(|(number, _)| *number).collect();
-    assert_eq!(numbers, (1..=82).collect::<Vec<_>>());
+    written
+}
+
+#[test]
+fn every_hazard_has_its_test() {
+    for (letter, prefix, count) in [("", "hazard", 82), ("H", "deployment", 11)] {
+        let written = hazards_written(prefix);
+        assert_eq!(hazards_listed(letter), written);
+        let numbers: Vec<usize> = written.iter().map(|(number, _)| *number).collect();
+        assert_eq!(numbers, (1..=count).collect::<Vec<_>>());
+    }
 }

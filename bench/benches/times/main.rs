@@ -15,7 +15,6 @@ mod scaling;
 mod selectors;
 mod slow_start;
 mod sync;
-mod table;
 mod whole_runs;
 mod workqueue;
 
@@ -26,6 +25,7 @@ use anyhow::ensure;
 use criterion::{BenchmarkId, Criterion};
 use podstorm_bench::asked::Asked;
 use podstorm_bench::hot::{self, Operation, Work};
+use podstorm_bench::results::after_run;
 
 /// A subject that criterion does not time.
 type Subject = fn(&Asked) -> anyhow::Result<()>;
@@ -138,7 +138,7 @@ fn main() -> anyhow::Result<()> {
             ("packages/allocator", packages::allocators),
             ("scaling", scaling::run),
             ("whole_runs", whole_runs::run),
-            ("table", table::print),
+            ("table", after_run::print),
         ];
         for (name, run) in subjects {
             if let Err(error) = run(&asked) {

@@ -15,6 +15,9 @@ const UP_DOWN_10M: &str = "--pods 10m --replicasets 200k --nodes 150k";
 const COLD_START_1M: &str = "--scenario cold-start --pods 1m --replicasets 20k --nodes 15k";
 const CHURN_100K: &str =
     "--scenario churn --engine virtual --pods 100k --duration 1h --churn-rate 100/s --host-metrics";
+/// An API and pods that take no time: what remains is the controllers' and the cluster's own work.
+const ROLLOUT_50K: &str = "--scenario deployment-rollout --engine threads --pods 50k --replicasets 1000 --kube-api-qps 1000000 --kube-api-burst 1000000 \
+    --api-latency 0ms --pod-startup-latency 0ms --pod-termination-latency 0ms";
 const VIRTUAL_100K: &str = "--engine virtual --pods 100k --seed 7";
 
 /// What a smoke test runs instead of each: the same, tiny.
@@ -54,12 +57,17 @@ fn measure(asked: &Asked) -> anyhow::Result<()> {
     }
     if wanted("whole_runs/cold-start/1000000") {
         let runs = repeat(&binary, COLD_START_1M, if quick { 1 } else { 3 })?;
-        let phase = |spent: &Spent| spent.phase("start the controller", "seconds");
-        let seconds = runs
-            .iter()
-            .map(phase)
-            .collect::<anyhow::Result<Vec<f64>>>()?;
+        let seconds = phase_seconds(&runs, "start the controller")?;
         record_runs("whole_runs/cold-start/1000000", &seconds, Unit::Seconds);
+    }
+    if wanted("whole_runs/deployment-rollout/50000") {
+        let runs = repeat(&binary, ROLLOUT_50K, if quick { 1 } else { 5 })?;
+        let seconds = phase_seconds(&runs, "patch day")?;
+        record_runs(
+            "whole_runs/deployment-rollout/50000",
+            &seconds,
+            Unit::Seconds,
+        );
     }
     if wanted("whole_runs/up-down/1000000") {
         let runs = repeat(&binary, UP_DOWN_1M, if quick { 1 } else { 3 })?;
@@ -92,6 +100,12 @@ fn has_memory_for_10m() -> anyhow::Result<bool> {
 
 fn repeat(binary: &Path, arguments: &str, runs: u32) -> anyhow::Result<Vec<Spent>> {
     (0..runs).map(|_| whole::run(binary, arguments)).collect()
+}
+
+/// How long a phase took in each run.
+fn phase_seconds(runs: &[Spent], phase: &str) -> anyhow::Result<Vec<f64>> {
+    let of = |spent: &Spent| spent.phase(phase, "seconds");
+    runs.iter().map(of).collect()
 }
 
 /// The whole process, end to end.
@@ -144,6 +158,8 @@ fn smoke(binary: &Path) -> anyhow::Result<()> {
     record_controller("up-down", 200, &[up_down])?;
     let cold_start = whole::run(binary, &format!("--scenario cold-start {TINY}"))?;
     cold_start.phase("start the controller", "seconds")?;
+    let rollout = whole::run(binary, &format!("--scenario deployment-rollout {TINY}"))?;
+    rollout.phase("patch day", "seconds")?;
     let churn = "--scenario churn --engine virtual --duration 2s";
     whole::run(binary, &format!("{churn} {TINY}"))?;
     call(binary, "fuzz --first 1 --seeds 4")?;

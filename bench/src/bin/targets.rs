@@ -97,7 +97,8 @@ fn bench(arguments: &Arguments) -> anyhow::Result<bool> {
         .current_dir(package_directory())
         .env(TABLE_ELSEWHERE, "1")
         // A program that fails costs its own figures and no others.
-        .args(["bench", "-p", "podstorm-bench", "--no-fail-fast", "--"]);
+        .args(["bench", "-p", "podstorm-bench", "-p", "podstorm-counts"])
+        .args(["--no-fail-fast", "--"]);
     command.args(
         arguments
             .only

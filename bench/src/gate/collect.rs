@@ -89,14 +89,11 @@ fn build(planted: bool) -> Result<BTreeMap<String, PathBuf>> {
     }
 
     say("building the counting benches");
-    let features = if planted {
-        "instructions,planted"
-    } else {
-        "instructions"
-    };
     let mut command = crate::cargo();
-    command.args(["bench", "--locked", "--package", "podstorm-bench"]);
-    command.args(["--features", features, "--no-run", "--quiet"]);
+    // The whole workspace's features, so that what it builds of it serves other builds too.
+    command.args(["bench", "--locked", "--workspace"]);
+    command.args(planted.then_some("--features=podstorm-counts/planted"));
+    command.args(["--no-run", "--quiet"]);
     command.args(["--bench", "instructions", "--bench", "allocations"]);
     command.args(["--message-format", "json-render-diagnostics"]);
     command

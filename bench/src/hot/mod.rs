@@ -2,6 +2,7 @@
 //! and dhat counts their allocations. One module for each subject builds them.
 
 pub mod cache;
+pub mod deployment;
 pub mod expectations;
 pub mod handlers;
 pub mod http;
@@ -137,6 +138,8 @@ pub fn paths() -> Vec<HotPath> {
         "cache/update/10000", 10_000, FREE, cache::update(10_000);
         "cache/turnover/10000", 10_000, FREE, cache::turnover(10_000);
         "cache/get/10000", 10_000, FREE, cache::get(10_000);
+        "deployment/idle/1", 100, ALLOCATES, deployment::idle(1);
+        "deployment/idle/10", 100, ALLOCATES, deployment::idle(10);
         "expectations/create/1", 1_000, FREE, expectations::create(1);
         "expectations/create/5000", 5_000, FREE, expectations::create(5_000);
         "expectations/delete/500", 10, FREE, expectations::delete();

@@ -18,6 +18,7 @@
 //! The plain rival of `subject/variant/size` is `subject/variant-plain/size`, in either form. Under
 //! `cargo bench -- --test` nothing is recorded.
 
+pub mod after_run;
 pub mod document;
 pub mod figure;
 pub mod machine;

@@ -11,8 +11,10 @@ mod codec;
 mod conditions;
 mod container;
 pub mod decode;
+mod deployment;
 mod error;
 mod event;
+mod int_or_string;
 pub mod json;
 mod kind;
 mod labels;
@@ -39,8 +41,13 @@ pub use address::Address;
 pub use conditions::{ConditionStatus, ConditionType, PodCondition, PodConditions};
 pub use container::{ContainerDetails, ContainerId, ContainerStatus, ContainerStatuses};
 pub use decode::{DecodeError, FieldPath, ReadError};
+pub use deployment::{
+    Deployment, DeploymentCondition, DeploymentSpec, DeploymentStatus, DeploymentStrategy,
+    RollingUpdate,
+};
 pub use error::{ApiError, Cause, Details, Reason};
 pub use event::{Event, EventTopic, ObjectReference, Regarding};
+pub use int_or_string::IntOrString;
 pub use json::Rest;
 pub use kind::{
     Cell, Column, CustomType, DynamicObject, GenerationOf, JsonPath, Kind, MetadataChecks,
@@ -51,7 +58,7 @@ pub use meta::{ObjectMeta, OptionalSeconds};
 pub use node::Node;
 pub use object::{AnyObject, Object, Resource};
 pub use owners::{OwnerReference, OwnerReferences};
-pub use patch::{EventPatch, EventSource, EventWrite, PodPatch};
+pub use patch::{EventPatch, EventSource, EventWrite, OwnerPatch};
 pub use pod::{Pod, PodPhase, PodSpec, PodStart, PodStatus, SpecContainer};
 pub use quantity::{
     Quantity, QuantityError, canonical_quantity, is_canonical_quantity, milli_quantity,

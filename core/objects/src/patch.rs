@@ -9,23 +9,37 @@ use crate::{
     Event, EventTopic, ObjectMeta, ObjectReference, OwnerReference, Regarding, Str, Time, Uid,
 };
 
-/// A change of a pod's owner references.
+/// A change of an object's owner references.
 #[derive(Clone, Debug, PartialEq)]
-pub enum PodPatch {
-    /// Adds the controller reference. The server refuses the patch if the pod has another UID.
+pub enum OwnerPatch {
+    /// Adds the controller reference. The server refuses the patch if the object has another UID.
     Adopt {
         /// The reference to add.
         owner: Arc<OwnerReference>,
-        /// The UID the pod must have.
-        pod_uid: Uid,
+        /// The UID the object must have.
+        uid: Uid,
     },
     /// Removes the reference with that UID.
     Release {
         /// UID of the reference to remove.
         owner_uid: Uid,
-        /// The UID the pod must have.
-        pod_uid: Uid,
+        /// The UID the object must have.
+        uid: Uid,
     },
+}
+
+impl OwnerPatch {
+    /// The body of the strategic-merge `PATCH`.
+    pub fn body(&self) -> Value {
+        let (uid, reference) = match self {
+            OwnerPatch::Adopt { owner, uid } => (uid, owner.to_json()),
+            OwnerPatch::Release { owner_uid, uid } => {
+                let gone = json!({"$patch": "delete", "uid": owner_uid.to_string()});
+                (uid, gone)
+            }
+        };
+        json!({"metadata": {"ownerReferences": [reference], "uid": uid.to_string()}})
+    }
 }
 
 /// An API call that writes an event.

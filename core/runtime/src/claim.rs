@@ -1,124 +1,143 @@
-//! Which pods an owner keeps, releases or adopts, one patch at a time, with at most one live read
-//! of the owner before the first adoption.
+//! Which objects an owner keeps, releases or adopts, one patch at a time, with at most one live read
+//! of the owner before the first adoption. ReplicaSets claim pods, Deployments ReplicaSets.
 
 use std::sync::Arc;
 
 use podstorm_objects::{ObjectMeta, OwnerReference, Pod, Str};
 
-use crate::client::{ApiError, PodPatch};
+use crate::client::{ApiError, OwnerPatch};
+use crate::owned::Owned;
 
-/// What to do with one pod.
+/// What to do with one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClaimDecision {
-    /// Another owner's pod, or one that must not be changed.
+    /// Another owner's, or one that must not be changed.
     Ignore,
-    /// An own pod that matches: claimed without a write.
+    /// An own one that matches: claimed without a write.
     Keep,
-    /// An own pod that no longer matches: remove the reference.
+    /// An own one that no longer matches: remove the reference.
     Release,
     /// An orphan that matches: add the reference.
     Adopt,
 }
 
-/// The table of the claim rules: by controller reference, selector match, and whether owner or pod
-/// are being deleted.
-pub fn claim_decision(owner: &ObjectMeta, pod: &Pod, selector_matches: bool) -> ClaimDecision {
+/// The table of the claim rules: by controller reference, selector match, and whether owner or
+/// object are being deleted.
+pub fn claim_decision(
+    owner: &ObjectMeta,
+    meta: &ObjectMeta,
+    selector_matches: bool,
+) -> ClaimDecision {
     let deleting = owner.is_deleting();
-    match pod.metadata.controller() {
+    match meta.controller() {
         Some(controller) if controller.uid != owner.uid => ClaimDecision::Ignore,
         Some(_) if selector_matches => ClaimDecision::Keep,
         Some(_) if deleting => ClaimDecision::Ignore,
         Some(_) => ClaimDecision::Release,
         None if deleting || !selector_matches => ClaimDecision::Ignore,
-        None if pod.metadata.is_deleting() => ClaimDecision::Ignore,
-        None if pod.metadata.namespace != owner.namespace => ClaimDecision::Ignore,
+        None if meta.is_deleting() => ClaimDecision::Ignore,
+        None if meta.namespace != owner.namespace => ClaimDecision::Ignore,
         None => ClaimDecision::Adopt,
     }
 }
 
-/// The sequence of patches (and the one read) that claims a list of pods.
+/// The sequence of patches (and the one read) that claims a list of objects.
 #[derive(Debug)]
-pub struct Claim {
+pub struct Claim<T = Pod> {
     namespace: Str,
-    /// Kind, name and UID of the owner, as the pods' controller reference.
+    /// Kind, name and UID of the owner, as the objects' controller reference.
     owner: Arc<OwnerReference>,
-    pods: Vec<(Arc<Pod>, ClaimDecision)>,
+    objects: Vec<(Arc<T>, ClaimDecision)>,
     next: usize,
     /// The result of the live read, once it was made.
     may_adopt: Option<Result<(), String>>,
-    claimed: Vec<Arc<Pod>>,
+    claimed: Vec<Arc<T>>,
     errors: Vec<String>,
 }
 
 /// What the claim needs next.
 #[derive(Clone, Debug)]
-pub enum ClaimStep {
+pub enum ClaimStep<T = Pod> {
     /// Read the owner from the server, then [`Claim::owner_read`].
     ReadOwner,
-    /// Patch this pod, then [`Claim::patched`].
-    Patch(Arc<Pod>, PodPatch),
-    /// All pods are decided.
+    /// Patch this object, then [`Claim::patched`].
+    Patch(Arc<T>, OwnerPatch),
+    /// All objects are decided.
     Finished,
 }
 
-impl Claim {
-    /// A claim of these pods, in their order, for the owner with this metadata. `reference` is the
-    /// controller reference of its pods.
+impl<T: Owned> Claim<T> {
+    /// A claim of these objects, in their order, for the owner with this metadata. `reference` is
+    /// the controller reference of its objects.
     pub fn new(
         owner: &ObjectMeta,
         reference: Arc<OwnerReference>,
-        pods: impl IntoIterator<Item = Arc<Pod>>,
-        mut selector_matches: impl FnMut(&Pod) -> bool,
-    ) -> Claim {
-        let pods = pods
+        objects: impl IntoIterator<Item = Arc<T>>,
+        mut selector_matches: impl FnMut(&T) -> bool,
+    ) -> Claim<T> {
+        let objects: Vec<_> = objects
             .into_iter()
-            .map(|pod| {
-                let decision = claim_decision(owner, &pod, selector_matches(&pod));
-                (pod, decision)
+            .map(|object| {
+                let matches = selector_matches(&object);
+                let decision = claim_decision(owner, object.metadata(), matches);
+                (object, decision)
             })
             .collect();
         Claim {
             namespace: owner.namespace.clone(),
             owner: reference,
-            pods,
+            claimed: Vec::with_capacity(objects.len()),
+            objects,
             next: 0,
             may_adopt: None,
-            claimed: Vec::new(),
             errors: Vec::new(),
         }
     }
 
-    /// Moves to the next pod that needs a request. Call it again after each answer.
-    pub fn step(&mut self) -> ClaimStep {
-        while let Some((pod, decision)) = self.pods.get(self.next) {
+    /// The same with its requests in the order of names. Where none is needed the order stays as it is.
+    pub fn by_name(mut self) -> Claim<T> {
+        let is_patch = |decision| matches!(decision, ClaimDecision::Adopt | ClaimDecision::Release);
+        if self.objects.iter().any(|(_, decision)| is_patch(*decision)) {
+            let name = |it: &(Arc<T>, ClaimDecision)| it.0.metadata().name.clone();
+            self.objects.sort_by_cached_key(name);
+        }
+        self
+    }
+
+    /// Moves to the next object that needs a request. Call it again after each answer.
+    pub fn step(&mut self) -> ClaimStep<T> {
+        while let Some((object, decision)) = self.objects.get(self.next) {
+            let meta = object.metadata();
             let patch = match decision {
                 ClaimDecision::Ignore => None,
                 ClaimDecision::Keep => {
-                    self.claimed.push(pod.clone());
+                    self.claimed.push(object.clone());
                     None
                 }
-                ClaimDecision::Release => Some(PodPatch::Release {
+                ClaimDecision::Release => Some(OwnerPatch::Release {
                     owner_uid: self.owner.uid.clone(),
-                    pod_uid: pod.metadata.uid.clone(),
+                    uid: meta.uid.clone(),
                 }),
                 ClaimDecision::Adopt => match &self.may_adopt {
                     None => return ClaimStep::ReadOwner,
                     Some(Err(why)) => {
-                        let meta = &pod.metadata;
                         self.errors.push(format!(
-                            "can't adopt Pod {}/{} ({}): {why}",
-                            meta.namespace, meta.name, meta.uid
+                            "can't adopt {} {}/{} ({}): {why}",
+                            object.kind().name(),
+                            meta.namespace,
+                            meta.name,
+                            meta.uid
                         ));
                         None
                     }
-                    Some(Ok(())) => Some(PodPatch::Adopt {
+                    Some(Ok(())) => Some(OwnerPatch::Adopt {
                         owner: self.owner.clone(),
-                        pod_uid: pod.metadata.uid.clone(),
+                        uid: meta.uid.clone(),
                     }),
                 },
             };
             if let Some(patch) = patch {
-                return ClaimStep::Patch(pod.clone(), patch);
+                return ClaimStep::Patch(object.clone(), patch);
             }
             self.next += 1;
         }
@@ -155,13 +174,13 @@ impl Claim {
         }
     }
 
-    /// The answer of the patch. "Not found" means that the pod is gone: no error, and the pod is
+    /// The answer of the patch. "Not found" means that the object is gone: no error, and it is
     /// not claimed. A release that is refused as invalid was done by another client.
     pub fn patched(&mut self, answer: Result<(), &ApiError>) {
-        let (pod, decision) = &self.pods[self.next];
+        let (object, decision) = &self.objects[self.next];
         let adopting = *decision == ClaimDecision::Adopt;
         match answer {
-            Ok(()) if adopting => self.claimed.push(pod.clone()),
+            Ok(()) if adopting => self.claimed.push(object.clone()),
             Ok(()) => {}
             Err(error) if error.is_not_found() => {}
             Err(error) if !adopting && error.is_invalid() => {}
@@ -170,12 +189,17 @@ impl Claim {
         self.next += 1;
     }
 
-    /// The claimed pods, in list order.
-    pub fn claimed(&self) -> &[Arc<Pod>] {
+    /// The claimed objects, in list order.
+    pub fn claimed(&self) -> &[Arc<T>] {
         &self.claimed
     }
 
-    /// One text per pod with an error.
+    /// As [`Claim::claimed`], when nothing else is asked any more.
+    pub fn into_claimed(self) -> Vec<Arc<T>> {
+        self.claimed
+    }
+
+    /// One text per object with an error.
     pub fn errors(&self) -> &[String] {
         &self.errors
     }

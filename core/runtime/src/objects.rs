@@ -1,27 +1,38 @@
-//! The cached objects of one kind, by dense key, for a workload that keeps no other values about
-//! its objects.
+//! The cached objects of one kind, by dense key, as they are or with values derived from them.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use podstorm_objects::{AnyObject, Object, ResourceVersion};
+use podstorm_objects::{Object, ResourceVersion};
 
 use crate::cache::{Delta, StoreVersion};
 use crate::intern::{AppendTable, DenseKey, KeyId, KeyTable, ObjectKey};
+use crate::owned::Owned;
 use crate::primitives::{Mutex, lock};
 
 /// The objects of one kind. One informer changes the store; any thread reads it. Every method
 /// except [`replace`](ObjectStore::replace) costs O(1) and takes at most one lock, the object's
 /// own.
-#[derive(Debug, Default)]
-pub struct ObjectStore {
+#[derive(Debug)]
+pub struct ObjectStore<T: ?Sized = dyn Object> {
     keys: KeyTable,
-    slots: AppendTable<Mutex<Option<AnyObject>>>,
+    slots: AppendTable<Mutex<Option<Arc<T>>>>,
     version: StoreVersion,
 }
 
-impl ObjectStore {
+impl<T: ?Sized> Default for ObjectStore<T> {
+    fn default() -> Self {
+        ObjectStore {
+            keys: KeyTable::default(),
+            slots: AppendTable::default(),
+            version: StoreVersion::default(),
+        }
+    }
+}
+
+impl<T: Owned + ?Sized> ObjectStore<T> {
     /// Applies a watch event and returns the key of its object.
-    pub fn apply(&self, delta: Delta<dyn Object>) -> KeyId {
+    pub fn apply(&self, delta: Delta<T>) -> KeyId {
         let (object, stays) = match delta {
             Delta::Applied(object) => (object, true),
             Delta::Deleted(object) => (object, false),
@@ -36,9 +47,9 @@ impl ObjectStore {
 
     /// Replaces all objects by a list. Returns the keys of the objects that are gone, then of the
     /// listed ones. O(keys ever given).
-    pub fn replace(&self, objects: Vec<AnyObject>, version: &ResourceVersion) -> Vec<KeyId> {
+    pub fn replace(&self, objects: Vec<Arc<T>>, version: &ResourceVersion) -> Vec<KeyId> {
         self.version.before_list(version);
-        let key = |object: &AnyObject| {
+        let key = |object: &Arc<T>| {
             let meta = object.metadata();
             self.key(&meta.namespace, &meta.name)
         };
@@ -68,7 +79,7 @@ impl ObjectStore {
     }
 
     /// The object of this key, if it is cached.
-    pub fn get(&self, key: KeyId) -> Option<AnyObject> {
+    pub fn get(&self, key: KeyId) -> Option<Arc<T>> {
         lock(self.slots.get(key.index())?).clone()
     }
 
@@ -82,6 +93,11 @@ impl ObjectStore {
         (0..self.keys.len()).map(KeyId::from_index)
     }
 
+    /// The key of a name, if it has one.
+    pub fn find(&self, namespace: &str, name: &str) -> Option<KeyId> {
+        self.keys.find(namespace, name)
+    }
+
     /// The name of a key.
     ///
     /// # Panics
@@ -93,9 +109,7 @@ impl ObjectStore {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use podstorm_objects::{DynamicObject, Kind};
+    use podstorm_objects::{AnyObject, DynamicObject, Kind};
 
     use super::*;
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use podstorm_objects::{
     Kind, LabelSelector, Labels, Now, Pod, PodTemplate, ReplicaSet, ResourceVersion, Time, Uid,
 };
-use podstorm_runtime::client::{Answer, ApiError, PodPatch, Reason, Request};
+use podstorm_runtime::client::{Answer, ApiError, OwnerPatch, Reason, Request};
 use podstorm_runtime::driver::{Driver, Progress, Transport};
 use podstorm_runtime::intern::KeyId;
 
@@ -297,8 +297,11 @@ impl Server {
         let (verb, name) = match request {
             Request::CreatePod { name, .. } => ("create", name.as_deref().unwrap_or("")),
             Request::DeletePod { name, .. } => ("delete", name.as_str()),
-            Request::PatchPod { name, .. } => ("patch", name.as_str()),
+            Request::PatchOwners { name, .. } => ("patch", name.as_str()),
             Request::Get { .. } => ("get", ""),
+            Request::Create { .. } | Request::Put { .. } | Request::Delete { .. } => {
+                panic!("a ReplicaSet asks for none of these: {request:?}")
+            }
             Request::PutStatus { .. } => ("put", ""),
             Request::ReadVersion { kind } if *kind == Kind::POD => ("read", "pods"),
             Request::ReadVersion { .. } => ("read", "owners"),
@@ -339,16 +342,16 @@ impl Server {
                 }
                 Some(_) => Answer::Deleted(Some(self.remove_pod(name))),
             },
-            Request::PatchPod { name, patch, .. } => {
+            Request::PatchOwners { name, patch, .. } => {
                 let Some(pod) = self.pods.get(&**name) else {
                     return refused(404, Reason::NotFound);
                 };
                 let mut pod = Pod::clone(pod);
                 match patch {
-                    PodPatch::Adopt { owner, .. } => {
+                    OwnerPatch::Adopt { owner, .. } => {
                         pod.metadata.owner_references.push(owner.clone());
                     }
-                    PodPatch::Release { owner_uid, .. } => pod
+                    OwnerPatch::Release { owner_uid, .. } => pod
                         .metadata
                         .owner_references
                         .retain(|owner| owner.uid != *owner_uid),
@@ -364,6 +367,9 @@ impl Server {
                 }
                 self.change_owner(|owner| owner.status = object.status.clone());
                 Answer::Object(self.owner.clone())
+            }
+            Request::Create { .. } | Request::Put { .. } | Request::Delete { .. } => {
+                unreachable!("refused above")
             }
             Request::ReadVersion { kind } => {
                 Answer::Version(self.last[usize::from(*kind != Kind::POD)].into())

@@ -196,7 +196,8 @@ impl Controller {
                 sync.request(SyncStage::ReadingOwnerToAdopt, [request])
             }
             ClaimStep::Patch(pod, patch) => {
-                let request = Request::PatchPod {
+                let request = Request::PatchOwners {
+                    kind: Kind::POD,
                     namespace: pod.metadata.namespace.clone(),
                     name: pod.metadata.name.clone(),
                     patch,

@@ -33,6 +33,7 @@ pub(crate) trait AnyStore: Debug + Send + Sync {
     /// Notifies the services of the kind and the collector of objects, as if they were just created.
     fn notify(&self, cluster: &Cluster, objects: &[AnyObject], now: Now);
     fn last_version(&self) -> u64;
+    fn compact(&self);
     fn index_owners(&self);
     fn set_has_owners(&self);
     fn set_quota(&self, namespace: &str, limit: Option<u64>);
@@ -122,6 +123,10 @@ impl<R: Strategy> AnyStore for KindStore<R> {
 
     fn last_version(&self) -> u64 {
         self.log().last_version()
+    }
+
+    fn compact(&self) {
+        self.log().compact();
     }
 
     fn index_owners(&self) {
@@ -264,7 +269,9 @@ impl<R: Strategy> KindStore<R> {
     fn owned(&self, object: AnyObject) -> Result<R, ApiError> {
         let found = object.kind();
         match object.downcast::<R>() {
-            Some(object) if found == self.kind() => Ok(Arc::unwrap_or_clone(object)),
+            Some(object) if found == self.kind() => {
+                Ok(Arc::unwrap_or_clone(object).of_kind(self.kind()))
+            }
             _ => Err(errors::bad_request(format!(
                 "the object provided is a {}, a {} is wanted",
                 found.name(),
@@ -297,15 +304,16 @@ impl DynamicStores {
         }
     }
 
-    fn get(&self, kind: Kind) -> Option<LazyStore> {
+    /// The store of a kind, and its kind with the row that has the rules: a caller may know another.
+    fn get(&self, kind: Kind) -> Option<(Kind, LazyStore)> {
         let stores = self.stores.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(store) = stores.get(&kind) {
-            return Some(store.clone());
+        if let Some((known, store)) = stores.get_key_value(&kind) {
+            return Some((*known, store.clone()));
         }
         drop(stores);
         let known = builtin::kinds().find(|known| *known == kind)?;
         let mut stores = self.stores.write().unwrap_or_else(PoisonError::into_inner);
-        Some(stores.entry(known).or_default().clone())
+        Some((known, stores.entry(known).or_default().clone()))
     }
 
     fn make(&self, kind: Kind) -> KindStore<DynamicObject> {
@@ -456,7 +464,7 @@ impl Cluster {
             return Ok(act(store));
         }
         match self.dynamic.get(kind) {
-            Some(store) => Ok(act(store.get_or_init(|| self.dynamic.make(kind)))),
+            Some((known, store)) => Ok(act(store.get_or_init(|| self.dynamic.make(known)))),
             None => Err(errors::unknown_resource()),
         }
     }
@@ -470,11 +478,11 @@ impl Cluster {
         kind: Kind,
         act: impl FnOnce(&KindStore<DynamicObject>) -> T,
     ) -> Result<T, ApiError> {
-        let store = self
+        let (known, store) = self
             .dynamic
             .get(kind)
             .ok_or_else(errors::unknown_resource)?;
-        Ok(act(store.get_or_init(|| self.dynamic.make(kind))))
+        Ok(act(store.get_or_init(|| self.dynamic.make(known))))
     }
 
     /// As [`with_dynamic_store`](Cluster::with_dynamic_store), where the store was used; otherwise

@@ -143,6 +143,14 @@ impl Api<'_> {
             .with_store(self.kind, |store| store.totals().live())
     }
 
+    /// See [`Cluster::compact`].
+    ///
+    /// # Errors
+    /// 404 for the kind.
+    pub fn compact(&self) -> Result<(), ApiError> {
+        self.cluster.with_store(self.kind, |store| store.compact())
+    }
+
     /// See [`Cluster::last_version`].
     ///
     /// # Errors

@@ -52,6 +52,13 @@ impl Strategy for DynamicObject {
         DynamicObject::from_json(kind, value)
     }
 
+    fn of_kind(self, kind: Kind) -> DynamicObject {
+        match self.kind().row().custom {
+            Some(_) => self,
+            None => self.with_kind(kind),
+        }
+    }
+
     fn set_defaults(&mut self, _old: Option<&Self>) {
         (self.kind().row().rules.default)(self);
         custom::shape(self);

@@ -99,7 +99,7 @@ pub use internal::quoted as internal_text;
 pub use list::{ListOptions, ListPage, Select};
 pub use patch::{Operation, Patch};
 pub use pods::evict::{Eviction, EvictionCalls, EvictionRequest, evict};
-pub use pods::{Binding, add_by_key};
+pub use pods::{Binding, TOLERATED_TAINTS, add_by_key};
 pub use scale::{Scalable, Scale, ScaleUpdate};
 pub use state::ClusterState;
 pub use store::KindStore;

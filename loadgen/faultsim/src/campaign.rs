@@ -1,6 +1,6 @@
 //! Many seeds side by side, and what they add up to.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,6 +9,7 @@ use podstorm::policy::Behaviour;
 use podstorm_sim::faults::FaultClass;
 
 use super::coverage::Pairs;
+use super::deployments;
 use super::draw::{Wanted, draw};
 use super::play::play;
 use super::schedule::How;
@@ -24,12 +25,41 @@ pub struct Campaign {
     pub seeds: Option<u64>,
     /// One behaviour; when absent, even seeds are played with upstream's and odd ones hardened.
     pub behaviour: Option<Behaviour>,
+    /// Whose faults.
+    pub workload: Workload,
     /// What is drawn.
     pub wanted: Wanted,
     /// Threads that play.
     pub threads: usize,
     /// Stop after that many failing seeds.
     pub failures_max: usize,
+}
+
+/// Whose seeds are played.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Workload {
+    /// ReplicaSets, and ReplicationControllers beside them.
+    #[default]
+    ReplicaSets,
+    /// Deployments.
+    Deployments,
+}
+
+impl Workload {
+    /// Plays a seed with that behaviour; answers too whether there were ReplicationControllers.
+    fn play_seed(self, seed: u64, behaviour: Behaviour, wanted: &Wanted) -> (Verdict, bool) {
+        match self {
+            Workload::ReplicaSets => {
+                let schedule = draw(seed, wanted);
+                let has_controllers = schedule.has_replication_controllers();
+                (play_seed(&schedule, behaviour), has_controllers)
+            }
+            Workload::Deployments => {
+                let schedule = deployments::draw::draw(seed, &wanted.classes);
+                (play_deployments(&schedule, behaviour), false)
+            }
+        }
+    }
 }
 
 /// A seed that failed.
@@ -70,8 +100,8 @@ pub struct Sum {
     pub faults: BTreeMap<FaultClass, Struck>,
     /// Faults and the steps that they met, and in how many seeds.
     pub pairs: Pairs,
-    /// Situations seen at least once.
-    pub sometimes: BTreeSet<&'static str>,
+    /// In how many seeds each situation was seen.
+    pub sometimes: BTreeMap<&'static str, u64>,
 }
 
 impl Sum {
@@ -92,7 +122,9 @@ impl Sum {
         for pair in &verdict.pairs {
             *self.pairs.entry(*pair).or_default() += 1;
         }
-        self.sometimes.extend(&verdict.sometimes);
+        for situation in &verdict.sometimes {
+            *self.sometimes.entry(situation).or_default() += 1;
+        }
     }
 
     /// A quantile of the times from healing to convergence, ns.
@@ -128,6 +160,15 @@ impl Outcome {
         all
     }
 
+    /// In how many seeds each situation was seen, with both behaviours.
+    pub fn sometimes(&self) -> BTreeMap<&'static str, u64> {
+        let mut all = BTreeMap::new();
+        for (situation, seeds) in self.sums.iter().flat_map(|sum| &sum.sometimes) {
+            *all.entry(*situation).or_default() += seeds;
+        }
+        all
+    }
+
     /// Faults and the steps that they met, with both behaviours.
     pub fn pairs(&self) -> Pairs {
         let mut all = Pairs::new();
@@ -148,11 +189,20 @@ pub fn behaviour_of(seed: u64, wanted: Option<Behaviour>) -> Behaviour {
 
 /// Plays one seed; a panic of the product is a violation (I10).
 pub fn play_seed(schedule: &Schedule, behaviour: Behaviour) -> Verdict {
+    caught(behaviour, |how| play(schedule, how).0)
+}
+
+/// The same of a schedule of Deployments.
+pub fn play_deployments(schedule: &deployments::Schedule, behaviour: Behaviour) -> Verdict {
+    caught(behaviour, |how| deployments::play(schedule, how).0)
+}
+
+fn caught(behaviour: Behaviour, play: impl FnOnce(How) -> Verdict) -> Verdict {
     let how = How {
         behaviour,
         told: false,
     };
-    match catch_unwind(AssertUnwindSafe(|| play(schedule, how).0)) {
+    match catch_unwind(AssertUnwindSafe(|| play(how))) {
         Ok(verdict) => verdict,
         Err(panic) => {
             let text = panic
@@ -190,9 +240,10 @@ pub fn run(
         }
         let seed = campaign.first.wrapping_add(number);
         let behaviour = behaviour_of(seed, campaign.behaviour);
-        let schedule = draw(seed, &campaign.wanted);
-        let verdict = play_seed(&schedule, behaviour);
-        let has_controllers = schedule.has_replication_controllers();
+        let (verdict, has_controllers) =
+            campaign
+                .workload
+                .play_seed(seed, behaviour, &campaign.wanted);
         let mut outcome = outcome
             .lock()
             .expect("no thread panics while it holds this lock");
@@ -226,6 +277,8 @@ pub fn run(
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     fn campaign(threads: usize, seeds: u64) -> Outcome {
@@ -233,6 +286,7 @@ mod tests {
             first: 1,
             seeds: Some(seeds),
             behaviour: None,
+            workload: Workload::ReplicaSets,
             wanted: Wanted::default(),
             threads,
             failures_max: 100,

@@ -11,12 +11,14 @@
 //! A schedule ([`schedule`]) is data: what exists at first, and timed actions, of users
 //! and of faults. It is drawn from a seed ([`draw`]), written by hand, or what is left of another
 //! when all that is not needed for a failure is taken away ([`minimise`]). A run ([`mod@play`])
-//! goes through its phases: build, disturb, heal, and quiet.
+//! goes through its phases: build, disturb, heal, and quiet. Deployments have schedules, seeds and
+//! invariants of their own ([`deployments`]).
 
 pub mod action;
 pub mod bugs;
 pub mod campaign;
 pub mod coverage;
+pub mod deployments;
 pub mod draw;
 pub mod invariants;
 pub mod minimise;

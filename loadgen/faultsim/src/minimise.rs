@@ -1,15 +1,143 @@
 //! Takes away from a schedule that fails whatever it does not need to fail in the same way.
 
+use std::ops::Range;
+
 use podstorm::policy::Behaviour;
 
-use super::campaign::play_seed;
-use super::schedule::{Schedule, Step};
+use super::campaign::{play_deployments, play_seed};
+use super::deployments;
+use super::schedule::Schedule;
+use super::verdict::Verdict;
+
+/// A schedule of which parts can be taken away.
+pub trait Reducible: Clone {
+    /// How many steps it has.
+    fn steps_count(&self) -> usize;
+    /// The same without these steps.
+    fn without_steps(&self, steps: Range<usize>) -> Self;
+    /// How many objects there are at first.
+    fn objects_count(&self) -> usize;
+    /// The same without that object.
+    fn without_object(&self, at: usize) -> Self;
+    /// The same without classes of faults that have no step.
+    fn without_idle_classes(&self) -> Self;
+    /// The same, ending with its last step.
+    fn ending_with_last_step(&self) -> Self;
+    /// Whether it can be played.
+    fn can_be_played(&self) -> bool;
+    /// Plays it.
+    fn play(&self, behaviour: Behaviour) -> Verdict;
+    /// As YAML.
+    fn to_yaml(&self) -> String;
+}
+
+impl Reducible for Schedule {
+    fn steps_count(&self) -> usize {
+        self.steps.len()
+    }
+
+    fn without_steps(&self, steps: Range<usize>) -> Schedule {
+        let mut other = self.clone();
+        other.steps.drain(steps);
+        other
+    }
+
+    fn objects_count(&self) -> usize {
+        self.world.replica_sets.len()
+    }
+
+    fn without_object(&self, at: usize) -> Schedule {
+        let mut other = self.clone();
+        other.world.replica_sets.remove(at);
+        other
+    }
+
+    fn without_idle_classes(&self) -> Schedule {
+        let mut other = self.clone();
+        let has_step = |class| self.steps.iter().any(|step| step.class == Some(class));
+        other.classes.retain(|class| has_step(*class));
+        other
+    }
+
+    fn ending_with_last_step(&self) -> Schedule {
+        let disturb_ms = self.steps.last().map_or(0, |step| step.at_ms);
+        Schedule {
+            disturb_ms,
+            ..self.clone()
+        }
+    }
+
+    fn can_be_played(&self) -> bool {
+        self.check().is_ok()
+    }
+
+    fn play(&self, behaviour: Behaviour) -> Verdict {
+        play_seed(self, behaviour)
+    }
+
+    fn to_yaml(&self) -> String {
+        Schedule::to_yaml(self)
+    }
+}
+
+impl Reducible for deployments::Schedule {
+    fn steps_count(&self) -> usize {
+        self.steps.len()
+    }
+
+    fn without_steps(&self, steps: Range<usize>) -> deployments::Schedule {
+        let mut other = self.clone();
+        other.steps.drain(steps);
+        other
+    }
+
+    fn objects_count(&self) -> usize {
+        self.deployments.len()
+    }
+
+    fn without_object(&self, at: usize) -> deployments::Schedule {
+        let mut other = self.clone();
+        other.deployments.remove(at);
+        other
+    }
+
+    fn without_idle_classes(&self) -> deployments::Schedule {
+        let mut other = self.clone();
+        let has_step = |class| {
+            self.steps
+                .iter()
+                .any(|step| step.what.class() == Some(class))
+        };
+        other.classes.retain(|class| has_step(*class));
+        other
+    }
+
+    fn ending_with_last_step(&self) -> deployments::Schedule {
+        let disturb_ms = self.steps.last().map_or(0, |step| step.at_ms);
+        deployments::Schedule {
+            disturb_ms,
+            ..self.clone()
+        }
+    }
+
+    fn can_be_played(&self) -> bool {
+        self.check().is_ok()
+    }
+
+    fn play(&self, behaviour: Behaviour) -> Verdict {
+        play_deployments(self, behaviour)
+    }
+
+    fn to_yaml(&self) -> String {
+        deployments::Schedule::to_yaml(self)
+    }
+}
 
 /// What is left, and how many schedules were played to find out.
 #[derive(Clone, Debug)]
-pub struct Minimised {
+pub struct Minimised<S> {
     /// Fails as the first one did.
-    pub schedule: Schedule,
+    pub schedule: S,
     /// Steps of the first one.
     pub steps_before: usize,
     /// Schedules played.
@@ -19,14 +147,14 @@ pub struct Minimised {
 }
 
 /// The smallest schedule found that still breaks that invariant. `enough` is asked before each play,
-/// with the number of plays so far: when it holds, the search ends with what it has. Steps are taken away in ever smaller runs (delta debugging, Zeller and Hildebrandt 2002), then
-/// ReplicaSets that no step names, then the time after the last step.
-pub fn minimise(
-    schedule: &Schedule,
+/// with the number of plays so far: when it holds, the search ends with what it has. Steps are taken away
+/// in ever smaller runs (delta debugging, Zeller and Hildebrandt 2002), then objects that no step names, then the time after the last step.
+pub fn minimise<S: Reducible>(
+    schedule: &S,
     behaviour: Behaviour,
     invariant: &str,
     enough: &dyn Fn(u32) -> bool,
-) -> Minimised {
+) -> Minimised<S> {
     let mut search = Search {
         behaviour,
         invariant,
@@ -35,7 +163,7 @@ pub fn minimise(
         cut_short: false,
     };
     let mut best = schedule.clone();
-    let mut run = best.steps.len().div_ceil(2).max(1);
+    let mut run = best.steps_count().div_ceil(2).max(1);
     loop {
         let removed = search.remove_runs(&mut best, run);
         if run == 1 && !removed || search.is_over() {
@@ -48,15 +176,11 @@ pub fn minimise(
         };
     }
     search.shrink_world(&mut best);
-    let last_ms = best.steps.last().map_or(0, |step| step.at_ms);
-    let shorter = Schedule {
-        disturb_ms: last_ms,
-        ..best.clone()
-    };
+    let shorter = best.ending_with_last_step();
     search.take_if_it_fails(&mut best, shorter);
     Minimised {
         schedule: best,
-        steps_before: schedule.steps.len(),
+        steps_before: schedule.steps_count(),
         plays: search.plays,
         cut_short: search.cut_short,
     }
@@ -76,18 +200,16 @@ impl Search<'_> {
         self.cut_short
     }
 
-    fn fails(&mut self, schedule: &Schedule) -> bool {
-        if self.is_over() || schedule.check().is_err() {
+    fn fails<S: Reducible>(&mut self, schedule: &S) -> bool {
+        if self.is_over() || !schedule.can_be_played() {
             return false;
         }
         self.plays += 1;
-        let verdict = play_seed(schedule, self.behaviour);
-        verdict
-            .violation
-            .is_some_and(|violation| violation.invariant == self.invariant)
+        let violation = schedule.play(self.behaviour).violation;
+        violation.is_some_and(|violation| violation.invariant == self.invariant)
     }
 
-    fn take_if_it_fails(&mut self, best: &mut Schedule, other: Schedule) -> bool {
+    fn take_if_it_fails<S: Reducible>(&mut self, best: &mut S, other: S) -> bool {
         let fails = self.fails(&other);
         if fails {
             *best = other;
@@ -96,16 +218,12 @@ impl Search<'_> {
     }
 
     /// Takes away runs of that many steps, wherever that leaves a failure; whether any was.
-    fn remove_runs(&mut self, best: &mut Schedule, run: usize) -> bool {
+    fn remove_runs<S: Reducible>(&mut self, best: &mut S, run: usize) -> bool {
         let mut removed = false;
         let mut at = 0;
-        while at < best.steps.len() && !self.is_over() {
-            let end = (at + run).min(best.steps.len());
-            let without: Vec<Step> = [&best.steps[..at], &best.steps[end..]].concat();
-            let other = Schedule {
-                steps: without,
-                ..best.clone()
-            };
+        while at < best.steps_count() && !self.is_over() {
+            let end = (at + run).min(best.steps_count());
+            let other = best.without_steps(at..end);
             if self.take_if_it_fails(best, other) {
                 removed = true;
             } else {
@@ -115,17 +233,15 @@ impl Search<'_> {
         removed
     }
 
-    fn shrink_world(&mut self, best: &mut Schedule) {
+    fn shrink_world<S: Reducible>(&mut self, best: &mut S) {
         let mut at = 0;
-        while at < best.world.replica_sets.len() {
-            let mut other = best.clone();
-            other.world.replica_sets.remove(at);
+        while at < best.objects_count() {
+            let other = best.without_object(at);
             if !self.take_if_it_fails(best, other) {
                 at += 1;
             }
         }
-        best.classes
-            .retain(|class| best.steps.iter().any(|step| step.class == Some(*class)));
+        *best = best.without_idle_classes();
     }
 }
 
@@ -133,6 +249,7 @@ impl Search<'_> {
 mod tests {
     use super::super::action::Action;
     use super::super::draw::{Wanted, draw};
+    use super::super::schedule::Step;
     use super::*;
     use podstorm_sim::faults::{FaultClass, StreamKind};
 

@@ -8,7 +8,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use podstorm::client::{PodPatch, Request};
+use podstorm::client::{OwnerPatch, Request};
 use podstorm::intern::KeyId;
 use podstorm::policy::{Behaviour, Policy};
 use podstorm::replicaset::Controller;
@@ -272,12 +272,12 @@ fn orphans_that_nobody_adopts_are_noticed() {
     wrong(
         Fault::Requests(|request| {
             let mut wrong = request.clone();
-            if let Request::PatchPod { patch, .. } = &mut wrong
-                && let PodPatch::Adopt { owner, pod_uid } = patch
+            if let Request::PatchOwners { patch, .. } = &mut wrong
+                && let OwnerPatch::Adopt { owner, uid } = patch
             {
-                *patch = PodPatch::Release {
+                *patch = OwnerPatch::Release {
                     owner_uid: owner.uid.clone(),
-                    pod_uid: pod_uid.clone(),
+                    uid: uid.clone(),
                 };
                 return Some(vec![wrong]);
             }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use podstorm::policy::Behaviour;
 use podstorm_sim::faults::FaultClass;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::action::Action;
@@ -98,6 +99,38 @@ const fn yes() -> bool {
 #[error("{0}")]
 pub struct ScheduleError(String);
 
+impl ScheduleError {
+    pub(crate) fn new(text: String) -> ScheduleError {
+        ScheduleError(text)
+    }
+
+    /// Refuses a schedule of another version than [`SCHEDULE_VERSION`].
+    pub(crate) fn of_version(version: u32) -> Result<(), ScheduleError> {
+        if version == SCHEDULE_VERSION {
+            return Ok(());
+        }
+        Err(ScheduleError(format!(
+            "version: this schedule is of version {version}, this program plays version \
+             {SCHEDULE_VERSION}; replay it with the program that wrote it"
+        )))
+    }
+}
+
+impl World {
+    /// Whether its cluster can be played for so long, ms.
+    pub(crate) fn check(&self, disturb_ms: u32) -> Result<(), ScheduleError> {
+        for (name, value, low, high) in [
+            ("world.nodes", self.nodes, 1, 1_000),
+            ("world.workers", self.workers, 1, 64),
+            ("world.burst-replicas", self.burst_replicas, 1, 500),
+            ("disturb-ms", disturb_ms, 0, 24 * 3_600_000),
+        ] {
+            check_within(name, value, low, high).map_err(ScheduleError)?;
+        }
+        Ok(())
+    }
+}
+
 impl Schedule {
     /// Whether ReplicationControllers are there at any time of the run.
     pub fn has_replication_controllers(&self) -> bool {
@@ -115,12 +148,7 @@ impl Schedule {
     /// # Errors
     /// What is wrong, by line or by step.
     pub fn read(text: &str) -> Result<Schedule, ScheduleError> {
-        let schedule: Schedule = serde_saphyr::from_str(text).map_err(|error| {
-            // The first line says what and where; those after it show the text around.
-            let whole = error.to_string();
-            let first = whole.lines().next().unwrap_or_default();
-            ScheduleError(first.trim_start_matches("error: ").to_owned())
-        })?;
+        let schedule: Schedule = parsed(text)?;
         schedule.check()?;
         Ok(schedule)
     }
@@ -131,24 +159,9 @@ impl Schedule {
     /// The first step or setting that can't be, and what would do.
     pub fn check(&self) -> Result<(), ScheduleError> {
         let fail = |text: String| Err(ScheduleError(text));
-        if self.version != SCHEDULE_VERSION {
-            return fail(format!(
-                "version: this schedule is of version {}, this program plays version \
-                 {SCHEDULE_VERSION}; replay it with the program that wrote it",
-                self.version
-            ));
-        }
+        ScheduleError::of_version(self.version)?;
         let world = &self.world;
-        for (name, value, low, high) in [
-            ("world.nodes", world.nodes, 1, 1_000),
-            ("world.workers", world.workers, 1, 64),
-            ("world.burst-replicas", world.burst_replicas, 1, 500),
-            ("disturb-ms", self.disturb_ms, 0, 24 * 3_600_000),
-        ] {
-            if value < low || value > high {
-                return fail(format!("{name}: {value} is not within {low} to {high}"));
-            }
-        }
+        world.check(self.disturb_ms)?;
         if world.replica_sets.is_empty() {
             return fail("world.replica-sets: at least one is needed".to_owned());
         }
@@ -204,13 +217,27 @@ impl Schedule {
     }
 }
 
-fn check_action(action: &Action) -> Result<(), String> {
-    let within = |name: &str, value: u32, low: u32, high: u32| {
-        if value < low || value > high {
-            return Err(format!("{name}: {value} is not within {low} to {high}"));
-        }
-        Ok(())
-    };
+/// Reads a schedule; what it says is not checked.
+pub(crate) fn parsed<T: DeserializeOwned>(text: &str) -> Result<T, ScheduleError> {
+    serde_saphyr::from_str(text).map_err(|error| {
+        // The first line says what and where; those after it show the text around.
+        let whole = error.to_string();
+        let first = whole.lines().next().unwrap_or_default();
+        ScheduleError(first.trim_start_matches("error: ").to_owned())
+    })
+}
+
+/// Whether a number is within these, both included.
+pub(crate) fn check_within(name: &str, value: u32, low: u32, high: u32) -> Result<(), String> {
+    if value < low || value > high {
+        return Err(format!("{name}: {value} is not within {low} to {high}"));
+    }
+    Ok(())
+}
+
+/// Whether an action can be carried out.
+pub(crate) fn check_action(action: &Action) -> Result<(), String> {
+    let within = check_within;
     match action {
         Action::Kill { percent, .. }
         | Action::Flap { percent, .. }

@@ -229,6 +229,7 @@ fn paths(call: &Call<'_>) -> Value {
         "/openapi/v3/",
         "/openid/v1/jwks",
         "/podstorm/clock",
+        "/podstorm/faults",
         "/podstorm/live",
         "/readyz",
         "/version",

@@ -55,6 +55,7 @@ impl SimOptions {
             controller: ControllerSettings {
                 concurrent_replicaset_syncs: UPSTREAM_SYNCS as usize,
                 concurrent_rc_syncs: UPSTREAM_SYNCS as usize,
+                concurrent_deployment_syncs: UPSTREAM_SYNCS as usize,
                 burst_replicas: 500,
                 kube_api_qps: None,
                 kube_api_burst: UPSTREAM_BURST,
@@ -105,6 +106,8 @@ pub struct ControllerSettings {
     pub concurrent_replicaset_syncs: usize,
     /// `--concurrent-rc-syncs`.
     pub concurrent_rc_syncs: usize,
+    /// `--concurrent-deployment-syncs`.
+    pub concurrent_deployment_syncs: usize,
     /// Most creates or deletes in one sync.
     pub burst_replicas: u32,
     /// `--kube-api-qps`; absent is unlimited.

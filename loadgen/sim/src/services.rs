@@ -10,6 +10,8 @@ pub enum ControllerName {
     ReplicaSet,
     /// ReplicationControllers.
     ReplicationController,
+    /// Deployments.
+    Deployment,
     /// The garbage collector.
     GarbageCollector,
     /// The end of namespaces that are being deleted.
@@ -23,7 +25,7 @@ pub enum ControllerName {
 /// Every controller with its name and its older name, both of which upstream knows.
 ///
 /// Source: `cmd/kube-controller-manager/names` in Kubernetes.
-const NAMES: [(ControllerName, &str, &str); 6] = [
+const NAMES: [(ControllerName, &str, &str); 7] = [
     (
         ControllerName::ReplicaSet,
         "replicaset-controller",
@@ -33,6 +35,11 @@ const NAMES: [(ControllerName, &str, &str); 6] = [
         ControllerName::ReplicationController,
         "replicationcontroller-controller",
         "replicationcontroller",
+    ),
+    (
+        ControllerName::Deployment,
+        "deployment-controller",
+        "deployment",
     ),
     (
         ControllerName::GarbageCollector,
@@ -183,11 +190,11 @@ mod tests {
 
     #[test]
     fn an_unknown_name_is_refused_with_the_names() {
-        let error = Controllers::of(&["*", "-deployment"])
+        let error = Controllers::of(&["*", "-daemonset"])
             .unwrap_err()
             .to_string();
         assert!(
-            error.starts_with("\"-deployment\" is no controller"),
+            error.starts_with("\"-daemonset\" is no controller"),
             "{error}"
         );
         assert!(

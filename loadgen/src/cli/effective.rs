@@ -24,6 +24,8 @@ fn flags(settings: &Settings, has_files: bool) -> ScenarioSettings {
     let (cluster, latency) = (&settings.size, &settings.latency);
     let gates = controller.feature_gates.iter();
     let min_ready_ns = i64::from(settings.min_ready_seconds) * NS_PER_SECOND;
+    let deadline_ns = i64::from(settings.progress_deadline_seconds) * NS_PER_SECOND;
+    let creates = !has_files && settings.creates_deployments();
     ScenarioSettings {
         engine: Some(EngineName(settings.engine)),
         seed: Some(settings.seed),
@@ -46,11 +48,16 @@ fn flags(settings: &Settings, has_files: bool) -> ScenarioSettings {
         pods_per_node: size(cluster.pods_per_node.into()),
         concurrent_replicaset_syncs: size(controller.concurrent_replicaset_syncs as u64),
         concurrent_rc_syncs: size(controller.concurrent_rc_syncs as u64),
+        concurrent_deployment_syncs: size(controller.concurrent_deployment_syncs as u64),
         burst_replicas: size(controller.burst_replicas.into()),
         kube_api_qps: controller.kube_api_qps.map(Positive),
         kube_api_burst: size(controller.kube_api_burst.into())
             .filter(|_| controller.kube_api_qps.is_some()),
         upstream_defaults: false,
+        deployments: settings.deployments,
+        max_surge: creates.then_some(Percent(settings.max_surge)),
+        max_unavailable: creates.then_some(Percent(settings.max_unavailable)),
+        progress_deadline: creates.then_some(Time(deadline_ns)),
         min_ready_seconds: (!has_files).then_some(Time(min_ready_ns)),
         feature_gates: gates.map(|(gate, on)| format!("{gate}={on}")).collect(),
         behaviour: Some(BehaviourName(settings.behaviour)),
@@ -354,6 +361,7 @@ mod tests {
             pods: 10,
             owners: 1,
             replication_controllers: 0,
+            deployments: 0,
             nodes: 2,
             namespaces: 1,
             places: 220,

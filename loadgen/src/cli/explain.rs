@@ -1,4 +1,4 @@
-//! `loadgen explain`: which pods a scale-down deletes, and why.
+//! `loadgen explain`: which pods a scale-down deletes, and what a rollout does next, and why.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -9,11 +9,12 @@ use podstorm::limits::BURST_REPLICAS;
 use podstorm::replicaset::{ControllerOptions, Gates};
 use podstorm_objects::{Kind, Now, Selector, Time};
 use podstorm_sim::clock::RealClock;
+use serde::Serialize;
 
 use crate::explain::order::Question;
 use crate::explain::selection::Preferred;
 use crate::explain::table::{self, Layout};
-use crate::explain::{Objects, answer, find, json};
+use crate::explain::{Objects, answer, find, json, rollout};
 use crate::gates;
 use crate::manifest;
 use crate::scenario::BehaviourName;
@@ -45,6 +46,10 @@ EXAMPLES
       the annotations that make the pods on on-demand nodes go first, and how to undo them
   loadgen explain -f dump.json --deployment shop/web --replicas 8
       the same question about the newest ReplicaSet of a Deployment
+  kubectl get deploy,rs,pods -n shop -o json | loadgen explain -f - --deployment web
+      what the next syncs of its rollout do, and why
+  loadgen explain -f dump.json --deployment shop/web --image registry.example/web:2
+      what a rollout of that image would do
   loadgen explain -f dump.json.gz --replicaset shop/web --replicas 8 -o json |
       jq -r '.pods[] | select(.fate == \"deleted\") | .name'
       the names of the pods that go
@@ -61,6 +66,10 @@ JSON FIELDS (-o json)
   rule: unscheduled phase not-ready deletion-cost colocation ready-time ready-time-uid restarts
     creation-time creation-time-uid, earlier-sync, tie, contradiction
 
+JSON FIELDS OF A ROLLOUT (-o json)
+  schema_version kind namespace name strategy paused replicas max_surge max_unavailable end
+  steps[]: sync[]{request name replicas[before after] why}, or waits
+
 EXIT CODES
   0 answered   2 wrong usage or input")]
 pub(super) struct ExplainFlags {
@@ -73,9 +82,14 @@ pub(super) struct ExplainFlags {
     #[arg(long, value_name = "NAME", group = "owner")]
     replicaset: Option<String>,
 
-    /// The newest ReplicaSet of this Deployment instead
+    /// A Deployment: what its next syncs do, where the input has it and --replicas is left out;
+    /// otherwise which pods of its newest ReplicaSet go
     #[arg(long, value_name = "NAME", group = "owner")]
     deployment: Option<String>,
+
+    /// With --deployment: what a rollout to this image of the first container would do
+    #[arg(long, value_name = "IMAGE", requires = "deployment", conflicts_with_all = ["replicas", "prefer", "prefer_pods", "prefer_nodes"])]
+    image: Option<String>,
 
     /// A ReplicationController instead
     #[arg(long, value_name = "NAME", group = "owner")]
@@ -201,6 +215,24 @@ pub(super) fn run(flags: &ExplainFlags) -> Result<u8> {
 
     let loaded = manifest::load(&flags.files, io::stdin().lock())?;
     super::warn(&loaded.warnings);
+    if let (Some(name), None, true) = (&flags.deployment, flags.replicas, preferred.is_none()) {
+        if let Some((deployment, sets)) = rollout::find(&loaded.objects, name)? {
+            let answer = rollout::explain(&deployment, sets, flags.image.as_deref(), now)?;
+            return match flags.output {
+                Format::Json => print_json(&answer),
+                other => {
+                    let text = rollout::table::render(&answer, other == Format::Wide, width());
+                    super::print(&text)?;
+                    Ok(0)
+                }
+            };
+        }
+        if flags.image.is_some() {
+            bail!(
+                "--image: the input has no Deployment; dump it too: kubectl get deploy,rs,pods -A -o json"
+            );
+        }
+    }
     let objects = Objects::new(loaded.objects)?;
     let owner = (
         &flags.replicaset,
@@ -224,15 +256,7 @@ pub(super) fn run(flags: &ExplainFlags) -> Result<u8> {
     // How it was chosen comes before the other notes.
     answer.notes.splice(0..0, chosen);
     if flags.output == Format::Json {
-        let mut out = io::BufWriter::new(io::stdout().lock());
-        let document = json::document(&answer);
-        let written = crate::report::output::json(&mut out, &document).and_then(|()| out.flush());
-        return match written {
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-                Err(anyhow::Error::new(error).context("standard output can't be written"))
-            }
-            _ => Ok(0),
-        };
+        return print_json(&json::document(&answer));
     }
     let layout = Layout {
         wide: flags.output == Format::Wide,
@@ -241,6 +265,18 @@ pub(super) fn run(flags: &ExplainFlags) -> Result<u8> {
     };
     super::print(&table::render(&answer, layout))?;
     Ok(0)
+}
+
+/// Writes a document to standard output.
+fn print_json(document: &impl Serialize) -> Result<u8> {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let written = crate::report::output::json(&mut out, document).and_then(|()| out.flush());
+    match written {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(anyhow::Error::new(error).context("standard output can't be written"))
+        }
+        _ => Ok(0),
+    }
 }
 
 /// The width of the terminal, within what reads well; 100 columns where there is none.

@@ -9,10 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use podstorm::policy::Behaviour;
-use podstorm_faultsim::campaign::{self, Campaign, Failure, Outcome, Sum};
+use podstorm_faultsim::campaign::{self, Campaign, Failure, Outcome, Sum, Workload};
 use podstorm_faultsim::coverage;
+use podstorm_faultsim::deployments;
 use podstorm_faultsim::draw::{Wanted, draw};
-use podstorm_faultsim::minimise::minimise;
+use podstorm_faultsim::minimise::{Reducible, minimise};
 use podstorm_faultsim::verdict::Conditions;
 use podstorm_sim::clock::RealClock;
 use podstorm_sim::faults::FaultClass;
@@ -61,6 +62,10 @@ pub(super) struct FuzzFlags {
     #[arg(long, value_name = "NAME", value_parser = behaviour, default_value = "both")]
     behaviour: Wish,
 
+    /// Whose controller is under test: replicaset or deployment, each with seeds of its own
+    #[arg(long, value_name = "NAME", value_parser = workload, default_value = "replicaset")]
+    workload: Workload,
+
     /// Only these classes of faults, by name or number (see `loadgen faults`)
     #[arg(long, value_name = "NAME", value_parser = class, value_delimiter = ',')]
     fault: Vec<FaultClass>,
@@ -96,6 +101,14 @@ pub(super) fn behaviour(text: &str) -> Result<Wish, String> {
         ("both", _) => Ok(Wish(None)),
         (_, Some(known)) => Ok(Wish(Some(known))),
         _ => Err("no such behaviour; there are upstream, hardened and both".to_owned()),
+    }
+}
+
+pub(super) fn workload(text: &str) -> Result<Workload, String> {
+    match text {
+        "replicaset" => Ok(Workload::ReplicaSets),
+        "deployment" => Ok(Workload::Deployments),
+        _ => Err("no such workload; there are replicaset and deployment".to_owned()),
     }
 }
 
@@ -151,6 +164,7 @@ pub(super) fn run(flags: &FuzzFlags) -> Result<u8> {
         first: flags.first,
         seeds,
         behaviour: flags.behaviour.0,
+        workload: flags.workload,
         wanted: Wanted {
             classes: flags.fault.clone(),
         },
@@ -186,17 +200,25 @@ pub(super) fn run(flags: &FuzzFlags) -> Result<u8> {
         output.write(|out| out.write_all(text.as_bytes()))?;
     }
     if !flags.quiet {
-        print(&summary(&outcome, &campaign.wanted, took_seconds))?;
+        print(&summary(&outcome, &campaign, took_seconds))?;
     }
     // With --quiet and without --keep there is no place for them.
     if !flags.quiet || flags.keep.is_some() {
         for failure in outcome.failures.iter().take(MINIMISED) {
-            let wanted = &campaign.wanted;
             let seed = failure.seed;
             teller.say(&format!(
                 "cutting seed {seed} down (up to {MINIMISE_SECONDS} s) "
             ));
-            let text = minimised(failure, wanted, flags.keep.as_deref(), &is_interrupted)?;
+            let (wanted, keep) = (&campaign.wanted, flags.keep.as_deref());
+            let text = match campaign.workload {
+                Workload::ReplicaSets => {
+                    minimised(&draw(seed, wanted), failure, keep, &is_interrupted)?
+                }
+                Workload::Deployments => {
+                    let whole = deployments::draw::draw(seed, &wanted.classes);
+                    minimised(&whole, failure, keep, &is_interrupted)?
+                }
+            };
             teller.say("");
             if !flags.quiet {
                 print(&text)?;
@@ -267,6 +289,7 @@ fn as_json(outcome: &Outcome, took_seconds: f64, interrupted: bool) -> Value {
             .collect::<Vec<_>>(),
         "faults": faults.collect::<Vec<_>>(),
         "pairs": pairs.collect::<Vec<_>>(),
+        "situations": outcome.sometimes(),
         "failures": failures.collect::<Vec<_>>(),
     })
 }
@@ -276,25 +299,24 @@ fn by_conditions([kept, crashed, broken]: [u64; 3]) -> Value {
     json!({"kept": kept, "crashed": crashed, "broken": broken})
 }
 
-/// The schedule of a failing seed, cut down to what it needs, for a person; both are written to the
-/// folder, where there is one.
-fn minimised(
+/// A failing seed's schedule, cut down to what it needs, for a person; both are written to the folder,
+/// where there is one.
+fn minimised<S: Reducible>(
+    whole: &S,
     failure: &Failure,
-    wanted: &Wanted,
     keep: Option<&Path>,
     is_interrupted: &dyn Fn() -> bool,
 ) -> Result<String> {
     let (seed, behaviour) = (failure.seed, failure.behaviour);
-    let whole = draw(seed, wanted);
     let begun = RealClock::start();
     let enough =
         |plays| plays >= PLAYS_MAX || begun.seconds() >= MINIMISE_SECONDS || is_interrupted();
-    let small = minimise(&whole, behaviour, failure.violation.invariant, &enough);
+    let small = minimise(whole, behaviour, failure.violation.invariant, &enough);
     let mut stored = String::new();
     if let Some(folder) = keep {
         fs::create_dir_all(folder)
             .with_context(|| format!("{} can't be made", folder.display()))?;
-        for (name, schedule) in [("whole", &whole), ("small", &small.schedule)] {
+        for (name, schedule) in [("whole", whole), ("small", &small.schedule)] {
             let path = folder.join(format!("seed-{seed}-{}-{name}.yaml", behaviour.as_str()));
             fs::write(&path, schedule.to_yaml())
                 .with_context(|| format!("{} can't be written", path.display()))?;
@@ -309,7 +331,7 @@ fn minimised(
         "\nseed {seed} ({}) needs {}{} of its {} steps to break {} (loadgen replay --schedule){}:{stored}\n{}",
         behaviour.as_str(),
         if small.cut_short { "at most " } else { "" },
-        small.schedule.steps.len(),
+        small.schedule.steps_count(),
         small.steps_before,
         failure.violation.invariant,
         match small.cut_short {
@@ -320,7 +342,7 @@ fn minimised(
     ))
 }
 
-fn summary(outcome: &Outcome, wanted: &Wanted, took_seconds: f64) -> String {
+fn summary(outcome: &Outcome, campaign: &Campaign, took_seconds: f64) -> String {
     let mut text = String::new();
     let seeds = outcome.seeds();
     let hours = outcome
@@ -338,12 +360,16 @@ fn summary(outcome: &Outcome, wanted: &Wanted, took_seconds: f64) -> String {
             text += &behaviour_summary(behaviour, sum);
         }
     }
-    let mut sometimes = outcome.sums[0].sometimes.clone();
-    sometimes.extend(&outcome.sums[1].sometimes);
-    text += &pairs_summary(outcome);
-    text += &format!("\n{} situations seen\n", sometimes.len());
-    for situation in sometimes {
-        text += &format!("  {situation}\n");
+    let sometimes = outcome.sometimes();
+    text += "\n";
+    // The pairs that can meet are those of the steps of ReplicaSets.
+    if campaign.workload == Workload::ReplicaSets {
+        text += &pairs_summary(outcome);
+        text += "\n";
+    }
+    text += &format!("{} situations seen, in seeds\n", sometimes.len());
+    for (situation, seeds) in sometimes {
+        text += &format!("  {seeds:>8}  {situation}\n");
     }
     text += "\nclass                   injected   noticed    struck  while there was work\n";
     for class in FaultClass::ALL {
@@ -368,7 +394,7 @@ fn summary(outcome: &Outcome, wanted: &Wanted, took_seconds: f64) -> String {
             failure.seed,
             failure.behaviour.as_str(),
             failure.violation,
-            replaying(failure, wanted)
+            replaying(failure, campaign.workload, &campaign.wanted)
         );
     }
     text
@@ -379,7 +405,7 @@ fn pairs_summary(outcome: &Outcome) -> String {
     let pairs = coverage::pairs(&outcome.pairs(), outcome.seeds());
     let missing = pairs.iter().take_while(|pair| pair.seeds == 0).count();
     let mut text = format!(
-        "\nfaults x steps: {} of {} pairs met\n",
+        "faults x steps: {} of {} pairs met\n",
         pairs.len() - missing,
         pairs.len()
     );
@@ -397,9 +423,12 @@ fn pairs_summary(outcome: &Outcome) -> String {
 }
 
 /// The command that plays a failing seed again: the schedule depends on the classes too.
-fn replaying(failure: &Failure, wanted: &Wanted) -> String {
+fn replaying(failure: &Failure, workload: Workload, wanted: &Wanted) -> String {
     let (seed, behaviour) = (failure.seed, failure.behaviour.as_str());
     let mut command = format!("loadgen replay {seed} --behaviour {behaviour}");
+    if workload == Workload::Deployments {
+        command.push_str(" --workload deployment");
+    }
     if !wanted.classes.is_empty() {
         let classes: Vec<&str> = wanted.classes.iter().map(|class| class.name()).collect();
         command.push_str(&format!(" --fault {}", classes.join(",")));
@@ -467,7 +496,7 @@ mod tests {
         };
         let mut wanted = Wanted::default();
         let command = "loadgen replay 7 --behaviour hardened";
-        assert_eq!(replaying(&failure, &wanted), command);
+        assert_eq!(replaying(&failure, Workload::ReplicaSets, &wanted), command);
         wanted.classes = FaultClass::ALL[..2].to_vec();
         let names = format!(
             "{},{}",
@@ -475,7 +504,7 @@ mod tests {
             FaultClass::ALL[1].name()
         );
         assert_eq!(
-            replaying(&failure, &wanted),
+            replaying(&failure, Workload::ReplicaSets, &wanted),
             format!("{command} --fault {names}")
         );
     }

@@ -8,14 +8,16 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use podstorm::policy::Behaviour;
 use podstorm_faultsim::bugs::Bug;
-use podstorm_faultsim::campaign::{behaviour_of, play_seed};
+use podstorm_faultsim::campaign::{Workload, behaviour_of, play_deployments, play_seed};
+use podstorm_faultsim::deployments;
 use podstorm_faultsim::draw::{Wanted, draw};
 use podstorm_faultsim::play::play;
-use podstorm_faultsim::schedule::{How, Schedule};
+use podstorm_faultsim::schedule::{How, Schedule, ScheduleError};
+use podstorm_faultsim::verdict::Verdict;
 use podstorm_sim::faults::FaultClass;
 
 use super::bugs::{self, bug};
-use super::fuzz::{Wish, behaviour, class};
+use super::fuzz::{Wish, behaviour, class, workload};
 use super::print;
 
 /// Most bytes of a schedule.
@@ -40,6 +42,11 @@ pub(super) struct ReplayFlags {
     /// upstream or hardened [default: as `loadgen fuzz` plays the seed; a bug: upstream]
     #[arg(long, value_name = "NAME", value_parser = behaviour)]
     behaviour: Option<Wish>,
+
+    /// replicaset or deployment: whose seed it is
+    #[arg(long, value_name = "NAME", value_parser = workload, default_value = "replicaset",
+          conflicts_with_all = ["schedule", "bug"])]
+    workload: Workload,
 
     /// Only these classes of faults, as they were given to `loadgen fuzz`
     #[arg(long, value_name = "NAME", value_parser = class, value_delimiter = ',')]
@@ -72,19 +79,20 @@ pub(super) fn run(flags: &ReplayFlags) -> Result<u8> {
     if let Some(folder) = flags.schedule.as_ref().filter(|path| path.is_dir()) {
         return run_folder(folder, flags);
     }
-    let schedule = match (&flags.schedule, flags.seed, flags.bug) {
-        (_, _, Some(bug)) => bug.schedule(),
+    let classes = || flags.fault.clone();
+    let stored = match (&flags.schedule, flags.seed, flags.bug) {
+        (_, _, Some(bug)) => Stored::ReplicaSets(bug.schedule()),
         (Some(path), ..) => read(path)?,
-        (None, Some(seed), None) => draw(
-            seed,
-            &Wanted {
-                classes: flags.fault.clone(),
-            },
-        ),
+        (None, Some(seed), None) => match flags.workload {
+            Workload::ReplicaSets => {
+                Stored::ReplicaSets(draw(seed, &Wanted { classes: classes() }))
+            }
+            Workload::Deployments => Stored::Deployments(deployments::draw::draw(seed, &classes())),
+        },
         (None, None, None) => bail!("a seed, a schedule or a bug is needed"),
     };
     if flags.print_schedule {
-        print(&schedule.to_yaml())?;
+        print(&stored.to_yaml())?;
         return Ok(0);
     }
     let mut wanted: Option<Behaviour> = flags.behaviour.and_then(|wish| wish.0);
@@ -92,26 +100,14 @@ pub(super) fn run(flags: &ReplayFlags) -> Result<u8> {
         wanted.get_or_insert(Behaviour::Upstream);
     }
     let how = How {
-        behaviour: behaviour_of(schedule.seed, wanted),
+        behaviour: behaviour_of(stored.seed(), wanted),
         told: true,
     };
-    let (verdict, told) = play(&schedule, how);
-    let mut text = told.join("\n");
-    text.push('\n');
-    let converged = verdict.converged_after_ns.map_or_else(
-        || "did not converge".to_owned(),
-        |ns| format!("converged {:.3} s after healing", ns as f64 / 1e9),
-    );
-    text += &format!(
-        "\nseed {}, {} behaviour: {converged}; {} pods created by controllers, {} deleted, {} in \
-         excess; trace {:032x}\n",
-        schedule.seed,
-        how.behaviour.as_str(),
-        verdict.creates,
-        verdict.deletes,
-        verdict.excess_pods_created,
-        verdict.trace
-    );
+    let (verdict, told) = match &stored {
+        Stored::ReplicaSets(schedule) => play(schedule, how),
+        Stored::Deployments(schedule) => deployments::play(schedule, how),
+    };
+    let mut text = outcome(stored.seed(), how.behaviour, &verdict, &told);
     if let Some(bug) = flags.bug {
         text += &bugs::told(bug, how.behaviour, &verdict);
     }
@@ -122,9 +118,66 @@ pub(super) fn run(flags: &ReplayFlags) -> Result<u8> {
     Ok(if verdict.is_good() { 0 } else { 3 })
 }
 
-fn read(path: &Path) -> Result<Schedule> {
+/// What happened and what came of it.
+fn outcome(seed: u64, behaviour: Behaviour, verdict: &Verdict, told: &[String]) -> String {
+    let mut text = told.join("\n");
+    text.push('\n');
+    let converged = verdict.converged_after_ns.map_or_else(
+        || "did not converge".to_owned(),
+        |ns| format!("converged {:.3} s after healing", ns as f64 / 1e9),
+    );
+    text += &format!(
+        "\nseed {}, {} behaviour: {converged}; {} pods created by controllers, {} deleted, {} in \
+         excess; trace {:032x}\n",
+        seed,
+        behaviour.as_str(),
+        verdict.creates,
+        verdict.deletes,
+        verdict.excess_pods_created,
+        verdict.trace
+    );
+    text
+}
+
+/// A schedule of either campaign.
+enum Stored {
+    ReplicaSets(Schedule),
+    Deployments(deployments::Schedule),
+}
+
+impl Stored {
+    fn read(text: &str) -> Result<Stored, ScheduleError> {
+        match deployments::Schedule::is_meant(text) {
+            true => deployments::Schedule::read(text).map(Stored::Deployments),
+            false => Schedule::read(text).map(Stored::ReplicaSets),
+        }
+    }
+
+    fn seed(&self) -> u64 {
+        match self {
+            Stored::ReplicaSets(schedule) => schedule.seed,
+            Stored::Deployments(schedule) => schedule.seed,
+        }
+    }
+
+    fn to_yaml(&self) -> String {
+        match self {
+            Stored::ReplicaSets(schedule) => schedule.to_yaml(),
+            Stored::Deployments(schedule) => schedule.to_yaml(),
+        }
+    }
+
+    fn play(&self, behaviour: Behaviour) -> Verdict {
+        match self {
+            Stored::ReplicaSets(schedule) => play_seed(schedule, behaviour),
+            Stored::Deployments(schedule) => play_deployments(schedule, behaviour),
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<Stored> {
     let text = text_of(path).with_context(|| format!("{} can't be read", path.display()))?;
-    Schedule::read(&text).with_context(|| format!("{}", path.display()))
+    Stored::read(&text).with_context(|| format!("{}", path.display()))
 }
 
 /// Plays every schedule of a folder; the exit code is 3 when an invariant did not hold in one.
@@ -148,7 +201,7 @@ fn run_folder(folder: &Path, flags: &ReplayFlags) -> Result<u8> {
         bail!("{}: there is no schedule (*.yaml) in it", folder.display());
     }
     // All of them before any is played.
-    let schedules: Vec<Schedule> = paths.iter().map(|path| read(path)).collect::<Result<_>>()?;
+    let schedules: Vec<Stored> = paths.iter().map(|path| read(path)).collect::<Result<_>>()?;
     let mut is_good = true;
     for (path, schedule) in paths.iter().zip(&schedules) {
         let asked = flags.behaviour.and_then(|wish| wish.0);
@@ -156,7 +209,7 @@ fn run_folder(folder: &Path, flags: &ReplayFlags) -> Result<u8> {
             if asked.is_some_and(|asked| asked != behaviour) {
                 continue;
             }
-            let verdict = play_seed(schedule, behaviour);
+            let verdict = schedule.play(behaviour);
             is_good &= verdict.is_good();
             let (word, what) = match &verdict.violation {
                 None => ("ok", String::new()),

@@ -86,6 +86,7 @@ size.namespaces --namespaces plain
 size.pods_per_node --pods-per-node plain
 controller.concurrent_replicaset_syncs --concurrent-replicaset-syncs plain
 controller.concurrent_rc_syncs --concurrent-rc-syncs plain
+controller.concurrent_deployment_syncs --concurrent-deployment-syncs plain
 controller.burst_replicas --burst-replicas plain
 controller.kube_api_qps --kube-api-qps plain
 controller.kube_api_burst --kube-api-burst plain
@@ -100,6 +101,10 @@ api_errors --api-errors share
 churn_pods_per_second --churn-rate rate
 burst_pods --burst plain
 min_ready_seconds --min-ready-seconds seconds
+deployments --deployments plain
+max_surge --max-surge share
+max_unavailable --max-unavailable share
+progress_deadline_seconds --progress-deadline seconds
 size.pods_asked --pods plain
 ";
 

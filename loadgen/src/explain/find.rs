@@ -66,7 +66,10 @@ fn refuse_several<T>(
 }
 
 /// The namespace, if there is one, and the name.
-fn parts<'a>(wanted: &'a str, what: &str) -> Result<(Option<&'a str>, &'a str), ExplainError> {
+pub(super) fn parts<'a>(
+    wanted: &'a str,
+    what: &str,
+) -> Result<(Option<&'a str>, &'a str), ExplainError> {
     let (namespace, name) = match wanted.split_once('/') {
         Some((namespace, name)) => (Some(namespace), name),
         None => (None, wanted),
@@ -77,6 +80,19 @@ fn parts<'a>(wanted: &'a str, what: &str) -> Result<(Option<&'a str>, &'a str), 
         ));
     }
     Ok((namespace, name))
+}
+
+/// The names nearest to the wanted one, for a message; all where none is near.
+pub(super) fn nearest_of(wanted: &str, names: &[String]) -> String {
+    let known = |full: &String| match wanted.contains('/') {
+        true => full.clone(),
+        false => full.split_once('/').map_or("", |(_, name)| name).to_owned(),
+    };
+    let near = nearest(wanted, names.iter().map(|full| (known(full), full.clone())));
+    match near.is_empty() {
+        true => some_of(names),
+        false => near.join(", "),
+    }
 }
 
 /// Finds the newest ReplicaSet of a Deployment, by revision as Deployments count them and then by

@@ -3,13 +3,14 @@
 //!
 //! [`Objects`] is what the files hold, [`find`] the ReplicaSet asked about, [`order`] what its
 //! syncs would delete, [`prefer`] the annotations that make wanted pods go first; [`words`],
-//! [`table`] and [`json`] show it.
+//! [`table`] and [`json`] show it. [`rollout`] answers for Deployments: what the next syncs do.
 
 pub mod find;
 pub mod json;
 mod notes;
 pub mod order;
 pub mod prefer;
+pub mod rollout;
 pub mod selection;
 pub mod table;
 pub mod words;

@@ -48,7 +48,7 @@ pub fn render(answer: &Answer, layout: Layout) -> String {
 }
 
 /// Adds a text, broken into lines.
-fn paragraph(out: &mut String, text: &str, width: usize) {
+pub(super) fn paragraph(out: &mut String, text: &str, width: usize) {
     wrapped(text, width)
         .iter()
         .for_each(|line| *out += &format!("{line}\n"));

@@ -210,9 +210,9 @@ const TYPED: [(Kind, Read); 5] = [
     }),
 ];
 
-/// The kinds that a run takes although it has no controller for them: operators without a kind of their
-/// own let them own pods.
-const OWNERS: [&str; 2] = ["ConfigMap", "Lease"];
+/// The kinds without a type of their own that a run takes: Deployments, and what it has no controller for,
+/// as operators without a kind of their own let them own pods.
+const UNTYPED: [&str; 3] = ["Deployment", "ConfigMap", "Lease"];
 
 fn classify(text: &TypeText<'_>, kinds: Kinds) -> Result<Classified, DecodeError> {
     let kind = required_text(text.kind, "kind", "such as ReplicaSet")?;
@@ -220,7 +220,7 @@ fn classify(text: &TypeText<'_>, kinds: Kinds) -> Result<Classified, DecodeError
     // Events are of the past.
     let served = kind_named(kind).filter(|known| *known != Kind::EVENT);
     let served = served.filter(|known| {
-        kinds == Kinds::Served || Kind::TYPED.contains(known) || OWNERS.contains(&known.name())
+        kinds == Kinds::Served || Kind::TYPED.contains(known) || UNTYPED.contains(&known.name())
     });
     let Some(known) = served else {
         return Ok(Classified::Other(cut(kind)));

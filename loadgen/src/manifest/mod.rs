@@ -26,6 +26,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use flate2::bufread::MultiGzDecoder;
+use podstorm_objects::Kind;
 
 pub use error::ManifestError;
 
@@ -107,7 +108,9 @@ fn load_kinds(
     let warnings = collector.warnings();
     let (objects, mut counts) = collector.into_parts();
     let mut simulated = objects.iter();
-    let is_simulated = |object: &InputObject| !matches!(object, InputObject::Dynamic(_));
+    let is_simulated = |object: &InputObject| {
+        !matches!(object, InputObject::Dynamic(_)) || object.kind() == Kind::DEPLOYMENT
+    };
     if !simulated.any(|object| is_simulated(object) || kinds == Kinds::Served) {
         let kinds = counts.ignored.iter().chain(&counts.taken);
         let kinds: Vec<String> = kinds
@@ -122,8 +125,8 @@ fn load_kinds(
             .map(|path| path.display().to_string())
             .collect();
         let problem = format!(
-            "nothing to simulate: found {found}; expected ReplicaSet, ReplicationController, Pod, \
-             Node or Namespace{}",
+            "nothing to simulate: found {found}; expected Deployment, ReplicaSet, \
+             ReplicationController, Pod, Node or Namespace{}",
             what_to_dump(&counts).unwrap_or_default(),
         );
         return Err(ManifestError::of_file(&names.join(", "), problem));
@@ -138,10 +141,9 @@ fn load_kinds(
     })
 }
 
-/// What to do where the files hold only what makes ReplicaSets or pods, and none of them.
+/// What to do where the files hold only what makes pods, and none of them.
 fn what_to_dump(counts: &InputCounts) -> Option<String> {
-    const MAKERS: [(&str, &str); 5] = [
-        ("Deployment", "ReplicaSets"),
+    const MAKERS: [(&str, &str); 4] = [
         ("StatefulSet", "pods"),
         ("DaemonSet", "pods"),
         ("Job", "pods"),
@@ -149,16 +151,9 @@ fn what_to_dump(counts: &InputCounts) -> Option<String> {
     ];
     let is_there = |(kind, _): &&(&str, &str)| counts.ignored.contains_key(*kind);
     let (kind, made) = MAKERS.iter().find(is_there)?;
-    let besides = match *kind {
-        "Deployment" => {
-            "; or write a ReplicaSet with the Deployment's replicas, selector and template, \
-             apiVersion: apps/v1"
-        }
-        _ => "",
-    };
     Some(format!(
         ". A {kind} is not simulated itself: its controller makes {made}, and a cluster that runs it \
-         has them. Dump those with: kubectl get rs,rc,pods,nodes -A -o json > dump.json{besides}"
+         has them. Dump those with: kubectl get deploy,rs,rc,pods,nodes -A -o json > dump.json"
     ))
 }
 

@@ -1,8 +1,9 @@
 //! What the objects of files mean for the size of the cluster.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use podstorm_objects::Pod;
+use podstorm_objects::{AnyObject, Deployment, Pod};
 
 use crate::input::InputObject;
 use crate::result::InputPods;
@@ -14,6 +15,8 @@ pub(super) fn of_input(objects: &[InputObject]) -> InputSize {
     let mut namespaces = BTreeSet::new();
     let mut owner_namespaces = BTreeSet::new();
     let mut schedulable = BTreeSet::new();
+    // What each Deployment asks for, and what its ReplicaSets do.
+    let mut deployments: BTreeMap<(&str, &str), (u64, u64)> = BTreeMap::new();
     for object in objects {
         let namespace = &*object.metadata().namespace;
         match object {
@@ -30,9 +33,23 @@ pub(super) fn of_input(objects: &[InputObject]) -> InputSize {
                     }
                 }
             }
-            InputObject::Pod(_) | InputObject::Dynamic(_) => {}
+            InputObject::Pod(_) => {}
+            InputObject::Dynamic(object) => {
+                if let Some(deployment) =
+                    Deployment::of(&(Arc::new((**object).clone()) as AnyObject))
+                {
+                    size.deployments += 1;
+                    let wanted = u64::try_from(deployment.replicas()).unwrap_or(0);
+                    let key = (namespace, object.metadata.name.as_str());
+                    deployments.entry(key).or_default().0 = wanted;
+                }
+            }
             InputObject::ReplicaSet(object) => {
                 size.owners += 1;
+                if let Some(owner) = object.metadata.controller() {
+                    let has = u64::try_from(object.replicas()).unwrap_or(0);
+                    deployments.entry((namespace, &*owner.name)).or_default().1 += has;
+                }
                 size.pods += u64::try_from(object.replicas()).unwrap_or(0);
                 owner_namespaces.insert(namespace);
             }
@@ -66,6 +83,10 @@ pub(super) fn of_input(objects: &[InputObject]) -> InputSize {
             size.pods += 1;
         }
     }
+    let missing = deployments
+        .values()
+        .map(|(wanted, has)| wanted.saturating_sub(*has));
+    size.pods += missing.sum::<u64>();
     size.namespaces = namespaces.len() as u64;
     size
 }

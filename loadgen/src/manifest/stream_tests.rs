@@ -393,12 +393,11 @@ fn what_is_quoted_is_cut() {
 
 #[test]
 fn what_makes_pods_elsewhere_is_told_with_what_to_dump() {
-    let text = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n";
+    let text = "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: web}\n";
     let error = load(&[PathBuf::from("-")], text.as_bytes()).expect_err("nothing to simulate");
     for word in [
-        "1 Deployment",
-        "kubectl get rs,rc,pods,nodes -A -o json",
-        "ReplicaSet with",
+        "1 StatefulSet",
+        "kubectl get deploy,rs,rc,pods,nodes -A -o json",
     ] {
         assert!(error.to_string().contains(word), "{error}");
     }

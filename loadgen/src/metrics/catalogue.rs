@@ -165,6 +165,7 @@ impl Metric {
 const TABLE: &str = "
 convergence_seconds less convergence
 pod_ready_seconds less pod_ready_latency pod_ready
+rollout_seconds less rollout
 queue_duration_seconds less workqueue_queue_duration_seconds queue_duration queue_wait
 work_duration_seconds less workqueue_work_duration_seconds work_duration sync_work
 elapsed_seconds less elapsed

@@ -62,6 +62,7 @@ pub(super) fn result() -> RunResult {
         syncs: BTreeMap::from([("done".into(), 8_000)]),
         convergence_seconds: quantiles.clone(),
         pod_ready_seconds: Quantiles::default(),
+        rollout_seconds: Quantiles::default(),
         queue_duration_seconds: quantiles,
         work_duration_seconds: Quantiles::default(),
         histograms: Histograms {

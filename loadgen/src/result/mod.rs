@@ -60,11 +60,14 @@ pub struct RunResult {
     /// Syncs by outcome: syncs{ok}.
     pub syncs: BTreeMap<String, u64>,
     /// From the moment a ReplicaSet's spec changed, or it lost what it had, to the moment it had
-    /// converged, seconds. This and the three below are of what began in a phase that is measured: not
+    /// converged, seconds. This and the four below are of what began in a phase that is measured: not
     /// in one with `set_up`. `phases` has them for each phase.
     pub convergence_seconds: Quantiles,
     /// From a pod's creation to its being ready, seconds.
     pub pod_ready_seconds: Quantiles,
+    /// From the moment a Deployment's spec changed to the moment its rollout was complete, as `kubectl
+    /// rollout status` sees it, seconds.
+    pub rollout_seconds: Quantiles,
     /// From adding a key to the work queue to taking it, seconds. The metric
     /// `workqueue_queue_duration_seconds` counts the same in buckets.
     pub queue_duration_seconds: Quantiles,
@@ -205,6 +208,10 @@ pub struct Phase {
     pub convergence_seconds: Quantiles,
     /// Of the pods created in it, seconds.
     pub pod_ready_seconds: Quantiles,
+    /// Rollouts that began in it, seconds.
+    pub rollout_seconds: Quantiles,
+    /// Rollouts that were past their progress deadline when it was over.
+    pub rollouts_failed: u64,
     /// Of the keys added in it, seconds.
     pub queue_duration_seconds: Quantiles,
     /// Of the syncs that began in it, seconds.

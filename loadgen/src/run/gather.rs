@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex};
 use hdrhistogram::Histogram;
 use podstorm_apiserver::{Cluster, PodTotals};
 use podstorm_objects::Now;
+use podstorm_sim::engine::Runners;
 use podstorm_sim::engine::by_phase::{ByPhase, Recorded};
 use podstorm_sim::engine::client::ApiCalls;
 use podstorm_sim::engine::event_sink::EventWriter;
-use podstorm_sim::engine::runner::ControllerRunner;
-use podstorm_sim::engine::worker::Worker;
+use podstorm_sim::engine::worker::AnyWorker;
 use podstorm_sim::executor::virtual_time::RunEnd;
 
 use super::buckets;
@@ -33,8 +33,8 @@ pub(super) struct Harvest<'a> {
     pub(super) wall_seconds: f64,
     pub(super) input: InputCounts,
     pub(super) cluster: &'a Cluster,
-    pub(super) runners: &'a [Arc<ControllerRunner>],
-    pub(super) workers: &'a [Arc<Mutex<Worker>>],
+    pub(super) runners: &'a Runners,
+    pub(super) workers: &'a [Arc<Mutex<dyn AnyWorker>>],
     pub(super) writers: &'a [Arc<Mutex<EventWriter>>],
     pub(super) recorded: &'a Mutex<Recorded>,
     pub(super) watch_events: u64,
@@ -76,7 +76,7 @@ impl Harvest<'_> {
         let phases = by_phase(
             report.phases.clone(),
             &report.convergence,
-            &report.pod_ready,
+            (&report.pod_ready, &report.rollouts),
             &recorded,
         );
         let measured = |durations: &ByPhase| {
@@ -110,6 +110,7 @@ impl Harvest<'_> {
             syncs: work.syncs,
             convergence_seconds: seconds(&convergence),
             pod_ready_seconds: seconds(&pod_ready),
+            rollout_seconds: seconds(&measured(&report.rollouts)),
             queue_duration_seconds: seconds(&queued),
             work_duration_seconds: seconds(&worked),
             histograms: Histograms {
@@ -181,7 +182,7 @@ impl Harvest<'_> {
         };
         for worker in self.workers {
             let worker = worker.lock().expect("a task that panicked ends the run");
-            let counters = &worker.counters;
+            let counters = worker.counters();
             worker.calls().add_to(&mut work.calls);
             for (outcome, count) in &counters.syncs {
                 *work.syncs.entry((*outcome).to_owned()).or_default() += count;
@@ -199,7 +200,7 @@ impl Harvest<'_> {
     fn recorded(&self) -> Recorded {
         for worker in self.workers {
             let mut worker = worker.lock().expect("a task that panicked ends the run");
-            worker.recorder.hand_over();
+            worker.hand_over();
         }
         let recorded = self
             .recorded
@@ -211,7 +212,7 @@ impl Harvest<'_> {
     fn events(&self) -> BTreeMap<String, u64> {
         let mut table = BTreeMap::new();
         for runner in self.runners {
-            runner.events.add_to(&mut table);
+            runner.events().add_to(&mut table);
         }
         for writer in self.writers {
             let writer = writer.lock().expect("a task that panicked ends the run");
@@ -247,7 +248,7 @@ struct Work {
 fn by_phase(
     mut phases: Vec<Phase>,
     convergence: &ByPhase,
-    pod_ready: &ByPhase,
+    (pod_ready, rollouts): (&ByPhase, &ByPhase),
     recorded: &Recorded,
 ) -> Vec<Phase> {
     for (number, phase) in phases.iter_mut().enumerate() {
@@ -258,6 +259,7 @@ fn by_phase(
         };
         phase.convergence_seconds = of(convergence);
         phase.pod_ready_seconds = of(pod_ready);
+        phase.rollout_seconds = of(rollouts);
         phase.queue_duration_seconds = of(&recorded.queued);
         phase.work_duration_seconds = of(&recorded.worked);
         phase.syncs_without_requests = recorded.idle_syncs.get(number).copied().unwrap_or(0);

@@ -8,7 +8,8 @@ use podstorm::metrics::{Family, Kind as MetricKind, Series, Value};
 use podstorm_objects::{Kind, Str};
 use podstorm_sim::engine::client::{ApiCalls, Client, method_of};
 use podstorm_sim::engine::event_sink::EventWriter;
-use podstorm_sim::engine::worker::Worker;
+use podstorm_sim::engine::runner::ControllerRunner;
+use podstorm_sim::engine::worker::AnyWorker;
 
 use super::sampler::Sources;
 
@@ -19,7 +20,9 @@ const HOST: &str = "embedded";
 #[derive(Clone, Debug)]
 pub struct Metrics {
     pub(super) sources: Sources,
-    pub(super) workers: Vec<Arc<Mutex<Worker>>>,
+    /// The controllers of ReplicaSets and ReplicationControllers, which count more than others.
+    pub(super) replica_sets: Vec<Arc<ControllerRunner>>,
+    pub(super) workers: Vec<Arc<Mutex<dyn AnyWorker>>>,
     pub(super) writers: Vec<Arc<Mutex<EventWriter>>>,
     /// Engine time when the run was last looked at, ns.
     pub(super) now_ns: Arc<AtomicI64>,
@@ -32,15 +35,18 @@ impl Metrics {
         let now_ns = self.now_ns.load(Ordering::Relaxed);
         let mut all = BTreeMap::new();
         for runner in &self.sources.runners {
-            let controller = &runner.controller;
-            let name = if controller.options().kind == Kind::REPLICATION_CONTROLLER {
-                "replicationmanager"
-            } else {
-                "replicaset"
+            let kind = runner.kind();
+            let name = match kind == Kind::REPLICATION_CONTROLLER {
+                true => "replicationmanager".to_owned(),
+                false => kind.name().to_lowercase(),
             };
-            let queue = controller.queue().families(&Str::from(name), now_ns);
-            let own = queue.into_iter().chain(controller.metrics().families());
-            for family in own.chain(limiter_waits(&runner.client)) {
+            let queue = runner.queue().families(&Str::from(name.as_str()), now_ns);
+            for family in queue.into_iter().chain(limiter_waits(runner.client())) {
+                add(&mut all, family);
+            }
+        }
+        for runner in &self.replica_sets {
+            for family in runner.controller.metrics().families() {
                 add(&mut all, family);
             }
         }
@@ -100,7 +106,7 @@ impl Metrics {
                 value: Value::Number(version.unwrap_or(0) as f64),
             });
         };
-        for (number, runner) in self.sources.runners.iter().enumerate() {
+        for (number, runner) in self.replica_sets.iter().enumerate() {
             let controller = &runner.controller;
             let kind = controller.options().kind;
             let version = controller.owners().version().get().number();

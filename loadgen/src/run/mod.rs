@@ -33,16 +33,16 @@ use podstorm_sim::engine::by_phase::Recorded;
 use podstorm_sim::engine::event_sink::EventWriter;
 use podstorm_sim::engine::observer::NoopObserver;
 use podstorm_sim::engine::runner::{ControllerRunner, Hooks};
-use podstorm_sim::engine::worker::Worker;
-use podstorm_sim::engine::{Builder, assemble};
+use podstorm_sim::engine::worker::AnyWorker;
+use podstorm_sim::engine::{Builder, Controls, Runners, assemble};
 use podstorm_sim::executor::virtual_time::{self, RunEnd};
 use podstorm_sim::executor::{Executor, Tasks, Waker, threads};
 use podstorm_sim::faults::Connection;
-use podstorm_sim::nodes::NodeControl;
+use podstorm_sim::nodes::{ClientRules, NodeControl, NodeTimes};
 use podstorm_sim::options::SimOptions;
 
 use gather::Harvest;
-use phases::{Controllers, Driver, Position};
+use phases::{Controllers, Driver, Position, UNPULLABLE};
 use sampler::Sources;
 use watcher::Watcher;
 
@@ -152,8 +152,9 @@ struct Engine {
     executor: Arc<Executor>,
     tasks: Tasks,
     cluster: Arc<Cluster>,
-    runners: Vec<Arc<ControllerRunner>>,
-    workers: Vec<Arc<Mutex<Worker>>>,
+    replica_sets: Vec<Arc<ControllerRunner>>,
+    runners: Runners,
+    workers: Vec<Arc<Mutex<dyn AnyWorker>>>,
     writers: Vec<Arc<Mutex<EventWriter>>>,
     recorded: Arc<Mutex<Recorded>>,
     driver: Arc<Mutex<Driver>>,
@@ -194,12 +195,19 @@ impl Engine {
         clock: RealClock,
         keeps_past: bool,
     ) -> Engine {
-        let is_rc = |object: &InputObject| object.kind() == Kind::REPLICATION_CONTROLLER;
         // Nothing observes them: no scenario kills its controller.
         let scenario = &settings.scenario;
-        let nodes = scenario
-            .has_node_faults()
-            .then(|| Arc::new(NodeControl::default()));
+        let nodes = match scenario.sets_unpullable_images() {
+            true => {
+                let rules = ClientRules {
+                    unpullable_images: vec![format!("*{UNPULLABLE}")],
+                    ..ClientRules::default()
+                };
+                Some(NodeControl::for_clients(NodeTimes::default(), rules))
+            }
+            false => scenario.has_node_faults().then(NodeControl::default),
+        };
+        let nodes = nodes.map(Arc::new);
         let connection = scenario
             .is_disturbed()
             .then(|| Arc::new(Connection::new(Arc::default(), 0, Arc::new(|| {}))));
@@ -207,14 +215,22 @@ impl Engine {
             connection: Arc::clone(connection),
             observer: Arc::new(NoopObserver),
         });
-        let with_rcs = objects.iter().any(is_rc);
-        let (mut builder, runners) = assemble(
+        let has = |kind| {
+            objects
+                .iter()
+                .any(|object: &InputObject| object.kind() == kind)
+        };
+        let controls = Controls {
+            replication_controllers: has(Kind::REPLICATION_CONTROLLER),
+            deployments: has(Kind::DEPLOYMENT) || settings.creates_deployments(),
+        };
+        let (mut builder, replica_sets, runners) = assemble(
             SimOptions {
                 keeps_past,
                 ..settings.sim_options()
             },
             clock,
-            with_rcs,
+            controls,
             hooks.as_ref(),
             nodes.clone(),
         );
@@ -261,6 +277,7 @@ impl Engine {
             executor,
             tasks,
             cluster,
+            replica_sets,
             runners,
             workers,
             writers,
@@ -286,7 +303,7 @@ impl Engine {
 
     /// What is read of the run while it goes on.
     fn metrics(&self) -> Metrics {
-        let of_worker = |worker: &Arc<Mutex<Worker>>| {
+        let of_worker = |worker: &Arc<Mutex<dyn AnyWorker>>| {
             let worker = worker.lock().expect("nothing runs yet");
             worker.calls().total()
         };
@@ -303,6 +320,7 @@ impl Engine {
         };
         Metrics {
             sources,
+            replica_sets: self.replica_sets.clone(),
             workers: self.workers.clone(),
             writers: self.writers.clone(),
             now_ns: Arc::new(AtomicI64::new(0)),

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use podstorm_apiserver::Cluster;
+use podstorm_sim::engine::Runners;
 use podstorm_sim::engine::client::CallTotal;
-use podstorm_sim::engine::runner::ControllerRunner;
 
 use super::phases::Position;
 use crate::result::Series;
@@ -40,7 +40,7 @@ const FIRST_STEPS: u64 = 2;
 #[derive(Clone, Debug)]
 pub(super) struct Sources {
     pub(super) cluster: Arc<Cluster>,
-    pub(super) runners: Vec<Arc<ControllerRunner>>,
+    pub(super) runners: Runners,
     pub(super) position: Arc<Position>,
     pub(super) calls: Vec<Arc<CallTotal>>,
 }
@@ -212,7 +212,7 @@ impl Sampler {
             calls,
         } = &self.sources;
         let pods = cluster.pod_totals();
-        let queues = || runners.iter().map(|runner| runner.controller.queue());
+        let queues = || runners.iter().map(|runner| runner.queue());
         // Relaxed, all: numbers to look at, which order nothing.
         self.samples.push(Sample {
             at_ns,
@@ -270,7 +270,7 @@ mod tests {
     fn sampler() -> Sampler {
         Sampler::new(Sources {
             cluster: Arc::new(Cluster::new(ClusterOptions::default())),
-            runners: Vec::new(),
+            runners: Runners::new(),
             position: Arc::default(),
             calls: Vec::new(),
         })

@@ -42,6 +42,7 @@ fn settings(scenario: &str, engine: EngineKind) -> Settings {
         controller: ControllerSettings {
             concurrent_replicaset_syncs: 5,
             concurrent_rc_syncs: 5,
+            concurrent_deployment_syncs: 5,
             burst_replicas: 500,
             kube_api_qps: None,
             kube_api_burst: 30,
@@ -61,6 +62,10 @@ fn settings(scenario: &str, engine: EngineKind) -> Settings {
         churn_pods_per_second: 5.0,
         burst_pods: 50,
         min_ready_seconds: 0,
+        deployments: false,
+        max_surge: 0.25,
+        max_unavailable: 0.25,
+        progress_deadline_seconds: 600,
     }
 }
 

@@ -155,7 +155,7 @@ impl<'a> Watcher<'a> {
             created: totals.created,
             deleted: totals.deleted,
             api_calls: calls.map(|total| total.value()).sum(),
-            queue_depth: runners.map(|runner| runner.controller.queue().len()).sum(),
+            queue_depth: runners.map(|runner| runner.queue().len()).sum(),
             engine_seconds: now.mono_ns as f64 / 1e9,
         });
     }

@@ -142,8 +142,8 @@ impl Phase {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Until {
-    /// Every ReplicaSet has its pods and an exact status, and no pod is on its way out. Here and
-    /// below, pods that files brought unready may stay so where nothing makes them ready.
+    /// Every ReplicaSet has its pods and an exact status, no pod is on its way out, and the rollout of
+    /// every Deployment is complete. Here and below, pods that files brought unready may stay so where nothing makes them ready.
     #[default]
     Converged,
     /// The same, whatever is on its way out: pods on lost nodes stay there.
@@ -152,6 +152,8 @@ pub enum Until {
     PodsReady,
     /// The controllers have synced every ReplicaSet and have nothing left to do.
     Synced,
+    /// The rollout of every Deployment is over, complete or failed: past its progress deadline.
+    RolledOut,
     /// For half a minute no pod was created.
     Quiet,
     /// The steps are done.
@@ -171,7 +173,14 @@ pub enum Step {
     LoadInput,
     /// Creates the generated ReplicaSets.
     CreateReplicaSets(CreateReplicaSets),
-    /// Sets the number of pods of ReplicaSets for which that changes anything.
+    /// Creates Deployments, as many as there would be ReplicaSets: their controller makes these. Steps
+    /// that are about ReplicaSets by their numbers, such as scale, are about them then.
+    CreateDeployments(CreateDeployments),
+    /// Gives Deployments a new image, which begins a rollout of each. Of files, too; what belongs to no
+    /// Deployment stays as it is.
+    SetImage(SetImage),
+    /// Sets the number of pods of ReplicaSets for which that changes anything; those of a Deployment
+    /// get it by their Deployment.
     Scale(Scale),
     /// Creates as many pods per ReplicaSet as it is to have, with it as their owner; files have brought
     /// theirs.
@@ -188,7 +197,8 @@ pub enum Step {
     /// Deletes ReplicaSets, whose pods the garbage collector takes, and creates them again under their
     /// names; of files, ReplicationControllers too.
     RecreateReplicaSets(SomeReplicaSets),
-    /// Replaces ReplicaSets by successors under the same owner, step by step, as Deployments do it. Of
+    /// Replaces ReplicaSets by successors under the same owner, step by step, as Deployments do it. Where
+    /// there are Deployments, they get a new image and these limits, and do it themselves. Of
     /// files, ReplicaSets without pods, which are older revisions, stay as they are, and so do
     /// ReplicationControllers: no Deployment rolls them out. Files with nothing but
     /// ReplicationControllers are refused.
@@ -258,6 +268,38 @@ pub struct CreateReplicaSets {
     /// Whether each belongs to a Deployment, whose parts a roll-out's ReplicaSets are.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub under_deployments: bool,
+    /// When each is due.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<LoadShape>,
+}
+
+/// Creates Deployments.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CreateDeployments {
+    /// How many pods each asks for.
+    pub replicas: Amount,
+    /// Which Deployments.
+    #[serde(default)]
+    pub of: Which,
+    /// When each is due.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<LoadShape>,
+}
+
+/// A new image.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SetImage {
+    /// Which Deployments.
+    #[serde(default)]
+    pub of: Which,
+    /// Whether no node can pull it: its pods never become ready.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unpullable: bool,
+    /// Whether it is the image before the last change, as `kubectl rollout undo` puts it back.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub back: bool,
     /// When each is due.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<LoadShape>,
@@ -433,15 +475,28 @@ questions! {
     picks_pods: Step::Churn(_) | Step::DeletePods(_) | Step::RelabelPods(_),
     /// Whether it rolls ReplicaSets out.
     rolls_out: Step::RollOut(_),
+    /// Whether it creates Deployments.
+    creates_deployments: Step::CreateDeployments(_),
+    /// Whether it changes images, which only Deployments have to be changed.
+    sets_images: Step::SetImage(_),
+    /// Whether it rolls out images that can't be pulled.
+    sets_unpullable_images: Step::SetImage(SetImage { unpullable: true, .. }),
+    /// Whether it creates ReplicaSets that are parts of Deployments.
+    creates_parts: Step::CreateReplicaSets(CreateReplicaSets { under_deployments: true, .. }),
+    /// Whether it creates ReplicaSets that are not.
+    creates_free_sets: Step::CreateReplicaSets(CreateReplicaSets { under_deployments: false, .. })
+        | Step::CreateOwnedPods | Step::CreateBarePods | Step::WriteStatuses
+        | Step::RecreateReplicaSets(_) | Step::Touch(_),
     /// Whether it uses `--duration`.
     uses_duration: Step::Churn(Churn { time: None, .. }),
     /// Whether it uses `--churn-rate`.
     uses_churn_rate: Step::Churn(Churn { rate: None, .. }),
     /// Whether it uses `--burst`.
     uses_burst: Step::Scale(Scale { replicas: Amount::Burst, .. })
-        | Step::CreateReplicaSets(CreateReplicaSets { replicas: Amount::Burst, .. }),
+        | Step::CreateReplicaSets(CreateReplicaSets { replicas: Amount::Burst, .. })
+        | Step::CreateDeployments(CreateDeployments { replicas: Amount::Burst, .. }),
     /// Whether it generates a cluster; otherwise it is about what `-f` brings and nothing else.
-    generates_cluster: Step::CreateReplicaSets(_) | Step::CreateBarePods,
+    generates_cluster: Step::CreateReplicaSets(_) | Step::CreateDeployments(_) | Step::CreateBarePods,
     /// Whether it creates the generated nodes itself.
     creates_nodes: Step::CreateNodes,
     /// Whether it loads what `-f` brings.

@@ -174,6 +174,28 @@ fn line_of(text: &str, field: &str) -> Option<usize> {
 /// A field's path and what is wrong there.
 type Mistake = (String, String);
 
+/// Why a scenario can't use Deployments in place of ReplicaSets.
+const NO_PARTS: &str = "takes a scenario that creates its ReplicaSets with underDeployments: true, and none \
+    otherwise, and neither touches nor recreates them; createDeployments creates Deployments in any";
+
+impl Scenario {
+    /// Whether it can use Deployments where it has ReplicaSets that are parts of some.
+    pub(crate) fn can_use_deployments(&self) -> bool {
+        self.creates_parts() && !self.creates_free_sets()
+    }
+
+    /// Whether Deployments are created in it: by a step of its own, or in place of ReplicaSets.
+    ///
+    /// # Errors
+    /// Why it can't use them in their place.
+    pub(crate) fn check_deployments(&self, asked: bool) -> Result<(), String> {
+        match asked && !self.can_use_deployments() {
+            true => Err(format!("--deployments {NO_PARTS}")),
+            false => Ok(()),
+        }
+    }
+}
+
 /// What no single value says.
 fn check(scenario: &Scenario) -> Result<(), Mistake> {
     let wrong = |field: &str, problem: &str| Err((field.to_owned(), problem.to_owned()));
@@ -205,6 +227,25 @@ fn check(scenario: &Scenario) -> Result<(), Mistake> {
             "phases",
             "every phase has setUp: true, and nothing is measured; leave it out where the question is \
              answered",
+        );
+    }
+    let makes_sets = scenario.creates_free_sets() || scenario.creates_parts();
+    if scenario.creates_deployments() && makes_sets {
+        return wrong(
+            "phases",
+            "createDeployments numbers Deployments as createReplicaSets numbers ReplicaSets: leave out one \
+             of them, and with Deployments createOwnedPods, createBarePods, writeStatuses, touch and \
+             recreateReplicaSets too",
+        );
+    }
+    if scenario.settings.deployments && !scenario.can_use_deployments() {
+        return wrong("settings.deployments", NO_PARTS);
+    }
+    if scenario.sets_unpullable_images() && scenario.has_node_faults() {
+        return wrong(
+            "phases",
+            "setImage with unpullable and steps that let nodes fail are not simulated together: leave one \
+             of them out",
         );
     }
     gates::parse(scenario.settings.feature_gates.iter().map(String::as_str))

@@ -15,9 +15,9 @@ mod text;
 
 pub use amount::{Amount, Which};
 pub use definition::{
-    Churn, CreateReplicaSets, FullThreshold, Group, LoseAnswers, Phase, PodQuota, Repeat, RollOut,
-    Scale, Scenario, SomeNamespaces, SomeNodes, SomeOfThePods, SomePods, SomeReplicaSets, Step,
-    Stream, ThresholdEntry, Until,
+    Churn, CreateDeployments, CreateReplicaSets, FullThreshold, Group, LoseAnswers, Phase,
+    PodQuota, Repeat, RollOut, Scale, Scenario, SetImage, SomeNamespaces, SomeNodes, SomeOfThePods,
+    SomePods, SomeReplicaSets, Step, Stream, ThresholdEntry, Until,
 };
 pub use file::ScenarioError;
 pub use load_shape::{LoadShape, Positive, TimeLimit};

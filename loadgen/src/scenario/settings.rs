@@ -129,6 +129,22 @@ settings! {
         #[arg(long, value_name = "SIZE", allow_hyphen_values = true, help_heading = SIZE)]
         pods_per_replicaset: Option<Size>,
 
+        /// Real Deployments in place of the ReplicaSets that are parts of some (scenario rollout-storm)
+        #[arg(long, help_heading = SIZE)]
+        deployments: bool,
+
+        /// maxSurge of the generated Deployments [default: 25%, unless the scenario says otherwise]
+        #[arg(long, value_name = "PERCENT", allow_hyphen_values = true, help_heading = SIZE)]
+        max_surge: Option<Percent>,
+
+        /// maxUnavailable of the generated Deployments [default: 25%, unless the scenario says otherwise]
+        #[arg(long, value_name = "PERCENT", allow_hyphen_values = true, help_heading = SIZE)]
+        max_unavailable: Option<Percent>,
+
+        /// progressDeadlineSeconds of the generated Deployments, with its unit [default: 10m]
+        #[arg(long, value_name = "TIME", allow_hyphen_values = true, help_heading = SIZE)]
+        progress_deadline: Option<Time>,
+
         /// Nodes [default: pods/20, or those of the files]
         #[arg(long, value_name = "SIZE", allow_hyphen_values = true, help_heading = SIZE)]
         nodes: Option<Size>,
@@ -148,6 +164,10 @@ settings! {
         /// Workers for ReplicationControllers [default: 5]
         #[arg(long, value_name = "NUMBER", allow_hyphen_values = true, help_heading = CONTROLLER)]
         concurrent_rc_syncs: Option<Size>,
+
+        /// Workers for Deployments [default: 5]
+        #[arg(long, value_name = "NUMBER", allow_hyphen_values = true, help_heading = CONTROLLER)]
+        concurrent_deployment_syncs: Option<Size>,
 
         /// Most creates or deletes in one sync [default: 500]
         #[arg(long, value_name = "SIZE", allow_hyphen_values = true, help_heading = CONTROLLER)]
@@ -285,8 +305,11 @@ impl ScenarioSettings {
             (own.kube_api_qps, own.kube_api_burst) = (None, None);
         }
         if has_input {
-            // Files say what there is. Only generated ReplicaSets take minReadySeconds.
+            // Files say what there is. Only what is generated takes these.
             own.min_ready_seconds = None;
+            own.deployments = false;
+            (own.max_surge, own.max_unavailable) = (None, None);
+            own.progress_deadline = None;
             (own.nodes, own.namespaces) = (None, None);
         }
         // Of pods, ReplicaSets and pods per ReplicaSet two decide; the scenario's third is left out.

@@ -53,9 +53,22 @@ pub struct Settings {
     pub burst_pods: u32,
     /// `minReadySeconds` of the generated ReplicaSets.
     pub min_ready_seconds: i32,
+    /// Whether real Deployments take the place of ReplicaSets that are parts of some.
+    pub deployments: bool,
+    /// `maxSurge` of the generated Deployments, as a share of their pods.
+    pub max_surge: f64,
+    /// `maxUnavailable` of the generated Deployments, as a share of their pods.
+    pub max_unavailable: f64,
+    /// `progressDeadlineSeconds` of the generated Deployments.
+    pub progress_deadline_seconds: i32,
 }
 
 impl Settings {
+    /// Whether Deployments are created in the run.
+    pub fn creates_deployments(&self) -> bool {
+        self.deployments || self.scenario.creates_deployments()
+    }
+
     /// What of it the simulated cluster is built from.
     pub fn sim_options(&self) -> SimOptions {
         SimOptions {

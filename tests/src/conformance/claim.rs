@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use podstorm::claim::{Claim, ClaimStep};
-use podstorm::client::{ApiError, PodPatch, Reason};
+use podstorm::client::{ApiError, Reason};
 use podstorm::object::{Kind, Selector};
 use serde_json::{Value, json};
 
@@ -35,8 +35,7 @@ pub(super) fn run(case: &mut Fields) -> Result<(), String> {
                 });
             }
             ClaimStep::Patch(pod, patch) => {
-                patches
-                    .push(json!({"name": pod.metadata.name.as_str(), "body": patch_body(&patch)}));
+                patches.push(json!({"name": pod.metadata.name.as_str(), "body": patch.body()}));
                 let answer = match results.get(&*pod.metadata.name).and_then(Value::as_str) {
                     None => Ok(()),
                     Some("notFound") => Err(ApiError::status(404, Reason::NotFound, "gone")),
@@ -63,18 +62,4 @@ pub(super) fn run(case: &mut Fields) -> Result<(), String> {
     expect_eq("canAdoptCalls", &checks, &case.int("canAdoptCalls")?)?;
     let errors = i64::try_from(claim.errors().len()).expect("few errors");
     expect_eq("errors", &errors, &case.int("errors")?)
-}
-
-/// A patch as the wire has it.
-pub(super) fn patch_body(patch: &PodPatch) -> Value {
-    match patch {
-        PodPatch::Adopt { owner, pod_uid } => json!({"metadata": {
-            "uid": pod_uid.to_string(),
-            "ownerReferences": [owner.to_json()],
-        }}),
-        PodPatch::Release { owner_uid, pod_uid } => json!({"metadata": {
-            "uid": pod_uid.to_string(),
-            "ownerReferences": [{"$patch": "delete", "uid": owner_uid.to_string()}],
-        }}),
-    }
 }

@@ -9,6 +9,7 @@ mod active;
 mod claim;
 mod consistency;
 mod deletion_cost;
+mod deployment;
 pub mod deviations;
 mod eviction;
 mod expectations;
@@ -49,6 +50,18 @@ pub fn run_case(subject: &str, case: Value) -> Result<(), String> {
         "claim" => claim::run,
         "consistency" => consistency::run,
         "deletion_cost" => deletion_cost::run,
+        "deployment_annotations" => deployment::annotations::run,
+        "deployment_fenceposts" => deployment::fenceposts::run,
+        "deployment_find_new_rs" => deployment::find_new_rs::run,
+        "deployment_handlers" => deployment::handlers::run,
+        "deployment_kubectl_history_undo" => deployment::kubectl_history_undo::run,
+        "deployment_kubectl_rollout_status" => deployment::kubectl_rollout_status::run,
+        "deployment_new_rs_replicas" => deployment::new_rs_replicas::run,
+        "deployment_pod_template_hash" => deployment::pod_template_hash::run,
+        "deployment_proportions" => deployment::proportions::run,
+        "deployment_rollouts" => deployment::rollouts::run,
+        "deployment_sync" => deployment::sync::run,
+        "deployment_template_equal" => deployment::template_equal::run,
         "eviction" => eviction::run,
         "expectations" => expectations::run,
         "gc" => gc::run,

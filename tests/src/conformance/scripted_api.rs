@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use podstorm::client::{Answer, ApiError, Cause, PodPatch, Reason, Request};
+use podstorm::client::{Answer, ApiError, Cause, OwnerPatch, Reason, Request};
 use podstorm::driver::Driver;
 use podstorm::object::{Kind, Map, Object, Pod, ReplicaSet, ReplicationController};
 use podstorm::replicaset::{Sync, as_replica_set};
@@ -11,7 +11,6 @@ use podstorm_apiserver::json_merge;
 use serde_json::{Value, json};
 
 use super::Fields;
-use super::claim::patch_body;
 use super::shared::parent;
 
 /// The scripted API and the record of what it was asked.
@@ -154,12 +153,13 @@ impl Api {
                     None => Answer::Deleted(None),
                 }
             }
-            Request::PatchPod {
+            Request::PatchOwners {
+                kind: _,
                 namespace,
                 name,
                 patch,
             } => {
-                let body = patch_body(patch);
+                let body = patch.body();
                 self.requests.push(
                     json!({"verb": "patch", "resource": "pods", "name": name.as_str(), "body": body}),
                 );
@@ -176,10 +176,10 @@ impl Api {
                 let mut pod = Pod::clone(pod);
                 pod.metadata.resource_version = (910_000 + *at as u64).into();
                 match patch {
-                    PodPatch::Adopt { owner, .. } => {
+                    OwnerPatch::Adopt { owner, .. } => {
                         pod.metadata.owner_references.push(owner.clone());
                     }
-                    PodPatch::Release { owner_uid, .. } => {
+                    OwnerPatch::Release { owner_uid, .. } => {
                         pod.metadata
                             .owner_references
                             .retain(|owner| owner.uid != *owner_uid);
@@ -200,8 +200,8 @@ impl Api {
                 let object = as_replica_set(object).ok_or("a status of another kind")?;
                 self.put_status(&object)?
             }
-            Request::ReadVersion { .. } => {
-                return Err("upstream reads no version".to_owned());
+            other => {
+                return Err(format!("upstream asks for no such thing: {other:?}"));
             }
         })
     }
@@ -286,7 +286,7 @@ fn pod_key(namespace: &str, name: &str) -> String {
     format!("{namespace}/{name}")
 }
 
-fn api_error(value: &Value) -> Result<ApiError, String> {
+pub(super) fn api_error(value: &Value) -> Result<ApiError, String> {
     let mut fields = Fields::new(value.clone(), "error")?;
     if let Some(Value::String(text)) = fields.take("transport") {
         fields.finish()?;
@@ -299,6 +299,14 @@ fn api_error(value: &Value) -> Result<ApiError, String> {
         fields.text("message")?,
     );
     for cause in fields.list("causes")? {
+        // Some records give the type alone.
+        if let Value::String(reason) = cause {
+            error = error.with_cause(Cause {
+                reason,
+                ..Cause::default()
+            });
+            continue;
+        }
         let mut cause = Fields::new(cause, "cause")?;
         error = error.with_cause(Cause {
             reason: cause.text("reason")?,

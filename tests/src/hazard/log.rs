@@ -142,7 +142,7 @@ impl State {
 /// The name of the pod that a request names.
 fn pod_name(request: &Request) -> &str {
     match request {
-        Request::DeletePod { name, .. } | Request::PatchPod { name, .. } => name,
+        Request::DeletePod { name, .. } | Request::PatchOwners { name, .. } => name,
         _ => "",
     }
 }

@@ -110,3 +110,90 @@ fn an_earlier_cost_is_put_back() {
     let undo = format!("\nkubectl annotate pod -n shop web-g5hsn {key}=5 --overwrite\n");
     assert!(text.ends_with(&undo), "{text}");
 }
+
+const ROLLOUT: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../loadgen/examples/rollout.yaml"
+);
+
+/// What is said of the example's Deployment.
+fn explain_rollout(more: &[&str]) -> std::process::Output {
+    let arguments = [
+        "explain",
+        "-f",
+        ROLLOUT,
+        "--now",
+        NOW,
+        "--deployment",
+        "web",
+    ];
+    podstorm_tests::command::run(&[&arguments, more].concat())
+}
+
+#[test]
+fn the_next_syncs_of_a_rollout_are_told_with_their_reasons() {
+    let text = told(&explain_rollout(&[]));
+    let lines: Vec<String> = text
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect();
+    let mut left = lines.iter();
+    for words in [
+        "Deployment shop/web: 10 pods wanted, at most 13 in all (maxSurge 3), at least 8 available",
+        "0 -> 3 no ReplicaSet has this template; 10 pods wanted, with maxSurge 13 may exist; 10 do, so 3 \
+         more fit",
+        // The two that serve nobody go before any that does.
+        "1 web-6f9c 10 -> 8 2 of its 10 pods are not available: they go first",
+        "waits until 5 more of web-555474bd6d are available and 2 of web-6f9c are gone",
+        "8 -> 3 8 of 10 must stay available (maxUnavailable 2); 13 are",
+        "In the end: deployment \"web\" successfully rolled out",
+    ] {
+        assert!(
+            left.any(|line| line.contains(words)),
+            "{words:?} is missing in:\n{text}"
+        );
+    }
+    let wide = told(&explain_rollout(&["-o", "wide"]));
+    assert!(wide.contains("update deployments/status web"), "{wide}");
+}
+
+#[test]
+fn a_rollout_is_told_to_programs_and_of_an_image_to_come() {
+    let document = |more: &[&str]| -> serde_json::Value {
+        let arguments = [&["-o", "json"], more].concat();
+        serde_json::from_str(&told(&explain_rollout(&arguments))).expect("JSON")
+    };
+    let document_now = document(&[]);
+    assert_eq!(document_now["max_surge"], 3);
+    let first = &document_now["steps"][0]["sync"][0];
+    assert_eq!(first["request"], "create replicasets");
+    assert_eq!(first["replicas"], serde_json::json!([0, 3]));
+    // With the image of the old ReplicaSet that one is found again, and has all its pods.
+    let back = document(&["--image", "registry.example/web:1.4"]);
+    let steps = back["steps"].as_array().expect("a list");
+    let requests = steps
+        .iter()
+        .filter_map(|step| step["sync"].as_array())
+        .flatten();
+    let sized: Vec<_> = requests
+        .filter(|asked| !asked["replicas"].is_null())
+        .collect();
+    assert!(sized.is_empty(), "{sized:?}");
+    assert_refused(
+        &podstorm_tests::command::run(&["explain", "-f", ROLLOUT, "--deployment", "webb"]),
+        &["no Deployment \"webb\"", "shop/web"],
+    );
+    let image = [
+        "explain",
+        "-f",
+        EXAMPLE,
+        "--deployment",
+        "web",
+        "--image",
+        "x",
+    ];
+    assert_refused(
+        &podstorm_tests::command::run(&image),
+        &["--image", "kubectl get deploy"],
+    );
+}

@@ -335,6 +335,75 @@ fn a_schedule_of_ones_own_is_played() {
     assert!(text.contains("pod-kill"), "{text}");
 }
 
+#[test]
+fn seeds_of_deployments_hold_and_one_is_shown_step_by_step() {
+    let directory = TempDir::new().expect("a temporary directory");
+    let path = directory.path().join("reach.json");
+    let mut arguments = args("fuzz --workload deployment --seeds 10 --json");
+    arguments.push(path.to_str().expect("it is UTF-8"));
+    let text = stdout(&run(&arguments));
+    for words in [
+        "10 seeds, ",
+        "the first ReplicaSet of a Deployment is created",
+    ] {
+        assert!(text.contains(words), "{words:?} is missing in: {text}");
+    }
+    assert!(!text.contains("pairs met"), "{text}");
+    let result: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    assert_eq!(
+        result["situations"]["the first ReplicaSet of a Deployment is created"],
+        10
+    );
+    let replayed = told(&run(&args("replay 7 --workload deployment")));
+    for words in [
+        "sync 0.1 of web",
+        "== disturb",
+        "== quiet",
+        "seed 7, hardened behaviour",
+    ] {
+        assert!(
+            replayed.contains(words),
+            "{words:?} is missing in: {replayed}"
+        );
+    }
+    let other = told(&run(&["replay", "7"]));
+    assert!(trace(&other) != trace(&replayed));
+    assert_refused(
+        &run(&args("fuzz --workload job")),
+        &["no such workload", "replicaset and deployment"],
+    );
+}
+
+/// The hash of what happened.
+fn trace(replayed: &str) -> &str {
+    let (_, after) = replayed.split_once("; trace ").expect("it tells its trace");
+    &after[..32]
+}
+
+#[test]
+fn a_schedule_of_deployments_is_printed_stored_and_replayed() {
+    let printed = told(&run(&args(
+        "replay 7 --workload deployment --print-schedule",
+    )));
+    let stored = told(&replay(&printed, &[]));
+    let seed = told(&run(&args("replay 7 --workload deployment")));
+    assert_eq!(trace(&stored), trace(&seed));
+    let name = "name: web";
+    assert!(printed.contains(name), "{printed}");
+    let other = printed.replacen(name, "name: wob", 1);
+    assert_refused(
+        &replay(&other, &[]),
+        &["mine.yaml", "there is no Deployment \"web\""],
+    );
+    let directory = TempDir::new().expect("a temporary directory");
+    let path = directory.path().join("a.yaml");
+    fs::write(&path, printed).expect("it can be written");
+    let folder = directory.path().to_str().expect("it is UTF-8");
+    let text = told(&run(&["replay", "--schedule", folder]));
+    assert!(text.lines().all(|line| line.starts_with("ok ")), "{text}");
+    assert_eq!(text.lines().count(), 2, "{text}");
+}
+
 /// Each of these broke an invariant once; see `tests/RELIABILITY.md`.
 #[test]
 fn schedules_that_failed_once_hold_now() {

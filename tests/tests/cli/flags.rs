@@ -181,8 +181,8 @@ fn documents_that_are_no_objects_are_refused() {
         &["apiVersion | missing | apps/v1"],
     );
     assert_spoilt_refused("apps/v1", "extensions/v1beta1", &["apiVersion", "apps/v1"]);
-    let deployment = REPLICA_SET.replace("ReplicaSet", "Deployment");
-    assert_file_refused("x.yaml", deployment, &["1 Deployment", "ReplicaSet"]);
+    let stateful = REPLICA_SET.replace("ReplicaSet", "StatefulSet");
+    assert_file_refused("x.yaml", stateful, &["1 StatefulSet", "ReplicaSet"]);
 }
 
 #[test]

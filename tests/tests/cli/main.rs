@@ -3,6 +3,7 @@
 mod compare;
 #[cfg(target_os = "linux")]
 mod connections;
+mod deployments;
 mod explain;
 mod explain_deployment;
 mod faults;

@@ -26,8 +26,8 @@ fn slips_of_the_finger_are_told_with_what_was_meant() {
         (&["run", "--cvs", "x"], "'--csv'"),
         (&["explain", "-o", "jsno"], "'json'"),
         (
-            &["serve", "--controllers", "*,-deployment"],
-            "--controllers | \"-deployment\" is no controller | (podgc) | `*` is all",
+            &["serve", "--controllers", "*,-job"],
+            "--controllers | \"-job\" is no controller | (podgc) | `*` is all",
         ),
     ] {
         assert_refused(&run(arguments), &[words]);

@@ -108,6 +108,11 @@ fn choosing_who_dies_on_scale_down() {
 }
 
 #[test]
+fn what_a_rollout_really_does() {
+    play("deployments.md", 3, &[]);
+}
+
+#[test]
 fn catching_a_regression_in_ci() {
     play("regressions.md", 5, &["run.xml", "run.html", "new.json"]);
 }

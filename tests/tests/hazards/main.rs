@@ -10,3 +10,4 @@ mod e_delete;
 mod f_status;
 mod g_informer;
 mod h_process;
+mod i_deployments;

@@ -165,7 +165,7 @@ fn patches_labels_images_and_taints() {
 fn a_rollout_is_shown_undone_paused_and_restarted() {
     const IMAGE: &str = "get deployment nginx-deployment -o \
                          jsonpath={.spec.template.spec.containers[0].image}";
-    with_each(&[], |served| {
+    with_each(&["--controllers", "*,-deployment"], |served| {
         served.apply(DEPLOYMENT);
         let uid = served.run("get deployment nginx-deployment -o jsonpath={.metadata.uid}");
         let reference = owner("apps/v1", "Deployment", "nginx-deployment", &uid);

@@ -1,60 +1,36 @@
 //! The page at `/` of `loadgen serve` in a real browser: it shows what happens to the cluster while it is open,
 //! on any screen, asks nobody but the server, and comes back when the server does.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
 
-use podstorm_tests::command::loadgen;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::browser::Page;
+use crate::served::Server;
 
 const SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
 const UNPULLABLE: &str = "broken";
 
-/// A server; it is killed when it is dropped.
-struct Server {
-    process: Child,
-    address: String,
+/// A server, and the folder of its files.
+struct Cluster {
+    server: Server,
     _folder: TempDir,
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ended_before = self.process.kill();
-        let _status = self.process.wait();
-    }
-}
-
-impl Server {
-    fn start(listen: &str) -> Server {
+impl Cluster {
+    fn start(listen: &str) -> Cluster {
         let folder = TempDir::new().expect("a folder for temporary files");
-        let mut process = Command::new(loadgen())
-            .args(["serve", "--listen", listen, "--kubeconfig", "config"])
-            .args(["--pods-per-node", "1000", "--unpullable-image", UNPULLABLE])
-            .current_dir(&folder)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the server starts");
-        let mut first = String::new();
-        let stdout = process.stdout.take().expect("it is piped");
-        let read = BufReader::new(stdout).read_line(&mut first);
-        read.expect("the server says where it listens");
-        let address = first.split_whitespace().nth(1);
-        let address = address.and_then(|url| url.strip_prefix("http://"));
-        let address = address.unwrap_or_else(|| panic!("{first}")).to_owned();
-        Server {
-            process,
-            address,
+        let arguments = ["--pods-per-node", "1000", "--unpullable-image", UNPULLABLE];
+        Cluster {
+            server: Server::start(folder.path(), listen, &arguments),
             _folder: folder,
         }
     }
 
     fn connect(&self, method: &str, path: &str, body: &str) -> TcpStream {
-        let mut stream = TcpStream::connect(&self.address).expect("it listens");
+        let mut stream = TcpStream::connect(&self.server.address).expect("it listens");
         let length = body.len();
         let request = format!(
             "{method} {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\
@@ -91,8 +67,8 @@ fn brightness(colour: &Value) -> u32 {
 #[test]
 #[ignore = "needs a browser: cargo real"]
 fn the_page_of_a_cluster_follows_it() {
-    let server = Server::start("127.0.0.1:0");
-    let url = format!("http://{}/", server.address);
+    let cluster = Cluster::start("127.0.0.1:0");
+    let url = format!("http://{}/", cluster.server.address);
     let mut page = Page::new();
     page.resize(1100, 800);
     page.go(&url);
@@ -107,7 +83,7 @@ fn the_page_of_a_cluster_follows_it() {
     }
 
     // What happens while it is open.
-    server.create("web", 1234, "fine");
+    cluster.create("web", 1234, "fine");
     for id in ["desired", "existing", "ready"] {
         page.comes_to_say(id, "1,234");
     }
@@ -135,9 +111,9 @@ fn the_page_of_a_cluster_follows_it() {
     }
 
     // A watch, and a ReplicaSet that gets no ready pod.
-    let watch = server.connect("GET", "/api/v1/pods?watch=true", "");
+    let watch = cluster.connect("GET", "/api/v1/pods?watch=true", "");
     page.comes_to_say("watches-now", "1");
-    server.create("stuck", 2, UNPULLABLE);
+    cluster.create("stuck", 2, UNPULLABLE);
     page.comes_to_say("desired", "1,236");
     page.comes_to_say("existing", "1,236");
     page.comes_to_say("ready", "1,234");
@@ -180,14 +156,14 @@ fn the_page_of_a_cluster_follows_it() {
     assert_eq!(asked, [url.clone(), format!("{url}podstorm/live")]);
 
     // The server goes, and another comes at its place.
-    let address = server.address.clone();
-    drop(server);
+    let address = cluster.server.address.clone();
+    drop(cluster);
     page.comes_to_say("state", "connection lost");
     assert_eq!(page.value("document.getElementById('lost').hidden"), false);
-    let server = Server::start(&address);
+    let cluster = Cluster::start(&address);
     page.comes_to_say("state", "live");
     page.comes_to_say("desired", "0");
     assert_eq!(page.value("document.getElementById('lost').hidden"), true);
-    server.create("web", 5, "fine");
+    cluster.create("web", 5, "fine");
     page.comes_to_say("ready", "5");
 }

@@ -20,9 +20,44 @@ const RELEASES: [(&str, &str); 2] = [("1.32", "v1.32.3"), ("1.36", "v1.36.3")];
 const LOOKS: usize = 200;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 
-/// A server, and a kubectl to talk to it. It is killed when it is dropped.
+/// A `loadgen serve`. It is killed when it is dropped.
+pub(crate) struct Server {
+    process: Child,
+    /// Where it listens: `127.0.0.1:8001`.
+    pub(crate) address: String,
+}
+
+impl Server {
+    /// Starts one that keeps its files in a folder, the kubeconfig as `config`.
+    pub(crate) fn start(folder: &Path, listen: &str, arguments: &[&str]) -> Server {
+        let mut process = Command::new(loadgen())
+            .args(["serve", "--listen", listen, "--kubeconfig", "config"])
+            .args(arguments)
+            .current_dir(folder)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the server starts");
+        let mut first = String::new();
+        let stdout = process.stdout.take().expect("it is piped");
+        let read = BufReader::new(stdout).read_line(&mut first);
+        read.expect("the server says where it listens");
+        let address = first.split_whitespace().nth(1);
+        let address = address.and_then(|url| url.strip_prefix("http://"));
+        let address = address.unwrap_or_else(|| panic!("{first}")).to_owned();
+        Server { process, address }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ended_before = self.process.kill();
+        let _status = self.process.wait();
+    }
+}
+
+/// A server, and a kubectl to talk to it.
 pub(crate) struct Served {
-    server: Child,
+    server: Server,
     /// The end of kubectl's name.
     release: &'static str,
     folder: TempDir,
@@ -80,28 +115,10 @@ impl Beside {
     }
 }
 
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ended_before = self.server.kill();
-        let _status = self.server.wait();
-    }
-}
-
 impl Served {
     fn start(release: &'static str, version: &str, arguments: &[&str]) -> Served {
         let folder = TempDir::new().expect("a folder for temporary files");
-        let mut server = Command::new(loadgen())
-            .args(["serve", "--listen", "127.0.0.1:0", "--kubeconfig", "config"])
-            .args(arguments)
-            .current_dir(&folder)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the server starts");
-        let mut first = String::new();
-        let stdout = server.stdout.take().expect("it is piped");
-        let read = BufReader::new(stdout).read_line(&mut first);
-        read.expect("the server says where it listens");
-        assert!(first.starts_with("Serving http://127.0.0.1:"), "{first}");
+        let server = Server::start(folder.path(), "127.0.0.1:0", arguments);
         let served = Served {
             server,
             release,
@@ -127,9 +144,10 @@ impl Served {
 
     /// Stops the server, which ends well.
     pub(crate) fn stop(&mut self) {
-        let pid = i32::try_from(self.server.id()).expect("a number of a process");
+        let process = &mut self.server.process;
+        let pid = i32::try_from(process.id()).expect("a number of a process");
         kill(Pid::from_raw(pid), Signal::SIGTERM).expect("it runs");
-        assert!(self.server.wait().expect("it ends").success());
+        assert!(process.wait().expect("it ends").success());
     }
 
     /// The path of a file in the folder that all commands run in.

@@ -96,8 +96,8 @@ impl Which {
     }
 }
 
-/// The rows in the order of the table.
-#[derive(Clone, Copy)]
+/// What is measured.
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Work {
     Start,
     Create,
@@ -115,44 +115,77 @@ enum Work {
     MadeManager,
 }
 
-/// What each row is called, and its target.
-const ROWS: [(&str, &str); 14] = [
+/// The rows in the order of the table: what each is called, and its target.
+const ROWS: [(Work, &str, &str); 14] = [
     (
+        Work::Start,
         "start to the first answer; resident memory then",
         "20 ms; 15 MB",
     ),
     (
+        Work::Create,
         "create a pod of 1.2 kB, 32 connections",
         "50 µs CPU, 12,000/s",
     ),
-    ("the same by `wrk`", ""),
-    ("get a pod, 32 connections", "20 µs CPU"),
-    ("the same by `wrk`", ""),
+    (Work::CreateByWrk, "the same by `wrk`", ""),
+    (Work::Get, "get a pod, 32 connections", "20 µs CPU"),
+    (Work::GetByWrk, "the same by `wrk`", ""),
     (
+        Work::PatchStatus,
         "patch a pod's status (strategic merge), 32 connections",
         "60 µs CPU",
     ),
     (
+        Work::List,
         "list 10,000 pods of 3.9 kB: first byte; rate; memory beyond the store",
         "10 ms; 500 MB/s; 5 MB",
     ),
-    ("list 100,000 of them", "10 ms; 500 MB/s; 5 MB"),
     (
+        Work::ListLong,
+        "list 100,000 of them",
+        "10 ms; 500 MB/s; 5 MB",
+    ),
+    (
+        Work::Watch,
         "a pod of 3 kB told to 100 watches: events; CPU of one",
         "500,000 events/s",
     ),
-    ("10,000 idle watches: resident memory", "200 MB"),
     (
+        Work::IdleWatches,
+        "10,000 idle watches: resident memory",
+        "200 MB",
+    ),
+    (
+        Work::Memory,
         "resident memory with the 10,000 pods and 100 watches; with 100,000 pods",
         "60 MB; 250 MB",
     ),
     (
+        Work::MadeRate,
         "kube-controller-manager makes 1,000 pods of 50 ReplicaSets",
         "",
     ),
-    ("… CPU of the server (+ etcd) for them", "0.1 s"),
-    ("… CPU of kube-controller-manager for them; its memory", ""),
+    (
+        Work::MadeServer,
+        "… CPU of the server (+ etcd) for them",
+        "0.1 s",
+    ),
+    (
+        Work::MadeManager,
+        "… CPU of kube-controller-manager for them; its memory",
+        "",
+    ),
 ];
+
+impl Work {
+    /// Where its row is in the table.
+    fn row(self) -> usize {
+        let mut works = ROWS.iter().map(|(work, ..)| *work);
+        works
+            .position(|work| work == self)
+            .expect("every work has a row")
+    }
+}
 
 /// Measures everything; `say` is told what is going on.
 ///
@@ -163,7 +196,7 @@ pub(crate) async fn all(
     sizes: &Sizes,
     say: impl Fn(&str),
 ) -> anyhow::Result<Vec<Row>> {
-    let row = |(work, target): &(&str, &'static str)| Row {
+    let row = |(_, work, target): &(Work, &str, &'static str)| Row {
         work: (*work).to_owned(),
         target,
         ..Row::default()
@@ -172,8 +205,9 @@ pub(crate) async fn all(
     for which in ALL {
         let name = ["ours, plain", "ours, TLS and token", "the real one"][which as usize];
         let mut put = |work: Work, text: String| {
-            say(&format!("{name}: {}: {text}", ROWS[work as usize].0));
-            *which.cell(&mut rows[work as usize]) = text;
+            let row = work.row();
+            say(&format!("{name}: {}: {text}", ROWS[row].1));
+            *which.cell(&mut rows[row]) = text;
         };
         let server = which.start(programs)?;
         let ready = first_answer(&server)

@@ -5,6 +5,7 @@
 //! API server does, where they are siblings of `metadata`, `spec` and `status`, or members of owner
 //! references and selectors, whose members are all typed. Unset members are not written.
 
+mod deployment;
 mod dynamic;
 mod event;
 mod meta;

@@ -113,6 +113,13 @@ impl PodTemplate {
         out.to_value()
     }
 
+    /// Calls `look` with the JSON object. O(bytes): the text is written, then parsed.
+    pub fn look<R>(&self, look: impl FnOnce(JsonValue<'_>) -> R) -> R {
+        let mut out = Writer::new();
+        out.object(|out| self.write(out));
+        look(Tape::of_written(out.as_str()).root())
+    }
+
     pub(super) fn write(&self, out: &mut Writer) {
         out.put_object("metadata", |out| self.metadata.write(out));
         put_spec(out, &self.spec, self.node_name.as_ref(), self.token_volume);

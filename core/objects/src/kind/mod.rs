@@ -334,6 +334,21 @@ static REPLICA_SET: ResourceType = ResourceType {
     ..ResourceType::DEFAULT
 };
 
+/// Without its columns and rules, which the server adds.
+static DEPLOYMENT: ResourceType = ResourceType {
+    group: "apps",
+    api_version: "apps/v1",
+    kind: "Deployment",
+    resource: "deployments",
+    has_status: true,
+    has_generation: true,
+    generation_of: GenerationOf::SpecAndAnnotations,
+    short_names: &["deploy"],
+    categories: &["all"],
+    has_scale: true,
+    ..ResourceType::DEFAULT
+};
+
 static REPLICATION_CONTROLLER: ResourceType = ResourceType {
     kind: "ReplicationController",
     resource: "replicationcontrollers",
@@ -381,12 +396,14 @@ impl Kind {
     pub const POD: Kind = Kind(&POD);
     /// `apps/v1` `ReplicaSet`.
     pub const REPLICA_SET: Kind = Kind(&REPLICA_SET);
+    /// `apps/v1` `Deployment`, whose objects the server keeps without a type of their own.
+    pub const DEPLOYMENT: Kind = Kind(&DEPLOYMENT);
     /// `v1` `ReplicationController`.
     pub const REPLICATION_CONTROLLER: Kind = Kind(&REPLICATION_CONTROLLER);
     /// `v1` `Event`.
     pub const EVENT: Kind = Kind(&EVENT);
 
-    /// The kinds with a Rust type, in a fixed order.
+    /// The kinds that a server keeps by a Rust type, in a fixed order.
     pub const TYPED: [Kind; 6] = [
         Kind::NAMESPACE,
         Kind::NODE,

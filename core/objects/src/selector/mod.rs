@@ -271,19 +271,19 @@ impl Test {
 
 /// The test of a requirement as written.
 fn test_of(written: &LabelSelectorRequirement) -> Result<Test, SelectorError> {
-    let (key, values) = (&written.key, &written.values);
+    let values = &written.values;
     let of_values = |test: fn(Arc<[Str]>) -> Test| match values.len() {
-        0 => Err(SelectorError(format!(
-            "{key}: {} needs at least one value",
-            written.operator
-        ))),
+        0 => Err(SelectorError(
+            "values: Invalid value: null: for 'in', 'notin' operators, values set can't be empty"
+                .to_owned(),
+        )),
         _ => Ok(test(sorted(values))),
     };
     let of_none = |test: Test| match values.len() {
         0 => Ok(test),
         _ => Err(SelectorError(format!(
-            "{key}: {} takes no values",
-            written.operator
+            "values: Invalid value: {:?}: values set must be empty for exists and does not exist",
+            values
         ))),
     };
     match &*written.operator {

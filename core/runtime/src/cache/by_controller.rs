@@ -68,16 +68,23 @@ impl<F: PodFields> PodsByController<F> {
     /// As [`PodsByController::of`], but makes none.
     pub(super) fn find(&self, meta: &ObjectMeta) -> Option<Arc<OwnedPods<F>>> {
         match meta.controller() {
-            Some(owner) => {
-                let hash = hash_of(owner);
-                self.shard(hash).find_owned(hash, &meta.namespace, owner)
-            }
+            Some(owner) => self.find_owned(&meta.namespace, owner),
             None => self
                 .shard(FIXED_STATE.hash_one(&meta.namespace))
                 .orphans
                 .get(&meta.namespace)
                 .cloned(),
         }
+    }
+
+    /// The pods with this controller reference, if there is a list of them.
+    pub(super) fn find_owned(
+        &self,
+        namespace: &str,
+        owner: &OwnerReference,
+    ) -> Option<Arc<OwnedPods<F>>> {
+        let hash = hash_of(owner);
+        self.shard(hash).find_owned(hash, namespace, owner)
     }
 
     /// The orphans of a namespace; an empty list if there are none.
@@ -161,12 +168,12 @@ impl<F: PodFields> Shard<F> {
     fn find_owned(
         &self,
         hash: u64,
-        namespace: &Str,
+        namespace: &str,
         owner: &OwnerReference,
     ) -> Option<Arc<OwnedPods<F>>> {
         let is_it = |owned_pods: &Arc<OwnedPods<F>>| {
             owned_pods.owner_id().is_some_and(|held| held.is(owner))
-                && owned_pods.namespace() == namespace
+                && **owned_pods.namespace() == *namespace
         };
         self.owned.find(hash, is_it).cloned()
     }

@@ -133,6 +133,11 @@ impl<F: PodFields> PodCache<F> {
         }
     }
 
+    /// The pods with this controller reference in a namespace; `None` if there are none.
+    pub fn owned_by(&self, namespace: &str, owner: &OwnerReference) -> Option<Arc<OwnedPods<F>>> {
+        self.by_controller.find_owned(namespace, owner)
+    }
+
     /// Which of `count` threads should apply the events of a pod. The events of one pod always go
     /// to one thread, and mostly also those of one controller's pods.
     ///

@@ -13,6 +13,6 @@ pub use event_sink::{EVENT_QUEUE_MAX, EventSink, SinkStep};
 pub use events::{EventIntent, EventMessage, EventType};
 pub use limiter::QpsLimiter;
 pub use podstorm_objects::{
-    ApiError, Cause, EventPatch, EventWrite, ObjectReference, PodPatch, Reason, WatchEvent,
+    ApiError, Cause, EventPatch, EventWrite, ObjectReference, OwnerPatch, Reason, WatchEvent,
 };
 pub use request::{Answer, Request};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use compact_str::CompactString;
-use podstorm_objects::{AnyObject, Kind, Pod, PodPatch, ResourceVersion, Str, Uid};
+use podstorm_objects::{AnyObject, Kind, OwnerPatch, Pod, ResourceVersion, Str, Uid};
 
 use super::ApiError;
 
@@ -29,17 +29,38 @@ pub enum Request {
         /// The UID that the pod must have, as a precondition; `None` sends empty options.
         uid: Option<Uid>,
     },
-    /// Strategic-merge `PATCH` of a pod's owner references.
-    PatchPod {
-        /// The pod's namespace.
+    /// Strategic-merge `PATCH` of an object's owner references.
+    PatchOwners {
+        /// Its kind.
+        kind: Kind,
+        /// Its namespace.
         namespace: Str,
-        /// The pod's name.
+        /// Its name.
         name: CompactString,
         /// What to change.
-        patch: PodPatch,
+        patch: OwnerPatch,
     },
     /// A consistent read of an object: the one being synced, or any other.
     Get {
+        /// Its kind.
+        kind: Kind,
+        /// Its namespace.
+        namespace: Str,
+        /// Its name.
+        name: CompactString,
+    },
+    /// `POST` of an object other than a pod, with its name and namespace.
+    Create {
+        /// The object.
+        object: AnyObject,
+    },
+    /// `PUT` of an object but for its status, at the version that it carries.
+    Put {
+        /// The object.
+        object: AnyObject,
+    },
+    /// `DELETE` of an object other than a pod, by name, with empty options.
+    Delete {
         /// Its kind.
         kind: Kind,
         /// Its namespace.
@@ -65,7 +86,7 @@ pub enum Request {
 pub enum Answer {
     /// The pod as created or patched.
     Pod(Arc<Pod>),
-    /// The object as read or written.
+    /// The object as read, created, written or patched.
     Object(AnyObject),
     /// The deletion was accepted, with the version of its commit if the server returned it.
     Deleted(Option<ResourceVersion>),

@@ -11,12 +11,16 @@
 //!                └───────────────── resume ◀── every request is answered ◀───┘
 //! ```
 
+mod async_sync;
+
 use podstorm_objects::{AnyObject, Kind, Now, Object, ResourceVersion};
 
 use crate::cache::{Delta, Listed, PodChange, PodFields};
 use crate::client::{Answer, EventIntent, Request};
 use crate::intern::{KeyId, ObjectKey};
 use crate::workqueue::{RateLimitingQueue, Take};
+
+pub use async_sync::{AsyncSync, Calls, SyncFailure};
 
 /// What a sync needs next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,8 +68,8 @@ pub trait SyncState: Default + Send {
 /// I/O, no clock. All input comes in by these methods, on any thread.
 ///
 /// Several workloads share one cache of pods, which the program that runs them fills. Each workload
-/// gets the changes that [concern](PodChange::concerns) owners of its kind, after the cache has
-/// them.
+/// gets the changes that [concern](PodChange::concerns) owners of its
+/// [`pod_owner_kind`](Workload::pod_owner_kind), after the cache has them.
 pub trait Workload: Send + Sync + std::fmt::Debug + 'static {
     /// The fields that the shared cache keeps of each pod.
     type Fields: PodFields;
@@ -73,7 +77,7 @@ pub trait Workload: Send + Sync + std::fmt::Debug + 'static {
     /// The state of a sync.
     type Sync: SyncState;
 
-    /// The kind of its objects, which own pods.
+    /// The kind of its objects, which own pods, or objects that do.
     fn kind(&self) -> Kind;
 
     /// The name of the object with this key.
@@ -100,6 +104,33 @@ pub trait Workload: Send + Sync + std::fmt::Debug + 'static {
 
     /// The cache was replaced by a list of pods, with these changes.
     fn pods_listed(&self, listed: &Listed<Self::Fields>, now: Now);
+
+    /// The kinds besides its own and pods that it hears of, for a workload that owns objects other
+    /// than pods.
+    fn other_kinds(&self) -> &[Kind] {
+        &[]
+    }
+
+    /// An object of one of the [`other_kinds`](Workload::other_kinds) was added, changed or deleted.
+    fn other_changed(&self, delta: Delta<dyn Object>, now: Now) {
+        let _ = (delta, now);
+    }
+
+    /// These are all objects of one of the [`other_kinds`](Workload::other_kinds) at this version.
+    fn others_listed(
+        &self,
+        kind: Kind,
+        objects: Vec<AnyObject>,
+        version: &ResourceVersion,
+        now: Now,
+    ) {
+        let _ = (kind, objects, version, now);
+    }
+
+    /// The kind that owns the pods whose changes it hears of: its own, or that of its objects.
+    fn pod_owner_kind(&self) -> Kind {
+        self.kind()
+    }
 
     /// Begins the sync of a key that was taken from the queue.
     fn begin(&self, key: KeyId, sync: &mut Self::Sync, now: Now) -> Step;

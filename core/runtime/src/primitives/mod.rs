@@ -44,6 +44,9 @@ pub use {
 
 pub use crossbeam_utils::CachePadded;
 pub use std::sync::Arc;
+/// For tables that are made of constants: every thread would make the same one, so that models need
+/// none of their own.
+pub use std::sync::LazyLock;
 #[cfg(not(any(feature = "loom", feature = "shuttle")))]
 pub use std::sync::OnceLock;
 pub use std::sync::atomic::Ordering;

@@ -2,12 +2,12 @@
 
 use podstorm_objects::cells::{containers, number, pairs, selector};
 use podstorm_objects::{
-    Cause, Cell, Column, DynamicObject, GenerationOf, MetadataChecks, ResourceType, Rules,
+    Cause, Cell, Column, DynamicObject, Kind, MetadataChecks, ResourceType, Rules,
 };
 use serde_json::Value;
 
 use super::counts::Counts;
-use super::template;
+use super::{deployment, template};
 use crate::defaulting::{DefaultValue, Fill, Within};
 use crate::errors::{forbidden_field, invalid_value, not_supported, required};
 use crate::validation::dns_label_problem;
@@ -27,11 +27,6 @@ const WORKLOAD: ResourceType = ResourceType {
 
 pub(super) static ROWS: [ResourceType; 4] = [
     ResourceType {
-        kind: "Deployment",
-        resource: "deployments",
-        generation_of: GenerationOf::SpecAndAnnotations,
-        short_names: &["deploy"],
-        has_scale: true,
         columns: DEPLOYMENT,
         rules: Rules {
             default: default_deployment,
@@ -40,7 +35,7 @@ pub(super) static ROWS: [ResourceType; 4] = [
             validate_status: |new, old| OF_DEPLOYMENT.check(new, old),
             ..Rules::NONE
         },
-        ..WORKLOAD
+        ..*Kind::DEPLOYMENT.row()
     },
     ResourceType {
         kind: "DaemonSet",
@@ -185,12 +180,15 @@ fn count_templates(new: &mut DynamicObject, old: Option<&DynamicObject>) {
 
 /// What Deployments, DaemonSets and StatefulSets have in common with ReplicaSets.
 fn validate(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> {
-    let is_stateful = new.kind().name() == "StatefulSet";
+    let kind = new.kind().name();
+    let is_stateful = kind == "StatefulSet";
     let mut causes = template::validate(new);
     let spec = |object: &DynamicObject| object.fields.get("spec").cloned().unwrap_or_default();
     let (new, old) = (spec(new), old.map(spec));
-    if is_stateful {
-        check_stateful(&new, &mut causes);
+    match kind {
+        "StatefulSet" => check_stateful(&new, &mut causes),
+        "Deployment" => deployment::check(&new, &mut causes),
+        _ => {}
     }
     if let Some(old) = &old
         && !is_stateful

@@ -8,6 +8,7 @@ mod config;
 mod core;
 mod counts;
 mod csi;
+mod deployment;
 mod devices;
 mod flow_control;
 mod indexes;
@@ -17,7 +18,6 @@ mod lease;
 mod limits;
 mod machinery;
 mod members;
-
 mod networking;
 mod policy;
 mod rbac;
@@ -41,8 +41,6 @@ pub(crate) use service_rules::not_allocated;
 pub(crate) const QUOTA: Kind = Kind::of(&policy::ROWS[2]);
 /// `v1` `LimitRange`.
 pub(crate) const LIMIT_RANGE: Kind = Kind::of(&policy::ROWS[3]);
-/// `apps/v1` `Deployment`.
-pub(crate) const DEPLOYMENT: Kind = Kind::of(&apps::ROWS[0]);
 /// `apps/v1` `StatefulSet`.
 pub(crate) const STATEFUL_SET: Kind = Kind::of(&apps::ROWS[2]);
 

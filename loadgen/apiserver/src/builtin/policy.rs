@@ -193,9 +193,7 @@ fn validate_budget(new: &DynamicObject, _: Option<&DynamicObject>) -> Vec<Cause>
             Value::String(text) => match percent(text) {
                 Some(0..=100) => continue,
                 Some(_) => "must not be greater than 100%",
-                None => {
-                    "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
-                }
+                None => NO_PERCENT,
             },
             _ => continue,
         };
@@ -218,8 +216,12 @@ fn validate_budget(new: &DynamicObject, _: Option<&DynamicObject>) -> Vec<Cause>
     causes
 }
 
+/// What is wrong with a text that is no percentage.
+pub(super) const NO_PERCENT: &str = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or \
+     '93%', regex used for validation is '[0-9]+%')";
+
 /// The number of a percentage; one beyond all bounds is more than 100.
-fn percent(text: &str) -> Option<u32> {
+pub(super) fn percent(text: &str) -> Option<u32> {
     let digits = text.strip_suffix('%')?;
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| digits.parse().unwrap_or(u32::MAX))

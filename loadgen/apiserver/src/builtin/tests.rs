@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use podstorm_objects::{AnyObject, Cause, DynamicObject};
+use podstorm_objects::{AnyObject, Cause, Deployment, DynamicObject};
 use serde_json::{Value, json};
 
 use super::*;
@@ -177,6 +177,30 @@ fn every_service_has_an_address_of_its_own_and_keeps_it() {
     taken["spec"]["clusterIP"] = "10.96.9.9".into();
     let refused = api.update(object(kind, taken), at(3)).unwrap_err();
     assert!(refused.message.contains("may not change once set"));
+}
+
+/// Its controller knows the kind by a row without rules.
+#[test]
+fn a_deployment_that_its_controller_writes_keeps_the_rules_of_its_kind() {
+    let cluster = cluster();
+    let api = cluster.api(Kind::DEPLOYMENT);
+    assert!(api.last_version().is_ok(), "the first to ask for them");
+    let template = json!({"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [
+        {"name": "c", "image": "i"}]}});
+    let spec = json!({"selector": {"matchLabels": {"app": "a"}}, "template": template});
+    let by_client = object(kind("Deployment"), json!({"spec": spec}));
+    let stored = api.create(by_client, at(0)).unwrap();
+    let stored = Deployment::of(&stored).unwrap();
+    assert_eq!(stored.spec.progress_deadline_seconds, Some(600));
+    let written = api
+        .update_status(Arc::new(stored.to_untyped()), at(1))
+        .unwrap();
+    let mut bare = Deployment::clone(&Deployment::of(&written).unwrap());
+    bare.spec.progress_deadline_seconds = None;
+    let written = api.update(Arc::new(bare.to_untyped()), at(2)).unwrap();
+    assert!(!written.kind().row().columns.is_empty());
+    let written = Deployment::of(&written).unwrap();
+    assert_eq!(written.spec.progress_deadline_seconds, Some(600));
 }
 
 #[test]

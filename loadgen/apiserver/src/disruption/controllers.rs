@@ -93,7 +93,7 @@ fn find(
                 Some(owner) => {
                     let (group, _) = group_and_version(&owner.api_version)?;
                     match &*owner.kind {
-                        "Deployment" if of_apps(group) => look(builtin::DEPLOYMENT, owner),
+                        "Deployment" if of_apps(group) => look(Kind::DEPLOYMENT, owner),
                         "Deployment" => None,
                         _ => Some(set),
                     }

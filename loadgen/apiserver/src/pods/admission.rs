@@ -10,6 +10,12 @@ use serde_json::{Map, Value, json};
 
 use crate::{Cluster, errors, kind_named};
 
+/// Keys of the `NoExecute` taints that every new pod tolerates for a while: its node is not ready, or not reachable.
+pub const TOLERATED_TAINTS: [&str; 2] = [
+    "node.kubernetes.io/not-ready",
+    "node.kubernetes.io/unreachable",
+];
+
 /// Seconds that a pod stays on a node that is not ready or not reachable.
 const TOLERATED_SECONDS: i64 = 300;
 
@@ -25,10 +31,7 @@ impl Cluster {
         let (value, policy) = self.priority(name, class.unwrap_or(""))?;
         spec.entry("priority").or_insert(value);
         spec.entry("preemptionPolicy").or_insert(policy);
-        for key in [
-            "node.kubernetes.io/not-ready",
-            "node.kubernetes.io/unreachable",
-        ] {
+        for key in TOLERATED_TAINTS {
             let toleration = json!({"key": key, "operator": "Exists", "effect": "NoExecute",
                 "tolerationSeconds": TOLERATED_SECONDS});
             add_by_key(spec, "tolerations", toleration);

@@ -10,8 +10,8 @@ use ahash::RandomState;
 use compact_str::CompactString;
 use hashbrown::HashMap;
 use podstorm_objects::{
-    ApiError, ConditionStatus, ConditionType, Kind, Labels, Now, Pod, PodPatch, PodSpec, PodStatus,
-    ResourceVersion, Rest, Str, Uid,
+    ApiError, ConditionStatus, ConditionType, Kind, Labels, Now, OwnerPatch, Pod, PodSpec,
+    PodStatus, ResourceVersion, Rest, Str, Uid,
 };
 
 use super::create::{prepare_metadata, refuse_invalid};
@@ -22,7 +22,7 @@ use super::update::{Update, prepare_and_validate};
 use super::validation::validate_pod;
 use super::{Cluster, Strategy, errors};
 
-pub use admission::add_by_key;
+pub use admission::{TOLERATED_TAINTS, add_by_key};
 
 /// Slots for templates; two templates of one slot displace each other.
 const TEMPLATES: usize = 256;
@@ -367,7 +367,7 @@ impl Cluster {
         &self,
         namespace: &str,
         name: &str,
-        patch: &PodPatch,
+        patch: &OwnerPatch,
         now: Now,
     ) -> Result<Arc<Pod>, ApiError> {
         let effects = WriteEffects::of(Verb::Patch);
@@ -375,16 +375,16 @@ impl Cluster {
             let mut new = Pod::clone(old);
             let owners = &mut new.metadata.owner_references;
             match patch {
-                PodPatch::Adopt { owner, pod_uid } => {
-                    new.metadata.uid = pod_uid.clone();
+                OwnerPatch::Adopt { owner, uid } => {
+                    new.metadata.uid = uid.clone();
                     match owners.iter_mut().find(|other| other.uid == owner.uid) {
                         Some(same) => *same = owner.clone(),
                         // The merge by UID puts new entries first.
                         None => owners.insert(0, owner.clone()),
                     }
                 }
-                PodPatch::Release { owner_uid, pod_uid } => {
-                    new.metadata.uid = pod_uid.clone();
+                OwnerPatch::Release { owner_uid, uid } => {
+                    new.metadata.uid = uid.clone();
                     owners.retain(|other| other.uid != *owner_uid);
                 }
             }

@@ -245,14 +245,14 @@ fn adopting_and_releasing_follow_the_merge_by_uid() {
         .metadata
         .uid
         .clone();
-    let patch = |patch: PodPatch| cluster.patch_pod_owner("default", "a", &patch, at(0));
-    let adopt = |uid: &str, pod_uid: &Uid| PodPatch::Adopt {
+    let patch = |patch: OwnerPatch| cluster.patch_pod_owner("default", "a", &patch, at(0));
+    let adopt = |uid: &str, pod_uid: &Uid| OwnerPatch::Adopt {
         owner: reference(uid, uid),
-        pod_uid: pod_uid.clone(),
+        uid: pod_uid.clone(),
     };
-    let release = |uid: &str, pod_uid: &Uid| PodPatch::Release {
+    let release = |uid: &str, pod_uid: &Uid| OwnerPatch::Release {
         owner_uid: uid.into(),
-        pod_uid: pod_uid.clone(),
+        uid: pod_uid.clone(),
     };
     // No list: the directive is dropped, nothing is written.
     let before = cluster.resource_version();

@@ -19,6 +19,12 @@ pub trait Strategy: Object + Clone + PartialEq {
     /// A field of a wrong type or an unreadable value, with its path.
     fn read(kind: Kind, value: Value) -> Result<Self, DecodeError>;
 
+    /// The object with its store's row of their common kind, which knows the rules.
+    #[must_use]
+    fn of_kind(self, _kind: Kind) -> Self {
+        self
+    }
+
     /// Sets defaults. Parts that are shared with the stored object have them already.
     fn set_defaults(&mut self, _old: Option<&Self>) {}
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use podstorm::client::{Answer, PodPatch, Request};
+use podstorm::client::{Answer, OwnerPatch, Request};
 use podstorm::intern::KeyId;
 use podstorm::replicaset::{Controller, Outcome, SyncErrorClass, as_replica_set};
 use podstorm_apiserver::Change;
@@ -343,7 +343,7 @@ impl OracleState {
                 format!("{name} is being deleted, and a pod is written for it"),
             ));
         }
-        if let Request::PatchPod { name, patch, .. } = request {
+        if let Request::PatchOwners { name, patch, .. } = request {
             return fits_patch(sync, &set, name, patch);
         }
         if upstream && !sync.satisfied {
@@ -448,8 +448,8 @@ impl OracleState {
         sync.manage_failed |=
             failed.is_some_and(|error| statuses::is_told(request, error, upstream));
         match (request, answer) {
-            (Request::PatchPod { name, patch, .. }, _) => {
-                let adopts = matches!(patch, PodPatch::Adopt { .. });
+            (Request::PatchOwners { name, patch, .. }, _) => {
+                let adopts = matches!(patch, OwnerPatch::Adopt { .. });
                 if adopts && failed.is_none() {
                     sync.adopted.insert(name.to_string());
                 }
@@ -571,7 +571,7 @@ impl OracleState {
 }
 
 /// S9 of what a sync asks for, by the pods that it has seen.
-fn fits_patch(sync: &SyncState, set: &ReplicaSet, name: &str, patch: &PodPatch) -> Checked {
+fn fits_patch(sync: &SyncState, set: &ReplicaSet, name: &str, patch: &OwnerPatch) -> Checked {
     // Those that have ended are not among the pods seen.
     let cached = || sync.cache.as_ref()?.get(&sync.namespace, name);
     let seen = sync.seen.get(name).map(|seen| Arc::clone(&seen.0));
@@ -579,10 +579,10 @@ fn fits_patch(sync: &SyncState, set: &ReplicaSet, name: &str, patch: &PodPatch) 
         return Ok(());
     };
     match patch {
-        PodPatch::Adopt { .. } if !(is_active(&pod) && selects(set, &pod)) => {
+        OwnerPatch::Adopt { .. } if !(is_active(&pod) && selects(set, &pod)) => {
             Err(("S9", format!("{name} is to be adopted and should not be")))
         }
-        PodPatch::Release { .. } if selects(set, &pod) => {
+        OwnerPatch::Release { .. } if selects(set, &pod) => {
             Err(("S9", format!("{name} is to be released, and it matches")))
         }
         _ => Ok(()),

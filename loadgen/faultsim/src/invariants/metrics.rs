@@ -1,7 +1,7 @@
 //! Metrics of a run that no invariant bounds: how long a ReplicaSet was left alone, how hot a loop
 //! was, how often a delete met the wrong pod. They show the known bugs of upstream's behaviour.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use podstorm_apiserver::{Change, Commit};
 use podstorm_objects::{Now, Pod, Uid};
@@ -19,6 +19,8 @@ pub(super) struct Metrics {
     /// Since when each ReplicaSet has other than the wanted number of pods and no controller does anything
     /// about it, ns.
     idle_since: BTreeMap<Uid, i64>,
+    /// ReplicaSets that were not gone at the last commit.
+    live: BTreeSet<Uid>,
     longest_idle_ns: i64,
     /// When pods were created by controllers within the last minute, ns.
     creates: VecDeque<i64>,
@@ -30,7 +32,7 @@ pub(super) struct Metrics {
 }
 
 impl Metrics {
-    /// Something was written; the oracle know it already. O(ReplicaSets).
+    /// Something was written; the oracle knows it already. O(ReplicaSets that are there).
     pub(super) fn committed(
         &mut self,
         oracle: &OracleState,
@@ -58,7 +60,14 @@ impl Metrics {
                 }
             }
         }
-        for (uid, set) in &oracle.sets {
+        let written = &commit.new.metadata().uid;
+        if oracle.sets.get(written).is_some_and(|set| !set.gone) {
+            self.live.insert(written.clone());
+        }
+        self.live.retain(|uid| {
+            let Some(set) = oracle.sets.get(uid) else {
+                return false;
+            };
             let unmet = !set.gone && set.active != set.demand();
             if (!unmet || worked_for == Some(uid))
                 && let Some(since_ns) = self.idle_since.remove(uid)
@@ -68,7 +77,8 @@ impl Metrics {
             if unmet {
                 self.idle_since.entry(uid.clone()).or_insert(now_ns);
             }
-        }
+            !set.gone
+        });
     }
 
     fn created(&mut self, now_ns: i64) {

@@ -47,7 +47,7 @@ use trace::Trace;
 const QUIET_SETTLES_NS: i64 = 60_000_000_000;
 
 /// How often a key may be synced afterwards: a delayed add from before comes due.
-const QUIET_SYNCS_MAX: u32 = 2;
+pub(crate) const QUIET_SYNCS_MAX: u32 = 2;
 
 /// Checks a run. A run's cluster and workers tell it what they do.
 pub struct Checker {

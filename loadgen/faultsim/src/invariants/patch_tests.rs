@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use podstorm::cache::Delta;
-use podstorm::client::{Answer, ApiError, PodPatch, Reason, Request};
+use podstorm::client::{Answer, ApiError, OwnerPatch, Reason, Request};
 use podstorm::policy::Behaviour;
 use podstorm::replicaset::{Outcome, SyncError, SyncErrorClass};
 use podstorm_apiserver::Change;
@@ -60,15 +60,16 @@ fn the_release_of_a_pod_that_matches_and_the_adoption_of_one_that_does_not_are_n
 fn patch(harness: &CheckerHarness, adopts: bool) -> Request {
     let parent = harness.controller.owners().get(harness.key());
     let owner = Arc::clone(&parent.expect("web is known").controller_ref);
-    let pod_uid = Uid::new("a-uid");
+    let uid = Uid::new("a-uid");
     let owner_uid = owner.uid.clone();
-    Request::PatchPod {
+    Request::PatchOwners {
+        kind: Kind::POD,
         namespace: NAMESPACE.into(),
         name: "a".into(),
         patch: if adopts {
-            PodPatch::Adopt { owner, pod_uid }
+            OwnerPatch::Adopt { owner, uid }
         } else {
-            PodPatch::Release { owner_uid, pod_uid }
+            OwnerPatch::Release { owner_uid, uid }
         },
     }
 }

@@ -107,8 +107,11 @@ pub(super) fn request_text(sync: SyncId, request: &Request) -> String {
             let uid = uid.as_ref().map_or("any uid".to_owned(), short);
             format!("delete pod {name} ({uid})")
         }
-        Request::PatchPod { name, patch, .. } => format!("patch pod {name}: {patch:?}"),
+        Request::PatchOwners { name, patch, .. } => format!("patch {name}: {patch:?}"),
         Request::Get { name, .. } => format!("read {name}"),
+        Request::Create { object } => format!("create {}", object.metadata().name),
+        Request::Put { object } => format!("write {}", object.metadata().name),
+        Request::Delete { name, .. } => format!("delete {name}"),
         Request::PutStatus { object } => {
             let status = as_replica_set(object).map(|set| set.status.clone());
             let status = status.unwrap_or_default();

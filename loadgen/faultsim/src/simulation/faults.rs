@@ -1,7 +1,7 @@
 //! What goes wrong between controllers and cluster, with the clock and with the nodes.
 
 use podstorm_apiserver::DeleteOptions;
-use podstorm_objects::{Namespace, Pod, ReplicaSet, ReplicationController};
+use podstorm_objects::{Kind, Namespace, Pod, ReplicaSet, ReplicationController};
 use podstorm_sim::faults::{Armed, Connection, FaultClass, StreamEnd, StreamKind};
 
 use super::super::action::Action;
@@ -78,6 +78,11 @@ impl Simulation {
                     StreamKind::ReplicationControllers => {
                         self.cluster().compact::<ReplicationController>();
                     }
+                    StreamKind::Deployments => {
+                        let compacted = self.cluster().api(Kind::DEPLOYMENT).compact();
+                        compacted.expect("every cluster serves Deployments");
+                    }
+                    StreamKind::DeploymentReplicaSets => self.cluster().compact::<ReplicaSet>(),
                     // No controller here looks after anything else.
                     StreamKind::Others => {}
                 }

@@ -321,7 +321,8 @@ impl Simulation {
         self.site.start_manager();
         if stale.versions > 0 {
             if let Some(connection) = self.site.alive().last() {
-                for stream in StreamKind::ALL {
+                let all = StreamKind::ALL.into_iter();
+                for stream in all.chain(StreamKind::OF_DEPLOYMENTS) {
                     let for_ns = i64::from(stale.for_ms) * MS;
                     connection.lag_for(stream, u64::from(stale.versions), for_ns);
                 }
@@ -331,7 +332,7 @@ impl Simulation {
     }
 
     /// Puts everything right.
-    fn heal(&mut self) {
+    pub(super) fn heal(&mut self) {
         self.site.network().heal();
         self.each_connection(|connection| connection.heal());
         let mut away = false;

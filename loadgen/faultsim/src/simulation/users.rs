@@ -32,7 +32,7 @@ impl Simulation {
     }
 
     /// Touches every ReplicaSet once.
-    pub(super) fn touch_all(&mut self) {
+    pub(crate) fn touch_all(&mut self) {
         let there = workloads::all(self.cluster());
         let there = there.iter().map(|set| &set.metadata);
         let there = there.filter(|metadata| *metadata.namespace == *NAMESPACE);
@@ -62,7 +62,7 @@ impl Simulation {
     }
 
     /// A write of users. Where the object is gone, or another rule forbids it, it does not happen.
-    pub(super) fn written<T>(&self, outcome: Result<T, ApiError>) {
+    pub(crate) fn written<T>(&self, outcome: Result<T, ApiError>) {
         if let Err(error) = outcome {
             assert!(!self.is_scripted, "a script's write is refused: {error}");
             self.checker.note(|| format!("  (refused: {error})"));

@@ -13,8 +13,9 @@ use crossbeam_utils::CachePadded;
 use podstorm::client::{Answer, ApiError, QpsLimiter, Reason, Request};
 use podstorm::metrics::{Histogram, HistogramSnapshot};
 use podstorm_apiserver::latency::LatencySampler;
-use podstorm_apiserver::{Cluster, DeleteOptions, Deletion};
-use podstorm_objects::{Kind, Now, Pod};
+use podstorm_apiserver::{Cluster, DeleteOptions, Deletion, Patch};
+use podstorm_objects::{Kind, Map, Now, Pod};
+use serde_json::Value;
 
 use crate::lock;
 
@@ -124,14 +125,46 @@ impl Client {
                     Answer::Deleted(Some(version(deleted)))
                 })
             }
-            Request::PatchPod {
+            Request::PatchOwners {
+                kind,
+                namespace,
+                name,
+                patch,
+            } if *kind == Kind::POD => {
+                let patched = cluster.patch_pod_owner(namespace, name, patch, now);
+                calls.count(info, 200, &patched);
+                patched.map_or_else(Answer::Failed, Answer::Pod)
+            }
+            Request::PatchOwners {
+                kind,
                 namespace,
                 name,
                 patch,
             } => {
-                let patched = cluster.patch_pod_owner(namespace, name, patch, now);
+                let body = Patch::Strategic(members_of(patch.body()));
+                let patched = cluster.api(*kind).patch(namespace, name, &body, now);
                 calls.count(info, 200, &patched);
-                patched.map_or_else(Answer::Failed, Answer::Pod)
+                patched.map_or_else(Answer::Failed, Answer::Object)
+            }
+            Request::Create { object } => {
+                let created = cluster.api(object.kind()).create(object.clone(), now);
+                calls.count(info, 201, &created);
+                created.map_or_else(Answer::Failed, Answer::Object)
+            }
+            Request::Put { object } => {
+                let written = cluster.api(object.kind()).update(object.clone(), now);
+                calls.count(info, 200, &written);
+                written.map_or_else(Answer::Failed, Answer::Object)
+            }
+            Request::Delete {
+                kind,
+                namespace,
+                name,
+            } => {
+                let options = DeleteOptions::default();
+                let deleted = cluster.api(*kind).delete(namespace, name, &options, now);
+                calls.count(info, 200, &deleted);
+                deleted.map_or_else(Answer::Failed, |_| Answer::Deleted(None))
             }
             Request::Get {
                 kind,
@@ -162,6 +195,13 @@ impl Client {
     }
 }
 
+fn members_of(body: Value) -> Map {
+    match body {
+        Value::Object(members) => members,
+        other => panic!("a patch is an object: {other}"),
+    }
+}
+
 /// The verb and the resource of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestInfo {
@@ -188,7 +228,10 @@ impl RequestInfo {
         match request {
             Request::CreatePod { .. } => RequestInfo::new("create", Kind::POD),
             Request::DeletePod { .. } => RequestInfo::new("delete", Kind::POD),
-            Request::PatchPod { .. } => RequestInfo::new("patch", Kind::POD),
+            Request::PatchOwners { kind, .. } => RequestInfo::new("patch", *kind),
+            Request::Create { object } => RequestInfo::new("create", object.kind()),
+            Request::Put { object } => RequestInfo::new("update", object.kind()),
+            Request::Delete { kind, .. } => RequestInfo::new("delete", *kind),
             Request::Get { kind, .. } => RequestInfo::new("get", *kind),
             Request::PutStatus { object } => RequestInfo {
                 of_status: true,

@@ -10,16 +10,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use podstorm::cache::PodCache;
+use podstorm::deployment;
 use podstorm::driver::Workload;
 use podstorm::ranking::RankFields;
 use podstorm::replicaset::Controller;
 use podstorm_apiserver::{Cluster, ClusterOptions};
 use podstorm_objects::Now;
 
-use super::observer::Observer;
+use super::observer::{NoopObserver, Observer};
 use super::orphaned::{Connections, OrphanedRequests};
 use super::runner::{ControllerRunner, Hooks};
-use super::{Builder, Handlers};
+use super::{Builder, Runners};
 use crate::clock::RealClock;
 use crate::executor::virtual_time::{self, StepOutcome, WALL_START_NS};
 use crate::executor::{TaskId, Waker};
@@ -43,7 +44,7 @@ const RUNS_PER_MOMENT: u32 = 200_000;
 struct Manager {
     connection: Arc<Connection>,
     runners: Vec<Arc<ControllerRunner>>,
-    handlers: Handlers,
+    handlers: Runners,
     tasks: Vec<TaskId>,
     /// Its workers, by their indexes in the builder's list.
     workers: std::ops::Range<usize>,
@@ -149,7 +150,16 @@ impl FaultHarness {
         component: &'static str,
         make: impl Fn(&Arc<PodCache>) -> W + Send + Sync + 'static,
     ) {
-        self.builder.add_workload(component, make);
+        let workers = self.builder.options.controller.concurrent_replicaset_syncs;
+        let observer = Arc::new(NoopObserver);
+        self.builder
+            .add_workload(component, workers, observer, make);
+    }
+
+    /// Gives controller managers that are started from now on a controller of Deployments, whose work
+    /// `observer` sees.
+    pub fn add_deployments(&mut self, observer: Arc<dyn Observer<deployment::Controller>>) {
+        self.builder.add_observed_deployments(observer);
     }
 
     /// The API server.
@@ -199,7 +209,7 @@ impl FaultHarness {
         };
         let builder = &mut self.builder;
         let tasks = builder.installed.len();
-        let workers = builder.all_workers.len();
+        let workers = builder.workers.len();
         let (runners, handlers) = builder.manager(self.has_replication_controllers, Some(&hooks));
         let tasks = builder.installed[tasks..].to_vec();
         for task in &tasks {
@@ -210,7 +220,7 @@ impl FaultHarness {
             runners,
             handlers,
             tasks,
-            workers: workers..builder.all_workers.len(),
+            workers: workers..builder.workers.len(),
             removed: false,
         });
         incarnation
@@ -258,7 +268,7 @@ impl FaultHarness {
             && self
                 .alive_managers()
                 .flat_map(|manager| &manager.handlers)
-                .all(|handler| handler.rests())
+                .all(|handler| handler.rests_after(0))
     }
 
     /// Advances virtual time to `end_ns` and runs all tasks until then. Stops earlier when a
@@ -303,7 +313,7 @@ impl FaultHarness {
             }
             found = true;
             manager.removed = true;
-            for worker in &self.builder.all_workers[manager.workers.clone()] {
+            for worker in &self.builder.workers[manager.workers.clone()] {
                 lock(worker).abandon();
             }
             for task in &manager.tasks {

@@ -5,6 +5,7 @@
 //! [`Harness::settle`] and [`Harness::advance`]. On the threads engine tasks run all the time.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -17,8 +18,9 @@ use podstorm_apiserver::{Cluster, ClusterOptions, ClusterState, Leaves};
 use podstorm_objects::{ApiError, Now};
 
 use super::event_sink::EventWriter;
-use super::worker::Worker;
-use super::{Builder, Handlers, assemble_with, server_options};
+use super::observer::NoopObserver;
+use super::worker::AnyWorker;
+use super::{Builder, Runners, assemble_with, server_options};
 use crate::clock::RealClock;
 use crate::executor::virtual_time::StepOutcome;
 use crate::executor::{Executor, Tasks};
@@ -36,16 +38,24 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 const QUIET_LOOKS: u32 = 25;
 
 /// A running cluster. It runs until it is dropped.
-#[derive(Debug)]
 pub struct Harness {
     cluster: Arc<Cluster>,
     executor: Arc<Executor>,
-    handlers: Handlers,
-    workers: Vec<Arc<Mutex<Worker>>>,
+    handlers: Runners,
+    workers: Vec<Arc<Mutex<dyn AnyWorker>>>,
     writers: Vec<Arc<Mutex<EventWriter>>>,
     /// Present where nodes may fail.
     nodes: Option<Arc<NodeControl>>,
     engine: EngineState,
+}
+
+impl fmt::Debug for Harness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Harness")
+            .field("cluster", &self.cluster)
+            .field("engine", &self.engine)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The state of a [serving](Harness::serving) cluster as a value, from which others [go on](Harness::resuming).
@@ -205,7 +215,8 @@ impl Harness {
     ) -> Harness {
         let cluster = Cluster::new(server_options(options));
         Harness::with(options, cluster, None, None, |builder| {
-            builder.add_workload(component, make);
+            let workers = builder.options.controller.concurrent_replicaset_syncs;
+            builder.add_workload(component, workers, Arc::new(NoopObserver), make);
         })
         .started()
     }
@@ -293,8 +304,7 @@ impl Harness {
         &self.cluster
     }
 
-    /// The requests of the controllers of ReplicaSets and ReplicationControllers so far, and of their
-    /// Events' writers, by `verb resource code`: `create pods 201`. The server's own controllers make none.
+    /// The requests of the controllers of workloads so far, and of their Events' writers, by `verb resource code`: `create pods 201`. The server's own controllers make none.
     ///
     /// # Panics
     /// When a task has panicked.
@@ -383,7 +393,7 @@ impl Harness {
             let seen = std::mem::replace(&mut version, self.cluster.resource_version());
             let rests = seen == version
                 && self.executor.next_due().is_none()
-                && self.handlers.iter().all(|handler| handler.rests());
+                && self.handlers.iter().all(|handler| handler.rests_after(0));
             quiet = if rests { quiet + 1 } else { 0 };
         }
         true

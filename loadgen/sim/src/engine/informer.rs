@@ -6,16 +6,15 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use podstorm::cache::{Delta, Listed, PodCache, PodChange};
+use podstorm::cache::{Delta, PodCache};
 use podstorm::client::{ApiError, WatchEvent};
 use podstorm::driver::Workload;
-use podstorm::ranking::RankFields;
 use podstorm::reflector::{Action, Delivery, Reflector, ReflectorOptions};
 use podstorm_apiserver::latency::Latency;
 use podstorm_apiserver::{Cluster, Poll, WatchFrom, WatchOptions, errors};
-use podstorm_objects::{AnyObject, Now, Object, Pod, ResourceVersion};
+use podstorm_objects::{AnyObject, Kind, Now, Object, Pod, ResourceVersion};
 
-use super::Handlers;
+use super::Runners;
 use super::runner::ControllerRunner;
 use super::sources::{self, KindSource, PodSource, Source};
 use crate::executor::{Next, Task, Waker};
@@ -325,44 +324,10 @@ impl<L: Listener> Task for Informer<L> {
     }
 }
 
-/// A controller of any workload, as the shared informer of pods sees it.
-pub(super) trait PodHandler: Send + Sync + std::fmt::Debug {
-    fn pod_changed(&self, change: &PodChange, now: Now);
-    fn pods_listed(&self, listed: &Listed, now: Now);
-    fn informer_synced(&self);
-    fn keys_added(&self, now: Now);
-    /// Whether no sync is under way and no key is queued.
-    fn rests(&self) -> bool;
-}
-
-impl<W: Workload<Fields = RankFields>> PodHandler for ControllerRunner<W> {
-    fn pod_changed(&self, change: &PodChange, now: Now) {
-        if change.concerns(self.controller.kind()) {
-            self.controller.pod_changed(change, now);
-        }
-    }
-
-    fn pods_listed(&self, listed: &Listed, now: Now) {
-        self.controller.pods_listed(listed, now);
-    }
-
-    fn informer_synced(&self) {
-        ControllerRunner::informer_synced(self);
-    }
-
-    fn keys_added(&self, now: Now) {
-        ControllerRunner::keys_added(self, now);
-    }
-
-    fn rests(&self) -> bool {
-        self.rests_after(0)
-    }
-}
-
 /// Passes pods to the shared cache, then to every controller that they concern.
 pub(super) struct Pods {
     pub(super) cache: Arc<PodCache>,
-    pub(super) handlers: Handlers,
+    pub(super) handlers: Runners,
 }
 
 impl Listener for Pods {
@@ -424,6 +389,38 @@ impl<W: Workload> Listener for Owners<W> {
     fn bookmark(&mut self, version: &ResourceVersion) {
         self.0.controller.bookmark(version);
     }
+
+    fn synced(&mut self) {
+        self.0.informer_synced();
+    }
+
+    fn batch_over(&mut self, now: Now) {
+        self.0.keys_added(now);
+    }
+}
+
+/// Passes the objects of another kind to a controller that hears of them.
+pub(super) struct Others<W: Workload>(pub(super) Arc<ControllerRunner<W>>, pub(super) Kind);
+
+impl<W: Workload> Listener for Others<W> {
+    type Source = KindSource;
+
+    fn stream(&self) -> StreamKind {
+        StreamKind::beside(self.0.controller.kind())
+    }
+
+    fn apply(&mut self, delta: Delta<dyn Object>, now: Now) {
+        self.0.controller.other_changed(delta, now);
+    }
+
+    fn replace(&mut self, objects: Vec<AnyObject>, version: &ResourceVersion, now: Now) {
+        self.0
+            .controller
+            .others_listed(self.1, objects, version, now);
+    }
+
+    /// Nothing is compared with what this cache has seen.
+    fn bookmark(&mut self, _: &ResourceVersion) {}
 
     fn synced(&mut self) {
         self.0.informer_synced();

@@ -23,6 +23,7 @@ use std::sync::{Arc, Mutex};
 
 use podstorm::cache::PodCache;
 use podstorm::client::QpsLimiter;
+use podstorm::deployment;
 use podstorm::driver::Workload;
 use podstorm::ranking::RankFields;
 use podstorm::reflector::ReflectorOptions;
@@ -37,13 +38,13 @@ use client::{CallLatency, Client};
 use disruption::DisruptionTask;
 use event_sink::{EventQueue, EventWriter};
 use garbage_collector::GarbageCollectorTask;
-use informer::{Informer, Owners, PodHandler, Pods};
+use informer::{Informer, Others, Owners, Pods};
 use namespaces::NamespaceTask;
-use observer::NoopObserver;
+use observer::{NoopObserver, Observer};
 use pod_gc::PodGcTask;
-use runner::{ControllerRunner, Hooks, Timer};
+use runner::{AnyRunner, ControllerRunner, Hooks, Timer};
 use sources::{KindSource, PodSource};
-use worker::{Abandon, Worker};
+use worker::{AnyWorker, Worker};
 
 pub use harness::{Harness, HarnessState};
 
@@ -55,15 +56,12 @@ use crate::nodes::{Kubelets, NodeControl, Scheduler};
 use crate::options::{EngineKind, SimOptions};
 use crate::services::ControllerName;
 
-/// The workers of one workload.
-type Workers<W> = SmallVec<[Arc<Mutex<Worker<W>>>; 8]>;
-
 /// The controllers of a controller manager, which share its cache of pods.
-type Handlers = SmallVec<[Arc<dyn PodHandler>; 4]>;
+pub type Runners = SmallVec<[Arc<dyn AnyRunner>; 4]>;
 
 /// Adds a workload to a controller manager, over its cache of pods.
 type AddWorkload = Arc<
-    dyn Fn(&mut Builder, &Arc<PodCache>, Option<&Arc<Connection>>) -> Arc<dyn PodHandler>
+    dyn Fn(&mut Builder, &Arc<PodCache>, Option<&Arc<Connection>>) -> Arc<dyn AnyRunner>
         + Send
         + Sync,
 >;
@@ -88,10 +86,8 @@ pub struct Builder {
     pub delivered: Arc<AtomicU64>,
     /// To be called once informers may begin.
     pub informer_wakers: Vec<Waker>,
-    /// The workers of the controllers of ReplicaSets and ReplicationControllers.
-    pub workers: Vec<Arc<Mutex<Worker>>>,
     /// The workers of all controllers.
-    all_workers: Vec<Arc<Mutex<dyn Abandon>>>,
+    pub workers: Vec<Arc<Mutex<dyn AnyWorker>>>,
     /// The caller's workloads, made anew for each controller manager.
     added: Vec<AddWorkload>,
     /// The event writers of all controllers.
@@ -126,7 +122,6 @@ impl Builder {
             delivered: Arc::default(),
             informer_wakers: Vec::new(),
             workers: Vec::new(),
-            all_workers: Vec::new(),
             added: Vec::new(),
             writers: Vec::new(),
             times: Arc::new(PhaseTimes::new(options.phases)),
@@ -192,6 +187,9 @@ impl Builder {
             let threshold = services.terminated_pod_gc_threshold;
             self.add(|_, _| PodGcTask::new(cluster, threshold));
         }
+        if self.has(ControllerName::Deployment) {
+            self.add_deployments();
+        }
         if self.has(ControllerName::Disruption) {
             self.add_disruption();
         }
@@ -238,13 +236,11 @@ impl Builder {
         &mut self,
         runner: Arc<ControllerRunner<W>>,
         call_latency: CallLatency,
-    ) -> Arc<Mutex<Worker<W>>> {
+    ) {
         let id = self.executor.reserve_low_priority();
         let worker = Arc::new(Mutex::new(Worker::new(id, runner, call_latency)));
         self.install(id, Arc::clone(&worker) as Arc<Mutex<dyn Task>>);
-        self.all_workers
-            .push(Arc::clone(&worker) as Arc<Mutex<dyn Abandon>>);
-        worker
+        self.workers.push(worker as Arc<Mutex<dyn AnyWorker>>);
     }
 
     fn seed(&self, user: &str, number: u64) -> u64 {
@@ -264,7 +260,7 @@ impl Builder {
         &mut self,
         with_replication_controllers: bool,
         hooks: Option<&Hooks>,
-    ) -> (Vec<Arc<ControllerRunner>>, Handlers) {
+    ) -> (Vec<Arc<ControllerRunner>>, Runners) {
         let cache: Arc<PodCache> = Arc::default();
         let workers = self.options.controller.concurrent_replicaset_syncs;
         let kind = Kind::REPLICA_SET;
@@ -283,8 +279,8 @@ impl Builder {
             self.owners(&rc, 1);
             runners.push(rc);
         }
-        let as_handler = |runner: &Arc<ControllerRunner>| Arc::clone(runner) as Arc<dyn PodHandler>;
-        let mut handlers: Handlers = runners.iter().map(as_handler).collect();
+        let as_handler = |runner: &Arc<ControllerRunner>| Arc::clone(runner) as Arc<dyn AnyRunner>;
+        let mut handlers: Runners = runners.iter().map(as_handler).collect();
         let connection = hooks.map(|hooks| &hooks.connection);
         for add in self.added.clone() {
             handlers.push(add(self, &cache, connection));
@@ -319,9 +315,7 @@ impl Builder {
             policy: self.options.policy,
         };
         let controller = Controller::new(options, Arc::clone(cache));
-        let (runner, made) = self.workload(controller, component, workers, hooks);
-        self.workers.extend(made);
-        runner
+        self.workload(controller, component, workers, hooks)
     }
 
     /// Adds a workload with its workers, timer and event writer.
@@ -331,7 +325,7 @@ impl Builder {
         component: &'static str,
         workers: usize,
         hooks: Option<&Hooks<W>>,
-    ) -> (Arc<ControllerRunner<W>>, Workers<W>) {
+    ) -> Arc<ControllerRunner<W>> {
         let settings = &self.options.controller;
         let limiter = settings
             .kube_api_qps
@@ -364,36 +358,53 @@ impl Builder {
         self.install(sink, Arc::clone(&writer) as Arc<Mutex<dyn Task>>);
         self.writers.push(writer);
         self.install(timer, Arc::new(Mutex::new(Timer(Arc::clone(&runner)))));
-        let made = (0..workers.max(1)).map(|number| {
+        for number in 0..workers.max(1) {
             let call_latency = self.call_latency(component, first + number as u64);
-            self.add_worker(Arc::clone(&runner), call_latency)
-        });
-        let made = made.collect();
-        (runner, made)
+            self.add_worker(Arc::clone(&runner), call_latency);
+        }
+        runner
     }
 
     /// Adds a workload of the caller to every controller manager that is made from now on. `make`
-    /// makes it over the manager's cache of pods. It gets as many workers as the controller of
-    /// ReplicaSets.
+    /// makes it over the manager's cache of pods, `observer` sees its workers.
     fn add_workload<W: Workload<Fields = RankFields>>(
         &mut self,
         component: &'static str,
+        workers: usize,
+        observer: Arc<dyn Observer<W>>,
         make: impl Fn(&Arc<PodCache>) -> W + Send + Sync + 'static,
     ) {
         let number = 3 + self.added.len() as u64;
         self.added.push(Arc::new(move |builder, cache, connection| {
-            let workers = builder.options.controller.concurrent_replicaset_syncs;
             let hooks = connection.map(|connection| Hooks {
                 connection: Arc::clone(connection),
-                observer: Arc::new(NoopObserver),
+                observer: Arc::clone(&observer),
             });
-            let (runner, _) = builder.workload(make(cache), component, workers, hooks.as_ref());
+            let runner = builder.workload(make(cache), component, workers, hooks.as_ref());
             builder.owners(&runner, number);
             runner
         }));
     }
 
-    /// Adds the informer of a controller's owners.
+    /// Adds the controller of Deployments to every controller manager that is made from now on.
+    pub fn add_deployments(&mut self) {
+        self.add_observed_deployments(Arc::new(NoopObserver));
+    }
+
+    /// As [`add_deployments`](Builder::add_deployments), with an observer.
+    fn add_observed_deployments(&mut self, observer: Arc<dyn Observer<deployment::Controller>>) {
+        let settings = &self.options.controller;
+        let options = deployment::ControllerOptions {
+            terminating_replicas: settings.gate("DeploymentReplicaSetTerminatingReplicas"),
+        };
+        let workers = settings.concurrent_deployment_syncs;
+        let make = move |pods: &Arc<PodCache>| {
+            deployment::Controller::new(options.clone(), Arc::clone(pods))
+        };
+        self.add_workload("deployment-controller", workers, observer, make);
+    }
+
+    /// Adds the informers of a controller's owners and of the other kinds that it hears of.
     fn owners<W: Workload>(&mut self, runner: &Arc<ControllerRunner<W>>, number: u64) {
         let source = KindSource(Arc::clone(&self.cluster), runner.controller.kind());
         let connection = runner.connection().cloned();
@@ -403,6 +414,13 @@ impl Builder {
             number,
             connection.as_ref(),
         );
+        for (at, kind) in (1_u64..).zip(runner.controller.other_kinds()) {
+            let source = KindSource(Arc::clone(&self.cluster), *kind);
+            let listener = Others(Arc::clone(runner), *kind);
+            // Each has random numbers of its own.
+            let number = number + (at << 16);
+            self.informer(source, listener, number, connection.as_ref());
+        }
     }
 
     fn informer<L: informer::Listener + 'static>(
@@ -437,25 +455,39 @@ impl Builder {
     }
 }
 
+/// Which controllers a run needs besides that of ReplicaSets: one that has no objects would only see
+/// what does not concern it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Controls {
+    /// That of ReplicationControllers.
+    pub replication_controllers: bool,
+    /// That of Deployments.
+    pub deployments: bool,
+}
+
 /// Builds all tasks of a run but the one that drives its scenario. Informers wait for `started`.
+/// Returns the controllers of ReplicaSets and ReplicationControllers, and all controllers.
 pub fn assemble(
     options: SimOptions,
     clock: RealClock,
-    with_replication_controllers: bool,
+    controls: Controls,
     hooks: Option<&Hooks>,
     nodes: Option<Arc<NodeControl>>,
-) -> (Builder, Vec<Arc<ControllerRunner>>) {
+) -> (Builder, Vec<Arc<ControllerRunner>>, Runners) {
     let cluster = Cluster::new(server_options(&options));
-    let (builder, runners, _) = assemble_with(
+    assemble_with(
         options,
         cluster,
         clock,
-        with_replication_controllers,
+        controls.replication_controllers,
         hooks,
         nodes,
-        |_| {},
-    );
-    (builder, runners)
+        |builder| {
+            if controls.deployments {
+                builder.add_deployments();
+            }
+        },
+    )
 }
 
 /// As [`assemble`]: `add` may add workloads, and all controllers that share the pods are returned
@@ -468,7 +500,7 @@ fn assemble_with(
     hooks: Option<&Hooks>,
     nodes: Option<Arc<NodeControl>>,
     add: impl FnOnce(&mut Builder),
-) -> (Builder, Vec<Arc<ControllerRunner>>, Handlers) {
+) -> (Builder, Vec<Arc<ControllerRunner>>, Runners) {
     let mut builder = Builder::new(options, clock, cluster);
     builder.nodes = nodes;
     add(&mut builder);

@@ -4,11 +4,13 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use podstorm::cache::{Listed, PodChange};
 use podstorm::driver::Workload;
 use podstorm::intern::KeyId;
+use podstorm::ranking::RankFields;
 use podstorm::replicaset::Controller;
-use podstorm::workqueue::Take;
-use podstorm_objects::Now;
+use podstorm::workqueue::{RateLimitingQueue, Take};
+use podstorm_objects::{Kind, Now};
 
 use super::by_phase::{PhaseTimes, Recorded};
 use super::client::Client;
@@ -19,7 +21,7 @@ use crate::executor::{Executor, Next, Task, TaskId};
 use crate::faults::{Connection, CrashPoint};
 use crate::lock;
 
-/// The informers of a controller: that of its owners and that of the pods.
+/// The informers of every controller: that of its owners and that of the pods.
 const INFORMERS: usize = 2;
 
 /// One controller with its queue, its idle workers and its timer.
@@ -80,6 +82,7 @@ impl<W: Workload> ControllerRunner<W> {
         clock: Option<RealClock>,
         hooks: Option<Hooks<W>>,
     ) -> ControllerRunner<W> {
+        let informers = INFORMERS + controller.other_kinds().len();
         ControllerRunner {
             hooks,
             times: Arc::new(PhaseTimes::new(1)),
@@ -90,7 +93,7 @@ impl<W: Workload> ControllerRunner<W> {
             executor,
             timer,
             clock,
-            unsynced: AtomicUsize::new(INFORMERS),
+            unsynced: AtomicUsize::new(informers),
             begun: AtomicU64::new(0),
             finished: AtomicU64::new(0),
             idle: Mutex::default(),
@@ -213,6 +216,75 @@ impl<W: Workload> ControllerRunner<W> {
         if !idle.contains(&worker) {
             idle.push(worker);
         }
+    }
+}
+
+/// A controller of any workload that hears of pods.
+pub trait AnyRunner: Send + Sync + std::fmt::Debug {
+    /// A pod changed.
+    fn pod_changed(&self, change: &PodChange, now: Now);
+    /// The pods were listed.
+    fn pods_listed(&self, listed: &Listed, now: Now);
+    /// An informer has filled its cache for the first time. The caller then calls
+    /// [`keys_added`](AnyRunner::keys_added).
+    fn informer_synced(&self);
+    /// Keys may have been added: wakes idle workers for them, and the timer for delayed keys.
+    fn keys_added(&self, now: Now);
+    /// See [`ControllerRunner::is_synced`].
+    fn is_synced(&self) -> bool;
+    /// See [`ControllerRunner::rests_after`].
+    fn rests_after(&self, syncs: u64) -> bool;
+    /// The kind whose objects it syncs.
+    fn kind(&self) -> Kind;
+    /// Its work queue.
+    fn queue(&self) -> &RateLimitingQueue<KeyId>;
+    /// Its API client.
+    fn client(&self) -> &Arc<Client>;
+    /// Its Events.
+    fn events(&self) -> &Arc<EventQueue>;
+}
+
+impl<W: Workload<Fields = RankFields>> AnyRunner for ControllerRunner<W> {
+    fn pod_changed(&self, change: &PodChange, now: Now) {
+        if change.concerns(self.controller.pod_owner_kind()) {
+            self.controller.pod_changed(change, now);
+        }
+    }
+
+    fn pods_listed(&self, listed: &Listed, now: Now) {
+        self.controller.pods_listed(listed, now);
+    }
+
+    fn informer_synced(&self) {
+        ControllerRunner::informer_synced(self);
+    }
+
+    fn keys_added(&self, now: Now) {
+        ControllerRunner::keys_added(self, now);
+    }
+
+    fn is_synced(&self) -> bool {
+        ControllerRunner::is_synced(self)
+    }
+
+    fn rests_after(&self, syncs: u64) -> bool {
+        ControllerRunner::rests_after(self, syncs)
+    }
+
+    fn kind(&self) -> Kind {
+        self.controller.kind()
+    }
+
+    fn queue(&self) -> &RateLimitingQueue<KeyId> {
+        self.controller.queue()
+    }
+
+    fn client(&self) -> &Arc<Client> {
+        &self.client
+    }
+
+    fn events(&self) -> &Arc<EventQueue> {
+        &self.events
     }
 }
 

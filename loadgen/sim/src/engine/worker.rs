@@ -152,13 +152,42 @@ impl<W: Workload> Worker<W> {
     }
 }
 
-/// A worker of any workload, whose controller has died.
-pub(super) trait Abandon: Send {
-    /// Orphans the requests that are on their way to the server.
+/// A worker of any workload.
+pub trait AnyWorker: Send {
+    /// Orphans the requests that are on their way to the server: its controller has died.
     fn abandon(&mut self);
+
+    /// Its API calls.
+    fn calls(&self) -> &ApiCalls;
+
+    /// The numbers of its syncs.
+    fn counters(&self) -> &SyncCounters;
+
+    /// Adds the durations that it has recorded to those of all workers.
+    fn hand_over(&mut self);
 }
 
-impl<W: Workload> Abandon for Worker<W> {
+impl std::fmt::Debug for dyn AnyWorker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AnyWorker")
+            .field("counters", self.counters())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<W: Workload> AnyWorker for Worker<W> {
+    fn calls(&self) -> &ApiCalls {
+        Worker::calls(self)
+    }
+
+    fn counters(&self) -> &SyncCounters {
+        &self.counters
+    }
+
+    fn hand_over(&mut self) {
+        self.recorder.hand_over();
+    }
+
     fn abandon(&mut self) {
         self.transport.abandon(self.driver.sync.requests());
     }

@@ -12,12 +12,14 @@ listed! {
         CreatePod,
         /// `delete pods`.
         DeletePod,
-        /// `patch pods`: adoption and release.
+        /// `patch` of what the owner owns: adoption and release.
         PatchPod,
         /// `get` of the owner: before adoption, and after a refused status write.
         GetParent,
         /// `update` of the owner's status.
         PutStatus,
+        /// `create`, `update` or `delete` of an object that is no pod.
+        WriteObject,
         /// A consistent read of the server's current version.
         ReadVersion,
         /// Writes of Events.
@@ -31,14 +33,17 @@ impl Call {
         match request {
             Request::CreatePod { .. } => Call::CreatePod,
             Request::DeletePod { .. } => Call::DeletePod,
-            Request::PatchPod { .. } => Call::PatchPod,
+            Request::PatchOwners { .. } => Call::PatchPod,
             Request::Get { .. } => Call::GetParent,
+            Request::Create { .. } | Request::Put { .. } | Request::Delete { .. } => {
+                Call::WriteObject
+            }
             Request::PutStatus { .. } => Call::PutStatus,
             Request::ReadVersion { .. } => Call::ReadVersion,
         }
     }
 
-    /// Whether the call changes a pod or a status.
+    /// Whether the call changes an object or a status.
     pub fn is_write(self) -> bool {
         !matches!(self, Call::GetParent | Call::ReadVersion | Call::WriteEvent)
     }

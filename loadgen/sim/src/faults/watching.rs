@@ -25,11 +25,15 @@ pub enum StreamKind {
     ReplicationControllers,
     /// The watch of any other workload's objects.
     Others,
+    /// The watch of Deployments.
+    Deployments,
+    /// The watch of ReplicaSets by the controller of Deployments.
+    DeploymentReplicaSets,
 }
 
 impl StreamKind {
     /// The number of kinds.
-    pub(super) const COUNT: usize = StreamKind::ALL.len() + 1;
+    pub(super) const COUNT: usize = StreamKind::DeploymentReplicaSets as usize + 1;
 
     /// The watch of a controller's owners.
     pub fn of(owners: Kind) -> StreamKind {
@@ -37,12 +41,27 @@ impl StreamKind {
             StreamKind::Parents
         } else if owners == Kind::REPLICATION_CONTROLLER {
             StreamKind::ReplicationControllers
+        } else if owners == Kind::DEPLOYMENT {
+            StreamKind::Deployments
         } else {
             StreamKind::Others
         }
     }
 
-    /// Every watch of the controllers of this project.
+    /// The watch of the other kinds that the controller of these owners hears of.
+    pub fn beside(owners: Kind) -> StreamKind {
+        if owners == Kind::DEPLOYMENT {
+            StreamKind::DeploymentReplicaSets
+        } else {
+            StreamKind::Others
+        }
+    }
+
+    /// The watches of the controller of Deployments, but for the one of pods, which it shares.
+    pub const OF_DEPLOYMENTS: [StreamKind; 2] =
+        [StreamKind::Deployments, StreamKind::DeploymentReplicaSets];
+
+    /// Every watch of the controllers of owners of pods. Seeds are drawn by this list.
     pub const ALL: [StreamKind; 3] = [
         StreamKind::Pods,
         StreamKind::Parents,

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use podstorm_apiserver::TOLERATED_TAINTS;
 use podstorm_objects::{LabelSelector, Labels, Node, Pod, PodSpec, Selector, Str};
 use serde_json::{Value, json};
 
@@ -43,11 +44,11 @@ impl Placement {
     }
 }
 
-/// Whether the pod asks for special nodes, or tolerates taints.
+/// Whether the pod asks for special nodes, or tolerates taints that not every pod does.
 pub(super) fn is_particular(spec: &PodSpec) -> bool {
     let given = |name| match spec.get(name) {
         Some(Value::Object(members)) => !members.is_empty(),
-        Some(Value::Array(items)) => !items.is_empty(),
+        Some(Value::Array(items)) => !items.iter().all(is_for_all),
         _ => false,
     };
     ["nodeSelector", "tolerations", "affinity"]
@@ -55,9 +56,16 @@ pub(super) fn is_particular(spec: &PodSpec) -> bool {
         .contains(&true)
 }
 
-/// Whether the node refuses pods that tolerate nothing.
+/// Whether the node refuses pods that are not [particular](is_particular).
 pub(super) fn is_tainted(node: &Node) -> bool {
-    taints(node).any(keeps_away)
+    taints(node).any(|taint| keeps_away(taint) && !is_for_all(taint))
+}
+
+/// Whether it is one of the taints that admission has every pod tolerate, or a toleration of one. To look at all
+/// nodes for each pod that tolerates just these would take a cluster of thousands of nodes most of its time.
+fn is_for_all(taint: &Value) -> bool {
+    let key = taint["key"].as_str();
+    taint["effect"] == "NoExecute" && key.is_some_and(|key| TOLERATED_TAINTS.contains(&key))
 }
 
 /// Whether the pod may not stay on the node: it does not tolerate one of its `NoExecute` taints
@@ -223,12 +231,45 @@ mod tests {
     }
 
     #[test]
+    fn only_taints_that_not_all_pods_tolerate_close_a_node() {
+        for (key, effect, closed) in [
+            ("not-ready", "NoExecute", false),
+            ("unreachable", "NoExecute", false),
+            ("not-ready", "NoSchedule", true),
+            ("disk-pressure", "NoExecute", true),
+            ("disk-pressure", "PreferNoSchedule", false),
+        ] {
+            let key = format!("node.kubernetes.io/{key}");
+            let taints = json!([{"key": key, "effect": effect}]);
+            let tainted = json!({"metadata": {"name": "a"}, "spec": {"taints": taints}});
+            assert_eq!(is_tainted(&node(tainted)), closed, "{key} {effect}");
+        }
+    }
+
+    #[test]
     fn only_what_asks_for_special_nodes_is_particular() {
+        let tolerates = |all: &[(&str, &str)]| {
+            let all = all.iter().map(|(key, effect)| {
+                json!({"key": format!("node.kubernetes.io/{key}"), "operator": "Exists",
+                    "effect": effect, "tolerationSeconds": 300})
+            });
+            json!({"tolerations": all.collect::<Vec<_>>()})
+        };
+        let both = [("not-ready", "NoExecute"), ("unreachable", "NoExecute")];
+        let mut and_selects = tolerates(&both);
+        and_selects["nodeSelector"] = json!({"a": "b"});
         for (value, particular) in [
             (json!({}), false),
             (json!({"nodeSelector": {}, "tolerations": []}), false),
             (json!({"nodeSelector": {"a": "b"}}), true),
             (json!({"tolerations": [{"operator": "Exists"}]}), true),
+            (tolerates(&[("not-ready", "NoExecute")]), false),
+            (tolerates(&both), false),
+            (tolerates(&[("not-ready", "NoSchedule")]), true),
+            (tolerates(&[("not-ready", "")]), true),
+            (tolerates(&[("disk-pressure", "NoExecute")]), true),
+            (tolerates(&[both[0], ("disk-pressure", "NoSchedule")]), true),
+            (and_selects, true),
         ] {
             assert_eq!(is_particular(&spec(value.clone())), particular, "{value}");
         }

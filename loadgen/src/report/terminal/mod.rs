@@ -275,9 +275,10 @@ fn phases(out: &mut Report, result: &RunResult) {
 }
 
 fn distributions(out: &mut Report, result: &RunResult) {
-    let rows: [(&str, &Quantiles); 4] = [
+    let rows: [(&str, &Quantiles); 5] = [
         ("convergence", &result.convergence_seconds),
         ("pod ready", &result.pod_ready_seconds),
+        ("rollout", &result.rollout_seconds),
         ("queue wait", &result.queue_duration_seconds),
         ("sync work", &result.work_duration_seconds),
     ];

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use podstorm_apiserver::{Cluster, PodTotals};
-use podstorm_objects::{Namespace, Now, Pod, ReplicaSet, ReplicationController, Str};
+use podstorm_objects::{Kind, Namespace, Now, Pod, ReplicaSet, ReplicationController, Str};
 use podstorm_sim::executor::seed::seed_for;
 use podstorm_sim::executor::stream::ObjectStream;
 use podstorm_sim::executor::{Executor, Next, Task, Waker};
 
 use super::aborts::Aborts;
 use super::audit::audit;
+use super::deployments::Deployments;
 use super::exchange::{Controllers, Position, Report};
 use super::load::Loader;
 use super::objects::Objects;
@@ -38,6 +39,7 @@ pub struct Driver {
     pub(super) replica_sets: ObjectStream<ReplicaSet>,
     pub(super) replication_controllers: Option<ObjectStream<ReplicationController>>,
     pub(super) tracker: Tracker,
+    pub(super) deployments: Deployments,
     pub(super) objects: Objects,
     pub(super) loader: Loader,
     /// Numbers in the tracker of the scenario's ReplicaSets: those that were generated, or those that
@@ -143,10 +145,18 @@ impl Driver {
         controllers: Controllers,
         waker: Waker,
     ) -> Driver {
-        let with_rcs = Loader::has_replication_controllers(&objects);
+        let has = |kind| {
+            objects
+                .iter()
+                .any(|object: &InputObject| object.kind() == kind)
+        };
+        let with_rcs = has(Kind::REPLICATION_CONTROLLER);
+        let with_deployments = settings.creates_deployments() || has(Kind::DEPLOYMENT);
         let scenario = &settings.scenario;
         let set_up = scenario.phases.iter().map(|phase| phase.set_up).collect();
         let times = Arc::clone(&controllers.times);
+        let watched = with_deployments.then(|| (Arc::clone(&cluster), Arc::clone(&waker)));
+        let deployments = Deployments::new(watched, Arc::clone(&times));
         let mut tracker = Tracker::new(scenario.picks_pods(), set_up, times);
         let has_files = !objects.is_empty();
         if has_files {
@@ -167,6 +177,7 @@ impl Driver {
             executor,
             controllers,
             tracker,
+            deployments,
             objects: Objects::new(settings),
             shares: has_files.then(Vec::new),
             loader: Loader::new(objects),
@@ -227,6 +238,7 @@ impl Driver {
             surplus: self.tracker.surplus,
             still_not_ready: self.tracker.never_ready,
             convergence: self.tracker.convergence.clone(),
+            rollouts: self.deployments.rollouts.clone(),
             pod_ready: self.tracker.pod_ready.clone(),
             slowest: self.tracker.slowest(&phases, now),
             phases,
@@ -253,6 +265,14 @@ impl Driver {
         } else if self.tracker.deleting > 0 {
             text += &format!(": {} pods are still being deleted", self.tracker.deleting);
         }
+        if let Some((first, count)) = self.deployments.unfinished(false) {
+            let failed = self.deployments.failed();
+            text += &format!(
+                ": {count} of {} rollouts are not complete, {failed} of them past their progress deadline, \
+                 among them that of {first}",
+                self.deployments.count(),
+            );
+        }
         text
     }
 
@@ -278,7 +298,7 @@ impl Driver {
         if self.pods.is_drained() {
             tracker.all_seen(now);
         }
-        next
+        next.or(self.deployments.poll(now, tracker.is_loading(), doubted))
     }
 
     /// Whether the last look at each stream took everything that was there.
@@ -287,6 +307,7 @@ impl Driver {
         self.pods.is_drained()
             && self.replica_sets.is_drained()
             && rcs.is_none_or(ObjectStream::is_drained)
+            && self.deployments.is_drained()
     }
 
     /// Does up to [`WRITES_PER_RUN`] writes of the phase's tasks.
@@ -323,11 +344,15 @@ impl Driver {
         let until = self.plan[self.at.phase].until;
         let met = match until {
             _ if at_rest && self.is_as_good_as_it_gets(until) => true,
-            Until::Converged => self.tracker.is_converged(),
-            Until::Replaced => self.tracker.is_replaced(),
+            Until::Converged | Until::Synced => {
+                self.tracker.is_converged() && self.deployments.unfinished(false).is_none()
+            }
+            Until::Replaced => {
+                self.tracker.is_replaced() && self.deployments.unfinished(false).is_none()
+            }
+            Until::RolledOut => self.deployments.unfinished(true).is_none(),
             Until::Done => true,
             Until::PodsReady => self.tracker.are_ready(self.settings.size.pods),
-            Until::Synced => self.tracker.is_converged(),
             Until::Quiet => match self.quiet_from(now) {
                 Some(at_ns) if at_ns > now.mono_ns => return Next::At(at_ns),
                 _ => true,
@@ -343,7 +368,7 @@ impl Driver {
             return Next::At(now.mono_ns.saturating_add(REST_CHECK_NS));
         }
         let (plan, tracker) = (&self.plan[self.at.phase], &self.tracker);
-        if !met || !self.pods.is_drained() || !self.replica_sets.is_drained() {
+        if !met || !self.has_heard_all() {
             return Next::Idle;
         }
         if matches!(plan.until, Until::Converged | Until::Synced)
@@ -354,6 +379,7 @@ impl Driver {
                     false => Some(tracker.may_be_unready(&meta.uid, at_rest)),
                 }
             })
+            .and_then(|()| self.deployments.audit())
         {
             // Either something has just changed, and the watches will say so, or the store and
             // the watches contradict each other.
@@ -393,10 +419,12 @@ impl Driver {
             && match until {
                 Until::Converged | Until::Synced | Until::Replaced => {
                     let lingering = until == Until::Replaced;
-                    tracker.is_exact_but_for_readiness(lingering, |name| self.is_closing(name))
+                    self.deployments.unfinished(false).is_none()
+                        && tracker
+                            .is_exact_but_for_readiness(lingering, |name| self.is_closing(name))
                 }
                 Until::PodsReady => tracker.ready + tracker.unready >= self.settings.size.pods,
-                Until::Quiet | Until::Done => false,
+                Until::RolledOut | Until::Quiet | Until::Done => false,
             }
     }
 
@@ -480,6 +508,7 @@ impl Driver {
             excess_pods_created: self.tracker.excess - self.at.excess,
             converged: converged && kept,
             set_up: plan.set_up,
+            rollouts_failed: self.deployments.failed(),
             began_seconds: self.at.started_ns as f64 / 1e9,
             // The distributions are known when the run is over.
             ..Phase::default()

@@ -250,8 +250,10 @@ fn sick(sets: usize) -> Loaded {
     }))
 }
 
+/// The scenarios that take files without Deployments.
 fn takes_files() -> impl Iterator<Item = &'static str> {
-    Scenario::names().filter(|name| Scenario::built_in(name).is_some_and(|it| it.loads_input()))
+    let takes = |it: &Scenario| it.loads_input() && !it.sets_images();
+    Scenario::names().filter(move |name| Scenario::built_in(name).is_some_and(|it| takes(&it)))
 }
 
 #[test]

@@ -74,6 +74,9 @@ pub struct Report {
     /// From the moment a owner's spec was written (or its pods were touched from outside) to the
     /// moment it had its pods and an exact status, ns; by the phase in which that began.
     pub convergence: ByPhase,
+    /// From the moment a Deployment's spec was written to the moment its rollout was complete, ns; the
+    /// same.
+    pub rollouts: ByPhase,
     /// From a pod's creation to its being ready, ns; the same.
     pub pod_ready: ByPhase,
     /// The slowest convergences, and those that were not over; the slowest first.

@@ -11,7 +11,7 @@ use podstorm_objects::{Now, ReplicaSet, ReplicaSetStatus, ReplicationController,
 
 use super::driver::Driver;
 use super::tasks::{Action, WRITES_PER_RUN};
-use crate::scenario::CreateReplicaSets;
+use crate::scenario::{CreateDeployments, CreateReplicaSets};
 
 impl Driver {
     pub(super) fn create_namespace(&mut self, number: u64, now: Now) -> Action {
@@ -73,6 +73,13 @@ impl Driver {
         create: &CreateReplicaSets,
         now: Now,
     ) -> Action {
+        if create.under_deployments && self.settings.deployments {
+            let CreateReplicaSets {
+                replicas, of, load, ..
+            } = *create;
+            let create = CreateDeployments { replicas, of, load };
+            return self.create_deployment(number, count, &create, now);
+        }
         let replicas = self.amount(create.replicas, (number, count));
         let deployment = create.under_deployments;
         let object = self.objects.replica_set(number, replicas, 0, deployment);
@@ -97,8 +104,18 @@ impl Driver {
     pub(super) fn pods_by_namespace(&self) -> Vec<(Str, u64)> {
         let mut pods: Vec<(Str, u64)> = Vec::new();
         let mut places: HashMap<Str, usize, RandomState> = HashMap::with_hasher(FIXED_STATE);
-        for (number, at) in self.generated.iter().enumerate() {
-            let namespace = self.tracker.owners[*at].namespace.clone();
+        let owners = self
+            .generated
+            .iter()
+            .map(|at| &self.tracker.owners[*at].namespace);
+        // Where Deployments were generated, nothing else was.
+        let generated = self
+            .deployments
+            .generated
+            .then(|| self.deployments.namespaces());
+        let all = owners.chain(generated.into_iter().flatten());
+        for (number, namespace) in all.enumerate() {
+            let namespace = namespace.clone();
             let place = *places.entry(namespace).or_insert_with_key(|namespace| {
                 pods.push((namespace.clone(), 0));
                 pods.len() - 1

@@ -54,6 +54,15 @@ impl Scenario {
                  about both kinds)"
             ));
         }
+        // Nothing is known before the files are read.
+        let is_known = input.owners + input.pods + input.nodes > 0;
+        if self.sets_images() && is_known && input.deployments == 0 {
+            return Err(format!(
+                "the scenario {name} gives Deployments new images, and the files have none: dump them too, \
+                 with kubectl get deploy,rs,rc,pods,nodes -A -o json, or roll ReplicaSets out by hand with \
+                 --scenario rollout-storm"
+            ));
+        }
         Ok(())
     }
 }
@@ -107,13 +116,6 @@ impl Loader {
         }
     }
 
-    /// Whether there is a ReplicationController among the objects.
-    pub(super) fn has_replication_controllers(objects: &[InputObject]) -> bool {
-        objects
-            .iter()
-            .any(|object| object.kind() == Kind::REPLICATION_CONTROLLER)
-    }
-
     /// Loads the next object; false when there is none left.
     pub(super) fn step(&mut self, cluster: &Cluster, tracker: &mut Tracker, now: Now) -> bool {
         let Some(object) = self.objects.pop_front() else {
@@ -160,6 +162,9 @@ impl Loader {
             InputObject::ReplicaSet(object) => {
                 let stored: Arc<ReplicaSet> = cluster.import(*object, now)?;
                 let at = tracker.asked(&stored.metadata, stored.replicas(), now);
+                let owner = stored.metadata.controller();
+                let owner = owner.filter(|owner| *owner.kind == *Kind::DEPLOYMENT.name());
+                tracker.owners[at].deployment = owner.map(|owner| (*owner.name).into());
                 self.owners.push((at, stored.replicas()));
                 Ok(())
             }

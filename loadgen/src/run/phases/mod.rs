@@ -5,6 +5,7 @@
 
 mod aborts;
 mod audit;
+mod deployments;
 mod disturb;
 mod driver;
 #[cfg(test)]
@@ -21,5 +22,6 @@ mod tasks;
 mod tests;
 mod tracker;
 
+pub(crate) use deployments::UNPULLABLE;
 pub use driver::Driver;
 pub use exchange::{Controllers, Position, Report};

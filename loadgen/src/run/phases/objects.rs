@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use compact_str::format_compact;
 use podstorm_objects::{
-    Kind, LabelSelector, Labels, Map, Namespace, Node, ObjectMeta, OwnerReference, Pod, PodSpec,
-    PodTemplate, ReplicaSet, ReplicaSetSpec, Str,
+    Deployment, DeploymentSpec, DeploymentStrategy, IntOrString, Kind, LabelSelector, Labels, Map,
+    Namespace, Node, ObjectMeta, OwnerReference, Pod, PodSpec, PodTemplate, ReplicaSet,
+    ReplicaSetSpec, RollingUpdate, Str,
 };
 use serde_json::{Value, json};
 
@@ -159,20 +160,66 @@ impl Objects {
                     match_labels: labels.clone(),
                     match_expressions: Arc::default(),
                 })),
-                template: Arc::new(PodTemplate {
-                    metadata: ObjectMeta {
-                        labels: with(&self.labels, &labels),
-                        annotations: self.annotations.clone(),
-                        ..ObjectMeta::default()
-                    },
-                    spec: Arc::clone(&self.pod_spec),
-                    node_name: None,
-                    token_volume: None,
-                }),
+                template: self.template(&labels),
                 rest: podstorm_objects::Rest::NONE,
             },
             ..ReplicaSet::default()
         }
+    }
+
+    /// Deployment `number`, as a user writes it.
+    pub(super) fn deployment(&self, number: u64, replicas: i32, settings: &Settings) -> Deployment {
+        let name = format_compact!("deploy-{number:05}");
+        let labels = Labels::from_pairs([("app", name.as_str())]);
+        let percent = |share: f64| {
+            let share = (share * 100.0).round();
+            Some(IntOrString::Text(
+                format_compact!("{share}%").as_str().into(),
+            ))
+        };
+        Deployment {
+            metadata: ObjectMeta {
+                name,
+                namespace: Str::clone(self.namespace_of(number)),
+                labels: labels.clone(),
+                ..ObjectMeta::default()
+            },
+            spec: DeploymentSpec {
+                replicas: Some(replicas),
+                selector: Some(Arc::new(LabelSelector {
+                    match_labels: labels.clone(),
+                    match_expressions: Arc::default(),
+                })),
+                template: self.template(&labels),
+                strategy: DeploymentStrategy {
+                    kind: "RollingUpdate".into(),
+                    rolling_update: Some(RollingUpdate {
+                        max_surge: percent(settings.max_surge),
+                        max_unavailable: percent(settings.max_unavailable),
+                        ..RollingUpdate::default()
+                    }),
+                    ..DeploymentStrategy::default()
+                },
+                min_ready_seconds: self.min_ready_seconds,
+                progress_deadline_seconds: Some(settings.progress_deadline_seconds),
+                ..DeploymentSpec::default()
+            },
+            ..Deployment::default()
+        }
+    }
+
+    /// The template of pods with these labels.
+    fn template(&self, labels: &Labels) -> Arc<PodTemplate> {
+        Arc::new(PodTemplate {
+            metadata: ObjectMeta {
+                labels: with(&self.labels, labels),
+                annotations: self.annotations.clone(),
+                ..ObjectMeta::default()
+            },
+            spec: Arc::clone(&self.pod_spec),
+            node_name: None,
+            token_volume: None,
+        })
     }
 
     /// A pod that ReplicaSet `number` matches: `owner` is the set that has made it, if one has.

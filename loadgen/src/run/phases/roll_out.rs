@@ -1,5 +1,5 @@
-//! Rolling updates of many ReplicaSets at once: each gets a successor, which grows while it shrinks,
-//! by the rules of a Deployment's `RollingUpdate`.
+//! Rolling updates of many ReplicaSets at once, without Deployments: each gets a successor, which grows
+//! while it shrinks, by the rules of a Deployment's `RollingUpdate`.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use podstorm_objects::{
 use super::driver::Driver;
 use super::objects::{anew, with};
 use super::tasks::Action;
-use crate::scenario::RollOut;
+use crate::scenario::{RollOut, SetImage};
 
 /// The label by which the pods of a Deployment's ReplicaSets differ.
 const HASH_LABEL: &str = "pod-template-hash";
@@ -114,9 +114,16 @@ impl Driver {
             None => roll_out.of.of(self.count_replica_sets()),
         };
         self.at.count = Some(count);
-        let begun = self.each_due(count, roll_out.load, begun_ns, now, |driver, number| {
-            driver.begin_pair(number, now)
-        });
+        let begun = self.each_due(
+            count,
+            roll_out.load,
+            begun_ns,
+            now,
+            |driver, number| match driver.deployment_of(number) {
+                Some(at) => driver.set_image(at, &SetImage::default(), Some(&roll_out), now),
+                None => driver.begin_pair(number, now),
+            },
+        );
         if !matches!(begun, Action::Done | Action::Wait(_)) {
             return begun;
         }
@@ -137,6 +144,9 @@ impl Driver {
 
     /// The ReplicaSets among the scenario's owners: no ReplicationController stands before one.
     fn count_replica_sets(&self) -> u64 {
+        if self.deployments.generated {
+            return self.deployments.count() as u64;
+        }
         let owners = self.generated.iter().map(|at| &self.tracker.owners[*at]);
         owners.filter(|owner| !owner.is_rc).count() as u64
     }

@@ -32,6 +32,7 @@ impl Driver {
                 step,
                 Step::CreateNamespaces
                     | Step::CreateReplicaSets(_)
+                    | Step::CreateDeployments(_)
                     | Step::CreateOwnedPods
                     | Step::WriteStatuses
             )
@@ -55,6 +56,27 @@ impl Driver {
                 self.each_due(count, create.load, begun_ns, now, |driver, number| {
                     driver.create_replica_set(number, count, &create, now)
                 })
+            }
+            Step::CreateDeployments(create) => {
+                let create = *create;
+                let count = create.of.of(size.replicasets);
+                self.each_due(count, create.load, begun_ns, now, |driver, number| {
+                    driver.create_deployment(number, count, &create, now)
+                })
+            }
+            Step::SetImage(set) => {
+                let set = *set;
+                let count = self.how_many(set.of);
+                self.each_due(
+                    count,
+                    set.load,
+                    begun_ns,
+                    now,
+                    |driver, number| match driver.deployment_of(number) {
+                        Some(at) => driver.set_image(at, &set, None, now),
+                        None => Action::Skipped,
+                    },
+                )
             }
             Step::CreateOwnedPods => self.create_pods(true, now),
             Step::CreateBarePods => self.create_pods(false, now),
@@ -114,9 +136,12 @@ impl Driver {
         }
     }
 
-    /// How many of the scenario's ReplicaSets.
+    /// How many of the scenario's ReplicaSets, or of its Deployments.
     fn how_many(&self, of: Which) -> u64 {
-        of.of(self.generated.len() as u64)
+        of.of(match self.deployments.generated {
+            true => self.deployments.count() as u64,
+            false => self.generated.len() as u64,
+        })
     }
 
     /// One more of `count`, or the end.
@@ -193,6 +218,9 @@ impl Driver {
 
     /// Sets the number of pods of a ReplicaSet, if that changes anything.
     pub(super) fn scale_to(&mut self, number: u64, replicas: i32, now: Now) -> Action {
+        if let Some(at) = self.deployment_of(number) {
+            return self.scale_deployment(at, replicas, now);
+        }
         let Some(&at) = self.generated.get(number as usize) else {
             return Action::Skipped;
         };

@@ -12,7 +12,7 @@ use super::{
     ClusterSize, ControllerSettings, EngineKind, Latency, LatencySettings, Settings, memory,
 };
 use crate::gates;
-use crate::scenario::{LatencyText, Scenario, ScenarioSettings, Size, group_sizes};
+use crate::scenario::{LatencyText, Percent, Scenario, ScenarioSettings, Size, group_sizes};
 use crate::size::{self, InputSize};
 use crate::units::{NS_PER_SECOND, duration_text, number_for_people};
 
@@ -141,6 +141,24 @@ pub fn resolve(request: &SettingsRequest, machine: Machine) -> Result<Settings, 
         return refuse("--time-limit 0s leaves no time to run");
     }
     refuse_endless(asked, time_limit_ns)?;
+    scenario.check_deployments(asked.deployments)?;
+    if has_input && asked.deployments {
+        return refuse(
+            "--deployments applies to generated ReplicaSets; files bring their Deployments",
+        );
+    }
+    let limit = |limit: Option<Percent>| limit.unwrap_or(Percent(0.25));
+    let (max_surge, max_unavailable) = (limit(asked.max_surge), limit(asked.max_unavailable));
+    if max_surge.0 == 0.0 && max_unavailable.0 == 0.0 {
+        return refuse(
+            "--max-surge and --max-unavailable can't both be 0%: no pod could be replaced",
+        );
+    }
+    if max_unavailable.0 > 1.0 {
+        return refuse(
+            "--max-unavailable is 100% at most: no more pods than there are can be missing",
+        );
+    }
     let latency = |latency: Option<LatencyText>| latency.map_or(Latency::ZERO, |latency| latency.0);
     Ok(Settings {
         engine,
@@ -162,6 +180,10 @@ pub fn resolve(request: &SettingsRequest, machine: Machine) -> Result<Settings, 
         churn_pods_per_second: churn_rate(asked, &scenario)?,
         burst_pods: burst_pods as u32,
         min_ready_seconds: min_ready_seconds(asked, has_input)?,
+        deployments: asked.deployments,
+        max_surge: max_surge.0,
+        max_unavailable: max_unavailable.0,
+        progress_deadline_seconds: progress_deadline(asked, has_input)?,
         scenario,
     })
 }
@@ -280,6 +302,10 @@ fn controller(asked: &ScenarioSettings) -> Result<ControllerSettings, SettingsEr
             asked.concurrent_replicaset_syncs,
         )?,
         concurrent_rc_syncs: syncs("--concurrent-rc-syncs", asked.concurrent_rc_syncs)?,
+        concurrent_deployment_syncs: syncs(
+            "--concurrent-deployment-syncs",
+            asked.concurrent_deployment_syncs,
+        )?,
         burst_replicas: narrow(
             "--burst-replicas",
             asked.burst_replicas,
@@ -422,6 +448,29 @@ fn min_ready_seconds(asked: &ScenarioSettings, has_input: bool) -> Result<i32, S
     }
     i32::try_from(ns / NS_PER_SECOND)
         .map_err(|_| SettingsError("--min-ready-seconds: longer than 68 years".into()))
+}
+
+fn progress_deadline(asked: &ScenarioSettings, has_input: bool) -> Result<i32, SettingsError> {
+    let ns = asked
+        .progress_deadline
+        .map_or(600 * NS_PER_SECOND, |time| time.0);
+    if has_input && asked.progress_deadline.is_some() {
+        return refuse(
+            "--progress-deadline applies to generated Deployments; with -f write \
+             spec.progressDeadlineSeconds in the files",
+        );
+    }
+    let seconds = i32::try_from(ns / NS_PER_SECOND)
+        .ok()
+        .filter(|_| ns % NS_PER_SECOND == 0);
+    let min_ready = min_ready_seconds(asked, has_input)?;
+    match seconds.filter(|seconds| *seconds > min_ready) {
+        Some(seconds) => Ok(seconds),
+        None => refuse(
+            "--progress-deadline: progressDeadlineSeconds counts whole seconds, up to 68 years, and must \
+             be more than --min-ready-seconds",
+        ),
+    }
 }
 
 /// The size that is given, or the default; refused where it is more than `max`.

@@ -10,7 +10,7 @@ pub(super) const CONTROLLERS: &str =
 
 /// `--controllers` of the server that a [`Manager`] works on.
 pub(super) const OURS_OFF: &str =
-    "*,-replicaset,-replicationcontroller,-garbagecollector,-namespace";
+    "*,-replicaset,-replicationcontroller,-deployment,-garbagecollector,-namespace";
 
 /// The bodies that it sends.
 #[derive(Clone, Copy, Debug)]

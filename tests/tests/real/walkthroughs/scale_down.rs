@@ -8,7 +8,8 @@ use super::{count, end_container, name_of, names, not_ready, old_since};
 #[test]
 #[ignore = "needs kubectl: cargo real"]
 fn w14_scale_down_order() {
-    with_one(&[], |served| {
+    // A Deployment would have ReplicaSets of its own.
+    with_one(&["--controllers=*,-deployment"], |served| {
         // (a) and (b): pending goes before any cost.
         let nowhere = "nodeSelector: {disk: none}";
         served.apply(&pod("pending", "labels: {tier: frontend}", nowhere));

@@ -169,6 +169,11 @@ impl Tracker {
         self.loading = true;
     }
 
+    /// Whether files are being loaded.
+    pub(super) fn is_loading(&self) -> bool {
+        self.loading
+    }
+
     /// Everything that files brought has been seen, and the controllers begin at `now`: an owner that lacks
     /// something lacks it from now on. O(owners).
     pub(super) fn begin(&mut self, now: Now) {

@@ -29,6 +29,8 @@ pub(in crate::run::phases) struct Owner {
     pub(super) deleting: bool,
     /// Whether it is a ReplicationController.
     pub(in crate::run::phases) is_rc: bool,
+    /// The Deployment that it belongs to, of those of files.
+    pub(in crate::run::phases) deployment: Option<CompactString>,
     /// Generations and their replicas, from the newest one that the controller has reported to
     /// have seen: any of them may be what it acts on.
     pub(super) demands: SmallVec<[(i64, i32); 2]>,

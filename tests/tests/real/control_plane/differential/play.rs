@@ -45,7 +45,7 @@ pub(super) struct Side {
     /// What the real one has asked for, by namespace.
     theirs: Arc<Mutex<BTreeMap<String, Requests>>>,
     /// Present on the side of the real one, with the folder of its files.
-    _manager: Option<(Manager, TempDir)>,
+    manager: Option<(Manager, TempDir)>,
 }
 
 impl Side {
@@ -57,7 +57,7 @@ impl Side {
             served: Arc::new(served),
             runtime: runtime(),
             theirs: Arc::default(),
-            _manager: None,
+            manager: None,
         }
     }
 
@@ -85,12 +85,12 @@ impl Side {
             served,
             runtime,
             theirs,
-            _manager: Some((manager, folder)),
+            manager: Some((manager, folder)),
         }
     }
 
     fn is_ours(&self) -> bool {
-        self._manager.is_none()
+        self.manager.is_none()
     }
 
     /// Sends a request, and returns the answer.

@@ -14,7 +14,7 @@ use podstorm_bench::clusters::Sharing;
 use podstorm_bench::gate::is_under;
 use podstorm_bench::hot::{self, HotPath};
 use podstorm_bench::memory::{bytes_per_pod, plain_bytes_per_pod};
-use podstorm_bench::results::{Unit, record};
+use podstorm_bench::results::{Unit, after_run, record};
 
 #[global_allocator]
 static ALLOCATOR: dhat::Alloc = dhat::Alloc;
@@ -56,6 +56,11 @@ fn main() -> ExitCode {
         }
     }
     if asked.is_smoke_test && asked.wants("allocations") && !claims_hold() {
+        return ExitCode::FAILURE;
+    }
+    // A `cargo bench` of everything ends here.
+    if let Err(error) = after_run::print(&asked) {
+        let _ = writeln!(io::stderr(), "table: {error:#}");
         return ExitCode::FAILURE;
     }
     ExitCode::SUCCESS

@@ -1,15 +1,18 @@
 //! The table of targets after a full run, on the terminal and in `bench/results/`; a smoke test only checks that
 //! the table can be made.
 
+use std::io::{self, Write as _};
 use std::time::SystemTime;
 
-use podstorm_bench::asked::Asked;
-use podstorm_bench::results::run::{Run, TABLE_ELSEWHERE};
-use podstorm_bench::results::{package_directory, render, report, table, targets};
+use super::run::{Run, TABLE_ELSEWHERE};
+use super::{package_directory, render, report, table, targets};
+use crate::asked::Asked;
 
-use super::say;
-
-pub(crate) fn print(asked: &Asked) -> anyhow::Result<()> {
+/// Prints the table, after all that this program was asked.
+///
+/// # Errors
+/// Figures that can't be read, or a table that can't be written.
+pub fn print(asked: &Asked) -> anyhow::Result<()> {
     let targets = targets::load_own()?;
     if asked.is_smoke_test {
         let run = Run::begin(String::new());
@@ -18,10 +21,10 @@ pub(crate) fn print(asked: &Asked) -> anyhow::Result<()> {
         assert!(render::markdown(&lines, &run).len() > lines.len());
     } else if asked.is_full() && std::env::var_os(TABLE_ELSEWHERE).is_none() {
         let quick = if asked.is_quick() { " -- --quick" } else { "" };
-        let mut run = Run::begin(format!("cargo bench -p podstorm-bench{quick}"));
+        let mut run = Run::begin(format!("cargo bench{quick}"));
         run.load_before = None;
         let (text, _) = report(targets, &mut run, None, true)?;
-        say(&text);
+        let _ = writeln!(io::stdout(), "{text}");
     }
     Ok(())
 }

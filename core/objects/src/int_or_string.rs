@@ -1,0 +1,23 @@
+//! A count, or a share of one as a percentage.
+
+use std::fmt;
+
+use super::Str;
+
+/// A number or a text, such as `25%`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IntOrString {
+    /// A number.
+    Int(i32),
+    /// A text.
+    Text(Str),
+}
+
+impl fmt::Display for IntOrString {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            IntOrString::Int(number) => number.fmt(f),
+            IntOrString::Text(text) => f.write_str(text),
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Which of a Deployment's ReplicaSets is the new one, and which revisions they have.
+
+use std::cmp::Ordering;
+use std::num::{IntErrorKind, ParseIntError};
+
+use podstorm_objects::{ObjectMeta, PodTemplate, ReplicaSet, Str, Time};
+
+use super::annotations::REVISION;
+use super::template::{TemplateForm, same_template};
+
+/// Sorts the ReplicaSets that a Deployment controls by creation and tells the place of the new one:
+/// the first with the Deployment's template, even if it is being deleted. All others are old.
+/// `parts` gives an item's ReplicaSet and the form of its template, `form` is that of the
+/// Deployment's. Allocates nothing, unless templates are the same in other words.
+///
+/// Source: `FindNewReplicaSet` and `FindOldReplicaSets` of the controller's utilities.
+pub fn new_and_old<T>(
+    claimed: &mut [T],
+    parts: impl Fn(&T) -> (&ReplicaSet, &TemplateForm),
+    template: &PodTemplate,
+    form: &TemplateForm,
+) -> Option<usize> {
+    claimed.sort_unstable_by(|a, b| by_creation(parts(a).0, parts(b).0));
+    claimed.iter().position(|it| {
+        let (replica_set, its_form) = parts(it);
+        same_template(&replica_set.spec.template, its_form, template, form)
+    })
+}
+
+/// The oldest first, those without a time before all others; then by name.
+pub fn by_creation(a: &ReplicaSet, b: &ReplicaSet) -> Ordering {
+    fn age(replica_set: &ReplicaSet) -> (Time, &str) {
+        let metadata = &replica_set.metadata;
+        (metadata.creation_timestamp, &metadata.name)
+    }
+    age(a).cmp(&age(b))
+}
+
+/// The lowest revision first, 0 where it is absent; then by creation, and also where one of the two
+/// can't be read. With such a revision this is no total order, upstream's neither.
+pub fn by_revision(a: &ReplicaSet, b: &ReplicaSet) -> Ordering {
+    let of = |replica_set: &ReplicaSet| revision(&replica_set.metadata);
+    let revisions = match (of(a), of(b)) {
+        (Ok(a), Ok(b)) => a.unwrap_or(0).cmp(&b.unwrap_or(0)),
+        _ => Ordering::Equal,
+    };
+    revisions.then_with(|| by_creation(a, b))
+}
+
+/// A revision that is not a number of 64 bits.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("strconv.ParseInt: parsing {text:?}: {}", problem(.cause))]
+pub struct RevisionError {
+    /// The annotation's text.
+    pub text: Str,
+    cause: ParseIntError,
+}
+
+/// What is wrong with a number, in Go's words.
+pub(super) fn problem(error: &ParseIntError) -> &'static str {
+    match error.kind() {
+        IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
+        _ => "invalid syntax",
+    }
+}
+
+/// The revision of a Deployment or a ReplicaSet; `None` without the annotation.
+///
+/// # Errors
+/// The annotation is not a number of 64 bits; an empty one is none.
+pub fn revision(metadata: &ObjectMeta) -> Result<Option<i64>, RevisionError> {
+    let Some(text) = metadata.annotations.get(REVISION) else {
+        return Ok(None);
+    };
+    let error = |cause| RevisionError {
+        text: text.clone(),
+        cause,
+    };
+    text.parse().map(Some).map_err(error)
+}
+
+/// The revision, 0 where there is none; `None` where it can't be read.
+pub fn readable_revision(metadata: &ObjectMeta) -> Option<i64> {
+    revision(metadata).map(Option::unwrap_or_default).ok()
+}
+
+/// The highest of some revisions that can be read, at least 0.
+pub fn max_revision(revisions: impl IntoIterator<Item = i64>) -> i64 {
+    revisions.into_iter().fold(0, i64::max)
+}
+
+/// The second highest of some revisions that can be read, at least 0, equal ones counted each: the one
+/// before the last.
+pub fn last_revision(revisions: impl IntoIterator<Item = i64>) -> i64 {
+    let (mut highest, mut second) = (0, 0);
+    for revision in revisions {
+        if revision >= highest {
+            (second, highest) = (highest, revision);
+        } else {
+            second = second.max(revision);
+        }
+    }
+    second
+}
+
+#[cfg(test)]
+mod tests {
+    use podstorm_objects::Labels;
+
+    use super::*;
+
+    fn with_revision(text: &str) -> ReplicaSet {
+        let mut replica_set = ReplicaSet::default();
+        replica_set.metadata.annotations = Labels::from_pairs([(REVISION, text)]);
+        replica_set
+    }
+
+    #[test]
+    fn revisions_are_numbers_with_or_without_a_sign() {
+        let read = |text| revision(&with_revision(text).metadata);
+        assert_eq!(revision(&ObjectMeta::default()), Ok(None));
+        assert_eq!(read("+7"), Ok(Some(7)));
+        assert_eq!(read("-7"), Ok(Some(-7)));
+        for (text, error) in [
+            ("", "strconv.ParseInt: parsing \"\": invalid syntax"),
+            ("1_0", "strconv.ParseInt: parsing \"1_0\": invalid syntax"),
+            (
+                "9223372036854775808",
+                "strconv.ParseInt: parsing \"9223372036854775808\": value out of range",
+            ),
+        ] {
+            assert_eq!(
+                read(text).map_err(|it| it.to_string()),
+                Err(error.to_owned())
+            );
+        }
+    }
+
+    #[test]
+    fn revisions_below_zero_and_unreadable_ones_do_not_count() {
+        let sets = ["-3", "x", "4", "4", "2"].map(with_revision);
+        let revisions = |sets: &[ReplicaSet]| {
+            let readable = |set: &ReplicaSet| readable_revision(&set.metadata);
+            sets.iter().filter_map(readable).collect::<Vec<_>>()
+        };
+        assert_eq!(max_revision(revisions(&sets)), 4);
+        assert_eq!(last_revision(revisions(&sets)), 4);
+        assert_eq!(max_revision(revisions(&sets[..2])), 0);
+        assert_eq!(last_revision(revisions(&sets[2..3])), 0);
+    }
+}

@@ -1,0 +1,181 @@
+//! The controller of Deployments: for each template a Deployment has had there is a ReplicaSet, and a
+//! rollout moves pods from the old ones to the new one, some at a time.
+//!
+//! What it does is Kubernetes' own controller's, request by request, its oddities included; see
+//! `docs/deployments.md`. Each file is one part of it:
+//!
+//! * `cache`: the Deployments and ReplicaSets that it knows, each with what is derived from it once;
+//!   `handlers`: what wakes a Deployment.
+//! * `sync`: the steps of one sync, in their order. `rolling`, `recreate`, `scaling` and
+//!   `rollback` are the ways in which it ends; `clean_up` deletes what the history is too short for.
+//! * `find_new`: which ReplicaSet has the Deployment's template. `new_set`: its revision, or its
+//!   creation. `template`: when templates are equal, and the hash by which a ReplicaSet is named.
+//! * `proportions`, `sizes`: how many pods each ReplicaSet gets. `status`, `conditions`: what is
+//!   told about a rollout.
+//! * `rollout`: what `kubectl rollout` makes of it.
+//!
+//! A sync is one `async fn`, polled by the driver: it asks for an API call and goes on with the answer.
+
+pub mod annotations;
+mod cache;
+mod clean_up;
+mod conditions;
+pub mod find_new;
+mod handlers;
+mod new_set;
+mod proportions;
+mod recreate;
+mod revisions;
+mod rollback;
+mod rolling;
+pub mod rollout;
+mod scaling;
+pub mod sizes;
+mod status;
+mod sync;
+pub mod template;
+
+use std::sync::Arc;
+
+use podstorm_objects::{AnyObject, Deployment, Kind, Now, Object, ReplicaSet, ResourceVersion};
+use podstorm_runtime::driver::{AsyncSync, Step, Workload};
+use podstorm_runtime::intern::{KeyId, ObjectKey};
+use podstorm_runtime::limits::DEPLOYMENT_RETRIES_MAX;
+use podstorm_runtime::workqueue::RateLimitingQueue;
+
+use crate::cache::{Delta, Listed, PodCache, PodChange};
+use crate::ranking::RankFields;
+use cache::Caches;
+
+pub use proportions::{ScaleMode, ScalePlan, scale_plan};
+pub use revisions::set_annotations;
+pub use sync::SyncStep;
+
+/// The options of the controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ControllerOptions {
+    /// The gate `DeploymentReplicaSetTerminatingReplicas`: `status.terminatingReplicas` is kept.
+    pub terminating_replicas: bool,
+}
+
+impl Default for ControllerOptions {
+    /// As in Kubernetes 1.36: on.
+    fn default() -> Self {
+        ControllerOptions {
+            terminating_replicas: true,
+        }
+    }
+}
+
+/// The controller, over a cache of pods that it shares with others.
+#[derive(Debug)]
+pub struct Controller(Arc<Shared>);
+
+/// What syncs, which outlive a borrow, share with the controller.
+#[derive(Debug)]
+struct Shared {
+    options: ControllerOptions,
+    caches: Caches,
+    queue: RateLimitingQueue<KeyId>,
+}
+
+impl Controller {
+    /// A controller that knows of no Deployment yet.
+    pub fn new(options: ControllerOptions, pods: Arc<PodCache>) -> Controller {
+        Controller(Arc::new(Shared {
+            options,
+            caches: Caches::new(pods),
+            queue: RateLimitingQueue::new(),
+        }))
+    }
+
+    /// The key of a name; a new name gets a new key.
+    pub fn key(&self, namespace: &str, name: &str) -> KeyId {
+        self.0.caches.deployments.key(namespace, name)
+    }
+
+    /// What a sync of that key would begin with: the cached Deployment, and the cached ReplicaSets that
+    /// it controls or could adopt, in no order. For those who check the controller's work.
+    pub fn cached(&self, key: KeyId) -> Option<(Arc<Deployment>, Vec<Arc<ReplicaSet>>)> {
+        let caches = &self.0.caches;
+        let deployment = caches.deployments.get(key)?.object.clone();
+        let meta = &deployment.metadata;
+        let sets = caches.sets.candidates(&meta.namespace, &meta.uid);
+        let sets = sets.iter().map(|set| set.object.clone()).collect();
+        Some((deployment, sets))
+    }
+}
+
+impl Workload for Controller {
+    type Fields = RankFields;
+    type Sync = AsyncSync;
+
+    fn kind(&self) -> Kind {
+        Kind::DEPLOYMENT
+    }
+
+    fn name(&self, key: KeyId) -> ObjectKey {
+        self.0.caches.deployments.name(key)
+    }
+
+    fn queue(&self) -> &RateLimitingQueue<KeyId> {
+        &self.0.queue
+    }
+
+    fn object_changed(&self, delta: Delta<dyn Object>, now: Now) {
+        self.0.deployment_changed(delta, now);
+    }
+
+    fn objects_listed(&self, objects: Vec<AnyObject>, version: &ResourceVersion, now: Now) {
+        self.0.deployments_listed(&objects, version, now);
+    }
+
+    fn bookmark(&self, version: &ResourceVersion) {
+        self.0.caches.deployments.bookmark(version);
+    }
+
+    fn other_kinds(&self) -> &[Kind] {
+        &[Kind::REPLICA_SET]
+    }
+
+    fn other_changed(&self, delta: Delta<dyn Object>, now: Now) {
+        self.0.replica_set_changed(delta, now);
+    }
+
+    fn others_listed(&self, _: Kind, objects: Vec<AnyObject>, version: &ResourceVersion, now: Now) {
+        self.0.replica_sets_listed(&objects, version, now);
+    }
+
+    fn pod_owner_kind(&self) -> Kind {
+        Kind::REPLICA_SET
+    }
+
+    fn pod_changed(&self, change: &PodChange, now: Now) {
+        if change.deleted {
+            self.0.pod_deleted(&change.new, now);
+        }
+    }
+
+    fn pods_listed(&self, listed: &Listed, now: Now) {
+        for change in &listed.changes {
+            self.pod_changed(change, now);
+        }
+    }
+
+    fn begin(&self, key: KeyId, sync: &mut AsyncSync, now: Now) -> Step {
+        let shared = Arc::clone(&self.0);
+        sync.begin(key, now, |calls| sync::run(shared, key, calls))
+    }
+
+    fn resume(&self, sync: &mut AsyncSync, now: Now) -> Step {
+        sync.resume(now)
+    }
+
+    /// A key whose sync has failed sixteen times in a row waits for the next event.
+    fn finish(&self, sync: &mut AsyncSync, now: Now) {
+        let (queue, key) = (&self.0.queue, sync.key());
+        let retries = sync.failure().is_some_and(|failure| !failure.is_final);
+        let retries = retries && queue.num_requeues(key) < DEPLOYMENT_RETRIES_MAX;
+        queue.finish(key, retries, now.mono_ns);
+    }
+}

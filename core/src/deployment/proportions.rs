@@ -1,0 +1,167 @@
+//! What each ReplicaSet gets when a Deployment is scaled in the middle of a rollout: as large a share as
+//! it has.
+//!
+//! Source: `scale` and `GetReplicaSetProportion` in Kubernetes' `pkg/controller/deployment`.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use podstorm_objects::{Deployment, ReplicaSet};
+
+use super::annotations::{DESIRED_REPLICAS, MAX_REPLICAS};
+use super::find_new::by_creation;
+use super::revisions::size_annotation;
+use super::sizes::{ROLLING_UPDATE, max_surge};
+
+/// How a scaling is carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScaleMode {
+    /// One ReplicaSet gets all.
+    Single,
+    /// The newest one has all that is wanted, so the others get nothing.
+    Saturated,
+    /// Each gets its share.
+    Proportional,
+    /// Nothing is done: several are active, and the strategy is none that has several.
+    Nothing,
+}
+
+/// What a scaling makes of the ReplicaSets.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScalePlan {
+    /// How it is carried out.
+    pub mode: ScaleMode,
+    /// The sizes, in the order in which they are written; those that are right already among them.
+    pub sizes: Vec<(Arc<ReplicaSet>, i32)>,
+}
+
+/// What scaling a Deployment makes of its newest ReplicaSet and the old ones, which come oldest first.
+/// Sizes are of 32 bits and wrap as upstream's do. O(n log n).
+pub fn scale_plan(
+    deployment: &Deployment,
+    new: Option<&Arc<ReplicaSet>>,
+    old: &[Arc<ReplicaSet>],
+) -> ScalePlan {
+    let replicas = deployment.replicas();
+    let active = |set: &&Arc<ReplicaSet>| set.replicas() > 0;
+    let active_old: Vec<&Arc<ReplicaSet>> = old.iter().filter(active).collect();
+    let active_new = new.filter(active);
+    if active_old.len() + usize::from(active_new.is_some()) <= 1 {
+        let only = active_old.first().copied().or(active_new);
+        let only = only.or(new).or(old.last());
+        return ScalePlan {
+            mode: ScaleMode::Single,
+            sizes: only
+                .map(|set| (set.clone(), replicas))
+                .into_iter()
+                .collect(),
+        };
+    }
+    if new.is_some_and(|new| is_saturated(deployment, new)) {
+        let youngest_first = active_old.into_iter().rev();
+        return ScalePlan {
+            mode: ScaleMode::Saturated,
+            sizes: youngest_first.map(|set| (set.clone(), 0)).collect(),
+        };
+    }
+    if *deployment.spec.strategy.kind != *ROLLING_UPDATE {
+        return ScalePlan {
+            mode: ScaleMode::Nothing,
+            sizes: Vec::new(),
+        };
+    }
+    // The order in which upstream looks at them where their sizes and ages don't decide.
+    let youngest_first = active_old.into_iter().rev();
+    let active = youngest_first.chain(active_new).cloned().collect();
+    ScalePlan {
+        mode: ScaleMode::Proportional,
+        sizes: shares(deployment, active),
+    }
+}
+
+/// Whether the newest ReplicaSet is all that the Deployment wants, and available.
+fn is_saturated(deployment: &Deployment, new: &ReplicaSet) -> bool {
+    let replicas = deployment.replicas();
+    let desired = new.metadata.annotations.get(DESIRED_REPLICAS);
+    // Sic: read with a sign, and cut to 32 bits.
+    let desired = desired.and_then(|text| text.parse::<i64>().ok());
+    let desired = desired.map(|number| number as i32);
+    new.replicas() == replicas
+        && desired == Some(replicas)
+        && new.status.available_replicas == replicas
+}
+
+/// The sizes of several active ReplicaSets, in the order in which they are written.
+fn shares(
+    deployment: &Deployment,
+    mut active: Vec<Arc<ReplicaSet>>,
+) -> Vec<(Arc<ReplicaSet>, i32)> {
+    let replicas = deployment.replicas();
+    let allowed = match replicas {
+        0 => 0,
+        _ => replicas.wrapping_add(max_surge(deployment)),
+    };
+    let all = active
+        .iter()
+        .fold(0, |sum: i32, set| sum.wrapping_add(set.replicas()));
+    let to_add = allowed.wrapping_sub(all);
+    // The largest take most; of equal ones the youngest grow first, and the oldest shrink first.
+    let by_size = |a: &Arc<ReplicaSet>, b: &Arc<ReplicaSet>| b.replicas().cmp(&a.replicas());
+    match to_add.cmp(&0) {
+        Ordering::Less => active.sort_by(|a, b| by_size(a, b).then_with(|| by_creation(a, b))),
+        Ordering::Equal => {}
+        Ordering::Greater => active.sort_by(|a, b| by_size(a, b).then_with(|| by_creation(b, a))),
+    }
+    let mut added = 0_i32;
+    let mut sizes: Vec<(Arc<ReplicaSet>, i32)> = Vec::with_capacity(active.len());
+    for set in active {
+        let mut size = set.replicas();
+        if to_add != 0 {
+            let share = share(deployment, &set, to_add, added);
+            size = size.wrapping_add(share);
+            added = added.wrapping_add(share);
+        }
+        sizes.push((set, size));
+    }
+    if let Some((_, first)) = sizes.first_mut()
+        && to_add != 0
+    {
+        let left = to_add.wrapping_sub(added);
+        *first = first.wrapping_add(left).max(0);
+    }
+    sizes
+}
+
+/// How many pods of those to add, or to take away if that is negative, a ReplicaSet gets after `added`
+/// of them have been given to others.
+fn share(deployment: &Deployment, set: &ReplicaSet, to_add: i32, added: i32) -> i32 {
+    if to_add == added {
+        return 0;
+    }
+    let allowed = to_add.wrapping_sub(added);
+    let share = fraction(deployment, set);
+    if to_add > 0 {
+        share.min(allowed)
+    } else {
+        share.max(allowed)
+    }
+}
+
+/// By how much a ReplicaSet grows if it keeps its share of the Deployment.
+#[expect(clippy::cast_possible_truncation, reason = "it wraps as upstream's")]
+fn fraction(deployment: &Deployment, set: &ReplicaSet) -> i32 {
+    let (size, replicas) = (set.replicas(), deployment.replicas());
+    if replicas == 0 {
+        return size.wrapping_neg();
+    }
+    let whole = match size_annotation(set, MAX_REPLICAS) {
+        None | Some(0) => deployment.status.replicas,
+        Some(whole) => whole,
+    };
+    if whole == 0 {
+        return 0;
+    }
+    let wanted = replicas.wrapping_add(max_surge(deployment));
+    let grown = f64::from(size.wrapping_mul(wanted)) / f64::from(whole);
+    (grown.round() as i64 as i32).wrapping_sub(size)
+}

@@ -1,0 +1,139 @@
+//! The strategy `RollingUpdate`: the new ReplicaSet grows as far as `maxSurge` lets it, the old ones
+//! shrink as far as `maxUnavailable` lets them. A sync does one of the two.
+//!
+//! Source: `pkg/controller/deployment/rolling.go` in Kubernetes.
+
+use podstorm_objects::ApiError;
+use podstorm_runtime::driver::SyncFailure;
+
+use super::sizes::{max_unavailable, new_replica_set_size};
+use super::status::is_complete;
+use super::sync::{Set, Sets, Sync, SyncStep};
+
+impl Sync<'_> {
+    pub(super) async fn roll(&mut self) -> Result<(), SyncFailure> {
+        let sets = self.sync_revision(true).await?;
+        let new = sets.new.clone();
+        let new = new.expect("one is created where there is none");
+        // Sic: a failure to shrink the old ones is not told, and the next event tries it again.
+        let moved = self.size_new(&sets, &new).await?
+            || self.shrink_old(&sets, &new).await.unwrap_or(false);
+        if !moved && is_complete(&self.deployment, &self.deployment.status) {
+            self.clean_up(&sets).await?;
+        }
+        self.rollout_status(&sets).await
+    }
+
+    /// Gives the new ReplicaSet its size; returns whether that was a change.
+    async fn size_new(&mut self, sets: &Sets, new: &Set) -> Result<bool, SyncFailure> {
+        let replicas = self.deployment.replicas();
+        let size = if new.replicas() > replicas {
+            replicas
+        } else if new.replicas() < replicas {
+            let all = sets
+                .all()
+                .fold(0, |sum: i32, set| sum.wrapping_add(set.replicas()));
+            new_replica_set_size(&self.deployment, all, new.replicas())
+                .map_err(|error| SyncStep::Sizes.error(error.to_string()))?
+        } else {
+            return Ok(false);
+        };
+        if size == new.replicas() {
+            return Ok(false);
+        }
+        self.scale_set(new, size)
+            .await
+            .map_err(SyncStep::PutSet.failure())?;
+        Ok(true)
+    }
+
+    /// Shrinks the old ReplicaSets: first by pods that are not available anyway, then by as many as may
+    /// be missing. Returns whether there was anything to shrink.
+    async fn shrink_old(&self, sets: &Sets, new: &Set) -> Result<bool, ShrinkError> {
+        let mut old: Vec<Set> = sets
+            .old
+            .iter()
+            .filter(|set| set.replicas() > 0)
+            .cloned()
+            .collect();
+        if old.is_empty() {
+            return Ok(false);
+        }
+        let deployment = &*self.deployment;
+        let min_available = deployment
+            .replicas()
+            .wrapping_sub(max_unavailable(deployment));
+        let new_unavailable = new.replicas().wrapping_sub(new.status.available_replicas);
+        let all = sets
+            .all()
+            .fold(0, |sum: i32, set| sum.wrapping_add(set.replicas()));
+        let max_down = all
+            .wrapping_sub(min_available)
+            .wrapping_sub(new_unavailable);
+        if max_down <= 0 {
+            return Ok(false);
+        }
+        let unhealthy = self.shrink_unhealthy(&mut old, max_down).await?;
+        let available = |set: &Set| set.status.available_replicas;
+        let available: i32 = old
+            .iter()
+            .chain([new])
+            .map(available)
+            .fold(0, i32::wrapping_add);
+        let healthy = self
+            .shrink_available(&old, available.wrapping_sub(min_available))
+            .await?;
+        Ok(unhealthy || healthy)
+    }
+
+    /// Shrinks old ReplicaSets, oldest first, by the pods that are not available.
+    async fn shrink_unhealthy(&self, old: &mut [Set], max_down: i32) -> Result<bool, ShrinkError> {
+        let mut left = max_down;
+        for set in old {
+            if left <= 0 {
+                break;
+            }
+            let (size, available) = (set.replicas(), set.status.available_replicas);
+            if size == available {
+                continue;
+            }
+            let by = left.min(size.wrapping_sub(available));
+            if by < 0 {
+                return Err(ShrinkError::MoreAvailableThanWanted);
+            }
+            *set = self.scale_set(set, size.wrapping_sub(by)).await?;
+            left -= by;
+        }
+        Ok(left != max_down)
+    }
+
+    /// Shrinks old ReplicaSets, oldest first, by as many pods as there are available beyond the least.
+    async fn shrink_available(&self, old: &[Set], budget: i32) -> Result<bool, ShrinkError> {
+        let mut left = budget;
+        for set in old {
+            if left <= 0 {
+                break;
+            }
+            let size = set.replicas();
+            if size == 0 {
+                continue;
+            }
+            let by = left.min(size);
+            self.scale_set(set, size - by).await?;
+            left -= by;
+        }
+        Ok(budget > 0 && left != budget)
+    }
+}
+
+/// Why old ReplicaSets were not shrunk. It is never told.
+enum ShrinkError {
+    MoreAvailableThanWanted,
+    Refused,
+}
+
+impl From<ApiError> for ShrinkError {
+    fn from(_: ApiError) -> ShrinkError {
+        ShrinkError::Refused
+    }
+}

@@ -1,0 +1,304 @@
+//! Looks at every commit of the Deployment controller, in order, and hands everything on to the checker of
+//! ReplicaSets, which keeps what came of the run.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use podstorm::client::{Answer, Request};
+use podstorm::deployment;
+use podstorm::driver::AsyncSync;
+use podstorm::intern::KeyId;
+use podstorm::replicaset::{Controller, Sync};
+use podstorm_apiserver::{Change, Commit, CommitObserver};
+use podstorm_objects::{Deployment, Kind, Now, Pod, Reason, ReplicaSet, Uid};
+use podstorm_sim::engine::observer::{Observer, Origin, SyncId};
+use podstorm_sim::faults::BatchPosition;
+
+use crate::invariants::{Checker, QUIET_SYNCS_MAX};
+
+mod checks;
+mod seen;
+
+use seen::Seen;
+
+/// Judges a run.
+#[derive(Debug)]
+pub struct Judge {
+    checker: Arc<Checker>,
+    state: Mutex<State>,
+}
+
+/// The server's state as of the last commit, and what syncs see.
+#[derive(Debug, Default)]
+struct State {
+    origin: Option<Origin>,
+    deployments: BTreeMap<Uid, Arc<Deployment>>,
+    sets: BTreeMap<Uid, Arc<ReplicaSet>>,
+    /// By their controller.
+    pods: BTreeMap<Uid, BTreeMap<Uid, Arc<Pod>>>,
+    /// The controller of each pod.
+    controllers: BTreeMap<Uid, Uid>,
+    /// Kept after a sync has ended: a request of it may be carried out late.
+    seen: BTreeMap<SyncId, Seen>,
+    situations: BTreeSet<&'static str>,
+    /// How often each Deployment was synced, and when something was asked for last, since the quiet.
+    quiet: Quiet,
+}
+
+#[derive(Debug, Default)]
+struct Quiet {
+    syncs: BTreeMap<String, u32>,
+    asked_ns: Option<i64>,
+}
+
+impl Judge {
+    /// A judge beside that checker.
+    pub fn new(checker: Arc<Checker>) -> Judge {
+        Judge {
+            checker,
+            state: Mutex::default(),
+        }
+    }
+
+    /// The checker of ReplicaSets beside it.
+    pub(super) fn checker(&self) -> &Checker {
+        &self.checker
+    }
+
+    /// The situations that have been seen.
+    pub fn situations(&self) -> BTreeSet<&'static str> {
+        self.state().situations.clone()
+    }
+
+    /// Nothing is to be done from now on.
+    pub(super) fn quiet_begins(&self) {
+        self.state().quiet = Quiet::default();
+    }
+
+    /// What the Deployment controller did since then (L2).
+    pub(super) fn restless(&self, since_ns: i64) -> Option<String> {
+        let quiet = &self.state().quiet;
+        if let Some(asked_ns) = quiet.asked_ns {
+            let seconds = (asked_ns - since_ns) as f64 / 1e9;
+            return Some(format!(
+                "a Deployment's sync asked for something after {seconds:.3} s of quiet"
+            ));
+        }
+        let busiest = quiet.syncs.iter().max_by_key(|(_, syncs)| **syncs);
+        busiest
+            .filter(|(_, syncs)| **syncs > QUIET_SYNCS_MAX)
+            .map(|(name, syncs)| format!("{name} was synced {syncs} times in the quiet"))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state
+            .lock()
+            .expect("no thread panics while it holds this lock")
+    }
+
+    fn check(&self, now: Now, check: impl FnOnce(&mut State) -> checks::Checked) {
+        let checked = check(&mut self.state());
+        if let Err((invariant, text)) = checked {
+            self.checker.fail(invariant, text, now);
+        }
+    }
+}
+
+impl State {
+    /// A commit: judged as that of a sync, and remembered.
+    fn committed(&mut self, commit: &Commit) -> checks::Checked {
+        let is_gone = commit.change == Change::Deleted;
+        let kind = commit.new.kind();
+        if let Some((_, new)) = commit.of::<Pod>() {
+            self.pod_committed(new, is_gone);
+            return Ok(());
+        }
+        let origin = self.origin.filter(|it| it.sync.kind == Kind::DEPLOYMENT);
+        let sync = origin.map(|it| it.sync);
+        if kind == Kind::REPLICA_SET {
+            let new: Arc<ReplicaSet> = commit.new.clone().downcast().expect("it is of this kind");
+            let old = commit.old.clone().and_then(|old| old.downcast());
+            let checked = match sync {
+                Some(sync) => self.set_written(sync, old.as_ref(), &new, is_gone, commit.now),
+                None => Ok(()),
+            };
+            let uid = new.metadata.uid.clone();
+            if is_gone {
+                self.sets.remove(&uid);
+                self.pods.remove(&uid);
+            } else {
+                self.sets.insert(uid, new);
+            }
+            return checked;
+        }
+        if kind == Kind::DEPLOYMENT
+            && let Some(new) = Deployment::of(&commit.new)
+        {
+            let uid = new.metadata.uid.clone();
+            let checked = match (sync, self.deployments.get(&uid)) {
+                (Some(sync), Some(old)) => self.deployment_written(sync, &Arc::clone(old), &new),
+                _ => Ok(()),
+            };
+            if is_gone {
+                self.deployments.remove(&uid);
+            } else {
+                self.deployments.insert(uid, new);
+            }
+            return checked;
+        }
+        Ok(())
+    }
+
+    /// A sync could not create a ReplicaSet of that name, as there is one.
+    fn found(&mut self, sync: SyncId, name: &str) {
+        let Some(seen) = self.seen.get_mut(&sync) else {
+            return;
+        };
+        let uid = &seen.deployment.metadata.uid;
+        let is_it = |set: &&Arc<ReplicaSet>| {
+            *set.metadata.name == *name && seen::is_controlled(set, uid) && seen.has_template(set)
+        };
+        let there = self.sets.values().find(is_it).cloned();
+        seen.find(name, there);
+    }
+
+    fn pod_committed(&mut self, pod: &Pod, is_gone: bool) {
+        let uid = &pod.metadata.uid;
+        let before = self.controllers.remove(uid);
+        if let Some(pods) = before.and_then(|owner| self.pods.get_mut(&owner)) {
+            pods.remove(uid);
+        }
+        let owner = pod.metadata.controller().map(|owner| owner.uid.clone());
+        // Pods of what is gone count for nothing.
+        let owner = owner.filter(|owner| !is_gone && self.sets.contains_key(owner));
+        if let Some(owner) = owner {
+            self.controllers.insert(uid.clone(), owner.clone());
+            let pods = self.pods.entry(owner).or_default();
+            pods.insert(uid.clone(), Arc::new(pod.clone()));
+        }
+    }
+}
+
+impl CommitObserver for Judge {
+    fn committed(&self, commit: &Commit) {
+        self.checker.committed(commit);
+        self.check(commit.now, |state| state.committed(commit));
+    }
+}
+
+impl Observer for Judge {
+    fn sync_begins(&self, sync: SyncId, controller: &Controller, key: KeyId, now: Now) {
+        self.checker.sync_begins(sync, controller, key, now);
+    }
+
+    fn sends(
+        &self,
+        sync: SyncId,
+        controller: &Controller,
+        request: &Request,
+        place: BatchPosition,
+        now: Now,
+    ) {
+        self.checker.sends(sync, controller, request, place, now);
+    }
+
+    fn carries_out(&self, origin: Option<Origin>) {
+        self.state().origin = origin;
+        // To the checker of ReplicaSets the Deployment controller is a user.
+        let of_sets = origin.filter(|it| it.sync.kind != Kind::DEPLOYMENT);
+        self.checker.carries_out(of_sets);
+    }
+
+    fn answered(&self, sync: SyncId, request: &Request, answer: &Answer, now: Now) {
+        self.checker.answered(sync, request, answer, now);
+    }
+
+    fn sync_ended(&self, sync: SyncId, controller: &Controller, state: &Sync, now: Now) {
+        self.checker.sync_ended(sync, controller, state, now);
+    }
+}
+
+impl Observer<deployment::Controller> for Judge {
+    fn sync_begins(&self, sync: SyncId, controller: &deployment::Controller, key: KeyId, _: Now) {
+        let Some((deployment, sets)) = controller.cached(key) else {
+            return;
+        };
+        let name = deployment.metadata.name.clone();
+        self.checker
+            .note(|| format!("sync {}.{} of {name}", sync.incarnation, sync.number));
+        let seen = Seen::of(deployment, sets);
+        let mut state = self.state();
+        state.seen.insert(sync, seen);
+        *state.quiet.syncs.entry(name.to_string()).or_default() += 1;
+    }
+
+    fn sends(
+        &self,
+        sync: SyncId,
+        _: &deployment::Controller,
+        request: &Request,
+        _: BatchPosition,
+        now: Now,
+    ) {
+        self.state().quiet.asked_ns = Some(now.mono_ns);
+        self.checker.note(|| {
+            let what = match request {
+                Request::Create { object } => format!("creates {}", object.metadata().name),
+                Request::Put { object } => format!("writes {}", object.metadata().name),
+                Request::PutStatus { object } => {
+                    format!("writes the status of {}", object.metadata().name)
+                }
+                Request::Delete { name, .. } => format!("deletes {name}"),
+                Request::PatchOwners { name, .. } => format!("patches the owners of {name}"),
+                Request::Get { name, .. } => format!("reads {name}"),
+                _ => "asks for something else".to_owned(),
+            };
+            format!("  {}.{} {what}", sync.incarnation, sync.number)
+        });
+    }
+
+    #[cfg(test)]
+    fn plants(&self, request: &Request) -> Option<Vec<Request>> {
+        crate::deployments::planted_tests::requests(request)
+    }
+
+    fn carries_out(&self, origin: Option<Origin>) {
+        Observer::<Controller>::carries_out(self, origin);
+    }
+
+    fn answered(&self, sync: SyncId, request: &Request, answer: &Answer, _: Now) {
+        // One that was adopted before, unseen, is not written again.
+        if let (Request::PatchOwners { name, .. }, false) =
+            (request, matches!(answer, Answer::Failed(_)))
+            && let Some(seen) = self.state().seen.get_mut(&sync)
+        {
+            seen.adopt(name);
+        }
+        if let Answer::Failed(error) = answer {
+            if let (Request::Create { object }, Reason::AlreadyExists) = (request, &error.reason) {
+                self.state().found(sync, &object.metadata().name);
+            }
+            self.checker.note(|| {
+                let id = (sync.incarnation, sync.number);
+                format!("  {}.{} is answered {}: {error}", id.0, id.1, error.code)
+            });
+        }
+    }
+
+    fn sync_ended(
+        &self,
+        sync: SyncId,
+        controller: &deployment::Controller,
+        state: &AsyncSync,
+        now: Now,
+    ) {
+        #[cfg(test)]
+        if let Some(seen) = self.state().seen.get(&sync) {
+            crate::deployments::planted_tests::sync_ended(controller, &seen.deployment, now);
+        }
+        #[cfg(not(test))]
+        let _ = controller;
+        let has_failed = state.failure().is_some();
+        self.check(now, |state| state.sync_ended(sync, has_failed));
+    }
+}

@@ -1,0 +1,86 @@
+//! The limits and the template of a Deployment, from its spec alone: not the controller's code.
+
+use podstorm_objects::{Deployment, IntOrString, PodTemplate};
+
+/// How many pods there may be, and how many must be available.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Limits {
+    /// `replicas` and `maxSurge`.
+    pub(super) most: i64,
+    /// `replicas` less `maxUnavailable`; 0 with `Recreate`.
+    pub(super) least_available: i64,
+}
+
+/// The limits of a Deployment. Percentages of a surge are rounded up, those of unavailable pods down;
+/// where both are 0 then, one pod may be unavailable.
+pub(super) fn limits(deployment: &Deployment) -> Limits {
+    let replicas = i64::from(deployment.replicas());
+    let strategy = &deployment.spec.strategy;
+    if *strategy.kind == *"Recreate" {
+        return Limits {
+            most: replicas,
+            least_available: 0,
+        };
+    }
+    let rolling = strategy.rolling_update.as_ref();
+    let amount = |value: Option<&IntOrString>, up: bool| match value {
+        None => 0,
+        Some(IntOrString::Int(number)) => i64::from(*number),
+        Some(IntOrString::Text(text)) => {
+            let percent: i64 = text.trim_end_matches('%').parse().expect("a percentage");
+            (percent * replicas + if up { 99 } else { 0 }) / 100
+        }
+    };
+    let surge = amount(rolling.and_then(|it| it.max_surge.as_ref()), true);
+    let unavailable = amount(rolling.and_then(|it| it.max_unavailable.as_ref()), false);
+    let unavailable = match (surge, unavailable) {
+        (0, 0) => 1,
+        _ => unavailable,
+    };
+    Limits {
+        most: replicas + surge,
+        least_available: (replicas - unavailable).max(0),
+    }
+}
+
+/// Whether two templates of schedules are the same. These differ in their image and their scheduler, and
+/// in nothing else.
+pub(super) fn is_same(a: &PodTemplate, b: &PodTemplate) -> bool {
+    let images = |it: &PodTemplate| {
+        let containers = it.spec.containers.iter();
+        containers.map(|it| it.image.clone()).collect::<Vec<_>>()
+    };
+    let scheduler = |it: &PodTemplate| it.spec.scheduler_name.clone();
+    images(a) == images(b) && scheduler(a) == scheduler(b)
+}
+
+#[cfg(test)]
+mod tests {
+    use podstorm_objects::Resource;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn of(replicas: i32, strategy: Value) -> Limits {
+        let spec = json!({"spec": {"replicas": replicas, "strategy": strategy}});
+        limits(&Deployment::from_json(spec).expect("a Deployment"))
+    }
+
+    #[test]
+    fn percentages_are_rounded_in_favour_of_a_rollout_and_one_pod_may_always_move() {
+        let rolling = |surge: Value, unavailable: Value| {
+            let amounts = json!({"maxSurge": surge, "maxUnavailable": unavailable});
+            let limits = of(
+                10,
+                json!({"type": "RollingUpdate", "rollingUpdate": amounts}),
+            );
+            (limits.most, limits.least_available)
+        };
+        assert_eq!(rolling(json!("25%"), json!("25%")), (13, 8));
+        assert_eq!(rolling(json!(0), json!("1%")), (10, 9));
+        assert_eq!(rolling(json!(2), json!(0)), (12, 10));
+        assert_eq!(rolling(json!(0), json!(20)), (10, 0));
+        let recreate = of(3, json!({"type": "Recreate"}));
+        assert_eq!((recreate.most, recreate.least_available), (3, 0));
+    }
+}

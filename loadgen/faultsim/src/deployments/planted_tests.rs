@@ -1,0 +1,223 @@
+//! Planted faults: a Deployment controller whose requests are replaced, which the judge must notice. A
+//! fault is planted for one thread; a schedule is played on one.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use podstorm::client::Request;
+use podstorm::deployment::Controller;
+use podstorm::deployment::annotations::REVISION;
+use podstorm::driver::Workload;
+use podstorm::policy::Behaviour;
+use podstorm_objects::{Deployment, Kind, Now, ReplicaSet};
+
+use super::draw::draw;
+use crate::campaign::play_deployments;
+
+type Replace = fn(&Request) -> Option<Vec<Request>>;
+
+/// What is wrong with the controller.
+#[derive(Clone, Copy)]
+enum Fault {
+    /// What is carried out in place of a request.
+    Requests(Replace),
+    /// What it does after each sync of a Deployment.
+    Memory(fn(&Controller, &Deployment, Now)),
+}
+
+thread_local! {
+    static PLANTED: Cell<Option<Fault>> = const { Cell::new(None) };
+}
+
+pub(super) fn requests(request: &Request) -> Option<Vec<Request>> {
+    match PLANTED.get()? {
+        Fault::Requests(replace) => replace(request),
+        Fault::Memory(_) => None,
+    }
+}
+
+pub(super) fn sync_ended(controller: &Controller, deployment: &Deployment, now: Now) {
+    if let Some(Fault::Memory(spoil)) = PLANTED.get() {
+        spoil(controller, deployment, now);
+    }
+}
+
+/// Seeds played at most.
+const SEEDS: u64 = 200;
+
+/// Plays seeds with that fault until one breaks this invariant first; without the fault it must hold.
+#[track_caller]
+fn noticed(fault: Fault, expected: &str) {
+    PLANTED.set(Some(fault));
+    let found = (1..=SEEDS).map(|seed| draw(seed, &[])).find(|schedule| {
+        let violation = play_deployments(schedule, Behaviour::Hardened).violation;
+        violation.is_some_and(|it| it.invariant == expected)
+    });
+    PLANTED.set(None);
+    let schedule = found.unwrap_or_else(|| panic!("{expected} is unbroken in {SEEDS} seeds"));
+    let healthy = play_deployments(&schedule, Behaviour::Hardened).violation;
+    let seed = schedule.seed;
+    assert_eq!(healthy, None, "seed {seed} fails without the fault");
+}
+
+/// A write of a ReplicaSet, changed.
+fn changed(request: &Request, change: impl FnOnce(&mut ReplicaSet)) -> Option<Vec<Request>> {
+    let Request::Put { object } = request else {
+        return None;
+    };
+    let mut set = ReplicaSet::clone(&*object.clone().downcast::<ReplicaSet>()?);
+    change(&mut set);
+    let object = Arc::new(set);
+    Some(vec![Request::Put { object }])
+}
+
+#[test]
+fn a_new_replica_set_that_grows_too_far_is_noticed() {
+    noticed(
+        Fault::Requests(|request| {
+            changed(request, |set| set.spec.replicas = Some(set.replicas() + 30))
+        }),
+        "D1",
+    );
+}
+
+#[test]
+fn pods_that_are_taken_away_too_early_are_noticed() {
+    noticed(
+        Fault::Requests(|request| {
+            changed(request, |set| set.spec.replicas = Some(set.replicas() / 2))
+        }),
+        "D2",
+    );
+}
+
+#[test]
+fn a_revision_that_falls_is_noticed() {
+    noticed(
+        Fault::Requests(|request| {
+            changed(request, |set| {
+                set.metadata.annotations = set.metadata.annotations.with(REVISION, "0");
+            })
+        }),
+        "D3",
+    );
+}
+
+#[test]
+fn an_old_replica_set_that_grows_is_noticed() {
+    noticed(
+        Fault::Requests(|request| {
+            changed(request, |set| {
+                // It is to become smaller.
+                if set.status.replicas > set.replicas() {
+                    set.spec.replicas = Some(set.status.replicas + 1);
+                }
+            })
+        }),
+        "D4",
+    );
+}
+
+/// Creates a ReplicaSet of the Deployment's template, of that size.
+fn creates(deployment: &Deployment, replicas: i32) -> Request {
+    let mut set = ReplicaSet::default();
+    set.metadata.name = format!("{}-x", deployment.metadata.name).as_str().into();
+    set.metadata.namespace = deployment.metadata.namespace.clone();
+    set.metadata.labels = deployment.metadata.labels.clone();
+    set.metadata.annotations = set.metadata.annotations.with(REVISION, "1000");
+    let owner = Kind::DEPLOYMENT.controller_reference(&deployment.metadata);
+    set.metadata.owner_references.push(Arc::new(owner));
+    set.spec.replicas = Some(replicas);
+    set.spec.selector = deployment.spec.selector.clone();
+    set.spec.template = deployment.spec.template.clone();
+    let object = Arc::new(set);
+    Request::Create { object }
+}
+
+/// What the controller would create, had it no answer to whether it may: a second one of a template, and
+/// one while the Deployment is paused.
+#[test]
+fn a_template_that_is_started_while_paused_or_twice_is_noticed() {
+    noticed(
+        Fault::Requests(|request| {
+            let Request::PutStatus { object } = request else {
+                return None;
+            };
+            let deployment = Deployment::of(object)?;
+            let wrong = creates(&deployment, 0);
+            deployment.spec.paused.then(|| vec![wrong, request.clone()])
+        }),
+        "D5",
+    );
+}
+
+#[test]
+fn recreated_pods_that_do_not_wait_for_the_old_ones_are_noticed() {
+    noticed(
+        Fault::Requests(|request| {
+            let Request::PutStatus { object } = request else {
+                return None;
+            };
+            let deployment = Deployment::of(object)?;
+            let (spec, status) = (&deployment.spec, &deployment.status);
+            let recreates = *spec.strategy.kind == *"Recreate" && !spec.paused;
+            let waits = status.replicas > 0 && status.updated_replicas == 0;
+            let wrong = creates(&deployment, 1);
+            (recreates && waits).then(|| vec![wrong, request.clone()])
+        }),
+        "D6",
+    );
+}
+
+#[test]
+fn a_history_that_is_cut_too_short_is_noticed() {
+    noticed(
+        Fault::Requests(|request| {
+            let Request::Put { object } = request else {
+                return None;
+            };
+            let set = object.clone().downcast::<ReplicaSet>()?;
+            let delete = Request::Delete {
+                kind: Kind::REPLICA_SET,
+                namespace: set.metadata.namespace.clone(),
+                name: set.metadata.name.clone(),
+            };
+            (set.replicas() == 0).then(|| vec![delete, request.clone()])
+        }),
+        "D7",
+    );
+}
+
+#[test]
+fn a_rollout_that_stops_is_noticed() {
+    noticed(
+        Fault::Requests(|request| {
+            let Request::PutStatus { object } = request else {
+                return None;
+            };
+            let meta = object.metadata();
+            let (namespace, name) = (meta.namespace.clone(), meta.name.clone());
+            let kind = Kind::DEPLOYMENT;
+            Some(vec![Request::Get {
+                kind,
+                namespace,
+                name,
+            }])
+        }),
+        "L1",
+    );
+}
+
+#[test]
+fn a_deployment_that_is_looked_at_for_ever_is_noticed() {
+    noticed(
+        Fault::Memory(|controller, deployment, now| {
+            let meta = &deployment.metadata;
+            let key = controller.key(&meta.namespace, &meta.name);
+            controller
+                .queue()
+                .add_after(key, 1_000_000_000, now.mono_ns);
+        }),
+        "L2",
+    );
+}

@@ -1,0 +1,95 @@
+//! Plays a schedule of Deployments: build, disturb, heal, and quiet.
+
+use std::sync::Arc;
+
+use podstorm_apiserver::ClusterOptions;
+use podstorm_sim::engine::fault_harness::FaultHarness;
+use podstorm_sim::executor::seed::seed_for;
+
+use super::super::invariants::Checker;
+use super::super::schedule::{self as sets, How};
+use super::super::simulation::{Simulation, options};
+use super::super::verdict::Verdict;
+use super::ending;
+use super::judge::Judge;
+use super::schedule::{Schedule, What};
+use super::users::{self, Users};
+
+const SECOND: i64 = 1_000_000_000;
+
+/// Building a world may take so long.
+const BUILD_LIMIT: i64 = 900 * SECOND;
+
+/// Plays a schedule; answers what came of it, and the log for a person.
+pub fn play(schedule: &Schedule, how: How) -> (Verdict, Vec<String>) {
+    let world = &schedule.cluster;
+    let checker = Arc::new(Checker::new(world, how));
+    let judge = Arc::new(Judge::new(Arc::clone(&checker)));
+    let server = ClusterOptions {
+        seed: seed_for(schedule.seed, "cluster", 0),
+        observer: Some(Arc::clone(&judge) as _),
+        ..ClusterOptions::default()
+    };
+    let options = options(world, schedule.seed, how.behaviour);
+    let mut site = FaultHarness::new(&options, server, Arc::clone(&judge) as _);
+    site.add_deployments(Arc::clone(&judge) as _);
+    let mut simulation = Simulation::new(world, site, Arc::clone(&checker), false);
+    let mut users = Users::new(&schedule.deployments);
+    for deployment in &schedule.deployments {
+        let (cluster, now) = (simulation.site.cluster(), simulation.site.now());
+        let created = users.create(cluster, &deployment.name, now);
+        created.expect("a Deployment of our own making is accepted");
+    }
+    simulation.start_manager();
+    let converged_after_ns = phases(&mut simulation, &mut users, &judge, schedule, how);
+    checker.ends(&simulation.site);
+    let (mut verdict, log) = checker.verdict();
+    verdict.converged_after_ns = converged_after_ns;
+    verdict.simulated_ns = simulation.site.now().mono_ns;
+    verdict.sometimes.extend(judge.situations());
+    (verdict, log)
+}
+
+fn phases(
+    simulation: &mut Simulation,
+    users: &mut Users<'_>,
+    judge: &Judge,
+    schedule: &Schedule,
+    how: How,
+) -> Option<i64> {
+    let checker = judge.checker();
+    if !ending::converges(simulation, checker, BUILD_LIMIT) {
+        let missing = ending::missing(simulation).unwrap_or_default();
+        let text = format!(
+            "the world was not built within {} s: {missing}",
+            BUILD_LIMIT / SECOND
+        );
+        checker.fail("L1", text, simulation.site.now());
+        return None;
+    }
+    checker.phase("disturb", simulation.site.now());
+    simulation.begin_disturbing();
+    for step in &schedule.steps {
+        simulation.advance_to(step.at_ms);
+        if checker.is_over() {
+            return None;
+        }
+        match &step.what {
+            What::User(action) => {
+                checker.note(|| format!("-> {}", users::describe(step)));
+                users.act(simulation, action);
+                simulation.site.wake_controllers();
+            }
+            What::Fault(class, action) => simulation.act(&sets::Step {
+                at_ms: step.at_ms,
+                class: Some(*class),
+                action: action.clone(),
+            }),
+        }
+    }
+    simulation.advance_to(schedule.disturb_ms);
+    if checker.is_over() {
+        return None;
+    }
+    ending::conclude(simulation, users, judge, how.behaviour)
+}

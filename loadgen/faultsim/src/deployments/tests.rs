@@ -1,0 +1,42 @@
+//! Seeds of Deployments: none breaks an invariant, and they reach far.
+
+use std::collections::BTreeSet;
+
+use podstorm::policy::Behaviour;
+
+use super::draw::draw;
+use crate::campaign::{behaviour_of, play_deployments};
+
+/// What seeds must come by.
+const SITUATIONS: [&str; 9] = [
+    "the first ReplicaSet of a Deployment is created",
+    "a ReplicaSet is created beside others",
+    "a ReplicaSet is created when old pods have ended",
+    "an old ReplicaSet is deleted",
+    "one ReplicaSet is scaled",
+    "several ReplicaSets are scaled",
+    "the new one grows",
+    "the new one shrinks",
+    "an old one shrinks",
+];
+
+#[test]
+fn no_invariant_is_broken_in_the_first_seeds() {
+    let (mut broken, mut seen) = (Vec::new(), BTreeSet::new());
+    for seed in 1..=200 {
+        let verdict = play_deployments(&draw(seed, &[]), behaviour_of(seed, None));
+        seen.extend(verdict.sometimes);
+        broken.extend(verdict.violation.map(|it| format!("seed {seed}: {it}")));
+    }
+    assert_eq!(broken, Vec::<String>::new());
+    let missing = SITUATIONS.into_iter().filter(|it| !seen.contains(it));
+    assert_eq!(missing.collect::<Vec<_>>(), Vec::<&str>::new());
+}
+
+#[test]
+fn a_seed_leaves_the_same_trace_every_time() {
+    for seed in 1..5 {
+        let trace = || play_deployments(&draw(seed, &[]), Behaviour::Hardened).trace;
+        assert_eq!(trace(), trace(), "seed {seed}");
+    }
+}

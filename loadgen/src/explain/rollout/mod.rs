@@ -1,0 +1,353 @@
+//! What the next syncs of a Deployment do, and why: the controller itself ([`podstorm::deployment`]) over a
+//! server that holds the Deployment and its ReplicaSets as the files have them.
+//!
+//! A sync sees what the ones before it wrote. Where the controller would wait for pods, they are taken
+//! to become available, and those of smaller ReplicaSets to go; then it goes on, until a sync asks for
+//! nothing. Pods themselves don't matter: the controller reads the ReplicaSets' statuses.
+
+pub mod table;
+mod words;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use podstorm::cache::PodCache;
+use podstorm::client::{Answer, Request};
+use podstorm::deployment::find_new::by_creation;
+use podstorm::deployment::rollout::rollout_status;
+use podstorm::deployment::sizes::{max_surge, max_unavailable};
+use podstorm::deployment::template::{TemplateForm, same_template};
+use podstorm::deployment::{Controller, ControllerOptions};
+use podstorm::driver::{Driver, Progress, Workload};
+use podstorm_apiserver::{Cluster, ClusterOptions};
+use podstorm_objects::{
+    AnyObject, Deployment, Kind, Namespace, Now, ObjectMeta, ReplicaSet, ReplicaSetStatus,
+};
+use podstorm_sim::engine::client::{ApiCalls, Client};
+use serde::Serialize;
+
+use super::ExplainError;
+use super::find::{nearest_of, parts};
+use crate::input::InputObject;
+use words::Counts;
+
+/// Most syncs that are shown: a rollout of thousands of pods, one at a time, need not be told to its end.
+const SYNCS_MAX: usize = 1_000;
+
+/// The answer.
+#[derive(Clone, Debug, Serialize)]
+pub struct Rollout {
+    /// The version of these fields: raised when one changes its meaning.
+    pub schema_version: u32,
+    /// `Deployment`.
+    pub kind: &'static str,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// `RollingUpdate` or `Recreate`.
+    pub strategy: String,
+    /// `spec.paused`.
+    pub paused: bool,
+    /// `spec.replicas`.
+    pub replicas: i32,
+    /// How many pods there may be beyond them.
+    pub max_surge: i32,
+    /// How many may be missing.
+    pub max_unavailable: i32,
+    /// What happens, in its order.
+    pub steps: Vec<Step>,
+    /// What `kubectl rollout status` says then.
+    pub end: String,
+}
+
+/// A sync that asks for something, or what is waited for before the next.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Step {
+    /// The requests of a sync, in their order.
+    Sync(Vec<Asked>),
+    /// What must become true before the next sync goes on.
+    Waits(String),
+}
+
+/// A request of a sync.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Asked {
+    /// `update replicasets`, `update deployments/status`.
+    pub request: String,
+    /// The name of the object.
+    pub name: String,
+    /// The size of a ReplicaSet before and after, where that changes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<(i32, i32)>,
+    /// Why.
+    pub why: String,
+}
+
+/// A Deployment, and the ReplicaSets of its namespace.
+type Found = (Arc<Deployment>, Vec<ReplicaSet>);
+
+/// The Deployment of that name among the objects, and its namespace's ReplicaSets; `None` where there is
+/// no Deployment at all.
+///
+/// # Errors
+/// None of that name, or several.
+pub fn find(input: &[InputObject], wanted: &str) -> Result<Option<Found>, ExplainError> {
+    let is_deployment = |object: &&InputObject| object.kind() == Kind::DEPLOYMENT;
+    let all: Vec<&InputObject> = input.iter().filter(is_deployment).collect();
+    let (namespace, name) = parts(wanted, "Deployment")?;
+    let full = |object: &InputObject| {
+        let meta = object.metadata();
+        format!("{}/{}", meta.namespace, meta.name)
+    };
+    let is_it = |object: &&&InputObject| {
+        let meta = object.metadata();
+        meta.name == name && namespace.is_none_or(|namespace| *meta.namespace == *namespace)
+    };
+    let found: Vec<_> = all.iter().filter(is_it).collect();
+    let object = match *found {
+        _ if all.is_empty() => return Ok(None),
+        [object] => InputObject::clone(object).into_any(),
+        [] => {
+            let names: Vec<String> = all.iter().map(|object| full(object)).collect();
+            let near = nearest_of(wanted, &names);
+            return Err(ExplainError(format!(
+                "the input has no Deployment {wanted:?}; the nearest: {near}"
+            )));
+        }
+        [..] => {
+            let names: Vec<String> = found.iter().map(|object| full(object)).collect();
+            return Err(ExplainError(format!(
+                "Deployment {name:?} is in several namespaces; say which: {}",
+                names.join(", ")
+            )));
+        }
+    };
+    let deployment = Deployment::of(&object).ok_or_else(|| {
+        ExplainError(format!(
+            "Deployment {wanted:?}: a member is of a wrong type"
+        ))
+    })?;
+    let meta = &deployment.metadata;
+    let sets = input.iter().filter_map(|object| match object {
+        InputObject::ReplicaSet(set) if set.metadata.namespace == meta.namespace => {
+            // Those of others are none of its business; what nobody owns it may adopt.
+            let owner = set.metadata.controller();
+            let is_own = owner.is_none_or(|owner| owner.uid == meta.uid);
+            is_own.then(|| (**set).clone())
+        }
+        _ => None,
+    });
+    let sets = sets.collect();
+    Ok(Some((deployment, sets)))
+}
+
+/// What the next syncs do; with `image` after the first container has got that image.
+///
+/// # Errors
+/// An object that the server refuses.
+pub fn explain(
+    deployment: &Deployment,
+    sets: Vec<ReplicaSet>,
+    image: Option<&str>,
+    now: Now,
+) -> Result<Rollout, ExplainError> {
+    let mut server = Server::new(deployment, sets, image, now)?;
+    let start = server.deployment();
+    let mut steps = Vec::new();
+    for _ in 0..SYNCS_MAX {
+        let asked = server.sync();
+        let moved = asked.iter().any(|asked| asked.replicas.is_some());
+        let is_over = asked.is_empty();
+        if !is_over {
+            steps.push(Step::Sync(asked));
+        }
+        if moved {
+            continue;
+        }
+        match server.wait() {
+            Some(waits) => steps.push(Step::Waits(waits)),
+            None if is_over => break,
+            None => {}
+        }
+    }
+    let end = match rollout_status(&server.deployment(), 0) {
+        Ok(status) => status.message,
+        Err(error) => error.to_string(),
+    };
+    let (meta, spec) = (&start.metadata, &start.spec);
+    Ok(Rollout {
+        schema_version: 1,
+        kind: "Deployment",
+        namespace: meta.namespace.to_string(),
+        name: meta.name.to_string(),
+        strategy: spec.strategy.kind.to_string(),
+        paused: spec.paused,
+        replicas: start.replicas(),
+        max_surge: max_surge(&start),
+        max_unavailable: max_unavailable(&start),
+        steps,
+        end,
+    })
+}
+
+/// A server that holds the Deployment and its ReplicaSets.
+struct Server {
+    cluster: Arc<Cluster>,
+    client: Client,
+    at: (String, String),
+    now: Now,
+}
+
+impl Server {
+    fn new(
+        deployment: &Deployment,
+        sets: Vec<ReplicaSet>,
+        image: Option<&str>,
+        now: Now,
+    ) -> Result<Server, ExplainError> {
+        let cluster = Arc::new(Cluster::new(ClusterOptions::default()));
+        let meta = &deployment.metadata;
+        let namespace = Namespace {
+            metadata: ObjectMeta {
+                name: (*meta.namespace).into(),
+                ..ObjectMeta::default()
+            },
+            ..Namespace::default()
+        };
+        let refused = |what: String| {
+            move |error: podstorm::client::ApiError| ExplainError(format!("{what}: {error}"))
+        };
+        // `default` is there from the start.
+        let _there = cluster.import(namespace, now);
+        let api = cluster.api(Kind::DEPLOYMENT);
+        let what = format!("Deployment {}/{}", meta.namespace, meta.name);
+        let mut stored = api
+            .import(Arc::new(deployment.to_untyped()), now)
+            .map_err(refused(what.clone()))?;
+        if let Some(image) = image {
+            let mut changed = Deployment::of(&stored)
+                .map_or_else(|| deployment.clone(), Arc::unwrap_or_clone)
+                .to_untyped();
+            let container = changed
+                .fields
+                .get_mut("spec")
+                .and_then(|spec| spec.pointer_mut("/template/spec/containers/0"));
+            if let Some(container) = container {
+                container["image"] = image.into();
+            }
+            stored = api.update(Arc::new(changed), now).map_err(refused(what))?;
+        }
+        let meta = stored.metadata();
+        let at = (meta.namespace.to_string(), meta.name.to_string());
+        for set in sets {
+            let what = format!(
+                "ReplicaSet {}/{}",
+                set.metadata.namespace, set.metadata.name
+            );
+            cluster.import(set, now).map_err(refused(what))?;
+        }
+        Ok(Server {
+            client: Client::new(Arc::clone(&cluster), None),
+            cluster,
+            at,
+            now,
+        })
+    }
+
+    fn deployment(&self) -> Arc<Deployment> {
+        let found = self
+            .cluster
+            .api(Kind::DEPLOYMENT)
+            .get(&self.at.0, &self.at.1);
+        let found = found.ok().and_then(|found| Deployment::of(&found));
+        found.expect("it was stored, and the controller deletes none")
+    }
+
+    fn sets(&self) -> Vec<Arc<ReplicaSet>> {
+        let mut sets = self.cluster.list::<ReplicaSet>(None).0;
+        sets.sort_by(|a, b| by_creation(a, b));
+        sets
+    }
+
+    /// Sizes and availability, as the controller counts them.
+    fn counts(&self) -> Counts {
+        let (deployment, sets) = (self.deployment(), self.sets());
+        let template = &deployment.spec.template;
+        let form = TemplateForm::of(template);
+        let is_new = |set: &&Arc<ReplicaSet>| {
+            let own = &set.spec.template;
+            same_template(template, &form, own, &TemplateForm::of(own))
+        };
+        let sum = |of: fn(&ReplicaSet) -> i32| sets.iter().map(|set| of(set)).sum();
+        Counts {
+            new: sets
+                .iter()
+                .find(is_new)
+                .map(|set| set.metadata.name.to_string()),
+            all: sum(ReplicaSet::replicas),
+            available: sum(|set| set.status.available_replicas),
+            deployment,
+            shrunk: BTreeSet::new(),
+        }
+    }
+
+    /// One sync of a controller that has seen everything.
+    fn sync(&mut self) -> Vec<Asked> {
+        let controller = Controller::new(ControllerOptions::default(), Arc::new(PodCache::new()));
+        let (now, version) = (self.now, 1.into());
+        let objects = vec![self.deployment() as AnyObject];
+        let sets = self.sets().into_iter().map(|set| set as AnyObject);
+        controller.objects_listed(objects, &version, now);
+        controller.others_listed(Kind::REPLICA_SET, sets.collect(), &version, now);
+        let key = controller.key(&self.at.0, &self.at.1);
+        let mut counts = self.counts();
+        let (mut asked, mut calls) = (Vec::new(), ApiCalls::default());
+        let mut transport = |request: &Request, now: Now| -> Answer {
+            asked.extend(words::asked(&self.cluster, &mut counts, request));
+            self.client.carry_out(request, &mut calls, now)
+        };
+        let mut driver: Driver<<Controller as Workload>::Sync> = Driver::default();
+        let progress = driver.begin(&controller, key, &mut transport, now);
+        debug_assert_eq!(
+            progress,
+            Progress::Finished,
+            "every request is answered at once"
+        );
+        asked
+    }
+
+    /// Makes every pod that was asked for available, and lets those go that are too many; what that
+    /// changes, in words.
+    fn wait(&mut self) -> Option<String> {
+        let mut waits = Vec::new();
+        for set in self.sets() {
+            let size = set.replicas();
+            let status = ReplicaSetStatus {
+                replicas: size,
+                fully_labeled_replicas: size,
+                ready_replicas: size,
+                available_replicas: size,
+                terminating_replicas: set.status.terminating_replicas.map(|_| 0),
+                observed_generation: set.metadata.generation,
+                conditions: Vec::new(),
+                ..set.status.clone()
+            };
+            if status == set.status {
+                continue;
+            }
+            waits.extend(words::waits(&set));
+            let changed = ReplicaSet {
+                status,
+                ..(*set).clone()
+            };
+            // It is stored, and has changed in nothing else.
+            let _written = self.cluster.update_status(changed, self.now);
+        }
+        match waits.is_empty() {
+            true => None,
+            false => Some(format!("waits until {}", waits.join(" and "))),
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! The requests of a Deployment's sync, in words: what each is for.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use podstorm::client::Request;
+use podstorm::deployment::annotations::DESIRED_REPLICAS;
+use podstorm::deployment::sizes::{max_surge, max_unavailable};
+use podstorm_apiserver::Cluster;
+use podstorm_objects::{Deployment, Kind, ReplicaSet};
+use podstorm_sim::engine::client::RequestInfo;
+
+use super::Asked;
+use crate::explain::words::pods;
+
+/// What a sync began with.
+pub(super) struct Counts {
+    pub(super) deployment: Arc<Deployment>,
+    /// The ReplicaSet with the Deployment's template.
+    pub(super) new: Option<String>,
+    /// The sizes of all ReplicaSets together.
+    pub(super) all: i32,
+    /// Their available pods.
+    pub(super) available: i32,
+    /// Those that the sync has shrunk already.
+    pub(super) shrunk: BTreeSet<String>,
+}
+
+/// A request before it is carried out; nothing of a read.
+pub(super) fn asked(cluster: &Cluster, counts: &mut Counts, request: &Request) -> Option<Asked> {
+    let what = |name: &str, replicas, why: String| {
+        Some(Asked {
+            request: RequestInfo::of(request).to_string(),
+            name: name.to_owned(),
+            replicas,
+            why,
+        })
+    };
+    match request {
+        Request::Create { object } => {
+            let set = object.downcast_ref::<ReplicaSet>()?;
+            let size = set.replicas();
+            let why = format!(
+                "no ReplicaSet has this template; {}",
+                counts.growth(0, size)
+            );
+            what(&set.metadata.name, Some((0, size)), why)
+        }
+        Request::Put { object } => {
+            let name = object.metadata().name.as_str();
+            let Some(set) = object.downcast_ref::<ReplicaSet>() else {
+                let why = "its own annotations or template are put right".to_owned();
+                return what(name, None, why);
+            };
+            let before = cluster
+                .get::<ReplicaSet>(&set.metadata.namespace, name)
+                .ok()?;
+            let (from, to) = (before.replicas(), set.replicas());
+            if from == to {
+                return what(
+                    name,
+                    None,
+                    "annotations and minReadySeconds are put right".to_owned(),
+                );
+            }
+            let why = counts.why(&before, to);
+            what(name, Some((from, to)), why)
+        }
+        Request::PutStatus { object } => {
+            let deployment = Deployment::of(object)?;
+            let told = deployment
+                .status
+                .conditions
+                .iter()
+                .find(|it| &*it.kind == "Progressing");
+            let told = told.map_or_else(String::new, |it| format!(": {}", it.message));
+            what(
+                &deployment.metadata.name,
+                None,
+                format!("the status tells how far it is{told}"),
+            )
+        }
+        Request::Delete { name, kind, .. } if *kind == Kind::REPLICA_SET => {
+            let why = "more old ones are kept than revisionHistoryLimit says".to_owned();
+            what(name, None, why)
+        }
+        Request::PatchOwners { name, .. } => what(
+            name,
+            None,
+            "adopted or released, as the selector says".to_owned(),
+        ),
+        _ => None,
+    }
+}
+
+impl Counts {
+    /// Why the new ReplicaSet grows from one size to another.
+    fn growth(&self, from: i32, to: i32) -> String {
+        let (replicas, surge) = (self.deployment.replicas(), max_surge(&self.deployment));
+        let by = to - from;
+        match replicas - from {
+            _ if *self.deployment.spec.strategy.kind == *"Recreate" => {
+                "Recreate: no old pod is left, and all new ones begin at once".to_owned()
+            }
+            missing if missing == by => format!(
+                "{} wanted, {missing} are missing; {} exist, and with maxSurge {} may",
+                pods_of(replicas),
+                self.all,
+                replicas + surge
+            ),
+            _ => format!(
+                "{} wanted, with maxSurge {} may exist; {} do, so {by} more fit",
+                pods_of(replicas),
+                replicas + surge,
+                self.all
+            ),
+        }
+    }
+
+    /// Why a ReplicaSet gets that size.
+    fn why(&mut self, before: &ReplicaSet, to: i32) -> String {
+        let (meta, from) = (&before.metadata, before.replicas());
+        let deployment = &*self.deployment;
+        let (replicas, missing) = (deployment.replicas(), max_unavailable(deployment));
+        let sized_for = meta.annotations.get(DESIRED_REPLICAS);
+        let sized_for = sized_for.and_then(|text| text.parse::<i32>().ok());
+        if let Some(sized_for) = sized_for.filter(|sized_for| *sized_for != replicas) {
+            return format!(
+                "spec.replicas went from {sized_for} to {replicas}: every ReplicaSet gets its share"
+            );
+        }
+        if to > from {
+            return self.growth(from, to);
+        }
+        if self.new.as_deref() == Some(meta.name.as_str()) {
+            return format!("{} wanted", pods_of(replicas));
+        }
+        if *deployment.spec.strategy.kind == *"Recreate" {
+            return "Recreate: all old pods go before the first new one begins".to_owned();
+        }
+        let (available, by) = (before.status.available_replicas, from - to);
+        let is_first = self.shrunk.insert(meta.name.to_string());
+        if is_first && from > available {
+            return format!(
+                "{by} of its {} are not available: they go first, as they serve nobody",
+                pods_of(from)
+            );
+        }
+        format!(
+            "{} of {replicas} must stay available (maxUnavailable {missing}); {} are",
+            replicas - missing,
+            self.available
+        )
+    }
+}
+
+fn pods_of(count: i32) -> String {
+    pods(usize::try_from(count).unwrap_or(0))
+}
+
+/// What a ReplicaSet's status does not say yet, if pods are to come or go.
+pub(super) fn waits(set: &ReplicaSet) -> Option<String> {
+    let (size, status, name) = (set.replicas(), &set.status, &set.metadata.name);
+    if status.available_replicas < size {
+        let missing = size - status.available_replicas;
+        return Some(format!(
+            "{missing} more of {name} {} available",
+            verb(missing)
+        ));
+    }
+    let surplus = status.replicas - size;
+    (surplus > 0).then(|| format!("{surplus} of {name} {} gone", verb(surplus)))
+}
+
+fn verb(count: i32) -> &'static str {
+    match count {
+        1 => "is",
+        _ => "are",
+    }
+}

@@ -1,0 +1,34 @@
+//! Cases of `deployment_annotations`: revision and annotations on their way to the newest ReplicaSet.
+
+use podstorm::deployment::set_annotations;
+use podstorm::object::Labels;
+use serde_json::{Value, json};
+
+use crate::conformance::{Fields, expect_eq};
+
+/// Runs one case.
+pub(in crate::conformance) fn run(case: &mut Fields) -> Result<(), String> {
+    let deployment = super::deployment(json!({
+        "metadata": {"annotations": case.value("deploymentAnnotations")},
+        "spec": {"replicas": case.value("replicas"), "strategy": {"type": "RollingUpdate",
+            "rollingUpdate": {"maxSurge": case.value("maxSurge"), "maxUnavailable": 1}}},
+    }))?;
+    let read = |value| Labels::from_json(value).map_err(|error| error.to_string());
+    let mut annotations = read(case.value("replicaSetAnnotations"))?;
+    let revision = case.text("newRevision")?;
+    let revision = revision
+        .parse()
+        .map_err(|_| format!("revision {revision}"))?;
+    let exists = case.flag("exists")?;
+    let most = usize::try_from(case.int("historyLimitChars")?).map_err(|it| it.to_string())?;
+    let changed = set_annotations(&deployment, &mut annotations, revision, exists, most);
+    let mut out = case.object("out")?;
+    expect_eq("changed", &changed, &out.flag("changed")?)?;
+    let ours = match annotations.to_json() {
+        Value::Null => json!({}),
+        other => other,
+    };
+    let recorded = Value::Object(out.object("replicaSetAnnotations")?.rest());
+    expect_eq("replicaSetAnnotations", &ours, &recorded)?;
+    out.finish()
+}

@@ -1,0 +1,86 @@
+//! Cases of `deployment_find_new_rs`: new and old ReplicaSets, their orders and revisions.
+
+use podstorm::deployment::find_new::{
+    by_revision, last_revision, max_revision, new_and_old, readable_revision,
+};
+use podstorm::deployment::template::TemplateForm;
+use podstorm::object::{ReplicaSet, Resource};
+use serde_json::{Value, json};
+
+use crate::conformance::{Fields, expect_eq};
+
+/// The orders that only scaling looks at, and whom it scales: cases of `deployment_proportions`
+/// compare what follows.
+const OF_SCALING: [&str; 3] = ["bySizeNewer", "bySizeOlder", "activeOrLatest"];
+
+/// Runs one case.
+pub(in crate::conformance) fn run(case: &mut Fields) -> Result<(), String> {
+    let (wanted, wanted_form) = super::template(template_of(&case.value("wantedVersion")))?;
+    let given = case.all("replicaSets", replica_set)?;
+    let mut out = case.object("out")?;
+
+    let mut claimed: Vec<(&ReplicaSet, TemplateForm)> = given
+        .iter()
+        .map(|it| (it, TemplateForm::of(&it.spec.template)))
+        .collect();
+    let new = new_and_old(&mut claimed, |it| (it.0, &it.1), &wanted, &wanted_form);
+    let new = new.map(|place| claimed.remove(place).0);
+    let old: Vec<&ReplicaSet> = claimed.into_iter().map(|it| it.0).collect();
+    let new_name = new.map(|it| it.metadata.name.as_str());
+    expect_eq("new", &json!(new_name), &out.value("new"))?;
+    expect_eq("old", &names(&old), &out.value("old"))?;
+    let of = |set: &ReplicaSet| readable_revision(&set.metadata);
+    let mut sized = old.clone();
+    sized.retain(|it| it.replicas() > 0);
+    expect_eq(
+        "oldWithReplicas",
+        &names(&sized),
+        &out.value("oldWithReplicas"),
+    )?;
+    expect_eq(
+        "maxRevisionOfOld",
+        &max_revision(old.iter().copied().filter_map(of)),
+        &out.int("maxRevisionOfOld")?,
+    )?;
+    expect_eq(
+        "lastRevision",
+        &last_revision(given.iter().filter_map(of)),
+        &out.int("lastRevision")?,
+    )?;
+
+    let mut sorted: Vec<&ReplicaSet> = given.iter().collect();
+    sorted.sort_by(|a, b| by_revision(a, b));
+    if let Some(recorded) = out.take("byRevision") {
+        expect_eq("byRevision", &names(&sorted), &recorded)?;
+    }
+    for member in OF_SCALING {
+        out.value(member);
+    }
+    out.finish()
+}
+
+fn names(replica_sets: &[&ReplicaSet]) -> Value {
+    let names = replica_sets.iter().map(|it| it.metadata.name.as_str());
+    names.collect()
+}
+
+/// Templates of one version are the same, of different ones they are not.
+fn template_of(version: &Value) -> Value {
+    json!({"spec": {"containers": [{"name": "c", "image": format!("i:{version}")}]}})
+}
+
+fn replica_set(value: Value) -> Result<ReplicaSet, String> {
+    let mut given = Fields::new(value, "replicaSet")?;
+    let annotations = match given.take("revision") {
+        None => Value::Null,
+        Some(revision) => json!({"deployment.kubernetes.io/revision": revision}),
+    };
+    let replica_set = ReplicaSet::from_json(json!({
+        "metadata": {"name": given.value("name"), "annotations": annotations,
+            "creationTimestamp": given.value("creationTimestamp")},
+        "spec": {"replicas": given.int("replicas")?,
+            "template": template_of(&given.value("version"))},
+    }));
+    given.finish()?;
+    replica_set.map_err(|error| error.to_string())
+}

@@ -1,0 +1,81 @@
+//! Cases of `deployment_handlers`: notifications, and the Deployments that they wake.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use podstorm::cache::Delta;
+use podstorm::driver::Workload;
+use podstorm::object::{AnyObject, Now, Pod, Resource};
+use podstorm::workqueue::Take;
+use serde_json::Value;
+
+use super::world::World;
+use crate::conformance::{Fields, expect_eq};
+
+/// Runs one case.
+pub(in crate::conformance) fn run(case: &mut Fields) -> Result<(), String> {
+    let world = World::new(true);
+    case.each("steps", |given| step(&world, given))
+}
+
+fn step(world: &World, step: &mut Fields) -> Result<(), String> {
+    let now = Now::default();
+    let op = step.text("op")?;
+    let object = step.take("object");
+    // The key of a tombstone, which names its object.
+    step.text("key")?;
+    let lists = step.take("listError").is_none();
+    let controller = &world.controller;
+    match (op.as_str(), object) {
+        // Objects of another type can't reach a typed handler, nor can a tombstone without an object.
+        ("garbage", _) | (_, None) => {}
+        (op, Some(object)) if op.starts_with("deployment") => {
+            let object: AnyObject = Arc::new(super::deployment(object)?);
+            controller.object_changed(delta(op, object), now);
+        }
+        (op, Some(object)) if op.starts_with("replicaSet") => {
+            let object: AnyObject = Arc::new(super::sync::replica_set(object)?);
+            controller.other_changed(delta(op, object), now);
+        }
+        ("podStore", Some(object)) => {
+            world.pods.apply(Delta::Applied(pod(object)?));
+        }
+        ("podDelete" | "podTombstone", Some(object)) => {
+            let change = world.pods.apply(Delta::Deleted(pod(object)?));
+            controller.pod_changed(&change, now);
+        }
+        (other, _) => return Err(format!("unknown op {other:?}")),
+    }
+    let mut ours = Vec::new();
+    while let Take::Key(key) = controller.queue().try_take(0) {
+        controller.queue().done(key, 0);
+        ours.push(controller.name(key).to_string());
+    }
+    let mut out = step.object("out")?;
+    // The live list: here the cached ReplicaSets are counted, so that none fails.
+    out.list("requests")?;
+    let mut queue: Vec<String> = out.all("queue", |key| {
+        let key = key.as_str().map(str::to_owned);
+        key.ok_or_else(|| "a key is a text".to_owned())
+    })?;
+    out.finish()?;
+    // A key that waits is added once.
+    let mut seen = BTreeSet::new();
+    queue.retain(|key| seen.insert(key.clone()));
+    match lists {
+        true => expect_eq("queue", &ours, &queue),
+        false => expect_eq("queue without a list", &Vec::new(), &queue),
+    }
+}
+
+fn delta(op: &str, object: AnyObject) -> Delta<dyn podstorm::object::Object> {
+    match op.ends_with("Delete") || op.ends_with("Tombstone") {
+        true => Delta::Deleted(object),
+        false => Delta::Applied(object),
+    }
+}
+
+fn pod(value: Value) -> Result<Arc<Pod>, String> {
+    let pod = Pod::from_json(value).map_err(|error| format!("pod: {error}"))?;
+    Ok(Arc::new(pod))
+}

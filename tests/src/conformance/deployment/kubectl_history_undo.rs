@@ -1,0 +1,88 @@
+//! Cases of `deployment_kubectl_history_undo`: `kubectl rollout history` and `undo`. What kubectl
+//! says about a revision's template (`historyOfRevision`) is read and not compared: we describe no
+//! templates.
+
+use std::sync::Arc;
+
+use podstorm::deployment::rollout::{history, undo};
+use podstorm::object::{Deployment, ReplicaSet, Resource, Selector};
+use serde_json::{Value, json};
+
+use crate::conformance::shared::expect_same_json;
+use crate::conformance::{Fields, expect_eq};
+
+/// Runs one case.
+pub(in crate::conformance) fn run(case: &mut Fields) -> Result<(), String> {
+    let deployment = super::deployment(case.value("deployment"))?;
+    let replica_sets: Vec<Arc<ReplicaSet>> = case.all("replicaSets", |value| {
+        let replica_set = ReplicaSet::from_json(value).map_err(|error| error.to_string())?;
+        Ok(Arc::new(replica_set))
+    })?;
+    let revision = case.int("revision")?;
+    let mut out = case.object("out")?;
+
+    let text_of = |error: Option<String>| error.unwrap_or_default();
+    let history = history(&deployment, &replica_sets).map_err(|error| error.to_string());
+    let error = text_of(history.as_ref().err().cloned());
+    expect_eq("historyError", &error, &out.text("historyError")?)?;
+    let history = history?;
+    expect_eq("history", &history.to_string(), &out.text("history")?)?;
+    if revision > 0 {
+        let described = out.text("historyOfRevision")?;
+        let mut error = String::new();
+        if history.rows.is_empty() {
+            expect_eq("historyOfRevision", &history.to_string(), &described)?;
+        } else {
+            let found = history.at(revision);
+            expect_eq(
+                "a template to describe",
+                &found.is_ok(),
+                &!described.is_empty(),
+            )?;
+            error = text_of(found.err().map(|error| error.to_string()));
+        }
+        expect_eq(
+            "historyOfRevisionError",
+            &error,
+            &out.text("historyOfRevisionError")?,
+        )?;
+    }
+
+    let ours = undo(&deployment, &replica_sets, revision);
+    let error = text_of(ours.as_ref().err().map(ToString::to_string));
+    expect_eq("undoError", &error, &out.text("undoError")?)?;
+    let (message, patch) = match ours {
+        Ok(undo) => (undo.message, undo.patch),
+        Err(_) => (String::new(), None),
+    };
+    expect_eq("undo", &message, &out.text("undo")?)?;
+    let requests = requests(&deployment, revision, patch)?;
+    expect_same_json("undoRequests", requests, out.list("undoRequests")?.into())?;
+    out.finish()
+}
+
+/// What kubectl asks the server: nothing for an impossible revision.
+fn requests(
+    deployment: &Deployment,
+    revision: i64,
+    patch: Option<String>,
+) -> Result<Value, String> {
+    if revision < 0 {
+        return Ok(json!([]));
+    }
+    let name = deployment.metadata.name.as_str();
+    let selector = Selector::compile(deployment.spec.selector.as_deref());
+    let selector = selector.map_err(|error| error.to_string())?.to_string();
+    let mut requests = vec![
+        json!({"verb": "get", "resource": "deployments", "name": name}),
+        json!({"verb": "list", "resource": "replicasets", "labelSelector": selector}),
+    ];
+    if let Some(patch) = patch {
+        let body: Value = serde_json::from_str(&patch).map_err(|error| error.to_string())?;
+        requests.push(
+            json!({"verb": "patch", "resource": "deployments", "name": name,
+            "type": "application/json-patch+json", "body": body}),
+        );
+    }
+    Ok(requests.into())
+}

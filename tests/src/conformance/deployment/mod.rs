@@ -1,0 +1,31 @@
+//! Cases of the Deployment controller, and of kubectl's commands about rollouts.
+
+pub(super) mod annotations;
+pub(super) mod fenceposts;
+pub(super) mod find_new_rs;
+pub(super) mod handlers;
+pub(super) mod kubectl_history_undo;
+pub(super) mod kubectl_rollout_status;
+pub(super) mod new_rs_replicas;
+pub(super) mod pod_template_hash;
+pub(super) mod proportions;
+pub(super) mod rollouts;
+pub(super) mod sync;
+pub(super) mod template_equal;
+mod world;
+
+use podstorm::deployment::template::TemplateForm;
+use podstorm::object::{Deployment, PodTemplate, Resource};
+use serde_json::Value;
+
+/// A Deployment from its JSON.
+fn deployment(value: Value) -> Result<Deployment, String> {
+    Deployment::from_json(value).map_err(|error| format!("deployment: {error}"))
+}
+
+/// A pod template from its JSON, and its form.
+fn template(value: Value) -> Result<(PodTemplate, TemplateForm), String> {
+    let template = PodTemplate::from_json(value).map_err(|error| format!("template: {error}"))?;
+    let form = TemplateForm::of(&template);
+    Ok((template, form))
+}

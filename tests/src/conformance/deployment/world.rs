@@ -1,0 +1,284 @@
+//! What whole syncs of a Deployment have around them: its caches, and an API that notes what is asked of it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use podstorm::cache::{Delta, PodCache};
+use podstorm::client::{Answer, ApiError, Request};
+use podstorm::deployment::{Controller, ControllerOptions};
+use podstorm::driver::{Driver, Progress, SyncState, Workload};
+use podstorm::intern::KeyId;
+use podstorm::object::{AnyObject, Deployment, Kind, Map, Now, Pod, ReplicaSet, Resource};
+use podstorm_apiserver::json_merge;
+use serde_json::{Value, json};
+
+/// Where the monotonic clock stands during a sync.
+pub(super) const MONO_NS: i64 = 1_000_000_000_000_000;
+
+/// An object as the records write it: without null and empty members, but for those that mean something.
+pub(super) fn shown(value: Value) -> Value {
+    const KEPT: [&str; 4] = ["selector", "securityContext", "emptyDir", "ephemeral"];
+    let is_empty = |value: &Value| match value {
+        Value::Null => true,
+        Value::Object(map) => map.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::String(text) => text.is_empty(),
+        _ => false,
+    };
+    match value {
+        Value::Object(map) => {
+            let members = map.into_iter().map(|(key, value)| (key, shown(value)));
+            let stays = |(key, value): &(String, Value)| {
+                !is_empty(value) || (KEPT.contains(&key.as_str()) && !value.is_null())
+            };
+            Value::Object(members.filter(stays).collect())
+        }
+        Value::Array(items) => Value::Array(items.into_iter().map(shown).collect()),
+        other => other,
+    }
+}
+
+/// The body of an object: without `apiVersion` and `kind`.
+pub(super) fn body(object: &AnyObject) -> Value {
+    let mut json = shown(object.to_json());
+    if let Value::Object(members) = &mut json {
+        members.remove("apiVersion");
+        members.remove("kind");
+    }
+    json
+}
+
+/// The error of a write whose object has been changed meanwhile.
+pub(super) fn conflict(kind: Kind, name: &str) -> ApiError {
+    let resource = kind.group_resource();
+    let text = "the object has been modified; please apply your changes to the latest version and try again";
+    let message = format!("Operation cannot be fulfilled on {resource} \"{name}\": {text}");
+    ApiError::status(409, podstorm::client::Reason::Conflict, message)
+}
+
+/// The controller over caches that hold these objects.
+pub(super) struct World {
+    pub(super) controller: Controller,
+    pub(super) pods: Arc<PodCache>,
+    pub(super) driver: Driver<<Controller as Workload>::Sync>,
+}
+
+/// What a sync did.
+#[derive(Default)]
+pub(super) struct Run {
+    pub(super) events: Vec<Value>,
+    /// The text of its error, and the step.
+    pub(super) error: Option<(String, &'static str)>,
+    /// What it added to the queue by itself.
+    pub(super) queue: Vec<Value>,
+    /// Whether the worker forgets the key.
+    pub(super) forgotten: bool,
+}
+
+impl World {
+    pub(super) fn new(terminating_replicas: bool) -> World {
+        let options = ControllerOptions {
+            terminating_replicas,
+        };
+        let pods = Arc::new(PodCache::new());
+        World {
+            controller: Controller::new(options, pods.clone()),
+            pods,
+            driver: Driver::default(),
+        }
+    }
+
+    pub(super) fn put_deployment(&self, value: Value) -> Result<(), String> {
+        let object = super::deployment(value)?;
+        let delta = Delta::Applied(Arc::new(object) as AnyObject);
+        self.controller.object_changed(delta, Now::default());
+        Ok(())
+    }
+
+    pub(super) fn list_sets<'a>(
+        &self,
+        values: impl IntoIterator<Item = &'a Value>,
+    ) -> Result<(), String> {
+        let read = |value: &Value| {
+            let set = ReplicaSet::from_json(value.clone());
+            set.map(|set| Arc::new(set) as AnyObject)
+                .map_err(|error| format!("replicaSet: {error}"))
+        };
+        let sets: Vec<AnyObject> = values.into_iter().map(read).collect::<Result<_, _>>()?;
+        let version = 1.into();
+        self.controller
+            .others_listed(Kind::REPLICA_SET, sets, &version, Now::default());
+        Ok(())
+    }
+
+    pub(super) fn list_pods(&self, pods: Vec<Arc<Pod>>) {
+        self.pods.replace(pods, &1.into());
+    }
+
+    /// Runs the sync of a key, whose syncs have failed that many times before.
+    pub(super) fn run(
+        &mut self,
+        key: KeyId,
+        failures: i64,
+        now: Now,
+        mut answer: impl FnMut(&Request) -> Result<Answer, String>,
+    ) -> Result<Run, String> {
+        let queue = self.controller.queue();
+        self.empty_queue();
+        queue.forget(key);
+        for _ in 0..failures {
+            queue.add_rate_limited(key, 0);
+        }
+        self.empty_queue();
+        queue.add(key, now.mono_ns);
+        let _taken = queue.try_take(now.mono_ns);
+        let before = queue.num_requeues(key);
+        let mut run = Run::default();
+        let mut error = None;
+        let mut transport = |request: &Request, _: Now| {
+            answer(request).unwrap_or_else(|text| {
+                error.get_or_insert(text);
+                Answer::Failed(ApiError::transport("unexpected"))
+            })
+        };
+        let progress = self
+            .driver
+            .begin(&self.controller, key, &mut transport, now);
+        assert_eq!(progress, Progress::Finished, "the API answers at once");
+        if let Some(error) = error {
+            return Err(error);
+        }
+        for event in self.driver.sync.events().drain(..) {
+            run.events.push(json!({
+                "type": event.kind.as_str(), "reason": event.reason,
+                "message": event.message.to_string(),
+            }));
+        }
+        let failure = self.driver.sync.failure();
+        run.error = failure.map(|failure| (failure.message.clone(), failure.label));
+        let limited = queue.num_requeues(key) - before;
+        if limited > 0 {
+            run.queue.push(json!({"op": "addRateLimited"}));
+        } else if let Some(due_ns) = queue.next_due() {
+            run.queue
+                .push(json!({"op": "addAfter", "nanos": due_ns - now.mono_ns}));
+        }
+        self.controller.finish(&mut self.driver.sync, now);
+        let retried = queue.num_requeues(key) > before + limited;
+        run.forgotten = queue.num_requeues(key) == 0;
+        if retried == run.forgotten {
+            return Err("a key is either forgotten or tried again".to_owned());
+        }
+        self.empty_queue();
+        Ok(run)
+    }
+
+    fn empty_queue(&self) {
+        let queue = self.controller.queue();
+        while let Some(due_ns) = queue.next_due() {
+            queue.fire_due(due_ns);
+        }
+        while let podstorm::workqueue::Take::Key(key) = queue.try_take(0) {
+            queue.done(key, 0);
+        }
+    }
+}
+
+/// The objects that requests write, by resource and name, as the records' merge patches refer to them.
+#[derive(Default)]
+pub(super) struct Bases(pub(super) BTreeMap<(Kind, String), Value>);
+
+impl Bases {
+    pub(super) fn set(&mut self, kind: Kind, object: &Value) {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let mut base = shown(object.clone());
+        if let Value::Object(members) = &mut base {
+            members.remove("apiVersion");
+            members.remove("kind");
+        }
+        self.0.insert((kind, name.to_owned()), base);
+    }
+
+    /// What a request asks for, as the records show it; the body of a `put` is whole.
+    pub(super) fn note(request: &Request) -> Value {
+        match request {
+            Request::Get { name, .. } => {
+                json!({"verb": "get", "resource": "deployments", "name": name.as_str()})
+            }
+            Request::PatchOwners { name, patch, .. } => json!({
+                "verb": "patch", "resource": "replicasets", "name": name.as_str(),
+                "body": patch.body(),
+            }),
+            Request::Create { object } => {
+                json!({"verb": "create", "resource": "replicasets", "body": body(object)})
+            }
+            Request::Put { object } => written(object, None),
+            Request::PutStatus { object } => written(object, Some("status")),
+            Request::Delete { name, .. } => {
+                json!({"verb": "delete", "resource": "replicasets", "name": name.as_str()})
+            }
+            other => panic!("a Deployment asks for none of these: {other:?}"),
+        }
+    }
+
+    /// The recorded request with the whole body that its merge patch means.
+    pub(super) fn whole(&self, mut recorded: Value) -> Result<Value, String> {
+        let Value::Object(members) = &mut recorded else {
+            return Err(format!("a request is an object: {recorded}"));
+        };
+        let Some(patch) = members.remove("patch") else {
+            return Ok(recorded);
+        };
+        let name = members["name"].as_str().unwrap_or_default().to_owned();
+        let kind = match members["resource"].as_str() {
+            Some("replicasets") => Kind::REPLICA_SET,
+            _ => Kind::DEPLOYMENT,
+        };
+        let base = self.0.get(&(kind, name));
+        let mut whole = base.cloned().unwrap_or_else(|| json!({}));
+        if let (Value::Object(whole), Value::Object(patch)) = (&mut whole, &patch) {
+            json_merge(whole, patch);
+        }
+        members.insert("body".to_owned(), shown(whole));
+        Ok(recorded)
+    }
+}
+
+fn written(object: &AnyObject, subresource: Option<&str>) -> Value {
+    let meta = object.metadata();
+    let mut note = Map::new();
+    note.insert("verb".into(), "put".into());
+    note.insert("resource".into(), object.kind().resource().into());
+    note.insert("name".into(), meta.name.as_str().into());
+    note.insert(
+        "resourceVersion".into(),
+        meta.resource_version.to_string().into(),
+    );
+    note.insert("body".into(), body(object));
+    if let Some(subresource) = subresource {
+        note.insert("subresource".into(), subresource.into());
+    }
+    Value::Object(note)
+}
+
+/// The object that a server answers with.
+pub(super) fn answered(kind: Kind, value: Value) -> Result<Answer, String> {
+    let object: AnyObject = if kind == Kind::REPLICA_SET {
+        Arc::new(ReplicaSet::from_json(value).map_err(|error| error.to_string())?)
+    } else {
+        Arc::new(Deployment::from_json(value).map_err(|error| error.to_string())?)
+    };
+    Ok(Answer::Object(object))
+}
+
+/// `Ok` when two requests are the same, else where they differ.
+pub(super) fn expect_same(path: &str, ours: &Value, recorded: &Value) -> Result<(), String> {
+    let (Value::Object(a), Value::Object(b)) = (ours, recorded) else {
+        return crate::conformance::expect_eq(path, ours, recorded);
+    };
+    for name in a.keys().chain(b.keys()) {
+        let of = |map: &Map| map.get(name).cloned().unwrap_or_default();
+        expect_same(&format!("{path}.{name}"), &of(a), &of(b))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,298 @@
+//! Deployments in runs: dumps of clusters that have them, rollouts, and rollouts that fail.
+
+use podstorm_tests::command::{assert_refused, run_with_stdin, stderr, stdout};
+use serde_json::{Value, json};
+
+const STARTED: &str = "2026-11-01T08:00:00Z";
+
+/// A Deployment that has settled, as a real server shows it, with the ReplicaSets of its last two
+/// templates and its pods: defaults filled in, and a hash of somebody else's making.
+fn settled(number: usize, pods: usize) -> Vec<Value> {
+    let (name, namespace) = (format!("web-{number}"), format!("team-{}", number % 20));
+    let uid = |what: usize| format!("00000000-0000-4000-8000-{:012x}", number * 1_000 + what);
+    let labels = json!({"app": name});
+    let template = |tag: &str, hash: Option<&str>| {
+        let mut labels = labels.clone();
+        if let Some(hash) = hash {
+            labels["pod-template-hash"] = hash.into();
+        }
+        json!({
+            "metadata": {"creationTimestamp": null, "labels": labels},
+            "spec": {
+                "containers": [{
+                    "name": "web",
+                    "image": format!("registry.example/web:{tag}"),
+                    "imagePullPolicy": "IfNotPresent",
+                    "ports": [{"containerPort": 8080, "protocol": "TCP"}],
+                    "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}},
+                    "terminationMessagePath": "/dev/termination-log",
+                    "terminationMessagePolicy": "File",
+                }],
+                "dnsPolicy": "ClusterFirst",
+                "restartPolicy": "Always",
+                "schedulerName": "default-scheduler",
+                "securityContext": {},
+                "terminationGracePeriodSeconds": 30,
+            },
+        })
+    };
+    let condition = |kind: &str, reason: &str, message: String| {
+        json!({"type": kind, "status": "True", "lastUpdateTime": STARTED,
+            "lastTransitionTime": STARTED, "reason": reason, "message": message})
+    };
+    let mut objects = vec![json!({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {
+            "name": name, "namespace": namespace, "uid": uid(0), "generation": 2,
+            "creationTimestamp": STARTED, "labels": labels,
+            "annotations": {"deployment.kubernetes.io/revision": "2", "team": "shop"},
+        },
+        "spec": {
+            "replicas": pods,
+            "selector": {"matchLabels": labels},
+            "template": template("2", None),
+            "strategy": {"type": "RollingUpdate",
+                "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}},
+            "revisionHistoryLimit": 10,
+            "progressDeadlineSeconds": 600,
+        },
+        "status": {
+            "observedGeneration": 2, "replicas": pods, "updatedReplicas": pods,
+            "readyReplicas": pods, "availableReplicas": pods, "terminatingReplicas": 0,
+            "conditions": [
+                condition("Available", "MinimumReplicasAvailable",
+                    "Deployment has minimum availability.".to_owned()),
+                condition("Progressing", "NewReplicaSetAvailable",
+                    format!("ReplicaSet \"{name}-abc123\" has successfully progressed.")),
+            ],
+        },
+    })];
+    for (revision, hash, replicas) in [(1, "0ld", 0), (2, "abc123", pods)] {
+        let mut selected = labels.clone();
+        selected["pod-template-hash"] = hash.into();
+        let set = format!("{name}-{hash}");
+        let mut status = json!({"replicas": replicas, "observedGeneration": 3,
+            "terminatingReplicas": 0});
+        if replicas > 0 {
+            for count in ["fullyLabeledReplicas", "readyReplicas", "availableReplicas"] {
+                status[count] = replicas.into();
+            }
+        }
+        objects.push(json!({
+            "apiVersion": "apps/v1",
+            "kind": "ReplicaSet",
+            "metadata": {
+                "name": set, "namespace": namespace, "uid": uid(revision), "generation": 3,
+                "creationTimestamp": STARTED, "labels": selected,
+                "annotations": {
+                    "deployment.kubernetes.io/desired-replicas": pods.to_string(),
+                    "deployment.kubernetes.io/max-replicas": (pods + pods.div_ceil(4)).to_string(),
+                    "deployment.kubernetes.io/revision": revision.to_string(),
+                    "team": "shop",
+                },
+                "ownerReferences": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": name,
+                    "uid": uid(0), "controller": true, "blockOwnerDeletion": true}],
+            },
+            "spec": {
+                "replicas": replicas,
+                "selector": {"matchLabels": selected},
+                "template": template(&revision.to_string(), Some(hash)),
+            },
+            "status": status,
+        }));
+        for pod in 0..replicas {
+            let condition =
+                |kind: &str| json!({"type": kind, "status": "True", "lastTransitionTime": STARTED});
+            let mut spec = template("2", None)["spec"].clone();
+            spec["nodeName"] = format!("node-{}", (number * pods + pod) / 100).into();
+            objects.push(json!({
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {
+                    "name": format!("{set}-{pod:05}"), "namespace": namespace, "uid": uid(10 + pod),
+                    "creationTimestamp": STARTED, "labels": selected,
+                    "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet",
+                        "name": set, "uid": uid(revision), "controller": true,
+                        "blockOwnerDeletion": true}],
+                },
+                "spec": spec,
+                "status": {
+                    "phase": "Running", "startTime": STARTED,
+                    "conditions": [condition("PodScheduled"), condition("ContainersReady"),
+                        condition("Ready")],
+                    "containerStatuses": [{"name": "web", "image": "registry.example/web:2",
+                        "imageID": "", "ready": true, "restartCount": 0,
+                        "state": {"running": {"startedAt": STARTED}}}],
+                },
+            }));
+        }
+    }
+    objects
+}
+
+/// A dump of so many of them.
+fn dump(deployments: usize, pods: usize) -> String {
+    let mut items: Vec<Value> = (0..deployments)
+        .flat_map(|number| settled(number, pods))
+        .collect();
+    items.extend((0..=deployments * pods / 100).map(|node| {
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": format!("node-{node}")},
+            "status": {"allocatable": {"pods": "200"}}})
+    }));
+    json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string()
+}
+
+/// The result of a run over such a text, which must go well.
+#[track_caller]
+fn result(flags: &[&str], text: &str) -> Value {
+    let mut all = vec!["run", "-q", "--json", "-", "--engine", "virtual"];
+    all.extend(flags);
+    let output = run_with_stdin(&all, text);
+    let told = stderr(&output);
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    serde_json::from_str(&stdout(&output)).expect("a result is JSON")
+}
+
+#[test]
+fn a_dump_of_1_000_settled_deployments_is_taken_as_it_is() {
+    let result = result(&["-f", "-"], &dump(1_000, 4));
+    assert_eq!(result["input"]["taken"]["Deployment"], 1_000);
+    // Nothing is asked of the server, though no hash is one that this controller computes.
+    assert_eq!(result["api_calls"], json!({}), "{}", result["api_calls"]);
+    let writes = result["writes"].as_object().expect("a map");
+    let made = |write: &&String| !write.starts_with("import ") && !write.contains("namespaces");
+    assert_eq!(writes.keys().find(made), None, "{writes:?}");
+    // The controllers have looked at every Deployment and every ReplicaSet.
+    let syncs: u64 = result["syncs"]
+        .as_object()
+        .expect("a map")
+        .values()
+        .filter_map(Value::as_u64)
+        .sum();
+    assert!(syncs >= 3_000, "{syncs}");
+}
+
+/// The result of a scenario that generates its cluster.
+#[track_caller]
+fn scenario(line: &str) -> Value {
+    result(&super::args(line), "")
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or(f64::NAN)
+}
+
+#[test]
+fn scenarios_of_files_scale_and_roll_out_their_deployments() {
+    let dump = dump(10, 8);
+    let scaled = result(&["--scenario", "scale-down", "-f", "-"], &dump);
+    // The Deployments were scaled, or their controller would have scaled their ReplicaSets back.
+    assert_eq!(scaled["pods"]["created"], 0, "{}", scaled["pods"]);
+    assert!(
+        number(&scaled["pods"]["deleted"]) > 0.0,
+        "{}",
+        scaled["pods"]
+    );
+    for name in ["deployment-rollout", "rollout-storm"] {
+        let rolled = result(&["--scenario", name, "-f", "-"], &dump);
+        assert_eq!(rolled["rollout_seconds"]["count"], 10, "{name}");
+        assert_eq!(rolled["pods"]["created"], 80, "{name}");
+        assert_eq!(rolled["api_calls"]["create replicasets 201"], 10, "{name}");
+    }
+}
+
+#[test]
+fn patch_day_keeps_to_the_limits_and_costs_what_they_say() {
+    let run = |more: &str| scenario(&format!("--scenario deployment-rollout --pods 500 {more}"));
+    let usual = run("");
+    let (created, deleted) = (
+        &usual["phases"][1]["pods_created"],
+        &usual["phases"][1]["pods_deleted"],
+    );
+    assert_eq!([created, deleted], [500, 500]);
+    assert_eq!(usual["excess_pods_created"], 0);
+    assert_eq!(usual["rollout_seconds"]["count"], 10);
+    // Ten Deployments of 50 with a surge of 13 each, and pods that take a second to go.
+    assert!(number(&usual["pods"]["peak"]) <= 750.0, "{}", usual["pods"]);
+    let took = |result: &Value| number(&result["phases"][1]["seconds"]);
+    let quick = run("--kube-api-qps 500 --kube-api-burst 500");
+    assert!(
+        took(&quick) * 4.0 < took(&usual),
+        "{} {}",
+        took(&quick),
+        took(&usual)
+    );
+    let careful =
+        run("--kube-api-qps 500 --kube-api-burst 500 --max-surge 10% --max-unavailable 0%");
+    assert!(
+        took(&careful) > 2.0 * took(&quick),
+        "{} {}",
+        took(&careful),
+        took(&quick)
+    );
+    assert!(number(&careful["pods"]["peak"]) < number(&quick["pods"]["peak"]) + 50.0);
+    let patient = run("--kube-api-qps 500 --kube-api-burst 500 --min-ready-seconds 30s");
+    assert!(
+        took(&patient) > took(&quick) + 50.0,
+        "{} {}",
+        took(&patient),
+        took(&quick)
+    );
+}
+
+#[test]
+fn a_second_change_during_a_rollout_wastes_the_pods_of_the_first() {
+    let result = scenario("--scenario deployment-rollover --pods 500");
+    assert!(
+        number(&result["phases"][1]["pods_created"]) > 500.0,
+        "{}",
+        result["phases"][1]
+    );
+    assert_eq!(result["api_calls"]["create replicasets 201"], 30);
+    assert_eq!(result["excess_pods_created"], 0);
+}
+
+#[test]
+fn a_rollout_that_can_not_go_on_fails_by_its_deadline_and_the_old_image_mends_it() {
+    for (deadline, flags) in [(600.0, ""), (60.0, "--progress-deadline 60s")] {
+        let result = scenario(&format!("--scenario failed-rollout --pods 500 {flags}"));
+        let bad = &result["phases"][1];
+        assert_eq!(bad["rollouts_failed"], 10);
+        let seconds = number(&bad["seconds"]);
+        assert!((deadline..deadline + 5.0).contains(&seconds), "{seconds}");
+        // Of each 50: 13 of surge and 12 that took the place of those that may be missing.
+        assert_eq!([&bad["pods_created"], &bad["pods_deleted"]], [250, 120]);
+        assert_eq!(result["phases"][2]["rollouts_failed"], 0);
+        // The old ReplicaSet is found again: none is made.
+        assert_eq!(result["api_calls"]["create replicasets 201"], 20);
+    }
+}
+
+#[test]
+fn a_rollout_storm_can_use_deployments() {
+    let result =
+        scenario("--scenario rollout-storm --deployments --pods 500 --pod-startup-latency 1s");
+    assert_eq!(result["phases"][1]["pods_created"], 500);
+    assert_eq!(result["rollout_seconds"]["count"], 10);
+    assert!(number(&result["api_calls"]["update replicasets 200"]) >= 40.0);
+    let refused = |line: &str, words: &[&str]| {
+        let all = [&["run"], &*super::args(line)].concat();
+        assert_refused(
+            &run_with_stdin(&all, &super::REPLICA_SET.replace("name: web", "name: w")),
+            words,
+        );
+    };
+    refused(
+        "--scenario up-down --deployments",
+        &["--deployments", "underDeployments"],
+    );
+    refused(
+        "--scenario deployment-rollout -f -",
+        &["kubectl get deploy,rs", "rollout-storm"],
+    );
+    refused(
+        "--scenario deployment-rollout --max-surge 0% --max-unavailable 0%",
+        &["--max-surge", "no pod could be replaced"],
+    );
+}
