@@ -80,7 +80,7 @@ impl<F: PodFields> PodsByController<F> {
     /// The pods with this controller reference, if there is a list of them.
     pub(super) fn find_owned(
         &self,
-        namespace: &str,
+        namespace: &Str,
         owner: &OwnerReference,
     ) -> Option<Arc<OwnedPods<F>>> {
         let hash = hash_of(owner);
@@ -168,12 +168,12 @@ impl<F: PodFields> Shard<F> {
     fn find_owned(
         &self,
         hash: u64,
-        namespace: &str,
+        namespace: &Str,
         owner: &OwnerReference,
     ) -> Option<Arc<OwnedPods<F>>> {
         let is_it = |owned_pods: &Arc<OwnedPods<F>>| {
             owned_pods.owner_id().is_some_and(|held| held.is(owner))
-                && **owned_pods.namespace() == *namespace
+                && owned_pods.namespace() == namespace
         };
         self.owned.find(hash, is_it).cloned()
     }

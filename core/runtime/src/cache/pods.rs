@@ -134,7 +134,7 @@ impl<F: PodFields> PodCache<F> {
     }
 
     /// The pods with this controller reference in a namespace; `None` if there are none.
-    pub fn owned_by(&self, namespace: &str, owner: &OwnerReference) -> Option<Arc<OwnedPods<F>>> {
+    pub fn owned_by(&self, namespace: &Str, owner: &OwnerReference) -> Option<Arc<OwnedPods<F>>> {
         self.by_controller.find_owned(namespace, owner)
     }
 

@@ -1,8 +1,10 @@
 //! Which owners could adopt a pod with given labels: a look-up by a label pair that the selector
 //! requires, instead of a walk over every owner of the namespace.
 
+use std::hash::{BuildHasher, Hash, Hasher};
+
 use ahash::RandomState;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashTable};
 use podstorm_objects::{Labels, Selector, Str};
 
 use crate::intern::{FIXED_STATE, KeyId};
@@ -15,9 +17,36 @@ pub struct SelectorIndex {
 
 #[derive(Debug)]
 struct NamespaceSelectors {
-    by_pair: HashMap<(Str, Str), Vec<KeyId>, RandomState>,
+    /// A table, as its look-up is compiled for each place that looks up: every label of every
+    /// orphan asks it.
+    by_pair: HashTable<Filed>,
     /// Owners whose selector requires no pair: candidates for every pod.
     others: Vec<KeyId>,
+}
+
+/// A pair of label and value, and the owners that are found by it.
+#[derive(Debug)]
+struct Filed {
+    pair: (Str, Str),
+    keys: Vec<KeyId>,
+}
+
+/// Inlined where it is called, for the same reason.
+#[inline(always)]
+fn hash_of(pair: &(Str, Str)) -> u64 {
+    let mut hasher = FIXED_STATE.build_hasher();
+    pair.hash(&mut hasher);
+    hasher.finish()
+}
+
+impl NamespaceSelectors {
+    #[inline(always)]
+    fn find(&self, pair: &(Str, Str)) -> &[KeyId] {
+        let filed = self
+            .by_pair
+            .find(hash_of(pair), |filed| filed.pair == *pair);
+        filed.map_or(&[], |filed| &filed.keys)
+    }
 }
 
 impl Default for SelectorIndex {
@@ -36,12 +65,21 @@ impl SelectorIndex {
             .by_namespace
             .entry(namespace.clone())
             .or_insert_with(|| NamespaceSelectors {
-                by_pair: HashMap::with_hasher(FIXED_STATE),
+                by_pair: HashTable::new(),
                 others: Vec::new(),
             });
-        let filed = |pair: &&(Str, Str)| selectors.by_pair.get(*pair).map_or(0, Vec::len);
-        match selector.required_pairs().iter().min_by_key(filed) {
-            Some(pair) => selectors.by_pair.entry(pair.clone()).or_default().push(key),
+        let pairs = selector.required_pairs().iter();
+        match pairs.min_by_key(|pair| selectors.find(pair).len()) {
+            Some(pair) => {
+                let is_it = |filed: &Filed| filed.pair == *pair;
+                let hash = |filed: &Filed| hash_of(&filed.pair);
+                let entry = selectors.by_pair.entry(hash_of(pair), is_it, hash);
+                let filed = entry.or_insert_with(|| Filed {
+                    pair: pair.clone(),
+                    keys: Vec::new(),
+                });
+                filed.into_mut().keys.push(key);
+            }
             None => selectors.others.push(key),
         }
     }
@@ -56,13 +94,15 @@ impl SelectorIndex {
         }
         // It is under one of these pairs.
         for pair in selector.required_pairs() {
-            let Some(keys) = selectors.by_pair.get_mut(pair) else {
+            let is_it = |filed: &Filed| filed.pair == *pair;
+            let Ok(mut entry) = selectors.by_pair.find_entry(hash_of(pair), is_it) else {
                 continue;
             };
+            let keys = &mut entry.get_mut().keys;
             if let Some(at) = keys.iter().position(|held| *held == key) {
                 keys.remove(at);
                 if keys.is_empty() {
-                    selectors.by_pair.remove(pair);
+                    entry.remove();
                 }
                 break;
             }
@@ -79,9 +119,8 @@ impl SelectorIndex {
             return;
         };
         for pair in labels.pairs() {
-            if let Some(keys) = selectors.by_pair.get(pair) {
-                keys.iter().copied().for_each(&mut candidate);
-            }
+            let keys = selectors.find(pair).iter();
+            keys.copied().for_each(&mut candidate);
         }
         selectors.others.iter().copied().for_each(candidate);
     }

@@ -164,6 +164,8 @@ impl<P> Entry<P> {
         }
     }
 
+    /// Cold: most keys never delete, and the fast path of `satisfied` has no registers to save.
+    #[cold]
     fn set_is_seen(&self, live: Live, base: i64) -> bool {
         self.sets.get().is_none_or(|sets| match base {
             0 => !sets.is_waiting(live),
