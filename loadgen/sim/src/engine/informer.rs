@@ -212,7 +212,8 @@ impl<L: Listener> Informer<L> {
         self.delivered
             .fetch_add(events.len() as u64, Ordering::Relaxed);
         for event in events.drain(..) {
-            if matches!(event, WatchEvent::Error(_)) {
+            let is_last = matches!(event, WatchEvent::Error(_));
+            if is_last {
                 self.watch = None;
             }
             if let Some(delivery) = self.reflector.on_event(event, now) {
@@ -222,6 +223,10 @@ impl<L: Listener> Informer<L> {
                 {
                     break;
                 }
+            }
+            // Fault injection may have put repeated events behind it.
+            if is_last {
+                break;
             }
         }
         events.clear();

@@ -154,13 +154,14 @@ impl State {
             };
             left += i64::from(size.min(self.available(set, now)));
         }
-        let mut excused = 0;
+        let (mut excused, owner) = (0, &seen.deployment.metadata.uid);
         for (of, seen) in &seen.sets {
             if seen.size_at_first() == 0 && Some(of) != newest.as_ref() {
                 continue;
             }
-            // One that is gone has no pods.
-            let set = self.sets.get(of);
+            // One that is gone has no pods, and one that was released meanwhile (a late write) keeps
+            // them for itself.
+            let set = self.sets.get(of).filter(|set| is_controlled(set, owner));
             let own = seen.size_at_first() - seen.now.replicas();
             let real = set.map_or(0, |set| self.available(set, now).min(set.replicas() + own));
             excused += i64::from((believed(seen) - real).max(0));
@@ -363,8 +364,10 @@ fn deleted(seen: &mut Seen, set: &ReplicaSet) -> Checked {
     let newest = seen.newest().map(|it| it.now.metadata.uid.clone());
     let first = seen.sets.values().filter_map(|it| it.first.as_ref());
     let old = first.filter(|it| Some(&it.metadata.uid) != newest.as_ref());
-    let left = old.filter(|it| !it.metadata.is_deleting()).count() - seen.deleted;
-    seen.deleted += 1;
+    // The same request may be carried out twice, and be about another by then.
+    seen.deleted.remove(&*set.metadata.name);
+    let left = old.filter(|it| !it.metadata.is_deleting()).count() - seen.deleted.len();
+    seen.deleted.insert(set.metadata.name.to_string());
     let mut first = seen.sets.values().filter_map(|it| it.first.as_ref());
     let of_it = first.find(|it| it.metadata.name == set.metadata.name);
     let is_unused = of_it.is_some_and(|it| it.replicas() == 0 && it.status.replicas == 0);

@@ -1,7 +1,7 @@
 //! What a sync of the Deployment controller sees: its caches as they are when it begins, and what it
 //! writes itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use podstorm::deployment::annotations::{DESIRED_REPLICAS, REVISION, ROLLBACK_TO};
@@ -70,8 +70,8 @@ pub(super) struct Seen {
     lost: BTreeMap<String, Arc<ReplicaSet>>,
     /// Whether it gave a ReplicaSet another size.
     pub(super) has_sized: bool,
-    /// Old ReplicaSets that it deleted.
-    pub(super) deleted: usize,
+    /// Old ReplicaSets that it deleted, by name.
+    pub(super) deleted: BTreeSet<String>,
 }
 
 impl Seen {
@@ -100,7 +100,7 @@ impl Seen {
             free,
             lost,
             has_sized: false,
-            deleted: 0,
+            deleted: BTreeSet::new(),
         }
     }
 
