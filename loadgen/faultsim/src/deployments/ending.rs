@@ -9,7 +9,7 @@ use super::super::invariants::Checker;
 use super::super::objects::NAMESPACE;
 use super::super::simulation::Simulation;
 use super::judge::Judge;
-use super::limits::is_same;
+use super::limits::{is_same, selects};
 use super::users::{BAD_TEMPLATES, Strategy, UserAction, Users, deployments, sets_of};
 
 const MS: i64 = 1_000_000;
@@ -43,6 +43,9 @@ fn difference(cluster: &Cluster, deployment: &Deployment) -> Option<String> {
     let (name, spec) = (&deployment.metadata.name, &deployment.spec);
     if deployment.metadata.is_deleting() {
         return Some(format!("{name} is still being deleted"));
+    }
+    if let Some(unclaimed) = unclaimed(cluster, deployment) {
+        return Some(unclaimed);
     }
     let wanted = deployment.replicas();
     let sets = sets_of(cluster, deployment);
@@ -104,6 +107,24 @@ fn difference(cluster: &Cluster, deployment: &Deployment) -> Option<String> {
         return Some(format!("{name} has another revision than its ReplicaSet"));
     }
     None
+}
+
+/// A ReplicaSet that is still to be adopted or released.
+fn unclaimed(cluster: &Cluster, deployment: &Deployment) -> Option<String> {
+    let (sets, _) = cluster.list::<ReplicaSet>(Some(NAMESPACE));
+    let name = &deployment.metadata.name;
+    sets.iter().find_map(|set| {
+        let meta = &set.metadata;
+        match meta.controller() {
+            None if !meta.is_deleting() && selects(deployment, set) => {
+                Some(format!("{name} has not adopted {}", meta.name))
+            }
+            Some(owner) if owner.uid == deployment.metadata.uid && !selects(deployment, set) => {
+                Some(format!("{name} has not released {}", meta.name))
+            }
+            _ => None,
+        }
+    })
 }
 
 /// Goes on until all is as wanted and nothing is at work, for so long at most; whether it came to that.

@@ -1,6 +1,6 @@
 //! The limits and the template of a Deployment, from its spec alone: not the controller's code.
 
-use podstorm_objects::{Deployment, IntOrString, PodTemplate};
+use podstorm_objects::{Deployment, IntOrString, PodTemplate, ReplicaSet};
 
 /// How many pods there may be, and how many must be available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +52,12 @@ pub(super) fn is_same(a: &PodTemplate, b: &PodTemplate) -> bool {
     };
     let scheduler = |it: &PodTemplate| it.spec.scheduler_name.clone();
     images(a) == images(b) && scheduler(a) == scheduler(b)
+}
+
+/// Whether a Deployment of a schedule selects a ReplicaSet: its selector has labels alone.
+pub(super) fn selects(deployment: &Deployment, set: &ReplicaSet) -> bool {
+    let selector = deployment.spec.selector.as_ref();
+    selector.is_some_and(|it| set.metadata.labels.contains_all(&it.match_labels))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use podstorm::deployment::annotations::{DESIRED_REPLICAS, REVISION, ROLLBACK_TO}
 use podstorm::deployment::find_new::by_creation;
 use podstorm_objects::{Deployment, Labels, ReplicaSet, Uid};
 
-use super::super::limits::is_same;
+use super::super::limits::{is_same, selects};
 
 /// The revision that annotations tell, if it can be read.
 pub(super) fn revision(annotations: &Labels) -> Option<i64> {
@@ -78,10 +78,8 @@ impl Seen {
     /// What a sync sees that begins with this Deployment and these ReplicaSets in its caches.
     pub(super) fn of(deployment: Arc<Deployment>, cached: Vec<Arc<ReplicaSet>>) -> Seen {
         let (mut sets, mut free, mut lost) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        let selector = deployment.spec.selector.as_ref();
         for set in cached {
-            let labels = &set.metadata.labels;
-            let is_selected = selector.is_some_and(|it| labels.contains_all(&it.match_labels));
+            let is_selected = selects(&deployment, &set);
             let is_own = is_controlled(&set, &deployment.metadata.uid);
             let uid = set.metadata.uid.clone();
             if is_own && is_selected {
