@@ -8,7 +8,7 @@ use podstorm_sim::faults::{ApiFault, FaultClass};
 use super::super::action::{Death, Dependents};
 use super::super::schedule::{SCHEDULE_VERSION, World};
 use super::faults;
-use super::schedule::{Schedule, Step, What, WorldDeployment};
+use super::schedule::{PlannedDeployment, Schedule, Step, What};
 use super::users::{BAD_TEMPLATES, Strategy, UserAction};
 
 /// Of a hundred seeds, those without faults, and those with a single class.
@@ -105,12 +105,12 @@ impl Dice {
         times
     }
 
-    fn deployments(&mut self) -> Vec<WorldDeployment> {
+    fn deployments(&mut self) -> Vec<PlannedDeployment> {
         let count = self.0.usize(1..=3);
         let names = ["web", "api", "db"];
         // Of one seed in six all Deployments have one selector.
         let is_shared = self.below(6) == 0;
-        let of_name = |name: &&str| WorldDeployment {
+        let of_name = |name: &&str| PlannedDeployment {
             name: (*name).to_owned(),
             app: if is_shared { "shop" } else { name }.to_owned(),
             replicas: self.0.i32(0..=12),

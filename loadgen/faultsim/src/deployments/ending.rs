@@ -8,7 +8,7 @@ use podstorm_objects::{Deployment, ReplicaSet};
 use super::super::invariants::Checker;
 use super::super::objects::NAMESPACE;
 use super::super::simulation::Simulation;
-use super::judge::Judge;
+use super::checker::RolloutChecker;
 use super::limits::{is_same, selects};
 use super::users::{BAD_TEMPLATES, Strategy, UserAction, Users, deployments, sets_of};
 
@@ -152,10 +152,10 @@ pub(super) fn converges(simulation: &mut Simulation, checker: &Checker, limit_ns
 pub(super) fn conclude(
     simulation: &mut Simulation,
     users: &mut Users<'_>,
-    judge: &Judge,
+    rollout_checker: &RolloutChecker,
     behaviour: Behaviour,
 ) -> Option<i64> {
-    let checker = judge.checker();
+    let checker = rollout_checker.checker();
     checker.phase("heal", simulation.site.now());
     simulation.heal();
     put_right(simulation, users);
@@ -192,7 +192,7 @@ pub(super) fn conclude(
     let converged_after_ns = (simulation.site.now().mono_ns - healed_ns).max(0);
     simulation.run_to(simulation.site.now().mono_ns + 60 * SECOND);
     checker.phase("quiet", simulation.site.now());
-    judge.quiet_begins();
+    rollout_checker.quiet_begins();
     let begun_ns = simulation.site.now().mono_ns;
     simulation.run_to(begun_ns + QUIET);
     if let Some(missing) = missing(simulation) {
@@ -200,7 +200,7 @@ pub(super) fn conclude(
         checker.fail("L1", text, simulation.site.now());
     }
     let restless = checker.restless(begun_ns);
-    if let Some(text) = restless.or_else(|| judge.restless(begun_ns)) {
+    if let Some(text) = restless.or_else(|| rollout_checker.restless(begun_ns)) {
         checker.fail("L2", text, simulation.site.now());
     }
     Some(converged_after_ns)
@@ -208,10 +208,10 @@ pub(super) fn conclude(
 
 /// Users want nothing any more that can't be had.
 fn put_right(simulation: &mut Simulation, users: &mut Users<'_>) {
-    for world in users.world {
-        let name = || world.name.clone();
+    for planned in users.planned {
+        let name = || planned.name.clone();
         let there = deployments(simulation.site.cluster());
-        let Some(deployment) = there.iter().find(|it| *it.metadata.name == *world.name) else {
+        let Some(deployment) = there.iter().find(|it| *it.metadata.name == *planned.name) else {
             users.act(simulation, &UserAction::Create(name()));
             continue;
         };

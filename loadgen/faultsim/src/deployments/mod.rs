@@ -1,12 +1,12 @@
 //! Deployments under faults: a campaign of their own, beside that of ReplicaSets, whose seeds keep their
 //! meaning.
 //!
-//! A seed draws, from a stream of its own ([`draw`]), a world of one to three Deployments, what users do
+//! A seed draws, from a stream of its own ([`draw`]), one to three Deployments, what users do
 //! to them ([`users`]) and faults of the classes that there are. The faults are carried out by the
 //! simulation that schedules of ReplicaSets use, and its checker looks at everything that the controller
-//! of ReplicaSets does. Beside it [`judge`] looks at every commit of the Deployment controller.
+//! of ReplicaSets does. Beside it [`checker`] looks at every commit of the Deployment controller.
 //!
-//! A run ([`mod@play`]) builds the world, disturbs it, and puts everything right: faults end, users resume
+//! A run ([`mod@play`]) creates them, disturbs the cluster, and puts everything right: faults end, users resume
 //! what is paused and give what can't run a template that can. Then everything must come to the wanted
 //! state, and stay so without a write.
 //!
@@ -19,7 +19,7 @@
 //! it explains: upstream's controller waits for none of its own writes.
 //!
 //! * **D1** No write makes a ReplicaSet larger where all together then are more than `replicas` and
-//!   `maxSurge`. Of another ReplicaSet no more counts than was seen. A sync that scales is judged at its
+//!   `maxSurge`. Of another ReplicaSet no more counts than was seen. A sync that scales is checked at its
 //!   end, if it came to one, as some grow before others shrink. Where there were too many already, each has
 //!   at most what it had, or its share by the `max-replicas` on it, which is not right any more where a
 //!   user has sized it. A rollback
@@ -47,10 +47,10 @@
 //!   or ask for a rolling update. H2 and H10 are ended by a touch.
 //! * **L2** Then nothing is written for ten minutes.
 
+pub mod checker;
 pub mod draw;
 mod ending;
 mod faults;
-pub mod judge;
 mod limits;
 #[cfg(test)]
 mod planted_tests;

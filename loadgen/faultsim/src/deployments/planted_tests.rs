@@ -1,4 +1,4 @@
-//! Planted faults: a Deployment controller whose requests are replaced, which the judge must notice. A
+//! Planted faults: a Deployment controller whose requests are replaced, which the checker must notice. A
 //! fault is planted for one thread; a schedule is played on one.
 
 use std::cell::Cell;

@@ -10,30 +10,30 @@ use super::super::invariants::Checker;
 use super::super::schedule::{self as sets, How};
 use super::super::simulation::{Simulation, options};
 use super::super::verdict::Verdict;
+use super::checker::RolloutChecker;
 use super::ending;
-use super::judge::Judge;
 use super::schedule::{Schedule, What};
 use super::users::{self, Users};
 
 const SECOND: i64 = 1_000_000_000;
 
-/// Building a world may take so long.
+/// Creating the cluster may take so long.
 const BUILD_LIMIT: i64 = 900 * SECOND;
 
 /// Plays a schedule; answers what came of it, and the log for a person.
 pub fn play(schedule: &Schedule, how: How) -> (Verdict, Vec<String>) {
-    let world = &schedule.cluster;
-    let checker = Arc::new(Checker::new(world, how));
-    let judge = Arc::new(Judge::new(Arc::clone(&checker)));
+    let cluster = &schedule.cluster;
+    let checker = Arc::new(Checker::new(cluster, how));
+    let rollout_checker = Arc::new(RolloutChecker::new(Arc::clone(&checker)));
     let server = ClusterOptions {
         seed: seed_for(schedule.seed, "cluster", 0),
-        observer: Some(Arc::clone(&judge) as _),
+        observer: Some(Arc::clone(&rollout_checker) as _),
         ..ClusterOptions::default()
     };
-    let options = options(world, schedule.seed, how.behaviour);
-    let mut site = FaultHarness::new(&options, server, Arc::clone(&judge) as _);
-    site.add_deployments(Arc::clone(&judge) as _);
-    let mut simulation = Simulation::new(world, site, Arc::clone(&checker), false);
+    let options = options(cluster, schedule.seed, how.behaviour);
+    let mut site = FaultHarness::new(&options, server, Arc::clone(&rollout_checker) as _);
+    site.add_deployments(Arc::clone(&rollout_checker) as _);
+    let mut simulation = Simulation::new(cluster, site, Arc::clone(&checker), false);
     let mut users = Users::new(&schedule.deployments);
     for deployment in &schedule.deployments {
         let (cluster, now) = (simulation.site.cluster(), simulation.site.now());
@@ -41,27 +41,27 @@ pub fn play(schedule: &Schedule, how: How) -> (Verdict, Vec<String>) {
         created.expect("a Deployment of our own making is accepted");
     }
     simulation.start_manager();
-    let converged_after_ns = phases(&mut simulation, &mut users, &judge, schedule, how);
+    let converged_after_ns = phases(&mut simulation, &mut users, &rollout_checker, schedule, how);
     checker.ends(&simulation.site);
     let (mut verdict, log) = checker.verdict();
     verdict.converged_after_ns = converged_after_ns;
     verdict.simulated_ns = simulation.site.now().mono_ns;
-    verdict.sometimes.extend(judge.situations());
+    verdict.sometimes.extend(rollout_checker.situations());
     (verdict, log)
 }
 
 fn phases(
     simulation: &mut Simulation,
     users: &mut Users<'_>,
-    judge: &Judge,
+    rollout_checker: &RolloutChecker,
     schedule: &Schedule,
     how: How,
 ) -> Option<i64> {
-    let checker = judge.checker();
+    let checker = rollout_checker.checker();
     if !ending::converges(simulation, checker, BUILD_LIMIT) {
         let missing = ending::missing(simulation).unwrap_or_default();
         let text = format!(
-            "the world was not built within {} s: {missing}",
+            "the cluster was not ready within {} s: {missing}",
             BUILD_LIMIT / SECOND
         );
         checker.fail("L1", text, simulation.site.now());
@@ -91,5 +91,5 @@ fn phases(
     if checker.is_over() {
         return None;
     }
-    ending::conclude(simulation, users, judge, how.behaviour)
+    ending::conclude(simulation, users, rollout_checker, how.behaviour)
 }

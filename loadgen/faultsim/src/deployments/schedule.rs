@@ -16,7 +16,7 @@ pub struct Schedule {
     /// The seed of everything that the cluster draws.
     pub seed: u64,
     /// The Deployments at first.
-    pub deployments: Vec<WorldDeployment>,
+    pub deployments: Vec<PlannedDeployment>,
     /// Their cluster.
     pub cluster: World,
     /// The end of the phase in which things go wrong, ms.
@@ -27,10 +27,10 @@ pub struct Schedule {
     pub steps: Vec<Step>,
 }
 
-/// A Deployment of the world.
+/// A planned Deployment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct WorldDeployment {
+pub struct PlannedDeployment {
     /// Its name.
     pub name: String,
     /// The value of the label `app`, by which it selects.

@@ -13,7 +13,7 @@ use super::super::action::{Action, Death, Dependents};
 use super::super::objects::NAMESPACE;
 use super::super::simulation::Simulation;
 use super::super::workloads::members;
-use super::schedule::{Step, WorldDeployment};
+use super::schedule::{PlannedDeployment, Step};
 
 /// Templates of this number and above can't run: they ask for a scheduler that is not there.
 pub const BAD_TEMPLATES: u32 = 10;
@@ -185,13 +185,16 @@ pub(super) fn sets_of(cluster: &Cluster, deployment: &Deployment) -> Vec<Arc<Rep
 /// Users, and the Deployments that they know.
 #[derive(Debug)]
 pub(super) struct Users<'a> {
-    pub(super) world: &'a [WorldDeployment],
+    pub(super) planned: &'a [PlannedDeployment],
     touches: u64,
 }
 
 impl Users<'_> {
-    pub(super) fn new(world: &[WorldDeployment]) -> Users<'_> {
-        Users { world, touches: 0 }
+    pub(super) fn new(planned: &[PlannedDeployment]) -> Users<'_> {
+        Users {
+            planned,
+            touches: 0,
+        }
     }
 
     /// Carries a user's step out; what the server refuses does not happen.
@@ -309,13 +312,13 @@ impl Users<'_> {
 
     /// The value of the label by which a Deployment selects.
     fn app<'b>(&'b self, name: &'b str) -> &'b str {
-        let of_name = self.world.iter().find(|it| it.name == name);
+        let of_name = self.planned.iter().find(|it| it.name == name);
         of_name.map_or(name, |it| &it.app)
     }
 
-    /// Creates a Deployment of the world.
+    /// Creates a planned Deployment.
     pub(super) fn create(&self, cluster: &Cluster, name: &str, now: Now) -> Result<(), ApiError> {
-        let of_name = self.world.iter().find(|it| it.name == name);
+        let of_name = self.planned.iter().find(|it| it.name == name);
         let Some(it) = of_name else { return Ok(()) };
         let object = json!({
             "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"app": it.app}},

@@ -21,9 +21,9 @@ mod seen;
 
 use seen::Seen;
 
-/// Judges a run.
+/// Checks the invariants of a run.
 #[derive(Debug)]
-pub struct Judge {
+pub struct RolloutChecker {
     checker: Arc<Checker>,
     state: Mutex<State>,
 }
@@ -51,10 +51,10 @@ struct Quiet {
     asked_ns: Option<i64>,
 }
 
-impl Judge {
-    /// A judge beside that checker.
-    pub fn new(checker: Arc<Checker>) -> Judge {
-        Judge {
+impl RolloutChecker {
+    /// A checker beside that of ReplicaSets.
+    pub fn new(checker: Arc<Checker>) -> RolloutChecker {
+        RolloutChecker {
             checker,
             state: Mutex::default(),
         }
@@ -105,7 +105,7 @@ impl Judge {
 }
 
 impl State {
-    /// A commit: judged as that of a sync, and remembered.
+    /// A commit: checked as that of a sync, and remembered.
     fn committed(&mut self, commit: &Commit) -> checks::Checked {
         let is_gone = commit.change == Change::Deleted;
         let kind = commit.new.kind();
@@ -179,14 +179,14 @@ impl State {
     }
 }
 
-impl CommitObserver for Judge {
+impl CommitObserver for RolloutChecker {
     fn committed(&self, commit: &Commit) {
         self.checker.committed(commit);
         self.check(commit.now, |state| state.committed(commit));
     }
 }
 
-impl Observer for Judge {
+impl Observer for RolloutChecker {
     fn sync_begins(&self, sync: SyncId, controller: &Controller, key: KeyId, now: Now) {
         self.checker.sync_begins(sync, controller, key, now);
     }
@@ -218,7 +218,7 @@ impl Observer for Judge {
     }
 }
 
-impl Observer<deployment::Controller> for Judge {
+impl Observer<deployment::Controller> for RolloutChecker {
     fn sync_begins(&self, sync: SyncId, controller: &deployment::Controller, key: KeyId, _: Now) {
         let Some((deployment, sets)) = controller.cached(key) else {
             return;
