@@ -33,6 +33,10 @@ struct Filed {
 
 /// Inlined where it is called, for the same reason.
 #[inline(always)]
+#[expect(
+    clippy::manual_hash_one,
+    reason = "`hash_one` is one function for all who call it, and is called"
+)]
 fn hash_of(pair: &(Str, Str)) -> u64 {
     let mut hasher = FIXED_STATE.build_hasher();
     pair.hash(&mut hasher);
