@@ -179,7 +179,12 @@ pub(super) fn conclude(
         }
         touch(simulation, users);
     }
-    if !has_converged && !converges(simulation, checker, last) {
+    has_converged = has_converged || converges(simulation, checker, last);
+    // What they were helped with, e.g. a rollback, may have come to where the controller waits again.
+    if !has_converged && !checker.is_over() && help(simulation, users) {
+        has_converged = converges(simulation, checker, ROLLOUT);
+    }
+    if !has_converged {
         let missing = missing(simulation);
         let text = missing.unwrap_or_else(|| "a controller has not come to rest".to_owned());
         checker.fail(
@@ -235,7 +240,7 @@ fn can_run(template: &podstorm_objects::PodTemplate) -> bool {
     template.spec.scheduler_name.is_none()
 }
 
-/// Users touch everything, and help where the controller is known to wait for them.
+/// Users touch everything, and help.
 fn touch(simulation: &mut Simulation, users: &mut Users<'_>) {
     for deployment in deployments(simulation.site.cluster()) {
         let name = deployment.metadata.name.to_string();
@@ -246,8 +251,17 @@ fn touch(simulation: &mut Simulation, users: &mut Users<'_>) {
                 &UserAction::Template(name.clone(), BAD_TEMPLATES - 1),
             );
         }
-        let cluster = simulation.site.cluster();
-        let sets = sets_of(cluster, &deployment);
+    }
+    help(simulation, users);
+    simulation.touch_all();
+}
+
+/// Users help where the controller is known to wait for them; whether there was such a Deployment.
+fn help(simulation: &mut Simulation, users: &mut Users<'_>) -> bool {
+    let mut has_helped = false;
+    for deployment in deployments(simulation.site.cluster()) {
+        let name = deployment.metadata.name.to_string();
+        let sets = sets_of(simulation.site.cluster(), &deployment);
         let replicas = deployment.replicas();
         let active = || sets.iter().filter(|set| set.replicas() > 0);
         let is_stale = active().any(|set| {
@@ -266,7 +280,8 @@ fn touch(simulation: &mut Simulation, users: &mut Users<'_>) {
                 _ => UserAction::Strategy(name, rolling),
             };
             users.act(simulation, &help);
+            has_helped = true;
         }
     }
-    simulation.touch_all();
+    has_helped
 }
