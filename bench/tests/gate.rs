@@ -489,8 +489,8 @@ fn outputs_that_can_not_be_written_are_refused_before_anything_is_measured() {
     );
 }
 
-/// Counts for real, two builds of it: the paths as they are, held to the committed budgets, and with a
-/// slow path and an allocation planted. Only `.ci/run` has what it takes, and asks for it by name.
+/// Counts for real, twice: the paths as they are, held to the committed budgets, and with a slow path and an
+/// allocation planted. Only `.ci/run` has what it takes, and asks for it by name.
 #[test]
 #[ignore = "needs valgrind and gungraun-runner; .ci/run runs it"]
 fn the_gate_closes_on_a_planted_slow_path_and_on_a_planted_allocation() {

@@ -22,7 +22,7 @@ pub(crate) fn timed() -> Vec<Timed> {
             let selector = PlainSelector::of(&selectors::match_expressions());
             move || black_box(&selector).convert().len() as u64
         }),
-        Timed::slow("selectors/parents-plain/2000", owners),
+        Timed::slow("selectors/owners-plain/2000", owners),
     ]
 }
 

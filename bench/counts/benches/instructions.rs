@@ -29,10 +29,12 @@ fn counted_calls(operation: &mut Operation, calls: u32) -> u64 {
 
 // The gate finds path number N of `hot::paths()` under the id `path_N`.
 #[library_benchmark(
-    config = LibraryBenchmarkConfig::default().tool(
-        Callgrind::with_args(["--cache-sim=no", "--branch-sim=no"])
-            .entry_point(EntryPoint::Custom("*::counted_calls".to_owned()))
-    )
+    config = LibraryBenchmarkConfig::default()
+        .tool(
+            Callgrind::with_args(["--cache-sim=no", "--branch-sim=no"])
+                .entry_point(EntryPoint::Custom("*::counted_calls".to_owned()))
+        )
+        .pass_through_env(hot::planted::ASKED)
 )]
 #[benches::path(iter = hot::paths())]
 fn count(path: HotPath) -> u64 {

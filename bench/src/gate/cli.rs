@@ -53,7 +53,7 @@ struct Flags {
     /// Judges what `--json` wrote there instead of measuring
     #[arg(long, value_name = "FILE", conflicts_with = "planted")]
     measured: Option<PathBuf>,
-    /// Builds with slow paths planted on purpose, to see the gate close
+    /// Counts slow paths planted on purpose, to see the gate close
     #[arg(long, conflicts_with_all = ["bless", "bless_all"])]
     planted: bool,
 }

@@ -23,14 +23,14 @@ use crate::results::{package_directory, target_directory};
 pub(super) fn collect(only: &str, planted: bool) -> Result<Measurement> {
     // Tools first: a build takes longer than finding out that it was for nothing.
     let toolchain = tools::toolchain()?;
-    let built = build(planted)?;
+    let built = build()?;
     let executable = |name: &str| {
         let found = built.get(name);
         found.with_context(|| format!("cargo built no bench called {name}"))
     };
 
     say("counting allocations");
-    let mut command = Command::new(executable("allocations")?);
+    let mut command = bench(executable("allocations")?, planted);
     command.args(["--json", "--only", only]);
     let text = tools::output_of(&mut command).context("the allocation bench")?;
     let blocks: BTreeMap<String, u64> =
@@ -45,13 +45,13 @@ pub(super) fn collect(only: &str, planted: bool) -> Result<Measurement> {
     let home = target_directory().join("gate/callgrind");
     // What an earlier count left would be compared with.
     let _ = fs::remove_dir_all(&home);
-    let bench = executable("instructions")?;
+    let executable = executable("instructions")?;
     let mut instructions = BTreeMap::new();
     if only.is_empty() {
-        callgrind(bench, &home, None, &mut instructions)?;
+        callgrind(bench(executable, planted), &home, None, &mut instructions)?;
     } else {
         for (index, _) in &paths {
-            let filter = format!("*::path_{index}");
+            let (bench, filter) = (bench(executable, planted), format!("*::path_{index}"));
             callgrind(bench, &home, Some(&filter), &mut instructions)?;
         }
     }
@@ -77,7 +77,7 @@ pub(super) fn collect(only: &str, planted: bool) -> Result<Measurement> {
 }
 
 /// Builds the counting benches, shows cargo's progress, and gives the executables by target.
-fn build(planted: bool) -> Result<BTreeMap<String, PathBuf>> {
+fn build() -> Result<BTreeMap<String, PathBuf>> {
     #[derive(Deserialize)]
     struct Message {
         target: Option<Target>,
@@ -92,7 +92,6 @@ fn build(planted: bool) -> Result<BTreeMap<String, PathBuf>> {
     let mut command = crate::cargo();
     // The whole workspace's features, so that what it builds of it serves other builds too.
     command.args(["bench", "--locked", "--workspace"]);
-    command.args(planted.then_some("--features=podstorm-counts/planted"));
     command.args(["--no-run", "--quiet"]);
     command.args(["--bench", "instructions", "--bench", "allocations"]);
     command.args(["--message-format", "json-render-diagnostics"]);
@@ -108,15 +107,22 @@ fn build(planted: bool) -> Result<BTreeMap<String, PathBuf>> {
     Ok(executables.collect())
 }
 
+/// A counting bench, with slow paths planted on purpose or without.
+fn bench(executable: &Path, planted: bool) -> Command {
+    let mut command = Command::new(executable);
+    command.env_remove(hot::planted::ASKED);
+    command.envs(planted.then_some((hot::planted::ASKED, "yes")));
+    command
+}
+
 /// Counts by callgrind: instructions of all calls together, by the path's number in the list.
 fn callgrind(
-    bench: &Path,
+    mut command: Command,
     home: &Path,
     filter: Option<&str>,
     found: &mut BTreeMap<usize, u64>,
 ) -> Result<()> {
     let parallel = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut command = Command::new(bench);
     for (name, _) in std::env::vars_os() {
         // A user's preferences must not change what is counted. The runner itself may be chosen.
         if name.to_string_lossy().starts_with("GUNGRAUN_") && name != "GUNGRAUN_RUNNER" {

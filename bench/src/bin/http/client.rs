@@ -108,11 +108,25 @@ pub(crate) async fn first_answer(server: &Server) -> anyhow::Result<Duration> {
         if let Ok(mut connection) = Connection::open(server).await
             && connection.whole(&Asked::get("/readyz")).await.is_ok()
         {
-            return Ok(server.began.elapsed());
+            let ready = server.began.elapsed();
+            namespace(&mut connection).await?;
+            return Ok(ready);
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     anyhow::bail!("the server at {} doesn't get ready", server.address)
+}
+
+/// Waits for the namespace of all that is created: kube-apiserver says that it is ready before it has made it.
+async fn namespace(connection: &mut Connection) -> anyhow::Result<()> {
+    let asked = Asked::get("/api/v1/namespaces/default");
+    for _ in 0..60_000 {
+        if connection.whole(&asked).await.is_ok() {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    anyhow::bail!("the server makes no namespace `default`")
 }
 
 /// What a number of requests took.
@@ -176,17 +190,15 @@ impl Watch {
             let frame = self.0.frame().await.context("the watch has ended")??;
             let data = frame.data_ref().map_or(&[][..], |data| data);
             // Only whole lines, as a mark may be cut in two.
-            let whole = data
-                .iter()
-                .rposition(|byte| *byte == b'\n')
-                .map_or(0, |at| at + 1);
-            rest.extend_from_slice(&data[..whole]);
+            let Some(last) = memchr::memrchr(b'\n', data) else {
+                rest.extend_from_slice(data);
+                continue;
+            };
+            rest.extend_from_slice(&data[..=last]);
             added += mark.find_iter(&rest).count() as u64;
             events += memchr::memchr_iter(b'\n', &rest).count() as u64;
-            if whole > 0 {
-                rest.clear();
-            }
-            rest.extend_from_slice(&data[whole..]);
+            rest.clear();
+            rest.extend_from_slice(&data[last + 1..]);
         }
         Ok(events)
     }
