@@ -139,7 +139,7 @@ fn armed(calls: &[Call], effect: Effect, times: u32, until_ns: i64) -> Armed {
     Armed {
         class: FaultClass::ApiError,
         calls: calls.to_vec(),
-        parent: None,
+        workload: None,
         batch: None,
         index: None,
         effect,

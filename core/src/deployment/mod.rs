@@ -67,8 +67,8 @@ impl Default for ControllerOptions {
     }
 }
 
-/// The controller, over a cache of pods that it shares with others.
-#[derive(Debug)]
+/// The controller, over a cache of pods that it shares with others. A clone is the same controller.
+#[derive(Clone, Debug)]
 pub struct Controller(Arc<Shared>);
 
 /// What syncs, which outlive a borrow, share with the controller.

@@ -193,7 +193,7 @@ mod tests {
     fn m01_a_stalled_watch_doubles_a_scale_up_unless_writes_are_waited_for() {
         assert_figures("m01", |v| v.excess_pods_created, 10, 0);
         let mut gated = schedule("m01");
-        gated.world.stale_controller_consistency = true;
+        gated.cluster.stale_controller_consistency = true;
         let verdict = play_as(&gated, Behaviour::Upstream);
         assert_eq!(verdict.excess_pods_created, 0);
     }
@@ -213,7 +213,7 @@ mod tests {
     fn m07_a_list_from_the_past_creates_what_is_there_unless_it_comes_through_the_watch() {
         assert_figures("m07", |v| v.excess_pods_created, 7, 0);
         let mut streamed = schedule("m07");
-        streamed.world.watch_list_client = true;
+        streamed.cluster.watch_list_client = true;
         let verdict = play_as(&streamed, Behaviour::Upstream);
         assert_eq!(verdict.excess_pods_created, 0);
     }
@@ -232,7 +232,7 @@ mod tests {
     fn m10_each_lost_answer_makes_a_pod_too_many_whatever_the_gate() {
         assert_figures("m10", |v| v.excess_pods_created, 5, 0);
         let mut ungated = schedule("m10");
-        ungated.world.stale_controller_consistency = false;
+        ungated.cluster.stale_controller_consistency = false;
         let verdict = play_as(&ungated, Behaviour::Upstream);
         assert_eq!(verdict.excess_pods_created, 5);
     }

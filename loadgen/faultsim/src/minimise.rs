@@ -43,12 +43,12 @@ impl Reducible for Schedule {
     }
 
     fn objects_count(&self) -> usize {
-        self.world.replica_sets.len()
+        self.cluster.replica_sets.len()
     }
 
     fn without_object(&self, at: usize) -> Schedule {
         let mut other = self.clone();
-        other.world.replica_sets.remove(at);
+        other.cluster.replica_sets.remove(at);
         other
     }
 

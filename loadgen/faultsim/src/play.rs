@@ -1,6 +1,6 @@
 //! Plays a schedule: build, disturb, heal, and quiet.
 //!
-//! * **Build**: the world is created and must converge; nothing goes wrong.
+//! * **Build**: the cluster is created and must converge; nothing goes wrong.
 //! * **Disturb**: the schedule's steps are carried out at their times.
 //! * **Heal** and **quiet**: see [`Ending`].
 
@@ -18,7 +18,7 @@ use super::verdict::Verdict;
 
 const SECOND: i64 = 1_000_000_000;
 
-/// Building a world may take so long.
+/// Building the cluster may take so long.
 const BUILD_LIMIT: i64 = 600 * SECOND;
 
 /// Upstream: the longest delay of a retry, and two expectations that run out.
@@ -49,19 +49,19 @@ pub fn play(schedule: &Schedule, how: How) -> (Verdict, Vec<String>) {
         observer: Some(Arc::clone(&checker) as _),
         ..ClusterOptions::default()
     };
-    let options = options(&schedule.world, schedule.seed, how.behaviour);
-    let mut site = FaultHarness::new(&options, server, Arc::clone(&checker) as _);
+    let options = options(&schedule.cluster, schedule.seed, how.behaviour);
+    let mut harness = FaultHarness::new(&options, server, Arc::clone(&checker) as _);
     // A manager without any would only hear of pods that are none of its business.
     if schedule.has_replication_controllers() {
-        site.add_replication_controllers();
+        harness.add_replication_controllers();
     }
-    let mut simulation = Simulation::new(&schedule.world, site, Arc::clone(&checker), false);
+    let mut simulation = Simulation::new(&schedule.cluster, harness, Arc::clone(&checker), false);
     simulation.start_manager();
     let converged_after_ns = play_phases(&mut simulation, &checker, schedule, how.behaviour);
-    checker.ends(&simulation.site);
+    checker.ends(&simulation.harness);
     let (mut verdict, log) = checker.verdict();
     verdict.converged_after_ns = converged_after_ns;
-    verdict.simulated_ns = simulation.site.now().mono_ns;
+    verdict.simulated_ns = simulation.harness.now().mono_ns;
     (verdict, log)
 }
 
@@ -72,13 +72,13 @@ fn play_phases(
     schedule: &Schedule,
     behaviour: Behaviour,
 ) -> Option<i64> {
-    checker.stepped(&simulation.site);
+    checker.stepped(&simulation.harness);
     if simulation.until_converged(BUILD_LIMIT, false).is_none() {
-        let text = "the world was not built within ten minutes";
-        checker.fail("L1", text, simulation.site.now());
+        let text = "the cluster was not built within ten minutes";
+        checker.fail("L1", text, simulation.harness.now());
         return None;
     }
-    checker.phase("disturb", simulation.site.now());
+    checker.phase("disturb", simulation.harness.now());
     simulation.begin_disturbing();
     for step in &schedule.steps {
         simulation.advance_to(step.at_ms);
@@ -87,7 +87,7 @@ fn play_phases(
             return None;
         }
         simulation.act(step);
-        checker.stepped(&simulation.site);
+        checker.stepped(&simulation.harness);
     }
     simulation.advance_to(schedule.disturb_ms);
     if checker.is_over() {
@@ -106,8 +106,8 @@ fn play_phases(
 /// Compares what was done with the reference model, where that follows.
 fn compare(simulation: &Simulation, checker: &Checker) {
     if checker.follows() {
-        let rests = simulation.site.rests() && simulation.missing().is_none();
-        checker.compares(&simulation.site, rests);
+        let rests = simulation.harness.rests() && simulation.missing().is_none();
+        checker.compares(&simulation.harness, rests);
     }
 }
 
@@ -126,11 +126,11 @@ mod tests {
         let schedules = (0..).map(|seed| draw(seed, &Wanted::default()));
         let mut schedule = schedules
             .filter(|it| it.classes.is_empty() && it.steps.len() > 5)
-            .find(|it| it.world.replica_sets.len() == 1)
+            .find(|it| it.cluster.replica_sets.len() == 1)
             .expect("some seed is so simple");
-        schedule.world.replica_sets[0].kind = kind;
-        schedule.world.replica_sets[0].replicas = 3;
-        schedule.world.replica_sets[0].min_ready_seconds = 0;
+        schedule.cluster.replica_sets[0].kind = kind;
+        schedule.cluster.replica_sets[0].replicas = 3;
+        schedule.cluster.replica_sets[0].min_ready_seconds = 0;
         let scale = |at_ms, replicas| Step {
             at_ms,
             class: None,
@@ -150,7 +150,7 @@ mod tests {
             for verdict in &of_kinds {
                 assert_eq!(verdict.violation, None);
                 assert_eq!((verdict.creates, verdict.deletes), (8, 6));
-                // After the first step and the second, and of the world itself.
+                // After the first step and the second, and of the cluster itself.
                 assert_eq!(verdict.compared, [3, 0]);
             }
             assert_ne!(of_kinds[0].trace, of_kinds[1].trace);

@@ -18,7 +18,7 @@ use podstorm_sim::faults::{ApiFault, Armed, BatchPosition, Call, Effect, FaultCl
 
 use super::invariants::Checker;
 use super::objects::{NAMESPACE, replica_set};
-use super::schedule::{How, World};
+use super::schedule::{How, PlannedCluster};
 use super::simulation::{Simulation, options};
 
 const MS: i64 = 1_000_000;
@@ -63,7 +63,7 @@ impl Observer for Watch {
             let network = self
                 .network
                 .get()
-                .expect("it is set before the site moves on");
+                .expect("it is set before the harness moves on");
             network.arm(refusal(None, 1));
         }
     }
@@ -80,11 +80,11 @@ impl Observer for Watch {
     }
 }
 
-fn refusal(parent: Option<String>, times: u32) -> Armed {
+fn refusal(workload: Option<String>, times: u32) -> Armed {
     Armed {
         class: FaultClass::ApiError,
         calls: vec![Call::CreatePod],
-        parent,
+        workload,
         batch: None,
         index: None,
         effect: Effect::Refuse(ApiFault::InternalError),
@@ -100,7 +100,7 @@ struct Harness {
 
 impl Harness {
     fn new(behaviour: Behaviour, seed: u64, fraction: f64, startup_ms: u32) -> Harness {
-        let world = World {
+        let cluster = PlannedCluster {
             replica_sets: Vec::new(),
             nodes: 20,
             workers: WORKERS,
@@ -125,33 +125,36 @@ impl Harness {
             seed: seed_for(seed, "cluster", 0),
             ..ClusterOptions::default()
         };
-        let options = options(&world, seed, behaviour);
-        let site = FaultHarness::new(&options, server, Arc::clone(&watch) as _);
-        let network = Arc::clone(site.network());
+        let options = options(&cluster, seed, behaviour);
+        let harness = FaultHarness::new(&options, server, Arc::clone(&watch) as _);
+        let network = Arc::clone(harness.network());
         watch.network.set(network).expect("it is set once");
         // Nothing tells the checker anything: what is measured here may well be wrong for a while.
         let how = How {
             behaviour,
             told: false,
         };
-        let checker = Arc::new(Checker::new(&world, how));
-        let mut simulation = Simulation::new(&world, site, checker, true);
+        let checker = Arc::new(Checker::new(&cluster, how));
+        let mut simulation = Simulation::new(&cluster, harness, checker, true);
         simulation.start_manager();
         Harness { simulation, watch }
     }
 
-    fn site(&self) -> &FaultHarness {
-        &self.simulation.site
+    fn fault_harness(&self) -> &FaultHarness {
+        &self.simulation.harness
     }
 
     fn create(&self, name: &str, replicas: i32) {
         let set = ReplicaSet::from_json(replica_set(name, name, replicas)).unwrap();
-        let created = self.site().cluster().create(set, self.site().now());
+        let created = self
+            .fault_harness()
+            .cluster()
+            .create(set, self.fault_harness().now());
         created.unwrap();
     }
 
     fn now_ns(&self) -> i64 {
-        self.site().now().mono_ns
+        self.fault_harness().now().mono_ns
     }
 
     fn run(&mut self, for_ns: i64) {
@@ -167,7 +170,7 @@ fn service(behaviour: Behaviour, hot: u32, healthy: u32) -> (i64, i64, i64) {
     for number in 0..hot {
         let name = format!("hot-{number}");
         harness
-            .site()
+            .fault_harness()
             .network()
             .arm(refusal(Some(name.clone()), u32::MAX));
         harness.create(&name, 1);
@@ -252,7 +255,10 @@ fn convergence(behaviour: Behaviour, seed: u64, fraction: f64, startup_ms: u32) 
     let mut step_ns = 100 * MS;
     while harness.now_ns() - begun_ns < 6 * 3_600 * SECOND {
         harness.run(step_ns);
-        let (pods, _) = harness.site().cluster().list::<Pod>(Some(NAMESPACE));
+        let (pods, _) = harness
+            .fault_harness()
+            .cluster()
+            .list::<Pod>(Some(NAMESPACE));
         if pods.iter().filter(|pod| pod.is_active()).count() == 500 {
             let syncs = harness.watch.state().syncs.len();
             return (harness.now_ns() - begun_ns, syncs);

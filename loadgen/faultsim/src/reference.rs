@@ -180,7 +180,7 @@ impl Lockstep {
         });
         (simple && schedule.classes.is_empty()).then(|| Lockstep {
             behaviour,
-            burst: schedule.world.burst_replicas as usize,
+            burst: schedule.cluster.burst_replicas as usize,
             due: Some(BTreeMap::new()),
             rests: true,
             steps: 0,

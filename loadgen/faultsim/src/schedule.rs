@@ -12,7 +12,7 @@ use super::workloads::WorkloadKind;
 
 /// The version of the schedule format and of the way seeds are drawn; raised when either changes,
 /// so that an old seed is refused and not replayed as something else.
-pub const SCHEDULE_VERSION: u32 = 2;
+pub const SCHEDULE_VERSION: u32 = 3;
 
 /// A run, as data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,7 +23,7 @@ pub struct Schedule {
     /// The seed of everything that the cluster draws: UIDs, latencies.
     pub seed: u64,
     /// What exists at first.
-    pub world: World,
+    pub cluster: PlannedCluster,
     /// The end of the phase in which things go wrong, ms.
     pub disturb_ms: u32,
     /// The classes that the seed has switched on.
@@ -36,9 +36,9 @@ pub struct Schedule {
 /// The cluster and its controller at the beginning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct World {
+pub struct PlannedCluster {
     /// The ReplicaSets and ReplicationControllers.
-    pub replica_sets: Vec<WorldReplicaSet>,
+    pub replica_sets: Vec<PlannedReplicaSet>,
     /// How many nodes.
     pub nodes: u32,
     /// How many workers each controller has.
@@ -61,10 +61,10 @@ pub struct World {
     pub termination_ms: u32,
 }
 
-/// A ReplicaSet of the world, or a ReplicationController.
+/// A planned ReplicaSet, or a ReplicationController.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct WorldReplicaSet {
+pub struct PlannedReplicaSet {
     /// What it is; absent for a ReplicaSet.
     #[serde(default, skip_serializing_if = "WorkloadKind::is_usual")]
     pub kind: WorkloadKind,
@@ -105,7 +105,7 @@ impl ScheduleError {
     }
 
     /// Refuses a schedule of another version than [`SCHEDULE_VERSION`].
-    pub(crate) fn of_version(version: u32) -> Result<(), ScheduleError> {
+    fn of_version(version: u32) -> Result<(), ScheduleError> {
         if version == SCHEDULE_VERSION {
             return Ok(());
         }
@@ -116,13 +116,13 @@ impl ScheduleError {
     }
 }
 
-impl World {
+impl PlannedCluster {
     /// Whether its cluster can be played for so long, ms.
     pub(crate) fn check(&self, disturb_ms: u32) -> Result<(), ScheduleError> {
         for (name, value, low, high) in [
-            ("world.nodes", self.nodes, 1, 1_000),
-            ("world.workers", self.workers, 1, 64),
-            ("world.burst-replicas", self.burst_replicas, 1, 500),
+            ("cluster.nodes", self.nodes, 1, 1_000),
+            ("cluster.workers", self.workers, 1, 64),
+            ("cluster.burst-replicas", self.burst_replicas, 1, 500),
             ("disturb-ms", disturb_ms, 0, 24 * 3_600_000),
         ] {
             check_within(name, value, low, high).map_err(ScheduleError)?;
@@ -135,7 +135,7 @@ impl Schedule {
     /// Whether ReplicationControllers are there at any time of the run.
     pub fn has_replication_controllers(&self) -> bool {
         let is_one = |kind: WorkloadKind| kind == WorkloadKind::ReplicationController;
-        let mut sets = self.world.replica_sets.iter();
+        let mut sets = self.cluster.replica_sets.iter();
         sets.any(|set| is_one(set.kind))
             || self.steps.iter().any(|step| match &step.action {
                 Action::CreateOverlapping { kind, .. } => is_one(*kind),
@@ -159,20 +159,22 @@ impl Schedule {
     /// The first step or setting that can't be, and what would do.
     pub fn check(&self) -> Result<(), ScheduleError> {
         let fail = |text: String| Err(ScheduleError(text));
-        ScheduleError::of_version(self.version)?;
-        let world = &self.world;
-        world.check(self.disturb_ms)?;
-        if world.replica_sets.is_empty() {
-            return fail("world.replica-sets: at least one is needed".to_owned());
+        let cluster = &self.cluster;
+        cluster.check(self.disturb_ms)?;
+        if cluster.replica_sets.is_empty() {
+            return fail("cluster.replica-sets: at least one is needed".to_owned());
         }
         let mut names = BTreeSet::new();
-        for set in &world.replica_sets {
+        for set in &cluster.replica_sets {
             if !names.insert(set.name.as_str()) {
-                return fail(format!("world.replica-sets: {:?} is there twice", set.name));
+                return fail(format!(
+                    "cluster.replica-sets: {:?} is there twice",
+                    set.name
+                ));
             }
             if set.replicas < 0 || set.replicas > 5_000 {
                 return fail(format!(
-                    "world.replica-sets: {:?} wants {} replicas, 0 to 5000 will do",
+                    "cluster.replica-sets: {:?} wants {} replicas, 0 to 5000 will do",
                     set.name, set.replicas
                 ));
             }
@@ -217,8 +219,19 @@ impl Schedule {
     }
 }
 
-/// Reads a schedule; what it says is not checked.
+/// Reads a schedule of this version; what else it says is not checked.
 pub(crate) fn parsed<T: DeserializeOwned>(text: &str) -> Result<T, ScheduleError> {
+    #[derive(Deserialize)]
+    struct Versioned {
+        version: u32,
+    }
+    // Before the whole, whose members are those of this version.
+    let Versioned { version } = from_yaml(text)?;
+    ScheduleError::of_version(version)?;
+    from_yaml(text)
+}
+
+fn from_yaml<T: DeserializeOwned>(text: &str) -> Result<T, ScheduleError> {
     serde_saphyr::from_str(text).map_err(|error| {
         // The first line says what and where; those after it show the text around.
         let whole = error.to_string();
@@ -277,8 +290,8 @@ mod tests {
         Schedule {
             version: SCHEDULE_VERSION,
             seed: 7,
-            world: World {
-                replica_sets: vec![WorldReplicaSet {
+            cluster: PlannedCluster {
+                replica_sets: vec![PlannedReplicaSet {
                     kind: WorkloadKind::ReplicaSet,
                     name: "web".into(),
                     replicas: 3,
@@ -345,7 +358,7 @@ mod tests {
         let text = known.to_yaml();
         assert!(!text.contains("kind"), "{text}");
         assert!(!known.has_replication_controllers());
-        known.world.replica_sets[0].kind = WorkloadKind::ReplicationController;
+        known.cluster.replica_sets[0].kind = WorkloadKind::ReplicationController;
         let text = known.to_yaml();
         assert!(text.contains("kind: replication-controller"), "{text}");
         assert_eq!(Schedule::read(&text), Ok(known));

@@ -166,7 +166,7 @@ pub fn outcome(
     let pods = with_costs(objects.pods(), &object, costs);
     let controller = objects.controller(question.options.clone(), &object, pods);
     let (namespace, name) = (&object.metadata.namespace, &object.metadata.name);
-    let parent = controller
+    let owner = controller
         .owners()
         .find(namespace, name)
         .and_then(|key| controller.owners().get(key))
@@ -178,7 +178,7 @@ pub fn outcome(
     let mut carried = false;
     let (options, unranked) = loop {
         let order = controller
-            .deletion_order(&parent, question.now)
+            .deletion_order(&owner, question.now)
             .map_err(|error| ExplainError(error.to_string()))?;
         released = released.max(order.released);
         let surplus = order.pods.len() as i64 - i64::from(object.replicas());

@@ -242,13 +242,13 @@ impl Engine {
             connection,
             nodes,
             times: Arc::clone(&builder.times),
-            rests_after: Box::new(move |parents| {
-                // The parents of all kinds together: with two controllers neither has them all.
-                let parents = if quiet.len() == 1 { parents } else { 0 };
+            rests_after: Box::new(move |workloads| {
+                // The workloads of all kinds together: with two controllers neither has them all.
+                let workloads = if quiet.len() == 1 { workloads } else { 0 };
                 // What was listed is queued before the caches count as filled.
                 quiet
                     .iter()
-                    .all(|runner| runner.is_synced() && runner.rests_after(parents))
+                    .all(|runner| runner.is_synced() && runner.rests_after(workloads))
             }),
             phase_begins: None,
         };

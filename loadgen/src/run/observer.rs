@@ -43,7 +43,7 @@ pub struct Progress<'a> {
     pub pods: u64,
     /// Pods that are active and ready.
     pub ready: u64,
-    /// Pods that all parents together are to have.
+    /// Pods that all workloads together are to have.
     pub desired: u64,
     /// Pods created since the start, by any client.
     pub created: u64,

@@ -7,19 +7,19 @@ use podstorm::client::{ApiError, Reason};
 use podstorm::object::{Kind, Selector};
 use serde_json::{Value, json};
 
-use super::shared::{expect_same_json, parent, pod};
+use super::shared::{expect_same_json, pod, workload};
 use super::{Fields, expect_eq};
 
 /// Runs one case.
 pub(super) fn run(case: &mut Fields) -> Result<(), String> {
-    let parent = parent(Kind::REPLICA_SET, case.value("replicaSet"))?;
+    let workload = workload(Kind::REPLICA_SET, case.value("replicaSet"))?;
     let pods = case.all("pods", pod)?;
     let can_adopt = case.text("canAdopt")?;
     let results = case.object("patchResults")?.rest();
-    let owner = Arc::new(Kind::REPLICA_SET.controller_reference(&parent.metadata));
+    let owner = Arc::new(Kind::REPLICA_SET.controller_reference(&workload.metadata));
     let selector =
-        Selector::compile(parent.spec.selector.as_deref()).map_err(|error| error.to_string())?;
-    let mut claim = Claim::new(&parent.metadata, owner, pods, |pod| {
+        Selector::compile(workload.spec.selector.as_deref()).map_err(|error| error.to_string())?;
+    let mut claim = Claim::new(&workload.metadata, owner, pods, |pod| {
         selector.matches(&pod.metadata.labels)
     });
     let mut patches = Vec::new();

@@ -12,7 +12,7 @@ pub(super) fn out_of_choice(run: &Run, mut out: Fields, inputs: &Map) -> Result<
     let script = inputs.get("api").and_then(|api| api["deletes"].as_object());
     let failure_before = inputs
         .get("parent")
-        .and_then(|parent| parent["status"]["conditions"].as_array())
+        .and_then(|workload| workload["status"]["conditions"].as_array())
         .and_then(|all| {
             all.iter()
                 .find(|condition| condition["type"] == "ReplicaFailure")

@@ -9,13 +9,13 @@ use podstorm::replicaset::{Controller, ControllerOptions, parse_key};
 use serde_json::Value;
 
 use super::shared::{
-    drain, drain_delayed, expectations_of, owner_key, parent, parent_kind, pod, waited_name,
+    drain, drain_delayed, expectations_of, owner_key, pod, waited_name, workload, workload_kind,
 };
 use super::{Fields, expect_eq};
 
 /// Runs one case.
 pub(super) fn run(case: &mut Fields) -> Result<(), String> {
-    let kind = parent_kind(&case.text("kind")?)?;
+    let kind = workload_kind(&case.text("kind")?)?;
     let controller = Controller::new(ControllerOptions::new(kind), Arc::new(PodCache::new()));
     let mut harness = Harness {
         kind,
@@ -52,12 +52,12 @@ impl Harness {
         let pods = controller.pods();
         match op.as_str() {
             "parentAdd" | "parentUpdate" => {
-                let object = parent(kind, step.value("object"))?;
+                let object = workload(kind, step.value("object"))?;
                 let change = controller.owners().apply(Delta::Applied(object));
                 controller.owner_changed(&change, now);
             }
             "parentDelete" => {
-                let object = parent(kind, step.value("object"))?;
+                let object = workload(kind, step.value("object"))?;
                 let change = controller.owners().apply(Delta::Deleted(object));
                 controller.owner_changed(&change, now);
             }
@@ -66,7 +66,7 @@ impl Harness {
                 let (namespace, name) = parse_key(&key).map_err(|error| error.to_string())?;
                 let object = match step.take("object") {
                     None => None,
-                    Some(object) => Some(parent(kind, object)?),
+                    Some(object) => Some(workload(kind, object)?),
                 };
                 let change =
                     controller
@@ -154,11 +154,11 @@ impl Harness {
     }
 }
 
-/// Records a write for every parent that is cached, and for those of which one is to be cleared, `owner=uid`:
+/// Records a write for every workload that is cached, and for those of which one is to be cleared, `owner=uid`:
 /// what is cleared can be seen then. Gives owners and UIDs.
 fn write_for_all(controller: &Controller, cleared: &[String]) -> BTreeMap<String, Uid> {
-    let cached = controller.owners().all().into_iter().map(|parent| {
-        let meta = &parent.object.metadata;
+    let cached = controller.owners().all().into_iter().map(|workload| {
+        let meta = &workload.object.metadata;
         (
             format!("{}/{}", meta.namespace, meta.name),
             meta.uid.clone(),

@@ -1,19 +1,19 @@
-//! Cases of `podtemplate`: the pod a parent asks for, or why it doesn't.
+//! Cases of `podtemplate`: the pod a workload asks for, or why it doesn't.
 
 use serde_json::{Value, json};
 
 use super::{Fields, sync};
 
-/// Runs one case: a whole sync of a parent with one replica and no pods.
+/// Runs one case: a whole sync of a workload with one replica and no pods.
 pub(super) fn run(case: &mut Fields) -> Result<(), String> {
     let kind = case.text("kind")?;
-    let parent = case.value("parent");
+    let workload = case.value("parent");
     let mut out = case.object("out")?;
-    let meta = &parent["metadata"];
+    let meta = &workload["metadata"];
     let text = |member: &str| meta[member].as_str().unwrap_or_default().to_owned();
     let key = format!("{}/{}", text("namespace"), text("name"));
     let run = sync::run_scripted(json!({
-        "kind": kind, "key": key, "burst": 500, "parent": parent, "pods": [], "api": {},
+        "kind": kind, "key": key, "burst": 500, "parent": workload, "pods": [], "api": {},
         "nowUnixNano": 1_700_000_000_000_000_000_i64,
         "featureGates": {"DeploymentReplicaSetTerminatingReplicas": true},
     }))?;

@@ -8,20 +8,20 @@ use podstorm::object::Pod;
 use podstorm::replicaset::{Controller, ControllerOptions};
 use serde_json::Value;
 
-use super::shared::{parent, parent_kind, pod};
+use super::shared::{pod, workload, workload_kind};
 use super::{Fields, expect_eq};
 
 /// Runs one case.
 pub(super) fn run(case: &mut Fields) -> Result<(), String> {
-    let kind = parent_kind(&case.text("kind")?)?;
-    let parents = case.list("parents")?;
+    let kind = workload_kind(&case.text("kind")?)?;
+    let workloads = case.list("parents")?;
     let pods: Vec<Arc<Pod>> = case.all("pods", pod)?;
     let cache = Arc::new(PodCache::new());
     let controller = Controller::new(ControllerOptions::new(kind), cache.clone());
-    for value in parents {
+    for value in workloads {
         controller
             .owners()
-            .apply(Delta::Applied(parent(kind, value)?));
+            .apply(Delta::Applied(workload(kind, value)?));
     }
     for pod in &pods {
         cache.apply(Delta::Applied(pod.clone()));
@@ -31,11 +31,11 @@ pub(super) fn run(case: &mut Fields) -> Result<(), String> {
         let (namespace, short) =
             podstorm::replicaset::parse_key(&name).map_err(|error| error.to_string())?;
         let key = controller.owners().intern(namespace, short);
-        let parent = controller
+        let workload = controller
             .owners()
             .get(key)
             .ok_or(format!("{name} is not cached"))?;
-        let related = controller.related_pods(&parent);
+        let related = controller.related_pods(&workload);
         let mut names: Vec<String> = related.iter().map(|pod| key_of(pod)).collect();
         names.sort();
         let recorded: Vec<String> = expected

@@ -11,17 +11,17 @@ use podstorm_apiserver::json_merge;
 use serde_json::{Value, json};
 
 use super::Fields;
-use super::shared::parent;
+use super::shared::workload;
 
 /// The scripted API and the record of what it was asked.
 pub(super) struct Api {
     kind: Kind,
-    parent_json: Value,
+    workload_json: Value,
     pods: BTreeMap<String, (usize, Arc<Pod>)>,
     creates: Map,
     deletes: Map,
     patches: Map,
-    parent_gets: Option<Vec<Value>>,
+    workload_gets: Option<Vec<Value>>,
     status_puts: Vec<Value>,
     cancelled: bool,
     creates_called: usize,
@@ -37,17 +37,17 @@ impl Api {
     pub(super) fn new(
         mut script: Fields,
         kind: Kind,
-        parent_json: Value,
+        workload_json: Value,
         pods: &[Arc<Pod>],
         cancelled: bool,
     ) -> Result<Api, String> {
-        let base = match &parent_json {
+        let base = match &workload_json {
             Value::Null => None,
-            value => Some(parent(kind, value.clone())?),
+            value => Some(workload(kind, value.clone())?),
         };
         let api = Api {
             kind,
-            parent_json,
+            workload_json,
             pods: pods
                 .iter()
                 .enumerate()
@@ -61,7 +61,7 @@ impl Api {
             creates: script.object("creates")?.rest(),
             deletes: script.object("deletes")?.rest(),
             patches: script.object("patches")?.rest(),
-            parent_gets: match script.take("parentGets") {
+            workload_gets: match script.take("parentGets") {
                 None => None,
                 Some(Value::Array(gets)) => Some(gets),
                 Some(other) => return Err(format!("api.parentGets: {other}")),
@@ -194,7 +194,7 @@ impl Api {
                 if self.cancelled && self.puts_called == 0 {
                     return Ok(cancelled());
                 }
-                self.get_parent()?
+                self.get_workload()?
             }
             Request::PutStatus { object } => {
                 let object = as_replica_set(object).ok_or("a status of another kind")?;
@@ -206,9 +206,9 @@ impl Api {
         })
     }
 
-    fn get_parent(&mut self) -> Result<Answer, String> {
-        let mut live = self.parent_json.clone();
-        if let Some(gets) = &self.parent_gets {
+    fn get_workload(&mut self) -> Result<Answer, String> {
+        let mut live = self.workload_json.clone();
+        if let Some(gets) = &self.workload_gets {
             let get = gets.get(self.gets_called.min(gets.len().saturating_sub(1)));
             self.gets_called += 1;
             let mut get = Fields::new(get.cloned().unwrap_or(json!({})), "parentGets")?;
@@ -221,7 +221,7 @@ impl Api {
                 json_merge(live, merge);
             }
         }
-        let live = parent(self.kind, live)?;
+        let live = workload(self.kind, live)?;
         if self.puts_called > 0 {
             self.base = Some(live.clone());
         }
@@ -232,7 +232,7 @@ impl Api {
         let base = self
             .base
             .as_ref()
-            .ok_or("a status write without a parent")?;
+            .ok_or("a status write without a workload")?;
         // A ReplicationController is sent as one: an absent template as an empty one.
         let sent_as = |set: &ReplicaSet| match ReplicationController::from_replica_set(set) {
             Ok(controller) if self.kind == Kind::REPLICATION_CONTROLLER => {

@@ -9,8 +9,8 @@ use podstorm::replicaset::Controller;
 use podstorm::workqueue::Take;
 use serde_json::{Value, json};
 
-/// The kind of a case's parents.
-pub(super) fn parent_kind(text: &str) -> Result<Kind, String> {
+/// The kind of a case's workloads.
+pub(super) fn workload_kind(text: &str) -> Result<Kind, String> {
     match text {
         "ReplicaSet" => Ok(Kind::REPLICA_SET),
         "ReplicationController" => Ok(Kind::REPLICATION_CONTROLLER),
@@ -25,14 +25,14 @@ pub(super) fn pod(value: Value) -> Result<Arc<Pod>, String> {
         .map_err(|error| format!("pod: {error}"))
 }
 
-/// A parent from the JSON of its kind, as the controller sees it.
-pub(super) fn parent(kind: Kind, value: Value) -> Result<Arc<ReplicaSet>, String> {
-    let parent = if kind == Kind::REPLICATION_CONTROLLER {
+/// A workload from the JSON of its kind, as the controller sees it.
+pub(super) fn workload(kind: Kind, value: Value) -> Result<Arc<ReplicaSet>, String> {
+    let workload = if kind == Kind::REPLICATION_CONTROLLER {
         ReplicationController::from_json(value).map(|rc| rc.to_replica_set())
     } else {
         ReplicaSet::from_json(value)
     };
-    parent
+    workload
         .map(Arc::new)
         .map_err(|error| format!("parent: {error}"))
 }
@@ -128,9 +128,9 @@ pub(super) fn expectations_of(controller: &Controller, key: &str, now_ns: i64) -
 }
 
 /// The name a deletion is waited for under, from a recorded `namespace/name`.
-pub(super) fn waited_name(parent_namespace: &str, key: &str) -> String {
+pub(super) fn waited_name(workload_namespace: &str, key: &str) -> String {
     match key.split_once('/') {
-        Some((namespace, name)) if namespace == parent_namespace => name.to_owned(),
+        Some((namespace, name)) if namespace == workload_namespace => name.to_owned(),
         _ => key.to_owned(),
     }
 }

@@ -7,7 +7,7 @@ use podstorm::replicaset::reconcile::{
 };
 use serde_json::Value;
 
-use super::shared::{expect_same_json, parent, pod};
+use super::shared::{expect_same_json, pod, workload};
 use super::{Fields, expect_eq};
 
 /// Runs one case.
@@ -21,17 +21,17 @@ pub(super) fn run(case: &mut Fields) -> Result<(), String> {
     let gate = gates.flag("DeploymentReplicaSetTerminatingReplicas")?;
     gates.finish()?;
     let enabled = case.flag("enableStatusTerminatingReplicas")?;
-    let parent = parent(Kind::REPLICA_SET, case.value("replicaSet"))?;
+    let workload = workload(Kind::REPLICA_SET, case.value("replicaSet"))?;
     let pods = case.all("activePods", pod)?;
     let pods: Vec<&Pod> = pods.iter().map(|pod| &**pod).collect();
     let terminating = i32::try_from(case.int("terminatingPods")?).map_err(|e| e.to_string())?;
     let error = case.text("manageReplicasError")?;
     let error = (!error.is_empty()).then_some(error);
-    let labels = &parent.spec.template.metadata.labels;
-    let min_ready = parent.spec.min_ready_seconds;
+    let labels = &workload.spec.template.metadata.labels;
+    let min_ready = workload.spec.min_ready_seconds;
     let counts = StatusCounts::count(pods.iter().copied(), labels, min_ready, now_ns);
     let terminating = (gate && enabled).then_some(terminating);
-    let status = compute_status(&parent, counts, terminating, error.as_deref(), now);
+    let status = compute_status(&workload, counts, terminating, error.as_deref(), now);
     expect_same_json("newStatus", status.to_json(), case.value("newStatus"))?;
     let next = next_availability_check(pods.iter().copied(), min_ready, now_ns);
     expect_eq(
@@ -39,13 +39,13 @@ pub(super) fn run(case: &mut Fields) -> Result<(), String> {
         &next,
         &case.opt_int("nextAvailabilityCheckNanos")?,
     )?;
-    write(case, &parent, status)
+    write(case, &workload, status)
 }
 
 /// The write with its one retry, as the sync does it.
 fn write(
     case: &mut Fields,
-    parent: &ReplicaSet,
+    workload: &ReplicaSet,
     mut status: podstorm::object::ReplicaSetStatus,
 ) -> Result<(), String> {
     let mut results = case.list("updateResults")?.into_iter();
@@ -55,8 +55,8 @@ fn write(
     let mut writes = Vec::new();
     let mut gets = 0;
     let mut failed = false;
-    if !status_is_unchanged(parent, &status) {
-        status.observed_generation = parent.metadata.generation;
+    if !status_is_unchanged(workload, &status) {
+        status.observed_generation = workload.metadata.generation;
         for attempt in 0..2 {
             writes.push(status.to_json());
             failed = match results.next() {

@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 use super::free_choice::out_of_choice;
 use super::scripted_api::Api;
 use super::shared::{
-    drain_delayed, expect_same_json, expectations_of, owner_key, parent, parent_kind, pod,
-    waited_name,
+    drain_delayed, expect_same_json, expectations_of, owner_key, pod, waited_name, workload,
+    workload_kind,
 };
 use super::{Fields, expect_eq};
 
@@ -65,7 +65,7 @@ impl Run {
 /// Runs the inputs of a case; every member must be known.
 pub(super) fn run_scripted(inputs: Value) -> Result<Run, String> {
     let mut case = Fields::new(inputs, "case")?;
-    let kind = parent_kind(&case.text("kind")?)?;
+    let kind = workload_kind(&case.text("kind")?)?;
     let wall_ns = case.int("nowUnixNano")?;
     let now = Now {
         mono_ns: MONO_NS,
@@ -77,13 +77,13 @@ pub(super) fn run_scripted(inputs: Value) -> Result<Run, String> {
     let terminating_replicas = gates.flag("DeploymentReplicaSetTerminatingReplicas")?;
     gates.finish()?;
     let cancelled = case.flag("contextCancelled")?;
-    let parent_json = case.value("parent");
+    let workload_json = case.value("parent");
     let siblings = case.list("siblings")?;
     let pods = case.all("pods", pod)?;
     let mut api = Api::new(
         case.object("api")?,
         kind,
-        parent_json.clone(),
+        workload_json.clone(),
         &pods,
         cancelled,
     )?;
@@ -101,11 +101,11 @@ pub(super) fn run_scripted(inputs: Value) -> Result<Run, String> {
     let controller = Controller::new(options, cache.clone());
     for value in siblings
         .into_iter()
-        .chain((!parent_json.is_null()).then_some(parent_json))
+        .chain((!workload_json.is_null()).then_some(workload_json))
     {
         controller
             .owners()
-            .apply(Delta::Applied(parent(kind, value)?));
+            .apply(Delta::Applied(workload(kind, value)?));
     }
     for pod in &pods {
         cache.apply(Delta::Applied(pod.clone()));

@@ -11,7 +11,7 @@ use podstorm::replicaset::Controller;
 use podstorm_apiserver::{ClusterOptions, Patch, Propagation};
 use podstorm_faultsim::invariants::Checker;
 use podstorm_faultsim::objects::{self, NAMESPACE, with};
-use podstorm_faultsim::schedule::{How, World};
+use podstorm_faultsim::schedule::{How, PlannedCluster};
 use podstorm_faultsim::simulation::{self, Ending, Simulation};
 use podstorm_faultsim::{Action, Step};
 use podstorm_sim::engine::fault_harness::FaultHarness;
@@ -51,7 +51,7 @@ const ENDING: Ending = Ending {
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// The cluster and its controller.
-    pub world: World,
+    pub cluster: PlannedCluster,
     /// How long things take.
     pub latency: LatencySettings,
     /// Whether a controller manager is started at the beginning.
@@ -61,12 +61,12 @@ pub struct Setup {
 impl Setup {
     /// Sets the gate of reading what was written, `StaleControllerConsistencyReplicaSet`.
     pub fn consistency(&mut self, on: bool) {
-        self.world.stale_controller_consistency = on;
+        self.cluster.stale_controller_consistency = on;
     }
 
     /// Sets whether the initial state comes through the watch, `WatchListClient`.
     pub fn streaming(&mut self, on: bool) {
-        self.world.watch_list_client = on;
+        self.cluster.watch_list_client = on;
     }
 }
 
@@ -75,7 +75,7 @@ pub fn fault(calls: &[Call], effect: Effect, times: u32) -> Armed {
     Armed {
         class: FaultClass::ApiError,
         calls: calls.to_vec(),
-        parent: None,
+        workload: None,
         batch: None,
         index: None,
         effect,
@@ -144,7 +144,7 @@ impl Harness {
 
     /// A hazard whose beginning is changed by `change`.
     pub fn with(change: impl FnOnce(&mut Setup)) -> Harness {
-        let world = World {
+        let cluster = PlannedCluster {
             replica_sets: Vec::new(),
             nodes: 20,
             workers: 5,
@@ -158,8 +158,8 @@ impl Harness {
         };
         let (seed, behaviour) = (7, Behaviour::Upstream);
         let mut setup = Setup {
-            latency: simulation::options(&world, seed, behaviour).latency,
-            world,
+            latency: simulation::options(&cluster, seed, behaviour).latency,
+            cluster,
             starts: true,
         };
         change(&mut setup);
@@ -167,24 +167,24 @@ impl Harness {
             behaviour,
             told: true,
         };
-        let checker = Arc::new(Checker::new(&setup.world, how));
+        let checker = Arc::new(Checker::new(&setup.cluster, how));
         let log = Arc::new(EventLog::new(Arc::clone(&checker)));
         let options = SimOptions {
             latency: setup.latency,
-            ..simulation::options(&setup.world, seed, behaviour)
+            ..simulation::options(&setup.cluster, seed, behaviour)
         };
         let server = ClusterOptions {
             seed,
             observer: Some(Arc::clone(&log) as _),
             ..ClusterOptions::default()
         };
-        let site = FaultHarness::new(&options, server, Arc::clone(&log) as _);
+        let harness = FaultHarness::new(&options, server, Arc::clone(&log) as _);
         let view = View {
-            cluster: Arc::clone(site.cluster()),
+            cluster: Arc::clone(harness.cluster()),
             log,
         };
         let mut harness = Harness {
-            simulation: Simulation::new(&setup.world, site, Arc::clone(&checker), true),
+            simulation: Simulation::new(&setup.cluster, harness, Arc::clone(&checker), true),
             checker,
             view,
             concluded: false,
@@ -203,7 +203,7 @@ impl Harness {
 
     /// The present.
     pub fn now(&self) -> Now {
-        self.simulation.site.now()
+        self.simulation.harness.now()
     }
 
     /// Starts another controller manager.
@@ -216,7 +216,7 @@ impl Harness {
     /// # Panics
     /// When none is.
     pub fn connection(&self) -> Arc<Connection> {
-        let mut alive = self.simulation.site.alive();
+        let mut alive = self.simulation.harness.alive();
         alive.pop().expect("a controller manager is alive")
     }
 
@@ -225,7 +225,7 @@ impl Harness {
     /// # Panics
     /// When none is.
     pub fn controller(&self) -> Arc<Controller> {
-        let controllers = self.simulation.site.controllers();
+        let controllers = self.simulation.harness.controllers();
         controllers.last().expect("a controller is alive").clone()
     }
 
@@ -295,18 +295,18 @@ impl Harness {
     /// What is held is heard.
     pub fn release(&self, stream: StreamKind) {
         self.connection().hold(stream, 0);
-        self.simulation.site.wake_controllers();
+        self.simulation.harness.wake_controllers();
     }
 
     /// A watch ends.
     pub fn end(&self, stream: StreamKind, end: StreamEnd) {
         self.connection().end(stream, end);
-        self.simulation.site.wake_controllers();
+        self.simulation.harness.wake_controllers();
     }
 
     /// Lets a fault wait for its requests.
     pub fn arm(&self, fault: Armed) {
-        self.simulation.site.network().arm(fault);
+        self.simulation.harness.network().arm(fault);
     }
 
     /// The next `times` requests of that kind meet this.
@@ -316,12 +316,12 @@ impl Harness {
 
     /// How many faults have struck since the last call.
     pub fn struck(&self) -> usize {
-        self.simulation.site.network().take_hits().len()
+        self.simulation.harness.network().take_hits().len()
     }
 
     /// No requests fail any more.
     pub fn heal_requests(&self) {
-        self.simulation.site.network().heal();
+        self.simulation.harness.network().heal();
     }
 
     /// The youngest controller manager dies when it passes that point for the `passes`-th time, counted

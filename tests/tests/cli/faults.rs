@@ -35,9 +35,9 @@ const GATE_ON: &str = "StaleControllerConsistencyReplicaSet=true";
 
 /// A valid schedule, which tests break.
 const SCHEDULE: &str = "\
-version: 2
+version: 3
 seed: 1
-world:
+cluster:
   replica-sets:
     - {name: web, replicas: 3}
   nodes: 3
@@ -451,7 +451,7 @@ fn of_a_folder_the_schedule_that_fails_is_named() {
 #[test]
 fn a_schedule_that_cannot_be_played_is_refused_with_its_place() {
     assert_spoilt_refused(
-        "version: 2",
+        "version: 3",
         "version: 1",
         &["version 1 | the program that wrote it"],
     );
@@ -472,7 +472,7 @@ fn a_schedule_that_cannot_be_played_is_refused_with_its_place() {
     );
     assert_spoilt_refused("pod-kill", "earthquake", &["earthquake"]);
     assert_spoilt_refused("kill:", "tickle:", &["tickle"]);
-    assert_spoilt_refused("nodes: 3", "nodes: 0", &["world.nodes"]);
+    assert_spoilt_refused("nodes: 3", "nodes: 0", &["cluster.nodes"]);
     assert_spoilt_refused("steps:", "stops:", &["stops"]);
     assert_refused(&replay("", &[]), &["mine.yaml"]);
     assert_refused(&replay("version: [", &[]), &["mine.yaml"]);

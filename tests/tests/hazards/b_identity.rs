@@ -34,12 +34,12 @@ fn hazard_15_created_again_while_the_watch_was_broken() {
         sim.hold(StreamKind::Pods, minutes(2));
         sim.create_set(idle_set("web", 3));
         sim.run(seconds(1));
-        sim.hold(StreamKind::Parents, seconds(5));
+        sim.hold(StreamKind::ReplicaSets, seconds(5));
         sim.delete_set("web", Propagation::Background);
         sim.create_set(idle_set("web", 4));
         sim.run(seconds(1));
         assert_eq!(sim.count(Write::Create), 3);
-        sim.end(StreamKind::Parents, StreamEnd::Expired);
+        sim.end(StreamKind::ReplicaSets, StreamEnd::Expired);
         sim.run(seconds(10));
         assert_eq!(sim.count(Write::Create), 7);
         assert_eq!(sim.expected("web"), Some((4, 0)));
@@ -93,7 +93,7 @@ fn hazard_17_stale_replicas() {
         let mut sim = Harness::gated(gate);
         sim.create_set(idle_set("web", 3));
         sim.run(seconds(1));
-        sim.hold(StreamKind::Parents, seconds(20));
+        sim.hold(StreamKind::ReplicaSets, seconds(20));
         sim.scale("web", 0);
         let name = sim.active("web").remove(0);
         sim.kill_pod(&name);
@@ -115,7 +115,7 @@ fn hazard_17_stale_replicas() {
 #[test]
 fn hazard_18_pod_event_before_the_replicaset_s() {
     let mut sim = Harness::new();
-    sim.hold(StreamKind::Parents, seconds(5));
+    sim.hold(StreamKind::ReplicaSets, seconds(5));
     sim.create_set(idle_set("web", 2));
     sim.forge_pod("early", "web");
     sim.run(seconds(2));

@@ -40,7 +40,7 @@ fn hazard_21_orphaning_deletion_is_not_seen_yet() {
     sim.create_set(with(idle_set("web", 2), kept));
     sim.run(seconds(1));
     let (before, syncs) = (sim.written().len(), sim.syncs().len());
-    sim.hold(StreamKind::Parents, seconds(20));
+    sim.hold(StreamKind::ReplicaSets, seconds(20));
     sim.delete_set("web", Propagation::Orphan);
     sim.run(seconds(10));
     assert!(sim.set("web").metadata.is_deleting());
@@ -92,7 +92,7 @@ fn hazard_23_live_get_fails_or_shows_another() {
         let mut sim = Harness::new();
         sim.create_set(idle_set("web", 3));
         sim.run(seconds(1));
-        sim.hold(StreamKind::Parents, seconds(2));
+        sim.hold(StreamKind::ReplicaSets, seconds(2));
         match case {
             "500" => sim.fail(Call::GetParent, refuse(ApiFault::InternalError), 1),
             _ => sim.delete_set("web", Propagation::Background),

@@ -233,10 +233,10 @@ fn hazard_50_no_colocation_without_an_owner() {
         controller.owner_replace(vec![set.into()], &1.into(), Default::default());
         let pod = Pod::from_json(pod("p", "web")).unwrap();
         controller.pods().replace(vec![pod.into()], &1.into());
-        let parent = controller
+        let owner = controller
             .owners()
             .get(controller.owners().intern(NAMESPACE, "web"));
-        assert_eq!(controller.related_pods(&parent.unwrap()).len(), related);
+        assert_eq!(controller.related_pods(&owner.unwrap()).len(), related);
     }
 }
 

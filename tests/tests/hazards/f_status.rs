@@ -207,7 +207,7 @@ fn hazard_64_statuses_that_change_nothing() {
     let syncs = sim.syncs().len();
     for _ in 0..10 {
         sim.act(Action::Replay {
-            stream: StreamKind::Parents,
+            stream: StreamKind::ReplicaSets,
             events: 1,
         });
         sim.touch("web");

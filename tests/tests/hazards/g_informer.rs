@@ -33,7 +33,7 @@ fn hazard_65_watch_expired() {
             let name = sim.active("web").remove(0);
             // The ReplicaSets are heard of first: for one that is gone the controller would make
             // pods as fast as the garbage collector removes them.
-            for (stream, held) in [(StreamKind::Pods, 15), (StreamKind::Parents, 5)] {
+            for (stream, held) in [(StreamKind::Pods, 15), (StreamKind::ReplicaSets, 5)] {
                 sim.hold(stream, seconds(held));
                 sim.end(stream, end);
             }
@@ -231,15 +231,15 @@ fn hazard_70_tombstones() {
         manual.controller.pod_changed(&change, manual.now);
         assert_eq!(manual.controller.queue().len(), 0);
     }
-    // And a parent's without its object.
-    let parents = manual.controller.owners();
-    assert!(parents.apply_tombstone(NAMESPACE, "web", None).is_none());
-    let key = parents.intern(NAMESPACE, "web");
-    assert!(parents.get(key).is_none());
+    // And an owner's without its object.
+    let owners = manual.controller.owners();
+    assert!(owners.apply_tombstone(NAMESPACE, "web", None).is_none());
+    let key = owners.intern(NAMESPACE, "web");
+    assert!(owners.get(key).is_none());
     assert_eq!(manual.controller.queue().len(), 0);
     // With it, what is waited for is forgotten and the key is woken.
     manual.controller.expectations().expect_creations(key, 5, 0);
-    let change = parents
+    let change = owners
         .apply_tombstone(NAMESPACE, "web", Some(&set))
         .unwrap();
     manual.controller.owner_changed(&change, manual.now);

@@ -123,7 +123,7 @@ fn hazard_75_shutdown_with_queued_keys() {
 fn hazard_76_slow_requests() {
     let mut sim = Harness::new();
     sim.arm(Armed {
-        parent: Some("slow".into()),
+        workload: Some("slow".into()),
         ..fault(&[Call::CreatePod], Effect::Slow { by_ms: 5_000 }, u32::MAX)
     });
     sim.create_set(idle_set("slow", 3));

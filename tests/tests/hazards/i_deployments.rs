@@ -70,7 +70,7 @@ impl Observer<Controller> for Log {
 
 /// A cluster with both controllers.
 struct Shop {
-    site: FaultHarness,
+    harness: FaultHarness,
     log: Arc<Log>,
 }
 
@@ -78,12 +78,13 @@ impl Shop {
     fn new() -> Shop {
         let options = SimOptions::new(EngineKind::Virtual, 7);
         let (server, log) = (ClusterOptions::default(), Arc::new(Log::default()));
-        let mut site = FaultHarness::new(&options, server, Arc::new(NoopObserver));
-        site.add_deployments(Arc::clone(&log) as _);
-        let now = site.now();
+        let mut harness = FaultHarness::new(&options, server, Arc::new(NoopObserver));
+        harness.add_deployments(Arc::clone(&log) as _);
+        let now = harness.now();
         let namespace = json!({"metadata": {"name": SHOP}});
         let namespace = Namespace::from_json(namespace).expect("an object of our own making");
-        site.cluster()
+        harness
+            .cluster()
             .create(namespace, now)
             .expect("the server does it");
         let node = json!({"metadata": {"name": "n"}, "status": {
@@ -91,11 +92,12 @@ impl Shop {
             "conditions": [{"type": "Ready", "status": "True"}],
         }});
         let node = Node::from_json(node).expect("an object of our own making");
-        site.cluster()
+        harness
+            .cluster()
             .create(node, now)
             .expect("the server does it");
-        site.start_manager();
-        Shop { site, log }
+        harness.start_manager();
+        Shop { harness, log }
     }
 
     /// One with a Deployment `web` of three pods whose spec is changed so; it has been rolled out.
@@ -108,7 +110,7 @@ impl Shop {
     }
 
     fn cluster(&self) -> &Cluster {
-        self.site.cluster()
+        self.harness.cluster()
     }
 
     fn create(&self, name: &str, spec: Value) {
@@ -124,20 +126,20 @@ impl Shop {
         let object = DynamicObject::from_json(Kind::DEPLOYMENT, object)
             .expect("an object of our own making");
         let api = self.cluster().api(Kind::DEPLOYMENT);
-        api.create(Arc::new(object), self.site.now())
+        api.create(Arc::new(object), self.harness.now())
             .expect("the server does it");
     }
 
     /// Lets seconds go by.
     fn run(&mut self, for_s: i64) {
-        let end_ns = self.site.now().mono_ns + seconds(for_s);
-        assert_eq!(self.site.advance(end_ns, || false), Stopped::AtEnd);
+        let end_ns = self.harness.now().mono_ns + seconds(for_s);
+        assert_eq!(self.harness.advance(end_ns, || false), Stopped::AtEnd);
     }
 
     fn patch(&self, patch: Value) {
         let patch = merge(patch);
         let api = self.cluster().api(Kind::DEPLOYMENT);
-        api.patch(SHOP, "web", &patch, self.site.now())
+        api.patch(SHOP, "web", &patch, self.harness.now())
             .expect("the server does it");
     }
 
@@ -147,7 +149,7 @@ impl Shop {
     }
 
     fn patch_set(&self, set: &ReplicaSet, patch: Value) {
-        let (name, now) = (&set.metadata.name, self.site.now());
+        let (name, now) = (&set.metadata.name, self.harness.now());
         let patched = self
             .cluster()
             .patch::<ReplicaSet>(SHOP, name, &merge(patch), now);
@@ -212,7 +214,7 @@ fn deployment_01_busy_requeue() {
     let ready = |shop: &Shop, status: &str| {
         let conditions = json!([{"type": "Ready", "status": status}]);
         let patch = merge(json!({"status": {"conditions": conditions}}));
-        let (cluster, now) = (shop.cluster(), shop.site.now());
+        let (cluster, now) = (shop.cluster(), shop.harness.now());
         cluster
             .patch_status::<Pod>(SHOP, &name, &patch, now)
             .unwrap();
@@ -240,7 +242,7 @@ fn deployment_02_swallowed_errors() {
     // The first write of a rollout creates a ReplicaSet of one pod; the second makes the old one smaller,
     // when that pod is available.
     shop.set_image("app:2");
-    shop.site.advance(i64::MAX, || {
+    shop.harness.advance(i64::MAX, || {
         shop.log
             .0
             .lock()
@@ -250,7 +252,7 @@ fn deployment_02_swallowed_errors() {
             .any(|it| it.0 == Call::WriteObject)
     });
     let refuse = Effect::Refuse(ApiFault::InternalError);
-    shop.site
+    shop.harness
         .network()
         .arm(fault(&[Call::WriteObject], refuse, 1));
     shop.run(120);
@@ -348,7 +350,7 @@ fn deployment_07_overlapping_selectors() {
             "spec": {"containers": [{"name": "c", "image": "app:0"}]}},
     }});
     let stray = ReplicaSet::from_json(stray).unwrap();
-    shop.cluster().create(stray, shop.site.now()).unwrap();
+    shop.cluster().create(stray, shop.harness.now()).unwrap();
     shop.run(120);
     let owned = ["web", "api"].map(|name| {
         let sets = shop.sets(name);
@@ -369,7 +371,7 @@ fn deployment_08_new_and_on_its_way_out() {
     let stuck = |shop: &Shop, finalizers: Value| {
         let patch = merge(json!({"metadata": {"finalizers": finalizers}}));
         for pod in shop.pods() {
-            let (name, now) = (&pod.metadata.name, shop.site.now());
+            let (name, now) = (&pod.metadata.name, shop.harness.now());
             shop.cluster()
                 .patch::<Pod>(SHOP, name, &patch, now)
                 .unwrap();
@@ -383,7 +385,7 @@ fn deployment_08_new_and_on_its_way_out() {
     let name = old.metadata.name.to_string();
     let deleted = shop
         .cluster()
-        .delete::<ReplicaSet>(SHOP, &name, &options, shop.site.now());
+        .delete::<ReplicaSet>(SHOP, &name, &options, shop.harness.now());
     deleted.unwrap();
     shop.run(120);
     let sets = shop.sets("web");
@@ -420,14 +422,14 @@ fn deployment_10_dropped_key() {
     let mut shop = Shop::with_web(json!({"progressDeadlineSeconds": i32::MAX}));
     shop.work();
     let refuse = Effect::Refuse(ApiFault::InternalError);
-    shop.site
+    shop.harness
         .network()
         .arm(fault(&[Call::WriteObject], refuse, 1_000));
     shop.set_image("app:2");
     shop.run(600);
     let work = shop.work();
     assert_eq!(work.failures, ["create failed"; 16]);
-    shop.site.network().heal();
+    shop.harness.network().heal();
     shop.run(3_600);
     assert_eq!(shop.work().syncs, 0);
     assert_eq!(shop.sizes("web"), [3]);

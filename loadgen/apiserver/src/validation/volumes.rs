@@ -32,7 +32,7 @@ const REQUIRED: &[(&str, &[&str])] = &[
 ];
 
 /// The sources in the order in which upstream looks at them.
-const TURNS: [&str; 30] = [
+const ORDER: [&str; 30] = [
     "emptyDir",
     "hostPath",
     "gitRepo",
@@ -67,8 +67,8 @@ const TURNS: [&str; 30] = [
 
 /// When a source is looked at.
 pub(super) fn turn_of(source: &str) -> usize {
-    let turn = TURNS.iter().position(|known| *known == source);
-    turn.unwrap_or(TURNS.len())
+    let place = ORDER.iter().position(|known| *known == source);
+    place.unwrap_or(ORDER.len())
 }
 
 const HOST_PATHS: [&str; 8] = [

@@ -6,7 +6,7 @@ use podstorm_sim::executor::seed::seed_for;
 use podstorm_sim::faults::{ApiFault, FaultClass};
 
 use super::super::action::{Death, Dependents};
-use super::super::schedule::{SCHEDULE_VERSION, World};
+use super::super::schedule::{PlannedCluster, SCHEDULE_VERSION};
 use super::faults;
 use super::schedule::{PlannedDeployment, Schedule, Step, What};
 use super::users::{BAD_TEMPLATES, Strategy, UserAction};
@@ -122,8 +122,8 @@ impl Dice {
         names[..count].iter().map(of_name).collect()
     }
 
-    fn cluster(&mut self) -> World {
-        World {
+    fn cluster(&mut self) -> PlannedCluster {
+        PlannedCluster {
             replica_sets: Vec::new(),
             nodes: self.0.u32(1..=4),
             workers: self.one(&[1, 2, 5]),

@@ -5,7 +5,6 @@ use podstorm::policy::Behaviour;
 use podstorm_apiserver::Cluster;
 use podstorm_objects::{Deployment, ReplicaSet};
 
-use super::super::invariants::Checker;
 use super::super::objects::NAMESPACE;
 use super::super::simulation::Simulation;
 use super::checker::RolloutChecker;
@@ -32,11 +31,12 @@ const EXPECTATIONS: i64 = 370 * SECOND;
 const QUIET: i64 = 600 * SECOND;
 
 /// What is not as it must be at rest, if anything.
-pub(super) fn missing(simulation: &Simulation) -> Option<String> {
-    let cluster = simulation.site.cluster();
+pub(super) fn missing(simulation: &Simulation, rollout_checker: &RolloutChecker) -> Option<String> {
+    let cluster = simulation.harness.cluster();
     let all = deployments(cluster);
     let incomplete = || all.iter().find_map(|it| difference(cluster, it));
-    simulation.missing().or_else(incomplete)
+    let behind = || rollout_checker.behind(cluster);
+    simulation.missing().or_else(incomplete).or_else(behind)
 }
 
 fn difference(cluster: &Cluster, deployment: &Deployment) -> Option<String> {
@@ -128,15 +128,20 @@ fn unclaimed(cluster: &Cluster, deployment: &Deployment) -> Option<String> {
 }
 
 /// Goes on until all is as wanted and nothing is at work, for so long at most; whether it came to that.
-pub(super) fn converges(simulation: &mut Simulation, checker: &Checker, limit_ns: i64) -> bool {
-    let end_ns = simulation.site.now().mono_ns + limit_ns;
+pub(super) fn converges(
+    simulation: &mut Simulation,
+    rollout_checker: &RolloutChecker,
+    limit_ns: i64,
+) -> bool {
+    let checker = rollout_checker.checker();
+    let end_ns = simulation.harness.now().mono_ns + limit_ns;
     let mut step_ns = 50 * MS;
     loop {
-        let now_ns = simulation.site.now().mono_ns;
+        let now_ns = simulation.harness.now().mono_ns;
         if checker.is_over() {
             return false;
         }
-        if simulation.site.rests() && missing(simulation).is_none() {
+        if simulation.harness.rests() && missing(simulation, rollout_checker).is_none() {
             return true;
         }
         if now_ns >= end_ns {
@@ -156,15 +161,15 @@ pub(super) fn conclude(
     behaviour: Behaviour,
 ) -> Option<i64> {
     let checker = rollout_checker.checker();
-    checker.phase("heal", simulation.site.now());
+    checker.phase("heal", simulation.harness.now());
     simulation.heal();
     put_right(simulation, users);
-    simulation.run_to(simulation.site.now().mono_ns + MS);
+    simulation.run_to(simulation.harness.now().mono_ns + MS);
     let healed_ns = simulation
-        .site
+        .harness
         .now()
         .mono_ns
-        .max(simulation.site.network().over_ns());
+        .max(simulation.harness.network().over_ns());
     simulation.run_to(healed_ns);
     let touches = [TOUCH_AFTER, EXPECTATIONS - TOUCH_AFTER];
     let (touches, last) = match behaviour {
@@ -173,40 +178,40 @@ pub(super) fn conclude(
     };
     let mut has_converged = false;
     for wait_ns in touches {
-        has_converged = converges(simulation, checker, *wait_ns);
+        has_converged = converges(simulation, rollout_checker, *wait_ns);
         if has_converged || checker.is_over() {
             break;
         }
         touch(simulation, users);
     }
-    has_converged = has_converged || converges(simulation, checker, last);
+    has_converged = has_converged || converges(simulation, rollout_checker, last);
     // What they were helped with, e.g. a rollback, may have come to where the controller waits again.
     if !has_converged && !checker.is_over() && help(simulation, users) {
-        has_converged = converges(simulation, checker, ROLLOUT);
+        has_converged = converges(simulation, rollout_checker, ROLLOUT);
     }
     if !has_converged {
-        let missing = missing(simulation);
+        let missing = missing(simulation, rollout_checker);
         let text = missing.unwrap_or_else(|| "a controller has not come to rest".to_owned());
         checker.fail(
             "L1",
             format!("not converged: {text}"),
-            simulation.site.now(),
+            simulation.harness.now(),
         );
         return None;
     }
-    let converged_after_ns = (simulation.site.now().mono_ns - healed_ns).max(0);
-    simulation.run_to(simulation.site.now().mono_ns + 60 * SECOND);
-    checker.phase("quiet", simulation.site.now());
+    let converged_after_ns = (simulation.harness.now().mono_ns - healed_ns).max(0);
+    simulation.run_to(simulation.harness.now().mono_ns + 60 * SECOND);
+    checker.phase("quiet", simulation.harness.now());
     rollout_checker.quiet_begins();
-    let begun_ns = simulation.site.now().mono_ns;
+    let begun_ns = simulation.harness.now().mono_ns;
     simulation.run_to(begun_ns + QUIET);
-    if let Some(missing) = missing(simulation) {
+    if let Some(missing) = missing(simulation, rollout_checker) {
         let text = format!("converged, and did not stay so: {missing}");
-        checker.fail("L1", text, simulation.site.now());
+        checker.fail("L1", text, simulation.harness.now());
     }
     let restless = checker.restless(begun_ns);
     if let Some(text) = restless.or_else(|| rollout_checker.restless(begun_ns)) {
-        checker.fail("L2", text, simulation.site.now());
+        checker.fail("L2", text, simulation.harness.now());
     }
     Some(converged_after_ns)
 }
@@ -215,7 +220,7 @@ pub(super) fn conclude(
 fn put_right(simulation: &mut Simulation, users: &mut Users<'_>) {
     for planned in users.planned {
         let name = || planned.name.clone();
-        let there = deployments(simulation.site.cluster());
+        let there = deployments(simulation.harness.cluster());
         let Some(deployment) = there.iter().find(|it| *it.metadata.name == *planned.name) else {
             users.act(simulation, &UserAction::Create(name()));
             continue;
@@ -224,7 +229,7 @@ fn put_right(simulation: &mut Simulation, users: &mut Users<'_>) {
             users.act(simulation, &UserAction::Pause(name(), false));
         }
         let (sets, _) = simulation
-            .site
+            .harness
             .cluster()
             .list::<ReplicaSet>(Some(NAMESPACE));
         // A rollback that is still to come may bring such a template back.
@@ -242,7 +247,7 @@ fn can_run(template: &podstorm_objects::PodTemplate) -> bool {
 
 /// Users touch everything, and help.
 fn touch(simulation: &mut Simulation, users: &mut Users<'_>) {
-    for deployment in deployments(simulation.site.cluster()) {
+    for deployment in deployments(simulation.harness.cluster()) {
         let name = deployment.metadata.name.to_string();
         users.act(simulation, &UserAction::Touch(name.clone()));
         if !can_run(&deployment.spec.template) {
@@ -259,9 +264,9 @@ fn touch(simulation: &mut Simulation, users: &mut Users<'_>) {
 /// Users help where the controller is known to wait for them; whether there was such a Deployment.
 fn help(simulation: &mut Simulation, users: &mut Users<'_>) -> bool {
     let mut has_helped = false;
-    for deployment in deployments(simulation.site.cluster()) {
+    for deployment in deployments(simulation.harness.cluster()) {
         let name = deployment.metadata.name.to_string();
-        let sets = sets_of(simulation.site.cluster(), &deployment);
+        let sets = sets_of(simulation.harness.cluster(), &deployment);
         let replicas = deployment.replicas();
         let active = || sets.iter().filter(|set| set.replicas() > 0);
         let is_stale = active().any(|set| {

@@ -27,7 +27,7 @@ pub(super) const CLASSES: [FaultClass; 14] = [
 /// The watches of the Deployment controller, its own twice.
 const STREAMS: [StreamKind; 6] = [
     StreamKind::Pods,
-    StreamKind::Parents,
+    StreamKind::ReplicaSets,
     StreamKind::Deployments,
     StreamKind::Deployments,
     StreamKind::DeploymentReplicaSets,

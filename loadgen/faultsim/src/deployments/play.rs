@@ -31,21 +31,21 @@ pub fn play(schedule: &Schedule, how: How) -> (Verdict, Vec<String>) {
         ..ClusterOptions::default()
     };
     let options = options(cluster, schedule.seed, how.behaviour);
-    let mut site = FaultHarness::new(&options, server, Arc::clone(&rollout_checker) as _);
-    site.add_deployments(Arc::clone(&rollout_checker) as _);
-    let mut simulation = Simulation::new(cluster, site, Arc::clone(&checker), false);
+    let mut harness = FaultHarness::new(&options, server, Arc::clone(&rollout_checker) as _);
+    harness.add_deployments(Arc::clone(&rollout_checker) as _);
+    let mut simulation = Simulation::new(cluster, harness, Arc::clone(&checker), false);
     let mut users = Users::new(&schedule.deployments);
     for deployment in &schedule.deployments {
-        let (cluster, now) = (simulation.site.cluster(), simulation.site.now());
+        let (cluster, now) = (simulation.harness.cluster(), simulation.harness.now());
         let created = users.create(cluster, &deployment.name, now);
         created.expect("a Deployment of our own making is accepted");
     }
     simulation.start_manager();
     let converged_after_ns = phases(&mut simulation, &mut users, &rollout_checker, schedule, how);
-    checker.ends(&simulation.site);
+    checker.ends(&simulation.harness);
     let (mut verdict, log) = checker.verdict();
     verdict.converged_after_ns = converged_after_ns;
-    verdict.simulated_ns = simulation.site.now().mono_ns;
+    verdict.simulated_ns = simulation.harness.now().mono_ns;
     verdict.sometimes.extend(rollout_checker.situations());
     (verdict, log)
 }
@@ -58,16 +58,16 @@ fn phases(
     how: How,
 ) -> Option<i64> {
     let checker = rollout_checker.checker();
-    if !ending::converges(simulation, checker, BUILD_LIMIT) {
-        let missing = ending::missing(simulation).unwrap_or_default();
+    if !ending::converges(simulation, rollout_checker, BUILD_LIMIT) {
+        let missing = ending::missing(simulation, rollout_checker).unwrap_or_default();
         let text = format!(
             "the cluster was not ready within {} s: {missing}",
             BUILD_LIMIT / SECOND
         );
-        checker.fail("L1", text, simulation.site.now());
+        checker.fail("L1", text, simulation.harness.now());
         return None;
     }
-    checker.phase("disturb", simulation.site.now());
+    checker.phase("disturb", simulation.harness.now());
     simulation.begin_disturbing();
     for step in &schedule.steps {
         simulation.advance_to(step.at_ms);
@@ -78,7 +78,7 @@ fn phases(
             What::User(action) => {
                 checker.note(|| format!("-> {}", users::describe(step)));
                 users.act(simulation, action);
-                simulation.site.wake_controllers();
+                simulation.harness.wake_controllers();
             }
             What::Fault(class, action) => simulation.act(&sets::Step {
                 at_ms: step.at_ms,

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::users::{Strategy, UserAction};
 use crate::action::Action;
-use crate::schedule::{ScheduleError, World, check_action, check_within, parsed};
+use crate::schedule::{PlannedCluster, ScheduleError, check_action, check_within, parsed};
 
 /// A run, as data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,7 +18,7 @@ pub struct Schedule {
     /// The Deployments at first.
     pub deployments: Vec<PlannedDeployment>,
     /// Their cluster.
-    pub cluster: World,
+    pub cluster: PlannedCluster,
     /// The end of the phase in which things go wrong, ms.
     pub disturb_ms: u32,
     /// The classes that the seed has switched on.
@@ -98,7 +98,6 @@ impl Schedule {
     /// # Errors
     /// The first setting or step that can't be, and what would do.
     pub fn check(&self) -> Result<(), ScheduleError> {
-        ScheduleError::of_version(self.version)?;
         let fail = |text: String| Err(ScheduleError::new(text));
         self.cluster.check(self.disturb_ms)?;
         if self.deployments.is_empty() {

@@ -228,7 +228,7 @@ impl Users<'_> {
             }
             other => return self.act_on_objects(simulation, other),
         };
-        let (cluster, now) = (simulation.site.cluster(), simulation.site.now());
+        let (cluster, now) = (simulation.harness.cluster(), simulation.harness.now());
         let patch = Patch::Merge(members(patch));
         let patched = cluster
             .api(Kind::DEPLOYMENT)
@@ -244,14 +244,14 @@ impl Users<'_> {
                     propagation: Some(propagation.policy()),
                     ..DeleteOptions::default()
                 };
-                let (cluster, now) = (simulation.site.cluster(), simulation.site.now());
+                let (cluster, now) = (simulation.harness.cluster(), simulation.harness.now());
                 let deleted = cluster
                     .api(Kind::DEPLOYMENT)
                     .delete(NAMESPACE, name, &options, now);
                 simulation.written(deleted);
             }
             Create(name) => {
-                let (cluster, now) = (simulation.site.cluster(), simulation.site.now());
+                let (cluster, now) = (simulation.harness.cluster(), simulation.harness.now());
                 let created = self.create(cluster, name, now);
                 simulation.written(created);
             }
@@ -358,7 +358,7 @@ fn of_name(cluster: &Cluster, name: &str) -> Option<Arc<Deployment>> {
 }
 
 fn nth_set(simulation: &Simulation, name: &str, nth: u32) -> Option<Arc<ReplicaSet>> {
-    let cluster = simulation.site.cluster();
+    let cluster = simulation.harness.cluster();
     let mut sets = sets_of(cluster, &*of_name(cluster, name)?);
     let at = nth as usize % sets.len().max(1);
     (at < sets.len()).then(|| sets.swap_remove(at))
@@ -378,7 +378,7 @@ fn relabel(simulation: &Simulation, deployment: &str, app: &str, nth: Option<u32
         }
         None => {
             let (sets, _) = simulation
-                .site
+                .harness
                 .cluster()
                 .list::<ReplicaSet>(Some(NAMESPACE));
             let is_lost = |set: &&Arc<ReplicaSet>| {

@@ -7,7 +7,7 @@ use podstorm_sim::executor::seed::seed_for;
 use podstorm_sim::faults::{ApiFault, Call, CrashPoint, Effect, FaultClass, StreamEnd, StreamKind};
 
 use super::action::{Action, Death, Dependents, Tampering};
-use super::schedule::{SCHEDULE_VERSION, Schedule, Step, World, WorldReplicaSet};
+use super::schedule::{PlannedCluster, PlannedReplicaSet, SCHEDULE_VERSION, Schedule, Step};
 use super::workloads::WorkloadKind;
 
 /// Of a hundred seeds, those without faults, and those with a single class.
@@ -45,16 +45,16 @@ pub struct Wanted {
 /// The schedule of a seed.
 pub fn draw(seed: u64, wanted: &Wanted) -> Schedule {
     let mut dice = Dice(Rng::with_seed(seed_for(seed, "schedule", 0)));
-    let world = dice.world();
+    let cluster = dice.cluster();
     let (classes, high) = dice.classes(wanted);
     let disturb_ms = dice.0.u32(60_000..=600_000);
-    let names: Vec<String> = world
+    let names: Vec<String> = cluster
         .replica_sets
         .iter()
         .map(|set| set.name.clone())
         .collect();
-    let mut drawn = Drawn::of(&world);
-    let mut steps = dice.beside(&world, &drawn);
+    let mut drawn = Drawn::of(&cluster);
+    let mut steps = dice.beside(&cluster, &drawn);
     let rate = dice.rate(USER_RATE);
     for at_ms in dice.times(rate, disturb_ms) {
         for action in dice.user_actions(&names, &mut drawn) {
@@ -81,7 +81,7 @@ pub fn draw(seed: u64, wanted: &Wanted) -> Schedule {
     Schedule {
         version: SCHEDULE_VERSION,
         seed,
-        world,
+        cluster,
         disturb_ms,
         classes,
         steps,
@@ -100,8 +100,8 @@ struct Drawn {
 }
 
 impl Drawn {
-    fn of(world: &World) -> Drawn {
-        let is_there = |kind: &WorkloadKind| world.replica_sets.iter().any(|it| it.kind == *kind);
+    fn of(cluster: &PlannedCluster) -> Drawn {
+        let is_there = |kind: &WorkloadKind| cluster.replica_sets.iter().any(|it| it.kind == *kind);
         let kinds = WorkloadKind::ALL.into_iter().filter(is_there);
         Drawn {
             kinds: kinds.collect(),
@@ -145,21 +145,21 @@ impl Dice {
         times
     }
 
-    fn world(&mut self) -> World {
+    fn cluster(&mut self) -> PlannedCluster {
         let sets = self.0.usize(1..=4);
         let names = ["web", "api", "db", "queue"];
         let kinds = self.kinds(sets);
         let replica_sets = names[..sets]
             .iter()
             .zip(kinds)
-            .map(|(name, kind)| WorldReplicaSet {
+            .map(|(name, kind)| PlannedReplicaSet {
                 kind,
                 name: (*name).to_owned(),
                 replicas: self.one(&[0, 1, 2, 3, 5, 8, 13, 30]),
                 min_ready_seconds: self.one(&[0, 0, 0, 1, 10]),
             })
             .collect();
-        World {
+        PlannedCluster {
             replica_sets,
             nodes: self.0.u32(1..=4),
             workers: self.one(&[1, 2, 5]),
@@ -173,7 +173,7 @@ impl Dice {
         }
     }
 
-    /// What the objects of the world are.
+    /// What its objects are.
     fn kinds(&mut self, count: usize) -> Vec<WorkloadKind> {
         use WorkloadKind::{ReplicaSet, ReplicationController};
         if self.0.u32(..REPLICATION_CONTROLLERS_IN) > 0 {
@@ -190,11 +190,11 @@ impl Dice {
 
     /// Where there are both kinds, every second time one of each has the same labels from the
     /// beginning.
-    fn beside(&mut self, world: &World, drawn: &Drawn) -> Vec<Step> {
+    fn beside(&mut self, cluster: &PlannedCluster, drawn: &Drawn) -> Vec<Step> {
         if !drawn.has_both_kinds() || self.0.bool() {
             return Vec::new();
         }
-        let first = &world.replica_sets[0];
+        let first = &cluster.replica_sets[0];
         let others = WorkloadKind::ALL.into_iter().filter(|it| *it != first.kind);
         let beside = |kind| Step {
             at_ms: 0,
@@ -283,7 +283,7 @@ impl Dice {
             return StreamKind::Pods;
         }
         match self.one(&drawn.kinds) {
-            WorkloadKind::ReplicaSet => StreamKind::Parents,
+            WorkloadKind::ReplicaSet => StreamKind::ReplicaSets,
             WorkloadKind::ReplicationController => StreamKind::ReplicationControllers,
         }
     }

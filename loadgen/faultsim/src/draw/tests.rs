@@ -52,7 +52,7 @@ fn a_share_of_the_seeds_has_replication_controllers_alone_and_beside_replica_set
     let mut watched = 0;
     for seed in 0..500 {
         let schedule = draw(seed, &Wanted::default());
-        let drawn = Drawn::of(&schedule.world);
+        let drawn = Drawn::of(&schedule.cluster);
         let is_alone = drawn.kinds == [WorkloadKind::ReplicationController];
         alone += u32::from(is_alone);
         both += u32::from(drawn.has_both_kinds());

@@ -211,7 +211,7 @@ impl OracleState {
                         format!("{name} has another controller and was adopted"),
                     ));
                 }
-                if !sync.parent_confirmed && !sync.ended {
+                if !sync.owner_confirmed && !sync.ended {
                     let text = format!("{name} was adopted without looking at {} anew", sync.key);
                     return Err(("S9", text));
                 }
@@ -458,14 +458,14 @@ impl OracleState {
                 sync.claim_failed |= failed.is_some_and(|error| !harmless.contains(&error.code));
             }
             (Request::Get { .. }, _) => {
-                sync.parent_confirmed = match answer {
+                sync.owner_confirmed = match answer {
                     Answer::Object(live) => {
                         let live = live.metadata();
                         Some(&live.uid) == uid.as_ref() && !live.is_deleting()
                     }
                     _ => false,
                 };
-                sync.claim_failed |= !sync.parent_confirmed;
+                sync.claim_failed |= !sync.owner_confirmed;
             }
             // The start: only then does the sync look at the caches.
             (Request::ReadVersion { .. }, Answer::Version(_)) => {

@@ -53,8 +53,8 @@ impl CheckerHarness {
             told: false,
         };
         let mut schedule = draw(0, &Wanted::default());
-        schedule.world.burst_replicas = 500;
-        let drawn = &mut schedule.world.stale_controller_consistency;
+        schedule.cluster.burst_replicas = 500;
+        let drawn = &mut schedule.cluster.stale_controller_consistency;
         *drawn = gate.unwrap_or(*drawn);
         let options = ControllerOptions {
             policy: behaviour.policy(),

@@ -35,7 +35,7 @@ use podstorm_sim::faults::{BatchPosition, Call, FaultClass};
 use super::action::Action;
 use super::coverage;
 use super::reference::{Lockstep, Snapshot};
-use super::schedule::{How, Schedule, Step, World};
+use super::schedule::{How, PlannedCluster, Schedule, Step};
 use super::verdict::{Conditions, Verdict, Violation};
 use checks::Checked;
 use metrics::Metrics;
@@ -87,13 +87,13 @@ struct State {
 }
 
 impl Checker {
-    /// The checker of a run that begins with that world.
-    pub fn new(world: &World, how: How) -> Checker {
+    /// The checker of a run that begins with that cluster.
+    pub fn new(cluster: &PlannedCluster, how: How) -> Checker {
         Checker {
-            nodes: world.nodes,
+            nodes: cluster.nodes,
             over: AtomicBool::new(false),
             state: Mutex::new(State {
-                oracle: OracleState::new(world, how.behaviour),
+                oracle: OracleState::new(cluster, how.behaviour),
                 metrics: Metrics::default(),
                 reach: Reach::default(),
                 lockstep: None,
@@ -112,7 +112,7 @@ impl Checker {
 
     /// The checker of a schedule: one without faults is also held against the reference model.
     pub(super) fn of(schedule: &Schedule, how: How) -> Checker {
-        let checker = Checker::new(&schedule.world, how);
+        let checker = Checker::new(&schedule.cluster, how);
         checker.state().lockstep = Lockstep::of(schedule, how.behaviour);
         checker
     }
@@ -181,47 +181,47 @@ impl Checker {
     }
 
     /// A step of the schedule is about to be carried out.
-    pub(super) fn acts(&self, step: &Step, site: &FaultHarness) {
+    pub(super) fn acts(&self, step: &Step, harness: &FaultHarness) {
         let mut state = self.state();
-        state.now = site.now();
+        state.now = harness.now();
         state.note(|| format!("-> {}", describe(step)));
         state.trace.add_str("act");
         state.trace.add(u64::from(step.at_ms));
-        state.strike_hits(site);
+        state.strike_hits(harness);
         if let Some(class) = step.class
             && !matches!(step.action, Action::Requests { .. })
         {
             state.strike(class, None);
         }
         let (is_busy, nodes) = (!state.oracle.busy.is_empty(), self.nodes);
-        let mark = state.reach.acts(step, is_busy, nodes, site.now());
-        site.network().set_fault_id(Some(mark));
-        state.oracle.disturbed(&step.action, site);
+        let mark = state.reach.acts(step, is_busy, nodes, harness.now());
+        harness.network().set_fault_id(Some(mark));
+        state.oracle.disturbed(&step.action, harness);
     }
 
     /// It has been carried out.
-    pub(super) fn acted(&self, site: &FaultHarness) {
-        site.network().set_fault_id(None);
+    pub(super) fn acted(&self, harness: &FaultHarness) {
+        harness.network().set_fault_id(None);
         self.state().reach.acted();
     }
 
     /// The run is over: what has been noticed in it is counted.
-    pub(super) fn ends(&self, site: &FaultHarness) {
-        self.state().reach.notice(site.network().take_noticed());
+    pub(super) fn ends(&self, harness: &FaultHarness) {
+        self.state().reach.notice(harness.network().take_noticed());
     }
 
     /// A controller has died.
-    pub(super) fn died(&self, site: &FaultHarness) {
+    pub(super) fn died(&self, harness: &FaultHarness) {
         let mut state = self.state();
-        state.now = site.now();
+        state.now = harness.now();
         state.verdict.crashed = true;
         state.note(|| "a controller has died".to_owned());
         state.trace.add_str("died");
-        let deaths = site.network().take_deaths();
+        let deaths = harness.network().take_deaths();
         if state.oracle.is_busy() {
             state.reach.notice(deaths);
         }
-        state.oracle.died(site);
+        state.oracle.died(harness);
     }
 
     /// A controller was started whose first lists are from the past.
@@ -235,15 +235,15 @@ impl Checker {
     }
 
     /// Users have just done something: the reference model does what the controllers must do.
-    pub(super) fn stepped(&self, site: &FaultHarness) {
+    pub(super) fn stepped(&self, harness: &FaultHarness) {
         if let Some(lockstep) = &mut self.state().lockstep {
-            lockstep.stepped(&Snapshot::of(site.cluster()));
+            lockstep.stepped(&Snapshot::of(harness.cluster()));
         }
     }
 
-    /// The site rests, as wanted, or (`rests` is false) users go on before it does.
-    pub(super) fn compares(&self, site: &FaultHarness, rests: bool) {
-        self.check(site.now(), |state| {
+    /// The harness rests, as wanted, or (`rests` is false) users go on before it does.
+    pub(super) fn compares(&self, harness: &FaultHarness, rests: bool) {
+        self.check(harness.now(), |state| {
             let Some(lockstep) = &mut state.lockstep else {
                 return Ok(());
             };
@@ -251,16 +251,16 @@ impl Checker {
                 lockstep.goes_on();
                 return Ok(());
             }
-            let snapshot = Snapshot::of(site.cluster());
+            let snapshot = Snapshot::of(harness.cluster());
             lockstep.rests(&snapshot).map_err(|text| ("model", text))
         });
     }
 
     /// All is as wanted and quiet: what a controller keeps must be as small as it should be.
-    pub(super) fn at_rest(&self, site: &FaultHarness) {
-        self.check(site.now(), |state| {
-            state.strike_hits(site);
-            state.oracle.at_rest(site)
+    pub(super) fn at_rest(&self, harness: &FaultHarness) {
+        self.check(harness.now(), |state| {
+            state.strike_hits(harness);
+            state.oracle.at_rest(harness)
         });
     }
 
@@ -330,8 +330,8 @@ impl State {
     }
 
     /// Counts the requests that met a fault since the last look.
-    fn strike_hits(&mut self, site: &FaultHarness) {
-        for hit in site.network().take_hits() {
+    fn strike_hits(&mut self, harness: &FaultHarness) {
+        for hit in harness.network().take_hits() {
             self.strike(hit.class, Some(coverage::step_of(hit.call, hit.position)));
         }
     }

@@ -15,7 +15,7 @@ use podstorm_sim::engine::observer::SyncId;
 
 use super::super::action::Action;
 use super::super::model::is_active;
-use super::super::schedule::World;
+use super::super::schedule::PlannedCluster;
 use super::checks::Checked;
 use super::sets::SetState;
 
@@ -67,7 +67,7 @@ pub(super) struct SyncState {
     pub(super) batches: BTreeMap<u32, u32>,
     /// The batch in which a create failed.
     pub(super) failed_batch: Option<u32>,
-    /// When it last looked at the caches, by the site's wall clock, ns.
+    /// When it last looked at the caches, by the harness's wall clock, ns.
     pub(super) begun_wall_ns: i64,
     /// Names of the pods that were made for it.
     pub(super) created: BTreeSet<String>,
@@ -78,7 +78,7 @@ pub(super) struct SyncState {
     /// The status that it has asked for.
     pub(super) status: Option<Box<ReplicaSetStatus>>,
     /// Whether it has read its ReplicaSet anew and found it as it should be.
-    pub(super) parent_confirmed: bool,
+    pub(super) owner_confirmed: bool,
     /// The step it is at.
     pub(super) step: &'static str,
     pub(super) ended: bool,
@@ -140,11 +140,11 @@ pub(super) struct OracleState {
 }
 
 impl OracleState {
-    pub(super) fn new(world: &World, behaviour: Behaviour) -> OracleState {
+    pub(super) fn new(cluster: &PlannedCluster, behaviour: Behaviour) -> OracleState {
         OracleState {
             behaviour,
-            gate: world.stale_controller_consistency,
-            burst: i64::from(world.burst_replicas),
+            gate: cluster.stale_controller_consistency,
+            burst: i64::from(cluster.burst_replicas),
             clock_offsets_ns: BTreeSet::from([0]),
             ..OracleState::default()
         }
@@ -165,7 +165,7 @@ impl OracleState {
     }
 
     /// Records what a step of the schedule may explain.
-    pub(super) fn disturbed(&mut self, action: &Action, site: &FaultHarness) {
+    pub(super) fn disturbed(&mut self, action: &Action, harness: &FaultHarness) {
         let upstream = self.is_upstream();
         match action {
             Action::Drop { events, .. } => {
@@ -190,7 +190,7 @@ impl OracleState {
             }
             Action::Overlap { .. } => {
                 self.overlapped = true;
-                let alive = site.alive().len() as i64;
+                let alive = harness.alive().len() as i64;
                 self.allowed += self.burst * alive;
                 self.outrun += if upstream { alive } else { 0 };
                 self.allowed_deletes += self.burst * alive;
@@ -218,14 +218,14 @@ impl OracleState {
     }
 
     /// A controller has died: what it had under way may still come.
-    pub(super) fn died(&mut self, site: &FaultHarness) {
+    pub(super) fn died(&mut self, harness: &FaultHarness) {
         self.crashed = true;
-        let alive: BTreeSet<u32> = site
+        let alive: BTreeSet<u32> = harness
             .alive()
             .iter()
             .map(|connection| connection.incarnation())
             .collect();
-        let started = u32::try_from(site.started()).unwrap_or(u32::MAX);
+        let started = u32::try_from(harness.started()).unwrap_or(u32::MAX);
         let dead = (0..started).filter(|incarnation| !alive.contains(incarnation));
         let newly: Vec<u32> = dead.filter(|it| !self.dead.contains(it)).collect();
         for incarnation in newly {
@@ -344,9 +344,9 @@ impl OracleState {
         now: Now,
     ) -> &mut SyncState {
         let name = controller.owners().name(key);
-        let parent = controller.owners().get(key);
+        let owner = controller.owners().get(key);
         let pods = controller.pods();
-        let set = parent.map(|parent| Arc::clone(&parent.object));
+        let set = owner.map(|owner| Arc::clone(&owner.object));
         let version = |version: &podstorm_objects::ResourceVersion| version.number().unwrap_or(0);
         let sync = SyncState {
             of_replication_controller: controller.options().kind == Kind::REPLICATION_CONTROLLER,
@@ -391,8 +391,8 @@ impl OracleState {
     }
 
     /// Nothing more than necessary is kept when all is at rest.
-    pub(super) fn at_rest(&self, site: &FaultHarness) -> Checked {
-        for controller in site.controllers() {
+    pub(super) fn at_rest(&self, harness: &FaultHarness) -> Checked {
+        for controller in harness.controllers() {
             if !controller.queue().is_empty() {
                 return Err(("L2", "keys wait in the queue".to_owned()));
             }

@@ -58,8 +58,8 @@ fn the_release_of_a_pod_that_matches_and_the_adoption_of_one_that_does_not_are_n
 
 /// What a sync of `web` asks for to adopt or to release the pod `a`.
 fn patch(harness: &CheckerHarness, adopts: bool) -> Request {
-    let parent = harness.controller.owners().get(harness.key());
-    let owner = Arc::clone(&parent.expect("web is known").controller_ref);
+    let web = harness.controller.owners().get(harness.key());
+    let owner = Arc::clone(&web.expect("web is known").controller_ref);
     let uid = Uid::new("a-uid");
     let owner_uid = owner.uid.clone();
     Request::PatchOwners {
@@ -198,11 +198,11 @@ fn pods_patched_for_the_deleting_and_pods_of_two_controllers_are_noticed() {
 #[test]
 fn requests_of_a_sync_that_the_gate_refuses_are_noticed() {
     for (asked, expected) in [(false, None), (true, Some("I6"))] {
-        let world = draw(0, &Wanted::default()).world;
+        let cluster = draw(0, &Wanted::default()).cluster;
         let mut harness = CheckerHarness::new(Behaviour::Upstream);
         harness.seen_set(1);
         let sync = harness.sync();
-        let mut oracle = OracleState::new(&world, Behaviour::Upstream);
+        let mut oracle = OracleState::new(&cluster, Behaviour::Upstream);
         let opened = oracle.open_sync(sync, &harness.controller, harness.key(), NOW);
         opened.asked = asked;
         let stale = Outcome::Failed(SyncError {

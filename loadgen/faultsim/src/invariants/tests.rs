@@ -441,8 +441,8 @@ fn a_stall_longer_than_expectations_explains_creates_of_those_without_a_gate_onl
         (Kind::REPLICATION_CONTROLLER, false, true, Some("S1")),
     ] {
         let mut schedule = draw(0, &Wanted::default());
-        schedule.world.stale_controller_consistency = gate;
-        let mut oracle = super::oracle::OracleState::new(&schedule.world, Behaviour::Upstream);
+        schedule.cluster.stale_controller_consistency = gate;
+        let mut oracle = super::oracle::OracleState::new(&schedule.cluster, Behaviour::Upstream);
         let mut harness = CheckerHarness::of(kind, Behaviour::Upstream);
         let set = harness.seen_set(1);
         oracle.version = 1;

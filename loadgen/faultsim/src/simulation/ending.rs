@@ -30,13 +30,13 @@ impl Simulation {
     /// Puts everything right and lets the run end, checking L1 to L3; answers how long after healing
     /// everything was as wanted, ns.
     pub fn conclude(&mut self, ending: &Ending) -> Option<i64> {
-        self.checker.phase("heal", self.site.now());
+        self.checker.phase("heal", self.harness.now());
         self.heal();
         // What was put right is noticed before anything is checked.
-        self.run_to(self.site.now().mono_ns + MS);
-        let now_ns = self.site.now().mono_ns;
+        self.run_to(self.harness.now().mono_ns + MS);
+        let now_ns = self.harness.now().mono_ns;
         // A request that was lost before is a fault until its time has run out.
-        let healed_ns = now_ns.max(self.site.network().over_ns());
+        let healed_ns = now_ns.max(self.harness.network().over_ns());
         let limit_ns = healed_ns - now_ns + ending.converges_within_ns;
         let Some(since_ns) = self.until_converged(limit_ns, ending.touches) else {
             let missing = self.missing();
@@ -45,23 +45,23 @@ impl Simulation {
                 ending.converges_within_ns / SECOND,
                 missing.unwrap_or_else(|| "a controller has not come to rest".to_owned())
             );
-            self.checker.fail("L1", text, self.site.now());
+            self.checker.fail("L1", text, self.harness.now());
             return None;
         };
         let converged_after_ns = Some((since_ns - healed_ns).max(0));
-        self.checker.phase("quiet", self.site.now());
-        let begun_ns = self.site.now().mono_ns;
+        self.checker.phase("quiet", self.harness.now());
+        let begun_ns = self.harness.now().mono_ns;
         self.run_to(begun_ns + ending.quiet_ns);
         if let Some(missing) = self.missing() {
             let text = format!("converged, and did not stay so: {missing}");
-            self.checker.fail("L1", text, self.site.now());
+            self.checker.fail("L1", text, self.harness.now());
         }
         if let Some(text) = self.checker.restless(begun_ns) {
-            self.checker.fail("L2", text, self.site.now());
+            self.checker.fail("L2", text, self.harness.now());
         }
         if !self.checker.is_over() {
             self.retries_come();
-            self.checker.at_rest(&self.site);
+            self.checker.at_rest(&self.harness);
         }
         converged_after_ns
     }
@@ -69,10 +69,10 @@ impl Simulation {
     /// Goes on until no retry is to come: upstream's wait for a quarter of an hour and more, and what
     /// is kept for an object that is gone stays until its last one.
     fn retries_come(&mut self) {
-        let limit_ns = self.site.now().mono_ns + LAST_RETRY;
+        let limit_ns = self.harness.now().mono_ns + LAST_RETRY;
         loop {
-            let now_ns = self.site.now().mono_ns;
-            let waits = (self.site.controllers()).any(|it| it.queue().delayed() > 0);
+            let now_ns = self.harness.now().mono_ns;
+            let waits = (self.harness.controllers()).any(|it| it.queue().delayed() > 0);
             if !waits || now_ns >= limit_ns || self.checker.is_over() {
                 return;
             }
@@ -83,12 +83,12 @@ impl Simulation {
     /// Goes on until all is as wanted; the moment since when it is, or nothing when that takes
     /// longer than `limit_ns`.
     pub(crate) fn until_converged(&mut self, limit_ns: i64, touch: bool) -> Option<i64> {
-        let begun_ns = self.site.now().mono_ns;
+        let begun_ns = self.harness.now().mono_ns;
         let mut touched = !touch;
         let mut since_ns = None;
         let mut step_ns = 50 * MS;
         loop {
-            let now_ns = self.site.now().mono_ns;
+            let now_ns = self.harness.now().mono_ns;
             if self.checker.is_over() {
                 return None;
             }
@@ -98,11 +98,11 @@ impl Simulation {
                     since_ns.get_or_insert(self.checker.last_write_ns().max(begun_ns));
                 }
             }
-            if touched && since_ns.is_some() && self.site.rests() {
+            if touched && since_ns.is_some() && self.harness.rests() {
                 return since_ns;
             }
             let waited = now_ns - begun_ns;
-            if !touched && waited >= TOUCH_AFTER && !expects(&self.site) {
+            if !touched && waited >= TOUCH_AFTER && !expects(&self.harness) {
                 self.touch_all();
                 touched = true;
                 step_ns = 50 * MS;
@@ -121,13 +121,13 @@ impl Simulation {
 }
 
 /// Whether a live controller still waits for the events of what it asked for.
-fn expects(site: &FaultHarness) -> bool {
-    let now_ns = site.now().mono_ns;
-    let mut controllers = site.controllers();
+fn expects(harness: &FaultHarness) -> bool {
+    let now_ns = harness.now().mono_ns;
+    let mut controllers = harness.controllers();
     controllers.any(|controller| {
         let expectations = controller.expectations();
-        let parents = controller.owners().all();
-        let mut keys = parents.iter().map(|parent| parent.key);
+        let owners = controller.owners().all();
+        let mut keys = owners.iter().map(|owner| owner.key);
         keys.any(|key| !expectations.satisfied(key, now_ns))
     })
 }

@@ -10,14 +10,14 @@ use super::{Later, MS, NAMESPACE, Simulation, Stale, node_name};
 impl Simulation {
     /// Does something to the connection of each controller manager that is alive.
     pub(super) fn each_connection(&self, change: impl Fn(&Connection)) {
-        self.site
+        self.harness
             .alive()
             .iter()
             .for_each(|connection| change(connection));
     }
 
     pub(super) fn disturb(&mut self, class: Option<FaultClass>, action: &Action) {
-        let now = self.site.now();
+        let now = self.harness.now();
         let until = |ms: u32| now.mono_ns.saturating_add(i64::from(ms) * MS);
         match action {
             Action::Requests {
@@ -28,10 +28,10 @@ impl Simulation {
                 effect,
                 times,
                 within_ms,
-            } => self.site.network().arm(Armed {
+            } => self.harness.network().arm(Armed {
                 class: class.unwrap_or(FaultClass::ApiError),
                 calls: calls.clone(),
-                parent: replica_set.clone(),
+                workload: replica_set.clone(),
                 batch: *batch,
                 index: *index,
                 effect: effect.clone(),
@@ -74,7 +74,7 @@ impl Simulation {
             Action::Compact { stream } => {
                 match stream {
                     StreamKind::Pods => self.cluster().compact::<Pod>(),
-                    StreamKind::Parents => self.cluster().compact::<ReplicaSet>(),
+                    StreamKind::ReplicaSets => self.cluster().compact::<ReplicaSet>(),
                     StreamKind::ReplicationControllers => {
                         self.cluster().compact::<ReplicationController>();
                     }
@@ -98,7 +98,7 @@ impl Simulation {
                     connection.lag_for(*stream, u64::from(*versions), for_ns)
                 });
                 // A new list alone is none of a lagging server's doing.
-                self.site.network().set_fault_id(None);
+                self.harness.network().set_fault_id(None);
                 self.each_connection(|connection| {
                     connection.end(*stream, StreamEnd::ClosedAndExpired)
                 });
@@ -115,7 +115,7 @@ impl Simulation {
                     for_ms: *stale_for_ms,
                 };
                 self.crash = (i64::from(*down_ms) * MS, stale);
-                if let Some(connection) = self.site.alive().last() {
+                if let Some(connection) = self.harness.alive().last() {
                     connection.crash_at(*point, *passes);
                 }
             }
@@ -138,13 +138,13 @@ impl Simulation {
                 self.after_ms(*for_ms, Later::LiftQuota);
             }
             Action::LoseNode { node, for_ms } => {
-                let node = node % self.world.nodes;
-                self.site.nodes().lose(&node_name(node));
+                let node = node % self.planned.nodes;
+                self.harness.nodes().lose(&node_name(node));
                 self.after_ms(*for_ms, Later::RestoreNode { node });
             }
             Action::RejectPods { node, for_ms } => {
-                let node = node % self.world.nodes;
-                self.site.nodes().set_rejecting(&node_name(node), true);
+                let node = node % self.planned.nodes;
+                self.harness.nodes().set_rejecting(&node_name(node), true);
                 self.after_ms(*for_ms, Later::RestoreNode { node });
             }
             Action::DeleteNamespace { gap_ms } => {

@@ -22,41 +22,41 @@ use super::action::Action;
 use super::invariants::Checker;
 use super::model;
 use super::objects::{NAMESPACE, STUCK, named, node_name};
-use super::schedule::{Step, World, WorldReplicaSet};
+use super::schedule::{PlannedCluster, PlannedReplicaSet, Step};
 use super::workloads::WorkloadKind;
 
 const MS: i64 = 1_000_000;
 
 pub use ending::Ending;
 
-/// What a world's cluster is built from.
-pub fn options(world: &World, seed: u64, behaviour: Behaviour) -> SimOptions {
+/// What a planned cluster is built from.
+pub fn options(planned: &PlannedCluster, seed: u64, behaviour: Behaviour) -> SimOptions {
     let gates = [
         ("PodDeletionCost", true),
         ("DeploymentReplicaSetTerminatingReplicas", true),
         (
             "StaleControllerConsistencyReplicaSet",
-            world.stale_controller_consistency,
+            planned.stale_controller_consistency,
         ),
-        ("WatchListClient", world.watch_list_client),
+        ("WatchListClient", planned.watch_list_client),
     ];
     let gates = gates.map(|(name, on)| (name.to_owned(), on));
     let up_to = |ms: u32| Latency::Uniform(i64::from(ms) * MS / 10, i64::from(ms) * MS);
     let mut options = SimOptions::new(EngineKind::Virtual, seed);
     options.controller = ControllerSettings {
-        concurrent_replicaset_syncs: world.workers as usize,
-        concurrent_rc_syncs: world.workers as usize,
-        burst_replicas: world.burst_replicas,
+        concurrent_replicaset_syncs: planned.workers as usize,
+        concurrent_rc_syncs: planned.workers as usize,
+        burst_replicas: planned.burst_replicas,
         feature_gates: gates.into_iter().collect(),
         ..options.controller
     };
     options.policy = behaviour.policy();
     options.latency = LatencySettings {
-        pod_startup: up_to(world.startup_ms),
-        pod_termination: up_to(world.termination_ms),
-        api: up_to(world.api_ms),
-        watch: up_to(world.watch_ms),
-        scheduling: up_to(world.watch_ms),
+        pod_startup: up_to(planned.startup_ms),
+        pod_termination: up_to(planned.termination_ms),
+        api: up_to(planned.api_ms),
+        watch: up_to(planned.watch_ms),
+        scheduling: up_to(planned.watch_ms),
     };
     #[cfg(test)]
     let options = super::planted_tests::options(options);
@@ -99,9 +99,9 @@ enum Later {
 #[derive(Debug)]
 pub struct Simulation {
     /// The cluster, its nodes and controllers.
-    pub site: FaultHarness,
+    pub harness: FaultHarness,
     checker: Arc<Checker>,
-    world: World,
+    planned: PlannedCluster,
     /// Whether a write of users that the server refuses is a mistake: a script means what it says.
     is_scripted: bool,
     /// What each ReplicaSet is made from, by name.
@@ -129,28 +129,28 @@ struct SetPlan {
 }
 
 impl Simulation {
-    /// Creates the world on that cluster, whose commits and controllers `checker` hears of.
+    /// Creates what is planned on that cluster, whose commits and controllers `checker` hears of.
     ///
     /// # Panics
     /// When the cluster has objects already.
     pub fn new(
-        world: &World,
-        site: FaultHarness,
+        planned: &PlannedCluster,
+        harness: FaultHarness,
         checker: Arc<Checker>,
         is_scripted: bool,
     ) -> Simulation {
-        let plan = |set: &WorldReplicaSet| SetPlan {
+        let plan = |set: &PlannedReplicaSet| SetPlan {
             kind: set.kind,
             like: set.name.clone(),
             replicas: set.replicas,
             min_ready_seconds: set.min_ready_seconds,
             deleted: false,
         };
-        let sets = world.replica_sets.iter();
+        let sets = planned.replica_sets.iter();
         let simulation = Simulation {
-            site,
+            harness,
             checker,
-            world: world.clone(),
+            planned: planned.clone(),
             is_scripted,
             sets: sets.map(|set| (set.name.clone(), plan(set))).collect(),
             due: BinaryHeap::new(),
@@ -160,9 +160,9 @@ impl Simulation {
             touches: 0,
             away: false,
         };
-        let now = simulation.site.now();
+        let now = simulation.harness.now();
         simulation.create_namespace();
-        for number in 0..world.nodes {
+        for number in 0..planned.nodes {
             let node = Node {
                 metadata: named(&node_name(number)),
                 pods_allocatable: Some(1_000),
@@ -177,7 +177,7 @@ impl Simulation {
     }
 
     fn cluster(&self) -> &Cluster {
-        self.site.cluster()
+        self.harness.cluster()
     }
 
     fn create_namespace(&self) {
@@ -185,7 +185,7 @@ impl Simulation {
             metadata: named(NAMESPACE),
             ..Namespace::default()
         };
-        let now = self.site.now();
+        let now = self.harness.now();
         self.cluster()
             .create(namespace, now)
             .expect("the namespace is new");
@@ -196,7 +196,7 @@ impl Simulation {
             return;
         };
         let size = (plan.replicas, plan.min_ready_seconds);
-        let (cluster, now) = (self.cluster(), self.site.now());
+        let (cluster, now) = (self.cluster(), self.harness.now());
         // Refused where it exists or the namespace is on its way out: then there is nothing to do.
         let _ = plan.kind.create(cluster, name, &plan.like, size, now);
     }
@@ -211,7 +211,7 @@ impl Simulation {
 
     /// From now on times of steps count.
     pub(super) fn begin_disturbing(&mut self) {
-        self.begun_ns = self.site.now().mono_ns;
+        self.begun_ns = self.harness.now().mono_ns;
     }
 
     /// Goes on to that time of the disturbed phase.
@@ -231,7 +231,7 @@ impl Simulation {
             let target_ns = due_ns.map_or(end_ns, |due_ns| due_ns.min(end_ns));
             let checker = Arc::clone(&self.checker);
             let mut asked = false;
-            let stopped = self.site.advance(target_ns, || {
+            let stopped = self.harness.advance(target_ns, || {
                 asked = stop();
                 asked || checker.is_over()
             });
@@ -239,12 +239,12 @@ impl Simulation {
                 Stopped::Asked => return asked,
                 Stopped::Livelock => {
                     let text = "parts wake each other for ever while no time passes";
-                    self.checker.fail("I10", text, self.site.now());
+                    self.checker.fail("I10", text, self.harness.now());
                     return false;
                 }
                 Stopped::Died => {
-                    self.checker.died(&self.site);
-                    if self.site.alive().is_empty() {
+                    self.checker.died(&self.harness);
+                    if self.harness.alive().is_empty() {
                         let (away_ns, stale) = self.crash;
                         self.after(away_ns, Later::Start { stale });
                     }
@@ -268,7 +268,7 @@ impl Simulation {
     }
 
     fn after(&mut self, after_ns: i64, later: Later) {
-        let due_ns = self.site.now().mono_ns.saturating_add(after_ns);
+        let due_ns = self.harness.now().mono_ns.saturating_add(after_ns);
         self.due.push(Reverse((due_ns, self.pending.len())));
         self.pending.push(Some(later));
     }
@@ -280,16 +280,16 @@ impl Simulation {
     fn do_now(&mut self, later: Later) {
         match later {
             Later::Start { stale } => {
-                if self.site.alive().is_empty() {
+                if self.harness.alive().is_empty() {
                     self.start(stale);
                 }
             }
             Later::KillOldest => {
-                let alive = self.site.alive();
+                let alive = self.harness.alive();
                 if alive.len() > 1 {
                     alive[0].die();
                     // The death is noticed, and nothing is started for it: there is another.
-                    self.site.wake_controllers();
+                    self.harness.wake_controllers();
                 }
             }
             Later::Unstick => self.unstick(),
@@ -297,7 +297,7 @@ impl Simulation {
             Later::Ready { pods } => self.ready_again(&pods),
             Later::List { stream } => {
                 self.each_connection(|connection| connection.end(stream, StreamEnd::Expired));
-                self.site.wake_controllers();
+                self.harness.wake_controllers();
             }
             Later::ClockRight => {
                 self.each_connection(|connection| connection.set_wall_offset(0));
@@ -305,8 +305,8 @@ impl Simulation {
             Later::LiftQuota => self.cluster().set_pod_quota(NAMESPACE, None),
             Later::RestoreNode { node } => {
                 let node = node_name(node);
-                self.site.nodes().set_rejecting(&node, false);
-                self.site.nodes().restore(&node);
+                self.harness.nodes().set_rejecting(&node, false);
+                self.harness.nodes().restore(&node);
             }
             Later::CreateNamespace => self.namespace_again(),
         }
@@ -318,9 +318,9 @@ impl Simulation {
     }
 
     fn start(&mut self, stale: Stale) {
-        self.site.start_manager();
+        self.harness.start_manager();
         if stale.versions > 0 {
-            if let Some(connection) = self.site.alive().last() {
+            if let Some(connection) = self.harness.alive().last() {
                 let all = StreamKind::ALL.into_iter();
                 for stream in all.chain(StreamKind::OF_DEPLOYMENTS) {
                     let for_ns = i64::from(stale.for_ms) * MS;
@@ -333,7 +333,7 @@ impl Simulation {
 
     /// Puts everything right.
     pub(super) fn heal(&mut self) {
-        self.site.network().heal();
+        self.harness.network().heal();
         self.each_connection(|connection| connection.heal());
         let mut away = false;
         while let Some(later) = self.take_first() {
@@ -348,12 +348,12 @@ impl Simulation {
         if away {
             self.namespace_again();
         }
-        self.site.nodes().heal();
+        self.harness.nodes().heal();
         self.unstick();
-        if self.site.alive().is_empty() {
+        if self.harness.alive().is_empty() {
             self.start(Stale::default());
         }
-        self.site.wake_controllers();
+        self.harness.wake_controllers();
     }
 
     /// Creates the namespace and its ReplicaSets anew, or waits until it is gone.
@@ -372,10 +372,10 @@ impl Simulation {
 
     /// Carries one step out.
     pub fn act(&mut self, step: &Step) {
-        self.checker.acts(step, &self.site);
+        self.checker.acts(step, &self.harness);
         self.do_action(step);
-        self.checker.acted(&self.site);
-        self.site.wake_controllers();
+        self.checker.acted(&self.harness);
+        self.harness.wake_controllers();
     }
 
     fn do_action(&mut self, step: &Step) {
@@ -441,7 +441,7 @@ impl Simulation {
             } => self.create_named(name, replica_set.as_deref(), *deletion_cost),
             Action::RemovePod { name } => self.delete_pod(name, Some(0)),
             Action::WriteStatus { replica_set } => {
-                let (kind, now) = (self.kind_of(replica_set), self.site.now());
+                let (kind, now) = (self.kind_of(replica_set), self.harness.now());
                 self.written(kind.miscount(self.cluster(), replica_set, now));
             }
             Action::Kill {
@@ -478,12 +478,13 @@ impl Simulation {
         if self.away {
             return Some("the namespace is on its way out".to_owned());
         }
-        model::difference(self.cluster(), self.site.now()).or_else(|| caches::behind(&self.site))
+        model::difference(self.cluster(), self.harness.now())
+            .or_else(|| caches::behind(&self.harness))
     }
 }
 
-fn ready(is_ready: bool, site: &FaultHarness) -> Value {
-    let time = site.now().wall().to_string();
+fn ready(is_ready: bool, harness: &FaultHarness) -> Value {
+    let time = harness.now().wall().to_string();
     let status = if is_ready { "True" } else { "False" };
     json!({"type": "Ready", "status": status, "lastTransitionTime": time})
 }

@@ -19,7 +19,7 @@ impl Simulation {
         if let Some(plan) = self.sets.get_mut(name) {
             plan.replicas = replicas;
         }
-        let (kind, now) = (self.kind_of(name), self.site.now());
+        let (kind, now) = (self.kind_of(name), self.harness.now());
         self.written(kind.scale(self.cluster(), name, replicas, now));
     }
 
@@ -43,21 +43,21 @@ impl Simulation {
 
     /// Merges JSON into a ReplicaSet.
     pub fn patch_set(&self, name: &str, patch: Value) {
-        let (kind, now) = (self.kind_of(name), self.site.now());
+        let (kind, now) = (self.kind_of(name), self.harness.now());
         self.written(kind.patch(self.cluster(), name, members(patch), now));
     }
 
     /// Merges JSON into a pod.
     pub fn patch_pod(&self, name: &str, patch: Value) {
         let patch = Patch::Merge(members(patch));
-        let now = self.site.now();
+        let now = self.harness.now();
         self.written(self.cluster().patch::<Pod>(NAMESPACE, name, &patch, now));
     }
 
     /// Merges JSON into the status of a pod.
     pub fn patch_pod_status(&self, name: &str, status: Value) {
         let patch = Patch::Merge(members(json!({"status": status})));
-        let (cluster, now) = (self.cluster(), self.site.now());
+        let (cluster, now) = (self.cluster(), self.harness.now());
         self.written(cluster.patch_status::<Pod>(NAMESPACE, name, &patch, now));
     }
 
@@ -75,7 +75,7 @@ impl Simulation {
             propagation: Some(propagation),
             ..DeleteOptions::default()
         };
-        let (kind, now) = (self.kind_of(name), self.site.now());
+        let (kind, now) = (self.kind_of(name), self.harness.now());
         self.written(kind.delete(self.cluster(), name, &options, now));
     }
 
@@ -85,7 +85,7 @@ impl Simulation {
             grace_period_seconds,
             ..DeleteOptions::default()
         };
-        let now = self.site.now();
+        let now = self.harness.now();
         self.written(self.cluster().delete::<Pod>(NAMESPACE, name, &options, now));
     }
 
@@ -95,7 +95,7 @@ impl Simulation {
     /// When it is none.
     pub fn create_pod(&self, pod: Value) {
         let pod = Pod::from_json(pod).expect("a pod of our own making");
-        self.written(self.cluster().create(pod, self.site.now()));
+        self.written(self.cluster().create(pod, self.harness.now()));
     }
 
     /// Creates a pod without an owner, matched by that ReplicaSet's selector or by none.
@@ -156,18 +156,18 @@ impl Simulation {
     pub(super) fn flap(&mut self, name: &str, percent: u32) {
         let mut pods = Vec::new();
         for pod in self.some_pods(name, percent, |pod| pod.is_active() && pod.is_ready()) {
-            let status = json!({"conditions": [ready(false, &self.site)]});
+            let status = json!({"conditions": [ready(false, &self.harness)]});
             self.patch_pod_status(&pod.metadata.name, status);
             pods.push((pod.metadata.name.to_string(), pod.metadata.uid.clone()));
         }
-        self.after_ms(self.world.startup_ms, Later::Ready { pods });
+        self.after_ms(self.planned.startup_ms, Later::Ready { pods });
     }
 
     pub(super) fn ready_again(&mut self, pods: &[(String, Uid)]) {
         for (name, uid) in pods {
             let live = self.cluster().get::<Pod>(NAMESPACE, name);
             if live.is_ok_and(|pod| pod.metadata.uid == *uid && pod.is_active()) {
-                let status = json!({"conditions": [ready(true, &self.site)]});
+                let status = json!({"conditions": [ready(true, &self.harness)]});
                 self.patch_pod_status(name, status);
             }
         }
@@ -220,6 +220,6 @@ impl Simulation {
             }),
         };
         changed.metadata.owner_references = owner.into_iter().collect();
-        self.written(self.cluster().update(changed, self.site.now()));
+        self.written(self.cluster().update(changed, self.harness.now()));
     }
 }

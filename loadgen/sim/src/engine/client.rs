@@ -291,7 +291,8 @@ impl CallLatency {
     pub(crate) fn refused(&mut self) -> Option<ApiError> {
         let (share, random) = self.errors.as_mut()?;
         (random.f64() < *share).then(|| {
-            let message = "Internal error occurred: the server refuses calls by lot (--api-errors)";
+            let message =
+                "Internal error occurred: the server refuses calls at random (--api-errors)";
             ApiError::status(500, Reason::InternalError, message)
         })
     }

@@ -205,7 +205,7 @@ impl EventWriter {
                 let sent = OutgoingRequest {
                     call: Call::WriteEvent,
                     request: None,
-                    parent: "",
+                    workload: "",
                     position: BatchPosition::default(),
                 };
                 connection.inject(&sent, now)

@@ -211,7 +211,7 @@ impl<W: Workload> WorkerTransport<W> {
         let (Some(hooks), Some(sync)) = (&self.runner.hooks, self.sync_id()) else {
             return InjectedOutcome::Pass;
         };
-        let parent = self.runner.controller.name(self.key);
+        let workload = self.runner.controller.name(self.key);
         let position = BatchPosition {
             // The batch that is being sent has been counted. A request that is sent again counts as
             // the next batch.
@@ -225,7 +225,7 @@ impl<W: Workload> WorkerTransport<W> {
         let sent = OutgoingRequest {
             call: Call::of(request),
             request: Some(request),
-            parent: &parent.name,
+            workload: &workload.name,
             position,
         };
         hooks.connection.inject(&sent, now)

@@ -460,7 +460,7 @@ mod tests {
     fn healing_lists_anew_where_events_were_lost() {
         let connection = connection();
         connection.drop_events(StreamKind::Pods, 1);
-        connection.hold(StreamKind::Parents, 100);
+        connection.hold(StreamKind::ReplicaSets, 100);
         let pod = Arc::new(());
         let mut events = vec![WatchEvent::Added(pod)];
         let mut kept = VecDeque::new();
@@ -473,7 +473,7 @@ mod tests {
             WatchState::Ended(StreamEnd::Expired)
         );
         assert_eq!(
-            connection.watch_state(StreamKind::Parents, true, now),
+            connection.watch_state(StreamKind::ReplicaSets, true, now),
             WatchState::Open
         );
     }
@@ -484,7 +484,7 @@ mod tests {
             let connection = connection();
             connection.network().set_fault_id(Some(7));
             connection.hold(StreamKind::Pods, 100);
-            connection.drop_events(StreamKind::Parents, 1);
+            connection.drop_events(StreamKind::ReplicaSets, 1);
             let pods = held_back.then(|| WatchEvent::Added(Arc::new(())));
             let mut events: Vec<_> = pods.into_iter().collect();
             connection.alter(StreamKind::Pods, &mut events, &mut VecDeque::new());
@@ -493,8 +493,8 @@ mod tests {
             // What comes later was not held back, and a list makes up for what would be lost.
             let mut events = vec![WatchEvent::Added(Arc::new(()))];
             connection.alter(StreamKind::Pods, &mut events, &mut VecDeque::new());
-            connection.take_lag(StreamKind::Parents, Now::default());
-            connection.alter(StreamKind::Parents, &mut events, &mut VecDeque::new());
+            connection.take_lag(StreamKind::ReplicaSets, Now::default());
+            connection.alter(StreamKind::ReplicaSets, &mut events, &mut VecDeque::new());
             assert!(connection.network().take_noticed().is_empty());
         }
     }

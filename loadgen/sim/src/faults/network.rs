@@ -56,7 +56,7 @@ pub struct Armed {
     /// The calls that it meets; empty: every pod write and status write.
     pub calls: Vec<Call>,
     /// Only requests of this ReplicaSet, by name.
-    pub parent: Option<String>,
+    pub workload: Option<String>,
     /// Only that batch of creates of a sync, from 0.
     pub batch: Option<u32>,
     /// Only that request of its batch, from 0.
@@ -86,7 +86,7 @@ pub struct OutgoingRequest<'a> {
     /// The request; absent for writes of Events.
     pub request: Option<&'a Request>,
     /// The ReplicaSet that sends it, by name.
-    pub parent: &'a str,
+    pub workload: &'a str,
     /// Its position in the sync.
     pub position: BatchPosition,
 }
@@ -247,9 +247,9 @@ impl Armed {
         let changes_pod = matches!(self.effect, Effect::StripLabels | Effect::StripOwner);
         call && (!changes_pod || sent.call == Call::CreatePod)
             && self
-                .parent
+                .workload
                 .as_ref()
-                .is_none_or(|parent| parent == sent.parent)
+                .is_none_or(|workload| workload == sent.workload)
             && self.batch.is_none_or(|batch| batch == sent.position.batch)
             && self.index.is_none_or(|index| index == sent.position.index)
     }
@@ -299,7 +299,7 @@ mod tests {
         Armed {
             class: FaultClass::ApiError,
             calls: calls.to_vec(),
-            parent: None,
+            workload: None,
             batch: None,
             index: None,
             effect: Effect::Refuse(ApiFault::InternalError),
@@ -312,7 +312,7 @@ mod tests {
         OutgoingRequest {
             call,
             request: None,
-            parent: "web",
+            workload: "web",
             position: BatchPosition { batch, index },
         }
     }
@@ -356,12 +356,12 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_can_wait_for_one_call_of_one_batch_of_one_parent() {
+    fn a_fault_can_wait_for_one_call_of_one_batch_of_one_workload() {
         let network = Network::default();
         let mut fault = armed(&[Call::CreatePod], 1);
         fault.batch = Some(2);
         fault.index = Some(3);
-        fault.parent = Some("web".into());
+        fault.workload = Some("web".into());
         network.arm(fault);
         for (batch, index, struck) in [(2, 2, false), (1, 3, false), (2, 3, true)] {
             let outcome = network.inject(&sent(Call::CreatePod, batch, index), 0);

@@ -20,7 +20,7 @@ pub enum StreamKind {
     /// The watch of pods.
     Pods,
     /// The watch of ReplicaSets.
-    Parents,
+    ReplicaSets,
     /// The watch of ReplicationControllers.
     ReplicationControllers,
     /// The watch of any other workload's objects.
@@ -38,7 +38,7 @@ impl StreamKind {
     /// The watch of a controller's owners.
     pub fn of(owners: Kind) -> StreamKind {
         if owners == Kind::REPLICA_SET {
-            StreamKind::Parents
+            StreamKind::ReplicaSets
         } else if owners == Kind::REPLICATION_CONTROLLER {
             StreamKind::ReplicationControllers
         } else if owners == Kind::DEPLOYMENT {
@@ -64,7 +64,7 @@ impl StreamKind {
     /// Every watch of the controllers of owners of pods. Seeds are drawn by this list.
     pub const ALL: [StreamKind; 3] = [
         StreamKind::Pods,
-        StreamKind::Parents,
+        StreamKind::ReplicaSets,
         StreamKind::ReplicationControllers,
     ];
 }

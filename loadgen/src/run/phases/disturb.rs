@@ -30,9 +30,9 @@ impl Stream {
     fn kinds(self) -> &'static [StreamKind] {
         match self {
             Stream::Pods => &[StreamKind::Pods],
-            Stream::ReplicaSets => &[StreamKind::Parents],
+            Stream::ReplicaSets => &[StreamKind::ReplicaSets],
             Stream::All => &[
-                StreamKind::Parents,
+                StreamKind::ReplicaSets,
                 StreamKind::ReplicationControllers,
                 StreamKind::Pods,
             ],
@@ -92,7 +92,7 @@ impl Driver {
         self.connection().network().arm(Armed {
             class: FaultClass::AmbiguousWrite,
             calls: vec![Call::CreatePod],
-            parent: None,
+            workload: None,
             batch: Some(0),
             index: Some(0),
             effect: Effect::LoseAnswer(ApiFault::Timeout),

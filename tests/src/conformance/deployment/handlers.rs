@@ -9,23 +9,23 @@ use podstorm::object::{AnyObject, Now, Pod, Resource};
 use podstorm::workqueue::Take;
 use serde_json::Value;
 
-use super::world::World;
+use super::harness::Harness;
 use crate::conformance::{Fields, expect_eq};
 
 /// Runs one case.
 pub(in crate::conformance) fn run(case: &mut Fields) -> Result<(), String> {
-    let world = World::new(true);
-    case.each("steps", |given| step(&world, given))
+    let harness = Harness::new(true);
+    case.each("steps", |given| step(&harness, given))
 }
 
-fn step(world: &World, step: &mut Fields) -> Result<(), String> {
+fn step(harness: &Harness, step: &mut Fields) -> Result<(), String> {
     let now = Now::default();
     let op = step.text("op")?;
     let object = step.take("object");
     // The key of a tombstone, which names its object.
     step.text("key")?;
     let lists = step.take("listError").is_none();
-    let controller = &world.controller;
+    let controller = &harness.controller;
     match (op.as_str(), object) {
         // Objects of another type can't reach a typed handler, nor can a tombstone without an object.
         ("garbage", _) | (_, None) => {}
@@ -38,10 +38,10 @@ fn step(world: &World, step: &mut Fields) -> Result<(), String> {
             controller.other_changed(delta(op, object), now);
         }
         ("podStore", Some(object)) => {
-            world.pods.apply(Delta::Applied(pod(object)?));
+            harness.pods.apply(Delta::Applied(pod(object)?));
         }
         ("podDelete" | "podTombstone", Some(object)) => {
-            let change = world.pods.apply(Delta::Deleted(pod(object)?));
+            let change = harness.pods.apply(Delta::Deleted(pod(object)?));
             controller.pod_changed(&change, now);
         }
         (other, _) => return Err(format!("unknown op {other:?}")),

@@ -57,7 +57,7 @@ pub(super) fn conflict(kind: Kind, name: &str) -> ApiError {
 }
 
 /// The controller over caches that hold these objects.
-pub(super) struct World {
+pub(super) struct Harness {
     pub(super) controller: Controller,
     pub(super) pods: Arc<PodCache>,
     pub(super) driver: Driver<<Controller as Workload>::Sync>,
@@ -75,13 +75,13 @@ pub(super) struct Run {
     pub(super) forgotten: bool,
 }
 
-impl World {
-    pub(super) fn new(terminating_replicas: bool) -> World {
+impl Harness {
+    pub(super) fn new(terminating_replicas: bool) -> Harness {
         let options = ControllerOptions {
             terminating_replicas,
         };
         let pods = Arc::new(PodCache::new());
-        World {
+        Harness {
             controller: Controller::new(options, pods.clone()),
             pods,
             driver: Driver::default(),

@@ -4,6 +4,7 @@ pub(super) mod annotations;
 pub(super) mod fenceposts;
 pub(super) mod find_new_rs;
 pub(super) mod handlers;
+mod harness;
 pub(super) mod kubectl_history_undo;
 pub(super) mod kubectl_rollout_status;
 pub(super) mod new_rs_replicas;
@@ -12,7 +13,6 @@ pub(super) mod proportions;
 pub(super) mod rollouts;
 pub(super) mod sync;
 pub(super) mod template_equal;
-mod world;
 
 use podstorm::deployment::template::TemplateForm;
 use podstorm::object::{Deployment, PodTemplate, Resource};

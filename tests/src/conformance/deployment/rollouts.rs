@@ -7,7 +7,7 @@ use podstorm::replicaset::parse_key;
 use podstorm_apiserver::json_merge;
 use serde_json::{Value, json};
 
-use super::world::{Bases, MONO_NS, World, answered, conflict, expect_same};
+use super::harness::{Bases, Harness, MONO_NS, answered, conflict, expect_same};
 use crate::conformance::scripted_api::api_error;
 use crate::conformance::shared::pod;
 use crate::conformance::{Fields, expect_eq};
@@ -19,7 +19,7 @@ pub(in crate::conformance) fn run(case: &mut Fields) -> Result<(), String> {
     case.text("start")?;
     let key = case.text("key")?;
     let mut stage = Stage {
-        world: World::new(true),
+        harness: Harness::new(true),
         key,
         deployment: case.value("deployment"),
         sets: Map::new(),
@@ -31,7 +31,7 @@ pub(in crate::conformance) fn run(case: &mut Fields) -> Result<(), String> {
 
 /// What is stored between the steps.
 struct Stage {
-    world: World,
+    harness: Harness,
     key: String,
     deployment: Value,
     /// By name.
@@ -55,10 +55,10 @@ impl Stage {
             true => self.sets_before.clone(),
             false => self.sets.clone(),
         };
-        self.world.put_deployment(self.deployment.clone())?;
-        self.world.list_sets(cached.values())?;
+        self.harness.put_deployment(self.deployment.clone())?;
+        self.harness.list_sets(cached.values())?;
         let pods = self.pods.iter().cloned().map(pod);
-        self.world.list_pods(pods.collect::<Result<_, _>>()?);
+        self.harness.list_pods(pods.collect::<Result<_, _>>()?);
         self.sets_before.clone_from(&self.sets);
         let mut bases = Bases::default();
         bases.set(Kind::DEPLOYMENT, &self.deployment);
@@ -69,13 +69,13 @@ impl Stage {
         let mut out = step.object("out")?;
         let mut recorded = out.list("requests")?.into_iter();
         let (namespace, name) = parse_key(&self.key).map_err(|error| error.to_string())?;
-        let id = self.world.controller.key(namespace, name);
+        let id = self.harness.controller.key(namespace, name);
         let mut server = Server {
             bases,
             deployment: &mut self.deployment,
             sets: &mut self.sets,
         };
-        let run = self.world.run(id, 0, now, |request| {
+        let run = self.harness.run(id, 0, now, |request| {
             let recorded = recorded.next();
             let recorded = recorded.ok_or_else(|| format!("one too many: {request:?}"))?;
             server.answer(request, recorded)

@@ -8,7 +8,7 @@ use podstorm::replicaset::parse_key;
 use podstorm_apiserver::json_merge;
 use serde_json::{Value, json};
 
-use super::world::{Bases, MONO_NS, World, answered, body, conflict, shown};
+use super::harness::{Bases, Harness, MONO_NS, answered, body, conflict, shown};
 use crate::conformance::scripted_api::api_error;
 use crate::conformance::shared::pod;
 use crate::conformance::{Fields, expect_eq};
@@ -23,7 +23,7 @@ pub(in crate::conformance) fn run(case: &mut Fields) -> Result<(), String> {
         wall_ns: case.int("nowUnixNano")?,
     };
     let mut gates = case.object("featureGates")?;
-    let mut world = World::new(gates.flag("DeploymentReplicaSetTerminatingReplicas")?);
+    let mut harness = Harness::new(gates.flag("DeploymentReplicaSetTerminatingReplicas")?);
     gates.finish()?;
     let key = case.text("key")?;
     let deployment = case.value("deployment");
@@ -33,10 +33,10 @@ pub(in crate::conformance) fn run(case: &mut Fields) -> Result<(), String> {
     let mut api = Api::new(case.object("api")?, deployment.clone(), &sets, now)?;
     let mut out = case.object("out")?;
     if !deployment.is_null() {
-        world.put_deployment(deployment)?;
+        harness.put_deployment(deployment)?;
     }
-    world.list_sets(&sets)?;
-    world.list_pods(pods);
+    harness.list_sets(&sets)?;
+    harness.list_pods(pods);
     let (namespace, name) = match parse_key(&key) {
         Ok(names) => names,
         Err(error) => {
@@ -46,8 +46,8 @@ pub(in crate::conformance) fn run(case: &mut Fields) -> Result<(), String> {
             return Ok(());
         }
     };
-    let id = world.controller.key(namespace, name);
-    let run = world.run(id, failures, now, |request| api.answer(request))?;
+    let id = harness.controller.key(namespace, name);
+    let run = harness.run(id, failures, now, |request| api.answer(request))?;
 
     let recorded = out.all("requests", |request| api.bases.whole(request))?;
     expect_eq("requests", &by_name(api.requests), &by_name(recorded))?;

@@ -11,12 +11,12 @@ use crate::{Cluster, ClusterOptions, DeleteOptions};
 
 /// Writes down what it sees.
 #[derive(Default)]
-struct Diary {
+struct EventLog {
     lines: Mutex<Vec<String>>,
     versions: Mutex<Vec<u64>>,
 }
 
-impl CommitObserver for Diary {
+impl CommitObserver for EventLog {
     fn committed(&self, commit: &Commit) {
         let (new, old) = (
             commit.new.metadata(),
@@ -41,19 +41,19 @@ impl CommitObserver for Diary {
     }
 }
 
-fn observed() -> (Cluster, Arc<Diary>) {
-    let diary = Arc::new(Diary::default());
+fn observed() -> (Cluster, Arc<EventLog>) {
+    let log = Arc::new(EventLog::default());
     let options = ClusterOptions {
         seed: 1,
-        observer: Some(diary.clone()),
+        observer: Some(log.clone()),
         ..ClusterOptions::default()
     };
-    (cluster_with(options), diary)
+    (cluster_with(options), log)
 }
 
 #[test]
 fn an_observer_sees_every_event_with_the_object_before_and_after() {
-    let (cluster, diary) = observed();
+    let (cluster, log) = observed();
     cluster.create(replica_set("a", json!({})), at(1)).unwrap();
     bound_pod(&cluster, "p", json!({}));
     let forced = forced();
@@ -73,23 +73,23 @@ fn an_observer_sees_every_event_with_the_object_before_and_after() {
         "Deleted Pod p 6 2",
         "Deleted ReplicaSet a 3 3",
     ];
-    assert_eq!(*diary.lines.lock().unwrap(), wanted);
+    assert_eq!(*log.lines.lock().unwrap(), wanted);
 }
 
 #[test]
 fn writes_that_change_nothing_or_are_refused_are_not_observed() {
-    let (cluster, diary) = observed();
+    let (cluster, log) = observed();
     cluster.create(replica_set("a", json!({})), at(1)).unwrap();
-    let seen = diary.lines.lock().unwrap().len();
+    let seen = log.lines.lock().unwrap().len();
     cluster.update(replica_set("a", json!({})), at(2)).unwrap();
     let taken = cluster.create(replica_set("a", json!({})), at(2));
     assert_eq!(refused(taken), "409 AlreadyExists");
-    assert_eq!(diary.lines.lock().unwrap().len(), seen);
+    assert_eq!(log.lines.lock().unwrap().len(), seen);
 }
 
 #[test]
 fn writers_of_all_kinds_are_observed_in_the_order_of_versions() {
-    let (cluster, diary) = observed();
+    let (cluster, log) = observed();
     std::thread::scope(|scope| {
         for thread in 0..4 {
             let cluster = &cluster;
@@ -104,7 +104,7 @@ fn writers_of_all_kinds_are_observed_in_the_order_of_versions() {
             });
         }
     });
-    let versions = diary.versions.lock().unwrap();
+    let versions = log.versions.lock().unwrap();
     let wanted: Vec<u64> = (1..=cluster.resource_version()).collect();
     assert_eq!(*versions, wanted);
 }

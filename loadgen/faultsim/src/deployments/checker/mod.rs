@@ -9,12 +9,14 @@ use podstorm::deployment;
 use podstorm::driver::AsyncSync;
 use podstorm::intern::KeyId;
 use podstorm::replicaset::{Controller, Sync};
-use podstorm_apiserver::{Change, Commit, CommitObserver};
+use podstorm_apiserver::{Change, Cluster, Commit, CommitObserver};
 use podstorm_objects::{Deployment, Kind, Now, Pod, Reason, ReplicaSet, Uid};
 use podstorm_sim::engine::observer::{Observer, Origin, SyncId};
 use podstorm_sim::faults::BatchPosition;
 
+use super::users::deployments;
 use crate::invariants::{Checker, QUIET_SYNCS_MAX};
+use crate::objects::NAMESPACE;
 
 mod checks;
 mod seen;
@@ -41,6 +43,8 @@ struct State {
     /// Kept after a sync has ended: a request of it may be carried out late.
     seen: BTreeMap<SyncId, Seen>,
     situations: BTreeSet<&'static str>,
+    /// The controller that began a sync last.
+    controller: Option<deployment::Controller>,
     /// How often each Deployment was synced, and when something was asked for last, since the quiet.
     quiet: Quiet,
 }
@@ -68,6 +72,33 @@ impl RolloutChecker {
     /// The situations that have been seen.
     pub fn situations(&self) -> BTreeSet<&'static str> {
         self.state().situations.clone()
+    }
+
+    /// What the caches of the Deployment controller have in another version than the server, if anything: what is
+    /// still on its way may bring more to do.
+    pub(super) fn behind(&self, cluster: &Cluster) -> Option<String> {
+        let controller = self.state().controller.clone()?;
+        let (sets, _) = cluster.list::<ReplicaSet>(Some(NAMESPACE));
+        deployments(cluster).iter().find_map(|deployment| {
+            let meta = &deployment.metadata;
+            let behind = || Some(format!("a cache is behind on {}", meta.name));
+            let key = controller.key(&meta.namespace, &meta.name);
+            let Some((cached, cached_sets)) = controller.cached(key) else {
+                return behind();
+            };
+            if cached.metadata.resource_version != meta.resource_version {
+                return behind();
+            }
+            let is_candidate = |set: &&Arc<ReplicaSet>| {
+                let owner = set.metadata.controller();
+                owner.is_none_or(|owner| owner.uid == meta.uid)
+            };
+            let version = |set: &Arc<ReplicaSet>| set.metadata.resource_version.number();
+            let there: BTreeSet<_> = sets.iter().filter(is_candidate).map(version).collect();
+            let known: BTreeSet<_> = cached_sets.iter().map(version).collect();
+            let name = &meta.name;
+            (there != known).then(|| format!("a cache is behind on ReplicaSets of {name}"))
+        })
     }
 
     /// Nothing is to be done from now on.
@@ -228,6 +259,7 @@ impl Observer<deployment::Controller> for RolloutChecker {
             .note(|| format!("sync {}.{} of {name}", sync.incarnation, sync.number));
         let seen = Seen::of(deployment, sets);
         let mut state = self.state();
+        state.controller = Some(controller.clone());
         state.seen.insert(sync, seen);
         *state.quiet.syncs.entry(name.to_string()).or_default() += 1;
     }
@@ -267,12 +299,14 @@ impl Observer<deployment::Controller> for RolloutChecker {
     }
 
     fn answered(&self, sync: SyncId, request: &Request, answer: &Answer, _: Now) {
-        // One that was adopted before, unseen, is not written again.
-        if let (Request::PatchOwners { name, .. }, false) =
-            (request, matches!(answer, Answer::Failed(_)))
+        if let Request::PatchOwners { name, .. } = request
             && let Some(seen) = self.state().seen.get_mut(&sync)
         {
-            seen.adopt(name);
+            match answer {
+                Answer::Failed(_) => seen.adopt_failed(name),
+                // One that was adopted before, unseen, is not written again.
+                _ => seen.adopt(name),
+            }
         }
         if let Answer::Failed(error) = answer {
             if let (Request::Create { object }, Reason::AlreadyExists) = (request, &error.reason) {

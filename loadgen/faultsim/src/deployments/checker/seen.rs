@@ -109,6 +109,12 @@ impl Seen {
         }
     }
 
+    /// The sync is told that it could not adopt a ReplicaSet, and goes on without it, though a request that was sent
+    /// again by a layer below may have been carried out the first time.
+    pub(super) fn adopt_failed(&mut self, name: &str) {
+        self.sets.retain(|_, set| *set.now.metadata.name != *name);
+    }
+
     /// The sync has written a ReplicaSet.
     pub(super) fn write(&mut self, set: &Arc<ReplicaSet>) {
         let uid = &set.metadata.uid;
