@@ -13,7 +13,7 @@ fn main() {
     let root = package.parent().unwrap_or(&package);
     println!("cargo::rerun-if-env-changed=PODSTORM_COMMIT");
     let (commit, dirty) = match env::var("PODSTORM_COMMIT") {
-        // Whoever names it answers for it.
+        // The one who names it answers for it.
         Ok(named) if is_word(&named) => (named, String::new()),
         _ => of_checkout(root).unwrap_or_default(),
     };

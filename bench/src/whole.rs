@@ -51,14 +51,17 @@ impl Spent {
     }
 }
 
+/// With the features of the whole workspace, and by an example with those of tests: what benches and tests were built
+/// of serves the program too, and only that is linked.
+const AS_BENCHES: &[&str] = &["--workspace", "--example", "replica_set_name"];
+
 /// Builds the release binary of `loadgen` when it is not up to date; where it is.
 ///
 /// # Errors
 ///
 /// Where it can't be built.
 pub fn loadgen() -> anyhow::Result<PathBuf> {
-    // Built with the whole workspace's features, so that nothing is built twice.
-    build(&target_directory(), &["--workspace", "--release"])
+    build(&target_directory(), &[AS_BENCHES, &["--release"]].concat())
 }
 
 /// As [`loadgen`], in the profile that this program was built in: under `cargo test` that of its tests, for
@@ -69,9 +72,7 @@ pub fn loadgen() -> anyhow::Result<PathBuf> {
 /// Where it can't be built.
 pub fn loadgen_as_built() -> anyhow::Result<PathBuf> {
     if cfg!(debug_assertions) {
-        // An example has the features of tests: all is as the tests were built, not built again.
-        let flags = ["--workspace", "--example", "replica_set_name"];
-        build(&target_directory(), &flags)
+        build(&target_directory(), AS_BENCHES)
     } else {
         loadgen()
     }

@@ -254,7 +254,7 @@ impl Api<'_> {
         self.apply((namespace, name), patch, Verb::PatchStatus, now)
     }
 
-    /// Has whoever notes the owners of fields look at a document that a patch has made.
+    /// Shows the observer of field owners a document that a patch has made.
     ///
     /// # Errors
     /// As [`FieldManager::patched`].

@@ -28,7 +28,7 @@ pub fn step_of(call: Call, place: BatchPosition) -> &'static str {
         Call::CreatePod => "creating more",
         Call::DeletePod => "deleting",
         Call::PatchPod => "patching",
-        Call::GetParent => "reading the ReplicaSet",
+        Call::GetOwner => "reading the ReplicaSet",
         // No step of the controllers that own pods, whose faults are counted.
         Call::WriteObject => "writing a ReplicaSet",
         Call::PutStatus => "writing the status",

@@ -115,7 +115,7 @@ struct Taken {
 
 impl Taken {
     fn free(&self) {
-        // Relaxed: whoever is first lowers the count, once.
+        // Relaxed: the first one lowers the count, once.
         if !self.is_free.swap(true, Ordering::Relaxed) {
             self.server.in_flight(self.is_mutating).leave();
         }

@@ -280,7 +280,7 @@ async fn watches_that_are_not_read_take_no_memory_for_what_they_miss() {
             _ => ("PUT", format!("{maps}/m")),
         };
         assert!(send(method, &path, map).await < 300);
-        // Whoever reads hears of it at once.
+        // The reader hears of it at once.
         let frame = heard.frame().await.unwrap().unwrap();
         let text = String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap();
         assert!(text.contains(&format!("\"d\":\"{number}x")), "{number}");

@@ -357,7 +357,7 @@ fn log_request(request: &Answered<'_>) {
     let micros = took.as_micros();
     // Quoted: clients name themselves as they like, with spaces.
     let line = format!("{method} {path} {status} {micros}us {user_agent:?} {user:?}\n");
-    // Whoever reads it may have gone away.
+    // The reader may have gone away.
     let _ = io::stderr().lock().write_all(line.as_bytes());
 }
 

@@ -63,8 +63,8 @@ pub enum RunError {
 }
 
 /// Runs a scenario to its end, to the time limit, or until `cancel` is set, and reports on what
-/// ran. The result's `host` is always filled in; whoever writes the result of a virtual run down
-/// leaves it out unless it was asked for, since all else depends on settings and input alone.
+/// ran. The result's `host` is always filled in. The command leaves it out of what it writes of a virtual run
+/// unless it was asked for, since all else depends on settings and input alone.
 ///
 /// # Errors
 /// When the settings can't be run. A run that does not reach its condition is a result, not an

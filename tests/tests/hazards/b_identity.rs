@@ -166,7 +166,7 @@ fn hazard_20_status_of_one_that_is_gone() {
     assert_eq!(
         (
             after[0].sent(Call::PutStatus),
-            after[0].sent(Call::GetParent)
+            after[0].sent(Call::GetOwner)
         ),
         (1, 1)
     );

@@ -53,7 +53,7 @@ fn hazard_21_orphaning_deletion_is_not_seen_yet() {
     assert!(!during.is_empty());
     for sync in &during {
         assert_eq!(sync.failed_at(), Some(SyncErrorClass::Claim));
-        assert_eq!((sync.sent(Call::GetParent), sync.requests.len()), (1, 1));
+        assert_eq!((sync.sent(Call::GetOwner), sync.requests.len()), (1, 1));
     }
     assert_eq!(sim.written().len(), before);
     sim.run(seconds(20));
@@ -94,7 +94,7 @@ fn hazard_23_live_get_fails_or_shows_another() {
         sim.run(seconds(1));
         sim.hold(StreamKind::ReplicaSets, seconds(2));
         match case {
-            "500" => sim.fail(Call::GetParent, refuse(ApiFault::InternalError), 1),
+            "500" => sim.fail(Call::GetOwner, refuse(ApiFault::InternalError), 1),
             _ => sim.delete_set("web", Propagation::Background),
         }
         if case == "other uid" {
@@ -106,7 +106,7 @@ fn hazard_23_live_get_fails_or_shows_another() {
         let sync = sim.syncs().swap_remove(syncs);
         assert_eq!(sync.failed_at(), Some(SyncErrorClass::Claim), "{case}");
         assert_eq!(
-            (sync.sent(Call::GetParent), sync.requests.len()),
+            (sync.sent(Call::GetOwner), sync.requests.len()),
             (1, 1),
             "{case}"
         );
@@ -213,10 +213,7 @@ fn hazard_26_terminating_orphan() {
     sim.create_set(idle_set("web", 2));
     sim.run(seconds(10));
     assert!(sim.pod("orphan").unwrap().is_terminating());
-    assert_eq!(
-        (sim.sent(Call::GetParent), sim.sent(Call::PatchPod)),
-        (0, 0)
-    );
+    assert_eq!((sim.sent(Call::GetOwner), sim.sent(Call::PatchPod)), (0, 0));
     assert_eq!(sim.count(Write::Create), 2);
     sim.patch_pod("orphan", json!({"metadata": {"finalizers": null}}));
     sim.conclude();
@@ -287,10 +284,7 @@ fn hazard_29_one_of_three_patches_fails() {
     let syncs = sim.syncs_of("web");
     assert_eq!(syncs[0].failed_at(), Some(SyncErrorClass::Claim));
     assert_eq!(
-        (
-            syncs[0].sent(Call::PatchPod),
-            syncs[0].sent(Call::GetParent)
-        ),
+        (syncs[0].sent(Call::PatchPod), syncs[0].sent(Call::GetOwner)),
         (3, 1)
     );
     assert_eq!(

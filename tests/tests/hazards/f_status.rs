@@ -39,7 +39,7 @@ fn hazard_56_conflicts_of_the_status() {
         sim.run(ms(1));
         let sync = &sim.syncs()[syncs];
         assert_eq!(
-            (sync.sent(Call::PutStatus), sync.sent(Call::GetParent)),
+            (sync.sent(Call::PutStatus), sync.sent(Call::GetOwner)),
             (2, 1)
         );
         assert_eq!(

@@ -25,18 +25,12 @@ use rows::Sizes;
 
 /// Measure the API server over HTTP, ours and a real one, and write bench/results/http.md
 ///
-/// Needs `wrk` and what tests/control-plane/build builds; builds loadgen unless it is told which. Takes some ten minutes.
+/// Needs `wrk` and what tests/control-plane/build builds; builds loadgen. Takes some ten minutes.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// Do little of everything, to see that it runs; nothing is written
     #[arg(long)]
     smoke: bool,
-
-    /// The loadgen to measure, a release build
-    ///
-    /// Without it, it is built, with what this program and loadgen alone need.
-    #[arg(long, value_name = "FILE")]
-    loadgen: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
@@ -51,10 +45,7 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let root = package_directory().join("..");
-    let loadgen = match &arguments.loadgen {
-        Some(file) => file.clone(),
-        None => build_loadgen(&root)?,
-    };
+    let loadgen = podstorm_bench::whole::loadgen()?;
     let control_plane = Command::new(root.join("tests/control-plane/build"))
         .arg("--where")
         .output()
@@ -89,16 +80,6 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     io::stdout().write_all(text.as_bytes())?;
     Ok(())
-}
-
-/// Builds loadgen beside this program; returns where it is.
-fn build_loadgen(root: &Path) -> anyhow::Result<PathBuf> {
-    let built = podstorm_bench::cargo()
-        .current_dir(root)
-        .args(["build", "--release", "--bin", "loadgen", "--quiet"])
-        .status();
-    ensure!(built.context("cargo")?.success(), "loadgen does not build");
-    Ok(std::env::current_exe()?.with_file_name("loadgen"))
 }
 
 /// The programs that are measured.

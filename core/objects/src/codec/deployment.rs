@@ -2,56 +2,15 @@
 
 use std::sync::Arc;
 
-use super::{item, open, put_kind};
+use super::item;
 use crate::decode::{DecodeError, Members, Path, read_i32};
 use crate::json::{JsonValue, Writer};
 use crate::{
     Deployment, DeploymentCondition, DeploymentSpec, DeploymentStatus, DeploymentStrategy,
-    DynamicObject, IntOrString, Kind, LabelSelector, Object, ObjectMeta, PodTemplate, Resource,
-    RollingUpdate,
+    DynamicObject, IntOrString, Kind, LabelSelector, Object, PodTemplate, Resource, RollingUpdate,
 };
 
-impl Object for Deployment {
-    fn kind(&self) -> Kind {
-        Self::KIND
-    }
-
-    fn metadata(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn metadata_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-
-    fn write_json(&self, out: &mut Writer) {
-        out.object(|out| {
-            put_kind(out, Kind::DEPLOYMENT);
-            out.member("metadata", |out| out.object(|out| self.metadata.write(out)));
-            out.put_object("spec", |out| self.spec.write(out));
-            out.member("status", |out| out.object(|out| self.status.write(out)));
-        });
-    }
-}
-
-impl Resource for Deployment {
-    const KIND: Kind = Kind::DEPLOYMENT;
-
-    fn read(value: JsonValue<'_>) -> Result<Self, DecodeError> {
-        let mut members = open(value, Kind::DEPLOYMENT)?;
-        Ok(Deployment {
-            metadata: members
-                .child("metadata", ObjectMeta::read)?
-                .unwrap_or_default(),
-            spec: members
-                .child("spec", DeploymentSpec::read)?
-                .unwrap_or_default(),
-            status: members
-                .child("status", DeploymentStatus::read)?
-                .unwrap_or_default(),
-        })
-    }
-}
+spec_and_status!(Deployment, DEPLOYMENT, DeploymentSpec, DeploymentStatus);
 
 impl Deployment {
     /// The same object without a type, as a server that has none for it takes it.

@@ -22,11 +22,9 @@ impl DynamicObject {
     /// # Errors
     /// As [`from_json`](DynamicObject::from_json).
     pub fn read(kind: Kind, value: JsonValue<'_>) -> Result<DynamicObject, DecodeError> {
-        let mut members = open(value, kind)?;
+        let (members, metadata) = open(value, kind)?;
         let mut object = DynamicObject::new(kind);
-        object.metadata = members
-            .child("metadata", ObjectMeta::read)?
-            .unwrap_or_default();
+        object.metadata = metadata;
         check(value, &kind.row().rules.shape, &Path::ROOT)?;
         object.fields = members.left_to_map();
         Ok(object)

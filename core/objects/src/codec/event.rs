@@ -6,10 +6,7 @@ use super::{open, put_kind};
 use crate::decode::{DecodeError, Members, Path};
 use crate::json::{JsonValue, Writer};
 use crate::shape::{Shape, check};
-use crate::{
-    Event, EventTopic, Kind, Object, ObjectMeta, ObjectReference, Regarding, Resource,
-    ResourceVersion, Uid,
-};
+use crate::{Event, EventTopic, Kind, ObjectReference, Regarding, Resource, ResourceVersion, Uid};
 
 const REFERENCE: Shape = Shape::Object(&[
     ("apiVersion", Shape::Text),
@@ -42,55 +39,34 @@ const REFERENCE_MEMBERS: [&str; 6] = [
     "uid",
 ];
 
-impl Object for Event {
-    fn kind(&self) -> Kind {
-        Self::KIND
-    }
-
-    fn metadata(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn metadata_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-
-    fn write_json(&self, out: &mut Writer) {
-        let topic = &*self.topic;
-        out.object(|out| {
-            put_kind(out, Kind::EVENT);
-            out.member("metadata", |out| out.object(|out| self.metadata.write(out)));
-            if let Some(regarding) = &self.regarding {
-                out.member("involvedObject", |out| {
-                    out.object(|out| regarding.write(out))
-                });
-            }
-            out.put_text("type", &topic.kind);
-            out.put_text("reason", &topic.reason);
-            out.put_text("message", &self.message);
-            out.put_number("count", self.count.into());
-            out.put_time("firstTimestamp", self.first_timestamp);
-            out.put_time("lastTimestamp", self.last_timestamp);
-            out.put_object("source", |out| {
-                out.put_text("component", &topic.component);
-                out.put_text("host", &topic.host);
-            });
-            // An API server writes these two members even when they are empty.
-            out.put("reportingComponent", &*topic.reporting_component);
-            out.put("reportingInstance", &*topic.reporting_instance);
-            out.put_rest(&self.rest);
+object!(Event, |event, out| {
+    let topic = &*event.topic;
+    if let Some(regarding) = &event.regarding {
+        out.member("involvedObject", |out| {
+            out.object(|out| regarding.write(out))
         });
     }
-}
+    out.put_text("type", &topic.kind);
+    out.put_text("reason", &topic.reason);
+    out.put_text("message", &event.message);
+    out.put_number("count", event.count.into());
+    out.put_time("firstTimestamp", event.first_timestamp);
+    out.put_time("lastTimestamp", event.last_timestamp);
+    out.put_object("source", |out| {
+        out.put_text("component", &topic.component);
+        out.put_text("host", &topic.host);
+    });
+    // An API server writes these two members even when they are empty.
+    out.put("reportingComponent", &*topic.reporting_component);
+    out.put("reportingInstance", &*topic.reporting_instance);
+    out.put_rest(&event.rest);
+});
 
 impl Resource for Event {
     const KIND: Kind = Kind::EVENT;
 
     fn read(value: JsonValue<'_>) -> Result<Self, DecodeError> {
-        let mut members = open(value, Kind::EVENT)?;
-        let metadata = members
-            .child("metadata", ObjectMeta::read)?
-            .unwrap_or_default();
+        let (mut members, metadata) = open(value, Kind::EVENT)?;
         let regarding = members.child("involvedObject", Regarding::read)?;
         let (component, host) = members.child("source", read_source)?.unwrap_or_default();
         let topic = EventTopic {

@@ -5,6 +5,57 @@
 //! API server does, where they are siblings of `metadata`, `spec` and `status`, or members of owner
 //! references and selectors, whose members are all typed. Unset members are not written.
 
+/// `Object` for a type with metadata: `apiVersion`, `kind` and `metadata` are written, then what is given.
+macro_rules! object {
+    ($type:ident, |$object:ident, $out:ident| $others:expr) => {
+        impl crate::Object for $type {
+            fn kind(&self) -> crate::Kind {
+                <Self as crate::Resource>::KIND
+            }
+
+            fn metadata(&self) -> &crate::ObjectMeta {
+                &self.metadata
+            }
+
+            fn metadata_mut(&mut self) -> &mut crate::ObjectMeta {
+                &mut self.metadata
+            }
+
+            fn write_json(&self, out: &mut crate::json::Writer) {
+                let $object = self;
+                out.object(|$out| {
+                    crate::codec::put_kind($out, self.kind());
+                    $out.member("metadata", |out| out.object(|out| self.metadata.write(out)));
+                    $others;
+                });
+            }
+        }
+    };
+}
+
+/// A kind of object that has a `spec` and a `status` of these types and nothing else.
+macro_rules! spec_and_status {
+    ($type:ident, $kind:ident, $spec:ident, $status:ident) => {
+        object!($type, |object, out| {
+            out.put_object("spec", |out| object.spec.write(out));
+            out.member("status", |out| out.object(|out| object.status.write(out)));
+        });
+
+        impl crate::Resource for $type {
+            const KIND: crate::Kind = crate::Kind::$kind;
+
+            fn read(value: crate::json::JsonValue<'_>) -> Result<Self, crate::decode::DecodeError> {
+                let (mut members, metadata) = crate::codec::open(value, Self::KIND)?;
+                Ok($type {
+                    metadata,
+                    spec: members.child("spec", $spec::read)?.unwrap_or_default(),
+                    status: members.child("status", $status::read)?.unwrap_or_default(),
+                })
+            }
+        }
+    };
+}
+
 mod deployment;
 mod dynamic;
 mod event;
@@ -19,13 +70,16 @@ mod selector;
 mod simple;
 mod status;
 
-use super::Kind;
 use super::decode::{DecodeError, Members, Path};
 use super::json::{JsonValue, Writer};
+use super::{Kind, ObjectMeta};
 
-/// Opens an object of `kind`. Its `apiVersion` and `kind` may be absent, but they may not name
-/// another kind.
-fn open(value: JsonValue<'_>, kind: Kind) -> Result<Members<'_, 'static>, DecodeError> {
+/// Opens an object of `kind` and reads its metadata. Its `apiVersion` and `kind` may be absent, but they may not
+/// name another kind.
+fn open(
+    value: JsonValue<'_>,
+    kind: Kind,
+) -> Result<(Members<'_, 'static>, ObjectMeta), DecodeError> {
     const ROOT: &Path<'static> = &Path::ROOT;
     if !value.is_object() {
         return Err(ROOT.mismatch("an object", value));
@@ -47,7 +101,8 @@ fn open(value: JsonValue<'_>, kind: Kind) -> Result<Members<'_, 'static>, Decode
             or_absent(found_kind),
         )));
     }
-    Ok(members)
+    let metadata = members.child("metadata", ObjectMeta::read)?;
+    Ok((members, metadata.unwrap_or_default()))
 }
 
 /// Opens an entry of a list. Null is not an entry.

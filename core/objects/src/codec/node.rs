@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-use super::{open, put_kind};
+use super::open;
 use crate::decode::{DecodeError, Members, Path, describe};
-use crate::json::{JsonValue, Writer};
+use crate::json::JsonValue;
 use crate::shape::{Shape, check};
-use crate::{Kind, Map, Node, Object, ObjectMeta, Quantity, Resource};
+use crate::{Kind, Map, Node, Quantity, Resource};
 
 const SPEC: Shape = Shape::Object(&[
     ("podCIDR", Shape::Text),
@@ -43,47 +43,26 @@ const STATUS: Shape = Shape::Object(&[
     ("phase", Shape::Text),
 ]);
 
-impl Object for Node {
-    fn kind(&self) -> Kind {
-        Self::KIND
+object!(Node, |node, out| {
+    let (mut spec, mut status) = (node.spec.clone(), node.status.clone());
+    // A typed member that was changed after reading wins.
+    if node.unschedulable {
+        spec.insert("unschedulable".into(), true.into());
+    } else if spec.get("unschedulable").is_some_and(|flag| *flag == true) {
+        spec.remove("unschedulable");
     }
-
-    fn metadata(&self) -> &ObjectMeta {
-        &self.metadata
+    if pods_allocatable(&status).ok().flatten() != node.pods_allocatable {
+        set_allocatable(&mut status, node.pods_allocatable);
     }
-
-    fn metadata_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-
-    fn write_json(&self, out: &mut Writer) {
-        let (mut spec, mut status) = (self.spec.clone(), self.status.clone());
-        // A typed member that was changed after reading wins.
-        if self.unschedulable {
-            spec.insert("unschedulable".into(), true.into());
-        } else if spec.get("unschedulable").is_some_and(|flag| *flag == true) {
-            spec.remove("unschedulable");
-        }
-        if pods_allocatable(&status).ok().flatten() != self.pods_allocatable {
-            set_allocatable(&mut status, self.pods_allocatable);
-        }
-        out.object(|out| {
-            put_kind(out, Kind::NODE);
-            out.member("metadata", |out| out.object(|out| self.metadata.write(out)));
-            out.put_object("spec", |out| out.put_members(&spec));
-            out.put_object("status", |out| out.put_members(&status));
-        });
-    }
-}
+    out.put_object("spec", |out| out.put_members(&spec));
+    out.put_object("status", |out| out.put_members(&status));
+});
 
 impl Resource for Node {
     const KIND: Kind = Kind::NODE;
 
     fn read(value: JsonValue<'_>) -> Result<Self, DecodeError> {
-        let mut members = open(value, Kind::NODE)?;
-        let metadata = members
-            .child("metadata", ObjectMeta::read)?
-            .unwrap_or_default();
+        let (mut members, metadata) = open(value, Kind::NODE)?;
         let checked = |shape: &'static Shape| {
             move |value: JsonValue<'_>, path: &Path<'_>| {
                 let map = Members::new(value, path)?.left_to_map();
@@ -157,6 +136,7 @@ mod tests {
 
     use super::super::testing::{refusal, round_trip};
     use super::*;
+    use crate::Object;
 
     #[test]
     fn a_node_round_trips() {

@@ -4,56 +4,16 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::item;
 use super::pod::{ReadSpec, put_spec};
-use super::{item, open, put_kind};
 use crate::decode::{DecodeError, Members, Path};
 use crate::json::{JsonValue, Tape, Writer};
 use crate::{
-    Kind, LabelSelector, Object, ObjectMeta, PodTemplate, ReplicaSet, ReplicaSetCondition,
-    ReplicaSetSpec, ReplicaSetStatus, Resource,
+    LabelSelector, ObjectMeta, PodTemplate, ReplicaSet, ReplicaSetCondition, ReplicaSetSpec,
+    ReplicaSetStatus,
 };
 
-impl Object for ReplicaSet {
-    fn kind(&self) -> Kind {
-        Self::KIND
-    }
-
-    fn metadata(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn metadata_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-
-    fn write_json(&self, out: &mut Writer) {
-        out.object(|out| {
-            put_kind(out, Kind::REPLICA_SET);
-            out.member("metadata", |out| out.object(|out| self.metadata.write(out)));
-            out.put_object("spec", |out| self.spec.write(out));
-            out.member("status", |out| out.object(|out| self.status.write(out)));
-        });
-    }
-}
-
-impl Resource for ReplicaSet {
-    const KIND: Kind = Kind::REPLICA_SET;
-
-    fn read(value: JsonValue<'_>) -> Result<Self, DecodeError> {
-        let mut members = open(value, Kind::REPLICA_SET)?;
-        Ok(ReplicaSet {
-            metadata: members
-                .child("metadata", ObjectMeta::read)?
-                .unwrap_or_default(),
-            spec: members
-                .child("spec", ReplicaSetSpec::read)?
-                .unwrap_or_default(),
-            status: members
-                .child("status", ReplicaSetStatus::read)?
-                .unwrap_or_default(),
-        })
-    }
-}
+spec_and_status!(ReplicaSet, REPLICA_SET, ReplicaSetSpec, ReplicaSetStatus);
 
 impl ReplicaSetSpec {
     fn read(value: JsonValue<'_>, path: &Path<'_>) -> Result<ReplicaSetSpec, DecodeError> {
@@ -203,6 +163,7 @@ mod tests {
 
     use super::super::testing::{refusal, round_trip};
     use super::*;
+    use crate::{Object, Resource};
 
     fn full() -> Value {
         json!({

@@ -2,45 +2,23 @@
 
 use std::sync::Arc;
 
-use super::{open, put_kind};
+use super::open;
 use crate::decode::{DecodeError, Members, Path};
 use crate::json::{JsonValue, Writer};
-use crate::{
-    Kind, Labels, Object, ObjectMeta, PodTemplate, ReplicaSetStatus, ReplicationController,
-    Resource,
-};
+use crate::{Kind, Labels, PodTemplate, ReplicaSetStatus, ReplicationController, Resource};
 
-impl Object for ReplicationController {
-    fn kind(&self) -> Kind {
-        Self::KIND
-    }
-
-    fn metadata(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn metadata_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-
-    fn write_json(&self, out: &mut Writer) {
-        out.object(|out| {
-            put_kind(out, Kind::REPLICATION_CONTROLLER);
-            out.member("metadata", |out| out.object(|out| self.metadata.write(out)));
-            out.put_object("spec", |out| write_spec(self, out));
-            out.member("status", |out| out.object(|out| self.status.write(out)));
-        });
-    }
-}
+object!(ReplicationController, |controller, out| {
+    out.put_object("spec", |out| write_spec(controller, out));
+    out.member("status", |out| {
+        out.object(|out| controller.status.write(out))
+    });
+});
 
 impl Resource for ReplicationController {
     const KIND: Kind = Kind::REPLICATION_CONTROLLER;
 
     fn read(value: JsonValue<'_>) -> Result<Self, DecodeError> {
-        let mut members = open(value, Kind::REPLICATION_CONTROLLER)?;
-        let metadata = members
-            .child("metadata", ObjectMeta::read)?
-            .unwrap_or_default();
+        let (mut members, metadata) = open(value, Kind::REPLICATION_CONTROLLER)?;
         let status = members
             .child("status", ReplicaSetStatus::read)?
             .unwrap_or_default();
@@ -86,6 +64,7 @@ mod tests {
 
     use super::super::testing::{refusal, round_trip};
     use super::*;
+    use crate::Object;
 
     #[test]
     fn a_replication_controller_round_trips() {

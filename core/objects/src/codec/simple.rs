@@ -1,10 +1,10 @@
 //! JSON of namespaces.
 
-use super::{open, put_kind};
+use super::open;
 use crate::decode::{DecodeError, Path};
-use crate::json::{JsonValue, Writer};
+use crate::json::JsonValue;
 use crate::shape::{Shape, check};
-use crate::{Kind, Map, Namespace, Object, ObjectMeta, Resource};
+use crate::{Kind, Map, Namespace, Resource};
 
 const NAMESPACE: Shape = Shape::Object(&[
     (
@@ -20,50 +20,29 @@ const NAMESPACE: Shape = Shape::Object(&[
     ),
 ]);
 
-impl Object for Namespace {
-    fn kind(&self) -> Kind {
-        Self::KIND
-    }
-
-    fn metadata(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn metadata_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-
-    fn write_json(&self, out: &mut Writer) {
-        let mut fields = self.fields.clone();
-        let phase = fields.get("status").and_then(|status| status.get("phase"));
-        // A typed member that was changed after reading wins.
-        if self.terminating != phase.is_some_and(|phase| phase == "Terminating") {
-            let phase = if self.terminating {
-                "Terminating"
-            } else {
-                "Active"
-            };
-            let entry = fields.entry("status").or_insert_with(|| Map::new().into());
-            if let Some(status) = entry.as_object_mut() {
-                status.insert("phase".into(), phase.into());
-            }
+object!(Namespace, |namespace, out| {
+    let mut fields = namespace.fields.clone();
+    let phase = fields.get("status").and_then(|status| status.get("phase"));
+    // A typed member that was changed after reading wins.
+    if namespace.terminating != phase.is_some_and(|phase| phase == "Terminating") {
+        let phase = if namespace.terminating {
+            "Terminating"
+        } else {
+            "Active"
+        };
+        let entry = fields.entry("status").or_insert_with(|| Map::new().into());
+        if let Some(status) = entry.as_object_mut() {
+            status.insert("phase".into(), phase.into());
         }
-        out.object(|out| {
-            put_kind(out, Kind::NAMESPACE);
-            out.member("metadata", |out| out.object(|out| self.metadata.write(out)));
-            out.put_members(&fields);
-        });
     }
-}
+    out.put_members(&fields);
+});
 
 impl Resource for Namespace {
     const KIND: Kind = Kind::NAMESPACE;
 
     fn read(value: JsonValue<'_>) -> Result<Self, DecodeError> {
-        let mut members = open(value, Kind::NAMESPACE)?;
-        let metadata = members
-            .child("metadata", ObjectMeta::read)?
-            .unwrap_or_default();
+        let (members, metadata) = open(value, Kind::NAMESPACE)?;
         let fields = members.left_to_map();
         check(value, &NAMESPACE, &Path::ROOT)?;
         let phase = fields.get("status").and_then(|status| status.get("phase"));
@@ -81,6 +60,7 @@ mod tests {
 
     use super::super::testing::round_trip;
     use super::*;
+    use crate::Object;
 
     #[test]
     fn namespaces_round_trip() {

@@ -56,7 +56,7 @@ struct Served {
 impl Cluster {
     /// A number that changes whenever other kinds are served.
     pub fn kinds_generation(&self) -> u64 {
-        // Acquire: whoever sees the number finds the kinds.
+        // Acquire: a thread that sees the number finds the kinds.
         self.definitions.generation.load(Ordering::Acquire)
     }
 
@@ -137,7 +137,7 @@ impl Cluster {
         };
         let old = described.insert(name, served);
         if is_terminating && old.is_none_or(|old| !old.is_terminating) {
-            // Relaxed: whoever removes an object later than this write sees it by the store's lock.
+            // Relaxed: a thread that removes an object later than this write sees it by the store's lock.
             self.definitions.terminating.fetch_add(1, Ordering::Relaxed);
         }
         // Release: see `kinds_generation`.
@@ -180,7 +180,7 @@ impl Cluster {
             for (namespace, name) in names {
                 let effects = WriteEffects::of(Verb::Delete);
                 let options = DeleteOptions::default();
-                // Whoever was faster has deleted it.
+                // Another thread was faster and has deleted it.
                 let _ = self.delete_in(store, (&namespace, &name), &options, effects, now);
             }
             store.totals().live()

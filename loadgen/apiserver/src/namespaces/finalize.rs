@@ -1,4 +1,4 @@
-//! `PUT` of a namespace's `/finalize`: how whoever empties namespaces lets one go.
+//! `PUT` of a namespace's `/finalize`: how the client that empties a namespace lets it go.
 
 use std::sync::Arc;
 

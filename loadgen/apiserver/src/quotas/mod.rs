@@ -42,7 +42,7 @@ pub(crate) struct Seen {
 impl Seen {
     /// Notes an object that was committed.
     pub(crate) fn note(&self, kind: Kind) {
-        // Relaxed: whoever creates an object after this one's create was answered sees it.
+        // Relaxed: a thread that creates an object after this one's create was answered sees it.
         if kind == builtin::QUOTA {
             self.quotas.store(true, Ordering::Relaxed);
         } else if kind == builtin::LIMIT_RANGE {

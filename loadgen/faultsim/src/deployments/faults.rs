@@ -41,7 +41,7 @@ const CALLS: [Call; 9] = [
     Call::WriteObject,
     Call::PutStatus,
     Call::PutStatus,
-    Call::GetParent,
+    Call::GetOwner,
     Call::PatchPod,
     Call::CreatePod,
     Call::DeletePod,

@@ -307,7 +307,7 @@ impl Dice {
             Call::CreatePod,
             Call::DeletePod,
             Call::PatchPod,
-            Call::GetParent,
+            Call::GetOwner,
             Call::PutStatus,
             Call::ReadVersion,
         ];

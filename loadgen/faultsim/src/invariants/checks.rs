@@ -153,7 +153,7 @@ impl OracleState {
         {
             self.sometimes
                 .insert("another pod of the same name is deleted");
-            // Whoever waits for the deletion of the one has seen the end of the other.
+            // A sync that waits for the deletion of the one has seen the end of the other.
             self.allowed_deletes += 1;
             if !upstream {
                 let text = format!(

@@ -129,7 +129,7 @@ pub(crate) struct Writer<'a> {
 const NO_GENERATION: i64 = -1;
 
 impl<'a> Writer<'a> {
-    /// Whoever creates, updates or patches.
+    /// A client that creates, updates or patches.
     ///
     /// # Errors
     /// As [`manager`].
@@ -141,7 +141,7 @@ impl<'a> Writer<'a> {
         Writer::of(call, target, Operation::Update, options)
     }
 
-    /// Whoever applies.
+    /// A client that applies.
     ///
     /// # Errors
     /// As [`manager`].
@@ -188,7 +188,7 @@ impl<'a> Writer<'a> {
         Owner::new(self.operation, &self.manager, version, self.subresource)
     }
 
-    /// Notes a scale: nobody owns a number that was changed any more, but for whoever applied it.
+    /// Notes a scale: nobody owns a number that was changed any more, but the client that applied it.
     fn scaled(&self, old: &dyn Object, new: &mut dyn Object) {
         let way = replicas_way(self.kind);
         let replicas = |object: &dyn Object| {

@@ -40,7 +40,7 @@ impl Operation {
 pub(super) struct Owner {
     pub(super) operation: Operation,
     pub(super) manager: String,
-    /// Whoever applies is the same in all versions, and this is empty.
+    /// The applier is the same in all versions, and this is empty.
     version: String,
     pub(super) subresource: String,
 }

@@ -1,4 +1,4 @@
-//! Server-side apply of `/scale`: whoever applies owns the number of replicas.
+//! Server-side apply of `/scale`: the one that applies owns the number of replicas.
 
 use podstorm_apiserver::{Scale, ScaleUpdate, errors};
 use podstorm_objects::ApiError;

@@ -99,7 +99,7 @@ enum EngineThread {
 
 #[derive(Debug)]
 struct VirtualEngine {
-    /// Locked by whoever runs tasks and moves the clock.
+    /// Locked by the thread that runs tasks and moves the clock.
     tasks: Mutex<Tasks>,
     /// Monotonic time; written with the lock held.
     mono_ns: AtomicI64,

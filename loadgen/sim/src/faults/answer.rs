@@ -15,7 +15,7 @@ listed! {
         /// `patch` of what the owner owns: adoption and release.
         PatchPod,
         /// `get` of the owner: before adoption, and after a refused status write.
-        GetParent,
+        GetOwner,
         /// `update` of the owner's status.
         PutStatus,
         /// `create`, `update` or `delete` of an object that is no pod.
@@ -34,7 +34,7 @@ impl Call {
             Request::CreatePod { .. } => Call::CreatePod,
             Request::DeletePod { .. } => Call::DeletePod,
             Request::PatchOwners { .. } => Call::PatchPod,
-            Request::Get { .. } => Call::GetParent,
+            Request::Get { .. } => Call::GetOwner,
             Request::Create { .. } | Request::Put { .. } | Request::Delete { .. } => {
                 Call::WriteObject
             }
@@ -45,7 +45,7 @@ impl Call {
 
     /// Whether the call changes an object or a status.
     pub fn is_write(self) -> bool {
-        !matches!(self, Call::GetParent | Call::ReadVersion | Call::WriteEvent)
+        !matches!(self, Call::GetOwner | Call::ReadVersion | Call::WriteEvent)
     }
 }
 

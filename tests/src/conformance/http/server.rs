@@ -134,7 +134,7 @@ impl Server {
         Ok(server)
     }
 
-    /// The server itself, for whoever calls it in process.
+    /// The server itself, for callers in process.
     pub fn api(&self) -> &ApiServer {
         &self.api
     }

@@ -48,7 +48,7 @@ fn recorded_commands_print_what_was_recorded() {
             wrong.push(id.to_owned());
         }
     }
-    // All of it, for whoever looks for what differs.
+    // All of it, for a person who looks for what differs.
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kubectl-transcripts.txt");
     std::fs::write(&path, report).expect("the report can be written");
     let path = path.display();

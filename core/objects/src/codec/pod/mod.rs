@@ -5,47 +5,23 @@ use std::sync::Arc;
 use serde_json::Value;
 use smallvec::SmallVec;
 
-use super::{open, pod_shape, put_kind};
+use super::{open, pod_shape};
 use crate::decode::{DecodeError, Members, Path};
 use crate::json::{JsonValue, Rest, Tape, Writer};
 use crate::shape::check;
 use crate::token_volume::MARKER;
-use crate::{
-    Kind, Map, Object, ObjectMeta, Pod, PodSpec, PodStatus, Resource, SpecContainer, Str,
-    TokenVolume,
-};
+use crate::{Kind, Map, Pod, PodSpec, PodStatus, Resource, SpecContainer, Str, TokenVolume};
 
-impl Object for Pod {
-    fn kind(&self) -> Kind {
-        Self::KIND
-    }
-
-    fn metadata(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn metadata_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-
-    fn write_json(&self, out: &mut Writer) {
-        out.object(|out| {
-            put_kind(out, Kind::POD);
-            out.member("metadata", |out| out.object(|out| self.metadata.write(out)));
-            put_spec(out, &self.spec, self.node_name.as_ref(), self.token_volume);
-            out.put_object("status", |out| self.status.write(out));
-        });
-    }
-}
+object!(Pod, |pod, out| {
+    put_spec(out, &pod.spec, pod.node_name.as_ref(), pod.token_volume);
+    out.put_object("status", |out| pod.status.write(out));
+});
 
 impl Resource for Pod {
     const KIND: Kind = Kind::POD;
 
     fn read(value: JsonValue<'_>) -> Result<Self, DecodeError> {
-        let mut members = open(value, Kind::POD)?;
-        let metadata = members
-            .child("metadata", ObjectMeta::read)?
-            .unwrap_or_default();
+        let (mut members, metadata) = open(value, Kind::POD)?;
         let read = members.child("spec", ReadSpec::read)?.unwrap_or_default();
         let status = members
             .child("status", PodStatus::read)?

@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::super::testing::{refusal, round_trip};
 use super::*;
+use crate::Object;
 use crate::{ConditionStatus, ConditionType, ContainerDetails, ContainerId, PodPhase, Time};
 
 fn fixture() -> Value {
