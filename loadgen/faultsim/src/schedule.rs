@@ -105,7 +105,7 @@ impl ScheduleError {
     }
 
     /// Refuses a schedule of another version than [`SCHEDULE_VERSION`].
-    fn of_version(version: u32) -> Result<(), ScheduleError> {
+    pub(crate) fn of_version(version: u32) -> Result<(), ScheduleError> {
         if version == SCHEDULE_VERSION {
             return Ok(());
         }
@@ -159,6 +159,7 @@ impl Schedule {
     /// The first step or setting that can't be, and what would do.
     pub fn check(&self) -> Result<(), ScheduleError> {
         let fail = |text: String| Err(ScheduleError(text));
+        ScheduleError::of_version(self.version)?;
         let cluster = &self.cluster;
         cluster.check(self.disturb_ms)?;
         if cluster.replica_sets.is_empty() {
@@ -409,6 +410,9 @@ mod tests {
             let error = schedule.check().unwrap_err().to_string();
             assert!(error.contains(words), "{error}");
         }
+        // Members of another version are not what is wrong with it.
+        let error = Schedule::read("version: 2\nworld: {}").unwrap_err();
+        assert!(error.to_string().contains("version 2"), "{error}");
         let text = schedule(vec![step(1, touch("web"))]).to_yaml();
         let error = Schedule::read(&text.replace("touch", "tuch")).unwrap_err();
         assert!(error.to_string().contains("tuch"), "{error}");

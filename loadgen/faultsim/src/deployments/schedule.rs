@@ -99,6 +99,7 @@ impl Schedule {
     /// The first setting or step that can't be, and what would do.
     pub fn check(&self) -> Result<(), ScheduleError> {
         let fail = |text: String| Err(ScheduleError::new(text));
+        ScheduleError::of_version(self.version)?;
         self.cluster.check(self.disturb_ms)?;
         if self.deployments.is_empty() {
             return fail("deployments: at least one is needed".to_owned());
