@@ -25,7 +25,8 @@ pub fn cargo() -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
-        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+        let is_of_package = text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_");
+        if is_of_package || text == "OUT_DIR" {
             cargo.env_remove(&name);
         }
     }
