@@ -61,7 +61,16 @@ const AS_BENCHES: &[&str] = &["--workspace", "--example", "replica_set_name"];
 ///
 /// Where it can't be built.
 pub fn loadgen() -> anyhow::Result<PathBuf> {
-    build(&target_directory(), &[AS_BENCHES, &["--release"]].concat())
+    build(&["--release"])
+}
+
+/// As [`loadgen`] with further flags of cargo, to the same place.
+///
+/// # Errors
+///
+/// Where it can't be built.
+pub fn loadgen_with(flags: &[&str]) -> anyhow::Result<PathBuf> {
+    build(&[&["--release"], flags].concat())
 }
 
 /// As [`loadgen`], in the profile that this program was built in: under `cargo test` that of its tests, for
@@ -72,24 +81,20 @@ pub fn loadgen() -> anyhow::Result<PathBuf> {
 /// Where it can't be built.
 pub fn loadgen_as_built() -> anyhow::Result<PathBuf> {
     if cfg!(debug_assertions) {
-        build(&target_directory(), AS_BENCHES)
+        build(&[])
     } else {
         loadgen()
     }
 }
 
-/// Builds the binary of `loadgen` with features and profile as these flags say into a target directory.
-///
-/// # Errors
-///
-/// Where it can't be built.
-pub fn build(target: &Path, flags: &[&str]) -> anyhow::Result<PathBuf> {
+fn build(flags: &[&str]) -> anyhow::Result<PathBuf> {
+    let target = target_directory();
     let status = crate::cargo()
         .current_dir(package_directory().join(".."))
-        .args(["build", "--quiet", "--bin", "loadgen"])
+        .args(["build", "--quiet", "--bin", "loadgen", "--target-dir"])
+        .arg(&target)
+        .args(AS_BENCHES)
         .args(flags)
-        .arg("--target-dir")
-        .arg(target)
         .status()
         .context("cargo build")?;
     ensure!(status.success(), "loadgen could not be built");

@@ -20,8 +20,8 @@ use podstorm_bench::asked::{Asked, is_smoke_test};
 use podstorm_bench::cold_start::{Size, existing, fill};
 use podstorm_bench::hot::{ByItsClock, Work};
 use podstorm_bench::pods::{Growth, NOW_NS, counts, drawn_pods, fields};
-use podstorm_bench::results::{Unit, record_runs, target_directory};
-use podstorm_bench::whole::{Spent, build, run};
+use podstorm_bench::results::{Unit, record_runs};
+use podstorm_bench::whole::{Spent, loadgen, loadgen_with, run};
 
 use super::Timed;
 
@@ -257,16 +257,14 @@ fn together(threads: u32, cycles: u64, cycle: impl Fn() + Sync) -> Duration {
 }
 
 /// Whole runs with mimalloc and with the system's allocator, in turn, nothing else being different. This part
-/// builds `loadgen` twice more.
+/// builds `loadgen` once more.
 pub(crate) fn allocators(asked: &Asked) -> anyhow::Result<()> {
     if asked.is_smoke_test || !asked.wants("packages/allocator") {
         return Ok(());
     }
     let quick = asked.is_quick();
-    let binaries = [
-        ("allocator", binary_with("mimalloc")?),
-        ("allocator-plain", binary_with("")?),
-    ];
+    let system = with_system_allocator()?;
+    let binaries = [("allocator", loadgen()?), ("allocator-plain", system)];
     for (size, pods, replica_sets, runs) in [
         (100_000, "100k", "2k", if quick { 3 } else { 9 }),
         (1_000_000, "1m", "20k", if quick { 1 } else { 3 }),
@@ -292,24 +290,11 @@ pub(crate) fn allocators(asked: &Asked) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The release binary of `loadgen` with these features and no others, under a name of its own.
-fn binary_with(features: &str) -> anyhow::Result<PathBuf> {
-    let target = target_directory().join("allocators");
-    let flags = [
-        "--release",
-        "-p",
-        "podstorm-loadgen",
-        "--no-default-features",
-        "--features",
-        features,
-    ];
-    let built = build(&target, &flags)?;
-    let name = if features.is_empty() {
-        "system"
-    } else {
-        features
-    };
-    let kept = target.join(format!("loadgen-{name}"));
+/// The release binary of `loadgen` with the system's allocator. It is kept under a name of its own, as both are built
+/// into one place, where all they are made of is shared.
+fn with_system_allocator() -> anyhow::Result<PathBuf> {
+    let built = loadgen_with(&["--no-default-features"])?;
+    let kept = built.with_file_name("loadgen-system-allocator");
     std::fs::copy(&built, &kept)?;
     Ok(kept)
 }

@@ -21,6 +21,7 @@ pub mod coverage;
 pub mod deployments;
 pub mod draw;
 pub mod invariants;
+pub mod located;
 pub mod minimise;
 pub mod model;
 pub mod objects;

@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::action::Action;
+use super::located::{Located, Mistake};
 use super::workloads::WorkloadKind;
 
 /// The version of the schedule format and of the way seeds are drawn; raised when either changes,
@@ -98,6 +99,12 @@ const fn yes() -> bool {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ScheduleError(String);
+
+impl From<Mistake> for ScheduleError {
+    fn from(mistake: Mistake) -> ScheduleError {
+        ScheduleError(mistake.to_string())
+    }
+}
 
 impl ScheduleError {
     pub(crate) fn new(text: String) -> ScheduleError {
@@ -226,19 +233,11 @@ pub(crate) fn parsed<T: DeserializeOwned>(text: &str) -> Result<T, ScheduleError
     struct Versioned {
         version: u32,
     }
+    let file = Located::from_yaml(text)?;
     // Before the whole, whose members are those of this version.
-    let Versioned { version } = from_yaml(text)?;
+    let Versioned { version } = file.read()?;
     ScheduleError::of_version(version)?;
-    from_yaml(text)
-}
-
-fn from_yaml<T: DeserializeOwned>(text: &str) -> Result<T, ScheduleError> {
-    serde_saphyr::from_str(text).map_err(|error| {
-        // The first line says what and where; those after it show the text around.
-        let whole = error.to_string();
-        let first = whole.lines().next().unwrap_or_default();
-        ScheduleError(first.trim_start_matches("error: ").to_owned())
-    })
+    Ok(file.read()?)
 }
 
 /// Whether a number is within these, both included.

@@ -4,6 +4,7 @@
 
 use std::io::{self, BufRead, Read};
 
+use podstorm_faultsim::located::Mistake;
 use podstorm_objects::json::{JsonValue, Tape};
 use serde::de::DeserializeSeed;
 use serde_json::Value;
@@ -152,7 +153,7 @@ pub(super) fn chunk_text<'a>(
 
 /// An error with its place in the file. Where that is the end, the file may have been cut off.
 pub(super) fn placed(
-    error: YamlError,
+    error: Mistake,
     chunk: &Chunk,
     is_last: bool,
     collector: &Collector,
@@ -162,12 +163,12 @@ pub(super) fn placed(
     let last = written.map(|(number, _)| number).last().unwrap_or(1);
     let at_end = |(line, _): (u64, u64)| is_last && line >= last;
     let mut problem = error.problem;
-    if error.position.is_some_and(at_end) {
+    if error.place.is_some_and(at_end) {
         problem.push_str("; the text ends there: it may have been ");
         problem.push_str(CUT_OFF);
     }
     let in_file = |(line, column): (u64, u64)| (chunk.first_line + line - 1, column);
-    collector.at(error.position.map(in_file), problem)
+    collector.at(error.place.map(in_file), problem)
 }
 
 /// The text of one document.
@@ -333,25 +334,17 @@ fn has_text(line: &[u8]) -> bool {
     !text.is_empty() && text[0] != b'#'
 }
 
-/// Something wrong in the text of a document.
-#[derive(Debug)]
-pub(super) struct YamlError {
-    /// Line and column within the text, counted from 1.
-    pub(super) position: Option<(u64, u64)>,
-    pub(super) problem: String,
-}
-
 /// Reads the one document of a text, its list items handed on.
-pub(super) fn read_document(text: &str, take_item: ItemTaker<'_>) -> Result<Document, YamlError> {
+pub(super) fn read_document(text: &str, take_item: ItemTaker<'_>) -> Result<Document, Mistake> {
     read_seed(text, DocumentSeed { take_item })
 }
 
 /// Reads a text that is one value.
-pub(super) fn read_value(text: &str) -> Result<Value, YamlError> {
+pub(super) fn read_value(text: &str) -> Result<Value, Mistake> {
     read_seed(text, ValueSeed)
 }
 
-fn read_seed<S, T>(text: &str, seed: S) -> Result<T, YamlError>
+fn read_seed<S, T>(text: &str, seed: S) -> Result<T, Mistake>
 where
     S: for<'de> DeserializeSeed<'de, Value = T>,
 {
@@ -359,15 +352,8 @@ where
         seed.deserialize(de)
     });
     read.map_err(|error| {
-        let error = error.without_snippet();
-        let position = error.location().map(|at| (at.line(), at.column()));
-        let text = error.render_with_formatter(&serde_saphyr::UserMessageFormatter);
-        // The position stands elsewhere, with the line counted from the start of the file.
-        let text = text.strip_prefix("error: ").unwrap_or(&text);
-        let problem = match text.rfind(" at line ") {
-            Some(at) if position.is_some() => text[..at].trim_end_matches(':').to_owned(),
-            _ => text.to_owned(),
-        };
+        // The line is counted from the start of the file elsewhere.
+        let Mistake { place, problem } = Mistake::of_yaml(error);
         let problem = match problem.contains("limits breached") {
             true if problem.contains("Depth") => "lies deeper than 200 levels".to_owned(),
             true => {
@@ -377,7 +363,7 @@ where
             }
             false => problem,
         };
-        YamlError { position, problem }
+        Mistake { place, problem }
     })
 }
 
@@ -480,7 +466,7 @@ mod tests {
             ("a: \"open\n", 2),
         ] {
             let error = read_document(text, &mut |_, _, _| Ok(())).expect_err(text);
-            let at = error.position.expect("a position").0;
+            let at = error.place.expect("a position").0;
             assert!(at.abs_diff(line) <= 1, "{text:?}: line {at}");
             assert!(!error.problem.contains(" line "), "{}", error.problem);
             assert!(!error.problem.contains('\n'), "{}", error.problem);

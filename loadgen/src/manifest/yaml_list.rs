@@ -339,7 +339,7 @@ pub(super) fn decode_item(
     }
     match read_value(text) {
         Ok(value) => decode::item(Tape::of(&value).root(), list, checked),
-        Err(error) => wrong(error.position, error.problem),
+        Err(error) => wrong(error.place, error.problem),
     }
 }
 

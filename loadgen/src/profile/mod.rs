@@ -83,7 +83,7 @@ impl Sampler {
         Ok(Sampler { guard, hertz })
     }
 
-    /// Stops, and adds up what was sampled. Reads the debug information: a second or so.
+    /// Stops, and adds up what was sampled. Reads the program's symbols: a second or so.
     ///
     /// # Errors
     /// No sample was taken, or what was taken can't be read back.

@@ -1,8 +1,8 @@
 //! From sampled addresses to functions: this program's own by its symbol table, others (the C
 //! library's) as `pprof` resolves them.
 //!
-//! The debug information of a release build is line tables only: functions stand in it without
-//! the modules they live in.
+//! A release build has no debug information. Where there are line tables, functions stand in them
+//! without the modules they live in.
 
 use std::collections::BTreeMap;
 use std::fs;

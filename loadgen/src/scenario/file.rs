@@ -6,8 +6,11 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use podstorm_faultsim::located::{Located, Mistake};
+
 use super::definition::{Scenario, Step};
 use super::template::pod_template;
+use super::toml;
 use crate::gates;
 
 /// Most bytes of a scenario file: far more than anybody writes.
@@ -112,67 +115,28 @@ pub(super) fn built_in(text: &str, name: &str) -> Result<Scenario, ScenarioError
 }
 
 fn parse(text: &str, form: Form, origin: &str) -> Result<Scenario, ScenarioError> {
-    let scenario: Scenario = match form {
-        Form::Toml => toml::from_str(text).map_err(|error| {
-            let at = error.span().map(|span| position(text, span.start));
-            mistake(origin, at, error.message())
-        })?,
-        Form::Yaml => serde_saphyr::from_str(text).map_err(|error| {
-            let error = error.without_snippet();
-            let at = error.location().map(|at| (at.line(), at.column()));
-            let text = error.render_with_formatter(&serde_saphyr::UserMessageFormatter);
-            let text = text.strip_prefix("error: ").unwrap_or(&text);
-            let text = match text.rfind(" at line ") {
-                Some(end) if at.is_some() => text[..end].trim_end_matches(':'),
-                _ => text,
-            };
-            mistake(origin, at, text)
-        })?,
-    };
-    check(&scenario).map_err(|(field, problem)| ScenarioError {
-        place: match line_of(text, &field) {
-            Some(line) => format!("{origin}:{line}: {field}"),
-            None => format!("{origin}: {field}"),
+    let unreadable = |mistake: Mistake| ScenarioError {
+        place: match mistake.place {
+            Some((line, column)) => format!("{origin}:{line}:{column}"),
+            None => origin.to_owned(),
         },
+        problem: mistake.problem,
+    };
+    let file = match form {
+        Form::Toml => toml::read(text),
+        Form::Yaml => Located::from_yaml(text),
+    };
+    let file = file.map_err(unreadable)?;
+    let scenario: Scenario = file.read().map_err(unreadable)?;
+    check(&scenario).map_err(|(field, problem)| ScenarioError {
+        place: format!("{origin}:{}: {field}", file.place_of(&field).0),
         problem,
     })?;
     Ok(scenario)
 }
 
-fn mistake(origin: &str, at: Option<(u64, u64)>, problem: &str) -> ScenarioError {
-    ScenarioError {
-        place: match at {
-            Some((line, column)) => format!("{origin}:{line}:{column}"),
-            None => origin.to_owned(),
-        },
-        problem: problem.trim().to_owned(),
-    }
-}
-
-/// Line and column, from 1, of a byte of a text.
-fn position(text: &str, at: usize) -> (u64, u64) {
-    let before = &text[..at.min(text.len())];
-    let line = before.matches('\n').count() as u64 + 1;
-    let column = before.rsplit('\n').next().unwrap_or("").chars().count() as u64 + 1;
-    (line, column)
-}
-
-/// The line that a field's first name stands on at its beginning, as good a hint as there is where
-/// the mistake is in no single value.
-fn line_of(text: &str, field: &str) -> Option<usize> {
-    let name = field.split(['.', '[']).next().unwrap_or(field);
-    let is_there = |line: &str| {
-        let rest = line
-            .trim_start_matches(['[', ' '])
-            .strip_prefix(name)
-            .unwrap_or("-");
-        rest.trim_start().starts_with([':', '=', ']', '.'])
-    };
-    text.lines().position(is_there).map(|line| line + 1)
-}
-
-/// A field's path and what is wrong there.
-type Mistake = (String, String);
+/// A field's path and the rule that it breaks.
+type Breach = (String, String);
 
 /// Why a scenario can't use Deployments in place of ReplicaSets.
 const NO_PARTS: &str = "takes a scenario that creates its ReplicaSets with underDeployments: true, and none \
@@ -197,7 +161,7 @@ impl Scenario {
 }
 
 /// What no single value says.
-fn check(scenario: &Scenario) -> Result<(), Mistake> {
+fn check(scenario: &Scenario) -> Result<(), Breach> {
     let wrong = |field: &str, problem: &str| Err((field.to_owned(), problem.to_owned()));
     let name = &scenario.name;
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';

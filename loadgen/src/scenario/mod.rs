@@ -12,6 +12,7 @@ pub(crate) mod load_shape;
 mod settings;
 mod template;
 mod text;
+mod toml;
 
 pub use amount::{Amount, Which};
 pub use definition::{

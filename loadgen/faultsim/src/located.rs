@@ -1,0 +1,410 @@
+//! Reads a file that people write into a tree whose values know where they stand, so that a type that is
+//! read from it is refused by line and column.
+//!
+//! YAML and TOML become one tree with one deserializer: each type has one reader, not one for every library.
+
+use std::fmt;
+
+use serde::de::value::{MapAccessDeserializer, MapDeserializer, SeqDeserializer};
+use serde::de::{
+    self, Deserialize, DeserializeOwned, Deserializer, IntoDeserializer, MapAccess, SeqAccess,
+    Visitor,
+};
+use serde::forward_to_deserialize_any;
+use serde_saphyr::{Spanned, UserMessageFormatter};
+
+/// Line and column of a text, both from 1.
+pub type Place = (u64, u64);
+
+/// A value with where it begins.
+#[derive(Clone, Debug)]
+pub struct Located {
+    /// Where it begins.
+    pub place: Place,
+    /// What stands there.
+    pub value: Value,
+}
+
+/// A value of YAML or TOML.
+#[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "their names say what they are")]
+pub enum Value {
+    Null,
+    Bool(bool),
+    Unsigned(u64),
+    Signed(i64),
+    Float(f64),
+    Text(String),
+    List(Vec<Located>),
+    /// Names with values, as they are written.
+    Map(Vec<(Located, Located)>),
+}
+
+/// Why a text can't be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}{problem}", place.map(|(line, column)| format!("line {line}, column {column}: ")).unwrap_or_default())]
+pub struct Mistake {
+    /// Where, if it is known.
+    pub place: Option<Place>,
+    /// What is wrong there.
+    pub problem: String,
+}
+
+impl Mistake {
+    /// What YAML's reader says, without its picture of the text.
+    pub fn of_yaml(error: serde_saphyr::Error) -> Mistake {
+        let error = error.without_snippet();
+        let place = error.location().map(|at| (at.line(), at.column()));
+        let text = error.render_with_formatter(&UserMessageFormatter);
+        let text = text.strip_prefix("error: ").unwrap_or(&text);
+        // The place stands elsewhere.
+        let problem = match text.rfind(" at line ") {
+            Some(end) if place.is_some() => text[..end].trim_end_matches(':'),
+            _ => text,
+        };
+        Mistake {
+            place,
+            problem: problem.trim().to_owned(),
+        }
+    }
+
+    fn or_at(mut self, place: Place) -> Mistake {
+        self.place.get_or_insert(place);
+        self
+    }
+}
+
+impl Located {
+    /// Reads YAML, or JSON.
+    ///
+    /// # Errors
+    /// A text that is neither.
+    pub fn from_yaml(text: &str) -> Result<Located, Mistake> {
+        serde_saphyr::from_str(text).map_err(Mistake::of_yaml)
+    }
+
+    /// The tree as a value of a type. Nothing counts as an empty map or list where one of them is
+    /// wanted.
+    ///
+    /// # Errors
+    /// The first value that the type doesn't take.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T, Mistake> {
+        T::deserialize(self)
+    }
+
+    /// Where the member of a path such as `phases[1].name` stands, or as much of the path as there is.
+    pub fn place_of(&self, path: &str) -> Place {
+        let mut found = self.place;
+        let mut at = self;
+        for part in path.split(['.', '[']) {
+            let next = match &at.value {
+                Value::Map(members) => {
+                    let is_it =
+                        |name: &Located| matches!(&name.value, Value::Text(text) if text == part);
+                    members.iter().find(|(name, _)| is_it(name))
+                }
+                .map(|(name, member)| (name.place, member)),
+                Value::List(items) => {
+                    let number = part.trim_end_matches(']').parse::<usize>().ok();
+                    number.and_then(|number| items.get(number))
+                }
+                .map(|item| (item.place, item)),
+                _ => None,
+            };
+            let Some((place, member)) = next else { break };
+            (found, at) = (place, member);
+        }
+        found
+    }
+}
+
+impl<'de> Deserialize<'de> for Located {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Located, D::Error> {
+        let Spanned {
+            value, referenced, ..
+        } = Spanned::deserialize(from)?;
+        Ok(Located {
+            place: (referenced.line(), referenced.column()),
+            value,
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for Value {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Value, D::Error> {
+        struct Any;
+
+        impl<'de> Visitor<'de> for Any {
+            type Value = Value;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a value")
+            }
+            fn visit_unit<E>(self) -> Result<Value, E> {
+                Ok(Value::Null)
+            }
+            fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+                Ok(Value::Bool(value))
+            }
+            fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+                Ok(Value::Unsigned(value))
+            }
+            fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+                Ok(Value::Signed(value))
+            }
+            fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+                Ok(Value::Float(value))
+            }
+            fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+                Ok(Value::Text(value.to_owned()))
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
+                let mut items = Vec::new();
+                while let Some(item) = list.next_element()? {
+                    items.push(item);
+                }
+                Ok(Value::List(items))
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(Value::Map(members))
+            }
+        }
+
+        from.deserialize_any(Any)
+    }
+}
+
+impl de::Error for Mistake {
+    fn custom<T: fmt::Display>(problem: T) -> Mistake {
+        Mistake {
+            place: None,
+            problem: problem.to_string(),
+        }
+    }
+}
+
+impl<'de> IntoDeserializer<'de, Mistake> for &'de Located {
+    type Deserializer = Self;
+    fn into_deserializer(self) -> Self {
+        self
+    }
+}
+
+/// The members of a map for serde, which wants pairs, not references to pairs.
+type Members<'de> = MapDeserializer<
+    'de,
+    std::iter::Map<
+        std::slice::Iter<'de, (Located, Located)>,
+        fn(&'de (Located, Located)) -> (&'de Located, &'de Located),
+    >,
+    Mistake,
+>;
+
+fn members(map: &[(Located, Located)]) -> Members<'_> {
+    MapDeserializer::new(map.iter().map(|(name, value)| (name, value)))
+}
+
+impl<'de> Deserializer<'de> for &'de Located {
+    type Error = Mistake;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
+        let read = match &self.value {
+            Value::Null => visitor.visit_unit(),
+            Value::Bool(value) => visitor.visit_bool(*value),
+            Value::Unsigned(value) => visitor.visit_u64(*value),
+            Value::Signed(value) => visitor.visit_i64(*value),
+            Value::Float(value) => visitor.visit_f64(*value),
+            Value::Text(value) => visitor.visit_borrowed_str(value),
+            Value::List(items) => {
+                let mut items = SeqDeserializer::new(items.iter());
+                visitor
+                    .visit_seq(&mut items)
+                    .and_then(|read| items.end().map(|()| read))
+            }
+            Value::Map(map) => visitor.visit_map(members(map)),
+        };
+        read.map_err(|mistake| mistake.or_at(self.place))
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
+        match self.value {
+            Value::Null => visitor.visit_none(),
+            _ => visitor.visit_some(self),
+        }
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Mistake> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
+        match self.value {
+            Value::Null => {
+                visitor.visit_seq(SeqDeserializer::<_, Mistake>::new([(); 0].into_iter()))
+            }
+            _ => self.deserialize_any(visitor),
+        }
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
+        match self.value {
+            Value::Null => visitor
+                .visit_map(members(&[]))
+                .map_err(|mistake| mistake.or_at(self.place)),
+            _ => self.deserialize_any(visitor),
+        }
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Mistake> {
+        self.deserialize_map(visitor)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Mistake> {
+        let read = match &self.value {
+            Value::Text(name) => visitor.visit_enum(name.as_str().into_deserializer()),
+            Value::Map(map) if map.len() == 1 => {
+                visitor.visit_enum(MapAccessDeserializer::new(members(map)))
+            }
+            _ => Err(de::Error::custom(format!(
+                "expected one of {}",
+                variants.join(", ")
+            ))),
+        };
+        read.map_err(|mistake| mistake.or_at(self.place))
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit
+        unit_struct tuple tuple_struct identifier ignored_any
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+
+    #[derive(Debug, PartialEq, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct File {
+        name: String,
+        #[serde(default)]
+        sizes: Vec<u8>,
+        #[serde(default)]
+        limits: Limits,
+        #[serde(default)]
+        doing: Option<Doing>,
+    }
+
+    #[derive(Debug, Default, PartialEq, Deserialize)]
+    #[serde(default)]
+    struct Limits {
+        qps: f64,
+    }
+
+    #[derive(Debug, PartialEq, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    enum Doing {
+        Nothing,
+        Scale { to: u8 },
+    }
+
+    fn read(text: &str) -> Result<File, Mistake> {
+        Located::from_yaml(text)?.read()
+    }
+
+    #[test]
+    fn a_file_is_read() {
+        let text = "name: web\nsizes: [1, 2]\nlimits: {qps: 3}\ndoing:\n  scale: {to: 4}\n";
+        let file = File {
+            name: "web".to_owned(),
+            sizes: vec![1, 2],
+            limits: Limits { qps: 3.0 },
+            doing: Some(Doing::Scale { to: 4 }),
+        };
+        assert_eq!(read(text), Ok(file));
+        let text = "name: web\nsizes:\nlimits:\ndoing: nothing\n";
+        let file = File {
+            name: "web".to_owned(),
+            sizes: Vec::new(),
+            limits: Limits::default(),
+            doing: Some(Doing::Nothing),
+        };
+        assert_eq!(read(text), Ok(file), "what is left empty is empty");
+    }
+
+    #[test]
+    fn a_mistake_is_told_by_line_and_column() {
+        for (text, place, problem) in [
+            ("name: web\nsize: 1\n", (2, 1), "unknown field `size`"),
+            ("sizes: [1]\n", (1, 1), "missing field `name`"),
+            (
+                "name: web\nsizes: [1, two]\n",
+                (2, 12),
+                "invalid type: string \"two\"",
+            ),
+            (
+                "name: web\nsizes:\n- 1\n- 256\n",
+                (4, 3),
+                "invalid value: integer `256`",
+            ),
+            (
+                "name: 5\n",
+                (1, 7),
+                "invalid type: integer `5`, expected a string",
+            ),
+            (
+                "name: web\ndoing: sleep\n",
+                (2, 8),
+                "unknown variant `sleep`",
+            ),
+            (
+                "name: web\ndoing:\n  scale: {}\n",
+                (3, 10),
+                "missing field `to`",
+            ),
+            (
+                "name: web\ndoing: {}\n",
+                (2, 8),
+                "expected one of nothing, scale",
+            ),
+            (
+                "name: web\ndoing: {scale: {to: 1}, nothing: }\n",
+                (2, 8),
+                "expected one of",
+            ),
+            ("name: web\nname: web\n", (2, 1), "duplicate"),
+            ("name: [\n", (1, 7), "unclosed bracket"),
+        ] {
+            let mistake = read(text).unwrap_err();
+            assert_eq!(mistake.place, Some(place), "{text}: {mistake}");
+            assert!(mistake.problem.contains(problem), "{text}: {mistake}");
+        }
+    }
+
+    #[test]
+    fn a_member_is_found_by_its_path() {
+        let file = Located::from_yaml("a:\n- b: 1\n  c: 2\n- d:\n    e: 3\n").unwrap();
+        assert_eq!(file.place_of("a[0].c"), (3, 3));
+        assert_eq!(file.place_of("a[1].d.e"), (5, 5));
+        assert_eq!(file.place_of("a[1].d.f"), (4, 3), "as far as it is there");
+        assert_eq!(file.place_of("z"), (1, 1));
+    }
+}

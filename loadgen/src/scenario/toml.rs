@@ -1,0 +1,116 @@
+//! Reads TOML into a tree of located values.
+
+use std::ops::Range;
+
+use podstorm_faultsim::located::{Located, Mistake, Place, Value};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// Reads a text.
+///
+/// # Errors
+/// A text that is no TOML, and numbers beyond 64 bits.
+pub(super) fn read(text: &str) -> Result<Located, Mistake> {
+    let lines = Lines::of(text);
+    let table = DeTable::parse(text).map_err(|error| Mistake {
+        place: error.span().map(|span| lines.place(span)),
+        problem: error.message().trim().to_owned(),
+    })?;
+    Ok(Located {
+        place: lines.place(table.span()),
+        value: lines.table(table.get_ref())?,
+    })
+}
+
+/// A text with the offsets at which its lines begin.
+struct Lines<'a> {
+    text: &'a str,
+    starts: Vec<usize>,
+}
+
+impl<'a> Lines<'a> {
+    fn of(text: &'a str) -> Lines<'a> {
+        let starts = text.match_indices('\n').map(|(at, _)| at + 1);
+        Lines {
+            text,
+            starts: std::iter::once(0).chain(starts).collect(),
+        }
+    }
+
+    fn place(&self, span: Range<usize>) -> Place {
+        let at = span.start.min(self.text.len());
+        let line = self.starts.partition_point(|start| *start <= at);
+        let before = &self.text[self.starts[line - 1]..at];
+        (line as u64, before.chars().count() as u64 + 1)
+    }
+
+    fn table(&self, table: &DeTable<'_>) -> Result<Value, Mistake> {
+        let member = |(name, member): (&Spanned<_>, &Spanned<DeValue<'_>>)| {
+            let name = Located {
+                place: self.place(name.span()),
+                value: Value::Text(String::from(AsRef::<str>::as_ref(name.get_ref()))),
+            };
+            Ok((name, self.value(member)?))
+        };
+        table
+            .iter()
+            .map(member)
+            .collect::<Result<_, _>>()
+            .map(Value::Map)
+    }
+
+    fn value(&self, value: &Spanned<DeValue<'_>>) -> Result<Located, Mistake> {
+        let place = self.place(value.span());
+        let unreadable = |problem: &str| Mistake {
+            place: Some(place),
+            problem: problem.to_owned(),
+        };
+        let value = match value.get_ref() {
+            DeValue::String(text) => Value::Text(text.as_ref().to_owned()),
+            DeValue::Integer(number) => {
+                let read = i64::from_str_radix(number.as_str(), number.radix());
+                Value::Signed(read.map_err(|_| unreadable("a whole number beyond 64 bits"))?)
+            }
+            DeValue::Float(number) => {
+                let read = number.as_str().parse();
+                Value::Float(read.map_err(|_| unreadable("no number"))?)
+            }
+            DeValue::Boolean(value) => Value::Bool(*value),
+            DeValue::Datetime(time) => Value::Text(time.to_string()),
+            DeValue::Array(items) => {
+                let items = items.iter().map(|item| self.value(item));
+                Value::List(items.collect::<Result<_, _>>()?)
+            }
+            DeValue::Table(table) => self.table(table)?,
+        };
+        Ok(Located { place, value })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_keep_their_place() {
+        let text = "name = \"é\" # a name\nlist = [1, 0x1f, 2.5, true]\n[table]\nat = 1979-05-27\n";
+        let file = read(text).unwrap();
+        assert_eq!(file.place_of("list[1]"), (2, 12));
+        assert_eq!(file.place_of("table.at"), (4, 1));
+        let read: serde_json::Value = file.read().unwrap();
+        let whole = serde_json::json!({
+            "name": "é", "list": [1, 31, 2.5, true], "table": {"at": "1979-05-27"}
+        });
+        assert_eq!(read, whole);
+    }
+
+    #[test]
+    fn what_is_no_toml_is_told_by_line_and_column() {
+        for (text, place) in [
+            ("a = 1\nb = \n", (2, 5)),
+            ("a = 1\nb = [1, 99999999999999999999]\n", (2, 9)),
+        ] {
+            assert_eq!(read(text).unwrap_err().place, Some(place), "{text}");
+        }
+    }
+}
