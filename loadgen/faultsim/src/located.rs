@@ -78,9 +78,16 @@ impl Located {
     /// Reads YAML, or JSON.
     ///
     /// # Errors
-    /// A text that is neither.
+    /// A text that is neither, or has nothing in it.
     pub fn from_yaml(text: &str) -> Result<Located, Mistake> {
-        serde_saphyr::from_str(text).map_err(Mistake::of_yaml)
+        let read: Located = serde_saphyr::from_str(text).map_err(Mistake::of_yaml)?;
+        match read.value {
+            Value::Null => Err(Mistake {
+                place: Some((1, 1)),
+                problem: "unexpected end: there is nothing in it".to_owned(),
+            }),
+            _ => Ok(read),
+        }
     }
 
     /// The tree as a value of a type. Nothing counts as an empty map or list where one of them is
@@ -392,6 +399,8 @@ mod tests {
             ),
             ("name: web\nname: web\n", (2, 1), "duplicate"),
             ("name: [\n", (1, 7), "unclosed bracket"),
+            ("", (1, 1), "unexpected end"),
+            ("# nothing\n", (1, 1), "unexpected end"),
         ] {
             let mistake = read(text).unwrap_err();
             assert_eq!(mistake.place, Some(place), "{text}: {mistake}");
