@@ -36,7 +36,7 @@ pub enum Value {
     Float(f64),
     Text(String),
     List(Vec<Located>),
-    /// Names with values, as they are written.
+    /// Names with values, as they are written; a number that is a name is a text.
     Map(Vec<(Located, Located)>),
 }
 
@@ -173,8 +173,13 @@ impl<'de> Deserialize<'de> for Value {
             }
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
                 let mut members = Vec::new();
-                while let Some(member) = map.next_entry()? {
-                    members.push(member);
+                while let Some((name, member)) = map.next_entry::<Spanned<String>, Located>()? {
+                    let at = name.referenced;
+                    let name = Located {
+                        place: (at.line(), at.column()),
+                        value: Value::Text(name.value),
+                    };
+                    members.push((name, member));
                 }
                 Ok(Value::Map(members))
             }
@@ -406,6 +411,13 @@ mod tests {
             assert_eq!(mistake.place, Some(place), "{text}: {mistake}");
             assert!(mistake.problem.contains(problem), "{text}: {mistake}");
         }
+    }
+
+    #[test]
+    fn a_number_can_be_a_name() {
+        let file = Located::from_yaml("labels: {1: a}\n").unwrap();
+        let read: serde_json::Value = file.read().unwrap();
+        assert_eq!(read, serde_json::json!({"labels": {"1": "a"}}));
     }
 
     #[test]

@@ -22,26 +22,31 @@ pub(super) fn read(text: &str) -> Result<Located, Mistake> {
     })
 }
 
-/// A text with the offsets at which its lines begin.
-struct Lines<'a> {
-    text: &'a str,
+/// A text's lines and characters, so that a place costs the same in a long line as in a short one.
+struct Lines {
+    /// Where lines begin, in bytes.
     starts: Vec<usize>,
+    /// Bytes that begin no character.
+    within: Vec<usize>,
 }
 
-impl<'a> Lines<'a> {
-    fn of(text: &'a str) -> Lines<'a> {
+impl Lines {
+    fn of(text: &str) -> Lines {
         let starts = text.match_indices('\n').map(|(at, _)| at + 1);
         Lines {
-            text,
             starts: std::iter::once(0).chain(starts).collect(),
+            within: (0..text.len())
+                .filter(|at| !text.is_char_boundary(*at))
+                .collect(),
         }
     }
 
     fn place(&self, span: Range<usize>) -> Place {
-        let at = span.start.min(self.text.len());
-        let line = self.starts.partition_point(|start| *start <= at);
-        let before = &self.text[self.starts[line - 1]..at];
-        (line as u64, before.chars().count() as u64 + 1)
+        let line = self.starts.partition_point(|start| *start <= span.start);
+        let start = self.starts[line - 1];
+        let below = |at: usize| self.within.partition_point(|within| *within < at);
+        let characters = span.start - start - (below(span.start) - below(start));
+        (line as u64, characters as u64 + 1)
     }
 
     fn table(&self, table: &DeTable<'_>) -> Result<Value, Mistake> {
@@ -109,8 +114,16 @@ mod tests {
         for (text, place) in [
             ("a = 1\nb = \n", (2, 5)),
             ("a = 1\nb = [1, 99999999999999999999]\n", (2, 9)),
+            ("a = 1\nb = [\"éß\", 99999999999999999999]\n", (2, 12)),
         ] {
             assert_eq!(read(text).unwrap_err().place, Some(place), "{text}");
         }
+    }
+
+    #[test]
+    fn a_line_of_a_million_values_is_read() {
+        let text = format!("a = [{}]\n", "1,".repeat(1_000_000));
+        let file = read(&text).unwrap();
+        assert_eq!(file.place_of("a[999999]"), (1, 2_000_004));
     }
 }
