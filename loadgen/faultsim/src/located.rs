@@ -101,27 +101,35 @@ impl Located {
 
     /// Where the member of a path such as `phases[1].name` stands, or as much of the path as there is.
     pub fn place_of(&self, path: &str) -> Place {
-        let mut found = self.place;
-        let mut at = self;
-        for part in path.split(['.', '[']) {
-            let next = match &at.value {
-                Value::Map(members) => {
-                    let is_it =
-                        |name: &Located| matches!(&name.value, Value::Text(text) if text == part);
-                    members.iter().find(|(name, _)| is_it(name))
-                }
-                .map(|(name, member)| (name.place, member)),
-                Value::List(items) => {
-                    let number = part.trim_end_matches(']').parse::<usize>().ok();
-                    number.and_then(|number| items.get(number))
-                }
-                .map(|item| (item.place, item)),
-                _ => None,
-            };
-            let Some((place, member)) = next else { break };
-            (found, at) = (place, member);
+        let (mut place, mut at, mut rest) = (self.place, self, path);
+        while let Some((next, member, after)) = at.member(rest) {
+            (place, at, rest) = (next, member, after.trim_start_matches('.'));
         }
-        found
+        place
+    }
+
+    /// The member that a path begins with, where it or its name stands, and what follows in the path. A
+    /// name may have dots: the longest that fits is taken.
+    fn member<'a>(&'a self, path: &'a str) -> Option<(Place, &'a Located, &'a str)> {
+        match &self.value {
+            Value::List(items) => {
+                let (number, after) = path.strip_prefix('[')?.split_once(']')?;
+                let item = items.get(number.parse::<usize>().ok()?)?;
+                Some((item.place, item, after))
+            }
+            Value::Map(members) => {
+                let fits = members.iter().filter_map(|(name, member)| {
+                    let Value::Text(text) = &name.value else {
+                        return None;
+                    };
+                    let after = path.strip_prefix(text.as_str())?;
+                    let ends = after.is_empty() || after.starts_with(['.', '[']);
+                    (ends && !text.is_empty()).then_some((name.place, member, after))
+                });
+                fits.min_by_key(|(_, _, after)| after.len())
+            }
+            _ => None,
+        }
     }
 }
 
@@ -422,9 +430,11 @@ mod tests {
 
     #[test]
     fn a_member_is_found_by_its_path() {
-        let file = Located::from_yaml("a:\n- b: 1\n  c: 2\n- d:\n    e: 3\n").unwrap();
+        let text = "a:\n- b: 1\n  c: 2\n- d:\n    e: 3\n    e.f: [4]\n";
+        let file = Located::from_yaml(text).unwrap();
         assert_eq!(file.place_of("a[0].c"), (3, 3));
         assert_eq!(file.place_of("a[1].d.e"), (5, 5));
+        assert_eq!(file.place_of("a[1].d.e.f[0]"), (6, 11));
         assert_eq!(file.place_of("a[1].d.f"), (4, 3), "as far as it is there");
         assert_eq!(file.place_of("z"), (1, 1));
     }

@@ -189,7 +189,7 @@ mod tests {
         ] {
             let problem = read(metric, expression).expect_err(metric);
             for word in [
-                "own.yaml:4",
+                "own.yaml:6:",
                 "[0]: abortOnFail",
                 "leave abortOnFail out",
                 "pods.created",
