@@ -10,10 +10,12 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use crate::server::Server;
+use crate::table::thousands;
 
 /// What is asked.
 #[derive(Clone, Debug)]
@@ -56,18 +58,8 @@ impl Connection {
         let stream = TcpStream::connect(server.address).await?;
         stream.set_nodelay(true)?;
         let sender = match &server.tls {
-            None => {
-                let (sender, connection) = handshake(TokioIo::new(stream)).await?;
-                tokio::spawn(connection);
-                sender
-            }
-            Some(tls) => {
-                let name = server.address.ip().into();
-                let stream = tls.connect(name, stream).await?;
-                let (sender, connection) = handshake(TokioIo::new(stream)).await?;
-                tokio::spawn(connection);
-                sender
-            }
+            None => over(stream).await?,
+            Some(tls) => over(tls.connect(server.address.ip().into(), stream).await?).await?,
         };
         let token = server.token;
         Ok(Connection { sender, token })
@@ -100,6 +92,15 @@ impl Connection {
     pub(crate) async fn whole(&mut self, asked: &Asked) -> anyhow::Result<Bytes> {
         Ok(self.send(asked).await?.collect().await?.to_bytes())
     }
+}
+
+/// HTTP over a stream, driven by a task of its own.
+async fn over(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+) -> hyper::Result<SendRequest<Full<Bytes>>> {
+    let (sender, connection) = handshake(TokioIo::new(stream)).await?;
+    tokio::spawn(connection);
+    Ok(sender)
 }
 
 /// Waits until the server answers; returns how long it took from its start.
@@ -136,6 +137,20 @@ pub(crate) struct Taken {
     pub(crate) wall: Duration,
     /// Of the server, and of its store.
     pub(crate) cpu: [Duration; 2],
+}
+
+impl Taken {
+    /// The rate, and the CPU for each request.
+    pub(crate) fn text(&self, server: &Server) -> String {
+        let requests = self.requests as f64;
+        let micros = |cpu: Duration| thousands(cpu.as_secs_f64() * 1e6 / requests);
+        let store = match server.store {
+            Some(_) => format!(" + {} etcd", micros(self.cpu[1])),
+            None => String::new(),
+        };
+        let rate = thousands(requests / self.wall.as_secs_f64());
+        format!("{rate}/s; {}{store} µs CPU", micros(self.cpu[0]))
+    }
 }
 
 /// Sends requests by number, on so many connections at once.

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::Programs;
 use crate::client::{Asked, Connection};
-use crate::server::{Process, Server};
+use crate::server::{Process, Server, words};
 use crate::table::thousands;
 
 const REPLICA_SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
@@ -34,17 +34,12 @@ pub(crate) async fn make(
     sets: u64,
     pods: u64,
 ) -> anyhow::Result<Made> {
-    let arguments = [
-        format!("--kubeconfig={}", server.kubeconfig.display()),
-        "--controllers=replicaset".to_owned(),
-        "--leader-elect=false".to_owned(),
-        "--use-service-account-credentials=false".to_owned(),
-        "--kube-api-qps=5000".to_owned(),
-        "--kube-api-burst=10000".to_owned(),
-        "--concurrent-replicaset-syncs=50".to_owned(),
-        "--port=0".to_owned(),
-        "--secure-port=0".to_owned(),
-    ];
+    let mut arguments = words(
+        "--controllers=replicaset --leader-elect=false --use-service-account-credentials=false \
+         --kube-api-qps=5000 --kube-api-burst=10000 --concurrent-replicaset-syncs=50 \
+         --port=0 --secure-port=0",
+    );
+    arguments.push(format!("--kubeconfig={}", server.kubeconfig.display()));
     let log = programs.folder.join("kube-controller-manager.log");
     let program = programs.control_plane.join("kube-controller-manager");
     let manager = Process::start(&program, &arguments, &log)?;

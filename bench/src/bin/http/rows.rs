@@ -1,11 +1,9 @@
 //! What is measured, row by row.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
-
 use anyhow::Context;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
+use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::time::Instant;
 
 use crate::client::{Asked, Connection, Taken, Watch, first_answer, load};
@@ -62,7 +60,7 @@ impl Sizes {
     };
 }
 
-/// One of the servers, the requests of a round for it, and which cell of a row is its.
+/// One of the servers, in the order of the cells of a row.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Which {
     Plain,
@@ -74,17 +72,9 @@ const ALL: [Which; 3] = [Which::Plain, Which::Tls, Which::Real];
 impl Which {
     fn start(self, programs: &Programs<'_>) -> anyhow::Result<Server> {
         match self {
-            Which::Plain => Server::ours(programs, false, &["--controllers=-garbagecollector"]),
-            Which::Tls => Server::ours(programs, true, &["--controllers=-garbagecollector"]),
+            Which::Plain => Server::ours(programs, false),
+            Which::Tls => Server::ours(programs, true),
             Which::Real => Server::real(programs),
-        }
-    }
-
-    fn cell(self, row: &mut Row) -> &mut String {
-        match self {
-            Which::Plain => &mut row.plain,
-            Which::Tls => &mut row.tls,
-            Which::Real => &mut row.real,
         }
     }
 
@@ -96,8 +86,8 @@ impl Which {
     }
 }
 
-/// What is measured.
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// What is measured: a row of the table each, in its order.
+#[derive(Clone, Copy)]
 enum Work {
     Start,
     Create,
@@ -115,77 +105,44 @@ enum Work {
     MadeManager,
 }
 
-/// The rows in the order of the table: what each is called, and its target.
-const ROWS: [(Work, &str, &str); 14] = [
+/// What each row is called, and its target.
+const ROWS: [(&str, &str); 14] = [
     (
-        Work::Start,
         "start to the first answer; resident memory then",
         "20 ms; 15 MB",
     ),
     (
-        Work::Create,
         "create a pod of 1.2 kB, 32 connections",
         "50 µs CPU, 12,000/s",
     ),
-    (Work::CreateByWrk, "the same by `wrk`", ""),
-    (Work::Get, "get a pod, 32 connections", "20 µs CPU"),
-    (Work::GetByWrk, "the same by `wrk`", ""),
+    ("the same by `wrk`", ""),
+    ("get a pod, 32 connections", "20 µs CPU"),
+    ("the same by `wrk`", ""),
     (
-        Work::PatchStatus,
         "patch a pod's status (strategic merge), 32 connections",
         "60 µs CPU",
     ),
     (
-        Work::List,
         "list 10,000 pods of 3.9 kB: first byte; rate; memory beyond the store",
         "10 ms; 500 MB/s; 5 MB",
     ),
+    ("list 100,000 of them", "10 ms; 500 MB/s; 5 MB"),
     (
-        Work::ListLong,
-        "list 100,000 of them",
-        "10 ms; 500 MB/s; 5 MB",
-    ),
-    (
-        Work::Watch,
         "a pod of 3 kB told to 100 watches: events; CPU of one",
         "500,000 events/s",
     ),
+    ("10,000 idle watches: resident memory", "200 MB"),
     (
-        Work::IdleWatches,
-        "10,000 idle watches: resident memory",
-        "200 MB",
-    ),
-    (
-        Work::Memory,
         "resident memory with the 10,000 pods and 100 watches; with 100,000 pods",
         "60 MB; 250 MB",
     ),
     (
-        Work::MadeRate,
         "kube-controller-manager makes 1,000 pods of 50 ReplicaSets",
         "",
     ),
-    (
-        Work::MadeServer,
-        "… CPU of the server (+ etcd) for them",
-        "0.1 s",
-    ),
-    (
-        Work::MadeManager,
-        "… CPU of kube-controller-manager for them; its memory",
-        "",
-    ),
+    ("… CPU of the server (+ etcd) for them", "0.1 s"),
+    ("… CPU of kube-controller-manager for them; its memory", ""),
 ];
-
-impl Work {
-    /// Where its row is in the table.
-    fn row(self) -> usize {
-        let mut works = ROWS.iter().map(|(work, ..)| *work);
-        works
-            .position(|work| work == self)
-            .expect("every work has a row")
-    }
-}
 
 /// Measures everything; `say` is told what is going on.
 ///
@@ -196,18 +153,17 @@ pub(crate) async fn all(
     sizes: &Sizes,
     say: impl Fn(&str),
 ) -> anyhow::Result<Vec<Row>> {
-    let row = |(_, work, target): &(Work, &str, &'static str)| Row {
-        work: (*work).to_owned(),
+    let mut rows = ROWS.map(|(work, target)| Row {
+        work,
+        cells: Default::default(),
         target,
-        ..Row::default()
-    };
-    let mut rows: Vec<Row> = ROWS.iter().map(row).collect();
+    });
     for which in ALL {
         let name = ["ours, plain", "ours, TLS and token", "the real one"][which as usize];
         let mut put = |work: Work, text: String| {
-            let row = work.row();
-            say(&format!("{name}: {}: {text}", ROWS[row].1));
-            *which.cell(&mut rows[row]) = text;
+            let row = &mut rows[work as usize];
+            say(&format!("{name}: {}: {text}", row.work));
+            row.cells[which as usize] = text;
         };
         let server = which.start(programs)?;
         let ready = first_answer(&server)
@@ -272,7 +228,7 @@ pub(crate) async fn all(
         put(Work::MadeServer, made.server);
         put(Work::MadeManager, made.manager);
     }
-    Ok(rows)
+    Ok(rows.into())
 }
 
 /// Resident memory of the server, and of its store.
@@ -295,18 +251,7 @@ async fn rounds(
         rounds.push(load(server, CONNECTIONS, requests, &ask).await?);
     }
     rounds.sort_by_key(|round: &Taken| round.cpu[0]);
-    let Taken {
-        requests,
-        wall,
-        cpu,
-    } = rounds[ROUNDS / 2];
-    let micros = |cpu: Duration| thousands(cpu.as_secs_f64() * 1e6 / requests as f64);
-    let store = match server.store {
-        Some(_) => format!(" + {} etcd", micros(cpu[1])),
-        None => String::new(),
-    };
-    let rate = thousands(requests as f64 / wall.as_secs_f64());
-    Ok(format!("{rate}/s; {}{store} µs CPU", micros(cpu[0])))
+    Ok(rounds[ROUNDS / 2].text(server))
 }
 
 /// Pods with an owner, as JSON of some `bytes`, each with a name of its own.

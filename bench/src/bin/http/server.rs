@@ -105,20 +105,17 @@ pub(crate) struct Server {
 
 impl Server {
     /// Ours, without nodes. It may not yet listen.
-    pub(crate) fn ours(
-        programs: &Programs<'_>,
-        tls: bool,
-        flags: &[&str],
-    ) -> anyhow::Result<Server> {
+    pub(crate) fn ours(programs: &Programs<'_>, tls: bool) -> anyhow::Result<Server> {
         let (began, address) = (Instant::now(), free_address()?);
         let kubeconfig = programs
             .folder
             .join(format!("ours-{}.kubeconfig", address.port()));
-        let mut arguments =
-            words("serve --nodes 0 --max-requests-inflight 0 --max-mutating-requests-inflight 0");
+        let mut arguments = words(
+            "serve --nodes 0 --controllers=-garbagecollector \
+             --max-requests-inflight 0 --max-mutating-requests-inflight 0",
+        );
         arguments.push(format!("--listen={address}"));
         arguments.push(format!("--kubeconfig={}", kubeconfig.display()));
-        arguments.extend(flags.iter().map(ToString::to_string));
         if tls {
             let tokens = programs.folder.join("tokens");
             fs::write(&tokens, format!("{TOKEN},bench,bench\n"))?;
@@ -178,22 +175,19 @@ impl Server {
         let tokens = folder.join("tokens");
         fs::write(&tokens, format!("{TOKEN},bench,bench,\"system:masters\"\n"))?;
         let certificates = folder.join("certificates");
-        let api = [
+        let mut api = words(
+            "--bind-address=127.0.0.1 --authorization-mode=AlwaysAllow --disable-admission-plugins=ServiceAccount \
+             --endpoint-reconciler-type=none --service-account-issuer=https://kubernetes.default.svc \
+             --max-requests-inflight=0 --max-mutating-requests-inflight=0 --enable-priority-and-fairness=false",
+        );
+        api.extend([
             format!("--etcd-servers=http://{clients}"),
-            "--bind-address=127.0.0.1".to_owned(),
             format!("--secure-port={}", address.port()),
             format!("--cert-dir={}", certificates.display()),
             format!("--token-auth-file={}", tokens.display()),
-            "--authorization-mode=AlwaysAllow".to_owned(),
-            "--disable-admission-plugins=ServiceAccount".to_owned(),
-            "--endpoint-reconciler-type=none".to_owned(),
-            "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
             format!("--service-account-signing-key-file={}", key.display()),
             format!("--service-account-key-file={}", key.display()),
-            "--max-requests-inflight=0".to_owned(),
-            "--max-mutating-requests-inflight=0".to_owned(),
-            "--enable-priority-and-fairness=false".to_owned(),
-        ];
+        ]);
         let log = folder.join("apiserver.log");
         let api = Process::start(&program("kube-apiserver"), &api, &log)?;
         let certificate = certificates.join("apiserver.crt");
@@ -223,7 +217,7 @@ impl Server {
     }
 }
 
-fn words(text: &str) -> Vec<String> {
+pub(crate) fn words(text: &str) -> Vec<String> {
     text.split(' ').map(str::to_owned).collect()
 }
 

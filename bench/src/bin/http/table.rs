@@ -2,17 +2,15 @@
 
 use std::fmt::Write;
 
+use podstorm_loadgen::units::count_for_people;
+
 /// A line of the table.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Row {
     /// What is done, and how its figures are to be read.
-    pub(crate) work: String,
-    /// Ours, plain.
-    pub(crate) plain: String,
-    /// Ours, with TLS and a token.
-    pub(crate) tls: String,
-    /// The real one, with TLS, a token and etcd.
-    pub(crate) real: String,
+    pub(crate) work: &'static str,
+    /// Ours, plain; ours, with TLS and a token; the real one, with TLS, a token and etcd.
+    pub(crate) cells: [String; 3],
     /// What we mean to reach.
     pub(crate) target: &'static str,
 }
@@ -27,14 +25,12 @@ pub(crate) fn render(rows: &[Row], where_from: &str) -> String {
          disk; it speaks only TLS,\nso it is to be compared with ours with TLS and a token. Rates of a client of our own are medians of three rounds.\n\n\
          | work | ours, plain | ours, TLS and token | kube-apiserver 1.20.2 and etcd | target |\n|---|--:|--:|--:|---|\n"
     );
-    for row in rows {
-        let Row {
-            work,
-            plain,
-            tls,
-            real,
-            target,
-        } = row;
+    for Row {
+        work,
+        cells: [plain, tls, real],
+        target,
+    } in rows
+    {
         let _ = writeln!(text, "| {work} | {plain} | {tls} | {real} | {target} |");
     }
     text
@@ -42,25 +38,10 @@ pub(crate) fn render(rows: &[Row], where_from: &str) -> String {
 
 /// `12,345`.
 pub(crate) fn thousands(number: f64) -> String {
-    let digits = format!("{number:.0}");
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    count_for_people(number.round() as u64)
 }
 
 /// Bytes as `12.3 MB`.
 pub(crate) fn megabytes(bytes: u64) -> String {
     format!("{:.1} MB", bytes as f64 / 1e6)
-}
-
-#[test]
-fn numbers_are_grouped() {
-    assert_eq!(thousands(7.2), "7");
-    assert_eq!(thousands(1234.0), "1,234");
-    assert_eq!(thousands(1_234_567.0), "1,234,567");
 }

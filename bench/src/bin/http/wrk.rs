@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, ensure};
 
 use crate::Programs;
+use crate::client::Taken;
 use crate::server::Server;
-use crate::table::thousands;
 
 /// Runs `wrk` for some seconds on 32 connections against a path, with a body posted where one is given; requests per second and the
 /// server's CPU for each.
@@ -57,19 +58,16 @@ pub(crate) fn run(
         let line = text.lines().find(|line| line.contains(label))?;
         line.split_ascii_whitespace().nth(at)?.parse().ok()
     };
-    let rate = word("Requests/sec:", 1).context("wrk tells no rate")?;
+    let rate = word("Requests/sec:", 1).filter(|rate| *rate > 0.0);
+    let rate = rate.context("wrk tells no rate")?;
     let requests = word(" requests in ", 0).context("wrk tells no requests")?;
     // Two pods may draw one name, which the real server answers with a conflict.
     let refused = word("Non-2xx", 4).unwrap_or(0.0);
     ensure!(refused * 1000.0 <= requests, "wrk: {text}");
-    let micros = |at: usize| (after[at] - before[at]).as_secs_f64() * 1e6 / requests;
-    let store = match server.store {
-        Some(_) => format!(" + {} etcd", thousands(micros(1))),
-        None => String::new(),
+    let taken = Taken {
+        requests: requests as u64,
+        wall: Duration::from_secs_f64(requests / rate),
+        cpu: [after[0] - before[0], after[1] - before[1]],
     };
-    Ok(format!(
-        "{}/s; {}{store} µs CPU",
-        thousands(rate),
-        thousands(micros(0))
-    ))
+    Ok(taken.text(server))
 }
