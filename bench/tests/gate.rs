@@ -12,18 +12,6 @@ use std::process::{Command, Output};
 use podstorm_bench::hot::paths;
 use tempfile::TempDir;
 
-/// Writes a program that runs a shell script. Another process writes the file: one that this
-/// process has open for writing, a child that another test starts at the same time would have open too,
-/// and a file open for writing can't be run.
-fn program(path: &Path, script: &str) {
-    let wrote = Command::new("sh")
-        .args(["-c", r#"printf '%s\n' "$1" >"$0" && chmod 755 "$0""#])
-        .arg(path)
-        .arg(format!("#!/bin/sh\n{script}"))
-        .status();
-    assert!(wrote.unwrap().success(), "{}", path.display());
-}
-
 /// Both streams.
 fn said(output: &Output) -> String {
     let text = [&output.stdout[..], &output.stderr[..]].concat();
@@ -90,10 +78,6 @@ impl Place {
     }
 
     /// The gate that measures, with only the tools of this place in `PATH`.
-    fn gate_with_own_tools(&self) -> Output {
-        self.gate_that_measures(&[])
-    }
-
     fn gate_that_measures(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gate"));
         command.arg("--budgets").arg(self.path("budgets.toml"));
@@ -113,26 +97,42 @@ impl Place {
             .unwrap()
     }
 
-    /// Puts a tool into this place that runs a shell script.
+    /// Puts a tool into this place that runs a shell script. Another process writes the file: one that this
+    /// process has open for writing, a child that another test starts at the same time would have open too,
+    /// and a file open for writing can't be run.
     fn tool(&self, name: &str, script: &str) {
-        program(&self.path(name), script);
+        let wrote = Command::new("sh")
+            .args(["-c", r#"printf '%s\n' "$1" >"$0" && chmod 755 "$0""#])
+            .arg(self.path(name))
+            .arg(format!("#!/bin/sh\n{script}"))
+            .status();
+        assert!(wrote.unwrap().success(), "{name}");
     }
 }
 
 #[test]
-fn counts_within_their_budgets_pass() {
+fn a_row_is_named_with_what_became_of_it() {
     let place = Place::new();
-    expect(&place.gate(&[]), 0, &["The gate is open: 2 rows"]);
-    place.measure(&measurement(1_009.0, 0.0));
-    expect(&place.gate(&[]), 0, &["+0.900 %"]);
-}
-
-#[test]
-fn a_regression_closes_the_gate_and_names_the_row() {
-    let place = Place::new();
-    place.measure(&measurement(1_011.0, 0.0));
-    let words = ["REGRESSION", "gate --bless queue/cycle/1", "+1.100 %"];
-    expect(&place.gate(&[]), 1, &words);
+    let bless = "gate --bless queue/cycle/1";
+    let new = measurement(1_000.0, 0.0).replace("queue/cycle/1", "queue/new/1");
+    for (measured, code, words) in [
+        (
+            measurement(1_000.0, 0.0),
+            0,
+            &["The gate is open: 2 rows"][..],
+        ),
+        (measurement(1_009.0, 0.0), 0, &["+0.900 %"]),
+        (
+            measurement(1_011.0, 0.0),
+            1,
+            &["REGRESSION", bless, "+1.100 %"],
+        ),
+        (measurement(900.0, 0.0), 0, &["less", "-10.000 %", bless]),
+        (new, 1, &["NO BUDGET", "queue/new/1", "DISAPPEARED"]),
+    ] {
+        place.measure(&measured);
+        expect(&place.gate(&[]), code, words);
+    }
 }
 
 #[test]
@@ -151,17 +151,6 @@ fn one_allocation_closes_the_gate_and_can_not_be_blessed() {
 }
 
 #[test]
-fn less_than_the_tolerance_allows_passes_and_asks_to_bless() {
-    let place = Place::new();
-    place.measure(&measurement(900.0, 0.0));
-    expect(
-        &place.gate(&[]),
-        0,
-        &["less", "-10.000 %", "gate --bless queue/cycle/1"],
-    );
-}
-
-#[test]
 fn a_row_that_disappeared_closes_the_gate_until_its_end_is_blessed() {
     let place = Place::new();
     let budgets = place.budgets();
@@ -176,17 +165,6 @@ fn a_row_that_disappeared_closes_the_gate_until_its_end_is_blessed() {
     let blessing = place.gate(&["--bless", "queue/gone/1", "--reason", "it was a duplicate"]);
     expect(&blessing, 0, &["took out queue/gone/1"]);
     assert_eq!(place.budgets(), budgets);
-}
-
-#[test]
-fn a_row_without_a_budget_closes_the_gate() {
-    let place = Place::new();
-    place.measure(&measurement(1_000.0, 0.0).replace("queue/cycle/1", "queue/new/1"));
-    expect(
-        &place.gate(&[]),
-        1,
-        &["NO BUDGET", "queue/new/1", "DISAPPEARED"],
-    );
 }
 
 #[test]
@@ -271,7 +249,7 @@ fn budgets_that_are_missing_or_malformed_never_pass() {
     );
     // Even with nothing else to stop it, and before anything is measured.
     expect(
-        &place.gate_with_own_tools(),
+        &place.gate_that_measures(&[]),
         2,
         &["budgets.toml: cannot be read"],
     );
@@ -280,44 +258,45 @@ fn budgets_that_are_missing_or_malformed_never_pass() {
 #[test]
 fn measurements_that_can_not_be_read_never_pass() {
     let place = Place::new();
-    for text in ["", "{}", "[1]"] {
+    let unreadable = "measured.json: not what `gate --json` writes";
+    for (text, word) in [
+        ("", unreadable),
+        ("{}", unreadable),
+        ("[1]", unreadable),
+        (&measurement(-1.0, 0.0), "is counted as -1"),
+    ] {
         place.measure(text);
-        expect(
-            &place.gate(&[]),
-            2,
-            &["measured.json: not what `gate --json` writes"],
-        );
+        expect(&place.gate(&[]), 2, &[word]);
     }
-    place.measure(&measurement(-1.0, 0.0));
-    expect(&place.gate(&[]), 2, &["is counted as -1"]);
 }
 
 #[test]
 fn unknown_rows_and_flags_are_refused() {
     let place = Place::new();
-    expect(
-        &place.gate(&["--only", "queue/cycel"]),
-        2,
-        &["no row \"queue/cycel\"", "did you mean \"queue/cycle/1\"?"],
-    );
-    let blessing = place.gate(&["--bless", "sync/idle/50", "--reason", "x"]);
-    expect(&blessing, 2, &["no row \"sync/idle/50\""]);
-    // Known, but not among those asked for.
-    let blessing = place.gate(&[
-        "--only",
-        "queue/other",
-        "--bless",
-        "queue/cycle/1",
-        "--reason",
-        "x",
-    ]);
-    expect(&blessing, 2, &["queue/other"]);
-    expect(&place.gate(&["--blless"]), 2, &["--blless"]);
-    expect(
-        &place.gate(&["--bless-all", "--planted", "--reason", "x"]),
-        2,
-        &["--planted"],
-    );
+    for (arguments, words) in [
+        (
+            "--only queue/cycel",
+            &["no row \"queue/cycel\"", "did you mean \"queue/cycle/1\"?"][..],
+        ),
+        (
+            "--bless sync/idle/50 --reason x",
+            &["no row \"sync/idle/50\""],
+        ),
+        // Known, but not among those asked for.
+        (
+            "--only queue/other --bless queue/cycle/1 --reason x",
+            &["queue/other"],
+        ),
+        ("--blless", &["--blless"]),
+        ("--bless-all --planted --reason x", &["--planted"]),
+        (
+            "--bless queue/cycle/1 --bless-all --reason x",
+            &["--bless-all"],
+        ),
+    ] {
+        let arguments: Vec<&str> = arguments.split(' ').collect();
+        expect(&place.gate(&arguments), 2, words);
+    }
 }
 
 #[test]
@@ -366,23 +345,23 @@ fn an_interrupted_blessing_leaves_the_budgets_as_they_were() {
 fn without_its_tools_the_gate_says_which_and_how_to_get_them() {
     let place = Place::new();
     expect(
-        &place.gate_with_own_tools(),
+        &place.gate_that_measures(&[]),
         2,
         &["valgrind", "apt-get install valgrind"],
     );
     place.tool("valgrind", "echo valgrind-3.19.0");
     let install = "cargo install --locked gungraun-runner --version =";
     expect(
-        &place.gate_with_own_tools(),
+        &place.gate_that_measures(&[]),
         2,
         &["gungraun-runner, which doesn't run here", install],
     );
     place.tool("gungraun-runner", "echo gungraun-runner 0.1.0");
     let words = ["gungraun-runner is of version 0.1.0", install];
-    expect(&place.gate_with_own_tools(), 2, &words);
+    expect(&place.gate_that_measures(&[]), 2, &words);
     place.tool("valgrind", "echo 'valgrind: wrong library' >&2; exit 1");
     expect(
-        &place.gate_with_own_tools(),
+        &place.gate_that_measures(&[]),
         2,
         &["valgrind: wrong library"],
     );
@@ -416,7 +395,7 @@ fn a_build_or_a_count_that_fails_never_passes() {
     );
     place.tool("cargo", "echo 'error: it broke' >&2; exit 101");
     expect(
-        &place.gate_with_own_tools(),
+        &place.gate_that_measures(&[]),
         2,
         &["error: it broke", "cargo bench", "failed"],
     );

@@ -211,18 +211,3 @@ fn read_measurement(path: &Path) -> Result<Measurement> {
     }
     Ok(input.measurement)
 }
-
-#[cfg(test)]
-mod tests {
-    use clap::CommandFactory;
-
-    use super::*;
-
-    #[test]
-    fn the_flags_do_not_contradict_themselves() {
-        Flags::command().debug_assert();
-        let parse = |line: &str| Flags::try_parse_from(line.split(' '));
-        assert!(parse("gate --bless a/b/1").is_err());
-        assert!(parse("gate --bless a/b/1 --bless-all --reason x").is_err());
-    }
-}

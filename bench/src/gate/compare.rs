@@ -151,137 +151,93 @@ mod tests {
     use super::super::measurement::Toolchain;
     use super::*;
 
-    fn toolchain() -> Toolchain {
-        Toolchain {
-            rustc: "rustc 1".into(),
-            cpu: "avx2".into(),
+    /// What becomes of a row: of its id and unit, its budget with the tolerance, and what is measured of it, with
+    /// another `rustc` or `cpu` than the budget has, or with none. A path under `free/` claims to allocate nothing.
+    fn judged(
+        (id, unit): (&str, Unit),
+        (figure, tolerance_percent): (f64, f64),
+        measured: f64,
+        other: &str,
+    ) -> Judged {
+        let toolchain = |changed: &str| Toolchain {
+            rustc: if changed == "rustc" { "2" } else { "1" }.into(),
+            cpu: if changed == "cpu" { "2" } else { "1" }.into(),
             ..Toolchain::default()
+        };
+        let row = Budget {
+            id: id.into(),
+            figure,
+            unit,
+            tolerance_percent,
+            command: "gate".into(),
+            date: "2026-11-21".into(),
+            toolchain: "t".into(),
+            reason: "a test".into(),
+        };
+        let budgets = Budgets {
+            toolchain: [("t".to_owned(), toolchain(""))].into(),
+            row: vec![row],
+        };
+        let count = Count {
+            id: id.into(),
+            unit,
+            figure: measured,
+            allocation_free: id.starts_with("free/"),
+        };
+        let measurement = Measurement {
+            toolchain: toolchain(other),
+            counts: vec![count],
+        };
+        assert!(judge(&budgets, &measurement, |id| id == "e/f/1").is_empty());
+        judge(&budgets, &measurement, |_| true).remove(0)
+    }
+
+    #[test]
+    fn tolerance_toolchain_and_promise_decide() {
+        const INSTRUCTIONS: (&str, Unit) = ("a/b/1", Unit::Instructions);
+        const ALLOCATIONS: (&str, Unit) = ("a/b/1", Unit::Allocations);
+        const PROMISED: (&str, Unit) = ("free/b/1", Unit::Allocations);
+        use Verdict::{Faster, NotAllocationFree, OtherToolchain, Regression, Within};
+        for (row, budget, measured, other, verdict, code) in [
+            // The tolerance is a line on either side.
+            (INSTRUCTIONS, (200.0, 1.0), 200.0, "", Within, 0),
+            (INSTRUCTIONS, (200.0, 1.0), 202.0, "", Within, 0),
+            (INSTRUCTIONS, (200.0, 1.0), 202.001, "", Regression, 1),
+            (INSTRUCTIONS, (200.0, 1.0), 198.0, "", Within, 0),
+            (INSTRUCTIONS, (200.0, 1.0), 197.999, "", Faster, 0),
+            // A budget of zero with any tolerance allows nothing.
+            (INSTRUCTIONS, (0.0, 100.0), 0.0, "", Within, 0),
+            (INSTRUCTIONS, (0.0, 100.0), 0.001, "", Regression, 1),
+            // Another toolchain asks for blessing instead of crying regression.
+            (
+                INSTRUCTIONS,
+                (100.0, 1.0),
+                150.0,
+                "rustc",
+                OtherToolchain,
+                3,
+            ),
+            (INSTRUCTIONS, (100.0, 1.0), 50.0, "rustc", OtherToolchain, 3),
+            (INSTRUCTIONS, (100.0, 1.0), 100.0, "rustc", Within, 0),
+            (INSTRUCTIONS, (2.0, 0.0), 3.0, "cpu", OtherToolchain, 3),
+            // Another machine excuses no allocation.
+            (ALLOCATIONS, (2.0, 0.0), 3.0, "cpu", Regression, 1),
+            // No budget and no toolchain excuses a broken promise.
+            (PROMISED, (5.0, 10.0), 5.0, "rustc", NotAllocationFree, 1),
+        ] {
+            let row = judged(row, budget, measured, other);
+            assert_eq!(row.verdict, verdict, "{row:?}");
+            assert_eq!(exit_code(&[row]), code, "{verdict:?}");
         }
-    }
-
-    fn budgets(rows: &[(&str, Unit, f64, f64)]) -> Budgets {
-        Budgets {
-            toolchain: [("t".to_owned(), toolchain())].into(),
-            row: rows
-                .iter()
-                .map(|&(id, unit, figure, tolerance_percent)| Budget {
-                    id: id.into(),
-                    figure,
-                    unit,
-                    tolerance_percent,
-                    command: "gate".into(),
-                    date: "2026-11-21".into(),
-                    toolchain: "t".into(),
-                    reason: "a test".into(),
-                })
-                .collect(),
-        }
-    }
-
-    fn measurement(counts: &[(&str, Unit, f64)]) -> Measurement {
-        Measurement {
-            toolchain: toolchain(),
-            counts: counts
-                .iter()
-                .map(|&(id, unit, figure)| Count {
-                    id: id.into(),
-                    unit,
-                    figure,
-                    allocation_free: id.starts_with("free/"),
-                })
-                .collect(),
-        }
-    }
-
-    fn verdict(budget: f64, tolerance: f64, measured: f64) -> (Verdict, u8) {
-        let rows = judge(
-            &budgets(&[("a/b/1", Unit::Instructions, budget, tolerance)]),
-            &measurement(&[("a/b/1", Unit::Instructions, measured)]),
-            |_| true,
-        );
-        (rows[0].verdict, exit_code(&rows))
-    }
-
-    #[test]
-    fn the_tolerance_is_a_line_on_either_side() {
-        assert_eq!(verdict(200.0, 1.0, 200.0), (Verdict::Within, 0));
-        assert_eq!(verdict(200.0, 1.0, 202.0), (Verdict::Within, 0));
-        assert_eq!(verdict(200.0, 1.0, 202.001), (Verdict::Regression, 1));
-        assert_eq!(verdict(200.0, 1.0, 198.0), (Verdict::Within, 0));
-        assert_eq!(verdict(200.0, 1.0, 197.999), (Verdict::Faster, 0));
-    }
-
-    #[test]
-    fn a_budget_of_zero_with_any_tolerance_allows_nothing() {
-        assert_eq!(verdict(0.0, 100.0, 0.0), (Verdict::Within, 0));
-        assert_eq!(verdict(0.0, 100.0, 0.001), (Verdict::Regression, 1));
-    }
-
-    #[test]
-    fn another_toolchain_asks_for_blessing_instead_of_crying_regression() {
-        let budgets = budgets(&[
-            ("a/b/1", Unit::Instructions, 100.0, 1.0),
-            ("a/c/1", Unit::Instructions, 100.0, 1.0),
-            ("a/d/1", Unit::Instructions, 100.0, 1.0),
-        ]);
-        let mut measurement = measurement(&[
-            ("a/b/1", Unit::Instructions, 150.0),
-            ("a/c/1", Unit::Instructions, 50.0),
-            ("a/d/1", Unit::Instructions, 100.0),
-        ]);
-        measurement.toolchain.rustc = "rustc 2".into();
-        let rows = judge(&budgets, &measurement, |_| true);
-        let verdicts: Vec<Verdict> = rows.iter().map(|row| row.verdict).collect();
-        let expected = [
-            Verdict::OtherToolchain,
-            Verdict::OtherToolchain,
-            Verdict::Within,
-        ];
-        assert_eq!(verdicts, expected);
-        assert_eq!(rows[0].toolchain_differences, ["rustc: rustc 1 -> rustc 2"]);
-        assert_eq!(exit_code(&rows), EXIT_TOOLCHAIN);
-    }
-
-    #[test]
-    fn another_machine_excuses_no_allocation() {
-        let budgets = budgets(&[("a/b/1", Unit::Allocations, 2.0, 0.0)]);
-        let mut measurement = measurement(&[("a/b/1", Unit::Allocations, 3.0)]);
-        measurement.toolchain.cpu = "baseline".into();
-        let rows = judge(&budgets, &measurement, |_| true);
-        assert_eq!(rows[0].verdict, Verdict::Regression);
     }
 
     #[test]
     fn a_regression_outweighs_another_toolchain() {
-        let budgets = budgets(&[
-            ("a/b/1", Unit::Allocations, 2.0, 0.0),
-            ("a/b/1", Unit::Instructions, 2.0, 0.0),
-        ]);
-        let mut measurement = measurement(&[
-            ("a/b/1", Unit::Allocations, 3.0),
-            ("a/b/1", Unit::Instructions, 3.0),
-        ]);
-        measurement.toolchain.cpu = "baseline".into();
-        assert_eq!(
-            exit_code(&judge(&budgets, &measurement, |_| true)),
-            EXIT_REGRESSION
-        );
-    }
-
-    #[test]
-    fn no_budget_and_no_toolchain_excuses_a_broken_promise() {
-        let budgets = budgets(&[("free/b/1", Unit::Allocations, 5.0, 10.0)]);
-        let mut measurement = measurement(&[("free/b/1", Unit::Allocations, 5.0)]);
-        measurement.toolchain.rustc = "rustc 2".into();
-        let rows = judge(&budgets, &measurement, |_| true);
-        assert_eq!(rows[0].verdict, Verdict::NotAllocationFree);
-        assert_eq!(exit_code(&rows), EXIT_REGRESSION);
-    }
-
-    #[test]
-    fn what_was_not_asked_for_is_left_aside() {
-        let budgets = budgets(&[("a/b/1", Unit::Instructions, 1.0, 1.0)]);
-        let measurement = measurement(&[("c/d/1", Unit::Instructions, 1.0)]);
-        assert!(judge(&budgets, &measurement, |id| id == "e/f/1").is_empty());
+        let other = judged(("a/b/1", Unit::Instructions), (2.0, 0.0), 3.0, "cpu");
+        assert_eq!(other.toolchain_differences, ["cpu: 1 -> 2"]);
+        let regression = judged(("a/b/1", Unit::Allocations), (2.0, 0.0), 3.0, "cpu");
+        for rows in [[&other, &regression], [&regression, &other]] {
+            assert_eq!(exit_code(&rows.map(Judged::clone)), EXIT_REGRESSION);
+        }
     }
 }
