@@ -2,10 +2,11 @@
 //! where there is no index, and objects as a decoder leaves them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::hash::Hash;
 use std::sync::{Arc, Mutex};
 
 use ahash::RandomState;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use podstorm::intern::FIXED_STATE;
 use podstorm::object::{LabelSelector, Labels, Pod, ReplicaSet, Uid};
 use podstorm::ranking::DELETION_COST_ANNOTATION;
@@ -14,7 +15,7 @@ use podstorm::ranking::DELETION_COST_ANNOTATION;
 pub type Map = BTreeMap<String, String>;
 
 /// A pod with members of its own, as far as handlers and syncs read them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 #[expect(missing_docs, reason = "the members of a pod under their usual names")]
 pub struct PlainPod {
     pub namespace: String,
@@ -235,45 +236,30 @@ pub fn store<T>(items: impl IntoIterator<Item = (String, T)>) -> Store<T> {
     Mutex::new(map)
 }
 
-/// Creations and deletions to be seen, and the pods to be seen deleted, behind one lock.
+/// Creations to be seen, and the pods to be seen deleted, by key and behind one lock.
 #[derive(Debug)]
-pub struct PlainExpectations(Mutex<HashMap<String, Expected, RandomState>>);
+pub struct PlainExpectations<P>(Mutex<HashMap<String, Expected<P>, RandomState>>);
 
-#[derive(Debug, Default)]
-struct Expected {
-    creations: i64,
-    deletions: BTreeSet<String>,
-}
+type Expected<P> = (i64, BTreeSet<P>);
 
-impl PlainExpectations {
-    /// None.
-    pub fn new() -> PlainExpectations {
-        PlainExpectations(Mutex::new(HashMap::with_hasher(FIXED_STATE)))
-    }
-
+impl<P: Ord> PlainExpectations<P> {
     /// Replaces what a key expects.
-    pub fn expect(&self, key: &str, creations: i64, deletions: BTreeSet<String>) {
-        let expected = Expected {
-            creations,
-            deletions,
-        };
-        self.0
-            .lock()
-            .expect("not poisoned")
-            .insert(key.to_owned(), expected);
+    pub fn expect(&self, key: &str, creations: i64, deletions: BTreeSet<P>) {
+        let mut all = self.0.lock().expect("not poisoned");
+        all.insert(key.to_owned(), (creations, deletions));
     }
 
     /// Counts a creation.
     pub fn creation_observed(&self, key: &str) {
-        if let Some(expected) = self.0.lock().expect("not poisoned").get_mut(key) {
-            expected.creations -= 1;
+        if let Some((creations, _)) = self.0.lock().expect("not poisoned").get_mut(key) {
+            *creations -= 1;
         }
     }
 
-    /// Counts the deletion of a pod, by `namespace/name`.
-    pub fn deletion_observed(&self, key: &str, pod: &str) {
-        if let Some(expected) = self.0.lock().expect("not poisoned").get_mut(key) {
-            expected.deletions.remove(pod);
+    /// Counts the deletion of a pod.
+    pub fn deletion_observed(&self, key: &str, pod: &P) {
+        if let Some((_, deletions)) = self.0.lock().expect("not poisoned").get_mut(key) {
+            deletions.remove(pod);
         }
     }
 
@@ -281,33 +267,67 @@ impl PlainExpectations {
     pub fn satisfied(&self, key: &str) -> bool {
         let all = self.0.lock().expect("not poisoned");
         all.get(key)
-            .is_none_or(|expected| expected.creations <= 0 && expected.deletions.is_empty())
+            .is_none_or(|(creations, deletions)| *creations <= 0 && deletions.is_empty())
     }
 }
 
-impl Default for PlainExpectations {
+impl<P> Default for PlainExpectations<P> {
     fn default() -> Self {
-        PlainExpectations::new()
+        PlainExpectations(Mutex::new(HashMap::with_hasher(FIXED_STATE)))
     }
 }
 
 /// A queue in which a key waits once, behind one lock.
-#[derive(Debug, Default)]
-pub struct PlainQueue(Mutex<(VecDeque<String>, BTreeSet<String>)>);
+#[derive(Debug)]
+pub struct PlainQueue<K>(Mutex<Waiting<K>>);
 
-impl PlainQueue {
-    /// Adds a key that doesn't wait yet.
-    pub fn add(&self, key: String) {
-        let mut queue = self.0.lock().expect("not poisoned");
-        if queue.1.insert(key.clone()) {
-            queue.0.push_back(key);
+/// The order, the keys that wait and those that are worked on.
+type Waiting<K> = (
+    VecDeque<K>,
+    HashSet<K, RandomState>,
+    HashSet<K, RandomState>,
+);
+
+impl<K: Hash + Eq + Clone> PlainQueue<K> {
+    /// Adds a key; whether it did not wait yet.
+    pub fn add(&self, key: K) -> bool {
+        let (order, dirty, processing) = &mut *self.0.lock().expect("not poisoned");
+        let is_new = dirty.insert(key.clone());
+        if is_new && !processing.contains(&key) {
+            order.push_back(key);
+        }
+        is_new
+    }
+
+    /// Takes the oldest key to work on it.
+    pub fn take(&self) -> Option<K> {
+        let (order, dirty, processing) = &mut *self.0.lock().expect("not poisoned");
+        let key = order.pop_front()?;
+        dirty.remove(&key);
+        processing.insert(key.clone());
+        Some(key)
+    }
+
+    /// Ends the work on a key, which waits again if it was added meanwhile.
+    pub fn done(&self, key: K) {
+        let (order, dirty, processing) = &mut *self.0.lock().expect("not poisoned");
+        processing.remove(&key);
+        if dirty.contains(&key) {
+            order.push_back(key);
         }
     }
 
-    /// Takes all keys; returns how many there were.
-    pub fn drain(&self) -> usize {
-        let mut queue = self.0.lock().expect("not poisoned");
-        queue.1.clear();
-        queue.0.drain(..).count()
+    /// Drops all keys that wait.
+    pub fn clear(&self) {
+        let (order, dirty, _) = &mut *self.0.lock().expect("not poisoned");
+        dirty.clear();
+        order.clear();
+    }
+}
+
+impl<K> Default for PlainQueue<K> {
+    fn default() -> Self {
+        let set = || HashSet::with_hasher(FIXED_STATE);
+        PlainQueue(Mutex::new((VecDeque::new(), set(), set())))
     }
 }

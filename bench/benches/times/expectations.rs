@@ -1,64 +1,16 @@
-//! Expectations: by dense key, by text, and the plain way, which is one lock around two maps.
+//! Expectations: by dense key, by text, and the plain way, which is one lock around a map.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::hint::black_box;
-use std::sync::Mutex;
 
 use podstorm::expectations::NamedExpectations;
 use podstorm_bench::hot::workqueue::rounds;
+use podstorm_bench::plain::PlainExpectations;
 
 use super::Timed;
 
 /// Pods deleted in one burst.
 const BURST: u64 = 500;
-
-/// Counters (creations, deletions, time) and pods to delete by `namespace/name`, behind one lock.
-#[derive(Default)]
-struct Plain(Mutex<Maps>);
-
-#[derive(Default)]
-struct Maps(
-    BTreeMap<String, (i64, i64, i64)>,
-    BTreeMap<String, BTreeSet<u64>>,
-);
-
-impl Plain {
-    fn expect_creations(&self, key: &str, count: i64, now_ns: i64) {
-        let mut maps = self.0.lock().expect("not poisoned");
-        maps.0.insert(key.to_owned(), (count, 0, now_ns));
-    }
-
-    fn creation_observed(&self, key: &str) {
-        let mut maps = self.0.lock().expect("not poisoned");
-        if let Some(counts) = maps.0.get_mut(key) {
-            counts.0 -= 1;
-        }
-    }
-
-    fn expect_deletions(&self, key: &str, pods: impl Iterator<Item = u64>, now_ns: i64) {
-        let pods: BTreeSet<u64> = pods.collect();
-        let mut maps = self.0.lock().expect("not poisoned");
-        maps.0
-            .insert(key.to_owned(), (0, pods.len() as i64, now_ns));
-        maps.1.insert(key.to_owned(), pods);
-    }
-
-    fn deletion_observed(&self, key: &str, pod: u64) {
-        let mut maps = self.0.lock().expect("not poisoned");
-        let Maps(counts, pods) = &mut *maps;
-        let removed = pods.get_mut(key).is_some_and(|pods| pods.remove(&pod));
-        if let Some(counts) = counts.get_mut(key).filter(|_| removed) {
-            counts.1 -= 1;
-        }
-    }
-
-    fn satisfied(&self, key: &str) -> bool {
-        let maps = self.0.lock().expect("not poisoned");
-        maps.0
-            .get(key)
-            .is_none_or(|counts| counts.0 <= 0 && counts.1 <= 0)
-    }
-}
 
 fn names(count: u32) -> Vec<String> {
     (0..count).map(|n| format!("default/web-{n}")).collect()
@@ -92,10 +44,10 @@ fn create_named(keys: u32) -> impl FnMut() -> u64 {
 
 fn create_plain(keys: u32) -> impl FnMut() -> u64 {
     let (names, mut next) = (names(keys), rounds(keys));
-    let store = Plain::default();
+    let store = PlainExpectations::<u64>::default();
     move || {
         let key = &*names[next() as usize];
-        store.expect_creations(key, 1, 0);
+        store.expect(key, 1, BTreeSet::new());
         store.creation_observed(key);
         store.satisfied(key).into()
     }
@@ -113,11 +65,12 @@ fn delete_named() -> impl FnMut() -> u64 {
 }
 
 fn delete_plain() -> impl FnMut() -> u64 {
-    let store = Plain::default();
+    let store = PlainExpectations::<u64>::default();
     move || {
-        store.expect_deletions("default/web", black_box(0)..BURST, 0);
+        let pods = (black_box(0)..BURST).collect();
+        store.expect("default/web", 0, pods);
         for pod in 0..BURST {
-            store.deletion_observed("default/web", pod);
+            store.deletion_observed("default/web", &pod);
         }
         store.satisfied("default/web").into()
     }

@@ -37,8 +37,8 @@ type Change = (Option<PlainPod>, PlainPod, bool);
 
 struct Plain {
     owners: Store<PlainReplicaSet>,
-    expectations: PlainExpectations,
-    queue: PlainQueue,
+    expectations: PlainExpectations<String>,
+    queue: PlainQueue<String>,
     changes: Vec<Change>,
     next: usize,
 }
@@ -56,7 +56,7 @@ impl Plain {
         let changes: Vec<Change> = changes.collect();
         Plain {
             owners: store(owners.map(|owner| (owner.key(), owner))),
-            expectations: PlainExpectations::new(),
+            expectations: PlainExpectations::default(),
             queue: PlainQueue::default(),
             next: changes.len(),
             changes,
@@ -129,11 +129,11 @@ impl Plain {
             .map(|owner| owner.key())
             .collect();
         keys.sort();
-        keys.into_iter().for_each(|key| self.queue.add(key));
+        for key in keys {
+            self.queue.add(key);
+        }
     }
-}
 
-impl Plain {
     fn expect_all(&self) {
         let mut expected: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for (old, pod, gone) in &self.changes {
@@ -153,7 +153,7 @@ impl Work for Plain {
     /// Takes the keys of a round that is over, and expects again what has been observed.
     fn prepare(&mut self) -> u64 {
         if self.next.is_multiple_of(REPLICA_SETS) {
-            self.queue.drain();
+            self.queue.clear();
         }
         if self.next == self.changes.len() {
             self.next = 0;

@@ -65,7 +65,7 @@ struct Plain {
     pods: Mutex<BTreeMap<String, Vec<Arc<PlainPod>>>>,
     /// By the UID of their controller.
     owned: Mutex<BTreeMap<String, Vec<Arc<PlainPod>>>>,
-    expectations: PlainExpectations,
+    expectations: PlainExpectations<String>,
 }
 
 impl Plain {
@@ -89,7 +89,7 @@ impl Plain {
             keys,
             pods: Mutex::new(pods),
             owned: Mutex::new(owned),
-            expectations: PlainExpectations::new(),
+            expectations: PlainExpectations::default(),
         }
     }
 
@@ -208,21 +208,13 @@ fn pod_from_template(owner: &PlainReplicaSet) -> PlainPod {
     PlainPod {
         namespace: owner.namespace.clone(),
         name: format!("{}-", owner.name),
-        uid: String::new(),
-        version: String::new(),
         labels: owner.template_labels.clone(),
-        annotations: plain::Map::new(),
         controller: Some(plain::Controller {
             kind: "ReplicaSet".to_owned(),
             name: owner.name.clone(),
             uid: owner.uid.clone(),
         }),
-        node: String::new(),
-        created: String::new(),
-        deleted: false,
-        phase: String::new(),
-        conditions: Vec::new(),
-        restarts: Vec::new(),
+        ..PlainPod::default()
     }
 }
 

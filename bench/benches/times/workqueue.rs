@@ -1,48 +1,18 @@
 //! The work queue with its metrics, beside the plain way: one lock around a `VecDeque` and two sets.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Mutex;
 
 use podstorm::limits::{RETRY_BURST, RETRY_QPS};
 use podstorm::workqueue::TokenBucket;
 use podstorm_bench::hot::Work;
 use podstorm_bench::hot::workqueue::{add_queued, rounds};
+use podstorm_bench::plain::PlainQueue;
 
 use super::Timed;
 
 const KEYS: u32 = 5_000;
-
-/// An order, the keys that wait and those that run, behind one lock; without metrics.
-#[derive(Default)]
-struct Plain(Mutex<(VecDeque<u32>, BTreeSet<u32>, BTreeSet<u32>)>);
-
-impl Plain {
-    fn add(&self, key: u32) -> bool {
-        let mut state = self.0.lock().expect("not poisoned");
-        let fresh = state.1.insert(key);
-        if fresh && !state.2.contains(&key) {
-            state.0.push_back(key);
-        }
-        fresh
-    }
-
-    fn take(&self) -> Option<u32> {
-        let mut state = self.0.lock().expect("not poisoned");
-        let key = state.0.pop_front()?;
-        state.1.remove(&key);
-        state.2.insert(key);
-        Some(key)
-    }
-
-    fn done(&self, key: u32) {
-        let mut state = self.0.lock().expect("not poisoned");
-        state.2.remove(&key);
-        if state.1.contains(&key) {
-            state.0.push_back(key);
-        }
-    }
-}
 
 /// Failures and the bucket of all keys, behind one lock.
 struct PlainLimiter(Mutex<(BTreeMap<u32, u32>, TokenBucket)>);
@@ -126,7 +96,7 @@ pub(crate) fn timed() -> Vec<Timed> {
 }
 
 fn cycle() -> impl FnMut() -> u64 {
-    let (queue, mut next) = (Plain::default(), rounds(KEYS));
+    let (queue, mut next) = (PlainQueue::<u32>::default(), rounds(KEYS));
     move || {
         queue.add(next());
         let key = queue.take().expect("it was added");
@@ -136,7 +106,7 @@ fn cycle() -> impl FnMut() -> u64 {
 }
 
 fn backlog() -> impl FnMut() -> u64 {
-    let (queue, mut next) = (Plain::default(), rounds(KEYS));
+    let (queue, mut next) = (PlainQueue::<u32>::default(), rounds(KEYS));
     move || {
         (0..KEYS).for_each(|_| assert!(queue.add(next())));
         let mut count = 0;
@@ -149,7 +119,7 @@ fn backlog() -> impl FnMut() -> u64 {
 }
 
 fn add_queued_plain(keys: u32) -> impl FnMut() -> u64 {
-    let (queue, mut next) = (Plain::default(), rounds(keys));
+    let (queue, mut next) = (PlainQueue::<u32>::default(), rounds(keys));
     (0..keys).for_each(|key| assert!(queue.add(key)));
     move || queue.add(next()).into()
 }

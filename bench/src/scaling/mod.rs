@@ -243,19 +243,6 @@ mod tests {
     }
 
     #[test]
-    fn every_subject_runs_on_several_threads() {
-        for subject in subjects::all() {
-            for workers in [subject.ours, subject.plain] {
-                let run = run(workers(3), 3, 500);
-                assert!(
-                    run.events_per_second.is_none_or(|events| events > 0.0),
-                    "{subject:?}"
-                );
-            }
-        }
-    }
-
-    #[test]
     fn rounds_count_in_which_the_threads_ran_at_the_same_time() {
         let round = |times: [(i64, i64); 2]| {
             let mut span = Span::EMPTY;

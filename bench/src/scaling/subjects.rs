@@ -1,11 +1,10 @@
 //! What is scaled, and the plain rivals: the same work behind one lock.
 
-use std::collections::VecDeque;
 use std::hint::black_box;
 use std::sync::{Arc, Mutex};
 
 use crossbeam_utils::CachePadded;
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 use podstorm::cache::Delta;
 use podstorm::expectations::Expectations;
 use podstorm::intern::FIXED_STATE;
@@ -16,6 +15,7 @@ use podstorm::workqueue::{RateLimitingQueue, Take};
 use super::{Subject, Worker};
 use crate::clusters::{NOW, Plan};
 use crate::hot::cache::unready;
+use crate::plain::PlainQueue;
 
 /// Keys of each thread where keys are distinct.
 const KEYS_EACH: u32 = 1_000;
@@ -53,8 +53,8 @@ pub fn all() -> Vec<Subject> {
             // The ring's tail by the push, its head by the pop.
             transfers: 1.0,
             events: 10_000,
-            ours: |threads| queue(threads, KEYS_EACH, ring_queue(threads)),
-            plain: |threads| queue(threads, KEYS_EACH, PlainQueue::behind_a_lock()),
+            ours: |threads| queue::<1>(threads, KEYS_EACH, ring_queue(threads)),
+            plain: |threads| queue::<1>(threads, KEYS_EACH, PlainQueue::default()),
         },
         Subject {
             name: "workqueue-bursts",
@@ -62,8 +62,8 @@ pub fn all() -> Vec<Subject> {
             event: "add 100 own keys, then take the 100 oldest and be done with each (an event is a key)",
             transfers: 1.0,
             events: 10_000,
-            ours: |threads| queue_in_bursts(threads, ring_queue(threads)),
-            plain: |threads| queue_in_bursts(threads, PlainQueue::behind_a_lock()),
+            ours: |threads| queue::<BURST>(threads, KEYS_EACH, ring_queue(threads)),
+            plain: |threads| queue::<BURST>(threads, KEYS_EACH, PlainQueue::default()),
         },
         Subject {
             name: "workqueue-handover",
@@ -73,7 +73,7 @@ pub fn all() -> Vec<Subject> {
             transfers: 0.5,
             events: 10_000,
             ours: |threads| handover(threads, ring_queue(threads)),
-            plain: |threads| handover(threads, PlainQueue::behind_a_lock()),
+            plain: |threads| handover(threads, PlainQueue::default()),
         },
         Subject {
             name: "workqueue",
@@ -82,8 +82,8 @@ pub fn all() -> Vec<Subject> {
             // The key's word: by the add, the taking and the end of the work, at most.
             transfers: 3.0,
             events: 10_000,
-            ours: |threads| queue(threads, 0, RateLimitingQueue::with_capacity(1)),
-            plain: |threads| queue(threads, 0, PlainQueue::behind_a_lock()),
+            ours: |threads| queue::<1>(threads, 0, RateLimitingQueue::with_capacity(1)),
+            plain: |threads| queue::<1>(threads, 0, PlainQueue::default()),
         },
         Subject {
             name: "handlers",
@@ -207,16 +207,21 @@ fn plain_observations(threads: usize) -> Vec<Worker> {
     })
 }
 
-fn queue(threads: usize, own: u32, queue: impl Queue) -> Vec<Worker> {
+/// Adds so many keys as a burst has, then takes and finishes as many.
+fn queue<const BURST: u32>(threads: usize, own: u32, queue: impl Queue) -> Vec<Worker> {
     let queue = Arc::new(queue);
     each(threads, |thread| {
         let (queue, mut key) = (queue.clone(), keys(thread, own));
         let mut now_ns = 0;
         move |events| {
-            for _ in 0..events {
-                now_ns += 100;
-                queue.add(black_box(key()), now_ns);
-                queue.take_and_finish(now_ns);
+            for _ in 0..events / BURST {
+                for _ in 0..BURST {
+                    now_ns += 100;
+                    queue.add(black_box(key()), now_ns);
+                }
+                for _ in 0..BURST {
+                    queue.take_and_finish(now_ns);
+                }
             }
         }
     })
@@ -224,45 +229,6 @@ fn queue(threads: usize, own: u32, queue: impl Queue) -> Vec<Worker> {
 
 fn ring_queue(threads: usize) -> RateLimitingQueue<u32> {
     RateLimitingQueue::with_capacity(threads * KEYS_EACH as usize)
-}
-
-/// The order, the keys that wait and those that run.
-struct PlainQueue {
-    order: VecDeque<u32>,
-    dirty: HashSet<u32, ahash::RandomState>,
-    processing: HashSet<u32, ahash::RandomState>,
-}
-
-impl PlainQueue {
-    fn behind_a_lock() -> Mutex<Self> {
-        Mutex::new(PlainQueue {
-            order: VecDeque::new(),
-            dirty: HashSet::with_hasher(FIXED_STATE),
-            processing: HashSet::with_hasher(FIXED_STATE),
-        })
-    }
-
-    fn add(&mut self, key: u32) -> bool {
-        let is_new = self.dirty.insert(key);
-        if is_new && !self.processing.contains(&key) {
-            self.order.push_back(key);
-        }
-        is_new
-    }
-
-    fn take(&mut self) -> Option<u32> {
-        let key = self.order.pop_front()?;
-        self.dirty.remove(&key);
-        self.processing.insert(key);
-        Some(key)
-    }
-
-    fn done(&mut self, key: u32) {
-        self.processing.remove(&key);
-        if self.dirty.contains(&key) {
-            self.order.push_back(key);
-        }
-    }
 }
 
 /// A queue that several threads use: ours, or the plain rival.
@@ -287,37 +253,15 @@ impl Queue for RateLimitingQueue<u32> {
     }
 }
 
-impl Queue for Mutex<PlainQueue> {
+impl Queue for PlainQueue<u32> {
     fn add(&self, key: u32, _now_ns: i64) -> bool {
-        self.lock().expect("not poisoned").add(key)
+        PlainQueue::add(self, key)
     }
 
     fn take_and_finish(&self, _now_ns: i64) -> bool {
-        let taken = self.lock().expect("not poisoned").take();
-        if let Some(key) = taken {
-            self.lock().expect("not poisoned").done(key);
-        }
-        taken.is_some()
+        let taken = self.take();
+        taken.inspect(|key| self.done(*key)).is_some()
     }
-}
-
-fn queue_in_bursts(threads: usize, queue: impl Queue) -> Vec<Worker> {
-    let queue = Arc::new(queue);
-    each(threads, |thread| {
-        let (queue, mut key) = (queue.clone(), keys(thread, KEYS_EACH));
-        let mut now_ns = 0;
-        move |events| {
-            for _ in 0..events / BURST {
-                for _ in 0..BURST {
-                    now_ns += 100;
-                    queue.add(black_box(key()), now_ns);
-                }
-                for _ in 0..BURST {
-                    queue.take_and_finish(now_ns);
-                }
-            }
-        }
-    })
 }
 
 /// Threads in pairs, of which one adds and the other takes; a thread without a partner does both in turn.
