@@ -28,12 +28,13 @@ pub const NOW: Now = Now {
 /// What names are made of in Kubernetes: no vowels, so no words.
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
+/// Of everything that is drawn.
+const SEED: u64 = 36;
+
 /// What a cluster consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Over which the ReplicaSets are dealt out in turn.
-    pub namespaces: usize,
-    /// ReplicaSets with pods, of all namespaces together.
+    /// ReplicaSets with pods, all in one namespace.
     pub replica_sets: usize,
     /// ReplicaSets without pods beside each of them: earlier revisions of its Deployment.
     pub old_revisions: usize,
@@ -47,8 +48,6 @@ pub struct Plan {
     pub min_ready_seconds: i32,
     /// What the pods of a ReplicaSet share.
     pub sharing: Sharing,
-    /// Of everything that is drawn.
-    pub seed: u64,
 }
 
 /// What the pods of a ReplicaSet share.
@@ -70,7 +69,6 @@ impl Plan {
     /// ReplicaSets in one namespace with `pods_each` pods each, nothing to be done.
     pub fn new(replica_sets: usize, pods_each: usize) -> Plan {
         Plan {
-            namespaces: 1,
             replica_sets,
             old_revisions: 0,
             pods_each,
@@ -78,7 +76,6 @@ impl Plan {
             one_deployment: false,
             min_ready_seconds: 0,
             sharing: Sharing::All,
-            seed: 36,
         }
     }
 
@@ -88,7 +85,7 @@ impl Plan {
         let (mut template, mut sharer) = (Template::new(self.sharing), Sharer::new());
         // None are left for old revisions.
         let mut drawn =
-            drawn_pods(self.replica_sets * self.pods_each, Growth::Month, self.seed).into_iter();
+            drawn_pods(self.replica_sets * self.pods_each, Growth::Month, SEED).into_iter();
         (0..self.replica_sets * (1 + self.old_revisions))
             .map(|index| {
                 let mut replica_set = self.replica_set(index, &template);
@@ -145,7 +142,6 @@ impl Plan {
         } else {
             index % self.replica_sets
         };
-        let namespace = index % self.replica_sets % self.namespaces;
         let app = format!("web-{deployment}");
         let hash = word(index, 10);
         let labels = Labels::from_pairs([
@@ -156,7 +152,7 @@ impl Plan {
         let mut object = ReplicaSet::default();
         let meta = &mut object.metadata;
         meta.name = format!("web-{hash}").into();
-        meta.namespace = template.namespace(namespace);
+        meta.namespace = template.pod.metadata.namespace.clone();
         meta.uid = replica_set_uid(index);
         meta.resource_version = (1_000 + index as u64).into();
         meta.generation = 1;
@@ -306,15 +302,6 @@ impl Template {
         }
     }
 
-    fn namespace(&self, index: usize) -> Str {
-        match index {
-            0 => self.pod.metadata.namespace.clone(),
-            other => format!("{}-{other}", self.pod.metadata.namespace)
-                .as_str()
-                .into(),
-        }
-    }
-
     /// The fixture with what was drawn.
     fn make_pod(&mut self, drawn: Pod, replica_set: &ReplicaSet) -> Pod {
         self.made += 1;
@@ -448,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_plan_gives_the_same_pods_and_another_seed_others() {
+    fn the_same_plan_gives_the_same_pods() {
         let plan = Plan {
             sharing: Sharing::Nothing,
             ..Plan::new(2, 20)
@@ -459,7 +446,6 @@ mod tests {
             pods.map(|pod| pod.to_json()).collect()
         };
         assert_eq!(json(&plan), json(&plan));
-        assert_ne!(json(&plan), json(&Plan { seed: 1, ..plan }));
     }
 
     #[test]
@@ -489,10 +475,9 @@ mod tests {
     }
 
     #[test]
-    fn siblings_share_a_deployment_and_namespaces_are_dealt_out() {
+    fn siblings_share_a_deployment() {
         let plan = Plan {
             one_deployment: true,
-            namespaces: 2,
             ..Plan::new(4, 1)
         };
         let drawn = plan.draw();
@@ -501,7 +486,5 @@ mod tests {
             owner(0).map(|o| o.uid.clone()),
             owner(3).map(|o| o.uid.clone())
         );
-        assert_eq!(&*drawn[2].0.metadata.namespace, "shop");
-        assert_eq!(&*drawn[3].0.metadata.namespace, "shop-1");
     }
 }

@@ -10,8 +10,8 @@ use podstorm::cache::PodCache;
 use podstorm::client::{Answer, Request};
 use podstorm::driver::{Driver, sync_all};
 use podstorm::object::{
-    ContainerStatus, Kind, LabelSelector, Labels, Namespace, Node, Now, ObjectMeta, Pod,
-    ReplicaSet, ResourceVersion, Str, Time, Uid,
+    Kind, LabelSelector, Labels, Namespace, Node, Now, ObjectMeta, Pod, ReplicaSet,
+    ResourceVersion, Str, Time, Uid,
 };
 use podstorm::reflector::{Action, Delivery, Reflector, ReflectorOptions};
 use podstorm::replicaset::{Controller, ControllerOptions, Outcome, Sync};
@@ -25,28 +25,8 @@ use crate::hot::cache::realistic_pod;
 const BATCH: usize = 4000;
 
 const NAMESPACES: usize = 100;
-
-/// How many objects there are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Size {
-    /// Pods, all running and ready, the same number for each ReplicaSet.
-    pub pods: usize,
-    /// ReplicaSets, their statuses exact.
-    pub replica_sets: usize,
-    /// Nodes.
-    pub nodes: usize,
-}
-
-impl Size {
-    /// `pods` pods, 50 for each ReplicaSet, 66 on each node.
-    pub const fn of_pods(pods: usize) -> Size {
-        Size {
-            pods,
-            replica_sets: pods / 50,
-            nodes: pods * 3 / 200,
-        }
-    }
-}
+/// Pods of a ReplicaSet.
+const EACH: usize = 50;
 
 /// How long the parts of a start took, each from the beginning.
 #[derive(Clone, Copy, Debug, Default)]
@@ -59,14 +39,15 @@ pub struct Start {
     pub all_synced: Duration,
 }
 
-/// A cluster of that size, as it is when everything is settled. Pods lie in memory as they were
-/// made, in an order other than that of their names.
+/// A cluster of that many pods, 50 to a ReplicaSet and 66 on a node, as it is when everything is settled: all are running
+/// and ready, and the statuses exact. Pods lie in memory as they were made, in an order other than that of their names.
 ///
 /// # Panics
 /// When the cluster refuses an object: the objects made here are valid.
-pub fn existing(size: Size) -> Cluster {
+pub fn existing(pods: usize) -> Cluster {
+    let replica_sets = pods / EACH;
     let cluster = Cluster::new(ClusterOptions::default());
-    let namespaces: Vec<Str> = (0..NAMESPACES.min(size.replica_sets))
+    let namespaces: Vec<Str> = (0..NAMESPACES.min(replica_sets))
         .map(|number| format!("load-{number:03}").into())
         .collect();
     for name in &namespaces {
@@ -74,7 +55,7 @@ pub fn existing(size: Size) -> Cluster {
         namespace.metadata.name = (&**name).into();
         import(&cluster, namespace);
     }
-    let nodes: Vec<Str> = (0..size.nodes.max(1))
+    let nodes: Vec<Str> = (0..(pods * 3 / 200).max(1))
         .map(|number| format!("node-{number:05}").into())
         .collect();
     for name in &nodes {
@@ -82,12 +63,11 @@ pub fn existing(size: Size) -> Cluster {
         node.metadata.name = (&**name).into();
         import(&cluster, node);
     }
-    let each = size.pods / size.replica_sets;
     let pod = slim(realistic_pod());
-    let templates: Vec<Pod> = (0..size.replica_sets)
+    let templates: Vec<Pod> = (0..replica_sets)
         .map(|number| {
             let namespace = &namespaces[number % namespaces.len()];
-            let replica_set = import(&cluster, replica_set(number, namespace, each, &pod));
+            let replica_set = import(&cluster, replica_set(number, namespace, &pod));
             let mut template = pod.clone();
             template.metadata.namespace = replica_set.metadata.namespace.clone();
             template.metadata.labels = replica_set.spec.template.metadata.labels.clone();
@@ -98,7 +78,7 @@ pub fn existing(size: Size) -> Cluster {
         })
         .collect();
     let mut rng = Rng::with_seed(36);
-    for number in 0..each * size.replica_sets {
+    for number in 0..EACH * replica_sets {
         let mut pod = templates[number % templates.len()].clone();
         let prefix = pod.metadata.generate_name.as_deref().unwrap_or("");
         // Unique within a ReplicaSet, and in no order: 31,607 is coprime to 2^20.
@@ -115,10 +95,7 @@ pub fn existing(size: Size) -> Cluster {
 fn slim(mut pod: Pod) -> Pod {
     pod.metadata.annotations = Labels::ABSENT;
     for status in &mut pod.status.container_statuses {
-        *status = ContainerStatus {
-            details: None,
-            ..status.clone()
-        };
+        status.details = None;
     }
     pod
 }
@@ -128,10 +105,10 @@ fn import<R: ClusterResource>(cluster: &Cluster, object: R) -> Arc<R> {
     imported.unwrap_or_else(|error| panic!("the object is valid: {error:?}"))
 }
 
-fn replica_set(number: usize, namespace: &Str, pods: usize, pod: &Pod) -> ReplicaSet {
+fn replica_set(number: usize, namespace: &Str, pod: &Pod) -> ReplicaSet {
     let name = format!("rs-{number:05}");
     let labels = Labels::from_pairs([("app", name.as_str())]);
-    let replicas = i32::try_from(pods).expect("fewer pods than 31 bits count");
+    let replicas = i32::try_from(EACH).expect("fewer pods than 31 bits count");
     let metadata = ObjectMeta {
         name: name.as_str().into(),
         namespace: namespace.clone(),
@@ -243,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_start_finds_everything_and_has_nothing_to_do() {
-        let cluster = existing(Size::of_pods(1_000));
+        let cluster = existing(1_000);
         assert_eq!(cluster.count::<Pod>(), 1_000);
         let start = start(&cluster);
         assert!(start.served <= start.first_sync);

@@ -18,7 +18,7 @@ use criterion::measurement::{Measurement, WallTime};
 use hashbrown::HashMap;
 use podstorm::object::Pod;
 use podstorm_bench::asked::is_smoke_test;
-use podstorm_bench::cold_start::{Size, Start, existing, fill, start};
+use podstorm_bench::cold_start::{Start, existing, fill, start};
 use podstorm_bench::hot::ByItsClock;
 
 use super::Timed;
@@ -69,11 +69,7 @@ pub(crate) fn timed() -> Vec<Timed> {
 
 /// All that is timed over one cluster, which is made when the first needs it.
 fn of_size(pods: usize) -> Vec<Timed> {
-    let cluster = Rc::new(LazyCell::new(move || {
-        let mut size = Size::of_pods(pods);
-        size.nodes = size.nodes.min(15_000);
-        existing(size)
-    }));
+    let cluster = Rc::new(LazyCell::new(move || existing(pods)));
     let id = |variant: &str| format!("cold_start/{variant}/{pods}");
     let mut all = Vec::new();
     for (name, part) in PARTS {

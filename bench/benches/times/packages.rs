@@ -3,7 +3,7 @@
 
 use std::cell::LazyCell;
 use std::collections::VecDeque;
-use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 use std::hint::black_box;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -17,27 +17,30 @@ use podstorm::intern::FIXED_STATE;
 use podstorm::object::{Pod, Uid};
 use podstorm::ranking::{RankOptions, Ranker};
 use podstorm_bench::asked::{Asked, is_smoke_test};
-use podstorm_bench::cold_start::{Size, existing, fill};
+use podstorm_bench::cold_start::{existing, fill};
 use podstorm_bench::hot::{ByItsClock, Work};
 use podstorm_bench::pods::{Growth, NOW_NS, counts, drawn_pods, fields};
-use podstorm_bench::results::{Unit, record_runs};
 use podstorm_bench::whole::{Spent, loadgen, loadgen_with, run};
 
 use super::Timed;
+use super::whole_runs::record_spent;
 
 pub(crate) fn timed() -> Vec<Timed> {
-    let most = |full: usize, smoke: usize| if is_smoke_test() { smoke } else { full };
-    let most_ranked = most(usize::MAX, 16_000);
-    let most_listed = most(usize::MAX, 10_000);
-    let ranked = [4_000, 16_000, 64_000, 256_000, 1_000_000];
-    let listed = [10_000, 100_000, 1_000_000];
-    let ranked = ranked.into_iter().filter(|&pods| pods <= most_ranked);
-    let listed = listed.into_iter().filter(|&pods| pods <= most_listed);
+    let (ranked, listed): (&[usize], &[usize]) = if is_smoke_test() {
+        (&[4_000, 16_000], &[10_000])
+    } else {
+        (
+            &[4_000, 16_000, 64_000, 256_000, 1_000_000],
+            &[10_000, 100_000, 1_000_000],
+        )
+    };
     let mut all = Vec::new();
-    all.extend(ranked.flat_map(ranking));
-    all.extend(listed.flat_map(first_lists));
-    all.extend([1_000, 100_000].into_iter().flat_map(names));
-    all.extend(uids());
+    all.extend(ranked.iter().copied().flat_map(ranking));
+    all.extend(listed.iter().copied().flat_map(first_lists));
+    for pods in [1_000, 100_000] {
+        all.extend(finds("hash-name", pods, 2_503, names));
+    }
+    all.extend(finds("hash-uid", 2_000, 997, uids));
     all.extend([1, 2].into_iter().flat_map(queues));
     all
 }
@@ -73,7 +76,7 @@ fn ranking(pods: usize) -> [Timed; 2] {
 
 /// The first list of a controller's pods taken into its cache, on all cores and on one.
 fn first_lists(pods: usize) -> [Timed; 2] {
-    let cluster = Rc::new(LazyCell::new(move || existing(Size::of_pods(pods))));
+    let cluster = Rc::new(LazyCell::new(move || existing(pods)));
     let ours = cluster.clone();
     [
         Timed::slow(format!("packages/rayon-cold-start/{pods}"), move || {
@@ -92,104 +95,69 @@ fn first_lists(pods: usize) -> [Timed; 2] {
     ]
 }
 
-/// An index from namespace and name to a number, as `KeyTable` and the cache keep it: the texts
-/// lie elsewhere, the table holds numbers.
-struct NameIndex<S> {
-    hasher: S,
-    numbers: HashTable<u32>,
-}
-
-impl<S: BuildHasher> NameIndex<S> {
-    fn of(names: &[(String, String)], hasher: S) -> Self {
-        let mut numbers = HashTable::with_capacity(names.len());
-        for (number, name) in (0u32..).zip(names) {
-            let hash = hasher.hash_one((&*name.0, &*name.1));
-            numbers.insert_unique(hash, number, |&at| {
-                let name = &names[at as usize];
-                hasher.hash_one((&*name.0, &*name.1))
-            });
-        }
-        NameIndex { hasher, numbers }
-    }
-
-    fn find(&self, names: &[(String, String)], namespace: &str, name: &str) -> Option<u32> {
-        let same = |&at: &u32| {
-            let held = &names[at as usize];
-            *held.1 == *name && *held.0 == *namespace
-        };
-        let hash = self.hasher.hash_one((namespace, name));
-        self.numbers.find(hash, same).copied()
-    }
+/// Keys to numbers, with the hasher that is used and with others.
+fn finds<K: Hash + Eq + 'static>(
+    what: &str,
+    count: usize,
+    step: usize,
+    draw: fn(usize) -> Vec<K>,
+) -> [Timed; 4] {
+    let id = |hasher| format!("packages/{what}{hasher}/{count}");
+    let keys = move || draw(count);
+    let foldhash = || foldhash::fast::FixedState::with_seed(7);
+    [
+        find(id(""), keys, step, || FIXED_STATE),
+        find(id("-plain"), keys, step, Sip::default),
+        find(id("-foldhash"), keys, step, foldhash),
+        find(id("-rustc"), keys, step, || rustc_hash::FxBuildHasher),
+    ]
 }
 
 type Sip = BuildHasherDefault<DefaultHasher>;
 
-/// Pod names to numbers, with the hasher that is used and with others.
-fn names(pods: usize) -> [Timed; 4] {
-    [
-        find_names("hash-name", pods, || FIXED_STATE),
-        find_names("hash-name-plain", pods, Sip::default),
-        find_names("hash-name-foldhash", pods, foldhash),
-        find_names("hash-name-rustc", pods, || rustc_hash::FxBuildHasher),
-    ]
-}
-
-fn foldhash() -> foldhash::fast::FixedState {
-    foldhash::fast::FixedState::with_seed(7)
-}
-
-fn find_names<S: BuildHasher + 'static>(variant: &str, pods: usize, hasher: fn() -> S) -> Timed {
-    Timed::new(format!("packages/{variant}/{pods}"), move || {
-        let drawn = drawn_pods(pods, Growth::Burst, 3).into_iter().enumerate();
-        let name = |(at, pod): (usize, Pod)| {
-            (
-                format!("load-{:03}", at % 100),
-                pod.metadata.name.to_string(),
-            )
-        };
-        let names: Vec<(String, String)> = drawn.map(name).collect();
-        let index = NameIndex::of(&names, hasher());
-        let mut at = 0;
-        move || {
-            at = (at + 2_503) % names.len();
-            let (namespace, name) = &names[at];
-            let found = index.find(&names, black_box(namespace), black_box(name));
-            found.unwrap_or(0).into()
-        }
-    })
-}
-
-/// UIDs to numbers, as the cache finds the owned pods of an owner.
-fn uids() -> [Timed; 4] {
-    [
-        find_uids("hash-uid", || FIXED_STATE),
-        find_uids("hash-uid-plain", Sip::default),
-        find_uids("hash-uid-foldhash", foldhash),
-        find_uids("hash-uid-rustc", || rustc_hash::FxBuildHasher),
-    ]
-}
-
-fn find_uids<S: BuildHasher + 'static>(variant: &str, hasher: fn() -> S) -> Timed {
-    const COUNT: usize = 2_000;
-    Timed::new(format!("packages/{variant}/{COUNT}"), move || {
-        let (mut random, hasher) = (fastrand::Rng::with_seed(5), hasher());
-        let uids: Vec<Uid> = (0..COUNT)
-            .map(|_| Uid::from_u128(random.u128(..)))
-            .collect();
-        let mut numbers = HashTable::new();
-        for (number, uid) in (0u32..).zip(&uids) {
-            let hash = |&at: &u32| hasher.hash_one(&uids[at as usize]);
-            numbers.insert_unique(hasher.hash_one(uid), number, hash);
+/// As `KeyTable` and the cache keep such an index: the keys lie elsewhere, the table holds numbers.
+fn find<K: Hash + Eq + 'static, S: BuildHasher + 'static>(
+    id: String,
+    keys: impl Fn() -> Vec<K> + 'static,
+    step: usize,
+    hasher: fn() -> S,
+) -> Timed {
+    Timed::new(id, move || {
+        let (keys, hasher) = (keys(), hasher());
+        let mut numbers = HashTable::with_capacity(keys.len());
+        for (number, key) in (0u32..).zip(&keys) {
+            let hash = |&at: &u32| hasher.hash_one(&keys[at as usize]);
+            numbers.insert_unique(hasher.hash_one(key), number, hash);
         }
         let mut at = 0;
         move || {
-            at = (at + 997) % COUNT;
-            let uid = black_box(&uids[at]);
-            let same = |&other: &u32| uids[other as usize] == *uid;
-            let found = numbers.find(hasher.hash_one(uid), same);
+            at = (at + step) % keys.len();
+            let key = black_box(&keys[at]);
+            let same = |&other: &u32| keys[other as usize] == *key;
+            let found = numbers.find(hasher.hash_one(key), same);
             found.copied().unwrap_or(0).into()
         }
     })
+}
+
+/// Namespaces and names of pods.
+fn names(pods: usize) -> Vec<(String, String)> {
+    let drawn = drawn_pods(pods, Growth::Burst, 3).into_iter().enumerate();
+    let name = |(at, pod): (usize, Pod)| {
+        (
+            format!("load-{:03}", at % 100),
+            pod.metadata.name.to_string(),
+        )
+    };
+    drawn.map(name).collect()
+}
+
+/// UIDs, by which the cache finds the owned pods of an owner.
+fn uids(count: usize) -> Vec<Uid> {
+    let mut random = fastrand::Rng::with_seed(5);
+    (0..count)
+        .map(|_| Uid::from_u128(random.u128(..)))
+        .collect()
 }
 
 /// The ring under the work queue: a push and a pop, by several threads at once.
@@ -264,7 +232,7 @@ pub(crate) fn allocators(asked: &Asked) -> anyhow::Result<()> {
     }
     let quick = asked.is_quick();
     let system = with_system_allocator()?;
-    let binaries = [("allocator", loadgen()?), ("allocator-plain", system)];
+    let binaries = [("", loadgen()?), ("-plain", system)];
     for (size, pods, replica_sets, runs) in [
         (100_000, "100k", "2k", if quick { 3 } else { 9 }),
         (1_000_000, "1m", "20k", if quick { 1 } else { 3 }),
@@ -276,15 +244,10 @@ pub(crate) fn allocators(asked: &Asked) -> anyhow::Result<()> {
                 spent.push(run(binary, &size_flags)?);
             }
         }
-        for (spent, (variant, _)) in spent.iter().zip(&binaries) {
-            let (name, plain) = variant
-                .split_once('-')
-                .map_or((*variant, ""), |(name, _)| (name, "-plain"));
-            let id = |figure: &str| format!("packages/{name}-{figure}{plain}/{size}");
-            let all = |figure: fn(&Spent) -> f64| spent.iter().map(figure).collect::<Vec<f64>>();
-            record_runs(&id("wall"), &all(|run| run.wall_seconds), Unit::Seconds);
-            record_runs(&id("cpu"), &all(|run| run.cpu_seconds), Unit::Seconds);
-            record_runs(&id("peak"), &all(|run| run.peak_memory_bytes), Unit::Bytes);
+        for (spent, (plain, _)) in spent.iter().zip(&binaries) {
+            record_spent(spent, |figure| {
+                format!("packages/allocator-{figure}{plain}/{size}")
+            });
         }
     }
     Ok(())

@@ -9,15 +9,48 @@ use podstorm_bench::results::machine::Machine;
 use podstorm_bench::results::{Unit, record_runs, targets};
 use podstorm_bench::whole::{self, Spent, call, loadgen, loadgen_as_built};
 
-const UP_DOWN_100K: &str = "--pods 100k --replicasets 2k --nodes 5k";
-const UP_DOWN_1M: &str = "--pods 1m --replicasets 20k --nodes 15k";
+/// Runs: name and number of pods, as in their ids, the flags, how often each is run when quick and otherwise, and
+/// the phase of which the seconds are recorded; without one it is what the process spent.
+const RUNS: [(&str, u32, &str, [u32; 2], Option<&str>); 5] = [
+    (
+        "up-down",
+        100_000,
+        "--pods 100k --replicasets 2k --nodes 5k",
+        [3, 7],
+        None,
+    ),
+    (
+        "churn",
+        100_000,
+        "--scenario churn --engine virtual --pods 100k --duration 1h --churn-rate 100/s --host-metrics",
+        [1, 3],
+        None,
+    ),
+    (
+        "cold-start",
+        1_000_000,
+        "--scenario cold-start --pods 1m --replicasets 20k --nodes 15k",
+        [1, 3],
+        Some("start the controller"),
+    ),
+    // An API and pods that take no time: what remains is the controllers' and the cluster's own work.
+    (
+        "deployment-rollout",
+        50_000,
+        "--scenario deployment-rollout --engine threads --pods 50k --replicasets 1000 --kube-api-qps 1000000 \
+         --kube-api-burst 1000000 --api-latency 0ms --pod-startup-latency 0ms --pod-termination-latency 0ms",
+        [1, 5],
+        Some("patch day"),
+    ),
+    (
+        "up-down",
+        1_000_000,
+        "--pods 1m --replicasets 20k --nodes 15k",
+        [1, 3],
+        None,
+    ),
+];
 const UP_DOWN_10M: &str = "--pods 10m --replicasets 200k --nodes 150k";
-const COLD_START_1M: &str = "--scenario cold-start --pods 1m --replicasets 20k --nodes 15k";
-const CHURN_100K: &str =
-    "--scenario churn --engine virtual --pods 100k --duration 1h --churn-rate 100/s --host-metrics";
-/// An API and pods that take no time: what remains is the controllers' and the cluster's own work.
-const ROLLOUT_50K: &str = "--scenario deployment-rollout --engine threads --pods 50k --replicasets 1000 --kube-api-qps 1000000 --kube-api-burst 1000000 \
-    --api-latency 0ms --pod-startup-latency 0ms --pod-termination-latency 0ms";
 const VIRTUAL_100K: &str = "--engine virtual --pods 100k --seed 7";
 
 /// What a smoke test runs instead of each: the same, tiny.
@@ -38,10 +71,19 @@ fn measure(asked: &Asked) -> anyhow::Result<()> {
     let (binary, quick) = (loadgen()?, asked.is_quick());
     let wanted = |id: &str| asked.wants(id);
 
-    if wanted("whole_runs/up-down/100000") {
-        let runs = repeat(&binary, UP_DOWN_100K, if quick { 3 } else { 7 })?;
-        record_spent("up-down", 100_000, &runs);
-        record_controller("up-down", 100_000, &runs)?;
+    for (name, pods, flags, [quick_runs, runs], phase) in RUNS {
+        let id = format!("whole_runs/{name}/{pods}");
+        if !wanted(&id) {
+            continue;
+        }
+        let runs = repeat(&binary, flags, if quick { quick_runs } else { runs })?;
+        match phase {
+            Some(phase) => record_runs(&id, &phase_seconds(&runs, phase)?, Unit::Seconds),
+            None => record_spent(&runs, |figure| format!("whole_runs/{name}-{figure}/{pods}")),
+        }
+        if name == "up-down" {
+            record_controller(name, pods, &runs)?;
+        }
     }
     if wanted("whole_runs/same-seed/100000") {
         let (one, other) = (
@@ -50,29 +92,6 @@ fn measure(asked: &Asked) -> anyhow::Result<()> {
         );
         let holds = f64::from(u8::from(one.text == other.text));
         record_runs("whole_runs/same-seed/100000", &[holds], Unit::Holds);
-    }
-    if wanted("whole_runs/churn/100000") {
-        let runs = repeat(&binary, CHURN_100K, if quick { 1 } else { 3 })?;
-        record_spent("churn", 100_000, &runs);
-    }
-    if wanted("whole_runs/cold-start/1000000") {
-        let runs = repeat(&binary, COLD_START_1M, if quick { 1 } else { 3 })?;
-        let seconds = phase_seconds(&runs, "start the controller")?;
-        record_runs("whole_runs/cold-start/1000000", &seconds, Unit::Seconds);
-    }
-    if wanted("whole_runs/deployment-rollout/50000") {
-        let runs = repeat(&binary, ROLLOUT_50K, if quick { 1 } else { 5 })?;
-        let seconds = phase_seconds(&runs, "patch day")?;
-        record_runs(
-            "whole_runs/deployment-rollout/50000",
-            &seconds,
-            Unit::Seconds,
-        );
-    }
-    if wanted("whole_runs/up-down/1000000") {
-        let runs = repeat(&binary, UP_DOWN_1M, if quick { 1 } else { 3 })?;
-        record_spent("up-down", 1_000_000, &runs);
-        record_controller("up-down", 1_000_000, &runs)?;
     }
     if wanted("whole_runs/fault-seeds/60") {
         let seeds = if quick { 1_000_u32 } else { 5_000 };
@@ -83,7 +102,9 @@ fn measure(asked: &Asked) -> anyhow::Result<()> {
     }
     if !quick && wanted("whole_runs/up-down/10000000") && has_memory_for_10m()? {
         let runs = repeat(&binary, UP_DOWN_10M, 1)?;
-        record_spent("up-down", 10_000_000, &runs);
+        record_spent(&runs, |figure| {
+            format!("whole_runs/up-down-{figure}/10000000")
+        });
     }
     Ok(())
 }
@@ -109,7 +130,7 @@ fn phase_seconds(runs: &[Spent], phase: &str) -> anyhow::Result<Vec<f64>> {
 }
 
 /// The whole process, end to end.
-fn record_spent(name: &str, pods: u32, runs: &[Spent]) {
+pub(crate) fn record_spent(runs: &[Spent], id: impl Fn(&str) -> String) {
     type Figure = fn(&Spent) -> f64;
     let figures: [(&str, Figure, Unit); 3] = [
         ("wall", |spent| spent.wall_seconds, Unit::Seconds),
@@ -118,7 +139,7 @@ fn record_spent(name: &str, pods: u32, runs: &[Spent]) {
     ];
     for (figure, of, unit) in figures {
         let values: Vec<f64> = runs.iter().map(of).collect();
-        record_runs(&format!("whole_runs/{name}-{figure}/{pods}"), &values, unit);
+        record_runs(&id(figure), &values, unit);
     }
 }
 
