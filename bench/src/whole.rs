@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, ensure};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeVal;
 use podstorm_sim::clock::RealClock;
 use serde_json::Value;
 
@@ -15,7 +17,7 @@ pub struct Spent {
     /// From the start of the process to its end, seconds: what the result's own figure leaves out,
     /// such as freeing a million pods, included.
     pub wall_seconds: f64,
-    /// CPU time of the whole process, user and system, seconds; the kernel counts hundredths.
+    /// CPU time of the whole process, user and system, seconds.
     pub cpu_seconds: f64,
     /// Most memory resident, bytes; 0 where the result doesn't tell.
     pub peak_memory_bytes: f64,
@@ -151,14 +153,9 @@ pub fn call(binary: &Path, arguments: &str) -> anyhow::Result<Spent> {
 
 /// CPU time of the child processes that have ended and were waited for, seconds.
 fn children_cpu_seconds() -> anyhow::Result<f64> {
-    let stat = std::fs::read_to_string("/proc/self/stat").context("CPU times need Linux")?;
-    // The command's name may hold spaces; it ends with the last parenthesis. The children's user
-    // and system times are the 16th and 17th fields, in ticks of which Linux shows 100 a second.
-    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
-    let mut fields = fields.split_ascii_whitespace().skip(13);
-    let mut next = || fields.next()?.parse::<f64>().ok();
-    let ticks = next().zip(next()).map(|(user, system)| user + system);
-    Ok(ticks.context("/proc/self/stat has too few fields")? / 100.0)
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("the CPU time of children")?;
+    let seconds = |time: TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
+    Ok(seconds(usage.user_time()) + seconds(usage.system_time()))
 }
 
 #[cfg(test)]

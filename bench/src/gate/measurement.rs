@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use podstorm_loadgen::result::Build;
 use serde::{Deserialize, Serialize};
 
 /// What a figure counts, per call.
@@ -51,7 +52,7 @@ impl Toolchain {
     /// The compiler and flags that this crate was built with; nothing about the machine.
     pub fn of_build() -> Toolchain {
         Toolchain {
-            rustc: env!("PODSTORM_RUSTC").into(),
+            rustc: Build::this().rustc,
             flags: env!("PODSTORM_FLAGS").into(),
             ..Toolchain::default()
         }

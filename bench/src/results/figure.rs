@@ -143,7 +143,7 @@ pub fn record_runs(id: &str, values: &[f64], unit: Unit) {
 }
 
 impl Figure {
-    fn of_runs(id: &str, values: &[f64], unit: Unit) -> Figure {
+    pub(super) fn of_runs(id: &str, values: &[f64], unit: Unit) -> Figure {
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
         let (low, high) = (sorted[0], sorted[sorted.len() - 1]);
@@ -164,7 +164,7 @@ impl Figure {
     }
 
     /// Writes the file under its id, whole or not at all.
-    fn write(&self, measurements: &Path) -> io::Result<()> {
+    pub(super) fn write(&self, measurements: &Path) -> io::Result<()> {
         let folder = measurements.join(&self.id).join("new");
         fs::create_dir_all(&folder)?;
         let text = serde_json::to_string_pretty(self)? + "\n";

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use podstorm::object::Time;
+use podstorm_loadgen::result::Build;
 use serde::Serialize;
 
 use super::machine::{Commit, Machine, load_average};
@@ -42,7 +43,7 @@ impl Run {
             command,
             date: String::new(),
             commit: Commit::here(),
-            rustc: env!("PODSTORM_RUSTC").to_owned(),
+            rustc: Build::this().rustc,
             machine: Machine::here(),
             load_before: load_average(),
             load_after: None,

@@ -69,14 +69,7 @@ impl Verdict {
 
     /// Whether the row's figure may be shown as the figure of this run.
     pub fn is_measured(&self) -> bool {
-        matches!(
-            self,
-            Verdict::MetRaised
-                | Verdict::Met
-                | Verdict::MissedRaised
-                | Verdict::Missed
-                | Verdict::Known
-        )
+        self.is_complete() && !matches!(self, Verdict::Cannot(_))
     }
 }
 
@@ -181,29 +174,24 @@ fn verdict(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::targets::{Better, Section};
-    use crate::results::{Figure, Unit};
+    use crate::results::{Figure, Unit, targets};
 
-    fn target(id: &str, figure: Option<f64>) -> Target {
-        Target {
-            id: id.to_owned(),
-            section: Section::Parts,
-            work: "w".to_owned(),
-            upstream: Some("1 µs".to_owned()),
-            upstream_value: Some(1000.0),
-            unit: Unit::Bytes,
-            target: figure,
-            raised: figure.map(|figure| figure / 2.0),
-            gain: None,
-            better: Better::Lower,
-            rival: "r".to_owned(),
-            allocations: None,
-            limit: "l".to_owned(),
-            note: None,
-            unmeasured: None,
-            cores: None,
-            memory_gb: None,
-        }
+    /// A row with these members besides the necessary ones.
+    fn target(id: &str, members: &str) -> Target {
+        let row = format!(
+            r#"
+            [[row]]
+            id = "{id}"
+            work = "w"
+            upstream = "1 µs"
+            upstream_value = 1000
+            unit = "B"
+            rival = "r"
+            limit = "l"
+            {}"#,
+            members.replace("; ", "\n")
+        );
+        targets::parse(&row).unwrap().remove(0)
     }
 
     /// A machine on which some figures can't be had.
@@ -216,18 +204,8 @@ mod tests {
     }
 
     fn write(folder: &Path, id: &str, value: f64, unit: Unit) {
-        let new = folder.join(id).join("new");
-        std::fs::create_dir_all(&new).unwrap();
-        let figure = Figure {
-            id: id.to_owned(),
-            value,
-            unit,
-            low: value,
-            high: value,
-            runs: 1,
-        };
-        let text = serde_json::to_string(&figure).unwrap();
-        std::fs::write(new.join("figure.json"), text).unwrap();
+        let figure = Figure::of_runs(id, &[value], unit);
+        figure.write(folder).unwrap();
     }
 
     #[test]
@@ -239,67 +217,48 @@ mod tests {
         write(folder.path(), "a/missed/1", 101.0, Unit::Bytes);
         write(folder.path(), "a/known/1", 7.0, Unit::Bytes);
         write(folder.path(), "a/unit/1", 7.0, Unit::Seconds);
-        let mut plain = target("a/met/1", Some(100.0));
-        plain.raised = None;
-        let mut far = target("a/far/1", Some(100.0));
-        far.cores = Some(16);
-        let mut huge = target("a/huge/1", Some(100.0));
-        huge.memory_gb = Some(12);
-        let mut later = target("a/later/1", Some(100.0));
-        later.unmeasured = Some("not built".to_owned());
-        let targets = vec![
-            target("a/met/1", Some(100.0)),
-            target("a/raised/1", Some(100.0)),
-            plain,
-            target("a/missed/1", Some(100.0)),
-            target("a/known/1", None),
-            target("a/unit/1", Some(100.0)),
-            target("a/absent/1", Some(100.0)),
-            far,
-            huge,
-            later,
+        let cannot = |why: &str| Verdict::Cannot(why.to_owned());
+        let raised = "target = 100; raised = 50";
+        let (many, much) = ("target = 100; cores = 16", "target = 100; memory_gb = 12");
+        let later = r#"target = 100; unmeasured = "not built""#;
+        let cases = [
+            ("a/met/1", raised, Verdict::MissedRaised, true),
+            ("a/raised/1", raised, Verdict::MetRaised, true),
+            ("a/met/1", "target = 100", Verdict::Met, true),
+            ("a/missed/1", raised, Verdict::Missed, true),
+            ("a/known/1", "", Verdict::Known, true),
+            ("a/unit/1", raised, Verdict::WrongUnit, false),
+            ("a/absent/1", raised, Verdict::NotMeasured, false),
+            ("a/far/1", many, cannot("needs 16 cores"), true),
+            ("a/huge/1", much, cannot("needs 12 GB of memory"), true),
+            ("a/later/1", later, cannot("not built"), true),
         ];
-        let lines = lines(targets, folder.path(), SystemTime::UNIX_EPOCH, &small()).unwrap();
-        let verdicts: Vec<Verdict> = lines.iter().map(|line| line.verdict.clone()).collect();
-        let expected = [
-            Verdict::MissedRaised,
-            Verdict::MetRaised,
-            Verdict::Met,
-            Verdict::Missed,
-            Verdict::Known,
-            Verdict::WrongUnit,
-            Verdict::NotMeasured,
-            Verdict::Cannot("needs 16 cores".to_owned()),
-            Verdict::Cannot("needs 12 GB of memory".to_owned()),
-            Verdict::Cannot("not built".to_owned()),
-        ];
-        assert_eq!(verdicts, expected);
+        let rows = cases.iter().map(|(id, members, ..)| target(id, members));
+        let since = SystemTime::UNIX_EPOCH;
+        let lines = lines(rows.collect(), folder.path(), since, &small()).unwrap();
+        for (line, (_, _, verdict, is_complete)) in lines.iter().zip(cases) {
+            assert_eq!(line.verdict, verdict);
+            assert_eq!(line.verdict.is_complete(), is_complete, "{verdict:?}");
+        }
         assert_eq!(lines[0].gain_over_rival(), Some(2.0));
         assert_eq!(lines[1].gain_over_upstream(), Some(20.0));
         assert_eq!(lines[5].gain_over_upstream(), None);
-        let complete: Vec<bool> = verdicts.iter().map(Verdict::is_complete).collect();
-        assert_eq!(
-            complete,
-            [true, true, true, true, true, false, false, true, true, true]
-        );
     }
 
     #[test]
     fn a_gain_over_the_rival_is_a_target_too() {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path(), "a/b/1", 10.0, Unit::Bytes);
-        let verdict = |gain| {
-            let mut target = target("a/b/1", None);
-            target.gain = Some(gain);
-            let since = SystemTime::UNIX_EPOCH;
-            lines(vec![target], folder.path(), since, &small()).unwrap()[0]
-                .verdict
-                .clone()
+        let verdict = |gain: &str| {
+            let (rows, since) = (vec![target("a/b/1", gain)], SystemTime::UNIX_EPOCH);
+            let mut lines = lines(rows, folder.path(), since, &small()).unwrap();
+            lines.remove(0).verdict
         };
-        assert_eq!(verdict(1.5), Verdict::NotMeasured, "there is no rival yet");
+        let unknown = verdict("gain = 1.5");
+        assert_eq!(unknown, Verdict::NotMeasured, "there is no rival yet");
         write(folder.path(), "a/b-plain/1", 16.0, Unit::Bytes);
-        assert_eq!(verdict(1.5), Verdict::Met);
-        assert_eq!(verdict(1.7), Verdict::Missed);
+        assert_eq!(verdict("gain = 1.5"), Verdict::Met);
+        assert_eq!(verdict("gain = 1.7"), Verdict::Missed);
     }
 
     #[test]
@@ -307,18 +266,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path(), "a/old/1", 1.0, Unit::Bytes);
         write(folder.path(), "a/old-plain/1", 2.0, Unit::Bytes);
-        let since = figure::read(folder.path(), "a/old/1")
-            .unwrap()
-            .unwrap()
-            .written
-            + Duration::from_secs(3_600 * 3);
-        let lines = lines(
-            vec![target("a/old/1", Some(9.0))],
-            folder.path(),
-            since,
-            &small(),
-        )
-        .unwrap();
+        let figure = figure::read(folder.path(), "a/old/1").unwrap().unwrap();
+        let since = figure.written + Duration::from_secs(3_600 * 3);
+        let rows = vec![target("a/old/1", "target = 9")];
+        let lines = lines(rows, folder.path(), since, &small()).unwrap();
         assert_eq!(lines[0].verdict.text(), "stale by 3 h");
         assert!(!lines[0].verdict.is_complete());
         assert_eq!(lines[0].gain_over_upstream(), None);

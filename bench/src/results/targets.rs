@@ -225,7 +225,7 @@ pub fn load_own() -> anyhow::Result<Vec<Target>> {
     load(&super::package_directory().join("targets.toml"))
 }
 
-fn parse(text: &str) -> anyhow::Result<Vec<Target>> {
+pub(super) fn parse(text: &str) -> anyhow::Result<Vec<Target>> {
     let file: File = toml::from_str(text)?;
     let mut seen = BTreeSet::new();
     for row in &file.rows {
