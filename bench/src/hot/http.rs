@@ -134,8 +134,7 @@ pub fn watch(watchers: usize) -> impl FnMut() -> u64 {
     }
 }
 
-/// Creates pods of 1.2 kB, at most so many on one server.
-pub struct Creates {
+struct Creates {
     served: Served,
     body: Bytes,
     left: u64,
@@ -144,32 +143,22 @@ pub struct Creates {
 /// Pods created on a server before another takes its place.
 const ROUND: u64 = 10_000;
 
-impl Creates {
-    /// On an empty server.
-    pub fn new() -> Creates {
-        let env: Vec<String> = (0..12)
-            .map(|number| {
-                format!(r#"{{"name":"SETTING_{number}","value":"of the shop {number}"}}"#)
-            })
-            .collect();
-        let body = format!(
-            r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"generateName":"web-","labels":{{"app":"web","tier":"front"}},
+/// Creates pods of 1.2 kB, at most so many on one server, which is empty at first.
+pub fn create() -> impl Work {
+    let env: Vec<String> = (0..12)
+        .map(|number| format!(r#"{{"name":"SETTING_{number}","value":"of the shop {number}"}}"#))
+        .collect();
+    let body = format!(
+        r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"generateName":"web-","labels":{{"app":"web","tier":"front"}},
 "ownerReferences":[{{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"00000000-0000-4000-8000-000000000000",
 "controller":true,"blockOwnerDeletion":true}}]}},"spec":{{"containers":[{{"name":"web","image":"shop/web:1",
 "ports":[{{"containerPort":8080}}],"env":[{}],"resources":{{"requests":{{"cpu":"100m","memory":"64Mi"}}}}}}]}}}}"#,
-            env.join(",")
-        );
-        Creates {
-            served: Served::new(0),
-            body: body.into(),
-            left: 0,
-        }
-    }
-}
-
-impl Default for Creates {
-    fn default() -> Creates {
-        Creates::new()
+        env.join(",")
+    );
+    Creates {
+        served: Served::new(0),
+        body: body.into(),
+        left: 0,
     }
 }
 
@@ -190,11 +179,5 @@ impl Work for Creates {
                 .served
                 .send(Method::POST, path, kind, self.body.clone()),
         )
-    }
-}
-
-impl std::fmt::Debug for Creates {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Creates").finish_non_exhaustive()
     }
 }

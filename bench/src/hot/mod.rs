@@ -16,7 +16,6 @@ pub mod slow_start;
 pub mod sync;
 pub mod workqueue;
 
-use std::fmt;
 use std::hint::black_box;
 use std::time::Duration;
 
@@ -25,6 +24,7 @@ use criterion::measurement::{Measurement, WallTime};
 use crate::clusters::Plan;
 
 /// A hot path in its steady state.
+#[derive(Debug)]
 pub struct HotPath {
     /// `subject/variant/size`: the same in criterion, in the budgets and in the targets.
     pub id: &'static str,
@@ -106,15 +106,6 @@ impl HotPath {
     }
 }
 
-impl fmt::Debug for HotPath {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("HotPath")
-            .field("id", &self.id)
-            .finish_non_exhaustive()
-    }
-}
-
 /// A path that claims to allocate nothing in its steady state.
 const FREE: bool = true;
 /// A path that allocates.
@@ -148,7 +139,7 @@ pub fn paths() -> Vec<HotPath> {
         "handlers/owned-deleted/2000", 20_000, FREE, handlers::deleted(2_000);
         "handlers/orphan/2000", 20_000, FREE, handlers::orphan(2_000);
         "http/get/8300", 100, ALLOCATES, http::get();
-        "http/create/1200", 100, ALLOCATES, http::Creates::new();
+        "http/create/1200", 100, ALLOCATES, http::create();
         "http/patch-status/8300", 100, ALLOCATES, http::patch_status();
         "http/list/1000", 1, ALLOCATES, http::list(1_000);
         "http/watch/100", 10, ALLOCATES, http::watch(100);
