@@ -114,8 +114,8 @@ fn compare(simulation: &Simulation, checker: &Checker) {
 #[cfg(test)]
 mod tests {
     use super::super::action::Action;
-    use super::super::campaign::play_seed;
-    use super::super::draw::{Wanted, draw};
+    use super::super::any::play_seed;
+    use super::super::draw::draw;
     use super::super::schedule::Step;
     use super::super::workloads::WorkloadKind;
     use super::*;
@@ -123,7 +123,7 @@ mod tests {
 
     /// A seed without faults, of whose objects only the first is left, and that is of this kind.
     fn one_of(kind: WorkloadKind) -> Schedule {
-        let schedules = (0..).map(|seed| draw(seed, &Wanted::default()));
+        let schedules = (0..).map(|seed| draw(seed, &[]));
         let mut schedule = schedules
             .filter(|it| it.classes.is_empty() && it.steps.len() > 5)
             .find(|it| it.cluster.replica_sets.len() == 1)
@@ -216,7 +216,7 @@ mod tests {
                         behaviour,
                         told: false,
                     };
-                    play(&draw(seed, &Wanted::default()), how).0.trace
+                    play(&draw(seed, &[]), how).0.trace
                 })
             };
             let other = std::thread::spawn(traces).join();

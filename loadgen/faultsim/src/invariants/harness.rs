@@ -13,7 +13,7 @@ use podstorm_sim::engine::observer::{Observer, Origin, SyncId};
 use podstorm_sim::faults::BatchPosition;
 use serde_json::{Value, json};
 
-use super::super::draw::{Wanted, draw};
+use super::super::draw::draw;
 use super::super::objects::{NAMESPACE, controlled_by, pod, replica_set, with};
 use super::super::schedule::How;
 use super::Checker;
@@ -52,7 +52,7 @@ impl CheckerHarness {
             behaviour,
             told: false,
         };
-        let mut schedule = draw(0, &Wanted::default());
+        let mut schedule = draw(0, &[]);
         schedule.cluster.burst_replicas = 500;
         let drawn = &mut schedule.cluster.stale_controller_consistency;
         *drawn = gate.unwrap_or(*drawn);

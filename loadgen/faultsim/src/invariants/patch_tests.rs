@@ -10,7 +10,7 @@ use podstorm_apiserver::Change;
 use podstorm_objects::{Kind, Uid};
 use serde_json::json;
 
-use super::super::draw::{Wanted, draw};
+use super::super::draw::draw;
 use super::super::objects::NAMESPACE;
 use super::harness::{CheckerHarness, NOW, create, delete, look};
 use super::oracle::OracleState;
@@ -198,7 +198,7 @@ fn pods_patched_for_the_deleting_and_pods_of_two_controllers_are_noticed() {
 #[test]
 fn requests_of_a_sync_that_the_gate_refuses_are_noticed() {
     for (asked, expected) in [(false, None), (true, Some("I6"))] {
-        let cluster = draw(0, &Wanted::default()).cluster;
+        let cluster = draw(0, &[]).cluster;
         let mut harness = CheckerHarness::new(Behaviour::Upstream);
         harness.seen_set(1);
         let sync = harness.sync();

@@ -10,7 +10,7 @@ use podstorm_objects::{AnyObject, Kind, Now, Object, ReplicaSet, Resource};
 use podstorm_sim::engine::observer::SyncId;
 use serde_json::{Value, json};
 
-use super::super::draw::{Wanted, draw};
+use super::super::draw::draw;
 use super::super::objects::with;
 use super::super::verdict::Conditions;
 use super::harness::{CheckerHarness, NOW, create, delete, look, origin};
@@ -440,7 +440,7 @@ fn a_stall_longer_than_expectations_explains_creates_of_those_without_a_gate_onl
         (Kind::REPLICATION_CONTROLLER, true, true, None),
         (Kind::REPLICATION_CONTROLLER, false, true, Some("S1")),
     ] {
-        let mut schedule = draw(0, &Wanted::default());
+        let mut schedule = draw(0, &[]);
         schedule.cluster.stale_controller_consistency = gate;
         let mut oracle = super::oracle::OracleState::new(&schedule.cluster, Behaviour::Upstream);
         let mut harness = CheckerHarness::of(kind, Behaviour::Upstream);
