@@ -165,11 +165,7 @@ mod tests {
     use super::*;
 
     fn play_as(schedule: &Schedule, behaviour: Behaviour) -> Verdict {
-        let how = How {
-            behaviour,
-            told: false,
-        };
-        let (verdict, _) = play(schedule, how);
+        let (verdict, _) = play(schedule, How::untold(behaviour));
         assert_eq!(verdict.violation, None, "{schedule:?}");
         assert!(verdict.converged_after_ns.is_some());
         verdict

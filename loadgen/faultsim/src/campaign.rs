@@ -1,19 +1,14 @@
 //! Many seeds side by side, and what they add up to.
 
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use podstorm::policy::Behaviour;
 use podstorm_sim::faults::FaultClass;
 
+use super::any::Workload;
 use super::coverage::Pairs;
-use super::deployments;
-use super::draw::{Wanted, draw};
-use super::play::play;
-use super::schedule::How;
-use super::schedule::Schedule;
 use super::verdict::{Struck, Verdict, Violation};
 
 /// Which seeds to play, and how.
@@ -27,39 +22,12 @@ pub struct Campaign {
     pub behaviour: Option<Behaviour>,
     /// Whose faults.
     pub workload: Workload,
-    /// What is drawn.
-    pub wanted: Wanted,
+    /// Of these classes of faults only; of all of them when empty.
+    pub classes: Vec<FaultClass>,
     /// Threads that play.
     pub threads: usize,
     /// Stop after that many failing seeds.
     pub failures_max: usize,
-}
-
-/// Whose seeds are played.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Workload {
-    /// ReplicaSets, and ReplicationControllers beside them.
-    #[default]
-    ReplicaSets,
-    /// Deployments.
-    Deployments,
-}
-
-impl Workload {
-    /// Plays a seed with that behaviour; answers too whether there were ReplicationControllers.
-    fn play_seed(self, seed: u64, behaviour: Behaviour, wanted: &Wanted) -> (Verdict, bool) {
-        match self {
-            Workload::ReplicaSets => {
-                let schedule = draw(seed, wanted);
-                let has_controllers = schedule.has_replication_controllers();
-                (play_seed(&schedule, behaviour), has_controllers)
-            }
-            Workload::Deployments => {
-                let schedule = deployments::draw::draw(seed, &wanted.classes);
-                (play_deployments(&schedule, behaviour), false)
-            }
-        }
-    }
 }
 
 /// A seed that failed.
@@ -187,42 +155,6 @@ pub fn behaviour_of(seed: u64, wanted: Option<Behaviour>) -> Behaviour {
     })
 }
 
-/// Plays one seed; a panic of the product is a violation (I10).
-pub fn play_seed(schedule: &Schedule, behaviour: Behaviour) -> Verdict {
-    caught(behaviour, |how| play(schedule, how).0)
-}
-
-/// The same of a schedule of Deployments.
-pub fn play_deployments(schedule: &deployments::Schedule, behaviour: Behaviour) -> Verdict {
-    caught(behaviour, |how| deployments::play(schedule, how).0)
-}
-
-fn caught(behaviour: Behaviour, play: impl FnOnce(How) -> Verdict) -> Verdict {
-    let how = How {
-        behaviour,
-        told: false,
-    };
-    match catch_unwind(AssertUnwindSafe(|| play(how))) {
-        Ok(verdict) => verdict,
-        Err(panic) => {
-            let text = panic
-                .downcast_ref::<String>()
-                .cloned()
-                .or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string))
-                .unwrap_or_default();
-            Verdict {
-                violation: Some(Violation {
-                    invariant: "I10",
-                    text: format!("panicked: {text}"),
-                    at_ns: 0,
-                    version: 0,
-                }),
-                ..Verdict::default()
-            }
-        }
-    }
-}
-
 /// Plays the seeds until there are no more, `stop` is set, or too many have failed. `progress` gets
 /// the numbers of those done and of those that have failed.
 pub fn run(
@@ -240,10 +172,9 @@ pub fn run(
         }
         let seed = campaign.first.wrapping_add(number);
         let behaviour = behaviour_of(seed, campaign.behaviour);
-        let (verdict, has_controllers) =
-            campaign
-                .workload
-                .play_seed(seed, behaviour, &campaign.wanted);
+        let schedule = campaign.workload.draw(seed, &campaign.classes);
+        let verdict = schedule.play_caught(behaviour);
+        let has_controllers = schedule.has_replication_controllers();
         let mut outcome = outcome
             .lock()
             .expect("no thread panics while it holds this lock");
@@ -279,6 +210,8 @@ pub fn run(
 mod tests {
     use std::collections::BTreeSet;
 
+    use super::super::any::play_seed;
+    use super::super::draw::draw;
     use super::*;
 
     fn campaign(threads: usize, seeds: u64) -> Outcome {
@@ -287,7 +220,7 @@ mod tests {
             seeds: Some(seeds),
             behaviour: None,
             workload: Workload::ReplicaSets,
-            wanted: Wanted::default(),
+            classes: Vec::new(),
             threads,
             failures_max: 100,
         };
@@ -326,7 +259,7 @@ mod tests {
     fn a_seed_has_one_trace_however_many_are_played_side_by_side() {
         let trace = |seed: u64| {
             let behaviour = behaviour_of(seed, None);
-            play_seed(&draw(seed, &Wanted::default()), behaviour).trace
+            play_seed(&draw(seed, &[]), behaviour).trace
         };
         let alone: Vec<u128> = (1..13).map(trace).collect();
         let together: Vec<u128> = std::thread::scope(|scope| {

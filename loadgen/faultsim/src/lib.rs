@@ -15,6 +15,7 @@
 //! invariants of their own ([`deployments`]).
 
 pub mod action;
+pub mod any;
 pub mod bugs;
 pub mod campaign;
 pub mod coverage;

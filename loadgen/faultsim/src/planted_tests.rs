@@ -16,8 +16,8 @@ use podstorm_objects::{Kind, Now, ReplicaSet, Uid};
 use podstorm_sim::faults::FaultClass;
 use podstorm_sim::options::SimOptions;
 
-use super::campaign::play_seed;
-use super::draw::{Wanted, draw};
+use super::any::play_seed;
+use super::draw::draw;
 
 const SECOND_NS: i64 = 1_000_000_000;
 
@@ -77,8 +77,7 @@ fn noticed(fault: Fault, behaviour: Behaviour, seeds: Seeds) -> &'static str {
         Seeds::Of(class) => vec![class],
         Seeds::All | Seeds::Calm => Vec::new(),
     };
-    let wanted = Wanted { classes };
-    let schedules = (1..).map(|seed| draw(seed, &wanted));
+    let schedules = (1..).map(|seed| draw(seed, &classes));
     let mut schedules = schedules
         .filter(|schedule| !matches!(seeds, Seeds::Calm) || schedule.classes.is_empty())
         .take(SEEDS);

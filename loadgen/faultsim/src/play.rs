@@ -73,7 +73,8 @@ fn play_phases(
     behaviour: Behaviour,
 ) -> Option<i64> {
     checker.stepped(&simulation.harness);
-    if simulation.until_converged(BUILD_LIMIT, false).is_none() {
+    let built = simulation.until_converged(BUILD_LIMIT, false, Simulation::missing);
+    if built.is_none() {
         let text = "the cluster was not built within ten minutes";
         checker.fail("L1", text, simulation.harness.now());
         return None;
@@ -114,8 +115,8 @@ fn compare(simulation: &Simulation, checker: &Checker) {
 #[cfg(test)]
 mod tests {
     use super::super::action::Action;
-    use super::super::campaign::play_seed;
-    use super::super::draw::{Wanted, draw};
+    use super::super::any::play_seed;
+    use super::super::draw::draw;
     use super::super::schedule::Step;
     use super::super::workloads::WorkloadKind;
     use super::*;
@@ -123,7 +124,7 @@ mod tests {
 
     /// A seed without faults, of whose objects only the first is left, and that is of this kind.
     fn one_of(kind: WorkloadKind) -> Schedule {
-        let schedules = (0..).map(|seed| draw(seed, &Wanted::default()));
+        let schedules = (0..).map(|seed| draw(seed, &[]));
         let mut schedule = schedules
             .filter(|it| it.classes.is_empty() && it.steps.len() > 5)
             .find(|it| it.cluster.replica_sets.len() == 1)
@@ -131,13 +132,13 @@ mod tests {
         schedule.cluster.replica_sets[0].kind = kind;
         schedule.cluster.replica_sets[0].replicas = 3;
         schedule.cluster.replica_sets[0].min_ready_seconds = 0;
-        let scale = |at_ms, replicas| Step {
-            at_ms,
-            class: None,
-            action: Action::Scale {
-                replica_set: "web".to_owned(),
+        let scale = |at_ms, replicas| {
+            let replica_set = "web".to_owned();
+            let scale = Action::Scale {
+                replica_set,
                 replicas,
-            },
+            };
+            Step::of_user(at_ms, scale)
         };
         schedule.steps = vec![scale(10_000, 8), scale(20_000, 2)];
         schedule
@@ -194,33 +195,12 @@ mod tests {
                     replica_set: "web".to_owned(),
                     pods: 4,
                 };
-                let steps = [(1_000, beside), (5_000, orphans)].map(|(at_ms, action)| Step {
-                    at_ms,
-                    class: None,
-                    action,
-                });
+                let steps = [Step::of_user(1_000, beside), Step::of_user(5_000, orphans)];
                 schedule.steps.splice(0..0, steps);
                 let verdict = play_seed(&schedule, behaviour);
                 assert_eq!(verdict.violation, None);
                 assert!(verdict.sometimes.contains("a pod is adopted"));
             }
-        }
-    }
-
-    #[test]
-    fn a_seed_leaves_the_same_trace_on_every_thread() {
-        for seed in 1..5 {
-            let traces = move || {
-                Behaviour::ALL.map(|behaviour| {
-                    let how = How {
-                        behaviour,
-                        told: false,
-                    };
-                    play(&draw(seed, &Wanted::default()), how).0.trace
-                })
-            };
-            let other = std::thread::spawn(traces).join();
-            assert_eq!(other.expect("nothing panics"), traces(), "seed {seed}");
         }
     }
 }

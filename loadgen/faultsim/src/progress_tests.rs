@@ -130,11 +130,7 @@ impl Harness {
         let network = Arc::clone(harness.network());
         watch.network.set(network).expect("it is set once");
         // Nothing tells the checker anything: what is measured here may well be wrong for a while.
-        let how = How {
-            behaviour,
-            told: false,
-        };
-        let checker = Arc::new(Checker::new(&cluster, how));
+        let checker = Arc::new(Checker::new(&cluster, How::untold(behaviour)));
         let mut simulation = Simulation::new(&cluster, harness, checker, true);
         simulation.start_manager();
         Harness { simulation, watch }

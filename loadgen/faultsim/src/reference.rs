@@ -147,7 +147,7 @@ fn cost(pod: &Pod) -> i32 {
 }
 
 /// Follows a run.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Lockstep {
     behaviour: Behaviour,
     burst: usize,
@@ -183,11 +183,7 @@ impl Lockstep {
             burst: schedule.cluster.burst_replicas as usize,
             due: Some(BTreeMap::new()),
             rests: true,
-            steps: 0,
-            done: Done::default(),
-            exact: 0,
-            ends: 0,
-            sometimes: BTreeSet::new(),
+            ..Lockstep::default()
         })
     }
 

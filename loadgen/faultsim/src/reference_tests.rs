@@ -3,8 +3,8 @@
 use podstorm_objects::{AnyObject, Kind, Resource};
 use serde_json::{Value, json};
 
-use super::super::campaign::play_seed;
-use super::super::draw::{Wanted, draw};
+use super::super::any::play_seed;
+use super::super::draw::draw;
 use super::super::objects::{self, controlled_by, replica_set, with};
 use super::*;
 
@@ -41,7 +41,7 @@ fn plain(name: &str, owned: bool) -> Arc<Pod> {
 }
 
 fn lockstep(behaviour: Behaviour) -> Lockstep {
-    let seed = (0..).find_map(|seed| Lockstep::of(&draw(seed, &Wanted::default()), behaviour));
+    let seed = (0..).find_map(|seed| Lockstep::of(&draw(seed, &[]), behaviour));
     Lockstep {
         burst: 500,
         ..seed.expect("some seed has no faults")
@@ -176,7 +176,7 @@ fn a_wrong_status_and_too_few_pods_in_the_end_are_told() {
 
 #[test]
 fn the_model_agrees_with_both_behaviours_on_seeds_without_faults() {
-    let schedules = (0..).map(|seed| draw(seed, &Wanted::default()));
+    let schedules = (0..).map(|seed| draw(seed, &[]));
     let schedules = schedules.filter(|schedule| schedule.classes.is_empty());
     let (mut compared, mut sometimes) = ([0, 0], BTreeSet::new());
     for schedule in schedules.take(40) {

@@ -91,6 +91,18 @@ pub struct Step {
     pub action: Action,
 }
 
+impl Step {
+    /// What users do at that time.
+    pub fn of_user(at_ms: u32, action: Action) -> Step {
+        let class = None;
+        Step {
+            at_ms,
+            class,
+            action,
+        }
+    }
+}
+
 const fn yes() -> bool {
     true
 }
@@ -281,6 +293,14 @@ pub struct How {
     pub told: bool,
 }
 
+impl How {
+    /// With that behaviour, and nothing written down.
+    pub fn untold(behaviour: Behaviour) -> How {
+        let told = false;
+        How { behaviour, told }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -313,14 +333,6 @@ mod tests {
         }
     }
 
-    fn step(at_ms: u32, action: Action) -> Step {
-        Step {
-            at_ms,
-            class: None,
-            action,
-        }
-    }
-
     #[test]
     fn a_schedule_survives_being_written_and_read() {
         let requests = Action::Requests {
@@ -346,7 +358,11 @@ mod tests {
             stream: StreamKind::Pods,
             for_ms: 9,
         };
-        let steps = vec![step(1, requests), step(2, crash), step(2, hold)];
+        let steps = vec![
+            Step::of_user(1, requests),
+            Step::of_user(2, crash),
+            Step::of_user(2, hold),
+        ];
         let schedule = schedule(steps);
         let text = schedule.to_yaml();
         assert_eq!(Schedule::read(&text), Ok(schedule), "{text}");
@@ -369,7 +385,7 @@ mod tests {
             replicas: 1,
         };
         for kind in WorkloadKind::ALL {
-            let schedule = schedule(vec![step(1, beside(kind))]);
+            let schedule = schedule(vec![Step::of_user(1, beside(kind))]);
             assert_eq!(Schedule::read(&schedule.to_yaml()), Ok(schedule.clone()));
             assert_eq!(schedule.has_replication_controllers(), !kind.is_usual());
         }
@@ -390,19 +406,22 @@ mod tests {
         for (schedule, words) in [
             (old, "version 0"),
             (
-                schedule(vec![step(1, touch("wob"))]),
+                schedule(vec![Step::of_user(1, touch("wob"))]),
                 "steps[0]: there is no ReplicaSet \"wob\"; there are web",
             ),
             (
-                schedule(vec![step(2, touch("web")), step(1, touch("web"))]),
+                schedule(vec![
+                    Step::of_user(2, touch("web")),
+                    Step::of_user(1, touch("web")),
+                ]),
                 "steps[1].at-ms",
             ),
             (
-                schedule(vec![step(2_000, touch("web"))]),
+                schedule(vec![Step::of_user(2_000, touch("web"))]),
                 "after disturb-ms",
             ),
             (
-                schedule(vec![step(1, kill)]),
+                schedule(vec![Step::of_user(1, kill)]),
                 "percent: 200 is not within 1 to 100",
             ),
         ] {
@@ -412,7 +431,7 @@ mod tests {
         // Members of another version are not what is wrong with it.
         let error = Schedule::read("version: 2\nworld: {}").unwrap_err();
         assert!(error.to_string().contains("version 2"), "{error}");
-        let text = schedule(vec![step(1, touch("web"))]).to_yaml();
+        let text = schedule(vec![Step::of_user(1, touch("web"))]).to_yaml();
         let error = Schedule::read(&text.replace("touch", "tuch")).unwrap_err();
         assert!(error.to_string().contains("tuch"), "{error}");
     }

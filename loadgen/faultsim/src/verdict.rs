@@ -117,8 +117,6 @@ pub struct Verdict {
     pub conditions: Conditions,
     /// Syncs begun.
     pub syncs: u64,
-    /// Expectations that ran out.
-    pub expectation_timeouts: u64,
     /// The longest time in which a ReplicaSet had other than the wanted number of active pods and
     /// no controller wrote a pod for it, ns.
     pub longest_idle_ns: i64,

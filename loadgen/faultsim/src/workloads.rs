@@ -4,8 +4,11 @@
 use std::sync::Arc;
 
 use podstorm::client::ApiError;
-use podstorm_apiserver::{Cluster, DeleteOptions, Patch, ScaleUpdate};
-use podstorm_objects::{Kind, Map, Now, Pod, ReplicaSet, ReplicationController, Resource};
+use podstorm::replicaset::as_replica_set;
+use podstorm_apiserver::Cluster;
+use podstorm_objects::{
+    AnyObject, Kind, Map, Now, Pod, ReplicaSet, ReplicationController, Resource,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -20,22 +23,6 @@ pub enum WorkloadKind {
     ReplicaSet,
     /// A ReplicationController.
     ReplicationController,
-}
-
-/// Does the same with the type of either kind.
-macro_rules! of_kind {
-    ($kind:expr, $resource:ident => $call:expr) => {
-        match $kind {
-            WorkloadKind::ReplicaSet => {
-                type $resource = ReplicaSet;
-                $call
-            }
-            WorkloadKind::ReplicationController => {
-                type $resource = ReplicationController;
-                $call
-            }
-        }
-    };
 }
 
 impl WorkloadKind {
@@ -72,20 +59,20 @@ impl WorkloadKind {
         if self == WorkloadKind::ReplicationController {
             object["spec"]["selector"] = json!({"app": like});
         }
-        of_kind!(self, R => {
-            let object = R::from_json(object).expect("an object of our own making");
-            cluster.create(object, now).map(drop)
-        })
+        let own = "an object of our own making";
+        let object: AnyObject = match self {
+            WorkloadKind::ReplicaSet => Arc::new(ReplicaSet::from_json(object).expect(own)),
+            WorkloadKind::ReplicationController => {
+                Arc::new(ReplicationController::from_json(object).expect(own))
+            }
+        };
+        cluster.api(self.kind()).create(object, now).map(drop)
     }
 
     /// The one of that name, as its controller sees it.
     pub(super) fn get(self, cluster: &Cluster, name: &str) -> Result<Arc<ReplicaSet>, ApiError> {
-        match self {
-            WorkloadKind::ReplicaSet => cluster.get::<ReplicaSet>(NAMESPACE, name),
-            WorkloadKind::ReplicationController => cluster
-                .get::<ReplicationController>(NAMESPACE, name)
-                .map(|found| Arc::new(found.to_replica_set())),
-        }
+        let found = cluster.api(self.kind()).get(NAMESPACE, name)?;
+        Ok(as_replica_set(&found).expect("both are seen as ReplicaSets"))
     }
 
     /// Every one that there is, as its controller sees it.
@@ -98,50 +85,6 @@ impl WorkloadKind {
                 seen.collect()
             }
         }
-    }
-
-    pub(super) fn scale(
-        self,
-        cluster: &Cluster,
-        name: &str,
-        replicas: i32,
-        now: Now,
-    ) -> Result<(), ApiError> {
-        let update = ScaleUpdate {
-            replicas,
-            ..ScaleUpdate::default()
-        };
-        of_kind!(self, R => cluster.update_scale::<R>(NAMESPACE, name, &update, now).map(drop))
-    }
-
-    pub(super) fn patch(
-        self,
-        cluster: &Cluster,
-        name: &str,
-        patch: Map,
-        now: Now,
-    ) -> Result<(), ApiError> {
-        let patch = Patch::Merge(patch);
-        of_kind!(self, R => cluster.patch::<R>(NAMESPACE, name, &patch, now).map(drop))
-    }
-
-    /// Writes the status with one replica more than it says.
-    pub(super) fn miscount(self, cluster: &Cluster, name: &str, now: Now) -> Result<(), ApiError> {
-        of_kind!(self, R => {
-            let mut object = R::clone(&*cluster.get::<R>(NAMESPACE, name)?);
-            object.status.replicas += 1;
-            cluster.update_status(object, now).map(drop)
-        })
-    }
-
-    pub(super) fn delete(
-        self,
-        cluster: &Cluster,
-        name: &str,
-        options: &DeleteOptions,
-        now: Now,
-    ) -> Result<(), ApiError> {
-        of_kind!(self, R => cluster.delete::<R>(NAMESPACE, name, options, now).map(drop))
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 /// Items by the moment at which they are due; items of one moment keep the order of their arrival.
 /// `push` and `pop_due` are O(log n).
 #[derive(Debug)]
-pub(crate) struct DueQueue<T> {
+pub struct DueQueue<T> {
     heap: BinaryHeap<Reverse<Due<T>>>,
     arrivals: u64,
 }
@@ -54,8 +54,9 @@ impl<T> Default for DueQueue<T> {
 }
 
 impl<T> DueQueue<T> {
+    /// Adds an item that is due at that moment, ns.
     #[inline]
-    pub(crate) fn push(&mut self, due_ns: i64, item: T) {
+    pub fn push(&mut self, due_ns: i64, item: T) {
         self.arrivals += 1;
         let number = self.arrivals;
         self.heap.push(Reverse(Due {
@@ -67,13 +68,13 @@ impl<T> DueQueue<T> {
 
     /// The moment at which the first item is due.
     #[inline]
-    pub(crate) fn next_due_ns(&self) -> Option<i64> {
+    pub fn next_due_ns(&self) -> Option<i64> {
         self.heap.peek().map(|Reverse(first)| first.due_ns)
     }
 
     /// Takes the first item if it is due.
     #[inline]
-    pub(crate) fn pop_due(&mut self, now_ns: i64) -> Option<T> {
+    pub fn pop_due(&mut self, now_ns: i64) -> Option<T> {
         if self.next_due_ns()? > now_ns {
             return None;
         }

@@ -43,12 +43,13 @@
 //! * [`options`]: what a simulated cluster is made from;
 //! * [`engine`]: puts a cluster together and runs it;
 //! * [`executor`]: runs tasks on virtual time or on threads;
+//! * [`due_queue`]: items by the moment at which they are due;
 //! * [`nodes`]: the simulated scheduler, kubelets and node controller;
 //! * [`faults`]: what can go wrong between a controller and its cluster;
 //! * [`clock`]: the only place that reads a real clock.
 
 pub mod clock;
-mod due_queue;
+pub mod due_queue;
 pub mod engine;
 pub mod executor;
 pub mod faults;

@@ -9,11 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use podstorm::policy::Behaviour;
-use podstorm_faultsim::campaign::{self, Campaign, Failure, Outcome, Sum, Workload};
+use podstorm_faultsim::any::{AnySchedule, Workload};
+use podstorm_faultsim::campaign::{self, Campaign, Failure, Outcome, Sum};
 use podstorm_faultsim::coverage;
-use podstorm_faultsim::deployments;
-use podstorm_faultsim::draw::{Wanted, draw};
-use podstorm_faultsim::minimise::{Reducible, minimise};
+use podstorm_faultsim::minimise::minimise;
 use podstorm_faultsim::verdict::Conditions;
 use podstorm_sim::clock::RealClock;
 use podstorm_sim::faults::FaultClass;
@@ -165,9 +164,7 @@ pub(super) fn run(flags: &FuzzFlags) -> Result<u8> {
         seeds,
         behaviour: flags.behaviour.0,
         workload: flags.workload,
-        wanted: Wanted {
-            classes: flags.fault.clone(),
-        },
+        classes: flags.fault.clone(),
         threads,
         failures_max: usize::try_from(flags.failures).unwrap_or(usize::MAX),
     };
@@ -209,16 +206,8 @@ pub(super) fn run(flags: &FuzzFlags) -> Result<u8> {
             teller.say(&format!(
                 "cutting seed {seed} down (up to {MINIMISE_SECONDS} s) "
             ));
-            let (wanted, keep) = (&campaign.wanted, flags.keep.as_deref());
-            let text = match campaign.workload {
-                Workload::ReplicaSets => {
-                    minimised(&draw(seed, wanted), failure, keep, &is_interrupted)?
-                }
-                Workload::Deployments => {
-                    let whole = deployments::draw::draw(seed, &wanted.classes);
-                    minimised(&whole, failure, keep, &is_interrupted)?
-                }
-            };
+            let schedule = campaign.workload.draw(seed, &campaign.classes);
+            let text = minimised(&schedule, failure, flags.keep.as_deref(), &is_interrupted)?;
             teller.say("");
             if !flags.quiet {
                 print(&text)?;
@@ -301,8 +290,8 @@ fn by_conditions([kept, crashed, broken]: [u64; 3]) -> Value {
 
 /// A failing seed's schedule, cut down to what it needs, for a person; both are written to the folder,
 /// where there is one.
-fn minimised<S: Reducible>(
-    whole: &S,
+fn minimised(
+    whole: &AnySchedule,
     failure: &Failure,
     keep: Option<&Path>,
     is_interrupted: &dyn Fn() -> bool,
@@ -331,7 +320,7 @@ fn minimised<S: Reducible>(
         "\nseed {seed} ({}) needs {}{} of its {} steps to break {} (loadgen replay --schedule){}:{stored}\n{}",
         behaviour.as_str(),
         if small.cut_short { "at most " } else { "" },
-        small.schedule.steps_count(),
+        small.schedule.size().0,
         small.steps_before,
         failure.violation.invariant,
         match small.cut_short {
@@ -394,7 +383,7 @@ fn summary(outcome: &Outcome, campaign: &Campaign, took_seconds: f64) -> String 
             failure.seed,
             failure.behaviour.as_str(),
             failure.violation,
-            replaying(failure, campaign.workload, &campaign.wanted)
+            replaying(failure, campaign.workload, &campaign.classes)
         );
     }
     text
@@ -423,14 +412,14 @@ fn pairs_summary(outcome: &Outcome) -> String {
 }
 
 /// The command that plays a failing seed again: the schedule depends on the classes too.
-fn replaying(failure: &Failure, workload: Workload, wanted: &Wanted) -> String {
+fn replaying(failure: &Failure, workload: Workload, classes: &[FaultClass]) -> String {
     let (seed, behaviour) = (failure.seed, failure.behaviour.as_str());
     let mut command = format!("loadgen replay {seed} --behaviour {behaviour}");
     if workload == Workload::Deployments {
         command.push_str(" --workload deployment");
     }
-    if !wanted.classes.is_empty() {
-        let classes: Vec<&str> = wanted.classes.iter().map(|class| class.name()).collect();
+    if !classes.is_empty() {
+        let classes: Vec<&str> = classes.iter().map(|class| class.name()).collect();
         command.push_str(&format!(" --fault {}", classes.join(",")));
     }
     command
@@ -494,17 +483,16 @@ mod tests {
                 version: 0,
             },
         };
-        let mut wanted = Wanted::default();
         let command = "loadgen replay 7 --behaviour hardened";
-        assert_eq!(replaying(&failure, Workload::ReplicaSets, &wanted), command);
-        wanted.classes = FaultClass::ALL[..2].to_vec();
+        assert_eq!(replaying(&failure, Workload::ReplicaSets, &[]), command);
+        let classes = &FaultClass::ALL[..2];
         let names = format!(
             "{},{}",
             FaultClass::ALL[0].name(),
             FaultClass::ALL[1].name()
         );
         assert_eq!(
-            replaying(&failure, Workload::ReplicaSets, &wanted),
+            replaying(&failure, Workload::ReplicaSets, classes),
             format!("{command} --fault {names}")
         );
     }

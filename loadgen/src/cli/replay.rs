@@ -7,12 +7,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use podstorm::policy::Behaviour;
+use podstorm_faultsim::any::{AnySchedule, Workload};
 use podstorm_faultsim::bugs::Bug;
-use podstorm_faultsim::campaign::{Workload, behaviour_of, play_deployments, play_seed};
-use podstorm_faultsim::deployments;
-use podstorm_faultsim::draw::{Wanted, draw};
-use podstorm_faultsim::play::play;
-use podstorm_faultsim::schedule::{How, Schedule, ScheduleError};
+use podstorm_faultsim::campaign::behaviour_of;
+use podstorm_faultsim::schedule::How;
 use podstorm_faultsim::verdict::Verdict;
 use podstorm_sim::faults::FaultClass;
 
@@ -79,16 +77,10 @@ pub(super) fn run(flags: &ReplayFlags) -> Result<u8> {
     if let Some(folder) = flags.schedule.as_ref().filter(|path| path.is_dir()) {
         return run_folder(folder, flags);
     }
-    let classes = || flags.fault.clone();
     let stored = match (&flags.schedule, flags.seed, flags.bug) {
-        (_, _, Some(bug)) => Stored::ReplicaSets(bug.schedule()),
+        (_, _, Some(bug)) => AnySchedule::ReplicaSets(bug.schedule()),
         (Some(path), ..) => read(path)?,
-        (None, Some(seed), None) => match flags.workload {
-            Workload::ReplicaSets => {
-                Stored::ReplicaSets(draw(seed, &Wanted { classes: classes() }))
-            }
-            Workload::Deployments => Stored::Deployments(deployments::draw::draw(seed, &classes())),
-        },
+        (None, Some(seed), None) => flags.workload.draw(seed, &flags.fault),
         (None, None, None) => bail!("a seed, a schedule or a bug is needed"),
     };
     if flags.print_schedule {
@@ -103,10 +95,7 @@ pub(super) fn run(flags: &ReplayFlags) -> Result<u8> {
         behaviour: behaviour_of(stored.seed(), wanted),
         told: true,
     };
-    let (verdict, told) = match &stored {
-        Stored::ReplicaSets(schedule) => play(schedule, how),
-        Stored::Deployments(schedule) => deployments::play(schedule, how),
-    };
+    let (verdict, told) = stored.play(how);
     let mut text = outcome(stored.seed(), how.behaviour, &verdict, &told);
     if let Some(bug) = flags.bug {
         text += &bugs::told(bug, how.behaviour, &verdict);
@@ -139,45 +128,9 @@ fn outcome(seed: u64, behaviour: Behaviour, verdict: &Verdict, told: &[String]) 
     text
 }
 
-/// A schedule of either campaign.
-enum Stored {
-    ReplicaSets(Schedule),
-    Deployments(deployments::Schedule),
-}
-
-impl Stored {
-    fn read(text: &str) -> Result<Stored, ScheduleError> {
-        match deployments::Schedule::is_meant(text) {
-            true => deployments::Schedule::read(text).map(Stored::Deployments),
-            false => Schedule::read(text).map(Stored::ReplicaSets),
-        }
-    }
-
-    fn seed(&self) -> u64 {
-        match self {
-            Stored::ReplicaSets(schedule) => schedule.seed,
-            Stored::Deployments(schedule) => schedule.seed,
-        }
-    }
-
-    fn to_yaml(&self) -> String {
-        match self {
-            Stored::ReplicaSets(schedule) => schedule.to_yaml(),
-            Stored::Deployments(schedule) => schedule.to_yaml(),
-        }
-    }
-
-    fn play(&self, behaviour: Behaviour) -> Verdict {
-        match self {
-            Stored::ReplicaSets(schedule) => play_seed(schedule, behaviour),
-            Stored::Deployments(schedule) => play_deployments(schedule, behaviour),
-        }
-    }
-}
-
-fn read(path: &Path) -> Result<Stored> {
+fn read(path: &Path) -> Result<AnySchedule> {
     let text = text_of(path).with_context(|| format!("{} can't be read", path.display()))?;
-    Stored::read(&text).with_context(|| format!("{}", path.display()))
+    AnySchedule::read(&text).with_context(|| format!("{}", path.display()))
 }
 
 /// Plays every schedule of a folder; the exit code is 3 when an invariant did not hold in one.
@@ -201,7 +154,7 @@ fn run_folder(folder: &Path, flags: &ReplayFlags) -> Result<u8> {
         bail!("{}: there is no schedule (*.yaml) in it", folder.display());
     }
     // All of them before any is played.
-    let schedules: Vec<Stored> = paths.iter().map(|path| read(path)).collect::<Result<_>>()?;
+    let schedules: Vec<AnySchedule> = paths.iter().map(|path| read(path)).collect::<Result<_>>()?;
     let mut is_good = true;
     for (path, schedule) in paths.iter().zip(&schedules) {
         let asked = flags.behaviour.and_then(|wish| wish.0);
@@ -209,7 +162,7 @@ fn run_folder(folder: &Path, flags: &ReplayFlags) -> Result<u8> {
             if asked.is_some_and(|asked| asked != behaviour) {
                 continue;
             }
-            let verdict = schedule.play(behaviour);
+            let verdict = schedule.play_caught(behaviour);
             is_good &= verdict.is_good();
             let (word, what) = match &verdict.violation {
                 None => ("ok", String::new()),

@@ -63,7 +63,7 @@ fn hazard_66_version_too_large() {
         sim.run(seconds(1));
         let name = sim.active("web").remove(0);
         sim.hold(StreamKind::Pods, seconds(1));
-        sim.connection().lag(StreamKind::Pods, 4);
+        sim.connection().lag(StreamKind::Pods, 4, 0);
         sim.end(StreamKind::Pods, StreamEnd::Expired);
         sim.kill_pod(&name);
         sim.run(seconds(10));
@@ -114,7 +114,7 @@ fn hazard_67_stale_list_at_the_start() {
         sim.start();
         sim.checker().stale_start();
         let lag = sim.cluster().resource_version() - before;
-        sim.connection().lag(StreamKind::Pods, lag);
+        sim.connection().lag(StreamKind::Pods, lag, 0);
         sim.run(seconds(5));
         assert_eq!(sim.active("web").len(), most);
         sim.run(seconds(300));

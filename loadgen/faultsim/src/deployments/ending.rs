@@ -133,23 +133,9 @@ pub(super) fn converges(
     rollout_checker: &RolloutChecker,
     limit_ns: i64,
 ) -> bool {
-    let checker = rollout_checker.checker();
-    let end_ns = simulation.harness.now().mono_ns + limit_ns;
-    let mut step_ns = 50 * MS;
-    loop {
-        let now_ns = simulation.harness.now().mono_ns;
-        if checker.is_over() {
-            return false;
-        }
-        if simulation.harness.rests() && missing(simulation, rollout_checker).is_none() {
-            return true;
-        }
-        if now_ns >= end_ns {
-            return false;
-        }
-        simulation.run_to((now_ns + step_ns).min(end_ns));
-        step_ns = (step_ns * 5 / 4).min(5 * SECOND);
-    }
+    let missing = |simulation: &Simulation| missing(simulation, rollout_checker);
+    let since_ns = simulation.until_converged(limit_ns, false, missing);
+    since_ns.is_some()
 }
 
 /// Puts everything right and lets the run end, checking L1 and L2; answers how long after the end of

@@ -1,9 +1,9 @@
 //! Draws faults, of the classes that can meet a Deployment.
 
-use podstorm_sim::faults::{ApiFault, Call, CrashPoint, Effect, FaultClass, StreamEnd, StreamKind};
+use podstorm_sim::faults::{ApiFault, Call, CrashPoint, Effect, FaultClass, StreamKind};
 
-use super::super::action::Action;
-use super::draw::Dice;
+use crate::action::Action;
+use crate::draw::Dice;
 
 /// The classes of which faults are drawn. Those left out change pods or ReplicaSets in ways that the
 /// campaign of ReplicaSets looks at.
@@ -51,15 +51,7 @@ const CALLS: [Call; 9] = [
 pub(super) fn draw(dice: &mut Dice, class: FaultClass) -> Action {
     match class {
         FaultClass::AmbiguousWrite => {
-            let answer = dice.ambiguous();
-            let effect = match dice.below(4) {
-                0 => Effect::CommitLate {
-                    answer,
-                    after_ms: dice.magnitude(1, 20_000),
-                },
-                1 => Effect::NeverArrives { after_ms: 30_000 },
-                _ => Effect::LoseAnswer(answer),
-            };
+            let effect = dice.ambiguous();
             requests(dice, effect, 10)
         }
         FaultClass::EventDropped => Action::Drop {
@@ -84,7 +76,16 @@ pub(super) fn draw(dice: &mut Dice, class: FaultClass) -> Action {
             stream: dice.one(&STREAMS),
             for_ms: dice.magnitude(100, 120_000),
         },
-        FaultClass::Compaction => watch_ends(dice),
+        FaultClass::Compaction => {
+            let stream = dice.one(&STREAMS);
+            let answers = [
+                ApiFault::Gone,
+                ApiFault::TooManyRequests,
+                ApiFault::InternalError,
+                ApiFault::ConnectionCut,
+            ];
+            dice.watch_ends(stream, &answers)
+        }
         FaultClass::StaleServer => Action::ServeStale {
             stream: dice.one(&STREAMS),
             versions: dice.magnitude(1, 200),
@@ -117,15 +118,10 @@ pub(super) fn draw(dice: &mut Dice, class: FaultClass) -> Action {
             let by_ms = dice.magnitude(100, 10_000);
             requests(dice, Effect::Slow { by_ms }, 100)
         }
-        FaultClass::EventSink => Action::Requests {
-            calls: vec![Call::WriteEvent],
-            replica_set: None,
-            batch: None,
-            index: None,
-            effect: Effect::Refuse(ApiFault::InternalError),
-            times: dice.magnitude(1, 50),
-            within_ms: 120_000,
-        },
+        FaultClass::EventSink => {
+            let refused = Effect::Refuse(ApiFault::InternalError);
+            dice.requests(&[Call::WriteEvent], refused, 50)
+        }
         _ => {
             let fault = dice.one(&ApiFault::ALL);
             requests(dice, Effect::Refuse(fault), 60)
@@ -134,40 +130,7 @@ pub(super) fn draw(dice: &mut Dice, class: FaultClass) -> Action {
 }
 
 /// A fault against the next requests of one kind.
-fn requests(dice: &mut Dice, effect: Effect, times_max: u32) -> Action {
-    Action::Requests {
-        calls: vec![dice.one(&CALLS)],
-        replica_set: None,
-        batch: None,
-        index: None,
-        effect,
-        times: dice.magnitude(1, times_max),
-        within_ms: 120_000,
-    }
-}
-
-fn watch_ends(dice: &mut Dice) -> Action {
-    let stream = dice.one(&STREAMS);
-    match dice.below(3) {
-        0 => Action::Compact { stream },
-        1 => Action::EndWatch {
-            stream,
-            end: dice.one(&[
-                StreamEnd::Closed,
-                StreamEnd::Expired,
-                StreamEnd::InternalError,
-                StreamEnd::ClosedAndExpired,
-            ]),
-        },
-        _ => Action::RefuseWatch {
-            stream,
-            fault: dice.one(&[
-                ApiFault::Gone,
-                ApiFault::TooManyRequests,
-                ApiFault::InternalError,
-                ApiFault::ConnectionCut,
-            ]),
-            times: 1 + dice.below(4),
-        },
-    }
+fn requests(dice: &mut Dice, effect: Effect, most_times: u32) -> Action {
+    let call = dice.one(&CALLS);
+    dice.requests(&[call], effect, most_times)
 }

@@ -12,7 +12,7 @@ use podstorm::policy::Behaviour;
 use podstorm_objects::{Deployment, Kind, Now, ReplicaSet};
 
 use super::draw::draw;
-use crate::campaign::play_deployments;
+use crate::any::play_deployments;
 
 type Replace = fn(&Request) -> Option<Vec<Request>>;
 

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use podstorm::policy::Behaviour;
 
 use super::draw::draw;
-use crate::campaign::{behaviour_of, play_deployments};
+use crate::any::play_deployments;
+use crate::campaign::behaviour_of;
 
 /// What seeds must come by.
 const SITUATIONS: [&str; 9] = [

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::super::action::{Action, Death, Dependents};
 use super::super::objects::NAMESPACE;
+use super::super::schedule as sets;
 use super::super::simulation::Simulation;
 use super::super::workloads::members;
 use super::schedule::{PlannedDeployment, Step};
@@ -162,6 +163,15 @@ fn template(app: &str, number: u32) -> Value {
     template
 }
 
+/// The same, to be merged into another one: a merge leaves what it does not name, a scheduler from before.
+fn other_template(app: &str, number: u32) -> Value {
+    let mut template = template(app, number);
+    if number < BAD_TEMPLATES {
+        template["spec"]["schedulerName"] = Value::Null;
+    }
+    template
+}
+
 /// Every Deployment of the namespace, by name.
 pub(super) fn deployments(cluster: &Cluster) -> Vec<Arc<Deployment>> {
     let page = cluster.api(Kind::DEPLOYMENT).list(&Default::default());
@@ -204,14 +214,8 @@ impl Users<'_> {
         let (name, patch) = match action {
             Scale(name, replicas) => (name, spec(json!({"replicas": replicas}))),
             Template(name, number) => {
-                let whole = template(self.app(name), *number);
-                // A merge leaves what it does not name: a scheduler from before.
-                let none = json!({"spec": {"schedulerName": null}});
-                let whole = match *number < BAD_TEMPLATES {
-                    true => merged(none, whole),
-                    false => whole,
-                };
-                (name, spec(json!({"template": whole})))
+                let template = other_template(self.app(name), *number);
+                (name, spec(json!({"template": template})))
             }
             Pause(name, paused) => (name, spec(json!({"paused": paused}))),
             Strategy(name, strategy) => (name, spec(json!({"strategy": strategy.to_json()}))),
@@ -255,58 +259,68 @@ impl Users<'_> {
                 let created = self.create(cluster, name, now);
                 simulation.written(created);
             }
-            SizeSet {
+            RelabelSet {
                 deployment,
-                nth,
-                replicas,
+                nth: None,
             } => {
-                if let Some(set) = nth_set(simulation, deployment, *nth) {
-                    let size = json!({"spec": {"replicas": replicas}});
-                    simulation.patch_set(&set.metadata.name, size);
+                let app = self.app(deployment);
+                let (sets, _) = simulation
+                    .harness
+                    .cluster()
+                    .list::<ReplicaSet>(Some(NAMESPACE));
+                let is_lost = |set: &&Arc<ReplicaSet>| {
+                    let lost = set.metadata.labels.get(LOST);
+                    lost.is_some_and(|lost| **lost == *app)
+                };
+                for set in sets.iter().filter(is_lost) {
+                    simulation.patch_set(&set.metadata.name, labels(json!(app), json!(null)));
                 }
             }
-            EditSet {
-                deployment,
-                nth,
-                template,
-            } => {
-                if let Some(set) = nth_set(simulation, deployment, *nth) {
-                    let template = json!({"spec": {"containers": containers(*template)}});
-                    let template = json!({"spec": {"template": template}});
-                    simulation.patch_set(&set.metadata.name, template);
+            SizeSet { nth, .. }
+            | EditSet { nth, .. }
+            | RelabelSet { nth: Some(nth), .. }
+            | DeleteSet { nth, .. }
+            | Kill { nth, .. }
+            | Flap { nth, .. } => {
+                if let Some(set) = nth_set(simulation, action.deployment(), *nth) {
+                    self.act_on_set(simulation, &set.metadata.name, action);
                 }
             }
-            RelabelSet { deployment, nth } => {
-                relabel(simulation, deployment, self.app(deployment), *nth);
-            }
-            DeleteSet {
-                deployment,
-                nth,
-                propagation,
-            } => {
-                if let Some(set) = nth_set(simulation, deployment, *nth) {
-                    simulation.delete_set(&set.metadata.name, propagation.policy());
-                }
-            }
-            Kill {
-                deployment,
-                nth,
-                percent,
-                how,
-            } => pods(simulation, deployment, *nth, |replica_set| Action::Kill {
-                replica_set,
-                percent: *percent,
-                how: *how,
-            }),
-            Flap {
-                deployment,
-                nth,
-                percent,
-            } => pods(simulation, deployment, *nth, |replica_set| Action::Flap {
-                replica_set,
-                percent: *percent,
-            }),
             other => unreachable!("{other:?} is a patch of the Deployment"),
+        }
+    }
+
+    fn act_on_set(&self, simulation: &mut Simulation, name: &str, action: &UserAction) {
+        use UserAction::*;
+        let replica_set = name.to_owned();
+        match *action {
+            SizeSet { replicas, .. } => {
+                simulation.patch_set(name, json!({"spec": {"replicas": replicas}}));
+            }
+            EditSet { template, .. } => {
+                let template = json!({"spec": {"containers": containers(template)}});
+                simulation.patch_set(name, json!({"spec": {"template": template}}));
+            }
+            DeleteSet { propagation, .. } => simulation.delete_set(name, propagation.policy()),
+            Kill { percent, how, .. } => {
+                let kill = Action::Kill {
+                    replica_set,
+                    percent,
+                    how,
+                };
+                simulation.act(&sets::Step::of_user(0, kill));
+            }
+            Flap { percent, .. } => {
+                let flap = Action::Flap {
+                    replica_set,
+                    percent,
+                };
+                simulation.act(&sets::Step::of_user(0, flap));
+            }
+            _ => {
+                let app = self.app(action.deployment());
+                simulation.patch_set(name, labels(json!(null), json!(app)));
+            }
         }
     }
 
@@ -338,20 +352,6 @@ impl Users<'_> {
     }
 }
 
-/// What of `change` is added to `base`, with the nulls of a merge patch kept.
-fn merged(mut base: Value, change: Value) -> Value {
-    match (&mut base, change) {
-        (Value::Object(base), Value::Object(change)) => {
-            for (name, value) in change {
-                let member = base.entry(name).or_insert(Value::Null);
-                *member = merged(member.take(), value);
-            }
-        }
-        (base, change) => *base = change,
-    }
-    base
-}
-
 fn of_name(cluster: &Cluster, name: &str) -> Option<Arc<Deployment>> {
     let found = cluster.api(Kind::DEPLOYMENT).get(NAMESPACE, name).ok()?;
     Deployment::of(&found)
@@ -367,40 +367,8 @@ fn nth_set(simulation: &Simulation, name: &str, nth: u32) -> Option<Arc<ReplicaS
 /// The label of a ReplicaSet that was relabelled.
 const LOST: &str = "lost-app";
 
-fn relabel(simulation: &Simulation, deployment: &str, app: &str, nth: Option<u32>) {
-    let label = |of: Value, lost: Value| json!({"metadata": {"labels": {"app": of, LOST: lost}}});
-    match nth {
-        Some(nth) => {
-            if let Some(set) = nth_set(simulation, deployment, nth) {
-                let patch = label(json!(null), json!(app));
-                simulation.patch_set(&set.metadata.name, patch);
-            }
-        }
-        None => {
-            let (sets, _) = simulation
-                .harness
-                .cluster()
-                .list::<ReplicaSet>(Some(NAMESPACE));
-            let is_lost = |set: &&Arc<ReplicaSet>| {
-                let lost = set.metadata.labels.get(LOST);
-                lost.is_some_and(|lost| **lost == *app)
-            };
-            for set in sets.iter().filter(is_lost) {
-                let patch = label(json!(app), json!(null));
-                simulation.patch_set(&set.metadata.name, patch);
-            }
-        }
-    }
-}
-
-fn pods(simulation: &mut Simulation, name: &str, nth: u32, action: impl FnOnce(String) -> Action) {
-    if let Some(set) = nth_set(simulation, name, nth) {
-        simulation.act(&super::super::schedule::Step {
-            at_ms: 0,
-            class: None,
-            action: action(set.metadata.name.to_string()),
-        });
-    }
+fn labels(app: Value, lost: Value) -> Value {
+    json!({"metadata": {"labels": {"app": app, LOST: lost}}})
 }
 
 /// What a step says, for a person.
@@ -414,11 +382,10 @@ mod tests {
 
     #[test]
     fn a_template_that_can_run_takes_the_scheduler_of_one_that_can_not_away() {
-        let none = json!({"spec": {"schedulerName": null}});
-        let whole = merged(none, template("web", 1));
+        let whole = other_template("web", 1);
         assert_eq!(whole["spec"].get("schedulerName"), Some(&Value::Null));
         assert_eq!(whole["spec"]["containers"][0]["image"], "app:1");
-        let bad = template("web", BAD_TEMPLATES);
+        let bad = other_template("web", BAD_TEMPLATES);
         assert_eq!(bad["spec"]["schedulerName"], "nobody");
     }
 }

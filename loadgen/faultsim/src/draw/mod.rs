@@ -2,13 +2,14 @@
 //! drawn evenly over their orders of magnitude, so that rare pairs meet. Some seeds have one class
 //! alone at a high rate, some none at all.
 
-use fastrand::Rng;
-use podstorm_sim::executor::seed::seed_for;
-use podstorm_sim::faults::{ApiFault, Call, CrashPoint, Effect, FaultClass, StreamEnd, StreamKind};
+mod dice;
+
+use podstorm_sim::faults::{ApiFault, Call, CrashPoint, Effect, FaultClass, StreamKind};
 
 use super::action::{Action, Death, Dependents, Tampering};
 use super::schedule::{PlannedCluster, PlannedReplicaSet, SCHEDULE_VERSION, Schedule, Step};
 use super::workloads::WorkloadKind;
+pub(crate) use dice::Dice;
 
 /// Of a hundred seeds, those without faults, and those with a single class.
 const SEEDS_WITHOUT_FAULTS: u32 = 10;
@@ -20,12 +21,6 @@ const REPLICATION_CONTROLLERS_IN: u32 = 4;
 /// How many classes the other seeds have on average.
 const CLASSES: usize = 6;
 
-/// Faults of a class per simulated minute: least and most.
-const RATE: (f64, f64) = (0.1, 12.0);
-
-/// What users do, per simulated minute: least and most.
-const USER_RATE: (f64, f64) = (0.5, 12.0);
-
 /// Most steps of one class in one schedule.
 const STEPS_MAX: usize = 60;
 
@@ -35,19 +30,16 @@ const DELETED_MAX: usize = 2;
 /// The pods that users create and remove by name.
 const BY_HAND: [&str; 3] = ["by-hand-1", "by-hand-2", "by-hand-3"];
 
-/// What a seed may be.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wanted {
-    /// Only these classes; all of them when empty.
-    pub classes: Vec<FaultClass>,
-}
-
-/// The schedule of a seed.
-pub fn draw(seed: u64, wanted: &Wanted) -> Schedule {
-    let mut dice = Dice(Rng::with_seed(seed_for(seed, "schedule", 0)));
-    let cluster = dice.cluster();
-    let (classes, high) = dice.classes(wanted);
-    let disturb_ms = dice.0.u32(60_000..=600_000);
+/// The schedule of a seed; of these classes only, if any are named.
+pub fn draw(seed: u64, classes: &[FaultClass]) -> Schedule {
+    let mut dice = Dice::new(seed, "schedule", STEPS_MAX);
+    let replica_sets = dice.replica_sets();
+    let cluster = dice.cluster(replica_sets, |dice| dice.one(&[500, 500, 500, 4]));
+    let shares = (SEEDS_WITHOUT_FAULTS, SEEDS_OF_ONE_CLASS);
+    let all = FaultClass::ALL;
+    let is_chosen = |dice: &mut Dice| dice.random.usize(..all.len()) < CLASSES;
+    let (classes, high) = dice.classes(classes, &all, shares, is_chosen);
+    let disturb_ms = dice.random.u32(60_000..=600_000);
     let names: Vec<String> = cluster
         .replica_sets
         .iter()
@@ -55,23 +47,17 @@ pub fn draw(seed: u64, wanted: &Wanted) -> Schedule {
         .collect();
     let mut drawn = Drawn::of(&cluster);
     let mut steps = dice.beside(&cluster, &drawn);
-    let rate = dice.rate(USER_RATE);
-    for at_ms in dice.times(rate, disturb_ms) {
-        for action in dice.user_actions(&names, &mut drawn) {
-            steps.push(Step {
-                at_ms,
-                class: None,
-                action,
-            });
-        }
+    for at_ms in dice.user_times(disturb_ms) {
+        let actions = dice.user_actions(&names, &mut drawn).into_iter();
+        steps.extend(actions.map(|action| Step::of_user(at_ms, action)));
     }
     for class in &classes {
-        let rate = if high { RATE.1 } else { dice.rate(RATE) };
-        for at_ms in dice.times(rate, disturb_ms) {
+        for at_ms in dice.fault_times(high, disturb_ms) {
             let action = dice.fault(*class, &names, &mut drawn);
+            let class = Some(*class);
             steps.push(Step {
                 at_ms,
-                class: Some(*class),
+                class,
                 action,
             });
         }
@@ -114,124 +100,59 @@ impl Drawn {
     }
 }
 
-/// Draws.
-struct Dice(Rng);
-
 impl Dice {
-    fn one<T: Copy>(&mut self, of: &[T]) -> T {
-        of[self.0.usize(..of.len())]
-    }
-
-    /// Evenly over the orders of magnitude between the two.
-    fn rate(&mut self, (low, high): (f64, f64)) -> f64 {
-        low * (high / low).powf(self.0.f64())
-    }
-
-    /// Evenly over the orders of magnitude between the two, as a whole number.
-    fn magnitude(&mut self, low: u32, high: u32) -> u32 {
-        let drawn = self.rate((f64::from(low.max(1)), f64::from(high)));
-        (drawn as u32).clamp(low, high)
-    }
-
-    /// Moments at that rate per minute, in order.
-    fn times(&mut self, per_minute: f64, end_ms: u32) -> Vec<u32> {
-        let count = per_minute * f64::from(end_ms) / 60_000.0;
-        // A rate that gives less than one has one in that share of seeds.
-        let whole = count as usize + usize::from(self.0.f64() < count.fract());
-        let mut times: Vec<u32> = (0..whole.min(STEPS_MAX))
-            .map(|_| self.0.u32(0..=end_ms))
-            .collect();
-        times.sort_unstable();
-        times
-    }
-
-    fn cluster(&mut self) -> PlannedCluster {
-        let sets = self.0.usize(1..=4);
+    fn replica_sets(&mut self) -> Vec<PlannedReplicaSet> {
+        let sets = self.random.usize(1..=4);
         let names = ["web", "api", "db", "queue"];
         let kinds = self.kinds(sets);
-        let replica_sets = names[..sets]
-            .iter()
-            .zip(kinds)
-            .map(|(name, kind)| PlannedReplicaSet {
-                kind,
-                name: (*name).to_owned(),
-                replicas: self.one(&[0, 1, 2, 3, 5, 8, 13, 30]),
-                min_ready_seconds: self.one(&[0, 0, 0, 1, 10]),
-            })
-            .collect();
-        PlannedCluster {
-            replica_sets,
-            nodes: self.0.u32(1..=4),
-            workers: self.one(&[1, 2, 5]),
-            burst_replicas: self.one(&[500, 500, 500, 4]),
-            stale_controller_consistency: self.0.u32(..4) > 0,
-            watch_list_client: self.0.u32(..4) > 0,
-            api_ms: self.one(&[1, 10, 100]),
-            watch_ms: self.one(&[1, 10, 300]),
-            startup_ms: self.one(&[10, 2_000]),
-            termination_ms: self.one(&[10, 2_000]),
-        }
+        let of_kind = |(name, kind): (&&str, WorkloadKind)| PlannedReplicaSet {
+            kind,
+            name: (*name).to_owned(),
+            replicas: self.one(&[0, 1, 2, 3, 5, 8, 13, 30]),
+            min_ready_seconds: self.one(&[0, 0, 0, 1, 10]),
+        };
+        names[..sets].iter().zip(kinds).map(of_kind).collect()
     }
 
     /// What its objects are.
     fn kinds(&mut self, count: usize) -> Vec<WorkloadKind> {
         use WorkloadKind::{ReplicaSet, ReplicationController};
-        if self.0.u32(..REPLICATION_CONTROLLERS_IN) > 0 {
+        if self.below(REPLICATION_CONTROLLERS_IN) > 0 {
             return vec![ReplicaSet; count];
         }
-        if count == 1 || self.0.bool() {
+        if count == 1 || self.random.bool() {
             return vec![ReplicationController; count];
         }
         let mut kinds = vec![ReplicaSet, ReplicationController];
         kinds.extend((2..count).map(|_| self.one(&WorkloadKind::ALL)));
-        self.0.shuffle(&mut kinds);
+        self.random.shuffle(&mut kinds);
         kinds
     }
 
     /// Where there are both kinds, every second time one of each has the same labels from the
     /// beginning.
     fn beside(&mut self, cluster: &PlannedCluster, drawn: &Drawn) -> Vec<Step> {
-        if !drawn.has_both_kinds() || self.0.bool() {
+        if !drawn.has_both_kinds() || self.random.bool() {
             return Vec::new();
         }
         let first = &cluster.replica_sets[0];
         let others = WorkloadKind::ALL.into_iter().filter(|it| *it != first.kind);
-        let beside = |kind| Step {
-            at_ms: 0,
-            class: None,
-            action: Action::CreateOverlapping {
+        let beside = |kind| {
+            let action = Action::CreateOverlapping {
                 kind,
                 name: "beside".to_owned(),
                 like: first.name.clone(),
-                replicas: self.0.i32(0..=6),
-            },
+                replicas: self.random.i32(0..=6),
+            };
+            Step::of_user(0, action)
         };
         others.map(beside).collect()
     }
 
-    /// The classes of the seed, and whether they strike as often as they can.
-    fn classes(&mut self, wanted: &Wanted) -> (Vec<FaultClass>, bool) {
-        if !wanted.classes.is_empty() {
-            return (wanted.classes.clone(), false);
-        }
-        let kind = self.0.u32(..100);
-        if kind < SEEDS_WITHOUT_FAULTS {
-            return (Vec::new(), false);
-        }
-        if kind < SEEDS_WITHOUT_FAULTS + SEEDS_OF_ONE_CLASS {
-            return (vec![self.one(&FaultClass::ALL)], true);
-        }
-        let all = FaultClass::ALL;
-        let chosen = all
-            .into_iter()
-            .filter(|_| self.0.usize(..all.len()) < CLASSES);
-        (chosen.collect(), false)
-    }
-
     /// What users do at one moment.
     fn user_actions(&mut self, names: &[String], drawn: &mut Drawn) -> Vec<Action> {
-        let replica_set = self.name(names);
-        match self.0.u32(..30) {
+        let replica_set = self.one(names);
+        match self.below(30) {
             0..16 => vec![Action::Scale {
                 replica_set,
                 replicas: self.one(&[0, 1, 2, 3, 4, 6, 8, 12, 20, 40]),
@@ -239,7 +160,7 @@ impl Dice {
             16..19 => vec![Action::Touch { replica_set }],
             19..21 => vec![Action::CreateOrphans {
                 replica_set,
-                pods: self.0.u32(1..=4),
+                pods: self.random.u32(1..=4),
             }],
             21..25 => self.by_hand(replica_set),
             25 if drawn.deleted.len() < DELETED_MAX && !drawn.deleted.contains(&replica_set) => {
@@ -264,40 +185,23 @@ impl Dice {
         let create = Action::CreatePod {
             name,
             // One in four is none of any ReplicaSet's business.
-            replica_set: (self.0.u32(..4) > 0).then_some(replica_set),
+            replica_set: (self.below(4) > 0).then_some(replica_set),
             deletion_cost: self.one(&[None, Some(-1), Some(9)]),
         };
-        match self.0.u32(..4) {
+        match self.below(4) {
             0 => vec![remove],
             1 => vec![remove, create],
             _ => vec![create],
         }
     }
 
-    fn name(&mut self, names: &[String]) -> String {
-        names[self.0.usize(..names.len())].clone()
-    }
-
     fn stream(&mut self, drawn: &Drawn) -> StreamKind {
-        if self.0.u32(..3) > 0 {
+        if self.below(3) > 0 {
             return StreamKind::Pods;
         }
         match self.one(&drawn.kinds) {
             WorkloadKind::ReplicaSet => StreamKind::ReplicaSets,
             WorkloadKind::ReplicationController => StreamKind::ReplicationControllers,
-        }
-    }
-
-    /// A fault against the next requests that fit.
-    fn requests(&mut self, calls: &[Call], effect: Effect, times: (u32, u32)) -> Action {
-        Action::Requests {
-            calls: calls.to_vec(),
-            replica_set: None,
-            batch: None,
-            index: None,
-            effect,
-            times: self.magnitude(times.0, times.1),
-            within_ms: 120_000,
         }
     }
 
@@ -311,20 +215,10 @@ impl Dice {
             Call::PutStatus,
             Call::ReadVersion,
         ];
-        match self.0.u32(..4) {
+        match self.below(4) {
             0 => Vec::new(),
             _ => vec![self.one(&calls)],
         }
-    }
-
-    fn ambiguous(&mut self) -> ApiFault {
-        let faults = ApiFault::ALL.map(|fault| (fault, fault.is_ambiguous()));
-        let ambiguous: Vec<ApiFault> = faults
-            .into_iter()
-            .filter(|(_, ambiguous)| *ambiguous)
-            .map(|(fault, _)| fault)
-            .collect();
-        self.one(&ambiguous)
     }
 
     fn dependents(&mut self) -> Dependents {
@@ -340,17 +234,17 @@ impl Dice {
             FaultClass::ApiError => {
                 let calls = self.a_call();
                 let fault = self.one(&ApiFault::ALL);
-                self.requests(&calls, Effect::Refuse(fault), (1, 20))
+                self.requests(&calls, Effect::Refuse(fault), 20)
             }
             FaultClass::AmbiguousWrite => self.ambiguous_write(),
             FaultClass::PartialBatch => {
-                let batch = self.0.u32(..4);
+                let batch = self.below(4);
                 let fault = self.one(&[ApiFault::InternalError, ApiFault::Forbidden]);
                 Action::Requests {
                     calls: vec![Call::CreatePod],
                     replica_set: None,
                     batch: Some(batch),
-                    index: Some(self.0.u32(..1 << batch)),
+                    index: Some(self.below(1 << batch)),
                     effect: Effect::Refuse(fault),
                     times: 1,
                     within_ms: 120_000,
@@ -362,8 +256,8 @@ impl Dice {
                 list_after_ms: self.magnitude(100, 120_000),
             },
             FaultClass::EventDuplicated => {
-                let (stream, events) = (self.stream(drawn), self.0.u32(1..=8));
-                match self.0.bool() {
+                let (stream, events) = (self.stream(drawn), self.random.u32(1..=8));
+                match self.random.bool() {
                     true => Action::Duplicate { stream, events },
                     false => Action::Replay { stream, events },
                 }
@@ -385,12 +279,12 @@ impl Dice {
             FaultClass::SecondController => Action::Overlap {
                 for_ms: self.magnitude(100, 60_000),
             },
-            FaultClass::Clock => match self.0.u32(..3) {
+            FaultClass::Clock => match self.below(3) {
                 0 => Action::Pause {
                     for_ms: self.magnitude(100, 100_000),
                 },
                 _ => Action::WallClock {
-                    offset_s: self.0.i32(-3_600..=3_600),
+                    offset_s: self.random.i32(-3_600..=3_600),
                     for_ms: self.magnitude(100, 60_000),
                 },
             },
@@ -398,21 +292,21 @@ impl Dice {
                 gap_ms: self.magnitude(100, 60_000),
             },
             FaultClass::Quota => Action::Quota {
-                pods: self.0.u32(0..=40),
+                pods: self.random.u32(0..=40),
                 for_ms: self.magnitude(1_000, 200_000),
             },
             FaultClass::Admission => self.admission(),
-            FaultClass::StatusConflict => match self.0.bool() {
+            FaultClass::StatusConflict => match self.random.bool() {
                 true => Action::WriteStatus {
-                    replica_set: self.name(names),
+                    replica_set: self.one(names),
                 },
                 false => {
                     let conflict = Effect::Refuse(ApiFault::Conflict);
-                    self.requests(&[Call::PutStatus], conflict, (1, 5))
+                    self.requests(&[Call::PutStatus], conflict, 5)
                 }
             },
             FaultClass::PodKill => Action::Kill {
-                replica_set: self.name(names),
+                replica_set: self.one(names),
                 percent: self.one(&[1, 50, 100]),
                 how: self.one(&[
                     Death::Deleted,
@@ -422,8 +316,8 @@ impl Dice {
                 ]),
             },
             FaultClass::NodeFailure => {
-                let (node, for_ms) = (self.0.u32(..4), self.magnitude(1_000, 400_000));
-                match self.0.u32(..3) {
+                let (node, for_ms) = (self.below(4), self.magnitude(1_000, 400_000));
+                match self.below(3) {
                     0 => Action::LoseNode { node, for_ms },
                     // Each makes a loop that creates pods as fast as calls are answered.
                     1 if drawn.rejecting < 3 => {
@@ -434,14 +328,14 @@ impl Dice {
                         }
                     }
                     _ => Action::Flap {
-                        replica_set: self.name(names),
+                        replica_set: self.one(names),
                         percent: self.one(&[1, 50, 100]),
                     },
                 }
             }
             FaultClass::Tampering => Action::Tamper {
-                replica_set: self.name(names),
-                nth: self.0.u32(..20),
+                replica_set: self.one(names),
+                nth: self.below(20),
                 how: self.one(&[
                     Tampering::Relabel,
                     Tampering::Orphan,
@@ -451,61 +345,61 @@ impl Dice {
                     Tampering::ForeignController,
                 ]),
             },
-            FaultClass::SpecChange => match self.0.u32(..3) {
+            FaultClass::SpecChange => match self.below(3) {
                 0 if drawn.overlapping < 2 => {
                     drawn.overlapping += 1;
                     Action::CreateOverlapping {
                         kind: self.one(&drawn.kinds),
                         name: format!("more-{}", drawn.overlapping),
-                        like: self.name(names),
-                        replicas: self.0.i32(0..=6),
+                        like: self.one(names),
+                        replicas: self.random.i32(0..=6),
                     }
                 }
                 _ => Action::ChangeTemplate {
-                    replica_set: self.name(names),
+                    replica_set: self.one(names),
                 },
             },
             FaultClass::StuckPod => Action::Stick {
-                replica_set: self.name(names),
+                replica_set: self.one(names),
                 percent: self.one(&[1, 50, 100]),
                 for_ms: self.magnitude(1_000, 300_000),
             },
             FaultClass::Recreate => Action::Recreate {
-                replica_set: self.name(names),
+                replica_set: self.one(names),
                 propagation: self.dependents(),
                 gap_ms: self.one(&[0, 1, 10, 1_000, 30_000]),
             },
             FaultClass::ExpectationTimeout => Action::Hold {
                 stream: StreamKind::Pods,
-                for_ms: self.0.u32(290_000..=420_000),
+                for_ms: self.random.u32(290_000..=420_000),
             },
             FaultClass::Overload => {
                 let calls = self.a_call();
                 let slow = Effect::Slow {
                     by_ms: self.magnitude(100, 10_000),
                 };
-                self.requests(&calls, slow, (1, 100))
+                self.requests(&calls, slow, 100)
             }
             FaultClass::LowerRetry => {
                 let calls = [Call::CreatePod, Call::DeletePod, Call::PatchPod];
                 let call = self.one(&calls);
-                self.requests(&[call], Effect::Twice, (1, 5))
+                self.requests(&[call], Effect::Twice, 5)
             }
             FaultClass::EventSink => {
-                let effect = match self.0.u32(..3) {
+                let effect = match self.below(3) {
                     0 => Effect::Refuse(ApiFault::Forbidden),
                     1 => Effect::Refuse(ApiFault::InternalError),
                     _ => Effect::Slow { by_ms: 10_000 },
                 };
-                self.requests(&[Call::WriteEvent], effect, (1, 50))
+                self.requests(&[Call::WriteEvent], effect, 50)
             }
         }
     }
 
     fn crash(&mut self) -> Action {
         let point = self.one(&CrashPoint::ALL);
-        let (passes, down_ms) = (self.0.u32(..6), self.magnitude(1, 60_000));
-        let (stale_versions, stale_for_ms) = match self.0.u32(..4) {
+        let (passes, down_ms) = (self.below(6), self.magnitude(1, 60_000));
+        let (stale_versions, stale_for_ms) = match self.below(4) {
             0 => (self.magnitude(1, 100), self.behind_ms()),
             _ => (0, 0),
         };
@@ -520,23 +414,15 @@ impl Dice {
 
     /// For how long a server that lags stays behind: half of them catch up at once.
     fn behind_ms(&mut self) -> u32 {
-        match self.0.bool() {
+        match self.random.bool() {
             true => 0,
             false => self.magnitude(100, 200_000),
         }
     }
 
     fn ambiguous_write(&mut self) -> Action {
-        let answer = self.ambiguous();
-        let effect = match self.0.u32(..4) {
-            0 => Effect::CommitLate {
-                answer,
-                after_ms: self.magnitude(1, 20_000),
-            },
-            1 => Effect::NeverArrives { after_ms: 30_000 },
-            _ => Effect::LoseAnswer(answer),
-        };
-        let calls = match self.0.u32(..3) {
+        let effect = self.ambiguous();
+        let calls = match self.below(3) {
             0 => Vec::new(),
             _ => vec![self.one(&[
                 Call::CreatePod,
@@ -546,45 +432,30 @@ impl Dice {
                 Call::PutStatus,
             ])],
         };
-        self.requests(&calls, effect, (1, 10))
+        self.requests(&calls, effect, 10)
     }
 
     fn compaction(&mut self, drawn: &Drawn) -> Action {
         let stream = self.stream(drawn);
-        match self.0.u32(..3) {
-            0 => Action::Compact { stream },
-            1 => Action::EndWatch {
-                stream,
-                end: self.one(&[
-                    StreamEnd::Closed,
-                    StreamEnd::Expired,
-                    StreamEnd::InternalError,
-                    StreamEnd::ClosedAndExpired,
-                ]),
-            },
-            _ => Action::RefuseWatch {
-                stream,
-                fault: self.one(&[
-                    ApiFault::Gone,
-                    ApiFault::TooManyRequests,
-                    ApiFault::InternalError,
-                    ApiFault::GatewayTimeout,
-                    ApiFault::ConnectionCut,
-                ]),
-                times: self.0.u32(1..=4),
-            },
-        }
+        let answers = [
+            ApiFault::Gone,
+            ApiFault::TooManyRequests,
+            ApiFault::InternalError,
+            ApiFault::GatewayTimeout,
+            ApiFault::ConnectionCut,
+        ];
+        self.watch_ends(stream, &answers)
     }
 
     fn admission(&mut self) -> Action {
-        let effect = match self.0.u32(..5) {
+        let effect = match self.below(5) {
             0 => Effect::StripLabels,
             1 => Effect::StripOwner,
             2 => Effect::Refuse(ApiFault::InternalError),
             3 => Effect::NeverArrives { after_ms: 10_000 },
             _ => Effect::Refuse(ApiFault::Invalid),
         };
-        self.requests(&[Call::CreatePod], effect, (1, 20))
+        self.requests(&[Call::CreatePod], effect, 20)
     }
 }
 

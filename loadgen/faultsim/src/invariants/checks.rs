@@ -12,7 +12,7 @@ use podstorm_sim::faults::{BatchPosition, Call};
 
 use super::super::coverage::step_of;
 use super::super::model::{is_active, owns, selects};
-use super::oracle::{OracleState, Seen, SyncState};
+use super::oracle::{OracleState, SyncState};
 use super::order::{batch_is_in_order, rough_order};
 use super::statuses;
 
@@ -149,7 +149,7 @@ impl OracleState {
         let (set_version, pod_version) = (sync.set_version, sync.pod_version);
         let wanted = sync.set.as_ref().map(|set| set.metadata.uid.clone());
         if let Some(seen) = sync.seen.get(&*pod.metadata.name)
-            && seen.0.metadata.uid != pod.metadata.uid
+            && seen.metadata.uid != pod.metadata.uid
         {
             self.sometimes
                 .insert("another pod of the same name is deleted");
@@ -358,7 +358,7 @@ impl OracleState {
         }
         let fits = |pod: &Pod| is_active(pod) && selects(&set, pod);
         let own_active = *sync.own_active.get_or_insert_with(|| {
-            let pods = sync.seen.values().map(|seen| &*seen.0);
+            let pods = sync.seen.values().map(|pod| &**pod);
             pods.filter(|pod| fits(pod) && owns(&set, pod)).count() as i64
         });
         let claimed = own_active + sync.adopted.len() as i64;
@@ -387,10 +387,10 @@ impl OracleState {
                     .as_ref()
                     .and_then(|it| it.get(&sync.namespace, pod_name))
             {
-                sync.seen.insert(pod_name.to_string(), Seen(pod));
+                sync.seen.insert(pod_name.to_string(), pod);
             }
-            let is_claimed = |seen: &&Seen| {
-                fits(&seen.0) && (owns(&set, &seen.0) || sync.adopted.contains(&**pod_name))
+            let is_claimed = |seen: &&Arc<Pod>| {
+                fits(seen) && (owns(&set, seen) || sync.adopted.contains(&**pod_name))
             };
             let Some(seen) = sync.seen.get(&**pod_name).filter(is_claimed) else {
                 return Err((
@@ -399,7 +399,7 @@ impl OracleState {
                 ));
             };
             sync.to_delete.push(pod_name.to_string());
-            let pod_uid = seen.0.metadata.uid.clone();
+            let pod_uid = seen.metadata.uid.clone();
             if !upstream {
                 if uid.as_ref() != Some(&pod_uid) {
                     return Err((
@@ -494,10 +494,7 @@ impl OracleState {
             (Request::DeletePod { name, .. }, _) => {
                 let committed = sync.deletes_committed > sync.deletes_settled;
                 sync.deletes_settled += i64::from(committed);
-                let pod = sync
-                    .seen
-                    .get(&**name)
-                    .map(|seen| seen.0.metadata.uid.clone());
+                let pod = sync.seen.get(&**name).map(|seen| seen.metadata.uid.clone());
                 if failed.is_none()
                     && let (Some(pod), Some(set)) = (pod, uid.clone())
                 {
@@ -547,14 +544,12 @@ impl OracleState {
         let worst = to_delete
             .iter()
             .filter_map(|name| seen.get(name))
-            .map(|seen| rough_order(&seen.0))
+            .map(|seen| rough_order(seen))
             .max();
         let best = seen
             .values()
-            .filter(|seen| {
-                claimed(&seen.0) && !to_delete.contains(&seen.0.metadata.name.to_string())
-            })
-            .map(|seen| rough_order(&seen.0))
+            .filter(|seen| claimed(seen) && !to_delete.contains(&seen.metadata.name.to_string()))
+            .map(|seen| rough_order(seen))
             .min();
         if let (Some(worst), Some(best)) = (worst, best)
             && worst > best
@@ -574,7 +569,7 @@ impl OracleState {
 fn fits_patch(sync: &SyncState, set: &ReplicaSet, name: &str, patch: &OwnerPatch) -> Checked {
     // Those that have ended are not among the pods seen.
     let cached = || sync.cache.as_ref()?.get(&sync.namespace, name);
-    let seen = sync.seen.get(name).map(|seen| Arc::clone(&seen.0));
+    let seen = sync.seen.get(name).map(|seen| Arc::clone(seen));
     let Some(pod) = seen.or_else(cached) else {
         return Ok(());
     };

@@ -13,7 +13,7 @@ use podstorm_sim::engine::observer::{Observer, Origin, SyncId};
 use podstorm_sim::faults::BatchPosition;
 use serde_json::{Value, json};
 
-use super::super::draw::{Wanted, draw};
+use super::super::draw::draw;
 use super::super::objects::{NAMESPACE, controlled_by, pod, replica_set, with};
 use super::super::schedule::How;
 use super::Checker;
@@ -37,6 +37,22 @@ impl CheckerHarness {
         CheckerHarness::of(Kind::REPLICA_SET, behaviour)
     }
 
+    /// The harness of a controller that has begun a sync of `web`, which wants so many replicas and has these
+    /// pods.
+    pub(super) fn syncing(
+        behaviour: Behaviour,
+        replicas: i32,
+        pods: &[&str],
+    ) -> (CheckerHarness, SyncId) {
+        let mut harness = CheckerHarness::new(behaviour);
+        harness.seen_set(replicas);
+        for name in pods {
+            harness.known(name, json!({}));
+        }
+        let sync = harness.sync();
+        (harness, sync)
+    }
+
     /// The harness of a controller of ReplicaSets with the consistency gate on or off.
     pub(super) fn gated(behaviour: Behaviour, gate: bool) -> CheckerHarness {
         CheckerHarness::made(Kind::REPLICA_SET, behaviour, Some(gate))
@@ -48,11 +64,7 @@ impl CheckerHarness {
     }
 
     fn made(kind: Kind, behaviour: Behaviour, gate: Option<bool>) -> CheckerHarness {
-        let how = How {
-            behaviour,
-            told: false,
-        };
-        let mut schedule = draw(0, &Wanted::default());
+        let mut schedule = draw(0, &[]);
         schedule.cluster.burst_replicas = 500;
         let drawn = &mut schedule.cluster.stale_controller_consistency;
         *drawn = gate.unwrap_or(*drawn);
@@ -61,7 +73,7 @@ impl CheckerHarness {
             ..ControllerOptions::new(kind)
         };
         CheckerHarness {
-            checker: Checker::of(&schedule, how),
+            checker: Checker::of(&schedule, How::untold(behaviour)),
             controller: Controller::new(options, Arc::new(PodCache::new())),
             version: 0,
             syncs: 0,

@@ -21,14 +21,9 @@ pub(super) struct Metrics {
     idle_since: BTreeMap<Uid, i64>,
     /// ReplicaSets that were not gone at the last commit.
     live: BTreeSet<Uid>,
-    longest_idle_ns: i64,
     /// When pods were created by controllers within the last minute, ns.
     creates: VecDeque<i64>,
-    most_creates_per_minute: u64,
     pods: u64,
-    peak_pods: u64,
-    wrong_pods_deleted: u64,
-    deletes_below_wanted: u64,
 }
 
 impl Metrics {
@@ -38,6 +33,7 @@ impl Metrics {
         oracle: &OracleState,
         commit: &Commit,
         origin: Option<Origin>,
+        verdict: &mut Verdict,
     ) {
         let now_ns = commit.now.mono_ns;
         let mut worked_for = None;
@@ -47,16 +43,16 @@ impl Metrics {
                 Change::Modified => {}
                 Change::Deleted => self.pods = self.pods.saturating_sub(1),
             }
-            self.peak_pods = self.peak_pods.max(self.pods);
+            verdict.peak_pods = verdict.peak_pods.max(self.pods);
             if let Some(origin) = origin {
                 let sync = oracle.syncs.get(&origin.sync);
                 worked_for = sync
                     .and_then(|sync| sync.set.as_ref())
                     .map(|set| &set.metadata.uid);
                 if old.is_none() {
-                    self.created(now_ns);
+                    self.created(now_ns, verdict);
                 } else if begins_deletion(old, new, commit.change) {
-                    self.deleted(oracle, old.unwrap_or(new), origin);
+                    deleted(oracle, old.unwrap_or(new), origin, verdict);
                 }
             }
         }
@@ -72,7 +68,7 @@ impl Metrics {
             if (!unmet || worked_for == Some(uid))
                 && let Some(since_ns) = self.idle_since.remove(uid)
             {
-                self.longest_idle_ns = self.longest_idle_ns.max(now_ns - since_ns);
+                verdict.longest_idle_ns = verdict.longest_idle_ns.max(now_ns - since_ns);
             }
             if unmet {
                 self.idle_since.entry(uid.clone()).or_insert(now_ns);
@@ -81,7 +77,7 @@ impl Metrics {
         });
     }
 
-    fn created(&mut self, now_ns: i64) {
+    fn created(&mut self, now_ns: i64, verdict: &mut Verdict) {
         self.creates.push_back(now_ns);
         while self
             .creates
@@ -91,34 +87,29 @@ impl Metrics {
             self.creates.pop_front();
         }
         let creates = self.creates.len() as u64;
-        self.most_creates_per_minute = self.most_creates_per_minute.max(creates);
+        verdict.most_creates_per_minute = verdict.most_creates_per_minute.max(creates);
     }
 
-    fn deleted(&mut self, oracle: &OracleState, pod: &Pod, origin: Origin) {
-        let Some(sync) = oracle.syncs.get(&origin.sync) else {
-            return;
-        };
-        let seen = sync.seen.get(&*pod.metadata.name);
-        let wrong = seen.is_some_and(|seen| seen.0.metadata.uid != pod.metadata.uid);
-        self.wrong_pods_deleted += u64::from(wrong);
-        let set = oracle
-            .owner_counting(pod)
-            .and_then(|uid| oracle.sets.get(&uid));
-        let below =
-            set.is_some_and(|set| !set.gone && set.active < set.least_since(sync.set_version));
-        self.deletes_below_wanted += u64::from(below);
-    }
-
-    /// Writes the metrics down.
+    /// Writes down what is not over yet.
     pub(super) fn add_to(&self, verdict: &mut Verdict, now: Now) {
         let open = self
             .idle_since
             .values()
             .map(|since_ns| now.mono_ns - since_ns);
-        verdict.longest_idle_ns = open.fold(self.longest_idle_ns, i64::max);
-        verdict.most_creates_per_minute = self.most_creates_per_minute;
-        verdict.peak_pods = self.peak_pods;
-        verdict.wrong_pods_deleted = self.wrong_pods_deleted;
-        verdict.deletes_below_wanted = self.deletes_below_wanted;
+        verdict.longest_idle_ns = open.fold(verdict.longest_idle_ns, i64::max);
     }
+}
+
+fn deleted(oracle: &OracleState, pod: &Pod, origin: Origin, verdict: &mut Verdict) {
+    let Some(sync) = oracle.syncs.get(&origin.sync) else {
+        return;
+    };
+    let seen = sync.seen.get(&*pod.metadata.name);
+    let wrong = seen.is_some_and(|seen| seen.metadata.uid != pod.metadata.uid);
+    verdict.wrong_pods_deleted += u64::from(wrong);
+    let set = oracle
+        .owner_counting(pod)
+        .and_then(|uid| oracle.sets.get(&uid));
+    let below = set.is_some_and(|set| !set.gone && set.active < set.least_since(sync.set_version));
+    verdict.deletes_below_wanted += u64::from(below);
 }

@@ -64,6 +64,7 @@ impl std::fmt::Debug for Checker {
 }
 
 /// Everything the checker knows.
+#[derive(Default)]
 struct State {
     oracle: OracleState,
     metrics: Metrics,
@@ -94,18 +95,8 @@ impl Checker {
             over: AtomicBool::new(false),
             state: Mutex::new(State {
                 oracle: OracleState::new(cluster, how.behaviour),
-                metrics: Metrics::default(),
-                reach: Reach::default(),
-                lockstep: None,
-                verdict: Verdict::default(),
-                trace: Trace::new(),
                 log: how.told.then(Vec::new),
-                origin: None,
-                now: Now::default(),
-                last_write_ns: 0,
-                last_asked_ns: 0,
-                phase_began_ns: 0,
-                phase_syncs: BTreeMap::new(),
+                ..State::default()
             }),
         }
     }
@@ -375,7 +366,8 @@ impl CommitObserver for Checker {
             if let (Some(lockstep), Some(_)) = (&mut state.lockstep, state.origin) {
                 lockstep.committed(commit);
             }
-            state.metrics.committed(&state.oracle, commit, state.origin);
+            let verdict = &mut state.verdict;
+            (state.metrics).committed(&state.oracle, commit, state.origin, verdict);
             state.reach.committed(commit, state.origin);
             checked
         });

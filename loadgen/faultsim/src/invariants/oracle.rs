@@ -19,10 +19,6 @@ use super::super::schedule::PlannedCluster;
 use super::checks::Checked;
 use super::sets::SetState;
 
-/// A pod as a controller's cache had it when a sync began.
-#[derive(Clone, Debug)]
-pub(super) struct Seen(pub(super) Arc<Pod>);
-
 /// A sync.
 #[derive(Debug, Default)]
 pub(super) struct SyncState {
@@ -40,7 +36,7 @@ pub(super) struct SyncState {
     pub(super) pod_version: u64,
     /// The pods that the cache had, by name, but for those that have ended: taken when the first request
     /// is sent, for most syncs send none, and forgotten at its end.
-    pub(super) seen: BTreeMap<String, Seen>,
+    pub(super) seen: BTreeMap<String, Arc<Pod>>,
     /// Whether they have been taken.
     has_looked: bool,
     /// The cache itself, for what was forgotten above.
@@ -94,7 +90,7 @@ impl SyncState {
             let pods = cache.resync().into_iter().map(|change| change.new);
             let pods =
                 pods.filter(|pod| pod.metadata.namespace == self.namespace && !has_ended(pod));
-            let by_name = pods.map(|pod| (pod.metadata.name.to_string(), Seen(pod)));
+            let by_name = pods.map(|pod| (pod.metadata.name.to_string(), pod));
             self.seen = by_name.collect();
         }
     }

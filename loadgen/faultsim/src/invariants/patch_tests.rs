@@ -10,7 +10,7 @@ use podstorm_apiserver::Change;
 use podstorm_objects::{Kind, Uid};
 use serde_json::json;
 
-use super::super::draw::{Wanted, draw};
+use super::super::draw::draw;
 use super::super::objects::NAMESPACE;
 use super::harness::{CheckerHarness, NOW, create, delete, look};
 use super::oracle::OracleState;
@@ -123,9 +123,7 @@ fn nothing_is_scaled_after_a_pod_could_not_be_claimed() {
         (Answer::Object(other), Some("I4")),
         (Answer::Failed(gone), Some("I4")),
     ] {
-        let mut harness = CheckerHarness::new(Behaviour::Upstream);
-        harness.seen_set(1);
-        let sync = harness.sync();
+        let (harness, sync) = CheckerHarness::syncing(Behaviour::Upstream, 1, &[]);
         harness.sends(sync, &look(), 0);
         harness.answered(sync, &look(), &answer);
         harness.sends(sync, &create(), 0);
@@ -198,10 +196,8 @@ fn pods_patched_for_the_deleting_and_pods_of_two_controllers_are_noticed() {
 #[test]
 fn requests_of_a_sync_that_the_gate_refuses_are_noticed() {
     for (asked, expected) in [(false, None), (true, Some("I6"))] {
-        let cluster = draw(0, &Wanted::default()).cluster;
-        let mut harness = CheckerHarness::new(Behaviour::Upstream);
-        harness.seen_set(1);
-        let sync = harness.sync();
+        let cluster = draw(0, &[]).cluster;
+        let (harness, sync) = CheckerHarness::syncing(Behaviour::Upstream, 1, &[]);
         let mut oracle = OracleState::new(&cluster, Behaviour::Upstream);
         let opened = oracle.open_sync(sync, &harness.controller, harness.key(), NOW);
         opened.asked = asked;

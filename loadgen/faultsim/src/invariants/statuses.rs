@@ -55,7 +55,7 @@ pub(super) fn is_honest(
     let begun = (clock_offsets_ns.len() > 1).then_some(sync.begun_wall_ns);
     let moments = [now.wall_ns].into_iter().chain(begun);
     let walls = moments.flat_map(|at_ns| clock_offsets_ns.iter().map(move |off| at_ns + off));
-    let pods = || sync.seen.values().map(|seen| &*seen.0);
+    let pods = || sync.seen.values().map(|pod| &**pod);
     let is_adopted = |pod: &Pod| sync.adopted.contains(&*pod.metadata.name);
     let counted = walls.map(|wall_ns| {
         let mut counts = counts(read, pods(), is_adopted, wall_ns);

@@ -10,7 +10,7 @@ use podstorm_objects::{AnyObject, Kind, Now, Object, ReplicaSet, Resource};
 use podstorm_sim::engine::observer::SyncId;
 use serde_json::{Value, json};
 
-use super::super::draw::{Wanted, draw};
+use super::super::draw::draw;
 use super::super::objects::with;
 use super::super::verdict::Conditions;
 use super::harness::{CheckerHarness, NOW, create, delete, look, origin};
@@ -26,9 +26,7 @@ fn ready(is_ready: bool) -> Value {
 #[test]
 fn a_sync_that_does_what_it_should_is_left_in_peace() {
     for behaviour in Behaviour::ALL {
-        let mut harness = CheckerHarness::new(behaviour);
-        harness.seen_set(3);
-        let sync = harness.sync();
+        let (mut harness, sync) = CheckerHarness::syncing(behaviour, 3, &[]);
         for (batch, name) in [(0, "a"), (1, "b"), (1, "c")] {
             harness.sends(sync, &create(), batch);
             let pod = harness.created(name, Some("web-uid"), Some(sync));
@@ -56,9 +54,7 @@ fn a_create_beyond_the_demand_is_noticed() {
 #[test]
 fn a_create_that_a_layer_below_carries_out_twice_is_not_the_controllers() {
     for behaviour in Behaviour::ALL {
-        let mut harness = CheckerHarness::new(behaviour);
-        harness.seen_set(1);
-        let sync = harness.sync();
+        let (mut harness, sync) = CheckerHarness::syncing(behaviour, 1, &[]);
         harness.sends(sync, &create(), 0);
         harness.created("a", Some("web-uid"), Some(sync));
         let name = if behaviour == Behaviour::Hardened {
@@ -190,21 +186,13 @@ fn a_delete_below_the_demand_is_noticed_unless_others_took_pods_meanwhile() {
 
 #[test]
 fn more_creates_or_deletes_than_the_cache_asks_for_are_noticed() {
-    let mut harness = CheckerHarness::new(Behaviour::Upstream);
-    harness.seen_set(2);
-    harness.known("a", json!({}));
-    let sync = harness.sync();
+    let (harness, sync) = CheckerHarness::syncing(Behaviour::Upstream, 2, &["a"]);
     harness.sends(sync, &create(), 0);
     assert_eq!(harness.verdict(), None);
     harness.sends(sync, &create(), 1);
     assert_eq!(harness.verdict(), Some("I2"));
 
-    let mut harness = CheckerHarness::new(Behaviour::Upstream);
-    harness.seen_set(1);
-    for name in ["a", "b"] {
-        harness.known(name, json!({}));
-    }
-    let sync = harness.sync();
+    let (harness, sync) = CheckerHarness::syncing(Behaviour::Upstream, 1, &["a", "b"]);
     harness.sends(sync, &delete("a", None), 0);
     assert_eq!(harness.verdict(), None);
     harness.sends(sync, &delete("b", None), 0);
@@ -213,17 +201,13 @@ fn more_creates_or_deletes_than_the_cache_asks_for_are_noticed() {
 
 #[test]
 fn a_batch_of_a_wrong_size_and_one_after_a_failure_are_noticed() {
-    let mut harness = CheckerHarness::new(Behaviour::Upstream);
-    harness.seen_set(9);
-    let sync = harness.sync();
+    let (harness, sync) = CheckerHarness::syncing(Behaviour::Upstream, 9, &[]);
     harness.sends(sync, &create(), 0);
     assert_eq!(harness.verdict(), None);
     harness.sends(sync, &create(), 0);
     assert_eq!(harness.verdict(), Some("S6"));
 
-    let mut harness = CheckerHarness::new(Behaviour::Upstream);
-    harness.seen_set(9);
-    let sync = harness.sync();
+    let (harness, sync) = CheckerHarness::syncing(Behaviour::Upstream, 9, &[]);
     harness.sends(sync, &create(), 0);
     let refused = ApiError::status(403, Reason::Forbidden, "no");
     harness.answered(sync, &create(), &Answer::Failed(refused));
@@ -250,10 +234,7 @@ fn a_delete_without_the_uid_or_after_one_was_accepted_is_noticed() {
         (None, Some("S3")),
         (Some("b-uid"), Some("S3")),
     ] {
-        let mut harness = CheckerHarness::new(Behaviour::Hardened);
-        harness.seen_set(0);
-        harness.known("a", json!({}));
-        let sync = harness.sync();
+        let (harness, sync) = CheckerHarness::syncing(Behaviour::Hardened, 0, &["a"]);
         harness.sends(sync, &delete("a", uid), 0);
         assert_eq!(harness.verdict(), expected);
     }
@@ -301,9 +282,7 @@ fn victims_in_a_wrong_order_are_noticed() {
 
 #[test]
 fn a_pod_for_another_owner_is_noticed() {
-    let mut harness = CheckerHarness::new(Behaviour::Upstream);
-    harness.seen_set(1);
-    let sync = harness.sync();
+    let (mut harness, sync) = CheckerHarness::syncing(Behaviour::Upstream, 1, &[]);
     harness.created("a", Some("another-uid"), Some(sync));
     assert_eq!(harness.verdict(), Some("S4"));
 }
@@ -440,7 +419,7 @@ fn a_stall_longer_than_expectations_explains_creates_of_those_without_a_gate_onl
         (Kind::REPLICATION_CONTROLLER, true, true, None),
         (Kind::REPLICATION_CONTROLLER, false, true, Some("S1")),
     ] {
-        let mut schedule = draw(0, &Wanted::default());
+        let mut schedule = draw(0, &[]);
         schedule.cluster.stale_controller_consistency = gate;
         let mut oracle = super::oracle::OracleState::new(&schedule.cluster, Behaviour::Upstream);
         let mut harness = CheckerHarness::of(kind, Behaviour::Upstream);

@@ -10,11 +10,13 @@ use podstorm_sim::engine::observer::{Origin, SyncId};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Trace(u128);
 
-impl Trace {
-    pub(super) fn new() -> Trace {
+impl Default for Trace {
+    fn default() -> Trace {
         Trace(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d)
     }
+}
 
+impl Trace {
     fn byte(&mut self, byte: u8) {
         self.0 =
             (self.0 ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
@@ -144,7 +146,7 @@ mod tests {
     #[test]
     fn a_trace_depends_on_order_and_on_where_texts_end() {
         let hash = |texts: &[&str]| {
-            let mut trace = Trace::new();
+            let mut trace = Trace::default();
             texts.iter().for_each(|text| trace.add_str(text));
             trace.hash()
         };

@@ -38,7 +38,8 @@ impl Simulation {
         // A request that was lost before is a fault until its time has run out.
         let healed_ns = now_ns.max(self.harness.network().over_ns());
         let limit_ns = healed_ns - now_ns + ending.converges_within_ns;
-        let Some(since_ns) = self.until_converged(limit_ns, ending.touches) else {
+        let converged = self.until_converged(limit_ns, ending.touches, Simulation::missing);
+        let Some(since_ns) = converged else {
             let missing = self.missing();
             let text = format!(
                 "not converged {} s after the faults were over: {}",
@@ -80,9 +81,14 @@ impl Simulation {
         }
     }
 
-    /// Goes on until all is as wanted; the moment since when it is, or nothing when that takes
-    /// longer than `limit_ns`.
-    pub(crate) fn until_converged(&mut self, limit_ns: i64, touch: bool) -> Option<i64> {
+    /// Goes on until nothing is missing and nothing is at work; the moment since when nothing is missing,
+    /// or nothing when that takes longer than `limit_ns`.
+    pub(crate) fn until_converged(
+        &mut self,
+        limit_ns: i64,
+        touch: bool,
+        missing: impl Fn(&Simulation) -> Option<String>,
+    ) -> Option<i64> {
         let begun_ns = self.harness.now().mono_ns;
         let mut touched = !touch;
         let mut since_ns = None;
@@ -92,7 +98,7 @@ impl Simulation {
             if self.checker.is_over() {
                 return None;
             }
-            match self.missing() {
+            match missing(self) {
                 Some(_) => since_ns = None,
                 None => {
                     since_ns.get_or_insert(self.checker.last_write_ns().max(begun_ns));

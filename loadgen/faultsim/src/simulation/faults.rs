@@ -1,7 +1,7 @@
 //! What goes wrong between controllers and cluster, with the clock and with the nodes.
 
 use podstorm_apiserver::DeleteOptions;
-use podstorm_objects::{Kind, Namespace, Pod, ReplicaSet, ReplicationController};
+use podstorm_objects::{Kind, Namespace};
 use podstorm_sim::faults::{Armed, Connection, FaultClass, StreamEnd, StreamKind};
 
 use super::super::action::Action;
@@ -72,19 +72,19 @@ impl Simulation {
                 });
             }
             Action::Compact { stream } => {
-                match stream {
-                    StreamKind::Pods => self.cluster().compact::<Pod>(),
-                    StreamKind::ReplicaSets => self.cluster().compact::<ReplicaSet>(),
-                    StreamKind::ReplicationControllers => {
-                        self.cluster().compact::<ReplicationController>();
+                let kind = match stream {
+                    StreamKind::Pods => Some(Kind::POD),
+                    StreamKind::ReplicaSets | StreamKind::DeploymentReplicaSets => {
+                        Some(Kind::REPLICA_SET)
                     }
-                    StreamKind::Deployments => {
-                        let compacted = self.cluster().api(Kind::DEPLOYMENT).compact();
-                        compacted.expect("every cluster serves Deployments");
-                    }
-                    StreamKind::DeploymentReplicaSets => self.cluster().compact::<ReplicaSet>(),
+                    StreamKind::ReplicationControllers => Some(Kind::REPLICATION_CONTROLLER),
+                    StreamKind::Deployments => Some(Kind::DEPLOYMENT),
                     // No controller here looks after anything else.
-                    StreamKind::Others => {}
+                    StreamKind::Others => None,
+                };
+                if let Some(kind) = kind {
+                    let compacted = self.cluster().api(kind).compact();
+                    compacted.expect("every cluster serves these kinds");
                 }
                 self.each_connection(|connection| connection.end(*stream, StreamEnd::Closed));
             }
@@ -95,7 +95,7 @@ impl Simulation {
             } => {
                 let for_ns = i64::from(*for_ms) * MS;
                 self.each_connection(|connection| {
-                    connection.lag_for(*stream, u64::from(*versions), for_ns)
+                    connection.lag(*stream, u64::from(*versions), for_ns)
                 });
                 // A new list alone is none of a lagging server's doing.
                 self.harness.network().set_fault_id(None);

@@ -5,14 +5,14 @@ mod ending;
 mod faults;
 mod users;
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use podstorm::policy::Behaviour;
-use podstorm_apiserver::Cluster;
 use podstorm_apiserver::latency::Latency;
+use podstorm_apiserver::{Api, Cluster};
 use podstorm_objects::{Namespace, Node, Pod, Uid};
+use podstorm_sim::due_queue::DueQueue;
 use podstorm_sim::engine::fault_harness::{FaultHarness, Stopped};
 use podstorm_sim::faults::{StreamEnd, StreamKind};
 use podstorm_sim::options::{ControllerSettings, EngineKind, LatencySettings, SimOptions};
@@ -106,9 +106,7 @@ pub struct Simulation {
     is_scripted: bool,
     /// What each ReplicaSet is made from, by name.
     sets: BTreeMap<String, SetPlan>,
-    /// When and which of `pending` is to be done.
-    due: BinaryHeap<Reverse<(i64, usize)>>,
-    pending: Vec<Option<Later>>,
+    later: DueQueue<Later>,
     begun_ns: i64,
     /// For how long a crash that is armed keeps the controller away, ns, and how old its first lists
     /// are then.
@@ -153,8 +151,7 @@ impl Simulation {
             planned: planned.clone(),
             is_scripted,
             sets: sets.map(|set| (set.name.clone(), plan(set))).collect(),
-            due: BinaryHeap::new(),
-            pending: Vec::new(),
+            later: DueQueue::default(),
             begun_ns: 0,
             crash: (0, Stale::default()),
             touches: 0,
@@ -209,6 +206,11 @@ impl Simulation {
             .unwrap_or_default()
     }
 
+    /// Requests about objects of the kind that the one of that name is.
+    fn api(&self, name: &str) -> Api<'_> {
+        self.cluster().api(self.kind_of(name).kind())
+    }
+
     /// From now on times of steps count.
     pub(super) fn begin_disturbing(&mut self) {
         self.begun_ns = self.harness.now().mono_ns;
@@ -227,7 +229,7 @@ impl Simulation {
     /// Goes on to that moment, ns, or until `stop` holds, which is asked after every step; whether it does.
     pub fn run_until(&mut self, end_ns: i64, mut stop: impl FnMut() -> bool) -> bool {
         loop {
-            let due_ns = self.due.peek().map(|Reverse((due_ns, _))| *due_ns);
+            let due_ns = self.later.next_due_ns();
             let target_ns = due_ns.map_or(end_ns, |due_ns| due_ns.min(end_ns));
             let checker = Arc::clone(&self.checker);
             let mut asked = false;
@@ -251,7 +253,7 @@ impl Simulation {
                 }
                 Stopped::AtEnd => match due_ns {
                     Some(due_ns) if due_ns <= end_ns => {
-                        if let Some(later) = self.take_first() {
+                        if let Some(later) = self.later.pop_due(due_ns) {
                             self.do_now(later);
                         }
                     }
@@ -261,16 +263,9 @@ impl Simulation {
         }
     }
 
-    /// Takes the first of what is pending; what was taken is not replaced.
-    fn take_first(&mut self) -> Option<Later> {
-        let Reverse((_, number)) = self.due.pop()?;
-        self.pending[number].take()
-    }
-
     fn after(&mut self, after_ns: i64, later: Later) {
         let due_ns = self.harness.now().mono_ns.saturating_add(after_ns);
-        self.due.push(Reverse((due_ns, self.pending.len())));
-        self.pending.push(Some(later));
+        self.later.push(due_ns, later);
     }
 
     fn after_ms(&mut self, after_ms: u32, later: Later) {
@@ -324,7 +319,7 @@ impl Simulation {
                 let all = StreamKind::ALL.into_iter();
                 for stream in all.chain(StreamKind::OF_DEPLOYMENTS) {
                     let for_ns = i64::from(stale.for_ms) * MS;
-                    connection.lag_for(stream, u64::from(stale.versions), for_ns);
+                    connection.lag(stream, u64::from(stale.versions), for_ns);
                 }
             }
             self.checker.stale_start();
@@ -336,7 +331,7 @@ impl Simulation {
         self.harness.network().heal();
         self.each_connection(|connection| connection.heal());
         let mut away = false;
-        while let Some(later) = self.take_first() {
+        while let Some(later) = self.later.pop_due(i64::MAX) {
             match later {
                 // It has to be gone first.
                 Later::CreateNamespace => away = true,
@@ -440,10 +435,7 @@ impl Simulation {
                 deletion_cost,
             } => self.create_named(name, replica_set.as_deref(), *deletion_cost),
             Action::RemovePod { name } => self.delete_pod(name, Some(0)),
-            Action::WriteStatus { replica_set } => {
-                let (kind, now) = (self.kind_of(replica_set), self.harness.now());
-                self.written(kind.miscount(self.cluster(), replica_set, now));
-            }
+            Action::WriteStatus { replica_set } => self.miscount(replica_set),
             Action::Kill {
                 replica_set,
                 percent,

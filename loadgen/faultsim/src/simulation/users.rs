@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use podstorm::client::ApiError;
-use podstorm_apiserver::{DeleteOptions, Patch, Propagation};
+use podstorm_apiserver::{DeleteOptions, Patch, Propagation, ScaleUpdate};
 use podstorm_objects::{OwnerReference, Pod, Resource, Uid};
 use serde_json::{Value, json};
 
@@ -19,8 +19,12 @@ impl Simulation {
         if let Some(plan) = self.sets.get_mut(name) {
             plan.replicas = replicas;
         }
-        let (kind, now) = (self.kind_of(name), self.harness.now());
-        self.written(kind.scale(self.cluster(), name, replicas, now));
+        let update = ScaleUpdate {
+            replicas,
+            ..ScaleUpdate::default()
+        };
+        let now = self.harness.now();
+        self.written(self.api(name).update_scale(NAMESPACE, name, &update, now));
     }
 
     /// A user changes an annotation of a ReplicaSet: its key is woken.
@@ -43,8 +47,8 @@ impl Simulation {
 
     /// Merges JSON into a ReplicaSet.
     pub fn patch_set(&self, name: &str, patch: Value) {
-        let (kind, now) = (self.kind_of(name), self.harness.now());
-        self.written(kind.patch(self.cluster(), name, members(patch), now));
+        let (patch, now) = (Patch::Merge(members(patch)), self.harness.now());
+        self.written(self.api(name).patch(NAMESPACE, name, &patch, now));
     }
 
     /// Merges JSON into a pod.
@@ -69,14 +73,25 @@ impl Simulation {
         }
     }
 
+    /// Writes a ReplicaSet's status with one replica more than it says.
+    pub(super) fn miscount(&self, name: &str) {
+        let found = self.kind_of(name).get(self.cluster(), name);
+        let written = found.and_then(|set| {
+            let status = json!({"status": {"replicas": set.status.replicas + 1}});
+            let (patch, now) = (Patch::Merge(members(status)), self.harness.now());
+            self.api(name).patch_status(NAMESPACE, name, &patch, now)
+        });
+        self.written(written);
+    }
+
     /// A user deletes a ReplicaSet.
     pub fn delete_set(&self, name: &str, propagation: Propagation) {
         let options = DeleteOptions {
             propagation: Some(propagation),
             ..DeleteOptions::default()
         };
-        let (kind, now) = (self.kind_of(name), self.harness.now());
-        self.written(kind.delete(self.cluster(), name, &options, now));
+        let now = self.harness.now();
+        self.written(self.api(name).delete(NAMESPACE, name, &options, now));
     }
 
     /// A user deletes a pod, with the grace that it has or with that one.

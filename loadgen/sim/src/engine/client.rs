@@ -97,15 +97,13 @@ impl Client {
     /// Carries a request out now.
     pub fn carry_out(&self, request: &Request, calls: &mut ApiCalls, now: Now) -> Answer {
         let cluster = &self.cluster;
-        let info = RequestInfo::of(request);
-        match request {
+        let answer = match request {
             Request::CreatePod {
                 namespace,
                 pod: body,
                 name,
             } => {
                 let created = cluster.create_pod(namespace, body, name.as_ref(), now);
-                calls.count(info, 201, &created);
                 created.map_or_else(Answer::Failed, Answer::Pod)
             }
             Request::DeletePod {
@@ -118,7 +116,6 @@ impl Client {
                     ..DeleteOptions::default()
                 };
                 let deleted = cluster.delete::<Pod>(namespace, name, &options, now);
-                calls.count(info, 200, &deleted);
                 let version =
                     |deleted: Deletion<Pod>| deleted.object.metadata.resource_version.clone();
                 deleted.map_or_else(Answer::Failed, |deleted| {
@@ -132,7 +129,6 @@ impl Client {
                 patch,
             } if *kind == Kind::POD => {
                 let patched = cluster.patch_pod_owner(namespace, name, patch, now);
-                calls.count(info, 200, &patched);
                 patched.map_or_else(Answer::Failed, Answer::Pod)
             }
             Request::PatchOwners {
@@ -143,17 +139,14 @@ impl Client {
             } => {
                 let body = Patch::Strategic(members_of(patch.body()));
                 let patched = cluster.api(*kind).patch(namespace, name, &body, now);
-                calls.count(info, 200, &patched);
                 patched.map_or_else(Answer::Failed, Answer::Object)
             }
             Request::Create { object } => {
                 let created = cluster.api(object.kind()).create(object.clone(), now);
-                calls.count(info, 201, &created);
                 created.map_or_else(Answer::Failed, Answer::Object)
             }
             Request::Put { object } => {
                 let written = cluster.api(object.kind()).update(object.clone(), now);
-                calls.count(info, 200, &written);
                 written.map_or_else(Answer::Failed, Answer::Object)
             }
             Request::Delete {
@@ -163,7 +156,6 @@ impl Client {
             } => {
                 let options = DeleteOptions::default();
                 let deleted = cluster.api(*kind).delete(namespace, name, &options, now);
-                calls.count(info, 200, &deleted);
                 deleted.map_or_else(Answer::Failed, |_| Answer::Deleted(None))
             }
             Request::Get {
@@ -172,26 +164,25 @@ impl Client {
                 name,
             } => {
                 let found = cluster.api(*kind).get(namespace, name);
-                calls.count(info, 200, &found);
                 found.map_or_else(Answer::Failed, Answer::Object)
             }
             Request::PutStatus { object } => {
                 let api = cluster.api(object.kind());
                 let written = api.update_status(object.clone(), now);
-                calls.count(info, 200, &written);
                 written.map_or_else(Answer::Failed, Answer::Object)
             }
             Request::ReadVersion { kind } => {
                 let version = cluster.api(*kind).last_version();
-                calls.count(info, 200, &version);
                 version.map_or_else(Answer::Failed, |version| Answer::Version(version.into()))
             }
-        }
-    }
-
-    /// Counts a call that never reached the server.
-    pub(crate) fn count_failed(&self, request: &Request, error: &ApiError, calls: &mut ApiCalls) {
-        calls.count::<()>(RequestInfo::of(request), error.code, &Err(error.clone()));
+        };
+        let code = match (&answer, request) {
+            (Answer::Failed(error), _) => error.code,
+            (_, Request::CreatePod { .. } | Request::Create { .. }) => 201,
+            _ => 200,
+        };
+        calls.count(RequestInfo::of(request), code);
+        answer
     }
 }
 
@@ -270,16 +261,11 @@ pub struct CallLatency {
 }
 
 impl CallLatency {
-    pub(crate) fn new(latency: LatencySampler) -> CallLatency {
-        let errors = None;
-        CallLatency { latency, errors }
-    }
-
-    /// With that share of the calls refused.
-    pub(crate) fn with_errors(self, share: f64, seed: u64) -> CallLatency {
+    /// With that share of the calls refused, chosen by a generator of that seed.
+    pub(crate) fn new(latency: LatencySampler, errors: f64, seed: u64) -> CallLatency {
         let random = || fastrand::Rng::with_seed(seed);
-        let errors = (share > 0.0).then(|| (share, random()));
-        CallLatency { errors, ..self }
+        let errors = (errors > 0.0).then(|| (errors, random()));
+        CallLatency { latency, errors }
     }
 
     /// Whether calls take no time and none is refused.
@@ -336,11 +322,8 @@ impl CallTotal {
 }
 
 impl ApiCalls {
-    /// Counts one call with its outcome.
-    pub fn count<T>(&mut self, info: RequestInfo, success: u16, outcome: &Result<T, ApiError>) {
-        let code = outcome
-            .as_ref()
-            .map_or_else(|error| error.code, |_| success);
+    /// Counts one call with the HTTP code of its answer.
+    pub fn count(&mut self, info: RequestInfo, code: u16) {
         let call = (info, code);
         self.total.increment();
         match self.counts.iter_mut().find(|(known, _)| *known == call) {
@@ -378,11 +361,9 @@ mod tests {
     #[test]
     fn calls_are_counted_by_what_came_back() {
         let mut calls = ApiCalls::default();
-        let failed: Result<(), _> = Err(ApiError::status(409, Reason::Conflict, "changed"));
-        for outcome in [Ok(()), failed, Ok(())] {
+        for code in [200, 409, 200] {
             let object = Arc::new(ReplicaSet::default());
-            let info = RequestInfo::of(&Request::PutStatus { object });
-            calls.count(info, 200, &outcome);
+            calls.count(RequestInfo::of(&Request::PutStatus { object }), code);
         }
         let mut table = BTreeMap::new();
         calls.add_to(&mut table);
@@ -410,14 +391,12 @@ mod tests {
 
     #[test]
     fn as_large_a_share_of_calls_is_refused_as_was_asked_for() {
-        let call_latency = || {
-            CallLatency::new(LatencySampler::new(
-                podstorm_apiserver::latency::Latency::ZERO,
-                1,
-            ))
+        let call_latency = |errors| {
+            let latency = podstorm_apiserver::latency::Latency::ZERO;
+            CallLatency::new(LatencySampler::new(latency, 1), errors, 1)
         };
-        assert!(call_latency().with_errors(0.0, 1).is_zero());
-        let mut call_latency = call_latency().with_errors(0.05, 1);
+        assert!(call_latency(0.0).is_zero());
+        let mut call_latency = call_latency(0.05);
         assert!(!call_latency.is_zero());
         let refused = (0..100_000)
             .filter(|_| call_latency.refused().is_some())

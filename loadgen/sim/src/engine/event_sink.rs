@@ -140,20 +140,15 @@ impl EventWriter {
 
     fn carry_out(&mut self, write: Write, now: Now) -> Result<(), ApiError> {
         let cluster = &self.client.cluster;
-        match write {
-            Write::Create(event) => {
-                let created = cluster.create(event, now);
-                self.calls
-                    .count(RequestInfo::new("create", Kind::EVENT), 201, &created);
-                created.map(drop)
-            }
-            Write::Patch(patch) => {
-                let patched = cluster.repeat_event(&patch, now);
-                self.calls
-                    .count(RequestInfo::new("patch", Kind::EVENT), 200, &patched);
-                patched.map(drop)
-            }
-        }
+        let (verb, success, outcome) = match write {
+            Write::Create(event) => ("create", 201, cluster.create(event, now).map(drop)),
+            Write::Patch(patch) => ("patch", 200, cluster.repeat_event(&patch, now).map(drop)),
+        };
+        let code = outcome
+            .as_ref()
+            .map_or_else(|error| error.code, |()| success);
+        self.calls.count(RequestInfo::new(verb, Kind::EVENT), code);
+        outcome
     }
 
     fn answered(&mut self, outcome: &Result<(), ApiError>, now: Now) {

@@ -159,7 +159,7 @@ impl FaultHarness {
     /// Gives controller managers that are started from now on a controller of Deployments, whose work
     /// `observer` sees.
     pub fn add_deployments(&mut self, observer: Arc<dyn Observer<deployment::Controller>>) {
-        self.builder.add_observed_deployments(observer);
+        self.builder.add_deployments(observer);
     }
 
     /// The API server.

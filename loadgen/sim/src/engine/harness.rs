@@ -84,17 +84,10 @@ enum EngineState {
     Virtual(VirtualEngine),
     Threads {
         clock: RealClock,
-        thread: EngineThread,
+        /// What the thread will run, on so many threads.
+        waiting: Option<(Tasks, usize)>,
+        running: Option<JoinHandle<()>>,
     },
-}
-
-/// The thread that runs the threads engine.
-#[derive(Debug)]
-enum EngineThread {
-    /// What it will run, on so many threads.
-    Waiting(Tasks, usize),
-    Running(JoinHandle<()>),
-    Ended,
 }
 
 #[derive(Debug)]
@@ -260,7 +253,8 @@ impl Harness {
             }
             EngineKind::Threads => EngineState::Threads {
                 clock,
-                thread: EngineThread::Waiting(tasks, options.threads),
+                waiting: Some((tasks, options.threads)),
+                running: None,
             },
         };
         Harness {
@@ -277,24 +271,22 @@ impl Harness {
     /// The same cluster, running. On the virtual engine nothing runs before it is waited for anyway.
     #[must_use]
     pub fn started(mut self) -> Harness {
-        if let EngineState::Threads { clock, thread } = &mut self.engine {
-            let waiting = std::mem::replace(thread, EngineThread::Ended);
-            *thread = match waiting {
-                EngineThread::Waiting(tasks, count) => {
-                    let (executor, clock) = (Arc::clone(&self.executor), *clock);
-                    let run = move || {
-                        // A cluster at rest waits for the caller's next write.
-                        let goes_on = |_| true;
-                        let end_ns = i64::MAX;
-                        threads::drive(&tasks, &executor, count, &clock, end_ns, goes_on, goes_on);
-                    };
-                    let spawned = std::thread::Builder::new()
-                        .name("harness".into())
-                        .spawn(run);
-                    EngineThread::Running(spawned.expect("the system can start one more thread"))
-                }
-                other => other,
+        if let EngineState::Threads {
+            clock,
+            waiting,
+            running,
+        } = &mut self.engine
+            && let Some((tasks, count)) = waiting.take()
+        {
+            let (executor, clock) = (Arc::clone(&self.executor), *clock);
+            let run = move || {
+                // A cluster at rest waits for the caller's next write.
+                let goes_on = |_| true;
+                threads::drive(&tasks, &executor, count, &clock, i64::MAX, goes_on, goes_on);
             };
+            let thread = std::thread::Builder::new().name("harness".into());
+            let spawned = thread.spawn(run);
+            *running = Some(spawned.expect("the system can start one more thread"));
         }
         self
     }
@@ -436,8 +428,8 @@ impl Drop for Harness {
         self.executor.stop();
         self.cluster.set_gc_waker(None);
         self.cluster.set_disruption_waker(None);
-        if let EngineState::Threads { thread, .. } = &mut self.engine
-            && let EngineThread::Running(thread) = std::mem::replace(thread, EngineThread::Ended)
+        if let EngineState::Threads { running, .. } = &mut self.engine
+            && let Some(thread) = running.take()
         {
             // The thread of a task that panicked has reported the panic.
             let _ = thread.join();

@@ -139,12 +139,7 @@ impl Builder {
             let latency = options.latency.scheduling;
             let scheduler = Scheduler::new(Arc::clone(&cluster), latency, options.seed, waker);
             match &nodes {
-                Some(control) => match control.clients() {
-                    Some(rules) => scheduler
-                        .with_node_faults()
-                        .with_placement(rules.node_choice),
-                    None => scheduler.with_node_faults(),
-                },
+                Some(control) => scheduler.controlled_by(control),
                 None => scheduler,
             }
         });
@@ -188,7 +183,7 @@ impl Builder {
             self.add(|_, _| PodGcTask::new(cluster, threshold));
         }
         if self.has(ControllerName::Deployment) {
-            self.add_deployments();
+            self.add_deployments(Arc::new(NoopObserver));
         }
         if self.has(ControllerName::Disruption) {
             self.add_disruption();
@@ -250,7 +245,7 @@ impl Builder {
     fn call_latency(&self, user: &str, number: u64) -> CallLatency {
         let latency = LatencySampler::new(self.options.latency.api, self.seed(user, number));
         let errors_seed = self.seed("errors", self.seed(user, number));
-        CallLatency::new(latency).with_errors(self.options.api_errors, errors_seed)
+        CallLatency::new(latency, self.options.api_errors, errors_seed)
     }
 
     /// Adds a controller manager: its caches, its controllers with their workers, and its
@@ -334,16 +329,9 @@ impl Builder {
         let sink = self.executor.reserve();
         let timer = self.executor.reserve();
         let events = Arc::new(EventQueue::new(Arc::clone(&self.executor), sink));
-        let runner = ControllerRunner::new(
-            Arc::new(workload),
-            Arc::clone(&client),
-            Arc::clone(&events),
-            Arc::clone(&self.executor),
-            timer,
-            self.clock,
-            hooks.cloned(),
-        );
-        let runner = Arc::new(runner.recording(&self.times, &self.recorded));
+        let (shared, queue) = (Arc::clone(&client), Arc::clone(&events));
+        let runner = ControllerRunner::new(self, workload, shared, queue, timer, hooks.cloned());
+        let runner = Arc::new(runner);
         // Each controller manager of a run has its own random numbers.
         let first = hooks.map_or(0, |hooks| u64::from(hooks.connection.incarnation()) << 32);
         let writer = EventWriter::new(
@@ -387,12 +375,7 @@ impl Builder {
     }
 
     /// Adds the controller of Deployments to every controller manager that is made from now on.
-    pub fn add_deployments(&mut self) {
-        self.add_observed_deployments(Arc::new(NoopObserver));
-    }
-
-    /// As [`add_deployments`](Builder::add_deployments), with an observer.
-    fn add_observed_deployments(&mut self, observer: Arc<dyn Observer<deployment::Controller>>) {
+    fn add_deployments(&mut self, observer: Arc<dyn Observer<deployment::Controller>>) {
         let settings = &self.options.controller;
         let options = deployment::ControllerOptions {
             terminating_replicas: settings.gate("DeploymentReplicaSetTerminatingReplicas"),
@@ -484,7 +467,7 @@ pub fn assemble(
         nodes,
         |builder| {
             if controls.deployments {
-                builder.add_deployments();
+                builder.add_deployments(Arc::new(NoopObserver));
             }
         },
     )

@@ -12,6 +12,7 @@ use podstorm::replicaset::Controller;
 use podstorm::workqueue::{RateLimitingQueue, Take};
 use podstorm_objects::{Kind, Now};
 
+use super::Builder;
 use super::by_phase::{PhaseTimes, Recorded};
 use super::client::Client;
 use super::event_sink::EventQueue;
@@ -73,43 +74,29 @@ impl<W: Workload> Clone for Hooks<W> {
 }
 
 impl<W: Workload> ControllerRunner<W> {
-    pub(crate) fn new(
-        controller: Arc<W>,
+    pub(super) fn new(
+        builder: &Builder,
+        controller: W,
         client: Arc<Client>,
         events: Arc<EventQueue>,
-        executor: Arc<Executor>,
         timer: TaskId,
-        clock: Option<RealClock>,
         hooks: Option<Hooks<W>>,
     ) -> ControllerRunner<W> {
         let informers = INFORMERS + controller.other_kinds().len();
         ControllerRunner {
             hooks,
-            times: Arc::new(PhaseTimes::new(1)),
-            recorded: Arc::default(),
-            controller,
+            times: Arc::clone(&builder.times),
+            recorded: Arc::clone(&builder.recorded),
+            controller: Arc::new(controller),
             client,
             events,
-            executor,
+            executor: Arc::clone(&builder.executor),
             timer,
-            clock,
+            clock: builder.clock,
             unsynced: AtomicUsize::new(informers),
             begun: AtomicU64::new(0),
             finished: AtomicU64::new(0),
             idle: Mutex::default(),
-        }
-    }
-
-    /// Has the workers record durations by these phases.
-    pub(crate) fn recording(
-        self,
-        times: &Arc<PhaseTimes>,
-        to: &Arc<Mutex<Recorded>>,
-    ) -> ControllerRunner<W> {
-        ControllerRunner {
-            times: Arc::clone(times),
-            recorded: Arc::clone(to),
-            ..self
         }
     }
 

@@ -79,11 +79,6 @@ impl<W: Workload> Worker<W> {
         }
     }
 
-    /// Its API calls.
-    pub fn calls(&self) -> &ApiCalls {
-        &self.transport.calls
-    }
-
     fn begin(&mut self, key: KeyId, now: Now) -> Progress {
         let runner = &self.runner;
         let present = runner.present(now);
@@ -177,7 +172,7 @@ impl std::fmt::Debug for dyn AnyWorker {
 
 impl<W: Workload> AnyWorker for Worker<W> {
     fn calls(&self) -> &ApiCalls {
-        Worker::calls(self)
+        &self.transport.calls
     }
 
     fn counters(&self) -> &SyncCounters {

@@ -175,9 +175,7 @@ impl<W: Workload> WorkerTransport<W> {
             InjectedOutcome::Pass => {}
             InjectedOutcome::Slow(by_ns) => late_ns = by_ns,
             InjectedOutcome::Refuse(error, after_ns) => {
-                self.runner
-                    .client
-                    .count_failed(request, &error, &mut self.calls);
+                self.calls.count(RequestInfo::of(request), error.code);
                 let answer = InFlightState::ToClient(Answer::Failed(error));
                 return self.push(back_ns.saturating_add(after_ns), index, attempts, answer);
             }

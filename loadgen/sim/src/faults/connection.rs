@@ -139,11 +139,6 @@ impl Connection {
         (state.crash, state.crash_fault_id) = (Some((point, passes)), fault_id);
     }
 
-    /// Whether a crash is armed.
-    pub fn will_crash(&self) -> bool {
-        self.state().crash.is_some()
-    }
-
     /// Records that the controller manager passes a point; returns whether it is dead there.
     pub fn passes(&self, point: CrashPoint) -> bool {
         let mut state = self.state();
@@ -285,13 +280,9 @@ impl Connection {
         });
     }
 
-    /// Serves the next list, or initial watch, from a state that is `versions` versions old.
-    pub fn lag(&self, kind: StreamKind, versions: u64) {
-        self.lag_for(kind, versions, 0);
-    }
-
-    /// As [`lag`](Connection::lag); in addition the server shows nothing newer for `for_ns`.
-    pub fn lag_for(&self, kind: StreamKind, versions: u64, for_ns: i64) {
+    /// Serves the next list, or initial watch, from a state that is `versions` versions old; the server
+    /// shows nothing newer for `for_ns`.
+    pub fn lag(&self, kind: StreamKind, versions: u64, for_ns: i64) {
         self.arm(kind, |stream, fault_id| {
             stream.lag = Some(versions);
             stream.lag_ns = for_ns;
@@ -510,7 +501,7 @@ mod tests {
                 connection.network().take_noticed().len(),
                 usize::from(is_noticed)
             );
-            connection.lag(StreamKind::Pods, 3);
+            connection.lag(StreamKind::Pods, 3, 0);
             connection.lagged(StreamKind::Pods, is_noticed);
             assert_eq!(
                 connection.network().take_noticed().len(),

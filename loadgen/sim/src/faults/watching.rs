@@ -136,11 +136,6 @@ pub enum WatchState {
 }
 
 impl StreamFaults {
-    /// Whether no event is to be altered.
-    pub fn is_clear(&self) -> bool {
-        self.drop == 0 && self.duplicate == 0 && self.replay == 0
-    }
-
     /// The state of the watch. An armed end waits until the watch is open.
     pub(super) fn watch_state(&mut self, now_ns: i64, is_open: bool) -> WatchState {
         if self.broken {

@@ -7,25 +7,26 @@ use podstorm::client::ApiError;
 use podstorm_apiserver::Cluster;
 use podstorm_objects::{
     ConditionStatus, ConditionType, ContainerDetails, ContainerStatus, Now, PackedTime, Pod,
-    PodCondition, PodPhase, PodStatus, Rest, Time, Uid,
+    PodCondition, PodPhase, PodStatus, Rest, Time,
 };
 use serde_json::{Value, json};
 
 /// Attempts at a status write. Each failed one means that another client wrote the pod in between.
-const STATUS_ATTEMPTS: usize = 5;
+pub(super) const STATUS_ATTEMPTS: usize = 5;
 
-/// Changes the status of the pod with that UID. `change` gets the live pod and returns its new
+/// Changes the status of a pod. `change` gets the live pod of that UID and returns its new
 /// status, or `None` to leave it; it is called again when another writer was faster. Returns
 /// whether the status was written.
 pub(super) fn change_status(
     cluster: &Cluster,
-    (namespace, name, uid): (&str, &str, &Uid),
+    pod: &Pod,
     now: Now,
     mut change: impl FnMut(&Pod) -> Option<PodStatus>,
 ) -> bool {
+    let meta = &pod.metadata;
     for _ in 0..STATUS_ATTEMPTS {
-        let live: Result<Arc<Pod>, ApiError> = cluster.get(namespace, name);
-        let Some(live) = live.ok().filter(|live| live.metadata.uid == *uid) else {
+        let live: Result<Arc<Pod>, ApiError> = cluster.get(&meta.namespace, &meta.name);
+        let Some(live) = live.ok().filter(|live| live.metadata.uid == meta.uid) else {
             return false;
         };
         let Some(status) = change(&live) else {

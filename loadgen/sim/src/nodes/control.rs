@@ -1,9 +1,10 @@
 //! Lets nodes fail and recover, from outside of the simulation.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use podstorm_objects::Str;
@@ -72,7 +73,7 @@ struct NodeFault {
 }
 
 struct Inbox {
-    event: VecDeque<NodeEvent>,
+    events: Sender<NodeEvent>,
     waker: Waker,
 }
 
@@ -94,10 +95,9 @@ pub struct NodeControl {
     /// How many addresses pods have got.
     addresses: AtomicU64,
     state: Mutex<ControlState>,
-    /// The number of nodes with a fault, and the number of events published so far. Both are
-    /// written under the lock; a reader that finds nothing new need not take it.
+    /// The number of nodes with a fault. Written under the lock; a reader that finds none need not
+    /// take it.
     troubled: AtomicUsize,
-    published: AtomicU64,
 }
 
 impl fmt::Debug for NodeControl {
@@ -214,28 +214,10 @@ impl NodeControl {
     }
 
     /// Opens an inbox of events for one task, which `waker` wakes.
-    pub(super) fn open_inbox(&self, waker: Waker) -> usize {
-        let mut state = self.state();
-        state.inboxes.push(Inbox {
-            event: VecDeque::new(),
-            waker,
-        });
-        state.inboxes.len() - 1
-    }
-
-    /// Takes the oldest event of an inbox. `seen` belongs to the caller, and is 0 at first.
-    pub(super) fn next_event(&self, inbox: usize, seen: &mut u64) -> Option<NodeEvent> {
-        // Acquire: the publisher calls the waker afterwards, so an event missed here is found at
-        // that run.
-        let published = self.published.load(Ordering::Acquire);
-        if published == *seen {
-            return None;
-        }
-        let event = self.state().inboxes[inbox].event.pop_front();
-        if event.is_none() {
-            *seen = published;
-        }
-        event
+    pub(super) fn open_inbox(&self, waker: Waker) -> Receiver<NodeEvent> {
+        let (events, inbox) = mpsc::channel();
+        self.state().inboxes.push(Inbox { events, waker });
+        inbox
     }
 
     fn state(&self) -> MutexGuard<'_, ControlState> {
@@ -274,13 +256,12 @@ impl NodeControl {
         }
     }
 
-    fn publish(&self, mut state: MutexGuard<'_, ControlState>, event: NodeEvent) {
-        for inbox in &mut state.inboxes {
-            inbox.event.push_back(event.clone());
+    fn publish(&self, state: MutexGuard<'_, ControlState>, event: NodeEvent) {
+        for inbox in &state.inboxes {
+            // A task that is gone needs no events.
+            let _gone = inbox.events.send(event.clone());
         }
         let wakers: Vec<Waker> = state.inboxes.iter().map(|it| it.waker.clone()).collect();
-        // Release: pairs with the load in `next_news`.
-        self.published.fetch_add(1, Ordering::Release);
         drop(state);
         for waker in wakers {
             waker();
@@ -311,11 +292,7 @@ mod tests {
         control.restore("b");
         assert_eq!(woken.load(Ordering::Relaxed), 6, "three pieces for two");
         for inbox in inboxes {
-            let mut seen = 0;
-            let mut all = Vec::new();
-            while let Some(event) = control.next_event(inbox, &mut seen) {
-                all.push(event);
-            }
+            let all: Vec<NodeEvent> = inbox.try_iter().collect();
             let order = NodeEvent::Order {
                 namespace: "n".into(),
                 name: "p".into(),
@@ -329,7 +306,7 @@ mod tests {
                     NodeEvent::Back("a".into())
                 ]
             );
-            assert_eq!(control.next_event(inbox, &mut seen), None);
+            assert!(inbox.try_recv().is_err());
         }
     }
 

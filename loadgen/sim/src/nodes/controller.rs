@@ -188,9 +188,7 @@ impl NodeController {
     fn mark_unreachable(&self, node: &str, now: Now) {
         self.mark(node, false, now);
         for pod in pods_on(&self.cluster, node) {
-            let meta = &pod.metadata;
-            let at = (&*meta.namespace, meta.name.as_str(), &meta.uid);
-            change_status(&self.cluster, at, now, |live| {
+            change_status(&self.cluster, &pod, now, |live| {
                 let known = live.is_ready() && !live.status.phase.is_terminal();
                 known.then(|| unreachable(&live.status, now.wall()))
             });
@@ -208,9 +206,7 @@ impl NodeController {
     /// Removes the pods of a node that no longer exists, by force.
     fn remove_pods(&self, node: &str, now: Now) {
         for pod in pods_on(&self.cluster, node) {
-            let meta = &pod.metadata;
-            let at = (&*meta.namespace, meta.name.as_str(), &meta.uid);
-            change_status(&self.cluster, at, now, |live| {
+            change_status(&self.cluster, &pod, now, |live| {
                 let running = !live.status.phase.is_terminal();
                 running.then(|| ended(&live.status, PodPhase::Failed, None, now.wall()))
             });
@@ -263,9 +259,7 @@ fn obey(cluster: &Cluster, control: &NodeControl, node: &Node, now: Now) {
 /// Evicts a pod from its node.
 fn drive_out(cluster: &Cluster, control: &NodeControl, pod: &Pod, now: Now) {
     if control.clients().is_some() {
-        let meta = &pod.metadata;
-        let at = (&*meta.namespace, meta.name.as_str(), &meta.uid);
-        change_status(cluster, at, now, |live| {
+        change_status(cluster, pod, now, |live| {
             Some(disrupted(&live.status, TAINTED, now.wall()))
         });
     }

@@ -8,14 +8,16 @@
 //! repeat an action.
 
 use std::sync::Arc;
+use std::sync::mpsc::Receiver;
 
 use podstorm::intern::FIXED_STATE;
 use podstorm_apiserver::latency::LatencySampler;
 use podstorm_apiserver::{Cluster, DeleteOptions};
-use podstorm_objects::{ConditionType, Now, Pod, PodPhase, Uid};
+use podstorm_objects::{ConditionType, Now, Pod, PodPhase};
 
 use super::change::{
-    change_status, ended, has_ended_container, not_pulled, recovered, restarted, settled,
+    STATUS_ATTEMPTS, change_status, ended, has_ended_container, not_pulled, recovered, restarted,
+    settled,
 };
 use super::control::{NodeControl, NodeEvent, PodCommand};
 use super::controller::{NodeController, pods_on};
@@ -27,9 +29,6 @@ use crate::executor::seed::seed_for;
 use crate::executor::stream::{ObjectEvent, ObjectStream};
 use crate::executor::{Next, Task, Waker};
 use crate::options::LatencySettings;
-
-/// Attempts at a status write. Each failed one means that another client wrote the pod in between.
-const STATUS_ATTEMPTS: usize = 5;
 
 /// An action of a kubelet on a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,10 +54,7 @@ pub struct Kubelets {
 /// Present where nodes may fail.
 #[derive(Debug)]
 struct Faults {
-    control: Arc<NodeControl>,
-    inbox: usize,
-    /// The number of published events when the inbox was last found empty.
-    seen: u64,
+    inbox: Receiver<NodeEvent>,
     /// The node controller, in the first shard.
     controller: Option<NodeController>,
 }
@@ -117,9 +113,7 @@ impl Kubelets {
         let cluster = Arc::clone(&self.lifecycle.cluster);
         self.lifecycle.control = Some(Arc::clone(control));
         self.faults = Some(Faults {
-            control: Arc::clone(control),
             inbox: control.open_inbox(Arc::clone(&waker)),
-            seen: 0,
             controller: (self.shard == 0).then(|| NodeController::new(cluster, control, waker)),
         });
         self
@@ -164,7 +158,7 @@ impl Task for Kubelets {
 impl Faults {
     /// Handles the events of the inbox, and runs the node controller.
     fn run(&mut self, lifecycle: &mut PodLifecycle, mine: impl Fn(&str) -> bool, now: Now) -> Next {
-        while let Some(event) = self.control.next_event(self.inbox, &mut self.seen) {
+        while let Ok(event) = self.inbox.try_recv() {
             match (event, &mut self.controller) {
                 (NodeEvent::Lost(node), Some(controller)) => controller.lost(node, now),
                 (NodeEvent::Lost(_), None) => {}
@@ -204,11 +198,6 @@ const REJECTED: Option<(&str, &str)> = Some((
     "OutOfpods",
     "Pod was rejected: Node didn't have enough resource: pods",
 ));
-
-fn identity(pod: &Pod) -> (&str, &str, &Uid) {
-    let meta = &pod.metadata;
-    (&meta.namespace, &meta.name, &meta.uid)
-}
 
 /// The action of its kubelet that a pod in this state waits for.
 fn pending_action(pod: &Pod) -> Option<PodAction> {
@@ -314,7 +303,7 @@ impl PodLifecycle {
             PodAction::Start if self.waits_for_image(&pod) => self.report_image(&pod, now),
             PodAction::Start => self.start(pod, now),
             PodAction::Settle => {
-                change_status(&self.cluster, identity(&pod), now, |live| {
+                change_status(&self.cluster, &pod, now, |live| {
                     (self.action(live) == Some(PodAction::Settle))
                         .then(|| settled(live, now.wall()))?
                 });
@@ -359,7 +348,7 @@ impl PodLifecycle {
             PodCommand::Succeed => return self.finish(pod, PodPhase::Succeeded, None, now),
             PodCommand::Restart(container) => container,
         };
-        let written = change_status(&self.cluster, identity(pod), now, |live| {
+        let written = change_status(&self.cluster, pod, now, |live| {
             let runs = live.status.phase == PodPhase::Running && !live.metadata.is_deleting();
             runs.then(|| restarted(&live.status, container, now.wall()))?
         });
@@ -370,7 +359,7 @@ impl PodLifecycle {
 
     /// Reports the pod as ready, if it is running.
     fn recover(&self, pod: &Pod, now: Now) {
-        change_status(&self.cluster, identity(pod), now, |live| {
+        change_status(&self.cluster, pod, now, |live| {
             let runs = live.status.phase == PodPhase::Running && !live.metadata.is_deleting();
             (runs && !live.is_ready()).then(|| recovered(&live.status, now.wall()))
         });
@@ -378,7 +367,7 @@ impl PodLifecycle {
 
     /// Reports that the pod has ended in that phase, unless it has ended or is being deleted.
     fn finish(&self, pod: &Pod, phase: PodPhase, why: Option<(&str, &str)>, now: Now) {
-        change_status(&self.cluster, identity(pod), now, |live| {
+        change_status(&self.cluster, pod, now, |live| {
             live.is_active()
                 .then(|| ended(&live.status, phase, why, now.wall()))
         });
@@ -396,7 +385,7 @@ impl PodLifecycle {
         let Some(rules) = self.clients() else {
             return;
         };
-        change_status(&self.cluster, identity(pod), now, |live| {
+        change_status(&self.cluster, pod, now, |live| {
             let pending = pending_action(live) == Some(PodAction::Start);
             pending.then(|| not_pulled(live, |image| rules.is_unpullable(image), now.wall()))?
         });

@@ -16,9 +16,9 @@ use podstorm_objects::{Node, Now, Pod, Str, Uid};
 
 use super::capacity::Capacity;
 use super::change::{change_status, unschedulable};
+use super::control::NodeControl;
 use super::controller::is_unreachable;
 use super::placement::{Placement, is_particular, is_tainted};
-use super::rules::NodeChoice;
 use crate::due_queue::DueQueue;
 use crate::executor::seed::seed_for;
 use crate::executor::stream::{ObjectEvent, ObjectStream};
@@ -75,19 +75,13 @@ impl Scheduler {
     }
 
     /// Has the scheduler handle node failures: pods that end free capacity, and unreachable nodes
-    /// get no pods.
+    /// get no pods. With client rules it also respects taints, tolerations, node selectors and required
+    /// node affinity, and writes to a pod that fits nowhere that it does.
     #[must_use]
-    pub fn with_node_faults(mut self) -> Scheduler {
+    pub fn controlled_by(mut self, control: &NodeControl) -> Scheduler {
         self.ended = Some(BTreeSet::new());
-        self
-    }
-
-    /// Has the scheduler respect taints, tolerations, node selectors and required node affinity, and
-    /// write to a pod that fits nowhere that it does.
-    #[must_use]
-    pub fn with_placement(mut self, choice: NodeChoice) -> Scheduler {
-        self.placement = Some(Placement {
-            choice,
+        self.placement = control.clients().map(|rules| Placement {
+            choice: rules.node_choice,
             ..Placement::default()
         });
         self
@@ -208,10 +202,8 @@ impl Scheduler {
             _ => self.capacity.take(),
         };
         node.ok_or_else(|| {
-            let meta = &pod.metadata;
-            let at = (&*meta.namespace, meta.name.as_str(), &meta.uid);
             let nodes = self.placement.as_ref().map_or(0, |it| it.nodes.len());
-            change_status(&self.cluster, at, now, |live| {
+            change_status(&self.cluster, &pod, now, |live| {
                 unschedulable(live, nodes, now.wall())
             });
             match particular {

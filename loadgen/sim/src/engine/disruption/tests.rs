@@ -18,9 +18,13 @@ const LONG: i64 = 30 * SECOND;
 
 /// A cluster with a node. Pods take `startup_ns` to get ready.
 fn harness(engine: EngineKind, startup_ns: i64) -> Harness {
+    harness_with(&["*", "-podgc"], engine, startup_ns)
+}
+
+fn harness_with(controllers: &[&str], engine: EngineKind, startup_ns: i64) -> Harness {
     let mut options = SimOptions::new(engine, 1);
     options.latency.pod_startup = Latency::Constant(startup_ns);
-    options.services.controllers = Controllers::of(&["*", "-podgc"]).unwrap();
+    options.services.controllers = Controllers::of(controllers).unwrap();
     let harness =
         Harness::serving(&options, NodeTimes::default(), ClientRules::default()).started();
     prepare(&harness);
@@ -241,11 +245,8 @@ fn without_budgets_an_eviction_leaves_nothing_to_wait_for() {
 
 #[test]
 fn a_cluster_without_the_controller_lets_nothing_go() {
-    let mut options = SimOptions::new(EngineKind::Virtual, 1);
-    options.services.controllers = Controllers::of(&["*", "-podgc", "-disruption"]).unwrap();
-    let mut harness =
-        Harness::serving(&options, NodeTimes::default(), ClientRules::default()).started();
-    prepare(&harness);
+    let controllers = ["*", "-podgc", "-disruption"];
+    let mut harness = harness_with(&controllers, EngineKind::Virtual, 0);
     create_set(&harness, 1);
     create_budget(
         &harness,

@@ -45,12 +45,7 @@ impl NodeHarness {
         };
         let waker: Waker = Arc::new(|| {});
         let scheduler = Scheduler::new(cluster.clone(), Latency::ZERO, 1, waker.clone());
-        let scheduler = match control.clients() {
-            Some(rules) => scheduler
-                .with_node_faults()
-                .with_placement(rules.node_choice),
-            None => scheduler.with_node_faults(),
-        };
+        let scheduler = scheduler.controlled_by(&control);
         let mut tasks: Vec<Box<dyn Task>> = vec![Box::new(scheduler)];
         for shard in 0..shards {
             let place = (shard, shards);

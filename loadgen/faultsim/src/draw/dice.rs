@@ -1,0 +1,167 @@
+//! What is drawn in the same way for every schedule. Seeds keep their meaning only as long as each draw here
+//! keeps its place and its width.
+
+use fastrand::Rng;
+use podstorm_sim::executor::seed::seed_for;
+use podstorm_sim::faults::{ApiFault, Call, Effect, FaultClass, StreamEnd, StreamKind};
+
+use crate::action::Action;
+use crate::schedule::{PlannedCluster, PlannedReplicaSet};
+
+/// Faults of a class per simulated minute: least and most.
+const RATE: (f64, f64) = (0.1, 12.0);
+
+/// What users do, per simulated minute: least and most.
+const USER_RATE: (f64, f64) = (0.5, 12.0);
+
+/// Draws.
+pub(crate) struct Dice {
+    pub(crate) random: Rng,
+    /// Most steps of one class in one schedule.
+    steps_max: usize,
+}
+
+impl Dice {
+    /// The dice of a seed for one kind of schedule, with at most that many steps of one class.
+    pub(crate) fn new(seed: u64, schedules: &str, steps_max: usize) -> Dice {
+        Dice {
+            random: Rng::with_seed(seed_for(seed, schedules, 0)),
+            steps_max,
+        }
+    }
+
+    pub(crate) fn one<T: Clone>(&mut self, of: &[T]) -> T {
+        of[self.random.usize(..of.len())].clone()
+    }
+
+    pub(crate) fn below(&mut self, end: u32) -> u32 {
+        self.random.u32(..end)
+    }
+
+    /// Evenly over the orders of magnitude between the two.
+    fn rate(&mut self, (low, high): (f64, f64)) -> f64 {
+        low * (high / low).powf(self.random.f64())
+    }
+
+    /// Evenly over the orders of magnitude between the two, as a whole number.
+    pub(crate) fn magnitude(&mut self, low: u32, high: u32) -> u32 {
+        let drawn = self.rate((f64::from(low.max(1)), f64::from(high)));
+        (drawn as u32).clamp(low, high)
+    }
+
+    /// Moments at that rate per minute, in order.
+    fn times(&mut self, per_minute: f64, end_ms: u32) -> Vec<u32> {
+        let count = per_minute * f64::from(end_ms) / 60_000.0;
+        // A rate that gives less than one has one in that share of seeds.
+        let whole = count as usize + usize::from(self.random.f64() < count.fract());
+        let mut times: Vec<u32> = (0..whole.min(self.steps_max))
+            .map(|_| self.random.u32(0..=end_ms))
+            .collect();
+        times.sort_unstable();
+        times
+    }
+
+    /// When users do something.
+    pub(crate) fn user_times(&mut self, end_ms: u32) -> Vec<u32> {
+        let rate = self.rate(USER_RATE);
+        self.times(rate, end_ms)
+    }
+
+    /// When faults of a class strike, which may be as often as they can.
+    pub(crate) fn fault_times(&mut self, high: bool, end_ms: u32) -> Vec<u32> {
+        let rate = if high { RATE.1 } else { self.rate(RATE) };
+        self.times(rate, end_ms)
+    }
+
+    /// The classes of a seed, and whether they strike as often as they can. Of a hundred seeds the first
+    /// number have none, the second a single one, and the others those that `is_chosen` says.
+    pub(crate) fn classes(
+        &mut self,
+        wanted: &[FaultClass],
+        all: &[FaultClass],
+        (without, of_one): (u32, u32),
+        mut is_chosen: impl FnMut(&mut Dice) -> bool,
+    ) -> (Vec<FaultClass>, bool) {
+        if !wanted.is_empty() {
+            return (wanted.to_vec(), false);
+        }
+        let kind = self.below(100);
+        if kind < without {
+            return (Vec::new(), false);
+        }
+        if kind < without + of_one {
+            return (vec![self.one(all)], true);
+        }
+        let chosen = all.iter().filter(|_| is_chosen(self));
+        (chosen.copied().collect(), false)
+    }
+
+    /// A cluster of these objects.
+    pub(crate) fn cluster(
+        &mut self,
+        replica_sets: Vec<PlannedReplicaSet>,
+        burst_replicas: impl FnOnce(&mut Dice) -> u32,
+    ) -> PlannedCluster {
+        PlannedCluster {
+            replica_sets,
+            nodes: self.random.u32(1..=4),
+            workers: self.one(&[1, 2, 5]),
+            burst_replicas: burst_replicas(self),
+            stale_controller_consistency: self.below(4) > 0,
+            watch_list_client: self.below(4) > 0,
+            api_ms: self.one(&[1, 10, 100]),
+            watch_ms: self.one(&[1, 10, 300]),
+            startup_ms: self.one(&[10, 2_000]),
+            termination_ms: self.one(&[10, 2_000]),
+        }
+    }
+
+    /// A fault against the next requests that fit.
+    pub(crate) fn requests(&mut self, calls: &[Call], effect: Effect, most_times: u32) -> Action {
+        Action::Requests {
+            calls: calls.to_vec(),
+            replica_set: None,
+            batch: None,
+            index: None,
+            effect,
+            times: self.magnitude(1, most_times),
+            within_ms: 120_000,
+        }
+    }
+
+    /// What leaves the outcome of a write unknown.
+    pub(crate) fn ambiguous(&mut self) -> Effect {
+        let all = ApiFault::ALL.into_iter();
+        let ambiguous: Vec<ApiFault> = all.filter(|fault| fault.is_ambiguous()).collect();
+        let answer = self.one(&ambiguous);
+        match self.below(4) {
+            0 => Effect::CommitLate {
+                answer,
+                after_ms: self.magnitude(1, 20_000),
+            },
+            1 => Effect::NeverArrives { after_ms: 30_000 },
+            _ => Effect::LoseAnswer(answer),
+        }
+    }
+
+    /// A watch ends, or is refused with one of these answers.
+    pub(crate) fn watch_ends(&mut self, stream: StreamKind, answers: &[ApiFault]) -> Action {
+        match self.below(3) {
+            0 => Action::Compact { stream },
+            1 => Action::EndWatch {
+                stream,
+                end: self.one(&[
+                    StreamEnd::Closed,
+                    StreamEnd::Expired,
+                    StreamEnd::InternalError,
+                    StreamEnd::ClosedAndExpired,
+                ]),
+            },
+            _ => Action::RefuseWatch {
+                stream,
+                fault: self.one(answers),
+                times: 1 + self.below(4),
+            },
+        }
+    }
+}
