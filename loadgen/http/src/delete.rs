@@ -68,8 +68,7 @@ pub(crate) fn delete_all(call: &Call<'_>, target: &Target) -> Result<Response<Bo
     let items = api.delete_collection(namespace, &select, &wanted.options, call.now)?;
     let metadata = list::ListMetadata {
         version: ResourceVersion::Number(call.cluster().resource_version()),
-        next: String::new(),
-        remaining: 0,
+        ..list::ListMetadata::default()
     };
     list::answer_list(call, target.kind, items, &metadata)
 }
@@ -165,11 +164,8 @@ fn propagation(text: &str) -> Result<Propagation, ApiError> {
     ];
     let found = all.into_iter().find(|policy| policy.as_str() == text);
     found.ok_or_else(|| {
-        let message = format!(
-            "Unsupported value: {text:?}: supported values: \"Foreground\", \"Background\", \
-             \"Orphan\", \"nil\""
-        );
-        let (field, reason) = ("propagationPolicy", "FieldValueNotSupported");
-        options_invalid("DeleteOptions", field, reason, &message)
+        let policies = ["Foreground", "Background", "Orphan", "nil"];
+        let cause = errors::not_supported("propagationPolicy", text, &policies);
+        options_invalid("DeleteOptions", cause)
     })
 }

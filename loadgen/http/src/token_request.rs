@@ -4,7 +4,7 @@
 
 use http::Response;
 use podstorm_apiserver::errors;
-use podstorm_objects::{ApiError, Details, Reason, Time};
+use podstorm_objects::{ApiError, Reason, Time};
 use serde_json::{Map, Value, json};
 
 use crate::answer::{self, Body};
@@ -86,17 +86,7 @@ fn audiences(spec: &Map<String, Value>) -> Vec<Value> {
 fn invalid(seconds: i64, problem: &str) -> ApiError {
     let field = "spec.expirationSeconds";
     let cause = errors::invalid_value(field, &seconds.into(), problem);
-    let message = format!(
-        "TokenRequest.{group} \"\" is invalid: {field}: {}",
-        cause.message,
-        group = group()
-    );
-    ApiError::status(422, Reason::Invalid, message).with_details(Details {
-        group: group().to_owned(),
-        kind: "TokenRequest".to_owned(),
-        causes: vec![cause],
-        ..Details::default()
-    })
+    errors::invalid_of(("TokenRequest", group()), "", vec![cause])
 }
 
 fn group() -> &'static str {

@@ -20,7 +20,7 @@ use crate::catalog::GroupVersion;
 use crate::faults::{Asked, ConnectionLost, Waiting, WatchFault};
 use crate::media::{Form, Shape};
 use crate::metrics::OpenWatch;
-use crate::query::{Query, options_invalid};
+use crate::query::{Query, options_invalid, version_number};
 use crate::route::Target;
 use crate::select::Selection;
 use crate::table::Include;
@@ -107,9 +107,8 @@ struct Beginning {
 impl Beginning {
     fn of(query: &Query<'_>, current: u64) -> Result<Beginning, ApiError> {
         let forbidden = |why: &str| {
-            let (field, reason) = ("resourceVersionMatch", "FieldValueForbidden");
-            let message = format!("Forbidden: {why}");
-            Err(options_invalid("ListOptions", field, reason, &message))
+            let cause = errors::forbidden_field("resourceVersionMatch", why);
+            Err(options_invalid("ListOptions", cause))
         };
         let matching = query.text("resourceVersionMatch");
         let initial = query.has("sendInitialEvents");
@@ -126,18 +125,7 @@ impl Beginning {
         let wanted = match query.resource_version() {
             ResourceVersion::Unset => 0,
             ResourceVersion::Number(number) => number,
-            ResourceVersion::Opaque(text) => text.parse().map_err(|_| {
-                let text = text.as_str();
-                let message = format!(
-                    "Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
-                );
-                options_invalid(
-                    "ListOptions",
-                    "resourceVersion",
-                    "FieldValueInvalid",
-                    &message,
-                )
-            })?,
+            ResourceVersion::Opaque(text) => version_number(text.as_str())?,
         };
         if wanted > current {
             return Err(errors::version_too_large(wanted, current));

@@ -6,6 +6,7 @@ use podstorm_objects::{Kind, Quantity, Time, is_canonical_quantity};
 use serde_json::{Map, Value};
 
 use super::{OBJECT_META, referred, schema_named, schema_of_kind};
+use crate::json_syntax;
 
 /// The first member whose value can't be its type's; `None` where all fit. Members that the kind doesn't
 /// have are not looked at.
@@ -194,12 +195,8 @@ fn go_type(property: &Value) -> String {
 /// What Go calls a value: a number that is none of its type's is told.
 fn describe(schema: &Value, value: &Value) -> String {
     match value {
-        Value::Bool(_) => "bool".to_owned(),
         Value::Number(number) if schema["type"] == "integer" => format!("number {number}"),
-        Value::Number(_) => "number".to_owned(),
-        Value::String(_) => "string".to_owned(),
-        Value::Array(_) => "array".to_owned(),
-        Value::Object(_) | Value::Null => "object".to_owned(),
+        other => json_syntax::name_of(other).to_owned(),
     }
 }
 

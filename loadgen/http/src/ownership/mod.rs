@@ -28,7 +28,7 @@ use self::owners::{Differences, Operation, Owner, Owners};
 use self::schema::Type;
 use self::set::FieldSet;
 use self::walk::Difference;
-use crate::query::options_invalid;
+use crate::query::{cause, options_invalid};
 use crate::route::Target;
 use crate::{Call, patched, view};
 
@@ -50,27 +50,23 @@ fn replicas_way(kind: Kind) -> Vec<&'static str> {
 /// 422 for a name that is too long or can't be printed.
 pub(crate) fn manager(call: &Call<'_>, options: &str) -> Result<String, ApiError> {
     let named = call.query.text("fieldManager");
+    let refused = |reason: &str, message: String| {
+        Err(options_invalid(
+            options,
+            cause("fieldManager", reason, message),
+        ))
+    };
     if named.len() > MANAGER_MAX {
         let message = format!("Too long: may not be more than {MANAGER_MAX} bytes");
-        return Err(options_invalid(
-            options,
-            "fieldManager",
-            "FieldValueTooLong",
-            &message,
-        ));
+        return refused("FieldValueTooLong", message);
     }
     if let Some((at, wrong)) = named.chars().enumerate().find(|(_, it)| !is_printed(*it)) {
         let message = format!(
-            "Invalid value: {}: invalid character {} (at position {at})",
+            "Invalid value: {}: invalid character U+{:04X} (at position {at})",
             go_quoted(named),
-            unicode_name(wrong)
+            u32::from(wrong)
         );
-        return Err(options_invalid(
-            options,
-            "fieldManager",
-            "FieldValueInvalid",
-            &message,
-        ));
+        return refused("FieldValueInvalid", message);
     }
     if !named.is_empty() {
         return Ok(named.to_owned());
@@ -84,10 +80,6 @@ pub(crate) fn manager(call: &Call<'_>, options: &str) -> Result<String, ApiError
 
 fn is_printed(character: char) -> bool {
     !character.is_control() && (character == ' ' || !character.is_whitespace())
-}
-
-fn unicode_name(character: char) -> String {
-    format!("U+{:04X}", u32::from(character))
 }
 
 /// A text as Go's `%q` has it.
