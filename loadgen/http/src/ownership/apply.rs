@@ -217,25 +217,17 @@ impl Writer<'_> {
             now: &self.now,
         };
         let mut result = application.apply(&object, owners.clone(), &difference);
-        if let Err(conflicts) = &result {
+        if let Err(conflicts) = &mut result
+            && self.manager == KUBECTL
+        {
             let allowed = allowed_conflicts(&object, of);
-            let is_kubectl = self.manager == KUBECTL;
-            let left: Vec<&Conflict> = conflicts
-                .iter()
-                .filter(|one| !allowed.contains(&one.field))
-                .collect();
-            if !is_kubectl || !left.is_empty() {
-                return Err(conflict(&if is_kubectl {
-                    left
-                } else {
-                    conflicts.iter().collect()
-                }));
+            conflicts.retain(|one| !allowed.contains(&one.field));
+            if conflicts.is_empty() {
+                application.force = true;
+                result = application.apply(&object, owners, &difference);
             }
-            application.force = true;
-            result = application.apply(&object, owners, &difference);
         }
-        let (mut applied, owners) =
-            result.map_err(|conflicts| conflict(&conflicts.iter().collect::<Vec<_>>()))?;
+        let (mut applied, owners) = result.map_err(|conflicts| conflict(&conflicts))?;
         if self.manager == KUBECTL {
             renew_last_applied(&mut applied, &config);
         }
@@ -278,7 +270,7 @@ fn check_types(kind: Kind, config: &Value, of: Type<'_>) -> Result<(), ApiError>
 }
 
 /// 409: an apply would change what others own.
-pub(super) fn conflict(conflicts: &[&Conflict]) -> ApiError {
+pub(super) fn conflict(conflicts: &[Conflict]) -> ApiError {
     let message = match conflicts {
         [one] => format!(
             "Apply failed with 1 conflict: conflict with {}: {}",
