@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
+use super::properties;
+
 /// What the description of a member adds about its values.
 const DESCRIBED: &str = "\n\nPossible enum values:\n - `\"Recreate\"` Kill all existing pods before creating new ones.\n - `\"RollingUpdate\"` Replace the old ReplicaSets by new one using rolling update i.e gradually scale down the old ReplicaSets and scale up the new one.";
 
@@ -13,10 +15,10 @@ const LIST: &str = "x-kubernetes-list-type";
 const MAP: &str = "x-kubernetes-map-type";
 
 /// The marks of structs and of members, by their names: each a word, and what stands behind it.
-struct Marks(BTreeMap<&'static str, Vec<(&'static str, Vec<&'static str>)>>);
+pub(super) struct Marks(BTreeMap<&'static str, Vec<(&'static str, Vec<&'static str>)>>);
 
 impl Marks {
-    fn read() -> Marks {
+    pub(super) fn read() -> Marks {
         let mut marks = BTreeMap::new();
         let lines = include_str!("marks.txt").lines();
         for line in lines.filter(|line| !line.starts_with('#')) {
@@ -30,6 +32,28 @@ impl Marks {
 
     fn of(&self, name: &str) -> &[(&'static str, Vec<&'static str>)] {
         self.0.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// The members of a struct that Go writes even where they are empty, as they are no pointers.
+    pub(super) fn written<'s>(&self, full_name: &str, schema: &'s Value) -> Vec<&'s str> {
+        const OF_OBJECTS: [&str; 3] = ["metadata", "spec", "status"];
+        const OF_CONDITIONS: [&str; 4] = [
+            "lastHeartbeatTime",
+            "lastProbeTime",
+            "lastTransitionTime",
+            "lastUpdateTime",
+        ];
+        let name = full_name.rsplit('.').next().unwrap_or("");
+        let declares = |member| schema.pointer(&format!("/properties/{member}")).is_some();
+        let is_object = declares("metadata") && declares("kind");
+        let is_written = |member: &&str| {
+            let mut marks = self.of(&format!("{name}.{member}")).iter();
+            is_object && OF_OBJECTS.contains(member)
+                || name.ends_with("Condition") && OF_CONDITIONS.contains(member)
+                || marks.any(|(mark, _)| *mark == "written")
+        };
+        let members = properties(schema).map(|(member, _)| member.as_str());
+        members.filter(is_written).collect()
     }
 }
 
@@ -60,7 +84,7 @@ pub(super) fn add(schemas: &mut Map<String, Value>) {
                     "map" => property[MAP] = words[0].into(),
                     "default" => property["default"] = words[0].into(),
                     "values" => mark_values(property, words),
-                    // `optional` is read below.
+                    // `optional` is read below, `written` in another place.
                     _ => {}
                 }
             }

@@ -22,7 +22,7 @@ use serde_json::{Map, Value};
 use crate::catalog::GroupVersion;
 
 pub(crate) use document::{Older, document, index, older};
-pub(crate) use resolved::{referred, schema_named};
+pub(crate) use resolved::{referred, schema_named, written};
 pub(crate) use types::{wrong_conversion, wrong_type};
 pub(crate) use unknown::{drop_unknown_changes, drop_unknown_fields, drop_unknown_of};
 

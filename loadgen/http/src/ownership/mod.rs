@@ -21,7 +21,6 @@ use serde_json::{Map, Value};
 
 pub(crate) use self::apply::apply;
 pub(crate) use self::scale::apply_scale;
-pub(crate) use self::schema::always_written;
 pub(crate) use self::texts::Texts;
 
 use self::owners::{Differences, Operation, Owner, Owners};
@@ -130,7 +129,18 @@ impl<'a> Writer<'a> {
         target: &'a Target,
         options: &str,
     ) -> Result<Writer<'a>, ApiError> {
-        Writer::of(call, target, Operation::Update, options)
+        Ok(Writer {
+            texts: &call.server.0.texts,
+            manager: manager(call, options)?,
+            kind: target.kind,
+            subresource: &target.subresource,
+            operation: Operation::Update,
+            now: call.now.wall().to_string(),
+            admitted: Vec::new(),
+            is_strict: call.query.text("fieldValidation") == "Strict",
+            unknown: Mutex::default(),
+            generation: AtomicI64::new(NO_GENERATION),
+        })
     }
 
     /// A client that applies.
@@ -138,26 +148,9 @@ impl<'a> Writer<'a> {
     /// # Errors
     /// As [`manager`].
     fn applying(call: &'a Call<'_>, target: &'a Target) -> Result<Writer<'a>, ApiError> {
-        Writer::of(call, target, Operation::Apply, "PatchOptions")
-    }
-
-    fn of(
-        call: &'a Call<'_>,
-        target: &'a Target,
-        operation: Operation,
-        options: &str,
-    ) -> Result<Writer<'a>, ApiError> {
         Ok(Writer {
-            texts: &call.server.0.texts,
-            manager: manager(call, options)?,
-            kind: target.kind,
-            subresource: &target.subresource,
-            operation,
-            now: call.now.wall().to_string(),
-            admitted: Vec::new(),
-            is_strict: call.query.text("fieldValidation") == "Strict",
-            unknown: Mutex::default(),
-            generation: AtomicI64::new(NO_GENERATION),
+            operation: Operation::Apply,
+            ..Writer::updating(call, target, "PatchOptions")?
         })
     }
 
