@@ -1,7 +1,5 @@
 //! What the schemas say of fields: how lists and maps are merged, and who owns their parts.
 
-use std::collections::BTreeMap;
-
 use podstorm_objects::Kind;
 use serde_json::{Map, Value};
 
@@ -169,8 +167,8 @@ impl<'a> Type<'a> {
                 None => Value::Null,
             };
             let value = item.get(name).filter(|value| !value.is_null());
-            (name, value.cloned().unwrap_or_else(default))
+            (name.to_owned(), value.cloned().unwrap_or_else(default))
         });
-        set::entry(&keys.collect::<BTreeMap<_, _>>())
+        set::entry(keys.collect())
     }
 }
