@@ -196,50 +196,38 @@ fn check_versions(query: &Query<'_>) -> Result<Option<u64>, ApiError> {
 /// A list that is encoded while it is sent.
 #[derive(Debug)]
 pub(crate) struct ListBody {
-    /// The text before the items; taken when the first chunk is sent.
-    head: String,
-    items: std::vec::IntoIter<AnyObject>,
+    /// The text before the items, until the first chunk is sent.
+    head: Option<String>,
+    /// Until all are sent.
+    items: Option<std::vec::IntoIter<AnyObject>>,
     /// How the text of each item begins, which it leaves out; of custom objects nothing.
     type_text: Option<String>,
     out: Writer,
-    state: State,
-}
-
-#[derive(Debug, PartialEq)]
-enum State {
-    Head,
-    Items,
-    End,
 }
 
 impl ListBody {
     fn new(kind: Kind, head: String, items: Vec<AnyObject>) -> ListBody {
         let (version, name) = (kind.api_version(), kind.name());
         ListBody {
-            head,
-            items: items.into_iter(),
+            head: Some(head),
+            items: Some(items.into_iter()),
             type_text: (kind.row().custom.is_none())
                 .then(|| format!("{{\"apiVersion\":\"{version}\",\"kind\":\"{name}\",")),
             out: Writer::new(),
-            state: State::Head,
         }
     }
 
     /// The next chunk; `None` at the end.
     pub(crate) fn next(&mut self) -> Option<Bytes> {
-        if self.state == State::End {
-            return None;
-        }
+        let items = self.items.as_mut()?;
         let mut chunk = String::with_capacity(CHUNK + CHUNK / 4);
-        let mut first = self.state == State::Head;
-        if first {
-            chunk.push_str(&std::mem::take(&mut self.head));
-            self.state = State::Items;
-        }
+        let head = self.head.take();
+        let mut first = head.is_some();
+        chunk.extend(head);
         while chunk.len() < CHUNK {
-            let Some(item) = self.items.next() else {
+            let Some(item) = items.next() else {
                 chunk.push_str("]}\n");
-                self.state = State::End;
+                self.items = None;
                 break;
             };
             if !first {

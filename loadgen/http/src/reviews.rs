@@ -14,7 +14,7 @@ use crate::{Call, body, objects, openapi};
 /// The methods of reviews, as discovery lists them.
 pub(crate) const VERBS: &[&str] = &["create"];
 /// Groups, and their versions as `apiVersion` spells them.
-const AUTHENTICATION: [&str; 2] = ["authentication.k8s.io", "authentication.k8s.io/v1"];
+pub(crate) const AUTHENTICATION: [&str; 2] = ["authentication.k8s.io", "authentication.k8s.io/v1"];
 const AUTHORIZATION: [&str; 2] = ["authorization.k8s.io", "authorization.k8s.io/v1"];
 /// Whom tokens are for.
 pub(crate) const AUDIENCE: &str = "https://kubernetes.default.svc";
