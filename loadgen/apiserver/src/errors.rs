@@ -166,6 +166,14 @@ fn deletion_conflict(kind: Kind, name: &str, why: &str) -> ApiError {
 /// # Panics
 /// When there are no causes.
 pub fn invalid(kind: Kind, name: &str, causes: Vec<Cause>) -> ApiError {
+    invalid_of((kind.name(), kind.group()), name, causes)
+}
+
+/// As [`invalid`], of what has no [`Kind`]: by its name and group.
+///
+/// # Panics
+/// As there.
+pub fn invalid_of((kind, group): (&str, &str), name: &str, causes: Vec<Cause>) -> ApiError {
     assert!(!causes.is_empty(), "an invalid object has a cause");
     let text = |cause: &Cause| format!("{}: {}", cause.field, cause.message);
     // A problem that is found several times is told once.
@@ -179,13 +187,12 @@ pub fn invalid(kind: Kind, name: &str, causes: Vec<Cause>) -> ApiError {
         [only] => only.clone(),
         many => format!("[{}]", many.join(", ")),
     };
-    let group = kind.group();
     let dot = if group.is_empty() { "" } else { "." };
-    let message = format!("{}{dot}{group} \"{name}\" is invalid: {all}", kind.name());
+    let message = format!("{kind}{dot}{group} \"{name}\" is invalid: {all}");
     ApiError::status(422, Reason::Invalid, message).with_details(Details {
         name: name.to_owned(),
         group: group.to_owned(),
-        kind: kind.name().to_owned(),
+        kind: kind.to_owned(),
         causes,
         ..Details::default()
     })

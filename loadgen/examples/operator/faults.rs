@@ -8,10 +8,10 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Config;
 use kube::api::ListParams;
 use podstorm_apiserver::latency::Latency;
-use podstorm_http::faults::{Effect, Fault, FaultId, Refusal, Verb};
+use podstorm_http::faults::{Effect, Fault, Refusal, Verb};
 use podstorm_loadgen::serve::bind;
 use podstorm_sim::options::{EngineKind, SimOptions};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::*;
 
@@ -40,86 +40,15 @@ async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     in_time.unwrap_or_else(|_| panic!("not within 10 s: {what}"));
 }
 
-/// How a test moves time and arms faults.
-trait Control {
-    async fn advance(&self, seconds: u64);
-    async fn arm(&self, fault: Fault) -> u64;
-    async fn struck(&self, id: u64) -> u64;
-    async fn disarm(&self, id: u64);
-}
-
-/// In process.
-impl Control for Served {
-    async fn advance(&self, seconds: u64) {
-        Served::advance(self, Duration::from_secs(seconds)).expect("its time is virtual");
-    }
-
-    async fn arm(&self, fault: Fault) -> u64 {
-        let id = self.api().faults().arm(fault).expect("it is valid");
-        number(id)
-    }
-
-    async fn struck(&self, id: u64) -> u64 {
-        let all = self.api().faults().all().into_iter();
-        let mut armed = all.filter(|armed| number(armed.id) == id);
-        armed.next().expect("it is armed").struck
-    }
-
-    async fn disarm(&self, id: u64) {
-        let all = self.api().faults().all().into_iter();
-        let mut armed = all.filter(|armed| number(armed.id) == id);
-        let armed = armed.next().expect("it is armed");
-        self.api().faults().disarm(armed.id);
-    }
-}
-
-fn number(id: FaultId) -> u64 {
-    id.to_string().parse().expect("it is a number")
-}
-
-/// By requests, as a test in any language does it.
-impl Control for Client {
-    async fn advance(&self, seconds: u64) {
-        let moved = json!({"seconds": seconds});
-        ask(self, "POST", "/podstorm/clock/advance", moved).await;
-    }
-
-    async fn arm(&self, fault: Fault) -> u64 {
-        let verbs: Vec<&str> = fault.verbs.iter().map(|verb| verb.name()).collect();
-        let mut document = json!({"effect": fault.effect.name(), "verbs": verbs,
-            "resource": fault.resource, "times": fault.times});
-        if let Effect::Refuse(refusal) = fault.effect {
-            document["code"] = refusal.code.into();
-        }
-        let armed = ask(self, "POST", "/podstorm/faults", document).await;
-        armed["id"].as_u64().expect("it has one")
-    }
-
-    async fn struck(&self, id: u64) -> u64 {
-        let armed = ask(self, "GET", &format!("/podstorm/faults/{id}"), Value::Null).await;
-        armed["struck"].as_u64().expect("it is counted")
-    }
-
-    async fn disarm(&self, id: u64) {
-        ask(
-            self,
-            "DELETE",
-            &format!("/podstorm/faults/{id}"),
-            Value::Null,
-        )
-        .await;
-    }
-}
-
-async fn ask(client: &Client, method: &str, path: &str, body: Value) -> Value {
-    let request = http::Request::builder().method(method).uri(path);
-    let request = request.body(body.to_string().into_bytes());
-    let answer = client.request(request.expect("it is well formed")).await;
-    answer.expect("it is answered")
-}
-
-/// The story of a site: each step fails if its fault does not strike.
-async fn play(control: &impl Control, client: Client) {
+/// The story of a site: each step fails if its fault does not strike. A test in another language arms faults by
+/// `POST /podstorm/faults` and moves time by `POST /podstorm/clock/advance`.
+async fn play(served: &Served, client: Client) {
+    let faults = served.api().faults();
+    let arm = |fault: Fault| faults.arm(fault).expect("it is valid");
+    let advance = |seconds: u64| {
+        let moved = served.advance(Duration::from_secs(seconds));
+        moved.expect("its time is virtual");
+    };
     define_sites(&client).await;
     tokio::spawn(operator::run(client.clone()));
     let sites: Api<Site> = Api::default_namespaced(client.clone());
@@ -136,7 +65,7 @@ async fn play(control: &impl Control, client: Client) {
         resource: "replicasets.apps".to_owned(),
         ..Fault::new(Effect::LoseAnswer(None))
     };
-    let lost = control.arm(lost).await;
+    let lost = arm(lost);
     let created = sites.create(&PostParams::default(), &site("shop", 2)).await;
     created.expect("the server takes it");
     let generation = async || {
@@ -144,7 +73,7 @@ async fn play(control: &impl Control, client: Client) {
         set.and_then(|set| set.metadata.generation)
     };
     until("the set is there", async || generation().await.is_some()).await;
-    assert_eq!(control.struck(lost).await, 1, "no answer was lost");
+    assert_eq!(faults.struck(lost), Some(1), "no answer was lost");
     until("the set has its pods", async || {
         let all = pods.list(&ListParams::default()).await;
         all.expect("it is answered").items.len() == 2
@@ -163,12 +92,12 @@ async fn play(control: &impl Control, client: Client) {
         site.status.is_some()
     })
     .await;
-    let conflict = control.arm(conflict).await;
-    control.advance(STARTUP - 1).await;
+    let conflict = arm(conflict);
+    advance(STARTUP - 1);
     assert_eq!(ready().await, 0);
-    control.advance(1).await;
+    advance(1);
     until("the pods are ready", async || ready().await == 2).await;
-    assert_eq!(control.struck(conflict).await, 1, "no conflict was met");
+    assert_eq!(faults.struck(conflict), Some(1), "no conflict was met");
 
     // The watch of the sets stands still: the operator does not hear that a pod more is ready.
     let stale = Fault {
@@ -177,8 +106,8 @@ async fn play(control: &impl Control, client: Client) {
         times: 10,
         ..Fault::new(Effect::HoldEvents(None))
     };
-    let stale = control.arm(stale).await;
-    assert_eq!(control.struck(stale).await, 1, "no watch was held");
+    let stale = arm(stale);
+    assert_eq!(faults.struck(stale), Some(1), "no watch was held");
     let more = kube::api::Patch::Merge(json!({"spec": {"replicas": 3}}));
     let patched = sites
         .patch("shop", &kube::api::PatchParams::default(), &more)
@@ -189,12 +118,12 @@ async fn play(control: &impl Control, client: Client) {
         set.spec.and_then(|spec| spec.replicas) == Some(3)
     })
     .await;
-    control.advance(STARTUP).await;
+    advance(STARTUP);
     let set = sets.get("shop").await.expect("it is there");
     assert_eq!(set.status.and_then(|status| status.ready_replicas), Some(3));
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert_eq!(ready().await, 2, "the operator has heard of it");
-    control.disarm(stale).await;
+    faults.disarm(stale);
     until("the operator has caught up", async || ready().await == 3).await;
 }
 
@@ -221,7 +150,7 @@ async fn faults_and_time_over_a_connection() {
     tokio::spawn(podstorm_http::listen::serve(api, listener, forever));
     let config = Config::new(format!("http://{address}").parse().expect("a URL"));
     let client = Client::try_from(config).expect("a plain configuration");
-    play(&client.clone(), client).await;
+    play(&served, client).await;
     println!("{STARTUP} s twice took {:.0?}", begin.elapsed());
 }
 

@@ -65,27 +65,12 @@ pub(crate) struct SiteStatus {
     pub(crate) ready: i32,
 }
 
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum Problem {
-    Api(kube::Error),
+    #[error("{0}")]
+    Api(#[from] kube::Error),
+    #[error("{0}")]
     Finalizer(Box<kube::runtime::finalizer::Error<Problem>>),
-}
-
-impl std::fmt::Display for Problem {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Problem::Api(error) => error.fmt(f),
-            Problem::Finalizer(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for Problem {}
-
-impl From<kube::Error> for Problem {
-    fn from(error: kube::Error) -> Problem {
-        Problem::Api(error)
-    }
 }
 
 /// Runs until its client is cut off.

@@ -3,6 +3,8 @@
 //!
 //! Source: `pkg/apis/autoscaling/v1/conversion.go` of Kubernetes.
 
+use std::fmt::Display;
+
 use podstorm_apiserver::{internal_text, kind_named};
 use serde_json::{Map, Value, json};
 
@@ -15,7 +17,7 @@ const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const ANNOTATIONS: [&str; 4] = [BEHAVIOR, CONDITIONS, CURRENT, METRICS];
 
 /// The members of metrics in annotations: their name there, where they are in version 2, and how they are
-/// written when they are absent.
+/// written when they are absent. A `*` stands for `target`, or `current` in a status.
 type Members = &'static [(&'static str, &'static str, Absent)];
 
 /// How the annotations show a member that is absent.
@@ -24,25 +26,33 @@ enum Absent {
     LeftOut,
     /// As a zero: it is no pointer in Go.
     Zero,
+    /// As a zero in a status alone.
+    ZeroNow,
 }
-use Absent::{LeftOut, Zero};
+use Absent::{LeftOut, Zero, ZeroNow};
 
-const WANTED: [(&str, Members); 5] = [
+impl Absent {
+    fn is_zero(self, part: &str) -> bool {
+        self == Zero || self == ZeroNow && part == "current"
+    }
+}
+
+const METRICS_BY_TYPE: [(&str, Members); 5] = [
     (
         "object",
         &[
             ("target", "/describedObject", LeftOut),
             ("metricName", "/metric/name", LeftOut),
-            ("targetValue", "/target/value", Zero),
+            ("*Value", "/*/value", Zero),
             ("selector", "/metric/selector", LeftOut),
-            ("averageValue", "/target/averageValue", LeftOut),
+            ("averageValue", "/*/averageValue", LeftOut),
         ],
     ),
     (
         "pods",
         &[
             ("metricName", "/metric/name", LeftOut),
-            ("targetAverageValue", "/target/averageValue", Zero),
+            ("*AverageValue", "/*/averageValue", Zero),
             ("selector", "/metric/selector", LeftOut),
         ],
     ),
@@ -50,24 +60,16 @@ const WANTED: [(&str, Members); 5] = [
         "resource",
         &[
             ("name", "/name", LeftOut),
-            (
-                "targetAverageUtilization",
-                "/target/averageUtilization",
-                LeftOut,
-            ),
-            ("targetAverageValue", "/target/averageValue", LeftOut),
+            ("*AverageUtilization", "/*/averageUtilization", LeftOut),
+            ("*AverageValue", "/*/averageValue", ZeroNow),
         ],
     ),
     (
         "containerResource",
         &[
             ("name", "/name", LeftOut),
-            (
-                "targetAverageUtilization",
-                "/target/averageUtilization",
-                LeftOut,
-            ),
-            ("targetAverageValue", "/target/averageValue", LeftOut),
+            ("*AverageUtilization", "/*/averageUtilization", LeftOut),
+            ("*AverageValue", "/*/averageValue", ZeroNow),
             ("container", "/container", LeftOut),
         ],
     ),
@@ -76,69 +78,14 @@ const WANTED: [(&str, Members); 5] = [
         &[
             ("metricName", "/metric/name", LeftOut),
             ("metricSelector", "/metric/selector", LeftOut),
-            ("targetValue", "/target/value", LeftOut),
-            ("targetAverageValue", "/target/averageValue", LeftOut),
-        ],
-    ),
-];
-
-const FOUND: [(&str, Members); 5] = [
-    (
-        "object",
-        &[
-            ("target", "/describedObject", LeftOut),
-            ("metricName", "/metric/name", LeftOut),
-            ("currentValue", "/current/value", Zero),
-            ("selector", "/metric/selector", LeftOut),
-            ("averageValue", "/current/averageValue", LeftOut),
-        ],
-    ),
-    (
-        "pods",
-        &[
-            ("metricName", "/metric/name", LeftOut),
-            ("currentAverageValue", "/current/averageValue", Zero),
-            ("selector", "/metric/selector", LeftOut),
-        ],
-    ),
-    (
-        "resource",
-        &[
-            ("name", "/name", LeftOut),
-            (
-                "currentAverageUtilization",
-                "/current/averageUtilization",
-                LeftOut,
-            ),
-            ("currentAverageValue", "/current/averageValue", Zero),
-        ],
-    ),
-    (
-        "containerResource",
-        &[
-            ("name", "/name", LeftOut),
-            (
-                "currentAverageUtilization",
-                "/current/averageUtilization",
-                LeftOut,
-            ),
-            ("currentAverageValue", "/current/averageValue", Zero),
-            ("container", "/container", LeftOut),
-        ],
-    ),
-    (
-        "external",
-        &[
-            ("metricName", "/metric/name", LeftOut),
-            ("metricSelector", "/metric/selector", LeftOut),
-            ("currentValue", "/current/value", Zero),
-            ("currentAverageValue", "/current/averageValue", LeftOut),
+            ("*Value", "/*/value", ZeroNow),
+            ("*AverageValue", "/*/averageValue", LeftOut),
         ],
     ),
 ];
 
 /// An object as text, its members in this order; absent ones are left out.
-fn text<'v>(members: impl IntoIterator<Item = (&'v str, Option<String>)>) -> String {
+fn text<N: Display>(members: impl IntoIterator<Item = (N, Option<String>)>) -> String {
     let members = members.into_iter().filter_map(|(name, value)| {
         let value = value?;
         Some(format!("\"{name}\":{value}"))
@@ -150,13 +97,16 @@ fn list(texts: Vec<String>) -> Option<String> {
     (!texts.is_empty()).then(|| format!("[{}]", texts.join(",")))
 }
 
-fn metric_text(metric: &Value, kinds: &[(&'static str, Members)]) -> String {
-    let parts = kinds.iter().map(|(kind, members)| {
+/// `part` is `target` or `current`.
+fn metric_text(metric: &Value, part: &str) -> String {
+    let parts = METRICS_BY_TYPE.iter().map(|(kind, members)| {
         let of_kind = &metric[*kind];
         let members = members.iter().map(|(name, at, absent)| {
-            let value = of_kind.pointer(at).filter(|value| !value.is_null());
-            let zero = || (*absent == Zero).then(|| "\"0\"".to_owned());
-            (*name, value.map(Value::to_string).or_else(zero))
+            let value = of_kind.pointer(&at.replace('*', part));
+            let value = value.filter(|value| !value.is_null());
+            let zero = || absent.is_zero(part).then(|| "\"0\"".to_owned());
+            let text = value.map(Value::to_string).or_else(zero);
+            (name.replace('*', part), text)
         });
         (*kind, of_kind.is_object().then(|| text(members)))
     });
@@ -183,9 +133,9 @@ fn annotations(scaler: &Map<String, Value>) -> Vec<(&'static str, String)> {
     let metrics = all("spec", "metrics");
     // The one about the CPU has a member of its own.
     let others = metrics.iter().filter(|metric| !has_percentage(metric));
-    let others = others.map(|metric| metric_text(metric, &WANTED));
+    let others = others.map(|metric| metric_text(metric, "target"));
     let current = all("status", "currentMetrics");
-    let current = current.iter().map(|metric| metric_text(metric, &FOUND));
+    let current = current.iter().map(|metric| metric_text(metric, "current"));
     let conditions = all("status", "conditions");
     let behavior = scaler.get("spec").map(|spec| &spec["behavior"]);
     let behavior = behavior.filter(|behavior| behavior.is_object());
@@ -225,23 +175,15 @@ pub(crate) fn to_v1(scaler: &mut Map<String, Value>) {
     }
     if let Some(Value::Object(spec)) = scaler.get_mut("spec") {
         let metrics = spec.remove("metrics").unwrap_or_default();
-        let cpu = metrics
-            .as_array()
-            .and_then(|all| all.iter().find(|one| is_cpu(one)));
-        let percent = cpu.map(|cpu| &cpu["resource"]["target"]["averageUtilization"]);
-        if let Some(percent) = percent.filter(|percent| percent.is_number()) {
-            spec.insert("targetCPUUtilizationPercentage".into(), percent.clone());
+        if let Some(percent) = cpu_percentage(&metrics, "target") {
+            spec.insert("targetCPUUtilizationPercentage".into(), percent);
         }
         spec.remove("behavior");
     }
     if let Some(Value::Object(status)) = scaler.get_mut("status") {
         let metrics = status.remove("currentMetrics").unwrap_or_default();
-        let cpu = metrics
-            .as_array()
-            .and_then(|all| all.iter().find(|one| is_cpu(one)));
-        let percent = cpu.map(|cpu| &cpu["resource"]["current"]["averageUtilization"]);
-        if let Some(percent) = percent.filter(|percent| percent.is_number()) {
-            status.insert("currentCPUUtilizationPercentage".into(), percent.clone());
+        if let Some(percent) = cpu_percentage(&metrics, "current") {
+            status.insert("currentCPUUtilizationPercentage".into(), percent);
         }
         status.remove("conditions");
         status.entry("currentReplicas").or_insert(0.into());
@@ -249,33 +191,40 @@ pub(crate) fn to_v1(scaler: &mut Map<String, Value>) {
     }
 }
 
+fn cpu_percentage(metrics: &Value, part: &str) -> Option<Value> {
+    let cpu = metrics.as_array()?.iter().find(|one| is_cpu(one))?;
+    let percent = &cpu["resource"][part]["averageUtilization"];
+    percent.is_number().then(|| percent.clone())
+}
+
 pub(crate) fn from_v1(scaler: &mut Map<String, Value>) {
     let texts = take_annotations(scaler);
-    let of = |name: &str| {
+    // As upstream, annotations that say something else than is of the member's type are passed over.
+    let of = |name: &str, (part, member): (&str, &str), read: fn(Value) -> Option<Value>| {
         let (_, text) = texts.iter().find(|(known, _)| known == name)?;
-        serde_json::from_str::<Value>(text).ok()
+        let value = read(serde_json::from_str(text).ok()?)?;
+        is_right(part, member, &value).then_some(value)
     };
+    let wanted = of(METRICS, ("spec", "metrics"), |it| metrics_of(&it, "target"));
+    let behavior = of(BEHAVIOR, ("spec", "behavior"), |it| Some(outside_names(it)));
+    let current = |it| metrics_of(&it, "current");
+    let current = of(CURRENT, ("status", "currentMetrics"), current);
+    let conditions = of(CONDITIONS, ("status", "conditions"), Some);
     if let Some(Value::Object(spec)) = scaler.get_mut("spec") {
         let percent = spec.remove("targetCPUUtilizationPercentage");
         let cpu = percent.map(|percent| {
             let target = json!({"type": "Utilization", "averageUtilization": percent});
             json!({"type": "Resource", "resource": {"name": "cpu", "target": target}})
         });
-        let others = of(METRICS).and_then(|texts| metrics_of(&texts, &WANTED, "target"));
-        let others = others.filter(|metrics| is_right("spec", "metrics", metrics.clone().into()));
-        let metrics: Vec<Value> = others.unwrap_or_default().into_iter().chain(cpu).collect();
+        let others = wanted.as_ref().and_then(Value::as_array).into_iter();
+        let metrics: Vec<Value> = others.flatten().cloned().chain(cpu).collect();
         if !metrics.is_empty() {
             spec.insert("metrics".to_owned(), metrics.into());
         }
-        let behavior = of(BEHAVIOR).map(outside_names);
-        if let Some(behavior) = behavior.filter(|it| is_right("spec", "behavior", it.clone())) {
+        if let Some(behavior) = behavior {
             spec.insert("behavior".to_owned(), behavior);
         }
     }
-    let current = of(CURRENT).and_then(|texts| metrics_of(&texts, &FOUND, "current"));
-    let current =
-        current.filter(|metrics| is_right("status", "currentMetrics", metrics.clone().into()));
-    let conditions = of(CONDITIONS).filter(|it| is_right("status", "conditions", it.clone()));
     if current.is_some() || conditions.is_some() {
         // What was applied may have taken all of it away.
         let status = scaler.entry("status").or_insert(Value::Null);
@@ -292,8 +241,8 @@ pub(crate) fn from_v1(scaler: &mut Map<String, Value>) {
         vec![json!({"type": "Resource", "resource": {"name": "cpu", "current": current}})]
     });
     // Those of the annotation say more.
-    if let Some(metrics) = current.or(cpu) {
-        status.insert("currentMetrics".to_owned(), metrics.into());
+    if let Some(metrics) = current.or(cpu.map(Value::from)) {
+        status.insert("currentMetrics".to_owned(), metrics);
     }
     if let Some(conditions) = conditions {
         status.insert("conditions".to_owned(), conditions);
@@ -320,27 +269,28 @@ fn take_annotations(scaler: &mut Map<String, Value>) -> Vec<(String, String)> {
     texts
 }
 
-/// Metrics of an annotation as those of version 2; `value` is the member with their values there. `None`
+/// Metrics of an annotation as those of version 2; `part` is the member with their values there. `None`
 /// where it is no list of metrics.
-fn metrics_of(texts: &Value, kinds: &[(&'static str, Members)], value: &str) -> Option<Vec<Value>> {
+fn metrics_of(texts: &Value, part: &str) -> Option<Value> {
     let metrics = texts.as_array()?.iter().map(|metric| {
         let mut read = json!({"type": metric.get("type")?.as_str()?});
-        for (kind, members) in kinds {
-            let Some(of_kind) = metric.get(*kind).filter(|it| it.is_object()) else {
+        for (kind, members) in METRICS_BY_TYPE {
+            let Some(of_kind) = metric.get(kind).filter(|it| it.is_object()) else {
                 continue;
             };
             let mut parts = json!({});
-            for (name, at, absent) in *members {
-                match (of_kind.get(*name).filter(|it| !it.is_null()), absent) {
-                    (Some(value), _) => put(&mut parts, at, value.clone()),
-                    (None, Zero) => put(&mut parts, at, "0".into()),
-                    (None, LeftOut) => {}
+            for (name, at, absent) in members {
+                let (name, at) = (name.replace('*', part), at.replace('*', part));
+                match (of_kind.get(&name).filter(|it| !it.is_null()), absent) {
+                    (Some(value), _) => put(&mut parts, &at, value.clone()),
+                    (None, absent) if absent.is_zero(part) => put(&mut parts, &at, "0".into()),
+                    (None, _) => {}
                 }
             }
-            if value == "target" {
-                parts[value]["type"] = target_type(kind, &parts[value]).into();
+            if part == "target" {
+                parts[part]["type"] = target_type(kind, &parts[part]).into();
             }
-            read[*kind] = parts;
+            read[kind] = parts;
         }
         Some(read)
     });
@@ -385,15 +335,11 @@ fn outside_names(value: Value) -> Value {
     }
 }
 
-/// Whether a member of version 2 is of its type; as upstream, annotations that say something else are passed
-/// over.
-fn is_right(part: &str, member: &str, value: Value) -> bool {
+/// Whether a member of version 2 is of its type.
+fn is_right(part: &str, member: &str, value: &Value) -> bool {
+    let scaler = Map::from_iter([(part.to_owned(), json!({member: value}))]);
     let kind = kind_named("HorizontalPodAutoscaler");
-    let scaler = json!({part: {member: value}});
-    match (kind, &scaler) {
-        (Some(kind), Value::Object(scaler)) => openapi::wrong_type(kind, scaler).is_none(),
-        _ => false,
-    }
+    kind.is_some_and(|kind| openapi::wrong_type(kind, &scaler).is_none())
 }
 
 #[cfg(test)]

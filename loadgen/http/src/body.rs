@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use podstorm_apiserver::errors;
-use podstorm_objects::{AnyObject, ApiError, Details, DynamicObject, Kind, Reason};
+use podstorm_objects::{AnyObject, ApiError, DynamicObject, Kind, Reason};
 use serde_json::{Map, Value};
 
 use crate::media::{BodyType, unsupported};
@@ -59,12 +59,7 @@ pub(crate) fn document(call: &Call<'_>, expected: &str) -> Result<Map<String, Va
         Value::Object(members) => Ok(members),
         Value::Null => Ok(Map::new()),
         other => {
-            let found = match other {
-                Value::Array(_) => "array",
-                Value::String(_) => "string",
-                Value::Bool(_) => "bool",
-                _ => "number",
-            };
+            let found = json_syntax::name_of(&other);
             let why = format!(
                 "json parse error: json: cannot unmarshal {found} into Go value of type struct {{ \
                  APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \
@@ -299,20 +294,8 @@ fn check_custom_type(kind: Kind, document: &Map<String, Value>) -> Result<(), Ap
     let name = name.unwrap_or("");
     let must = format!("must be {}", kind.name());
     let cause = errors::invalid_value("kind", &found.into(), &must);
-    let message = format!(
-        "{found}.{} \"{name}\" is invalid: kind: {}",
-        kind.group(),
-        cause.message
-    );
-    Err(
-        ApiError::status(422, Reason::Invalid, message).with_details(Details {
-            name: name.to_owned(),
-            group: kind.group().to_owned(),
-            kind: found.to_owned(),
-            causes: vec![cause],
-            ..Details::default()
-        }),
-    )
+    let of = (found, kind.group());
+    Err(errors::invalid_of(of, name, vec![cause]))
 }
 
 /// # Errors

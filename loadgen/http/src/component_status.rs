@@ -7,9 +7,7 @@ use std::sync::Arc;
 use http::{Method, Response};
 use podstorm_apiserver::errors;
 use podstorm_objects::cells::text;
-use podstorm_objects::{
-    AnyObject, ApiError, Cell, Column, DynamicObject, Kind, ResourceType, ResourceVersion,
-};
+use podstorm_objects::{AnyObject, ApiError, Cell, Column, DynamicObject, Kind, ResourceType};
 use serde_json::{Value, json};
 
 use crate::answer::{self, Body};
@@ -74,14 +72,7 @@ pub(crate) fn serve(call: &Call<'_>, target: &Target) -> Result<Response<Body>, 
         return Err(answer::method_not_allowed());
     }
     let mut response = match target.name.as_str() {
-        "" => {
-            let metadata = ListMetadata {
-                version: ResourceVersion::default(),
-                next: String::new(),
-                remaining: 0,
-            };
-            answer_list(call, kind(), vec![store()?], &metadata)?
-        }
+        "" => answer_list(call, kind(), vec![store()?], &ListMetadata::default())?,
         STORE => objects::answer(call, 200, &store()?)?,
         name => return Err(errors::not_found(kind(), name)),
     };

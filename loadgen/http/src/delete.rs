@@ -68,8 +68,7 @@ pub(crate) fn delete_all(call: &Call<'_>, target: &Target) -> Result<Response<Bo
     let items = api.delete_collection(namespace, &select, &wanted.options, call.now)?;
     let metadata = list::ListMetadata {
         version: ResourceVersion::Number(call.cluster().resource_version()),
-        next: String::new(),
-        remaining: 0,
+        ..list::ListMetadata::default()
     };
     list::answer_list(call, target.kind, items, &metadata)
 }
@@ -107,54 +106,58 @@ pub(crate) fn wanted(call: &Call<'_>) -> Result<Wanted, ApiError> {
 
 /// `DeleteOptions` of `meta/v1`, of whatever group its `apiVersion` names.
 pub(crate) fn of_document(document: &Map<String, Value>) -> Result<Wanted, ApiError> {
-    let wrong = |member: &str, wanted: &str| {
-        errors::bad_request(format!(
-            "DeleteOptions cannot be handled: {member} must be {wanted}"
-        ))
+    let grace_period_seconds = member(
+        document,
+        "gracePeriodSeconds",
+        "a whole number",
+        Value::as_i64,
+    )?;
+    let orphan_dependents = member(
+        document,
+        "orphanDependents",
+        "true or false",
+        Value::as_bool,
+    )?;
+    let preconditions = member(document, "preconditions", "an object", Value::as_object)?;
+    let dry_run = member(document, "dryRun", "a list of texts", |values| {
+        let values = values.as_array()?.iter();
+        values.map(Value::as_str).collect::<Option<Vec<_>>>()
+    })?;
+    let policy = member(document, "propagationPolicy", "a text", Value::as_str)?;
+    let precondition = |name: &str| match preconditions {
+        Some(preconditions) => member(preconditions, name, "a text", Value::as_str),
+        None => Ok(None),
     };
-    let text = |of: &Map<String, Value>, name: &str| match of.get(name) {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::String(text)) => Ok(Some(text.clone())),
-        Some(_) => Err(wrong(name, "a text")),
-    };
-    let grace_period_seconds = match document.get("gracePeriodSeconds") {
-        None | Some(Value::Null) => None,
-        Some(value) => {
-            let whole = value.as_i64();
-            Some(whole.ok_or_else(|| wrong("gracePeriodSeconds", "a whole number"))?)
-        }
-    };
-    let orphan_dependents = match document.get("orphanDependents") {
-        None | Some(Value::Null) => None,
-        Some(Value::Bool(flag)) => Some(*flag),
-        Some(_) => return Err(wrong("orphanDependents", "true or false")),
-    };
-    let none = Map::new();
-    let preconditions = match document.get("preconditions") {
-        None | Some(Value::Null) => &none,
-        Some(Value::Object(preconditions)) => preconditions,
-        Some(_) => return Err(wrong("preconditions", "an object")),
-    };
-    let dry_run = match document.get("dryRun") {
-        None | Some(Value::Null) => Vec::new(),
-        Some(Value::Array(values)) => {
-            let values: Option<Vec<&str>> = values.iter().map(Value::as_str).collect();
-            values.ok_or_else(|| wrong("dryRun", "a list of texts"))?
-        }
-        Some(_) => return Err(wrong("dryRun", "a list of texts")),
-    };
-    let policy = text(document, "propagationPolicy")?;
     Ok(Wanted {
         options: DeleteOptions {
             grace_period_seconds,
-            propagation: policy.as_deref().map(propagation).transpose()?,
-            precondition_uid: text(preconditions, "uid")?.map(|uid| Uid::new(&uid)),
-            precondition_rv: text(preconditions, "resourceVersion")?
-                .map(|version| ResourceVersion::new(&version)),
+            propagation: policy.map(propagation).transpose()?,
+            precondition_uid: precondition("uid")?.map(Uid::new),
+            precondition_rv: precondition("resourceVersion")?.map(ResourceVersion::new),
             orphan_dependents,
         },
-        dry_run: check_dry_run(dry_run.into_iter(), "DeleteOptions")?,
+        dry_run: check_dry_run(dry_run.unwrap_or_default().into_iter(), "DeleteOptions")?,
     })
+}
+
+/// A member of options; `None` where it is absent.
+///
+/// # Errors
+/// 400 for one that can't be read.
+fn member<'v, T>(
+    of: &'v Map<String, Value>,
+    name: &str,
+    wanted: &str,
+    read: impl FnOnce(&'v Value) -> Option<T>,
+) -> Result<Option<T>, ApiError> {
+    let Some(value) = of.get(name).filter(|value| !value.is_null()) else {
+        return Ok(None);
+    };
+    let wrong = || {
+        let why = format!("DeleteOptions cannot be handled: {name} must be {wanted}");
+        errors::bad_request(why)
+    };
+    read(value).map(Some).ok_or_else(wrong)
 }
 
 fn propagation(text: &str) -> Result<Propagation, ApiError> {
@@ -165,11 +168,8 @@ fn propagation(text: &str) -> Result<Propagation, ApiError> {
     ];
     let found = all.into_iter().find(|policy| policy.as_str() == text);
     found.ok_or_else(|| {
-        let message = format!(
-            "Unsupported value: {text:?}: supported values: \"Foreground\", \"Background\", \
-             \"Orphan\", \"nil\""
-        );
-        let (field, reason) = ("propagationPolicy", "FieldValueNotSupported");
-        options_invalid("DeleteOptions", field, reason, &message)
+        let policies = ["Foreground", "Background", "Orphan", "nil"];
+        let cause = errors::not_supported("propagationPolicy", text, &policies);
+        options_invalid("DeleteOptions", cause)
     })
 }

@@ -7,10 +7,10 @@ use http::header::{ACCEPT, ETAG, IF_NONE_MATCH, LAST_MODIFIED, LOCATION, VARY};
 use http::{HeaderValue, Method, Response, StatusCode};
 use podstorm_apiserver::errors;
 use podstorm_objects::{ApiError, Kind, Subresource};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::answer::{self, Body};
-use crate::catalog::GroupVersion;
+use crate::catalog::{Catalog, GroupVersion};
 use crate::media::Shape;
 use crate::openapi;
 use crate::reviews;
@@ -114,36 +114,22 @@ pub(crate) fn serve(call: &Call<'_>, route: &Route) -> Result<Response<Body>, Ap
 /// keep it, and are sent to another address when it does.
 fn open_api(call: &Call<'_>, path: &str) -> Result<Response<Body>, ApiError> {
     let catalog = call.catalog();
-    let modified = httpdate::fmt_http_date(catalog.made);
-    let modified = HeaderValue::try_from(modified).ok();
     if path.is_empty() {
-        let mut response = answer::text(200, openapi::index(catalog));
-        response
-            .headers_mut()
-            .extend(modified.map(|at| (LAST_MODIFIED, at)));
-        return Ok(response);
+        return Ok(dated(answer::text(200, openapi::index(catalog)), catalog));
     }
     let document = openapi::document(catalog, path)?;
-    let tag = format!("\"{}\"", document.tag);
     let asked = call.query.text("hash");
-    let known = call.headers.get(IF_NONE_MATCH);
-    let mut response = if !asked.is_empty() && asked != document.tag {
+    if !asked.is_empty() && asked != document.tag {
         let mut response = of_status(StatusCode::MOVED_PERMANENTLY);
         let to = format!("/openapi/v3/{path}?hash={}", document.tag);
         let to = HeaderValue::try_from(to).ok();
         response.headers_mut().extend(to.map(|to| (LOCATION, to)));
-        response
-    } else if known.and_then(|known| known.to_str().ok()) == Some(&tag) {
-        of_status(StatusCode::NOT_MODIFIED)
-    } else {
-        let mut response = answer::document(200, call.accepted.form, &document.json);
-        response
-            .headers_mut()
-            .extend(modified.map(|at| (LAST_MODIFIED, at)));
-        response
-    };
-    tagged(&mut response, &tag);
-    Ok(response)
+        return Ok(tagged(response, &document.tag));
+    }
+    Ok(unless_known(call, &document.tag, || {
+        let response = answer::document(200, call.accepted.form, &document.json);
+        dated(response, catalog)
+    }))
 }
 
 /// OpenAPI v2, as protobuf where a client asks for that.
@@ -152,25 +138,18 @@ fn older_open_api(call: &Call<'_>) -> Response<Body> {
     const GIVEN: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
     let catalog = call.catalog();
     let document = catalog.older_openapi();
-    let tag = format!("\"{}\"", document.tag);
-    let text = |name| {
-        call.headers
-            .get(name)
-            .and_then(|value: &HeaderValue| value.to_str().ok())
-    };
-    let mut response = if text(IF_NONE_MATCH) == Some(&tag) {
-        of_status(StatusCode::NOT_MODIFIED)
-    } else if text(ACCEPT).is_some_and(|accepted| accepted.contains(ASKED)) {
-        let media = HeaderValue::from_static(GIVEN);
-        answer::respond(200, media, Body::whole(document.protobuf.clone()))
-    } else {
-        answer::json(200, document.json.clone())
-    };
-    let modified = HeaderValue::try_from(httpdate::fmt_http_date(catalog.made)).ok();
-    response
-        .headers_mut()
-        .extend(modified.map(|at| (LAST_MODIFIED, at)));
-    tagged(&mut response, &tag);
+    let accepted = call.headers.get(ACCEPT);
+    let accepted = accepted.and_then(|value| value.to_str().ok());
+    let response = unless_known(call, &document.tag, || {
+        match accepted.is_some_and(|accepted| accepted.contains(ASKED)) {
+            true => {
+                let media = HeaderValue::from_static(GIVEN);
+                answer::respond(200, media, Body::whole(document.protobuf.clone()))
+            }
+            false => answer::json(200, document.json.clone()),
+        }
+    });
+    let mut response = dated(response, catalog);
     let varies = HeaderValue::from_static("Accept-Encoding, Accept");
     response.headers_mut().insert(VARY, varies);
     response
@@ -183,13 +162,37 @@ fn of_status(status: StatusCode) -> Response<Body> {
     response
 }
 
+/// An answer, or none to a client that has the one with this tag already.
+fn unless_known(
+    call: &Call<'_>,
+    tag: &str,
+    answer: impl FnOnce() -> Response<Body>,
+) -> Response<Body> {
+    let known = call.headers.get(IF_NONE_MATCH);
+    let known = known.and_then(|known| known.to_str().ok());
+    let response = match known.is_some_and(|known| known == format!("\"{tag}\"")) {
+        true => of_status(StatusCode::NOT_MODIFIED),
+        false => answer(),
+    };
+    tagged(response, tag)
+}
+
 /// Names what clients keep an answer by.
-fn tagged(response: &mut Response<Body>, tag: &str) {
+fn tagged(mut response: Response<Body>, tag: &str) -> Response<Body> {
     let headers = response.headers_mut();
     headers.insert(VARY, HeaderValue::from_static("Accept"));
-    if let Ok(tag) = HeaderValue::from_str(tag) {
+    if let Ok(tag) = HeaderValue::try_from(format!("\"{tag}\"")) {
         headers.insert(ETAG, tag);
     }
+    response
+}
+
+/// Says since when a catalog's documents are as they are.
+fn dated(mut response: Response<Body>, catalog: &Catalog) -> Response<Body> {
+    let made = HeaderValue::try_from(httpdate::fmt_http_date(catalog.made)).ok();
+    let headers = response.headers_mut();
+    headers.extend(made.map(|made| (LAST_MODIFIED, made)));
+    response
 }
 
 /// Tokens here are random texts that the server knows again: there are no keys, and nobody else can tell
@@ -267,44 +270,24 @@ fn resources(call: &Call<'_>, of: &GroupVersion) -> Value {
     let mut resources = Vec::new();
     for kind in kinds {
         let row = kind.row();
-        let mut resource = Map::new();
-        resource.insert("name".into(), row.resource.into());
-        resource.insert("singularName".into(), singular(*kind).into());
-        resource.insert("namespaced".into(), row.namespaced.into());
-        resource.insert("kind".into(), row.kind.into());
-        resource.insert("verbs".into(), json!(verbs(*kind)));
-        for (name, texts) in [
-            ("shortNames", row.short_names),
-            ("categories", row.categories),
-        ] {
-            if !texts.is_empty() {
-                resource.insert(name.into(), json!(texts));
-            }
-        }
+        let mut resource = json!({"name": row.resource, "singularName": singular(*kind),
+            "namespaced": row.namespaced, "kind": row.kind, "verbs": verbs(*kind)});
+        put_other_names(&mut resource, *kind);
         if !reviews::is_review(*kind) && !component_status::is(*kind) {
             let stored = call.cluster().stored_kind(view::stored_kind(*kind));
-            resource.insert(
-                "storageVersionHash".into(),
-                storage_version_hash(stored).into(),
-            );
+            resource["storageVersionHash"] = storage_version_hash(stored).into();
         }
-        resources.push(Value::Object(resource));
+        resources.push(resource);
         for part in subresources(*kind) {
-            let mut resource = Map::new();
-            resource.insert(
-                "name".into(),
-                format!("{}/{}", row.resource, part.name).into(),
-            );
-            resource.insert("singularName".into(), "".into());
-            resource.insert("namespaced".into(), row.namespaced.into());
+            let name = format!("{}/{}", row.resource, part.name);
+            let mut resource = json!({"name": name, "singularName": "",
+                "namespaced": row.namespaced, "kind": part.kind, "verbs": part.verbs});
             if part.api_version != row.api_version {
                 let of = GroupVersion::of(part.api_version);
-                resource.insert("group".into(), of.group.into());
-                resource.insert("version".into(), of.version.into());
+                resource["group"] = of.group.into();
+                resource["version"] = of.version.into();
             }
-            resource.insert("kind".into(), part.kind.into());
-            resource.insert("verbs".into(), json!(part.verbs));
-            resources.push(Value::Object(resource));
+            resources.push(resource);
         }
     }
     let mut list = json!({"kind": "APIResourceList", "groupVersion": of.text(),
@@ -363,60 +346,55 @@ fn aggregate(call: &Call<'_>, core: bool) -> Response<Body> {
     let list = json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2",
         "metadata": {}, "items": items});
     let text = list.to_string();
-    let tag = format!("\"{:016X}\"", fingerprint(text.as_bytes()));
-    let known = call.headers.get(IF_NONE_MATCH);
-    let is_known = known.and_then(|known| known.to_str().ok()) == Some(&tag);
-    let mut response = match is_known {
-        true => of_status(StatusCode::NOT_MODIFIED),
-        false => answer::respond(200, HeaderValue::from_static(AGGREGATED), Body::whole(text)),
-    };
-    tagged(&mut response, &tag);
-    response
+    let tag = format!("{:016X}", fingerprint(text.as_bytes()));
+    unless_known(call, &tag, || {
+        answer::respond(200, HeaderValue::from_static(AGGREGATED), Body::whole(text))
+    })
 }
 
 fn aggregated(kind: Kind) -> Value {
     let row = kind.row();
-    let of = GroupVersion::of(row.api_version);
-    let response_kind = |group: &str, version: &str, kind: &str| json!({"group": group, "version": version, "kind": kind});
-    let mut resource = Map::new();
-    resource.insert("resource".into(), row.resource.into());
-    // What is of the group version itself is told so only by the server of custom resources.
-    let response_kind = |group: &str, version: &str, kind: &str| match row.custom.is_none()
-        && (group, version) == (of.group.as_str(), of.version.as_str())
-    {
-        true => response_kind("", "", kind),
-        false => response_kind(group, version, kind),
+    let response_kind = |api_version: &str, kind: &str| {
+        // What is of the group version itself is told so only by the server of custom resources.
+        if row.custom.is_none() && api_version == row.api_version {
+            return json!({"group": "", "version": "", "kind": kind});
+        }
+        let of = GroupVersion::of(api_version);
+        json!({"group": of.group, "version": of.version, "kind": kind})
     };
-    let own = response_kind(&of.group, &of.version, row.kind);
-    resource.insert("responseKind".into(), own);
     let scope = if row.namespaced {
         "Namespaced"
     } else {
         "Cluster"
     };
-    resource.insert("scope".into(), scope.into());
-    resource.insert("singularResource".into(), singular(kind).into());
-    resource.insert("verbs".into(), json!(verbs(kind)));
-    for (name, texts) in [
-        ("shortNames", row.short_names),
-        ("categories", row.categories),
-    ] {
-        if !texts.is_empty() {
-            resource.insert(name.into(), json!(texts));
-        }
-    }
+    let own = response_kind(row.api_version, row.kind);
+    let mut resource = json!({"resource": row.resource, "responseKind": own, "scope": scope,
+        "singularResource": singular(kind), "verbs": verbs(kind)});
+    put_other_names(&mut resource, kind);
     let parts: Vec<Value> = subresources(kind)
         .iter()
         .map(|part| {
-            let of = GroupVersion::of(part.api_version);
-            let kind = response_kind(&of.group, &of.version, part.kind);
+            let kind = response_kind(part.api_version, part.kind);
             json!({"subresource": part.name, "responseKind": kind, "verbs": part.verbs})
         })
         .collect();
     if !parts.is_empty() {
-        resource.insert("subresources".into(), parts.into());
+        resource["subresources"] = parts.into();
     }
-    Value::Object(resource)
+    resource
+}
+
+/// Adds what a kind is also called.
+fn put_other_names(resource: &mut Value, kind: Kind) {
+    let row = kind.row();
+    for (member, names) in [
+        ("shortNames", row.short_names),
+        ("categories", row.categories),
+    ] {
+        if !names.is_empty() {
+            resource[member] = json!(names);
+        }
+    }
 }
 
 /// FNV-1a, 64 bits: the same on every machine, which the hashers of maps are not.

@@ -5,8 +5,22 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
+
 /// Lists and objects within each other that Go reads.
 const DEPTH_MAX: usize = 10_000;
+
+/// What Go's decoder calls a value.
+pub(crate) fn name_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
 
 /// The first problem of a text; `None` for JSON. O(bytes).
 pub(crate) fn problem(text: &[u8]) -> Option<String> {

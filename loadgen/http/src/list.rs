@@ -2,14 +2,14 @@
 
 use bytes::Bytes;
 use http::Response;
-use podstorm_apiserver::{ListOptions, Select};
+use podstorm_apiserver::{ListOptions, Select, errors};
 use podstorm_objects::json::Writer;
-use podstorm_objects::{AnyObject, ApiError, Kind, Object, ResourceVersion};
+use podstorm_objects::{AnyObject, ApiError, Cause, Kind, Object, ResourceVersion};
 use serde_json::{Map, Value, json};
 
 use crate::answer::{self, Body};
 use crate::media::{Accepted, Form, Shape};
-use crate::query::{Query, options_invalid};
+use crate::query::{Query, options_invalid, version_number};
 use crate::route::Target;
 use crate::select::Selection;
 use crate::{Call, ownership, table, view};
@@ -59,6 +59,7 @@ pub(crate) fn list(call: &Call<'_>, target: &Target) -> Result<Response<Body>, A
 }
 
 /// `metadata` of a list.
+#[derive(Default)]
 pub(crate) struct ListMetadata {
     pub(crate) version: ResourceVersion,
     /// The token of the next page; empty on the last one.
@@ -156,15 +157,8 @@ fn list_kind(kind: Kind) -> String {
 ///
 /// Source: `ValidateListOptions` of Kubernetes' `apis/meta/internalversion/validation`.
 fn check_versions(query: &Query<'_>) -> Result<Option<u64>, ApiError> {
-    let forbidden = |field: &str, why: &str| {
-        let message = format!("Forbidden: {why}");
-        Err(options_invalid(
-            "ListOptions",
-            field,
-            "FieldValueForbidden",
-            &message,
-        ))
-    };
+    let refused = |cause: Cause| Err(options_invalid("ListOptions", cause));
+    let forbidden = |field: &str, why: &str| refused(errors::forbidden_field(field, why));
     if query.has("sendInitialEvents") {
         let why = "sendInitialEvents is forbidden for list";
         return forbidden("sendInitialEvents", why);
@@ -173,13 +167,7 @@ fn check_versions(query: &Query<'_>) -> Result<Option<u64>, ApiError> {
     let matching = query.text("resourceVersionMatch");
     let number = match version {
         "" => None,
-        text => Some(text.parse::<u64>().map_err(|_| {
-            let message = format!(
-                "Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
-            );
-            let field = "resourceVersion";
-            options_invalid("ListOptions", field, "FieldValueInvalid", &message)
-        })?),
+        text => Some(version_number(text)?),
     };
     match matching {
         "" => Ok(None),
@@ -197,68 +185,49 @@ fn check_versions(query: &Query<'_>) -> Result<Option<u64>, ApiError> {
         ),
         "Exact" => Ok(number),
         "NotOlderThan" => Ok(None),
-        other => {
-            let message = format!(
-                "Unsupported value: {other:?}: supported values: \"Exact\", \"NotOlderThan\", \"\""
-            );
-            let field = "resourceVersionMatch";
-            Err(options_invalid(
-                "ListOptions",
-                field,
-                "FieldValueNotSupported",
-                &message,
-            ))
-        }
+        other => refused(errors::not_supported(
+            "resourceVersionMatch",
+            other,
+            &["Exact", "NotOlderThan", ""],
+        )),
     }
 }
 
 /// A list that is encoded while it is sent.
 #[derive(Debug)]
 pub(crate) struct ListBody {
-    /// The text before the items; taken when the first chunk is sent.
-    head: String,
-    items: std::vec::IntoIter<AnyObject>,
+    /// The text before the items, until the first chunk is sent.
+    head: Option<String>,
+    /// Until all are sent.
+    items: Option<std::vec::IntoIter<AnyObject>>,
     /// How the text of each item begins, which it leaves out; of custom objects nothing.
     type_text: Option<String>,
     out: Writer,
-    state: State,
-}
-
-#[derive(Debug, PartialEq)]
-enum State {
-    Head,
-    Items,
-    End,
 }
 
 impl ListBody {
     fn new(kind: Kind, head: String, items: Vec<AnyObject>) -> ListBody {
         let (version, name) = (kind.api_version(), kind.name());
         ListBody {
-            head,
-            items: items.into_iter(),
+            head: Some(head),
+            items: Some(items.into_iter()),
             type_text: (kind.row().custom.is_none())
                 .then(|| format!("{{\"apiVersion\":\"{version}\",\"kind\":\"{name}\",")),
             out: Writer::new(),
-            state: State::Head,
         }
     }
 
     /// The next chunk; `None` at the end.
     pub(crate) fn next(&mut self) -> Option<Bytes> {
-        if self.state == State::End {
-            return None;
-        }
+        let items = self.items.as_mut()?;
         let mut chunk = String::with_capacity(CHUNK + CHUNK / 4);
-        let mut first = self.state == State::Head;
-        if first {
-            chunk.push_str(&std::mem::take(&mut self.head));
-            self.state = State::Items;
-        }
+        let head = self.head.take();
+        let mut first = head.is_some();
+        chunk.extend(head);
         while chunk.len() < CHUNK {
-            let Some(item) = self.items.next() else {
+            let Some(item) = items.next() else {
                 chunk.push_str("]}\n");
-                self.state = State::End;
+                self.items = None;
                 break;
             };
             if !first {

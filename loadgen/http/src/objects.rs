@@ -103,7 +103,7 @@ pub(crate) fn answer(
 }
 
 /// As [`answer`], with warnings.
-fn answer_with(
+pub(crate) fn answer_with(
     call: &Call<'_>,
     code: u16,
     object: &AnyObject,
@@ -163,12 +163,8 @@ fn create(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> 
         warnings.extend(warnings::of_pod_name(&created.metadata().name));
         warnings.extend(sent.pod_warnings);
     }
-    answer_with(
-        call,
-        201,
-        &view::shown(target.kind, created),
-        (&writer, &warnings),
-    )
+    let shown = view::shown(target.kind, created);
+    answer_with(call, 201, &shown, (&writer, &warnings))
 }
 
 fn update(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
@@ -187,6 +183,7 @@ fn update(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> 
     let writer = ownership::Writer::updating(call, target, "UpdateOptions")?;
     let api = api(call, target).dry_run(dry_run).managed_by(&writer);
     let object = view::stored(call.cluster(), object)?;
+    let mut code = 200;
     let updated = match target.subresource.as_str() {
         "finalize" => finalize(call, object, dry_run),
         "status" | "approval" => api.update_status(object, call.now),
@@ -195,13 +192,9 @@ fn update(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> 
         }
         _ => match api.update(object.clone(), call.now) {
             Err(error) if error.is_not_found() && target.kind.row().put_creates => {
+                code = 201;
                 let created = api.create(object, call.now)?;
-                return answer_with(
-                    call,
-                    201,
-                    &view::shown(target.kind, created),
-                    (&writer, &warnings),
-                );
+                Ok(created)
             }
             updated => updated,
         },
@@ -210,12 +203,8 @@ fn update(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> 
         Err(error) => return Ok(refuse(call, target, error, &warnings)),
         Ok(updated) => updated,
     };
-    answer_with(
-        call,
-        200,
-        &view::shown(target.kind, updated),
-        (&writer, &warnings),
-    )
+    let shown = view::shown(target.kind, updated);
+    answer_with(call, code, &shown, (&writer, &warnings))
 }
 
 fn finalize(call: &Call<'_>, object: AnyObject, dry_run: bool) -> Result<AnyObject, ApiError> {
@@ -248,12 +237,9 @@ fn check_field_validation(call: &Call<'_>, options: &str) -> Result<(), ApiError
     match call.query.text("fieldValidation") {
         "" | "Ignore" | "Strict" | "Warn" => Ok(()),
         other => {
-            let message = format!(
-                "Unsupported value: {other:?}: supported values: \"\", \"Ignore\", \"Strict\", \
-                 \"Warn\""
-            );
-            let (field, reason) = ("fieldValidation", "FieldValueNotSupported");
-            Err(options_invalid(options, field, reason, &message))
+            let words = ["", "Ignore", "Strict", "Warn"];
+            let cause = errors::not_supported("fieldValidation", other, &words);
+            Err(options_invalid(options, cause))
         }
     }
 }
@@ -286,14 +272,7 @@ fn read_operations(body: &[u8]) -> Result<Patch, ApiError> {
     let parsed: Value = serde_json::from_slice(body)
         .map_err(|error| wrong(&json_syntax::problem(body).unwrap_or_else(|| error.to_string())))?;
     let cannot = |found: &Value, into: &str| {
-        let kind = match found {
-            Value::Null => "null",
-            Value::Bool(_) => "bool",
-            Value::Number(_) => "number",
-            Value::String(_) => "string",
-            Value::Array(_) => "array",
-            Value::Object(_) => "object",
-        };
+        let kind = json_syntax::name_of(found);
         wrong(&format!(
             "json: cannot unmarshal {kind} into Go value of type {into}"
         ))
@@ -318,9 +297,9 @@ fn patch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
         return ownership::apply(call, target);
     }
     if call.query.flag("force") {
-        let message = "Forbidden: may not be specified for non-apply patch";
-        let (options, reason) = ("PatchOptions", "FieldValueForbidden");
-        return Err(options_invalid(options, "force", reason, message));
+        let why = "may not be specified for non-apply patch";
+        let cause = errors::forbidden_field("force", why);
+        return Err(options_invalid("PatchOptions", cause));
     }
     let dry_run = call.query.dry_run("PatchOptions")?;
     check_field_validation(call, "PatchOptions")?;
@@ -544,10 +523,9 @@ fn evict(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     let dry_run = EvictionRequest::check(names, (&in_query, &in_body))?;
     let unsafe_option = "ignoreStoreReadErrorWithClusterBreakingPotential";
     if options.get(unsafe_option) == Some(&Value::Bool(true)) {
-        let message = "Invalid value: true: is not allowed with eviction, try again after \
-                       removing the option";
-        let (options, reason) = ("DeleteOptions", "FieldValueInvalid");
-        return Err(options_invalid(options, unsafe_option, reason, message));
+        let why = "is not allowed with eviction, try again after removing the option";
+        let cause = errors::invalid_value(unsafe_option, &true.into(), why);
+        return Err(options_invalid("DeleteOptions", cause));
     }
     let options = delete::of_document(options)?.options;
     let (namespace, name) = (&target.namespace, &target.name);

@@ -3,7 +3,7 @@
 //! Source: `endpoints/handlers/patch.go` of Kubernetes' apiserver.
 
 use podstorm_apiserver::{errors, go_text, kind_named};
-use podstorm_objects::{ApiError, Kind, Reason};
+use podstorm_objects::{ApiError, Kind};
 use serde_json::{Map, Value};
 
 use crate::openapi;
@@ -95,6 +95,5 @@ fn invalid(
         None => Value::Object(document.clone()).to_string(),
     };
     let cause = errors::invalid_value("patch", &quoted.into(), problem);
-    let message = format!(" \"\" is invalid: patch: {}", cause.message);
-    ApiError::status(422, Reason::Invalid, message).with_cause(cause)
+    errors::invalid_of(("", ""), "", vec![cause])
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use podstorm_apiserver::errors;
-use podstorm_objects::{ApiError, Details, ResourceVersion};
+use podstorm_objects::{ApiError, Cause, ResourceVersion};
 
 /// The parameters of a request, decoded, in the order that they were sent in.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -78,30 +78,37 @@ pub(crate) fn check_dry_run<'v>(
     for value in values {
         if value != "All" {
             let message = format!("Unsupported value: [{value:?}]: supported values: \"All\"");
-            return Err(options_invalid(
-                options,
-                "dryRun",
-                "FieldValueNotSupported",
-                &message,
-            ));
+            let cause = cause("dryRun", "FieldValueNotSupported", message);
+            return Err(options_invalid(options, cause));
         }
         dry_run = true;
     }
     Ok(dry_run)
 }
 
-/// 422: an option of a request has a value that it can't have.
-pub(crate) fn options_invalid(options: &str, field: &str, reason: &str, message: &str) -> ApiError {
-    let whole = format!("{options}.meta.k8s.io \"\" is invalid: {field}: {message}");
-    let cause = podstorm_objects::Cause {
-        reason: reason.to_owned(),
-        message: message.to_owned(),
-        field: field.to_owned(),
-    };
-    ApiError::status(422, podstorm_objects::Reason::Invalid, whole).with_details(Details {
-        group: "meta.k8s.io".to_owned(),
-        kind: options.to_owned(),
-        causes: vec![cause],
-        ..Details::default()
+/// The number of a resource version that a list or a watch asks for.
+///
+/// # Errors
+/// 422 for what is no number.
+pub(crate) fn version_number(text: &str) -> Result<u64, ApiError> {
+    text.parse().map_err(|_| {
+        let message =
+            format!("Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax");
+        let cause = cause("resourceVersion", "FieldValueInvalid", message);
+        options_invalid("ListOptions", cause)
     })
+}
+
+/// What is wrong with an option.
+pub(crate) fn cause(field: &str, reason: &str, message: String) -> Cause {
+    Cause {
+        reason: reason.to_owned(),
+        message,
+        field: field.to_owned(),
+    }
+}
+
+/// 422: an option of a request has a value that it can't have.
+pub(crate) fn options_invalid(options: &str, cause: Cause) -> ApiError {
+    errors::invalid_of((options, "meta.k8s.io"), "", vec![cause])
 }

@@ -5,7 +5,7 @@
 
 use http::{Method, Response};
 use podstorm_apiserver::errors;
-use podstorm_objects::{ApiError, Cause, Details, Kind, Reason, ResourceType};
+use podstorm_objects::{ApiError, Kind, ResourceType};
 use serde_json::{Value, json};
 
 use crate::answer::{self, Body};
@@ -14,7 +14,7 @@ use crate::{Call, body, objects, openapi};
 /// The methods of reviews, as discovery lists them.
 pub(crate) const VERBS: &[&str] = &["create"];
 /// Groups, and their versions as `apiVersion` spells them.
-const AUTHENTICATION: [&str; 2] = ["authentication.k8s.io", "authentication.k8s.io/v1"];
+pub(crate) const AUTHENTICATION: [&str; 2] = ["authentication.k8s.io", "authentication.k8s.io/v1"];
 const AUTHORIZATION: [&str; 2] = ["authorization.k8s.io", "authorization.k8s.io/v1"];
 /// Whom tokens are for.
 pub(crate) const AUDIENCE: &str = "https://kubernetes.default.svc";
@@ -175,8 +175,9 @@ fn check_attributes(kind: Kind, namespace: &str, spec: &Value) -> Result<(), Api
         let why = "at least one of user or group must be specified";
         causes.push(errors::invalid_value("spec.user", &"".into(), why));
     }
-    if let [first, ..] = &causes[..] {
-        return Err(invalid(first.clone(), &causes));
+    if !causes.is_empty() {
+        // Upstream names the group and no kind.
+        return Err(errors::invalid_of(("", AUTHORIZATION[0]), "", causes));
     }
     if kind.is_namespaced() && resource["namespace"] != namespace {
         return Err(errors::bad_request(format!(
@@ -184,22 +185,4 @@ fn check_attributes(kind: Kind, namespace: &str, spec: &Value) -> Result<(), Api
         )));
     }
     Ok(())
-}
-
-/// 422; upstream names the group and no kind.
-fn invalid(first: Cause, causes: &[Cause]) -> ApiError {
-    let text = |cause: &Cause| format!("{}: {}", cause.field, cause.message);
-    let all = match causes {
-        [_] => text(&first),
-        _ => {
-            let all: Vec<String> = causes.iter().map(text).collect();
-            format!("[{}]", all.join(", "))
-        }
-    };
-    let message = format!(".{} \"\" is invalid: {all}", AUTHORIZATION[0]);
-    ApiError::status(422, Reason::Invalid, message).with_details(Details {
-        group: AUTHORIZATION[0].to_owned(),
-        causes: causes.to_vec(),
-        ..Details::default()
-    })
 }

@@ -19,16 +19,9 @@ pub use rustls::ServerConfig;
 use crate::credentials::User;
 
 /// A certificate or a key that could not be made: a name that is none, say.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
 pub struct TlsError(String);
-
-impl fmt::Display for TlsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for TlsError {}
 
 impl From<rcgen::Error> for TlsError {
     fn from(error: rcgen::Error) -> TlsError {

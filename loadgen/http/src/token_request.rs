@@ -4,16 +4,15 @@
 
 use http::Response;
 use podstorm_apiserver::errors;
-use podstorm_objects::{ApiError, Details, Reason, Time};
+use podstorm_objects::{ApiError, Reason, Time};
 use serde_json::{Map, Value, json};
 
 use crate::answer::{self, Body};
 use crate::credentials::User;
-use crate::reviews::AUDIENCE;
+use crate::reviews::{AUDIENCE, AUTHENTICATION};
 use crate::route::Target;
 use crate::{Call, body, tls};
 
-const API_VERSION: &str = "authentication.k8s.io/v1";
 /// How long a token is good where the request doesn't say, and the shortest, s.
 const USUAL_SECONDS: i64 = 3600;
 const LEAST_SECONDS: i64 = 600;
@@ -65,7 +64,7 @@ pub(crate) fn create(call: &Call<'_>, target: &Target) -> Result<Response<Body>,
     let now = call.now.wall();
     let expires = now.unix_seconds().unwrap_or_default() + seconds;
     let bound = spec.get("boundObjectRef").cloned().unwrap_or_default();
-    let document = json!({"kind": "TokenRequest", "apiVersion": API_VERSION,
+    let document = json!({"kind": "TokenRequest", "apiVersion": AUTHENTICATION[1],
         "metadata": {"name": name, "namespace": namespace, "uid": uid,
             "creationTimestamp": now.to_string()},
         "spec": {"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": bound},
@@ -86,19 +85,5 @@ fn audiences(spec: &Map<String, Value>) -> Vec<Value> {
 fn invalid(seconds: i64, problem: &str) -> ApiError {
     let field = "spec.expirationSeconds";
     let cause = errors::invalid_value(field, &seconds.into(), problem);
-    let message = format!(
-        "TokenRequest.{group} \"\" is invalid: {field}: {}",
-        cause.message,
-        group = group()
-    );
-    ApiError::status(422, Reason::Invalid, message).with_details(Details {
-        group: group().to_owned(),
-        kind: "TokenRequest".to_owned(),
-        causes: vec![cause],
-        ..Details::default()
-    })
-}
-
-fn group() -> &'static str {
-    API_VERSION.trim_end_matches("/v1")
+    errors::invalid_of(("TokenRequest", AUTHENTICATION[0]), "", vec![cause])
 }

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::Response;
 use podstorm_apiserver::{AnyWatch, Seen, WatchFrom, WatchOptions, errors};
 use podstorm_objects::json::Writer;
-use podstorm_objects::{AnyObject, ApiError, Kind, Object, ResourceVersion, WatchEvent};
+use podstorm_objects::{AnyObject, ApiError, Kind, Now, Object, ResourceVersion, WatchEvent};
 use serde_json::{Value, json};
 use tokio::time::{Instant, Sleep};
 
@@ -20,7 +20,7 @@ use crate::catalog::GroupVersion;
 use crate::faults::{Asked, ConnectionLost, Waiting, WatchFault};
 use crate::media::{Form, Shape};
 use crate::metrics::OpenWatch;
-use crate::query::{Query, options_invalid};
+use crate::query::{Query, options_invalid, version_number};
 use crate::route::Target;
 use crate::select::Selection;
 use crate::table::Include;
@@ -77,16 +77,18 @@ pub(crate) fn watch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, 
     let body = WatchBody {
         _counted: OpenWatch::new(call.server, target.kind),
         server: call.server.clone(),
-        kind: target.kind,
-        selection,
+        lines: Lines {
+            form: call.accepted.form,
+            kind: target.kind,
+            shape: call.accepted.shape,
+            include,
+            selection,
+            columns_sent: false,
+        },
         events,
         failed,
         waiting,
         seen: Vec::new(),
-        form: call.accepted.form,
-        shape: call.accepted.shape,
-        include,
-        columns_sent: false,
         bookmarks: query.flag("allowWatchBookmarks"),
         initial_end: begin.marks_end,
         end: Box::pin(tokio::time::sleep_until(end)),
@@ -107,9 +109,8 @@ struct Beginning {
 impl Beginning {
     fn of(query: &Query<'_>, current: u64) -> Result<Beginning, ApiError> {
         let forbidden = |why: &str| {
-            let (field, reason) = ("resourceVersionMatch", "FieldValueForbidden");
-            let message = format!("Forbidden: {why}");
-            Err(options_invalid("ListOptions", field, reason, &message))
+            let cause = errors::forbidden_field("resourceVersionMatch", why);
+            Err(options_invalid("ListOptions", cause))
         };
         let matching = query.text("resourceVersionMatch");
         let initial = query.has("sendInitialEvents");
@@ -126,18 +127,7 @@ impl Beginning {
         let wanted = match query.resource_version() {
             ResourceVersion::Unset => 0,
             ResourceVersion::Number(number) => number,
-            ResourceVersion::Opaque(text) => text.parse().map_err(|_| {
-                let text = text.as_str();
-                let message = format!(
-                    "Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
-                );
-                options_invalid(
-                    "ListOptions",
-                    "resourceVersion",
-                    "FieldValueInvalid",
-                    &message,
-                )
-            })?,
+            ResourceVersion::Opaque(text) => version_number(text.as_str())?,
         };
         if wanted > current {
             return Err(errors::version_too_large(wanted, current));
@@ -167,8 +157,7 @@ pub(crate) struct WatchBody {
     server: ApiServer,
     /// Open as long as this is.
     _counted: OpenWatch,
-    kind: Kind,
-    selection: Selection,
+    lines: Lines,
     /// Absent where the watch could not begin.
     events: Option<AnyWatch>,
     /// What the watch ends with at once.
@@ -176,10 +165,6 @@ pub(crate) struct WatchBody {
     waiting: Arc<Waiting>,
     /// Scratch.
     seen: Vec<Seen>,
-    form: Form,
-    shape: Shape,
-    include: Include,
-    columns_sent: bool,
     bookmarks: bool,
     initial_end: bool,
     end: Pin<Box<Sleep>>,
@@ -192,7 +177,7 @@ pub(crate) struct WatchBody {
 
 impl WatchBody {
     pub(crate) fn is_protobuf(&self) -> bool {
-        self.form == Form::Protobuf
+        self.lines.form == Form::Protobuf
     }
 
     /// The next lines; `None` at the end of the watch.
@@ -235,7 +220,8 @@ impl WatchBody {
         if let Some(error) = self.failed.take() {
             self.ended = true;
             let mut out = Vec::new();
-            line(self.form, &mut out, "ERROR", &error.to_json().to_string());
+            self.lines
+                .put("ERROR", &error.to_json().to_string(), &mut out);
             return Poll::Ready(Ok(Some(out.into())));
         }
         let mut out = Vec::new();
@@ -250,7 +236,9 @@ impl WatchBody {
                 false => next,
             });
             if self.bookmarks && !is_last && out.is_empty() {
-                self.put_bookmark(&mut out, false);
+                let current = self.server.cluster().resource_version();
+                let version = ResourceVersion::Number(current);
+                self.lines.bookmark(&version, false, &mut out);
             }
             context.waker().wake_by_ref();
         }
@@ -273,14 +261,10 @@ impl WatchBody {
 
     /// Whether the definition of the kind is gone.
     fn is_undefined(&self) -> bool {
-        let of = GroupVersion::of(self.kind.api_version());
-        let is_served = || {
-            self.server
-                .catalog()
-                .find(&of, self.kind.resource())
-                .is_some()
-        };
-        self.kind.row().custom.is_some() && !is_served()
+        let kind = self.lines.kind;
+        let of = GroupVersion::of(kind.api_version());
+        let is_served = || self.server.catalog().find(&of, kind.resource()).is_some();
+        kind.row().custom.is_some() && !is_served()
     }
 
     /// Adds the lines of the events that have come, up to about a chunk.
@@ -295,33 +279,26 @@ impl WatchBody {
             let poll = events.poll_seen(BATCH, now, &mut seen);
             for seen in seen.drain(..) {
                 let length = out.len();
-                let put = Put {
-                    form: self.form,
-                    kind: self.kind,
-                    shape: self.shape,
-                    include: self.include,
-                    selection: &self.selection,
-                    columns_sent: &mut self.columns_sent,
-                };
+                let lines = &mut self.lines;
                 match seen.event {
                     WatchEvent::Bookmark {
                         version,
                         initial_events_end,
                     } => {
                         if initial_events_end && self.initial_end && self.bookmarks {
-                            bookmark(self.kind, (self.form, self.shape), &version, true, out);
+                            lines.bookmark(&version, true, out);
                         }
                     }
                     WatchEvent::Error(error) => {
-                        line(self.form, out, "ERROR", &error.to_json().to_string());
+                        lines.put("ERROR", &error.to_json().to_string(), out);
                         self.ended = true;
                     }
-                    WatchEvent::Added(object) => put.change("ADDED", &object, None, now, out),
+                    WatchEvent::Added(object) => lines.change("ADDED", &object, None, now, out),
                     WatchEvent::Modified(object) => {
-                        put.change("MODIFIED", &object, seen.before.as_ref(), now, out);
+                        lines.change("MODIFIED", &object, seen.before.as_ref(), now, out);
                     }
                     WatchEvent::Deleted(object) => {
-                        put.change("DELETED", &object, seen.before.as_ref(), now, out);
+                        lines.change("DELETED", &object, seen.before.as_ref(), now, out);
                     }
                 }
                 sent += u64::from(out.len() > length);
@@ -332,41 +309,31 @@ impl WatchBody {
         }
         self.seen = seen;
         if sent > 0 {
-            self.server.metrics().watch_sends(self.kind, sent);
+            self.server.metrics().watch_sends(self.lines.kind, sent);
         }
-    }
-
-    fn put_bookmark(&self, out: &mut Vec<u8>, end_of_initial: bool) {
-        let version = ResourceVersion::Number(self.server.cluster().resource_version());
-        bookmark(
-            self.kind,
-            (self.form, self.shape),
-            &version,
-            end_of_initial,
-            out,
-        );
     }
 }
 
 /// How the events of a watch become lines.
-struct Put<'a> {
+#[derive(Debug)]
+struct Lines {
     form: Form,
     kind: Kind,
     shape: Shape,
     include: Include,
-    selection: &'a Selection,
-    columns_sent: &'a mut bool,
+    selection: Selection,
+    columns_sent: bool,
 }
 
-impl Put<'_> {
+impl Lines {
     /// Adds a change as the selection sees it: what begins to match is added, what ceases to is
     /// deleted.
     fn change(
-        self,
+        &mut self,
         what: &'static str,
         object: &AnyObject,
         before: Option<&AnyObject>,
-        now: podstorm_objects::Now,
+        now: Now,
         out: &mut Vec<u8>,
     ) {
         let is = self.selection.matches(&**object);
@@ -383,7 +350,7 @@ impl Put<'_> {
                     let stored = view::stored_kind(self.kind);
                     if let Ok(last) = podstorm_objects::DynamicObject::from_json(stored, last) {
                         let last = view::shown(self.kind, Arc::new(last));
-                        self.put("DELETED", &*last, now, out);
+                        self.put_object("DELETED", &*last, now, out);
                     }
                 }
                 return;
@@ -391,10 +358,10 @@ impl Put<'_> {
             _ => return,
         };
         let object = view::shown(self.kind, Arc::clone(object));
-        self.put(what, &*object, now, out);
+        self.put_object(what, &*object, now, out);
     }
 
-    fn put(self, what: &str, object: &dyn Object, now: podstorm_objects::Now, out: &mut Vec<u8>) {
+    fn put_object(&mut self, what: &str, object: &dyn Object, now: Now, out: &mut Vec<u8>) {
         let text = match self.shape {
             Shape::Object | Shape::Discovery => {
                 let mut text = Writer::new();
@@ -406,57 +373,52 @@ impl Put<'_> {
             }
             Shape::Table(version) => {
                 let mut table = table::row_alone(self.kind, object, version, self.include, now);
-                if !std::mem::replace(self.columns_sent, true) {
+                if !std::mem::replace(&mut self.columns_sent, true) {
                     table["columnDefinitions"] = table::columns(self.kind);
                 }
                 table.to_string()
             }
         };
-        line(self.form, out, what, &text);
+        self.put(what, &text, out);
     }
-}
 
-fn bookmark(
-    kind: Kind,
-    (form, shape): (Form, Shape),
-    version: &ResourceVersion,
-    end_of_initial: bool,
-    out: &mut Vec<u8>,
-) {
-    let mut metadata = json!({"resourceVersion": version.to_string()});
-    if end_of_initial {
-        metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+    fn bookmark(&self, version: &ResourceVersion, end_of_initial: bool, out: &mut Vec<u8>) {
+        let (kind, shape) = (self.kind, self.shape);
+        let mut metadata = json!({"resourceVersion": version.to_string()});
+        if end_of_initial {
+            metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        // Upstream keeps the number elsewhere, and makes an annotation of it even here.
+        if kind.name() == "DaemonSet" && matches!(shape, Shape::Object | Shape::Discovery) {
+            metadata["annotations"]["deprecated.daemonset.template.generation"] = "0".into();
+        }
+        let object: Value = match shape {
+            Shape::Object | Shape::Discovery => {
+                json!({"kind": kind.name(), "apiVersion": kind.api_version(), "metadata": metadata})
+            }
+            Shape::Metadata(meta) | Shape::MetadataList(meta) => {
+                json!({"kind": "PartialObjectMetadata", "apiVersion": meta, "metadata": metadata})
+            }
+            Shape::Table(meta) => {
+                let object = json!({"kind": "PartialObjectMetadata", "apiVersion": meta,
+                    "metadata": metadata});
+                json!({"kind": "Table", "apiVersion": meta,
+                    "metadata": {"resourceVersion": version.to_string()},
+                    "columnDefinitions": null, "rows": [{"cells": [], "object": object}]})
+            }
+        };
+        self.put("BOOKMARK", &object.to_string(), out);
     }
-    // Upstream keeps the number elsewhere, and makes an annotation of it even here.
-    if kind.name() == "DaemonSet" && matches!(shape, Shape::Object | Shape::Discovery) {
-        metadata["annotations"]["deprecated.daemonset.template.generation"] = "0".into();
-    }
-    let object: Value = match shape {
-        Shape::Object | Shape::Discovery => {
-            json!({"kind": kind.name(), "apiVersion": kind.api_version(), "metadata": metadata})
-        }
-        Shape::Metadata(meta) | Shape::MetadataList(meta) => {
-            json!({"kind": "PartialObjectMetadata", "apiVersion": meta, "metadata": metadata})
-        }
-        Shape::Table(meta) => {
-            let object = json!({"kind": "PartialObjectMetadata", "apiVersion": meta,
-                "metadata": metadata});
-            json!({"kind": "Table", "apiVersion": meta,
-                "metadata": {"resourceVersion": version.to_string()},
-                "columnDefinitions": null, "rows": [{"cells": [], "object": object}]})
-        }
-    };
-    line(form, out, "BOOKMARK", &object.to_string());
-}
 
-fn line(form: Form, out: &mut Vec<u8>, what: &str, object: &str) {
-    if form == Form::Protobuf {
-        // The object was written by this server a moment ago.
-        let object = serde_json::from_str(object).unwrap_or_default();
-        return protobuf::put_event(out, what, &object);
-    }
-    for part in ["{\"type\":\"", what, "\",\"object\":", object, "}\n"] {
-        out.extend_from_slice(part.as_bytes());
+    fn put(&self, what: &str, object: &str, out: &mut Vec<u8>) {
+        if self.form == Form::Protobuf {
+            // The object was written by this server a moment ago.
+            let object = serde_json::from_str(object).unwrap_or_default();
+            return protobuf::put_event(out, what, &object);
+        }
+        for part in ["{\"type\":\"", what, "\",\"object\":", object, "}\n"] {
+            out.extend_from_slice(part.as_bytes());
+        }
     }
 }
 

@@ -11,6 +11,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 async fn server() -> SocketAddr {
+    served().await.1
+}
+
+/// A server with its address.
+async fn served() -> (ApiServer, SocketAddr) {
     let options = ClusterOptions {
         keeps_past: true,
         ..ClusterOptions::default()
@@ -19,8 +24,9 @@ async fn server() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await;
     let listener = listener.expect("a port is free");
     let address = listener.local_addr().expect("it is bound");
-    tokio::spawn(listen::serve(server, listener, std::future::pending()));
-    address
+    let forever = std::future::pending();
+    tokio::spawn(listen::serve(server.clone(), listener, forever));
+    (server, address)
 }
 
 /// What comes back for these bytes until the server closes, or for a second.
@@ -94,31 +100,6 @@ async fn a_request_that_breaks_off_leaves_nothing() {
     let get = b"GET /api/v1/namespaces/half HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
     let answer = say(address, get).await;
     assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_body_that_never_comes_is_not_waited_for() {
-    let server = ApiServer::builder(Arc::new(Cluster::new(ClusterOptions::default()))).build();
-    let never = Never;
-    let request = http::Request::post("/api/v1/namespaces")
-        .body(never)
-        .unwrap();
-    assert_eq!(server.answer(request).await.unwrap().status(), 504);
-}
-
-/// The frames of a body that never come.
-struct Never;
-
-impl http_body::Body for Never {
-    type Data = bytes::Bytes;
-    type Error = std::convert::Infallible;
-
-    fn poll_frame(
-        self: std::pin::Pin<&mut Self>,
-        _: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<Result<http_body::Frame<bytes::Bytes>, Self::Error>>> {
-        std::task::Poll::Pending
-    }
 }
 
 #[tokio::test]
@@ -233,15 +214,7 @@ fn resident() -> u64 {
 #[cfg(target_os = "linux")]
 async fn watches_that_are_not_read_take_no_memory_for_what_they_miss() {
     use http_body_util::{BodyExt, Full};
-    let options = ClusterOptions {
-        keeps_past: true,
-        ..ClusterOptions::default()
-    };
-    let server = ApiServer::builder(Arc::new(Cluster::new(options))).build();
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let forever = std::future::pending();
-    tokio::spawn(listen::serve(server.clone(), listener, forever));
+    let (server, address) = served().await;
     let send = async |method: &str, path: &str, body: String| {
         let request = http::Request::builder().method(method).uri(path);
         let request = request

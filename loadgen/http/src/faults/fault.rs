@@ -1,6 +1,5 @@
 //! A fault as data: which requests it strikes, and what it does to them.
 
-use std::fmt;
 use std::time::Duration;
 
 use http::Method;
@@ -242,21 +241,14 @@ pub struct Fault {
 }
 
 /// Why a fault can't be armed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{member}: {why}")]
 pub struct InvalidFault {
     /// The member that is wrong, as JSON names it.
     pub member: String,
     /// What is wrong with it, and what it may be.
     pub why: String,
 }
-
-impl fmt::Display for InvalidFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.member, self.why)
-    }
-}
-
-impl std::error::Error for InvalidFault {}
 
 pub(crate) fn invalid(member: &str, why: impl Into<String>) -> InvalidFault {
     InvalidFault {

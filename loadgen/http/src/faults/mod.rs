@@ -37,16 +37,9 @@ pub const FAULTS_MAX: usize = 1000;
 /// A connection that closes before the answer has come, or in the middle of one: an armed fault has struck.
 /// In process it is the error of the service and of its bodies; over a listener the connection closes (HTTP/1.1), or
 /// the stream is reset (HTTP/2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the connection was closed before the answer was complete: an armed fault")]
 pub struct ConnectionLost;
-
-impl fmt::Display for ConnectionLost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the connection was closed before the answer was complete: an armed fault")
-    }
-}
-
-impl std::error::Error for ConnectionLost {}
 
 /// The number of an armed fault: 1 for the first of a server, never given out again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

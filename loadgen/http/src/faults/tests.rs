@@ -24,188 +24,79 @@ fn asked(method: &str, path: &str) -> Option<Asked> {
 
 #[test]
 fn a_fault_is_about_the_requests_that_it_names() {
-    const POD: &str = "/api/v1/namespaces/n/pods/p";
-    let table = [
-        // Fault, request, whether it is about it.
-        (r#"{}"#, "GET", POD, true),
-        (r#"{}"#, "GET", "/version", false),
-        (r#"{}"#, "GET", "/podstorm/faults", false),
-        (r#"{"verbs": ["get"]}"#, "GET", POD, true),
-        (r#"{"verbs": ["get"]}"#, "HEAD", POD, true),
-        (r#"{"verbs": ["get"]}"#, "GET", "/api/v1/pods", false),
-        (r#"{"verbs": ["list"]}"#, "GET", "/api/v1/pods", true),
-        (
-            r#"{"verbs": ["list"]}"#,
-            "GET",
-            "/api/v1/pods?watch=1",
-            false,
-        ),
-        (
-            r#"{"verbs": ["watch"]}"#,
-            "GET",
-            "/api/v1/pods?watch=1",
-            true,
-        ),
-        (
-            r#"{"verbs": ["deletecollection"]}"#,
-            "DELETE",
-            "/api/v1/namespaces/n/pods",
-            true,
-        ),
-        (
-            r#"{"verbs": ["delete", "create"]}"#,
-            "DELETE",
-            "/api/v1/namespaces/n/pods",
-            false,
-        ),
-        (r#"{"verbs": ["patch", "delete"]}"#, "DELETE", POD, true),
-        (r#"{"resource": "pods"}"#, "GET", POD, true),
-        (
-            r#"{"resource": "pods"}"#,
-            "PUT",
-            "/api/v1/namespaces/n/pods/p/status",
-            false,
-        ),
-        (
-            r#"{"resource": "pods/status"}"#,
-            "PUT",
-            "/api/v1/namespaces/n/pods/p/status",
-            true,
-        ),
-        (
-            r#"{"resource": "pods/*"}"#,
-            "PUT",
-            "/api/v1/namespaces/n/pods/p/status",
-            true,
-        ),
-        (r#"{"resource": "pods/*"}"#, "PUT", POD, true),
-        (r#"{"resource": "pods.apps"}"#, "GET", POD, false),
-        (
-            r#"{"resource": "deployments.apps"}"#,
-            "GET",
-            "/apis/apps/v1/deployments",
-            true,
-        ),
-        (
-            r#"{"resource": "deployments"}"#,
-            "GET",
-            "/apis/apps/v1/deployments",
-            true,
-        ),
-        (r#"{"namespace": "n", "name": "p"}"#, "GET", POD, true),
-        (r#"{"namespace": "m"}"#, "GET", POD, false),
-        (r#"{"name": "q"}"#, "GET", POD, false),
-        (
-            r#"{"name": "p"}"#,
-            "GET",
-            "/api/v1/pods?watch=1&fieldSelector=metadata.name%3Dp",
-            true,
-        ),
-        (r#"{"userAgent": "site-operator"}"#, "GET", POD, true),
-        (r#"{"userAgent": "kubectl"}"#, "GET", POD, false),
-    ];
-    for (fault, method, path, is) in table {
+    // Whether a request meets a fault.
+    let table = r#"
++ GET /api/v1/namespaces/n/pods/p {}
+- GET /version {}
+- GET /podstorm/faults {}
++ GET /api/v1/namespaces/n/pods/p {"verbs": ["get"]}
++ HEAD /api/v1/namespaces/n/pods/p {"verbs": ["get"]}
+- GET /api/v1/pods {"verbs": ["get"]}
++ GET /api/v1/pods {"verbs": ["list"]}
+- GET /api/v1/pods?watch=1 {"verbs": ["list"]}
++ GET /api/v1/pods?watch=1 {"verbs": ["watch"]}
++ DELETE /api/v1/namespaces/n/pods {"verbs": ["deletecollection"]}
+- DELETE /api/v1/namespaces/n/pods {"verbs": ["delete", "create"]}
++ DELETE /api/v1/namespaces/n/pods/p {"verbs": ["patch", "delete"]}
++ GET /api/v1/namespaces/n/pods/p {"resource": "pods"}
+- PUT /api/v1/namespaces/n/pods/p/status {"resource": "pods"}
++ PUT /api/v1/namespaces/n/pods/p/status {"resource": "pods/status"}
++ PUT /api/v1/namespaces/n/pods/p/status {"resource": "pods/*"}
++ PUT /api/v1/namespaces/n/pods/p {"resource": "pods/*"}
+- GET /api/v1/namespaces/n/pods/p {"resource": "pods.apps"}
++ GET /apis/apps/v1/deployments {"resource": "deployments.apps"}
++ GET /apis/apps/v1/deployments {"resource": "deployments"}
++ GET /api/v1/namespaces/n/pods/p {"namespace": "n", "name": "p"}
+- GET /api/v1/namespaces/n/pods/p {"namespace": "m"}
+- GET /api/v1/namespaces/n/pods/p {"name": "q"}
++ GET /api/v1/pods?watch=1&fieldSelector=metadata.name%3Dp {"name": "p"}
++ GET /api/v1/namespaces/n/pods/p {"userAgent": "site-operator"}
+- GET /api/v1/namespaces/n/pods/p {"userAgent": "kubectl"}
+"#;
+    for line in table.trim().lines() {
+        let words: Vec<&str> = line.splitn(4, ' ').collect();
+        let [is, method, path, fault] = words[..] else {
+            panic!("{line}");
+        };
         let effect = r#"{"effect": "lose-request", "#;
         let text = fault.replacen('{', effect, 1).replace(", }", "}");
         let fault = read(text.as_bytes()).expect("it is a fault");
         let found = asked(method, path).is_some_and(|asked| fault.is_about(&asked));
-        assert_eq!(found, is, "{text}: {method} {path}");
+        assert_eq!(found, is == "+", "{line}");
     }
 }
 
 #[test]
 fn a_wrong_fault_is_refused_by_its_member() {
-    let table = [
-        ("", "body: "),
-        ("[]", "body: must be an object"),
-        ("{}", "effect: is missing"),
-        (
-            r#"{"effect": "explode"}"#,
-            "effect: \"explode\" is none of refuse, lose-request",
-        ),
-        (
-            r#"{"effect": 5}"#,
-            "effect: 5 is none of refuse, lose-request",
-        ),
-        (
-            r#"{"effect": "refuse"}"#,
-            "code: is missing: one of 400, 401",
-        ),
-        (
-            r#"{"effect": "refuse", "code": 418}"#,
-            "code: 418 is none of 400, 401",
-        ),
-        (
-            r#"{"effect": "refuse", "code": 70000}"#,
-            "code: 65535 is none of 400, 401",
-        ),
-        (
-            r#"{"effect": "refuse", "code": "409"}"#,
-            "code: \"409\" is no whole number",
-        ),
-        (
-            r#"{"effect": "refuse", "code": 429, "retryAfterSeconds": -1}"#,
-            "retryAfterSeconds: -1 is no whole number",
-        ),
-        (
-            r#"{"effect": "refuse", "code": 429, "retryAfterSeconds": 4294967296}"#,
-            "retryAfterSeconds: must be below",
-        ),
-        (
-            r#"{"effect": "lose-request", "code": 500}"#,
-            "code: has no meaning for the effect lose-request",
-        ),
-        (
-            r#"{"effect": "lose-answer", "retryAfterSeconds": 1}"#,
-            "retryAfterSeconds: has no meaning",
-        ),
-        (
-            r#"{"effect": "lose-request", "seconds": 5}"#,
-            "seconds: has no meaning for the effect lose-request",
-        ),
-        (r#"{"effect": "delay-answer"}"#, "seconds: is missing"),
-        (
-            r#"{"effect": "delay-answer", "seconds": -1}"#,
-            "seconds: -1 is no number from 0 to 31536000",
-        ),
-        (
-            r#"{"effect": "hold-events", "seconds": 1e9}"#,
-            "seconds: 1000000000.0 is no number from 0 to 31536000",
-        ),
-        (
-            r#"{"effect": "end-watch", "verbs": ["watch", "get"]}"#,
-            "verbs: end-watch strikes watches alone",
-        ),
-        (
-            r#"{"effect": "lose-request", "verbs": ["GET"]}"#,
-            "verbs: \"GET\" is none of get, list",
-        ),
-        (
-            r#"{"effect": "lose-request", "verbs": "get"}"#,
-            "verbs: \"get\" is no list",
-        ),
-        (
-            r#"{"effect": "lose-request", "times": 0}"#,
-            "times: must be 1 or more",
-        ),
-        (
-            r#"{"effect": "lose-request", "times": "often"}"#,
-            "times: \"often\" is no whole number",
-        ),
-        (
-            r#"{"effect": "lose-request", "after": 1.5}"#,
-            "after: 1.5 is no whole number",
-        ),
-        (
-            r#"{"effect": "lose-request", "resource": null}"#,
-            "resource: null is no text",
-        ),
-        (
-            r#"{"effect": "lose-request", "resources": "pods"}"#,
-            "resources: is unknown; the members are verbs, resource",
-        ),
-    ];
-    for (text, wanted) in table {
+    let table = r#"
+ => body:
+[] => body: must be an object
+{} => effect: is missing
+{"effect": "explode"} => effect: "explode" is none of refuse, lose-request
+{"effect": 5} => effect: 5 is none of refuse, lose-request
+{"effect": "refuse"} => code: is missing: one of 400, 401
+{"effect": "refuse", "code": 418} => code: 418 is none of 400, 401
+{"effect": "refuse", "code": 70000} => code: 65535 is none of 400, 401
+{"effect": "refuse", "code": "409"} => code: "409" is no whole number
+{"effect": "refuse", "code": 429, "retryAfterSeconds": -1} => retryAfterSeconds: -1 is no whole number
+{"effect": "refuse", "code": 429, "retryAfterSeconds": 4294967296} => retryAfterSeconds: must be below
+{"effect": "lose-request", "code": 500} => code: has no meaning for the effect lose-request
+{"effect": "lose-answer", "retryAfterSeconds": 1} => retryAfterSeconds: has no meaning
+{"effect": "lose-request", "seconds": 5} => seconds: has no meaning for the effect lose-request
+{"effect": "delay-answer"} => seconds: is missing
+{"effect": "delay-answer", "seconds": -1} => seconds: -1 is no number from 0 to 31536000
+{"effect": "hold-events", "seconds": 1e9} => seconds: 1000000000.0 is no number from 0 to 31536000
+{"effect": "end-watch", "verbs": ["watch", "get"]} => verbs: end-watch strikes watches alone
+{"effect": "lose-request", "verbs": ["GET"]} => verbs: "GET" is none of get, list
+{"effect": "lose-request", "verbs": "get"} => verbs: "get" is no list
+{"effect": "lose-request", "times": 0} => times: must be 1 or more
+{"effect": "lose-request", "times": "often"} => times: "often" is no whole number
+{"effect": "lose-request", "after": 1.5} => after: 1.5 is no whole number
+{"effect": "lose-request", "resource": null} => resource: null is no text
+{"effect": "lose-request", "resources": "pods"} => resources: is unknown; the members are verbs, resource
+"#;
+    for line in table.trim().lines() {
+        let (text, wanted) = line.split_once("=> ").expect(line);
         let problem = read(text.as_bytes()).expect_err(text).to_string();
         assert!(problem.starts_with(wanted), "{text}: {problem}");
     }

@@ -4,13 +4,12 @@
 //! and merge keys come from the server's own tables.
 
 mod document;
-mod list_types;
+mod marks;
 mod operations;
 mod resolved;
 mod swagger;
 mod types;
 mod unknown;
-mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -23,7 +22,7 @@ use serde_json::{Map, Value};
 use crate::catalog::GroupVersion;
 
 pub(crate) use document::{Older, document, index, older};
-pub(crate) use resolved::{referred, schema_named};
+pub(crate) use resolved::{referred, schema_named, written};
 pub(crate) use types::{wrong_conversion, wrong_type};
 pub(crate) use unknown::{drop_unknown_changes, drop_unknown_fields, drop_unknown_of};
 
@@ -32,10 +31,8 @@ static SCHEMAS: LazyLock<Map<String, Value>> = LazyLock::new(|| {
     let text = GzDecoder::new(include_bytes!("schemas.json.gz").as_slice());
     let mut schemas: Map<String, Value> =
         serde_json::from_reader(text).expect("the schemas are written by a program of ours");
-    let_members_be_absent(&mut schemas);
     add_merge_keys(&mut schemas);
-    list_types::add(&mut schemas);
-    values::add(&mut schemas);
+    marks::add(&mut schemas);
     schemas
 });
 
@@ -99,36 +96,6 @@ fn referred_by_name(schema: &Value) -> Option<&str> {
         .get("$ref")
         .or_else(|| schema.get("allOf")?.get(0)?.get("$ref"));
     direct?.as_str()?.strip_prefix(REFERENCE)
-}
-
-/// Structs whose `name` is empty where it isn't given.
-const UNNAMED: [&str; 8] = [
-    "ConfigMapEnvSource",
-    "ConfigMapKeySelector",
-    "ConfigMapProjection",
-    "ConfigMapVolumeSource",
-    "LocalObjectReference",
-    "SecretEnvSource",
-    "SecretKeySelector",
-    "SecretProjection",
-];
-
-/// Takes it back that metadata and some names must be given: the types that the schemas are written from
-/// always have them, which says nothing of what upstream's documents ask for.
-fn let_members_be_absent(schemas: &mut Map<String, Value>) {
-    for (name, schema) in schemas.iter_mut() {
-        let Value::Object(schema) = schema else {
-            continue;
-        };
-        let Some(Value::Array(required)) = schema.get_mut("required") else {
-            continue;
-        };
-        let is_unnamed = UNNAMED.contains(&name.rsplit('.').next().unwrap_or(""));
-        required.retain(|member| member != "metadata" && !(is_unnamed && member == "name"));
-        if required.is_empty() {
-            schema.remove("required");
-        }
-    }
 }
 
 /// Marks the lists that strategic merge patches merge. A list's merge key depends on the member that

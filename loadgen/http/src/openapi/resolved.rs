@@ -7,10 +7,13 @@ use ahash::RandomState;
 use hashbrown::HashMap;
 use serde_json::{Map, Value};
 
+use super::marks::Marks;
 use super::{SCHEMAS, referred_by_name};
 
 /// The member of a reference with the number of the schema that it refers to.
 const NUMBER: &str = "$";
+/// The member of a schema with the names of its members that Go writes even where they are empty.
+const WRITTEN: &str = "$written";
 
 struct Resolved {
     schemas: Vec<(&'static str, Value)>,
@@ -28,7 +31,12 @@ static RESOLVED: LazyLock<Resolved> = LazyLock::new(|| {
             .map(|(number, name)| (name.as_str(), number)),
     );
     let schemas = SCHEMAS.iter();
-    let schemas = schemas.map(|(name, schema)| (name.as_str(), resolve(schema, &numbers)));
+    let marks = Marks::read();
+    let schemas = schemas.map(|(name, schema)| {
+        let mut slim = resolve(schema, &numbers);
+        slim[WRITTEN] = marks.written(name, schema).into();
+        (name.as_str(), slim)
+    });
     Resolved {
         schemas: schemas.collect(),
         numbers,
@@ -62,6 +70,12 @@ fn resolve(schema: &Value, numbers: &HashMap<&str, usize, RandomState>) -> Value
 pub(crate) fn schema_named(name: &str) -> Option<&'static Value> {
     let number = RESOLVED.numbers.get(name)?;
     Some(&RESOLVED.schemas[*number].1)
+}
+
+/// The members of a struct that Go writes even where they are empty; `None` for what is no struct of Go's.
+pub(crate) fn written(schema: &Value) -> Option<impl Iterator<Item = &str>> {
+    let names = schema.get(WRITTEN)?.as_array()?;
+    Some(names.iter().filter_map(Value::as_str))
 }
 
 /// The schema that a property or an item refers to, with its name.

@@ -6,6 +6,7 @@ use podstorm_objects::{Kind, Quantity, Time, is_canonical_quantity};
 use serde_json::{Map, Value};
 
 use super::{OBJECT_META, referred, schema_named, schema_of_kind};
+use crate::json_syntax;
 
 /// The first member whose value can't be its type's; `None` where all fit. Members that the kind doesn't
 /// have are not looked at.
@@ -194,12 +195,8 @@ fn go_type(property: &Value) -> String {
 /// What Go calls a value: a number that is none of its type's is told.
 fn describe(schema: &Value, value: &Value) -> String {
     match value {
-        Value::Bool(_) => "bool".to_owned(),
         Value::Number(number) if schema["type"] == "integer" => format!("number {number}"),
-        Value::Number(_) => "number".to_owned(),
-        Value::String(_) => "string".to_owned(),
-        Value::Array(_) => "array".to_owned(),
-        Value::Object(_) | Value::Null => "object".to_owned(),
+        other => json_syntax::name_of(other).to_owned(),
     }
 }
 
@@ -244,51 +241,25 @@ fn wrong_base64(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use podstorm_apiserver::kind_named;
-    use serde_json::json;
 
     use super::*;
 
     #[test]
     fn wrong_types_are_told_wherever_they_are() {
-        for (kind, object, problem) in [
-            (
-                "Pod",
-                json!({"metadata": {"labels": {"a": null}}, "spec": null}),
-                "",
-            ),
-            (
-                "Deployment",
-                json!({"spec": {"replicas": 4_000_000_000_u64}}),
-                "number 4000000000 into Go struct field DeploymentSpec.spec.replicas of type int32",
-            ),
-            (
-                "CronJob",
-                json!({"spec": {"jobTemplate": {"spec": {"template": {"spec": {"containers": [
-                    {"name": "a", "args": ["x", 5]}]}}}}}}),
-                "number into Go struct field \
-                 Container.spec.jobTemplate.spec.template.spec.containers.args of type string",
-            ),
-            (
-                "Service",
-                json!({"spec": {"ports": [{"targetPort": "web"}], "selector": ["a"]}}),
-                "array into Go struct field ServiceSpec.spec.selector of type map[string]string",
-            ),
-            (
-                "Secret",
-                json!({"data": {"a": "YQ==", "b": "Y"}}),
-                "illegal base64",
-            ),
-            (
-                "Pod",
-                json!({"status": {"startTime": "soon"}}),
-                "parsing time \"soon\"",
-            ),
-            (
-                "PersistentVolumeClaim",
-                json!({"spec": {"resources": {"requests": {"storage": true}}}}),
-                "quantities must match",
-            ),
-        ] {
+        let table = r#"
+Pod {"metadata": {"labels": {"a": null}}, "spec": null} =>
+Deployment {"spec": {"replicas": 4000000000}} => number 4000000000 into Go struct field DeploymentSpec.spec.replicas of type int32
+CronJob {"spec": {"jobTemplate": {"spec": {"template": {"spec": {"containers": [{"name": "a", "args": ["x", 5]}]}}}}}} => number into Go struct field Container.spec.jobTemplate.spec.template.spec.containers.args of type string
+Service {"spec": {"ports": [{"targetPort": "web"}], "selector": ["a"]}} => array into Go struct field ServiceSpec.spec.selector of type map[string]string
+Secret {"data": {"a": "YQ==", "b": "Y"}} => illegal base64
+Pod {"status": {"startTime": "soon"}} => parsing time "soon"
+PersistentVolumeClaim {"spec": {"resources": {"requests": {"storage": true}}}} => quantities must match
+"#;
+        for line in table.trim().lines() {
+            let (object, problem) = line.split_once(" =>").expect(line);
+            let (kind, object) = object.split_once(' ').expect(line);
+            let object: Value = serde_json::from_str(object).expect(line);
+            let problem = problem.trim_start();
             let kind = kind_named(kind).unwrap();
             let found = wrong_type(kind, object.as_object().unwrap()).unwrap_or_default();
             assert!(found.contains(problem), "{object}: {found}");

@@ -4,8 +4,7 @@
 use podstorm_objects::{Kind, canonical_quantity, is_canonical_quantity, milli_quantity};
 use serde_json::{Map, Value};
 
-use super::{OBJECT_META, referred, schema_named, schema_of_kind};
-use crate::ownership;
+use super::{OBJECT_META, referred, schema_named, schema_of_kind, written};
 
 /// Takes the members out that the kind doesn't have, and tells their paths:
 /// `spec.template.spec.containers[0].imaeg`. Writes quantities as servers do.
@@ -149,7 +148,7 @@ fn is_kept(schema: &Value, schema_name: &str, name: &str) -> bool {
     // Of rules of scaling an empty list is not the default one.
     struct_name == "HPAScalingRules"
         || required.is_some_and(|required| required.iter().any(|it| it == name))
-        || ownership::always_written(struct_name).contains(&name)
+        || written(schema).is_some_and(|mut written| written.any(|it| it == name))
 }
 
 const QUANTITY: &str = "io.k8s.apimachinery.pkg.api.resource.Quantity";

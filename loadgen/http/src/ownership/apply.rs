@@ -9,10 +9,10 @@ use super::owners::{Application, Conflict, Owners};
 use super::schema::Type;
 use super::walk::{self, Difference};
 use super::{MANAGED, Writer, ignored, owners_of, plain, without_owners};
-use crate::answer::{self, Body};
+use crate::answer::Body;
 use crate::query::options_invalid;
 use crate::route::Target;
-use crate::{Call, admission, body, openapi, view, warnings, yaml};
+use crate::{Call, admission, body, json_syntax, objects, openapi, view, warnings, yaml};
 
 /// The annotation with what `kubectl apply` applied last without server-side apply.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -43,7 +43,15 @@ pub(crate) fn apply(call: &Call<'_>, target: &Target) -> Result<Response<Body>, 
         let applied = writer.applied(&config, stored.as_deref(), force)?;
         let Some(stored) = stored else {
             let created = create(call, target, applied, &api)?;
-            return answer_with(call, 201, &created, (&writer, &warnings));
+            let mut all = Vec::new();
+            if kind == Kind::POD {
+                all.extend(warnings::of_pod_name(&created.metadata().name));
+                if let Value::Object(pod) = created.to_json() {
+                    all.extend(warnings::of_new_pod(&pod));
+                }
+            }
+            all.extend(warnings);
+            return objects::answer_with(call, 201, &created, (&writer, &all));
         };
         let names_version = config
             .get("metadata")
@@ -64,30 +72,9 @@ pub(crate) fn apply(call: &Call<'_>, target: &Target) -> Result<Response<Body>, 
                     return Err(error);
                 }
             }
-            updated => return answer_with(call, 200, &updated?, (&writer, &warnings)),
+            updated => return objects::answer_with(call, 200, &updated?, (&writer, &warnings)),
         }
     }
-}
-
-fn answer_with(
-    call: &Call<'_>,
-    code: u16,
-    object: &AnyObject,
-    (writer, warnings): (&Writer<'_>, &[String]),
-) -> Result<Response<Body>, ApiError> {
-    let mut response = crate::objects::answer(call, code, object)?;
-    let is_changed = writer.has_changed_spec(&**object);
-    let of_written = warnings::of_written(&**object, code == 201, is_changed);
-    answer::warn(&mut response, &of_written);
-    if code == 201 && object.kind() == Kind::POD {
-        let name = &object.metadata().name;
-        answer::warn(&mut response, &warnings::of_pod_name(name));
-        if let Value::Object(pod) = object.to_json() {
-            answer::warn(&mut response, &warnings::of_new_pod(&pod));
-        }
-    }
-    answer::warn(&mut response, warnings);
-    Ok(response)
 }
 
 /// Creates what is applied and isn't there.
@@ -120,9 +107,8 @@ fn create(
 /// 422 where nobody is named.
 pub(super) fn require_manager(call: &Call<'_>) -> Result<(), ApiError> {
     if call.query.text("fieldManager").is_empty() {
-        let message = "Required value: is required for apply patch";
-        let (field, reason) = ("fieldManager", "FieldValueRequired");
-        return Err(options_invalid("PatchOptions", field, reason, message));
+        let cause = errors::required("fieldManager", "is required for apply patch");
+        return Err(options_invalid("PatchOptions", cause));
     }
     Ok(())
 }
@@ -133,14 +119,9 @@ pub(super) fn read_config(call: &Call<'_>) -> Result<Map<String, Value>, ApiErro
     let parsed: Result<Value, _> = serde_saphyr::from_slice(&call.body);
     match parsed {
         Ok(Value::Object(config)) => Ok(config),
+        Ok(Value::Null) => Ok(Map::new()),
         Ok(other) => {
-            let found = match other {
-                Value::Array(_) => "array",
-                Value::String(_) => "string",
-                Value::Bool(_) => "bool",
-                Value::Null => return Ok(Map::new()),
-                _ => "number",
-            };
+            let found = json_syntax::name_of(&other);
             Err(errors::bad_request(format!(
                 "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot \
                  unmarshal {found} into Go value of type map[string]interface {{}}"
@@ -236,25 +217,17 @@ impl Writer<'_> {
             now: &self.now,
         };
         let mut result = application.apply(&object, owners.clone(), &difference);
-        if let Err(conflicts) = &result {
+        if let Err(conflicts) = &mut result
+            && self.manager == KUBECTL
+        {
             let allowed = allowed_conflicts(&object, of);
-            let is_kubectl = self.manager == KUBECTL;
-            let left: Vec<&Conflict> = conflicts
-                .iter()
-                .filter(|one| !allowed.contains(&one.field))
-                .collect();
-            if !is_kubectl || !left.is_empty() {
-                return Err(conflict(&if is_kubectl {
-                    left
-                } else {
-                    conflicts.iter().collect()
-                }));
+            conflicts.retain(|one| !allowed.contains(&one.field));
+            if conflicts.is_empty() {
+                application.force = true;
+                result = application.apply(&object, owners, &difference);
             }
-            application.force = true;
-            result = application.apply(&object, owners, &difference);
         }
-        let (mut applied, owners) =
-            result.map_err(|conflicts| conflict(&conflicts.iter().collect::<Vec<_>>()))?;
+        let (mut applied, owners) = result.map_err(|conflicts| conflict(&conflicts))?;
         if self.manager == KUBECTL {
             renew_last_applied(&mut applied, &config);
         }
@@ -297,7 +270,7 @@ fn check_types(kind: Kind, config: &Value, of: Type<'_>) -> Result<(), ApiError>
 }
 
 /// 409: an apply would change what others own.
-pub(super) fn conflict(conflicts: &[&Conflict]) -> ApiError {
+pub(super) fn conflict(conflicts: &[Conflict]) -> ApiError {
     let message = match conflicts {
         [one] => format!(
             "Apply failed with 1 conflict: conflict with {}: {}",

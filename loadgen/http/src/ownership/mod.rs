@@ -21,14 +21,13 @@ use serde_json::{Map, Value};
 
 pub(crate) use self::apply::apply;
 pub(crate) use self::scale::apply_scale;
-pub(crate) use self::schema::always_written;
 pub(crate) use self::texts::Texts;
 
 use self::owners::{Differences, Operation, Owner, Owners};
 use self::schema::Type;
 use self::set::FieldSet;
 use self::walk::Difference;
-use crate::query::options_invalid;
+use crate::query::{cause, options_invalid};
 use crate::route::Target;
 use crate::{Call, patched, view};
 
@@ -50,27 +49,23 @@ fn replicas_way(kind: Kind) -> Vec<&'static str> {
 /// 422 for a name that is too long or can't be printed.
 pub(crate) fn manager(call: &Call<'_>, options: &str) -> Result<String, ApiError> {
     let named = call.query.text("fieldManager");
+    let refused = |reason: &str, message: String| {
+        Err(options_invalid(
+            options,
+            cause("fieldManager", reason, message),
+        ))
+    };
     if named.len() > MANAGER_MAX {
         let message = format!("Too long: may not be more than {MANAGER_MAX} bytes");
-        return Err(options_invalid(
-            options,
-            "fieldManager",
-            "FieldValueTooLong",
-            &message,
-        ));
+        return refused("FieldValueTooLong", message);
     }
     if let Some((at, wrong)) = named.chars().enumerate().find(|(_, it)| !is_printed(*it)) {
         let message = format!(
-            "Invalid value: {}: invalid character {} (at position {at})",
+            "Invalid value: {}: invalid character U+{:04X} (at position {at})",
             go_quoted(named),
-            unicode_name(wrong)
+            u32::from(wrong)
         );
-        return Err(options_invalid(
-            options,
-            "fieldManager",
-            "FieldValueInvalid",
-            &message,
-        ));
+        return refused("FieldValueInvalid", message);
     }
     if !named.is_empty() {
         return Ok(named.to_owned());
@@ -84,10 +79,6 @@ pub(crate) fn manager(call: &Call<'_>, options: &str) -> Result<String, ApiError
 
 fn is_printed(character: char) -> bool {
     !character.is_control() && (character == ' ' || !character.is_whitespace())
-}
-
-fn unicode_name(character: char) -> String {
-    format!("U+{:04X}", u32::from(character))
 }
 
 /// A text as Go's `%q` has it.
@@ -138,7 +129,18 @@ impl<'a> Writer<'a> {
         target: &'a Target,
         options: &str,
     ) -> Result<Writer<'a>, ApiError> {
-        Writer::of(call, target, Operation::Update, options)
+        Ok(Writer {
+            texts: &call.server.0.texts,
+            manager: manager(call, options)?,
+            kind: target.kind,
+            subresource: &target.subresource,
+            operation: Operation::Update,
+            now: call.now.wall().to_string(),
+            admitted: Vec::new(),
+            is_strict: call.query.text("fieldValidation") == "Strict",
+            unknown: Mutex::default(),
+            generation: AtomicI64::new(NO_GENERATION),
+        })
     }
 
     /// A client that applies.
@@ -146,26 +148,9 @@ impl<'a> Writer<'a> {
     /// # Errors
     /// As [`manager`].
     fn applying(call: &'a Call<'_>, target: &'a Target) -> Result<Writer<'a>, ApiError> {
-        Writer::of(call, target, Operation::Apply, "PatchOptions")
-    }
-
-    fn of(
-        call: &'a Call<'_>,
-        target: &'a Target,
-        operation: Operation,
-        options: &str,
-    ) -> Result<Writer<'a>, ApiError> {
         Ok(Writer {
-            texts: &call.server.0.texts,
-            manager: manager(call, options)?,
-            kind: target.kind,
-            subresource: &target.subresource,
-            operation,
-            now: call.now.wall().to_string(),
-            admitted: Vec::new(),
-            is_strict: call.query.text("fieldValidation") == "Strict",
-            unknown: Mutex::default(),
-            generation: AtomicI64::new(NO_GENERATION),
+            operation: Operation::Apply,
+            ..Writer::updating(call, target, "PatchOptions")?
         })
     }
 

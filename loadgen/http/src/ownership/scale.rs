@@ -42,7 +42,7 @@ pub(crate) fn apply_scale(call: &Call<'_>, target: &Target) -> Result<Scale, Api
             let others = owners.of_path(&way).filter(|owner| **owner != applier);
             let conflicts: Vec<Conflict> = others.map(|owner| owner.conflict(&way)).collect();
             if !conflicts.is_empty() {
-                return Err(conflict(&conflicts.iter().collect::<Vec<_>>()));
+                return Err(conflict(&conflicts));
             }
         }
         let update = ScaleUpdate {

@@ -1,12 +1,10 @@
 //! What the schemas say of fields: how lists and maps are merged, and who owns their parts.
 
-use std::collections::BTreeMap;
-
 use podstorm_objects::Kind;
 use serde_json::{Map, Value};
 
 use super::set;
-use crate::openapi::{referred, schema_of_kind};
+use crate::openapi::{referred, schema_of_kind, written};
 
 /// The type of a value: a property or a schema, as OpenAPI has it.
 #[derive(Clone, Copy, Debug)]
@@ -14,8 +12,6 @@ pub(super) struct Type<'a> {
     property: &'a Value,
     /// What the property refers to, or itself.
     schema: &'a Value,
-    /// The last part of the schema's name, such as `PodSpec`; empty where it has none.
-    name: &'a str,
 }
 
 /// How the parts of a value are owned.
@@ -34,73 +30,18 @@ pub(super) enum Form {
 /// What holds a value whose schema says nothing.
 static ANY: Value = Value::Null;
 
-/// The members of a struct that Go writes even where they are empty.
-///
-/// Source: the types in Kubernetes' `k8s.io/api` whose members are no pointers.
-pub(crate) fn always_written(name: &str) -> &'static [&'static str] {
-    match name {
-        "PodTemplateSpec" | "JobTemplateSpec" | "PersistentVolumeClaimTemplate" => {
-            &["metadata", "spec"]
-        }
-        "PodSpec" => &["containers"],
-        "Container" | "EphemeralContainer" | "PersistentVolumeClaimSpec" => &["resources"],
-        "ReplicaSetSpec" => &["selector", "template"],
-        "DeploymentSpec" => &["selector", "strategy", "template"],
-        "DaemonSetSpec" | "StatefulSetSpec" => &["selector", "template", "updateStrategy"],
-        "JobSpec" | "PodTemplate" => &["template"],
-        "CronJobSpec" => &["jobTemplate"],
-        "ServiceStatus" => &["loadBalancer"],
-        "NodeStatus" => &["daemonEndpoints", "nodeInfo"],
-        "NodeDaemonEndpoints" => &["kubeletEndpoint"],
-        "HorizontalPodAutoscalerSpec" => &["scaleTargetRef"],
-        "HorizontalPodAutoscalerStatus" => &["currentMetrics"],
-        "LimitRangeSpec" => &["limits"],
-        "NetworkPolicySpec" => &["podSelector"],
-        "EndpointSlice" => &["endpoints", "ports"],
-        "CustomResourceDefinitionSpec" => &["names", "versions"],
-        "CustomResourceDefinitionStatus" => &["acceptedNames", "conditions", "storedVersions"],
-        "RoleBinding" | "ClusterRoleBinding" => &["roleRef"],
-        "Role" | "ClusterRole" => &["rules"],
-        "Event" => &[
-            "deprecatedFirstTimestamp",
-            "deprecatedLastTimestamp",
-            "deprecatedSource",
-            "eventTime",
-            "firstTimestamp",
-            "involvedObject",
-            "lastTimestamp",
-            "regarding",
-            "source",
-        ],
-        condition if condition.ends_with("Condition") => &[
-            "lastHeartbeatTime",
-            "lastProbeTime",
-            "lastTransitionTime",
-            "lastUpdateTime",
-        ],
-        _ => &[],
-    }
-}
-
 impl<'a> Type<'a> {
     pub(super) fn new(property: &'a Value) -> Type<'a> {
-        let (name, schema) = referred(property).unwrap_or(("", property));
-        Type {
-            property,
-            schema,
-            name: name.rsplit('.').next().unwrap_or(""),
-        }
+        let schema = referred(property).map_or(property, |(_, schema)| schema);
+        Type { property, schema }
     }
 
     /// The type of a kind's objects; anything where it has no schema.
     pub(super) fn of_kind(kind: Kind) -> Type<'static> {
         let schema = schema_of_kind(kind).unwrap_or(&ANY);
-        // Of a custom kind nothing is written that is empty.
-        let is_custom = kind.row().custom.is_some();
         Type {
             property: schema,
             schema,
-            name: if is_custom { "" } else { kind.name() },
         }
     }
 
@@ -109,10 +50,11 @@ impl<'a> Type<'a> {
     pub(super) fn fill(&self, value: &mut Value) {
         match value {
             Value::Object(members) => {
-                if self.name.is_empty() {
+                // Of a custom kind nothing is written that is empty.
+                let Some(written) = written(self.schema) else {
                     return;
-                }
-                for name in self.always_written().filter(|name| self.declares(name)) {
+                };
+                for name in written {
                     let empty = match self.member(name).map(|of| of.json_type()) {
                         Some("object") => Value::Object(Map::new()),
                         _ => Value::Null,
@@ -131,14 +73,6 @@ impl<'a> Type<'a> {
             }
             _ => {}
         }
-    }
-
-    /// The members that are structs, or lists without `omitempty`.
-    fn always_written(&self) -> impl Iterator<Item = &'static str> {
-        const OF_OBJECTS: &[&str] = &["metadata", "spec", "status"];
-        let is_object = self.declares("metadata") && self.declares("kind");
-        let of_objects = OF_OBJECTS.iter().filter(move |_| is_object);
-        of_objects.chain(always_written(self.name)).copied()
     }
 
     fn extension(&self, name: &str) -> Option<&'a Value> {
@@ -233,8 +167,8 @@ impl<'a> Type<'a> {
                 None => Value::Null,
             };
             let value = item.get(name).filter(|value| !value.is_null());
-            (name, value.cloned().unwrap_or_else(default))
+            (name.to_owned(), value.cloned().unwrap_or_else(default))
         });
-        set::entry(&keys.collect::<BTreeMap<_, _>>())
+        set::entry(keys.collect())
     }
 }

@@ -22,11 +22,7 @@ pub(super) fn member(name: &str) -> Step {
 }
 
 /// The step to the entry with these keys, which are sorted by name.
-pub(super) fn entry(keys: &BTreeMap<&str, Value>) -> Step {
-    let keys: Map<String, Value> = keys
-        .iter()
-        .map(|(name, value)| ((*name).to_owned(), value.clone()))
-        .collect();
+pub(super) fn entry(keys: Map<String, Value>) -> Step {
     format!("k:{}", Value::Object(keys))
 }
 
@@ -271,12 +267,9 @@ fn canonical(step: &str) -> Option<Step> {
         "i:" => rest.parse::<i64>().ok().map(|_| step.to_owned()),
         "k:" => {
             let keys: Map<String, Value> = serde_json::from_str(rest).ok()?;
-            Some(format!("k:{}", Value::Object(keys)))
+            Some(entry(keys))
         }
-        "v:" => {
-            let value: Value = serde_json::from_str(rest).ok()?;
-            Some(format!("v:{value}"))
-        }
+        "v:" => Some(value(&serde_json::from_str(rest).ok()?)),
         _ => None,
     }
 }

@@ -481,28 +481,16 @@ mod tests {
 
     #[test]
     fn configurations_of_another_type_are_told() {
-        for (config, problem) in [
-            (
-                json!({"spec": {"containers": {}}}),
-                ".spec.containers: expected list, got map[string]interface {}",
-            ),
-            (
-                json!({"spec": {"hostNetwork": "yes"}}),
-                ".spec.hostNetwork: expected boolean, got string",
-            ),
-            (
-                json!({"metadata": {"labels": []}}),
-                ".metadata.labels: expected map, got []interface {}",
-            ),
-            (
-                json!({"spec": {"containers": [{"name": "a", "imaeg": "x"}]}}),
-                ".spec.containers[name=\"a\"].imaeg: field not declared in schema",
-            ),
-            (
-                json!({"metadata": {"finalizers": ["x/a", "x/a"]}}),
-                ".metadata.finalizers: duplicate entries for key [=\"x/a\"]",
-            ),
-        ] {
+        let table = r#"
+{"spec": {"containers": {}}} => .spec.containers: expected list, got map[string]interface {}
+{"spec": {"hostNetwork": "yes"}} => .spec.hostNetwork: expected boolean, got string
+{"metadata": {"labels": []}} => .metadata.labels: expected map, got []interface {}
+{"spec": {"containers": [{"name": "a", "imaeg": "x"}]}} => .spec.containers[name="a"].imaeg: field not declared in schema
+{"metadata": {"finalizers": ["x/a", "x/a"]}} => .metadata.finalizers: duplicate entries for key [="x/a"]
+"#;
+        for line in table.trim().lines() {
+            let (config, problem) = line.split_once(" => ").expect(line);
+            let config = serde_json::from_str(config).expect(config);
             assert_eq!(problems(&config, pod()), [problem]);
         }
         let fine = json!({"spec": {"containers": [{"name": "a", "resources": {"limits": {"cpu": 1}}}],

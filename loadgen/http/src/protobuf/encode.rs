@@ -102,12 +102,12 @@ fn list(
 fn message(name: &str, schema: &str, object: &Map<String, Value>, out: &mut Writer) {
     let properties = schema_named(schema).and_then(|schema| schema.get("properties"));
     for (number, member) in MESSAGES.get(name).into_iter().flatten() {
-        if let Some(inline) = member.strip_prefix('+') {
+        if let Some(inline) = member.name.strip_prefix('+') {
             out.message(*number, |out| message(inline, schema, object, out));
             continue;
         }
-        let property = properties.and_then(|properties| properties.get(*member));
-        if let (Some(property), Some(value)) = (property, object.get(*member)) {
+        let property = properties.and_then(|properties| properties.get(member.name));
+        if let (Some(property), Some(value)) = (property, object.get(member.name)) {
             put(*number, property, value, out);
         }
     }

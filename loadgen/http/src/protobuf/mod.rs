@@ -28,99 +28,50 @@ const MAGIC: &[u8] = b"k8s\0";
 /// Deepest nesting of messages; a pod is some ten deep.
 const DEPTH_MAX: usize = 64;
 
-/// Numbers and truth values that Kubernetes' own types can't tell from absent ones: they are written
-/// although they say nothing. Members, or members of one schema.
-const ABSENT_AT_ZERO: [&str; 43] = [
-    "DeploymentStatus.replicas",
-    "active",
-    "availableReplicas",
-    "chapAuthDiscovery",
-    "chapAuthSession",
-    "code",
-    "count",
-    "currentReplicas",
-    "denied",
-    "deprecatedCount",
-    "failed",
-    "failureThreshold",
-    "fullyLabeledReplicas",
-    "generation",
-    "healthCheckNodePort",
-    "hostIPC",
-    "hostNetwork",
-    "hostPID",
-    "hostPort",
-    "initialDelaySeconds",
-    "minReadySeconds",
-    "nodePort",
-    "numberAvailable",
-    "numberUnavailable",
-    "observedGeneration",
-    "partition",
-    "paused",
-    "periodSeconds",
-    "publishNotReadyAddresses",
-    "readOnly",
-    "readyReplicas",
-    "remainingItemCount",
-    "signal",
-    "stdin",
-    "stdinOnce",
-    "succeeded",
-    "successThreshold",
-    "timeoutSeconds",
-    "tty",
-    "unavailableReplicas",
-    "unschedulable",
-    "updatedNumberScheduled",
-    "updatedReplicas",
-];
-/// Members of one schema that are an exception.
-const PRESENT_AT_ZERO: [&str; 2] = [
-    "autoscaling.v1.HorizontalPodAutoscalerStatus.currentReplicas",
-    "StatefulSetStatus.availableReplicas",
-];
+/// A member of a message.
+struct Member {
+    name: &'static str,
+    /// Whether a zero says nothing.
+    is_absent_at_zero: bool,
+}
 
 /// The members of each message by their number.
-static MESSAGES: LazyLock<BTreeMap<&str, BTreeMap<u32, &str>>> = LazyLock::new(|| {
+static MESSAGES: LazyLock<BTreeMap<&str, BTreeMap<u32, Member>>> = LazyLock::new(|| {
     let lines = include_str!("messages.txt").lines();
     let lines = lines.filter(|line| !line.starts_with('#'));
     let messages = lines.map(|line| {
         let mut words = line.split(' ');
         let name = words.next().unwrap_or("");
         let members = words.filter_map(|word| word.rsplit_once('='));
-        let members = members.filter_map(|(member, number)| Some((number.parse().ok()?, member)));
+        let members = members.filter_map(|(name, number)| {
+            let digits = number.trim_end_matches('?');
+            let is_absent_at_zero = digits != number;
+            let member = Member {
+                name,
+                is_absent_at_zero,
+            };
+            Some((digits.parse().ok()?, member))
+        });
         (name, members.collect())
     });
     messages.collect()
 });
 
 /// A body that can't be read as protobuf.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtobufError {
     /// It does not begin as such a body does.
+    #[error(
+        "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]"
+    )]
     NoMagic,
     /// It is of a kind that is not read in this form.
+    #[error("{0} is not read as protobuf here; send JSON")]
     UnknownKind(String),
     /// A message, by its path, is broken.
+    #[error("protobuf: {0}: {1}")]
     Broken(String, WireError),
 }
-
-impl std::fmt::Display for ProtobufError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            ProtobufError::NoMagic => f.write_str(
-                "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]",
-            ),
-            ProtobufError::UnknownKind(kind) => {
-                write!(f, "{kind} is not read as protobuf here; send JSON")
-            }
-            ProtobufError::Broken(path, error) => write!(f, "protobuf: {path}: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for ProtobufError {}
 
 /// Reads a whole body: the object in it as JSON, with `apiVersion` and `kind`. O(bytes).
 ///
@@ -177,25 +128,25 @@ fn message(
         let Some(member) = members.and_then(|members| members.get(&number)) else {
             continue;
         };
-        if let Some(inline) = member.strip_prefix('+') {
+        if let Some(inline) = member.name.strip_prefix('+') {
             if let Field::Bytes(bytes) = field {
                 message(inline, schema, bytes, depth, into)?;
             }
             continue;
         }
         let property =
-            schema_named(schema).and_then(|schema| schema.get("properties")?.get(*member));
+            schema_named(schema).and_then(|schema| schema.get("properties")?.get(member.name));
         let Some(property) = property else {
             continue;
         };
-        put((schema, member), property, field, depth, into)?;
+        put(member, property, field, depth, into)?;
     }
     Ok(())
 }
 
 /// Puts a member: an entry of a list or a map, or the whole value.
 fn put(
-    (schema, member): (&str, &str),
+    member: &Member,
     property: &Value,
     field: Field<'_>,
     depth: usize,
@@ -204,7 +155,7 @@ fn put(
     if let Some(items) = property.get("items") {
         let value = value(items, field, depth)?;
         let list = into
-            .entry(member)
+            .entry(member.name)
             .or_insert_with(|| Value::Array(Vec::new()));
         if let (Value::Array(list), Some(value)) = (list, value) {
             list.push(value);
@@ -221,7 +172,7 @@ fn put(
             }
         }
         let map = into
-            .entry(member)
+            .entry(member.name)
             .or_insert_with(|| Value::Object(Map::new()));
         if let Value::Object(map) = map {
             map.insert(key, entry_value.unwrap_or_else(|| "".into()));
@@ -230,19 +181,12 @@ fn put(
     }
     if let Some(value) = value(property, field, depth)? {
         let is_zero = value == 0 || value == false;
-        let says_nothing = value == "" || is_zero && is_absent_at_zero(schema, member);
+        let says_nothing = value == "" || is_zero && member.is_absent_at_zero;
         if !says_nothing {
-            into.insert(member.to_owned(), value);
+            into.insert(member.name.to_owned(), value);
         }
     }
     Ok(())
-}
-
-fn is_absent_at_zero(schema: &str, member: &str) -> bool {
-    let path = format!("{schema}.{member}");
-    let names = |entry: &&str| *entry == member || entry.contains('.') && path.ends_with(entry);
-    let listed = |list: &[&str]| list.iter().any(names);
-    listed(&ABSENT_AT_ZERO) && !listed(&PRESENT_AT_ZERO)
 }
 
 /// The value of a field; `None` for a time that is not set.

@@ -3,30 +3,23 @@
 //! Source: protobuf.dev, "Encoding".
 
 /// Why bytes are no message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     /// They end within a field.
+    #[error("ends within a field")]
     CutOff,
     /// A number has more than ten bytes.
+    #[error("has a number of more than ten bytes")]
     LongNumber,
     /// A field has a form that Kubernetes doesn't use: that one of the wire format.
+    #[error("has a field of wire type {0}")]
     Form(u8),
     /// A text is not UTF-8.
+    #[error("has a text that is not UTF-8")]
     NotUtf8,
     /// Messages lie in each other deeper than any object's.
+    #[error("is nested too deep")]
     TooDeep,
-}
-
-impl std::fmt::Display for WireError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            WireError::CutOff => f.write_str("ends within a field"),
-            WireError::LongNumber => f.write_str("has a number of more than ten bytes"),
-            WireError::Form(form) => write!(f, "has a field of wire type {form}"),
-            WireError::NotUtf8 => f.write_str("has a text that is not UTF-8"),
-            WireError::TooDeep => f.write_str("is nested too deep"),
-        }
-    }
 }
 
 /// What a field holds.

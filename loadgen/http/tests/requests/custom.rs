@@ -1,12 +1,6 @@
 //! Custom resources, as a client over HTTP sees them: warnings, discovery, OpenAPI, watches.
 
-mod common;
-
-use common::{json, send, server};
-use http::Response;
-use http_body_util::BodyExt;
-use podstorm_http::{ApiServer, Body};
-use serde_json::{Value, json};
+use super::*;
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
@@ -18,10 +12,7 @@ fn warnings(response: &Response<Body>) -> Vec<String> {
 }
 
 async fn with_widgets() -> ApiServer {
-    let server = server();
-    let namespace = json!({"metadata": {"name": "default"}});
-    let made = send(&server, "POST", "/api/v1/namespaces", &namespace).await;
-    assert_eq!(made.status(), 201);
+    let server = with_namespace(builder(), "default").await;
     let schema = json!({"type": "object", "description": "A widget.", "properties": {
         "spec": {"type": "object",
             "x-kubernetes-validations": [{"rule": "self.size > 0"}],
@@ -110,7 +101,7 @@ async fn clients_find_and_explain_what_is_defined() {
 async fn a_watch_ends_with_the_definition_of_its_kind() {
     let server = with_widgets().await;
     let watch = format!("{WIDGETS}?watch=true");
-    let mut events = send(&server, "GET", &watch, &Value::Null).await.into_body();
+    let events = send(&server, "GET", &watch, &Value::Null).await;
     let widget = json!({"apiVersion": "example.com/v1", "kind": "Widget",
         "metadata": {"name": "a"}, "spec": {}});
     assert_eq!(send(&server, "POST", WIDGETS, &widget).await.status(), 201);
@@ -121,16 +112,10 @@ async fn a_watch_ends_with_the_definition_of_its_kind() {
         send(&server, "GET", WIDGETS, &Value::Null).await.status(),
         404
     );
-    let mut told = Vec::new();
-    while let Some(frame) = events.frame().await {
-        let frame = frame.expect("no fault is armed");
-        told.extend(frame.into_data().expect("data"));
-    }
-    let lines = told
-        .split(|byte| *byte == b'\n')
-        .filter(|it| !it.is_empty());
-    let kinds: Vec<String> = lines
-        .map(|line| serde_json::from_slice::<Value>(line).expect("an event")["type"].to_string())
+    let told = text(events).await;
+    let kinds: Vec<String> = told
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).expect("an event")["type"].to_string())
         .collect();
     assert_eq!(kinds, ["\"ADDED\"", "\"DELETED\""]);
 }

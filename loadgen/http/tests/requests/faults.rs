@@ -1,22 +1,18 @@
 //! Armed faults as clients meet them, in process and over a connection.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{Request, Response};
 use http_body::Body as _;
-use http_body_util::{BodyExt, Full};
-use podstorm_apiserver::{Cluster, ClusterOptions};
+use podstorm_http::VirtualTime;
 use podstorm_http::faults::{Effect, Fault, Refusal, Verb};
-use podstorm_http::{ApiServer, Body, ConnectionLost, VirtualTime, listen};
 use podstorm_objects::Now;
-use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
+
+use super::*;
 
 /// Time that the test moves.
 #[derive(Default)]
@@ -45,11 +41,7 @@ const MAPS: &str = "/api/v1/namespaces/n/configmaps";
 
 /// A server with a namespace, whose time is virtual or not.
 async fn server(is_virtual: bool) -> ApiServer {
-    let options = ClusterOptions {
-        keeps_past: true,
-        ..ClusterOptions::default()
-    };
-    let mut builder = ApiServer::builder(Arc::new(Cluster::new(options)));
+    let mut builder = builder();
     if is_virtual {
         let time = Arc::new(Time::default());
         let clock = Arc::clone(&time);
@@ -57,34 +49,15 @@ async fn server(is_virtual: bool) -> ApiServer {
             .clock(Arc::new(move || clock.now()))
             .virtual_time(time);
     }
-    let server = builder.build();
-    let namespace = json!({"metadata": {"name": "n"}});
-    let made = send(&server, "POST", "/api/v1/namespaces", namespace).await;
-    assert_eq!(made.expect("no fault is armed").status(), 201);
-    server
-}
-
-async fn send(
-    server: &ApiServer,
-    method: &str,
-    path: &str,
-    body: Value,
-) -> Result<Response<Body>, ConnectionLost> {
-    let request = Request::builder().method(method).uri(path);
-    let request = request.header("content-type", "application/json");
-    let body = Full::new(Bytes::from(body.to_string()));
-    server.answer(request.body(body).expect("a request")).await
+    with_namespace(builder, "n").await
 }
 
 async fn status_of(server: &ApiServer, method: &str, path: &str, body: Value) -> u16 {
-    let answer = send(server, method, path, body).await;
-    answer.expect("it is answered").status().as_u16()
+    send(server, method, path, &body).await.status().as_u16()
 }
 
 async fn json_of(server: &ApiServer, method: &str, path: &str, body: Value) -> Value {
-    let answer = send(server, method, path, body).await;
-    let body = answer.expect("it is answered").into_body().collect().await;
-    serde_json::from_slice(&body.expect("it is whole").to_bytes()).expect("it is JSON")
+    json(send(server, method, path, &body).await).await
 }
 
 fn map(name: &str) -> Value {
@@ -116,8 +89,8 @@ fn types(body: &mut Body) -> Vec<String> {
 }
 
 async fn watch(server: &ApiServer) -> Body {
-    let opened = send(server, "GET", &format!("{MAPS}?watch=1"), Value::Null).await;
-    opened.expect("it is answered").into_body()
+    let opened = send(server, "GET", &format!("{MAPS}?watch=1"), &Value::Null).await;
+    opened.into_body()
 }
 
 fn creates(effect: Effect) -> Fault {
@@ -136,7 +109,7 @@ async fn a_request_is_refused_and_the_next_one_is_not() {
         retry_after_seconds: Some(3),
     });
     let id = server.faults().arm(creates(effect)).unwrap();
-    let refused = send(&server, "POST", MAPS, map("a")).await.unwrap();
+    let refused = send(&server, "POST", MAPS, &map("a")).await;
     assert_eq!(refused.status(), 503);
     assert_eq!(refused.headers()["retry-after"], "3");
     assert_eq!(server.faults().struck(id), Some(1));
@@ -148,7 +121,7 @@ async fn a_request_is_refused_and_the_next_one_is_not() {
 async fn a_lost_request_changes_nothing_and_a_lost_answer_does() {
     let server = server(false).await;
     server.faults().arm(creates(Effect::LoseRequest)).unwrap();
-    let lost = send(&server, "POST", MAPS, map("a")).await;
+    let lost = try_send(&server, "POST", MAPS, &map("a")).await;
     assert_eq!(lost.err(), Some(ConnectionLost));
     let a = format!("{MAPS}/a");
     assert_eq!(status_of(&server, "GET", &a, Value::Null).await, 404);
@@ -157,7 +130,7 @@ async fn a_lost_request_changes_nothing_and_a_lost_answer_does() {
         .faults()
         .arm(creates(Effect::LoseAnswer(None)))
         .unwrap();
-    let lost = send(&server, "POST", MAPS, map("a")).await;
+    let lost = try_send(&server, "POST", MAPS, &map("a")).await;
     assert_eq!(lost.err(), Some(ConnectionLost));
     assert_eq!(status_of(&server, "GET", &a, Value::Null).await, 200);
 
@@ -223,10 +196,6 @@ async fn a_watch_is_held_for_a_time_of_the_clusters_clock() {
 #[tokio::test(start_paused = true)]
 async fn a_watch_is_held_by_a_clock_that_passes_by_itself() {
     let began = tokio::time::Instant::now();
-    let options = ClusterOptions {
-        keeps_past: true,
-        ..ClusterOptions::default()
-    };
     // Sixty times as fast as the timer.
     let clock = Arc::new(move || {
         let ns = i64::try_from(began.elapsed().as_nanos() * 60).expect("it is short");
@@ -235,14 +204,11 @@ async fn a_watch_is_held_by_a_clock_that_passes_by_itself() {
             wall_ns: ns,
         }
     });
-    let cluster = Arc::new(Cluster::new(options));
-    let server = ApiServer::builder(cluster).clock(clock).build();
+    let server = builder().clock(clock).build();
     let namespace = json!({"metadata": {"name": "n"}});
     let spaces = "/api/v1/namespaces";
-    let mut watch = send(&server, "GET", "/api/v1/namespaces?watch=1", Value::Null)
-        .await
-        .unwrap()
-        .into_body();
+    let opened = send(&server, "GET", "/api/v1/namespaces?watch=1", &Value::Null).await;
+    let mut watch = opened.into_body();
     let hold = Effect::HoldEvents(Some(Duration::from_secs(60)));
     server.faults().arm(Fault::new(hold)).unwrap();
     assert_eq!(status_of(&server, "POST", spaces, namespace).await, 201);
@@ -364,11 +330,10 @@ async fn faults_are_armed_listed_and_disarmed_over_http() {
     for (member, value) in fault.as_object().expect("it is one") {
         wanted[member] = value.clone();
     }
-    let armed = send(&server, "POST", path, fault).await.unwrap();
+    let armed = send(&server, "POST", path, &fault).await;
     assert_eq!(armed.status(), 201);
     assert!(!armed.headers().contains_key("warning"));
-    let body = armed.into_body().collect().await.unwrap().to_bytes();
-    assert_eq!(serde_json::from_slice::<Value>(&body).unwrap(), wanted);
+    assert_eq!(json(armed).await, wanted);
     assert_eq!(status_of(&server, "POST", MAPS, map("a")).await, 201);
     let conflict = json_of(&server, "POST", MAPS, map("b")).await;
     assert_eq!(conflict["reason"], "AlreadyExists");
@@ -377,9 +342,7 @@ async fn faults_are_armed_listed_and_disarmed_over_http() {
     assert_eq!(json_of(&server, "GET", &one, Value::Null).await, wanted);
     let listed = json_of(&server, "GET", path, Value::Null).await;
     assert_eq!(listed, json!({"faults": [wanted]}));
-    let metrics = send(&server, "GET", "/metrics", Value::Null).await.unwrap();
-    let metrics = metrics.into_body().collect().await.unwrap().to_bytes();
-    let metrics = String::from_utf8(metrics.to_vec()).unwrap();
+    let metrics = text(send(&server, "GET", "/metrics", &Value::Null).await).await;
     assert!(
         metrics.contains("\npodstorm_faults_struck_total{effect=\"refuse\"} 1\n"),
         "{metrics}"
@@ -404,7 +367,7 @@ async fn faults_are_armed_listed_and_disarmed_over_http() {
 
     // What is not served now may be later, so it is armed, and the client is warned.
     let early = json!({"effect": "end-watch", "resource": "pod"});
-    let armed = send(&server, "POST", path, early).await.unwrap();
+    let armed = send(&server, "POST", path, &early).await;
     assert_eq!(armed.status(), 201);
     let warning = armed.headers()["warning"].to_str().unwrap().to_owned();
     assert!(warning.contains("no resource"), "{warning}");
@@ -415,7 +378,7 @@ async fn faults_are_armed_listed_and_disarmed_over_http() {
 }
 
 /// What comes back over a connection until it is closed.
-async fn say(address: std::net::SocketAddr, request: &str) -> String {
+async fn say(address: SocketAddr, request: &str) -> String {
     let mut client = TcpStream::connect(address).await.expect("it listens");
     let sent = client.write_all(request.as_bytes()).await;
     sent.expect("it reads");
@@ -430,10 +393,7 @@ async fn say(address: std::net::SocketAddr, request: &str) -> String {
 #[tokio::test]
 async fn over_a_connection_a_lost_answer_closes_it_and_a_cut_watch_is_incomplete() {
     let server = server(false).await;
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let forever = std::future::pending();
-    tokio::spawn(listen::serve(server.clone(), listener, forever));
+    let address = on_socket(server.clone(), None).await;
     server
         .faults()
         .arm(creates(Effect::LoseAnswer(None)))

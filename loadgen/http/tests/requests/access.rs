@@ -1,33 +1,21 @@
 //! Who is let in, over TLS and without, and how many at once; what the server tells of itself.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{Request, Response};
-use http_body_util::{BodyExt, Empty, Full};
-use podstorm_apiserver::{Cluster, ClusterOptions};
 use podstorm_http::tls::{Authority, Identity};
-use podstorm_http::{ApiServer, Body, Builder, Credentials, User, VirtualTime, listen};
+use podstorm_http::{Credentials, User, VirtualTime};
 use podstorm_objects::Now;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
-use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-fn builder() -> Builder {
-    let options = ClusterOptions {
-        keeps_past: true,
-        ..ClusterOptions::default()
-    };
-    ApiServer::builder(Arc::new(Cluster::new(options)))
-}
+use super::*;
 
 fn jane() -> Credentials {
     let mut credentials = Credentials::default();
@@ -44,30 +32,23 @@ fn get(path: &str) -> http::request::Builder {
     Request::get(path)
 }
 
-async fn text(response: Response<Body>) -> String {
-    let body = response.into_body().collect().await;
-    let body = body.expect("no fault is armed").to_bytes();
-    String::from_utf8(body.to_vec()).expect("text")
-}
-
-async fn answer(
-    server: &ApiServer,
-    request: Request<impl http_body::Body<Data = Bytes, Error = Infallible>>,
-) -> Response<Body> {
-    let answer = server.answer(request).await;
-    answer.expect("no fault is armed")
-}
-
-async fn ask(server: &ApiServer, request: http::request::Builder) -> (u16, String) {
-    let request = request.body(Empty::<Bytes>::new()).expect("a request");
-    let response = answer(server, request).await;
+/// The code and the text of the answer to a request without a body.
+async fn reply(server: &ApiServer, request: http::request::Builder) -> (u16, String) {
+    let response = ask(server, request).await;
     (response.status().as_u16(), text(response).await)
 }
 
+async fn with_body(
+    server: &ApiServer,
+    request: http::request::Builder,
+    body: impl Into<Bytes>,
+) -> Response<Body> {
+    let request = request.body(Full::new(body.into())).expect("a request");
+    server.answer(request).await.expect("no fault is armed")
+}
+
 async fn who_am_i(server: &ApiServer, request: http::request::Builder) -> Value {
-    let body = Full::new(Bytes::from("{}"));
-    let response = answer(server, request.body(body).expect("a request")).await;
-    let review: Value = serde_json::from_str(&text(response).await).expect("JSON");
+    let review = json(with_body(server, request, "{}").await).await;
     review["status"]["userInfo"].clone()
 }
 
@@ -86,14 +67,14 @@ async fn where_tokens_are_known_nobody_is_let_in_without_one() {
             "/podstorm/live",
             "/nowhere",
         ] {
-            let (code, body) = ask(&server, get(path).header("Authorization", wrong)).await;
+            let (code, body) = reply(&server, get(path).header("Authorization", wrong)).await;
             assert_eq!(code, 401, "{wrong} {path}");
             let status: Value = serde_json::from_str(&body).unwrap();
             assert_eq!(status["reason"], "Unauthorized");
         }
     }
     for right in ["Bearer secret", "bearer secret", " Bearer secret more"] {
-        let (code, _) = ask(&server, get("/api/v1/pods").header("Authorization", right)).await;
+        let (code, _) = reply(&server, get("/api/v1/pods").header("Authorization", right)).await;
         assert_eq!(code, 200, "{right}");
     }
 }
@@ -116,7 +97,7 @@ async fn a_request_is_its_users_or_theirs_that_it_acts_as() {
     let nobody = get("/version")
         .header("Authorization", "Bearer secret")
         .header("Impersonate-Group", "ops");
-    assert_eq!(ask(&server, nobody).await.0, 400);
+    assert_eq!(reply(&server, nobody).await.0, 400);
     let open = builder().build();
     assert_eq!(
         who_am_i(&open, Request::post(REVIEWS)).await,
@@ -138,9 +119,7 @@ async fn a_service_account_has_tokens_that_expire() {
     let server = server.build();
     let post = async |path: &str, body: &str| {
         let request = Request::post(path).header("Authorization", "Bearer secret");
-        let request = request.body(Full::new(Bytes::from(body.to_owned())));
-        let answer = text(answer(&server, request.unwrap()).await).await;
-        serde_json::from_str::<Value>(&answer).unwrap()
+        json(with_body(&server, request, body.to_owned()).await).await
     };
     post("/api/v1/namespaces", r#"{"metadata": {"name": "n"}}"#).await;
     let accounts = "/api/v1/namespaces/n/serviceaccounts";
@@ -156,7 +135,7 @@ async fn a_service_account_has_tokens_that_expire() {
     let elsewhere = elsewhere["status"]["token"].as_str().unwrap().to_owned();
     let code = async |token: &str| {
         let request = get("/version").header("Authorization", format!("Bearer {token}"));
-        ask(&server, request).await.0
+        reply(&server, request).await.0
     };
     assert_eq!(code(&token).await, 200);
     // One for others is none for this server.
@@ -171,13 +150,8 @@ async fn a_service_account_has_tokens_that_expire() {
 /// A server with TLS on a socket.
 async fn secure(authority: &Authority) -> SocketAddr {
     let server = builder().credentials(jane()).build();
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let address = listener.local_addr().expect("it is bound");
     let tls = authority.server(vec!["127.0.0.1".to_owned()]);
-    let tls = Some(tls.expect("a server's certificate"));
-    let forever = std::future::pending();
-    tokio::spawn(listen::serve_with(server, listener, tls, forever));
-    address
+    on_socket(server, Some(tls.expect("a server's certificate"))).await
 }
 
 fn client(authority: &Authority, identity: Option<&Identity>, alpn: &[&str]) -> TlsConnector {
@@ -338,28 +312,34 @@ impl http_body::Body for Never {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_body_that_never_comes_is_not_waited_for() {
+    let request = Request::post("/api/v1/namespaces").body(Never).unwrap();
+    let answer = builder().build().answer(request).await;
+    assert_eq!(answer.unwrap().status(), 504);
+}
+
 #[tokio::test]
 async fn more_requests_than_the_limit_are_told_to_come_again() {
     let server = builder().requests_inflight(1, 1).build();
     let slow = |request: http::request::Builder| {
         let (server, request) = (server.clone(), request.body(Never).expect("a request"));
-        tokio::spawn(async move { answer(&server, request).await })
+        tokio::spawn(async move { server.answer(request).await })
     };
     let writes = slow(Request::post("/api/v1/namespaces"));
     let gauge =
         |kind: &str| format!("apiserver_current_inflight_requests{{request_kind=\"{kind}\"}} 1");
     tokio::task::yield_now().await;
-    let (_, metrics) = ask(&server, get("/metrics")).await;
+    let (_, metrics) = reply(&server, get("/metrics")).await;
     // The request for the metrics itself reads.
     assert!(metrics.contains(&gauge("mutating")), "{metrics}");
     assert!(metrics.contains(&gauge("readOnly")), "{metrics}");
-    let again = Request::post("/api/v1/namespaces").body(Empty::<Bytes>::new());
-    let refused = answer(&server, again.unwrap()).await;
+    let refused = ask(&server, Request::post("/api/v1/namespaces")).await;
     assert_eq!(
         (refused.status().as_u16(), &refused.headers()["retry-after"]),
         (429, &"1".parse().unwrap())
     );
-    let status: Value = serde_json::from_str(&text(refused).await).unwrap();
+    let status = json(refused).await;
     assert_eq!(status["reason"], "TooManyRequests");
     assert_eq!(
         status["message"],
@@ -368,55 +348,48 @@ async fn more_requests_than_the_limit_are_told_to_come_again() {
     // A place that is free again is taken by the next.
     writes.abort();
     assert!(writes.await.is_err());
-    let (code, _) = ask(&server, Request::post("/api/v1/namespaces")).await;
+    let (code, _) = reply(&server, Request::post("/api/v1/namespaces")).await;
     assert_ne!(code, 429);
 
     // Watches take no place; a list keeps its own until it is sent.
     let mut watches = Vec::new();
     for _ in 0..3 {
-        let watch = get("/api/v1/pods?watch=1").body(Empty::<Bytes>::new());
-        let watch = answer(&server, watch.unwrap()).await;
+        let watch = ask(&server, get("/api/v1/pods?watch=1")).await;
         assert_eq!(watch.status(), 200);
         watches.push(watch);
     }
-    let list = get("/api/v1/pods").body(Empty::<Bytes>::new()).unwrap();
-    let list = answer(&server, list).await;
-    assert_eq!(ask(&server, get("/version")).await.0, 429);
+    let list = ask(&server, get("/api/v1/pods")).await;
+    assert_eq!(reply(&server, get("/version")).await.0, 429);
     text(list).await;
-    assert_eq!(ask(&server, get("/version")).await.0, 200);
+    assert_eq!(reply(&server, get("/version")).await.0, 200);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_list_that_is_not_read_keeps_its_place_for_a_minute() {
     let server = builder().requests_inflight(1, 1).build();
-    let list = get("/api/v1/pods").body(Empty::<Bytes>::new()).unwrap();
-    let list = answer(&server, list).await;
+    let list = ask(&server, get("/api/v1/pods")).await;
     tokio::time::sleep(Duration::from_secs(59)).await;
-    assert_eq!(ask(&server, get("/version")).await.0, 429);
+    assert_eq!(reply(&server, get("/version")).await.0, 429);
     tokio::time::sleep(Duration::from_secs(2)).await;
-    assert_eq!(ask(&server, get("/version")).await.0, 200);
+    assert_eq!(reply(&server, get("/version")).await.0, 200);
     // The end of the list frees no other's place.
     drop(list);
-    let (_, metrics) = ask(&server, get("/metrics")).await;
+    let (_, metrics) = reply(&server, get("/metrics")).await;
     let reads = "apiserver_current_inflight_requests{request_kind=\"readOnly\"} 1\n";
     assert!(metrics.contains(reads), "{metrics}");
 }
 
 #[tokio::test]
 async fn requests_watches_and_objects_are_counted() {
-    let server = builder().build();
-    let body = Full::new(Bytes::from(r#"{"metadata": {"name": "a"}}"#));
-    let create = Request::post("/api/v1/namespaces").body(body).unwrap();
-    assert_eq!(answer(&server, create).await.status(), 201);
+    let server = with_namespace(builder(), "a").await;
     for _ in 0..3 {
         ask(&server, get("/api/v1/namespaces/a")).await;
     }
-    ask(&server, get("/api/v1/namespaces/b")).await;
-    ask(&server, get("/api/v1/namespaces")).await;
-    let watch = get("/api/v1/namespaces?watch=1").body(Empty::<Bytes>::new());
-    let mut watch = answer(&server, watch.unwrap()).await;
+    reply(&server, get("/api/v1/namespaces/b")).await;
+    reply(&server, get("/api/v1/namespaces")).await;
+    let mut watch = ask(&server, get("/api/v1/namespaces?watch=1")).await;
     let _added = watch.body_mut().frame().await;
-    let (_, metrics) = ask(&server, get("/metrics")).await;
+    let (_, metrics) = reply(&server, get("/metrics")).await;
     let of = "group=\"\",resource=\"namespaces\",version=\"v1\"";
     let request = |code: u16, verb: &str, scope: &str| {
         format!(
@@ -456,18 +429,20 @@ async fn requests_watches_and_objects_are_counted() {
     assert!(metrics.contains(durations), "{metrics}");
     for accept in ["text/plain;version=0.0.4", "application/openmetrics-text"] {
         assert_eq!(
-            ask(&server, get("/metrics").header("Accept", accept))
+            reply(&server, get("/metrics").header("Accept", accept))
                 .await
                 .0,
             200
         );
         assert_eq!(
-            ask(&server, get("/livez").header("Accept", accept)).await.0,
+            reply(&server, get("/livez").header("Accept", accept))
+                .await
+                .0,
             200
         );
     }
     drop(watch);
-    let (_, metrics) = ask(&server, get("/metrics")).await;
+    let (_, metrics) = reply(&server, get("/metrics")).await;
     assert!(!metrics.contains(&open), "{metrics}");
 }
 
@@ -492,18 +467,18 @@ async fn checks_are_listed_and_readiness_ends_with_the_drain() {
         ("/livez/shutdown", 404, "404 page not found\n".to_owned()),
         ("/livez/bogus", 404, "404 page not found\n".to_owned()),
     ] {
-        assert_eq!(ask(&server, get(path)).await, (code, answer), "{path}");
+        assert_eq!(reply(&server, get(path)).await, (code, answer), "{path}");
     }
     server.drain();
-    assert_eq!(ask(&server, get("/livez")).await.0, 200);
-    let (code, answer) = ask(&server, get("/readyz")).await;
+    assert_eq!(reply(&server, get("/livez")).await.0, 200);
+    let (code, answer) = reply(&server, get("/readyz")).await;
     assert_eq!(code, 500);
     assert_eq!(
         answer,
         format!("{list}[-]shutdown failed: reason withheld\nreadyz check failed\n")
     );
-    assert_eq!(ask(&server, get("/readyz?exclude=shutdown")).await.0, 200);
-    assert_eq!(ask(&server, get("/readyz/shutdown")).await.0, 500);
+    assert_eq!(reply(&server, get("/readyz?exclude=shutdown")).await.0, 200);
+    assert_eq!(reply(&server, get("/readyz/shutdown")).await.0, 500);
 }
 
 #[tokio::test]
@@ -520,8 +495,8 @@ async fn every_request_is_logged_with_its_user() {
     let known = get("/api/v1/pods?limit=1")
         .header("Authorization", "Bearer secret")
         .header("User-Agent", "test/1");
-    ask(&server, known).await;
-    ask(&server, get("/version")).await;
+    reply(&server, known).await;
+    reply(&server, get("/version")).await;
     assert_eq!(
         *lines.lock().unwrap(),
         [
@@ -558,8 +533,7 @@ async fn virtual_time_is_moved_and_every_write_is_followed_by_a_rest() {
     let server = builder().virtual_time(Arc::clone(&time) as _).build();
     let advance = async |body: &'static str| {
         let request = Request::post("/podstorm/clock/advance");
-        let request = request.body(Full::new(Bytes::from(body))).unwrap();
-        let response = answer(&server, request).await;
+        let response = with_body(&server, request, body).await;
         (response.status().as_u16(), text(response).await)
     };
     let (code, answer) = advance(r#"{"seconds": 300.5}"#).await;
@@ -578,18 +552,18 @@ async fn virtual_time_is_moved_and_every_write_is_followed_by_a_rest() {
         assert_eq!(advance(wrong).await.0, 400, "{wrong}");
     }
     assert_eq!(time.ns.load(Ordering::Relaxed), 300_500_000_000);
-    assert_eq!(ask(&server, get("/podstorm/clock/advance")).await.0, 405);
-    ask(&server, get("/api/v1/pods")).await;
+    assert_eq!(reply(&server, get("/podstorm/clock/advance")).await.0, 405);
+    reply(&server, get("/api/v1/pods")).await;
     assert_eq!(time.rests.load(Ordering::Relaxed), 0);
-    ask(&server, Request::post("/api/v1/namespaces")).await;
+    reply(&server, Request::post("/api/v1/namespaces")).await;
     assert_eq!(time.rests.load(Ordering::Relaxed), 1);
 
     let real = builder().build();
-    let (code, answer) = ask(&real, get("/podstorm/clock")).await;
+    let (code, answer) = reply(&real, get("/podstorm/clock")).await;
     let answer: Value = serde_json::from_str(&answer).unwrap();
     assert_eq!((code, &answer["virtual"]), (200, &false.into()));
-    let (code, answer) = ask(&real, Request::post("/podstorm/clock/advance")).await;
+    let (code, answer) = reply(&real, Request::post("/podstorm/clock/advance")).await;
     assert_eq!(code, 405);
     assert!(answer.contains("--engine virtual"), "{answer}");
-    assert_eq!(ask(&real, Request::post("/podstorm/clock")).await.0, 405);
+    assert_eq!(reply(&real, Request::post("/podstorm/clock")).await.0, 405);
 }

@@ -1,23 +1,9 @@
 //! The kinds that are stored and that nothing here acts on, and the parts of objects that are written by
 //! themselves, as clients see them.
 
-mod common;
-
-use common::{json, send, server};
-use http::Request;
-use http_body_util::{BodyExt, Full};
-use podstorm_http::ApiServer;
-use serde_json::{Value, json};
+use super::*;
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
-
-async fn with_namespace() -> ApiServer {
-    let server = server();
-    let namespace = json!({"metadata": {"name": "default"}});
-    let made = send(&server, "POST", "/api/v1/namespaces", &namespace).await;
-    assert_eq!(made.status(), 201);
-    server
-}
 
 async fn post(server: &ApiServer, path: &str, body: Value) -> Value {
     json(send(server, "POST", path, &body).await).await
@@ -36,18 +22,7 @@ fn causes(status: &Value) -> Vec<String> {
 async fn cells(server: &ApiServer, path: &str) -> Value {
     let request =
         Request::get(path).header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io");
-    let request = request
-        .body(Full::<bytes::Bytes>::default())
-        .expect("a request");
-    let body = server
-        .answer(request)
-        .await
-        .expect("no fault is armed")
-        .into_body()
-        .collect()
-        .await
-        .expect("no fault is armed");
-    let table: Value = serde_json::from_slice(&body.to_bytes()).expect("JSON");
+    let table = json(ask(server, request).await).await;
     let columns = table["columnDefinitions"].as_array().map_or(0, Vec::len);
     let cells = table["rows"][0]["cells"].clone();
     assert_eq!(cells.as_array().map(Vec::len), Some(columns), "{table}");
@@ -56,7 +31,7 @@ async fn cells(server: &ApiServer, path: &str) -> Value {
 
 #[tokio::test]
 async fn an_ingress_needs_backends_and_shows_its_hosts() {
-    let server = with_namespace().await;
+    let server = with_namespace(builder(), "default").await;
     let path = "/apis/networking.k8s.io/v1/namespaces/default/ingresses";
     let refused = post(
         &server,
@@ -110,7 +85,7 @@ async fn an_ingress_needs_backends_and_shows_its_hosts() {
 
 #[tokio::test]
 async fn policies_webhooks_and_levels_get_their_defaults() {
-    let server = with_namespace().await;
+    let server = with_namespace(builder(), "default").await;
     let policy = post(
         &server,
         "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies",
@@ -168,7 +143,7 @@ async fn policies_webhooks_and_levels_get_their_defaults() {
 
 #[tokio::test]
 async fn what_is_fixed_stays() {
-    let server = with_namespace().await;
+    let server = with_namespace(builder(), "default").await;
     let path = "/apis/node.k8s.io/v1/runtimeclasses";
     let class = post(
         &server,
@@ -201,7 +176,7 @@ async fn what_is_fixed_stays() {
 
 #[tokio::test]
 async fn a_certificate_request_is_approved_and_keeps_what_it_asks_for() {
-    let server = with_namespace().await;
+    let server = with_namespace(builder(), "default").await;
     let path = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
     let spec = json!({"request": "eA==", "usages": ["client auth"], "signerName": "a.b/c"});
     let mut request = post(
@@ -226,7 +201,7 @@ fn pod() -> Value {
 
 #[tokio::test]
 async fn ephemeral_containers_are_added_and_nothing_else_changes() {
-    let server = with_namespace().await;
+    let server = with_namespace(builder(), "default").await;
     let mut made = post(&server, PODS, pod()).await;
     let at = format!("{PODS}/p/ephemeralcontainers");
     made["spec"]["containers"][0]["image"] = "other".into();
@@ -258,7 +233,7 @@ async fn ephemeral_containers_are_added_and_nothing_else_changes() {
 
 #[tokio::test]
 async fn a_resize_changes_amounts_of_processors_and_memory() {
-    let server = with_namespace().await;
+    let server = with_namespace(builder(), "default").await;
     post(&server, PODS, pod()).await;
     let at = format!("{PODS}/p/resize");
     let resize = |resources: Value| {
@@ -296,14 +271,9 @@ async fn a_resize_changes_amounts_of_processors_and_memory() {
     config["kind"] = "Pod".into();
     let request = Request::patch(format!("{at}?fieldManager=m&force=true"))
         .header("content-type", "application/apply-patch+yaml")
-        .body(Full::new(bytes::Bytes::from(config.to_string())));
-    let applied = json(
-        server
-            .answer(request.expect("a request"))
-            .await
-            .expect("no fault is armed"),
-    )
-    .await;
+        .body(Full::new(Bytes::from(config.to_string())));
+    let applied = server.answer(request.expect("a request")).await;
+    let applied = json(applied.expect("no fault is armed")).await;
     let container = &applied["spec"]["containers"][0];
     assert_eq!(container["resources"]["requests"]["cpu"], "3", "{applied}");
     assert_eq!(container["image"], "i");
@@ -320,7 +290,7 @@ async fn a_resize_changes_amounts_of_processors_and_memory() {
 
 #[tokio::test]
 async fn components_are_read_alone() {
-    let server = with_namespace().await;
+    let server = with_namespace(builder(), "default").await;
     let path = "/api/v1/componentstatuses";
     assert_eq!(
         cells(&server, path).await,
@@ -334,7 +304,7 @@ async fn components_are_read_alone() {
 
 #[tokio::test]
 async fn every_document_of_the_index_is_there_and_is_kept_by_its_address() {
-    let server = with_namespace().await;
+    let server = with_namespace(builder(), "default").await;
     let index = json(send(&server, "GET", "/openapi/v3", &Value::Null).await).await;
     let paths = index["paths"].as_object().expect("paths");
     assert!(paths.len() > 40);
@@ -344,18 +314,7 @@ async fn every_document_of_the_index_is_there_and_is_kept_by_its_address() {
         assert_eq!(document.status(), 200, "{path}");
         let tag = document.headers()["etag"].clone();
         let request = Request::get(at).header("if-none-match", tag);
-        let request = request
-            .body(Full::<bytes::Bytes>::default())
-            .expect("a request");
-        assert_eq!(
-            server
-                .answer(request)
-                .await
-                .expect("no fault is armed")
-                .status(),
-            304,
-            "{path}"
-        );
+        assert_eq!(ask(&server, request).await.status(), 304, "{path}");
         let document = json(document).await;
         // What is referred to is there.
         let text = document.to_string();
@@ -369,7 +328,7 @@ async fn every_document_of_the_index_is_there_and_is_kept_by_its_address() {
 
 #[tokio::test]
 async fn members_that_are_fixed_are_told_with_their_paths() {
-    let server = with_namespace().await;
+    let server = with_namespace(builder(), "default").await;
     let attachments = "/apis/storage.k8s.io/v1/volumeattachments";
     let spec = json!({"attacher": "a", "nodeName": "n", "source": {"persistentVolumeName": "v"}});
     let mut made = post(

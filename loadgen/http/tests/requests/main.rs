@@ -1,0 +1,86 @@
+//! Requests to a server in process or over a connection, and what clients get: a module for each subject.
+
+mod access;
+mod custom;
+mod eviction;
+mod faults;
+mod groups;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use podstorm_apiserver::{Cluster, ClusterOptions};
+use podstorm_http::tls::ServerConfig;
+use podstorm_http::{ApiServer, Body, Builder, ConnectionLost, listen};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+fn builder() -> Builder {
+    let options = ClusterOptions {
+        keeps_past: true,
+        ..ClusterOptions::default()
+    };
+    ApiServer::builder(Arc::new(Cluster::new(options)))
+}
+
+/// A server with a namespace of that name.
+async fn with_namespace(builder: Builder, name: &str) -> ApiServer {
+    let server = builder.build();
+    let namespace = json!({"metadata": {"name": name}});
+    let made = send(&server, "POST", "/api/v1/namespaces", &namespace).await;
+    assert_eq!(made.status(), 201);
+    server
+}
+
+/// Puts a server on a socket.
+async fn on_socket(server: ApiServer, tls: Option<Arc<ServerConfig>>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("it is bound");
+    let forever = std::future::pending();
+    tokio::spawn(listen::serve_with(server, listener, tls, forever));
+    address
+}
+
+/// Sends a request that a fault may strike.
+async fn try_send(
+    server: &ApiServer,
+    method: &str,
+    path: &str,
+    body: &Value,
+) -> Result<Response<Body>, ConnectionLost> {
+    let request = Request::builder().method(method).uri(path);
+    let request = match method {
+        "PATCH" => request.header("content-type", "application/merge-patch+json"),
+        _ => request.header("content-type", "application/json"),
+    };
+    let body = match body {
+        Value::Null => Bytes::new(),
+        body => body.to_string().into(),
+    };
+    let request = request.body(Full::new(body)).expect("a request");
+    server.answer(request).await
+}
+
+async fn send(server: &ApiServer, method: &str, path: &str, body: &Value) -> Response<Body> {
+    let answer = try_send(server, method, path, body).await;
+    answer.expect("it is answered")
+}
+
+/// Sends a request without a body.
+async fn ask(server: &ApiServer, request: http::request::Builder) -> Response<Body> {
+    let request = request.body(Full::<Bytes>::default()).expect("a request");
+    server.answer(request).await.expect("it is answered")
+}
+
+async fn text(response: Response<Body>) -> String {
+    let body = response.into_body().collect().await;
+    let body = body.expect("it is whole").to_bytes();
+    String::from_utf8(body.to_vec()).expect("text")
+}
+
+async fn json(response: Response<Body>) -> Value {
+    serde_json::from_str(&text(response).await).expect("an answer in JSON")
+}
