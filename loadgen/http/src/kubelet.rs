@@ -52,14 +52,17 @@ fn log(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
         return Ok(answer::text(200, String::new()));
     };
     check_node(call, node)?;
-    if !call.server.reaches_kubelets() {
+    if !call.server.0.settings.reaches_kubelets {
         let given = OF_LOG.iter().map(|name| (*name, call.query.text(name)));
         let given = given.filter(|(_, value)| !["", "false"].contains(value));
         let at = ("containerLogs", container.as_str());
         let why = unreachable("Get", node, &url(target, at, given));
         return Err(ApiError::status(500, Reason::Other(String::new()), why));
     }
-    Ok(answer::text(200, format!("{}\n", call.server.log_line())))
+    Ok(answer::text(
+        200,
+        format!("{}\n", call.server.0.settings.log_line),
+    ))
 }
 
 /// A stream to a container. None can be opened: a simulated one has no processes.
@@ -74,7 +77,7 @@ fn stream(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> 
         return Err(errors::bad_request(why));
     };
     check_node(call, node)?;
-    if !call.server.reaches_kubelets() {
+    if !call.server.0.settings.reaches_kubelets {
         let commands = call
             .query
             .all("command")

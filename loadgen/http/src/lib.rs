@@ -294,11 +294,6 @@ impl ApiServer {
         &self.0.cluster
     }
 
-    /// Where the history of watches begins.
-    pub(crate) fn history_begins(&self) -> u64 {
-        self.0.history_begins
-    }
-
     /// The time on the server's clock.
     pub fn now(&self) -> Now {
         (self.0.clock)()
@@ -375,10 +370,6 @@ impl ApiServer {
         self.0.draining.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn has_virtual_time(&self) -> bool {
-        self.0.virtual_time.is_some()
-    }
-
     pub(crate) fn credentials(&self) -> &Credentials {
         &self.0.settings.credentials
     }
@@ -389,14 +380,6 @@ impl ApiServer {
 
     pub(crate) fn metrics(&self) -> &Metrics {
         &self.0.metrics
-    }
-
-    pub(crate) fn reaches_kubelets(&self) -> bool {
-        self.0.settings.reaches_kubelets
-    }
-
-    pub(crate) fn log_line(&self) -> &str {
-        &self.0.settings.log_line
     }
 }
 

@@ -263,18 +263,6 @@ impl Metrics {
         });
     }
 
-    fn watch_begins(&self, kind: Kind) {
-        self.with(Some(kind), |of| {
-            of.watches.fetch_add(1, Ordering::Relaxed);
-        });
-    }
-
-    fn watch_ends(&self, kind: Kind) {
-        self.with(Some(kind), |of| {
-            of.watches.fetch_sub(1, Ordering::Relaxed);
-        });
-    }
-
     /// Counts events that a watch sends.
     pub(crate) fn watch_sends(&self, kind: Kind, events: u64) {
         self.with(Some(kind), |of| {
@@ -303,7 +291,9 @@ pub(crate) struct OpenWatch {
 
 impl OpenWatch {
     pub(crate) fn new(server: &ApiServer, kind: Kind) -> OpenWatch {
-        server.metrics().watch_begins(kind);
+        server.metrics().with(Some(kind), |of| {
+            of.watches.fetch_add(1, Ordering::Relaxed);
+        });
         OpenWatch {
             server: server.clone(),
             kind,
@@ -313,7 +303,9 @@ impl OpenWatch {
 
 impl Drop for OpenWatch {
     fn drop(&mut self) {
-        self.server.metrics().watch_ends(self.kind);
+        self.server.metrics().with(Some(self.kind), |of| {
+            of.watches.fetch_sub(1, Ordering::Relaxed);
+        });
     }
 }
 

@@ -53,7 +53,7 @@ pub(crate) fn watch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, 
         ..WatchOptions::default()
     };
     let api = call.cluster().api(view::stored_kind(target.kind));
-    let history_begins = call.server.history_begins();
+    let history_begins = call.server.0.history_begins;
     let watched = match begin.from {
         WatchFrom::Version(version) if version < history_begins => {
             Err(errors::expired(version, history_begins))

@@ -133,7 +133,7 @@ impl Hold {
             return Poll::Ready(());
         }
         // Virtual time is moved, and until it is released there is nothing to look at.
-        if server.has_virtual_time() || self.due_ns == i64::MAX {
+        if server.0.virtual_time.is_some() || self.due_ns == i64::MAX {
             return Poll::Pending;
         }
         let sleep = look.get_or_insert_with(|| Box::pin(tokio::time::sleep(LOOK_EVERY)));

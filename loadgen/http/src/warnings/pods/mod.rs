@@ -5,77 +5,32 @@
 use std::collections::BTreeSet;
 use std::fmt::{self, Display};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::LazyLock;
 
 use podstorm_objects::{Quantity, canonical_quantity};
 use serde_json::Value;
 
-/// Labels of nodes that are not to be used, and what is told of each.
-const DEPRECATED_LABELS: [(&str, &str); 8] = [
-    (
-        "beta.kubernetes.io/arch",
-        "deprecated since v1.14; use \"kubernetes.io/arch\" instead",
-    ),
-    (
-        "beta.kubernetes.io/os",
-        "deprecated since v1.14; use \"kubernetes.io/os\" instead",
-    ),
-    (
-        "failure-domain.beta.kubernetes.io/region",
-        "deprecated since v1.17; use \"topology.kubernetes.io/region\" instead",
-    ),
-    (
-        "failure-domain.beta.kubernetes.io/zone",
-        "deprecated since v1.17; use \"topology.kubernetes.io/zone\" instead",
-    ),
-    (
-        "beta.kubernetes.io/instance-type",
-        "deprecated since v1.17; use \"node.kubernetes.io/instance-type\" instead",
-    ),
-    ("app.kubernetes.io/created-by", "deprecated since v1.9"),
-    (
-        "scheduler.alpha.kubernetes.io/preferAvoidPods",
-        "deprecated since v1.22; use Taints and Tolerations instead",
-    ),
-    (
-        "node-role.kubernetes.io/master",
-        "use \"node-role.kubernetes.io/control-plane\" instead",
-    ),
-];
+/// What is not to be used any more, each with what is told of it.
+struct Deprecated {
+    /// Of nodes.
+    labels: Vec<(&'static str, &'static str)>,
+    annotations: Vec<(&'static str, &'static str)>,
+    /// Kinds of volumes.
+    volumes: Vec<(&'static str, &'static str)>,
+}
 
-/// Annotations that do nothing any more, and the fields that do.
-const DEPRECATED_ANNOTATIONS: [(&str, &str); 3] = [
-    (
-        "scheduler.alpha.kubernetes.io/critical-pod",
-        "non-functional in v1.16+; use the \"priorityClassName\" field instead",
-    ),
-    (
-        "security.alpha.kubernetes.io/sysctls",
-        "non-functional in v1.11+; use the \"sysctls\" field instead",
-    ),
-    (
-        "security.alpha.kubernetes.io/unsafe-sysctls",
-        "non-functional in v1.11+; use the \"sysctls\" field instead",
-    ),
-];
-
-/// Kinds of volumes that are on their way out, and since when.
-const DEPRECATED_VOLUMES: [(&str, &str); 9] = [
-    (
-        "photonPersistentDisk",
-        "deprecated in v1.11, non-functional in v1.16+",
-    ),
-    (
-        "gitRepo",
-        "deprecated in v1.11, and disabled by default in v1.33+",
-    ),
-    ("scaleIO", "deprecated in v1.16, non-functional in v1.22+"),
-    ("flocker", "deprecated in v1.22, non-functional in v1.25+"),
-    ("storageos", "deprecated in v1.22, non-functional in v1.25+"),
-    ("quobyte", "deprecated in v1.22, non-functional in v1.25+"),
-    ("glusterfs", "deprecated in v1.25, non-functional in v1.26+"),
-    ("cephfs", "deprecated in v1.28, non-functional in v1.31+"),
-    ("rbd", "deprecated in v1.28, non-functional in v1.31+"),
-];
+static DEPRECATED: LazyLock<Deprecated> = LazyLock::new(|| {
+    let all = |what: &str| {
+        let lines = include_str!("deprecated.txt").lines();
+        let lines = lines.filter_map(|line| line.strip_prefix(what)?.split_once(' '));
+        lines.collect()
+    };
+    Deprecated {
+        labels: all("label "),
+        annotations: all("annotation "),
+        volumes: all("volume "),
+    }
+});
 
 const NO_SELECTOR: &str = "a null labelSelector results in matching no pod";
 const SECCOMP: &str = "non-functional in v1.27+; use the \"seccompProfile\" field instead";
@@ -92,16 +47,16 @@ pub(crate) fn of_pod(metadata: &Value, spec: &Value, at: &str) -> Vec<String> {
 /// `at` is what stands before `spec` and `metadata`.
 fn of_spec(annotations: &Value, spec: &Value, at: &dyn Display, warnings: &mut Vec<String>) {
     of_placement(spec, at, warnings);
-    for (key, why) in DEPRECATED_ANNOTATIONS {
-        if !annotations[key].is_null() {
+    for (key, why) in &DEPRECATED.annotations {
+        if !annotations[*key].is_null() {
             warnings.push(format!("{at}metadata.annotations[{key}]: {why}"));
         }
     }
     for (index, volume) in list(spec, "volumes").iter().enumerate() {
-        for (kind, why) in DEPRECATED_VOLUMES {
-            if !volume[kind].is_null() {
-                let kind = if kind == "storageos" {
-                    "storageOS"
+        for (kind, why) in &DEPRECATED.volumes {
+            if !volume[*kind].is_null() {
+                let kind = if *kind == "storageos" {
+                    &"storageOS"
                 } else {
                     kind
                 };
@@ -164,14 +119,14 @@ fn of_spec(annotations: &Value, spec: &Value, at: &dyn Display, warnings: &mut V
 /// Labels of nodes that have other names now, and spreading over no pods.
 fn of_placement(spec: &Value, at: &dyn Display, warnings: &mut Vec<String>) {
     if !spec["nodeSelector"].is_null() {
-        for (label, why) in DEPRECATED_LABELS {
-            if !spec["nodeSelector"][label].is_null() {
+        for (label, why) in &DEPRECATED.labels {
+            if !spec["nodeSelector"][*label].is_null() {
                 warnings.push(format!("{at}spec.nodeSelector[{label}]: {why}"));
             }
         }
     }
     let label = |key: &Value, at: &dyn Display, warnings: &mut Vec<String>| {
-        for (label, why) in DEPRECATED_LABELS {
+        for (label, why) in &DEPRECATED.labels {
             if key == label {
                 warnings.push(format!("{at}: {label} is {why}"));
             }
