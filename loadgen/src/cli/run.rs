@@ -120,12 +120,11 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
         .filter_map(|flag| outputs.take(flag))
         .collect();
     let profile_files: Vec<_> = profiles.iter().filter_map(outputs::name_of).collect();
-    let (run, profiled) = profile::sampled(profiles, flags.profile_hertz, &replay, || {
-        let run = run::run(&settings, objects, &view, &cancel);
+    let (mut result, profiled) = profile::sampled(profiles, flags.profile_hertz, &replay, || {
+        let result = run::run(&settings, objects, &view, &cancel);
         view.progress.finish();
-        run
+        result
     })?;
-    let mut result = run?;
     // The server of the metrics ends with the run, that of the cluster after the report.
     let View { server, .. } = view;
 

@@ -160,7 +160,7 @@ pub(super) fn run(flags: &SweepFlags) -> Result<u8> {
     let teller = Teller::new(flags.quiet, template, Some(total as u64), &first, 5.0);
     let results = sweep::run(&jobs, threads, &cancel, &|done| {
         teller.tell(done as u64, format!("sweep: {done} of {total} runs"));
-    })?;
+    });
     teller.finish();
     let sweep = Sweep::new(grid, seeds, metrics, thresholds, results);
 
