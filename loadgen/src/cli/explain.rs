@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::{ArgGroup, Args, ValueEnum};
 use podstorm::limits::BURST_REPLICAS;
 use podstorm::replicaset::{ControllerOptions, Gates};
@@ -169,8 +169,8 @@ enum Format {
 /// # Errors
 /// Wrong usage or input.
 pub(super) fn run(flags: &ExplainFlags) -> Result<u8> {
-    let gates =
-        gates::parse(flags.feature_gates.iter().map(String::as_str)).context("--feature-gates")?;
+    let gates = gates::parse(flags.feature_gates.iter().map(String::as_str));
+    let gates = gates.map_err(|problem| anyhow!("--feature-gates: {problem}"))?;
     let preferred = Preferred {
         either: flags.prefer.clone(),
         pods: flags.prefer_pods.clone(),
