@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::units::refuse;
+
 /// Every known gate, and whether Kubernetes 1.36 locks it. All of them are on by default.
 const KNOWN: [(&str, bool); 5] = [
     ("DeploymentReplicaSetTerminatingReplicas", false),
@@ -11,11 +13,6 @@ const KNOWN: [(&str, bool); 5] = [
     ("StaleControllerConsistencyReplicaSet", false),
     ("WatchListClient", false),
 ];
-
-/// A setting of feature gates that can't be taken.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct GateError(String);
 
 /// Every known gate as Kubernetes 1.36 has it.
 pub fn defaults() -> BTreeMap<String, bool> {
@@ -35,35 +32,33 @@ pub fn names<'a>(assignments: impl IntoIterator<Item = &'a str>, gate: &str) -> 
 /// A gate that is not known or locked, a value other than true or false, or one gate set to both.
 pub fn parse<'a>(
     assignments: impl IntoIterator<Item = &'a str>,
-) -> Result<BTreeMap<String, bool>, GateError> {
+) -> Result<BTreeMap<String, bool>, String> {
     let mut chosen = BTreeMap::new();
     let items = assignments.into_iter().flat_map(|list| list.split(','));
     for item in items.map(str::trim).filter(|item| !item.is_empty()) {
         let Some((name, value)) = item.split_once('=') else {
-            return Err(GateError(format!(
+            return refuse(format!(
                 "{item:?} sets nothing: write {item}=true or =false"
-            )));
+            ));
         };
         let (name, value) = (name.trim(), value.trim());
         let Some((_, is_locked)) = KNOWN.iter().find(|(known, _)| *known == name) else {
-            return Err(GateError(format!(
+            return refuse(format!(
                 "unknown feature gate {name:?}; known are {}",
                 KNOWN.map(|(known, _)| known).join(", ")
-            )));
+            ));
         };
         let value = match value.to_ascii_lowercase().as_str() {
             "true" | "t" | "1" => true,
             "false" | "f" | "0" => false,
-            _ => return Err(GateError(format!("{name} is true or false, not {value:?}"))),
+            _ => return refuse(format!("{name} is true or false, not {value:?}")),
         };
         if *is_locked && !value {
-            return Err(GateError(format!(
-                "{name} is locked to true since Kubernetes 1.31"
-            )));
+            return refuse(format!("{name} is locked to true since Kubernetes 1.31"));
         }
         let before = chosen.insert(name.to_owned(), value);
         if before.is_some_and(|before| before != value) {
-            return Err(GateError(format!("{name} is set to both true and false")));
+            return refuse(format!("{name} is set to both true and false"));
         }
     }
     let mut gates = defaults();
@@ -100,7 +95,7 @@ mod tests {
             ("PodDeletionCost=maybe", "true or false"),
             ("PodDeletionCost=true,PodDeletionCost=false", "both"),
         ] {
-            let problem = parse([text]).expect_err(text).to_string();
+            let problem = parse([text]).expect_err(text);
             assert!(problem.contains(word), "{text}: {problem}");
         }
     }

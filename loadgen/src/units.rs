@@ -21,19 +21,9 @@ const DURATION_UNITS: [(&str, i64); 6] = [
     ("ns", 1),
 ];
 
-/// A text that is not such a value: what is wrong, and what is expected.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct UnitError(String);
-
-impl UnitError {
-    pub(crate) fn new(problem: impl Into<String>) -> UnitError {
-        UnitError(problem.into())
-    }
-}
-
-fn refuse<T>(problem: impl Into<String>) -> Result<T, UnitError> {
-    Err(UnitError(problem.into()))
+/// Says of a text that is not such a value what is wrong, and what is expected.
+pub(crate) fn refuse<T>(problem: impl Into<String>) -> Result<T, String> {
+    Err(problem.into())
 }
 
 /// Reads a count of at least one: digits, with `k` for thousands or `m` for millions after them.
@@ -41,7 +31,7 @@ fn refuse<T>(problem: impl Into<String>) -> Result<T, UnitError> {
 ///
 /// # Errors
 /// No number, a negative one, zero, a fraction of one, or more than fits.
-pub fn parse_size(text: &str) -> Result<u64, UnitError> {
+pub fn parse_size(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let (digits, factor) = match text.as_bytes().last() {
         Some(b'k' | b'K') => (&text[..text.len() - 1], 1_000),
@@ -70,7 +60,7 @@ pub fn parse_size(text: &str) -> Result<u64, UnitError> {
 ///
 /// # Errors
 /// No number, no unit or an unknown one, a negative duration, or more than 292 years.
-pub fn parse_duration_ns(text: &str) -> Result<i64, UnitError> {
+pub fn parse_duration_ns(text: &str) -> Result<i64, String> {
     let text = text.trim();
     if text.is_empty() {
         return refuse("expected a duration such as 500ms, 3s or 5m");
@@ -119,7 +109,7 @@ pub fn parse_duration_ns(text: &str) -> Result<i64, UnitError> {
 ///
 /// # Errors
 /// No number, no `/s`, a negative, zero or unreasonable rate.
-pub fn parse_rate_per_second(text: &str) -> Result<f64, UnitError> {
+pub fn parse_rate_per_second(text: &str) -> Result<f64, String> {
     let text = text.trim();
     if text.starts_with('-') {
         return refuse("a rate can't be negative");
@@ -154,7 +144,7 @@ pub fn parse_rate_per_second(text: &str) -> Result<f64, UnitError> {
 ///
 /// # Errors
 /// An unknown form, a part that is no duration, or parts out of order.
-pub fn parse_latency(text: &str) -> Result<Latency, UnitError> {
+pub fn parse_latency(text: &str) -> Result<Latency, String> {
     let text = text.trim();
     let (form, parts) = match text.split_once(':') {
         Some((form, parts)) => (form.trim(), parts.trim()),
@@ -181,7 +171,7 @@ pub fn parse_latency(text: &str) -> Result<Latency, UnitError> {
     }
 }
 
-fn parse_lognormal(parts: &str) -> Result<Latency, UnitError> {
+fn parse_lognormal(parts: &str) -> Result<Latency, String> {
     let (mut p50, mut p99) = (None, None);
     for part in parts.split(',') {
         let Some((name, value)) = part.split_once('=') else {
@@ -424,7 +414,7 @@ mod tests {
             ("99999999999999999999m", "too large"),
             ("99999999999999999999999999999999999999999999", "too large"),
         ] {
-            let problem = parse_size(text).expect_err(text).to_string();
+            let problem = parse_size(text).expect_err(text);
             assert!(problem.contains(word), "{text:?}: {problem}");
         }
     }
@@ -456,7 +446,7 @@ mod tests {
             ("0.1ns", "finer"),
             ("9999999h", "too long"),
         ] {
-            let problem = parse_duration_ns(text).expect_err(text).to_string();
+            let problem = parse_duration_ns(text).expect_err(text);
             assert!(problem.contains(word), "{text:?}: {problem}");
         }
     }
@@ -497,7 +487,7 @@ mod tests {
             ("p50=3ms,p90=4ms", "unknown quantile"),
             ("gamma:3ms", "unknown distribution"),
         ] {
-            let problem = parse_latency(text).expect_err(text).to_string();
+            let problem = parse_latency(text).expect_err(text);
             assert!(problem.contains(word), "{text:?}: {problem}");
         }
     }

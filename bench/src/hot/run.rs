@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicBool;
 
 use podstorm_loadgen::run;
-use podstorm_loadgen::settings::resolve::{Machine, SettingsRequest, resolve};
+use podstorm_loadgen::settings::Settings;
 
 /// A run of `up-down` on the virtual engine; one call is one run.
 pub fn up_down(pods: u64, replicasets: u64) -> impl FnMut() -> u64 + use<> {
@@ -22,16 +22,10 @@ pub fn churn(pods: u64, replicasets: u64) -> impl FnMut() -> u64 + use<> {
 
 fn run_of(flags: &str) -> impl FnMut() -> u64 + use<> {
     let flags = format!("--engine virtual {flags}");
-    let request = SettingsRequest::read(flags.split(' ')).expect("they are flags of loadgen run");
     // What the machine offers must not change what is counted.
-    let machine = Machine {
-        cpus: 1,
-        memory_bytes: None,
-    };
-    let settings = resolve(&request, machine).expect("the settings agree with each other");
+    let settings = Settings::of_flags(&flags, 1).expect("they are flags that agree");
     move || {
-        let result = run::run(&settings, Vec::new(), &(), &AtomicBool::new(false))
-            .expect("the settings can be run");
+        let result = run::run(&settings, Vec::new(), &(), &AtomicBool::new(false));
         assert_eq!(result.outcome.exit_code, 0, "the run did not converge");
         result.resource_version
     }

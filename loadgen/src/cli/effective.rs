@@ -206,11 +206,7 @@ pub(super) fn command(given: &Settings, files: &[PathBuf]) -> String {
         },
         ..SettingsRequest::default()
     };
-    let machine = Machine {
-        cpus: 0,
-        memory_bytes: None,
-    };
-    let baseline = resolve(&baseline, machine).map(|defaults| settings(&defaults, files));
+    let baseline = resolve(&baseline, Machine::of(0)).map(|defaults| settings(&defaults, files));
     let baseline = baseline.unwrap_or_default();
     let default_gates = baseline.iter().find(|(name, _)| name == "feature-gates");
     let default_gates = default_gates.and_then(|(_, gates)| gates.as_object());
@@ -280,23 +276,21 @@ mod tests {
     use super::super::{Cli, Command};
     use super::*;
 
-    fn request(flags: &str) -> SettingsRequest {
-        SettingsRequest::read(flags.split_whitespace()).unwrap()
+    fn resolved(flags: &str) -> Settings {
+        Settings::of_flags(flags, 2).unwrap()
     }
 
-    fn resolved(request: &SettingsRequest) -> Settings {
-        let machine = Machine {
-            cpus: 2,
-            memory_bytes: None,
-        };
-        resolve(request, machine).unwrap()
+    /// The same beside files.
+    fn beside(input: InputSize, flags: &str) -> Settings {
+        let request = SettingsRequest::read(flags.split_whitespace()).unwrap();
+        resolve(&request.with_input(Some(input)), Machine::of(2)).unwrap()
     }
 
     #[test]
     fn the_command_says_what_differs_and_the_seed() {
         let flags = "--engine virtual --seed 7 --kube-api-qps 20 --feature-gates \
                      PodDeletionCost=false --pods 1000";
-        let command = command(&resolved(&request(flags)), &[]);
+        let command = command(&resolved(flags), &[]);
         assert_eq!(
             command,
             "loadgen run --scenario up-down --engine virtual --seed 7 --pods 1000 \
@@ -312,11 +306,7 @@ mod tests {
         let Command::Run(flags) = flags.command else {
             panic!("{command}");
         };
-        let machine = Machine {
-            cpus,
-            memory_bytes: None,
-        };
-        let settings = resolve(&flags.shape.with_input(input), machine);
+        let settings = resolve(&flags.shape.with_input(input), Machine::of(cpus));
         settings.unwrap_or_else(|error| panic!("{command}: {error}"))
     }
 
@@ -374,7 +364,7 @@ mod tests {
             ("--scenario recreate --nodes 3", true),
             ("--scenario manifests", false),
         ] {
-            let settings = resolved(&request(flags).with_input(Some(input)));
+            let settings = beside(input, flags);
             let command = command(&settings, &files);
             assert_eq!(read_back(&command, 96, Some(input)), settings, "{command}");
             assert_eq!(command.contains("--scenario"), is_named, "{command}");
@@ -383,7 +373,7 @@ mod tests {
 
     #[test]
     fn the_pods_of_groups_are_those_that_were_asked_for() {
-        let settings = resolved(&request("--scenario cl2-load --pods 400"));
+        let settings = resolved("--scenario cl2-load --pods 400");
         assert_eq!(settings.size.pods, 540, "250 + 3 x 30 + 40 x 5");
         let command = command(&settings, &[]);
         assert!(command.contains(" --pods 400 --nodes 100"), "{command}");
@@ -392,12 +382,9 @@ mod tests {
 
     #[test]
     fn files_are_named_as_a_shell_takes_them() {
-        let request = SettingsRequest {
-            input: Some(InputSize::default()),
-            ..SettingsRequest::default()
-        };
+        let settings = beside(InputSize::default(), "");
         let names = ["my web.yaml", "it's", "two\nlines", "-"];
-        let command = command(&resolved(&request), &names.map(PathBuf::from));
+        let command = command(&settings, &names.map(PathBuf::from));
         let end = r" -f 'my web.yaml' -f 'it'\''s' -f $'two\x0alines' -f -";
         assert!(command.ends_with(end), "{command}");
         assert!(!command.contains("--scenario"), "{command}");
@@ -405,7 +392,7 @@ mod tests {
 
     #[test]
     fn yaml_and_json_hold_the_same() {
-        let settings = settings(&resolved(&SettingsRequest::default()), &[]);
+        let settings = settings(&resolved(""), &[]);
         let json: Value = serde_json::from_str(&json(&settings)).unwrap();
         let yaml: Value = serde_saphyr::from_str(&yaml(&settings)).unwrap();
         assert_eq!(json, yaml);

@@ -1,15 +1,14 @@
 //! `loadgen explain`: which pods a scale-down deletes, and what a rollout does next, and why.
 
-use std::io::{self, Write};
+use std::io;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::{ArgGroup, Args, ValueEnum};
 use podstorm::limits::BURST_REPLICAS;
 use podstorm::replicaset::{ControllerOptions, Gates};
 use podstorm_objects::{Kind, Now, Selector, Time};
 use podstorm_sim::clock::RealClock;
-use serde::Serialize;
 
 use crate::explain::order::Question;
 use crate::explain::selection::Preferred;
@@ -170,8 +169,8 @@ enum Format {
 /// # Errors
 /// Wrong usage or input.
 pub(super) fn run(flags: &ExplainFlags) -> Result<u8> {
-    let gates =
-        gates::parse(flags.feature_gates.iter().map(String::as_str)).context("--feature-gates")?;
+    let gates = gates::parse(flags.feature_gates.iter().map(String::as_str));
+    let gates = gates.map_err(|problem| anyhow!("--feature-gates: {problem}"))?;
     let preferred = Preferred {
         either: flags.prefer.clone(),
         pods: flags.prefer_pods.clone(),
@@ -218,14 +217,14 @@ pub(super) fn run(flags: &ExplainFlags) -> Result<u8> {
     if let (Some(name), None, true) = (&flags.deployment, flags.replicas, preferred.is_none()) {
         if let Some((deployment, sets)) = rollout::find(&loaded.objects, name)? {
             let answer = rollout::explain(&deployment, sets, flags.image.as_deref(), now)?;
-            return match flags.output {
-                Format::Json => print_json(&answer),
+            match flags.output {
+                Format::Json => super::print_json(&answer)?,
                 other => {
                     let text = rollout::table::render(&answer, other == Format::Wide, width());
                     super::print(&text)?;
-                    Ok(0)
                 }
-            };
+            }
+            return Ok(0);
         }
         if flags.image.is_some() {
             bail!(
@@ -256,7 +255,8 @@ pub(super) fn run(flags: &ExplainFlags) -> Result<u8> {
     // How it was chosen comes before the other notes.
     answer.notes.splice(0..0, chosen);
     if flags.output == Format::Json {
-        return print_json(&json::document(&answer));
+        super::print_json(&json::document(&answer))?;
+        return Ok(0);
     }
     let layout = Layout {
         wide: flags.output == Format::Wide,
@@ -265,18 +265,6 @@ pub(super) fn run(flags: &ExplainFlags) -> Result<u8> {
     };
     super::print(&table::render(&answer, layout))?;
     Ok(0)
-}
-
-/// Writes a document to standard output.
-fn print_json(document: &impl Serialize) -> Result<u8> {
-    let mut out = io::BufWriter::new(io::stdout().lock());
-    let written = crate::report::output::json(&mut out, document).and_then(|()| out.flush());
-    match written {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(anyhow::Error::new(error).context("standard output can't be written"))
-        }
-        _ => Ok(0),
-    }
 }
 
 /// The width of the terminal, within what reads well; 100 columns where there is none.

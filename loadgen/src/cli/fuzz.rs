@@ -1,7 +1,6 @@
 //! `loadgen fuzz`: many seeds of the fault simulator, and what they add up to.
 
 use std::fs;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,9 +18,10 @@ use podstorm_sim::faults::FaultClass;
 use serde_json::{Value, json};
 
 use super::interrupt::EXIT_INTERRUPTED;
-use super::print;
+use super::outputs::Outputs;
+use super::print_beside;
 use super::progress::Teller;
-use crate::report::output::{Inputs, Output};
+use crate::report::output::Inputs;
 use crate::units::{parse_duration_ns, parse_size, shell_path};
 
 /// Most failing seeds whose schedules are cut down.
@@ -147,18 +147,10 @@ pub(super) fn run(flags: &FuzzFlags) -> Result<u8> {
     if let Some(folder) = &flags.keep {
         check_folder(folder)?;
     }
-    let json = flags.json.as_ref();
-    let json = json.map(|path| Output::open("--json", path, &Inputs::default()));
-    let json = json.transpose()?;
-    // Standard output belongs to the file that `-` stands for.
-    let uses_stdout = json.as_ref().is_some_and(Output::is_stdout);
-    let print = |text: &str| match uses_stdout {
-        true => {
-            let _ = io::stderr().write_all(text.as_bytes());
-            Ok(())
-        }
-        false => print(text),
-    };
+    let mut outputs = Outputs::default();
+    outputs.open("--json", flags.json.as_ref(), &Inputs::default())?;
+    let uses_stdout = outputs.use_stdout();
+    let print = |text: &str| print_beside(uses_stdout, text);
     let campaign = Campaign {
         first: flags.first,
         seeds,
@@ -169,11 +161,7 @@ pub(super) fn run(flags: &FuzzFlags) -> Result<u8> {
         failures_max: usize::try_from(flags.failures).unwrap_or(usize::MAX),
     };
     let interrupted = Arc::new(AtomicBool::new(false));
-    let temporary = json
-        .iter()
-        .filter_map(Output::temporary)
-        .map(Path::to_owned);
-    super::interrupt::watch(&interrupted, temporary.collect(), flags.quiet).begin();
+    super::interrupt::watch(&interrupted, outputs.temporary(), flags.quiet).begin();
     // Relaxed, here and below: flags that order nothing.
     let is_interrupted = || interrupted.load(Ordering::Relaxed);
     let stop = AtomicBool::new(false);
@@ -192,10 +180,9 @@ pub(super) fn run(flags: &FuzzFlags) -> Result<u8> {
     let outcome = campaign::run(&campaign, &stop, &progress);
     let took_seconds = begun.seconds();
     teller.finish();
-    if let Some(output) = json {
-        let text = format!("{:#}\n", as_json(&outcome, took_seconds, is_interrupted()));
-        output.write(|out| out.write_all(text.as_bytes()))?;
-    }
+    let text = || format!("{:#}\n", as_json(&outcome, took_seconds, is_interrupted()));
+    let (_, problem) = outputs.write(&[("--json", &|out| out.write_all(text().as_bytes()))]);
+    problem?;
     if !flags.quiet {
         print(&summary(&outcome, &campaign, took_seconds))?;
     }

@@ -33,6 +33,9 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 use podstorm_sim::faults::FaultClass;
+use serde::Serialize;
+
+use crate::report::json;
 
 /// Most warnings about the files of `-f` that are shown.
 const WARNINGS_MAX: usize = 20;
@@ -219,6 +222,24 @@ fn print(text: &str) -> anyhow::Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// The same where standard output may belong to a file that `-` stands for: then to standard error.
+fn print_beside(uses_stdout: bool, text: &str) -> anyhow::Result<()> {
+    match uses_stdout {
+        true => {
+            let _ = io::stderr().lock().write_all(text.as_bytes());
+            Ok(())
+        }
+        false => print(text),
+    }
+}
+
+/// Writes a document to standard output.
+fn print_json(document: &impl Serialize) -> anyhow::Result<()> {
+    let mut bytes = Vec::new();
+    json::write(&mut bytes, document)?;
+    print(&String::from_utf8_lossy(&bytes))
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use terminal_size::{Width, terminal_size_of};
 use super::flags::{RunFlags, SettingsFormat, note_inputs};
 use super::outputs::{self, Outputs};
 use super::serve::write_kubeconfig;
-use super::{baseline, dry_run, effective, interrupt, live, print, profile, warn};
+use super::{baseline, dry_run, effective, interrupt, live, print, print_beside, profile, warn};
 use crate::exposition::MetricsServer;
 use crate::manifest::{self, Loaded};
 use crate::metrics::Threshold;
@@ -120,12 +120,11 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
         .filter_map(|flag| outputs.take(flag))
         .collect();
     let profile_files: Vec<_> = profiles.iter().filter_map(outputs::name_of).collect();
-    let (run, profiled) = profile::sampled(profiles, flags.profile_hertz, &replay, || {
-        let run = run::run(&settings, objects, &view, &cancel);
+    let (mut result, profiled) = profile::sampled(profiles, flags.profile_hertz, &replay, || {
+        let result = run::run(&settings, objects, &view, &cancel);
         view.progress.finish();
-        run
+        result
     })?;
-    let mut result = run?;
     // The server of the metrics ends with the run, that of the cluster after the report.
     let View { server, .. } = view;
 
@@ -158,24 +157,23 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
         written.extend(profile_files);
     }
     if !flags.quiet {
-        // Standard output belongs to the file that `-` stands for.
-        let width = match uses_stdout {
-            true => terminal_size_of(io::stderr()),
-            false => terminal_size_of(io::stdout()),
+        let (width, paints) = match uses_stdout {
+            true => (
+                terminal_size_of(io::stderr()),
+                colour::is_wanted(&io::stderr()),
+            ),
+            false => (
+                terminal_size_of(io::stdout()),
+                colour::is_wanted(&io::stdout()),
+            ),
         };
         let width = terminal::columns(width.map(|(Width(columns), _)| usize::from(columns)));
         let mut text = terminal::render(&result, host.as_ref(), &again, &written, width);
         text.push_str(&compared.unwrap_or_default());
-        let painted = |wanted: bool| match wanted {
-            true => colour::coloured(&text, result.outcome.exit_code),
-            false => text.clone(),
-        };
-        if uses_stdout {
-            let text = painted(colour::is_wanted(&io::stderr()));
-            let _ = io::stderr().lock().write_all(text.as_bytes());
-        } else {
-            print(&painted(colour::is_wanted(&io::stdout())))?;
+        if paints {
+            text = colour::coloured(&text, result.outcome.exit_code);
         }
+        print_beside(uses_stdout, &text)?;
     }
     problem?;
     if let Some(output) = saved_baseline {

@@ -4,8 +4,7 @@
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 
-use super::print;
-use crate::report::json;
+use super::print_json;
 use crate::result::RunResult;
 use crate::scenario::Scenario;
 
@@ -30,12 +29,9 @@ enum Format {
 /// # Errors
 /// Standard output can't be written.
 pub(super) fn run(flags: &SchemaFlags) -> Result<u8> {
-    let schema = match flags.format {
+    print_json(&match flags.format {
         Format::Scenario => schemars::schema_for!(Scenario),
         Format::Result => schemars::schema_for!(RunResult),
-    };
-    let mut bytes = Vec::new();
-    json::write(&mut bytes, &schema)?;
-    print(&String::from_utf8_lossy(&bytes))?;
+    })?;
     Ok(0)
 }

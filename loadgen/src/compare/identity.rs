@@ -337,12 +337,7 @@ mod tests {
 
     #[test]
     fn every_setting_of_a_result_is_named_by_its_flag() {
-        let request = crate::settings::resolve::SettingsRequest::default();
-        let machine = crate::settings::resolve::Machine {
-            cpus: 2,
-            memory_bytes: None,
-        };
-        let settings = crate::settings::resolve::resolve(&request, machine).unwrap();
+        let settings = crate::settings::Settings::of_flags("", 2).unwrap();
         let json = json!({"settings": settings});
         for (member, value) in super::settings(&json) {
             let (flag, form) = flag_of(&member).unwrap_or_else(|| panic!("{member} has no flag"));

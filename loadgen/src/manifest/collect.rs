@@ -202,11 +202,6 @@ impl Collector {
         self.document += 1;
     }
 
-    /// The document that was begun held nothing.
-    pub(super) fn take_back_document(&mut self) {
-        self.document -= 1;
-    }
-
     /// Ends a document whose items were taken; `kindless` are those that left their kind to the
     /// list, with their numbers.
     pub(super) fn end_document(
@@ -216,7 +211,7 @@ impl Collector {
     ) -> Result<(), Box<ManifestError>> {
         match document {
             Document::Empty => {
-                self.take_back_document();
+                self.document -= 1;
                 Ok(())
             }
             Document::Object(members) => match decode_members(members, None, &self.checked) {
@@ -244,8 +239,35 @@ impl Collector {
         }
     }
 
+    /// Takes decoded items of a list, of which the first has that index, in their order, and gives those
+    /// that leave their kind to the list. `in_file` makes a position within an item one in the file. An error
+    /// comes with its item's number.
+    pub(super) fn take_items(
+        &mut self,
+        first_index: usize,
+        decoded: Vec<Decoded>,
+        in_file: impl Fn(usize, (u64, u64)) -> (u64, u64),
+    ) -> Result<Vec<(usize, Map<String, Value>)>, (usize, Box<ManifestError>)> {
+        let mut kindless = Vec::new();
+        for (at, mut decoded) in decoded.into_iter().enumerate() {
+            if let Decoded::Wrong(Wrong {
+                position: Some(position),
+                ..
+            }) = &mut decoded
+            {
+                *position = in_file(at, *position);
+            }
+            let index = first_index + at;
+            let taken = self.take(decoded, Some(index));
+            if let Some(item) = taken.map_err(|error| (at, error))? {
+                kindless.push((index, item));
+            }
+        }
+        Ok(kindless)
+    }
+
     /// Takes what was decoded; gives back an item that leaves its kind to the list.
-    pub(super) fn take(
+    fn take(
         &mut self,
         decoded: Decoded,
         index: Option<usize>,

@@ -68,18 +68,16 @@ pub(super) fn object(
     list: Option<&Map<String, Value>>,
     checked: &CheckedSpecs,
 ) -> Decoded {
-    let text = TypeText::of(value, list);
+    let text = TypeText { value, list };
     let wrong = |error: DecodeError| {
         Decoded::Wrong(Wrong {
             position: None,
-            object: text
-                .kind
-                .and_then(|kind| object_name(value, kind.as_str()?)),
+            object: text.kind().and_then(|kind| object_name(value, kind)),
             path: error.path.0,
             problem: error.problem,
         })
     };
-    let kind = match classify(&text, checked.kinds) {
+    let kind = match classify(text, checked.kinds) {
         Ok(Classified::Served(kind)) => kind,
         Ok(Classified::Other(kind)) if checked.kinds == Kinds::Served && list.is_none() => {
             return Decoded::Custom(kind, value.to_map());
@@ -144,47 +142,54 @@ fn drop_ephemeral_containers(object: &mut InputObject, value: JsonValue<'_>) {
     }
 }
 
-/// What an object says of its type, or its list for it.
-struct TypeText<'a> {
-    kind: Option<Found<'a>>,
-    api_version: Option<Found<'a>>,
-}
-
-/// A member, from a text or from a list's members.
+/// What an object says of its kind or version, or its list for it: of a list that names the kind of its items
+/// that kind comes first, and its version last.
 #[derive(Clone, Copy)]
-enum Found<'a> {
-    Text(&'a str),
-    Other(JsonValue<'a>),
-}
-
-impl<'a> Found<'a> {
-    fn of(value: JsonValue<'a>) -> Found<'a> {
-        value.as_str().map_or(Found::Other(value), Found::Text)
-    }
-
-    fn as_str(self) -> Option<&'a str> {
-        match self {
-            Found::Text(text) => Some(text),
-            Found::Other(_) => None,
-        }
-    }
+struct TypeText<'a> {
+    value: JsonValue<'a>,
+    list: Option<&'a Map<String, Value>>,
 }
 
 impl<'a> TypeText<'a> {
-    fn of(value: JsonValue<'a>, list: Option<&'a Map<String, Value>>) -> TypeText<'a> {
-        let own = |key: &str| value.get(key).map(Found::of);
-        let text = |key: &str| list?.get(key)?.as_str();
-        let kind = text("kind").and_then(|kind| kind.strip_suffix("List"));
-        match kind.filter(|kind| !kind.is_empty()) {
-            None => TypeText {
-                kind: own("kind"),
-                api_version: own("apiVersion"),
-            },
-            Some(kind) => TypeText {
-                kind: Some(Found::Text(kind)),
-                api_version: own("apiVersion").or(text("apiVersion").map(Found::Text)),
-            },
+    fn kind(self) -> Option<&'a str> {
+        self.of_list()
+            .or_else(|| self.value.get("kind").and_then(|kind| kind.as_str()))
+    }
+
+    fn api_version(self) -> Option<&'a str> {
+        match self.value.get("apiVersion") {
+            Some(own) => own.as_str(),
+            None => self.of_list().and(self.list?.get("apiVersion")?.as_str()),
         }
+    }
+
+    /// The kind that a list names for its items.
+    fn of_list(self) -> Option<&'a str> {
+        let kind = self.list?.get("kind")?.as_str()?.strip_suffix("List")?;
+        (!kind.is_empty()).then_some(kind)
+    }
+
+    /// The text, which must not be missing.
+    fn required(
+        self,
+        text: Option<&'a str>,
+        key: &str,
+        example: &str,
+    ) -> Result<&'a str, DecodeError> {
+        let own = self.value.get(key).filter(|own| !own.is_null());
+        let problem = match (text, own) {
+            (Some(""), _) => format!("is empty; every object says its {key}, {example}"),
+            (Some(text), _) => return Ok(text),
+            (None, Some(own)) => format!(
+                "expected a text, {example}, found {}",
+                describe(&own.to_value())
+            ),
+            (None, None) => format!("is missing; every object says its {key}, {example}"),
+        };
+        Err(DecodeError {
+            path: FieldPath(key.into()),
+            problem,
+        })
     }
 }
 
@@ -214,9 +219,9 @@ const TYPED: [(Kind, Read); 5] = [
 /// as operators without a kind of their own let them own pods.
 const UNTYPED: [&str; 3] = ["Deployment", "ConfigMap", "Lease"];
 
-fn classify(text: &TypeText<'_>, kinds: Kinds) -> Result<Classified, DecodeError> {
-    let kind = required_text(text.kind, "kind", "such as ReplicaSet")?;
-    let api_version = required_text(text.api_version, "apiVersion", "such as apps/v1")?;
+fn classify(text: TypeText<'_>, kinds: Kinds) -> Result<Classified, DecodeError> {
+    let kind = text.required(text.kind(), "kind", "such as ReplicaSet")?;
+    let api_version = text.required(text.api_version(), "apiVersion", "such as apps/v1")?;
     // Events are of the past.
     let served = kind_named(kind).filter(|known| *known != Kind::EVENT);
     let served = served.filter(|known| {
@@ -244,26 +249,6 @@ fn classify(text: &TypeText<'_>, kinds: Kinds) -> Result<Classified, DecodeError
 /// As much of a kind as is shown: no real one is longer.
 fn cut(kind: &str) -> String {
     kind.chars().take(100).collect()
-}
-
-fn required_text<'a>(
-    found: Option<Found<'a>>,
-    key: &str,
-    example: &str,
-) -> Result<&'a str, DecodeError> {
-    let problem = match found {
-        Some(Found::Text("")) => format!("is empty; every object says its {key}, {example}"),
-        Some(Found::Text(text)) => return Ok(text),
-        Some(Found::Other(value)) if !value.is_null() => format!(
-            "expected a text, {example}, found {}",
-            describe(&value.to_value())
-        ),
-        _ => format!("is missing; every object says its {key}, {example}"),
-    };
-    Err(DecodeError {
-        path: FieldPath(key.into()),
-        problem,
-    })
 }
 
 pub(super) fn decode_dynamic(kind: Kind, value: JsonValue<'_>) -> Result<InputObject, DecodeError> {

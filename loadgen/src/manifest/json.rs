@@ -5,14 +5,14 @@
 use std::io::Read;
 use std::ops::Range;
 
-use podstorm_objects::json::{JsonValue, Tape};
+use podstorm_objects::json::Tape;
 use serde::de::DeserializeSeed;
 use serde_json::{Map, Value};
 
 use super::check::CheckedSpecs;
 use super::collect::Collector;
 use super::decode::{self, Decoded, Wrong};
-use super::document::{Document, DocumentSeed, ValueSeed, is_list_kind};
+use super::document::{Document, DocumentSeed, NO_ITEMS, is_list_kind};
 use super::error::ManifestError;
 use super::text::{Text, Trouble};
 
@@ -24,6 +24,7 @@ pub(super) fn read(reader: impl Read, collector: &mut Collector) -> Result<(), B
     let mut stream = Stream {
         text: Text::new(reader),
         items: Vec::new(),
+        first_index: 0,
         kindless: Vec::new(),
     };
     let read = stream.documents(collector);
@@ -32,16 +33,11 @@ pub(super) fn read(reader: impl Read, collector: &mut Collector) -> Result<(), B
 
 struct Stream<R> {
     text: Text<R>,
-    /// Items of the list being read that are not decoded yet.
-    items: Vec<Item>,
+    /// Items of the list being read that are not decoded yet, and the index of the first of them.
+    items: Vec<Range<u64>>,
+    first_index: usize,
     /// Items that leave their kind to a list that has not said its own yet.
     kindless: Vec<(usize, Map<String, Value>)>,
-}
-
-#[derive(Debug)]
-struct Item {
-    index: usize,
-    range: Range<u64>,
 }
 
 impl<R: Read> Stream<R> {
@@ -59,10 +55,8 @@ impl<R: Read> Stream<R> {
         if self.text.require()? != b'{' {
             // Nothing but an object will do: what is there is refused, whatever follows.
             let range = self.text.value()?;
-            return self.parse(&range, collector, |bytes| {
-                let take_item = &mut |_: &Map<_, _>, _, _: JsonValue<'_>| Ok(());
-                read_all(DocumentSeed { take_item }, bytes)
-            });
+            self.parse(&range, collector, |bytes| read_all(DocumentSeed, bytes))?;
+            return Ok(Document::Empty);
         }
         self.text.pass();
         let mut members = Map::new();
@@ -81,7 +75,9 @@ impl<R: Read> Stream<R> {
                 self.list(&members, collector)?;
             } else {
                 let range = self.text.value()?;
-                let value = self.parse(&range, collector, |bytes| read_all(ValueSeed, bytes))?;
+                let value = self.parse(&range, collector, |bytes| {
+                    Ok(Tape::from_slice(bytes)?.root().to_value())
+                })?;
                 members.insert(key, value);
             }
         }
@@ -123,20 +119,18 @@ impl<R: Read> Stream<R> {
             let range = self.text.value()?;
             return match self.text.between(&range) {
                 b"null" => Ok(()),
-                _ => {
-                    let problem = "expected the list of objects in items".to_owned();
-                    Err(Trouble::Wrong(range.start, problem))
-                }
+                _ => Err(Trouble::Wrong(range.start, NO_ITEMS.to_owned())),
             };
         }
         self.text.pass();
+        self.first_index = 0;
         for index in 0.. {
             let item = match self.goes_on(b']', index == 0) {
                 Ok(false) => break,
                 goes_on => goes_on.and_then(|_| self.text.value()),
             };
             match item {
-                Ok(range) => self.items.push(Item { index, range }),
+                Ok(range) => self.items.push(range),
                 Err(trouble) => {
                     // What is wrong before this is reported first.
                     let error = self.error(trouble, collector);
@@ -144,7 +138,7 @@ impl<R: Read> Stream<R> {
                     return Err(error.into());
                 }
             }
-            let held = self.text.offset() - self.items[0].range.start;
+            let held = self.text.offset() - self.items[0].start;
             if held >= BATCH_BYTES {
                 self.decode(members, collector)?;
             }
@@ -159,22 +153,16 @@ impl<R: Read> Stream<R> {
         collector: &mut Collector,
     ) -> Result<(), Box<ManifestError>> {
         let items = self.items.iter();
-        let texts: Vec<&[u8]> = items.map(|item| self.text.between(&item.range)).collect();
+        let texts: Vec<&[u8]> = items.map(|range| self.text.between(range)).collect();
         let decoded = decode::all(&texts, |text| {
             decode_item(text, members, &collector.checked)
         });
-        for (item, mut decoded) in self.items.drain(..).zip(decoded) {
-            if let Decoded::Wrong(Wrong {
-                position: Some(within),
-                ..
-            }) = &mut decoded
-            {
-                *within = absolute(self.text.position(item.range.start), *within);
-            }
-            if let Some(kindless) = collector.take(decoded, Some(item.index))? {
-                self.kindless.push((item.index, kindless));
-            }
-        }
+        let in_file =
+            |at: usize, within| absolute(self.text.position(self.items[at].start), within);
+        let taken = collector.take_items(self.first_index, decoded, in_file);
+        self.kindless.extend(taken.map_err(|(_, error)| error)?);
+        self.first_index += self.items.len();
+        self.items.clear();
         self.text.release();
         Ok(())
     }

@@ -304,13 +304,37 @@ mod tests {
     fn other_kinds_are_counted() {
         let text = format!(
             "kind: Service\napiVersion: v1\n---\n{}\n---\nkind: Service\napiVersion: v1\n---\n\
-             kind: Node\napiVersion: metal.example/v1\n",
+             kind: Node\napiVersion: metal.example/v1\n---\nkind: Shelf\napiVersion: v1\nitems: [1]\n",
             with_kind(&pod("a", ""))
         );
         let loaded = load_text(&text).unwrap();
         assert_eq!(loaded.counts.taken["Pod"], 1);
+        assert_eq!(loaded.counts.ignored["Shelf"], 1);
         assert_eq!(loaded.counts.ignored["Service"], 2);
         assert_eq!(loaded.counts.ignored["Node.metal.example"], 1);
+    }
+
+    #[test]
+    fn what_is_no_object_is_refused() {
+        let behind = |text: &str| with_kind(&pod("a", "")) + text;
+        let shelf = behind(r#"{"kind":"Shelf","apiVersion":"v1","items":[1]}"#);
+        assert_eq!(load_text(&shelf).unwrap().counts.ignored["Shelf"], 1);
+        let no_object = "expected a Kubernetes object with apiVersion, kind and metadata";
+        let no_items = "expected the list of objects in items";
+        for (text, words) in [
+            ("[]", no_object),
+            ("3", no_object),
+            ("a text", no_object),
+            (&behind("[]"), no_object),
+            (&behind("3"), no_object),
+            (&behind(r#""text""#), no_object),
+            ("items: 3", no_items),
+            (r#"{"items":3}"#, no_items),
+            ("null", "holds no document"),
+        ] {
+            let problem = load_text(text).expect_err(text).to_string();
+            assert!(problem.contains(words), "{text}: {problem}");
+        }
     }
 
     #[test]

@@ -178,18 +178,23 @@ impl Read for Counted<'_> {
 
 #[test]
 fn a_large_list_is_not_read_to_its_end_before_its_items_are_taken() {
-    let text = list(80_000);
-    assert!(text.len() > 16 << 20);
-    // The second pod of a name stops the reading.
-    let text = text.replacen("\"p1\"", "\"p0\"", 1);
-    let mut given = 0;
-    let reader = Counted {
-        text: text.as_bytes(),
-        given: &mut given,
-    };
-    let error = load(&[PathBuf::from("-")], reader).expect_err("one is double");
-    assert!(error.to_string().contains("items[1]"), "{error}");
-    assert!(given < 5 << 20, "{given} bytes were read");
+    let node =
+        |number| format!("- apiVersion: v1\n  kind: Node\n  metadata:\n    name: \"p{number}\"\n");
+    let nodes: String = (0..300_000).map(node).collect();
+    let yaml = format!("apiVersion: v1\nitems:\n{nodes}kind: List\n");
+    for text in [list(80_000), yaml] {
+        assert!(text.len() > 16 << 20, "{}", text.len());
+        // The second one of a name stops the reading.
+        let text = text.replacen("\"p1\"", "\"p0\"", 1);
+        let mut given = 0;
+        let reader = Counted {
+            text: text.as_bytes(),
+            given: &mut given,
+        };
+        let error = load(&[PathBuf::from("-")], reader).expect_err("one is double");
+        assert!(error.to_string().contains("items[1]"), "{error}");
+        assert!(given < 5 << 20, "{given} bytes were read");
+    }
 }
 
 /// Pods of three ReplicaSets, alike but for their own values, as texts of JSON or YAML.

@@ -21,10 +21,15 @@ pub(super) const NUL: &str =
 
 /// Line and column of the first NUL byte, counted from 1.
 pub(super) fn nul_in(text: &[u8]) -> Option<(u64, u64)> {
-    let before = &text[..memchr::memchr(0, text)?];
+    memchr::memchr(0, text).map(|at| place_of(text, at))
+}
+
+/// Line and column of an offset in a text, counted from 1.
+pub(super) fn place_of(text: &[u8], at: usize) -> (u64, u64) {
+    let before = &text[..at];
     let lines = memchr::memchr_iter(b'\n', before).count() as u64;
     let line = memchr::memrchr(b'\n', before).map_or(0, |end| end + 1);
-    Some((lines + 1, (before.len() - line) as u64 + 1))
+    (lines + 1, (at - line) as u64 + 1)
 }
 
 /// Why text can't be cut.
@@ -117,13 +122,9 @@ impl<R: Read> Text<R> {
 
     /// Line and column of an offset that has not been released, counted from 1.
     pub(super) fn position(&self, offset: u64) -> (u64, u64) {
-        let before = self.between(&(self.start..offset));
-        match before.iter().rposition(|b| *b == b'\n') {
-            Some(last) => {
-                let lines = before.iter().filter(|b| **b == b'\n').count() as u64;
-                (self.lines + lines + 1, (before.len() - last) as u64)
-            }
-            None => (self.lines + 1, offset - self.line_start + 1),
+        match place_of(&self.window, (offset - self.start) as usize) {
+            (1, _) => (self.lines + 1, offset - self.line_start + 1),
+            (line, column) => (self.lines + line, column),
         }
     }
 

@@ -16,6 +16,7 @@ use super::decode::{self, Decoded, Wrong};
 use super::document::{Document, is_list_kind};
 use super::error::ManifestError;
 use super::json::given_twice;
+use super::text::place_of;
 use super::yaml::{CUT_OFF, Chunk, Chunks, chunk_text, placed, read_document, read_value};
 
 /// Where the items of a list stand.
@@ -29,7 +30,6 @@ pub(super) struct Items {
 
 /// An item within a chunk.
 struct Item {
-    index: usize,
     range: Range<usize>,
     /// Its line in the chunk, counted from 0.
     line: u64,
@@ -85,22 +85,31 @@ impl Items {
         }
         let mut kindless = Vec::new();
         forget(&mut chunk, self.line.end);
-        let mut next_index = 0;
+        let mut first_index = 0;
         loop {
-            let (items, end) = self.cut(&chunk, next_index);
-            next_index += items.len();
-            let taken = take(&items, &chunk, &members, &mut kindless, collector);
-            taken.map_err(|(index, mut error)| {
+            let (items, end) = self.cut(&chunk);
+            let texts: Vec<&[u8]> = items
+                .iter()
+                .map(|item| &chunk.text[item.range.clone()])
+                .collect();
+            let decoded = decode::all(&texts, |text| {
+                decode_item(text, &members, &collector.checked)
+            });
+            let in_file =
+                |at: usize, (line, column)| (chunk.first_line + items[at].line + line - 1, column);
+            let taken = collector.take_items(first_index, decoded, in_file);
+            kindless.extend(taken.map_err(|(at, mut error)| {
                 let is_last = chunk.is_whole && chunks.is_at_end;
                 let open = OpenEnd::of(&items, &end, &chunk);
-                let open = open.filter(|end| is_last && end.index == index);
+                let open = open.filter(|end| is_last && end.item == at);
                 if let Some(end) = open
                     && !members.contains_key("kind")
                 {
                     error.problem.push_str(&end.words());
                 }
                 error
-            })?;
+            })?);
+            first_index += items.len();
             match end {
                 End::List(at) => {
                     forget(&mut chunk, at);
@@ -141,7 +150,7 @@ impl Items {
 
     /// The items of a chunk that begins with one, but for the last of a chunk that is not whole:
     /// it may go on.
-    fn cut(&self, chunk: &Chunk, first_index: usize) -> (Vec<Item>, End) {
+    fn cut(&self, chunk: &Chunk) -> (Vec<Item>, End) {
         let mut items: Vec<Item> = Vec::new();
         let mut at = 0;
         let mut end = None;
@@ -152,7 +161,6 @@ impl Items {
                         item.range.end = at;
                     }
                     items.push(Item {
-                        index: first_index + items.len(),
                         range: at..chunk.text.len(),
                         line: number,
                     });
@@ -183,8 +191,8 @@ impl Items {
 /// kind behind the items.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct OpenEnd {
-    /// The item.
-    pub(super) index: usize,
+    /// Its number in the text.
+    pub(super) item: usize,
     /// The lines of the file that the item begins at and the text ends at, counted from 1.
     pub(super) first_line: u64,
     last_line: u64,
@@ -203,7 +211,7 @@ pub(super) fn open_end(chunk: &Chunk) -> Option<OpenEnd> {
         ..*chunk
     };
     forget(&mut items, list.line.end);
-    let (cut, end) = list.cut(&items, 0);
+    let (cut, end) = list.cut(&items);
     OpenEnd::of(&cut, &end, &items)
 }
 
@@ -215,7 +223,7 @@ impl OpenEnd {
         let lines = written.iter().filter(|b| **b == b'\n').count() as u64;
         let is_open = matches!(end, End::List(at) if *at == chunk.text.len());
         is_open.then(|| OpenEnd {
-            index: last.index,
+            item: items.len() - 1,
             first_line: chunk.first_line + last.line,
             last_line: chunk.first_line + lines,
         })
@@ -269,42 +277,11 @@ fn members_of(
     collector: &Collector,
 ) -> Result<Map<String, Value>, Box<ManifestError>> {
     let text = chunk_text(chunk, collector)?;
-    match read_document(text, &mut |_, _, _| Ok(())) {
-        Ok(Document::Empty) => Ok(Map::new()),
-        Ok(Document::Object(members) | Document::List(members)) => Ok(members),
+    match read_document(text) {
+        Ok(Value::Object(members)) => Ok(members),
+        Ok(_) => Ok(Map::new()),
         Err(error) => Err(placed(error, chunk, is_last, collector)),
     }
-}
-
-/// Decodes items on all cores and takes them in their order. An error comes with its item's index.
-fn take(
-    items: &[Item],
-    chunk: &Chunk,
-    members: &Map<String, Value>,
-    kindless: &mut Vec<(usize, Map<String, Value>)>,
-    collector: &mut Collector,
-) -> Result<(), (usize, Box<ManifestError>)> {
-    let texts: Vec<&[u8]> = items
-        .iter()
-        .map(|item| &chunk.text[item.range.clone()])
-        .collect();
-    let decoded = decode::all(&texts, |text| {
-        decode_item(text, members, &collector.checked)
-    });
-    for (item, mut decoded) in items.iter().zip(decoded) {
-        if let Decoded::Wrong(Wrong {
-            position: Some((line, _)),
-            ..
-        }) = &mut decoded
-        {
-            *line += chunk.first_line + item.line - 1;
-        }
-        let taken = collector.take(decoded, Some(item.index));
-        if let Some(item_members) = taken.map_err(|error| (item.index, error))? {
-            kindless.push((item.index, item_members));
-        }
-    }
-    Ok(())
 }
 
 /// Decodes an item, its dash included, of a list with these members.
@@ -328,10 +305,8 @@ pub(super) fn decode_item(
     let text = match std::str::from_utf8(&text) {
         Ok(text) => text,
         Err(error) => {
-            let before = &bytes[..error.valid_up_to()];
-            let lines = before.iter().filter(|b| **b == b'\n').count() as u64;
-            let column = before.iter().rev().take_while(|b| **b != b'\n').count() as u64;
-            return wrong(Some((lines + 1, column + 1)), "not UTF-8 text".to_owned());
+            let place = place_of(bytes, error.valid_up_to());
+            return wrong(Some(place), "not UTF-8 text".to_owned());
         }
     };
     if let Some(tape) = Tape::from_block_yaml(text) {
@@ -345,9 +320,7 @@ pub(super) fn decode_item(
 
 #[cfg(test)]
 mod tests {
-    use std::io::{BufReader, Read};
-
-    use super::super::yaml::{read, read_in_pieces};
+    use super::super::yaml::read_in_pieces;
     use super::*;
     use crate::input::InputObject;
 
@@ -419,7 +392,7 @@ mod tests {
                 "name: p6\n",
                 "Pod default/p6): items[7]: is there twice",
             ),
-            ("kind: List\n", "items: []\n", "items"),
+            ("kind: List\n", "items: []\n", "\"items\" is given twice"),
             ("kind: List\n", "", "was cut off"),
         ] {
             assert!(good.contains(from));
@@ -484,42 +457,5 @@ mod tests {
                 assert!(told.contains("metadata.name: expected a string"), "{told}");
             }
         }
-    }
-
-    /// Counts how far it was read.
-    struct Counted<'a> {
-        text: &'a [u8],
-        given: usize,
-    }
-
-    impl Read for Counted<'_> {
-        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-            let count = buffer.len().min(self.text.len() - self.given);
-            buffer[..count].copy_from_slice(&self.text[self.given..self.given + count]);
-            self.given += count;
-            Ok(count)
-        }
-    }
-
-    #[test]
-    fn a_large_list_is_not_read_to_its_end_before_its_items_are_taken() {
-        let count = 60_000;
-        let mut text = list("", count);
-        assert!(text.len() > 12 << 20);
-        // The second pod of a name stops the reading.
-        text = text.replacen("name: p1\n", "name: p0\n", 1);
-        let mut reader = Counted {
-            text: text.as_bytes(),
-            given: 0,
-        };
-        let mut collector = Collector::new(super::super::Kinds::Simulated);
-        collector.begin_file("dump.yaml");
-        let error = read(BufReader::new(&mut reader), &mut collector).expect_err("one is double");
-        assert!(error.to_string().contains("items[1]"), "{error}");
-        assert!(
-            reader.given < text.len() / 2,
-            "{} bytes were read",
-            reader.given
-        );
     }
 }

@@ -2,8 +2,8 @@
 
 use super::catalogue::Unit;
 use crate::units::{
-    UnitError, bytes_for_people, count_for_people, number_for_people, parse_duration_ns,
-    parse_rate_per_second, seconds_for_people,
+    bytes_for_people, count_for_people, number_for_people, parse_duration_ns,
+    parse_rate_per_second, refuse, seconds_for_people,
 };
 
 /// Units of memory with their bytes, longest names first.
@@ -25,7 +25,7 @@ impl Unit {
     ///
     /// # Errors
     /// No number, a negative one, or a unit that is missing or of another kind.
-    pub fn parse(self, text: &str) -> Result<f64, UnitError> {
+    pub fn parse(self, text: &str) -> Result<f64, String> {
         let text = text.trim();
         match self {
             Unit::Seconds => parse_duration_ns(text).map(|ns| ns as f64 / 1e9),
@@ -54,16 +54,12 @@ impl Unit {
     }
 }
 
-fn refuse<T>(problem: impl Into<String>) -> Result<T, UnitError> {
-    Err(UnitError::new(problem))
-}
-
 fn decimal(text: &str) -> Option<f64> {
     let plain = text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     text.parse().ok().filter(|_| plain)
 }
 
-fn count(text: &str) -> Result<f64, UnitError> {
+fn count(text: &str) -> Result<f64, String> {
     if text.starts_with('-') {
         return refuse("a count can't be negative");
     }
@@ -81,7 +77,7 @@ fn count(text: &str) -> Result<f64, UnitError> {
     }
 }
 
-fn bytes(text: &str) -> Result<f64, UnitError> {
+fn bytes(text: &str) -> Result<f64, String> {
     for (unit, factor) in BYTE_UNITS {
         if let Some(digits) = text.strip_suffix(unit) {
             return match decimal(digits.trim()) {

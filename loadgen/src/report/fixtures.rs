@@ -6,15 +6,11 @@ use crate::result::{
     Bucket, Build, Histograms, InputCounts, Outcome, Phase, PodCounts, Quantiles, RunResult,
     SCHEMA_VERSION, Series, SlowReplicaSet, WastedWork,
 };
-use crate::settings::resolve::{Machine, SettingsRequest, resolve};
+use crate::settings::Settings;
 
 /// A run of `up-down` that went well, of one phase and four samples.
 pub(super) fn result() -> RunResult {
-    let machine = Machine {
-        cpus: 2,
-        memory_bytes: None,
-    };
-    let settings = resolve(&SettingsRequest::default(), machine).expect("the defaults agree");
+    let settings = Settings::of_flags("", 2).expect("the defaults agree");
     let quantiles = Quantiles {
         count: 4000,
         p50: 0.1,

@@ -1,21 +1,18 @@
 //! Turns what the tasks have counted into the result of a run.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::Ordering;
 
 use hdrhistogram::Histogram;
-use podstorm_apiserver::{Cluster, PodTotals};
+use podstorm_apiserver::PodTotals;
 use podstorm_objects::Now;
-use podstorm_sim::engine::Runners;
 use podstorm_sim::engine::by_phase::{ByPhase, Recorded};
 use podstorm_sim::engine::client::ApiCalls;
-use podstorm_sim::engine::event_sink::EventWriter;
-use podstorm_sim::engine::worker::AnyWorker;
 use podstorm_sim::executor::virtual_time::RunEnd;
 
 use super::buckets;
-use super::host;
 use super::phases::Report;
+use super::{Engine, host};
 use crate::input::InputObject;
 use crate::manifest::size::pods_as_they_came;
 use crate::result::{
@@ -24,23 +21,6 @@ use crate::result::{
 };
 use crate::scenario::answer;
 use crate::settings::Settings;
-
-/// Everything a result is made from.
-pub(super) struct Harvest<'a> {
-    pub(super) settings: &'a Settings,
-    pub(super) end: RunEnd,
-    pub(super) now: Now,
-    pub(super) wall_seconds: f64,
-    pub(super) input: InputCounts,
-    pub(super) cluster: &'a Cluster,
-    pub(super) runners: &'a Runners,
-    pub(super) workers: &'a [Arc<Mutex<dyn AnyWorker>>],
-    pub(super) writers: &'a [Arc<Mutex<EventWriter>>],
-    pub(super) recorded: &'a Mutex<Recorded>,
-    pub(super) watch_events: u64,
-    pub(super) load_before: Option<[f64; 3]>,
-    pub(super) series: Series,
-}
 
 /// The server's counts of pods as the result has them.
 pub(super) fn pod_counts(pods: &PodTotals) -> PodCounts {
@@ -66,10 +46,23 @@ pub(super) fn count_input(objects: &[InputObject]) -> InputCounts {
     counts
 }
 
-impl Harvest<'_> {
-    pub(super) fn result(self, report: Report) -> RunResult {
-        let settings = self.settings;
-        let writes = self.cluster.write_counts();
+impl Engine {
+    /// The result of a run with these settings that has ended so, then, and after that much real time.
+    pub(super) fn harvest(
+        &self,
+        settings: &Settings,
+        (end, now): (RunEnd, Now),
+        wall_seconds: f64,
+        input: InputCounts,
+        series: Series,
+    ) -> RunResult {
+        let cluster = &self.metrics.sources.cluster;
+        cluster.set_gc_waker(None);
+        let driver = self.driver.lock();
+        let report = driver
+            .expect("a task that panicked ends the run")
+            .report(now);
+        let writes = cluster.write_counts();
         let pods = pod_counts(&writes.pods);
         let work = self.work();
         let recorded = self.recorded();
@@ -88,7 +81,7 @@ impl Harvest<'_> {
         let queued = measured(&recorded.queued);
         let worked = measured(&recorded.worked);
         let events = self.events();
-        let wasted_work = self.wasted_work(&work, report.surplus);
+        let wasted_work = wasted_work(&work, report.surplus);
         let mut result = RunResult {
             schema_version: SCHEMA_VERSION,
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -100,8 +93,8 @@ impl Harvest<'_> {
             behaviour: settings.behaviour.as_str().to_owned(),
             feature_gates: settings.controller.feature_gates.clone(),
             seed: settings.seed,
-            outcome: self.outcome(&report),
-            host: Some(host::of_run(self.wall_seconds, &pods, self.load_before)),
+            outcome: outcome(settings, end, &report),
+            host: Some(host::of_run(wall_seconds, &pods, self.load_before)),
             pods,
             excess_pods_created: report.excess,
             wasted_work,
@@ -121,18 +114,19 @@ impl Harvest<'_> {
             },
             slowest_replicasets: report.slowest,
             events,
-            watch_events: self.watch_events,
-            resource_version: self.cluster.resource_version(),
-            elapsed_seconds: self.now.mono_ns as f64 / 1e9,
+            // Relaxed: the threads that counted have ended.
+            watch_events: self.delivered.load(Ordering::Relaxed),
+            resource_version: cluster.resource_version(),
+            elapsed_seconds: now.mono_ns as f64 / 1e9,
             phases,
             thresholds: Vec::new(),
-            series: self.series,
+            series,
             input: InputCounts {
                 pods: InputPods {
                     still_not_ready: report.still_not_ready,
-                    ..self.input.pods
+                    ..input.pods
                 },
-                ..self.input
+                ..input
             },
             settings: settings.clone(),
         };
@@ -148,39 +142,13 @@ impl Harvest<'_> {
         result
     }
 
-    fn outcome(&self, report: &Report) -> Outcome {
-        let limit = self.settings.time_limit_ns as f64 / 1e9;
-        let ended = match self.end {
-            RunEnd::Stopped => None,
-            RunEnd::Cancelled => Some("interrupted".to_owned()),
-            RunEnd::TimeLimit => Some(format!("the time limit of {limit} s was reached")),
-            RunEnd::Quiet => Some("nothing was left to happen".to_owned()),
-        };
-        let exit_code = match self.end {
-            RunEnd::Cancelled => 130,
-            _ if !report.violations.is_empty() => 3,
-            RunEnd::Stopped if report.converged => 0,
-            _ => 1,
-        };
-        let reasons: Vec<String> = ended
-            .into_iter()
-            .chain(report.failures.iter().cloned())
-            .collect();
-        Outcome {
-            converged: report.converged && self.end == RunEnd::Stopped,
-            exit_code,
-            reason: reasons.join("; "),
-            violations: report.violations.clone(),
-        }
-    }
-
     fn work(&self) -> Work {
         let mut work = Work {
             calls: BTreeMap::new(),
             syncs: BTreeMap::new(),
             syncs_without_requests: 0,
         };
-        for worker in self.workers {
+        for worker in &self.metrics.workers {
             let worker = worker.lock().expect("a task that panicked ends the run");
             let counters = worker.counters();
             worker.calls().add_to(&mut work.calls);
@@ -189,7 +157,7 @@ impl Harvest<'_> {
             }
             work.syncs_without_requests += counters.syncs_without_requests;
         }
-        for writer in self.writers {
+        for writer in &self.metrics.writers {
             let writer = writer.lock().expect("a task that panicked ends the run");
             ApiCalls::add_to(&writer.calls, &mut work.calls);
         }
@@ -198,7 +166,7 @@ impl Harvest<'_> {
 
     /// What the workers have recorded of each phase.
     fn recorded(&self) -> Recorded {
-        for worker in self.workers {
+        for worker in &self.metrics.workers {
             let mut worker = worker.lock().expect("a task that panicked ends the run");
             worker.hand_over();
         }
@@ -211,30 +179,56 @@ impl Harvest<'_> {
 
     fn events(&self) -> BTreeMap<String, u64> {
         let mut table = BTreeMap::new();
-        for runner in self.runners {
+        for runner in &self.metrics.sources.runners {
             runner.events().add_to(&mut table);
         }
-        for writer in self.writers {
+        for writer in &self.metrics.writers {
             let writer = writer.lock().expect("a task that panicked ends the run");
             *table.entry("written".to_owned()).or_default() += writer.written;
             *table.entry("dropped".to_owned()).or_default() += writer.dropped();
         }
         table
     }
+}
 
-    fn wasted_work(&self, work: &Work, pods_never_ready: u64) -> WastedWork {
-        let calls = |verb: &str, outcome: &str| {
-            let of = |key: &str| key.starts_with(verb) && key.ends_with(outcome);
-            let counts = work.calls.iter().filter(|(key, _)| of(key));
-            counts.map(|(_, count)| count).sum()
-        };
-        WastedWork {
-            syncs_without_requests: work.syncs_without_requests,
-            stale_sync_skips: work.syncs.get("stale cache").copied().unwrap_or(0),
-            deletes_not_found: calls("delete pods", " 404"),
-            status_conflicts: calls("update ", "/status 409"),
-            pods_never_ready,
-        }
+fn outcome(settings: &Settings, end: RunEnd, report: &Report) -> Outcome {
+    let limit = settings.time_limit_ns as f64 / 1e9;
+    let ended = match end {
+        RunEnd::Stopped => None,
+        RunEnd::Cancelled => Some("interrupted".to_owned()),
+        RunEnd::TimeLimit => Some(format!("the time limit of {limit} s was reached")),
+        RunEnd::Quiet => Some("nothing was left to happen".to_owned()),
+    };
+    let exit_code = match end {
+        RunEnd::Cancelled => 130,
+        _ if !report.violations.is_empty() => 3,
+        RunEnd::Stopped if report.converged => 0,
+        _ => 1,
+    };
+    let reasons: Vec<String> = ended
+        .into_iter()
+        .chain(report.failures.iter().cloned())
+        .collect();
+    Outcome {
+        converged: report.converged && end == RunEnd::Stopped,
+        exit_code,
+        reason: reasons.join("; "),
+        violations: report.violations.clone(),
+    }
+}
+
+fn wasted_work(work: &Work, pods_never_ready: u64) -> WastedWork {
+    let calls = |verb: &str, outcome: &str| {
+        let of = |key: &str| key.starts_with(verb) && key.ends_with(outcome);
+        let counts = work.calls.iter().filter(|(key, _)| of(key));
+        counts.map(|(_, count)| count).sum()
+    };
+    WastedWork {
+        syncs_without_requests: work.syncs_without_requests,
+        stale_sync_skips: work.syncs.get("stale cache").copied().unwrap_or(0),
+        deletes_not_found: calls("delete pods", " 404"),
+        status_conflicts: calls("update ", "/status 409"),
+        pods_never_ready,
     }
 }
 

@@ -17,32 +17,30 @@ mod gather;
 mod host;
 mod metrics;
 mod observer;
-pub mod phases;
+mod phases;
 mod sampler;
 #[cfg(test)]
 mod tests;
 mod watcher;
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 use std::sync::{Arc, Mutex};
 
-use podstorm_apiserver::Cluster;
 use podstorm_objects::{Kind, Now, Time};
 use podstorm_sim::clock::RealClock;
 use podstorm_sim::engine::by_phase::Recorded;
 use podstorm_sim::engine::event_sink::EventWriter;
 use podstorm_sim::engine::observer::NoopObserver;
-use podstorm_sim::engine::runner::{ControllerRunner, Hooks};
+use podstorm_sim::engine::runner::Hooks;
 use podstorm_sim::engine::worker::AnyWorker;
-use podstorm_sim::engine::{Builder, Controls, Runners, assemble};
-use podstorm_sim::executor::virtual_time::{self, RunEnd};
+use podstorm_sim::engine::{Builder, Controls, assemble};
+use podstorm_sim::executor::virtual_time;
 use podstorm_sim::executor::{Executor, Tasks, Waker, threads};
 use podstorm_sim::faults::Connection;
 use podstorm_sim::nodes::{ClientRules, NodeControl, NodeTimes};
 use podstorm_sim::options::SimOptions;
 
-use gather::Harvest;
-use phases::{Controllers, Driver, Position, UNPULLABLE};
+use phases::{Controllers, Driver, UNPULLABLE};
 use sampler::Sources;
 use watcher::Watcher;
 
@@ -50,56 +48,34 @@ pub use metrics::Metrics;
 pub use observer::{Observer, Progress};
 
 use crate::input::InputObject;
-use crate::result::{InputCounts, RunResult, Series};
+use crate::result::RunResult;
 use crate::settings::{EngineKind, Settings};
 use crate::units::NS_PER_SECOND;
-
-/// A run that could not be started.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RunError {
-    /// The settings can't be run, and why.
-    #[error("{0}")]
-    Settings(String),
-}
 
 /// Runs a scenario to its end, to the time limit, or until `cancel` is set, and reports on what
 /// ran. The result's `host` is always filled in. The command leaves it out of what it writes of a virtual run
 /// unless it was asked for, since all else depends on settings and input alone.
-///
-/// # Errors
-/// When the settings can't be run. A run that does not reach its condition is a result, not an
-/// error.
 pub fn run(
     settings: &Settings,
     objects: Vec<InputObject>,
     observer: &dyn Observer,
     cancel: &AtomicBool,
-) -> Result<RunResult, RunError> {
-    if settings.controller.concurrent_replicaset_syncs == 0 {
-        return Err(RunError::Settings(
-            "at least one concurrent sync is needed".into(),
-        ));
-    }
+) -> RunResult {
     let clock = RealClock::start();
     let input = gather::count_input(&objects);
     let wall_start_ns = wall_start_ns(&objects);
     let serves = observer.serves() && settings.engine == EngineKind::Threads;
     let engine = Engine::build(settings, objects, clock, serves);
-    let metrics = engine.metrics();
-    observer.begins(&metrics);
+    observer.begins(&engine.metrics);
     if serves {
-        observer.serve(&engine.cluster, clock);
+        observer.serve(&engine.metrics.sources.cluster, clock);
     }
-    let watcher = Watcher::new(observer, cancel, clock, engine.phases.clone(), metrics);
+    let mut watcher = Watcher::new(observer, cancel, clock, &engine);
     engine
         .driver
         .lock()
         .expect("nothing runs yet")
         .tell_phases(Box::new(watcher.phase_begins()));
-    let mut watcher = Watched {
-        watcher,
-        engine: &engine,
-    };
     let limit_ns = settings.time_limit_ns;
     let (end, now) = match settings.engine {
         EngineKind::Virtual => {
@@ -112,12 +88,12 @@ pub fn run(
             settings.threads,
             &clock,
             limit_ns,
-            |now| watcher.watcher.look(now),
+            |now| watcher.look(now),
             |now| engine.at_rest(now),
         ),
     };
-    let series = watcher.watcher.finish(now);
-    Ok(engine.harvest(settings, end, now, &clock, input, series))
+    let series = watcher.finish(now);
+    engine.harvest(settings, (end, now), clock.seconds(), input, series)
 }
 
 /// 2200-01-01T00:00:00Z: what is later is no time at which anything has happened, and the clock of a run
@@ -151,41 +127,15 @@ pub(crate) fn wall_start_ns(objects: &[InputObject]) -> i64 {
 struct Engine {
     executor: Arc<Executor>,
     tasks: Tasks,
-    cluster: Arc<Cluster>,
-    replica_sets: Vec<Arc<ControllerRunner>>,
-    runners: Runners,
-    workers: Vec<Arc<Mutex<dyn AnyWorker>>>,
-    writers: Vec<Arc<Mutex<EventWriter>>>,
+    /// What is read of the run while it goes on.
+    metrics: Metrics,
     recorded: Arc<Mutex<Recorded>>,
     driver: Arc<Mutex<Driver>>,
     wake_driver: Option<Waker>,
     delivered: Arc<AtomicU64>,
     phases: Vec<String>,
-    position: Arc<Position>,
     /// Of the machine, before the run.
     load_before: Option<[f64; 3]>,
-}
-
-/// A virtual run that is watched, and whose scenario hears that nothing is left to happen.
-struct Watched<'a> {
-    watcher: Watcher<'a>,
-    engine: &'a Engine,
-}
-
-impl virtual_time::RunObserver for Watched<'_> {
-    #[inline]
-    fn step(&mut self, now: Now) -> bool {
-        self.watcher.step(now)
-    }
-
-    #[inline]
-    fn jump(&mut self, now: Now, due_ns: i64) {
-        self.watcher.jump(now, due_ns);
-    }
-
-    fn at_rest(&mut self, now: Now) -> bool {
-        self.engine.at_rest(now)
-    }
 }
 
 impl Engine {
@@ -273,20 +223,36 @@ impl Engine {
             recorded,
             ..
         } = builder;
+        let of_worker = |worker: &Arc<Mutex<dyn AnyWorker>>| {
+            let worker = worker.lock().expect("nothing runs yet");
+            worker.calls().total()
+        };
+        let of_writer = |writer: &Arc<Mutex<EventWriter>>| {
+            let writer = writer.lock().expect("nothing runs yet");
+            writer.calls.total()
+        };
+        let calls = workers.iter().map(of_worker);
+        let calls = calls.chain(writers.iter().map(of_writer)).collect();
         Engine {
             executor,
             tasks,
-            cluster,
-            replica_sets,
-            runners,
-            workers,
-            writers,
+            metrics: Metrics {
+                sources: Sources {
+                    cluster,
+                    runners,
+                    position,
+                    calls,
+                },
+                replica_sets,
+                workers,
+                writers,
+                now_ns: Arc::new(AtomicI64::new(0)),
+            },
             recorded,
             driver,
             wake_driver,
             delivered,
             phases,
-            position,
             load_before: host::load_average(),
         }
     }
@@ -299,64 +265,5 @@ impl Engine {
         drop(driver);
         self.wake_driver.iter().for_each(|wake| wake());
         goes_on
-    }
-
-    /// What is read of the run while it goes on.
-    fn metrics(&self) -> Metrics {
-        let of_worker = |worker: &Arc<Mutex<dyn AnyWorker>>| {
-            let worker = worker.lock().expect("nothing runs yet");
-            worker.calls().total()
-        };
-        let of_writer = |writer: &Arc<Mutex<EventWriter>>| {
-            let writer = writer.lock().expect("nothing runs yet");
-            writer.calls.total()
-        };
-        let workers = self.workers.iter().map(of_worker);
-        let sources = Sources {
-            cluster: Arc::clone(&self.cluster),
-            runners: self.runners.clone(),
-            position: Arc::clone(&self.position),
-            calls: workers.chain(self.writers.iter().map(of_writer)).collect(),
-        };
-        Metrics {
-            sources,
-            replica_sets: self.replica_sets.clone(),
-            workers: self.workers.clone(),
-            writers: self.writers.clone(),
-            now_ns: Arc::new(AtomicI64::new(0)),
-        }
-    }
-
-    fn harvest(
-        self,
-        settings: &Settings,
-        end: RunEnd,
-        now: Now,
-        clock: &RealClock,
-        input: InputCounts,
-        series: Series,
-    ) -> RunResult {
-        self.cluster.set_gc_waker(None);
-        let harvest = Harvest {
-            settings,
-            end,
-            now,
-            wall_seconds: clock.seconds(),
-            load_before: self.load_before,
-            series,
-            input,
-            cluster: &self.cluster,
-            runners: &self.runners,
-            workers: &self.workers,
-            writers: &self.writers,
-            recorded: &self.recorded,
-            // Relaxed: the threads that counted have ended.
-            watch_events: self.delivered.load(Ordering::Relaxed),
-        };
-        let mut driver = self
-            .driver
-            .lock()
-            .expect("a task that panicked ends the run");
-        harvest.result(driver.report(now))
     }
 }

@@ -1,6 +1,5 @@
 //! Whole runs of small clusters on both engines.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use podstorm::policy::Behaviour;
@@ -10,62 +9,32 @@ use podstorm_sim::clock::RealClock;
 use super::{Engine, Observer, Progress, run, virtual_time};
 use crate::result::RunResult;
 use crate::scenario::Scenario;
-use crate::settings::{
-    ClusterSize, ControllerSettings, EngineKind, Latency, LatencySettings, Settings,
-};
+use crate::settings::{EngineKind, Latency, LatencySettings, Settings};
 
 const SECOND_NS: i64 = 1_000_000_000;
 
+/// Those that run small and quickly.
+const SCENARIOS: [&str; 7] = [
+    "up-down",
+    "scale-up",
+    "scale-down",
+    "burst",
+    "churn",
+    "adoption",
+    "cold-start",
+];
+
 fn settings(scenario: &str, engine: EngineKind) -> Settings {
-    let feature_gates: BTreeMap<String, bool> = [
-        "PodDeletionCost",
-        "DeploymentReplicaSetTerminatingReplicas",
-        "StaleControllerConsistencyReplicaSet",
-    ]
-    .into_iter()
-    .map(|name| (name.to_owned(), true))
-    .collect();
+    let flags = format!(
+        "--engine {} --seed 7 --pods 300 --replicasets 12 --nodes 20 --namespaces 3 --time-limit 1h",
+        engine.name()
+    );
     Settings {
         scenario: Scenario::built_in(scenario).expect("a built-in scenario"),
-        engine,
-        seed: 7,
-        threads: if engine == EngineKind::Threads { 2 } else { 1 },
-        size: ClusterSize {
-            pods: 300,
-            replicasets: 12,
-            nodes: 20,
-            namespaces: 3,
-            pods_per_node: 110,
-            groups: Vec::new(),
-            pods_asked: None,
-        },
-        controller: ControllerSettings {
-            concurrent_replicaset_syncs: 5,
-            concurrent_rc_syncs: 5,
-            concurrent_deployment_syncs: 5,
-            burst_replicas: 500,
-            kube_api_qps: None,
-            kube_api_burst: 30,
-            feature_gates,
-        },
-        behaviour: Behaviour::Upstream,
-        latency: LatencySettings {
-            pod_startup: Latency::ZERO,
-            pod_termination: Latency::ZERO,
-            api: Latency::ZERO,
-            watch: Latency::ZERO,
-            scheduling: Latency::ZERO,
-        },
         duration_ns: 20 * SECOND_NS,
-        time_limit_ns: 3_600 * SECOND_NS,
-        api_errors: 0.0,
         churn_pods_per_second: 5.0,
         burst_pods: 50,
-        min_ready_seconds: 0,
-        deployments: false,
-        max_surge: 0.25,
-        max_unavailable: 0.25,
-        progress_deadline_seconds: 600,
+        ..Settings::of_flags(&flags, 2).expect("flags that agree")
     }
 }
 
@@ -90,8 +59,7 @@ fn slow(scenario: &str) -> Settings {
 }
 
 fn run_ok(settings: &Settings) -> RunResult {
-    let result =
-        run(settings, Vec::new(), &(), &AtomicBool::new(false)).expect("the settings can be run");
+    let result = run(settings, Vec::new(), &(), &AtomicBool::new(false));
     assert_eq!(result.outcome.exit_code, 0, "{:#?}", result.outcome);
     assert!(result.outcome.converged);
     assert_eq!(result.excess_pods_created, 0);
@@ -140,65 +108,40 @@ fn up_down_writes_every_step_of_every_pod_once() {
 }
 
 #[test]
-fn every_scenario_succeeds_on_both_engines() {
-    for engine in [EngineKind::Virtual, EngineKind::Threads] {
-        for scenario in [
-            "scale-up",
-            "scale-down",
-            "burst",
-            "churn",
-            "adoption",
-            "cold-start",
-        ] {
-            let mut settings = settings(scenario, engine);
-            if engine == EngineKind::Threads {
-                settings.duration_ns = SECOND_NS / 2;
-                settings.churn_pods_per_second = 200.0;
-            }
-            let result = run_ok(&settings);
-            match scenario {
-                "adoption" => assert_eq!(result.pods.adopted, 300),
-                "cold-start" => assert_eq!(result.pods.created, 300),
-                "churn" => assert_eq!(result.pods.created, 400, "one for each that was deleted"),
-                _ => {}
-            }
+fn every_scenario_succeeds_on_both_engines_and_in_both_behaviours() {
+    for (engine, scenario) in [EngineKind::Virtual, EngineKind::Threads]
+        .into_iter()
+        .flat_map(|engine| SCENARIOS.map(|scenario| (engine, scenario)))
+    {
+        let mut settings = settings(scenario, engine);
+        if engine == EngineKind::Threads {
+            settings.duration_ns = SECOND_NS / 2;
+            settings.churn_pods_per_second = 200.0;
+        }
+        let result = run_ok(&settings);
+        match scenario {
+            "adoption" => assert_eq!(result.pods.adopted, 300),
+            "cold-start" => assert_eq!(result.pods.created, 300),
+            "churn" => assert_eq!(result.pods.created, 400, "one for each that was deleted"),
+            _ => {}
+        }
+        let result = run_ok(&hardened(settings));
+        assert_eq!(result.behaviour, "hardened");
+        assert_eq!(result.wasted_work.pods_never_ready, 0);
+        // The versions of the start, by each worker at most.
+        assert!((1..=5).contains(&result.api_calls["list pods 200"]));
+        if engine == EngineKind::Virtual {
+            run_ok(&hardened(slow(scenario)));
         }
     }
 }
 
-#[test]
-fn every_scenario_succeeds_in_the_hardened_behaviour() {
-    for engine in [EngineKind::Virtual, EngineKind::Threads] {
-        for scenario in [
-            "up-down",
-            "scale-up",
-            "scale-down",
-            "burst",
-            "churn",
-            "adoption",
-            "cold-start",
-        ] {
-            let hardened = |mut settings: Settings| {
-                settings.behaviour = Behaviour::Hardened;
-                // What upstream's gate does is done anyway.
-                let gate = "StaleControllerConsistencyReplicaSet".to_owned();
-                settings.controller.feature_gates.insert(gate, false);
-                settings
-            };
-            let mut settings = hardened(settings(scenario, engine));
-            if engine == EngineKind::Threads {
-                settings.duration_ns = SECOND_NS / 2;
-                settings.churn_pods_per_second = 200.0;
-            } else {
-                run_ok(&hardened(slow(scenario)));
-            }
-            let result = run_ok(&settings);
-            assert_eq!(result.behaviour, "hardened");
-            assert_eq!(result.wasted_work.pods_never_ready, 0);
-            // The versions of the start, by each worker at most.
-            assert!((1..=5).contains(&result.api_calls["list pods 200"]));
-        }
-    }
+/// With the hardened behaviour, and without upstream's gate, whose work is done anyway.
+fn hardened(mut settings: Settings) -> Settings {
+    settings.behaviour = Behaviour::Hardened;
+    let gate = "StaleControllerConsistencyReplicaSet".to_owned();
+    settings.controller.feature_gates.insert(gate, false);
+    settings
 }
 
 #[test]
@@ -236,7 +179,7 @@ fn a_virtual_run_is_the_same_every_time() {
 fn a_run_past_its_time_limit_says_what_is_missing() {
     let mut settings = slow("up-down");
     settings.time_limit_ns = 5 * SECOND_NS;
-    let result = run(&settings, Vec::new(), &(), &AtomicBool::new(false)).unwrap();
+    let result = run(&settings, Vec::new(), &(), &AtomicBool::new(false));
     assert_eq!(result.outcome.exit_code, 1);
     assert!(!result.outcome.converged);
     assert!(
@@ -385,7 +328,7 @@ fn churn_says_how_far_it_is() {
     settings.duration_ns = SECOND_NS;
     settings.churn_pods_per_second = 40.0;
     let listener = Listener::default();
-    run(&settings, Vec::new(), &listener, &AtomicBool::new(false)).unwrap();
+    run(&settings, Vec::new(), &listener, &AtomicBool::new(false));
     let news = listener.0.into_inner().unwrap();
     let of_churn = news.iter().filter(|(phase, ..)| *phase == 1);
     let under_way = of_churn
@@ -419,7 +362,7 @@ fn a_run_that_failed_answers_nothing() {
         let mut settings = slow(scenario);
         assert!(run_ok(&settings).answer.is_some(), "{scenario}");
         settings.time_limit_ns = end * SECOND_NS;
-        let result = run(&settings, Vec::new(), &(), &AtomicBool::new(false)).unwrap();
+        let result = run(&settings, Vec::new(), &(), &AtomicBool::new(false));
         assert_eq!(result.outcome.exit_code, 1);
         assert_eq!(result.answer, None, "{scenario}");
     }
@@ -449,10 +392,7 @@ fn an_interrupted_run_reports_on_what_ran() {
                 std::thread::yield_now();
             }
             cancel.store(true, Ordering::Relaxed);
-            running
-                .join()
-                .expect("the run ends")
-                .expect("the settings can be run")
+            running.join().expect("the run ends")
         });
         assert_eq!(result.outcome.exit_code, 130);
         assert!(result.outcome.reason.starts_with("interrupted"));
@@ -495,7 +435,7 @@ fn no_inline_list_of_a_standard_pod_outgrows_its_place_at_any_time() {
             continue;
         };
         engine.tasks.run(task, &engine.executor, now);
-        let (pods, _) = engine.cluster.list::<Pod>(None);
+        let (pods, _) = engine.metrics.sources.cluster.list::<Pod>(None);
         seen = pods.len().max(seen);
         spilled += pods.iter().map(|pod| spilled_lists(pod)).sum::<usize>();
     }

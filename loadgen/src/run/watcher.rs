@@ -1,14 +1,14 @@
 //! Watches a run from outside: shows progress, takes samples, looks for a cancellation.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use podstorm_objects::Now;
 use podstorm_sim::clock::RealClock;
 use podstorm_sim::executor::virtual_time::RunObserver;
 
-use super::sampler::{Sampler, Sources};
-use super::{Metrics, Observer, Progress};
+use super::sampler::Sampler;
+use super::{Engine, Observer, Progress};
 use crate::result::Series;
 
 /// Between two calls of the observer, seconds of real time.
@@ -22,10 +22,7 @@ pub(super) struct Watcher<'a> {
     observer: &'a dyn Observer,
     cancel: &'a AtomicBool,
     clock: RealClock,
-    phases: Vec<String>,
-    sources: Sources,
-    /// For readers of metrics.
-    now_ns: Arc<AtomicI64>,
+    engine: &'a Engine,
     /// Shared with the scenario's driver, which tells it when phases begin; what is due of it is kept
     /// below, so that it is locked for samples alone.
     sampler: Arc<Mutex<Sampler>>,
@@ -46,20 +43,14 @@ impl<'a> Watcher<'a> {
         observer: &'a dyn Observer,
         cancel: &'a AtomicBool,
         clock: RealClock,
-        phases: Vec<String>,
-        metrics: Metrics,
+        engine: &'a Engine,
     ) -> Watcher<'a> {
-        let Metrics {
-            sources, now_ns, ..
-        } = metrics;
-        let sampler = Sampler::new(sources.clone());
+        let sampler = Sampler::new(engine.metrics.sources.clone());
         Watcher {
             observer,
             cancel,
             clock,
-            phases,
-            sources,
-            now_ns,
+            engine,
             next_step: sampler.due_steps(),
             due_ns: sampler.due_ns(),
             sampler: Arc::new(Mutex::new(sampler)),
@@ -75,7 +66,7 @@ impl<'a> Watcher<'a> {
     pub(super) fn look(&mut self, now: Now) -> bool {
         // The work of several threads is what they have written: a ramp that takes little time does
         // not get lost among hours in which little happens.
-        let work = self.sources.cluster.resource_version();
+        let work = self.engine.metrics.sources.cluster.resource_version();
         self.sampler().look(now.mono_ns, now.mono_ns, work);
         self.look_outside(now)
     }
@@ -105,13 +96,12 @@ impl<'a> Watcher<'a> {
     /// Shows the end, and gives the samples.
     pub(super) fn finish(self, now: Now) -> Series {
         self.show(now);
-        self.sampler().finish(now.mono_ns, self.phases.len())
+        self.sampler().finish(now.mono_ns, self.engine.phases.len())
     }
 
     /// Shows progress when it is time to; false when the run is to be cancelled.
     fn look_outside(&mut self, now: Now) -> bool {
-        // Relaxed: a number to look at, which orders nothing.
-        self.now_ns.store(now.mono_ns, Ordering::Relaxed);
+        self.note_time(now.mono_ns);
         let seconds = self.clock.seconds();
         if seconds - self.shown_at >= PROGRESS_EVERY_SECONDS {
             self.shown_at = seconds;
@@ -133,20 +123,27 @@ impl<'a> Watcher<'a> {
         !looks || self.look_outside(now)
     }
 
+    /// For readers of metrics.
+    fn note_time(&self, now_ns: i64) {
+        // Relaxed: a number to look at, which orders nothing.
+        self.engine.metrics.now_ns.store(now_ns, Ordering::Relaxed);
+    }
+
     fn show(&self, now: Now) {
-        let position = &self.sources.position;
+        let (sources, phases) = (&self.engine.metrics.sources, &self.engine.phases);
+        let position = &sources.position;
         // Relaxed: numbers to look at, which order nothing.
         let phase_index = position
             .phase
             .load(Ordering::Relaxed)
-            .min(self.phases.len().saturating_sub(1));
-        let runners = self.sources.runners.iter();
-        let calls = self.sources.calls.iter();
-        let totals = self.sources.cluster.pod_totals();
+            .min(phases.len().saturating_sub(1));
+        let runners = sources.runners.iter();
+        let calls = sources.calls.iter();
+        let totals = sources.cluster.pod_totals();
         self.observer.progress(&Progress {
-            phase: self.phases.get(phase_index).map_or("", String::as_str),
+            phase: phases.get(phase_index).map_or("", String::as_str),
             phase_index,
-            phase_count: self.phases.len(),
+            phase_count: phases.len(),
             done: position.done.load(Ordering::Relaxed),
             total: position.total.load(Ordering::Relaxed),
             pods: position.pods.load(Ordering::Relaxed),
@@ -179,9 +176,12 @@ impl RunObserver for Watcher<'_> {
     #[inline]
     fn jump(&mut self, now: Now, due_ns: i64) {
         if u64::try_from(due_ns).is_ok_and(|due_ns| due_ns >= self.due_ns) {
-            // Relaxed: as above.
-            self.now_ns.store(due_ns, Ordering::Relaxed);
+            self.note_time(due_ns);
             self.sample(now.mono_ns, due_ns);
         }
+    }
+
+    fn at_rest(&mut self, now: Now) -> bool {
+        self.engine.at_rest(now)
     }
 }

@@ -89,9 +89,7 @@ impl Scenario {
         });
         (has_form || value == "-" || value.contains('/')).then(|| path.to_owned())
     }
-}
 
-impl Scenario {
     /// Reads a scenario from a text in YAML; `origin` names it in errors.
     ///
     /// # Errors
@@ -107,11 +105,6 @@ impl Scenario {
     pub fn from_toml(text: &str, origin: &str) -> Result<Scenario, ScenarioError> {
         parse(text, Form::Toml, origin)
     }
-}
-
-/// Reads a scenario of the library.
-pub(super) fn built_in(text: &str, name: &str) -> Result<Scenario, ScenarioError> {
-    parse(text, Form::Yaml, name)
 }
 
 fn parse(text: &str, form: Form, origin: &str) -> Result<Scenario, ScenarioError> {
@@ -213,7 +206,7 @@ fn check(scenario: &Scenario) -> Result<(), Breach> {
         );
     }
     gates::parse(scenario.settings.feature_gates.iter().map(String::as_str))
-        .map_err(|error| ("settings.feature-gates".to_owned(), error.to_string()))?;
+        .map_err(|problem| ("settings.feature-gates".to_owned(), problem))?;
     scenario.settings.check_client_limit()?;
     if !scenario.groups.is_empty() {
         let sum: f64 = scenario.groups.iter().map(|group| group.share.0).sum();

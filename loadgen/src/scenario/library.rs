@@ -4,7 +4,6 @@
 use std::sync::{Arc, OnceLock};
 
 use super::definition::Scenario;
-use super::file::built_in;
 
 macro_rules! library {
     ($($name:literal),* $(,)?) => {
@@ -56,7 +55,7 @@ impl Scenario {
     pub fn built_in(name: &str) -> Option<Arc<Scenario>> {
         let at = FILES.iter().position(|(known, _)| *known == name)?;
         let read = READ[at].get_or_init(|| {
-            let read = built_in(FILES[at].1, name);
+            let read = Scenario::from_yaml(FILES[at].1, name);
             Arc::new(read.expect("a test reads every built-in scenario"))
         });
         Some(Arc::clone(read))
@@ -109,7 +108,8 @@ mod tests {
     #[test]
     fn every_built_in_scenario_can_be_read_and_asks_a_question() {
         for (name, text) in FILES {
-            let scenario = built_in(text, name).unwrap_or_else(|error| panic!("{error}"));
+            let scenario =
+                Scenario::from_yaml(text, name).unwrap_or_else(|error| panic!("{error}"));
             assert_eq!(scenario.name, name);
             assert!(scenario.question.contains('?'), "{name}");
             assert!(scenario.answer.is_some(), "{name} has no answer");

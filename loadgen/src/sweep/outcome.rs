@@ -139,17 +139,13 @@ pub(super) mod testing {
     use super::super::work::{self, Job};
     use super::*;
     use crate::result::InputCounts;
-    use crate::settings::resolve::{Machine, SettingsRequest, resolve};
+    use crate::settings::Settings;
 
     /// A sweep over `pods=20,40` and `kube-api-qps=5,10,20` with two seeds that holds
     /// `elapsed < bound`.
     pub(crate) fn sweep(bound: &str) -> Sweep {
         let texts = ["pods=20,40".to_owned(), "kube-api-qps=5,10,20".to_owned()];
         let grid = Grid::parse(&texts).unwrap();
-        let machine = Machine {
-            cpus: 1,
-            memory_bytes: None,
-        };
         let mut jobs = Vec::new();
         for number in 0..grid.len() {
             let values = grid.values(number);
@@ -158,15 +154,14 @@ pub(super) mod testing {
                 let flags = format!(
                     "--engine virtual --seed {seed} --pods {pods} --kube-api-qps {qps} --kube-api-burst 1"
                 );
-                let request = SettingsRequest::read(flags.split(' ')).unwrap();
                 jobs.push(Job {
-                    settings: resolve(&request, machine).unwrap(),
+                    settings: Settings::of_flags(&flags, 1).unwrap(),
                     objects: Arc::default(),
                     input: InputCounts::default(),
                 });
             }
         }
-        let results = work::run(&jobs, 2, &AtomicBool::new(false), &|_| {}).unwrap();
+        let results = work::run(&jobs, 2, &AtomicBool::new(false), &|_| {});
         let metrics = ["elapsed", "convergence p99", "excess", "host.wall_seconds"];
         let metrics = metrics.map(|name| MetricName::parse(name).unwrap());
         let threshold = format!("elapsed < {bound}").parse().unwrap();

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::input::InputObject;
 use crate::result::{InputCounts, RunResult};
-use crate::run::{self, RunError};
+use crate::run;
 use crate::settings::{EngineKind, Settings};
 
 /// One run: a cell with one seed.
@@ -24,9 +24,6 @@ pub struct Job {
 /// `cancel` cut short or kept from starting has none. `told` is called after each, with how many are
 /// done.
 ///
-/// # Errors
-/// The first job, in their order, whose settings can't be run.
-///
 /// # Panics
 /// When a run does.
 pub fn run(
@@ -34,11 +31,10 @@ pub fn run(
     threads: usize,
     cancel: &AtomicBool,
     told: &(dyn Fn(usize) + Sync),
-) -> Result<Vec<Option<RunResult>>, RunError> {
+) -> Vec<Option<RunResult>> {
     let next = AtomicUsize::new(0);
     let done = AtomicUsize::new(0);
-    let results: Vec<Mutex<Option<Result<RunResult, RunError>>>> =
-        jobs.iter().map(|_| Mutex::new(None)).collect();
+    let results: Vec<Mutex<Option<RunResult>>> = jobs.iter().map(|_| Mutex::new(None)).collect();
     std::thread::scope(|scope| {
         for _ in 0..threads.clamp(1, jobs.len().max(1)) {
             scope.spawn(|| {
@@ -52,50 +48,41 @@ pub fn run(
                     }
                     let result = one(job, cancel);
                     let mut place = results[at].lock().expect("nothing panics while it is held");
-                    *place = result.transpose();
+                    *place = result;
                     drop(place);
                     told(done.fetch_add(1, Ordering::Relaxed) + 1);
                 }
             });
         }
     });
-    let results = results.into_iter().map(|result| {
-        let result = result
+    let taken = |result: Mutex<Option<RunResult>>| {
+        result
             .into_inner()
-            .expect("nothing panics while it is held");
-        result.transpose()
-    });
-    results.collect()
+            .expect("nothing panics while it is held")
+    };
+    results.into_iter().map(taken).collect()
 }
 
-fn one(job: &Job, cancel: &AtomicBool) -> Result<Option<RunResult>, RunError> {
+fn one(job: &Job, cancel: &AtomicBool) -> Option<RunResult> {
     let objects = job.objects.as_ref().clone();
-    let mut result = run::run(&job.settings, objects, &(), cancel)?;
+    let mut result = run::run(&job.settings, objects, &(), cancel);
     result.input.ignored = job.input.ignored.clone();
     if job.settings.engine == EngineKind::Virtual {
         // A virtual result says nothing that differs from one machine to the next.
         result.host = None;
     }
     let is_cut_short = result.outcome.exit_code == 130;
-    Ok((!is_cut_short).then_some(result))
+    (!is_cut_short).then_some(result)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::resolve::{Machine, SettingsRequest, resolve};
 
     fn jobs() -> Vec<Job> {
-        let machine = Machine {
-            cpus: 1,
-            memory_bytes: None,
-        };
+        let flags = |seed: u64| format!("--engine virtual --pods 50 --seed {seed}");
         let job = |seed: u64| Job {
-            settings: {
-                let flags = format!("--engine virtual --pods 50 --seed {seed}");
-                let request = SettingsRequest::read(flags.split(' ')).unwrap();
-                resolve(&request, machine).unwrap()
-            },
+            settings: Settings::of_flags(&flags(seed), 1).unwrap(),
             objects: Arc::default(),
             input: InputCounts::default(),
         };
@@ -113,8 +100,8 @@ mod tests {
         let count = |_| {
             told.fetch_add(1, Ordering::Relaxed);
         };
-        let one = run(&jobs, 1, &AtomicBool::new(false), &count).unwrap();
-        let many = run(&jobs, 4, &AtomicBool::new(false), &count).unwrap();
+        let one = run(&jobs, 1, &AtomicBool::new(false), &count);
+        let many = run(&jobs, 4, &AtomicBool::new(false), &count);
         assert_eq!(told.load(Ordering::Relaxed), 10);
         assert_eq!(text(&one), text(&many));
         let seeds: Vec<u64> = one.iter().flatten().map(|result| result.seed).collect();
@@ -126,7 +113,7 @@ mod tests {
     fn a_cancelled_sweep_keeps_what_has_run() {
         let cancel = AtomicBool::new(false);
         let stop = |done| cancel.store(done >= 2, Ordering::Relaxed);
-        let results = run(&jobs(), 1, &cancel, &stop).unwrap();
+        let results = run(&jobs(), 1, &cancel, &stop);
         let ran: Vec<bool> = results.iter().map(Option::is_some).collect();
         assert_eq!(ran, [true, true, false, false, false]);
     }

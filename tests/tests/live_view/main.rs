@@ -10,7 +10,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 
 use podstorm_loadgen::report::live::{About, LiveView};
-use podstorm_loadgen::settings::resolve::{Machine, SettingsRequest, resolve};
+use podstorm_loadgen::settings::Settings;
 use podstorm_tests::command::{assert_refused, loadgen, run};
 use pty::{Running, Terminal};
 use tempfile::TempDir;
@@ -181,11 +181,7 @@ fn a_second_interrupt_gives_the_screen_back_too() {
 fn the_screen_is_given_back_before_a_panic_is_told() {
     const CHILD: &str = "PODSTORM_TEST_PANICS_UNDER_THE_VIEW";
     if std::env::var_os(CHILD).is_some() {
-        let machine = Machine {
-            cpus: 1,
-            memory_bytes: None,
-        };
-        let settings = resolve(&SettingsRequest::default(), machine).expect("the defaults agree");
+        let settings = Settings::of_flags("", 1).expect("the defaults agree");
         let about = About::new(&settings, Vec::new());
         let _view = LiveView::start(about, Arc::default(), || {}).expect("there is a screen");
         panic!("as a run might");

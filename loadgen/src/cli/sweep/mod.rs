@@ -3,7 +3,7 @@
 mod cells;
 
 use std::collections::BTreeSet;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ use super::flags::note_inputs;
 use super::interrupt::{self, EXIT_INTERRUPTED};
 use super::outputs::Outputs;
 use super::progress::Teller;
-use super::{effective, print};
+use super::{effective, print_beside};
 use crate::metrics::{MetricName, Threshold};
 use crate::report::output::{self, Inputs};
 use crate::settings::EngineKind;
@@ -160,7 +160,7 @@ pub(super) fn run(flags: &SweepFlags) -> Result<u8> {
     let teller = Teller::new(flags.quiet, template, Some(total as u64), &first, 5.0);
     let results = sweep::run(&jobs, threads, &cancel, &|done| {
         teller.tell(done as u64, format!("sweep: {done} of {total} runs"));
-    })?;
+    });
     teller.finish();
     let sweep = Sweep::new(grid, seeds, metrics, thresholds, results);
 
@@ -171,12 +171,7 @@ pub(super) fn run(flags: &SweepFlags) -> Result<u8> {
     };
     if !flags.quiet {
         let table = sweep::output::table(&sweep, &command);
-        if outputs.use_stdout() {
-            // Standard output belongs to the file that `-` stands for.
-            let _ = io::stderr().lock().write_all(table.as_bytes());
-        } else {
-            print(&table)?;
-        }
+        print_beside(outputs.use_stdout(), &table)?;
     }
     let common = cells::base_text(&flags.shape, &jobs);
     let page = |out: &mut dyn Write| {

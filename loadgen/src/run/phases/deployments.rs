@@ -40,7 +40,7 @@ pub(super) struct Deployments {
 }
 
 /// What is known of a Deployment.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Known {
     namespace: Str,
     name: CompactString,
@@ -68,14 +68,6 @@ fn progress(deployment: &Deployment) -> (bool, bool) {
             (status.done && exact, status.done && exact)
         }
         Err(_) => (false, true),
-    }
-}
-
-impl std::fmt::Debug for Deployments {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Deployments")
-            .field("all", &self.all)
-            .finish_non_exhaustive()
     }
 }
 

@@ -5,20 +5,18 @@ use std::sync::Arc;
 
 use podstorm_apiserver::{ClusterResource, DeleteOptions, Patch, Propagation};
 use podstorm_objects::{
-    Map, Namespace, Node, Now, ObjectMeta, ReplicaSet, ReplicaSetStatus, ReplicationController,
+    Kind, Namespace, Node, Now, ObjectMeta, ReplicaSet, ReplicaSetStatus, ReplicationController,
 };
 use podstorm_sim::faults::{
     ApiFault, Armed, Call, Connection, Effect, FaultClass, StreamEnd, StreamKind,
 };
 use podstorm_sim::nodes::NodeControl;
-use serde_json::Value;
+use serde_json::json;
 
 use super::driver::Driver;
-use super::objects::anew;
+use super::objects::{anew, members};
 use super::tasks::Action;
-use crate::scenario::Percent;
-use crate::scenario::Which;
-use crate::scenario::{LoseAnswers, Stream};
+use crate::scenario::{LoseAnswers, Percent, Stream, Which};
 
 /// No pod may be created for so long before a phase counts as quiet, ns.
 const QUIET_NS: i64 = 30_000_000_000;
@@ -249,22 +247,14 @@ impl Driver {
             return Action::Skipped;
         };
         let owner = &self.tracker.owners[at];
-        let touched = Value::from(format!("{}", now.mono_ns));
-        let annotations = Map::from_iter([("podstorm.example/touched".to_owned(), touched)]);
-        let metadata = Map::from_iter([("annotations".to_owned(), Value::Object(annotations))]);
-        let patch = Map::from_iter([("metadata".to_owned(), Value::Object(metadata))]);
-        let (namespace, name, patch) = (&owner.namespace, &owner.name, Patch::Merge(patch));
-        let patched = if owner.is_rc {
-            let patched = self
-                .cluster
-                .patch::<ReplicationController>(namespace, name, &patch, now);
-            patched.map(drop)
-        } else {
-            let patched = self
-                .cluster
-                .patch::<ReplicaSet>(namespace, name, &patch, now);
-            patched.map(drop)
+        let kind = match owner.is_rc {
+            true => Kind::REPLICATION_CONTROLLER,
+            false => Kind::REPLICA_SET,
         };
+        let touched = json!({"podstorm.example/touched": now.mono_ns.to_string()});
+        let patch = Patch::Merge(members(json!({"metadata": {"annotations": touched}})));
+        let api = self.cluster.api(kind);
+        let patched = api.patch(&owner.namespace, &owner.name, &patch, now);
         self.note("touching a ReplicaSet", patched);
         Action::Wrote
     }

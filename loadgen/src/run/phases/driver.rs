@@ -29,8 +29,7 @@ use crate::settings::Settings;
 const REST_CHECK_NS: i64 = 1_000_000;
 
 /// The driver.
-#[derive(Debug)]
-pub struct Driver {
+pub(crate) struct Driver {
     pub(super) settings: Settings,
     pub(super) cluster: Arc<Cluster>,
     pub(super) executor: Arc<Executor>,
@@ -137,7 +136,7 @@ fn plan(scenario: &Scenario, burst: u32) -> Arc<[PhasePlan]> {
 
 impl Driver {
     /// The driver of the scenario in the settings; `waker` wakes the part that holds it.
-    pub fn new(
+    pub(crate) fn new(
         settings: &Settings,
         objects: Vec<InputObject>,
         cluster: Arc<Cluster>,
@@ -201,7 +200,7 @@ impl Driver {
     }
 
     /// The names of the phases.
-    pub fn phase_names(&self) -> Vec<String> {
+    pub(crate) fn phase_names(&self) -> Vec<String> {
         self.plan.iter().map(|phase| phase.name.clone()).collect()
     }
 
@@ -211,12 +210,12 @@ impl Driver {
     }
 
     /// Where to read how far it is.
-    pub fn position(&self) -> Arc<Position> {
+    pub(crate) fn position(&self) -> Arc<Position> {
         Arc::clone(&self.position)
     }
 
     /// What was found out up to `now`; a phase that is not over is written down as it stands.
-    pub fn report(&mut self, now: Now) -> Report {
+    pub(crate) fn report(&mut self, now: Now) -> Report {
         if !self.finished && self.at.phase < self.plan.len() {
             let reason = self.what_is_missing();
             self.failures.push(reason);
@@ -436,7 +435,7 @@ impl Driver {
 
     /// Nothing is left to happen by itself: whether the phase is over with that, so that the scenario
     /// goes on: its part is to be woken then.
-    pub fn nothing_left(&mut self, now: Now) -> bool {
+    pub(crate) fn nothing_left(&mut self, now: Now) -> bool {
         if self.finished || !self.tasks_done() {
             return false;
         }

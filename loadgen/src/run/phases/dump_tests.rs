@@ -150,13 +150,9 @@ fn run(scenario: &str, engine: EngineKind, loaded: Loaded) -> RunResult {
     let flags = format!("--scenario {scenario} {engine} {duration}");
     let request = SettingsRequest::read(flags.split_whitespace()).unwrap();
     let request = request.with_input(Some(loaded.size));
-    let machine = Machine {
-        cpus: 2,
-        memory_bytes: None,
-    };
-    let settings = resolve(&request, machine).unwrap_or_else(|error| panic!("{scenario}: {error}"));
-    let result = run::run(&settings, loaded.objects, &(), &AtomicBool::new(false));
-    result.unwrap_or_else(|error| panic!("{scenario}: {error}"))
+    let settings = resolve(&request, Machine::of(2));
+    let settings = settings.unwrap_or_else(|error| panic!("{scenario}: {error}"));
+    run::run(&settings, loaded.objects, &(), &AtomicBool::new(false))
 }
 
 #[track_caller]

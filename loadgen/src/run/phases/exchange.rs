@@ -12,73 +12,65 @@ use podstorm_sim::nodes::NodeControl;
 use crate::result::{Phase, SlowReplicaSet};
 
 /// The scenario's hold on the controllers.
-pub struct Controllers {
+pub(crate) struct Controllers {
     /// Set to let the informers begin; see `wake`.
-    pub started: Arc<AtomicBool>,
+    pub(crate) started: Arc<AtomicBool>,
     /// Wakes the informers after `started` was set.
-    pub wake: Vec<Waker>,
+    pub(crate) wake: Vec<Waker>,
     /// The controller's connection, where the scenario disturbs it.
-    pub connection: Option<Arc<Connection>>,
+    pub(crate) connection: Option<Arc<Connection>>,
     /// The nodes, where the scenario lets them fail.
-    pub nodes: Option<Arc<NodeControl>>,
+    pub(crate) nodes: Option<Arc<NodeControl>>,
     /// Where to write down when each phase begins.
-    pub times: Arc<PhaseTimes>,
+    pub(crate) times: Arc<PhaseTimes>,
     /// Whether at least that many syncs have been finished, none is under way, and no key waits.
-    pub rests_after: Box<dyn Fn(u64) -> bool + Send>,
+    pub(crate) rests_after: Box<dyn Fn(u64) -> bool + Send>,
     /// Called when a phase begins.
-    pub phase_begins: Option<Box<dyn Fn(Now) + Send>>,
-}
-
-impl std::fmt::Debug for Controllers {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Controllers")
-            .field("started", &self.started)
-            .finish_non_exhaustive()
-    }
+    pub(crate) phase_begins: Option<Box<dyn Fn(Now) + Send>>,
 }
 
 /// How far the scenario is, for progress and metrics. Written by the driver, read at any time.
 #[derive(Debug, Default)]
-pub struct Position {
+pub(crate) struct Position {
     /// The current phase.
-    pub phase: AtomicUsize,
+    pub(crate) phase: AtomicUsize,
     /// Pods of the phase's target that are there (or gone, or were deleted where that is the target).
-    pub done: AtomicU64,
+    pub(crate) done: AtomicU64,
     /// Pods of the phase's target.
-    pub total: AtomicU64,
+    pub(crate) total: AtomicU64,
     /// Pods that exist.
-    pub pods: AtomicU64,
+    pub(crate) pods: AtomicU64,
     /// Pods that are active and ready.
-    pub ready: AtomicU64,
+    pub(crate) ready: AtomicU64,
     /// Pods that all owners together are to have.
-    pub desired: AtomicU64,
+    pub(crate) desired: AtomicU64,
 }
 
 /// What the scenario found out.
 #[derive(Debug)]
-pub struct Report {
+pub(crate) struct Report {
     /// The phases, the last of them perhaps cut short.
-    pub phases: Vec<Phase>,
+    pub(crate) phases: Vec<Phase>,
     /// Whether all phases are done and their conditions were met.
-    pub converged: bool,
+    pub(crate) converged: bool,
     /// What did not go as it should, in words.
-    pub failures: Vec<String>,
+    pub(crate) failures: Vec<String>,
     /// What can't be: the store contradicts what it told its watchers.
-    pub violations: Vec<String>,
+    pub(crate) violations: Vec<String>,
     /// See `Tracker::excess`.
-    pub excess: u64,
+    pub(crate) excess: u64,
     /// Owned pods that went before they were ever ready.
-    pub surplus: u64,
+    pub(crate) surplus: u64,
     /// Pods of files that came active and not ready, and still are.
-    pub still_not_ready: u64,
+    pub(crate) still_not_ready: u64,
     /// From the moment a owner's spec was written (or its pods were touched from outside) to the
     /// moment it had its pods and an exact status, ns; by the phase in which that began.
-    pub convergence: ByPhase,
+    pub(crate) convergence: ByPhase,
     /// From the moment a Deployment's spec was written to the moment its rollout was complete, ns; the
     /// same.
-    pub rollouts: ByPhase,
+    pub(crate) rollouts: ByPhase,
     /// From a pod's creation to its being ready, ns; the same.
-    pub pod_ready: ByPhase,
+    pub(crate) pod_ready: ByPhase,
     /// The slowest convergences, and those that were not over; the slowest first.
-    pub slowest: Vec<SlowReplicaSet>,
+    pub(crate) slowest: Vec<SlowReplicaSet>,
 }

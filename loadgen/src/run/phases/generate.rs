@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use ahash::RandomState;
 use hashbrown::HashMap;
 use podstorm::intern::FIXED_STATE;
+use podstorm_apiserver::ClusterResource;
 use podstorm_objects::{Now, ReplicaSet, ReplicaSetStatus, ReplicationController, Str};
 
 use super::driver::Driver;
@@ -165,44 +166,40 @@ impl Driver {
 
     /// The status that a controller leaves behind when all is well.
     pub(super) fn write_status(&mut self, number: u64, now: Now) -> Action {
-        let Some(owner) = self
-            .generated
-            .get(number as usize)
-            .map(|&at| &self.tracker.owners[at])
-        else {
+        let Some(&at) = self.generated.get(number as usize) else {
             return Action::Skipped;
         };
-        let (namespace, name) = (owner.namespace.clone(), owner.name.clone());
-        if owner.is_rc {
-            let found = self.cluster.get::<ReplicationController>(&namespace, &name);
-            if let Some(found) = self.note("reading a ReplicationController", found) {
-                let replicas = found.replicas.unwrap_or(1);
-                let written = ReplicationController {
-                    status: status_of(replicas, found.metadata.generation),
-                    ..ReplicationController::clone(&found)
-                };
-                let outcome = self.cluster.update_status(written, now);
-                self.note("writing a status", outcome);
-            }
+        if self.tracker.owners[at].is_rc {
+            self.write_status_of(at, now, |rc: &mut ReplicationController| {
+                rc.status = status_of(rc.replicas.unwrap_or(1), rc.metadata.generation);
+            });
             return Action::Wrote;
         }
-        let found = self.cluster.get::<ReplicaSet>(&namespace, &name);
-        let Some(found) = self.note("reading a ReplicaSet", found) else {
-            return Action::Wrote;
-        };
-        let gates = &self.settings.controller.feature_gates;
-        let terminating = gates
-            .get("DeploymentReplicaSetTerminatingReplicas")
-            .copied();
-        let replicas = found.replicas();
-        let mut written = ReplicaSet::clone(&found);
-        written.status = ReplicaSetStatus {
-            terminating_replicas: terminating.unwrap_or(true).then_some(0),
-            ..status_of(replicas, found.metadata.generation)
-        };
-        let outcome = self.cluster.update_status(written, now);
-        self.note("writing a status", outcome);
+        let gate = "DeploymentReplicaSetTerminatingReplicas";
+        let terminating = self.settings.controller.gate(gate).then_some(0);
+        self.write_status_of(at, now, |set: &mut ReplicaSet| {
+            set.status = ReplicaSetStatus {
+                terminating_replicas: terminating,
+                ..status_of(set.replicas(), set.metadata.generation)
+            };
+        });
         Action::Wrote
+    }
+
+    fn write_status_of<R: ClusterResource>(
+        &mut self,
+        at: usize,
+        now: Now,
+        set: impl FnOnce(&mut R),
+    ) {
+        let owner = &self.tracker.owners[at];
+        let found = self.cluster.get::<R>(&owner.namespace, &owner.name);
+        if let Some(found) = self.note(&format!("reading a {}", R::KIND.name()), found) {
+            let mut written = R::clone(&found);
+            set(&mut written);
+            let outcome = self.cluster.update_status(written, now);
+            self.note("writing a status", outcome);
+        }
     }
 
     pub(super) fn start_controllers(&mut self, now: Now) -> Action {

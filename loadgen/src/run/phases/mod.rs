@@ -23,5 +23,5 @@ mod tests;
 mod tracker;
 
 pub(crate) use deployments::UNPULLABLE;
-pub use driver::Driver;
-pub use exchange::{Controllers, Position, Report};
+pub(crate) use driver::Driver;
+pub(crate) use exchange::{Controllers, Position, Report};

@@ -271,7 +271,7 @@ pub(super) fn with(template: &Labels, generated: &Labels) -> Labels {
     Labels::from_pairs(all.cloned())
 }
 
-fn members(value: Value) -> Map {
+pub(super) fn members(value: Value) -> Map {
     match value {
         Value::Object(members) => members,
         _ => Map::new(),
@@ -304,26 +304,8 @@ mod tests {
     use super::*;
 
     fn objects(pods: u64, replicasets: u64, namespaces: u64) -> Objects {
-        let size = ClusterSize {
-            pods,
-            replicasets,
-            nodes: 3,
-            namespaces,
-            pods_per_node: 110,
-            groups: Vec::new(),
-            pods_asked: None,
-        };
-        Objects {
-            namespaces: (0..namespaces)
-                .map(|number| format!("load-{number:03}").into())
-                .collect(),
-            size,
-            min_ready_seconds: 0,
-            groups: Vec::new(),
-            labels: Labels::default(),
-            annotations: Labels::default(),
-            pod_spec: Arc::new(default_pod_spec()),
-        }
+        let flags = format!("--pods {pods} --replicasets {replicasets} --namespaces {namespaces}");
+        Objects::new(&Settings::of_flags(&flags, 1).unwrap())
     }
 
     #[test]

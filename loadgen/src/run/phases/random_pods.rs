@@ -7,9 +7,10 @@ use podstorm_apiserver::{DeleteOptions, Patch};
 use podstorm_objects::{
     Kind, Labels, Map, Now, ObjectMeta, Pod, ReplicaSet, ReplicationController, Str,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::driver::Driver;
+use super::objects::members;
 use super::tasks::Action;
 use crate::scenario::{Churn, SomePods};
 
@@ -79,9 +80,7 @@ impl Driver {
         };
         let isolated = |(key, _): &(Str, Str)| (key.to_string(), Value::from(ISOLATED));
         let labels: Map = selected.pairs().iter().map(isolated).collect();
-        let metadata = Map::from_iter([("labels".to_owned(), Value::Object(labels))]);
-        let patch = Map::from_iter([("metadata".to_owned(), Value::Object(metadata))]);
-        let patch = Patch::Merge(patch);
+        let patch = Patch::Merge(members(json!({"metadata": {"labels": labels}})));
         let patched = self
             .cluster
             .patch::<Pod>(&meta.namespace, &meta.name, &patch, now);

@@ -6,8 +6,7 @@ use podstorm_objects::{Now, ReplicaSet, ReplicationController};
 
 use super::driver::Driver;
 use crate::scenario::load_shape::{LoadShape, Schedule};
-use crate::scenario::{Amount, Which};
-use crate::scenario::{Scale, Step};
+use crate::scenario::{Amount, Scale, Step, Which};
 
 /// Most writes in one run.
 pub(super) const WRITES_PER_RUN: u32 = 100;
@@ -211,13 +210,9 @@ impl Driver {
         amount.of(place, share, self.settings.burst_pods, &mut self.random)
     }
 
+    /// Sets the number of pods of a ReplicaSet, if that changes anything.
     fn scale(&mut self, number: u64, count: u64, scale: &Scale, now: Now) -> Action {
         let replicas = self.amount(scale.replicas, (number, count));
-        self.scale_to(number, replicas, now)
-    }
-
-    /// Sets the number of pods of a ReplicaSet, if that changes anything.
-    pub(super) fn scale_to(&mut self, number: u64, replicas: i32, now: Now) -> Action {
         if let Some(at) = self.deployment_of(number) {
             return self.scale_deployment(at, replicas, now);
         }

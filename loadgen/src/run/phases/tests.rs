@@ -4,20 +4,14 @@ use std::sync::atomic::AtomicBool;
 
 use crate::result::RunResult;
 use crate::run;
-use crate::settings::resolve::{Machine, SettingsRequest, resolve};
+use crate::settings::Settings;
 
 const PODS: u64 = 400;
 
 fn run_with(name: &str, flags: &str) -> RunResult {
     let flags = format!("--scenario {name} --engine virtual --pods {PODS} --namespaces 4 {flags}");
-    let request = SettingsRequest::read(flags.split_whitespace()).unwrap();
-    let machine = Machine {
-        cpus: 1,
-        memory_bytes: None,
-    };
-    let settings = resolve(&request, machine).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let settings = Settings::of_flags(&flags, 1).unwrap_or_else(|error| panic!("{name}: {error}"));
     let result = run::run(&settings, Vec::new(), &(), &AtomicBool::new(false));
-    let result = result.unwrap_or_else(|error| panic!("{name}: {error}"));
     assert_eq!(result.outcome.exit_code, 0, "{name}: {:?}", result.outcome);
     let answer = result.answer.as_deref().unwrap_or("none");
     assert!(
@@ -160,13 +154,8 @@ fn rejected_pods_are_replaced_in_a_loop_that_ends_with_the_rejecting() {
     assert!(rejecting.pods_created > 300, "{rejecting:?}");
     assert!(after.pods_created < 150, "{after:?}");
     // Without a start-up time the loop would turn for ever within one moment.
-    let flags = ["--scenario", "kubelet-reject", "--pod-startup-latency=0s"];
-    let request = SettingsRequest::read(flags).unwrap();
-    let machine = Machine {
-        cpus: 1,
-        memory_bytes: None,
-    };
-    let problem = resolve(&request, machine).unwrap_err().to_string();
+    let flags = "--scenario kubelet-reject --pod-startup-latency=0s";
+    let problem = Settings::of_flags(flags, 1).unwrap_err();
     assert!(problem.contains("--pod-startup-latency"), "{problem}");
 }
 

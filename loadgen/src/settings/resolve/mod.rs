@@ -93,6 +93,27 @@ impl Machine {
             memory_bytes: memory::memory_of_machine(),
         }
     }
+
+    /// One with that many processors and memory for anything.
+    pub const fn of(cpus: usize) -> Machine {
+        Machine {
+            cpus,
+            memory_bytes: None,
+        }
+    }
+}
+
+impl Settings {
+    /// What flags of `loadgen run`, parted by blanks, come to on a machine with that many processors and
+    /// memory for anything: the same wherever it is asked.
+    ///
+    /// # Errors
+    /// Those of the command line.
+    pub fn of_flags(flags: &str, cpus: usize) -> Result<Settings, String> {
+        let request = SettingsRequest::read(flags.split_ascii_whitespace());
+        let request = request.map_err(|error| error.to_string())?;
+        resolve(&request, Machine::of(cpus)).map_err(|error| error.to_string())
+    }
 }
 
 /// Settings that contradict each other or can't be had.
