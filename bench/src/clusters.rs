@@ -82,7 +82,7 @@ impl Plan {
     /// The objects alone, pods by ReplicaSet; old revisions come last. Equal texts are shared, as
     /// by a reader that passes what it reads through a [`Sharer`].
     pub fn draw(&self) -> Vec<(Arc<ReplicaSet>, Vec<Arc<Pod>>)> {
-        let (mut template, mut sharer) = (Template::new(self.sharing), Sharer::new());
+        let (mut template, mut sharer) = (Template::new(self.sharing), Sharer::default());
         // None are left for old revisions.
         let mut drawn =
             drawn_pods(self.replica_sets * self.pods_each, Growth::Month, SEED).into_iter();

@@ -19,7 +19,7 @@ const EACH: usize = 50;
 /// # Panics
 /// When dhat doesn't count.
 pub fn bytes_per_pod(sharing: Sharing, pods: usize) -> f64 {
-    let mut sharer = podstorm::object::Sharer::new();
+    let mut sharer = podstorm::object::Sharer::default();
     bytes_each(sharing, pods, PodCache::new, move |cache, mut pod| {
         pod.strip_for_cache();
         sharer.share_pod(&mut pod);

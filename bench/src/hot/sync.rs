@@ -25,7 +25,7 @@ pub fn settled_min_ready(pods: usize) -> Plan {
 
 /// A sync with nothing to do, of each ReplicaSet in turn.
 pub fn idle(plan: Plan) -> impl FnMut() -> u64 {
-    let (cluster, mut sync, mut turn) = (plan.build(), Sync::new(), 0);
+    let (cluster, mut sync, mut turn) = (plan.build(), Sync::default(), 0);
     move || {
         // Coprime to the count: an order that looks random and visits each once a round.
         turn = (turn + 37) % cluster.keys.len();

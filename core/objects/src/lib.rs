@@ -69,7 +69,7 @@ pub use replica_set::{
 pub use replication_controller::ReplicationController;
 pub use selector::{
     LabelSelector, LabelSelectorRequirement, Selector, SelectorError, SyntaxError, check_label_key,
-    check_label_value,
+    check_label_value, is_dns_subdomain,
 };
 pub use shape::Shape;
 pub use share::Sharer;

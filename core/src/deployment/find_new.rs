@@ -135,17 +135,4 @@ mod tests {
             );
         }
     }
-
-    #[test]
-    fn revisions_below_zero_and_unreadable_ones_do_not_count() {
-        let sets = ["-3", "x", "4", "4", "2"].map(with_revision);
-        let revisions = |sets: &[ReplicaSet]| {
-            let readable = |set: &ReplicaSet| readable_revision(&set.metadata);
-            sets.iter().filter_map(readable).collect::<Vec<_>>()
-        };
-        assert_eq!(max_revision(revisions(&sets)), 4);
-        assert_eq!(last_revision(revisions(&sets)), 4);
-        assert_eq!(max_revision(revisions(&sets[..2])), 0);
-        assert_eq!(last_revision(revisions(&sets[2..3])), 0);
-    }
 }

@@ -113,35 +113,13 @@ impl Ranker {
         self.choose(candidates, rank_of_node, options, k)
     }
 
-    /// All candidates, in the order of deletion. The first `k` are exactly those that
-    /// [`choose`](Self::choose) returns for this `k`. Where the rules contradict each other, the
-    /// order is one of several that are consistent with what the rules agree on; see
-    /// [`before`](super::before).
+    /// All candidates in the order of deletion; without `whole`, those after the first `k` stay in
+    /// their original order. The first `k` are exactly those that [`choose`](Self::choose) returns
+    /// for this `k`. Where the rules contradict each other, the order is one of several that are
+    /// consistent with what the rules agree on; see [`before`](super::before).
     ///
-    /// O(n log n). Meant for explanations.
-    pub fn full_order<'a>(
-        &mut self,
-        candidates: impl Iterator<Item = (u32, &'a RankFields)> + Clone,
-        rank_of_node: impl Fn(u32) -> u32,
-        options: &RankOptions,
-        k: usize,
-    ) -> &[u32] {
-        self.order(candidates, rank_of_node, options, k, true)
-    }
-
-    /// As [`full_order`](Self::full_order), but the candidates after the first `k` stay in their
-    /// original order. O(n) expected, and O(k log k).
-    pub fn first_in_order<'a>(
-        &mut self,
-        candidates: impl Iterator<Item = (u32, &'a RankFields)> + Clone,
-        rank_of_node: impl Fn(u32) -> u32,
-        options: &RankOptions,
-        k: usize,
-    ) -> &[u32] {
-        self.order(candidates, rank_of_node, options, k, false)
-    }
-
-    fn order<'a>(
+    /// O(n log n), or O(n) expected and O(k log k) of the first alone. Meant for explanations.
+    pub fn order<'a>(
         &mut self,
         candidates: impl Iterator<Item = (u32, &'a RankFields)> + Clone,
         rank_of_node: impl Fn(u32) -> u32,

@@ -118,7 +118,7 @@ proptest! {
         prop_assert_eq!(check_admissible(&candidates, &flags, &options), Ok(()));
         prop_assert_eq!(ranker.choose(numbered.clone(), rank_of_node, &options, k), &chosen[..]);
 
-        let order = ranker.full_order(numbered, rank_of_node, &options, k).to_vec();
+        let order = ranker.order(numbered, rank_of_node, &options, k, true).to_vec();
         let sorted = |numbers: &[u32]| {
             let mut numbers = numbers.to_vec();
             numbers.sort_unstable();
@@ -187,30 +187,20 @@ fn rules_decide_in_turn() {
         rule(&RankFields::of(&Pod::default(), 0), &old),
         Some(Rule::Unscheduled)
     );
-    assert_eq!(
-        rule(&ready("z", 2 * 3600, 9 * 3600, 0), &old),
-        Some(Rule::ReadyTime)
-    );
-    assert_eq!(
-        rule(&ready("a", 5 * 3600, 9 * 3600, 0), &old),
-        Some(Rule::ReadyTimeUid)
-    );
-    assert_eq!(
-        rule(&ready("z", 8 * 3600, 9 * 3600, 1), &old),
-        Some(Rule::Restarts)
-    );
-    assert_eq!(
-        rule(&ready("z", 8 * 3600, 0, 0), &old),
-        Some(Rule::CreationTime)
-    );
-    assert_eq!(
-        rule(&ready("a", 8 * 3600, 7 * 3600, 0), &old),
-        Some(Rule::CreationTimeUid)
-    );
-    assert_eq!(rule(&ready("a", 8 * 3600, 9 * 3600, 0), &old), None);
-    // The same bucket and the same UID: no later rule applies.
-    assert_eq!(rule(&ready("m", 7 * 3600, 9 * 3600, 0), &old), None);
-    assert_eq!(rule(&ready("m", 7 * 3600, 9 * 3600, 5), &old), None);
+    for (uid, ready_hours, age_hours, restarts, decides) in [
+        ("z", 2, 9, 0, Some(Rule::ReadyTime)),
+        ("a", 5, 9, 0, Some(Rule::ReadyTimeUid)),
+        ("z", 8, 9, 1, Some(Rule::Restarts)),
+        ("z", 8, 0, 0, Some(Rule::CreationTime)),
+        ("a", 8, 7, 0, Some(Rule::CreationTimeUid)),
+        ("a", 8, 9, 0, None),
+        // The same bucket and the same UID: no later rule applies.
+        ("m", 7, 9, 0, None),
+        ("m", 7, 9, 5, None),
+    ] {
+        let other = ready(uid, ready_hours * 3600, age_hours * 3600, restarts);
+        assert_eq!(rule(&other, &old), decides, "{uid} {ready_hours}");
+    }
 }
 
 #[test]
@@ -284,24 +274,5 @@ fn large_choices_are_admissible_too() {
                 assert_eq!(check_admissible(&candidates, &flags, &options), Ok(()));
             }
         }
-    }
-}
-
-#[cfg(feature = "rayon")]
-#[test]
-fn a_long_list_on_several_cores_gives_the_same_choice() {
-    let mut drawn = drawn(5);
-    let fields: Vec<RankFields> = (0..40_000)
-        .map(|node| ready_on(node, "u", drawn(9_000_000) as i64, 9_000_000, 0))
-        .collect();
-    let options = RankOptions::at(NOW_NS);
-    let (mut one, mut several) = (Ranker::new(), Ranker::new());
-    for crowd in [3, 3_000_000] {
-        let rank_of_node = |node: u32| node % 7 * crowd;
-        let chosen = one.choose((0u32..).zip(&fields), rank_of_node, &options, 500);
-        assert_eq!(
-            several.choose_among(&fields, Some, rank_of_node, &options, 500),
-            chosen
-        );
     }
 }

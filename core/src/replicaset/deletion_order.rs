@@ -62,7 +62,7 @@ impl Controller {
     pub fn deletion_order(&self, owner: &Owner, now: Now) -> Result<DeletionOrder, SelectorError> {
         let selector = owner.selector.as_ref().map_err(Clone::clone)?;
         let deleting = owner.object.metadata.is_deleting();
-        let mut sync = Sync::new();
+        let mut sync = Sync::default();
         self.count_related(owner, &mut sync);
         let related = &sync.to_delete.related;
         let rank = |fields: &RankFields| match fields.is_scheduled() {
@@ -114,11 +114,7 @@ impl Controller {
         let mut ranker = Ranker::new();
         let candidates = (0u32..).zip(pods.iter().map(|ranked| &ranked.fields));
         let rank = |node| related.get(node);
-        let order = if whole {
-            ranker.full_order(candidates, rank, &options, to_delete)
-        } else {
-            ranker.first_in_order(candidates, rank, &options, to_delete)
-        };
+        let order = ranker.order(candidates, rank, &options, to_delete, whole);
         let mut unordered: Vec<Option<Ranked>> = pods.into_iter().map(Some).collect();
         let take = |at: &u32| unordered[*at as usize].take();
         let pods: Option<Vec<Ranked>> = order.iter().map(take).collect();
@@ -154,7 +150,7 @@ fn is_only_choice(
     }
     // All have the same rank, so it need not be looked up by node.
     let fields = (0u32..).zip(owned_pods.iter().map(|ranked| &ranked.fields));
-    let order = ranker.full_order(fields, |_| last.rank, options, chosen);
+    let order = ranker.order(fields, |_| last.rank, options, chosen, true);
     let order: Vec<Candidate<'_>> = order
         .iter()
         .map(|at| owned_pods[*at as usize].candidate())

@@ -17,7 +17,8 @@ use super::reconcile::StatusCounts;
 use super::scale::PodsToDelete;
 
 /// A sync in progress. Each worker makes one and reuses it, with its scratch memory, for every key.
-#[derive(Debug)]
+/// It begins in its final state; [`Controller::begin`](super::Controller::begin) starts it.
+#[derive(Debug, Default)]
 pub struct Sync {
     pub(super) key: KeyId,
     pub(super) stage: SyncStage,
@@ -65,8 +66,9 @@ pub(super) struct PodCounts {
     pub(super) terminating: i32,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum SyncStage {
+    #[default]
     Finished,
     ReadingOwnerToAdopt,
     Patching,
@@ -82,9 +84,10 @@ pub(super) enum SyncStage {
 }
 
 /// How a sync ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Outcome {
     /// Success, or there was nothing to do.
+    #[default]
     Ok,
     /// The key is retried.
     Failed(SyncError),
@@ -160,42 +163,7 @@ impl SyncErrorClass {
     }
 }
 
-impl Default for Sync {
-    fn default() -> Self {
-        Sync::new()
-    }
-}
-
 impl Sync {
-    /// A sync in its final state; [`Controller::begin`](super::Controller::begin) starts it.
-    pub fn new() -> Sync {
-        Sync {
-            key: KeyId::default(),
-            stage: SyncStage::Finished,
-            outcome: Outcome::Ok,
-            requests: Vec::new(),
-            answers: Vec::new(),
-            answered: Vec::new(),
-            events: Vec::new(),
-            requests_made: 0,
-            owner: None,
-            may_scale: false,
-            claim: None,
-            counts: PodCounts::default(),
-            to_delete: PodsToDelete::default(),
-            slow_start: SlowStart::new(0, 1),
-            creates_wanted: 0,
-            next_slot: 0,
-            pending: PendingNames::default(),
-            pending_asked: 0,
-            manage_error: None,
-            new_status: None,
-            unknown: Kinds::default(),
-            rewinds: 0,
-            silent_error: None,
-        }
-    }
-
     /// The key being synced.
     pub fn key(&self) -> KeyId {
         self.key

@@ -67,7 +67,7 @@ impl Collector {
             by_name: HashTable::new(),
             by_uid: HashTable::new(),
             hasher: RandomState::with_seeds(1, 2, 3, 4),
-            sharer: Sharer::new(),
+            sharer: Sharer::default(),
             checked: CheckedSpecs::new(kinds),
             counts: InputCounts::default(),
             undefined: Vec::new(),

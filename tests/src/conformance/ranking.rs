@@ -245,7 +245,7 @@ fn check_choice(
         .collect();
     check_admissible(candidates, &flags, options).map_err(|error| format!("recorded: {error}"))?;
 
-    let order = ranker.full_order(numbered, rank_of_node, options, recorded.diff);
+    let order = ranker.order(numbered, rank_of_node, options, recorded.diff, true);
     let groups: Vec<usize> = order
         .iter()
         .map(|at| recorded.groups[*at as usize])

@@ -17,12 +17,11 @@ impl Deployment {
     pub fn to_untyped(&self) -> DynamicObject {
         let mut object = DynamicObject::new(Kind::DEPLOYMENT);
         object.metadata = self.metadata.clone();
-        let mut out = Writer::new();
-        out.object(|out| {
+        let fields = Writer::object_value(|out| {
             out.put_object("spec", |out| self.spec.write(out));
             out.member("status", |out| out.object(|out| self.status.write(out)));
         });
-        if let serde_json::Value::Object(fields) = out.to_value() {
+        if let serde_json::Value::Object(fields) = fields {
             object.fields = fields;
         }
         object

@@ -144,9 +144,7 @@ impl ObjectReference {
 
     /// As in `involvedObject`: `apiVersion`, `kind`, `name`, `namespace`, `resourceVersion`, `uid`.
     pub fn to_json(&self) -> Value {
-        let mut out = Writer::new();
-        out.object(|out| self.write(out));
-        out.to_value()
+        Writer::object_value(|out| self.write(out))
     }
 
     fn write(&self, out: &mut Writer) {

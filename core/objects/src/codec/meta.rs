@@ -55,9 +55,7 @@ impl ObjectMeta {
 
     /// The JSON object, with unset members left out.
     pub fn to_json(&self) -> Value {
-        let mut out = Writer::new();
-        out.object(|out| self.write(out));
-        out.to_value()
+        Writer::object_value(|out| self.write(out))
     }
 
     pub(super) fn write(&self, out: &mut Writer) {
@@ -110,9 +108,7 @@ impl OwnerReference {
 
     /// The JSON object; the four identifying members are always written.
     pub fn to_json(&self) -> Value {
-        let mut out = Writer::new();
-        out.object(|out| self.write(out));
-        out.to_value()
+        Writer::object_value(|out| self.write(out))
     }
 
     fn write(&self, out: &mut Writer) {

@@ -46,9 +46,7 @@ impl PodStatus {
 
     /// The JSON object, with unset members left out.
     pub fn to_json(&self) -> Value {
-        let mut out = Writer::new();
-        out.object(|out| self.write(out));
-        out.to_value()
+        Writer::object_value(|out| self.write(out))
     }
 
     pub(super) fn write(&self, out: &mut Writer) {

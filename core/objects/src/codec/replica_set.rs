@@ -68,9 +68,7 @@ impl PodTemplate {
 
     /// The JSON object, with empty `metadata` and `spec` left out.
     pub fn to_json(&self) -> Value {
-        let mut out = Writer::new();
-        out.object(|out| self.write(out));
-        out.to_value()
+        Writer::object_value(|out| self.write(out))
     }
 
     /// Calls `look` with the JSON object. O(bytes): the text is written, then parsed.
@@ -115,9 +113,7 @@ impl ReplicaSetStatus {
     /// The JSON object. `replicas` is always written, other counts unless zero, and
     /// `terminatingReplicas` whenever it is set.
     pub fn to_json(&self) -> Value {
-        let mut out = Writer::new();
-        out.object(|out| self.write(out));
-        out.to_value()
+        Writer::object_value(|out| self.write(out))
     }
 
     pub(super) fn write(&self, out: &mut Writer) {

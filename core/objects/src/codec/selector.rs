@@ -33,9 +33,7 @@ impl LabelSelector {
 
     /// The JSON object; `{}` when it has no requirement.
     pub fn to_json(&self) -> Value {
-        let mut out = Writer::new();
-        out.object(|out| self.write(out));
-        out.to_value()
+        Writer::object_value(|out| self.write(out))
     }
 
     pub(super) fn write(&self, out: &mut Writer) {

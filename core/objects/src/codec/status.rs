@@ -9,8 +9,7 @@ use crate::{ApiError, Cause, Details, Reason};
 impl ApiError {
     /// The `Status` object. `details` is written only if it is not empty.
     pub fn to_json(&self) -> Value {
-        let mut out = Writer::new();
-        out.object(|out| {
+        Writer::object_value(|out| {
             out.put("apiVersion", "v1");
             out.put("kind", "Status");
             out.member("metadata", |out| out.object(|_| {}));
@@ -31,8 +30,7 @@ impl ApiError {
                 });
                 out.put_number("retryAfterSeconds", details.retry_after_seconds.into());
             });
-        });
-        out.to_value()
+        })
     }
 
     /// Reads a `Status` object.

@@ -264,7 +264,6 @@ pub(super) fn sort(slots: &mut Vec<Slot<'_>>, from: usize) -> Result<(), String>
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use serde_json::json;
 
     use super::super::value::testing::any_value;
     use super::*;
@@ -337,16 +336,5 @@ mod tests {
                 Err(error) => prop_assert!(tree.is_err() || error.to_string().contains("twice")),
             }
         }
-    }
-
-    #[test]
-    fn the_tape_of_a_value_is_that_of_its_text() {
-        let value = json!({"i": -3, "u": u64::MAX, "f": 1.5, "b": [true, null, "x\"y"]});
-        let text = value.to_string();
-        assert_eq!(Tape::of(&value).root().to_string(), text);
-        assert_eq!(
-            Tape::of(&value).root().get("u").unwrap().to_value(),
-            json!(u64::MAX)
-        );
     }
 }

@@ -64,6 +64,13 @@ impl Writer {
         Tape::of_written(&self.0).root().to_value()
     }
 
+    /// An object of the members that are put, as a tree.
+    pub(crate) fn object_value(put: impl FnOnce(&mut Writer)) -> Value {
+        let mut out = Writer::new();
+        out.object(put);
+        out.to_value()
+    }
+
     /// Writes a tree: for types outside of this crate.
     pub fn value(&mut self, value: &Value) {
         self.shown(value);

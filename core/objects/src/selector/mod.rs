@@ -11,7 +11,7 @@ use super::{Labels, Str};
 mod parse;
 mod syntax;
 
-pub use syntax::{SyntaxError, check_label_key, check_label_value};
+pub use syntax::{SyntaxError, check_label_key, check_label_value, is_dns_subdomain};
 
 /// Up to this number of labels, each requirement searches the labels. Above it, both sorted lists
 /// are walked in order.

@@ -85,8 +85,8 @@ pub fn check_label_value(value: &str) -> Result<(), SyntaxError> {
 }
 
 /// Whether a text is a DNS-1123 subdomain: dot-separated parts of lower-case letters, digits and
-/// inner dashes.
-fn is_dns_subdomain(text: &str) -> bool {
+/// inner dashes, of at most 253 bytes.
+pub fn is_dns_subdomain(text: &str) -> bool {
     let part_fits = |part: &[u8]| {
         let plain = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
         match (part.first(), part.last()) {

@@ -17,11 +17,13 @@ use super::{
     Str,
 };
 
+/// Fixed seeds, so that runs are repeatable; the iteration order is never visible.
+const HASHER: RandomState = RandomState::with_seeds(1, 2, 3, 4);
+
 /// Remembers each content and replaces an equal one by the first. It keeps everything alive that it
 /// has seen, so drop it after reading, or call [`Sharer::shrink`] now and then.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Sharer {
-    hasher: RandomState,
     specs: HashTable<Arc<PodSpec>>,
     templates: HashTable<Arc<PodTemplate>>,
     selectors: HashTable<Arc<LabelSelector>>,
@@ -32,29 +34,7 @@ pub struct Sharer {
     rests: HashTable<Rest>,
 }
 
-impl Default for Sharer {
-    fn default() -> Self {
-        Sharer::new()
-    }
-}
-
 impl Sharer {
-    /// An empty one.
-    pub fn new() -> Sharer {
-        Sharer {
-            // Fixed seeds, so that runs are repeatable; the iteration order is never visible.
-            hasher: RandomState::with_seeds(1, 2, 3, 4),
-            specs: HashTable::new(),
-            templates: HashTable::new(),
-            selectors: HashTable::new(),
-            labels: HashTable::new(),
-            texts: HashTable::new(),
-            owners: HashTable::new(),
-            condition_rests: HashTable::new(),
-            rests: HashTable::new(),
-        }
-    }
-
     /// Shares the parts of a pod. O(size of the pod's JSON) for hashing.
     pub fn share_pod(&mut self, pod: &mut Pod) {
         self.share_meta(&mut pod.metadata);
@@ -124,7 +104,7 @@ impl Sharer {
 
     /// Shares a pod spec and the container names taken out of it.
     pub fn share_spec(&mut self, spec: &mut Arc<PodSpec>) {
-        let hash = |spec: &Arc<PodSpec>| self.hasher.hash_one(&spec.members);
+        let hash = |spec: &Arc<PodSpec>| HASHER.hash_one(&spec.members);
         share(&mut self.specs, spec, hash, |a, b| a == b);
     }
 
@@ -133,7 +113,7 @@ impl Sharer {
         if labels.is_empty() {
             return;
         }
-        let hash = self.hasher.hash_one(labels.pairs());
+        let hash = HASHER.hash_one(labels.pairs());
         if let Some(known) = self.labels.find(hash, |known| known == labels) {
             *labels = known.clone();
             return;
@@ -144,14 +124,13 @@ impl Sharer {
             self.share_text(value);
         }
         *labels = Labels::from_sorted(pairs);
-        let hasher = &self.hasher;
         self.labels
-            .insert_unique(hash, labels.clone(), |known| hasher.hash_one(known.pairs()));
+            .insert_unique(hash, labels.clone(), |known| HASHER.hash_one(known.pairs()));
     }
 
     /// Shares an owner reference, and the texts of one not seen before.
     pub fn share_owner(&mut self, owner: &mut Arc<OwnerReference>) {
-        let hash = self.hasher.hash_one(&**owner);
+        let hash = HASHER.hash_one(&**owner);
         if let Some(known) = self.owners.find(hash, |known| known == owner) {
             *owner = known.clone();
             return;
@@ -160,16 +139,15 @@ impl Sharer {
         self.share_text(&mut fresh.api_version);
         self.share_text(&mut fresh.kind);
         self.share_text(&mut fresh.name);
-        let hasher = &self.hasher;
         self.owners
-            .insert_unique(hash, owner.clone(), |known| hasher.hash_one(&**known));
+            .insert_unique(hash, owner.clone(), |known| HASHER.hash_one(&**known));
     }
 
     /// Shares a text.
     pub fn share_text(&mut self, text: &mut Str) {
         // The empty text has no memory to share.
         if !text.is_empty() {
-            let hash = |text: &Str| self.hasher.hash_one(text);
+            let hash = |text: &Str| HASHER.hash_one(text);
             share(&mut self.texts, text, hash, |a, b| a == b);
         }
     }
@@ -182,7 +160,7 @@ impl Sharer {
         let hash = |selector: &Arc<LabelSelector>| {
             let expressions = selector.match_expressions.iter();
             let keys: Vec<&str> = expressions.map(|requirement| &*requirement.key).collect();
-            self.hasher.hash_one((selector.match_labels.pairs(), keys))
+            HASHER.hash_one((selector.match_labels.pairs(), keys))
         };
         share(&mut self.selectors, selector, hash, |a, b| a == b);
     }
@@ -198,8 +176,7 @@ impl Sharer {
         // The spec is shared now, so its address identifies its content.
         let hash = |template: &Arc<PodTemplate>| {
             let spec = Arc::as_ptr(&template.spec).addr();
-            self.hasher
-                .hash_one((spec, template.metadata.labels.pairs()))
+            HASHER.hash_one((spec, template.metadata.labels.pairs()))
         };
         share(&mut self.templates, template, hash, |a, b| a == b);
     }
@@ -221,7 +198,7 @@ impl Sharer {
 
     /// Shares the other members of the conditions, and the texts of new ones.
     fn share_condition_rests(&mut self, rests: &mut Arc<ConditionRests>) {
-        let hash = self.hasher.hash_one(&**rests);
+        let hash = HASHER.hash_one(&**rests);
         if let Some(known) = self.condition_rests.find(hash, |known| known == rests) {
             *rests = known.clone();
             return;
@@ -229,14 +206,13 @@ impl Sharer {
         for rest in Arc::make_mut(rests) {
             self.share_rest(rest);
         }
-        let hasher = &self.hasher;
         self.condition_rests
-            .insert_unique(hash, rests.clone(), |known| hasher.hash_one(&**known));
+            .insert_unique(hash, rests.clone(), |known| HASHER.hash_one(&**known));
     }
 
     fn share_rest(&mut self, rest: &mut Rest) {
         if !rest.is_empty() {
-            let hash = |rest: &Rest| self.hasher.hash_one(rest);
+            let hash = |rest: &Rest| HASHER.hash_one(rest);
             share(&mut self.rests, rest, hash, |a, b| a == b);
         }
     }

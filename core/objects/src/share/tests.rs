@@ -19,7 +19,7 @@ fn pod(name: &str, image: &str) -> Pod {
 
 #[test]
 fn equal_parts_of_pods_become_one() {
-    let mut sharer = Sharer::new();
+    let mut sharer = Sharer::default();
     let (mut a, mut b, mut c) = (pod("a", "x"), pod("b", "x"), pod("c", "y"));
     let before = [a.clone(), b.clone(), c.clone()];
     for pod in [&mut a, &mut b, &mut c] {
@@ -58,7 +58,7 @@ fn pods_that_run_apart_share_what_is_not_their_own() {
         }))
         .unwrap()
     };
-    let mut sharer = Sharer::new();
+    let mut sharer = Sharer::default();
     let (mut a, mut b) = (running("a", 10), running("b", 20));
     let before = [a.to_json(), b.to_json()];
     sharer.share_pod(&mut a);
@@ -76,30 +76,8 @@ fn pods_that_run_apart_share_what_is_not_their_own() {
 }
 
 #[test]
-fn pods_that_admission_has_told_apart_share_the_spec() {
-    let admitted = |volume: &str| {
-        let container = json!({"name": "c", "volumeMounts": [{"name": volume}]});
-        Pod::from_json(
-            json!({"spec": {"volumes": [{"name": volume, "projected": {}}],
-            "containers": [container], "initContainers": [container]}}),
-        )
-        .unwrap()
-    };
-    let mut sharer = Sharer::new();
-    let mut pods = ["kube-api-access-b2c3d", "kube-api-access-x4x4x"].map(admitted);
-    let before = pods.each_ref().map(Pod::to_json);
-    for pod in &mut pods {
-        sharer.share_pod(pod);
-    }
-    assert_eq!(pods.each_ref().map(Pod::to_json), before);
-    let [a, b] = &pods;
-    assert!(Arc::ptr_eq(&a.spec, &b.spec));
-    assert_ne!(a, b);
-}
-
-#[test]
 fn a_template_and_its_pods_share_the_spec() {
-    let mut sharer = Sharer::new();
+    let mut sharer = Sharer::default();
     let read = || {
         ReplicaSet::from_json(json!({"metadata": {"name": "web", "uid": "u"}, "spec": {
             "selector": {"matchLabels": {"app": "web"}},
@@ -122,7 +100,7 @@ fn a_template_and_its_pods_share_the_spec() {
 
 #[test]
 fn unused_parts_are_forgotten() {
-    let mut sharer = Sharer::new();
+    let mut sharer = Sharer::default();
     let mut kept = pod("a", "x");
     sharer.share_pod(&mut kept);
     sharer.share_pod(&mut pod("b", "y"));

@@ -138,15 +138,6 @@ impl<F: PodFields> PodCache<F> {
         self.by_controller.find_owned(namespace, owner)
     }
 
-    /// Which of `count` threads should apply the events of a pod. The events of one pod always go
-    /// to one thread, and mostly also those of one controller's pods.
-    ///
-    /// # Panics
-    /// When `count` is zero.
-    pub fn thread_of(&self, meta: &ObjectMeta, count: usize) -> usize {
-        NameHash::of(&meta.namespace, &meta.name).shard as usize % count
-    }
-
     /// The periodic resync: an update of every pod to itself. Handlers ignore it.
     pub fn resync(&self) -> Vec<PodChange<F>> {
         let unchanged = |slot: &PodSlot<F>| PodChange {
@@ -368,90 +359,5 @@ pub(super) fn same_controller(a: &ObjectMeta, b: &ObjectMeta) -> bool {
         (None, None) => true,
         (Some(a), Some(b)) => Arc::ptr_eq(a, b) || OwnerId::is_same(a, b),
         _ => false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use podstorm_objects::Uid;
-
-    fn owner(uid: &str) -> Arc<OwnerReference> {
-        Arc::new(OwnerReference {
-            api_version: "apps/v1".into(),
-            kind: "ReplicaSet".into(),
-            name: "web".into(),
-            uid: Uid::new(uid),
-            controller: Some(true),
-            block_owner_deletion: Some(true),
-        })
-    }
-
-    fn pod(name: &str, version: u64, owner: Option<&Arc<OwnerReference>>) -> Arc<Pod> {
-        let mut pod = Pod::default();
-        pod.metadata.name = name.into();
-        pod.metadata.namespace = "ns".into();
-        pod.metadata.resource_version = version.into();
-        pod.metadata.labels = Labels::from_pairs([("app", "web")]);
-        pod.metadata.owner_references.extend(owner.cloned());
-        Arc::new(pod)
-    }
-
-    #[test]
-    fn pods_move_between_owners_with_their_controller() {
-        let cache = PodCache::<()>::new();
-        let owner = owner("u1");
-        let added = cache.apply(Delta::Applied(pod("a", 1, None)));
-        assert!(
-            added.old.is_none()
-                && added
-                    .new_owned_pods
-                    .as_ref()
-                    .is_some_and(|g| g.is_orphans())
-        );
-        cache.apply(Delta::Applied(pod("b", 2, Some(&owner))));
-        let adopted = cache.apply(Delta::Applied(pod("a", 3, Some(&owner))));
-        assert!(
-            adopted
-                .old_owned_pods
-                .as_ref()
-                .is_some_and(|owned_pods| owned_pods.is_orphans())
-        );
-        let owned_pods = cache.by_controller.of(&pod("b", 2, Some(&owner)).metadata);
-        assert_eq!(owned_pods.lock().len(), 2);
-        assert!(owned_pods.lock().totals_are_exact());
-        assert_eq!(cache.orphans(&"ns".into()).pod_count(), 0);
-        let gone = cache.apply(Delta::Deleted(pod("b", 4, Some(&owner))));
-        assert!(gone.deleted && gone.old.is_some());
-        assert_eq!(cache.len(), 1);
-        assert_eq!(cache.version().get(), ResourceVersion::Number(4));
-        assert!(cache.get("ns", "a").is_some());
-        cache.apply(Delta::Deleted(pod("a", 5, Some(&owner))));
-        assert!(
-            cache
-                .by_controller
-                .find(&pod("a", 5, Some(&owner)).metadata)
-                .is_none()
-        );
-    }
-
-    #[test]
-    fn a_change_concerns_its_owners_kind_and_every_kind_for_an_orphan() {
-        let cache = PodCache::<()>::new();
-        let owner = owner("web");
-        let kinds = [Kind::REPLICA_SET, Kind::REPLICATION_CONTROLLER];
-        let concerned = |change: &PodChange<()>| kinds.map(|kind| change.concerns(kind));
-        cache.attach_owner(&"ns".into(), &owner, KeyId::default());
-        let orphan = cache.apply(Delta::Applied(pod("a", 1, None)));
-        assert_eq!(concerned(&orphan), [true, true]);
-        let adopted = cache.apply(Delta::Applied(pod("a", 2, Some(&owner))));
-        assert_eq!(concerned(&adopted), [true, true]);
-        let updated = cache.apply(Delta::Applied(pod("a", 3, Some(&owner))));
-        assert_eq!(concerned(&updated), [true, false]);
-        let released = cache.apply(Delta::Applied(pod("a", 4, None)));
-        assert_eq!(concerned(&released), [true, true]);
-        cache.apply(Delta::Applied(pod("a", 5, Some(&owner))));
-        let gone = cache.apply(Delta::Deleted(pod("a", 6, Some(&owner))));
-        assert_eq!(concerned(&gone), [true, false]);
     }
 }

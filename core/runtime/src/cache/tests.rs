@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use podstorm_objects::{
-    ConditionStatus, ConditionType, Labels, OwnerReference, Pod, PodCondition, PodPhase, Selector,
-    Str, Time, Uid,
+    ConditionStatus, ConditionType, Kind, Labels, OwnerReference, Pod, PodCondition, PodPhase,
+    Selector, Str, Time, Uid,
 };
 use proptest::prelude::*;
 
 use super::{Delta, NamespacedSelector, PodCache};
+use crate::intern::KeyId;
 
 /// What a step does to one pod: sets its owner, its labels, whether it has ended and whether it is
 /// being deleted. `None` removes it.
@@ -118,6 +119,26 @@ fn counts_of(cache: &PodCache<()>, selectors: &[&str], cutoff: Time) -> Counts {
     counts
 }
 
+#[test]
+fn a_change_concerns_its_owners_kind_and_every_kind_for_an_orphan() {
+    let cache = PodCache::<()>::new();
+    let kinds = [Kind::REPLICA_SET, Kind::REPLICATION_CONTROLLER];
+    cache.attach_owner(&"a".into(), &owner(1), KeyId::default());
+    let of = |version, controller| Arc::new(pod(0, version, (controller, 0, false, false)));
+    let changes = [
+        (Delta::Applied(of(1, 0)), [true, true]),
+        (Delta::Applied(of(2, 1)), [true, true]),
+        (Delta::Applied(of(3, 1)), [true, false]),
+        (Delta::Applied(of(4, 0)), [true, true]),
+        (Delta::Applied(of(5, 1)), [true, true]),
+        (Delta::Deleted(of(6, 1)), [true, false]),
+    ];
+    for (delta, concerned) in changes {
+        let change = cache.apply(delta);
+        assert_eq!(kinds.map(|kind| change.concerns(kind)), concerned);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
@@ -145,6 +166,9 @@ proptest! {
                 }
             };
             prop_assert_eq!(change.old.is_some(), known);
+            let meta = &change.new.metadata;
+            prop_assert_eq!(cache.get(&meta.namespace, &meta.name).is_some(), shape.is_some());
+            prop_assert_eq!(cache.version().get(), meta.resource_version.clone());
             prop_assert_eq!(cache.len(), plain.len());
             let mut expected = Counts::new();
             for pod in plain.values().filter(|pod| pod.is_active()) {

@@ -1,17 +1,15 @@
-//! The layer between a sync and the API: requests and answers, the QPS limiter, retries on 429, and
-//! the event recorder with its correlation. No I/O: a driver carries requests out.
+//! The layer between a sync and the API: requests and answers, retries on 429, and the event
+//! recorder with its correlation. No I/O: a driver carries requests out.
 
 mod event_recorder;
 mod event_sink;
 mod events;
-mod limiter;
 mod lru;
 mod request;
 
 pub use event_recorder::EventRecorder;
 pub use event_sink::{EVENT_QUEUE_MAX, EventSink, SinkStep};
 pub use events::{EventIntent, EventMessage, EventType};
-pub use limiter::QpsLimiter;
 pub use podstorm_objects::{
     ApiError, Cause, EventPatch, EventWrite, ObjectReference, OwnerPatch, Reason, WatchEvent,
 };

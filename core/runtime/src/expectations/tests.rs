@@ -16,77 +16,6 @@ fn pair(store: &Store, key: u32) -> (i64, i64) {
 }
 
 #[test]
-fn an_unknown_key_is_satisfied_and_ignores_observations() {
-    let store = Store::new();
-    store.creation_observed(3);
-    assert!(!store.deletion_observed(3, &1));
-    store.raise(3, 1, 1);
-    assert!(store.satisfied(3, 0));
-    assert_eq!(store.counts(3), None);
-    assert_eq!(store.pending_deletions(3), None);
-}
-
-#[test]
-fn counters_go_below_zero_and_stay_satisfied() {
-    let store = Store::new();
-    store.set_expectations(0, 10, 30, 0);
-    store.creations_observed(0, 11);
-    store.lower(0, 0, 31);
-    assert_eq!(pair(&store, 0), (-1, -1));
-    assert!(store.satisfied(0, 0));
-}
-
-#[test]
-fn exactly_five_minutes_still_hold_back() {
-    let store = Store::new();
-    store.expect_creations(0, 1, 1_000);
-    assert!(!store.satisfied(0, 1_000 + EXPECTATIONS_TIMEOUT_NS));
-    assert!(store.satisfied(0, 1_001 + EXPECTATIONS_TIMEOUT_NS));
-    store.raise(0, 1, 0);
-    assert!(store.satisfied(0, 1_001 + EXPECTATIONS_TIMEOUT_NS));
-    assert_eq!(pair(&store, 0), (2, 0));
-}
-
-#[test]
-fn deletion_observed_twice_counts_once() {
-    let store = Store::new();
-    store.expect_deletions(0, [1, 2, 2], 0);
-    assert_eq!(pair(&store, 0), (0, 2));
-    assert!(store.deletion_observed(0, &2));
-    assert!(!store.deletion_observed(0, &2));
-    assert!(!store.deletion_observed(0, &9));
-    assert!(!store.satisfied(0, 0));
-    assert!(store.deletion_observed(0, &1));
-    assert!(store.satisfied(0, 0));
-    assert_eq!(store.pending_deletions(0), Some(vec![]));
-    store.delete(0);
-    assert_eq!(store.pending_deletions(0), None);
-    assert_eq!(store.counts(0), None);
-}
-
-#[test]
-fn a_set_left_over_lowers_the_counters_that_came_after_it() {
-    let store = Store::new();
-    store.expect_deletions(0, [1, 2], 0);
-    store.expect_creations(0, 3, 5);
-    assert_eq!(pair(&store, 0), (3, 0));
-    assert!(store.deletion_observed(0, &1));
-    assert_eq!(pair(&store, 0), (3, -1));
-}
-
-#[test]
-fn pods_are_found_by_what_they_borrow_as() {
-    let store = Expectations::<u32, String>::new();
-    store.expect_deletions(0, ["ns/a".to_owned()], 0);
-    assert!(store.deletion_observed(0, "ns/a"));
-    let named = NamedExpectations::<String>::new();
-    named.expect_deletions("ns/rs", ["ns/a".to_owned()], 0);
-    assert!(named.deletion_observed("ns/rs", "ns/a"));
-    named.delete("ns/rs");
-    assert_eq!(named.counts("ns/rs"), None);
-}
-
-#[test]
 fn observations_of_racing_threads_all_count() {
     let store = Store::new();
     store.set_expectations(0, 40_000, 0, 0);
@@ -225,17 +154,23 @@ impl Model {
     }
 }
 
-fn apply<E: Entries<Pod = u32>>(store: &ExpectationStore<E>, key: E::Key<'_>, op: &Op, now: i64) {
+fn apply<E: Entries<Pod = u32>>(
+    store: &ExpectationStore<E>,
+    key: E::Key<'_>,
+    op: &Op,
+    now: i64,
+) -> bool {
     match op {
         Op::Creations(n) => store.expect_creations(key, *n, now),
         Op::Deletions(pods) => store.expect_deletions(key, pods.iter().copied(), now),
         Op::Set(add, del) => store.set_expectations(key, *add, *del, now),
         Op::Raise(add, del) => store.raise(key, *add, *del),
         Op::Created => store.creation_observed(key),
-        Op::Deleted(pod) => drop(store.deletion_observed(key, pod)),
+        Op::Deleted(pod) => return store.deletion_observed(key, pod),
         Op::Delete => store.delete(key),
         Op::Wait(_) => {}
     }
+    false
 }
 
 proptest! {
@@ -249,9 +184,11 @@ proptest! {
                 now += step;
             }
             let name = key.to_string();
+            let is_taken = |pod| model.sets.get(key).is_some_and(|set| set.contains(pod));
+            let counts = matches!(op, Op::Deleted(pod) if is_taken(pod));
             model.apply(*key, op, now);
-            apply(&dense, *key, op, now);
-            apply(&named, &name, op, now);
+            prop_assert_eq!(apply(&dense, *key, op, now), counts);
+            prop_assert_eq!(apply(&named, &name, op, now), counts);
             prop_assert_eq!(dense.counts(*key), model.counts.get(key).copied());
             prop_assert_eq!(named.counts(&name), model.counts.get(key).copied());
             prop_assert_eq!(dense.satisfied(*key, now), model.satisfied(*key, now));

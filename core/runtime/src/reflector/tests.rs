@@ -330,28 +330,23 @@ fn row_watch_refused_otherwise_leaves_even_with_410() {
 }
 
 #[test]
-fn row_error_410_leaves_and_keeps_the_version() {
-    let mut harness = Harness::watching();
-    assert!(harness.event(WatchEvent::Error(expired())).is_none());
-    harness.waits(8);
-    assert_eq!(harness.next(), list("10"));
+fn row_errors_leave_and_keep_the_version_but_429_backs_off_and_watches_again() {
+    let forbidden = ApiError::status(403, Reason::Forbidden, "no");
+    for (error, next) in [
+        (expired(), list("10")),
+        (busy(), watch("10")),
+        (internal(), list("10")),
+        (forbidden, list("10")),
+    ] {
+        let mut harness = Harness::watching();
+        assert!(harness.event(WatchEvent::Error(error)).is_none());
+        harness.waits(8);
+        assert_eq!(harness.next(), next);
+    }
 }
 
 #[test]
-fn row_error_429_backs_off_and_watches_again() {
-    let mut harness = Harness::watching();
-    harness.event(WatchEvent::Error(busy()));
-    harness.waits(8);
-    assert_eq!(harness.next(), watch("10"));
-}
-
-#[test]
-fn row_error_500_watches_again_only_when_configured() {
-    let mut harness = Harness::watching();
-    harness.event(WatchEvent::Error(internal()));
-    harness.waits(8);
-    assert_eq!(harness.next(), list("10"));
-
+fn row_error_500_watches_again_when_configured() {
     let mut harness = Harness::watching();
     harness.reflector.options.internal_error_retry_ns = 5 * SECOND;
     for _ in 0..3 {
@@ -361,18 +356,6 @@ fn row_error_500_watches_again_only_when_configured() {
         harness.advance(2 * SECOND);
     }
     harness.event(WatchEvent::Error(internal()));
-    harness.waits(8);
-    assert_eq!(harness.next(), list("10"));
-}
-
-#[test]
-fn row_other_errors_leave() {
-    let mut harness = Harness::watching();
-    harness.event(WatchEvent::Error(ApiError::status(
-        403,
-        Reason::Forbidden,
-        "no",
-    )));
     harness.waits(8);
     assert_eq!(harness.next(), list("10"));
 }

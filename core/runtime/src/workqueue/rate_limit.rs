@@ -181,14 +181,9 @@ pub struct ControllerLimiter<K> {
 impl<K: DenseKey> ControllerLimiter<K> {
     /// A limiter with upstream's values.
     pub fn new() -> Self {
-        let exponential = ExponentialLimiter::new(BACKOFF_BASE_NS, BACKOFF_MAX_NS);
-        ControllerLimiter::with(exponential, TokenBucket::new(RETRY_QPS, RETRY_BURST))
-    }
-
-    /// A limiter that takes the longer delay of these two.
-    pub fn with(exponential: ExponentialLimiter<K>, bucket: TokenBucket) -> Self {
+        let bucket = TokenBucket::new(RETRY_QPS, RETRY_BURST);
         ControllerLimiter {
-            exponential,
+            exponential: ExponentialLimiter::new(BACKOFF_BASE_NS, BACKOFF_MAX_NS),
             bucket: CachePadded::new(Mutex::new(bucket)),
         }
     }
@@ -234,34 +229,7 @@ impl<K: DenseKey> Default for ControllerLimiter<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::{MILLISECOND_NS, SECOND_NS};
-
-    #[test]
-    fn delays_double_per_key_up_to_the_longest() {
-        let limiter = ExponentialLimiter::<u32>::new(BACKOFF_BASE_NS, BACKOFF_MAX_NS);
-        let delays: Vec<_> = (0..70).map(|_| limiter.when(3)).collect();
-        assert_eq!(delays[..4], [5, 10, 20, 40].map(|ms| ms * MILLISECOND_NS));
-        assert_eq!(delays[17], 655_360 * MILLISECOND_NS);
-        assert!(delays[18..].iter().all(|&delay| delay == BACKOFF_MAX_NS));
-        assert_eq!(limiter.when(4), BACKOFF_BASE_NS);
-        assert_eq!((limiter.num_requeues(3), limiter.num_requeues(99)), (70, 0));
-        limiter.forget(3);
-        limiter.forget(99);
-        assert_eq!(limiter.when(3), BACKOFF_BASE_NS);
-    }
-
-    #[test]
-    fn a_bucket_gives_its_burst_and_then_its_rate() {
-        let mut bucket = TokenBucket::new(RETRY_QPS, RETRY_BURST);
-        assert!((0..100).all(|_| bucket.reserve(0) == 0));
-        assert_eq!(bucket.reserve(0), 100 * MILLISECOND_NS);
-        assert_eq!(bucket.reserve(0), 200 * MILLISECOND_NS);
-        // 1 s brings ten tokens: two were owed, one is taken now, seven are left.
-        assert_eq!(bucket.reserve(SECOND_NS), 0);
-        assert!((0..7).all(|_| bucket.reserve(SECOND_NS) == 0));
-        assert_eq!(bucket.reserve(SECOND_NS), 100 * MILLISECOND_NS);
-        assert_eq!(bucket.reserve(0), 200 * MILLISECOND_NS);
-    }
+    use crate::limits::SECOND_NS;
 
     #[test]
     fn a_bounded_delay_owes_no_more_than_its_bound() {
@@ -289,15 +257,5 @@ mod tests {
             assert_eq!(delay, BACKOFF_BASE_NS);
         }
         assert_eq!(limiter.when(7, 0), 2 * BACKOFF_BASE_NS);
-    }
-
-    #[test]
-    fn both_limiters_count_every_failure() {
-        let limiter = ControllerLimiter::<u32>::new();
-        for key in 0..100 {
-            assert_eq!(limiter.when(key, 0), BACKOFF_BASE_NS);
-        }
-        assert_eq!(limiter.when(500, 0), 100 * MILLISECOND_NS);
-        assert_eq!(limiter.num_requeues(500), 1);
     }
 }

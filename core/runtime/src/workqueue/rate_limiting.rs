@@ -58,14 +58,9 @@ impl<K: DenseKey> RateLimitingQueue<K> {
 
     /// An empty queue with capacity for the keys with indices below `keys`.
     pub fn with_capacity(keys: usize) -> Self {
-        RateLimitingQueue::with(WorkQueue::with_capacity(keys), ControllerLimiter::new())
-    }
-
-    /// A queue from these parts. The base queue should be new.
-    pub fn with(queue: WorkQueue<K>, limiter: ControllerLimiter<K>) -> Self {
         RateLimitingQueue {
-            queue,
-            limiter,
+            queue: WorkQueue::with_capacity(keys),
+            limiter: ControllerLimiter::new(),
             delays: CachePadded::default(),
             next_due_ns: CachePadded::new(AtomicI64::new(NEVER)),
         }

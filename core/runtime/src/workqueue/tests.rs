@@ -19,65 +19,6 @@ fn take_all(queue: &Queue) -> Vec<u32> {
 }
 
 #[test]
-fn a_key_added_while_it_runs_waits_again_behind_the_others() {
-    let queue = Queue::new();
-    assert_eq!(
-        [queue.add(0, 0), queue.add(0, 0), queue.add(1, 0)],
-        [true, false, true]
-    );
-    assert_eq!(queue.try_take(0), Take::Key(0));
-    assert_eq!([queue.add(0, 0), queue.add(0, 0)], [true, false]);
-    assert_eq!(queue.len(), 1);
-    assert_eq!(queue.try_take(0), Take::Key(1));
-    assert_eq!(queue.try_take(0), Take::Empty);
-    queue.done(0, 0);
-    assert_eq!(queue.try_take(0), Take::Key(0));
-    queue.done(0, 0);
-    assert_eq!(queue.try_take(0), Take::Empty);
-}
-
-#[test]
-fn done_for_a_key_that_was_not_taken_changes_nothing() {
-    let queue = Queue::new();
-    queue.done(5, 0);
-    queue.add(5, 0);
-    queue.done(5, 0);
-    assert_eq!(take_all(&queue), [5]);
-}
-
-#[test]
-fn waiting_keys_are_handed_out_after_shutting_down() {
-    let queue = Queue::new();
-    queue.add(1, 0);
-    queue.add(2, 0);
-    queue.add_after(3, 10, 0);
-    queue.shut_down();
-    assert!(!queue.add(4, 0));
-    assert_eq!(queue.next_due(), None);
-    assert_eq!(queue.fire_due(SECOND_NS), 0);
-    assert_eq!(take_all(&queue), [1, 2]);
-    assert_eq!(queue.try_take(0), Take::ShutDown);
-    assert_eq!(queue.take(&|| 0), None);
-}
-
-#[test]
-fn a_drain_waits_for_what_runs_and_not_for_what_waits() {
-    let queue = Queue::new();
-    queue.add(1, 0);
-    queue.add(2, 0);
-    assert!(!queue.drain_complete());
-    assert_eq!(queue.try_take(0), Take::Key(1));
-    queue.start_drain();
-    assert!(!queue.drain_complete());
-    queue.done(1, 0);
-    assert!(queue.drain_complete());
-    assert_eq!(queue.try_take(0), Take::Key(2));
-    assert!(!queue.drain_complete());
-    queue.shut_down();
-    assert!(queue.drain_complete());
-}
-
-#[test]
 fn the_order_survives_growing() {
     let queue = Queue::new();
     let keys: Vec<u32> = (0..40)
@@ -91,36 +32,6 @@ fn the_order_survives_growing() {
     let roomy = Queue::with_capacity(5_000);
     (0..5_000).rev().for_each(|key| assert!(roomy.add(key, 0)));
     assert_eq!(take_all(&roomy), (0..5_000).rev().collect::<Vec<_>>());
-}
-
-#[test]
-fn later_adds_come_in_the_order_of_their_times_and_the_earlier_wins() {
-    let queue = Queue::new();
-    assert!(queue.add_after(1, 50 * MILLISECOND_NS, 0));
-    assert!(queue.add_after(1, 30 * MILLISECOND_NS, 0));
-    assert!(!queue.add_after(1, 3_600 * SECOND_NS, 0));
-    assert!(!queue.add_after(2, 40 * MILLISECOND_NS, 0));
-    assert!(!queue.add_after(3, 0, 0));
-    assert_eq!(queue.next_due(), Some(30 * MILLISECOND_NS));
-    assert_eq!(queue.fire_due(30 * MILLISECOND_NS - 1), 0);
-    assert_eq!(queue.fire_due(40 * MILLISECOND_NS), 2);
-    assert_eq!(queue.next_due(), None);
-    assert_eq!(take_all(&queue), [3, 1, 2]);
-    assert_eq!(queue.stats(0).retries_total, 5);
-}
-
-#[test]
-fn failures_delay_and_success_forgets() {
-    let queue = Queue::new();
-    let delays = [(); 3].map(|()| queue.add_rate_limited(7, 0));
-    assert_eq!(delays, [5, 10, 20].map(|ms| ms * MILLISECOND_NS));
-    assert_eq!(queue.num_requeues(7), 3);
-    queue.forget(7);
-    assert_eq!(queue.num_requeues(7), 0);
-    assert_eq!(queue.next_due(), Some(5 * MILLISECOND_NS));
-    queue.shut_down();
-    assert_eq!(queue.add_rate_limited(7, 0), 5 * MILLISECOND_NS);
-    assert_eq!(queue.num_requeues(7), 1);
 }
 
 #[test]
@@ -255,21 +166,6 @@ fn metrics_count_what_upstream_counts() {
     );
 }
 
-#[test]
-fn delayed_keys_are_counted_until_they_are_due() {
-    let queue = Queue::new();
-    assert_eq!(queue.delayed(), 0);
-    queue.add_after(1, SECOND_NS, 0);
-    queue.add_after(2, 3 * SECOND_NS, 0);
-    queue.add_after(2, 2 * SECOND_NS, 0);
-    queue.add_after(3, 0, 0);
-    assert_eq!((queue.delayed(), queue.len()), (2, 1));
-    queue.fire_due(SECOND_NS);
-    assert_eq!((queue.delayed(), queue.len()), (1, 2));
-    queue.fire_due(2 * SECOND_NS);
-    assert_eq!((queue.delayed(), queue.len()), (0, 3));
-}
-
 /// A naive model: an order, a set of waiting keys, a set of running keys.
 #[derive(Default)]
 struct Model {
@@ -277,7 +173,9 @@ struct Model {
     dirty: BTreeSet<u32>,
     running: BTreeSet<u32>,
     delayed: BTreeMap<u32, i64>,
+    retries: u64,
     shutting: bool,
+    draining: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -285,9 +183,9 @@ enum Op {
     Add(u32),
     AddAfter(u32, i64),
     Take,
-    Done(usize),
+    Done(u32),
     Wait(i64),
-    ShutDown,
+    ShutDown { drain: bool },
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -297,9 +195,9 @@ fn op() -> impl Strategy<Value = Op> {
         8 => key().prop_map(Op::Add),
         4 => (key(), -1..50i64).prop_map(|(key, delay)| Op::AddAfter(key, delay)),
         8 => Just(Op::Take),
-        6 => (0..6usize).prop_map(Op::Done),
+        6 => key().prop_map(Op::Done),
         4 => (0..40i64).prop_map(Op::Wait),
-        1 => Just(Op::ShutDown),
+        1 => any::<bool>().prop_map(|drain| Op::ShutDown { drain }),
     ]
 }
 
@@ -333,7 +231,7 @@ impl Model {
     }
 
     /// Fires what is due. All times differ because all `delays` differ.
-    fn fire(&mut self, now: i64) {
+    fn fire(&mut self, now: i64) -> usize {
         let mut due: Vec<_> = self
             .delayed
             .iter()
@@ -341,10 +239,11 @@ impl Model {
             .map(|(&k, &d)| (d, k))
             .collect();
         due.sort_unstable();
-        for (_, key) in due {
+        for &(_, key) in &due {
             self.delayed.remove(&key);
             self.add(key);
         }
+        due.len()
     }
 }
 
@@ -359,7 +258,11 @@ proptest! {
                 Op::AddAfter(key, delay) => {
                     // The step makes all due times differ.
                     let delay = delay * 1_000 + i64::from(*delay > 0) * step as i64;
-                    queue.add_after(*key, delay, now);
+                    let first = model.delayed.values().min().copied();
+                    let is_first = first.is_none_or(|first| now + delay < first);
+                    let tells = delay > 0 && is_first && !model.shutting;
+                    prop_assert_eq!(queue.add_after(*key, delay, now), tells);
+                    model.retries += u64::from(!model.shutting);
                     if delay <= 0 {
                         model.add(*key);
                     } else if !model.shutting {
@@ -368,27 +271,31 @@ proptest! {
                     }
                 }
                 Op::Take => prop_assert_eq!(queue.try_take(now), model.take()),
-                Op::Done(nth) => {
-                    if let Some(&key) = model.running.iter().nth(*nth) {
-                        queue.done(key, now);
-                        model.done(key);
-                    }
+                Op::Done(key) => {
+                    queue.done(*key, now);
+                    model.done(*key);
                 }
                 Op::Wait(time) => {
                     now += time * 1_000;
-                    queue.fire_due(now);
-                    model.fire(now);
+                    prop_assert_eq!(queue.fire_due(now), model.fire(now));
                 }
-                Op::ShutDown => {
-                    queue.start_drain();
-                    model.shutting = true;
+                Op::ShutDown { drain } => {
+                    match drain {
+                        true => queue.start_drain(),
+                        false => queue.shut_down(),
+                    }
+                    (model.shutting, model.draining) = (true, *drain);
                     model.delayed.clear();
                 }
             }
             prop_assert_eq!(queue.len(), model.order.len());
-            prop_assert_eq!(queue.stats(now).depth, model.dirty.len() as u64);
+            let stats = queue.stats(now);
+            prop_assert_eq!(stats.depth, model.dirty.len() as u64);
+            prop_assert_eq!(stats.retries_total, model.retries);
+            prop_assert!(model.shutting || queue.delayed() == model.delayed.len());
             prop_assert_eq!(queue.next_due(), model.delayed.values().min().copied());
-            prop_assert_eq!(queue.drain_complete(), model.shutting && model.running.is_empty());
+            let drained = !model.draining || model.running.is_empty();
+            prop_assert_eq!(queue.drain_complete(), model.shutting && drained);
         }
     }
 }

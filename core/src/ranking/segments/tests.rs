@@ -65,7 +65,7 @@ fn stretches_end_where_every_correct_choice_is_one() {
         let mut ranker = Ranker::new();
         let k = draw(count) as usize;
         let numbered = (0u32..).zip(&fields);
-        let order = ranker.full_order(numbered, |_| 1, &options, k).to_vec();
+        let order = ranker.order(numbered, |_| 1, &options, k, true).to_vec();
         let order: Vec<Candidate<'_>> = order
             .iter()
             .map(|at| Candidate {
@@ -140,7 +140,7 @@ fn without_the_logarithm_there_are_ties_and_no_contradictions() {
     let mut draw = drawing(7);
     let fields: Vec<RankFields> = (0..50).map(|uid| pod(&mut draw, uid, true)).collect();
     let mut ranker = Ranker::new();
-    let order = ranker.full_order((0u32..).zip(&fields), |_| 1, &options, 9);
+    let order = ranker.order((0u32..).zip(&fields), |_| 1, &options, 9, true);
     let order: Vec<Candidate<'_>> = order
         .iter()
         .map(|at| Candidate {

@@ -1,12 +1,17 @@
 //! Tests of the smaller rows of the hardened behaviour, each next to what upstream does.
 
-use podstorm_objects::{Kind, Labels, Pod, Time, Uid};
+use std::sync::Arc;
+
+use podstorm_objects::{Kind, Labels, Now, Pod, ReplicaSet, Resource, Time, Uid};
 use podstorm_runtime::client::{ApiError, Cause, Reason, Request};
 use podstorm_runtime::driver::Progress;
 use podstorm_runtime::limits::{BACKOFF_BASE_NS, HARDENED_RETRY_MAX_NS};
+use podstorm_runtime::workqueue::Take;
+use serde_json::json;
 
 use super::super::harness::{Fault, Harness, LOST};
-use super::super::{Outcome, SyncErrorClass};
+use super::super::{Controller, ControllerOptions, Outcome, SyncErrorClass};
+use crate::cache::{Delta, PodCache};
 use crate::policy::Behaviour::{Hardened, Upstream};
 
 /// A harness whose owner has this many pods, all of them in the caches.
@@ -220,8 +225,7 @@ fn an_owner_whose_pod_was_taken_over_and_removed_unseen_is_woken() {
         let mut harness = settled(behaviour, 1);
         finish_all(&mut harness);
         let mut pod = Pod::clone(harness.server.pods.values().next().unwrap());
-        std::sync::Arc::make_mut(&mut pod.metadata.owner_references[0]).uid =
-            Uid::from_u128(0xdead);
+        Arc::make_mut(&mut pod.metadata.owner_references[0]).uid = Uid::from_u128(0xdead);
         let name = pod.metadata.name.to_string();
         harness.server.put_pod(pod);
         harness.server.forget_pod_events();
@@ -234,12 +238,6 @@ fn an_owner_whose_pod_was_taken_over_and_removed_unseen_is_woken() {
 /// Seed 1300107631 of the fault simulator: an owner that was refused an orphan waited 30 s more.
 #[test]
 fn owners_that_match_an_orphan_are_woken_when_another_adopts_it() {
-    use super::super::{Controller, ControllerOptions};
-    use crate::cache::{Delta, PodCache};
-    use podstorm_objects::{Kind, Now, ReplicaSet, Resource};
-    use serde_json::json;
-    use std::sync::Arc;
-
     for (behaviour, removed, woken) in [
         (Upstream, false, 1),
         (Hardened, false, 2),
@@ -283,9 +281,7 @@ fn owners_that_match_an_orphan_are_woken_when_another_adopts_it() {
     }
 }
 
-fn finish_keys(controller: &super::Controller) {
-    use podstorm_runtime::workqueue::Take;
-
+fn finish_keys(controller: &Controller) {
     while let Take::Key(key) = controller.queue().try_take(0) {
         controller.queue().done(key, 0);
     }
@@ -293,17 +289,12 @@ fn finish_keys(controller: &super::Controller) {
 
 #[test]
 fn a_pod_of_the_other_kind_s_owner_wakes_nobody_here() {
-    use super::super::{Controller, ControllerOptions};
-    use crate::cache::{Delta, PodCache};
-    use podstorm_objects::{Kind, Now, Pod, ReplicaSet, Resource};
-    use serde_json::json;
-
-    let pods = std::sync::Arc::new(PodCache::new());
+    let pods = Arc::new(PodCache::new());
     let controllers = [Kind::REPLICATION_CONTROLLER, Kind::REPLICA_SET]
         .map(|kind| Controller::new(ControllerOptions::new(kind), pods.clone()));
     let now = Now::default();
     let owner = json!({"metadata": {"name": "web", "namespace": "ns", "uid": "u"}});
-    let owner = std::sync::Arc::new(ReplicaSet::from_json(owner).unwrap());
+    let owner = Arc::new(ReplicaSet::from_json(owner).unwrap());
     controllers[0].owner_delta(Delta::Applied(owner), now);
     let pod = json!({"metadata": {
         "name": "p", "namespace": "ns", "uid": "p",
@@ -313,7 +304,7 @@ fn a_pod_of_the_other_kind_s_owner_wakes_nobody_here() {
         }],
     }});
     let pod = Pod::from_json(pod).unwrap();
-    let change = pods.apply(Delta::Applied(std::sync::Arc::new(pod)));
+    let change = pods.apply(Delta::Applied(Arc::new(pod)));
     for controller in &controllers {
         controller.pod_changed(&change, now);
     }

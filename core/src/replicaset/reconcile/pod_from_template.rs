@@ -2,13 +2,10 @@
 
 use std::sync::Arc;
 
-use podstorm_objects::{ObjectMeta, OwnerReference, Pod, ReplicaSet};
+use podstorm_objects::{ObjectMeta, OwnerReference, Pod, ReplicaSet, is_dns_subdomain};
 
 /// The local error for a template without labels. Such a pod is never requested.
 pub const NO_LABELS_ERROR: &str = "unable to create pods, no labels";
-
-/// The longest name that the API accepts for a pod, in bytes (DNS-1123 subdomain).
-const MAX_NAME_BYTES: usize = 253;
 
 /// The pod made from the owner's template: labels, annotations and finalizers of the template,
 /// `generateName`, exactly one owner reference, and the template's spec. Everything else in the
@@ -38,22 +35,11 @@ pub fn pod_name_prefix(parent_name: &str) -> String {
     let mut masked = parent_name.to_owned();
     masked.pop();
     masked.push('a');
-    if is_dns1123_subdomain(&masked) {
+    if is_dns_subdomain(&masked) {
         format!("{parent_name}-")
     } else {
         parent_name.to_owned()
     }
-}
-
-fn is_dns1123_subdomain(name: &str) -> bool {
-    let is_alphanumeric = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-    name.len() <= MAX_NAME_BYTES
-        && name.split('.').all(|label| {
-            let bytes = label.as_bytes();
-            bytes.first().copied().is_some_and(is_alphanumeric)
-                && bytes.last().copied().is_some_and(is_alphanumeric)
-                && bytes.iter().all(|&b| is_alphanumeric(b) || b == b'-')
-        })
 }
 
 #[cfg(test)]

@@ -62,7 +62,7 @@ fn at(seconds: i64) -> Now {
 /// Takes every waiting key and syncs it.
 fn work(controller: &Controller, now: Now) {
     controller.queue().fire_due(now.mono_ns);
-    let mut sync = Sync::new();
+    let mut sync = Sync::default();
     while let Take::Key(key) = controller.queue().try_take(now.mono_ns) {
         assert_eq!(controller.begin(key, &mut sync, now), Step::Finished);
         controller.finish(&mut sync, now);

@@ -206,7 +206,7 @@ impl CheckerHarness {
 
     pub(super) fn ended(&self, sync: SyncId) {
         self.checker
-            .sync_ended(sync, &self.controller, &Sync::new(), NOW);
+            .sync_ended(sync, &self.controller, &Sync::default(), NOW);
     }
 }
 

@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crossbeam_utils::CachePadded;
-use podstorm::client::{Answer, ApiError, QpsLimiter, Reason, Request};
+use podstorm::client::{Answer, ApiError, Reason, Request};
 use podstorm::metrics::{Histogram, HistogramSnapshot};
+use podstorm::workqueue::TokenBucket;
 use podstorm_apiserver::latency::LatencySampler;
 use podstorm_apiserver::{Cluster, DeleteOptions, Deletion, Patch};
 use podstorm_objects::{Kind, Map, Now, Pod};
@@ -33,7 +34,7 @@ pub struct Client {
 /// The QPS limit of a client, and how long its requests waited for it, by HTTP method.
 #[derive(Debug)]
 struct Limiter {
-    qps: Mutex<QpsLimiter>,
+    qps: Mutex<TokenBucket>,
     waits: [Histogram; METHODS.len()],
 }
 
@@ -59,7 +60,7 @@ pub fn method_of(verb: &str) -> &'static str {
 
 impl Client {
     /// A client with that limit, or none.
-    pub fn new(cluster: Arc<Cluster>, limiter: Option<QpsLimiter>) -> Client {
+    pub fn new(cluster: Arc<Cluster>, limiter: Option<TokenBucket>) -> Client {
         Client {
             cluster,
             limiter: limiter.map(|limiter| Limiter {

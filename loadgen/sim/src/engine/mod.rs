@@ -22,12 +22,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 
 use podstorm::cache::PodCache;
-use podstorm::client::QpsLimiter;
 use podstorm::deployment;
 use podstorm::driver::Workload;
 use podstorm::ranking::RankFields;
 use podstorm::reflector::ReflectorOptions;
 use podstorm::replicaset::{Controller, ControllerOptions, Gates};
+use podstorm::workqueue::TokenBucket;
 use podstorm_apiserver::latency::LatencySampler;
 use podstorm_apiserver::{Cluster, ClusterOptions};
 use podstorm_objects::Kind;
@@ -324,7 +324,8 @@ impl Builder {
         let settings = &self.options.controller;
         let limiter = settings
             .kube_api_qps
-            .map(|qps| QpsLimiter::new(qps as f32, settings.kube_api_burst));
+            // Of single precision, as in client-go.
+            .map(|qps| TokenBucket::new((qps as f32).into(), settings.kube_api_burst));
         let client = Arc::new(Client::new(Arc::clone(&self.cluster), limiter));
         let sink = self.executor.reserve();
         let timer = self.executor.reserve();

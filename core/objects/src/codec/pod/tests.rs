@@ -97,20 +97,6 @@ fn a_pods_volume_is_read_apart_and_written_to_its_places() {
 }
 
 #[test]
-fn a_spec_with_two_such_volumes_or_the_placeholder_is_kept_in_full() {
-    for names in [
-        ["kube-api-access-aaaaa", "kube-api-access-bbbbb"],
-        ["kube-api-access-aaaaa", "kube-api-access-*"],
-        ["kube-api-access-*", "data"],
-    ] {
-        let volumes = names.map(|name| json!({"name": name}));
-        let pod: Pod = round_trip(&json!({"spec": {"volumes": volumes}}));
-        assert_eq!(pod.token_volume, None);
-        assert_eq!(pod.spec.get("volumes"), Some(json!(volumes)));
-    }
-}
-
-#[test]
 fn odd_status_texts_are_kept() {
     let pod: Pod = round_trip(&json!({"metadata": {"name": "p"}, "status": {
         "phase": "Dreaming",

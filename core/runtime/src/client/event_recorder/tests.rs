@@ -101,22 +101,15 @@ fn the_count_goes_on_while_writes_are_dropped() {
 #[test]
 fn a_token_comes_back_every_300_seconds() {
     let mut recorder = recorder();
-    assert_eq!(
-        totals(&mut recorder, (0..40).map(|pod| created(1, pod)), now(0)),
-        (10, 15)
-    );
-    assert_eq!(
-        totals(&mut recorder, (40..50).map(|pod| created(1, pod)), now(299)),
-        (0, 0)
-    );
-    assert_eq!(
-        totals(&mut recorder, (50..60).map(|pod| created(1, pod)), now(300)),
-        (0, 1)
-    );
-    assert_eq!(
-        totals(&mut recorder, (60..70).map(|pod| created(1, pod)), now(900)),
-        (0, 2)
-    );
+    for (pods, seconds, written) in [
+        (0..40, 0, (10, 15)),
+        (40..50, 299, (0, 0)),
+        (50..60, 300, (0, 1)),
+        (60..70, 900, (0, 2)),
+    ] {
+        let intents = pods.map(|pod| created(1, pod));
+        assert_eq!(totals(&mut recorder, intents, now(seconds)), written);
+    }
 }
 
 #[test]

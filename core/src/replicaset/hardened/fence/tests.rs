@@ -186,7 +186,7 @@ fn nothing_is_counted_before_the_caches_have_come_to_the_versions_of_the_start()
 fn two_workers_may_ask_for_the_start_at_once() {
     let mut harness = Harness::before_first_sync(Kind::REPLICA_SET, Hardened, 0);
     let other = harness.controller.owners().intern("ns", "other");
-    let mut second = super::super::super::Sync::new();
+    let mut second = super::super::super::Sync::default();
     assert_eq!(harness.begin(), Progress::Waiting);
     let step = harness.controller.begin(other, &mut second, harness.now);
     assert_eq!(step, Step::Requests);

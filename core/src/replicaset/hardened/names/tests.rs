@@ -79,17 +79,8 @@ fn a_create_of_another_incarnation_is_not_made_again() {
     for behaviour in [Upstream, Hardened] {
         let mut harness = Harness::new(behaviour, 2);
         // Committed after the caches of this incarnation were filled and its fences read.
-        let pod = harness
-            .controller
-            .owners()
-            .get(harness.key)
-            .unwrap()
-            .pod_from_template()
-            .clone();
         let names = SlotNames::new("web-", &harness.server.owner.metadata.uid);
-        let mut pod = Pod::clone(&pod);
-        pod.metadata.name = names.name(0);
-        harness.server.put_pod(pod);
+        harness.server.put_pod(harness.own_pod(&names.name(0)));
         let failed = harness.sync() != Outcome::Ok;
         assert_eq!(failed, behaviour == Hardened);
         assert_eq!(
