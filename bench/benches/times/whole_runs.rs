@@ -9,9 +9,17 @@ use podstorm_bench::results::machine::Machine;
 use podstorm_bench::results::{Unit, record_runs, targets};
 use podstorm_bench::whole::{self, Spent, call, loadgen, loadgen_as_built};
 
-/// Runs: name and number of pods, as in their ids, the flags, how often each is run when quick and otherwise, and
+/// A run: name and number of pods, as in its ids, the flags, how often it is run when quick and otherwise, and
 /// the phase of which the seconds are recorded; without one it is what the process spent.
-const RUNS: [(&str, u32, &str, [u32; 2], Option<&str>); 5] = [
+type Run = (
+    &'static str,
+    u32,
+    &'static str,
+    [u32; 2],
+    Option<&'static str>,
+);
+
+const RUNS: [Run; 5] = [
     (
         "up-down",
         100_000,
