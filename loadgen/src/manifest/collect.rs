@@ -58,6 +58,9 @@ const OBJECTS_PER_SHRINK: usize = 10_000;
 pub(super) const NO_LIST: &str =
     "a document with items is a List; write kind: List or remove items";
 
+/// Items that leave their kind to their list, with their numbers.
+pub(super) type Kindless = Vec<(usize, Map<String, Value>)>;
+
 impl Collector {
     pub(super) fn new(kinds: Kinds) -> Collector {
         Collector {
@@ -202,12 +205,12 @@ impl Collector {
         self.document += 1;
     }
 
-    /// Ends a document whose items were taken; `kindless` are those that left their kind to the
-    /// list, with their numbers.
+    /// Ends a document whose items were taken; `kindless` are those of them that leave their
+    /// kind to the list.
     pub(super) fn end_document(
         &mut self,
         document: Document,
-        kindless: Vec<(usize, Map<String, Value>)>,
+        kindless: Kindless,
     ) -> Result<(), Box<ManifestError>> {
         match document {
             Document::Empty => {
@@ -247,7 +250,7 @@ impl Collector {
         first_index: usize,
         decoded: Vec<Decoded>,
         in_file: impl Fn(usize, (u64, u64)) -> (u64, u64),
-    ) -> Result<Vec<(usize, Map<String, Value>)>, (usize, Box<ManifestError>)> {
+    ) -> Result<Kindless, (usize, Box<ManifestError>)> {
         let mut kindless = Vec::new();
         for (at, mut decoded) in decoded.into_iter().enumerate() {
             if let Decoded::Wrong(Wrong {

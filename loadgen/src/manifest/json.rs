@@ -10,7 +10,7 @@ use serde::de::DeserializeSeed;
 use serde_json::{Map, Value};
 
 use super::check::CheckedSpecs;
-use super::collect::Collector;
+use super::collect::{Collector, Kindless};
 use super::decode::{self, Decoded, Wrong};
 use super::document::{Document, DocumentSeed, NO_ITEMS, is_list_kind};
 use super::error::ManifestError;
@@ -37,7 +37,7 @@ struct Stream<R> {
     items: Vec<Range<u64>>,
     first_index: usize,
     /// Items that leave their kind to a list that has not said its own yet.
-    kindless: Vec<(usize, Map<String, Value>)>,
+    kindless: Kindless,
 }
 
 impl<R: Read> Stream<R> {
