@@ -270,7 +270,7 @@ pub(super) fn run(flags: &ExplainFlags) -> Result<u8> {
 /// Writes a document to standard output.
 fn print_json(document: &impl Serialize) -> Result<u8> {
     let mut out = io::BufWriter::new(io::stdout().lock());
-    let written = crate::report::output::json(&mut out, document).and_then(|()| out.flush());
+    let written = crate::report::json::write(&mut out, document).and_then(|()| out.flush());
     match written {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(anyhow::Error::new(error).context("standard output can't be written"))

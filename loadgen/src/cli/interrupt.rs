@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-#[cfg(unix)]
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -104,7 +103,6 @@ pub(super) fn watch(cancel: &Arc<AtomicBool>, temporary: Vec<PathBuf>, quiet: bo
 }
 
 /// The signals that interrupt.
-#[cfg(unix)]
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
@@ -112,7 +110,6 @@ struct Signals {
     hangup: Option<Signal>,
 }
 
-#[cfg(unix)]
 impl Signals {
     /// Catches them from now on.
     fn catch() -> io::Result<Signals> {
@@ -144,31 +141,10 @@ impl Signals {
 }
 
 /// Whether this process was started with SIGHUP ignored, as far as `/proc` says.
-#[cfg(unix)]
 fn ignores_hangup() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     // Signals are counted from 1, which SIGHUP is.
     ignored.is_some_and(|mask| mask & 1 != 0)
-}
-
-/// Ctrl-C.
-#[cfg(not(unix))]
-struct Signals(tokio::signal::windows::CtrlC);
-
-#[cfg(not(unix))]
-impl Signals {
-    /// Catches it from now on.
-    fn catch() -> io::Result<Signals> {
-        Ok(Signals(tokio::signal::windows::ctrl_c()?))
-    }
-
-    /// Waits for the next one, or for a key.
-    async fn next(&mut self, pressed: &mut UnboundedReceiver<()>) {
-        tokio::select! {
-            _ = self.0.recv() => {}
-            Some(()) = pressed.recv() => {}
-        }
-    }
 }
