@@ -203,56 +203,86 @@ impl Family {
         }
     }
 
-    /// Appends the family in the Prometheus text format.
+    /// Appends the family in the Prometheus text format, spelt as Kubernetes' components spell it. A library
+    /// of the format names counters and writes bounds of buckets its own way, and then nobody's queries fit.
     pub fn write_text(&self, out: &mut String) {
+        let (name, help, kind) = (self.name, self.help, self.kind.as_str());
         // Writing to a `String` cannot fail, so the results are dropped.
-        let _ = writeln!(out, "# HELP {} {}", self.name, self.help);
-        let _ = writeln!(out, "# TYPE {} {}", self.name, self.kind.as_str());
+        let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
         for series in &self.series {
-            let labels = |extra: Option<(&str, String)>| label_text(&series.labels, extra);
+            let labels = |bound: Option<f64>| label_text(&series.labels, bound);
             match &series.value {
                 Value::Number(number) => {
-                    let _ = writeln!(out, "{}{} {number}", self.name, labels(None));
+                    let _ = writeln!(out, "{name}{} {}", labels(None), float(*number));
                 }
                 Value::Histogram(histogram) => {
-                    let mut total = 0;
-                    let bounds = histogram.bounds.iter().map(f64::to_string);
-                    let bounds = bounds.chain(["+Inf".to_owned()]);
-                    for (bound, count) in bounds.zip(&histogram.counts) {
-                        total += count;
-                        let labels = labels(Some(("le", bound)));
-                        let _ = writeln!(out, "{}_bucket{labels} {total}", self.name);
+                    for (bound, total) in buckets(histogram) {
+                        let _ = writeln!(out, "{name}_bucket{} {total}", labels(Some(bound)));
                     }
-                    let labels = labels(None);
-                    let _ = writeln!(out, "{}_sum{labels} {}", self.name, histogram.sum);
-                    let _ = writeln!(out, "{}_count{labels} {total}", self.name);
+                    let (labels, sum) = (labels(None), float(histogram.sum));
+                    let _ = writeln!(out, "{name}_sum{labels} {sum}");
+                    let _ = writeln!(out, "{name}_count{labels} {}", histogram.count());
                 }
             }
         }
     }
 }
 
-fn label_text(labels: &[(&'static str, Str)], extra: Option<(&str, String)>) -> String {
-    let labels = labels
-        .iter()
-        .map(|(name, value)| (*name, value.to_string()))
-        .chain(extra);
-    let mut text = String::new();
-    for (name, value) in labels {
-        let value = value
-            .replace('\\', "\\\\")
-            .replace('"', "\\\"")
-            .replace('\n', "\\n");
-        let _ = write!(
-            text,
-            "{}{name}=\"{value}\"",
-            if text.is_empty() { "{" } else { "," }
-        );
+fn label_text(labels: &[(&'static str, Str)], bound: Option<f64>) -> String {
+    let escaped = |value: &str| {
+        let value = value.replace('\\', "\\\\").replace('"', "\\\"");
+        value.replace('\n', "\\n")
+    };
+    let labels = labels.iter();
+    let labels = labels.map(|(name, value)| format!("{name}=\"{}\"", escaped(value)));
+    let bound = bound.map(|bound| format!("le=\"{}\"", float(bound)));
+    let all: Vec<String> = labels.chain(bound).collect();
+    match all.is_empty() {
+        true => String::new(),
+        false => format!("{{{}}}", all.join(",")),
     }
-    if !text.is_empty() {
-        text.push('}');
+}
+
+/// The buckets with their inclusive bounds and what lies in them and below, the last without bound.
+/// Upstream computes each bound from the one before: so the fourth of the queue's is
+/// 9.999999999999999e-06, and a query for a bucket by its name finds it under this one.
+fn buckets(histogram: &HistogramSnapshot) -> Vec<(f64, u64)> {
+    let bounds = &histogram.bounds;
+    let factor = match bounds[..] {
+        [first, second, ..] => (second / first).round(),
+        _ => 1.0,
+    };
+    let mut next = bounds.first().copied().unwrap_or(0.0);
+    let mut total = 0;
+    let mut buckets = Vec::with_capacity(bounds.len() + 1);
+    for (&bound, count) in bounds.iter().chain([&f64::INFINITY]).zip(&histogram.counts) {
+        total += count;
+        let is_next = (next / bound - 1.0).abs() < 1e-9;
+        buckets.push((if is_next { next } else { bound }, total));
+        next *= factor;
     }
-    text
+    buckets
+}
+
+/// A number as Go writes it in this format: shortest, and with an exponent of two digits where it is
+/// very small or very large.
+fn float(value: f64) -> String {
+    if value == f64::INFINITY {
+        return "+Inf".to_owned();
+    }
+    let text = format!("{value:e}");
+    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    if exponent
+        .parse()
+        .is_ok_and(|power: i32| (-4..21).contains(&power))
+    {
+        return value.to_string();
+    }
+    let (sign, exponent) = match exponent.strip_prefix('-') {
+        Some(exponent) => ('-', exponent),
+        None => ('+', exponent),
+    };
+    format!("{digits}e{sign}{exponent:0>2}")
 }
 
 #[cfg(test)]
@@ -271,9 +301,73 @@ mod tests {
         assert!((snapshot.sum - 16.51).abs() < 1e-9);
     }
 
+    fn families() -> Vec<Family> {
+        let bounds: Vec<f64> = (0..10).map(|power| 10f64.powi(power - 8)).collect();
+        let mut counts = vec![0; 11];
+        (counts[3], counts[10]) = (5, 2);
+        vec![
+            Family {
+                name: "workqueue_queue_duration_seconds",
+                help: "Seconds.",
+                kind: Kind::Histogram,
+                series: vec![Series {
+                    labels: vec![("name", "replicaset".into())],
+                    value: Value::Histogram(HistogramSnapshot {
+                        bounds,
+                        counts,
+                        sum: 21.5,
+                    }),
+                }],
+            },
+            Family::single(
+                "workqueue_adds_total",
+                "Adds.",
+                Kind::Counter,
+                vec![("name", "a\"b\\c".into())],
+                Value::Number(7.0),
+            ),
+        ]
+    }
+
     #[test]
-    fn label_values_are_escaped() {
-        let labels = [("name", Str::from("a\"b\\c"))];
-        assert_eq!(label_text(&labels, None), r#"{name="a\"b\\c"}"#);
+    fn bounds_are_spelt_as_upstream_spells_them() {
+        let mut text = String::new();
+        families()
+            .iter()
+            .for_each(|family| family.write_text(&mut text));
+        for line in [
+            "# TYPE workqueue_queue_duration_seconds histogram",
+            "workqueue_queue_duration_seconds_bucket{name=\"replicaset\",le=\"1e-08\"} 0",
+            "workqueue_queue_duration_seconds_bucket{name=\"replicaset\",le=\"1e-06\"} 0",
+            "workqueue_queue_duration_seconds_bucket{name=\"replicaset\",le=\"9.999999999999999e-06\"} 5",
+            "workqueue_queue_duration_seconds_bucket{name=\"replicaset\",le=\"9.999999999999999e-05\"} 5",
+            "workqueue_queue_duration_seconds_bucket{name=\"replicaset\",le=\"0.001\"} 5",
+            "workqueue_queue_duration_seconds_bucket{name=\"replicaset\",le=\"10\"} 5",
+            "workqueue_queue_duration_seconds_bucket{name=\"replicaset\",le=\"+Inf\"} 7",
+            "workqueue_queue_duration_seconds_sum{name=\"replicaset\"} 21.5",
+            "workqueue_queue_duration_seconds_count{name=\"replicaset\"} 7",
+            "# TYPE workqueue_adds_total counter",
+            "workqueue_adds_total{name=\"a\\\"b\\\\c\"} 7",
+        ] {
+            assert!(
+                text.lines().any(|other| other == line),
+                "no {line} in\n{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn numbers_are_written_as_go_does() {
+        for (value, text) in [
+            (0.0, "0"),
+            (7.0, "7"),
+            (0.0001, "0.0001"),
+            (0.00001, "1e-05"),
+            (1.5e-7, "1.5e-07"),
+            (1e21, "1e+21"),
+            (f64::INFINITY, "+Inf"),
+        ] {
+            assert_eq!(float(value), text);
+        }
     }
 }

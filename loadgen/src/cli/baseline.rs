@@ -5,14 +5,14 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use serde_json::json;
 
 use crate::compare::baseline::{self, DIRECTORY};
 use crate::compare::identity::{differences, problem_within};
 use crate::compare::render::{self, Sides};
 use crate::compare::{self, Comparison, Loaded, Tolerance, Tolerances, Weight};
 use crate::metrics::MetricValues;
-use crate::report::output::{self, Inputs, Output};
+use crate::report::json;
+use crate::report::output::{Inputs, Output};
 use crate::result::{InputCounts, RunResult, SCHEMA_VERSION};
 use crate::settings::Settings;
 use crate::units::{shell_path, shell_word};
@@ -121,7 +121,7 @@ impl BaselineFlags {
         if let Some(problem) = problem_within("the baseline", &results) {
             bail!("--baseline {name}: {problem}");
         }
-        let this = MetricValues::from_json(json!({
+        let this = MetricValues::from_json(serde_json::json!({
             "schema_version": SCHEMA_VERSION,
             "scenario": settings.scenario.name,
             "engine": settings.engine.name(),
@@ -187,7 +187,7 @@ impl Baseline<'_> {
 /// The file can't be written.
 pub(super) fn save(output: Output, result: &RunResult, is_well: bool, quiet: bool) -> Result<()> {
     if is_well {
-        output.write(|out| output::json(out, result))?;
+        output.write(|out| json::write(out, result))?;
     } else if !quiet {
         let path = output.path().unwrap_or(Path::new("-")).display();
         let note = format!("the run is no baseline: {path} is left as it was\n");

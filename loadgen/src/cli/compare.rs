@@ -74,7 +74,7 @@ pub(super) struct CompareFlags {
     tolerances: Vec<Tolerance>,
 
     /// Compare this metric only, such as convergence.p99 or elapsed; repeatable
-    #[arg(long = "figure", value_name = "NAME[.STATISTIC]", value_parser = metric)]
+    #[arg(long = "figure", value_name = "NAME[.STATISTIC]", value_parser = MetricName::parse)]
     metrics: Vec<MetricName>,
 
     /// Show the metrics that are the same too
@@ -111,11 +111,6 @@ enum Format {
     Table,
     Markdown,
     Json,
-}
-
-/// A metric as a flag names it.
-pub(super) fn metric(text: &str) -> Result<MetricName, String> {
-    MetricName::parse(text).map_err(|error| error.to_string())
 }
 
 /// Compares, and gives the exit code.

@@ -17,10 +17,10 @@ use super::{baseline, dry_run, effective, interrupt, live, print, print_beside, 
 use crate::exposition::MetricsServer;
 use crate::manifest::{self, Loaded};
 use crate::metrics::Threshold;
-use crate::report::output::{self, Inputs};
+use crate::report::output::Inputs;
 use crate::report::progress::ProgressView;
 use crate::report::terminal;
-use crate::report::{colour, csv, html, junit, perf_dash};
+use crate::report::{colour, csv, html, json, junit, perf_dash};
 use crate::result::thresholds;
 use crate::run::{self, Metrics, Observer, Progress};
 use crate::serve::{Login, RunServer, descriptors};
@@ -147,7 +147,7 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
         settings: &shown,
     };
     let (mut written, problem) = outputs.write(&[
-        ("--json", &|out| output::json(out, &result)),
+        ("--json", &|out| json::write(out, &result)),
         ("--report", &|out| html::write(out, &report)),
         ("--csv", &|out| csv::write(out, &result)),
         ("--junit", &|out| junit::write(out, &result, &replay)),

@@ -303,7 +303,7 @@ async fn serve(
             }
         }
     };
-    served.listen_with(listener, tls, stop).await
+    served.listen(listener, tls, stop).await
 }
 
 /// Writes the snapshot, where one is wanted.

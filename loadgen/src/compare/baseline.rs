@@ -3,27 +3,21 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use anyhow::{Result, bail};
+
 use super::load::{self, Loaded};
 
 /// The directory unless another is named.
 pub const DIRECTORY: &str = ".loadgen/baselines";
 
-/// A baseline that can't be had, and what to do about it.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct BaselineError(String);
-
 /// A name that is a file's on every system: letters, digits, `-`, `_` and `.` within.
 ///
 /// # Errors
 /// Any other text.
-pub fn name(text: &str) -> Result<String, String> {
+pub fn name(text: &str) -> Result<String> {
     let safe = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
     if text.is_empty() || text.len() > 100 || text.starts_with('.') || !text.bytes().all(safe) {
-        return Err(
-            "a baseline's name is letters, digits, - and _, and . after the first: main, pr-12"
-                .to_owned(),
-        );
+        bail!("a baseline's name is letters, digits, - and _, and . after the first: main, pr-12");
     }
     Ok(text.to_owned())
 }
@@ -37,22 +31,18 @@ pub fn file(directory: &Path, name: &str) -> PathBuf {
 ///
 /// # Errors
 /// There is none of that name, or its file holds no results.
-pub fn read(directory: &Path, name: &str) -> Result<Vec<Loaded>, BaselineError> {
+pub fn read(directory: &Path, name: &str) -> Result<Vec<Loaded>> {
     let file = file(directory, name);
     if !file.exists() {
         let known = names(directory);
-        let (directory, hint) = (
-            directory.display(),
-            match known.is_empty() {
-                true => format!("save one with --save-baseline {name}"),
-                false => format!("there are {}", known.join(", ")),
-            },
-        );
-        return Err(BaselineError(format!(
-            "there is no baseline {name} in {directory}; {hint}"
-        )));
+        let hint = match known.is_empty() {
+            true => format!("save one with --save-baseline {name}"),
+            false => format!("there are {}", known.join(", ")),
+        };
+        let directory = directory.display();
+        bail!("there is no baseline {name} in {directory}; {hint}");
     }
-    load::read(&file).map_err(|error| BaselineError(error.to_string()))
+    load::read(&file)
 }
 
 /// The names of the baselines in a directory, sorted.
@@ -76,7 +66,7 @@ mod tests {
     #[test]
     fn names_are_files_names() {
         for good in ["main", "pr-12", "v1.2_x"] {
-            assert_eq!(name(good), Ok(good.to_owned()));
+            assert_eq!(name(good).unwrap(), good);
         }
         for bad in ["", "..", ".x", "a/b", "a b", "ä", "a\\b"] {
             assert!(name(bad).is_err(), "{bad}");

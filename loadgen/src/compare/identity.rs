@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::load::Loaded;
@@ -113,11 +113,11 @@ fn flag_of(member: &str) -> Option<(String, Form)> {
     if let Some(gate) = member.strip_prefix("controller.feature_gates.") {
         return Some((format!("--feature-gates {gate}"), Form::Plain));
     }
-    let rows = FLAGS.lines().map(|row| row.split(' ').collect::<Vec<_>>());
-    let row = rows
-        .into_iter()
-        .find(|row| row[0] == member && row.len() == 3)?;
-    let form = match row[2] {
+    let mut rows = FLAGS
+        .lines()
+        .filter_map(|row| row.strip_prefix(member)?.strip_prefix(' '));
+    let (flag, form) = rows.next()?.split_once(' ')?;
+    let form = match form {
         "latency" => Form::Latency,
         "duration" => Form::Duration,
         "seconds" => Form::Seconds,
@@ -125,33 +125,19 @@ fn flag_of(member: &str) -> Option<(String, Form)> {
         "rate" => Form::Rate,
         _ => Form::Plain,
     };
-    Some((row[1].to_owned(), form))
+    Some((flag.to_owned(), form))
 }
 
 /// A setting as its flag takes it; nothing where it is not of the form that it should have.
 fn as_flag(form: Form, value: &Value) -> Option<String> {
-    let ns = |value: &Value| value.as_i64();
     match form {
         Form::Plain if value.is_null() => Some("unlimited".to_owned()),
         Form::Plain => Some(shown(Some(value))),
-        Form::Duration => ns(value).map(duration_text),
-        Form::Seconds => Some(duration_text(ns(value)?.checked_mul(NS_PER_SECOND)?)),
+        Form::Duration => value.as_i64().map(duration_text),
+        Form::Seconds => Some(duration_text(value.as_i64()?.checked_mul(NS_PER_SECOND)?)),
         Form::Share => value.as_f64().map(|share| Percent(share).to_string()),
         Form::Rate => value.as_f64().map(|rate| format!("{rate}/s")),
-        Form::Latency => {
-            let latency = if let Some(constant) = value.get("constant") {
-                Latency::Constant(ns(constant)?)
-            } else if let Some(bounds) = value.get("uniform") {
-                Latency::Uniform(ns(bounds.get(0)?)?, ns(bounds.get(1)?)?)
-            } else {
-                let quantiles = value.get("lognormal")?;
-                Latency::Lognormal {
-                    p50: ns(quantiles.get("p50")?)?,
-                    p99: ns(quantiles.get("p99")?)?,
-                }
-            };
-            Some(latency_text(latency))
-        }
+        Form::Latency => Latency::deserialize(value).ok().map(latency_text),
     }
 }
 
@@ -276,7 +262,7 @@ fn shown(value: Option<&Value>) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::super::load::testing::result;
+    use super::super::tests::result;
     use super::*;
 
     #[test]

@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
 
+use anyhow::{Result, bail};
 use serde_json::Value;
 
 use crate::metrics::MetricValues;
@@ -17,11 +18,6 @@ pub struct Loaded {
     /// Its metrics.
     pub metrics: MetricValues,
 }
-
-/// A file that holds no results; names the file and what is wrong.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct LoadError(String);
 
 /// Most bytes of a file of results, each of which takes some 100 kB.
 const MAX_BYTES: u64 = 256 << 20;
@@ -43,7 +39,7 @@ const NEEDED: [Member; 6] = [
 ///
 /// # Errors
 /// The file can't be read, is no JSON, or holds something else than results.
-pub fn read(path: &Path) -> Result<Vec<Loaded>, LoadError> {
+pub fn read(path: &Path) -> Result<Vec<Loaded>> {
     let mut text = String::new();
     let (shown, read) = if path.as_os_str() == "-" {
         let read = io::stdin()
@@ -56,18 +52,16 @@ pub fn read(path: &Path) -> Result<Vec<Loaded>, LoadError> {
         let read = file.and_then(|file| file.take(MAX_BYTES + 1).read_to_string(&mut text));
         (path.display().to_string(), read)
     };
-    read.map_err(|error| {
-        LoadError(match error.kind() {
-            io::ErrorKind::NotFound => format!("{shown}: there is no such file"),
-            io::ErrorKind::InvalidData => format!("{shown}: is no text, so no JSON"),
-            io::ErrorKind::IsADirectory => format!("{shown}: is a directory; name a file"),
-            _ => format!("{shown}: can't be read: {error}"),
-        })
-    })?;
+    if let Err(error) = read {
+        match error.kind() {
+            io::ErrorKind::NotFound => bail!("{shown}: there is no such file"),
+            io::ErrorKind::InvalidData => bail!("{shown}: is no text, so no JSON"),
+            io::ErrorKind::IsADirectory => bail!("{shown}: is a directory; name a file"),
+            _ => bail!("{shown}: can't be read: {error}"),
+        }
+    }
     if text.len() as u64 > MAX_BYTES {
-        return Err(LoadError(format!(
-            "{shown}: is larger than 256 MiB: no results, or too many in one file"
-        )));
+        bail!("{shown}: is larger than 256 MiB: no results, or too many in one file");
     }
     read_text(&shown, &text)
 }
@@ -76,19 +70,17 @@ pub fn read(path: &Path) -> Result<Vec<Loaded>, LoadError> {
 ///
 /// # Errors
 /// As [`read`].
-pub fn read_text(shown: &str, text: &str) -> Result<Vec<Loaded>, LoadError> {
+pub fn read_text(shown: &str, text: &str) -> Result<Vec<Loaded>> {
     let mut values: Vec<Value> = Vec::new();
     for value in serde_json::Deserializer::from_str(text).into_iter::<Value>() {
         match value {
             Ok(Value::Array(items)) => values.extend(items),
             Ok(value) => values.push(value),
-            Err(error) => return Err(LoadError(format!("{shown}: is no JSON: {error}"))),
+            Err(error) => bail!("{shown}: is no JSON: {error}"),
         }
     }
     if values.is_empty() {
-        return Err(LoadError(format!(
-            "{shown}: holds no result; `loadgen run --json FILE` writes one"
-        )));
+        bail!("{shown}: holds no result; `loadgen run --json FILE` writes one");
     }
     let several = values.len() > 1;
     let mut loaded = Vec::with_capacity(values.len());
@@ -104,12 +96,8 @@ pub fn read_text(shown: &str, text: &str) -> Result<Vec<Loaded>, LoadError> {
     Ok(loaded)
 }
 
-fn check(place: &str, value: &Value) -> Result<(), LoadError> {
-    let wrong = |problem: String| {
-        Err(LoadError(format!(
-            "{place}: is no result of `loadgen run --json`: {problem}"
-        )))
-    };
+fn check(place: &str, value: &Value) -> Result<()> {
+    let wrong = |problem| bail!("{place}: is no result of `loadgen run --json`: {problem}");
     let Some(members) = value.as_object() else {
         return wrong("it is no JSON object".to_owned());
     };
@@ -128,44 +116,12 @@ fn check(place: &str, value: &Value) -> Result<(), LoadError> {
     Ok(())
 }
 
-/// Results for the tests of this module's neighbours.
-#[cfg(test)]
-pub(super) mod testing {
-    use serde_json::json;
-
-    use super::*;
-    use crate::result::SCHEMA_VERSION;
-
-    /// A small result, its members replaced by those given.
-    pub(crate) fn result(members: Value) -> Loaded {
-        let mut json = json!({
-            "schema_version": SCHEMA_VERSION, "version": "0.1.0", "scenario": "up-down", "engine": "virtual",
-            "behaviour": "upstream", "seed": 1, "settings": {"controller": {"kube_api_qps": null}},
-            "outcome": {"converged": true, "violations": []},
-            "elapsed_seconds": 10.0, "excess_pods_created": 0,
-            "pods": {"created": 100},
-            "convergence_seconds": {"count": 4, "mean": 1.0, "p50": 1.0, "p90": 1.0, "p99": 2.0,
-                                    "p999": 2.0, "max": 2.0},
-            "api_calls": {"create pods 201": 100},
-            "phases": [{"name": "up", "seconds": 5.0}],
-        });
-        let into = json.as_object_mut().unwrap();
-        for (name, value) in members.as_object().unwrap() {
-            into.insert(name.clone(), value.clone());
-        }
-        Loaded {
-            place: "a.json".to_owned(),
-            metrics: MetricValues::from_json(json),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn text() -> String {
-        testing::result(serde_json::json!({}))
+        super::super::tests::result(serde_json::json!({}))
             .metrics
             .json()
             .to_string()

@@ -10,6 +10,8 @@ pub mod load;
 pub mod page;
 pub mod render;
 pub mod significance;
+#[cfg(test)]
+mod tests;
 pub mod tolerance;
 pub mod verdict;
 

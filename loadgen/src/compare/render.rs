@@ -254,7 +254,7 @@ fn escaped(text: &str) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::super::load::testing::result;
+    use super::super::tests::result;
     use super::super::{Tolerances, compare};
     use super::*;
 

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use anyhow::{Error, Result, anyhow, bail};
+
 use crate::metrics::{Better, MetricName, Statistic, Unit};
 
 /// The tolerance of a metric that none was given for.
@@ -65,32 +67,23 @@ impl fmt::Display for Tolerance {
     }
 }
 
-/// A text that is no tolerance.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct ToleranceError(String);
-
-fn refuse<T>(problem: impl Into<String>) -> Result<T, ToleranceError> {
-    Err(ToleranceError(problem.into()))
-}
-
 impl FromStr for Tolerance {
-    type Err = ToleranceError;
+    type Err = Error;
 
-    fn from_str(text: &str) -> Result<Tolerance, ToleranceError> {
+    fn from_str(text: &str) -> Result<Tolerance> {
         let tolerance = |scope, limit| Tolerance {
             scope,
             limit,
             text: text.to_owned(),
         };
         let Some((name, limit)) = text.rsplit_once('=') else {
-            return match share(text)? {
-                Some(limit) => Ok(tolerance(Scope::All, limit)),
-                None => refuse(format!(
+            let expected = || {
+                anyhow!(
                     "expected a share such as 5%, or NAME=LIMIT such as p99=10% or excess=10, \
                      got {text:?}"
-                )),
+                )
             };
+            return Ok(tolerance(Scope::All, share(text)?.ok_or_else(expected)?));
         };
         let scope = scope(name.trim())?;
         if let Some(limit) = share(limit)? {
@@ -104,14 +97,12 @@ impl FromStr for Tolerance {
         };
         match unit.parse(limit) {
             Ok(amount) => Ok(tolerance(scope, Limit::Amount(amount))),
-            Err(error) => refuse(format!(
-                "{name}: expected a share such as 5%, or an amount: {error}"
-            )),
+            Err(error) => bail!("{name}: expected a share such as 5%, or an amount: {error}"),
         }
     }
 }
 
-fn scope(name: &str) -> Result<Scope, ToleranceError> {
+fn scope(name: &str) -> Result<Scope> {
     if let Some(statistic) = Statistic::by_name(name) {
         return Ok(Scope::Statistic(statistic));
     }
@@ -121,14 +112,11 @@ fn scope(name: &str) -> Result<Scope, ToleranceError> {
             _ => Scope::One(metric),
         });
     }
-    match MetricName::metric(name) {
-        Ok(metric) => Ok(Scope::Metric(metric)),
-        Err(error) => refuse(error.to_string()),
-    }
+    MetricName::metric(name).map(Scope::Metric)
 }
 
 /// `5%` as a share; `None` for what is no share at all.
-fn share(text: &str) -> Result<Option<Limit>, ToleranceError> {
+fn share(text: &str) -> Result<Option<Limit>> {
     let Some(digits) = text.trim().strip_suffix('%') else {
         return Ok(None);
     };
@@ -136,8 +124,8 @@ fn share(text: &str) -> Result<Option<Limit>, ToleranceError> {
         Ok(percent) if percent.is_finite() && percent >= 0.0 => {
             Ok(Some(Limit::Share(percent / 100.0)))
         }
-        Ok(_) => refuse(format!("{text} is no tolerance: it must be 0% or more")),
-        Err(_) => refuse(format!("{text:?}: expected a number before %, such as 5%")),
+        Ok(_) => bail!("{text} is no tolerance: it must be 0% or more"),
+        Err(_) => bail!("{text:?}: expected a number before %, such as 5%"),
     }
 }
 

@@ -137,11 +137,8 @@ fn names(base: &[Loaded], new: &[Loaded]) -> Vec<MetricName> {
     let mut names: Vec<MetricName> = Vec::new();
     let mut seen = std::collections::BTreeSet::new();
     for loaded in base.iter().chain(new) {
-        for metric in loaded.metrics.all() {
-            if seen.insert(metric.name.to_string()) {
-                names.push(metric.name);
-            }
-        }
+        let more = loaded.metrics.names();
+        names.extend(more.filter(|name| seen.insert(name.to_string())));
     }
     // Stable: entries and phases stay in the order in which they were met.
     names.sort_by_key(|name| METRICS.iter().position(|metric| metric == name.metric));
@@ -259,7 +256,7 @@ fn method(base: &[Loaded], new: &[Loaded]) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::super::load::testing::result;
+    use super::super::tests::result;
     use super::*;
 
     fn with_elapsed(values: &[f64]) -> Vec<Loaded> {

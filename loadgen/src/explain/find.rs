@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use podstorm_objects::{Kind, ReplicaSet};
+use anyhow::{Result, bail};
+use podstorm_objects::{Kind, ObjectMeta, ReplicaSet};
 
-use super::{ExplainError, Objects};
+use super::Objects;
 
 /// Most near names that a message lists.
 const NEAR_MAX: usize = 3;
@@ -14,85 +15,60 @@ const NEAR_MAX: usize = 3;
 ///
 /// # Errors
 /// None of that name, with the nearest ones; several of it in different namespaces; an empty part.
-pub fn find(objects: &Objects, kind: Kind, wanted: &str) -> Result<Arc<ReplicaSet>, ExplainError> {
+pub fn find(objects: &Objects, kind: Kind, wanted: &str) -> Result<Arc<ReplicaSet>> {
     let all = objects.owners(kind);
     let what = kind.name();
     let other_kind = other_kind(objects, kind);
     if all.is_empty() {
-        return refuse(format!("the input has no {what}{other_kind}"));
+        bail!("the input has no {what}{other_kind}");
     }
-    let (namespace, name) = parts(wanted, what)?;
-    let mut found = all.iter().filter(|object| {
-        let meta = &object.metadata;
-        meta.name == name && namespace.is_none_or(|namespace| *meta.namespace == *namespace)
-    });
-    match (found.next(), found.next()) {
-        (Some(object), None) => Ok(Arc::clone(object)),
-        (Some(_), Some(_)) => {
-            let same = all.iter().filter(|object| object.metadata.name == name);
-            refuse_several(what, name, same.map(|object| full_name(object)))
-        }
-        (None, _) => {
-            let names: Vec<String> = all.iter().map(|object| full_name(object)).collect();
-            let known = |full: &String| match namespace {
-                Some(_) => full.clone(),
-                None => full.split_once('/').map_or("", |(_, name)| name).to_owned(),
-            };
-            let near = nearest(wanted, names.iter().map(|full| (known(full), full.clone())));
-            let there = match near.is_empty() {
-                true => format!("it has {}", some_of(&names)),
-                false => format!("the nearest: {}", near.join(", ")),
-            };
-            refuse(format!(
-                "the input has no {what} {wanted:?}; {there}{other_kind}"
-            ))
-        }
+    let names: Vec<String> = all.iter().map(|one| full_name(&one.metadata)).collect();
+    if let Some(at) = only(what, wanted, &names)? {
+        return Ok(Arc::clone(&all[at]));
     }
+    let near = near_names(wanted, &names);
+    let there = match near.is_empty() {
+        true => format!("it has {}", some_of(&names)),
+        false => format!("the nearest: {}", near.join(", ")),
+    };
+    bail!("the input has no {what} {wanted:?}; {there}{other_kind}")
 }
 
-fn refuse<T>(problem: String) -> Result<T, ExplainError> {
-    Err(ExplainError(problem))
-}
-
-fn refuse_several<T>(
-    what: &str,
-    name: &str,
-    all: impl Iterator<Item = String>,
-) -> Result<T, ExplainError> {
-    let names = some_of(&all.collect::<Vec<_>>());
-    refuse(format!(
-        "{what} {name:?} is in several namespaces; say which: {names}"
-    ))
-}
-
-/// The namespace, if there is one, and the name.
-pub(super) fn parts<'a>(
-    wanted: &'a str,
-    what: &str,
-) -> Result<(Option<&'a str>, &'a str), ExplainError> {
+/// The place of the only object of that name, with its namespace or without, among the full names of all;
+/// `None` where none has it.
+///
+/// # Errors
+/// Several of it in different namespaces; an empty part.
+pub(super) fn only(what: &str, wanted: &str, names: &[String]) -> Result<Option<usize>> {
     let (namespace, name) = match wanted.split_once('/') {
         Some((namespace, name)) => (Some(namespace), name),
         None => (None, wanted),
     };
     if name.is_empty() || name.contains('/') || namespace == Some("") {
-        return refuse(format!(
-            "{wanted:?} names no {what}; write NAMESPACE/NAME, or NAME where only one has it"
-        ));
+        bail!("{wanted:?} names no {what}; write NAMESPACE/NAME, or NAME where only one has it");
     }
-    Ok((namespace, name))
+    let is_it = |at: &usize| as_asked(wanted, &names[*at]) == wanted;
+    let found: Vec<usize> = (0..names.len()).filter(is_it).collect();
+    if let [_, _, ..] = found[..] {
+        let names: Vec<String> = found.iter().map(|at| names[*at].clone()).collect();
+        let names = some_of(&names);
+        bail!("{what} {name:?} is in several namespaces; say which: {names}");
+    }
+    Ok(found.first().copied())
 }
 
-/// The names nearest to the wanted one, for a message; all where none is near.
-pub(super) fn nearest_of(wanted: &str, names: &[String]) -> String {
-    let known = |full: &String| match wanted.contains('/') {
-        true => full.clone(),
-        false => full.split_once('/').map_or("", |(_, name)| name).to_owned(),
-    };
-    let near = nearest(wanted, names.iter().map(|full| (known(full), full.clone())));
-    match near.is_empty() {
-        true => some_of(names),
-        false => near.join(", "),
+/// A full name as the wanted one is written: with its namespace, or without.
+fn as_asked<'a>(wanted: &str, full: &'a str) -> &'a str {
+    match (wanted.contains('/'), full.split_once('/')) {
+        (false, Some((_, name))) => name,
+        _ => full,
     }
+}
+
+/// The full names nearest to the wanted one, for a message.
+pub(super) fn near_names(wanted: &str, names: &[String]) -> Vec<String> {
+    let known = |full: &String| (as_asked(wanted, full).to_owned(), full.clone());
+    nearest(wanted, names.iter().map(known))
 }
 
 /// Finds the newest ReplicaSet of a Deployment, by revision as Deployments count them and then by
@@ -103,7 +79,7 @@ pub(super) fn nearest_of(wanted: &str, names: &[String]) -> String {
 pub fn find_deployment(
     objects: &Objects,
     wanted: &str,
-) -> Result<(Arc<ReplicaSet>, Option<String>), ExplainError> {
+) -> Result<(Arc<ReplicaSet>, Option<String>)> {
     let mut owned: BTreeMap<(&str, &str), Vec<&Arc<ReplicaSet>>> = BTreeMap::new();
     for object in objects.owners(Kind::REPLICA_SET) {
         let meta = &object.metadata;
@@ -113,34 +89,21 @@ pub fn find_deployment(
             owned.entry(key).or_default().push(object);
         }
     }
-    let (namespace, name) = parts(wanted, "Deployment")?;
     let full = |(namespace, name): &(&str, &str)| format!("{namespace}/{name}");
-    let is_wanted = |(of, other): &(&str, &str)| {
-        *other == name && namespace.is_none_or(|namespace| namespace == *of)
+    let names: Vec<String> = owned.keys().map(full).collect();
+    let Some(at) = only("Deployment", wanted, &names)? else {
+        let near = near_names(wanted, &names);
+        let there = match (near.is_empty(), names.is_empty()) {
+            (false, _) => format!(" (the nearest Deployments with: {})", near.join(", ")),
+            (true, false) => format!(" (Deployments with: {})", some_of(&names)),
+            (true, true) => String::new(),
+        };
+        bail!(
+            "the input has no ReplicaSet of a Deployment {wanted:?}, and a Deployment's pods are its \
+             ReplicaSets': dump them too, kubectl get rs,rc,pods,nodes -A -o json{there}"
+        );
     };
-    let found: Vec<_> = owned.keys().copied().filter(|key| is_wanted(key)).collect();
-    let key = match found[..] {
-        [key] => key,
-        [] => {
-            let known = owned.keys().map(|key| match namespace {
-                Some(_) => (full(key), full(key)),
-                None => (key.1.to_owned(), full(key)),
-            });
-            let near = nearest(wanted, known);
-            let names: Vec<String> = owned.keys().map(full).collect();
-            let there = match (near.is_empty(), names.is_empty()) {
-                (false, _) => format!(" (the nearest Deployments with: {})", near.join(", ")),
-                (true, false) => format!(" (Deployments with: {})", some_of(&names)),
-                (true, true) => String::new(),
-            };
-            return refuse(format!(
-                "the input has no ReplicaSet of a Deployment {wanted:?}, and a Deployment's pods \
-                 are its ReplicaSets': dump them too, kubectl get rs,rc,pods,nodes -A -o json{there}"
-            ));
-        }
-        ref several => return refuse_several("Deployment", name, several.iter().map(full)),
-    };
-    let mut all = owned.remove(&key).expect("the key is one of its own");
+    let mut all = owned.into_values().nth(at).expect("each has a name");
     let age = |object: &ReplicaSet| (revision(object), object.metadata.creation_timestamp);
     // The newest first; of equals the first by name.
     all.sort_by(|a, b| {
@@ -171,7 +134,7 @@ pub fn find_deployment(
              roll-out under way divides its replicas over several: --replicaset asks about another, \
              and --replicas is the ReplicaSet's own.",
             all.len(),
-            full(&key),
+            names[at],
             newest.metadata.name,
         )
     });
@@ -188,8 +151,8 @@ fn revision(object: &ReplicaSet) -> Option<u64> {
 }
 
 /// `NAMESPACE/NAME`.
-pub fn full_name(object: &ReplicaSet) -> String {
-    format!("{}/{}", object.metadata.namespace, object.metadata.name)
+pub(super) fn full_name(meta: &ObjectMeta) -> String {
+    format!("{}/{}", meta.namespace, meta.name)
 }
 
 /// Those of the texts that are near a wanted one, the nearest first, each shown by its second part.

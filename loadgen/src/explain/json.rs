@@ -6,8 +6,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::Answer;
-use super::order::{Fate, OpenReason, Outcome, Reason};
-use super::table::{commands, rule_name, undo_commands};
+use super::order::{Fate, Outcome, Reason};
+use super::table::{commands, rule_name};
 use super::words::{phase, reason};
 use crate::result::InputCounts;
 
@@ -68,7 +68,7 @@ pub struct PodRow<'a> {
     /// Its UID.
     pub uid: String,
     /// `deleted`, `deleted-or-kept`, `kept-or-deleted` or `kept`.
-    pub fate: &'static str,
+    pub fate: Fate,
     /// The sync that deletes it, counted from 1; absent where it stays.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sync: Option<u32>,
@@ -117,14 +117,9 @@ pub fn document(answer: &Answer) -> Document<'_> {
         inactive: outcome.inactive,
         notes: &answer.notes,
         undecided: outcome.open.as_ref().map(|open| {
-            let why = match open.why {
-                OpenReason::Tie => "tie",
-                OpenReason::Contradiction => "contradiction",
-                OpenReason::EarlierSync => "earlier-sync",
-            };
             let deleted = outcome.to_delete - open.range.start;
             let (first, last) = (open.range.start + 1, open.range.end);
-            json!({"first": first, "last": last, "deleted": deleted, "why": why})
+            json!({"first": first, "last": last, "deleted": deleted, "why": open.why})
         }),
         pods: (0..outcome.rows.len()).map(|at| pod(outcome, at)).collect(),
         prefer: prefer(answer),
@@ -140,12 +135,7 @@ fn pod(outcome: &Outcome, at: usize) -> PodRow<'_> {
         place: at + 1,
         name: &pod.metadata.name,
         uid: pod.metadata.uid.to_string(),
-        fate: match outcome.fate(at) {
-            Fate::Deleted => "deleted",
-            Fate::DeletedOrKept => "deleted-or-kept",
-            Fate::KeptOrDeleted => "kept-or-deleted",
-            Fate::Kept => "kept",
-        },
+        fate: outcome.fate(at),
         sync: (row.sync > 0).then_some(row.sync),
         adopted: row.ranked.adopted,
         node: pod.node_name.as_deref().filter(|name| !name.is_empty()),
@@ -173,9 +163,8 @@ fn pod(outcome: &Outcome, at: usize) -> PodRow<'_> {
 fn prefer(answer: &Answer) -> Option<Value> {
     let (_, wished, advice) = answer.advice.as_ref()?;
     let name = |place: usize| &*answer.outcome.rows[place].ranked.pod.metadata.name;
-    let commands = commands(answer).into_iter().zip(undo_commands(answer));
-    let annotations = advice.costs.iter().zip(commands);
-    let annotations = annotations.map(|((place, cost), (command, undo))| {
+    let annotations = advice.costs.iter().zip(commands(answer));
+    let annotations = annotations.map(|((place, cost), [command, undo])| {
         json!({"pod": name(*place), "deletion_cost": cost, "command": command, "undo": undo})
     });
     let unreachable = advice.unreachable.iter();

@@ -18,20 +18,17 @@ pub mod words;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use anyhow::{Result, bail};
 use podstorm::cache::PodCache;
 use podstorm::replicaset::{Controller, ControllerOptions};
 use podstorm_objects::{Kind, Labels, Now, Pod, ReplicaSet, ResourceVersion, Time};
 
+use self::find::full_name;
 use self::order::{Outcome, Question};
 use self::prefer::Advice;
 use self::selection::{Preferred, Wished};
 use crate::input::InputObject;
 use crate::result::InputCounts;
-
-/// A question that the input can't answer: what is asked for, and what there is.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct ExplainError(pub String);
 
 /// A question with its answer.
 #[derive(Clone, Debug)]
@@ -55,7 +52,7 @@ pub fn answer(
     question: &Question,
     preferred: Preferred,
     input: InputCounts,
-) -> Result<Answer, ExplainError> {
+) -> Result<Answer> {
     let outcome = order::outcome(objects, question, &[])?;
     let advice = match preferred.is_none() {
         true => None,
@@ -91,7 +88,7 @@ impl Objects {
     ///
     /// # Errors
     /// A pod without a name, or no pod at all.
-    pub fn new(input: Vec<InputObject>) -> Result<Objects, ExplainError> {
+    pub fn new(input: Vec<InputObject>) -> Result<Objects> {
         let mut objects = Objects {
             pods: Vec::new(),
             nodes: BTreeMap::new(),
@@ -102,12 +99,12 @@ impl Objects {
             match object {
                 InputObject::Pod(mut pod) => {
                     if pod.metadata.name.is_empty() {
-                        return Err(ExplainError(format!(
+                        bail!(
                             "Pod {}/{}...: has generateName and no name; pods are ranked as a \
                              cluster has them, with the names that it gave them",
                             pod.metadata.namespace,
                             pod.metadata.generate_name.as_deref().unwrap_or("")
-                        )));
+                        );
                     }
                     pod.strip_for_cache();
                     objects.pods.push(Arc::new(*pod));
@@ -124,27 +121,16 @@ impl Objects {
             }
         }
         if objects.pods.is_empty() {
-            return Err(ExplainError(
+            bail!(
                 "the input has no Pod, so there is nothing to rank; dump the pods too: kubectl \
                  get rs,rc,pods,nodes -A -o json"
-                    .to_owned(),
-            ));
+            );
         }
         objects.pods.sort_by(|a, b| {
             let (a, b) = (&a.metadata, &b.metadata);
             (&*a.namespace, &*a.name).cmp(&(&*b.namespace, &*b.name))
         });
         Ok(objects)
-    }
-
-    /// The pods, sorted by namespace and name.
-    pub fn pods(&self) -> &[Arc<Pod>] {
-        &self.pods
-    }
-
-    /// The labels of the nodes by name.
-    pub fn nodes(&self) -> &BTreeMap<String, Labels> {
-        &self.nodes
     }
 
     /// The objects of a kind that owns pods.
@@ -177,13 +163,9 @@ impl Objects {
         let kind = options.kind;
         let controller = Controller::new(options, Arc::clone(&cache));
         let version = ResourceVersion::from(1);
-        let name = |owner: &ReplicaSet| {
-            let meta = &owner.metadata;
-            (meta.namespace.clone(), meta.name.clone())
-        };
-        let is_changed = |owner: &ReplicaSet| name(owner) == name(changed);
+        let name = |owner: &ReplicaSet| full_name(&owner.metadata);
         let owners = self.owners(kind).iter();
-        let owners = owners.map(|owner| match is_changed(owner) {
+        let owners = owners.map(|owner| match name(owner) == name(changed) {
             true => Arc::clone(changed),
             false => Arc::clone(owner),
         });

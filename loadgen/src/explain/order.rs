@@ -4,6 +4,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use anyhow::{Error, Result};
 use podstorm::cache::Delta;
 use podstorm::ranking::{
     DELETION_COST_ANNOTATION, OrderSegment, RankOptions, Rule, SegmentKind, before, deciding_rule,
@@ -11,8 +12,9 @@ use podstorm::ranking::{
 };
 use podstorm::replicaset::{ControllerOptions, Ranked};
 use podstorm_objects::{Kind, Labels, Now, Pod, ReplicaSet};
+use serde::Serialize;
 
-use super::{ExplainError, Objects};
+use super::Objects;
 
 /// A ReplicaSet and how many pods it should have.
 #[derive(Clone, Debug)]
@@ -79,7 +81,8 @@ pub struct Open {
 }
 
 /// Why a choice is open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum OpenReason {
     /// No rule tells the pods apart.
     Tie,
@@ -103,7 +106,8 @@ pub enum Reason {
 }
 
 /// Whether a pod goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Fate {
     /// It goes, in any correct order.
     Deleted,
@@ -152,18 +156,14 @@ impl Outcome {
 ///
 /// # Errors
 /// The object's selector can't be compiled.
-pub fn outcome(
-    objects: &Objects,
-    question: &Question,
-    costs: &[(String, i32)],
-) -> Result<Outcome, ExplainError> {
+pub fn outcome(objects: &Objects, question: &Question, costs: &[(String, i32)]) -> Result<Outcome> {
     let mut object = ReplicaSet::clone(&question.object);
     let replicas_before = object.replicas();
     if let Some(replicas) = question.replicas {
         object.spec.replicas = Some(replicas);
     }
     let object = Arc::new(object);
-    let pods = with_costs(objects.pods(), &object, costs);
+    let pods = with_costs(&objects.pods, &object, costs);
     let controller = objects.controller(question.options.clone(), &object, pods);
     let (namespace, name) = (&object.metadata.namespace, &object.metadata.name);
     let owner = controller
@@ -179,7 +179,7 @@ pub fn outcome(
     let (options, unranked) = loop {
         let order = controller
             .deletion_order(&owner, question.now)
-            .map_err(|error| ExplainError(error.to_string()))?;
+            .map_err(Error::msg)?;
         released = released.max(order.released);
         let surplus = order.pods.len() as i64 - i64::from(object.replicas());
         let is_last = order.to_delete as i64 >= surplus || order.to_delete == 0;
@@ -304,7 +304,7 @@ fn with_costs(pods: &[Arc<Pod>], object: &ReplicaSet, costs: &[(String, i32)]) -
 
 fn inactive(objects: &Objects, object: &ReplicaSet) -> usize {
     let uid = &object.metadata.uid;
-    let pods = objects.pods().iter();
+    let pods = objects.pods.iter();
     pods.filter(|pod| {
         let owner = pod.metadata.controller();
         !pod.is_active() && owner.is_some_and(|owner| owner.uid == *uid)

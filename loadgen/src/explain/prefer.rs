@@ -6,12 +6,14 @@
 //! some pods go and some stay.
 
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 
+use anyhow::Result;
 use podstorm::ranking::Rule;
 
-use super::order::{Outcome, Question, outcome};
+use super::Objects;
+use super::order::{Outcome, Question, Row, outcome};
 use super::selection::Wished;
-use super::{ExplainError, Objects};
 
 /// What to annotate, and what comes of it.
 #[derive(Clone, Debug)]
@@ -51,7 +53,7 @@ pub fn advise(
     question: &Question,
     now: &Outcome,
     wished: &Wished,
-) -> Result<Advice, ExplainError> {
+) -> Result<Advice> {
     let classes = open_classes(now, wished);
     let most: usize = if now.to_delete > 0 {
         let settled = now.to_delete - classes.iter().map(|open| open.places).sum::<usize>();
@@ -217,29 +219,24 @@ fn check(
     now: &Outcome,
     wished: &Wished,
     costs: &[(usize, i32)],
-) -> Result<(Outcome, usize), ExplainError> {
-    let name = |place: usize| now.rows[place].ranked.pod.metadata.name.to_string();
-    let named: Vec<(String, i32)> = costs.iter().map(|(at, cost)| (name(*at), *cost)).collect();
+) -> Result<(Outcome, usize)> {
+    let named = |(at, cost): &(usize, i32)| (name_of(&now.rows[*at]).to_owned(), *cost);
+    let named: Vec<(String, i32)> = costs.iter().map(named).collect();
     let tried = outcome(objects, question, &named)?;
     let names = wished_names(now, wished);
-    let after = certain(&tried, |place| is_among(&names, &tried, place));
+    let after = certain(&tried, |place| names.contains(name_of(&tried.rows[place])));
     Ok((tried, after))
 }
 
-/// Names of the wished pods, sorted.
-fn wished_names<'a>(now: &'a Outcome, wished: &Wished) -> Vec<&'a str> {
-    let rows = now.rows.iter().zip(&wished.rows);
-    let mut names: Vec<&str> = rows
-        .filter(|(_, wished)| **wished)
-        .map(|(row, _)| row.ranked.pod.metadata.name.as_str())
-        .collect();
-    names.sort_unstable();
-    names
+fn name_of(row: &Row) -> &str {
+    &row.ranked.pod.metadata.name
 }
 
-fn is_among(names: &[&str], outcome: &Outcome, place: usize) -> bool {
-    let name = outcome.rows[place].ranked.pod.metadata.name.as_str();
-    names.binary_search(&name).is_ok()
+/// Names of the wished pods.
+fn wished_names<'a>(now: &'a Outcome, wished: &Wished) -> BTreeSet<&'a str> {
+    let rows = now.rows.iter().zip(&wished.rows);
+    let rows = rows.filter(|(_, wished)| **wished);
+    rows.map(|(row, _)| name_of(row)).collect()
 }
 
 /// How many wished pods go at least, whichever pods go of a segment that is not settled.
@@ -264,12 +261,9 @@ fn certain(outcome: &Outcome, is_wished: impl Fn(usize) -> bool) -> usize {
 /// Whether in every class the wished pods stand before the others.
 fn goes_first_in_classes(now: &Outcome, tried: &Outcome, wished: &Wished) -> bool {
     let names = wished_names(now, wished);
-    let places: Vec<(usize, bool)> = (0..tried.rows.len())
-        .map(|place| (place, is_among(&names, tried, place)))
-        .collect();
-    places
-        .chunk_by(|a, b| class_of(&tried.rows[a.0].ranked) == class_of(&tried.rows[b.0].ranked))
-        .all(|class| class.is_sorted_by(|a, b| a.1 >= b.1))
+    let rows = &tried.rows;
+    rows.chunk_by(|a, b| class_of(&a.ranked) == class_of(&b.ranked))
+        .all(|class| class.is_sorted_by_key(|row| !names.contains(name_of(row))))
 }
 
 /// The wished pods that stay, and why.
@@ -277,23 +271,10 @@ fn unreachable(now: &Outcome, tried: &Outcome, wished: &Wished) -> Vec<(usize, S
     if now.to_delete == 0 {
         return Vec::new();
     }
-    let names = wished_names(now, wished);
-    let stays = (tried.to_delete..tried.rows.len()).filter(|place| is_among(&names, tried, *place));
-    let mut staying: Vec<&str> = stays
-        .map(|place| tried.rows[place].ranked.pod.metadata.name.as_str())
-        .collect();
-    staying.sort_unstable();
-    let mut found = Vec::new();
-    for (place, row) in now.rows.iter().enumerate() {
-        if wished.rows[place]
-            && staying
-                .binary_search(&row.ranked.pod.metadata.name.as_str())
-                .is_ok()
-        {
-            found.push((place, why(now, place)));
-        }
-    }
-    found
+    let stays: BTreeSet<&str> = tried.rows[tried.to_delete..].iter().map(name_of).collect();
+    let stays = |place: &usize| wished.rows[*place] && stays.contains(name_of(&now.rows[*place]));
+    let places = (0..now.rows.len()).filter(stays);
+    places.map(|place| (place, why(now, place))).collect()
 }
 
 fn why(now: &Outcome, place: usize) -> String {

@@ -3,11 +3,12 @@
 
 use std::collections::BTreeSet;
 
+use anyhow::{Error, Result, anyhow, bail};
 use podstorm_objects::{Labels, Selector};
 
+use super::Objects;
 use super::find::{nearest, some_of};
 use super::order::Outcome;
-use super::{ExplainError, Objects};
 
 /// Selectors as they were asked for, compiled.
 #[derive(Clone, Debug, Default)]
@@ -37,14 +38,18 @@ impl Preferred {
         self.either.is_none() && self.pods.is_none() && self.nodes.is_none()
     }
 
-    /// The selectors as they were written, with their flags.
-    pub fn text(&self) -> String {
-        let flags = [
+    /// The flags, with their selectors where they are given.
+    fn flags(&self) -> [(&'static str, &Option<(String, Selector)>); 3] {
+        [
             ("--prefer", &self.either),
             ("--prefer-pods", &self.pods),
             ("--prefer-nodes", &self.nodes),
-        ];
-        let given = flags.into_iter().filter_map(|(flag, selector)| {
+        ]
+    }
+
+    /// The selectors as they were written, with their flags.
+    pub fn text(&self) -> String {
+        let given = self.flags().into_iter().filter_map(|(flag, selector)| {
             let (text, _) = selector.as_ref()?;
             Some(format!("{flag} {text:?}"))
         });
@@ -55,42 +60,40 @@ impl Preferred {
     ///
     /// # Errors
     /// A selector that matches nothing, with what there is instead.
-    pub fn find(&self, objects: &Objects, outcome: &Outcome) -> Result<Wished, ExplainError> {
+    pub fn find(&self, objects: &Objects, outcome: &Outcome) -> Result<Wished> {
         let mut wished = Wished {
             rows: vec![false; outcome.rows.len()],
             ..Wished::default()
         };
-        let mut all: Vec<(&str, &(String, Selector), bool, bool)> = Vec::new();
-        if let Some(given) = &self.either {
-            let (in_pods, in_nodes) = places(&given.1, objects, outcome);
-            if !in_pods && !in_nodes {
-                return Err(unknown_keys(
-                    "--prefer", given, objects, outcome, true, true,
-                ));
+        for (flag, given) in self.flags() {
+            let Some((text, selector)) = given else {
+                continue;
+            };
+            let mut asked = Asked {
+                flag,
+                text,
+                selector,
+                of_pods: flag != "--prefer-nodes",
+                of_nodes: flag != "--prefer-pods",
+                objects,
+                outcome,
+            };
+            if asked.of_pods && asked.of_nodes {
+                asked.look_for_keys()?;
             }
-            all.push(("--prefer", given, in_pods, in_nodes));
-        }
-        if let Some(given) = &self.pods {
-            all.push(("--prefer-pods", given, true, false));
-        }
-        if let Some(given) = &self.nodes {
-            all.push(("--prefer-nodes", given, false, true));
-        }
-        for (flag, given, in_pods, in_nodes) in all {
-            if in_nodes && objects.nodes().is_empty() {
-                return Err(ExplainError(format!(
-                    "{flag} {:?}: the input has no Node; dump the nodes too: kubectl get \
-                     rs,rc,pods,nodes -A -o json",
-                    given.0
-                )));
+            if asked.of_nodes && objects.nodes.is_empty() {
+                bail!(
+                    "{flag} {text:?}: the input has no Node; dump the nodes too: kubectl get \
+                     rs,rc,pods,nodes -A -o json"
+                );
             }
             let mut found = false;
             for (row, is_wished) in outcome.rows.iter().zip(&mut wished.rows) {
                 let pod = &row.ranked.pod;
                 let node = pod.node_name.as_deref();
-                let node = node.and_then(|name| objects.nodes().get(name));
-                let by_pod = in_pods && given.1.matches(&pod.metadata.labels);
-                let by_node = in_nodes && node.is_some_and(|labels| given.1.matches(labels));
+                let node = node.and_then(|name| objects.nodes.get(name));
+                let by_pod = asked.of_pods && selector.matches(&pod.metadata.labels);
+                let by_node = asked.of_nodes && node.is_some_and(|labels| selector.matches(labels));
                 found |= by_pod || by_node;
                 if !*is_wished {
                     wished.by_pod += usize::from(by_pod);
@@ -99,105 +102,89 @@ impl Preferred {
                 *is_wished |= by_pod || by_node;
             }
             if !found {
-                return Err(unmatched(flag, given, objects, outcome, in_pods, in_nodes));
+                return Err(asked.unmatched());
             }
         }
         Ok(wished)
     }
 }
 
-/// Whether any key of the selector is found on the ranked pods, and on the nodes.
-fn places(selector: &Selector, objects: &Objects, outcome: &Outcome) -> (bool, bool) {
-    let has_key = |labels: &Labels| selector.keys().any(|key| labels.get(key).is_some());
-    let pods = &outcome.rows;
-    (
-        pods.iter()
-            .any(|row| has_key(&row.ranked.pod.metadata.labels)),
-        objects.nodes().values().any(has_key),
-    )
-}
-
-/// The labels of the ranked pods, of the nodes, or of both.
-fn labels<'a>(
+/// One selector, and whose labels it is held against.
+struct Asked<'a> {
+    flag: &'static str,
+    text: &'a str,
+    selector: &'a Selector,
+    of_pods: bool,
+    of_nodes: bool,
     objects: &'a Objects,
     outcome: &'a Outcome,
-    of_pods: bool,
-    of_nodes: bool,
-) -> impl Iterator<Item = &'a Labels> {
-    let pods = outcome.rows.iter().filter(move |_| of_pods);
-    let nodes = objects.nodes().values().filter(move |_| of_nodes);
-    pods.map(|row| &row.ranked.pod.metadata.labels).chain(nodes)
 }
 
-fn unknown_keys(
-    flag: &str,
-    (text, selector): &(String, Selector),
-    objects: &Objects,
-    outcome: &Outcome,
-    of_pods: bool,
-    of_nodes: bool,
-) -> ExplainError {
-    let key = selector.keys().next().map_or("", |key| key);
-    let known: BTreeSet<&str> = labels(objects, outcome, of_pods, of_nodes)
-        .flat_map(|labels| labels.pairs())
-        .map(|(key, _)| &**key)
-        .collect();
-    let known: Vec<String> = known.into_iter().map(str::to_owned).collect();
-    let near = nearest(key, known.iter().map(|key| (key.clone(), key.clone())));
-    let whose = match (of_pods, of_nodes) {
-        (true, false) => "none of the pods that are ranked",
-        (false, true) => "no node",
-        _ => "neither a pod that is ranked nor a node",
-    };
-    let there_are = match (near.is_empty(), known.is_empty()) {
-        (false, _) => format!("; the nearest: {}", near.join(", ")),
-        (true, false) => format!("; there are {}", some_of(&known)),
-        (true, true) => String::new(),
-    };
-    ExplainError(format!(
-        "{flag} {text:?} matches nothing: {whose} has a label {key:?}{there_are}"
-    ))
-}
+impl<'a> Asked<'a> {
+    /// Of pods and nodes those whose labels have any of its keys.
+    fn look_for_keys(&mut self) -> Result<()> {
+        let keys = || self.selector.keys();
+        let has_key = |labels: &Labels| keys().any(|key| labels.get(key).is_some());
+        let mut rows = self.outcome.rows.iter();
+        let of_pods = rows.any(|row| has_key(&row.ranked.pod.metadata.labels));
+        let of_nodes = self.objects.nodes.values().any(has_key);
+        if !of_pods && !of_nodes {
+            return Err(self.unknown_keys());
+        }
+        (self.of_pods, self.of_nodes) = (of_pods, of_nodes);
+        Ok(())
+    }
 
-fn unmatched(
-    flag: &str,
-    given: &(String, Selector),
-    objects: &Objects,
-    outcome: &Outcome,
-    of_pods: bool,
-    of_nodes: bool,
-) -> ExplainError {
-    let (text, selector) = given;
-    let nodes = objects.nodes().values();
-    let matching = nodes
-        .filter(|labels| of_nodes && selector.matches(labels))
-        .count();
-    if matching > 0 {
-        return ExplainError(format!(
-            "{flag} {text:?} matches nothing: {matching} of the nodes match, and none of the {} \
-             pods that are ranked is on one of them",
-            outcome.rows.len()
-        ));
+    /// The labels of the ranked pods, of the nodes, or of both.
+    fn labels(&self) -> impl Iterator<Item = &'a Labels> + use<'a> {
+        let (of_pods, of_nodes) = (self.of_pods, self.of_nodes);
+        let pods = self.outcome.rows.iter().filter(move |_| of_pods);
+        let nodes = self.objects.nodes.values().filter(move |_| of_nodes);
+        pods.map(|row| &row.ranked.pod.metadata.labels).chain(nodes)
     }
-    let unknown = selector.keys().find(|key| {
-        labels(objects, outcome, of_pods, of_nodes).all(|labels| labels.get(key).is_none())
-    });
-    if unknown.is_some() {
-        return unknown_keys(flag, given, objects, outcome, of_pods, of_nodes);
+
+    fn unknown_keys(&self) -> Error {
+        let key = self.selector.keys().next().map_or("", |key| key);
+        let pairs = self.labels().flat_map(|labels| labels.pairs());
+        let known: BTreeSet<&str> = pairs.map(|(key, _)| &**key).collect();
+        let known: Vec<String> = known.into_iter().map(str::to_owned).collect();
+        let near = nearest(key, known.iter().map(|key| (key.clone(), key.clone())));
+        let whose = match (self.of_pods, self.of_nodes) {
+            (true, false) => "none of the pods that are ranked",
+            (false, true) => "no node",
+            _ => "neither a pod that is ranked nor a node",
+        };
+        let there_are = match (near.is_empty(), known.is_empty()) {
+            (false, _) => format!("; the nearest: {}", near.join(", ")),
+            (true, false) => format!("; there are {}", some_of(&known)),
+            (true, true) => String::new(),
+        };
+        let (flag, text) = (self.flag, self.text);
+        anyhow!("{flag} {text:?} matches nothing: {whose} has a label {key:?}{there_are}")
     }
-    let Some(key) = selector.keys().next() else {
-        return ExplainError(format!("{flag} {text:?} matches nothing: no pod is ranked"));
-    };
-    let values: BTreeSet<&str> = labels(objects, outcome, of_pods, of_nodes)
-        .filter_map(|labels| labels.get(key))
-        .map(|value| &**value)
-        .collect();
-    let values: Vec<String> = values
-        .into_iter()
-        .map(|value| format!("{key}={value}"))
-        .collect();
-    ExplainError(format!(
-        "{flag} {text:?} matches nothing: there are {}",
-        some_of(&values)
-    ))
+
+    fn unmatched(&self) -> Error {
+        let (flag, text, selector) = (self.flag, self.text, self.selector);
+        let nodes = self.objects.nodes.values();
+        let matching = nodes.filter(|labels| self.of_nodes && selector.matches(labels));
+        if let matching @ 1.. = matching.count() {
+            return anyhow!(
+                "{flag} {text:?} matches nothing: {matching} of the nodes match, and none of the {} \
+                 pods that are ranked is on one of them",
+                self.outcome.rows.len()
+            );
+        }
+        let is_unknown = |key: &str| self.labels().all(|labels| labels.get(key).is_none());
+        if selector.keys().any(|key| is_unknown(key)) {
+            return self.unknown_keys();
+        }
+        let Some(key) = selector.keys().next() else {
+            return anyhow!("{flag} {text:?} matches nothing: no pod is ranked");
+        };
+        let values = self.labels().filter_map(|labels| labels.get(key));
+        let values: BTreeSet<&str> = values.map(|value| &**value).collect();
+        let values = values.into_iter().map(|value| format!("{key}={value}"));
+        let there_are = some_of(&values.collect::<Vec<_>>());
+        anyhow!("{flag} {text:?} matches nothing: there are {there_are}")
+    }
 }

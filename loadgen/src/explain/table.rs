@@ -2,11 +2,11 @@
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use podstorm::ranking::SegmentKind;
-use podstorm_objects::ObjectMeta;
 
 use super::Answer;
 use super::order::{OpenReason, Outcome, Reason};
 use super::words::{age, counted, fate, phase, pods, reason, state};
+use crate::report::columns::lines;
 use crate::units::{shell_word, wrapped};
 
 /// Rows on either side of the boundary between those that go and those that stay.
@@ -118,19 +118,17 @@ fn table(outcome: &Outcome, layout: Layout) -> String {
         table.set_width(layout.width);
         table.set_header(["#", "POD", "FATE", "STATE", "COST", WHY]);
     }
-    let ranges = shown(outcome, layout.limit);
+    let all = outcome.rows.len();
     let mut end = 0;
-    for range in &ranges {
+    // A gap may be last.
+    for range in shown(outcome, layout.limit).into_iter().chain([all..all]) {
         if range.start > end {
             add_gap(&mut table, outcome, end, range.start);
         }
         end = range.end;
-        for place in range.clone() {
+        for place in range {
             table.add_row(row(outcome, place, layout.wide));
         }
-    }
-    if end < outcome.rows.len() {
-        add_gap(&mut table, outcome, end, outcome.rows.len());
     }
     let numbers: &[usize] = if layout.wide {
         &[0, 6, 7, 9, 10]
@@ -143,12 +141,7 @@ fn table(outcome: &Outcome, layout: Layout) -> String {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
-    let mut text = String::new();
-    for line in table.lines() {
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
-    text
+    lines(&table)
 }
 
 fn add_gap(table: &mut Table, outcome: &Outcome, from: usize, to: usize) {
@@ -283,7 +276,8 @@ fn advice(answer: &Answer, width: usize) -> String {
     };
     paragraph(&mut out, &needed, width);
     if !commands.is_empty() {
-        out += &format!("\n{}\n\n", commands.join("\n"));
+        let set = commands.iter().map(|[set, _]| format!("{set}\n"));
+        out += &format!("\n{}\n", set.collect::<String>());
     }
     let (before, after) = (advice.before, advice.after);
     let checked = match to_delete {
@@ -305,8 +299,9 @@ fn advice(answer: &Answer, width: usize) -> String {
         out.push_str(&unreachable(answer, width));
     }
     if !commands.is_empty() {
-        let undo = undo_commands(answer).join("\n");
-        out += &format!("\nAfterwards, to have the pods as they are now:\n\n{undo}\n");
+        let undo = commands.iter().map(|[_, undo]| format!("{undo}\n"));
+        let undo = undo.collect::<String>();
+        out += &format!("\nAfterwards, to have the pods as they are now:\n\n{undo}");
     }
     out
 }
@@ -341,45 +336,25 @@ fn unreachable(answer: &Answer, width: usize) -> String {
     out
 }
 
-/// The commands that put the costs back to what they are in the input, ready to run.
-pub fn undo_commands(answer: &Answer) -> Vec<String> {
-    let Some((_, _, advice)) = &answer.advice else {
-        return Vec::new();
-    };
+/// For each cost the command that sets it, and the one that puts it back to what it is in the input, ready
+/// to run.
+pub(super) fn commands(answer: &Answer) -> Vec<[String; 2]> {
     let key = podstorm::ranking::DELETION_COST_ANNOTATION;
-    let command = |(place, _): &(usize, i32)| {
+    let command = |(place, cost): &(usize, i32)| {
         let meta = &answer.outcome.rows[*place].ranked.pod.metadata;
-        let change = match meta.annotations.get(key) {
+        let (namespace, name) = (shell_word(&meta.namespace), shell_word(&meta.name));
+        let undo = match meta.annotations.get(key) {
             Some(value) => format!("{} --overwrite", shell_word(&format!("{key}={value}"))),
             None => format!("{key}-"),
         };
-        format!("{} {change}", annotate(meta))
+        [format!("{key}={cost} --overwrite"), undo]
+            .map(|change| format!("kubectl annotate pod -n {namespace} {name} {change}"))
     };
-    advice.costs.iter().map(command).collect()
-}
-
-/// The beginning of a command that annotates a pod.
-fn annotate(meta: &ObjectMeta) -> String {
-    format!(
-        "kubectl annotate pod -n {} {}",
-        shell_word(&meta.namespace),
-        shell_word(&meta.name)
-    )
-}
-
-/// The commands that set the costs, ready to run.
-pub fn commands(answer: &Answer) -> Vec<String> {
-    let Some((_, _, advice)) = &answer.advice else {
-        return Vec::new();
-    };
-    let command = |(place, cost): &(usize, i32)| {
-        format!(
-            "{} {}={cost} --overwrite",
-            annotate(&answer.outcome.rows[*place].ranked.pod.metadata),
-            podstorm::ranking::DELETION_COST_ANNOTATION
-        )
-    };
-    advice.costs.iter().map(command).collect()
+    let advice = answer.advice.iter();
+    advice
+        .flat_map(|(.., advice)| &advice.costs)
+        .map(command)
+        .collect()
 }
 
 /// The rule that a reason goes by, for programs.

@@ -12,6 +12,6 @@ pub mod threshold;
 pub mod values;
 
 pub use catalogue::{Better, METRICS, Metric, Shape, Statistic, Unit};
-pub use name::{MetricName, NameError};
-pub use threshold::{Threshold, ThresholdError, ThresholdOutcome};
-pub use values::{MetricValue, MetricValues};
+pub use name::MetricName;
+pub use threshold::{Threshold, ThresholdOutcome};
+pub use values::MetricValues;

@@ -4,6 +4,8 @@
 
 use std::fmt;
 
+use anyhow::{Error, Result, anyhow, bail};
+
 use super::catalogue::{Better, METRICS, Metric, Shape, Statistic, Unit};
 
 /// How like a name must be to be proposed for another, from 0 to 1.
@@ -25,17 +27,12 @@ pub struct MetricName {
     pub statistic: Option<Statistic>,
 }
 
-/// A text that names no metric: what is wrong, and what would do.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct NameError(pub(super) String);
-
 impl MetricName {
     /// Reads a metric's name; `.statistic` may be a part of it.
     ///
     /// # Errors
     /// No such metric, an entry or phase where there are none or none where one must be chosen.
-    pub fn metric(text: &str) -> Result<MetricName, NameError> {
+    pub fn metric(text: &str) -> Result<MetricName> {
         let text = text.trim();
         let (base, key) = split_key(text)?;
         let (metric, statistic) = match Metric::by_name(&base) {
@@ -49,16 +46,13 @@ impl MetricName {
         };
         match (metric.shape, &key) {
             (Shape::Phase, None) => {
-                return Err(NameError(format!(
-                    "{text} does not say which phase: write {}",
-                    metric.shown()
-                )));
+                bail!("{text} does not say which phase: write {}", metric.shown())
             }
             (Shape::Value | Shape::Length | Shape::Distribution, Some(_)) => {
-                return Err(NameError(format!(
+                bail!(
                     "{} has no entries to choose from: leave {{…}} out",
                     metric.name
-                )));
+                )
             }
             _ => {}
         }
@@ -82,7 +76,7 @@ impl MetricName {
     ///
     /// # Errors
     /// As [`MetricName::metric`] and [`MetricName::with`].
-    pub fn parse(text: &str) -> Result<MetricName, NameError> {
+    pub fn parse(text: &str) -> Result<MetricName> {
         let end = text.rfind('}').map_or(0, |at| at + 1);
         match text[end..].trim().split_once(char::is_whitespace) {
             Some((_, statistic)) => {
@@ -97,30 +91,26 @@ impl MetricName {
     ///
     /// # Errors
     /// A distribution without a statistic, a statistic of a single number, one that isn't recorded.
-    pub fn with(mut self, statistic: Option<&str>) -> Result<MetricName, NameError> {
+    pub fn with(mut self, statistic: Option<&str>) -> Result<MetricName> {
         let name = &self.written;
         let statistic = statistic.map(str::trim).filter(|text| !text.is_empty());
         if self.metric.shape != Shape::Distribution {
             return match statistic {
                 None | Some("value") => Ok(self),
-                Some(other) => Err(NameError(format!(
-                    "{name} is a single number and has no {other}: leave it out"
-                ))),
+                Some(other) => bail!("{name} is a single number and has no {other}: leave it out"),
             };
         }
         match (statistic, self.statistic) {
             (None, Some(_)) => Ok(self),
-            (None, None) => Err(NameError(format!(
+            (None, None) => bail!(
                 "{name} is a distribution: say which statistic of it, {}",
                 statistics()
-            ))),
+            ),
             (Some(text), already) => {
                 let wanted = Statistic::by_name(text);
                 let wanted = wanted.ok_or_else(|| no_statistic(name, text))?;
                 if already.is_some_and(|already| already != wanted) {
-                    return Err(NameError(format!(
-                        "{name}: two statistics are given, leave one out"
-                    )));
+                    bail!("{name}: two statistics are given, leave one out");
                 }
                 self.statistic = Some(wanted);
                 Ok(self)
@@ -191,24 +181,19 @@ impl fmt::Display for MetricName {
 }
 
 /// `api_calls{create pods 201}` to `api_calls` and what the braces hold.
-fn split_key(text: &str) -> Result<(String, Option<String>), NameError> {
+fn split_key(text: &str) -> Result<(String, Option<String>)> {
     if text.is_empty() {
-        return Err(NameError(
-            "the name of a metric is missing, such as pod_ready_latency or excess_pods_created"
-                .to_owned(),
-        ));
+        bail!("the name of a metric is missing, such as pod_ready_latency or excess_pods_created");
     }
     let Some(open) = text.find('{') else {
         return Ok((text.to_owned(), None));
     };
     let Some(close) = text.rfind('}').filter(|close| *close > open) else {
-        return Err(NameError(format!("{text:?}: the {{ is not closed with }}")));
+        bail!("{text:?}: the {{ is not closed with }}");
     };
     let key = text[open + 1..close].trim();
     if key.is_empty() {
-        return Err(NameError(format!(
-            "{text:?}: nothing stands between {{ and }}"
-        )));
+        bail!("{text:?}: nothing stands between {{ and }}");
     }
     let base = format!("{}{}", &text[..open], &text[close + 1..]);
     Ok((base, Some(key.to_owned())))
@@ -217,29 +202,26 @@ fn split_key(text: &str) -> Result<(String, Option<String>), NameError> {
 /// `pod_ready_latency.p99` to the metric and the statistic.
 fn with_statistic(base: &str) -> Option<(&'static Metric, Option<Statistic>)> {
     // p99.9 has a point of its own.
-    let points = base.match_indices('.').map(|(at, _)| at);
-    points
-        .filter_map(|at| {
-            let metric = Metric::by_name(&base[..at])?;
-            let statistic = Statistic::by_name(&base[at + 1..])?;
-            (metric.shape == Shape::Distribution).then_some((metric, Some(statistic)))
-        })
-        .next()
+    base.match_indices('.').find_map(|(at, _)| {
+        let metric = Metric::by_name(&base[..at])?;
+        let statistic = Statistic::by_name(&base[at + 1..])?;
+        (metric.shape == Shape::Distribution).then_some((metric, Some(statistic)))
+    })
 }
 
-fn no_statistic(name: &str, text: &str) -> NameError {
+fn no_statistic(name: &str, text: &str) -> Error {
     let (near, all) = (
         proposal(text, Statistic::ALL.map(Statistic::name)),
         statistics(),
     );
-    NameError(format!("{name} has no {text:?}{near}; recorded are {all}"))
+    anyhow!("{name} has no {text:?}{near}; recorded are {all}")
 }
 
 fn statistics() -> String {
     Statistic::ALL.map(Statistic::name).join(", ")
 }
 
-fn unknown(text: &str, base: &str) -> NameError {
+fn unknown(text: &str, base: &str) -> Error {
     if let Some((name, statistic)) = base.split_once('.')
         && let Some(metric) = Metric::by_name(name)
         && metric.shape == Shape::Distribution
@@ -249,10 +231,10 @@ fn unknown(text: &str, base: &str) -> NameError {
     let names = METRICS
         .iter()
         .flat_map(|metric| metric.aliases.iter().chain([&metric.name]));
-    NameError(format!(
+    anyhow!(
         "there is no metric {text:?}{}; loadgen metrics lists them",
         proposal(base, names.copied())
-    ))
+    )
 }
 
 /// The names that are most like the text, as ` (did you mean a or b?)`, or nothing.
@@ -285,53 +267,29 @@ mod tests {
 
     #[test]
     fn a_name_is_a_metric_an_entry_and_a_statistic() {
-        for (text, metric, key, statistic) in [
-            (
-                "pod_ready_latency p99",
-                "pod_ready_seconds",
-                None,
-                Some(Statistic::P99),
-            ),
-            (
-                "pod_ready_seconds.p(99)",
-                "pod_ready_seconds",
-                None,
-                Some(Statistic::P99),
-            ),
-            (
-                "convergence.p99.9",
-                "convergence_seconds",
-                None,
-                Some(Statistic::P999),
-            ),
-            (" excess_pods_created ", "excess_pods_created", None, None),
-            (
-                "excess_pods_created value",
-                "excess_pods_created",
-                None,
-                None,
-            ),
-            ("surplus_pods", "wasted_work.pods_never_ready", None, None),
-            ("api_calls", "api_calls", None, None),
-            (
-                "api_calls{create pods 201}",
-                "api_calls",
-                Some("create pods 201"),
-                None,
-            ),
-            (
-                "phase{scale to 100 %}.seconds",
-                "phase{}.seconds",
-                Some("scale to 100 %"),
-                None,
-            ),
-            ("phase{a}", "phase{}.seconds", Some("a"), None),
-        ] {
+        let rows = "\
+pod_ready_latency p99         | pod_ready_seconds            |                 | p99
+pod_ready_seconds.p(99)       | pod_ready_seconds            |                 | p99
+convergence.p99.9             | convergence_seconds          |                 | p999
+excess_pods_created value     | excess_pods_created          |                 |
+surplus_pods                  | wasted_work.pods_never_ready |                 |
+api_calls                     | api_calls                    |                 |
+api_calls{create pods 201}    | api_calls                    | create pods 201 |
+phase{scale to 100 %}.seconds | phase{}.seconds              | scale to 100 %  |
+phase{a}                      | phase{}.seconds              | a               |";
+        for row in rows.lines() {
+            let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+            let [text, metric, key, statistic] = cells[..] else {
+                panic!("{row}");
+            };
+            let some = |cell: &'static str| Some(cell).filter(|cell| !cell.is_empty());
             let name = MetricName::parse(text).unwrap();
             assert_eq!(name.metric.name, metric, "{text}");
-            assert_eq!(name.key.as_deref(), key, "{text}");
-            assert_eq!(name.statistic, statistic, "{text}");
+            assert_eq!(name.key.as_deref(), some(key), "{text}");
+            assert_eq!(name.statistic.map(Statistic::name), some(statistic));
         }
+        let name = MetricName::parse(" excess_pods_created ").unwrap();
+        assert_eq!(name.metric.name, "excess_pods_created");
     }
 
     #[test]

@@ -4,12 +4,13 @@
 use std::fmt;
 use std::str::FromStr;
 
+use anyhow::{Error, Result, anyhow, bail};
 use schemars::JsonSchema;
 use serde::de::{self, Deserializer};
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::catalogue::Unit;
-use super::name::{MetricName, NameError};
+use super::name::MetricName;
 use super::values::MetricValues;
 
 /// Comparisons as they are written and as they are shown. The longest stand first, so that `<=` is not read as
@@ -46,17 +47,6 @@ pub struct Threshold {
     bound: f64,
     /// The bound as it was written.
     bound_text: String,
-}
-
-/// A text that is no threshold: what is wrong, and what would do.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct ThresholdError(pub(crate) String);
-
-impl From<NameError> for ThresholdError {
-    fn from(error: NameError) -> ThresholdError {
-        ThresholdError(error.to_string())
-    }
 }
 
 /// What came of a threshold.
@@ -98,7 +88,7 @@ impl Threshold {
     ///
     /// # Errors
     /// An unknown metric or statistic, no comparison, a bound without its unit or in a wrong one.
-    pub fn parse(metric: &str, expression: &str) -> Result<Threshold, ThresholdError> {
+    pub fn parse(metric: &str, expression: &str) -> Result<Threshold> {
         let metric = MetricName::metric(metric)?;
         let name = metric.written().to_owned();
         let found = COMPARISONS
@@ -110,27 +100,27 @@ impl Threshold {
             // The first, and of those that begin there the longest, which stands first.
             .min_by_key(|(at, ..)| *at);
         let Some((at, text, comparison)) = found else {
-            return Err(ThresholdError(match expression.contains('=') {
-                true => format!("{name}: {expression:?} has one = where == is meant"),
-                false => format!(
-                    "{name}: {:?} has no comparison; write such as {}",
-                    expression.trim(),
-                    example(&metric)
-                ),
-            }));
+            if expression.contains('=') {
+                bail!("{name}: {expression:?} has one = where == is meant");
+            }
+            bail!(
+                "{name}: {:?} has no comparison; write such as {}",
+                expression.trim(),
+                example(&metric)
+            );
         };
         let (statistic, bound_text) = (&expression[..at], expression[at + text.len()..].trim());
         let metric = metric.with(Some(statistic))?;
         if bound_text.is_empty() {
-            return Err(ThresholdError(format!(
+            bail!(
                 "{name}: nothing stands after {text}; write such as {}",
                 example(&metric)
-            )));
+            );
         }
         let bound = metric
             .unit()
             .parse(bound_text)
-            .map_err(|error| ThresholdError(format!("{metric} {text} {bound_text}: {error}")))?;
+            .map_err(|error| anyhow!("{metric} {text} {bound_text}: {error}"))?;
         Ok(Threshold {
             metric,
             comparison,
@@ -139,12 +129,7 @@ impl Threshold {
         })
     }
 
-    /// Holds a result against it.
-    pub fn check(&self, result: &impl Serialize) -> ThresholdOutcome {
-        self.outcome(&MetricValues::of(result))
-    }
-
-    /// Holds metrics against it; for many thresholds of one result, whose metrics are gathered once.
+    /// Holds a result's metrics against it.
     pub fn outcome(&self, metrics: &MetricValues) -> ThresholdOutcome {
         let found = metrics.find(&self.metric);
         let holds = |value| holds(self.comparison, value, self.bound);
@@ -202,9 +187,9 @@ impl fmt::Display for Threshold {
 
 /// Reads a threshold from one text: `pod_ready_latency p99 < 5s` or `pod_ready_latency: p99 < 5s`.
 impl FromStr for Threshold {
-    type Err = ThresholdError;
+    type Err = Error;
 
-    fn from_str(text: &str) -> Result<Threshold, ThresholdError> {
+    fn from_str(text: &str) -> Result<Threshold> {
         let text = text.trim();
         // A name may hold blanks and comparisons between its braces.
         let braces = text.rfind('}').map_or(0, |at| at + 1);

@@ -22,12 +22,13 @@ pub(crate) fn columns(
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
-    let mut text = String::new();
-    for line in table.lines() {
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
-    text
+    lines(&table)
+}
+
+/// A table without blanks at the ends of its lines.
+pub(crate) fn lines(table: &Table) -> String {
+    let lines = table.lines();
+    lines.map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
 #[cfg(test)]

@@ -4,8 +4,6 @@
 pub mod colour;
 pub(crate) mod columns;
 pub mod csv;
-#[cfg(test)]
-mod fixtures;
 pub mod html;
 pub mod json;
 pub mod junit;
@@ -17,3 +15,5 @@ pub mod perf_dash;
 pub mod progress;
 mod stale_watch;
 pub mod terminal;
+#[cfg(test)]
+pub(crate) mod tests;

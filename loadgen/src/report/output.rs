@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Where something that is known after the run goes. Made before it, so that an output that can't
@@ -54,19 +55,11 @@ impl Inputs {
 }
 
 /// What tells a file from every other, if it is there: its device and number.
-#[cfg(unix)]
 fn identity(path: &Path) -> Option<(u64, u64)> {
-    use std::os::unix::fs::MetadataExt;
     let metadata = fs::metadata(path).ok()?;
     // A terminal or /dev/null may be read and written.
     let is_kept = metadata.is_file();
     is_kept.then(|| (metadata.dev(), metadata.ino()))
-}
-
-/// What tells a file from others, if it is there: its path without links.
-#[cfg(not(unix))]
-fn identity(path: &Path) -> Option<PathBuf> {
-    fs::canonicalize(path).ok().filter(|path| path.is_file())
 }
 
 /// An output path that can't be written: its flag, the path and why.
@@ -177,14 +170,12 @@ impl Output {
     /// # Errors
     /// The file is not this user's.
     pub fn private(self) -> Result<Output, OutputError> {
-        #[cfg(unix)]
         if let Target::Temporary {
             file: Some(file),
             path,
             ..
         } = &self.target
         {
-            use std::os::unix::fs::PermissionsExt;
             let set = file.set_permissions(fs::Permissions::from_mode(0o600));
             set.map_err(|error| io_problem(self.flag, path, &error))?;
         }
@@ -274,17 +265,10 @@ fn buffered(
     writer.flush()
 }
 
-/// Writes a value as indented JSON, for [`Output::write`]; see [`super::json::write`].
-///
-/// # Errors
-/// What the writer's are.
-pub fn json(writer: &mut dyn Write, value: &impl serde::Serialize) -> io::Result<()> {
-    super::json::write(writer, value)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::json;
 
     fn directory(name: &str) -> PathBuf {
         let path = std::env::temp_dir().join(format!("loadgen-{name}-{}", std::process::id()));
@@ -310,7 +294,7 @@ mod tests {
         assert!(names(&directory).is_empty());
         let output = Output::open("--json", &path, &Inputs::default()).unwrap();
         output
-            .write(|out| json(out, &serde_json::json!({"a": 1})))
+            .write(|out| json::write(out, &serde_json::json!({"a": 1})))
             .unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "{\n  \"a\": 1\n}\n");
         assert_eq!(names(&directory), ["result.json"]);
@@ -333,7 +317,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(unix)]
     fn no_name_of_an_input_is_an_output() {
         let directory = directory("json-input");
         let input = directory.join("input.yaml");
@@ -363,11 +346,10 @@ mod tests {
     }
 
     #[test]
-    #[cfg(unix)]
     fn devices_are_written_and_not_replaced() {
         let output = Output::open("--json", Path::new("/dev/null"), &Inputs::default());
         let output = output.unwrap();
         assert!(output.temporary().is_none() && output.path().is_none());
-        output.write(|out| json(out, &1)).unwrap();
+        output.write(|out| json::write(out, &1)).unwrap();
     }
 }

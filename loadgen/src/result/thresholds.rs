@@ -1,7 +1,9 @@
 //! Results held against thresholds, and thresholds against what a run will have.
 
+use anyhow::{Result, bail};
+
 use super::RunResult;
-use crate::metrics::{MetricValues, Threshold, ThresholdError, ThresholdOutcome, name, values};
+use crate::metrics::{MetricValues, Threshold, ThresholdOutcome, name, values};
 use crate::settings::Settings;
 
 /// Holds the result against every threshold: the outcomes become part of it, and one that is not met
@@ -26,10 +28,7 @@ pub fn apply(result: &mut RunResult, thresholds: &[Threshold]) {
 ///
 /// # Errors
 /// The first such threshold, with the phases that there are.
-pub fn refuse_absent_phases(
-    thresholds: &[Threshold],
-    settings: &Settings,
-) -> Result<(), ThresholdError> {
+pub fn refuse_absent_phases(thresholds: &[Threshold], settings: &Settings) -> Result<()> {
     let scenario = &settings.scenario;
     let names = scenario.phases.iter();
     let names: Vec<String> = names
@@ -48,10 +47,10 @@ pub fn refuse_absent_phases(
         true => "threshold",
         false => "--threshold",
     };
-    Err(ThresholdError(format!(
+    bail!(
         "{place} '{threshold}': the scenario {} has no phase {phase:?}{}; there are {}",
         scenario.name,
         name::proposal(phase, names.iter().map(String::as_str)),
         names.join(", ")
-    )))
+    )
 }

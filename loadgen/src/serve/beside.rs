@@ -1,8 +1,7 @@
 //! The API server of a run, for clients that look at it while it goes on: `loadgen run --serve`.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Mutex, OnceLock};
 
 use anyhow::{Context, Result};
 use podstorm_apiserver::Cluster;
@@ -10,8 +9,8 @@ use podstorm_http::{ApiServer, listen};
 use podstorm_sim::clock::RealClock;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
-use tokio::sync::oneshot;
 
+use super::background::Background;
 use super::page;
 
 /// A place where a run will be served, and then is. It ends when it is dropped.
@@ -19,14 +18,8 @@ use super::page;
 pub struct RunServer {
     address: SocketAddr,
     /// Taken when the run begins.
-    waiting: std::sync::Mutex<Option<(Runtime, TcpListener)>>,
-    serving: OnceLock<Serving>,
-}
-
-#[derive(Debug)]
-struct Serving {
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    waiting: Mutex<Option<(Runtime, TcpListener)>>,
+    serving: OnceLock<Background>,
 }
 
 impl RunServer {
@@ -46,7 +39,7 @@ impl RunServer {
         })?;
         Ok(RunServer {
             address: listener.local_addr()?,
-            waiting: std::sync::Mutex::new(Some((runtime, listener))),
+            waiting: Mutex::new(Some((runtime, listener))),
             serving: OnceLock::new(),
         })
     }
@@ -64,30 +57,12 @@ impl RunServer {
         };
         let server = ApiServer::builder(Arc::clone(cluster)).clock(Arc::new(move || clock.now()));
         let server = server.page(page::html()).build();
-        let (stop, stopped) = oneshot::channel();
-        let serve = move || {
-            let stop = async { drop(stopped.await) };
-            let _ended = runtime.block_on(listen::serve(server, listener, stop));
-            // Connections that are open still end here.
-            runtime.shutdown_background();
-        };
-        let thread = std::thread::Builder::new()
-            .name("api-server".into())
-            .spawn(serve);
-        let _first = self.serving.set(Serving {
-            stop: Some(stop),
-            thread: thread.ok(),
+        let serving = Background::start("api-server", runtime, move |stopped| {
+            listen::serve(server, listener, async { drop(stopped.await) })
         });
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        if let Some(stop) = self.stop.take() {
-            let _gone_already = stop.send(());
-        }
-        if let Some(thread) = self.thread.take() {
-            let _panicked = thread.join();
+        // Without a thread clients wait on.
+        if let Ok(serving) = serving {
+            let _first = self.serving.set(serving);
         }
     }
 }

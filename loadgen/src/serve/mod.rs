@@ -2,6 +2,7 @@
 //! clients: `loadgen serve`.
 
 mod access;
+pub(crate) mod background;
 mod beside;
 pub(crate) mod descriptors;
 mod fork;
@@ -215,24 +216,12 @@ impl Served {
         &self.api
     }
 
-    /// Answers what comes to the listener until `stop` is done. From its call on the cluster has a Service
-    /// `kubernetes` for its API server.
+    /// Answers what comes to the listener until `stop` is done, with TLS where it is given. From its call on
+    /// the cluster has a Service `kubernetes` for its API server.
     ///
     /// # Errors
     /// The listener can't be used any more, or the cluster refuses the Service.
     pub async fn listen(
-        &self,
-        listener: TcpListener,
-        stop: impl Future<Output = ()>,
-    ) -> Result<()> {
-        self.listen_with(listener, None, stop).await
-    }
-
-    /// As [`listen`](Served::listen), with TLS where it is given.
-    ///
-    /// # Errors
-    /// As there.
-    pub async fn listen_with(
         &self,
         listener: TcpListener,
         tls: Option<Arc<ServerConfig>>,
@@ -340,6 +329,3 @@ fn add_node(cluster: &Cluster, number: u64, pods: u32, now: Now) -> Result<()> {
         other => other.map(drop).with_context(|| format!("Node {name}")),
     }
 }
-
-#[cfg(test)]
-mod tests;

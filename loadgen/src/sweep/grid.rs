@@ -1,5 +1,6 @@
 //! The grid: dimensions with their values, and cells numbered so that the last dimension runs fastest.
 
+use anyhow::{Result, bail};
 use serde::Serialize;
 
 /// Most cells of a grid: past it nobody reads the outcome, and a mistyped value is likelier.
@@ -21,22 +22,13 @@ pub struct Grid {
     pub dimensions: Vec<Dimension>,
 }
 
-/// A `--vary` that can't be.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct GridError(String);
-
-fn refuse<T>(problem: impl Into<String>) -> Result<T, GridError> {
-    Err(GridError(problem.into()))
-}
-
 impl Grid {
     /// The grid of every `--vary NAME=V1,V2,...`; the values of a name given several times are put
     /// together. Where a `;` stands among the values it parts them, and commas belong to them.
     ///
     /// # Errors
     /// No name, no values, one twice, or more cells than [`CELLS_MAX`].
-    pub fn parse(texts: &[String]) -> Result<Grid, GridError> {
+    pub fn parse(texts: &[String]) -> Result<Grid> {
         let mut dimensions: Vec<Dimension> = Vec::new();
         for text in texts {
             let one = dimension(text)?;
@@ -48,7 +40,7 @@ impl Grid {
         for dimension in &dimensions {
             for (at, value) in dimension.values.iter().enumerate() {
                 if dimension.values[..at].contains(value) {
-                    return refuse(format!("--vary {}: {value} is given twice", dimension.name));
+                    bail!("--vary {}: {value} is given twice", dimension.name);
                 }
             }
         }
@@ -57,30 +49,25 @@ impl Grid {
         Ok(grid)
     }
 
-    fn refuse_too_many(&self) -> Result<(), GridError> {
+    fn refuse_too_many(&self) -> Result<()> {
         let sizes = self.dimensions.iter().map(|one| one.values.len());
         let cells = sizes.clone().try_fold(1_usize, usize::checked_mul);
         if cells.is_some_and(|cells| cells <= CELLS_MAX) {
             return Ok(());
         }
         let product: Vec<String> = sizes.map(|size| size.to_string()).collect();
-        refuse(format!(
+        bail!(
             "--vary asks for {} cells{}; at most {CELLS_MAX} are run: leave values out, or sweep \
              one part after the other",
             product.join(" x "),
             cells.map_or_else(String::new, |cells| format!(", {cells} in all")),
-        ))
+        )
     }
 
     /// How many cells there are.
-    pub fn len(&self) -> usize {
+    pub fn cells(&self) -> usize {
         let sizes = self.dimensions.iter().map(|one| one.values.len());
         sizes.product()
-    }
-
-    /// Whether there is no cell, as of a dimension without values, which [`Grid::parse`] refuses.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// The position of a cell in each dimension.
@@ -120,29 +107,25 @@ impl Grid {
     }
 }
 
-fn dimension(text: &str) -> Result<Dimension, GridError> {
+fn dimension(text: &str) -> Result<Dimension> {
     let example = "--vary burst-replicas=100,250,500";
     let Some((name, values)) = text.split_once('=') else {
-        return refuse(format!(
-            "--vary {text}: the values are missing; write such as {example}"
-        ));
+        bail!("--vary {text}: the values are missing; write such as {example}");
     };
     let name = name.trim().trim_start_matches('-');
     if name.is_empty() {
-        return refuse(format!(
-            "--vary {text}: the name of a flag is missing; write such as {example}"
-        ));
+        bail!("--vary {text}: the name of a flag is missing; write such as {example}");
     }
     let by = if values.contains(';') { ';' } else { ',' };
     // A last separator ends the list, so that one value may hold commas: `p50=3ms,p99=40ms;`.
     let values = values.trim();
     let values = values.strip_suffix(by).unwrap_or(values);
     let values: Vec<String> = values.split(by).map(|one| one.trim().to_owned()).collect();
+    if values == [""] {
+        bail!("--vary {name}: the values are missing; write such as {example}");
+    }
     if values.iter().any(String::is_empty) {
-        return refuse(match values.len() {
-            1 => format!("--vary {name}: the values are missing; write such as {example}"),
-            _ => format!("--vary {text}: a value is empty"),
-        });
+        bail!("--vary {text}: a value is empty");
     }
     Ok(Dimension {
         name: name.to_owned(),
@@ -154,7 +137,7 @@ fn dimension(text: &str) -> Result<Dimension, GridError> {
 mod tests {
     use super::*;
 
-    fn grid(texts: &[&str]) -> Result<Grid, GridError> {
+    fn grid(texts: &[&str]) -> Result<Grid> {
         let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
         Grid::parse(&texts)
     }
@@ -162,7 +145,7 @@ mod tests {
     #[test]
     fn cells_are_numbered_with_the_last_dimension_fastest() {
         let grid = grid(&["pods=1k,2k", "seed=1,2,3"]).unwrap();
-        assert_eq!(grid.len(), 6);
+        assert_eq!(grid.cells(), 6);
         assert_eq!(grid.name(0), "pods=1k, seed=1");
         assert_eq!(grid.name(1), "pods=1k, seed=2");
         assert_eq!(grid.name(5), "pods=2k, seed=3");

@@ -11,6 +11,8 @@ pub mod grid;
 pub mod outcome;
 pub mod output;
 pub mod report;
+#[cfg(test)]
+mod tests;
 pub mod work;
 
 pub use grid::{Dimension, Grid};

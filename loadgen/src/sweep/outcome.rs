@@ -50,7 +50,7 @@ impl Sweep {
     ) -> Sweep {
         let mut results = results.into_iter();
         let mut cells = Vec::new();
-        for number in 0..grid.len() {
+        for number in 0..grid.cells() {
             // All of the cell's, before it is seen whether one is missing.
             let runs: Vec<Option<RunResult>> = results.by_ref().take(seeds.len()).collect();
             let runs: Option<Vec<RunResult>> = runs.into_iter().collect();
@@ -69,7 +69,7 @@ impl Sweep {
 
     /// Whether every cell has run.
     pub fn is_complete(&self) -> bool {
-        self.cells.len() == self.grid.len()
+        self.cells.len() == self.grid.cells()
     }
 
     /// Whether no cell took any time, as on the virtual engine where nothing takes some.
@@ -132,46 +132,8 @@ fn cell(
 }
 
 #[cfg(test)]
-pub(super) mod testing {
-    use std::sync::Arc;
-    use std::sync::atomic::AtomicBool;
-
-    use super::super::work::{self, Job};
-    use super::*;
-    use crate::result::InputCounts;
-    use crate::settings::Settings;
-
-    /// A sweep over `pods=20,40` and `kube-api-qps=5,10,20` with two seeds that holds
-    /// `elapsed < bound`.
-    pub(crate) fn sweep(bound: &str) -> Sweep {
-        let texts = ["pods=20,40".to_owned(), "kube-api-qps=5,10,20".to_owned()];
-        let grid = Grid::parse(&texts).unwrap();
-        let mut jobs = Vec::new();
-        for number in 0..grid.len() {
-            let values = grid.values(number);
-            for seed in [1, 2] {
-                let (pods, qps) = (values[0].1, values[1].1);
-                let flags = format!(
-                    "--engine virtual --seed {seed} --pods {pods} --kube-api-qps {qps} --kube-api-burst 1"
-                );
-                jobs.push(Job {
-                    settings: Settings::of_flags(&flags, 1).unwrap(),
-                    objects: Arc::default(),
-                    input: InputCounts::default(),
-                });
-            }
-        }
-        let results = work::run(&jobs, 2, &AtomicBool::new(false), &|_| {});
-        let metrics = ["elapsed", "convergence p99", "excess", "host.wall_seconds"];
-        let metrics = metrics.map(|name| MetricName::parse(name).unwrap());
-        let threshold = format!("elapsed < {bound}").parse().unwrap();
-        Sweep::new(grid, vec![1, 2], metrics.to_vec(), vec![threshold], results)
-    }
-}
-
-#[cfg(test)]
 mod tests {
-    use super::testing::sweep;
+    use super::super::tests::sweep;
     use super::*;
 
     #[test]

@@ -52,7 +52,7 @@ fn names(sweep: &Sweep) -> Vec<String> {
 }
 
 /// A cell's values of the dimensions.
-fn values(sweep: &Sweep, cell: &Cell) -> Vec<String> {
+pub(super) fn values(sweep: &Sweep, cell: &Cell) -> Vec<String> {
     let values = sweep.grid.values(cell.number).into_iter();
     values.map(|(_, value)| value.to_owned()).collect()
 }
@@ -78,7 +78,7 @@ pub(super) fn mark(cell: &Cell, cheapest: Option<usize>) -> &'static str {
 
 /// What it comes to, in sentences.
 pub fn conclusion(sweep: &Sweep, command: &dyn Fn(&Cell) -> String) -> Vec<String> {
-    let (ran, all) = (sweep.cells.len(), sweep.grid.len());
+    let (ran, all) = (sweep.cells.len(), sweep.grid.cells());
     let seeds = match &sweep.seeds[..] {
         _ if sweep.varies_seed() => "each with its own seed".to_owned(),
         [one] => format!("seed {one}"),
@@ -189,7 +189,7 @@ pub fn json(sweep: &Sweep) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::super::outcome::testing::sweep;
+    use super::super::tests::sweep;
     use super::*;
 
     #[test]

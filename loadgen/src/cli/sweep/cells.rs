@@ -138,7 +138,7 @@ pub(super) fn shapes(flags: &SweepFlags, grid: &Grid) -> Result<Vec<SettingsRequ
             input: None,
         })
     };
-    (0..grid.len()).map(cell).collect()
+    (0..grid.cells()).map(cell).collect()
 }
 
 /// Refuses flags that contradict each other, before any file is read.

@@ -11,14 +11,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Result, bail};
 use clap::Args;
 
-use super::compare::metric;
 use super::flags::note_inputs;
 use super::interrupt::{self, EXIT_INTERRUPTED};
 use super::outputs::Outputs;
 use super::progress::Teller;
 use super::{effective, print_beside};
 use crate::metrics::{MetricName, Threshold};
-use crate::report::output::{self, Inputs};
+use crate::report::json;
+use crate::report::output::Inputs;
 use crate::settings::EngineKind;
 use crate::settings::resolve::SettingsRequest;
 use crate::sweep::{self, Grid, Sweep};
@@ -89,7 +89,7 @@ pub(super) struct SweepFlags {
 
     /// Show this metric, such as pod_ready.p99 (`loadgen metrics` lists them) [default: convergence.p99,
     /// pod_ready.p99, elapsed, api_calls, excess]; repeatable
-    #[arg(long = "figure", value_name = "NAME[.STATISTIC]", value_parser = metric,
+    #[arg(long = "figure", value_name = "NAME[.STATISTIC]", value_parser = MetricName::parse,
           help_heading = "Output")]
     metrics: Vec<MetricName>,
 
@@ -181,7 +181,7 @@ pub(super) fn run(flags: &SweepFlags) -> Result<u8> {
     let (_, problem) = outputs.write(&[
         ("--csv", &|out| sweep::output::csv(&sweep, out)),
         ("--json", &|out| {
-            output::json(out, &sweep::output::json(&sweep))
+            json::write(out, &sweep::output::json(&sweep))
         }),
         ("--report", &page),
     ]);
@@ -233,11 +233,11 @@ fn seeds(flags: &SweepFlags, grid: &Grid) -> Result<Vec<u64>> {
     }
     let runs = usize::try_from(count)
         .ok()
-        .and_then(|count| count.checked_mul(grid.len()));
+        .and_then(|count| count.checked_mul(grid.cells()));
     if runs.is_none_or(|runs| runs > RUNS_MAX) {
         bail!(
             "--seeds {count} of {} cells is more than {RUNS_MAX} runs: leave seeds or cells out",
-            grid.len()
+            grid.cells()
         );
     }
     let first = flags.shape.settings.seed.unwrap_or(1);

@@ -11,6 +11,7 @@ mod words;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use anyhow::{Context, Result, bail};
 use podstorm::cache::PodCache;
 use podstorm::client::{Answer, Request};
 use podstorm::deployment::find_new::by_creation;
@@ -26,8 +27,7 @@ use podstorm_objects::{
 use podstorm_sim::engine::client::{ApiCalls, Client};
 use serde::Serialize;
 
-use super::ExplainError;
-use super::find::{nearest_of, parts};
+use super::find::{full_name, near_names, only, some_of};
 use crate::input::InputObject;
 use words::Counts;
 
@@ -93,42 +93,23 @@ type Found = (Arc<Deployment>, Vec<ReplicaSet>);
 ///
 /// # Errors
 /// None of that name, or several.
-pub fn find(input: &[InputObject], wanted: &str) -> Result<Option<Found>, ExplainError> {
+pub fn find(input: &[InputObject], wanted: &str) -> Result<Option<Found>> {
     let is_deployment = |object: &&InputObject| object.kind() == Kind::DEPLOYMENT;
     let all: Vec<&InputObject> = input.iter().filter(is_deployment).collect();
-    let (namespace, name) = parts(wanted, "Deployment")?;
-    let full = |object: &InputObject| {
-        let meta = object.metadata();
-        format!("{}/{}", meta.namespace, meta.name)
-    };
-    let is_it = |object: &&&InputObject| {
-        let meta = object.metadata();
-        meta.name == name && namespace.is_none_or(|namespace| *meta.namespace == *namespace)
-    };
-    let found: Vec<_> = all.iter().filter(is_it).collect();
-    let object = match *found {
-        _ if all.is_empty() => return Ok(None),
-        [object] => InputObject::clone(object).into_any(),
-        [] => {
-            let names: Vec<String> = all.iter().map(|object| full(object)).collect();
-            let near = nearest_of(wanted, &names);
-            return Err(ExplainError(format!(
-                "the input has no Deployment {wanted:?}; the nearest: {near}"
-            )));
+    let names: Vec<String> = all.iter().map(|one| full_name(one.metadata())).collect();
+    let Some(at) = only("Deployment", wanted, &names)? else {
+        if names.is_empty() {
+            return Ok(None);
         }
-        [..] => {
-            let names: Vec<String> = found.iter().map(|object| full(object)).collect();
-            return Err(ExplainError(format!(
-                "Deployment {name:?} is in several namespaces; say which: {}",
-                names.join(", ")
-            )));
-        }
+        let near = match near_names(wanted, &names) {
+            near if near.is_empty() => some_of(&names),
+            near => near.join(", "),
+        };
+        bail!("the input has no Deployment {wanted:?}; the nearest: {near}");
     };
-    let deployment = Deployment::of(&object).ok_or_else(|| {
-        ExplainError(format!(
-            "Deployment {wanted:?}: a member is of a wrong type"
-        ))
-    })?;
+    let object = InputObject::clone(all[at]).into_any();
+    let deployment = Deployment::of(&object)
+        .with_context(|| format!("Deployment {wanted:?}: a member is of a wrong type"))?;
     let meta = &deployment.metadata;
     let sets = input.iter().filter_map(|object| match object {
         InputObject::ReplicaSet(set) if set.metadata.namespace == meta.namespace => {
@@ -152,7 +133,7 @@ pub fn explain(
     sets: Vec<ReplicaSet>,
     image: Option<&str>,
     now: Now,
-) -> Result<Rollout, ExplainError> {
+) -> Result<Rollout> {
     let mut server = Server::new(deployment, sets, image, now)?;
     let start = server.deployment();
     let mut steps = Vec::new();
@@ -206,7 +187,7 @@ impl Server {
         sets: Vec<ReplicaSet>,
         image: Option<&str>,
         now: Now,
-    ) -> Result<Server, ExplainError> {
+    ) -> Result<Server> {
         let cluster = Arc::new(Cluster::new(ClusterOptions::default()));
         let meta = &deployment.metadata;
         let namespace = Namespace {
@@ -216,16 +197,13 @@ impl Server {
             },
             ..Namespace::default()
         };
-        let refused = |what: String| {
-            move |error: podstorm::client::ApiError| ExplainError(format!("{what}: {error}"))
-        };
         // `default` is there from the start.
         let _there = cluster.import(namespace, now);
         let api = cluster.api(Kind::DEPLOYMENT);
-        let what = format!("Deployment {}/{}", meta.namespace, meta.name);
+        let what = format!("Deployment {}", full_name(meta));
         let mut stored = api
             .import(Arc::new(deployment.to_untyped()), now)
-            .map_err(refused(what.clone()))?;
+            .with_context(|| what.clone())?;
         if let Some(image) = image {
             let mut changed = Deployment::of(&stored)
                 .map_or_else(|| deployment.clone(), Arc::unwrap_or_clone)
@@ -237,7 +215,7 @@ impl Server {
             if let Some(container) = container {
                 container["image"] = image.into();
             }
-            stored = api.update(Arc::new(changed), now).map_err(refused(what))?;
+            stored = api.update(Arc::new(changed), now).context(what)?;
         }
         let meta = stored.metadata();
         let at = (meta.namespace.to_string(), meta.name.to_string());
@@ -246,7 +224,7 @@ impl Server {
                 "ReplicaSet {}/{}",
                 set.metadata.namespace, set.metadata.name
             );
-            cluster.import(set, now).map_err(refused(what))?;
+            cluster.import(set, now).context(what)?;
         }
         Ok(Server {
             client: Client::new(Arc::clone(&cluster), None),

@@ -36,36 +36,6 @@ pub(super) struct Axis {
     end: f64,
 }
 
-/// What the horizontal axis of a chart over time shows.
-#[derive(Clone, Debug)]
-pub(super) enum Along<'a> {
-    /// Seconds.
-    Time(&'a [f64]),
-    /// Writes to the server, where no time passes.
-    Writes(&'a [u64]),
-}
-
-impl Along<'_> {
-    pub(super) fn values(&self) -> Vec<f64> {
-        match self {
-            Along::Time(seconds) => seconds.to_vec(),
-            Along::Writes(versions) => versions.iter().map(|version| *version as f64).collect(),
-        }
-    }
-
-    pub(super) fn axis(&self) -> Axis {
-        let end = self.values().last().copied().unwrap_or(0.0);
-        match self {
-            Along::Time(_) => time_axis(end),
-            Along::Writes(_) => Axis {
-                title: "writes to the server, all at one simulated moment".to_owned(),
-                ticks: ticks(end, round_step(end, TICKS_ALONG).max(1.0), short_count),
-                end,
-            },
-        }
-    }
-}
-
 impl Axis {
     /// The coordinate of a value.
     fn place(&self, value: f64) -> f64 {
@@ -103,6 +73,18 @@ pub(super) fn axis(max: f64, is_whole: bool, title: &str) -> Axis {
         title: title.to_owned(),
         ticks: ticks(end, step, short_count),
         end,
+    }
+}
+
+/// The axis along the charts: time, or where none passes the writes to the server.
+pub(super) fn along(end: f64, timeless: bool) -> Axis {
+    match timeless {
+        false => time_axis(end),
+        true => Axis {
+            title: "writes to the server, all at one simulated moment".to_owned(),
+            ticks: ticks(end, round_step(end, TICKS_ALONG).max(1.0), short_count),
+            end,
+        },
     }
 }
 

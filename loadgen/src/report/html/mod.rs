@@ -10,8 +10,9 @@ use minijinja::value::{Serde, Value as Html};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use self::charts::{Along, Axis};
+use self::charts::Axis;
 use self::tables::{phases, settings_tables, slowest, wasted, work_tables};
+use crate::metrics::Unit;
 use crate::report::page;
 use crate::result::{Bucket, Phase, Quantiles, RunResult};
 use crate::units::{count_for_people as count, counted, number_for_people, seconds_for_people};
@@ -43,12 +44,12 @@ pub fn write(out: &mut dyn Write, report: &Report<'_>) -> io::Result<()> {
 fn values(report: &Report<'_>) -> Html {
     let (result, series) = (report.result, &report.result.series);
     let timeless = result.elapsed_seconds <= 0.0;
-    let along = match timeless {
-        true => Along::Writes(&series.resource_version),
-        false => Along::Time(&series.seconds),
+    let versions = series.resource_version.iter();
+    let places = match timeless {
+        true => versions.map(|version| *version as f64).collect(),
+        false => series.seconds.clone(),
     };
-    let places = along.values();
-    let x = along.axis();
+    let x = charts::along(places.last().copied().unwrap_or(0.0), timeless);
     context! {
         style => page::style(),
         script => Html::from_safe_string(include_str!("script.js").to_owned()),
@@ -103,63 +104,42 @@ fn tiles(result: &RunResult) -> Vec<Value> {
     let (pods, size) = (&result.pods, &result.settings.size);
     let (calls, syncs): (u64, u64) = (result.api_calls.values().sum(), result.syncs.values().sum());
     let nodes = size.nodes + result.input.taken.get("Node").copied().unwrap_or(0);
-    let (nodes, namespaces) = (
-        counted(nodes, "node"),
-        counted(size.namespaces, "namespace"),
-    );
+    let nodes = counted(nodes, "node");
+    let namespaces = counted(size.namespaces, "namespace");
     let (deleted, peak) = (count(pods.deleted), count(pods.peak));
-    let mut tiles = vec![
-        (
-            "pods created",
-            count(pods.created),
-            format!("{deleted} deleted, peak {peak}"),
-        ),
-        (
-            "ReplicaSets",
-            count(size.replicasets),
-            format!("{nodes}, {namespaces}"),
-        ),
-    ];
+    let mut tiles = Vec::new();
+    let mut add = |name: &str, value: String, note: &str| {
+        let is_bad = name == "excess pods created" && result.excess_pods_created > 0;
+        let class = if is_bad { "bad" } else { "" };
+        tiles.push(json!({"name": name, "value": value, "note": note, "class": class}));
+    };
+    let note = format!("{deleted} deleted, peak {peak}");
+    add("pods created", count(pods.created), &note);
+    let note = format!("{nodes}, {namespaces}");
+    add("ReplicaSets", count(size.replicasets), &note);
     if result.elapsed_seconds > 0.0 {
         let rate = (pods.created + pods.deleted) as f64 / result.elapsed_seconds;
         let rate = format!("{}/s", number_for_people(rate));
-        tiles.push(("pods created or deleted", rate, "over the whole run".into()));
-        let quantiles = &result.convergence_seconds;
-        let (p50, p99, max) = (
-            time(quantiles.p50),
-            time(quantiles.p99),
-            time(quantiles.max),
-        );
-        if quantiles.count > 0 {
-            tiles.push((
-                "convergence, p99",
-                p99,
-                format!("median {p50}, slowest {max}"),
-            ));
+        add("pods created or deleted", rate, "over the whole run");
+        let of = &result.convergence_seconds;
+        if of.count > 0 {
+            let note = format!("median {}, slowest {}", time(of.p50), time(of.max));
+            add("convergence, p99", time(of.p99), &note);
         }
     }
-    tiles.push(("API calls", count(calls), format!("{} syncs", count(syncs))));
+    add(
+        "API calls",
+        count(calls),
+        &format!("{} syncs", count(syncs)),
+    );
     let excess = count(result.excess_pods_created);
-    tiles.push((
-        "excess pods created",
-        excess,
-        "above what was asked for".into(),
-    ));
-    let bad = ["", "bad"][usize::from(result.excess_pods_created > 0)];
-    let tile = |(name, value, note): &(&str, String, String)| {
-        let class = if *name == "excess pods created" {
-            bad
-        } else {
-            ""
-        };
-        json!({"name": name, "value": value, "note": note, "class": class})
-    };
-    tiles.iter().map(tile).collect()
+    add("excess pods created", excess, "above what was asked for");
+    tiles
 }
 
-/// A duration; a nanosecond is the least that the histograms hold and stands for none.
+/// A duration.
 fn time(seconds: f64) -> String {
-    seconds_for_people(if seconds <= 1e-9 { 0.0 } else { seconds })
+    Unit::Seconds.for_people(seconds)
 }
 
 /// The phases, each a band behind the charts.

@@ -78,11 +78,9 @@ pub(super) fn wasted(result: &RunResult) -> [(&'static str, String, bool); 6] {
     .map(|(name, number)| (name, count(number), number > 0))
 }
 
-type Rows = Vec<(String, String)>;
-
 /// Tables of two columns: each its title, the headings, its rows. One without rows is left out.
-fn tables<const N: usize>(all: [(&str, &str, &str, Rows); N]) -> Vec<Value> {
-    let some = all.into_iter().filter(|(.., rows)| !rows.is_empty());
+fn tables<const N: usize>(all: [(&str, &str, &str, Value); N]) -> Vec<Value> {
+    let some = all.into_iter().filter(|(.., rows)| *rows != json!([]));
     some.map(|(title, left, right, rows)| {
         json!({"title": title, "left": left, "right": right, "rows": rows})
     })
@@ -121,23 +119,18 @@ fn pods_of_input(result: &RunResult) -> BTreeMap<String, u64> {
 }
 
 pub(super) fn settings_tables(result: &RunResult, settings: &[(String, String)]) -> Vec<Value> {
-    let rows = |rows: &[(&str, String)]| -> Rows {
-        let owned = |(name, value): &(&str, String)| ((*name).to_owned(), value.clone());
-        rows.iter().map(owned).collect()
-    };
     tables([
-        ("Settings", "flag", "value", settings.to_vec()),
-        ("Machine", "metric", "value", rows(&machine(result))),
+        ("Settings", "flag", "value", json!(settings)),
+        ("Machine", "metric", "value", json!(machine(result))),
     ])
 }
 
-fn counts(table: &BTreeMap<String, u64>) -> Rows {
+fn counts(table: &BTreeMap<String, u64>) -> Value {
     let mut rows: Vec<(&String, &u64)> = table.iter().filter(|(_, number)| **number > 0).collect();
     // Stable: equal counts stay in the order of their names.
     rows.sort_by(|a, b| b.1.cmp(a.1));
-    rows.iter()
-        .map(|(name, number)| ((*name).clone(), count(**number)))
-        .collect()
+    let rows = rows.iter().map(|(name, number)| (name, count(**number)));
+    json!(rows.collect::<Vec<_>>())
 }
 
 fn machine(result: &RunResult) -> Vec<(&'static str, String)> {

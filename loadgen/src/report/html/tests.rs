@@ -1,7 +1,7 @@
 //! The page without a browser: it is whole, needs nothing else, and says what the run did.
 
 use super::*;
-use crate::report::fixtures::result;
+use crate::report::tests::{assert_sound, result};
 use crate::result::{Series, SlowReplicaSet};
 
 fn page(result: &RunResult) -> String {
@@ -16,55 +16,6 @@ fn page(result: &RunResult) -> String {
     let mut bytes = Vec::new();
     write(&mut bytes, &report).expect("a Vec takes everything");
     String::from_utf8(bytes).expect("pages are UTF-8")
-}
-
-/// Elements that have no end tag.
-const VOID: [&str; 2] = ["meta", "!DOCTYPE"];
-
-/// Checks that every element that begins ends in its order.
-#[track_caller]
-fn assert_well_formed(page: &str) {
-    let mut open: Vec<&str> = Vec::new();
-    let mut rest = page;
-    while let Some(at) = rest.find('<') {
-        rest = &rest[at + 1..];
-        let end = rest.find('>').expect("a tag ends");
-        let tag = &rest[..end];
-        rest = &rest[end + 1..];
-        assert!(!tag.contains('<'), "a < within a tag: {tag}");
-        assert_eq!(tag.matches('"').count() % 2, 0, "quotes: {tag}");
-        let name = tag.trim_start_matches('/').split([' ', '\n']).next();
-        let name = name.unwrap_or_default().trim_end_matches('/');
-        if tag.starts_with('/') {
-            assert_eq!(open.pop(), Some(name), "{tag}");
-        } else if !tag.ends_with('/') && !VOID.contains(&name) {
-            open.push(name);
-            if name == "script" || name == "style" {
-                // Their text is no markup.
-                let end = rest.find(&format!("</{name}>")).expect("it ends");
-                rest = &rest[end..];
-            }
-        }
-    }
-    assert_eq!(open, [""; 0], "everything ends");
-}
-
-#[track_caller]
-fn assert_sound(page: &str) {
-    assert_well_formed(page);
-    for needed in ["http:", "https:", "//", "@import", "url(", "src=", "href="] {
-        let places = page.match_indices(needed).map(|(at, _)| {
-            let line = page[..at].rsplit('\n').next().unwrap_or_default();
-            line.trim_start().to_owned()
-        });
-        // Comments of the script are none.
-        let places: Vec<String> = places.filter(|line| !line.is_empty()).collect();
-        assert_eq!(places, [""; 0], "{needed}");
-    }
-    assert!(!page.contains("undefined"), "a value is missing");
-    for word in ["NaN", "inf%", "inf\""] {
-        assert!(!page.contains(word), "{word}");
-    }
 }
 
 #[test]

@@ -11,14 +11,6 @@ use super::history::{History, Sample};
 use super::view::Palette;
 use crate::units::{count_for_people as count, seconds_for_people};
 
-/// Bars with a title.
-#[derive(Debug)]
-pub(super) struct Plot {
-    pub(super) title: &'static str,
-    /// One for each column.
-    pub(super) values: Vec<u64>,
-}
-
 /// Pods that are desired, exist and are ready, over time.
 pub(super) fn pods(
     history: &History,
@@ -93,18 +85,21 @@ fn round_up(value: f64) -> f64 {
     factors.iter().find(fits).unwrap_or(&10.0) * unit
 }
 
-/// Bars below their title.
-pub(super) fn bars(plot: &Plot, palette: Palette, area: Rect, buffer: &mut Buffer) {
-    let [title, area] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
-    let mut words = vec![Span::raw(plot.title)];
-    let highest = plot.values.iter().max().copied().unwrap_or(0);
-    words.push(Span::styled(
-        format!("  up to {} in this phase", count(highest)),
-        palette.faint,
-    ));
-    Line::from(words).render(title, buffer);
+/// Bars below their title, one for each column.
+pub(super) fn bars(
+    title: &'static str,
+    values: Vec<u64>,
+    palette: Palette,
+    area: Rect,
+    buffer: &mut Buffer,
+) {
+    let [above, area] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
+    let highest = values.iter().max().copied().unwrap_or(0);
+    let highest = format!("  up to {} in this phase", count(highest));
+    let words = [Span::raw(title), Span::styled(highest, palette.faint)];
+    Line::from_iter(words).render(above, buffer);
     Sparkline::default()
-        .data(plot.values.iter().copied())
+        .data(values)
         .style(palette.bar)
         .render(area, buffer);
 }

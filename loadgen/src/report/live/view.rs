@@ -11,7 +11,7 @@ use ratatui::widgets::Widget;
 
 use super::About;
 use super::history::{History, Phase};
-use super::plots::{self, Plot};
+use super::plots;
 use crate::units::{count_for_people as count, number_for_people, seconds_for_people, wrapped};
 
 /// Columns of one number with its label; on a narrow screen, and on others.
@@ -80,7 +80,7 @@ pub(super) fn draw(
     let width = usize::from(area.width);
     let metrics = metrics(about, history, moment);
     let across = (area.width / METRIC_COLUMNS[usize::from(area.width >= NARROW)]).max(1);
-    let metric_rows = metrics.len().div_ceil(usize::from(across)) as u16;
+    let numbers = metrics.len().div_ceil(usize::from(across)) as u16;
     let texts = Texts::new(about, history, width);
 
     // Rows are given out by importance, and then laid out from top to bottom.
@@ -89,7 +89,7 @@ pub(super) fn draw(
     let phase = rows.take(1);
     let title = rows.take(1);
     let keys = rows.take(1);
-    let metric_rows = rows.take_some(metric_rows);
+    let numbers = rows.take_some(numbers);
     let gap = rows.take_if(1, 4);
     // The plots want most of a large screen, and the words what is left of a small one.
     let question = rows.take_if(texts.question.len() as u16, 9);
@@ -98,17 +98,7 @@ pub(super) fn draw(
     let lower_gap = rows.take_if(1, 8);
     let plots = rows.0;
     let heights = [
-        title,
-        question,
-        cluster,
-        gap,
-        passed,
-        phase,
-        bar,
-        metric_rows,
-        lower_gap,
-        plots,
-        keys,
+        title, question, cluster, gap, passed, phase, bar, numbers, lower_gap, plots, keys,
     ];
     let [
         title,
@@ -118,7 +108,7 @@ pub(super) fn draw(
         passed,
         phase,
         bar,
-        metric_area,
+        numbers,
         _,
         plots,
         keys,
@@ -135,7 +125,7 @@ pub(super) fn draw(
         }
         None => line(Line::from("building the cluster"), phase, buffer),
     }
-    draw_metrics(&metrics, usize::from(across), palette, metric_area, buffer);
+    draw_metrics(&metrics, usize::from(across), palette, numbers, buffer);
     draw_plots(history, moment, palette, plots, buffer);
     line(keys_line(moment, width, palette), keys, buffer);
 }
@@ -321,16 +311,10 @@ fn draw_plots(
     // The rate of one phase may be a thousand times that of the next, which would be flat beside it.
     let began_at = history.phase.as_ref().map_or(0.0, |phase| phase.began_at);
     let (samples, seconds) = (history.samples_since(began_at), moment.seconds - began_at);
-    let rate = Plot {
-        title: "pods created, deleted/s",
-        values: plots::rates(&samples, seconds, usize::from(left.width)),
-    };
-    let queue = Plot {
-        title: "queue depth",
-        values: plots::depths(&samples, seconds, usize::from(right.width)),
-    };
-    plots::bars(&rate, palette, left, buffer);
-    plots::bars(&queue, palette, right, buffer);
+    let rates = plots::rates(&samples, seconds, usize::from(left.width));
+    plots::bars("pods created, deleted/s", rates, palette, left, buffer);
+    let depths = plots::depths(&samples, seconds, usize::from(right.width));
+    plots::bars("queue depth", depths, palette, right, buffer);
 }
 
 fn keys_line(moment: Moment, width: usize, palette: Palette) -> Line<'static> {

@@ -1,7 +1,7 @@
 //! What the report says of runs of several kinds, and how wide it is.
 
 use super::*;
-use crate::report::fixtures::result;
+use crate::report::tests::result;
 
 #[test]
 fn the_report_fits_one_screen() {

@@ -75,7 +75,11 @@ impl Side {
         let listener = listener.expect("a free port");
         let address = listener.local_addr().expect("it listens");
         let listening = Arc::clone(&served);
-        runtime.spawn(async move { listening.listen(listener, std::future::pending()).await });
+        runtime.spawn(async move {
+            listening
+                .listen(listener, None, std::future::pending())
+                .await
+        });
         let folder = TempDir::new().expect("a folder for temporary files");
         let config = folder.path().join("config");
         std::fs::write(&config, kubeconfig(address, &Login::default())).expect("it takes files");

@@ -5,9 +5,9 @@ use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
-use podstorm_loadgen::serve::{ServeOptions, Served};
 use podstorm_sim::services::Controllers;
-use serde_json::{Value, json};
+
+use super::*;
 
 fn serve(controllers: &[&str]) -> (Served, Client) {
     let mut options = ServeOptions::default();
@@ -15,17 +15,6 @@ fn serve(controllers: &[&str]) -> (Served, Client) {
     let served = Served::start(options).expect("nothing is loaded");
     let client = Client::new(served.api().clone(), "default");
     (served, client)
-}
-
-fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
-    serde_json::from_value(value).expect("an object")
-}
-
-fn owner() -> ReplicaSet {
-    read(json!({"metadata": {"name": "web"}, "spec": {"replicas": 0,
-        "selector": {"matchLabels": {"app": "web"}}, "template": {
-            "metadata": {"labels": {"app": "web"}},
-            "spec": {"containers": [{"name": "c", "image": "i"}]}}}}))
 }
 
 fn owned(name: &str, owner: &ReplicaSet) -> Pod {
@@ -43,7 +32,10 @@ async fn another_garbage_collector_can_orphan_and_let_go() {
     let sets: Api<ReplicaSet> = Api::default_namespaced(client.clone());
     let pods: Api<Pod> = Api::default_namespaced(client);
     let (post, params) = (PostParams::default(), PatchParams::default());
-    let set = sets.create(&post, &owner()).await.expect("it is valid");
+    let set = sets
+        .create(&post, &read(set("web", 0)))
+        .await
+        .expect("it is valid");
     for name in ["a", "b", "c"] {
         let made = pods.create(&post, &owned(name, &set)).await;
         made.expect("it is valid");

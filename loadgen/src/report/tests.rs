@@ -1,4 +1,4 @@
-//! A result for the tests of what shows results.
+//! A result for the tests of what shows results, and what holds of every page.
 
 use std::collections::BTreeMap;
 
@@ -101,5 +101,55 @@ pub(super) fn result() -> RunResult {
         },
         input: InputCounts::default(),
         host: None,
+    }
+}
+
+/// Elements that have no end tag.
+const VOID: [&str; 3] = ["meta", "!DOCTYPE", "!doctype"];
+
+/// Checks that every element that begins ends in its order.
+#[track_caller]
+fn assert_well_formed(page: &str) {
+    let mut open: Vec<&str> = Vec::new();
+    let mut rest = page;
+    while let Some(at) = rest.find('<') {
+        rest = &rest[at + 1..];
+        let end = rest.find('>').expect("a tag ends");
+        let tag = &rest[..end];
+        rest = &rest[end + 1..];
+        assert!(!tag.contains('<'), "a < within a tag: {tag}");
+        assert_eq!(tag.matches('"').count() % 2, 0, "quotes: {tag}");
+        let name = tag.trim_start_matches('/').split([' ', '\n']).next();
+        let name = name.unwrap_or_default().trim_end_matches('/');
+        if tag.starts_with('/') {
+            assert_eq!(open.pop(), Some(name), "{tag}");
+        } else if !tag.ends_with('/') && !VOID.contains(&name) {
+            open.push(name);
+            if name == "script" || name == "style" {
+                // Their text is no markup.
+                let end = rest.find(&format!("</{name}>")).expect("it ends");
+                rest = &rest[end..];
+            }
+        }
+    }
+    assert_eq!(open, [""; 0], "everything ends");
+}
+
+/// Checks that a page is well formed, needs nothing else and lacks no value.
+#[track_caller]
+pub(crate) fn assert_sound(page: &str) {
+    assert_well_formed(page);
+    for needed in ["http:", "https:", "//", "@import", "url(", "src=", "href="] {
+        let places = page.match_indices(needed).map(|(at, _)| {
+            let line = page[..at].rsplit('\n').next().unwrap_or_default();
+            line.trim_start().to_owned()
+        });
+        // Comments of the script are none.
+        let places: Vec<String> = places.filter(|line| !line.is_empty()).collect();
+        assert_eq!(places, [""; 0], "{needed}");
+    }
+    assert!(!page.contains("undefined"), "a value is missing");
+    for word in ["NaN", "inf%", "inf\"", "{{", "{%"] {
+        assert!(!page.contains(word), "{word}");
     }
 }

@@ -11,8 +11,9 @@ use kube::runtime::reflector::store;
 use kube::runtime::wait::await_condition;
 use kube::runtime::{WatchStreamExt, reflector, watcher};
 use kube::{Client, Config, Discovery, ResourceExt};
-use podstorm_loadgen::serve::{ServeOptions, Served, bind};
-use serde_json::json;
+use podstorm_loadgen::serve::bind;
+
+use super::*;
 
 /// A cluster with a client in process, and one over a socket.
 async fn clients() -> (Served, [Client; 2]) {
@@ -32,19 +33,6 @@ async fn clients() -> (Served, [Client; 2]) {
     (served, [Client::new(api, "default"), over_socket])
 }
 
-fn read<T: serde::de::DeserializeOwned>(value: serde_json::Value) -> T {
-    serde_json::from_value(value).expect("an object")
-}
-
-fn web(name: &str, replicas: i32) -> ReplicaSet {
-    read(
-        json!({"metadata": {"name": name}, "spec": {"replicas": replicas,
-        "selector": {"matchLabels": {"app": name}}, "template": {
-            "metadata": {"labels": {"app": name}},
-            "spec": {"containers": [{"name": "c", "image": "i"}]}}}}),
-    )
-}
-
 fn map(name: &str) -> ConfigMap {
     read(json!({"metadata": {"name": name, "labels": {"kind": "test"}}, "data": {"a": "1"}}))
 }
@@ -60,7 +48,7 @@ async fn objects_are_made_listed_patched_and_deleted() {
     for (number, client) in clients.into_iter().enumerate() {
         let name = format!("web-{number}");
         let sets: Api<ReplicaSet> = Api::default_namespaced(client.clone());
-        sets.create(&PostParams::default(), &web(&name, 2))
+        sets.create(&PostParams::default(), &read(set(&name, 2)))
             .await
             .unwrap();
         await_condition(sets.clone(), &name, is_ready(2))
@@ -195,7 +183,7 @@ async fn mistakes_are_answered_with_their_status() {
     for client in clients {
         let sets: Api<ReplicaSet> = Api::default_namespaced(client.clone());
         let wrong = sets
-            .create(&PostParams::default(), &web("web", -1))
+            .create(&PostParams::default(), &read(set("web", -1)))
             .await
             .unwrap_err();
         let kube::Error::Api(status) = wrong else {

@@ -1,12 +1,13 @@
-//! A small HTTP server on a thread of its own: `/metrics` and `/healthz`.
+//! `--metrics-addr`: the metrics of a run for Prometheus, over HTTP while the run goes on: a small server on a
+//! thread of its own with `/metrics` and `/healthz`.
 
 use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, OnceLock};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
+use anyhow::{Result, anyhow};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ALLOW, CONTENT_TYPE};
@@ -14,29 +15,22 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::sync::oneshot;
 
-use super::text;
 use crate::run::Metrics;
+use crate::serve::background::Background;
+
+/// The `Content-Type` of Prometheus' text format.
+const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// How long a client may take to send the head of a request.
 const HEAD_WITHIN: Duration = Duration::from_secs(10);
-
-/// A server that could not be started: its address and why.
-#[derive(Debug, thiserror::Error)]
-#[error("--metrics-addr {address}: {problem}")]
-pub struct ServerError {
-    address: SocketAddr,
-    problem: String,
-}
 
 /// A server of the metrics of one run. It ends when it is dropped.
 #[derive(Debug)]
 pub struct MetricsServer {
     address: SocketAddr,
     metrics: Arc<OnceLock<Metrics>>,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    _serving: Background,
 }
 
 impl MetricsServer {
@@ -45,17 +39,18 @@ impl MetricsServer {
     ///
     /// # Errors
     /// The address is in use or not this machine's, or the system is out of threads.
-    pub fn start(address: SocketAddr) -> Result<MetricsServer, ServerError> {
-        let failed = |error: io::Error| ServerError {
-            address,
-            problem: match error.kind() {
-                io::ErrorKind::AddrInUse => "is in use; name another port, or 0 for any".to_owned(),
-                io::ErrorKind::AddrNotAvailable => "is no address of this machine".to_owned(),
+    pub fn start(address: SocketAddr) -> Result<MetricsServer> {
+        let failed = |error: io::Error| {
+            let other = format!("can't be listened at: {error}");
+            let problem = match error.kind() {
+                io::ErrorKind::AddrInUse => "is in use; name another port, or 0 for any",
+                io::ErrorKind::AddrNotAvailable => "is no address of this machine",
                 io::ErrorKind::PermissionDenied => {
-                    "may not be listened at; name a port from 1024 on".to_owned()
+                    "may not be listened at; name a port from 1024 on"
                 }
-                _ => format!("can't be listened at: {error}"),
-            },
+                _ => &other,
+            };
+            anyhow!("--metrics-addr {address}: {problem}")
         };
         let listener = TcpListener::bind(address).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
@@ -65,26 +60,17 @@ impl MetricsServer {
             .build()
             .map_err(failed)?;
         let metrics: Arc<OnceLock<Metrics>> = Arc::default();
-        let (stop, stopped) = oneshot::channel();
         let shown = Arc::clone(&metrics);
-        let thread = std::thread::Builder::new()
-            .name("metrics".into())
-            .spawn(move || {
-                runtime.block_on(async {
-                    tokio::select! {
-                        _ = stopped => {}
-                        () = accept(listener, shown) => {}
-                    }
-                });
-                // Connections that are open end here.
-                runtime.shutdown_background();
-            })
-            .map_err(failed)?;
+        let serving = Background::start("metrics", runtime, move |stopped| async move {
+            tokio::select! {
+                _ = stopped => {}
+                () = accept(listener, shown) => {}
+            }
+        });
         Ok(MetricsServer {
             address: bound,
             metrics,
-            stop: Some(stop),
-            thread: Some(thread),
+            _serving: serving.map_err(failed)?,
         })
     }
 
@@ -96,17 +82,6 @@ impl MetricsServer {
     /// What it serves from now on; the first call counts.
     pub fn show(&self, metrics: &Metrics) {
         let _first = self.metrics.set(metrics.clone());
-    }
-}
-
-impl Drop for MetricsServer {
-    fn drop(&mut self) {
-        if let Some(stop) = self.stop.take() {
-            let _gone_already = stop.send(());
-        }
-        if let Some(thread) = self.thread.take() {
-            let _panicked = thread.join();
-        }
     }
 }
 
@@ -136,38 +111,36 @@ async fn accept(listener: TcpListener, metrics: Arc<OnceLock<Metrics>>) {
 }
 
 fn answer<B>(request: &Request<B>, metrics: Option<&Metrics>) -> Response<Full<Bytes>> {
-    let is_known = ["/metrics", "/healthz"].contains(&request.uri().path());
-    if is_known && ![Method::GET, Method::HEAD].contains(request.method()) {
-        let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "only GET\n");
-        response
-            .headers_mut()
-            .insert(ALLOW, hyper::header::HeaderValue::from_static("GET, HEAD"));
-        return response;
-    }
-    match request.uri().path() {
-        "/healthz" => plain(StatusCode::OK, "ok\n"),
+    const PLAIN: &str = "text/plain; charset=utf-8";
+    let is_read = [Method::GET, Method::HEAD].contains(request.method());
+    let (status, kind, text) = match request.uri().path() {
+        "/metrics" | "/healthz" if !is_read => (
+            StatusCode::METHOD_NOT_ALLOWED,
+            PLAIN,
+            "only GET\n".to_owned(),
+        ),
+        "/healthz" => (StatusCode::OK, PLAIN, "ok\n".to_owned()),
         "/metrics" => {
             let families = metrics.map(Metrics::families).unwrap_or_default();
-            respond(
-                StatusCode::OK,
-                text::PROMETHEUS,
-                text::prometheus(&families),
-            )
+            let mut text = String::new();
+            families
+                .iter()
+                .for_each(|family| family.write_text(&mut text));
+            (StatusCode::OK, PROMETHEUS, text)
         }
-        _ => plain(StatusCode::NOT_FOUND, "there are /metrics and /healthz\n"),
+        _ => {
+            let text = "there are /metrics and /healthz\n".to_owned();
+            (StatusCode::NOT_FOUND, PLAIN, text)
+        }
+    };
+    let mut response = Response::builder()
+        .status(status)
+        .header(CONTENT_TYPE, kind);
+    if status == StatusCode::METHOD_NOT_ALLOWED {
+        response = response.header(ALLOW, "GET, HEAD");
     }
-}
-
-fn plain(status: StatusCode, text: &str) -> Response<Full<Bytes>> {
-    respond(status, "text/plain; charset=utf-8", text.to_owned())
-}
-
-fn respond(status: StatusCode, kind: &'static str, text: String) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(Bytes::from(text)));
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, hyper::header::HeaderValue::from_static(kind));
-    response
+    let response = response.body(Full::new(Bytes::from(text)));
+    response.expect("its headers are texts")
 }
 
 #[cfg(test)]
@@ -207,12 +180,5 @@ mod tests {
             TcpStream::connect(address).is_err(),
             "nobody listens any more"
         );
-    }
-
-    #[test]
-    fn a_port_that_is_in_use_is_told() {
-        let server = MetricsServer::start("127.0.0.1:0".parse().unwrap()).unwrap();
-        let error = MetricsServer::start(server.address()).unwrap_err();
-        assert!(error.to_string().contains("is in use"), "{error}");
     }
 }

@@ -1,0 +1,132 @@
+//! A cluster that is served: in virtual time and real time, loaded from files, forked, with other controllers and
+//! with kube-rs as its client.
+
+mod client;
+mod controllers;
+mod fork;
+mod loading;
+mod time;
+
+use std::time::Duration;
+
+use http::Request;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use podstorm_apiserver::latency::Latency;
+use podstorm_loadgen::manifest::load_served;
+use podstorm_loadgen::serve::{ServeOptions, Served, write_snapshot};
+use podstorm_sim::options::{EngineKind, SimOptions};
+use serde_json::{Value, json};
+
+/// How long pods take to be ready in virtual time, and to end.
+const STARTUP_S: u64 = 300;
+const ENDING_S: u64 = 20;
+
+const SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
+const PODS: &str = "/api/v1/namespaces/default/pods";
+const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
+
+/// Of a cluster in virtual time.
+fn options() -> ServeOptions {
+    let mut sim = SimOptions::new(EngineKind::Virtual, 1);
+    let seconds = |seconds: u64| Latency::Constant(seconds as i64 * 1_000_000_000);
+    sim.latency.pod_startup = seconds(STARTUP_S);
+    sim.latency.pod_termination = seconds(ENDING_S);
+    ServeOptions {
+        sim,
+        ..ServeOptions::default()
+    }
+}
+
+fn start() -> Served {
+    Served::start(options()).expect("nothing is loaded")
+}
+
+/// With the objects of a file.
+fn load(file: &str, options: ServeOptions) -> Served {
+    let loaded = load_served(&["-".into()], file.as_bytes()).expect("it is a manifest");
+    let objects = loaded.objects;
+    Served::start(ServeOptions { objects, ..options }).expect("all of it is valid")
+}
+
+fn advance(served: &Served, seconds: u64) {
+    let moved = served.advance(Duration::from_secs(seconds));
+    moved.expect("its time is virtual");
+}
+
+async fn send(served: &Served, method: &str, path: &str, body: Value) -> (u16, Value) {
+    let request = Request::builder().method(method).uri(path);
+    let request = match method {
+        "PATCH" => request.header("content-type", "application/merge-patch+json"),
+        _ => request.header("content-type", "application/json"),
+    };
+    let body = match body {
+        Value::Null => Bytes::new(),
+        body => Bytes::from(body.to_string()),
+    };
+    let request = request.body(Full::new(body)).expect("it is well formed");
+    let answer = served.api().answer(request).await.expect("it is answered");
+    let (head, body) = answer.into_parts();
+    let body = body.collect().await.expect("it is whole").to_bytes();
+    let json = serde_json::from_slice(&body).expect("it is JSON");
+    (head.status.as_u16(), json)
+}
+
+async fn get(served: &Served, path: &str) -> Value {
+    let (code, found) = send(served, "GET", path, Value::Null).await;
+    assert_eq!(code, 200, "{found}");
+    found
+}
+
+async fn create(served: &Served, path: &str, object: Value) -> Value {
+    let (code, made) = send(served, "POST", path, object).await;
+    assert_eq!(code, 201, "{made}");
+    made
+}
+
+fn set(name: &str, replicas: i64) -> Value {
+    json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": name},
+        "spec": {"replicas": replicas,
+        "selector": {"matchLabels": {"app": name}}, "template": {
+            "metadata": {"labels": {"app": name}},
+            "spec": {"containers": [{"name": "c", "image": "i"}]}}}})
+}
+
+fn text(served: &Served) -> String {
+    let mut out = Vec::new();
+    write_snapshot(served.cluster(), &mut out).expect("memory takes everything");
+    String::from_utf8(out).expect("it is JSON")
+}
+
+fn texts(pods: &Value, member: &str) -> Vec<String> {
+    let items = pods["items"].as_array().expect("it is a list");
+    let of = |pod: &Value| {
+        pod["metadata"][member]
+            .as_str()
+            .expect("it has one")
+            .to_owned()
+    };
+    items.iter().map(of).collect()
+}
+
+async fn ready(served: &Served, name: &str) -> u64 {
+    let set = get(served, &format!("{SETS}/{name}")).await;
+    set["status"]["readyReplicas"].as_u64().unwrap_or(0)
+}
+
+/// What makes widgets a kind.
+fn definition() -> Value {
+    let schema = json!({"type": "object", "properties": {"spec": {"type": "object",
+        "properties": {"size": {"type": "integer", "default": 3}}}}});
+    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {"group": "example.com", "scope": "Namespaced",
+            "names": {"plural": "widgets", "kind": "Widget"},
+            "versions": [{"name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": schema}}]}})
+}
+
+/// An object as a type of its own.
+fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).expect("an object")
+}

@@ -1,0 +1,60 @@
+//! Time that is moved, and what a stream of samples tells meanwhile.
+
+use super::*;
+
+/// The states that a test sees which waits five minutes of the cluster's time.
+async fn play() -> Vec<Value> {
+    let served = start();
+    create(&served, SETS, set("web", 2)).await;
+    // The answer has come: all that is due at once has happened.
+    let before = get(&served, PODS).await;
+    assert_eq!(texts(&before, "name").len(), 2);
+    let moved = json!({"seconds": STARTUP_S - 1});
+    let (_, clock) = send(&served, "POST", "/podstorm/clock/advance", moved).await;
+    assert_eq!(clock["seconds"], 299.0);
+    assert_eq!(ready(&served, "web").await, 0);
+    advance(&served, 2);
+    assert_eq!(served.now().mono_ns, 301_000_000_000);
+    assert_eq!(ready(&served, "web").await, 2);
+    let set = get(&served, &format!("{SETS}/web")).await;
+    vec![before, get(&served, PODS).await, set]
+}
+
+#[tokio::test]
+async fn five_minutes_pass_when_they_are_asked_to_and_the_same_every_time() {
+    assert_eq!(play().await, play().await);
+}
+
+#[tokio::test]
+async fn real_time_is_not_moved() {
+    let served = Served::start(ServeOptions::default()).unwrap();
+    assert_eq!(served.advance(Duration::from_secs(1)), None);
+}
+
+#[tokio::test]
+async fn samples_come_while_the_time_of_the_cluster_stands_still() {
+    let served = start();
+    let open = Request::get("/podstorm/live").body(Full::new(Bytes::new()));
+    let stream = served.api().answer(open.unwrap()).await;
+    let mut stream = stream.unwrap().into_body();
+    let mut states = Vec::new();
+    for step in 0..3 {
+        match step {
+            0 => {}
+            1 => drop(create(&served, SETS, set("web", 2)).await),
+            _ => advance(&served, 301),
+        }
+        let frame = stream.frame().await.expect("it goes on").unwrap();
+        let event = String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap();
+        let sample = event.split_once("data: ").expect("it is an event").1;
+        let sample: Value = serde_json::from_str(sample).unwrap();
+        assert_eq!(sample["virtual"], true);
+        let of = |name: &str| sample["pods"][name].as_u64().unwrap();
+        let pods = [of("desired"), of("existing"), of("ready")];
+        states.push((sample["seconds"].as_f64().unwrap(), pods));
+    }
+    assert_eq!(
+        states,
+        [(0.0, [0, 0, 0]), (0.0, [2, 2, 0]), (301.0, [2, 2, 2])]
+    );
+}
