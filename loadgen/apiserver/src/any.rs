@@ -335,11 +335,7 @@ impl DynamicStores {
     /// # Errors
     /// The kind is built in, or was added otherwise.
     pub(crate) fn serve_custom(&self, kind: Kind) -> Result<(), ()> {
-        if Kind::TYPED
-            .into_iter()
-            .chain(builtin::kinds())
-            .any(|known| known == kind)
-        {
+        if builtin::is_built_in(kind) {
             return Err(());
         }
         let mut stores = self.stores.write().unwrap_or_else(PoisonError::into_inner);
@@ -398,7 +394,7 @@ impl Cluster {
             let what = format!("{} is served already", kind.group_resource());
             Err(ApiError::status(409, Reason::AlreadyExists, what))
         };
-        if self.typed_store(kind).is_some() || builtin::kinds().any(|known| known == kind) {
+        if builtin::is_built_in(kind) {
             return taken();
         }
         let stores = self.dynamic.stores.write();
@@ -423,10 +419,9 @@ impl Cluster {
     pub fn kinds(&self) -> Vec<Kind> {
         let stores = self.dynamic.stores.read();
         let stores = stores.unwrap_or_else(PoisonError::into_inner);
-        let served = || Kind::TYPED.into_iter().chain(builtin::kinds());
-        let is_added = |kind: &Kind| !served().any(|known| known == *kind);
+        let is_added = |kind: &Kind| !builtin::is_built_in(*kind);
         let added = stores.keys().copied().filter(is_added);
-        served().chain(added).collect()
+        builtin::all_kinds().chain(added).collect()
     }
 
     fn typed_stores(&self) -> [&dyn AnyStore; Kind::TYPED.len()] {

@@ -2,6 +2,8 @@
 //!
 //! Clients compare code, reason and causes; the messages appear in Events and conditions.
 
+use std::fmt::Display;
+
 use podstorm_objects::{ApiError, Cause, Details, Kind, ObjectMeta, Reason, ResourceVersion, Uid};
 
 /// The retry time, s, of errors that have one.
@@ -142,8 +144,8 @@ pub fn deletion_uid_mismatch(kind: Kind, name: &str, wanted: &Uid, found: &Uid) 
 pub fn deletion_version_mismatch(
     kind: Kind,
     name: &str,
-    wanted: impl std::fmt::Display,
-    found: impl std::fmt::Display,
+    wanted: impl Display,
+    found: impl Display,
 ) -> ApiError {
     let why = format!(
         "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in \
@@ -283,13 +285,58 @@ pub fn invalid_value(field: impl Into<String>, value: &serde_json::Value, detail
     }
 }
 
+/// As [`invalid_value`], where upstream has the problem stand in the place of the value.
+pub fn problem(field: impl Into<String>, problem: &str) -> Cause {
+    Cause {
+        reason: "FieldValueInvalid".into(),
+        message: format!("Invalid value: {problem}"),
+        field: field.into(),
+    }
+}
+
 /// A cause of 422: a member is none of the values that it can be.
 pub fn not_supported(field: impl Into<String>, value: &str, supported: &[&str]) -> Cause {
+    not_supported_value(field, format_args!("{value:?}"), supported)
+}
+
+/// As [`not_supported`], of a value that is shown as it is.
+pub fn not_supported_value(
+    field: impl Into<String>,
+    value: impl Display,
+    supported: &[&str],
+) -> Cause {
     let supported: Vec<String> = supported.iter().map(|text| format!("{text:?}")).collect();
     let supported = supported.join(", ");
     Cause {
         reason: "FieldValueNotSupported".into(),
-        message: format!("Unsupported value: {value:?}: supported values: {supported}"),
+        message: format!("Unsupported value: {value}: supported values: {supported}"),
+        field: field.into(),
+    }
+}
+
+/// A cause of 422: a value that must be there once is there again.
+pub fn duplicate(field: impl Into<String>, value: impl Display) -> Cause {
+    Cause {
+        reason: "FieldValueDuplicate".into(),
+        message: format!("Duplicate value: {value}"),
+        field: field.into(),
+    }
+}
+
+/// A cause of 422: a member has too many bytes.
+pub fn too_long(field: impl Into<String>, bytes_max: impl Display) -> Cause {
+    Cause {
+        reason: "FieldValueTooLong".into(),
+        message: format!("Too long: may not be more than {bytes_max} bytes"),
+        field: field.into(),
+    }
+}
+
+/// A cause of 422: a list or a map has too many entries.
+pub fn too_many(field: impl Into<String>, count: usize, most: impl Display) -> Cause {
+    Cause {
+        reason: "FieldValueTooMany".into(),
+        message: format!("Too many: {count}: must have at most {most} items"),
         field: field.into(),
     }
 }

@@ -91,7 +91,7 @@ use podstorm_objects::{
 };
 
 pub use api::Api;
-pub use builtin::kind_named;
+pub use builtin::{column_description, kind_named};
 pub use delete::{DeleteOptions, Deletion, Propagation};
 pub use field_manager::FieldManager;
 pub use gc::GarbageItem;
@@ -239,7 +239,7 @@ impl Cluster {
             garbage: GarbageCollector::new(options.leaves),
             disruption: DisruptionController::default(),
             templates: TemplateCache::new(),
-            lists: list::PagedLists::new(),
+            lists: list::PagedLists::default(),
             seen: quotas::Seen::default(),
             namespaces: KindStore::new(Kind::NAMESPACE, &shared),
             nodes: KindStore::new(Kind::NODE, &shared),

@@ -111,7 +111,7 @@ impl Cluster {
             }
         }
         for kind in &others {
-            if kind.kind.row().custom.is_none() && !is_built_in(kind.kind) {
+            if kind.kind.row().custom.is_none() && !builtin::is_built_in(kind.kind) {
                 cluster.serve_kind(kind.kind)?;
             }
             cluster.restore(kind, state.version)?;
@@ -134,13 +134,6 @@ impl Cluster {
             store.restore(&state.objects, state.totals.clone(), version);
         })
     }
-}
-
-fn is_built_in(kind: Kind) -> bool {
-    Kind::TYPED
-        .into_iter()
-        .chain(builtin::kinds())
-        .any(|known| known == kind)
 }
 
 fn kind_state(store: &dyn AnyStore, version: u64) -> Result<KindState, ApiError> {

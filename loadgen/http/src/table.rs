@@ -92,7 +92,7 @@ pub(crate) fn of_scale(
     include: Include,
     now: Now,
 ) -> Value {
-    let columns: Value = SCALE.iter().map(column).collect();
+    let columns: Value = SCALE.iter().map(|it| column(kind, it)).collect();
     let cells: Value = SCALE
         .iter()
         .map(|column| column.cell.of(&scale, now))
@@ -105,13 +105,15 @@ pub(crate) fn of_scale(
 
 /// The columns of a kind's tables.
 pub(crate) fn columns(kind: Kind) -> Value {
-    let columns = view::stored_kind(kind).row().columns.iter();
-    columns.map(column).collect()
+    let stored = view::stored_kind(kind);
+    let columns = stored.row().columns.iter();
+    columns.map(|it| column(stored, it)).collect()
 }
 
-fn column(column: &podstorm_objects::Column) -> Value {
+fn column(kind: Kind, column: &podstorm_objects::Column) -> Value {
+    let description = podstorm_apiserver::column_description(kind, column);
     json!({"name": column.name, "type": column.kind, "format": column.format,
-        "description": column.description, "priority": column.priority})
+        "description": description, "priority": column.priority})
 }
 
 fn row(kind: Kind, item: &dyn Object, version: &str, include: Include, now: Now) -> Value {

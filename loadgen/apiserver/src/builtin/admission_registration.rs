@@ -9,9 +9,10 @@ use podstorm_objects::{
 };
 use serde_json::Value;
 
+use super::columns::column;
 use super::members::missing;
-use crate::defaulting::{DefaultValue, Fill, Within};
-use crate::errors::not_supported;
+use crate::defaulting::{Fill, Within};
+use crate::validation::Checks;
 
 const REGISTRATION: ResourceType = ResourceType {
     group: "admissionregistration.k8s.io",
@@ -33,7 +34,7 @@ pub(super) static ROWS: [ResourceType; 6] = [
             default: |hooks| {
                 default_hooks(&mut hooks.fields);
                 hooks.fields.each("webhooks", |hook| {
-                    hook.set_absent("reinvocationPolicy", DefaultValue::Text("Never"));
+                    hook.set_absent("reinvocationPolicy", "Never");
                 });
             },
             validate: |hooks, _| validate_hooks(hooks),
@@ -114,19 +115,19 @@ pub(super) static ROWS: [ResourceType; 6] = [
 
 fn default_hooks(fields: &mut Map) {
     fields.each("webhooks", |hook| {
-        hook.set_absent("failurePolicy", DefaultValue::Text("Fail"));
-        hook.set_absent("timeoutSeconds", DefaultValue::Number(10));
+        hook.set_absent("failurePolicy", "Fail");
+        hook.set_absent("timeoutSeconds", 10);
         default_match(hook, "rules");
         hook.with("clientConfig", |client| {
             client.with("service", |service| {
-                service.set_absent("port", DefaultValue::Number(443));
+                service.set_absent("port", 443);
             });
         });
     });
 }
 
 fn default_policy(spec: &mut Map) {
-    spec.set_absent("failurePolicy", DefaultValue::Text("Fail"));
+    spec.set_absent("failurePolicy", "Fail");
     spec.with("matchConstraints", |matched| {
         default_match(matched, "resourceRules")
     });
@@ -140,51 +141,43 @@ fn default_binding(spec: &mut Map) {
 
 /// What requests are matched by.
 fn default_match(matched: &mut Map, rules: &str) {
-    matched.set_absent("matchPolicy", DefaultValue::Text("Equivalent"));
+    matched.set_absent("matchPolicy", "Equivalent");
     for selector in ["namespaceSelector", "objectSelector"] {
-        matched.set_absent(selector, DefaultValue::EmptyObject);
+        matched.set_absent(selector, Map::new());
     }
-    matched.each(rules, |rule| {
-        rule.set_absent("scope", DefaultValue::Text("*"))
-    });
+    matched.each(rules, |rule| rule.set_absent("scope", "*"));
 }
 
 fn validate_hooks(hooks: &DynamicObject) -> Vec<Cause> {
-    const EFFECTS: [&str; 2] = ["None", "NoneOnDryRun"];
-    let mut causes = missing(
-        hooks,
-        &[
-            "webhooks[].name",
-            "webhooks[].admissionReviewVersions",
-            "webhooks[].sideEffects",
-            "webhooks[].clientConfig",
-        ],
-    );
-    let all = hooks.fields.get("webhooks").and_then(Value::as_array);
-    for (index, hook) in all.into_iter().flatten().enumerate() {
-        let effects = text(hook, "/sideEffects");
-        if !effects.is_empty() && !EFFECTS.contains(&effects) {
-            let field = format!("webhooks[{index}].sideEffects");
-            causes.push(not_supported(field, effects, &EFFECTS));
+    const NEEDED: [&str; 4] = [
+        "webhooks[].name",
+        "webhooks[].admissionReviewVersions",
+        "webhooks[].sideEffects",
+        "webhooks[].clientConfig",
+    ];
+    let checks = Checks::default();
+    checks.extend(missing(hooks, &NEEDED));
+    for hook in checks.field(hooks, "webhooks").items() {
+        let effects = hook.at("sideEffects");
+        if !effects.text().is_empty() {
+            effects.one_of(&["None", "NoneOnDryRun"]);
         }
     }
-    causes
+    checks.found()
 }
 
 const WEBHOOKS: &[Column] = &[
     Column::NAME,
-    Column::new(
+    column(
         "Webhooks",
-        "Webhooks indicates the number of webhooks registered in this configuration",
         Cell::Of(|hooks, _| items(hooks, "/webhooks").count().into()),
     )
     .of_type("integer"),
     Column::AGE,
 ];
 
-const PARAM_KIND: Column = Column::new(
+const PARAM_KIND: Column = column(
     "ParamKind",
-    "ParamKind specifies the kind of resources used to parameterize this policy",
     Cell::Of(|policy, _| match &policy["spec"]["paramKind"] {
         Value::Null => "<unset>".into(),
         kind => format!("{}/{}", text(kind, "/apiVersion"), text(kind, "/kind")).into(),
@@ -193,9 +186,8 @@ const PARAM_KIND: Column = Column::new(
 
 const VALIDATING_POLICY: &[Column] = &[
     Column::NAME,
-    Column::new(
+    column(
         "Validations",
-        "Validations indicates the number of validation rules defined in this configuration",
         Cell::Of(|policy, _| items(policy, "/spec/validations").count().into()),
     )
     .of_type("integer"),
@@ -205,9 +197,8 @@ const VALIDATING_POLICY: &[Column] = &[
 
 const MUTATING_POLICY: &[Column] = &[
     Column::NAME,
-    Column::new(
+    column(
         "Mutations",
-        "Mutation indicates the number of mutations rules defined in this configuration",
         Cell::Of(|policy, _| items(policy, "/spec/mutations").count().into()),
     )
     .of_type("integer"),
@@ -217,14 +208,9 @@ const MUTATING_POLICY: &[Column] = &[
 
 const BINDING: &[Column] = &[
     Column::NAME,
-    Column::new(
-        "PolicyName",
-        "PolicyName indicates the policy definition which the policy binding binded to",
-        Cell::TextOrEmpty("/spec/policyName"),
-    ),
-    Column::new(
+    column("PolicyName", Cell::TextOrEmpty("/spec/policyName")),
+    column(
         "ParamRef",
-        "ParamRef indicates the param resource which sets the configration param",
         Cell::Of(|binding, _| match &binding["spec"]["paramRef"] {
             Value::Null => "<unset>".into(),
             param => match (text(param, "/namespace"), text(param, "/name")) {

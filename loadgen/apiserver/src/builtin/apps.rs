@@ -6,11 +6,12 @@ use podstorm_objects::{
 };
 use serde_json::Value;
 
+use super::columns::{column, wide_column};
 use super::counts::Counts;
 use super::{deployment, template};
-use crate::defaulting::{DefaultValue, Fill, Within};
-use crate::errors::{forbidden_field, invalid_value, not_supported, required};
-use crate::validation::dns_label_problem;
+use crate::defaulting::{Fill, Within};
+use crate::errors::required;
+use crate::validation::{Checks, Field, IMMUTABLE, names};
 
 const APPS: ResourceType = ResourceType {
     group: "apps",
@@ -73,11 +74,7 @@ pub(super) static ROWS: [ResourceType; 4] = [
         resource: "controllerrevisions",
         columns: CONTROLLER_REVISION,
         rules: Rules {
-            default: |revision| {
-                revision
-                    .fields
-                    .set_absent("revision", DefaultValue::Number(0))
-            },
+            default: |revision| revision.fields.set_absent("revision", 0),
             validate: validate_revision,
             ..Rules::NONE
         },
@@ -87,16 +84,16 @@ pub(super) static ROWS: [ResourceType; 4] = [
 
 fn default_deployment(deployment: &mut DynamicObject) {
     deployment.fields.within("spec", |spec| {
-        spec.set_absent("replicas", DefaultValue::Number(1));
+        spec.set_absent("replicas", 1);
         template::set_defaults(spec);
-        spec.set_absent("revisionHistoryLimit", DefaultValue::Number(10));
-        spec.set_absent("progressDeadlineSeconds", DefaultValue::Number(600));
+        spec.set_absent("revisionHistoryLimit", 10);
+        spec.set_absent("progressDeadlineSeconds", 600);
         spec.within("strategy", |strategy| {
-            strategy.set("type", DefaultValue::Text("RollingUpdate"));
+            strategy.set("type", "RollingUpdate");
             if strategy.text("type") == "RollingUpdate" {
                 strategy.within("rollingUpdate", |rolling| {
-                    rolling.set_absent("maxUnavailable", DefaultValue::Text("25%"));
-                    rolling.set_absent("maxSurge", DefaultValue::Text("25%"));
+                    rolling.set_absent("maxUnavailable", "25%");
+                    rolling.set_absent("maxSurge", "25%");
                 });
             }
         });
@@ -110,13 +107,13 @@ fn default_daemon_set(set: &mut DynamicObject) {
     }
     set.fields.within("spec", |spec| {
         template::set_defaults(spec);
-        spec.set_absent("revisionHistoryLimit", DefaultValue::Number(10));
+        spec.set_absent("revisionHistoryLimit", 10);
         spec.within("updateStrategy", |strategy| {
-            strategy.set("type", DefaultValue::Text("RollingUpdate"));
+            strategy.set("type", "RollingUpdate");
             if strategy.text("type") == "RollingUpdate" {
                 strategy.within("rollingUpdate", |rolling| {
-                    rolling.set_absent("maxUnavailable", DefaultValue::Number(1));
-                    rolling.set_absent("maxSurge", DefaultValue::Number(0));
+                    rolling.set_absent("maxUnavailable", 1);
+                    rolling.set_absent("maxSurge", 0);
                 });
             }
         });
@@ -125,28 +122,28 @@ fn default_daemon_set(set: &mut DynamicObject) {
 
 fn default_stateful_set(set: &mut DynamicObject) {
     set.fields.within("spec", |spec| {
-        spec.set_absent("replicas", DefaultValue::Number(1));
+        spec.set_absent("replicas", 1);
         template::set_defaults(spec);
-        spec.set_absent("serviceName", DefaultValue::Text(""));
-        spec.set("podManagementPolicy", DefaultValue::Text("OrderedReady"));
-        spec.set_absent("revisionHistoryLimit", DefaultValue::Number(10));
+        spec.set_absent("serviceName", "");
+        spec.set("podManagementPolicy", "OrderedReady");
+        spec.set_absent("revisionHistoryLimit", 10);
         spec.within("updateStrategy", |strategy| {
-            strategy.set("type", DefaultValue::Text("RollingUpdate"));
+            strategy.set("type", "RollingUpdate");
             if strategy.text("type") == "RollingUpdate" {
                 strategy.within("rollingUpdate", |rolling| {
-                    rolling.set_absent("partition", DefaultValue::Number(0));
+                    rolling.set_absent("partition", 0);
                 });
             }
         });
         spec.within("persistentVolumeClaimRetentionPolicy", |policy| {
-            policy.set("whenDeleted", DefaultValue::Text("Retain"));
-            policy.set("whenScaled", DefaultValue::Text("Retain"));
+            policy.set("whenDeleted", "Retain");
+            policy.set("whenScaled", "Retain");
         });
         spec.each("volumeClaimTemplates", |claim| {
-            claim.set_absent("apiVersion", DefaultValue::Text("v1"));
-            claim.set_absent("kind", DefaultValue::Text("PersistentVolumeClaim"));
+            claim.set_absent("apiVersion", "v1");
+            claim.set_absent("kind", "PersistentVolumeClaim");
             claim.within("status", |status| {
-                status.set("phase", DefaultValue::Text("Pending"));
+                status.set("phase", "Pending");
             });
             claim.with("spec", super::storage::default_claim_spec);
         });
@@ -180,50 +177,23 @@ fn count_templates(new: &mut DynamicObject, old: Option<&DynamicObject>) {
 
 /// What Deployments, DaemonSets and StatefulSets have in common with ReplicaSets.
 fn validate(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> {
-    let kind = new.kind().name();
-    let is_stateful = kind == "StatefulSet";
-    let mut causes = template::validate(new);
-    let spec = |object: &DynamicObject| object.fields.get("spec").cloned().unwrap_or_default();
-    let (new, old) = (spec(new), old.map(spec));
-    match kind {
-        "StatefulSet" => check_stateful(&new, &mut causes),
-        "Deployment" => deployment::check(&new, &mut causes),
-        _ => {}
-    }
-    if let Some(old) = &old
-        && !is_stateful
-        && new["selector"] != old["selector"]
-    {
-        let cause = invalid_value("spec.selector", &new["selector"], "field is immutable");
-        causes.push(cause);
-    }
-    if let Some(old) = &old
-        && is_stateful
-    {
-        const MUTABLE: [&str; 7] = [
-            "replicas",
-            "ordinals",
-            "template",
-            "updateStrategy",
-            "revisionHistoryLimit",
-            "persistentVolumeClaimRetentionPolicy",
-            "minReadySeconds",
-        ];
-        let fixed = |spec: &Value| {
-            let mut spec = spec.as_object().cloned().unwrap_or_default();
-            spec.retain(|name, _| !MUTABLE.contains(&name.as_str()));
-            spec
-        };
-        if fixed(&new) != fixed(old) {
-            causes.push(forbidden_field(
-                "spec",
-                "updates to statefulset spec for fields other than 'replicas', 'ordinals', \
-                 'template', 'updateStrategy', 'revisionHistoryLimit', \
-                 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden",
-            ));
+    let checks = Checks::default();
+    let spec = checks.field(new, "spec");
+    let before = old.map(|old| checks.field(old, "spec").value);
+    let shared = template::validate(new);
+    match new.kind().name() {
+        "Deployment" => deployment::check(&spec, shared),
+        "StatefulSet" => {
+            checks.extend(shared);
+            check_stateful(&spec, before);
+            return checks.found();
         }
+        _ => checks.extend(shared),
     }
-    causes
+    if let Some(before) = before {
+        spec.at("selector").unchanged(&before["selector"]);
+    }
+    checks.found()
 }
 
 /// The numbers of the status of a StatefulSet.
@@ -283,90 +253,81 @@ const OF_DAEMON_SET: Counts = Counts {
 };
 
 /// The rules of StatefulSets alone: their claims, numbers and names.
-fn check_stateful(spec: &Value, causes: &mut Vec<Cause>) {
-    let claims = podstorm_objects::cells::items(spec, "/volumeClaimTemplates");
-    for (number, claim) in claims.enumerate() {
-        let at = format!("spec.volumeClaimTemplates[{number}].spec");
-        super::storage::check_claim_spec(&claim["spec"], &at, causes);
-        if claim["metadata"]["name"].as_str().unwrap_or("").is_empty() {
-            let volume = format!("spec.template.spec.volumes[{number}]");
-            let claim = format!("{volume}.persistentVolumeClaim.claimName");
-            causes.push(required(claim, ""));
-            causes.push(required(format!("{volume}.name"), ""));
+fn check_stateful(spec: &Field<'_>, before: Option<&Value>) {
+    const MUTABLE: [&str; 7] = [
+        "replicas",
+        "ordinals",
+        "template",
+        "updateStrategy",
+        "revisionHistoryLimit",
+        "persistentVolumeClaimRetentionPolicy",
+        "minReadySeconds",
+    ];
+    for (number, claim) in spec.at("volumeClaimTemplates").items().enumerate() {
+        super::storage::check_claim_spec(&claim.at("spec"));
+        if claim.at("metadata").at("name").text().is_empty() {
+            for member in ["persistentVolumeClaim.claimName", "name"] {
+                let field = format!("spec.template.spec.volumes[{number}].{member}");
+                spec.checks.push(required(field, ""));
+            }
         }
     }
     for member in ["whenDeleted", "whenScaled"] {
-        let policy = &spec["persistentVolumeClaimRetentionPolicy"][member];
-        let policies = ["Retain", "Delete"];
-        if let Some(policy) = policy.as_str().filter(|it| !policies.contains(it)) {
-            let field = format!("spec.persistentVolumeClaimRetentionPolicy.{member}");
-            causes.push(not_supported(field, policy, &policies));
-        }
+        let policy = spec.at("persistentVolumeClaimRetentionPolicy").at(member);
+        policy.one_of(&["Retain", "Delete"]);
     }
-    let policies = ["OrderedReady", "Parallel"];
-    if let Some(policy) = spec["podManagementPolicy"].as_str()
-        && !policies.contains(&policy)
-    {
-        let detail = "must be 'OrderedReady' or 'Parallel'";
-        let field = "spec.podManagementPolicy";
-        causes.push(invalid_value(field, &policy.into(), detail));
+    let policy = spec.at("podManagementPolicy");
+    if policy.value.is_string() && !["OrderedReady", "Parallel"].contains(&policy.text()) {
+        policy.invalid("must be 'OrderedReady' or 'Parallel'");
     }
-    if let Some(start) = spec["ordinals"]["start"]
-        .as_i64()
-        .filter(|start| *start < 0)
-    {
-        let detail = "must be greater than or equal to 0";
-        causes.push(invalid_value("spec.ordinals.start", &start.into(), detail));
+    spec.at("ordinals").at("start").not_negative();
+    let service = spec.at("serviceName");
+    if !service.text().is_empty() {
+        service.fits(names::dns_label);
     }
-    let service = spec["serviceName"].as_str().unwrap_or("");
-    if let Some(problem) = dns_label_problem(service).filter(|_| !service.is_empty()) {
-        causes.push(invalid_value("spec.serviceName", &service.into(), &problem));
+    if before.is_some_and(|before| spec.changes_beyond(before, &MUTABLE)) {
+        spec.forbidden(
+            "updates to statefulset spec for fields other than 'replicas', 'ordinals', \
+             'template', 'updateStrategy', 'revisionHistoryLimit', \
+             'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden",
+        );
     }
 }
 
 fn validate_revision(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> {
-    let mut causes = Vec::new();
-    match new.fields.get("data") {
-        None | Some(Value::Null) => causes.push(required("data", "data is mandatory")),
-        Some(Value::Object(_)) => {}
-        Some(_) => causes.push(required("data", "data must be a valid JSON object")),
+    let checks = Checks::default();
+    let data = checks.field(new, "data");
+    match data.value {
+        Value::Null => data.required("data is mandatory"),
+        Value::Object(_) => {}
+        _ => data.required("data must be a valid JSON object"),
     }
-    let revision = new.fields.get("revision").and_then(Value::as_i64);
-    if let Some(revision) = revision.filter(|revision| *revision < 0) {
-        let detail = "must be greater than or equal to 0";
-        causes.push(invalid_value("revision", &revision.into(), detail));
-    }
+    checks.field(new, "revision").not_negative();
     // Upstream compares the texts, so that other blanks are a change.
     if let Some(old) = old
         && (old.fields.get("data") != new.fields.get("data") || old.has_blanks != new.has_blanks)
     {
-        let data = new.fields.get("data").cloned().unwrap_or_default();
-        causes.push(invalid_value("data", &data, "field is immutable"));
+        data.invalid(IMMUTABLE);
     }
-    causes
+    checks.found()
 }
 
 const DEPLOYMENT: &[Column] = &[
     Column::NAME,
-    Column::new("Ready", "Number of the pod with ready state", Cell::Of(ready)),
-    Column::new("Up-to-date", "Total number of non-terminating pods targeted by this deployment that have the desired template spec.", Cell::Number("/status/updatedReplicas")).of_type("string"),
-    Column::new("Available", "Total number of available non-terminating pods (ready for at least minReadySeconds) targeted by this deployment.", Cell::Number("/status/availableReplicas")).of_type("string"),
+    column("Ready", Cell::Of(ready)),
+    column("Up-to-date", Cell::Number("/status/updatedReplicas")).of_type("string"),
+    column("Available", Cell::Number("/status/availableReplicas")).of_type("string"),
     Column::AGE,
     CONTAINERS,
     IMAGES,
-    Column::wide("Selector", "Label selector for pods. Existing ReplicaSets whose pods are selected by this will be the ones affected by this deployment. It must match the pod template's labels.", Cell::Of(selector_of)),
+    wide_column("Selector", Cell::Of(selector_of)),
 ];
 
-const CONTAINERS: Column = Column::wide(
+const CONTAINERS: Column = wide_column(
     "Containers",
-    "Names of each container in the template.",
     Cell::Of(|object, _| containers(object, "name")),
 );
-const IMAGES: Column = Column::wide(
-    "Images",
-    "Images referenced by each container in the template.",
-    Cell::Of(|object, _| containers(object, "image")),
-);
+const IMAGES: Column = wide_column("Images", Cell::Of(|object, _| containers(object, "image")));
 
 fn selector_of(object: &Value, _: podstorm_objects::Now) -> Value {
     selector(&object["spec"]["selector"])
@@ -382,11 +343,7 @@ fn ready(object: &Value, _: podstorm_objects::Now) -> Value {
 
 const STATEFUL_SET: &[Column] = &[
     Column::NAME,
-    Column::new(
-        "Ready",
-        "Number of the pod with ready state",
-        Cell::Of(ready),
-    ),
+    column("Ready", Cell::Of(ready)),
     Column::AGE,
     CONTAINERS,
     IMAGES,
@@ -394,51 +351,25 @@ const STATEFUL_SET: &[Column] = &[
 
 const DAEMON_SET: &[Column] = &[
     Column::NAME,
-    Column::new(
-        "Desired",
-        "The total number of nodes that should be running the daemon pod (including nodes correctly running the daemon pod). More info: https://kubernetes.io/docs/concepts/workloads/controllers/daemonset/",
-        Cell::Number("/status/desiredNumberScheduled"),
-    ),
-    Column::new(
-        "Current",
-        "The number of nodes that are running at least 1 daemon pod and are supposed to run the daemon pod. More info: https://kubernetes.io/docs/concepts/workloads/controllers/daemonset/",
-        Cell::Number("/status/currentNumberScheduled"),
-    ),
-    Column::new(
-        "Ready",
-        "numberReady is the number of nodes that should be running the daemon pod and have one or more of the daemon pod running with a Ready Condition.",
-        Cell::Number("/status/numberReady"),
-    ),
-    Column::new(
-        "Up-to-date",
-        "The total number of nodes that are running updated daemon pod",
-        Cell::Number("/status/updatedNumberScheduled"),
-    ),
-    Column::new(
-        "Available",
-        "The number of nodes that should be running the daemon pod and have one or more of the daemon pod running and available (ready for at least spec.minReadySeconds)",
-        Cell::Number("/status/numberAvailable"),
-    ),
-    Column::new(
+    column("Desired", Cell::Number("/status/desiredNumberScheduled")),
+    column("Current", Cell::Number("/status/currentNumberScheduled")),
+    column("Ready", Cell::Number("/status/numberReady")),
+    column("Up-to-date", Cell::Number("/status/updatedNumberScheduled")),
+    column("Available", Cell::Number("/status/numberAvailable")),
+    column(
         "Node Selector",
-        "NodeSelector is a selector which must be true for the pod to fit on a node. Selector which must match a node's labels for the pod to be scheduled on that node. More info: https://kubernetes.io/docs/concepts/configuration/assign-pod-node/",
         Cell::Of(|set, _| pairs(&set["spec"]["template"]["spec"]["nodeSelector"])),
     ),
     Column::AGE,
     CONTAINERS,
     IMAGES,
-    Column::wide(
-        "Selector",
-        "A label query over pods that are managed by the daemon set. Must match in order to be controlled. It must match the pod template's labels. More info: https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors",
-        Cell::Of(selector_of),
-    ),
+    wide_column("Selector", Cell::Of(selector_of)),
 ];
 
 const CONTROLLER_REVISION: &[Column] = &[
     Column::NAME,
-    Column::new(
+    column(
         "Controller",
-        "Controller of the object",
         Cell::Of(|revision, _| {
             let mut owners = podstorm_objects::cells::items(revision, "/metadata/ownerReferences");
             match owners.find(|owner| owner["controller"] == true) {
@@ -454,11 +385,6 @@ const CONTROLLER_REVISION: &[Column] = &[
             }
         }),
     ),
-    Column::new(
-        "Revision",
-        "Revision indicates the revision of the state represented by Data.",
-        Cell::Number("/revision"),
-    )
-    .of_type("string"),
+    column("Revision", Cell::Number("/revision")).of_type("string"),
     Column::AGE,
 ];

@@ -1,11 +1,9 @@
 //! The rules of HorizontalPodAutoscalers.
 
-use podstorm_objects::cells::{items, number, text};
 use podstorm_objects::{Cause, DynamicObject, Quantity};
 use serde_json::Value;
 
-use crate::errors::{forbidden_field, invalid_value, not_supported, required};
-use crate::validation::path_segment_problem;
+use crate::validation::{Checks, Field, MUST_NOT_BE_NEGATIVE, names};
 
 /// The sources of metrics with the members that hold them, sorted.
 const SOURCES: [(&str, &str); 5] = [
@@ -18,236 +16,166 @@ const SOURCES: [(&str, &str); 5] = [
 
 /// The broken rules of a spec.
 pub(super) fn validate(scaler: &DynamicObject) -> Vec<Cause> {
-    let none = Value::Null;
-    let spec = scaler.fields.get("spec").unwrap_or(&none);
-    let mut causes = Vec::new();
-    let (least, most) = (number(spec, "/minReplicas"), number(spec, "/maxReplicas"));
+    const AT_LEAST_ONE: &str = "must be greater than or equal to 1";
+    let checks = Checks::default();
+    let spec = checks.field(scaler, "spec");
+    let (min, max) = (spec.at("minReplicas"), spec.at("maxReplicas"));
+    let (least, most) = (min.number(), max.number());
     if least < 1 {
-        let detail = "must be greater than or equal to 1";
-        causes.push(invalid_value("spec.minReplicas", &least.into(), detail));
+        min.invalid_as(least, AT_LEAST_ONE);
     }
     match most {
-        0 => causes.push(required(
-            "spec.maxReplicas",
-            "must be set and greater than 0",
-        )),
-        ..0 => {
-            let detail = "must be greater than or equal to 1";
-            causes.push(invalid_value("spec.maxReplicas", &most.into(), detail));
-        }
+        0 => max.required("must be set and greater than 0"),
+        ..0 => max.invalid(AT_LEAST_ONE),
         _ => {}
     }
     if most < least {
-        let detail = "must be greater than or equal to `minReplicas`";
-        causes.push(invalid_value("spec.maxReplicas", &most.into(), detail));
+        max.invalid_as(most, "must be greater than or equal to `minReplicas`");
     }
-    check_target(&spec["scaleTargetRef"], &mut causes);
-    let metrics = items(spec, "/metrics");
-    for (index, metric) in metrics.enumerate() {
-        check_metric(metric, &format!("spec.metrics[{index}]"), &mut causes);
+    check_target(&spec.at("scaleTargetRef"));
+    let metrics = spec.at("metrics");
+    for metric in metrics.items() {
+        check_metric(&metric);
     }
     let counts_outside =
-        |metric: &Value| metric["type"] == "Object" || metric["type"] == "External";
-    if least == 0 && !items(spec, "/metrics").any(counts_outside) {
-        let detail = "must specify at least one Object or External metric to support scaling to \
-                      zero replicas";
-        causes.push(forbidden_field("spec.metrics", detail));
+        |metric: Field<'_>| matches!(metric.at("type").text(), "Object" | "External");
+    if least == 0 && !metrics.items().any(counts_outside) {
+        metrics.forbidden(
+            "must specify at least one Object or External metric to support scaling to zero \
+             replicas",
+        );
     }
     for direction in ["scaleUp", "scaleDown"] {
-        let rules = &spec["behavior"][direction];
-        if rules.is_object() {
-            check_behavior(rules, &format!("spec.behavior.{direction}"), &mut causes);
+        let rules = spec.at("behavior").at(direction);
+        if rules.value.is_object() {
+            check_behavior(&rules);
         }
     }
-    causes
+    checks.found()
 }
 
 /// The broken rules of a status.
 pub(super) fn validate_status(scaler: &DynamicObject) -> Vec<Cause> {
-    let status = scaler.fields.get("status").cloned().unwrap_or_default();
-    let mut causes = Vec::new();
+    let checks = Checks::default();
+    let status = checks.field(scaler, "status");
     for member in ["currentReplicas", "desiredReplicas"] {
-        let count = number(&status, &format!("/{member}"));
-        if count < 0 {
-            let field = format!("status.{member}");
-            let detail = "must be greater than or equal to 0";
-            causes.push(invalid_value(field, &count.into(), detail));
-        }
+        status.at(member).not_negative();
     }
-    causes
+    checks.found()
 }
 
-fn check_target(target: &Value, causes: &mut Vec<Cause>) {
+fn check_target(target: &Field<'_>) {
     for member in ["kind", "name"] {
-        let field = format!("spec.scaleTargetRef.{member}");
-        let value = target[member].as_str().unwrap_or("");
-        if value.is_empty() {
-            causes.push(required(field, ""));
-        } else if let Some(problem) = path_segment_problem(value) {
-            causes.push(invalid_value(field, &value.into(), &problem));
-        }
+        target.at(member).must_fit(names::path_segment);
     }
-    let version = target["apiVersion"].as_str().unwrap_or("");
-    let is_core = target["kind"] == "ReplicationController";
-    if !(version.contains('/') || is_core && version == "v1") {
-        let detail = "apiVersion must specify API group";
-        let field = "spec.scaleTargetRef.apiVersion";
-        causes.push(invalid_value(field, &version.into(), detail));
+    let version = target.at("apiVersion");
+    let is_core = target.value["kind"] == "ReplicationController";
+    if !(version.text().contains('/') || is_core && version.text() == "v1") {
+        version.invalid_as(version.text(), "apiVersion must specify API group");
     }
 }
 
-fn check_metric(metric: &Value, at: &str, causes: &mut Vec<Cause>) {
-    let kind = metric["type"].as_str().unwrap_or("");
-    let field = format!("{at}.type");
-    if kind.is_empty() {
-        causes.push(required(&field, "must specify a metric source type"));
-    }
+fn check_metric(metric: &Field<'_>) {
+    let of = metric.at("type");
+    let kind = of.text();
+    of.needs_text("must specify a metric source type");
     let Some((_, member)) = SOURCES.iter().find(|(name, _)| *name == kind) else {
         // Sic: told twice.
         let kinds = SOURCES.map(|(name, _)| name);
-        let unknown = not_supported(field, kind, &kinds);
-        causes.extend([unknown.clone(), unknown]);
+        of.must_be_one_of(&kinds);
+        of.must_be_one_of(&kinds);
         return;
     };
-    let of_source = &metric[*member];
-    let at = format!("{at}.{member}");
+    let source = metric.at(member);
     for (_, other) in SOURCES.iter().filter(|(name, _)| *name != kind) {
-        if metric[*other].is_object() {
-            let detail = "must populate the given metric source only";
-            causes.push(forbidden_field(at.replace(member, other), detail));
+        let other = metric.at(other);
+        if other.value.is_object() {
+            other.forbidden("must populate the given metric source only");
         }
     }
-    if !of_source.is_object() {
-        let detail = "must populate information for the given metric source";
-        causes.push(required(at, detail));
+    if !source.value.is_object() {
+        source.required("must populate information for the given metric source");
         return;
     }
-    let is_named = |name: &Value| !name.as_str().unwrap_or("").is_empty();
     match kind {
         "Resource" | "ContainerResource" => {
-            if kind == "ContainerResource" && !is_named(&of_source["container"]) {
-                causes.push(required(
-                    format!("{at}.container"),
-                    "must specify a container",
-                ));
+            if kind == "ContainerResource" {
+                source
+                    .at("container")
+                    .needs_text("must specify a container");
             }
-            if !is_named(&of_source["name"]) {
-                causes.push(required(
-                    format!("{at}.name"),
-                    "must specify a resource name",
-                ));
-            }
+            source.at("name").needs_text("must specify a resource name");
         }
-        _ if !is_named(&of_source["metric"]["name"]) => {
-            let field = format!("{at}.metric.name");
-            causes.push(required(field, "must specify a metric name"));
+        _ => {
+            let name = source.at("metric").at("name");
+            name.needs_text("must specify a metric name");
         }
-        _ => {}
     }
-    check_metric_target(kind, &of_source["target"], &format!("{at}.target"), causes);
+    check_metric_target(kind, &source.at("target"));
 }
 
-fn check_metric_target(kind: &str, target: &Value, at: &str, causes: &mut Vec<Cause>) {
-    let field = |member: &str| format!("{at}.{member}");
-    let of = target["type"].as_str().unwrap_or("");
-    if of.is_empty() {
-        causes.push(required(field("type"), "must specify a metric target type"));
-    }
-    if !["Utilization", "Value", "AverageValue"].contains(&of) {
+fn check_metric_target(kind: &str, target: &Field<'_>) {
+    let of = target.at("type");
+    of.needs_text("must specify a metric target type");
+    if !["Utilization", "Value", "AverageValue"].contains(&of.text()) {
         let detail = "must be either Utilization, Value, or AverageValue";
-        causes.push(invalid_value(field("type"), &of.into(), detail));
+        of.invalid_as(of.text(), detail);
     }
-    for member in ["value", "averageValue"] {
-        let amount = Quantity::from_json(&target[member]);
-        if amount.is_ok_and(|amount| amount.is_negative() || amount.is_zero()) {
-            let value = &target[member];
-            causes.push(invalid_value(field(member), value, "must be positive"));
+    let (value, average) = (target.at("value"), target.at("averageValue"));
+    for amount in [&value, &average] {
+        let read = Quantity::from_json(amount.value);
+        if read.is_ok_and(|read| read.is_negative() || read.is_zero()) {
+            amount.invalid("must be positive");
         }
     }
-    let percent = &target["averageUtilization"];
-    if let Some(number) = percent.as_i64().filter(|number| *number < 1) {
-        let detail = "must be greater than 0";
-        causes.push(invalid_value(
-            field("averageUtilization"),
-            &number.into(),
-            detail,
-        ));
-    }
-    let has = |member: &str| !target[member].is_null();
+    let percent = target.at("averageUtilization");
+    percent.at_least(1, "must be greater than 0");
     match kind {
-        "Resource" | "ContainerResource" => {
-            match (has("averageUtilization"), has("averageValue")) {
-                (false, false) => causes.push(required(
-                    field("averageUtilization"),
-                    "must set either a target raw value or a target utilization",
-                )),
-                (true, true) => causes.push(forbidden_field(
-                    field("averageValue"),
-                    "may not set both a target raw value and a target utilization",
-                )),
-                _ => {}
+        "Resource" | "ContainerResource" => match (percent.is_null(), average.is_null()) {
+            (true, true) => {
+                percent.required("must set either a target raw value or a target utilization");
             }
+            (false, false) => {
+                average.forbidden("may not set both a target raw value and a target utilization");
+            }
+            _ => {}
+        },
+        "Pods" if average.is_null() => {
+            average.required("must specify a positive target averageValue");
         }
-        "Pods" if !has("averageValue") => {
-            let detail = "must specify a positive target averageValue";
-            causes.push(required(field("averageValue"), detail));
-        }
-        "Object" | "External" if !has("value") && !has("averageValue") => {
-            let detail = "must set either a target value or averageValue";
-            causes.push(required(field("averageValue"), detail));
+        "Object" | "External" if value.is_null() && average.is_null() => {
+            average.required("must set either a target value or averageValue");
         }
         _ => {}
     }
 }
 
-fn check_behavior(rules: &Value, at: &str, causes: &mut Vec<Cause>) {
+fn check_behavior(rules: &Field<'_>) {
     const WINDOW_MAX: i64 = 3600;
     const PERIOD_MAX: i64 = 1800;
-    if let Some(seconds) = rules["stabilizationWindowSeconds"].as_i64() {
-        let field = format!("{at}.stabilizationWindowSeconds");
-        if seconds < 0 {
-            let detail = "must be greater than or equal to zero";
-            causes.push(invalid_value(field, &seconds.into(), detail));
-        } else if seconds > WINDOW_MAX {
-            let detail = format!("must be less than or equal to {WINDOW_MAX}");
-            causes.push(invalid_value(field, &seconds.into(), &detail));
-        }
+    let window = rules.at("stabilizationWindowSeconds");
+    window.at_least(0, "must be greater than or equal to zero");
+    if window.number() > WINDOW_MAX {
+        window.invalid(format!("must be less than or equal to {WINDOW_MAX}"));
     }
-    let choices = ["Disabled", "Max", "Min"];
-    if let Some(choice) = rules["selectPolicy"].as_str()
-        && !choices.contains(&choice)
-    {
-        causes.push(not_supported(
-            format!("{at}.selectPolicy"),
-            choice,
-            &choices,
-        ));
+    rules.at("selectPolicy").one_of(&["Disabled", "Max", "Min"]);
+    let tolerance = rules.at("tolerance");
+    if Quantity::from_json(tolerance.value).is_ok_and(Quantity::is_negative) {
+        tolerance.invalid(MUST_NOT_BE_NEGATIVE);
     }
-    if Quantity::from_json(&rules["tolerance"]).is_ok_and(Quantity::is_negative) {
-        let field = format!("{at}.tolerance");
-        let detail = "must be greater than or equal to 0";
-        causes.push(invalid_value(field, &rules["tolerance"], detail));
+    let policies = rules.at("policies");
+    if policies.items().next().is_none() {
+        policies.required("must specify at least one Policy");
     }
-    if items(rules, "/policies").next().is_none() {
-        let field = format!("{at}.policies");
-        causes.push(required(field, "must specify at least one Policy"));
-    }
-    for (index, policy) in items(rules, "/policies").enumerate() {
-        let at = format!("{at}.policies[{index}]");
-        let kinds = ["Percent", "Pods"];
-        let kind = text(policy, "/type");
-        if !kinds.contains(&kind) {
-            causes.push(not_supported(format!("{at}.type"), kind, &kinds));
-        }
+    for policy in policies.items() {
+        policy.at("type").must_be_one_of(&["Percent", "Pods"]);
         for member in ["value", "periodSeconds"] {
-            let amount = number(policy, &format!("/{member}"));
-            let field = format!("{at}.{member}");
+            let field = policy.at(member);
+            let amount = field.number();
             if amount <= 0 {
-                let detail = "must be greater than zero";
-                causes.push(invalid_value(field, &amount.into(), detail));
+                field.invalid_as(amount, "must be greater than zero");
             } else if member == "periodSeconds" && amount > PERIOD_MAX {
-                let detail = format!("must be less than or equal to {PERIOD_MAX}");
-                causes.push(invalid_value(field, &amount.into(), &detail));
+                field.invalid(format!("must be less than or equal to {PERIOD_MAX}"));
             }
         }
     }

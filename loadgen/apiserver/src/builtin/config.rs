@@ -7,8 +7,10 @@ use podstorm_objects::{
 };
 use serde_json::Value;
 
-use crate::defaulting::{DefaultValue, Fill, Within};
-use crate::errors::{forbidden_field, invalid_value, required};
+use super::columns::column;
+use crate::defaulting::{Fill, Within};
+use crate::errors::{forbidden_field, invalid_value, required, too_long};
+use crate::validation::Checks;
 
 pub(super) static ROWS: [ResourceType; 2] = [
     ResourceType {
@@ -51,7 +53,7 @@ pub(super) static ROWS: [ResourceType; 2] = [
 
 /// Encodes what was given as text, which answers never carry.
 fn default_secret(secret: &mut DynamicObject) {
-    secret.fields.set("type", DefaultValue::Text("Opaque"));
+    secret.fields.set("type", "Opaque");
     let Some(Value::Object(texts)) = secret.fields.remove("stringData") else {
         return;
     };
@@ -64,74 +66,56 @@ fn default_secret(secret: &mut DynamicObject) {
 }
 
 fn validate_secret(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> {
-    let mut causes = validate(new, old, &["data"]);
-    let none = Value::Null;
-    let member =
-        |secret: &DynamicObject, name: &str| secret.fields.get(name).unwrap_or(&none).clone();
-    let kind = member(new, "type");
-    if let Some(old) = old
-        && member(old, "type") != kind
-    {
-        causes.push(invalid_value("type", &kind, "field is immutable"));
+    let checks = Checks::default();
+    checks.extend(validate(new, old, &["data"]));
+    let kind = checks.field(new, "type");
+    if let Some(old) = old {
+        kind.unchanged(checks.field(old, "type").value);
     }
-    let data = member(new, "data");
     // The keys without which secrets of these types are of no use.
-    let needed: &[&str] = match kind.as_str().unwrap_or("") {
+    let needed: &[&str] = match kind.text() {
         "kubernetes.io/tls" => &["tls.crt", "tls.key"],
         "kubernetes.io/ssh-auth" => &["ssh-privatekey"],
         "kubernetes.io/dockerconfigjson" => &[".dockerconfigjson"],
         "kubernetes.io/dockercfg" => &[".dockercfg"],
         _ => &[],
     };
-    for key in needed {
-        if data[*key].is_null() {
-            causes.push(required(format!("data[{key}]"), ""));
-        }
+    let data = checks.field(new, "data");
+    let lacks = |key: &str| data.value[key].is_null();
+    for key in needed.iter().filter(|key| lacks(key)) {
+        data.key(key).required("");
     }
-    if kind == "kubernetes.io/basic-auth"
-        && data["username"].is_null()
-        && data["password"].is_null()
-    {
-        for key in ["username", "password"] {
-            causes.push(required(format!("data[{key}]"), ""));
-        }
+    if kind.text() == "kubernetes.io/basic-auth" && lacks("username") && lacks("password") {
+        data.key("username").required("");
+        data.key("password").required("");
     }
-    if kind == "kubernetes.io/service-account-token" {
+    if kind.text() == "kubernetes.io/service-account-token" {
         const ACCOUNT: &str = "kubernetes.io/service-account.name";
         let account = new.metadata.annotations.get(ACCOUNT);
         if account.is_none_or(|account| account.is_empty()) {
-            causes.push(required(format!("metadata.annotations[{ACCOUNT}]"), ""));
+            checks.push(required(format!("metadata.annotations[{ACCOUNT}]"), ""));
         }
     }
-    causes
+    checks.found()
 }
 
 const CONFIG_MAP: &[Column] = &[
     Column::NAME,
-    Column {
-        name: "Data",
-        description: "Data contains the configuration data. Each key must consist of alphanumeric characters, '-', '_' or '.'. Values with non-UTF-8 byte sequences must use the BinaryData field. The keys stored in Data must not overlap with the keys in the BinaryData field, this is enforced during validation process.",
-        kind: "string",
-        format: "",
-        priority: 0,
-        cell: Cell::Of(|map, _| {
+    column(
+        "Data",
+        Cell::Of(|map, _| {
             let count = |member| map[member].as_object().map_or(0, |entries| entries.len());
             (count("data") + count("binaryData")).into()
         }),
-    },
+    ),
     Column::AGE,
 ];
 
 const SECRET: &[Column] = &[
     Column::NAME,
-    Column::new(
-        "Type",
-        "Used to facilitate programmatic handling of secret data. More info: https://kubernetes.io/docs/concepts/configuration/secret/#secret-types",
-        Cell::TextOrEmpty("/type"),
-    ),
-    Column::new(
+    column("Type", Cell::TextOrEmpty("/type")),
+    column(
         "Data",
-        "Data contains the secret data. Each key must consist of alphanumeric characters, '-', '_' or '.'. The serialized form of the secret data is a base64 encoded string, representing the arbitrary (possibly non-string) data value here. Described in https://tools.ietf.org/html/rfc4648#section-4",
         Cell::Of(|secret, _| {
             secret["data"]
                 .as_object()
@@ -180,12 +164,8 @@ fn validate(new: &DynamicObject, old: Option<&DynamicObject>, members: &[&str]) 
         }
     }
     if bytes > BYTES_MAX {
-        causes.push(Cause {
-            reason: "FieldValueTooLong".into(),
-            message: format!("Too long: may not be more than {BYTES_MAX} bytes"),
-            // Sic: upstream's path of the whole object.
-            field: "[]".to_owned(),
-        });
+        // Sic: upstream's path of the whole object.
+        causes.push(too_long("[]", BYTES_MAX));
     }
     if let Some(old) = old.filter(|old| old.fields.get("immutable") == Some(&true.into())) {
         for member in ["immutable"].into_iter().chain(members.iter().copied()) {

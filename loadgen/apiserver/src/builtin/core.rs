@@ -4,6 +4,7 @@ use podstorm_objects::cells::{items, pairs};
 use podstorm_objects::{Cell, Column, MetadataChecks, ResourceType, Rules, Subresource};
 use serde_json::Value;
 
+use super::columns::column;
 use crate::defaulting::{Fill, fill_spec};
 
 pub(super) static ROWS: [ResourceType; 2] = [
@@ -42,19 +43,16 @@ pub(super) static ROWS: [ResourceType; 2] = [
 
 const POD_TEMPLATE: &[Column] = &[
     Column::NAME,
-    Column::new(
+    column(
         "Containers",
-        "Names of each container in the template.",
         Cell::Of(|template, _| of_containers(template, "name")),
     ),
-    Column::new(
+    column(
         "Images",
-        "Images referenced by each container in the template.",
         Cell::Of(|template, _| of_containers(template, "image")),
     ),
-    Column::new(
+    column(
         "Pod Labels",
-        "The labels for the pod template.",
         Cell::Of(|template, _| pairs(&template["template"]["metadata"]["labels"])),
     ),
 ];

@@ -6,8 +6,9 @@ use podstorm_objects::cells::{items, or_none, text};
 use podstorm_objects::{Cell, Column, MetadataChecks, ResourceType, Rules};
 use serde_json::Value;
 
-use super::members::{missing, unchanged};
-use crate::defaulting::{DefaultValue, Fill, Within};
+use super::columns::{column, joined};
+use super::members::{missing, needed_and_fixed, unchanged};
+use crate::defaulting::{Fill, Within};
 
 const STORAGE: ResourceType = ResourceType {
     group: "storage.k8s.io",
@@ -27,20 +28,17 @@ pub(super) static ROWS: [ResourceType; 5] = [
         rules: Rules {
             default: |driver| {
                 driver.fields.within("spec", |spec| {
-                    spec.set_absent("attachRequired", DefaultValue::True);
+                    spec.set_absent("attachRequired", true);
                     for off in [
                         "podInfoOnMount",
                         "storageCapacity",
                         "requiresRepublish",
                         "seLinuxMount",
                     ] {
-                        spec.set_absent(off, DefaultValue::False);
+                        spec.set_absent(off, false);
                     }
-                    spec.set_absent("volumeLifecycleModes", DefaultValue::Texts(&["Persistent"]));
-                    spec.set_absent(
-                        "fsGroupPolicy",
-                        DefaultValue::Text("ReadWriteOnceWithFSType"),
-                    );
+                    spec.set_absent("volumeLifecycleModes", &["Persistent"][..]);
+                    spec.set_absent("fsGroupPolicy", "ReadWriteOnceWithFSType");
                 })
             },
             validate: |new, old| unchanged(new, old, &["spec.volumeLifecycleModes"]),
@@ -66,9 +64,12 @@ pub(super) static ROWS: [ResourceType; 5] = [
         columns: CAPACITY,
         rules: Rules {
             validate: |new, old| {
-                let mut causes = missing(new, &["storageClassName"]);
-                causes.extend(unchanged(new, old, &["storageClassName", "nodeTopology"]));
-                causes
+                needed_and_fixed(
+                    new,
+                    old,
+                    &["storageClassName"],
+                    &["storageClassName", "nodeTopology"],
+                )
             },
             ..Rules::NONE
         },
@@ -81,13 +82,12 @@ pub(super) static ROWS: [ResourceType; 5] = [
         columns: ATTACHMENT,
         rules: Rules {
             validate: |new, old| {
-                let mut causes = missing(new, &["spec.attacher", "spec.nodeName"]);
-                causes.extend(unchanged(
+                needed_and_fixed(
                     new,
                     old,
+                    &["spec.attacher", "spec.nodeName"],
                     &["spec.attacher", "spec.nodeName", "spec.source"],
-                ));
-                causes
+                )
             },
             new_status: r#"{"attached":false}"#,
             ..Rules::NONE
@@ -101,9 +101,12 @@ pub(super) static ROWS: [ResourceType; 5] = [
         columns: ATTRIBUTES,
         rules: Rules {
             validate: |new, old| {
-                let mut causes = missing(new, &["driverName", "parameters"]);
-                causes.extend(unchanged(new, old, &["driverName", "parameters"]));
-                causes
+                needed_and_fixed(
+                    new,
+                    old,
+                    &["driverName", "parameters"],
+                    &["driverName", "parameters"],
+                )
             },
             ..Rules::NONE
         },
@@ -122,46 +125,41 @@ fn flag(object: &Value, pointer: &str) -> Value {
 
 const DRIVER: &[Column] = &[
     Column::NAME,
-    Column::new(
+    column(
         "AttachRequired",
-        "attachRequired indicates this CSI volume driver requires an attach operation (because it implements the CSI ControllerPublishVolume() method), and that the Kubernetes attach detach controller should call the attach volume interface which checks the volumeattachment status and waits until the volume is attached before proceeding to mounting. The CSI external-attacher coordinates with CSI volume driver and updates the volumeattachment status when the attach operation is complete. If the value is specified to false, the attach operation will be skipped. Otherwise the attach operation will be called.\n\nThis field is immutable.",
         Cell::Of(|driver, _| flag(driver, "/spec/attachRequired")),
     )
     .of_type("boolean"),
-    Column::new(
+    column(
         "PodInfoOnMount",
-        "podInfoOnMount indicates this CSI volume driver requires additional pod information (like podName, podUID, etc.) during mount operations, if set to true.",
         Cell::Of(|driver, _| flag(driver, "/spec/podInfoOnMount")),
     )
     .of_type("boolean"),
-    Column::new(
+    column(
         "StorageCapacity",
-        "storageCapacity indicates that the CSI volume driver wants pod scheduling to consider the storage capacity that the driver deployment will report by creating CSIStorageCapacity objects with capacity information, if set to true.",
         Cell::Of(|driver, _| flag(driver, "/spec/storageCapacity")),
     )
     .of_type("boolean"),
-    Column::new(
+    column(
         "TokenRequests",
-        "tokenRequests indicates the CSI driver needs pods' service account tokens it is mounting volume for to do necessary authentication.",
         Cell::Of(|driver, _| {
-            let all = items(driver, "/spec/tokenRequests").map(|request| text(request, "/audience"));
+            let all =
+                items(driver, "/spec/tokenRequests").map(|request| text(request, "/audience"));
             let all: Vec<&str> = all.collect();
-            if all.is_empty() { "<unset>".into() } else { all.join(",").into() }
+            joined(&all, "<unset>")
         }),
     ),
-    Column::new(
+    column(
         "RequiresRepublish",
-        "requiresRepublish indicates the CSI driver wants `NodePublishVolume` being periodically called to reflect any possible change in the mounted volume.",
         Cell::Of(|driver, _| flag(driver, "/spec/requiresRepublish")),
     )
     .of_type("boolean"),
-    Column::new(
+    column(
         "Modes",
-        "volumeLifecycleModes defines what kind of volumes this CSI volume driver supports.",
         Cell::Of(|driver, _| {
             let all = items(driver, "/spec/volumeLifecycleModes").filter_map(Value::as_str);
             let all: Vec<&str> = all.collect();
-            if all.is_empty() { "<none>".into() } else { all.join(",").into() }
+            joined(&all, "<none>")
         }),
     ),
     Column::AGE,
@@ -169,9 +167,8 @@ const DRIVER: &[Column] = &[
 
 const NODE: &[Column] = &[
     Column::NAME,
-    Column::new(
+    column(
         "Drivers",
-        "drivers is a list of information of all CSI Drivers existing on a node. If all drivers in the list are uninstalled, this can become empty.",
         Cell::Of(|node, _| items(node, "/spec/drivers").count().into()),
     )
     .of_type("integer"),
@@ -180,14 +177,9 @@ const NODE: &[Column] = &[
 
 const CAPACITY: &[Column] = &[
     Column::NAME,
-    Column::new(
-        "StorageClassName",
-        "storageClassName represents the name of the StorageClass that the reported capacity applies to. It must meet the same requirements as the name of a StorageClass object (non-empty, DNS subdomain). If that object no longer exists, the CSIStorageCapacity object is obsolete and should be removed by its creator. This field is immutable.",
-        Cell::TextOrEmpty("/storageClassName"),
-    ),
-    Column::new(
+    column("StorageClassName", Cell::TextOrEmpty("/storageClassName")),
+    column(
         "Capacity",
-        "capacity is the value reported by the CSI driver in its GetCapacityResponse for a GetCapacityRequest with topology and parameters that match the previous fields.",
         Cell::Of(|capacity, _| match capacity["capacity"].as_str() {
             Some(amount) => amount.into(),
             None => "<unset>".into(),
@@ -197,24 +189,11 @@ const CAPACITY: &[Column] = &[
 
 const ATTACHMENT: &[Column] = &[
     Column::NAME,
-    Column::new(
-        "Attacher",
-        "attacher indicates the name of the volume driver that MUST handle this request. This is the name returned by GetPluginName().",
-        Cell::TextOrEmpty("/spec/attacher"),
-    ),
-    Column::new(
-        "PV",
-        "source represents the volume that should be attached.",
-        Cell::TextOrEmpty("/spec/source/persistentVolumeName"),
-    ),
-    Column::new(
-        "Node",
-        "nodeName represents the node that the volume should be attached to.",
-        Cell::TextOrEmpty("/spec/nodeName"),
-    ),
-    Column::new(
+    column("Attacher", Cell::TextOrEmpty("/spec/attacher")),
+    column("PV", Cell::TextOrEmpty("/spec/source/persistentVolumeName")),
+    column("Node", Cell::TextOrEmpty("/spec/nodeName")),
+    column(
         "Attached",
-        "attached indicates the volume is successfully attached. This field must only be set by the entity completing the attach operation, i.e. the external-attacher.",
         Cell::Of(|attachment, _| flag(attachment, "/status/attached")),
     )
     .of_type("boolean"),
@@ -223,9 +202,8 @@ const ATTACHMENT: &[Column] = &[
 
 const ATTRIBUTES: &[Column] = &[
     Column::NAME,
-    Column::new(
+    column(
         "DriverName",
-        "Name of the CSI driver This field is immutable.",
         Cell::Of(|class, _| or_none(class.get("driverName"))),
     ),
     Column::AGE,

@@ -4,104 +4,83 @@ use podstorm_objects::Cause;
 use serde_json::{Value, json};
 
 use super::policy::{NO_PERCENT, percent};
-use crate::errors::{forbidden_field, invalid_value};
-
-const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
+use crate::errors::not_supported_value;
+use crate::validation::Field;
 
 /// Adds the broken rules of a spec with defaults to those that it shares with a ReplicaSet's, in upstream's order.
-pub(super) fn check(spec: &Value, causes: &mut Vec<Cause>) {
-    let is_of_readiness = |cause: &mut Cause| cause.field == "spec.minReadySeconds";
-    let of_readiness: Vec<Cause> = causes.extract_if(.., is_of_readiness).collect();
-    check_strategy(&spec["strategy"], causes);
-    causes.extend(of_readiness);
-    for member in ["revisionHistoryLimit", "progressDeadlineSeconds"] {
-        not_negative(&format!("spec.{member}"), &spec[member], causes);
-    }
-    let deadline = &spec["progressDeadlineSeconds"];
-    let min_ready = spec["minReadySeconds"].as_i64().unwrap_or(0);
-    if deadline
-        .as_i64()
-        .is_some_and(|deadline| deadline <= min_ready)
-    {
-        let detail = "must be greater than minReadySeconds";
-        causes.push(invalid_value(
-            "spec.progressDeadlineSeconds",
-            deadline,
-            detail,
-        ));
+pub(super) fn check(spec: &Field<'_>, shared: Vec<Cause>) {
+    let is_of_readiness = |cause: &Cause| cause.field == "spec.minReadySeconds";
+    let (of_readiness, others) = shared.into_iter().partition(is_of_readiness);
+    spec.checks.extend(others);
+    check_strategy(&spec.at("strategy"));
+    spec.checks.extend(of_readiness);
+    let deadline = spec.at("progressDeadlineSeconds");
+    spec.at("revisionHistoryLimit").not_negative();
+    deadline.not_negative();
+    let min_ready = spec.at("minReadySeconds").number();
+    let is_short = |deadline| deadline <= min_ready;
+    if deadline.value.as_i64().is_some_and(is_short) {
+        deadline.invalid("must be greater than minReadySeconds");
     }
 }
 
-fn not_negative(field: &str, value: &Value, causes: &mut Vec<Cause>) {
-    if value.as_i64().is_some_and(|number| number < 0) {
-        causes.push(invalid_value(field, value, NOT_NEGATIVE));
-    }
-}
-
-fn check_strategy(strategy: &Value, causes: &mut Vec<Cause>) {
-    let rolling = &strategy["rollingUpdate"];
-    match strategy["type"].as_str().unwrap_or("") {
-        "Recreate" if !rolling.is_null() => causes.push(forbidden_field(
-            "spec.strategy.rollingUpdate",
-            "may not be specified when strategy `type` is 'Recreate'",
-        )),
+fn check_strategy(strategy: &Field<'_>) {
+    let rolling = strategy.at("rollingUpdate");
+    match strategy.at("type").text() {
+        "Recreate" if !rolling.is_null() => {
+            rolling.forbidden("may not be specified when strategy `type` is 'Recreate'");
+        }
         "Recreate" => {}
-        "RollingUpdate" => check_rolling(rolling, causes),
+        "RollingUpdate" => check_rolling(&rolling),
         kind => {
             // As Go writes its structure.
-            let rolling = match rolling {
+            let rolling = match rolling.value {
                 Value::Null => Value::Null,
                 of => json!({"MaxUnavailable": of["maxUnavailable"], "MaxSurge": of["maxSurge"]}),
             };
             let kind = Value::from(kind);
-            causes.push(Cause {
-                reason: "FieldValueNotSupported".to_owned(),
-                message: format!(
-                    "Unsupported value: {{\"Type\":{kind},\"RollingUpdate\":{rolling}}}: supported \
-                     values: \"Recreate\", \"RollingUpdate\""
-                ),
-                field: "spec.strategy".to_owned(),
-            });
+            let shown = format!("{{\"Type\":{kind},\"RollingUpdate\":{rolling}}}");
+            let kinds = ["Recreate", "RollingUpdate"];
+            let cause = not_supported_value(strategy.path.as_str(), shown, &kinds);
+            strategy.checks.push(cause);
         }
     }
 }
 
-fn check_rolling(rolling: &Value, causes: &mut Vec<Cause>) {
-    let field = |member: &str| format!("spec.strategy.rollingUpdate.{member}");
-    for member in ["maxUnavailable", "maxSurge"] {
-        let value = &rolling[member];
-        match value.as_str() {
-            Some(text) if percent(text).is_none() => {
-                causes.push(invalid_value(field(member), value, NO_PERCENT));
-            }
+fn check_rolling(rolling: &Field<'_>) {
+    let (unavailable, surge) = (rolling.at("maxUnavailable"), rolling.at("maxSurge"));
+    for share in [&unavailable, &surge] {
+        match share.value.as_str() {
+            Some(text) if percent(text).is_none() => share.invalid(NO_PERCENT),
             Some(_) => {}
-            None => not_negative(&field(member), value, causes),
+            None => share.not_negative(),
         }
     }
     // The written numbers: what can't be read is none.
-    let number = |member: &str| match &rolling[member] {
+    let number = |share: &Field<'_>| match share.value {
         Value::String(text) => percent(text).map_or(0, i64::from),
         value => value.as_i64().unwrap_or(0),
     };
-    let unavailable = &rolling["maxUnavailable"];
-    let detail = match (number("maxUnavailable"), number("maxSurge")) {
-        (0, 0) => "may not be 0 when `maxSurge` is 0",
-        (share, _) if share > 100 && unavailable.is_string() => "must not be greater than 100%",
-        _ => return,
-    };
-    causes.push(invalid_value(field("maxUnavailable"), unavailable, detail));
+    match (number(&unavailable), number(&surge)) {
+        (0, 0) => unavailable.invalid("may not be 0 when `maxSurge` is 0"),
+        (share, _) if share > 100 && unavailable.value.is_string() => {
+            unavailable.invalid("must not be greater than 100%");
+        }
+        _ => {}
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::validation::{Checks, MUST_NOT_BE_NEGATIVE};
 
     /// The fields and messages of what is wrong with a spec.
     fn wrong(spec: &Value) -> Vec<String> {
-        let mut causes = Vec::new();
-        check(spec, &mut causes);
-        let told = causes.iter();
-        told.map(|cause| format!("{}: {}", cause.field, cause.message))
+        let checks = Checks::default();
+        check(&checks.value("spec", spec), Vec::new());
+        (checks.found().iter())
+            .map(|cause| format!("{}: {}", cause.field, cause.message))
             .collect()
     }
 
@@ -136,7 +115,7 @@ mod tests {
         assert_eq!(
             rolling(json!(-1), json!("x")),
             [
-                format!("{of}.maxUnavailable: Invalid value: -1: {NOT_NEGATIVE}"),
+                format!("{of}.maxUnavailable: Invalid value: -1: {MUST_NOT_BE_NEGATIVE}"),
                 format!("{of}.maxSurge: Invalid value: \"x\": {NO_PERCENT}"),
             ]
         );
@@ -172,7 +151,7 @@ mod tests {
         assert_eq!(of(5, 5), [longer(5)]);
         assert_eq!(
             of(-1, 0),
-            [format!("{field}: -1: {NOT_NEGATIVE}"), longer(-1)]
+            [format!("{field}: -1: {MUST_NOT_BE_NEGATIVE}"), longer(-1)]
         );
     }
 }

@@ -2,14 +2,15 @@
 //!
 //! Source: `pkg/registry/resource` and `pkg/apis/resource` of Kubernetes.
 
-use podstorm_objects::cells::{items, text};
+use podstorm_objects::cells::items;
 use podstorm_objects::{
     Cell, Column, DynamicObject, Map, MetadataChecks, Now, ResourceType, Rules,
 };
 use serde_json::Value;
 
-use super::members::{missing, unchanged};
-use crate::defaulting::{DefaultValue, Fill, Within};
+use super::columns::{column, or_unset};
+use super::members::{missing, needed_and_fixed};
+use crate::defaulting::{Fill, Within};
 
 const RESOURCE: ResourceType = ResourceType {
     group: "resource.k8s.io",
@@ -81,9 +82,9 @@ fn default_claim(spec: &mut Map) {
 }
 
 fn default_count(request: &mut Map) {
-    request.set("allocationMode", DefaultValue::Text("ExactCount"));
+    request.set("allocationMode", "ExactCount");
     if request.text("allocationMode") == "ExactCount" {
-        request.set("count", DefaultValue::Number(1));
+        request.set("count", 1);
     }
 }
 
@@ -92,20 +93,10 @@ fn fixed_spec(
     old: Option<&DynamicObject>,
     needed: &str,
 ) -> Vec<podstorm_objects::Cause> {
-    let mut causes = missing(new, &[needed]);
-    causes.extend(unchanged(new, old, &["spec"]));
-    causes
+    needed_and_fixed(new, old, &[needed], &["spec"])
 }
 
-const CLAIM: &[Column] = &[
-    Column::NAME,
-    Column::new(
-        "State",
-        "A summary of the current state (allocated, pending, reserved, etc.).",
-        Cell::Of(state),
-    ),
-    Column::AGE,
-];
+const CLAIM: &[Column] = &[Column::NAME, column("State", Cell::Of(state)), Column::AGE];
 
 /// Source: `resourceClaimState` of Kubernetes' printers.
 fn state(claim: &Value, _: Now) -> Value {
@@ -128,23 +119,11 @@ fn state(claim: &Value, _: Now) -> Value {
 
 const SLICE: &[Column] = &[
     Column::NAME,
-    Column::new(
+    column(
         "Node",
-        "NodeName identifies the node which provides the resources in this pool. A field selector can be used to list only ResourceSlice objects belonging to a certain node.",
-        Cell::Of(|slice, _| match text(slice, "/spec/nodeName") {
-            "" => "<unset>".into(),
-            node => node.into(),
-        }),
+        Cell::Of(|slice, _| or_unset(slice, "/spec/nodeName")),
     ),
-    Column::new(
-        "Driver",
-        "Driver identifies the DRA driver providing the capacity information. A field selector can be used to list only ResourceSlice objects with a certain driver name.",
-        Cell::TextOrEmpty("/spec/driver"),
-    ),
-    Column::new(
-        "Pool",
-        "Name is used to identify the pool. For node-local devices, this is often the node name, but this is not required.",
-        Cell::TextOrEmpty("/spec/pool/name"),
-    ),
+    column("Driver", Cell::TextOrEmpty("/spec/driver")),
+    column("Pool", Cell::TextOrEmpty("/spec/pool/name")),
     Column::AGE,
 ];

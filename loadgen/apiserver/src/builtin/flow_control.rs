@@ -2,12 +2,13 @@
 //!
 //! Source: `pkg/registry/flowcontrol` and `pkg/apis/flowcontrol` of Kubernetes.
 
-use podstorm_objects::cells::{number, text};
+use podstorm_objects::cells::number;
 use podstorm_objects::{Cell, Column, Map, MetadataChecks, Now, ResourceType, Rules};
 use serde_json::Value;
 
+use super::columns::column;
 use super::members::missing;
-use crate::defaulting::{DefaultValue, Fill, Within};
+use crate::defaulting::{Fill, Within};
 
 const FLOW_CONTROL: ResourceType = ResourceType {
     group: "flowcontrol.apiserver.k8s.io",
@@ -27,7 +28,7 @@ pub(super) static ROWS: [ResourceType; 2] = [
         rules: Rules {
             default: |schema| {
                 schema.fields.within("spec", |spec| {
-                    spec.set("matchingPrecedence", DefaultValue::Number(1000));
+                    spec.set("matchingPrecedence", 1000);
                 })
             },
             validate: |schema, _| missing(schema, &["spec.priorityLevelConfiguration.name"]),
@@ -52,50 +53,38 @@ pub(super) static ROWS: [ResourceType; 2] = [
 
 fn default_level(spec: &mut Map) {
     spec.with("limited", |limited| {
-        limited.set_absent("nominalConcurrencyShares", DefaultValue::Number(30));
-        limited.set_absent("lendablePercent", DefaultValue::Number(0));
+        limited.set_absent("nominalConcurrencyShares", 30);
+        limited.set_absent("lendablePercent", 0);
         limited.with("limitResponse", |response| {
             response.with("queuing", |queuing| {
-                queuing.set("queues", DefaultValue::Number(64));
-                queuing.set("handSize", DefaultValue::Number(8));
-                queuing.set("queueLengthLimit", DefaultValue::Number(50));
+                queuing.set("queues", 64);
+                queuing.set("handSize", 8);
+                queuing.set("queueLengthLimit", 50);
             });
         });
     });
     spec.with("exempt", |exempt| {
-        exempt.set_absent("nominalConcurrencyShares", DefaultValue::Number(0));
-        exempt.set_absent("lendablePercent", DefaultValue::Number(0));
+        exempt.set_absent("nominalConcurrencyShares", 0);
+        exempt.set_absent("lendablePercent", 0);
     });
 }
 
 const SCHEMA: &[Column] = &[
     Column::NAME,
-    Column::new(
+    column(
         "PriorityLevel",
-        "`priorityLevelConfiguration` should reference a PriorityLevelConfiguration in the cluster. If the reference cannot be resolved, the FlowSchema will be ignored and marked as invalid in its status. Required.",
         Cell::TextOrEmpty("/spec/priorityLevelConfiguration/name"),
     ),
-    Column::new(
+    column(
         "MatchingPrecedence",
-        "`matchingPrecedence` is used to choose among the FlowSchemas that match a given request. The chosen FlowSchema is among those with the numerically lowest (which we take to be logically highest) MatchingPrecedence.  Each MatchingPrecedence value must be ranged in [1,10000]. Note that if the precedence is not specified, it will be set to 1000 as default.",
         Cell::Number("/spec/matchingPrecedence"),
     ),
-    Column::new(
+    column(
         "DistinguisherMethod",
-        "`distinguisherMethod` defines how to compute the flow distinguisher for requests that match this schema. `nil` specifies that the distinguisher is disabled and thus will always be the empty string.",
-        Cell::Of(
-            |schema, _| match text(schema, "/spec/distinguisherMethod/type") {
-                "" => "<none>".into(),
-                method => method.into(),
-            },
-        ),
+        Cell::Text("/spec/distinguisherMethod/type"),
     ),
     Column::AGE,
-    Column::new(
-        "MissingPL",
-        "Status: whether the referenced priority level exists",
-        Cell::Of(missing_level),
-    ),
+    column("MissingPL", Cell::Of(missing_level)),
 ];
 
 fn missing_level(schema: &Value, _: Now) -> Value {
@@ -111,29 +100,21 @@ fn missing_level(schema: &Value, _: Now) -> Value {
 
 const LEVEL: &[Column] = &[
     Column::NAME,
-    Column::new(
-        "Type",
-        "`type` indicates whether this priority level is subject to limitation on request execution.  A value of `\"Exempt\"` means that requests of this priority level are not subject to a limit (and thus are never queued) and do not detract from the capacity made available to other priority levels.  A value of `\"Limited\"` means that (a) requests of this priority level _are_ subject to limits and (b) some of the server's limited capacity is made available exclusively to this priority level. Required.",
-        Cell::TextOrEmpty("/spec/type"),
-    ),
-    Column::new(
+    column("Type", Cell::TextOrEmpty("/spec/type")),
+    column(
         "NominalConcurrencyShares",
-        "The concurrency shares of the level",
         Cell::Of(|level, _| of_limited(level, "/nominalConcurrencyShares")),
     ),
-    Column::new(
+    column(
         "Queues",
-        "How many queues it has",
         Cell::Of(|level, _| of_limited(level, "/limitResponse/queuing/queues")),
     ),
-    Column::new(
+    column(
         "HandSize",
-        "How many of them a flow may use",
         Cell::Of(|level, _| of_limited(level, "/limitResponse/queuing/handSize")),
     ),
-    Column::new(
+    column(
         "QueueLengthLimit",
-        "How many requests wait in a queue at most",
         Cell::Of(|level, _| of_limited(level, "/limitResponse/queuing/queueLengthLimit")),
     ),
     Column::AGE,

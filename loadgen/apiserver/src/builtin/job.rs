@@ -1,16 +1,13 @@
 //! Jobs: defaults, the selector that a Job is given, and its rules.
 
-use podstorm_objects::cells::{items, number, text};
-use podstorm_objects::decode::Path;
 use podstorm_objects::{Cause, DynamicObject, LabelSelector, Labels, Map, Selector};
 use serde_json::Value;
 
-use super::batch::not_negative;
 use super::{indexes, template};
-use crate::defaulting::{DefaultValue, Fill, Within};
-use crate::errors::{invalid_value, not_supported, required};
+use crate::defaulting::{Fill, Within};
+use crate::errors::{invalid_value, problem, too_long, too_many};
 use crate::internal;
-use crate::validation::{dns_label_problem, qualified_name_problem, validate_selector};
+use crate::validation::{Checks, Field, IMMUTABLE, names, validate_selector};
 
 /// Sets what a Job leaves out.
 pub(super) fn default(job: &mut DynamicObject) {
@@ -29,17 +26,17 @@ pub(super) fn default(job: &mut DynamicObject) {
     job.fields.within("spec", |spec| {
         let is_absent = |member| spec.get(member).is_none_or(Value::is_null);
         if is_absent("parallelism") && is_absent("completions") {
-            spec.set_absent("completions", DefaultValue::Number(1));
+            spec.set_absent("completions", 1);
         }
-        spec.set_absent("parallelism", DefaultValue::Number(1));
+        spec.set_absent("parallelism", 1);
         let each = spec
             .get("backoffLimitPerIndex")
             .is_some_and(|limit| !limit.is_null());
         let limit = if each { i64::from(i32::MAX) } else { 6 };
-        spec.set_absent("backoffLimit", DefaultValue::Number(limit));
-        spec.set_absent("completionMode", DefaultValue::Text("NonIndexed"));
-        spec.set_absent("suspend", DefaultValue::False);
-        spec.set_absent("manualSelector", DefaultValue::False);
+        spec.set_absent("backoffLimit", limit);
+        spec.set_absent("completionMode", "NonIndexed");
+        spec.set_absent("suspend", false);
+        spec.set_absent("manualSelector", false);
         let of_failures = spec
             .get("podFailurePolicy")
             .is_some_and(|policy| !policy.is_null());
@@ -48,11 +45,11 @@ pub(super) fn default(job: &mut DynamicObject) {
         } else {
             "TerminatingOrFailed"
         };
-        spec.set_absent("podReplacementPolicy", DefaultValue::Text(replaced));
+        spec.set_absent("podReplacementPolicy", replaced);
         spec.with("podFailurePolicy", |policy| {
             policy.each("rules", |rule| {
                 rule.each("onPodConditions", |condition| {
-                    condition.set("status", DefaultValue::Text("True"));
+                    condition.set("status", "True");
                 });
             });
         });
@@ -91,6 +88,7 @@ pub(super) fn select_own_pods(job: &mut DynamicObject) {
 
 /// The label by which a Job finds its pods.
 const UID_LABEL: &str = "batch.kubernetes.io/controller-uid";
+const NEEDS_INDEXES: &str = "requires indexed completion mode";
 
 /// The labels of a Job's pods. Those without a domain are of old.
 fn own_labels<'v>(uid: &'v str, name: &'v str) -> [(&'static str, &'v str); 4] {
@@ -106,72 +104,59 @@ fn own_labels<'v>(uid: &'v str, name: &'v str) -> [(&'static str, &'v str); 4] {
 ///
 /// Source: `ValidateJob` and `ValidateJobUpdate` of Kubernetes' `pkg/apis/batch/validation`.
 pub(super) fn validate(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> {
-    let spec = new.fields.get("spec").cloned().unwrap_or_default();
-    let mut causes = Vec::new();
-    check_own_selector(new, &spec, &mut causes);
-    not_negative(
-        &spec,
-        "spec",
-        &["parallelism", "completions", "backoffLimit"],
-        &mut causes,
-    );
-    let path = Path::ROOT.member("spec");
-    template::validate_ending(&spec["template"], &path.member("template"), &mut causes);
-    check_spec(&spec, &mut causes);
-    check_success_policy(&spec, &mut causes);
-    check_selector(&spec, &mut causes);
-    check_names_of_pods(new, &spec, &mut causes);
-    if let Some(old) = old {
-        check_update(&spec, old, &mut causes);
+    let checks = Checks::default();
+    let spec = checks.field(new, "spec");
+    check_own_selector(new, &spec);
+    for member in ["parallelism", "completions", "backoffLimit"] {
+        spec.at(member).not_negative();
     }
-    causes
+    template::validate_ending(&spec.at("template"));
+    check_spec(&spec);
+    check_success_policy(&spec);
+    check_selector(&spec);
+    check_names_of_pods(new, &spec);
+    if let Some(old) = old {
+        check_update(&spec, old);
+    }
+    checks.found()
 }
 
 /// The labels of a Job's pods are the Job's own, unless it selects by hand.
-fn check_own_selector(job: &DynamicObject, spec: &Value, causes: &mut Vec<Cause>) {
-    let selector = &spec["selector"];
-    if spec["manualSelector"] == true || selector.is_null() {
+fn check_own_selector(job: &DynamicObject, spec: &Field<'_>) {
+    let selector = spec.at("selector");
+    if spec.value["manualSelector"] == true || selector.is_null() {
         return;
     }
     let (uid, name) = (job.metadata.uid.to_string(), job.metadata.name.as_str());
-    let labels = &spec["template"]["metadata"]["labels"];
-    let at = "spec.template.metadata.labels";
+    let labels = spec.at("template").at("metadata").at("labels");
     let own = own_labels(&uid, name);
     for (label, wanted) in own {
-        if labels[label].is_null() {
-            causes.push(required(
-                format!("{at}[{label}]"),
-                &format!("must be '{wanted}'"),
-            ));
-        } else if labels[label] != wanted {
-            let detail = format!("must be '{wanted}'");
-            causes.push(invalid_value(format!("{at}[{label}]"), labels, &detail));
+        let (field, detail) = (labels.key(label), format!("must be '{wanted}'"));
+        if field.is_null() {
+            field.required(&detail);
+        } else if *field.value != wanted {
+            field.invalid_as(labels.value.clone(), detail);
         }
     }
-    let fits = compiled(selector).is_none_or(|found| found.matches(&Labels::from_pairs(own)));
-    if !fits {
-        let detail = "`selector` not auto-generated";
-        causes.push(invalid_value("spec.selector", selector, detail));
+    let fits = |found: Selector| found.matches(&Labels::from_pairs(own));
+    if !compiled(selector.value).is_none_or(fits) {
+        selector.invalid("`selector` not auto-generated");
     }
 }
 
 /// The selector of a Job finds the pods that its template makes.
-fn check_selector(spec: &Value, causes: &mut Vec<Cause>) {
-    let (selector, labels) = (&spec["selector"], &spec["template"]["metadata"]["labels"]);
-    match read(selector) {
-        Some(selector) => causes.extend(validate_selector(&selector)),
-        None => causes.push(required("spec.selector", "")),
+fn check_selector(spec: &Field<'_>) {
+    let selector = spec.at("selector");
+    let labels = spec.at("template").at("metadata").at("labels");
+    match read(selector.value) {
+        Some(selector) => spec.checks.extend(validate_selector(&selector)),
+        None => selector.required(""),
     }
-    let of_pods = Labels::from_json(labels.clone()).unwrap_or_default();
+    let of_pods = Labels::from_json(labels.value.clone()).unwrap_or_default();
     let finds = |found: Selector| !selector.is_null() && found.matches(&of_pods);
     // One that can't be read was told above.
-    if !compiled(selector).is_none_or(finds) {
-        let detail = "`selector` does not match template `labels`";
-        causes.push(invalid_value(
-            "spec.template.metadata.labels",
-            labels,
-            detail,
-        ));
+    if !compiled(selector.value).is_none_or(finds) {
+        labels.invalid("`selector` does not match template `labels`");
     }
 }
 
@@ -186,73 +171,64 @@ fn compiled(selector: &Value) -> Option<Selector> {
 }
 
 /// The pods of an indexed Job have host names with their indexes.
-fn check_names_of_pods(job: &DynamicObject, spec: &Value, causes: &mut Vec<Cause>) {
-    let completions = spec["completions"].as_i64().unwrap_or(0);
-    if spec["completionMode"] != "Indexed" || completions <= 0 {
+fn check_names_of_pods(job: &DynamicObject, spec: &Field<'_>) {
+    let completions = spec.at("completions").number();
+    if spec.value["completionMode"] != "Indexed" || completions <= 0 {
         return;
     }
     let name = job.metadata.name.as_str();
     let longest = format!("{name}-{}", completions - 1);
-    if dns_label_problem(&longest).is_some() {
+    if names::dns_label(&longest).is_some() {
         let detail = format!("will not able to create pod with invalid DNS label: {longest}");
-        causes.push(invalid_value("metadata.name", &name.into(), &detail));
+        let cause = invalid_value("metadata.name", &name.into(), &detail);
+        spec.checks.push(cause);
     }
 }
 
 /// What may change of a Job: all numbers, and while it waits to be started, where its pods may run.
-fn check_update(spec: &Value, old: &DynamicObject, causes: &mut Vec<Cause>) {
-    const IMMUTABLE: &str = "field is immutable";
-    let before = old.fields.get("spec").cloned().unwrap_or_default();
-    let mut fixed = vec![
-        "selector",
-        "completionMode",
-        "podFailurePolicy",
-        "backoffLimitPerIndex",
-        "managedBy",
-        "successPolicy",
-    ];
-    if spec["completionMode"] != "Indexed" {
-        fixed.push("completions");
-    } else if spec["completions"] != before["completions"]
-        && !spec["completions"].is_null()
-        && spec["completions"] != spec["parallelism"]
-    {
-        let detail = "can only be modified in tandem with spec.parallelism";
-        causes.push(invalid_value(
-            "spec.completions",
-            &spec["completions"],
-            detail,
-        ));
-    }
-    for member in fixed {
-        if spec[member] == before[member] {
-            continue;
+fn check_update(spec: &Field<'_>, old: &DynamicObject) {
+    let before = spec.checks.field(old, "spec").value;
+    // What is quoted with the fields of upstream's internal type.
+    let fixed_as = |field: Field<'_>, before: &Value, of: &str| {
+        if field.value != before {
+            let cause = internal::invalid(field.path, (field.value, of), IMMUTABLE);
+            spec.checks.push(cause);
         }
-        let field = format!("spec.{member}");
-        causes.push(match member {
-            "successPolicy" => {
-                internal::invalid(field, (&spec[member], "SuccessPolicy"), IMMUTABLE)
-            }
-            "podFailurePolicy" => {
-                internal::invalid(field, (&spec[member], "PodFailurePolicy"), IMMUTABLE)
-            }
-            _ => invalid_value(field, &spec[member], IMMUTABLE),
-        });
+    };
+    let completions = spec.at("completions");
+    let is_indexed = spec.value["completionMode"] == "Indexed";
+    if is_indexed
+        && *completions.value != before["completions"]
+        && !completions.is_null()
+        && *completions.value != spec.value["parallelism"]
+    {
+        completions.invalid("can only be modified in tandem with spec.parallelism");
+    }
+    for (member, of) in [
+        ("selector", ""),
+        ("completionMode", ""),
+        ("podFailurePolicy", "PodFailurePolicy"),
+        ("backoffLimitPerIndex", ""),
+        ("managedBy", ""),
+        ("successPolicy", "SuccessPolicy"),
+    ] {
+        match of {
+            "" => spec.at(member).unchanged(&before[member]),
+            of => fixed_as(spec.at(member), &before[member], of),
+        }
+    }
+    if !is_indexed {
+        completions.unchanged(&before["completions"]);
     }
     let started = old.fields.get("status").map(|status| &status["startTime"]);
     let waits = before["suspend"] == true && started.is_none_or(Value::is_null);
-    let mut template = before["template"].clone();
+    let mut old_template = before["template"].clone();
+    let template = spec.at("template");
     if waits {
-        put_directives(&mut template, &spec["template"]);
+        put_directives(&mut old_template, template.value);
     }
-    if spec["template"]["spec"] != template["spec"] {
-        let value = (&spec["template"]["spec"], "PodSpec");
-        causes.push(internal::invalid("spec.template.spec", value, IMMUTABLE));
-    }
-    if spec["template"]["metadata"] != template["metadata"] {
-        let value = &spec["template"]["metadata"];
-        causes.push(invalid_value("spec.template.metadata", value, IMMUTABLE));
-    }
+    fixed_as(template.at("spec"), &old_template["spec"], "PodSpec");
+    template.at("metadata").unchanged(&old_template["metadata"]);
 }
 
 /// Puts the members of a new template that say where pods may run, and with how much, into an old one.
@@ -291,83 +267,63 @@ fn put_directives(old: &mut Value, new: &Value) {
 }
 
 /// When an indexed Job counts as done before all of its pods are.
-fn check_success_policy(spec: &Value, causes: &mut Vec<Cause>) {
+fn check_success_policy(spec: &Field<'_>) {
     const RULES_MAX: usize = 20;
-    let policy = &spec["successPolicy"];
+    let policy = spec.at("successPolicy");
     if policy.is_null() {
         return;
     }
-    if spec["completionMode"] != "Indexed" {
-        let value = (policy, "SuccessPolicy");
-        let detail = "requires indexed completion mode";
-        causes.push(internal::invalid("spec.successPolicy", value, detail));
-        return;
+    if spec.value["completionMode"] != "Indexed" {
+        let value = (policy.value, "SuccessPolicy");
+        let cause = internal::invalid(policy.path, value, NEEDS_INDEXES);
+        return spec.checks.push(cause);
     }
-    let at = "spec.successPolicy.rules";
-    let count = items(policy, "/rules").count();
+    let rules = policy.at("rules");
+    let count = rules.items().count();
     if count == 0 {
-        let detail = "at least one rules must be specified when the successPolicy is specified";
-        causes.push(required(at, detail));
+        rules.required("at least one rules must be specified when the successPolicy is specified");
     }
     if count > RULES_MAX {
-        causes.push(Cause {
-            reason: "FieldValueTooMany".to_owned(),
-            message: format!("Too many: {count}: must have at most {RULES_MAX} items"),
-            field: at.to_owned(),
-        });
+        let cause = too_many(rules.path.as_str(), count, RULES_MAX);
+        spec.checks.push(cause);
     }
-    let completions = number(spec, "/completions");
-    for (index, rule) in items(policy, "/rules").enumerate() {
-        check_success_rule(rule, &format!("{at}[{index}]"), completions, causes);
+    let completions = spec.at("completions").number();
+    for rule in rules.items() {
+        check_success_rule(&rule, completions);
     }
 }
 
-fn check_success_rule(rule: &Value, at: &str, completions: i64, causes: &mut Vec<Cause>) {
+fn check_success_rule(rule: &Field<'_>, completions: i64) {
     const INDEXES_BYTES_MAX: usize = 64 << 10;
-    let (indexes, count) = (
-        rule["succeededIndexes"].as_str(),
-        rule["succeededCount"].as_i64(),
-    );
-    if indexes.is_none() && count.is_none() {
-        let detail = "at least one of succeededCount or succeededIndexes must be specified";
-        causes.push(required(at, detail));
+    let (indexes, count) = (rule.at("succeededIndexes"), rule.at("succeededCount"));
+    let given = indexes.value.as_str();
+    if given.is_none() && count.value.as_i64().is_none() {
+        rule.required("at least one of succeededCount or succeededIndexes must be specified");
     }
     let mut total = 0;
-    if let Some(indexes) = indexes {
-        let field = format!("{at}.succeededIndexes");
-        if indexes.len() > INDEXES_BYTES_MAX {
-            causes.push(Cause {
-                reason: "FieldValueTooLong".to_owned(),
-                message: format!("Too long: may not be more than {INDEXES_BYTES_MAX} bytes"),
-                field: field.clone(),
-            });
+    if let Some(text) = given {
+        if text.len() > INDEXES_BYTES_MAX {
+            let cause = too_long(indexes.path.as_str(), INDEXES_BYTES_MAX);
+            rule.checks.push(cause);
         }
-        match indexes::count(indexes, completions) {
+        match indexes::count(text, completions) {
             Ok(count) => total = count,
             Err(problem) => {
-                let detail = format!("error parsing succeededIndexes: {problem}");
-                causes.push(invalid_value(field, &indexes.into(), &detail));
+                indexes.invalid(format!("error parsing succeededIndexes: {problem}"));
             }
         }
     }
-    let Some(count) = count else { return };
-    let mut wrong = |detail: &str| {
-        causes.push(invalid_value(
-            format!("{at}.succeededCount"),
-            &count.into(),
-            detail,
-        ));
+    let Some(number) = count.value.as_i64() else {
+        return;
     };
-    if count < 0 {
-        wrong("must be greater than or equal to 0");
-    }
-    if count > completions {
-        wrong(&format!(
+    count.not_negative();
+    if number > completions {
+        count.invalid(format!(
             "must be less than or equal to {completions} (the number of specified completions)"
         ));
     }
-    if indexes.is_some() && count > total {
-        wrong(&format!(
+    if given.is_some() && number > total {
+        count.invalid(format!(
             "must be less than or equal to {total} (the number of indexes in the specified \
              succeededIndexes field)"
         ));
@@ -375,144 +331,94 @@ fn check_success_rule(rule: &Value, at: &str, completions: i64, causes: &mut Vec
 }
 
 /// The rules of what a Job does when its pods fail, succeed or end, and of its indexes.
-fn check_spec(spec: &Value, causes: &mut Vec<Cause>) {
+fn check_spec(spec: &Field<'_>) {
     const PARALLELISM_MAX: i64 = 100_000;
-    let is_indexed = spec["completionMode"] == "Indexed";
-    let completions = spec["completions"].as_i64();
-    not_negative(
-        spec,
-        "spec",
-        &[
-            "activeDeadlineSeconds",
-            "backoffLimitPerIndex",
-            "maxFailedIndexes",
-            "ttlSecondsAfterFinished",
-        ],
-        causes,
-    );
-    check_choice(spec, "completionMode", &["NonIndexed", "Indexed"], causes);
-    if is_indexed && completions.is_none() {
-        let detail = "when completion mode is Indexed";
-        causes.push(required("spec.completions", detail));
+    let (mode, completions) = (spec.at("completionMode"), spec.at("completions"));
+    let is_indexed = mode.text() == "Indexed";
+    for member in [
+        "activeDeadlineSeconds",
+        "backoffLimitPerIndex",
+        "maxFailedIndexes",
+        "ttlSecondsAfterFinished",
+    ] {
+        spec.at(member).not_negative();
     }
-    let parallelism = number(spec, "/parallelism");
-    if is_indexed && parallelism > PARALLELISM_MAX {
-        let detail = format!(
+    mode.one_of(&["NonIndexed", "Indexed"]);
+    if is_indexed && completions.value.as_i64().is_none() {
+        completions.required("when completion mode is Indexed");
+    }
+    let parallelism = spec.at("parallelism");
+    if is_indexed && parallelism.number() > PARALLELISM_MAX {
+        parallelism.invalid(format!(
             "must be less than or equal to {PARALLELISM_MAX} when completion mode is Indexed"
-        );
-        causes.push(invalid_value(
-            "spec.parallelism",
-            &parallelism.into(),
-            &detail,
         ));
     }
-    let per_index = &spec["backoffLimitPerIndex"];
+    let per_index = spec.at("backoffLimitPerIndex");
     if !per_index.is_null() && !is_indexed {
-        let detail = "requires indexed completion mode";
-        causes.push(invalid_value(
-            "spec.backoffLimitPerIndex",
-            per_index,
-            detail,
-        ));
+        per_index.invalid(NEEDS_INDEXES);
     }
-    if let Some(most) = spec["maxFailedIndexes"].as_i64() {
-        let field = "spec.maxFailedIndexes";
+    let most = spec.at("maxFailedIndexes");
+    if let Some(number) = most.value.as_i64() {
+        let is_more = |completions| number > completions;
         if per_index.is_null() {
-            let detail = "requires indexed completion mode";
-            let detail = if is_indexed {
-                "when backoffLimitPerIndex is specified"
-            } else {
-                detail
-            };
-            causes.push(invalid_value(field, &most.into(), detail));
-        } else if completions.is_some_and(|completions| most > completions) {
-            let detail = "must be less than or equal to completions";
-            causes.push(invalid_value(field, &most.into(), detail));
+            most.invalid(match is_indexed {
+                true => "when backoffLimitPerIndex is specified",
+                false => NEEDS_INDEXES,
+            });
+        } else if completions.value.as_i64().is_some_and(is_more) {
+            most.invalid("must be less than or equal to completions");
         }
     }
-    let of_failures = &spec["podFailurePolicy"];
-    for (index, rule) in items(spec, "/podFailurePolicy/rules").enumerate() {
-        let at = format!("spec.podFailurePolicy.rules[{index}]");
-        check_failure_rule(rule, &at, per_index.is_null(), causes);
+    let of_failures = spec.at("podFailurePolicy");
+    for rule in of_failures.at("rules").items() {
+        check_failure_rule(&rule, per_index.is_null());
     }
     let replacements: &[&str] = match of_failures.is_null() {
         true => &["Failed", "TerminatingOrFailed"],
         false => &["Failed"],
     };
-    check_choice(spec, "podReplacementPolicy", replacements, causes);
-    if let Some(manager) = spec["managedBy"].as_str()
-        && (!manager.contains('/') || qualified_name_problem(manager).is_some())
+    spec.at("podReplacementPolicy").one_of(replacements);
+    let manager = spec.at("managedBy");
+    if let Some(name) = manager.value.as_str()
+        && (!name.contains('/') || names::qualified_name(name).is_some())
     {
-        let detail = "must be a domain-prefixed path (such as \"acme.io/foo\")";
-        causes.push(invalid_value("spec.managedBy", &manager.into(), detail));
-    }
-}
-
-fn check_choice(spec: &Value, member: &str, choices: &[&str], causes: &mut Vec<Cause>) {
-    if let Some(value) = spec[member].as_str()
-        && !choices.contains(&value)
-    {
-        causes.push(not_supported(format!("spec.{member}"), value, choices));
+        manager.invalid("must be a domain-prefixed path (such as \"acme.io/foo\")");
     }
 }
 
 /// The rules of one rule of a policy on failed pods.
-fn check_failure_rule(rule: &Value, at: &str, lacks_limit: bool, causes: &mut Vec<Cause>) {
-    let actions = ["Count", "FailIndex", "FailJob", "Ignore"];
-    let action = text(rule, "/action");
-    let field = format!("{at}.action");
-    if action.is_empty() {
-        causes.push(required(
-            &field,
-            "valid values: \"Count\", \"FailIndex\", \"FailJob\", \"Ignore\"",
-        ));
-    } else if !actions.contains(&action) {
-        causes.push(not_supported(&field, action, &actions));
-    } else if action == "FailIndex" && lacks_limit {
-        let detail = "requires the backoffLimitPerIndex to be set";
-        causes.push(invalid_value(&field, &action.into(), detail));
+fn check_failure_rule(rule: &Field<'_>, lacks_limit: bool) {
+    let action = rule.at("action");
+    match action.text() {
+        "" => {
+            action.required("valid values: \"Count\", \"FailIndex\", \"FailJob\", \"Ignore\"");
+        }
+        "FailIndex" if lacks_limit => {
+            action.invalid("requires the backoffLimitPerIndex to be set");
+        }
+        _ => action.one_of(&["Count", "FailIndex", "FailJob", "Ignore"]),
     }
-    let (codes, conditions) = (
-        &rule["onExitCodes"],
-        items(rule, "/onPodConditions").count(),
-    );
-    let problem = match (codes.is_object(), conditions) {
-        (true, 1..) => "specifying both OnExitCodes and OnPodConditions is not supported",
-        (false, 0) => "specifying one of OnExitCodes and OnPodConditions is required",
-        _ => "",
-    };
-    if !problem.is_empty() {
-        // The problem stands where a value would.
-        causes.push(Cause {
-            reason: "FieldValueInvalid".to_owned(),
-            message: format!("Invalid value: {problem}"),
-            field: at.to_owned(),
-        });
+    let codes = rule.at("onExitCodes");
+    let conditions = rule.at("onPodConditions").items().count();
+    // The problem stands where a value would.
+    let unclear = |what: &str| rule.checks.push(problem(rule.path.as_str(), what));
+    match (codes.value.is_object(), conditions) {
+        (true, 1..) => unclear("specifying both OnExitCodes and OnPodConditions is not supported"),
+        (false, 0) => unclear("specifying one of OnExitCodes and OnPodConditions is required"),
+        _ => {}
     }
-    if !codes.is_object() {
+    if !codes.value.is_object() {
         return;
     }
-    let at = format!("{at}.onExitCodes");
-    let operators = ["In", "NotIn"];
-    let operator = text(codes, "/operator");
-    if !operators.contains(&operator) {
-        causes.push(not_supported(
-            format!("{at}.operator"),
-            operator,
-            &operators,
-        ));
+    let operator = codes.at("operator");
+    operator.must_be_one_of(&["In", "NotIn"]);
+    let values = codes.at("values");
+    if values.items().next().is_none() {
+        values.invalid_as(Vec::<Value>::new(), "at least one value is required");
     }
-    let values = codes["values"].as_array().cloned().unwrap_or_default();
-    if values.is_empty() {
-        let none = Value::Array(Vec::new());
-        let detail = "at least one value is required";
-        causes.push(invalid_value(format!("{at}.values"), &none, detail));
-    }
-    for (index, value) in values.iter().enumerate() {
-        if operator == "In" && value.as_i64() == Some(0) {
-            let field = format!("{at}.values[{index}]");
-            let detail = "must not be 0 for the In operator";
-            causes.push(invalid_value(field, value, detail));
+    for value in values.items() {
+        if operator.text() == "In" && value.value.as_i64() == Some(0) {
+            value.invalid("must not be 0 for the In operator");
         }
     }
 }

@@ -8,7 +8,8 @@ use podstorm_objects::{Cause, DynamicObject, Time};
 use serde_json::Value;
 
 use super::indexes;
-use crate::errors::{invalid_value, required};
+use crate::errors;
+use crate::validation::{Checks, Field, IMMUTABLE};
 
 const COMPLETE: &str = "Complete";
 const FAILED: &str = "Failed";
@@ -18,31 +19,23 @@ const CRITERIA_MET: &str = "SuccessCriteriaMet";
 /// A status that is being written over another.
 struct Write<'a> {
     spec: &'a Value,
-    new: &'a Value,
+    new: Field<'a>,
     old: &'a Value,
-    causes: Vec<Cause>,
 }
 
 pub(super) fn validate(new: &DynamicObject, old: &DynamicObject) -> Vec<Cause> {
-    let none = Value::Null;
-    let member = |job: &'_ DynamicObject, name| job.fields.get(name).cloned().unwrap_or_default();
-    let (spec, new, old) = (
-        new.fields.get("spec").unwrap_or(&none),
-        member(new, "status"),
-        member(old, "status"),
-    );
-    let mut write = Write {
-        spec,
-        new: &new,
-        old: &old,
-        causes: Vec::new(),
+    let checks = Checks::default();
+    let write = Write {
+        spec: checks.field(new, "spec").value,
+        new: checks.field(new, "status"),
+        old: checks.field(old, "status").value,
     };
     write.check_numbers();
     write.check_uncounted();
     write.check_end();
     write.check_indexes();
     write.check_changes();
-    write.causes
+    checks.found()
 }
 
 fn is_true(status: &Value, condition: &str) -> bool {
@@ -53,57 +46,45 @@ fn is_finished(status: &Value) -> bool {
     is_true(status, COMPLETE) || is_true(status, FAILED)
 }
 
-fn has_uncounted(status: &Value) -> bool {
-    let pods = &status["uncountedTerminatedPods"];
-    ["/succeeded", "/failed"].into_iter().any(|list| {
-        pods.pointer(list)
-            .and_then(Value::as_array)
-            .is_some_and(|it| !it.is_empty())
-    })
-}
-
 impl Write<'_> {
-    fn wrong(&mut self, member: &str, detail: &str) {
-        let value = match &self.new[member] {
-            Value::Null => Value::from(0),
-            value => value.clone(),
-        };
-        let field = format!("status.{member}");
-        self.causes.push(invalid_value(field, &value, detail));
+    fn wrong(&self, member: &str, detail: &str) {
+        let field = self.new.at(member);
+        match field.is_null() {
+            true => field.invalid_as(0, detail),
+            false => field.invalid(detail),
+        }
     }
 
     /// Conditions that don't go together: the problem stands where a value would.
-    fn contradict(&mut self, problem: &str) {
-        self.causes.push(Cause {
-            reason: "FieldValueInvalid".to_owned(),
-            message: format!("Invalid value: {problem}"),
-            field: "status.conditions".to_owned(),
-        });
+    fn contradict(&self, problem: &str) {
+        let cause = errors::problem("status.conditions", problem);
+        self.new.checks.push(cause);
     }
 
     fn number(&self, member: &str) -> i64 {
-        self.new[member].as_i64().unwrap_or(0)
+        self.new.at(member).number()
     }
 
     fn changed(&self, members: &[&str]) -> bool {
-        members
-            .iter()
-            .any(|member| self.new[*member] != self.old[*member])
+        let differs = |member: &&str| self.new.value[*member] != self.old[*member];
+        members.iter().any(differs)
+    }
+
+    /// Whether the condition is in the new status.
+    fn is(&self, condition: &str) -> bool {
+        is_true(self.new.value, condition)
     }
 
     fn changed_condition(&self, conditions: &[&str]) -> bool {
-        let differs =
-            |condition: &&str| is_true(self.new, condition) != is_true(self.old, condition);
+        let differs = |condition: &&str| self.is(condition) != is_true(self.old, condition);
         conditions.iter().any(differs)
     }
 
-    fn check_numbers(&mut self) {
+    fn check_numbers(&self) {
         for member in ["active", "succeeded", "failed", "ready", "terminating"] {
-            if self.number(member) < 0 {
-                self.wrong(member, "must be greater than or equal to 0");
-            }
+            self.new.at(member).not_negative();
         }
-        if !self.new["ready"].is_null()
+        if !self.new.at("ready").is_null()
             && self.changed(&["ready", "active"])
             && self.number("ready") > self.number("active")
         {
@@ -112,35 +93,28 @@ impl Write<'_> {
     }
 
     /// Pods that have ended and are not in the numbers yet: each is there once.
-    fn check_uncounted(&mut self) {
+    fn check_uncounted(&self) {
         let mut seen: Vec<&Value> = Vec::new();
+        let lists = self.new.at("uncountedTerminatedPods");
         for list in ["succeeded", "failed"] {
-            let pods = &self.new["uncountedTerminatedPods"][list];
-            for (index, pod) in pods.as_array().into_iter().flatten().enumerate() {
-                let field = format!("status.uncountedTerminatedPods.{list}[{index}]");
-                if *pod == "" {
-                    self.causes
-                        .push(invalid_value(field, pod, "must not be empty"));
-                } else if seen.contains(&pod) {
-                    self.causes.push(Cause {
-                        reason: "FieldValueDuplicate".to_owned(),
-                        message: format!("Duplicate value: {pod}"),
-                        field,
-                    });
+            for pod in lists.at(list).items() {
+                if *pod.value == "" {
+                    pod.invalid("must not be empty");
+                } else if seen.contains(&pod.value) {
+                    pod.duplicate();
                 }
-                seen.push(pod);
+                seen.push(pod.value);
             }
         }
     }
 
     /// How a Job ends.
-    fn check_end(&mut self) {
-        let is = |condition: &str| is_true(self.new, condition);
-        let (complete, failed) = (is(COMPLETE), is(FAILED));
-        let (target, met) = (is(FAILURE_TARGET), is(CRITERIA_MET));
-        let finishes = is_finished(self.new) != is_finished(self.old);
-        let finished = is_finished(self.new);
-        let has_completion = !self.new["completionTime"].is_null();
+    fn check_end(&self) {
+        let (complete, failed) = (self.is(COMPLETE), self.is(FAILED));
+        let (target, met) = (self.is(FAILURE_TARGET), self.is(CRITERIA_MET));
+        let finished = is_finished(self.new.value);
+        let finishes = finished != is_finished(self.old);
+        let completion = self.new.at("completionTime");
         let ends = self.changed_condition(&[COMPLETE]) || self.changed(&["completionTime"]);
         if self.changed_condition(&[COMPLETE, FAILED]) && complete && failed {
             self.contradict("cannot set Complete=True and Failed=true conditions");
@@ -148,39 +122,30 @@ impl Write<'_> {
         if self.changed_condition(&[COMPLETE, FAILURE_TARGET]) && complete && target {
             self.contradict("cannot set Complete=True and FailureTarget=true conditions");
         }
-        if ends && has_completion && !complete {
-            let detail = "cannot set completionTime when there is no Complete=True condition";
-            self.wrong("completionTime", detail);
+        if ends && !completion.is_null() && !complete {
+            completion
+                .invalid("cannot set completionTime when there is no Complete=True condition");
         }
-        if ends && !has_completion && complete {
-            let detail = "completionTime is required for Complete jobs";
-            self.causes.push(required("status.completionTime", detail));
+        if ends && completion.is_null() && complete {
+            completion.required("completionTime is required for Complete jobs");
         }
-        let time = |member: &str| {
-            self.new[member]
-                .as_str()?
-                .parse::<Time>()
-                .ok()?
-                .unix_nanos()
-        };
+        let start = self.new.at("startTime");
+        let time = |field: &Field<'_>| field.text().parse::<Time>().ok()?.unix_nanos();
         if self.changed(&["startTime", "completionTime"])
-            && let (Some(start), Some(end)) = (time("startTime"), time("completionTime"))
-            && end < start
+            && let (Some(began), Some(ended)) = (time(&start), time(&completion))
+            && ended < began
         {
-            self.wrong(
-                "completionTime",
-                "completionTime cannot be set before startTime",
-            );
+            completion.invalid("completionTime cannot be set before startTime");
         }
         if self.changed_condition(&[FAILED]) && failed && !target {
-            let problem =
-                "cannot set Failed=True condition without the FailureTarget=true condition";
-            self.contradict(problem);
+            self.contradict(
+                "cannot set Failed=True condition without the FailureTarget=true condition",
+            );
         }
         if self.changed_condition(&[COMPLETE, CRITERIA_MET]) && complete && !met {
-            let problem =
-                "cannot set Complete=True condition without the SuccessCriteriaMet=true condition";
-            self.contradict(problem);
+            self.contradict(
+                "cannot set Complete=True condition without the SuccessCriteriaMet=true condition",
+            );
         }
         if met && failed {
             self.contradict("cannot set SuccessCriteriaMet=True and Failed=true conditions");
@@ -197,38 +162,37 @@ impl Write<'_> {
         if (finishes || self.changed(&["startTime"]))
             && !suspended_without_pods
             && finished
-            && self.new["startTime"].is_null()
+            && start.is_null()
         {
-            let detail = "startTime is required for finished job";
-            self.causes.push(required("status.startTime", detail));
+            start.required("startTime is required for finished job");
         }
+        let uncounted = self.new.at("uncountedTerminatedPods");
+        let has = |list: &str| uncounted.at(list).items().next().is_some();
         if (finishes || self.changed(&["uncountedTerminatedPods"]))
             && finished
-            && has_uncounted(self.new)
+            && (has("succeeded") || has("failed"))
         {
-            let detail = "uncountedTerminatedPods needs to be empty for finished job";
-            self.wrong("uncountedTerminatedPods", detail);
+            uncounted.invalid("uncountedTerminatedPods needs to be empty for finished job");
         }
     }
 
-    fn check_indexes(&mut self) {
+    fn check_indexes(&self) {
         let completions = self.spec["completions"].as_i64();
         let has_limit = !self.spec["backoffLimitPerIndex"].is_null();
-        let text = |member: &str| self.new[member].as_str();
-        let completed = text("completedIndexes").unwrap_or("").to_owned();
-        let failed = text("failedIndexes").map(str::to_owned);
+        let completed = self.new.at("completedIndexes").text();
+        let failed = self.new.at("failedIndexes").value.as_str();
         let (completed_change, failed_change) = (
             self.changed(&["completedIndexes"]),
             self.changed(&["failedIndexes"]),
         );
         let problem = |text: &str| indexes::count(text, completions?).err();
-        if completed_change && let Some(problem) = problem(&completed) {
+        if completed_change && let Some(problem) = problem(completed) {
             let detail = format!("error parsing completedIndexes: {problem}");
             self.wrong("completedIndexes", &detail);
         }
         if failed_change
             && has_limit
-            && let Some(problem) = failed.as_deref().and_then(problem)
+            && let Some(problem) = failed.and_then(problem)
         {
             let detail = format!("error parsing failedIndexes: {problem}");
             self.wrong("failedIndexes", &detail);
@@ -242,17 +206,19 @@ impl Write<'_> {
             self.wrong("failedIndexes", detail);
         }
         if (completed_change || failed_change)
-            && let (Some(failed), Some(completions)) = (&failed, completions)
-            && indexes::overlap(&completed, failed, completions)
+            && let (Some(failed), Some(completions)) = (failed, completions)
+            && indexes::overlap(completed, failed, completions)
         {
-            let detail = "failedIndexes and completedIndexes overlap";
-            self.wrong("failedIndexes", detail);
+            self.wrong(
+                "failedIndexes",
+                "failedIndexes and completedIndexes overlap",
+            );
         }
     }
 
     /// What may not be taken back.
-    fn check_changes(&mut self) {
-        let disabled = |condition| is_true(self.old, condition) && !is_true(self.new, condition);
+    fn check_changes(&self) {
+        let disabled = |condition| is_true(self.old, condition) && !self.is(condition);
         for condition in [FAILED, COMPLETE, FAILURE_TARGET] {
             if disabled(condition) {
                 self.contradict(&format!(
@@ -263,9 +229,10 @@ impl Write<'_> {
         if disabled(CRITERIA_MET) {
             self.contradict("cannot disable the SuccessCriteriaMet=True condition");
         }
-        let (new, old) = (self.new, self.old);
-        let count = |status: &Value, member: &str| status[member].as_i64().unwrap_or(0);
-        let decreased = |member: &str| count(new, member) < count(old, member);
+        let decreased = |member: &str| {
+            let before = self.old[member].as_i64().unwrap_or(0);
+            self.number(member) < before
+        };
         if decreased("failed") {
             self.wrong("failed", "cannot decrease the failed counter");
         }
@@ -276,22 +243,22 @@ impl Write<'_> {
         if !shrinks && decreased("succeeded") {
             self.wrong("succeeded", "cannot decrease the succeeded counter");
         }
-        let was_complete = is_true(self.old, COMPLETE) && is_true(self.new, COMPLETE);
-        if was_complete
+        let stays_complete = is_true(self.old, COMPLETE) && self.is(COMPLETE);
+        if stays_complete
             && !self.old["completionTime"].is_null()
             && self.changed(&["completionTime"])
         {
-            self.wrong("completionTime", "field is immutable");
+            self.wrong("completionTime", IMMUTABLE);
         }
+        let start = self.new.at("startTime");
         if self.changed(&["startTime"])
             && !self.old["startTime"].is_null()
             && self.spec["suspend"] != true
         {
-            let detail = match self.new["startTime"].is_null() {
+            start.required(match start.is_null() {
                 true => "startTime cannot be removed for unsuspended job",
                 false => "startTime cannot be modified for unsuspended job",
-            };
-            self.causes.push(required("status.startTime", detail));
+            });
         }
     }
 }

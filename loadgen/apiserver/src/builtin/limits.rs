@@ -1,12 +1,11 @@
 //! The rules of ResourceQuotas and LimitRanges.
 
-use podstorm_objects::cells::{items, text};
 use podstorm_objects::{Cause, DynamicObject, Map, Quantity, canonical_quantity};
 use serde_json::Value;
 
 use crate::defaulting::{Fill, Within};
-use crate::errors::{forbidden_field, invalid_value, not_supported, required};
-use crate::validation::{is_of_quota, qualified_name_problem};
+use crate::errors::duplicate;
+use crate::validation::{Checks, Field, MUST_NOT_BE_NEGATIVE, is_of_quota, names};
 
 /// Scopes, and whether each is about pods alone.
 const SCOPES: [&str; 7] = [
@@ -62,88 +61,71 @@ fn shown(value: &Value) -> String {
 
 /// The broken rules of a ResourceQuota.
 pub(super) fn validate_quota(quota: &DynamicObject) -> Vec<Cause> {
-    let spec = quota.fields.get("spec").cloned().unwrap_or_default();
-    let mut causes = Vec::new();
-    let hard = spec["hard"].as_object().cloned().unwrap_or_default();
-    for (name, value) in &hard {
-        let field = format!("spec.hard[{name}]");
-        let mut wrong = |value: &str, detail: &str| {
-            causes.push(invalid_value(&field, &value.into(), detail));
-        };
-        match qualified_name_problem(name) {
-            Some(problem) => wrong(name, &problem),
+    let checks = Checks::default();
+    let spec = checks.field(quota, "spec");
+    let hard = spec.at("hard");
+    for (name, entry) in hard.entries() {
+        match names::qualified_name(name) {
+            Some(problem) => entry.invalid_as(name, problem),
             None if !name.contains('/') && !is_of_quota(name) => {
-                wrong(name, "must be a standard resource type or fully qualified");
-                wrong(name, "must be a standard resource for quota");
+                let detail = "must be a standard resource type or fully qualified";
+                entry.invalid_as(name, detail);
+                entry.invalid_as(name, "must be a standard resource for quota");
             }
             None => {}
         }
-        let Ok(amount) = Quantity::from_json(value) else {
+        let Ok(amount) = Quantity::from_json(entry.value) else {
             continue;
         };
+        let is_counted = COUNTED.contains(&name) || name.starts_with("count/");
         if amount.is_negative() {
-            wrong(&shown(value), "must be greater than or equal to 0");
-        } else if (COUNTED.contains(&name.as_str()) || name.starts_with("count/"))
-            && !amount.is_whole()
-        {
-            wrong(&shown(value), "must be an integer");
+            entry.invalid_as(shown(entry.value), MUST_NOT_BE_NEGATIVE);
+        } else if is_counted && !amount.is_whole() {
+            entry.invalid_as(shown(entry.value), "must be an integer");
         }
     }
-    let scopes: Vec<&str> = items(&spec, "/scopes").filter_map(Value::as_str).collect();
-    let mut wrong = |detail: &str| {
-        causes.push(invalid_value("spec.scopes", &spec["scopes"], detail));
-    };
+    let listed = spec.at("scopes");
+    let scopes: Vec<&str> = (listed.items())
+        .filter_map(|scope| scope.value.as_str())
+        .collect();
     for scope in &scopes {
         if !SCOPES.contains(scope) {
-            wrong("unsupported scope");
+            listed.invalid("unsupported scope");
         }
         let is_of_pods = *scope != "VolumeAttributesClass";
-        let fits = |name: &String| match *scope {
+        let fits = |name: &str| match *scope {
             "BestEffort" => name == "pods",
-            _ => OF_PODS.contains(&name.as_str()),
+            _ => OF_PODS.contains(&name),
         };
-        if SCOPES.contains(scope) && is_of_pods && !hard.keys().all(fits) {
-            wrong("unsupported scope applied to resource");
+        let mut names = hard.entries().map(|(name, _)| name);
+        if SCOPES.contains(scope) && is_of_pods && !names.all(fits) {
+            listed.invalid("unsupported scope applied to resource");
         }
     }
     let has = |scope: &str| scopes.contains(&scope);
     if OPPOSITES.iter().any(|(one, other)| has(one) && has(other)) {
-        wrong("conflicting scopes");
+        listed.invalid("conflicting scopes");
     }
-    // Sic: without the number of the expression.
-    let at = "spec.scopeSelector.matchExpressions";
-    for requirement in items(&spec, "/scopeSelector/matchExpressions") {
-        let scope = text(requirement, "/scopeName");
-        if !SCOPES.contains(&scope) {
-            let detail = "unsupported scope";
-            causes.push(invalid_value(
-                format!("{at}.scopeName"),
-                &scope.into(),
-                detail,
-            ));
+    let expressions = spec.at("scopeSelector").at("matchExpressions");
+    for requirement in expressions.items() {
+        // Sic: without the number of the expression.
+        let requirement = checks.value(expressions.path.as_str(), requirement.value);
+        let scope = requirement.at("scopeName");
+        if !SCOPES.contains(&scope.text()) {
+            scope.invalid_as(scope.text(), "unsupported scope");
         }
-        let count = items(requirement, "/values").count();
-        let field = format!("{at}.values");
-        match text(requirement, "/operator") {
-            "In" | "NotIn" if count == 0 => {
-                let detail = "must be at least one value when `operator` is 'In' or 'NotIn' for \
-                              scope selector";
-                causes.push(required(field, detail));
-            }
-            "In" | "NotIn" => {}
-            "Exists" | "DoesNotExist" if count > 0 => {
-                let detail = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for \
-                              scope selector";
-                causes.push(invalid_value(field, &requirement["values"], detail));
-            }
-            "Exists" | "DoesNotExist" => {}
-            other => {
-                let operators = ["DoesNotExist", "Exists", "In", "NotIn"];
-                causes.push(not_supported(format!("{at}.operator"), other, &operators));
-            }
+        let (operator, values) = (requirement.at("operator"), requirement.at("values"));
+        match (operator.text(), values.items().count()) {
+            ("In" | "NotIn", 0) => values.required(
+                "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector",
+            ),
+            ("Exists" | "DoesNotExist", 1..) => values.invalid(
+                "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector",
+            ),
+            _ => operator.must_be_one_of(&["DoesNotExist", "Exists", "In", "NotIn"]),
         }
     }
-    causes
+    checks.found()
 }
 
 /// Sets what a range of containers leaves out: a default limit is the greatest, a default request the default
@@ -176,45 +158,37 @@ fn fill(target: &mut Map, amounts: Map) {
 
 /// The broken rules of a LimitRange.
 pub(super) fn validate_range(range: &DynamicObject) -> Vec<Cause> {
-    let spec = range.fields.get("spec").cloned().unwrap_or_default();
-    let mut causes = Vec::new();
+    let checks = Checks::default();
     let mut seen: Vec<&str> = Vec::new();
-    for (index, limit) in items(&spec, "/limits").enumerate() {
-        let at = format!("spec.limits[{index}]");
-        let kind = text(limit, "/type");
-        let field = format!("{at}.type");
-        if let Some(problem) = qualified_name_problem(kind) {
-            causes.push(invalid_value(&field, &kind.into(), &problem));
-        }
+    for limit in checks.field(range, "spec").at("limits").items() {
+        let of = limit.at("type");
+        let kind = of.text();
+        of.fits(names::qualified_name);
         if seen.contains(&kind) {
-            causes.push(Cause {
-                reason: "FieldValueDuplicate".to_owned(),
-                message: format!("Duplicate value: {kind:?}"),
-                field,
-            });
+            checks.push(duplicate(of.path, format_args!("{kind:?}")));
         }
         seen.push(kind);
         if kind == "Pod" {
             for member in ["default", "defaultRequest"] {
-                if limit[member].as_object().is_some_and(|it| !it.is_empty()) {
-                    let detail = "may not be specified when `type` is 'Pod'";
-                    causes.push(forbidden_field(format!("{at}.{member}"), detail));
+                let amounts = limit.at(member);
+                if amounts.entries().next().is_some() {
+                    amounts.forbidden("may not be specified when `type` is 'Pod'");
                 }
             }
         }
-        let has_storage = |member: &str| !limit[member]["storage"].is_null();
+        let has_storage = |member: &str| !limit.value[member]["storage"].is_null();
         if kind == "PersistentVolumeClaim" && !has_storage("min") && !has_storage("max") {
             let detail = "either minimum or maximum storage value is required, but neither was \
                           provided";
-            causes.push(required(format!("{at}.limits"), detail));
+            limit.at("limits").required(detail);
         }
-        check_amounts(limit, &at, &mut causes);
+        check_amounts(&limit);
     }
-    causes
+    checks.found()
 }
 
-fn check_amounts(limit: &Value, at: &str, causes: &mut Vec<Cause>) {
-    let amounts = |member: &str| limit[member].as_object().into_iter().flatten();
+fn check_amounts(limit: &Field<'_>) {
+    let amounts = |member: &str| limit.value[member].as_object().into_iter().flatten();
     let mut names: Vec<&String> = [
         "min",
         "max",
@@ -229,52 +203,53 @@ fn check_amounts(limit: &Value, at: &str, causes: &mut Vec<Cause>) {
     names.dedup();
     for name in names {
         let of = |member: &str| {
-            let value = limit[member].get(name)?;
+            let value = limit.value[member].get(name)?;
             Some((Quantity::from_json(value).ok()?, shown(value)))
         };
-        // The one that must not be greater, its word, the other, its word, and whose field and value are told.
-        // Sic: of a default, it is the other's value.
-        for ((low, low_word), (high, high_word), (field, value)) in [
-            (("min", "min"), ("max", "max"), ("min", "min")),
+        let words = |member| match member {
+            "defaultRequest" => "default request",
+            other => other,
+        };
+        // The one that must not be greater, the other, and whose field and value are told. Sic: of a default, it is
+        // the other's value.
+        for (low, high, field, value) in [
+            ("min", "max", "min", "min"),
+            ("min", "defaultRequest", "defaultRequest", "defaultRequest"),
+            ("min", "default", "default", "min"),
+            ("defaultRequest", "max", "defaultRequest", "defaultRequest"),
             (
-                ("min", "min"),
-                ("defaultRequest", "default request"),
-                ("defaultRequest", "defaultRequest"),
+                "defaultRequest",
+                "default",
+                "defaultRequest",
+                "defaultRequest",
             ),
-            (("min", "min"), ("default", "default"), ("default", "min")),
-            (
-                ("defaultRequest", "default request"),
-                ("max", "max"),
-                ("defaultRequest", "defaultRequest"),
-            ),
-            (
-                ("defaultRequest", "default request"),
-                ("default", "default limit"),
-                ("defaultRequest", "defaultRequest"),
-            ),
-            (("default", "default"), ("max", "max"), ("default", "max")),
+            ("default", "max", "default", "max"),
         ] {
             if let (Some(less), Some(more)) = (of(low), of(high))
                 && less.0 > more.0
                 && let Some((_, told)) = of(value)
             {
-                let detail = format!(
-                    "{low_word} value {} is greater than {high_word} value {}",
-                    less.1, more.1
+                let high_words = match (low, high) {
+                    ("defaultRequest", "default") => "default limit",
+                    (_, high) => words(high),
+                };
+                limit.at(field).key(name).invalid_as(
+                    told,
+                    format!(
+                        "{} value {} is greater than {high_words} value {}",
+                        words(low),
+                        less.1,
+                        more.1
+                    ),
                 );
-                causes.push(invalid_value(
-                    format!("{at}.{field}[{name}]"),
-                    &told.into(),
-                    &detail,
-                ));
             }
         }
         if let Some((ratio, text)) = of("maxLimitRequestRatio")
             && "1".parse().is_ok_and(|one: Quantity| ratio < one)
         {
             let detail = format!("ratio {text} is less than 1");
-            let field = format!("{at}.maxLimitRequestRatio[{name}]");
-            causes.push(invalid_value(field, &text.into(), &detail));
+            let field = limit.at("maxLimitRequestRatio").key(name);
+            field.invalid_as(text, detail);
         }
     }
 }

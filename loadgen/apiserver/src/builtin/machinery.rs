@@ -10,9 +10,11 @@ use podstorm_objects::{
 };
 use serde_json::Value;
 
-use super::members::{missing, unchanged};
-use crate::defaulting::{DefaultValue, Fill, Within};
-use crate::errors::{invalid_value, required};
+use super::columns::column;
+use super::members::{missing, needed_and_fixed};
+use crate::defaulting::{Fill, Within};
+use crate::errors::invalid_value;
+use crate::validation::Checks;
 
 pub(super) static ROWS: [ResourceType; 3] = [
     ResourceType {
@@ -25,11 +27,7 @@ pub(super) static ROWS: [ResourceType; 3] = [
         metadata_checks: MetadataChecks::BOTH,
         columns: RUNTIME,
         rules: Rules {
-            validate: |new, old| {
-                let mut causes = missing(new, &["handler"]);
-                causes.extend(unchanged(new, old, &["handler"]));
-                causes
-            },
+            validate: |new, old| needed_and_fixed(new, old, &["handler"], &["handler"]),
             ..Rules::NONE
         },
         ..ResourceType::DEFAULT
@@ -79,7 +77,7 @@ pub(super) static ROWS: [ResourceType; 3] = [
             default: |service| {
                 service.fields.within("spec", |spec| {
                     spec.with("service", |service| {
-                        service.set_absent("port", DefaultValue::Number(443));
+                        service.set_absent("port", 443);
                     });
                 });
             },
@@ -92,97 +90,63 @@ pub(super) static ROWS: [ResourceType; 3] = [
 ];
 
 fn validate_request(request: &DynamicObject) -> Vec<Cause> {
-    let spec = request.fields.get("spec").unwrap_or(&Value::Null);
-    let mut causes = missing(request, &["spec.usages", "spec.request", "spec.signerName"]);
-    let signer = text(spec, "/signerName");
-    let is_named = signer
+    let checks = Checks::default();
+    checks.extend(missing(
+        request,
+        &["spec.usages", "spec.request", "spec.signerName"],
+    ));
+    let spec = checks.field(request, "spec");
+    let signer = spec.at("signerName");
+    let is_named = (signer.text())
         .split_once('/')
         .is_some_and(|(domain, path)| domain.contains('.') && !path.is_empty());
-    if !signer.is_empty() && !is_named {
-        let detail =
-            "must be a fully qualified domain and path of the form 'example.com/signer-name'";
-        causes.push(invalid_value("spec.signerName", &signer.into(), detail));
+    if !signer.text().is_empty() && !is_named {
+        signer.invalid(
+            "must be a fully qualified domain and path of the form 'example.com/signer-name'",
+        );
     }
-    if let Some(seconds) = spec["expirationSeconds"]
-        .as_i64()
-        .filter(|seconds| *seconds < 600)
-    {
-        let detail = "may not specify a duration less than 600 seconds (10 minutes)";
-        causes.push(invalid_value(
-            "spec.expirationSeconds",
-            &seconds.into(),
-            detail,
-        ));
-    }
-    causes
+    spec.at("expirationSeconds").at_least(
+        600,
+        "may not specify a duration less than 600 seconds (10 minutes)",
+    );
+    checks.found()
 }
 
 /// An APIService is named by version and group.
 fn validate_service(service: &DynamicObject) -> Vec<Cause> {
-    let spec = service.fields.get("spec").unwrap_or(&Value::Null);
-    let (version, group) = (text(spec, "/version"), text(spec, "/group"));
-    let mut causes = Vec::new();
-    let named = format!("{version}.{group}");
+    let checks = Checks::default();
+    let spec = checks.field(service, "spec");
+    let (version, group) = (spec.at("version"), spec.at("group").text());
+    let named = format!("{}.{group}", version.text());
     if service.metadata.name != named {
         let detail = format!("must be `spec.version+\".\"+spec.group`: \"{named}\"");
         let name = service.metadata.name.as_str().into();
-        causes.push(invalid_value("metadata.name", &name, &detail));
+        checks.push(invalid_value("metadata.name", &name, &detail));
     }
-    if version.is_empty() {
-        causes.push(required("spec.version", ""));
-    }
-    for (member, least, most, range) in [
-        (
-            "groupPriorityMinimum",
-            1,
-            20_000,
-            "must be positive and less than 20000",
-        ),
-        (
-            "versionPriority",
-            1,
-            1_000,
-            "must be positive and less than 1000",
-        ),
-    ] {
-        let given = spec[member].as_i64().unwrap_or(0);
-        if !(least..=most).contains(&given) {
-            causes.push(invalid_value(
-                format!("spec.{member}"),
-                &given.into(),
-                range,
-            ));
+    version.needs_text("");
+    for (member, most) in [("groupPriorityMinimum", 20_000), ("versionPriority", 1_000)] {
+        let given = spec.at(member);
+        if !(1..=most).contains(&given.number()) {
+            let range = format!("must be positive and less than {most}");
+            given.invalid_as(given.number(), range);
         }
     }
-    causes
+    checks.found()
 }
 
 const RUNTIME: &[Column] = &[
     Column::NAME,
-    Column::new(
-        "Handler",
-        "handler specifies the underlying runtime and configuration that the CRI implementation will use to handle pods of this class. The possible values are specific to the node & CRI configuration.  It is assumed that all handlers are available on every node, and handlers of the same name are equivalent on every node. For example, a handler called \"runc\" might specify that the runc OCI runtime (using native Linux containers) will be used to run the containers in a pod. The Handler must be lowercase, conform to the DNS Label (RFC 1123) requirements, and is immutable.",
-        Cell::TextOrEmpty("/handler"),
-    ),
+    column("Handler", Cell::TextOrEmpty("/handler")),
     Column::AGE,
 ];
 
 const REQUEST: &[Column] = &[
     Column::NAME,
     Column::AGE,
-    Column::new(
-        "SignerName",
-        "signerName indicates the requested signer, and is a qualified name.",
-        Cell::TextOrEmpty("/spec/signerName"),
-    ),
-    Column::new(
-        "Requestor",
-        "username contains the name of the user that created the CertificateSigningRequest. Populated by the API server on creation and immutable.",
-        Cell::TextOrEmpty("/spec/username"),
-    ),
-    Column::new(
+    column("SignerName", Cell::TextOrEmpty("/spec/signerName")),
+    column("Requestor", Cell::TextOrEmpty("/spec/username")),
+    column(
         "RequestedDuration",
-        "expirationSeconds is the requested duration of validity of the issued certificate.",
         Cell::Of(
             |request, _| match request["spec"]["expirationSeconds"].as_i64() {
                 Some(seconds) => podstorm_objects::cells::duration(seconds).into(),
@@ -190,11 +154,7 @@ const REQUEST: &[Column] = &[
             },
         ),
     ),
-    Column::new(
-        "Condition",
-        "conditions applied to the request. Known conditions are \"Approved\", \"Denied\", and \"Failed\".",
-        Cell::Of(|request, _| condition(request)),
-    ),
+    column("Condition", Cell::Of(|request, _| condition(request))),
 ];
 
 /// Source: `extractCSRStatus` of Kubernetes' printers.
@@ -216,17 +176,15 @@ fn condition(request: &Value) -> Value {
 
 const SERVICE: &[Column] = &[
     Column::NAME,
-    Column::new(
+    column(
         "Service",
-        "The reference to the service that hosts this API endpoint.",
         Cell::Of(|service, _| match &service["spec"]["service"] {
             Value::Null => "Local".into(),
             of => format!("{}/{}", text(of, "/namespace"), text(of, "/name")).into(),
         }),
     ),
-    Column::new(
+    column(
         "Available",
-        "Whether this service is available.",
         Cell::Of(|service, _| {
             let mut all =
                 items(service, "/status/conditions").filter(|it| it["type"] == "Available");

@@ -4,6 +4,7 @@ mod admission_registration;
 mod apps;
 mod autoscaling;
 mod batch;
+mod columns;
 mod config;
 mod core;
 mod counts;
@@ -36,6 +37,7 @@ use crate::custom;
 pub(crate) const BUDGET: Kind = Kind::of(&policy::ROWS[0]);
 pub(crate) const SERVICE: Kind = Kind::of(&service::ROWS[0]);
 
+pub use columns::column_description;
 pub(crate) use service_rules::not_allocated;
 /// `v1` `ResourceQuota`.
 pub(crate) const QUOTA: Kind = Kind::of(&policy::ROWS[2]);
@@ -72,10 +74,18 @@ pub(crate) fn kinds() -> impl Iterator<Item = Kind> {
     rows().map(Kind::of)
 }
 
+/// All built-in kinds, those with a Rust type first.
+pub(crate) fn all_kinds() -> impl Iterator<Item = Kind> {
+    Kind::TYPED.into_iter().chain(kinds())
+}
+
+pub(crate) fn is_built_in(kind: Kind) -> bool {
+    all_kinds().any(|known| known == kind)
+}
+
 /// The built-in kind of that name, e.g. `Pod` or `ConfigMap`.
 pub fn kind_named(name: &str) -> Option<Kind> {
-    let mut all = Kind::TYPED.into_iter().chain(kinds());
-    all.find(|kind| kind.name() == name)
+    all_kinds().find(|kind| kind.name() == name)
 }
 
 #[cfg(test)]

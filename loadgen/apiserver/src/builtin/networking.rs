@@ -8,9 +8,10 @@ use podstorm_objects::{
 };
 use serde_json::Value;
 
-use super::members::{missing, unchanged};
-use crate::defaulting::{DefaultValue, Fill, Within};
-use crate::errors::{invalid_value, not_supported, required};
+use super::columns::{column, first_of};
+use super::members::{missing, needed_and_fixed, unchanged};
+use crate::defaulting::{Fill, Within};
+use crate::validation::{Checks, Field, names};
 
 const NETWORKING: ResourceType = ResourceType {
     group: "networking.k8s.io",
@@ -44,14 +45,12 @@ pub(super) static ROWS: [ResourceType; 5] = [
             default: |class| {
                 class.fields.with("spec", |spec| {
                     spec.with("parameters", |parameters| {
-                        parameters.set_absent("scope", DefaultValue::Text("Cluster"));
+                        parameters.set_absent("scope", "Cluster");
                     });
                 });
             },
             validate: |new, old| {
-                let mut causes = missing(new, &["spec.controller"]);
-                causes.extend(unchanged(new, old, &["spec.controller"]));
-                causes
+                needed_and_fixed(new, old, &["spec.controller"], &["spec.controller"])
             },
             ..Rules::NONE
         },
@@ -104,19 +103,13 @@ pub(super) static ROWS: [ResourceType; 5] = [
     },
 ];
 
-fn member<'o>(object: &'o DynamicObject, name: &str) -> &'o Value {
-    object.fields.get(name).unwrap_or(&Value::Null)
-}
-
 /// Ports speak TCP unless they say so; a policy is about what comes in, and about what goes out where it has
 /// rules of that.
 fn default_policy(spec: &mut Map) {
     let mut types: &[&str] = &["Ingress"];
     for direction in ["ingress", "egress"] {
         spec.each(direction, |rule| {
-            rule.each("ports", |port| {
-                port.set_absent("protocol", DefaultValue::Text("TCP"))
-            });
+            rule.each("ports", |port| port.set_absent("protocol", "TCP"));
         });
     }
     let goes_out = spec.get("egress").and_then(Value::as_array);
@@ -130,96 +123,79 @@ fn default_policy(spec: &mut Map) {
     {
         spec.insert("policyTypes".to_owned(), types.into());
     }
-    spec.set_absent("podSelector", DefaultValue::EmptyObject);
+    spec.set_absent("podSelector", Map::new());
 }
 
 fn validate_policy(policy: &DynamicObject) -> Vec<Cause> {
-    const TYPES: [&str; 2] = ["Egress", "Ingress"];
-    let spec = member(policy, "spec");
-    let given = items(spec, "/policyTypes").enumerate();
-    let wrong = given.filter_map(|(index, given)| {
-        let text = given.as_str().unwrap_or("");
-        let field = format!("spec.policyTypes[{index}]");
-        (!TYPES.contains(&text)).then(|| not_supported(field, text, &TYPES))
-    });
-    wrong.collect()
+    let checks = Checks::default();
+    for given in checks.field(policy, "spec").at("policyTypes").items() {
+        given.must_be_one_of(&["Egress", "Ingress"]);
+    }
+    checks.found()
 }
 
 fn validate_ingress(ingress: &DynamicObject) -> Vec<Cause> {
-    let spec = member(ingress, "spec");
-    let mut causes = Vec::new();
-    if items(spec, "/rules").next().is_none() && spec["defaultBackend"].is_null() {
-        let detail = "either `defaultBackend` or `rules` must be specified";
-        causes.push(invalid_value("spec", spec, detail));
+    let checks = Checks::default();
+    let spec = checks.field(ingress, "spec");
+    let (rules, default) = (spec.at("rules"), spec.at("defaultBackend"));
+    if rules.items().next().is_none() && default.is_null() {
+        spec.invalid("either `defaultBackend` or `rules` must be specified");
     }
-    if !spec["defaultBackend"].is_null() {
-        check_backend(&spec["defaultBackend"], "spec.defaultBackend", &mut causes);
+    if !default.is_null() {
+        check_backend(&default);
     }
-    for (number, rule) in items(spec, "/rules").enumerate() {
-        let at = format!("spec.rules[{number}].http.paths");
-        if rule["http"].is_object() && items(rule, "/http/paths").next().is_none() {
-            causes.push(required(&at, ""));
+    for rule in rules.items() {
+        let http = rule.at("http");
+        let paths = http.at("paths");
+        if http.value.is_object() && paths.items().next().is_none() {
+            paths.required("");
         }
-        for (number, path) in items(rule, "/http/paths").enumerate() {
-            check_path(path, &format!("{at}[{number}]"), &mut causes);
+        for path in paths.items() {
+            check_path(&path);
         }
     }
-    causes
+    checks.found()
 }
 
-fn check_path(path: &Value, at: &str, causes: &mut Vec<Cause>) {
+fn check_path(path: &Field<'_>) {
     const TYPES: [&str; 3] = ["Exact", "ImplementationSpecific", "Prefix"];
-    let (kind, text) = (path["pathType"].as_str(), text(path, "/path"));
-    match kind {
-        None => causes.push(required(
-            format!("{at}.pathType"),
-            "pathType must be specified",
-        )),
-        Some(kind) if !TYPES.contains(&kind) => {
-            causes.push(not_supported(format!("{at}.pathType"), kind, &TYPES));
-        }
-        Some(kind) => {
-            let may_be_empty = kind == "ImplementationSpecific" && text.is_empty();
-            if !text.starts_with('/') && !may_be_empty {
-                let detail = "must be an absolute path";
-                causes.push(invalid_value(format!("{at}.path"), &text.into(), detail));
+    let (kind, text) = (path.at("pathType"), path.at("path"));
+    match kind.value.as_str() {
+        None => kind.required("pathType must be specified"),
+        Some(name) if !TYPES.contains(&name) => kind.one_of(&TYPES),
+        Some(name) => {
+            let may_be_empty = name == "ImplementationSpecific" && text.text().is_empty();
+            if !text.text().starts_with('/') && !may_be_empty {
+                text.invalid_as(text.text(), "must be an absolute path");
             }
         }
     }
-    check_backend(&path["backend"], &format!("{at}.backend"), causes);
+    check_backend(&path.at("backend"));
 }
 
 /// A backend is a service with a port, by name or number, or a resource.
-fn check_backend(backend: &Value, at: &str, causes: &mut Vec<Cause>) {
-    let (service, resource) = (&backend["service"], &backend["resource"]);
+fn check_backend(backend: &Field<'_>) {
+    const NO_PORT: &str = "port name or number is required";
+    let (service, resource) = (backend.at("service"), backend.at("resource"));
     match (service.is_null(), resource.is_null()) {
         (true, true) => {
-            let detail = "port name or number is required";
-            causes.push(required(format!("{at}.service.name"), ""));
-            causes.push(required(at, detail));
+            service.at("name").required("");
+            backend.required(NO_PORT);
         }
         (false, false) => {
-            let detail = "cannot set both resource and service backends";
-            causes.push(invalid_value(at, &"".into(), detail));
+            backend.invalid_as("", "cannot set both resource and service backends");
         }
         (false, true) => {
-            if text(service, "/name").is_empty() {
-                causes.push(required(format!("{at}.service.name"), ""));
-            }
-            let port = &service["port"];
-            match (text(port, "/name"), port["number"].as_i64().unwrap_or(0)) {
-                ("", 0) => causes.push(required(at, "port name or number is required")),
-                ("", number) if !(1..=65_535).contains(&number) => {
-                    let detail = "must be between 1 and 65535, inclusive";
-                    let field = format!("{at}.service.port.number");
-                    causes.push(invalid_value(field, &number.into(), detail));
+            service.at("name").needs_text("");
+            let port = service.at("port");
+            let number = port.at("number");
+            match (port.at("name").text(), number.number()) {
+                ("", 0) => backend.required(NO_PORT),
+                ("", given) if !(1..=65_535).contains(&given) => {
+                    number.invalid("must be between 1 and 65535, inclusive");
                 }
                 ("", _) | (_, 0) => {}
-                _ => causes.push(invalid_value(
-                    at,
-                    &"".into(),
-                    "cannot set both port name & port number",
-                )),
+                _ => backend.invalid_as("", "cannot set both port name & port number"),
             }
         }
         (true, false) => {}
@@ -227,60 +203,30 @@ fn check_backend(backend: &Value, at: &str, causes: &mut Vec<Cause>) {
 }
 
 fn validate_range(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> {
-    let ranges = &member(new, "spec")["cidrs"];
-    let count = ranges.as_array().map_or(0, Vec::len);
-    let mut causes = Vec::new();
-    match count {
-        0 => causes.push(required("spec.cidrs", "at least one CIDR required")),
+    let checks = Checks::default();
+    let spec = checks.field(new, "spec");
+    let ranges = spec.at("cidrs");
+    match ranges.items().count() {
+        0 => ranges.required("at least one CIDR required"),
         1 | 2 => {}
-        _ => {
-            let detail = "may only hold up to 2 values";
-            causes.push(invalid_value("spec", member(new, "spec"), detail));
+        _ => spec.invalid("may only hold up to 2 values"),
+    }
+    for range in ranges.items() {
+        if let Some(problem) = names::range(range.text()) {
+            range.invalid(problem);
         }
     }
-    for (index, range) in items(ranges, "").enumerate() {
-        let text = range.as_str().unwrap_or("");
-        if !is_range(text) {
-            let detail = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
-            causes.push(invalid_value(format!("spec.cidrs[{index}]"), range, detail));
-        }
-    }
-    causes.extend(unchanged(new, old, &["spec.cidrs"]));
-    causes
-}
-
-fn is_range(text: &str) -> bool {
-    let Some((address, length)) = text.split_once('/') else {
-        return false;
-    };
-    let most = match address.parse() {
-        Ok(std::net::IpAddr::V4(_)) => 32,
-        Ok(std::net::IpAddr::V6(_)) => 128,
-        Err(_) => return false,
-    };
-    length.parse::<u8>().is_ok_and(|length| length <= most)
+    checks.extend(unchanged(new, old, &["spec.cidrs"]));
+    checks.found()
 }
 
 const INGRESS: &[Column] = &[
     Column::NAME,
-    Column::new(
-        "Class",
-        "The name of the IngressClass resource that should be used for additional configuration",
-        Cell::Of(|ingress, _| or_none(class_of(ingress))),
-    ),
-    Column::new(
-        "Hosts",
-        "Hosts that incoming requests are matched against before the ingress rule",
-        Cell::Of(hosts),
-    ),
-    Column::new(
-        "Address",
-        "Address is a list containing ingress points for the load-balancer",
-        Cell::Of(addresses),
-    ),
-    Column::new(
+    column("Class", Cell::Of(|ingress, _| or_none(class_of(ingress)))),
+    column("Hosts", Cell::Of(hosts)),
+    column("Address", Cell::Of(addresses)),
+    column(
         "Ports",
-        "Ports of TLS configurations that open",
         Cell::Of(|ingress, _| match items(ingress, "/spec/tls").next() {
             Some(_) => "80, 443".into(),
             None => "80".into(),
@@ -299,16 +245,11 @@ fn class_of(ingress: &Value) -> Option<&Value> {
 
 /// Up to three hosts, and how many more there are.
 fn hosts(ingress: &Value, _: Now) -> Value {
-    const SHOWN: usize = 3;
     let all: Vec<&str> = items(ingress, "/spec/rules")
         .map(|rule| text(rule, "/host"))
         .filter(|host| !host.is_empty())
         .collect();
-    match all.len() {
-        0 => "*".into(),
-        1..=SHOWN => all.join(",").into(),
-        count => format!("{} + {} more...", all[..SHOWN].join(","), count - SHOWN).into(),
-    }
+    first_of(&all, 3, ",", "*")
 }
 
 fn addresses(ingress: &Value, _: Now) -> Value {
@@ -324,14 +265,9 @@ fn addresses(ingress: &Value, _: Now) -> Value {
 
 const CLASS: &[Column] = &[
     Column::NAME,
-    Column::new(
-        "Controller",
-        "Controller that is responsible for handling this class",
-        Cell::TextOrEmpty("/spec/controller"),
-    ),
-    Column::new(
+    column("Controller", Cell::TextOrEmpty("/spec/controller")),
+    column(
         "Parameters",
-        "A reference to a resource with additional parameters",
         Cell::Of(|class, _| match &class["spec"]["parameters"] {
             Value::Null => "<none>".into(),
             parameters => match (text(parameters, "/kind"), text(parameters, "/apiGroup")) {
@@ -345,9 +281,8 @@ const CLASS: &[Column] = &[
 
 const POLICY: &[Column] = &[
     Column::NAME,
-    Column::new(
+    column(
         "Pod-Selector",
-        "podSelector selects the pods to which this NetworkPolicy object applies. The array of rules is applied to any pods selected by this field. An empty selector matches all pods in the policy's namespace. Multiple network policies can select the same set of pods. In this case, the ingress rules for each are combined additively. This field is optional. If it is not specified, it defaults to an empty selector.",
         Cell::Of(|policy, _| selector(&policy["spec"]["podSelector"])),
     ),
     Column::AGE,
@@ -355,9 +290,8 @@ const POLICY: &[Column] = &[
 
 const ADDRESS: &[Column] = &[
     Column::NAME,
-    Column::new(
+    column(
         "ParentRef",
-        "ParentRef references the resource that an IPAddress is attached to. An IPAddress must reference a parent object.",
         Cell::Of(|address, _| {
             let of = &address["spec"]["parentRef"];
             let part = |name: &str| text(of, name).to_owned();
@@ -375,9 +309,8 @@ const ADDRESS: &[Column] = &[
 
 const RANGE: &[Column] = &[
     Column::NAME,
-    Column::new(
+    column(
         "CIDRs",
-        "CIDRs defines the IP blocks in CIDR notation (e.g. \"192.168.0.0/24\" or \"2001:db8::/64\") from which to assign service cluster IPs. Max of two CIDRs is allowed, one of each IP family. This field is immutable.",
         Cell::Of(|range, _| {
             let all = items(range, "/spec/cidrs").filter_map(Value::as_str);
             all.collect::<Vec<_>>().join(",").into()

@@ -10,10 +10,11 @@ use podstorm_objects::{
 };
 use serde_json::Value;
 
+use super::columns::{column, first_of};
 use super::counts::Counts;
-use crate::defaulting::{DefaultValue, Fill, Within};
-use crate::errors::{forbidden_field, invalid_value};
-use crate::validation;
+use crate::defaulting::{Fill, Within};
+use crate::errors::{self, forbidden_field};
+use crate::validation::{self, Checks};
 
 pub(super) static ROWS: [ResourceType; 5] = [
     ResourceType {
@@ -49,11 +50,10 @@ pub(super) static ROWS: [ResourceType; 5] = [
         columns: PRIORITY,
         rules: Rules {
             default: |class| {
-                class.fields.set_absent("value", DefaultValue::Number(0));
-                class.fields.set_absent(
-                    "preemptionPolicy",
-                    DefaultValue::Text("PreemptLowerPriority"),
-                );
+                class.fields.set_absent("value", 0);
+                class
+                    .fields
+                    .set_absent("preemptionPolicy", "PreemptLowerPriority");
             },
             validate: validate_priority,
             ..Rules::NONE
@@ -164,56 +164,42 @@ const CONDITION_SHAPE: Shape = Shape::Object(&[
 ]);
 
 fn validate_budget(new: &DynamicObject, _: Option<&DynamicObject>) -> Vec<Cause> {
-    let none = Value::Null;
-    let spec = new.fields.get("spec").unwrap_or(&none);
-    let mut causes = Vec::new();
-    let members = ["minAvailable", "maxUnavailable"];
-    if members.iter().all(|member| !spec[*member].is_null()) {
+    let checks = Checks::default();
+    let spec = checks.field(new, "spec");
+    let shares = ["minAvailable", "maxUnavailable"].map(|member| spec.at(member));
+    if shares.iter().all(|share| !share.is_null()) {
+        let member = |name: &str| &spec.value[name];
         // As Go prints its structure.
-        let message = format!(
-            "Invalid value: {{\"MinAvailable\":{},\"Selector\":{},\"MaxUnavailable\":{},\
+        let problem = format!(
+            "{{\"MinAvailable\":{},\"Selector\":{},\"MaxUnavailable\":{},\
              \"UnhealthyPodEvictionPolicy\":{}}}: minAvailable and maxUnavailable cannot be both set",
-            spec["minAvailable"],
-            spec["selector"],
-            spec["maxUnavailable"],
-            spec["unhealthyPodEvictionPolicy"]
+            member("minAvailable"),
+            member("selector"),
+            member("maxUnavailable"),
+            member("unhealthyPodEvictionPolicy")
         );
-        causes.push(Cause {
-            reason: "FieldValueInvalid".to_owned(),
-            message,
-            field: "spec".to_owned(),
-        });
+        checks.push(errors::problem("spec", &problem));
     }
-    for member in members {
-        let field = format!("spec.{member}");
-        let detail = match &spec[member] {
-            Value::Number(number) if number.as_i64().is_some_and(|number| number < 0) => {
-                "must be greater than or equal to 0"
-            }
+    for share in &shares {
+        match share.value {
             Value::String(text) => match percent(text) {
-                Some(0..=100) => continue,
-                Some(_) => "must not be greater than 100%",
-                None => NO_PERCENT,
+                Some(0..=100) => {}
+                Some(_) => share.invalid("must not be greater than 100%"),
+                None => share.invalid(NO_PERCENT),
             },
-            _ => continue,
-        };
-        causes.push(invalid_value(field, &spec[member], detail));
+            _ => share.not_negative(),
+        }
     }
-    if let Ok(selector) = LabelSelector::from_json(spec["selector"].clone()) {
-        causes.extend(validation::validate_selector(&selector));
+    if let Ok(selector) = LabelSelector::from_json(spec.value["selector"].clone()) {
+        checks.extend(validation::validate_selector(&selector));
     }
-    let policy = &spec["unhealthyPodEvictionPolicy"];
-    if !(policy.is_null() || policy == "IfHealthyBudget" || policy == "AlwaysAllow") {
-        causes.push(Cause {
-            reason: "FieldValueNotSupported".to_owned(),
-            message: format!(
-                "Unsupported value: {policy}: supported values: \"AlwaysAllow\", \
-                 \"IfHealthyBudget\""
-            ),
-            field: "spec.unhealthyPodEvictionPolicy".to_owned(),
-        });
+    let policy = spec.at("unhealthyPodEvictionPolicy");
+    if !(policy.is_null() || ["IfHealthyBudget", "AlwaysAllow"].contains(&policy.text())) {
+        let policies = ["AlwaysAllow", "IfHealthyBudget"];
+        let cause = errors::not_supported_value(policy.path, policy.value, &policies);
+        checks.push(cause);
     }
-    causes
+    checks.found()
 }
 
 /// What is wrong with a text that is no percentage.
@@ -229,35 +215,28 @@ pub(super) fn percent(text: &str) -> Option<u32> {
 
 fn validate_priority(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> {
     const USERS_MAX: i64 = 1_000_000_000;
-    let value = new.fields.get("value").and_then(Value::as_i64).unwrap_or(0);
-    let mut causes = Vec::new();
+    let checks = Checks::default();
+    let value = checks.field(new, "value");
     if new.metadata.name.starts_with("system-") {
         let detail = "priority class names with 'system-' prefix are reserved for system use only. error: no built-in system priority class is of that name";
-        causes.push(forbidden_field("metadata.name", detail));
-    } else if value > USERS_MAX {
+        checks.push(forbidden_field("metadata.name", detail));
+    } else if value.number() > USERS_MAX {
         let detail = format!("maximum allowed value of a user defined priority is {USERS_MAX}");
-        causes.push(forbidden_field("value", &detail));
+        value.forbidden(detail);
     }
-    let Some(old) = old else { return causes };
-    for (member, detail) in [
-        ("value", "may not be changed in an update."),
-        ("preemptionPolicy", "field is immutable"),
-    ] {
-        let (after, before) = (new.fields.get(member), old.fields.get(member));
-        if after == before {
-            continue;
+    if let Some(old) = old {
+        if value.value != checks.field(old, "value").value {
+            value.forbidden("may not be changed in an update.");
         }
-        causes.push(match member {
-            "value" => forbidden_field(member, detail),
-            _ => invalid_value(member, &after.cloned().unwrap_or_default(), detail),
-        });
+        let policy = checks.field(old, "preemptionPolicy").value;
+        checks.field(new, "preemptionPolicy").unchanged(policy);
     }
-    causes
+    checks.found()
 }
 
 fn default_autoscaler(scaler: &mut DynamicObject) {
     scaler.fields.within("spec", |spec| {
-        spec.set_absent("minReplicas", DefaultValue::Number(1));
+        spec.set_absent("minReplicas", 1);
         spec.with("behavior", super::autoscaling::default_behavior);
         if spec
             .get("metrics")
@@ -281,19 +260,16 @@ fn count(value: &Value) -> Value {
 
 const BUDGET: &[Column] = &[
     Column::NAME,
-    Column::new(
+    column(
         "Min Available",
-        "The minimum number of pods that must be available.",
         Cell::Of(|budget, _| count(&budget["spec"]["minAvailable"])),
     ),
-    Column::new(
+    column(
         "Max Unavailable",
-        "The maximum number of pods that may be unavailable.",
         Cell::Of(|budget, _| count(&budget["spec"]["maxUnavailable"])),
     ),
-    Column::new(
+    column(
         "Allowed Disruptions",
-        "Calculated number of pods that may be disrupted at this time.",
         Cell::Number("/status/disruptionsAllowed"),
     ),
     Column::AGE,
@@ -301,24 +277,20 @@ const BUDGET: &[Column] = &[
 
 const PRIORITY: &[Column] = &[
     Column::NAME,
-    Column::new("Value", "value represents the integer value of this priority class. This is the actual priority that pods receive when they have the name of this class in their pod spec.", Cell::Number("/value")),
-    Column::new("Global-Default", "globalDefault specifies whether this PriorityClass should be considered as the default priority for pods that do not have any priority class. Only one PriorityClass can be marked as `globalDefault`. However, if more than one PriorityClasses exists with their `globalDefault` field set to true, the smallest value of such global default PriorityClasses will be used as the default priority.", Cell::Of(|class, _| (class["globalDefault"] == true).into())).of_type("boolean"),
+    column("Value", Cell::Number("/value")),
+    column(
+        "Global-Default",
+        Cell::Of(|class, _| (class["globalDefault"] == true).into()),
+    )
+    .of_type("boolean"),
     Column::AGE,
-    Column::new("PreemptionPolicy", "preemptionPolicy is the Policy for preempting pods with lower priority. One of Never, PreemptLowerPriority. Defaults to PreemptLowerPriority if unset.", Cell::TextOrEmpty("/preemptionPolicy")),
+    column("PreemptionPolicy", Cell::TextOrEmpty("/preemptionPolicy")),
 ];
 
 const QUOTA: &[Column] = &[
     Column::NAME,
-    Column::new(
-        "Request",
-        "Request represents a minimum amount of cpu/memory that a container may consume.",
-        Cell::Of(|quota, _| used(quota, false)),
-    ),
-    Column::new(
-        "Limit",
-        "Limits control the maximum amount of cpu/memory that a container may use independent of contention on the node.",
-        Cell::Of(|quota, _| used(quota, true)),
-    ),
+    column("Request", Cell::Of(|quota, _| used(quota, false))),
+    column("Limit", Cell::Of(|quota, _| used(quota, true))),
     Column::AGE,
 ];
 
@@ -342,17 +314,23 @@ fn used(quota: &Value, of_limits: bool) -> Value {
 
 const AUTOSCALER: &[Column] = &[
     Column::NAME,
-    Column::new("Reference", "scaleTargetRef points to the target resource to scale, and is used to the pods for which metrics should be collected, as well as to actually change the replica count.", Cell::Of(|scaler, _| {
-        let target = &scaler["spec"]["scaleTargetRef"];
-        format!("{}/{}", text(target, "/kind"), text(target, "/name")).into()
-    })),
-    Column::new("Targets", "metrics contains the specifications for which to use to calculate the desired replica count (the maximum replica count across all metrics will be used).  The desired replica count is calculated multiplying the ratio between the target value and the current value by the current number of pods.  Ergo, metrics used must decrease as the pod count is increased, and vice-versa.  See the individual metric source types for more information about how each type of metric must respond. If not set, the default metric will be set to 80% average CPU utilization.", Cell::Of(targets)),
-    Column::new("MinPods", "minReplicas is the lower limit for the number of replicas to which the autoscaler can scale down.  It defaults to 1 pod.  minReplicas is allowed to be 0 if the alpha feature gate HPAScaleToZero is enabled and at least one Object or External metric is configured.  Scaling is active as long as at least one metric value is available.", Cell::Of(|scaler, _| match &scaler["spec"]["minReplicas"] {
-        Value::Null => "<unset>".into(),
-        least => least.to_string().into(),
-    })),
-    Column::new("MaxPods", "maxReplicas is the upper limit for the number of replicas to which the autoscaler can scale up. It cannot be less that minReplicas.", Cell::Number("/spec/maxReplicas")).of_type("string"),
-    Column::new("Replicas", "currentReplicas is current number of replicas of pods managed by this autoscaler, as last seen by the autoscaler.", Cell::Number("/status/currentReplicas")).of_type("string"),
+    column(
+        "Reference",
+        Cell::Of(|scaler, _| {
+            let target = &scaler["spec"]["scaleTargetRef"];
+            format!("{}/{}", text(target, "/kind"), text(target, "/name")).into()
+        }),
+    ),
+    column("Targets", Cell::Of(targets)),
+    column(
+        "MinPods",
+        Cell::Of(|scaler, _| match &scaler["spec"]["minReplicas"] {
+            Value::Null => "<unset>".into(),
+            least => least.to_string().into(),
+        }),
+    ),
+    column("MaxPods", Cell::Number("/spec/maxReplicas")).of_type("string"),
+    column("Replicas", Cell::Number("/status/currentReplicas")).of_type("string"),
     Column::AGE,
 ];
 
@@ -360,7 +338,6 @@ const AUTOSCALER: &[Column] = &[
 ///
 /// Source: `formatHPAMetrics` of Kubernetes' printers.
 fn targets(scaler: &Value, _: Now) -> Value {
-    const SHOWN: usize = 2;
     let current: Vec<&Value> = items(scaler, "/status/currentMetrics").collect();
     let all: Vec<String> = items(scaler, "/spec/metrics")
         .enumerate()
@@ -400,11 +377,5 @@ fn targets(scaler: &Value, _: Now) -> Value {
             }
         })
         .collect();
-    match all.len() {
-        0 => "<none>".into(),
-        count if count > SHOWN => {
-            format!("{} + {} more...", all[..SHOWN].join(", "), count - SHOWN).into()
-        }
-        _ => all.join(", ").into(),
-    }
+    first_of(&all, 2, ", ", "<none>")
 }

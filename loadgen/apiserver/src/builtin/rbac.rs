@@ -5,8 +5,9 @@ use podstorm_objects::{
 };
 use serde_json::Value;
 
-use crate::defaulting::{DefaultValue, Fill};
-use crate::errors::{invalid_value, required};
+use super::columns::column;
+use crate::defaulting::Fill;
+use crate::validation::Checks;
 
 const RBAC: ResourceType = ResourceType {
     group: "rbac.authorization.k8s.io",
@@ -19,11 +20,11 @@ const RBAC: ResourceType = ResourceType {
 const BINDING: Rules = Rules {
     default: |binding| {
         binding.fields.with("roleRef", |role| {
-            role.set("apiGroup", DefaultValue::Text("rbac.authorization.k8s.io"));
+            role.set("apiGroup", "rbac.authorization.k8s.io");
         });
         binding.fields.each("subjects", |subject| {
             if matches!(subject.text("kind"), "User" | "Group") {
-                subject.set("apiGroup", DefaultValue::Text("rbac.authorization.k8s.io"));
+                subject.set("apiGroup", "rbac.authorization.k8s.io");
             }
         });
     },
@@ -61,24 +62,19 @@ pub(super) static ROWS: [ResourceType; 4] = [
 ];
 
 fn validate_binding(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> {
-    let role = new.fields.get("roleRef").cloned().unwrap_or_default();
-    let mut causes = Vec::new();
-    if role["name"].as_str().unwrap_or("").is_empty() {
-        causes.push(required("roleRef.name", ""));
+    let checks = Checks::default();
+    let role = checks.field(new, "roleRef");
+    role.at("name").needs_text("");
+    if old.is_some_and(|old| checks.field(old, "roleRef").value != role.value) {
+        role.invalid("cannot change roleRef");
     }
-    if let Some(old) = old
-        && old.fields.get("roleRef") != Some(&role)
-    {
-        causes.push(invalid_value("roleRef", &role, "cannot change roleRef"));
-    }
-    causes
+    checks.found()
 }
 
 const BINDINGS: &[Column] = &[
     Column::NAME,
-    Column::new(
+    column(
         "Role",
-        "RoleRef is the role that the binding grants.",
         Cell::Of(|binding, _| {
             let role = &binding["roleRef"];
             let part = |member: &str| role[member].as_str().unwrap_or("").to_owned();

@@ -7,8 +7,9 @@ use podstorm_objects::{
 };
 use serde_json::Value;
 
+use super::columns::{column, first_of, joined, wide_column};
 use super::{service_addresses, service_rules};
-use crate::defaulting::{DefaultValue, Fill, Within};
+use crate::defaulting::{Fill, Within};
 use crate::errors::{invalid_value, required};
 
 pub(super) static ROWS: [ResourceType; 3] = [
@@ -50,9 +51,7 @@ pub(super) static ROWS: [ResourceType; 3] = [
         rules: Rules {
             default: |endpoints| {
                 endpoints.fields.each("subsets", |subset| {
-                    subset.each("ports", |port| {
-                        port.set("protocol", DefaultValue::Text("TCP"))
-                    });
+                    subset.each("ports", |port| port.set("protocol", "TCP"));
                 });
             },
             ..Rules::NONE
@@ -71,8 +70,8 @@ pub(super) static ROWS: [ResourceType; 3] = [
         rules: Rules {
             default: |slice| {
                 slice.fields.each("ports", |port| {
-                    port.set_absent("name", DefaultValue::Text(""));
-                    port.set_absent("protocol", DefaultValue::Text("TCP"));
+                    port.set_absent("name", "");
+                    port.set_absent("protocol", "TCP");
                 });
             },
             validate: |new, old| {
@@ -93,12 +92,12 @@ pub(super) static ROWS: [ResourceType; 3] = [
 
 fn default_service(service: &mut DynamicObject) {
     service.fields.within("spec", |spec| {
-        spec.set("sessionAffinity", DefaultValue::Text("None"));
-        spec.set("type", DefaultValue::Text("ClusterIP"));
+        spec.set("sessionAffinity", "None");
+        spec.set("type", "ClusterIP");
         if spec.text("sessionAffinity") == "ClientIP" {
             spec.within("sessionAffinityConfig", |config| {
                 config.within("clientIP", |client| {
-                    client.set_absent("timeoutSeconds", DefaultValue::Number(10_800));
+                    client.set_absent("timeoutSeconds", 10_800);
                 });
             });
         } else if spec.text("sessionAffinity") == "None" {
@@ -106,20 +105,20 @@ fn default_service(service: &mut DynamicObject) {
         }
         let kind = spec.text("type").to_owned();
         spec.each("ports", |port| {
-            port.set("protocol", DefaultValue::Text("TCP"));
+            port.set("protocol", "TCP");
             let number = port.get("port").and_then(Value::as_i64).unwrap_or(0);
-            port.set("targetPort", DefaultValue::Number(number));
+            port.set("targetPort", number);
         });
         if kind == "ExternalName" {
             return;
         }
         if service_addresses::is_external(spec) {
-            spec.set("externalTrafficPolicy", DefaultValue::Text("Cluster"));
+            spec.set("externalTrafficPolicy", "Cluster");
         }
         if kind == "LoadBalancer" {
-            spec.set_absent("allocateLoadBalancerNodePorts", DefaultValue::True);
+            spec.set_absent("allocateLoadBalancerNodePorts", true);
         }
-        spec.set_absent("internalTrafficPolicy", DefaultValue::Text("Cluster"));
+        spec.set_absent("internalTrafficPolicy", "Cluster");
     });
     default_status(service);
 }
@@ -130,7 +129,7 @@ fn default_status(service: &mut DynamicObject) {
         status.with("loadBalancer", |balancer| {
             balancer.each("ingress", |ingress| {
                 if !ingress.text("ip").is_empty() {
-                    ingress.set_absent("ipMode", DefaultValue::Text("VIP"));
+                    ingress.set_absent("ipMode", "VIP");
                 }
             });
         });
@@ -139,30 +138,13 @@ fn default_status(service: &mut DynamicObject) {
 
 const SERVICE: &[Column] = &[
     Column::NAME,
-    Column::new(
-        "Type",
-        "type determines how the Service is exposed. Defaults to ClusterIP. Valid options are ExternalName, ClusterIP, NodePort, and LoadBalancer. \"ClusterIP\" allocates a cluster-internal IP address for load-balancing to endpoints. Endpoints are determined by the selector or if that is not specified, by manual construction of an Endpoints object or EndpointSlice objects. If clusterIP is \"None\", no virtual IP is allocated and the endpoints are published as a set of endpoints rather than a virtual IP. \"NodePort\" builds on ClusterIP and allocates a port on every node which routes to the same endpoints as the clusterIP. \"LoadBalancer\" builds on NodePort and creates an external load-balancer (if supported in the current cloud) which routes to the same endpoints as the clusterIP. \"ExternalName\" aliases this service to the specified externalName. Several other fields do not apply to ExternalName services. More info: https://kubernetes.io/docs/concepts/services-networking/service/#publishing-services-service-types",
-        Cell::TextOrEmpty("/spec/type"),
-    ),
-    Column::new(
-        "Cluster-IP",
-        "clusterIP is the IP address of the service and is usually assigned randomly. If an address is specified manually, is in-range (as per system configuration), and is not in use, it will be allocated to the service; otherwise creation of the service will fail. This field may not be changed through updates unless the type field is also being changed to ExternalName (which requires this field to be blank) or the type field is being changed from ExternalName (in which case this field may optionally be specified, as describe above).  Valid values are \"None\", empty string (\"\"), or a valid IP address. Setting this to \"None\" makes a \"headless service\" (no virtual IP), which is useful when direct endpoint connections are preferred and proxying is not required.  Only applies to types ClusterIP, NodePort, and LoadBalancer. If this field is specified when creating a Service of type ExternalName, creation will fail. This field will be wiped when updating a Service to type ExternalName. More info: https://kubernetes.io/docs/concepts/services-networking/service/#virtual-ips-and-service-proxies",
-        Cell::Text("/spec/clusterIP"),
-    ),
-    Column::new(
-        "External-IP",
-        "externalIPs is a list of IP addresses for which nodes in the cluster will also accept traffic for this service.  These IPs are not managed by Kubernetes.  The user is responsible for ensuring that traffic arrives at a node with this IP.  A common example is external load-balancers that are not part of the Kubernetes system.",
-        Cell::Of(external_addresses),
-    ),
-    Column::new(
-        "Port(s)",
-        "The list of ports that are exposed by this service. More info: https://kubernetes.io/docs/concepts/services-networking/service/#virtual-ips-and-service-proxies",
-        Cell::Of(ports),
-    ),
+    column("Type", Cell::TextOrEmpty("/spec/type")),
+    column("Cluster-IP", Cell::Text("/spec/clusterIP")),
+    column("External-IP", Cell::Of(external_addresses)),
+    column("Port(s)", Cell::Of(ports)),
     Column::AGE,
-    Column::wide(
+    wide_column(
         "Selector",
-        "Route service traffic to pods with label keys and values matching this selector. If empty or not present, the service is assumed to have an external process managing its endpoints, which Kubernetes will not modify. Only applies to types ClusterIP, NodePort, and LoadBalancer. Ignored if type is ExternalName. More info: https://kubernetes.io/docs/concepts/services-networking/service/",
         Cell::Of(|service, _| pairs(&service["spec"]["selector"])),
     ),
 ];
@@ -177,11 +159,9 @@ fn external_addresses(service: &Value, _: Now) -> Value {
     if text(service, "/spec/type") == "LoadBalancer" {
         all.extend(
             items(service, "/status/loadBalancer/ingress").map(|ingress| {
-                let address = text(ingress, "/ip");
-                if address.is_empty() {
-                    text(ingress, "/hostname")
-                } else {
-                    address
+                match text(ingress, "/ip") {
+                    "" => text(ingress, "/hostname"),
+                    address => address,
                 }
             }),
         );
@@ -195,11 +175,7 @@ fn external_addresses(service: &Value, _: Now) -> Value {
         }
         _ => all.extend(texts(items(service, "/spec/externalIPs"))),
     }
-    if all.is_empty() {
-        "<none>".into()
-    } else {
-        all.join(",").into()
-    }
+    joined(&all, "<none>")
 }
 
 fn ports(service: &Value, _: Now) -> Value {
@@ -209,35 +185,17 @@ fn ports(service: &Value, _: Now) -> Value {
             _ => format!("{}/{}", port["port"], text(port, "/protocol")),
         })
         .collect();
-    if all.is_empty() {
-        "<none>".into()
-    } else {
-        all.join(",").into()
-    }
+    joined(&all, "<none>")
 }
 
 const ENDPOINTS: &[Column] = &[
     Column::NAME,
-    Column::new(
-        "Endpoints",
-        "The set of all endpoints is the union of all subsets. Addresses are placed into subsets according to the IPs they share. A single address with multiple ports, some of which are ready and some of which are not (because they come from different containers) will result in the address being displayed in different subsets for the different ports. No address will appear in both Addresses and NotReadyAddresses in the same subset. Sets of addresses and ports that comprise a service.",
-        Cell::Of(endpoints),
-    ),
+    column("Endpoints", Cell::Of(endpoints)),
     Column::AGE,
 ];
 
 /// How many of a list are printed.
 const SHOWN: usize = 3;
-
-fn first_of(all: &[String]) -> Value {
-    match all.len() {
-        0 => "<none>".into(),
-        count if count > SHOWN => {
-            format!("{} + {} more...", all[..SHOWN].join(","), count - SHOWN).into()
-        }
-        _ => all.join(",").into(),
-    }
-}
 
 fn endpoints(endpoints: &Value, _: Now) -> Value {
     let mut all = Vec::new();
@@ -255,19 +213,14 @@ fn endpoints(endpoints: &Value, _: Now) -> Value {
             );
         }
     }
-    first_of(&all)
+    first_of(&all, SHOWN, ",", "<none>")
 }
 
 const ENDPOINT_SLICE: &[Column] = &[
     Column::NAME,
-    Column::new(
-        "AddressType",
-        "addressType specifies the type of address carried by this EndpointSlice. All addresses in this slice must be the same type. This field is immutable after creation. The following address types are currently supported: * IPv4: Represents an IPv4 Address. * IPv6: Represents an IPv6 Address. * FQDN: Represents a Fully Qualified Domain Name. (Deprecated) The EndpointSlice controller only generates, and kube-proxy only processes, slices of addressType \"IPv4\" and \"IPv6\". No semantics are defined for the \"FQDN\" type.",
-        Cell::TextOrEmpty("/addressType"),
-    ),
-    Column::new(
+    column("AddressType", Cell::TextOrEmpty("/addressType")),
+    column(
         "Ports",
-        "ports specifies the list of network ports exposed by each endpoint in this slice. Each port must have a unique name. Each slice may include a maximum of 100 ports. Services always have at least 1 port, so EndpointSlices generated by the EndpointSlice controller will likewise always have at least 1 port. EndpointSlices used for other purposes may have an empty ports list.",
         Cell::Of(|slice, _| {
             let all: Vec<String> = items(slice, "/ports")
                 .map(|port| match &port["port"] {
@@ -275,23 +228,15 @@ const ENDPOINT_SLICE: &[Column] = &[
                     number => number.to_string(),
                 })
                 .collect();
-            match all.is_empty() {
-                true => "<unset>".into(),
-                false => first_of(&all),
-            }
+            first_of(&all, SHOWN, ",", "<unset>")
         }),
     ),
-    Column::new(
+    column(
         "Endpoints",
-        "endpoints is a list of unique endpoints in this slice. Each slice may include a maximum of 1000 endpoints.",
         Cell::Of(|slice, _| {
             let addresses =
                 items(slice, "/endpoints").flat_map(|endpoint| items(endpoint, "/addresses"));
-            let all: Vec<String> = texts(addresses).into_iter().map(str::to_owned).collect();
-            match all.is_empty() {
-                true => "<unset>".into(),
-                false => first_of(&all),
-            }
+            first_of(&texts(addresses), SHOWN, ",", "<unset>")
         }),
     ),
     Column::AGE,

@@ -7,7 +7,7 @@ use std::net::Ipv4Addr;
 use podstorm_objects::{DynamicObject, Map};
 use serde_json::{Value, json};
 
-use crate::defaulting::{DefaultValue, Fill, Within};
+use crate::defaulting::{Fill, Within};
 
 const CLUSTER_IP: &str = "clusterIP";
 const CLUSTER_IPS: &str = "clusterIPs";
@@ -75,12 +75,12 @@ fn choose_families(spec: &mut Map) {
     } else {
         "SingleStack"
     };
-    spec.set_absent("ipFamilyPolicy", DefaultValue::Text(policy));
+    spec.set_absent("ipFamilyPolicy", policy);
     let families: &[&str] = match spec.text("ipFamilyPolicy") {
         "RequireDualStack" | "PreferDualStack" if is_open => &["IPv4", "IPv6"],
         _ => &["IPv4"],
     };
-    spec.set_absent("ipFamilies", DefaultValue::Texts(families));
+    spec.set_absent("ipFamilies", families);
 }
 
 /// The addresses and ports that a Service has stay with it where an update leaves them out.
@@ -187,10 +187,7 @@ pub(super) fn give(service: &mut DynamicObject, number: u64) {
         if has_node_ports(spec) {
             let mut next = number;
             spec.each("ports", |port| {
-                port.set(
-                    "nodePort",
-                    DefaultValue::Number((30_000 + next % NODE_PORTS) as i64),
-                );
+                port.set("nodePort", (30_000 + next % NODE_PORTS) as i64);
                 next = next.wrapping_add(1);
             });
         }

@@ -2,22 +2,23 @@
 //!
 //! Source: `ValidateService` of Kubernetes' `pkg/apis/core/validation`.
 
-use podstorm_objects::cells::{items, text};
+use podstorm_objects::cells::text;
 use podstorm_objects::{Cause, DynamicObject, Map};
 use serde_json::{Value, json};
 
 use super::service_addresses::{self, is_external};
-use crate::errors::{forbidden_field, invalid_value, not_supported, required};
-use crate::validation::{dns_label_problem, dns_subdomain_problem, ip_problem, port_name_problems};
+use crate::errors::{duplicate, invalid_value};
+use crate::validation::{Checks, Field, names};
 
 const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
 const OUT_OF_RANGE: &str = "must be between 1 and 65535, inclusive";
+const OF_BALANCERS: &str = "may only be used when `type` is 'LoadBalancer'";
 
 /// Why a new Service can't have an address. Upstream gives it before it looks at anything else.
 pub(crate) fn not_allocated(new: &DynamicObject) -> Option<Cause> {
     let spec = new.fields.get("spec")?;
     let wanted = text(spec, "/clusterIP");
-    let is_valid = wanted.is_empty() || ip_problem(wanted).is_none();
+    let is_valid = wanted.is_empty() || names::ip_address(wanted).is_none();
     if text(spec, "/type") == "ExternalName" || wanted == "None" || !is_valid {
         return None;
     }
@@ -57,239 +58,165 @@ pub(crate) fn not_allocated(new: &DynamicObject) -> Option<Cause> {
 }
 
 pub(super) fn validate(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> {
-    let mut causes = Vec::new();
-    let none = Value::Null;
-    let spec = new.fields.get("spec").unwrap_or(&none);
-    check_type(spec, &mut causes);
-    check_ports(spec, &mut causes);
-    check_affinity(spec, &mut causes);
-    check_addresses(spec, &mut causes);
-    check_traffic(spec, &mut causes);
+    let checks = Checks::default();
+    let spec = checks.field(new, "spec");
+    check_type(&spec);
+    check_ports(&spec);
+    check_affinity(&spec);
+    check_addresses(&spec);
+    check_traffic(&spec);
+    let address = spec.at("clusterIP").value;
     if let Some(before) = old.and_then(|old| old.fields.get("spec"))
         && text(before, "/type") != "ExternalName"
-        && text(spec, "/type") != "ExternalName"
-        && before["clusterIP"] != spec["clusterIP"]
+        && spec.at("type").text() != "ExternalName"
+        && before["clusterIP"] != *address
     {
-        let listed = json!([spec["clusterIP"]]);
+        let listed = json!([address]);
         let detail = "may not change once set";
-        causes.push(invalid_value("spec.clusterIPs[0]", &listed, detail));
+        checks.push(invalid_value("spec.clusterIPs[0]", &listed, detail));
     }
+    let mut causes = checks.found();
     if old.is_some() && causes.is_empty() {
         causes.extend(not_allocated(new));
     }
     causes
 }
 
-fn check_type(spec: &Value, causes: &mut Vec<Cause>) {
-    let kind = text(spec, "/type");
-    let is_headless = text(spec, "/clusterIP") == "None";
-    let has_ports = items(spec, "/ports").next().is_some();
-    if !TYPES.contains(&kind) {
-        causes.push(not_supported("spec.type", kind, &TYPES));
-    }
-    match kind {
+fn check_type(spec: &Field<'_>) {
+    let kind = spec.at("type");
+    let address = spec.at("clusterIP").text();
+    let ports = spec.at("ports");
+    kind.must_be_one_of(&TYPES);
+    match kind.text() {
         "ExternalName" => {
-            if !text(spec, "/clusterIP").is_empty() {
-                let detail = "may not be set for ExternalName services";
-                causes.push(forbidden_field("spec.clusterIPs", detail));
+            if !address.is_empty() {
+                let addresses = spec.at("clusterIPs");
+                addresses.forbidden("may not be set for ExternalName services");
             }
             // It may say that it is complete.
-            let name = text(spec, "/externalName");
-            match name.strip_suffix('.').unwrap_or(name) {
-                "" => causes.push(required("spec.externalName", "")),
-                name => {
-                    if let Some(problem) = dns_subdomain_problem(name) {
-                        causes.push(invalid_value("spec.externalName", &name.into(), &problem));
-                    }
-                }
-            }
+            let name = spec.at("externalName");
+            let whole = name.text().strip_suffix('.').unwrap_or(name.text());
+            let whole = Value::from(whole);
+            let whole = spec.checks.value(name.path.as_str(), &whole);
+            whole.must_fit(names::dns_subdomain);
         }
-        _ if !is_headless && !has_ports => causes.push(required("spec.ports", "")),
-        "LoadBalancer" | "NodePort" if is_headless => {
+        _ if address != "None" && ports.items().next().is_none() => ports.required(""),
+        kind @ ("LoadBalancer" | "NodePort") if address == "None" => {
             let detail = format!("may not be set to 'None' for {kind} services");
-            causes.push(invalid_value("spec.clusterIPs[0]", &"None".into(), &detail));
+            let cause = invalid_value("spec.clusterIPs[0]", &"None".into(), &detail);
+            spec.checks.push(cause);
         }
         _ => {}
     }
-    if kind != "LoadBalancer" {
+    if kind.text() != "LoadBalancer" {
         for member in ["allocateLoadBalancerNodePorts", "loadBalancerClass"] {
-            if !spec[member].is_null() {
-                let detail = "may only be used when `type` is 'LoadBalancer'";
-                causes.push(forbidden_field(format!("spec.{member}"), detail));
+            let member = spec.at(member);
+            if !member.is_null() {
+                member.forbidden(OF_BALANCERS);
             }
         }
     }
 }
 
-fn duplicate(field: String, value: &Value) -> Cause {
-    Cause {
-        reason: "FieldValueDuplicate".to_owned(),
-        message: format!("Duplicate value: {value}"),
-        field,
-    }
-}
-
-fn check_ports(spec: &Value, causes: &mut Vec<Cause>) {
-    let ports: Vec<&Value> = items(spec, "/ports").collect();
-    let kind = text(spec, "/type");
+fn check_ports(spec: &Field<'_>) {
+    let ports: Vec<Field<'_>> = spec.at("ports").items().collect();
     for (number, port) in ports.iter().enumerate() {
-        let at = format!("spec.ports[{number}]");
         let earlier = &ports[..number];
-        let name = text(port, "/name");
-        if name.is_empty() {
+        let name = port.at("name");
+        if name.text().is_empty() {
             if ports.len() > 1 {
-                causes.push(required(format!("{at}.name"), ""));
+                name.required("");
             }
-        } else if let Some(problem) = dns_label_problem(name) {
-            causes.push(invalid_value(format!("{at}.name"), &name.into(), &problem));
-        } else if earlier.iter().any(|other| text(other, "/name") == name) {
-            causes.push(duplicate(format!("{at}.name"), &name.into()));
+        } else if names::dns_label(name.text()).is_some() {
+            name.fits(names::dns_label);
+        } else if earlier
+            .iter()
+            .any(|other| other.value["name"] == *name.value)
+        {
+            name.duplicate();
         }
         for member in ["port", "targetPort"] {
-            let field = format!("{at}.{member}");
-            match &port[member] {
+            let field = port.at(member);
+            match field.value {
                 Value::String(name) => {
-                    for problem in port_name_problems(name) {
-                        causes.push(invalid_value(&field, &name.as_str().into(), &problem));
+                    for problem in names::port_name_problems(name) {
+                        field.invalid(problem);
                     }
                 }
-                value => {
-                    let number = value.as_i64().unwrap_or(0);
-                    if !(1..=65_535).contains(&number) {
-                        causes.push(invalid_value(field, &number.into(), OUT_OF_RANGE));
-                    }
+                _ if !(1..=65_535).contains(&field.number()) => {
+                    field.invalid_as(field.number(), OUT_OF_RANGE);
                 }
+                _ => {}
             }
         }
-        let protocol = text(port, "/protocol");
-        let protocols = ["SCTP", "TCP", "UDP"];
-        if !protocols.contains(&protocol) {
-            causes.push(not_supported(
-                format!("{at}.protocol"),
-                protocol,
-                &protocols,
-            ));
-        }
-        let is_same = |other: &&Value, member: &str| {
-            other["protocol"] == port["protocol"] && other[member] == port[member]
+        port.at("protocol").must_be_one_of(&["SCTP", "TCP", "UDP"]);
+        let is_repeated = |member: &str| {
+            let is_same =
+                |other: &Field<'_>, member: &str| other.value[member] == port.value[member];
+            (earlier.iter()).any(|other| is_same(other, "protocol") && is_same(other, member))
         };
-        if earlier.iter().any(|other| is_same(other, "port")) {
+        if is_repeated("port") {
             // Upstream shows a port with nothing but this.
-            let message = format!(
-                "Duplicate value: {{\"Name\":\"\",\"Protocol\":{},\"AppProtocol\":null,\
-                 \"Port\":{},\"TargetPort\":0,\"NodePort\":0}}",
-                port["protocol"], port["port"]
+            let shown = format!(
+                "{{\"Name\":\"\",\"Protocol\":{},\"AppProtocol\":null,\"Port\":{},\"TargetPort\":0,\
+                 \"NodePort\":0}}",
+                port.value["protocol"], port.value["port"]
             );
-            causes.push(Cause {
-                reason: "FieldValueDuplicate".to_owned(),
-                message,
-                field: at.clone(),
-            });
+            spec.checks.push(duplicate(port.path.as_str(), shown));
         }
-        let on_node = port["nodePort"].as_i64().unwrap_or(0);
-        if on_node != 0 {
-            let field = format!("{at}.nodePort");
-            if kind == "ClusterIP" {
-                let detail = "may not be used when `type` is 'ClusterIP'";
-                causes.push(forbidden_field(field, detail));
-            } else if earlier.iter().any(|other| is_same(other, "nodePort")) {
-                causes.push(duplicate(field, &on_node.into()));
+        let on_node = port.at("nodePort");
+        if on_node.number() != 0 {
+            if spec.at("type").text() == "ClusterIP" {
+                on_node.forbidden("may not be used when `type` is 'ClusterIP'");
+            } else if is_repeated("nodePort") {
+                on_node.duplicate();
             }
         }
     }
 }
 
-fn check_affinity(spec: &Value, causes: &mut Vec<Cause>) {
-    let affinity = text(spec, "/sessionAffinity");
-    let supported = ["ClientIP", "None"];
-    if !supported.contains(&affinity) {
-        causes.push(not_supported("spec.sessionAffinity", affinity, &supported));
-    }
-    let at = "spec.sessionAffinityConfig.clientIP.timeoutSeconds";
-    let seconds = spec["sessionAffinityConfig"]["clientIP"]["timeoutSeconds"].as_i64();
-    if let Some(seconds) = seconds.filter(|it| affinity == "ClientIP" && !(1..=86_400).contains(it))
-    {
-        let detail = "must be greater than 0 and less than 86400";
-        causes.push(invalid_value(at, &seconds.into(), detail));
+fn check_affinity(spec: &Field<'_>) {
+    let affinity = spec.at("sessionAffinity");
+    affinity.must_be_one_of(&["ClientIP", "None"]);
+    let config = spec.at("sessionAffinityConfig");
+    let seconds = config.at("clientIP").at("timeoutSeconds");
+    let is_out = |seconds| !(1..=86_400).contains(&seconds);
+    if affinity.text() == "ClientIP" && seconds.value.as_i64().is_some_and(is_out) {
+        seconds.invalid("must be greater than 0 and less than 86400");
     }
 }
 
-fn check_addresses(spec: &Value, causes: &mut Vec<Cause>) {
-    let address = text(spec, "/clusterIP");
-    if !["", "None"].contains(&address)
-        && let Some(problem) = ip_problem(address)
-    {
-        causes.push(invalid_value(
-            "spec.clusterIPs[0]",
-            &address.into(),
-            &problem,
-        ));
+fn check_addresses(spec: &Field<'_>) {
+    let address = spec.at("clusterIP");
+    if !["", "None"].contains(&address.text()) {
+        let first = spec.checks.value("spec.clusterIPs[0]", address.value);
+        first.fits(names::ip_address);
     }
-    for (index, address) in items(spec, "/externalIPs").enumerate() {
-        let address = address.as_str().unwrap_or("");
-        if let Some(problem) = ip_problem(address) {
-            let field = format!("spec.externalIPs[{index}]");
-            causes.push(invalid_value(field, &address.into(), &problem));
-        }
+    for address in spec.at("externalIPs").items() {
+        address.fits(names::ip_address);
     }
-    let at = "spec.LoadBalancerSourceRanges";
-    if items(spec, "/loadBalancerSourceRanges").next().is_some()
-        && text(spec, "/type") != "LoadBalancer"
-    {
-        let detail = "may only be used when `type` is 'LoadBalancer'";
-        causes.push(forbidden_field(at, detail));
+    let ranges = spec.at("loadBalancerSourceRanges").value;
+    let ranges = spec.checks.value("spec.LoadBalancerSourceRanges", ranges);
+    if ranges.items().next().is_some() && spec.at("type").text() != "LoadBalancer" {
+        ranges.forbidden(OF_BALANCERS);
     }
-    for (index, range) in items(spec, "/loadBalancerSourceRanges").enumerate() {
-        let range = range.as_str().unwrap_or("");
-        if !is_range(range.trim()) {
-            let detail = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
-            causes.push(invalid_value(
-                format!("{at}[{index}]"),
-                &range.into(),
-                detail,
-            ));
-        }
+    for range in ranges.items() {
+        range.fits(|range| names::range(range.trim()));
     }
 }
 
-/// Whether a text is an address with the length of a prefix.
-fn is_range(text: &str) -> bool {
-    let Some((address, bits)) = text.split_once('/') else {
-        return false;
-    };
-    let Ok(address) = address.parse::<std::net::IpAddr>() else {
-        return false;
-    };
-    let most = if address.is_ipv4() { 32 } else { 128 };
-    bits.parse::<u8>().is_ok_and(|bits| bits <= most)
-}
-
-fn check_traffic(spec: &Value, causes: &mut Vec<Cause>) {
+fn check_traffic(spec: &Field<'_>) {
     let policies = ["Cluster", "Local"];
     let none = Map::new();
-    let from_outside = is_external(spec.as_object().unwrap_or(&none));
-    match text(spec, "/externalTrafficPolicy") {
-        "" => {}
-        policy if !from_outside => {
-            let detail = "may only be set for externally-accessible services";
-            let field = "spec.externalTrafficPolicy";
-            causes.push(invalid_value(field, &policy.into(), detail));
-        }
-        policy if !policies.contains(&policy) => {
-            causes.push(not_supported(
-                "spec.externalTrafficPolicy",
-                policy,
-                &policies,
-            ));
-        }
-        _ => {}
+    let from_outside = is_external(spec.value.as_object().unwrap_or(&none));
+    let external = spec.at("externalTrafficPolicy");
+    let internal = spec.at("internalTrafficPolicy");
+    if !external.text().is_empty() && !from_outside {
+        external.invalid("may only be set for externally-accessible services");
+    } else if !external.text().is_empty() {
+        external.one_of(&policies);
     }
-    let policy = text(spec, "/internalTrafficPolicy");
-    if !policy.is_empty() && !policies.contains(&policy) {
-        causes.push(not_supported(
-            "spec.internalTrafficPolicy",
-            policy,
-            &policies,
-        ));
+    if !internal.text().is_empty() {
+        internal.one_of(&policies);
     }
 }

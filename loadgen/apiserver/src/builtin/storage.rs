@@ -10,9 +10,10 @@ use podstorm_objects::{
 };
 use serde_json::Value;
 
-use crate::defaulting::{DefaultValue, Fill, Within};
-use crate::errors::{forbidden_field, invalid_value, not_supported, required};
-use crate::validation::{dns_subdomain_problem, validate_selector};
+use super::columns::{column, or_unset, wide_column};
+use crate::defaulting::{Fill, Within};
+use crate::errors::not_supported;
+use crate::validation::{Checks, Field, names, validate_selector};
 
 pub(super) static ROWS: [ResourceType; 3] = [
     ResourceType {
@@ -77,12 +78,8 @@ pub(super) static ROWS: [ResourceType; 3] = [
         columns: CLASS,
         rules: Rules {
             default: |class| {
-                class
-                    .fields
-                    .set_absent("reclaimPolicy", DefaultValue::Text("Delete"));
-                class
-                    .fields
-                    .set_absent("volumeBindingMode", DefaultValue::Text("Immediate"));
+                class.fields.set_absent("reclaimPolicy", "Delete");
+                class.fields.set_absent("volumeBindingMode", "Immediate");
             },
             validate: validate_class,
             ..Rules::NONE
@@ -102,21 +99,16 @@ fn protect(new: &mut DynamicObject, old: Option<&DynamicObject>, finalizer: &str
 
 fn default_volume(volume: &mut DynamicObject) {
     volume.fields.within("spec", |spec| {
-        spec.set(
-            "persistentVolumeReclaimPolicy",
-            DefaultValue::Text("Retain"),
-        );
-        spec.set_absent("volumeMode", DefaultValue::Text("Filesystem"));
-        spec.with("hostPath", |path| {
-            path.set_absent("type", DefaultValue::Text(""))
-        });
+        spec.set("persistentVolumeReclaimPolicy", "Retain");
+        spec.set_absent("volumeMode", "Filesystem");
+        spec.with("hostPath", |path| path.set_absent("type", ""));
     });
 }
 
 /// Sets the defaults of a claim's spec.
 pub(super) fn default_claim_spec(spec: &mut Map) {
-    spec.set_absent("volumeMode", DefaultValue::Text("Filesystem"));
-    spec.set_absent("resources", DefaultValue::EmptyObject);
+    spec.set_absent("volumeMode", "Filesystem");
+    spec.set_absent("resources", Map::new());
 }
 
 /// What a claim is filled from has an old name, under which only claims and snapshots are known, and a new one:
@@ -147,32 +139,28 @@ fn settle_sources(spec: &mut Map) {
 }
 
 fn validate_claim_status(claim: &DynamicObject) -> Vec<Cause> {
-    let capacity = claim.fields.get("status").map(|status| &status["capacity"]);
-    let entries = capacity.and_then(Value::as_object).into_iter().flatten();
-    let negative = entries.filter_map(|(name, value)| {
-        let amount = Quantity::from_json(value).ok()?;
-        let field = format!("status.capacity[{name}]");
-        let shown = i64::try_from(amount.ceil()).unwrap_or(i64::MIN).into();
-        let detail = "must be a valid resource quantity";
-        amount
-            .is_negative()
-            .then(|| invalid_value(field, &shown, detail))
-    });
-    negative.collect()
+    let checks = Checks::default();
+    let status = checks.field(claim, "status");
+    for (_, entry) in status.at("capacity").entries() {
+        if let Ok(amount) = Quantity::from_json(entry.value)
+            && amount.is_negative()
+        {
+            let shown = i64::try_from(amount.ceil()).unwrap_or(i64::MIN);
+            entry.invalid_as(shown, "must be a valid resource quantity");
+        }
+    }
+    checks.found()
 }
 
 fn validate_volume(new: &DynamicObject, _: Option<&DynamicObject>) -> Vec<Cause> {
-    let none = Value::Null;
-    let spec = new.fields.get("spec").unwrap_or(&none);
-    let mut causes = Vec::new();
-    check_modes(spec, "spec", "", &mut causes);
-    if spec["capacity"]
-        .as_object()
-        .is_none_or(|capacity| capacity.is_empty())
-    {
-        causes.push(required("spec.capacity", ""));
+    let checks = Checks::default();
+    let spec = checks.field(new, "spec");
+    check_modes(&spec, "");
+    let capacity = spec.at("capacity");
+    if capacity.entries().next().is_none() {
+        capacity.required("");
     }
-    causes
+    checks.found()
 }
 
 const MODES: [&str; 4] = [
@@ -183,110 +171,78 @@ const MODES: [&str; 4] = [
 ];
 
 /// The rules of the access modes of a volume or a claim.
-fn check_modes(spec: &Value, at: &str, detail: &str, causes: &mut Vec<Cause>) {
-    let field = format!("{at}.accessModes");
-    let modes: Vec<&str> = items(spec, "/accessModes")
-        .map(|mode| mode.as_str().unwrap_or(""))
-        .collect();
+fn check_modes(spec: &Field<'_>, detail: &str) {
+    let field = spec.at("accessModes");
+    let modes: Vec<&str> = field.items().map(|mode| mode.text()).collect();
     if modes.is_empty() {
-        causes.push(required(&field, detail));
+        field.required(detail);
     }
     for mode in &modes {
         if !MODES.contains(mode) {
-            causes.push(not_supported(&field, mode, &MODES));
+            // Sic: without its number.
+            let cause = not_supported(field.path.as_str(), mode, &MODES);
+            spec.checks.push(cause);
         }
     }
     if modes.len() > 1 && modes.contains(&"ReadWriteOncePod") {
-        let detail = "may not use ReadWriteOncePod with other access modes";
-        causes.push(forbidden_field(&field, detail));
+        field.forbidden("may not use ReadWriteOncePod with other access modes");
     }
 }
 
 /// The rules of the spec of a claim or of a template of claims.
-pub(super) fn check_claim_spec(spec: &Value, at: &str, causes: &mut Vec<Cause>) {
-    check_modes(spec, at, "at least 1 access mode is required", causes);
-    let field = format!("{at}.resources[storage]");
-    match spec.pointer("/resources/requests/storage") {
-        None | Some(Value::Null) => causes.push(required(field, "")),
-        Some(value) => {
-            if let Ok(amount) = Quantity::from_json(value)
-                && (amount.is_negative() || amount.is_zero())
-            {
-                causes.push(invalid_value(field, value, "must be greater than zero"));
-            }
-        }
-    }
-    if let Some(class) = spec["storageClassName"]
-        .as_str()
-        .filter(|it| !it.is_empty())
-        && let Some(problem) = dns_subdomain_problem(class)
+pub(super) fn check_claim_spec(spec: &Field<'_>) {
+    check_modes(spec, "at least 1 access mode is required");
+    let resources = spec.at("resources");
+    let asked = resources.at("requests").at("storage").value;
+    // Sic: upstream's path leaves out where it is.
+    let asked = (spec.checks).value(format!("{}[storage]", resources.path), asked);
+    if asked.is_null() {
+        asked.required("");
+    } else if let Ok(amount) = Quantity::from_json(asked.value)
+        && (amount.is_negative() || amount.is_zero())
     {
-        let field = format!("{at}.storageClassName");
-        causes.push(invalid_value(field, &class.into(), &problem));
+        asked.invalid("must be greater than zero");
     }
-    if let Ok(selector) = LabelSelector::from_json(spec["selector"].clone())
-        && at == "spec"
+    let class = spec.at("storageClassName");
+    if !class.text().is_empty() {
+        class.fits(names::dns_subdomain);
+    }
+    if let Ok(selector) = LabelSelector::from_json(spec.value["selector"].clone())
+        && spec.path == "spec"
     {
-        causes.extend(validate_selector(&selector));
+        spec.checks.extend(validate_selector(&selector));
     }
-    let modes = ["Block", "Filesystem"];
-    if let Some(mode) = spec["volumeMode"].as_str()
-        && !modes.contains(&mode)
-    {
-        causes.push(not_supported(format!("{at}.volumeMode"), mode, &modes));
-    }
+    spec.at("volumeMode").one_of(&["Block", "Filesystem"]);
 }
 
 fn validate_claim(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> {
-    let none = Value::Null;
-    let spec = new.fields.get("spec").unwrap_or(&none);
-    let mut causes = Vec::new();
-    check_claim_spec(spec, "spec", &mut causes);
-    if let Some(old) = old.and_then(|old| old.fields.get("spec")) {
-        let fixed = |spec: &Value| {
-            let mut spec = spec.as_object().cloned().unwrap_or_default();
-            for member in ["resources", "volumeAttributesClassName", "volumeName"] {
-                spec.remove(member);
-            }
-            spec
-        };
-        if fixed(spec) != fixed(old) {
-            let detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
-            causes.push(forbidden_field("spec", detail));
-        }
+    const MUTABLE: [&str; 3] = ["resources", "volumeAttributesClassName", "volumeName"];
+    let checks = Checks::default();
+    let spec = checks.field(new, "spec");
+    check_claim_spec(&spec);
+    let before = old.map(|old| checks.field(old, "spec").value);
+    if before.is_some_and(|before| spec.changes_beyond(before, &MUTABLE)) {
+        spec.forbidden("spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims");
     }
-    causes
+    checks.found()
 }
 
 fn validate_class(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> {
-    let mut causes = Vec::new();
-    let provisioner = new.fields.get("provisioner").and_then(Value::as_str);
-    if provisioner.unwrap_or("").is_empty() {
-        causes.push(required("provisioner", ""));
-    }
-    let Some(old) = old else { return causes };
-    for (member, detail) in [
-        ("parameters", "updates to parameters are forbidden."),
-        ("provisioner", "updates to provisioner are forbidden."),
-        ("reclaimPolicy", "updates to reclaimPolicy are forbidden."),
-    ] {
-        if new.fields.get(member) != old.fields.get(member) {
-            causes.push(forbidden_field(member, detail));
+    let checks = Checks::default();
+    checks.field(new, "provisioner").needs_text("");
+    let Some(old) = old else {
+        return checks.found();
+    };
+    let before = |member| checks.field(old, member).value;
+    for member in ["parameters", "provisioner", "reclaimPolicy"] {
+        let field = checks.field(new, member);
+        if field.value != before(member) {
+            field.forbidden(format!("updates to {member} are forbidden."));
         }
     }
-    if new.fields.get("volumeBindingMode") != old.fields.get("volumeBindingMode") {
-        let mode = new
-            .fields
-            .get("volumeBindingMode")
-            .cloned()
-            .unwrap_or_default();
-        causes.push(invalid_value(
-            "volumeBindingMode",
-            &mode,
-            "field is immutable",
-        ));
-    }
-    causes
+    let mode = checks.field(new, "volumeBindingMode");
+    mode.unchanged(before("volumeBindingMode"));
+    checks.found()
 }
 
 /// Access modes, each once, in short: `RWO,ROX`.
@@ -307,17 +263,11 @@ fn modes(object: &Value, pointer: &str) -> Value {
 }
 
 fn attributes_class(object: &Value, _: Now) -> Value {
-    match text(object, "/spec/volumeAttributesClassName") {
-        "" => "<unset>".into(),
-        name => name.into(),
-    }
+    or_unset(object, "/spec/volumeAttributesClassName")
 }
 
 fn mode(object: &Value, _: Now) -> Value {
-    match text(object, "/spec/volumeMode") {
-        "" => "<unset>".into(),
-        mode => mode.into(),
-    }
+    or_unset(object, "/spec/volumeMode")
 }
 
 /// The phase, and that it is going.
@@ -330,75 +280,42 @@ fn phase(object: &Value, _: Now) -> Value {
 
 const CLAIM: &[Column] = &[
     Column::NAME,
-    Column::new(
-        "Status",
-        "phase represents the current phase of PersistentVolumeClaim.",
-        Cell::Of(phase),
-    ),
-    Column::new(
-        "Volume",
-        "volumeName is the binding reference to the PersistentVolume backing this claim.",
-        Cell::TextOrEmpty("/spec/volumeName"),
-    ),
-    Column::new(
+    column("Status", Cell::Of(phase)),
+    column("Volume", Cell::TextOrEmpty("/spec/volumeName")),
+    column(
         "Capacity",
-        "capacity represents the actual resources of the underlying volume.",
         Cell::Of(|claim, _| match text(claim, "/spec/volumeName") {
             "" => "".into(),
             _ => text(claim, "/status/capacity/storage").into(),
         }),
     ),
-    Column::new(
+    column(
         "Access Modes",
-        "accessModes contains the actual access modes the volume backing the PVC has. More info: https://kubernetes.io/docs/concepts/storage/persistent-volumes#access-modes-1",
         Cell::Of(|claim, _| match text(claim, "/spec/volumeName") {
             "" => "".into(),
             _ => modes(claim, "/status/accessModes"),
         }),
     ),
-    Column::new(
-        "StorageClass",
-        "StorageClass of the pvc",
-        Cell::TextOrEmpty("/spec/storageClassName"),
-    ),
-    Column::new(
-        "VolumeAttributesClass",
-        "VolumeAttributesClass of the pvc",
-        Cell::Of(attributes_class),
-    ),
+    column("StorageClass", Cell::TextOrEmpty("/spec/storageClassName")),
+    column("VolumeAttributesClass", Cell::Of(attributes_class)),
     Column::AGE,
-    Column::wide(
-        "VolumeMode",
-        "volumeMode defines what type of volume is required by the claim. Value of Filesystem is implied when not included in claim spec.",
-        Cell::Of(mode),
-    ),
+    wide_column("VolumeMode", Cell::Of(mode)),
 ];
 
 const VOLUME: &[Column] = &[
     Column::NAME,
-    Column::new(
-        "Capacity",
-        "capacity is the description of the persistent volume's resources and capacity. More info: https://kubernetes.io/docs/concepts/storage/persistent-volumes#capacity",
-        Cell::TextOrEmpty("/spec/capacity/storage"),
-    ),
-    Column::new(
+    column("Capacity", Cell::TextOrEmpty("/spec/capacity/storage")),
+    column(
         "Access Modes",
-        "accessModes contains all ways the volume can be mounted. More info: https://kubernetes.io/docs/concepts/storage/persistent-volumes#access-modes",
         Cell::Of(|volume, _| modes(volume, "/spec/accessModes")),
     ),
-    Column::new(
+    column(
         "Reclaim Policy",
-        "persistentVolumeReclaimPolicy defines what happens to a persistent volume when released from its claim. Valid options are Retain (default for manually created PersistentVolumes), Delete (default for dynamically provisioned PersistentVolumes), and Recycle (deprecated). Recycle must be supported by the volume plugin underlying this PersistentVolume. More info: https://kubernetes.io/docs/concepts/storage/persistent-volumes#reclaiming",
         Cell::TextOrEmpty("/spec/persistentVolumeReclaimPolicy"),
     ),
-    Column::new(
-        "Status",
-        "phase indicates if a volume is available, bound to a claim, or released by a claim. More info: https://kubernetes.io/docs/concepts/storage/persistent-volumes#phase",
-        Cell::Of(phase),
-    ),
-    Column::new(
+    column("Status", Cell::Of(phase)),
+    column(
         "Claim",
-        "claimRef is part of a bi-directional binding between PersistentVolume and PersistentVolumeClaim. Expected to be non-nil when bound. claim.VolumeName is the authoritative bind between PV and PVC. More info: https://kubernetes.io/docs/concepts/storage/persistent-volumes#binding",
         Cell::Of(|volume, _| {
             let claim = &volume["spec"]["claimRef"];
             match claim.is_object() {
@@ -407,49 +324,20 @@ const VOLUME: &[Column] = &[
             }
         }),
     ),
-    Column::new(
-        "StorageClass",
-        "StorageClass of the pv",
-        Cell::TextOrEmpty("/spec/storageClassName"),
-    ),
-    Column::new(
-        "VolumeAttributesClass",
-        "VolumeAttributesClass of the pv",
-        Cell::Of(attributes_class),
-    ),
-    Column::new(
-        "Reason",
-        "reason is a brief CamelCase string that describes any failure and is meant for machine parsing and tidy display in the CLI.",
-        Cell::TextOrEmpty("/status/reason"),
-    ),
+    column("StorageClass", Cell::TextOrEmpty("/spec/storageClassName")),
+    column("VolumeAttributesClass", Cell::Of(attributes_class)),
+    column("Reason", Cell::TextOrEmpty("/status/reason")),
     Column::AGE,
-    Column::wide(
-        "VolumeMode",
-        "volumeMode defines if a volume is intended to be used with a formatted filesystem or to remain in raw block state. Value of Filesystem is implied when not included in spec.",
-        Cell::Of(mode),
-    ),
+    wide_column("VolumeMode", Cell::Of(mode)),
 ];
 
 const CLASS: &[Column] = &[
     Column::NAME,
-    Column::new(
-        "Provisioner",
-        "provisioner indicates the type of the provisioner.",
-        Cell::TextOrEmpty("/provisioner"),
-    ),
-    Column::new(
-        "ReclaimPolicy",
-        "reclaimPolicy controls the reclaimPolicy for dynamically provisioned PersistentVolumes of this storage class. Defaults to Delete.",
-        Cell::TextOrEmpty("/reclaimPolicy"),
-    ),
-    Column::new(
-        "VolumeBindingMode",
-        "volumeBindingMode indicates how PersistentVolumeClaims should be provisioned and bound.  When unset, VolumeBindingImmediate is used. This field is only honored by servers that enable the VolumeScheduling feature.",
-        Cell::TextOrEmpty("/volumeBindingMode"),
-    ),
-    Column::new(
+    column("Provisioner", Cell::TextOrEmpty("/provisioner")),
+    column("ReclaimPolicy", Cell::TextOrEmpty("/reclaimPolicy")),
+    column("VolumeBindingMode", Cell::TextOrEmpty("/volumeBindingMode")),
+    column(
         "AllowVolumeExpansion",
-        "allowVolumeExpansion shows whether the storage class allow volume expand.",
         Cell::Of(|class, _| (class["allowVolumeExpansion"] == true).into()),
     ),
     Column::AGE,

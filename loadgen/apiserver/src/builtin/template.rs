@@ -5,8 +5,8 @@ use podstorm_objects::{Cause, DynamicObject, Map, PodTemplate, ReplicaSet, Resou
 use serde_json::{Value, json};
 
 use crate::defaulting::{Within, fill_spec};
-use crate::errors::{invalid_value, required};
-use crate::validation::{validate_replica_set_spec, validate_template};
+use crate::errors::invalid_value;
+use crate::validation::{Field, validate_replica_set_spec, validate_template};
 
 /// Sets the defaults of `template` in a spec.
 pub(super) fn set_defaults(spec: &mut Map) {
@@ -73,18 +73,20 @@ fn validate_as_replica_set(object: &DynamicObject) -> Vec<Cause> {
 }
 
 /// The broken rules of the template of a Job, whose pods end.
-pub(super) fn validate_ending(template: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
-    let policy = &template["spec"]["restartPolicy"];
-    match PodTemplate::from_json(template.clone()) {
-        Ok(template) => causes.extend(validate_template(&template, path)),
+pub(super) fn validate_ending(template: &Field<'_>) {
+    match PodTemplate::from_json(template.value.clone()) {
+        Ok(read) => {
+            let path = Path::ROOT.member(&template.path);
+            template.checks.extend(validate_template(&read, &path));
+        }
         Err(problem) => {
-            let field = format!("{path}.{}", problem.path);
-            causes.push(invalid_value(field, &Value::Null, &problem.problem));
+            let field = template.at(&problem.path.to_string());
+            field.invalid_as(Value::Null, &problem.problem);
         }
     }
     // Sic: upstream calls the default, which a job can't have, missing.
-    if policy == "Always" {
-        let field = format!("{path}.spec.restartPolicy");
-        causes.push(required(field, "valid values: \"OnFailure\", \"Never\""));
+    let policy = template.at("spec").at("restartPolicy");
+    if policy.text() == "Always" {
+        policy.required("valid values: \"OnFailure\", \"Never\"");
     }
 }

@@ -10,7 +10,8 @@ use regex_lite::Regex;
 use serde_json::Value;
 
 use super::structural::OF_OBJECTS;
-use crate::errors::{invalid_value, not_supported, required};
+use crate::errors::{duplicate, invalid_value, not_supported, required, too_long, too_many};
+use crate::validation::names;
 
 /// The rules that a value breaks; `old` is what stood there before.
 pub(super) fn check(schema: &Value, new: &Value, old: Option<&Value>) -> Vec<Cause> {
@@ -121,11 +122,7 @@ fn check_text(schema: &Value, text: &str, path: &str, causes: &mut Vec<Cause>) {
     let value: Value = text.into();
     let length = u64::try_from(text.chars().count()).unwrap_or(u64::MAX);
     if let Some(most) = schema["maxLength"].as_u64().filter(|most| length > *most) {
-        causes.push(Cause {
-            reason: "FieldValueTooLong".to_owned(),
-            message: format!("Too long: may not be more than {most} bytes"),
-            field: path.to_owned(),
-        });
+        causes.push(too_long(path, most));
     }
     if let Some(least) = schema["minLength"].as_u64().filter(|least| length < *least) {
         causes.push(in_body(
@@ -157,14 +154,7 @@ fn has_format(format: &str, text: &str) -> bool {
         "date" => format!("{text}T00:00:00Z").parse::<Time>().is_ok(),
         "ipv4" => text.parse::<std::net::Ipv4Addr>().is_ok(),
         "ipv6" => text.parse::<std::net::Ipv6Addr>().is_ok(),
-        "cidr" => text.split_once('/').is_some_and(|(address, bits)| {
-            let most = match address.parse() {
-                Ok(std::net::IpAddr::V4(_)) => 32,
-                Ok(std::net::IpAddr::V6(_)) => 128,
-                Err(_) => return false,
-            };
-            bits.parse::<u8>().is_ok_and(|bits| bits <= most)
-        }),
+        "cidr" => names::is_range(text),
         "uuid" | "uuid3" | "uuid4" | "uuid5" => {
             let groups: Vec<&str> = text.split('-').collect();
             let lengths: Vec<usize> = groups.iter().map(|group| group.len()).collect();
@@ -209,14 +199,6 @@ fn check_number(schema: &Value, number: &serde_json::Number, path: &str, causes:
     }
 }
 
-fn too_many(path: &str, count: usize, most: u64) -> Cause {
-    Cause {
-        reason: "FieldValueTooMany".to_owned(),
-        message: format!("Too many: {count}: must have at most {most} items"),
-        field: path.to_owned(),
-    }
-}
-
 fn check_list(
     schema: &Value,
     entries: &[Value],
@@ -245,11 +227,7 @@ fn check_list(
             let shown = keys[number].clone().unwrap_or_default();
             let shown = invalid_value(&at, &shown, "").message;
             let shown = shown.strip_prefix("Invalid value: ").unwrap_or(&shown);
-            causes.push(Cause {
-                reason: "FieldValueDuplicate".to_owned(),
-                message: format!("Duplicate value: {}", shown.trim_end_matches(": ")),
-                field: at,
-            });
+            causes.push(duplicate(at, shown.trim_end_matches(": ")));
         }
     }
 }

@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use super::check::check_at;
 use super::schema::check_schema;
-use crate::errors::{forbidden_field, invalid_value, not_supported, required};
-use crate::validation::{dns_1035_label_problem, dns_subdomain_problem};
+use crate::errors::{invalid_value, required};
+use crate::validation::{Checks, Field, names};
 
 /// Groups of Kubernetes' own, whose kinds need somebody's approval.
 const PROTECTED: [&str; 2] = ["k8s.io", "kubernetes.io"];
@@ -35,184 +35,130 @@ pub(super) fn storage_version(definition: &DynamicObject) -> Option<String> {
 
 /// The rules that a definition breaks; an update may not change what objects and paths depend on.
 pub(super) fn validate_definition(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> {
-    let none = Value::Null;
-    let spec = new.fields.get("spec").unwrap_or(&none);
-    let mut causes = Vec::new();
-    let name = format!("{}.{}", text(&spec["names"], "plural"), text(spec, "group"));
-    if old.is_none() && new.metadata.name.as_str() != name {
-        let (found, why) = (
-            new.metadata.name.as_str(),
-            "must be spec.names.plural+\".\"+spec.group",
-        );
-        causes.push(invalid_value("metadata.name", &found.into(), why));
+    let checks = Checks::default();
+    let spec = checks.field(new, "spec");
+    let (found, group) = (new.metadata.name.as_str(), spec.at("group").text());
+    let name = format!("{}.{group}", spec.at("names").at("plural").text());
+    if old.is_none() && found != name {
+        let why = "must be spec.names.plural+\".\"+spec.group";
+        checks.push(invalid_value("metadata.name", &found.into(), why));
     }
-    validate_spec(spec, &mut causes);
+    validate_spec(&spec);
     if let Some(old) = old {
-        validate_change(spec, old, &mut causes);
+        validate_change(&spec, old);
     }
-    validate_stored(new, spec, &mut causes);
+    validate_stored(&checks.field(new, "status"), &spec);
     let is_protected = |of: &&str| {
-        let rest = text(spec, "group").strip_suffix(*of);
+        let rest = group.strip_suffix(*of);
         rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
     };
     let annotation = new.metadata.annotations.get(APPROVED);
     if old.is_none() && PROTECTED.iter().any(is_protected) && annotation.is_none() {
-        causes.push(required(
+        checks.push(required(
             format!("metadata.annotations[{APPROVED}]"),
             "protected groups must have approval annotation \"api-approved.kubernetes.io\", see \
              https://github.com/kubernetes/enhancements/pull/1111",
         ));
     }
-    causes
+    checks.found()
 }
 
-fn validate_spec(spec: &Value, causes: &mut Vec<Cause>) {
-    let group = text(spec, "group");
-    if group.is_empty() {
-        causes.push(required("spec.group", ""));
-    } else if let Some(problem) = dns_subdomain_problem(group) {
-        causes.push(invalid_value("spec.group", &group.into(), &problem));
-    } else if !group.contains('.') {
+fn validate_spec(spec: &Field<'_>) {
+    let group = spec.at("group");
+    group.must_fit(|name| {
         let why = "should be a domain with at least one dot";
-        causes.push(invalid_value("spec.group", &group.into(), why));
+        let lacks_dot = || (!name.contains('.')).then(|| why.to_owned());
+        names::dns_subdomain(name).or_else(lacks_dot)
+    });
+    let scope = spec.at("scope");
+    match scope.text() {
+        "" => scope.required(""),
+        _ => scope.one_of(&["Cluster", "Namespaced"]),
     }
-    match text(spec, "scope") {
-        "Cluster" | "Namespaced" => {}
-        "" => causes.push(required("spec.scope", "")),
-        other => causes.push(not_supported(
-            "spec.scope",
-            other,
-            &["Cluster", "Namespaced"],
-        )),
-    }
-    let versions = list(spec, "versions");
-    let mut names = BTreeSet::new();
-    for (number, version) in versions.iter().enumerate() {
-        let at = format!("spec.versions[{number}]");
-        let name = text(version, "name");
-        if let Some(problem) = dns_1035_label_problem(name) {
-            causes.push(invalid_value(format!("{at}.name"), &name.into(), &problem));
+    let versions = spec.at("versions");
+    let mut seen = BTreeSet::new();
+    for version in versions.items() {
+        let name = version.at("name");
+        name.fits(names::dns_1035_label);
+        if !seen.insert(name.text()) {
+            versions.invalid("must contain unique version names");
         }
-        if !names.insert(name) {
-            let why = "must contain unique version names";
-            causes.push(invalid_value("spec.versions", &spec["versions"], why));
-        }
-        validate_version(version, &at, causes);
+        validate_version(&version);
     }
-    let stored = versions
-        .iter()
-        .filter(|version| version["storage"] == true)
-        .count();
-    if stored != 1 {
-        let why = "must have exactly one version marked as storage version";
-        causes.push(invalid_value("spec.versions", &spec["versions"], why));
+    let is_stored = |version: &Field<'_>| version.value["storage"] == true;
+    if versions.items().filter(is_stored).count() != 1 {
+        versions.invalid("must have exactly one version marked as storage version");
     }
-    validate_names(&spec["names"], "spec.names", causes);
-    if spec["preserveUnknownFields"] == true {
-        let why = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in \
-                   spec.versions[*].schema instead";
-        causes.push(invalid_value(
-            "spec.preserveUnknownFields",
-            &true.into(),
-            why,
-        ));
-    }
-    validate_conversion(&spec["conversion"], causes);
-}
-
-fn validate_conversion(conversion: &Value, causes: &mut Vec<Cause>) {
-    let at = "spec.conversion";
-    match text(conversion, "strategy") {
-        "None" if !conversion["webhook"].is_null() => {
-            let why = "should not be set when strategy is not set to Webhook";
-            causes.push(forbidden_field(format!("{at}.webhook"), why));
-        }
-        "None" => {}
-        "Webhook" => {
-            let why = "this server calls no webhooks: objects are the same in all versions, which \
-                       is strategy \"None\"";
-            causes.push(forbidden_field(format!("{at}.strategy"), why));
-        }
-        other => {
-            let known = ["None", "Webhook"];
-            causes.push(not_supported(format!("{at}.strategy"), other, &known));
-        }
-    }
-}
-
-fn validate_names(names: &Value, at: &str, causes: &mut Vec<Cause>) {
-    for member in ["plural", "singular", "kind", "listKind"] {
-        let name = text(names, member);
-        let field = format!("{at}.{member}");
-        if name.is_empty() {
-            causes.push(required(field, ""));
-            continue;
-        }
-        let is_kind = ["kind", "listKind"].contains(&member);
-        let lower = if is_kind {
-            name.to_lowercase()
-        } else {
-            name.to_owned()
-        };
-        if let Some(problem) = dns_1035_label_problem(&lower) {
-            let problem = match is_kind {
-                true => format!("may have mixed case, but should otherwise match: {problem}"),
-                false => problem,
-            };
-            causes.push(invalid_value(field, &name.into(), &problem));
-        }
-    }
-    for member in ["shortNames", "categories"] {
-        for (number, name) in list(names, member).iter().enumerate() {
-            let name = name.as_str().unwrap_or("");
-            if let Some(problem) = dns_1035_label_problem(name) {
-                let field = format!("{at}.{member}[{number}]");
-                causes.push(invalid_value(field, &name.into(), &problem));
-            }
-        }
-    }
-    if !text(names, "kind").is_empty() && names["kind"] == names["listKind"] {
-        let why = "kind and listKind may not be the same";
-        causes.push(invalid_value(
-            format!("{at}.listKind"),
-            &names["listKind"],
-            why,
-        ));
-    }
-}
-
-fn validate_version(version: &Value, at: &str, causes: &mut Vec<Cause>) {
-    let schema = &version["schema"]["openAPIV3Schema"];
-    let field = format!("{at}.schema.openAPIV3Schema");
-    match schema.is_object() {
-        true => check_schema(schema, &field, causes),
-        false => causes.push(required(field, "schemas are required")),
-    }
-    if version["deprecated"] != true && !version["deprecationWarning"].is_null() {
-        let why = "can only be set for deprecated versions";
-        let value = &version["deprecationWarning"];
-        causes.push(invalid_value(
-            format!("{at}.deprecationWarning"),
-            value,
-            why,
-        ));
-    }
-    for (number, column) in list(version, "additionalPrinterColumns").iter().enumerate() {
-        validate_column(
-            column,
-            &format!("{at}.additionalPrinterColumns[{number}]"),
-            causes,
+    validate_names(&spec.at("names"));
+    let keeps = spec.at("preserveUnknownFields");
+    if *keeps.value == true {
+        keeps.invalid(
+            "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in \
+             spec.versions[*].schema instead",
         );
     }
-    if let Some(scale) = version["subresources"]
-        .get("scale")
-        .filter(|it| !it.is_null())
-    {
-        validate_scale(scale, &format!("{at}.subresources.scale"), causes);
+    validate_conversion(&spec.at("conversion"));
+}
+
+fn validate_conversion(conversion: &Field<'_>) {
+    let (strategy, webhook) = (conversion.at("strategy"), conversion.at("webhook"));
+    match strategy.text() {
+        "None" if !webhook.is_null() => {
+            webhook.forbidden("should not be set when strategy is not set to Webhook");
+        }
+        "None" => {}
+        "Webhook" => strategy.forbidden(
+            "this server calls no webhooks: objects are the same in all versions, which is \
+             strategy \"None\"",
+        ),
+        _ => strategy.must_be_one_of(&["None", "Webhook"]),
     }
 }
 
-fn validate_column(column: &Value, at: &str, causes: &mut Vec<Cause>) {
+fn validate_names(names: &Field<'_>) {
+    let is_label = names::dns_1035_label;
+    for member in ["plural", "singular"] {
+        names.at(member).must_fit(is_label);
+    }
+    for member in ["kind", "listKind"] {
+        names.at(member).must_fit(|name| {
+            let problem = is_label(&name.to_lowercase())?;
+            Some(format!(
+                "may have mixed case, but should otherwise match: {problem}"
+            ))
+        });
+    }
+    for member in ["shortNames", "categories"] {
+        for name in names.at(member).items() {
+            name.fits(is_label);
+        }
+    }
+    let (kind, list) = (names.at("kind"), names.at("listKind"));
+    if !kind.text().is_empty() && kind.value == list.value {
+        list.invalid("kind and listKind may not be the same");
+    }
+}
+
+fn validate_version(version: &Field<'_>) {
+    let schema = version.at("schema").at("openAPIV3Schema");
+    match schema.value.is_object() {
+        true => check_schema(&schema),
+        false => schema.required("schemas are required"),
+    }
+    let warning = version.at("deprecationWarning");
+    if version.value["deprecated"] != true && !warning.is_null() {
+        warning.invalid("can only be set for deprecated versions");
+    }
+    for column in version.at("additionalPrinterColumns").items() {
+        validate_column(&column);
+    }
+    let scale = version.at("subresources").at("scale");
+    if !scale.is_null() {
+        validate_scale(&scale);
+    }
+}
+
+fn validate_column(column: &Field<'_>) {
     const TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
     const FORMATS: [&str; 9] = [
         "int32",
@@ -225,41 +171,26 @@ fn validate_column(column: &Value, at: &str, causes: &mut Vec<Cause>) {
         "password",
         "name",
     ];
-    if text(column, "name").is_empty() {
-        causes.push(required(format!("{at}.name"), ""));
+    column.at("name").needs_text("");
+    let kind = column.at("type");
+    let why = "must be one of boolean,date,integer,number,string";
+    kind.needs_text(why);
+    if !kind.text().is_empty() && !TYPES.contains(&kind.text()) {
+        kind.invalid(why);
     }
-    match text(column, "type") {
-        "" => {
-            let why = "must be one of boolean,date,integer,number,string";
-            causes.push(required(format!("{at}.type"), why));
+    let format = column.at("format");
+    if !format.text().is_empty() && !FORMATS.contains(&format.text()) {
+        format.invalid("must be one of byte,date,date-time,double,float,int32,int64,password");
+    }
+    column.at("jsonPath").must_fit(|path| {
+        if !path.starts_with('.') {
+            return Some("must be a simple json path starting with .".to_owned());
         }
-        kind if TYPES.contains(&kind) => {}
-        kind => {
-            let why = "must be one of boolean,date,integer,number,string";
-            causes.push(invalid_value(format!("{at}.type"), &kind.into(), why));
-        }
-    }
-    let format = text(column, "format");
-    if !format.is_empty() && !FORMATS.contains(&format) {
-        let why = "must be one of byte,date,date-time,double,float,int32,int64,password";
-        causes.push(invalid_value(format!("{at}.format"), &format.into(), why));
-    }
-    let path = text(column, "jsonPath");
-    if path.is_empty() {
-        causes.push(required(format!("{at}.jsonPath"), ""));
-    } else if !path.starts_with('.') {
-        let why = "must be a simple json path starting with .";
-        causes.push(invalid_value(format!("{at}.jsonPath"), &path.into(), why));
-    } else if let Err(problem) = JsonPath::parse(path) {
-        causes.push(invalid_value(
-            format!("{at}.jsonPath"),
-            &path.into(),
-            &problem,
-        ));
-    }
+        JsonPath::parse(path).err()
+    });
 }
 
-fn validate_scale(scale: &Value, at: &str, causes: &mut Vec<Cause>) {
+fn validate_scale(scale: &Field<'_>) {
     for (member, roots, what) in [
         (
             "specReplicasPath",
@@ -277,71 +208,53 @@ fn validate_scale(scale: &Value, at: &str, causes: &mut Vec<Cause>) {
             "should be a json path under either .spec or .status",
         ),
     ] {
-        let (path, field) = (text(scale, member), format!("{at}.{member}"));
-        if path.is_empty() {
-            if member != "labelSelectorPath" {
-                causes.push(required(field, ""));
-            }
+        let field = scale.at(member);
+        if field.text().is_empty() && member == "labelSelectorPath" {
             continue;
         }
-        let is_plain = JsonPath::parse(path).is_ok_and(|path| path.members().is_some());
-        if !is_plain {
-            let why = "must be a simple json path: members alone";
-            causes.push(invalid_value(field, &path.into(), why));
-        } else if !roots.iter().any(|root| path.starts_with(root)) {
-            causes.push(invalid_value(field, &path.into(), what));
-        }
+        field.must_fit(|path| {
+            let is_plain = JsonPath::parse(path).is_ok_and(|path| path.members().is_some());
+            let is_below = roots.iter().any(|root| path.starts_with(root));
+            let what = match is_plain {
+                true => what,
+                false => "must be a simple json path: members alone",
+            };
+            (!is_plain || !is_below).then(|| what.to_owned())
+        });
     }
 }
 
-fn validate_change(spec: &Value, old: &DynamicObject, causes: &mut Vec<Cause>) {
+fn validate_change(spec: &Field<'_>, old: &DynamicObject) {
     let Some(before) = old.fields.get("spec") else {
         return;
     };
-    let mut immutable = |field: &str, new: &Value, old: &Value| {
-        if new != old {
-            causes.push(invalid_value(field, new, "field is immutable"));
-        }
-    };
+    let names = spec.at("names");
     if super::names::is_true(old, "Established") {
-        immutable("spec.scope", &spec["scope"], &before["scope"]);
-        immutable(
-            "spec.names.kind",
-            &spec["names"]["kind"],
-            &before["names"]["kind"],
-        );
+        spec.at("scope").unchanged(&before["scope"]);
+        names.at("kind").unchanged(&before["names"]["kind"]);
     }
-    immutable("spec.group", &spec["group"], &before["group"]);
-    immutable(
-        "spec.names.plural",
-        &spec["names"]["plural"],
-        &before["names"]["plural"],
-    );
+    spec.at("group").unchanged(&before["group"]);
+    names.at("plural").unchanged(&before["names"]["plural"]);
 }
 
 /// Objects may be stored in every version that the status lists.
-fn validate_stored(definition: &DynamicObject, spec: &Value, causes: &mut Vec<Cause>) {
-    let none = Value::Null;
-    let status = definition.fields.get("status").unwrap_or(&none);
-    for (number, stored) in list(status, "storedVersions").iter().enumerate() {
-        let known = list(spec, "versions")
-            .iter()
-            .any(|version| version["name"] == *stored);
-        if !known {
-            let field = format!("status.storedVersions[{number}]");
-            let version = stored.as_str().unwrap_or("");
-            let why = format!(
+fn validate_stored(status: &Field<'_>, spec: &Field<'_>) {
+    for stored in status.at("storedVersions").items() {
+        let is_stored = |version: Field<'_>| version.value["name"] == *stored.value;
+        if !spec.at("versions").items().any(is_stored) {
+            let version = stored.text();
+            stored.invalid(format!(
                 "missing from spec.versions; {version} was previously a storage version, and must \
                  remain in spec.versions until a storage migration ensures no data remains \
                  persisted in {version} and removes {version} from status.storedVersions"
-            );
-            causes.push(invalid_value(field, stored, &why));
+            ));
         }
     }
 }
 
 /// The rules that a default breaks.
-pub(super) fn check_default(schema: &Value, at: &str, causes: &mut Vec<Cause>) {
-    let field = format!("{at}.default");
-    causes.extend(check_at(schema, &schema["default"], &field));
+pub(super) fn check_default(schema: &Field<'_>) {
+    let default = schema.at("default");
+    let causes = check_at(schema.value, default.value, &default.path);
+    schema.checks.extend(causes);
 }

@@ -3,61 +3,48 @@
 //! Source: `apiserver/schema` of Kubernetes' `apiextensions-apiserver`; the documentation of
 //! CustomResourceDefinitions, "Specifying a structural schema".
 
-use podstorm_objects::Cause;
 use regex_lite::Regex;
 use serde_json::Value;
 
 use super::definition::check_default;
-use crate::errors::{forbidden_field, invalid_value, not_supported, required};
+use crate::validation::Field;
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 const LIST_TYPES: [&str; 3] = ["atomic", "map", "set"];
 
 /// The rules that the schema of a version breaks.
-pub(super) fn check_schema(schema: &Value, at: &str, causes: &mut Vec<Cause>) {
-    match schema["type"].as_str() {
-        Some("object") => {}
-        None | Some("") => {
-            causes.push(required(
-                format!("{at}.type"),
-                "must not be empty at the root",
-            ));
-            return;
-        }
-        Some(_) => {
-            let why = "must be object at the root";
-            causes.push(invalid_value(format!("{at}.type"), &schema["type"], why));
-            return;
-        }
+pub(super) fn check_schema(schema: &Field<'_>) {
+    let kind = schema.at("type");
+    match kind.value.as_str() {
+        Some("object") => check(schema, true),
+        None | Some("") => kind.required("must not be empty at the root"),
+        Some(_) => kind.invalid("must be object at the root"),
     }
-    check(schema, at, true, causes);
 }
 
-fn check(schema: &Value, at: &str, is_root: bool, causes: &mut Vec<Cause>) {
-    let is_true = |name: &str| schema[name] == true;
-    let field = |name: &str| format!("{at}.{name}");
-    let kind = schema["type"].as_str().unwrap_or("");
+fn check(schema: &Field<'_>, is_root: bool) {
+    let is_true = |name: &str| schema.value[name] == true;
+    let kind = schema.at("type");
     let free =
         is_true("x-kubernetes-int-or-string") || is_true("x-kubernetes-preserve-unknown-fields");
-    if kind.is_empty() && !free {
-        let what = match at.rsplit('.').next() {
+    if kind.text().is_empty() && !free {
+        kind.required(match schema.path.rsplit('.').next() {
             Some("items") => "must not be empty for specified array items",
             _ => "must not be empty for specified object fields",
-        };
-        causes.push(required(field("type"), what));
-    } else if !kind.is_empty() && is_true("x-kubernetes-int-or-string") {
-        let why = "must be empty if x-kubernetes-int-or-string is true";
-        causes.push(invalid_value(field("type"), &kind.into(), why));
-    } else if !kind.is_empty() && !TYPES.contains(&kind) {
-        causes.push(not_supported(field("type"), kind, &TYPES));
+        });
+    } else if !kind.text().is_empty() && is_true("x-kubernetes-int-or-string") {
+        kind.invalid("must be empty if x-kubernetes-int-or-string is true");
+    } else if !kind.text().is_empty() {
+        kind.one_of(&TYPES);
     }
-    if kind == "array" && !schema["items"].is_object() {
-        causes.push(required(field("items"), "must be specified"));
+    let items = schema.at("items");
+    if kind.text() == "array" && !items.value.is_object() {
+        items.required("must be specified");
     }
-    if schema["uniqueItems"] == true {
-        let why =
-            "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
-        causes.push(forbidden_field(field("uniqueItems"), why));
+    if is_true("uniqueItems") {
+        schema.at("uniqueItems").forbidden(
+            "uniqueItems cannot be set to true since the runtime complexity becomes quadratic",
+        );
     }
     for name in [
         "$ref",
@@ -66,129 +53,113 @@ fn check(schema: &Value, at: &str, is_root: bool, causes: &mut Vec<Cause>) {
         "patternProperties",
         "id",
     ] {
-        if !schema[name].is_null() {
-            causes.push(forbidden_field(
-                field(name),
-                &format!("{name} is not supported"),
-            ));
+        let member = schema.at(name);
+        if !member.is_null() {
+            member.forbidden(format!("{name} is not supported"));
         }
     }
-    if schema["additionalProperties"] == false {
-        let why = "additionalProperties cannot be set to false";
-        causes.push(forbidden_field(field("additionalProperties"), why));
+    let others = schema.at("additionalProperties");
+    if *others.value == false {
+        others.forbidden("additionalProperties cannot be set to false");
     }
-    let has_others = schema["additionalProperties"].is_object() || is_true("additionalProperties");
-    if has_others && schema["properties"].is_object() {
-        let why = "additionalProperties and properties are mutual exclusive";
-        causes.push(forbidden_field(field("additionalProperties"), why));
+    let has_others = others.value.is_object() || *others.value == true;
+    let properties = schema.at("properties");
+    if has_others && properties.value.is_object() {
+        others.forbidden("additionalProperties and properties are mutual exclusive");
     }
-    if schema["x-kubernetes-preserve-unknown-fields"] == false {
-        let why = "must be true or undefined";
-        let name = field("x-kubernetes-preserve-unknown-fields");
-        causes.push(invalid_value(name, &false.into(), why));
+    let keeps = schema.at("x-kubernetes-preserve-unknown-fields");
+    if *keeps.value == false {
+        keeps.invalid("must be true or undefined");
     }
-    if let Some(pattern) = schema["pattern"].as_str()
-        && let Err(problem) = Regex::new(pattern)
+    let pattern = schema.at("pattern");
+    if let Some(text) = pattern.value.as_str()
+        && let Err(problem) = Regex::new(text)
     {
-        let why = format!("must be a valid regular expression, but isn't: {problem}");
-        causes.push(invalid_value(field("pattern"), &pattern.into(), &why));
+        pattern.invalid(format!(
+            "must be a valid regular expression, but isn't: {problem}"
+        ));
     }
-    check_list_type(schema, at, causes);
-    if schema
-        .get("default")
-        .is_some_and(|default| !default.is_null())
-    {
-        match is_root {
-            true => causes.push(forbidden_field(
-                field("default"),
-                "must not be set at the root",
-            )),
-            false => check_default(schema, at, causes),
-        }
+    check_list_type(schema);
+    let default = schema.at("default");
+    match default.is_null() {
+        true => {}
+        false if is_root => default.forbidden("must not be set at the root"),
+        false => check_default(schema),
     }
-    for (name, of) in schema["properties"].as_object().into_iter().flatten() {
-        match (is_root, name.as_str()) {
+    for (name, of) in properties.entries() {
+        match (is_root, name) {
             // What objects have anyway.
             (true, "apiVersion" | "kind") => {}
-            (true, "metadata") => check_metadata(of, &field("properties[metadata]"), causes),
-            _ => check(of, &format!("{at}.properties[{name}]"), false, causes),
+            (true, "metadata") => check_metadata(&of),
+            _ => check(&of, false),
         }
     }
-    for name in ["items", "additionalProperties"] {
-        if schema[name].is_object() {
-            check(&schema[name], &field(name), false, causes);
+    for of in [items, others] {
+        if of.value.is_object() {
+            check(&of, false);
         }
     }
-    check_rules(schema, at, causes);
+    check_rules(schema);
 }
 
-fn check_list_type(schema: &Value, at: &str, causes: &mut Vec<Cause>) {
-    let name = format!("{at}.x-kubernetes-list-type");
-    let keys = format!("{at}.x-kubernetes-list-map-keys");
-    let list_type = schema["x-kubernetes-list-type"].as_str();
+fn check_list_type(schema: &Field<'_>) {
+    let of = schema.at("x-kubernetes-list-type");
+    let keys = schema.at("x-kubernetes-list-map-keys");
+    let kind = schema.at("type");
+    let list_type = of.value.as_str();
     match list_type {
-        Some(other) if !LIST_TYPES.contains(&other) => {
-            causes.push(not_supported(name.clone(), other, &LIST_TYPES));
-        }
-        Some(_) if schema["type"] != "array" => {
-            let why = "must be array if x-kubernetes-list-type is specified";
-            causes.push(invalid_value(format!("{at}.type"), &schema["type"], why));
+        Some(other) if !LIST_TYPES.contains(&other) => of.one_of(&LIST_TYPES),
+        Some(_) if kind.text() != "array" => {
+            kind.invalid("must be array if x-kubernetes-list-type is specified");
         }
         _ => {}
     }
-    let given = schema["x-kubernetes-list-map-keys"].as_array();
-    match (list_type, given) {
+    match (list_type, keys.value.as_array()) {
         (Some("map"), None) => {
-            let why = "must not be empty if x-kubernetes-list-type is map";
-            causes.push(required(keys, why));
+            keys.required("must not be empty if x-kubernetes-list-type is map");
         }
-        (Some("map"), Some(given)) => {
-            for (number, key) in given.iter().enumerate() {
-                let key_name = key.as_str().unwrap_or("");
-                let property = &schema["items"]["properties"][key_name];
-                let is_required = schema["items"]["required"]
-                    .as_array()
-                    .is_some_and(|all| all.contains(key));
-                if !property.is_object() {
-                    let why = "must specify a property of the items";
-                    causes.push(invalid_value(format!("{keys}[{number}]"), key, why));
-                } else if !is_required && property.get("default").is_none() {
-                    let why = "this property is in x-kubernetes-list-map-keys, so it must have a \
-                               default or be a required property";
-                    let field = format!("{at}.items.properties[{key_name}].default");
-                    causes.push(required(field, why));
+        (Some("map"), Some(_)) => {
+            let items = schema.at("items");
+            for key in keys.items() {
+                let property = items.at("properties").key(key.text());
+                let required = items.value["required"].as_array();
+                let is_required = required.is_some_and(|all| all.contains(key.value));
+                if !property.value.is_object() {
+                    key.invalid("must specify a property of the items");
+                } else if !is_required && property.value.get("default").is_none() {
+                    property.at("default").required(
+                        "this property is in x-kubernetes-list-map-keys, so it must have a \
+                         default or be a required property",
+                    );
                 }
             }
         }
         (_, Some(given)) if !given.is_empty() => {
             let why = "must be map if x-kubernetes-list-map-keys is non-empty";
-            causes.push(invalid_value(name, &list_type.unwrap_or("").into(), why));
+            of.invalid_as(list_type.unwrap_or(""), why);
         }
         _ => {}
     }
 }
 
 /// Of metadata, names may be restricted, nothing else.
-fn check_metadata(schema: &Value, at: &str, causes: &mut Vec<Cause>) {
-    let of = schema["properties"].as_object().into_iter().flatten();
-    let mut others = of.filter(|(name, _)| !["name", "generateName"].contains(&name.as_str()));
-    if others.next().is_some() {
-        let why = "must not specify anything other than name and generateName, but metadata is \
-                   implicitly specified";
-        causes.push(forbidden_field(at, why));
+fn check_metadata(schema: &Field<'_>) {
+    let of = schema.at("properties");
+    let mut names = of.entries().map(|(name, _)| name);
+    if names.any(|name| !["name", "generateName"].contains(&name)) {
+        schema.forbidden(
+            "must not specify anything other than name and generateName, but metadata is \
+             implicitly specified",
+        );
     }
 }
 
 /// Rules in CEL must be texts; they are not enforced.
-fn check_rules(schema: &Value, at: &str, causes: &mut Vec<Cause>) {
-    let rules = schema["x-kubernetes-validations"]
-        .as_array()
-        .into_iter()
-        .flatten();
-    for (number, rule) in rules.enumerate() {
-        if rule["rule"].as_str().unwrap_or("").trim().is_empty() {
-            let field = format!("{at}.x-kubernetes-validations[{number}].rule");
-            causes.push(required(field, "rule is not specified"));
+fn check_rules(schema: &Field<'_>) {
+    for rule in schema.at("x-kubernetes-validations").items() {
+        let rule = rule.at("rule");
+        if rule.text().trim().is_empty() {
+            rule.required("rule is not specified");
         }
     }
 }
@@ -221,6 +192,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::validation::Checks;
 
     #[test]
     fn a_schema_must_say_of_every_member_what_it_is() {
@@ -263,11 +235,10 @@ mod tests {
             ),
             (json!({"type": "object", "$ref": "x"}), ".$ref: Forbidden"),
         ] {
-            let mut causes = Vec::new();
+            let checks = Checks::default();
             let schema = json!({"type": "object", "properties": {"a": of}});
-            check_schema(&schema, "s", &mut causes);
-            let told: Vec<String> = causes
-                .iter()
+            check_schema(&checks.value("s", &schema));
+            let told: Vec<String> = (checks.found().iter())
                 .map(|it| format!("{}: {}", it.field, it.message))
                 .collect();
             let fits = match problem {
@@ -278,10 +249,10 @@ mod tests {
             };
             assert!(fits, "{schema}: {told:?}");
         }
-        let mut causes = Vec::new();
-        check_schema(&json!({"type": "string"}), "s", &mut causes);
+        let checks = Checks::default();
+        check_schema(&checks.value("s", &json!({"type": "string"})));
         assert_eq!(
-            causes[0].message,
+            checks.found()[0].message,
             "Invalid value: \"string\": must be object at the root"
         );
     }

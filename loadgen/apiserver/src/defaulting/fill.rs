@@ -4,30 +4,6 @@ use podstorm_objects::Map;
 use podstorm_objects::json::JsonValue;
 use serde_json::Value;
 
-/// A default.
-#[derive(Clone, Copy)]
-pub(crate) enum DefaultValue {
-    Text(&'static str),
-    Texts(&'static [&'static str]),
-    Number(i64),
-    False,
-    True,
-    EmptyObject,
-}
-
-impl From<DefaultValue> for Value {
-    fn from(default: DefaultValue) -> Value {
-        match default {
-            DefaultValue::Text(text) => text.into(),
-            DefaultValue::Texts(texts) => texts.into(),
-            DefaultValue::Number(number) => number.into(),
-            DefaultValue::False => false.into(),
-            DefaultValue::True => true.into(),
-            DefaultValue::EmptyObject => Map::new().into(),
-        }
-    }
-}
-
 /// An object whose missing members are set, or only looked for. Each rule is written once for both.
 pub(crate) trait Fill: Sized {
     /// The string of a member; empty where it is none.
@@ -40,10 +16,10 @@ pub(crate) trait Fill: Sized {
     fn has_others(&self, key: &str) -> bool;
 
     /// Sets a member that is absent or has Go's zero value.
-    fn set(&mut self, key: &'static str, value: DefaultValue);
+    fn set(&mut self, key: &'static str, value: impl Into<Value>);
 
     /// Sets a member that is absent; zero and empty values stay.
-    fn set_absent(&mut self, key: &'static str, value: DefaultValue);
+    fn set_absent(&mut self, key: &'static str, value: impl Into<Value>);
 
     /// Sets a member that is absent or zero to the number of another, unless that is zero.
     fn copy_number(&mut self, from: &str, to: &'static str);
@@ -78,7 +54,7 @@ impl Fill for Map {
             .any(|(name, value)| name != key && !value.is_null())
     }
 
-    fn set(&mut self, key: &'static str, value: DefaultValue) {
+    fn set(&mut self, key: &'static str, value: impl Into<Value>) {
         let is_set = match self.get(key) {
             None | Some(Value::Null) => false,
             Some(Value::String(text)) => !text.is_empty(),
@@ -90,7 +66,7 @@ impl Fill for Map {
         }
     }
 
-    fn set_absent(&mut self, key: &'static str, value: DefaultValue) {
+    fn set_absent(&mut self, key: &'static str, value: impl Into<Value>) {
         if self.get(key).is_none_or(Value::is_null) {
             self.insert(key.to_owned(), value.into());
         }
@@ -99,7 +75,7 @@ impl Fill for Map {
     fn copy_number(&mut self, from: &str, to: &'static str) {
         let number = self.get(from).and_then(Value::as_i64).unwrap_or(0);
         if number != 0 {
-            self.set(to, DefaultValue::Number(number));
+            self.set(to, number);
         }
     }
 
@@ -129,7 +105,7 @@ impl Fill for Map {
             return;
         };
         if !source.is_empty() {
-            self.set_absent(to, DefaultValue::EmptyObject);
+            self.set_absent(to, Map::new());
         }
         if let Some(Value::Object(target)) = self.get_mut(to) {
             for (name, value) in source {
@@ -208,19 +184,19 @@ impl Fill for MissingMembers<'_> {
             .any(|(name, value)| name != key && !value.is_null())
     }
 
-    fn set(&mut self, key: &'static str, _: DefaultValue) {
+    fn set(&mut self, key: &'static str, _: impl Into<Value>) {
         let zero = |value: JsonValue<'_>| value.as_str() == Some("") || value.as_i64() == Some(0);
         self.lacks |= self.present(key).is_none_or(zero);
     }
 
-    fn set_absent(&mut self, key: &'static str, _: DefaultValue) {
+    fn set_absent(&mut self, key: &'static str, _: impl Into<Value>) {
         self.lacks |= self.present(key).is_none();
     }
 
     fn copy_number(&mut self, from: &str, to: &'static str) {
         let number = self.present(from).and_then(|value| value.as_i64());
         if number.is_some_and(|number| number != 0) {
-            self.set(to, DefaultValue::True);
+            self.set(to, true);
         }
     }
 

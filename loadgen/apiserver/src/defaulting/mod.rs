@@ -9,15 +9,17 @@ mod fill;
 use std::sync::Arc;
 
 use podstorm_objects::json::JsonValue;
-use podstorm_objects::{Pod, PodSpec, PodTemplate, Quantity, ReplicaSet, ReplicationController};
+use podstorm_objects::{
+    Map, Pod, PodSpec, PodTemplate, Quantity, ReplicaSet, ReplicationController,
+};
 
 use self::fill::MissingMembers;
-pub(crate) use self::fill::{DefaultValue, Fill, Within};
+pub(crate) use self::fill::{Fill, Within};
 
 /// Mode of files in volumes made from API objects: 0644.
-const FILE_MODE: DefaultValue = DefaultValue::Number(0o644);
+const FILE_MODE: i64 = 0o644;
 /// Seconds until a projected service-account token expires.
-const TOKEN_SECONDS: DefaultValue = DefaultValue::Number(3600);
+const TOKEN_SECONDS: i64 = 3600;
 
 /// Sets the defaults of a ReplicaSet: one replica, and those of its pod template.
 pub fn default_replica_set(replica_set: &mut ReplicaSet) {
@@ -144,11 +146,11 @@ fn default_spec(spec: &mut Arc<PodSpec>, is_pod: bool) {
 
 /// Sets the defaults of the pod spec of a template.
 pub(crate) fn fill_spec(spec: &mut impl Fill) {
-    spec.set("restartPolicy", DefaultValue::Text("Always"));
-    spec.set("dnsPolicy", DefaultValue::Text("ClusterFirst"));
-    spec.set("schedulerName", DefaultValue::Text("default-scheduler"));
-    spec.set_absent("terminationGracePeriodSeconds", DefaultValue::Number(30));
-    spec.set_absent("securityContext", DefaultValue::EmptyObject);
+    spec.set("restartPolicy", "Always");
+    spec.set("dnsPolicy", "ClusterFirst");
+    spec.set("schedulerName", "default-scheduler");
+    spec.set_absent("terminationGracePeriodSeconds", 30);
+    spec.set_absent("securityContext", Map::new());
     // The second is the first one's old name.
     spec.unite("serviceAccountName", "serviceAccount");
     for list in ["containers", "initContainers", "ephemeralContainers"] {
@@ -162,22 +164,20 @@ fn fill_container<T: Fill>(container: &mut T) {
         Some("latest") => "Always",
         _ => "IfNotPresent",
     };
-    container.set("imagePullPolicy", DefaultValue::Text(policy));
-    let message = DefaultValue::Text("/dev/termination-log");
+    container.set("imagePullPolicy", policy);
+    let message = "/dev/termination-log";
     container.set("terminationMessagePath", message);
-    container.set("terminationMessagePolicy", DefaultValue::Text("File"));
-    container.each("ports", |port| {
-        port.set("protocol", DefaultValue::Text("TCP"))
-    });
+    container.set("terminationMessagePolicy", "File");
+    container.each("ports", |port| port.set("protocol", "TCP"));
     container.each("env", |variable| {
         variable.with("valueFrom", fill_field_reference);
     });
     for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
         container.with(probe, |probe| {
-            probe.set("timeoutSeconds", DefaultValue::Number(1));
-            probe.set("periodSeconds", DefaultValue::Number(10));
-            probe.set("successThreshold", DefaultValue::Number(1));
-            probe.set("failureThreshold", DefaultValue::Number(3));
+            probe.set("timeoutSeconds", 1);
+            probe.set("periodSeconds", 10);
+            probe.set("successThreshold", 1);
+            probe.set("failureThreshold", 3);
             probe.with("httpGet", fill_http_get);
         });
     }
@@ -189,26 +189,24 @@ fn fill_container<T: Fill>(container: &mut T) {
 }
 
 fn fill_http_get(action: &mut impl Fill) {
-    action.set("path", DefaultValue::Text("/"));
-    action.set("scheme", DefaultValue::Text("HTTP"));
+    action.set("path", "/");
+    action.set("scheme", "HTTP");
 }
 
 fn fill_field_reference<T: Fill>(holder: &mut T) {
     holder.with("fieldRef", |reference| {
-        reference.set("apiVersion", DefaultValue::Text("v1"));
+        reference.set("apiVersion", "v1");
     });
 }
 
 fn fill_volume<T: Fill>(volume: &mut T) {
     if !volume.has_others("name") {
-        volume.set_absent("emptyDir", DefaultValue::EmptyObject);
+        volume.set_absent("emptyDir", Map::new());
     }
     for source in ["secret", "configMap", "downwardAPI", "projected"] {
         volume.with(source, |source| source.set_absent("defaultMode", FILE_MODE));
     }
-    volume.with("hostPath", |source| {
-        source.set_absent("type", DefaultValue::Text(""))
-    });
+    volume.with("hostPath", |source| source.set_absent("type", ""));
     volume.with("downwardAPI", |source| {
         source.each("items", fill_field_reference)
     });
@@ -225,7 +223,7 @@ fn fill_volume<T: Fill>(volume: &mut T) {
 }
 
 fn fill_pod_only(spec: &mut impl Fill) {
-    spec.set_absent("enableServiceLinks", DefaultValue::True);
+    spec.set_absent("enableServiceLinks", true);
     spec.no_negative("terminationGracePeriodSeconds");
     let in_host_network = spec.is_true("hostNetwork");
     for list in ["containers", "initContainers"] {

@@ -55,7 +55,7 @@ pub struct ListPage<R: ?Sized> {
 }
 
 /// The paged lists that have not been fetched to their end.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct PagedLists {
     state: Lock<PagedListsState>,
 }
@@ -81,12 +81,6 @@ impl std::fmt::Debug for PagedList {
 }
 
 impl PagedLists {
-    pub(super) fn new() -> PagedLists {
-        PagedLists {
-            state: Lock::default(),
-        }
-    }
-
     fn put<R: Strategy>(&self, kind: Kind, version: u64, rest: Vec<Arc<R>>) -> String {
         let mut state = self.state.lock();
         let id = state.next_id;

@@ -8,8 +8,9 @@
 
 mod cluster_scoped;
 mod container;
+mod field;
 mod metadata;
-mod names;
+pub(crate) mod names;
 mod pod;
 mod pod_spec;
 mod pod_update;
@@ -31,9 +32,11 @@ pub use cluster_scoped::{
     validate_event, validate_namespace, validate_namespace_status, validate_node,
     validate_node_update,
 };
+pub(crate) use field::{Checks, Field};
 pub(crate) use metadata::CLEANUP;
 pub use pod::{validate_pod, validate_pod_except_spec, validate_pod_status_update};
 pub use pod_update::{validate_ephemeral_containers, validate_pod_update, validate_resize};
+pub(crate) use resources::is_of_quota;
 pub use security::allow_privileged;
 pub(crate) use selector::validate_selector;
 pub use workload::{
@@ -41,48 +44,6 @@ pub use workload::{
     validate_replica_set_update, validate_replicas, validate_replication_controller,
     validate_status, validate_template,
 };
-
-/// Whether a string is a DNS subdomain of RFC 1123, like names of pods and nodes.
-pub fn is_dns_subdomain(text: &str) -> bool {
-    names::dns_subdomain(text).is_none()
-}
-
-/// What is wrong with a DNS subdomain.
-pub(crate) fn dns_subdomain_problem(text: &str) -> Option<String> {
-    names::dns_subdomain(text)
-}
-
-/// What is wrong with a part of a path.
-pub(crate) fn path_segment_problem(text: &str) -> Option<String> {
-    names::path_segment(text)
-}
-
-/// What is wrong with a name that may have a domain.
-pub(crate) fn qualified_name_problem(text: &str) -> Option<String> {
-    names::qualified_name(text)
-}
-
-pub(crate) use resources::is_of_quota;
-
-/// What is wrong with an address.
-pub(crate) fn ip_problem(text: &str) -> Option<String> {
-    names::ip_address(text)
-}
-
-/// What is wrong with the name of a port.
-pub(crate) fn port_name_problems(text: &str) -> Vec<String> {
-    names::port_name_problems(text)
-}
-
-/// What is wrong with a DNS label.
-pub(crate) fn dns_label_problem(text: &str) -> Option<String> {
-    names::dns_label(text)
-}
-
-/// What is wrong with a DNS label that begins with a letter.
-pub(crate) fn dns_1035_label_problem(text: &str) -> Option<String> {
-    names::dns_1035_label(text)
-}
 
 /// The broken rules of an object's metadata, as its kind's row says.
 pub fn validate_metadata(kind: Kind, metadata: &ObjectMeta) -> Vec<Cause> {
@@ -156,22 +117,14 @@ fn is_change(cause: &Cause) -> bool {
     !cause.field.starts_with("metadata.") && cause.message.ends_with(IMMUTABLE)
 }
 
-const MUST_NOT_BE_NEGATIVE: &str = "must be greater than or equal to 0";
-const IMMUTABLE: &str = "field is immutable";
+pub(crate) const MUST_NOT_BE_NEGATIVE: &str = "must be greater than or equal to 0";
+pub(crate) const IMMUTABLE: &str = "field is immutable";
 
 /// Broken rules, in the order found.
 #[derive(Debug, Default)]
 struct Causes(Vec<Cause>);
 
 impl Causes {
-    fn push(&mut self, path: &Path<'_>, reason: &str, message: String) {
-        self.0.push(Cause {
-            reason: reason.to_owned(),
-            message,
-            field: path.to_string(),
-        });
-    }
-
     /// An invalid value.
     fn invalid(&mut self, path: &Path<'_>, value: impl Into<Value>, detail: impl AsRef<str>) {
         let cause = errors::invalid_value(path.to_string(), &value.into(), detail.as_ref());
@@ -191,34 +144,29 @@ impl Causes {
 
     /// A value that must be unique.
     fn duplicate(&mut self, path: &Path<'_>, value: impl Into<Value>) {
-        let value = value.into();
-        self.push(
-            path,
-            "FieldValueDuplicate",
-            format!("Duplicate value: {value}"),
-        );
+        let value: Value = value.into();
+        self.0.push(errors::duplicate(path.to_string(), value));
     }
 
     /// A reference to something that does not exist.
     fn not_found(&mut self, path: &Path<'_>, value: impl Into<Value>) {
-        let value = value.into();
-        self.push(path, "FieldValueNotFound", format!("Not found: {value}"));
+        let value: Value = value.into();
+        self.0.push(Cause {
+            reason: "FieldValueNotFound".to_owned(),
+            message: format!("Not found: {value}"),
+            field: path.to_string(),
+        });
     }
 
     /// A value that is not one of the supported ones.
     fn not_supported(&mut self, path: &Path<'_>, value: &str, supported: &[&str]) {
-        let supported: Vec<String> = supported.iter().map(|text| format!("{text:?}")).collect();
-        let message = format!(
-            "Unsupported value: {value:?}: supported values: {}",
-            supported.join(", ")
-        );
-        self.push(path, "FieldValueNotSupported", message);
+        let cause = errors::not_supported(path.to_string(), value, supported);
+        self.0.push(cause);
     }
 
     /// A value that is too long.
     fn too_long(&mut self, path: &Path<'_>, bytes_max: usize) {
-        let message = format!("Too long: may not be more than {bytes_max} bytes");
-        self.push(path, "FieldValueTooLong", message);
+        self.0.push(errors::too_long(path.to_string(), bytes_max));
     }
 
     /// Checks a count or a duration.

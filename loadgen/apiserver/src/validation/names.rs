@@ -25,7 +25,7 @@ pub(super) fn rule(format: NameFormat) -> Rule {
 }
 
 /// A part of a path.
-pub(super) fn path_segment(text: &str) -> Option<String> {
+pub(crate) fn path_segment(text: &str) -> Option<String> {
     if text == "." || text == ".." {
         return Some(format!("may not be '{text}'"));
     }
@@ -34,7 +34,7 @@ pub(super) fn path_segment(text: &str) -> Option<String> {
 }
 
 /// A DNS subdomain: labels with dots between, at most 253 bytes in total. Names of most objects.
-pub(super) fn dns_subdomain(text: &str) -> Option<String> {
+pub(crate) fn dns_subdomain(text: &str) -> Option<String> {
     if text.len() > SUBDOMAIN_BYTES_MAX {
         return Some(too_long(SUBDOMAIN_BYTES_MAX));
     }
@@ -53,7 +53,7 @@ pub(super) fn controller_name(text: &str) -> Option<String> {
 }
 
 /// A DNS label that begins with a letter. Names of Services and of custom resources.
-pub(super) fn dns_1035_label(text: &str) -> Option<String> {
+pub(crate) fn dns_1035_label(text: &str) -> Option<String> {
     if text.len() > LABEL_BYTES_MAX {
         return Some(too_long(LABEL_BYTES_MAX));
     }
@@ -68,7 +68,7 @@ pub(super) fn dns_1035_label(text: &str) -> Option<String> {
 
 /// A DNS label: lower-case letters, digits and inner dashes, at most 63 bytes. Names of namespaces
 /// and containers.
-pub(super) fn dns_label(text: &str) -> Option<String> {
+pub(crate) fn dns_label(text: &str) -> Option<String> {
     if text.len() > LABEL_BYTES_MAX {
         return Some(too_long(LABEL_BYTES_MAX));
     }
@@ -81,7 +81,7 @@ pub(super) fn dns_label(text: &str) -> Option<String> {
 }
 
 /// A label key: an optional DNS subdomain with a slash, then a name.
-pub(super) fn qualified_name(text: &str) -> Option<String> {
+pub(crate) fn qualified_name(text: &str) -> Option<String> {
     let whole = match check_label_key(text).err()? {
         SyntaxError::Slashes => {
             "a valid label key must consist of alphanumeric characters, '-', '_' or '.', and must \
@@ -135,14 +135,32 @@ pub(super) fn variable(text: &str) -> Option<String> {
 }
 
 /// An IP address of either version.
-pub(super) fn ip_address(text: &str) -> Option<String> {
+pub(crate) fn ip_address(text: &str) -> Option<String> {
     let is_address = text.parse::<std::net::IpAddr>().is_ok();
     (!is_address)
         .then(|| "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)".to_owned())
 }
 
+/// A range of addresses: one with the length of a prefix.
+pub(crate) fn is_range(text: &str) -> bool {
+    text.split_once('/').is_some_and(|(address, bits)| {
+        let most = match address.parse() {
+            Ok(std::net::IpAddr::V4(_)) => 32,
+            Ok(std::net::IpAddr::V6(_)) => 128,
+            Err(_) => return false,
+        };
+        bits.parse::<u8>().is_ok_and(|bits| bits <= most)
+    })
+}
+
+/// What is wrong with a range of addresses.
+pub(crate) fn range(text: &str) -> Option<String> {
+    let problem = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
+    (!is_range(text)).then(|| problem.to_owned())
+}
+
 /// The key of a ConfigMap or a Secret.
-pub(super) fn config_key(text: &str) -> Option<String> {
+pub(crate) fn config_key(text: &str) -> Option<String> {
     if text.len() > SUBDOMAIN_BYTES_MAX {
         return Some(too_long(SUBDOMAIN_BYTES_MAX));
     }
@@ -173,7 +191,7 @@ pub(super) fn header(text: &str) -> Option<String> {
 }
 
 /// All problems of the name of a port, which is an IANA service name.
-pub(super) fn port_name_problems(text: &str) -> Vec<String> {
+pub(crate) fn port_name_problems(text: &str) -> Vec<String> {
     let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     let mut problems = Vec::new();
     if text.len() > PORT_NAME_BYTES_MAX {

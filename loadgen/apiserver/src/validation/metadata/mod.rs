@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::names::{self, Rule};
 use super::{Causes, MUST_NOT_BE_NEGATIVE};
+use crate::errors;
 
 /// Most bytes of all annotation keys and values of an object: 256 KiB.
 const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
@@ -131,8 +132,8 @@ fn check_owners(meta: &ObjectMeta, path: &Path<'_>, causes: &mut Causes) {
                     let owners = meta.owner_references.iter();
                     owners.map(|owner| owner_text(owner)).collect()
                 };
-                let message = format!("Invalid value: [{}]: {detail}", all.join(","));
-                causes.push(path, "FieldValueInvalid", message);
+                let shown = format!("[{}]: {detail}", all.join(","));
+                causes.0.push(errors::problem(path.to_string(), &shown));
             }
         }
     }
@@ -191,7 +192,7 @@ pub(super) fn finalizer_problem(name: &str) -> Option<String> {
         None if !name.contains('/') && !STANDARD_FINALIZERS.contains(&name) => {
             Some(unqualified.to_owned())
         }
-        problem => problem.map(|problem| problem.to_string()),
+        problem => problem,
     }
 }
 
