@@ -59,101 +59,32 @@ fn main() -> std::io::Result<()> {
             $(let _reference = schemas.subschema_for::<$kind>();)+
         };
     }
-    add!(
-        Binding,
-        ConfigMap,
-        Endpoints,
-        Event,
-        LimitRange,
-        Namespace,
-        Node,
-        PersistentVolume
-    );
-    add!(
-        PersistentVolumeClaim,
-        Pod,
-        PodTemplate,
-        ReplicationController,
-        ResourceQuota,
-        Secret
-    );
-    add!(
-        Service,
-        ServiceAccount,
-        ControllerRevision,
-        DaemonSet,
-        Deployment,
-        ReplicaSet
-    );
-    add!(
-        StatefulSet,
-        v1::HorizontalPodAutoscaler,
-        v1::Scale,
-        v2::HorizontalPodAutoscaler
-    );
-    add!(
-        CronJob,
-        Job,
-        Lease,
-        EndpointSlice,
-        events::v1::Event,
-        Eviction,
-        PodDisruptionBudget
-    );
-    add!(
-        ClusterRole,
-        ClusterRoleBinding,
-        Role,
-        RoleBinding,
-        PriorityClass,
-        StorageClass
-    );
-    add!(
-        LocalSubjectAccessReview,
-        SelfSubjectAccessReview,
-        SelfSubjectReview,
-        SelfSubjectRulesReview,
-        SubjectAccessReview,
-        TokenRequest,
-        TokenReview
-    );
-    add!(
-        MutatingAdmissionPolicy,
-        MutatingAdmissionPolicyBinding,
-        MutatingWebhookConfiguration,
-        ValidatingAdmissionPolicy,
-        ValidatingAdmissionPolicyBinding,
-        ValidatingWebhookConfiguration
-    );
-    add!(
-        Ingress,
-        IngressClass,
-        IPAddress,
-        NetworkPolicy,
-        ServiceCIDR,
-        CertificateSigningRequest,
-        RuntimeClass,
-        APIService
-    );
-    add!(
-        CSIDriver,
-        CSINode,
-        CSIStorageCapacity,
-        VolumeAttachment,
-        VolumeAttributesClass,
-        FlowSchema,
-        PriorityLevelConfiguration
-    );
-    add!(
-        DeviceClass,
-        ResourceClaim,
-        ResourceClaimTemplate,
-        ResourceSlice,
-        ComponentStatus
-    );
-    add!(CustomResourceDefinition, DeleteOptions, Status);
-    add!(APIGroup, APIGroupList, APIResourceList, APIVersions, Info);
-    add!(Patch, WatchEvent<RawExtension>);
+    add!(Binding, ConfigMap, Endpoints, Event, LimitRange, Namespace);
+    add!(Node, PersistentVolume, PersistentVolumeClaim, Pod);
+    add!(PodTemplate, ReplicationController, ResourceQuota, Secret);
+    add!(Service, ServiceAccount, ControllerRevision, DaemonSet);
+    add!(Deployment, ReplicaSet, StatefulSet);
+    add!(v1::HorizontalPodAutoscaler, v1::Scale);
+    add!(v2::HorizontalPodAutoscaler, CronJob, Job, Lease);
+    add!(EndpointSlice, events::v1::Event, Eviction);
+    add!(PodDisruptionBudget, ClusterRole, ClusterRoleBinding, Role);
+    add!(RoleBinding, PriorityClass, StorageClass);
+    add!(LocalSubjectAccessReview, SelfSubjectAccessReview);
+    add!(SelfSubjectReview, SelfSubjectRulesReview);
+    add!(SubjectAccessReview, TokenRequest, TokenReview);
+    add!(MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding);
+    add!(MutatingWebhookConfiguration, ValidatingAdmissionPolicy);
+    add!(ValidatingAdmissionPolicyBinding);
+    add!(ValidatingWebhookConfiguration, Ingress, IngressClass);
+    add!(IPAddress, NetworkPolicy, ServiceCIDR);
+    add!(CertificateSigningRequest, RuntimeClass, APIService);
+    add!(CSIDriver, CSINode, CSIStorageCapacity, VolumeAttachment);
+    add!(VolumeAttributesClass, FlowSchema);
+    add!(PriorityLevelConfiguration, DeviceClass, ResourceClaim);
+    add!(ResourceClaimTemplate, ResourceSlice, ComponentStatus);
+    add!(CustomResourceDefinition, DeleteOptions, Status, APIGroup);
+    add!(APIGroupList, APIResourceList, APIVersions, Info, Patch);
+    add!(WatchEvent<RawExtension>);
     let mut definitions = schemas.take_definitions(true);
     // Of any type, whatever Rust's is.
     for name in [

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 
 /// The built command beside the running test, brought up to date first.
@@ -66,15 +66,56 @@ fn cargo() -> Command {
     cargo
 }
 
-/// Runs the command in a directory, with nothing on its standard input.
+/// The words of a command line as a shell parts them; quotes are single ones.
+pub fn words(line: &str) -> Vec<String> {
+    let (mut words, mut word, mut is_quoted) = (Vec::new(), None::<String>, false);
+    for c in line.chars() {
+        match c {
+            '\'' => {
+                is_quoted = !is_quoted;
+                word.get_or_insert_default();
+            }
+            c if c.is_whitespace() && !is_quoted => words.extend(word.take()),
+            c => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+/// The cases that a text holds, one a line: their parts, between which stands ` => `; the last may be empty.
+/// Other lines are remarks.
+///
+/// # Panics
+/// When one has more parts, or fewer.
+#[track_caller]
+pub fn cases<const PARTS: usize>(text: &str) -> Vec<[&str; PARTS]> {
+    let cases = text.lines().filter(|line| line.contains(" =>"));
+    let parts = cases.map(|line| {
+        let (line, empty) = match line.strip_suffix(" =>") {
+            Some(line) => (line, Some("")),
+            None => (line, None),
+        };
+        let parts: Vec<&str> = line.split(" => ").chain(empty).collect();
+        parts.try_into().expect("a case has all its parts")
+    });
+    parts.collect()
+}
+
+/// The command with these [words] after its name, with nothing on its standard input.
+pub fn command(line: &str) -> Command {
+    let mut command = Command::new(loadgen());
+    command.args(words(line)).stdin(Stdio::null());
+    command
+}
+
+/// Runs the command in a folder, with nothing on its standard input.
 ///
 /// # Panics
 /// When it does not start.
-pub fn run_in(directory: &Path, arguments: &[&str]) -> Output {
-    Command::new(loadgen())
-        .args(arguments)
-        .current_dir(directory)
-        .stdin(Stdio::null())
+pub fn run_in(folder: impl AsRef<Path>, line: &str) -> Output {
+    command(line)
+        .current_dir(folder.as_ref())
         .env("RUST_BACKTRACE", "1")
         .output()
         .expect("the command starts")
@@ -84,23 +125,21 @@ pub fn run_in(directory: &Path, arguments: &[&str]) -> Output {
 ///
 /// # Panics
 /// When it does not start.
-pub fn run(arguments: &[&str]) -> Output {
-    run_in(Path::new("."), arguments)
+pub fn run(line: &str) -> Output {
+    run_in(".", line)
 }
 
-/// Runs the command in a directory and interrupts it, as Ctrl-C does, once it has written a line to its
+/// Runs the command in a folder and interrupts it, as Ctrl-C does, once it has written a line to its
 /// standard error. The second part of the result is all that it wrote there afterwards.
 ///
 /// # Panics
 /// When it does not start, or ends before it is interrupted.
 #[cfg(unix)]
-pub fn run_until_interrupted(arguments: &[&str], directory: &Path) -> (Output, String) {
+pub fn run_until_interrupted(folder: impl AsRef<Path>, line: &str) -> (Output, String) {
     use std::io::{BufRead, BufReader};
 
-    let mut child = Command::new(loadgen())
-        .args(arguments)
-        .current_dir(directory)
-        .stdin(Stdio::null())
+    let mut child = command(line)
+        .current_dir(folder.as_ref())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -108,18 +147,24 @@ pub fn run_until_interrupted(arguments: &[&str], directory: &Path) -> (Output, S
     let mut errors = BufReader::new(child.stderr.take().expect("it is piped"));
     let mut line = String::new();
     errors.read_line(&mut line).expect("it says something");
-    let kill = Command::new("kill")
-        .args(["-INT", &child.id().to_string()])
-        .status();
-    assert!(
-        kill.is_ok_and(|status| status.success()),
-        "the command goes on: {line}"
-    );
+    send("INT", &child);
     // Read on, or the command would meet a closed pipe.
     let rest = std::thread::spawn(move || std::io::read_to_string(errors));
     let output = child.wait_with_output().expect("it ends");
     let rest = rest.join().expect("nothing panics");
     (output, rest.expect("it is text"))
+}
+
+/// Sends a signal to a process that runs.
+///
+/// # Panics
+/// When it has ended.
+#[track_caller]
+pub fn send(signal: &str, process: &Child) {
+    let kill = Command::new("kill")
+        .args(["-s", signal, &process.id().to_string()])
+        .status();
+    assert!(kill.is_ok_and(|status| status.success()), "it goes on");
 }
 
 /// What the command wrote to its standard error.
@@ -138,23 +183,59 @@ pub fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).expect("reports are UTF-8")
 }
 
-/// Asserts that a command was refused with one message that holds every word, and nothing else. Words in one
-/// text stand between bars: `--engine | virtual`.
+/// Asserts that a text holds all these words, between bars: `--engine | virtual`.
 ///
 /// # Panics
-/// When it was not.
+/// When it does not.
 #[track_caller]
-pub fn assert_refused(output: &Output, words: &[&str]) {
-    let text = stderr(output);
-    assert_eq!(output.status.code(), Some(2), "{text}");
-    assert_eq!(text.matches("error: ").count(), 1, "one message: {text}");
-    for word in words.iter().flat_map(|words| words.split(" | ")) {
+pub fn holds(text: &str, words: &str) {
+    for word in words.split(" | ") {
         assert!(text.contains(word), "{word:?} is missing in: {text}");
     }
-    for noise in ["panicked", "backtrace", "RUST_", "src/"] {
-        assert!(!text.contains(noise), "{noise:?} in: {text}");
+}
+
+/// Whether a command was refused with one message that [holds] these words, and nothing else.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn refusal(output: &Output, words: &str) -> Result<(), String> {
+    let (text, status) = (stderr(output), output.status);
+    if status.code() != Some(2) || text.matches("error: ").count() != 1 {
+        return Err(format!("{status}, and not one message: {text}"));
     }
-    assert!(output.stdout.is_empty(), "{}", stdout(output));
+    if let Some(word) = words.split(" | ").find(|word| !text.contains(word)) {
+        return Err(format!("{word:?} is missing in: {text}"));
+    }
+    let mut noise = ["panicked", "backtrace", "RUST_", "src/"].into_iter();
+    if let Some(noise) = noise.find(|noise| text.contains(noise)) {
+        return Err(format!("{noise:?} in: {text}"));
+    }
+    match output.stdout.is_empty() {
+        true => Ok(()),
+        false => Err(stdout(output)),
+    }
+}
+
+/// Asserts that there is such a [refusal].
+///
+/// # Panics
+/// When there is not.
+#[track_caller]
+pub fn assert_refused(output: &Output, words: &str) {
+    if let Err(wrong) = refusal(output, words) {
+        panic!("{wrong}");
+    }
+}
+
+/// Asserts that a command ended with that code; gives what it printed.
+///
+/// # Panics
+/// When it did not.
+#[track_caller]
+pub fn ended(output: &Output, code: i32) -> String {
+    let (told, printed) = (stderr(output), stdout(output));
+    assert_eq!(output.status.code(), Some(code), "{told}{printed}");
+    printed
 }
 
 /// Asserts that a command succeeded without a message; gives what it printed.
@@ -163,18 +244,16 @@ pub fn assert_refused(output: &Output, words: &[&str]) {
 /// When it did not.
 #[track_caller]
 pub fn told(output: &Output) -> String {
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(output));
     assert!(output.stderr.is_empty(), "{}", stderr(output));
-    stdout(output)
+    ended(output, 0)
 }
 
 /// Runs the command with that text on its standard input, which a dump comes through.
 ///
 /// # Panics
 /// When it does not start.
-pub fn run_with_stdin(arguments: &[&str], text: &str) -> Output {
-    let mut child = Command::new(loadgen())
-        .args(arguments)
+pub fn run_with_stdin(line: &str, text: &str) -> Output {
+    let mut child = command(line)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -1,24 +1,18 @@
 //! A running cluster for the walk-throughs: a test applies manifests and waits for what comes of
 //! them. The same test runs on the virtual engine and on threads.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use podstorm::client::ApiError;
 use podstorm::object::{
-    Event, Map, Namespace, Node, Now, ObjectMeta, Pod, ReplicaSet, ReplicationController, Resource,
-    Uid,
+    Event, Map, Namespace, Node, Now, Pod, ReplicaSet, ReplicationController, Resource, Uid,
 };
-use podstorm::policy::Behaviour;
 use podstorm_apiserver::{
     Cluster, ClusterResource, DeleteOptions, Patch, Propagation, ScaleUpdate,
 };
-use podstorm_loadgen::scenario::Scenario;
-use podstorm_loadgen::settings::{
-    ClusterSize, ControllerSettings, EngineKind, Latency, LatencySettings, Settings,
-};
+use podstorm_faultsim::objects::named;
 use podstorm_sim::engine;
+use podstorm_sim::options::{EngineKind, SimOptions};
 use serde_json::{Value, json};
 
 /// The namespace of all manifests.
@@ -30,6 +24,9 @@ pub const SECOND_NS: i64 = 1_000_000_000;
 /// How long anything may take, in the cluster's time. Nothing takes a tenth of it, but a busy
 /// machine is no reason to fail.
 const LIMIT_NS: i64 = 120 * SECOND_NS;
+
+/// How many nodes there are.
+const NODES: u32 = 20;
 
 /// A running cluster with nodes and the namespace `default`.
 #[derive(Debug)]
@@ -43,28 +40,27 @@ impl Harness {
         Harness::with(engine, |_| {})
     }
 
-    /// A cluster with settings changed by `change`.
-    pub fn with(engine: EngineKind, change: impl FnOnce(&mut Settings)) -> Harness {
-        let mut settings = settings(engine);
-        change(&mut settings);
-        let harness = Harness {
-            inner: engine::Harness::new(&settings.sim_options()),
-        };
-        let metadata = ObjectMeta {
-            name: NAMESPACE.into(),
-            ..ObjectMeta::default()
-        };
-        harness
-            .create(Namespace {
-                metadata,
-                ..Namespace::default()
-            })
-            .expect("the name is free");
-        for number in 1..=settings.size.nodes {
-            harness
-                .create(node(number, settings.size.pods_per_node))
-                .expect("the name is free");
+    /// A cluster with options changed by `change`.
+    pub fn with(engine: EngineKind, change: impl FnOnce(&mut SimOptions)) -> Harness {
+        let harness = Harness::without_nodes(engine, change);
+        for number in 1..=NODES {
+            harness.create(node(number));
         }
+        harness
+    }
+
+    /// The same without nodes.
+    pub fn without_nodes(engine: EngineKind, change: impl FnOnce(&mut SimOptions)) -> Harness {
+        let mut options = SimOptions::new(engine, 7);
+        options.threads = options.threads.min(2);
+        change(&mut options);
+        let harness = Harness {
+            inner: engine::Harness::new(&options),
+        };
+        harness.create(Namespace {
+            metadata: named(NAMESPACE),
+            ..Namespace::default()
+        });
         harness
     }
 
@@ -83,39 +79,22 @@ impl Harness {
     /// # Panics
     /// When the file can't be read or the server refuses an object.
     pub fn apply(&self, file: &str) {
-        self.try_apply(file).expect("the manifest is accepted");
-    }
-
-    /// Creates the objects of `tests/manifests/<file>` up to the first that is refused.
-    ///
-    /// # Errors
-    /// The server's answer.
-    ///
-    /// # Panics
-    /// When the file can't be read.
-    pub fn try_apply(&self, file: &str) -> Result<(), ApiError> {
-        for document in manifest(file) {
-            self.create_json(document)?;
-        }
-        Ok(())
-    }
-
-    fn create_json(&self, object: Value) -> Result<(), ApiError> {
         let read = "the manifest's object can be read";
-        match object["kind"].as_str() {
-            Some("Pod") => self.create(Pod::from_json(object).expect(read)).map(drop),
-            Some("ReplicaSet") => self
-                .create(ReplicaSet::from_json(object).expect(read))
-                .map(drop),
-            Some("ReplicationController") => self
-                .create(ReplicationController::from_json(object).expect(read))
-                .map(drop),
-            other => panic!("manifests of kind {other:?} are not used"),
+        for object in manifest(file) {
+            match object["kind"].as_str() {
+                Some("Pod") => self.create(Pod::from_json(object).expect(read)),
+                Some("ReplicaSet") => self.create(ReplicaSet::from_json(object).expect(read)),
+                Some("ReplicationController") => {
+                    self.create(ReplicationController::from_json(object).expect(read));
+                }
+                other => panic!("manifests of kind {other:?} are not used"),
+            }
         }
     }
 
-    fn create<R: ClusterResource>(&self, object: R) -> Result<Arc<R>, ApiError> {
-        self.cluster().create(object, self.now())
+    fn create<R: ClusterResource>(&self, object: R) {
+        let created = self.cluster().create(object, self.now());
+        created.expect("the object is accepted");
     }
 
     /// The ReplicaSet of that name.
@@ -195,7 +174,8 @@ impl Harness {
     /// # Panics
     /// When it is refused.
     pub fn patch_pod(&self, name: &str, patch: &Value) {
-        let patch = Patch::Merge(object(patch.clone()));
+        let patch: Map = serde_json::from_value(patch.clone()).expect("a patch is an object");
+        let patch = Patch::Merge(patch);
         self.cluster()
             .patch::<Pod>(NAMESPACE, name, &patch, self.now())
             .expect("the patch is accepted");
@@ -254,7 +234,7 @@ fn is_ready(cluster: &Cluster, name: &str, replicas: usize) -> bool {
 }
 
 /// What a cluster looks like, for a failed test.
-pub(crate) fn picture(cluster: &Cluster) -> String {
+fn picture(cluster: &Cluster) -> String {
     let sets = cluster.list::<ReplicaSet>(Some(NAMESPACE)).0;
     let sets = sets.iter().map(|set| {
         format!(
@@ -292,62 +272,10 @@ fn manifest(file: &str) -> Vec<Value> {
     serde_saphyr::from_multiple(&text).expect("the manifest is YAML")
 }
 
-fn object(value: Value) -> Map {
-    match value {
-        Value::Object(map) => map,
-        other => panic!("a patch is an object, not {other}"),
-    }
-}
-
-pub(crate) fn node(number: u64, pods: u32) -> Node {
+fn node(number: u32) -> Node {
     let node = json!({
         "metadata": {"name": format!("node-{number}")},
-        "status": {"allocatable": {"pods": pods.to_string()}},
+        "status": {"allocatable": {"pods": "110"}},
     });
     Node::from_json(node).expect("a node of our own making")
-}
-
-pub(crate) fn settings(engine: EngineKind) -> Settings {
-    Settings {
-        scenario: Scenario::manifests(),
-        engine,
-        seed: 7,
-        threads: 2,
-        size: ClusterSize {
-            pods: 0,
-            replicasets: 0,
-            nodes: 20,
-            namespaces: 1,
-            pods_per_node: 110,
-            groups: Vec::new(),
-            pods_asked: None,
-        },
-        controller: ControllerSettings {
-            concurrent_replicaset_syncs: 5,
-            concurrent_rc_syncs: 5,
-            concurrent_deployment_syncs: 5,
-            burst_replicas: 500,
-            kube_api_qps: None,
-            kube_api_burst: 0,
-            feature_gates: BTreeMap::new(),
-        },
-        behaviour: Behaviour::Upstream,
-        latency: LatencySettings {
-            pod_startup: Latency::ZERO,
-            pod_termination: Latency::ZERO,
-            api: Latency::ZERO,
-            watch: Latency::ZERO,
-            scheduling: Latency::ZERO,
-        },
-        duration_ns: 0,
-        time_limit_ns: i64::MAX,
-        api_errors: 0.0,
-        churn_pods_per_second: 0.0,
-        burst_pods: 0,
-        min_ready_seconds: 0,
-        deployments: false,
-        max_surge: 0.25,
-        max_unavailable: 0.25,
-        progress_deadline_seconds: 600,
-    }
 }

@@ -148,15 +148,12 @@ impl Drawn {
 
 /// Has a real controller scale the object down, and gives the names of the active pods it keeps.
 fn scaled_down(input: &[InputObject], question: &Question) -> Vec<String> {
-    let burst = u32::try_from(question.options.burst_replicas).expect("bursts are small here");
-    let mut harness = Harness::with(EngineKind::Virtual, |settings| {
-        settings.size.nodes = 0;
-        settings.controller.burst_replicas = burst as _;
-        if question.options.policy == Behaviour::Hardened.policy() {
-            settings.behaviour = Behaviour::Hardened;
-        }
+    let mut harness = Harness::without_nodes(EngineKind::Virtual, |options| {
+        let burst = u32::try_from(question.options.burst_replicas);
+        options.controller.burst_replicas = burst.expect("bursts are small here");
+        options.policy = question.options.policy;
         // The controller has done its work before a pending pod runs.
-        settings.latency.pod_startup = Latency::Constant(100 * SECOND_NS);
+        options.latency.pod_startup = Latency::Constant(100 * SECOND_NS);
     });
     let now = harness.now();
     let asked = &question.object.metadata;

@@ -6,57 +6,23 @@
 )]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
 
-/// The crates, each with those it may name: a crate that is not in the list before it is above it.
-const LAYERS: [(&str, &str, &[&str]); 7] = [
-    ("podstorm_objects", "core/objects", &[]),
-    ("podstorm_runtime", "core/runtime", &["podstorm_objects"]),
-    (
-        "podstorm",
-        "core",
-        &["podstorm_objects", "podstorm_runtime"],
-    ),
-    (
-        "podstorm_apiserver",
-        "loadgen/apiserver",
-        // The runtime for its model-checked locks alone.
-        &["podstorm_objects", "podstorm_runtime"],
-    ),
-    (
-        "podstorm_sim",
-        "loadgen/sim",
-        &[
-            "podstorm_objects",
-            "podstorm_runtime",
-            "podstorm",
-            "podstorm_apiserver",
-        ],
-    ),
-    (
-        "podstorm_faultsim",
-        "loadgen/faultsim",
-        &[
-            "podstorm_objects",
-            "podstorm_runtime",
-            "podstorm",
-            "podstorm_apiserver",
-            "podstorm_sim",
-        ],
-    ),
-    (
-        "podstorm_loadgen",
-        "loadgen",
-        &[
-            "podstorm_objects",
-            "podstorm_runtime",
-            "podstorm",
-            "podstorm_apiserver",
-            "podstorm_sim",
-            "podstorm_faultsim",
-        ],
-    ),
+use podstorm_tests::tree::{self, root};
+
+/// The crates and their folders from the lowest up: each may name those before it.
+const LAYERS: [(&str, &str); 7] = [
+    ("podstorm_objects", "core/objects"),
+    ("podstorm_runtime", "core/runtime"),
+    ("podstorm", "core"),
+    // It names the runtime for its model-checked locks alone.
+    ("podstorm_apiserver", "loadgen/apiserver"),
+    ("podstorm_sim", "loadgen/sim"),
+    ("podstorm_faultsim", "loadgen/faultsim"),
+    ("podstorm_loadgen", "loadgen"),
 ];
+
+/// The server knows no controller.
+const APART: (&str, &str) = ("podstorm_apiserver", "podstorm");
 
 /// A source file of a crate: its module path, root first, and its text without comments, literals
 /// and tests.
@@ -65,37 +31,16 @@ struct Source {
     text: String,
 }
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
-
 fn sources(folder: &str) -> Vec<Source> {
-    let mut found = Vec::new();
-    collect(&root().join(folder).join("src"), &[], &mut found);
+    let below = format!("{folder}/src");
+    let files = tree::sources(&below).into_iter();
+    let mut found: Vec<Source> = files
+        .map(|file| Source {
+            module: module_of(&file.path[below.len() + 1..]),
+            text: bare(&file.text),
+        })
+        .collect();
     assert!(found.len() > 2, "{folder}: no sources");
-    found
-}
-
-fn collect(folder: &Path, module: &[String], found: &mut Vec<Source>) {
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let entry = entry.unwrap();
-        let name = entry.file_name().into_string().unwrap();
-        let stem = name.trim_end_matches(".rs").to_owned();
-        let inner = |stem: &str| -> Vec<String> {
-            let roots = ["lib", "main", "mod"];
-            let own = (!roots.contains(&stem)).then(|| stem.to_owned());
-            module.iter().cloned().chain(own).collect()
-        };
-        if entry.file_type().unwrap().is_dir() {
-            collect(&entry.path(), &inner(&stem), found);
-        } else if name.ends_with(".rs") {
-            let text = bare(&std::fs::read_to_string(entry.path()).unwrap());
-            found.push(Source {
-                module: inner(&stem),
-                text,
-            });
-        }
-    }
     // What a `#[cfg(test)] mod x;` names is a test as well.
     let tests: Vec<Vec<String>> = found
         .iter()
@@ -108,6 +53,15 @@ fn collect(folder: &Path, module: &[String], found: &mut Vec<Source>) {
         })
         .collect();
     found.retain(|source| !tests.iter().any(|test| source.module.starts_with(test)));
+    found
+}
+
+/// The module of a file below `src/`.
+fn module_of(path: &str) -> Vec<String> {
+    let parts = path.trim_end_matches(".rs").split('/');
+    let mut module: Vec<String> = parts.map(str::to_owned).collect();
+    module.pop_if(|last| ["lib", "main", "mod"].contains(&last.as_str()));
+    module
 }
 
 /// Stands for `#[cfg(test)] mod` in a bare text.
@@ -298,14 +252,12 @@ fn cycle(arrows: &BTreeMap<String, BTreeSet<String>>) -> Option<Vec<String>> {
 
 #[test]
 fn crates_point_one_way() {
-    for (place, (name, folder, below)) in LAYERS.iter().enumerate() {
-        let lower: Vec<&str> = LAYERS[..place].iter().map(|(name, ..)| *name).collect();
-        assert!(below.iter().all(|other| lower.contains(other)), "{name}");
+    for (place, (name, folder)) in LAYERS.iter().enumerate() {
         for source in sources(folder) {
-            for (other, ..) in LAYERS {
+            for (at, (other, _)) in LAYERS.iter().enumerate() {
                 let named = after(&source.text, other).next().is_some();
                 assert!(
-                    !named || below.contains(&other) || other == *name,
+                    !named || at <= place && (*name, *other) != APART,
                     "{folder}, module {}: names {other}, which is not below it",
                     source.module.join("::")
                 );
@@ -317,7 +269,7 @@ fn crates_point_one_way() {
 #[test]
 fn no_cycle_joins_the_modules_of_a_crate() {
     let mut found = Vec::new();
-    for (name, folder, _) in LAYERS {
+    for (name, folder) in LAYERS {
         let arrows = arrows(folder);
         if let Some(cycle) = cycle(&arrows) {
             found.push(format!("{name}: {}", cycle.join(" -> ")));
@@ -329,7 +281,7 @@ fn no_cycle_joins_the_modules_of_a_crate() {
 /// The library does no I/O: its driver brings the runtime and the client.
 #[test]
 fn the_core_depends_on_no_runtime_and_no_client() {
-    for (_, folder, _) in &LAYERS[..3] {
+    for (_, folder) in &LAYERS[..3] {
         let manifest = std::fs::read_to_string(root().join(folder).join("Cargo.toml")).unwrap();
         for other in ["tokio", "kube", "hyper", "podstorm-loadgen", "podstorm-sim"] {
             let depends = manifest.lines().any(|line| line.starts_with(other));

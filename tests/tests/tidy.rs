@@ -4,7 +4,7 @@
     reason = "a file that can't be read is a failed test"
 )]
 
-use std::path::{Path, PathBuf};
+use podstorm_tests::tree::{self, Source, root};
 
 /// Longest a source file may be, in lines; past it, ask whether the file holds two ideas.
 const LINES_MAX: usize = 600;
@@ -12,43 +12,11 @@ const LINES_MAX: usize = 600;
 /// The folders that hold the workspace's packages.
 const PACKAGES: [&str; 4] = ["core", "bench", "loadgen", "tests"];
 
-struct Source {
-    /// Relative to the root, with `/`.
-    path: String,
-    text: String,
-}
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
-
 fn sources() -> Vec<Source> {
-    let mut files = Vec::new();
-    for package in PACKAGES {
-        collect(&root().join(package), package, &mut files);
-    }
+    let files = PACKAGES.iter().flat_map(|package| tree::sources(package));
+    let files: Vec<Source> = files.collect();
     assert!(files.len() > 300, "the sources were not found");
     files
-}
-
-fn collect(folder: &Path, shown: &str, files: &mut Vec<Source>) {
-    let mut entries: Vec<_> = std::fs::read_dir(folder)
-        .unwrap()
-        .map(Result::unwrap)
-        .collect();
-    entries.sort_by_key(std::fs::DirEntry::file_name);
-    for entry in entries {
-        let name = entry.file_name().into_string().unwrap();
-        let shown = format!("{shown}/{name}");
-        if entry.file_type().unwrap().is_dir() {
-            if name != "target" {
-                collect(&entry.path(), &shown, files);
-            }
-        } else if name.ends_with(".rs") {
-            let text = std::fs::read_to_string(entry.path()).unwrap();
-            files.push(Source { path: shown, text });
-        }
-    }
 }
 
 /// Lines of files chosen by `applies` that contain one of `words`, as `path:line: word`. This file spells

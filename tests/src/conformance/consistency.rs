@@ -2,7 +2,7 @@
 
 use podstorm::consistency::ConsistencyStore;
 use podstorm::object::{Kind, ResourceType, ResourceVersion, Uid};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::Fields;
 
@@ -52,7 +52,7 @@ fn run_op(
             let recorded = op.flag("ready")?;
             let reasons = op.list("staleOneOf")?;
             let ours = store.ensure_ready(&owner, reached);
-            compare(recorded, reasons, ours)?;
+            compare(recorded, &reasons, ours)?;
             if recorded && store.record(&owner).is_some() {
                 return Err("the record outlives a positive answer".into());
             }
@@ -70,7 +70,7 @@ fn place(op: &mut Fields) -> Result<usize, String> {
 
 fn compare(
     recorded: bool,
-    reasons: Vec<Value>,
+    reasons: &[Value],
     ours: Result<(), podstorm::consistency::Stale>,
 ) -> Result<(), String> {
     let stale = match (recorded, ours) {
@@ -78,28 +78,12 @@ fn compare(
         (false, Err(stale)) => stale,
         (_, ours) => return Err(format!("ready: ours is {ours:?}, recorded is {recorded}")),
     };
-    let ours = (
-        stale.kind.group_resource().into_owned(),
-        stale.wrote.to_string(),
-        stale.store.to_string(),
-        stale.to_string(),
-    );
-    let mut allowed = Vec::new();
-    for reason in reasons {
-        let mut reason = Fields::new(reason, "staleOneOf")?;
-        allowed.push((
-            reason.text("resource")?,
-            reason.text("wrote")?,
-            reason.text("read")?,
-            reason.text("message")?,
-        ));
-        reason.finish()?;
-    }
-    if allowed.contains(&ours) {
-        Ok(())
-    } else {
-        Err(format!(
-            "reason: ours is {ours:?}, recorded are {allowed:?}"
-        ))
+    let ours = json!({
+        "resource": stale.kind.group_resource(), "wrote": stale.wrote.to_string(),
+        "read": stale.store.to_string(), "message": stale.to_string(),
+    });
+    match reasons.contains(&ours) {
+        true => Ok(()),
+        false => Err(format!("reason: ours is {ours}, recorded are {reasons:?}")),
     }
 }

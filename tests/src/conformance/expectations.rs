@@ -4,7 +4,7 @@
 
 use podstorm::expectations::{Counts, Expectations, NamedExpectations};
 use podstorm::intern::StrTable;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Fields, expect_eq};
 
@@ -38,7 +38,7 @@ impl Stores {
                     self.named.expect_creations(key, add, now_ns);
                 }
                 "ExpectDeletions" => {
-                    let pods = op.all("pods", |pod| text(&pod))?;
+                    let pods = op.texts("pods")?;
                     self.dense.expect_deletions(id, pods.clone(), now_ns);
                     self.named.expect_deletions(key, pods, now_ns);
                 }
@@ -85,10 +85,12 @@ impl Stores {
             exists: state.flag("exists")?,
             add: state.int("add")?,
             del: state.int("del")?,
-            uids: match state.value("uids") {
-                Value::Null => None,
-                Value::Array(pods) => Some(pods.iter().map(text).collect::<Result<_, _>>()?),
-                other => return Err(format!("uids: expected a list, found {other}")),
+            uids: match state.take("uids") {
+                None | Some(Value::Null) => None,
+                Some(uids) => {
+                    let mut named = Fields::new(json!({"uids": uids}), "state")?;
+                    Some(named.texts("uids")?)
+                }
             },
             satisfied: state.flag("satisfied")?,
         };
@@ -131,11 +133,4 @@ impl State {
             satisfied,
         }
     }
-}
-
-fn text(value: &Value) -> Result<String, String> {
-    value
-        .as_str()
-        .map(str::to_owned)
-        .ok_or_else(|| format!("expected a string, found {value}"))
 }

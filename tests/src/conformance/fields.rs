@@ -104,6 +104,17 @@ impl Fields {
         self.list(key)?.into_iter().map(read).collect()
     }
 
+    /// Takes a list of strings.
+    ///
+    /// # Errors
+    /// When it is something else.
+    pub fn texts(&mut self, key: &str) -> Result<Vec<String>, String> {
+        self.all(key, |item| match item {
+            Value::String(text) => Ok(text),
+            other => Err(format!("{key}: expected a string, found {other}")),
+        })
+    }
+
     /// Takes a list of objects, and gives `read` one after the other, which must take all members of each.
     ///
     /// # Errors
@@ -153,9 +164,70 @@ impl Fields {
         }
     }
 
+    /// Takes all that is left, which is to be the same as `ours` but for null and empty members.
+    ///
+    /// # Errors
+    /// Where it is not.
+    pub fn is(&mut self, ours: Value) -> Result<(), String> {
+        let recorded = Value::Object(self.rest());
+        expect_same_json(&self.what, ours, recorded)
+    }
+
     fn wrong(&self, key: &str, expected: &str, found: &Value) -> String {
         format!("{}.{key}: expected {expected}, found {found}", self.what)
     }
+}
+
+/// A value without those of its members, at any depth, of which `says_nothing` holds when it has looked at theirs.
+pub(super) fn without(value: Value, says_nothing: &impl Fn(&str, &Value) -> bool) -> Value {
+    match value {
+        Value::Object(members) => {
+            let members = members.into_iter();
+            let members = members.map(|(name, value)| (name, without(value, says_nothing)));
+            let kept = members.filter(|(name, value)| !says_nothing(name, value));
+            Value::Object(kept.collect())
+        }
+        Value::Array(items) => {
+            let items = items.into_iter();
+            items.map(|item| without(item, says_nothing)).collect()
+        }
+        other => other,
+    }
+}
+
+/// Whether a value is null, or a text, list or object with nothing in it.
+pub(super) fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Object(map) => map.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::String(text) => text.is_empty(),
+        Value::Number(_) | Value::Bool(_) => false,
+    }
+}
+
+/// A value without its null and empty members, zero and false among them, which JSON writers treat differently.
+pub(super) fn pruned(value: Value) -> Value {
+    without(value, &|_, value| {
+        is_empty(value) || *value == Value::Bool(false) || value.as_f64() == Some(0.0)
+    })
+}
+
+/// `Ok` when both are the same but for null and empty members, else the first place that differs.
+pub(super) fn expect_same_json(what: &str, ours: Value, recorded: Value) -> Result<(), String> {
+    expect_same(what, &pruned(ours), &pruned(recorded))
+}
+
+/// `Ok` when both are the same, else the first place that differs.
+pub(super) fn expect_same(path: &str, ours: &Value, recorded: &Value) -> Result<(), String> {
+    let (Value::Object(a), Value::Object(b)) = (ours, recorded) else {
+        return expect_eq(path, ours, recorded);
+    };
+    for name in a.keys().chain(b.keys()) {
+        let of = |map: &Map| map.get(name).cloned().unwrap_or_default();
+        expect_same(&format!("{path}.{name}"), &of(a), &of(b))?;
+    }
+    Ok(())
 }
 
 /// `Ok` when equal, else an error that shows both.

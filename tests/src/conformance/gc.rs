@@ -14,8 +14,7 @@ use podstorm_apiserver::{
 };
 use serde_json::{Map, Value, json};
 
-use super::shared::expect_same_json;
-use super::{Fields, expect_eq};
+use super::{Fields, expect_eq, expect_same_json};
 
 /// The time of everything: within the grace period of what is being deleted.
 const NOW: Now = Now {

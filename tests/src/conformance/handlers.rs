@@ -21,7 +21,7 @@ pub(super) fn run(case: &mut Fields) -> Result<(), String> {
         kind,
         controller,
         now_ns: 0,
-        expected: BTreeMap::new(),
+        expected: BTreeSet::new(),
     };
     case.each("steps", |step| harness.step(step))
 }
@@ -31,18 +31,14 @@ struct Harness {
     controller: Controller,
     now_ns: i64,
     /// Every key that ever had expectations, to be looked at after each step.
-    expected: BTreeMap<String, ()>,
+    expected: BTreeSet<String>,
 }
 
 impl Harness {
     fn step(&mut self, step: &mut Fields) -> Result<(), String> {
         let op = step.text("op")?;
         let mut out = step.object("out")?;
-        let strings = |values: Vec<Value>| -> Vec<String> {
-            let texts = values.iter().filter_map(Value::as_str);
-            texts.map(str::to_owned).collect()
-        };
-        let cleared = strings(out.list("consistencyCleared")?);
+        let cleared = out.texts("consistencyCleared")?;
         let (kind, controller) = (self.kind, &self.controller);
         let now = Now {
             mono_ns: self.now_ns,
@@ -51,46 +47,30 @@ impl Harness {
         let written = write_for_all(controller, &cleared);
         let pods = controller.pods();
         match op.as_str() {
-            "parentAdd" | "parentUpdate" => {
-                let object = workload(kind, step.value("object"))?;
-                let change = controller.owners().apply(Delta::Applied(object));
-                controller.owner_changed(&change, now);
-            }
-            "parentDelete" => {
-                let object = workload(kind, step.value("object"))?;
-                let change = controller.owners().apply(Delta::Deleted(object));
+            "parentAdd" | "parentUpdate" | "parentDelete" => {
+                let delta = delta(&op, workload(kind, step.value("object"))?);
+                let change = controller.owners().apply(delta);
                 controller.owner_changed(&change, now);
             }
             "parentTombstone" => {
                 let key = step.text("key")?;
                 let (namespace, name) = parse_key(&key).map_err(|error| error.to_string())?;
-                let object = match step.take("object") {
-                    None => None,
-                    Some(object) => Some(workload(kind, object)?),
-                };
-                let change =
-                    controller
-                        .owners()
-                        .apply_tombstone(namespace, name, object.as_deref());
+                let object = step.take("object");
+                let object = object.map(|it| workload(kind, it)).transpose()?;
+                let owners = controller.owners();
+                let change = owners.apply_tombstone(namespace, name, object.as_deref());
                 if let Some(change) = change {
                     controller.owner_changed(&change, now);
                 }
             }
-            "podAdd" | "podUpdate" => {
-                let change = pods.apply(Delta::Applied(pod(step.value("object"))?));
-                controller.pod_changed(&change, now);
-            }
-            "podDelete" => {
-                let change = pods.apply(Delta::Deleted(pod(step.value("object"))?));
+            "podAdd" | "podUpdate" | "podDelete" => {
+                let change = pods.apply(delta(&op, pod(step.value("object"))?));
                 controller.pod_changed(&change, now);
             }
             "podTombstone" => {
                 let key = step.text("key")?;
                 let (namespace, name) = parse_key(&key).map_err(|error| error.to_string())?;
-                let object = match step.take("object") {
-                    None => None,
-                    Some(object) => Some(pod(object)?),
-                };
+                let object = step.take("object").map(pod).transpose()?;
                 if let Some(change) = pods.apply_tombstone(namespace, name, object) {
                     controller.pod_changed(&change, now);
                 }
@@ -98,32 +78,26 @@ impl Harness {
             // Objects of another type can't reach a typed handler: there is nothing to ignore.
             "podDeleteGarbage" | "parentDeleteGarbage" => {}
             "expectCreations" => {
-                let key = step.text("key")?;
-                let count = step.int("n")?;
-                let (namespace, name) = parse_key(&key).map_err(|error| error.to_string())?;
-                let id = controller.owners().intern(namespace, name);
-                controller
-                    .expectations()
-                    .expect_creations(id, count, self.now_ns);
-                self.expected.insert(key, ());
+                let (key, count) = (step.text("key")?, step.int("n")?);
+                let id = owner_key(controller, &key);
+                let expectations = controller.expectations();
+                expectations.expect_creations(id, count, self.now_ns);
+                self.expected.insert(key);
             }
             "expectDeletions" => {
-                let key = step.text("key")?;
-                let keys = step.list("keys")?;
-                let (namespace, name) = parse_key(&key).map_err(|error| error.to_string())?;
-                let id = controller.owners().intern(namespace, name);
-                let names = keys.iter().filter_map(Value::as_str);
-                let names = names.map(|key| waited_name(namespace, key).into());
-                controller
-                    .expectations()
-                    .expect_deletions(id, names, self.now_ns);
-                self.expected.insert(key, ());
+                let (key, keys) = (step.text("key")?, step.texts("keys")?);
+                let (namespace, _) = parse_key(&key).map_err(|error| error.to_string())?;
+                let id = owner_key(controller, &key);
+                let names = keys.iter().map(|key| waited_name(namespace, key).into());
+                let expectations = controller.expectations();
+                expectations.expect_deletions(id, names, self.now_ns);
+                self.expected.insert(key);
             }
             "advance" => self.now_ns += step.int("nanos")?,
             other => return Err(format!("unknown op {other:?}")),
         }
         // A key that waits is added once.
-        let mut queue = strings(out.list("queue")?);
+        let mut queue = out.texts("queue")?;
         let mut seen = BTreeSet::new();
         queue.retain(|key| seen.insert(key.clone()));
         expect_eq("queue", &drain(controller, now.mono_ns), &queue)?;
@@ -143,7 +117,7 @@ impl Harness {
         expect_eq("consistencyCleared", &gone, &cleared.into_iter().collect())?;
         let recorded = out.object("expectations")?.rest();
         let mut ours = podstorm::object::Map::new();
-        for key in self.expected.keys() {
+        for key in &self.expected {
             let state = expectations_of(controller, key, self.now_ns);
             if state["exists"] == Value::Bool(true) || !state["keys"].is_null() {
                 ours.insert(key.clone(), state);
@@ -151,6 +125,13 @@ impl Harness {
         }
         expect_eq("expectations", &ours, &recorded)?;
         out.finish()
+    }
+}
+
+fn delta<T: ?Sized>(op: &str, object: Arc<T>) -> Delta<T> {
+    match op.ends_with("Delete") {
+        true => Delta::Deleted(object),
+        false => Delta::Applied(object),
     }
 }
 

@@ -39,6 +39,7 @@ mod workqueue;
 use serde_json::Value;
 
 pub use fields::{Fields, expect_eq};
+use fields::{expect_same_json, pruned};
 
 /// Runs one case of a subject; the subject is the file's name up to the first dot.
 ///

@@ -5,8 +5,8 @@ use podstorm_apiserver::disruption::{Budget, Controllers, DisruptionEvent, PodCo
 use podstorm_apiserver::kind_named;
 use serde_json::{Value, json};
 
-use super::shared::{expect_same_json, pod};
-use super::{Fields, expect_eq};
+use super::shared::pod;
+use super::{Fields, expect_eq, expect_same_json};
 
 /// The objects whose `/scale` answers in all cases, without a number of replicas.
 const SCALED: [&str; 6] = ["u-d", "u-d-1", "u-d-2", "u-solo", "u-ss", "u-rc"];

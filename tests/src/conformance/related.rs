@@ -1,15 +1,14 @@
 //! Cases of `related`: which pods count for co-location, and how many share each pod's node.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use podstorm::cache::{Delta, PodCache};
-use podstorm::object::Pod;
+use podstorm::object::{Map, Pod};
 use podstorm::replicaset::{Controller, ControllerOptions};
-use serde_json::Value;
+use serde_json::json;
 
+use super::Fields;
 use super::shared::{pod, workload, workload_kind};
-use super::{Fields, expect_eq};
 
 /// Runs one case.
 pub(super) fn run(case: &mut Fields) -> Result<(), String> {
@@ -38,33 +37,13 @@ pub(super) fn run(case: &mut Fields) -> Result<(), String> {
         let related = controller.related_pods(&workload);
         let mut names: Vec<String> = related.iter().map(|pod| key_of(pod)).collect();
         names.sort();
-        let recorded: Vec<String> = expected
-            .list("related")?
-            .iter()
-            .filter_map(Value::as_str)
-            .map(str::to_owned)
-            .collect();
-        expect_eq("related", &names, &recorded)?;
         let node = |pod: &Pod| pod.node_name.clone();
-        let ranks: BTreeMap<String, i64> = pods
-            .iter()
-            .map(|pod| {
-                let on_node = related
-                    .iter()
-                    .filter(|other| other.is_active() && node(other) == node(pod));
-                (
-                    key_of(pod),
-                    i64::try_from(on_node.count()).expect("few pods"),
-                )
-            })
-            .collect();
-        let recorded: BTreeMap<String, i64> = expected
-            .object("rank")?
-            .rest()
-            .into_iter()
-            .map(|(key, rank)| (key, rank.as_i64().unwrap_or(-1)))
-            .collect();
-        expect_eq("rank", &ranks, &recorded)
+        let rank = |pod: &Arc<Pod>| {
+            let same = |other: &&Arc<Pod>| other.is_active() && node(other) == node(pod);
+            (key_of(pod), related.iter().filter(same).count().into())
+        };
+        let ranks: Map = pods.iter().map(rank).collect();
+        expected.is(json!({"related": names, "rank": ranks}))
     })
 }
 

@@ -5,7 +5,6 @@
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::fs::File;
 use std::io::Read;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -76,33 +75,6 @@ struct Ended {
     outcome: Result<(), String>,
 }
 
-/// Why a folder or file can't be run at all.
-#[derive(Debug)]
-pub enum RunError {
-    /// The folder or a file in it can't be read.
-    Unreadable(PathBuf, std::io::Error),
-    /// The folder holds no `*.jsonl` nor `*.jsonl.gz`.
-    NoFiles(PathBuf),
-    /// A file without a single case.
-    NoCases(PathBuf),
-}
-
-impl fmt::Display for RunError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RunError::Unreadable(path, error) => {
-                write!(f, "cannot read {}: {error}", path.display())
-            }
-            RunError::NoFiles(path) => {
-                write!(f, "no *.jsonl or *.jsonl.gz in {}", path.display())
-            }
-            RunError::NoCases(path) => write!(f, "no cases in {}", path.display()),
-        }
-    }
-}
-
-impl std::error::Error for RunError {}
-
 impl FileReport {
     /// How many cases agree with their record.
     pub fn passed(&self) -> usize {
@@ -115,7 +87,7 @@ impl FileReport {
 /// # Errors
 /// When the folder or a file can't be read or holds nothing; differences are no errors but part of
 /// the reports.
-pub fn run_folder(folder: &Path, only: Option<&Only>) -> Result<Vec<FileReport>, RunError> {
+pub fn run_folder(folder: &Path, only: Option<&Only>) -> Result<Vec<FileReport>, String> {
     let files = files(folder)?.into_iter();
     let is_asked =
         |path: &PathBuf| only.is_none_or(|only| subject_of(&name_of(path)) == only.subject);
@@ -124,7 +96,7 @@ pub fn run_folder(folder: &Path, only: Option<&Only>) -> Result<Vec<FileReport>,
 }
 
 /// Runs the cases of one file. Its subject is its name up to the first dot.
-fn run_file(path: &Path, only: Option<&Only>) -> Result<FileReport, RunError> {
+fn run_file(path: &Path, only: Option<&Only>) -> Result<FileReport, String> {
     let name = name_of(path);
     if subject_of(&name) == "kubectl" {
         return Ok(FileReport {
@@ -133,13 +105,13 @@ fn run_file(path: &Path, only: Option<&Only>) -> Result<FileReport, RunError> {
             ..FileReport::default()
         });
     }
-    let text = read(path).map_err(|error| RunError::Unreadable(path.to_owned(), error))?;
+    let text = read(path).map_err(|error| unreadable(path, &error))?;
     let lines: Vec<(usize, &str)> = (1..)
         .zip(text.lines())
         .filter(|(_, line)| !line.trim().is_empty())
         .collect();
     if lines.is_empty() {
-        return Err(RunError::NoCases(path.to_owned()));
+        return Err(format!("no cases in {}", path.display()));
     }
     Ok(FileReport {
         name: name.clone(),
@@ -166,8 +138,12 @@ pub fn read_cases(path: &Path) -> std::io::Result<Vec<Value>> {
     Ok(lines.collect::<Result<_, _>>()?)
 }
 
-fn files(folder: &Path) -> Result<Vec<PathBuf>, RunError> {
-    let unreadable = |error| RunError::Unreadable(folder.to_owned(), error);
+fn unreadable(path: &Path, error: &std::io::Error) -> String {
+    format!("cannot read {}: {error}", path.display())
+}
+
+fn files(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let unreadable = |error| unreadable(folder, &error);
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(unreadable)? {
         let path = entry.map_err(unreadable)?.path();
@@ -177,10 +153,9 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, RunError> {
         }
     }
     files.sort();
-    if files.is_empty() {
-        Err(RunError::NoFiles(folder.to_owned()))
-    } else {
-        Ok(files)
+    match files.is_empty() {
+        true => Err(format!("no *.jsonl or *.jsonl.gz in {}", folder.display())),
+        false => Ok(files),
     }
 }
 

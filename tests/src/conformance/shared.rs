@@ -1,5 +1,5 @@
 //! What the cases of handlers and whole syncs share: objects from JSON, what was put into the queue and the
-//! read-your-writes records, and comparison of JSON bodies.
+//! read-your-writes records.
 
 use std::sync::Arc;
 
@@ -62,36 +62,6 @@ pub(super) fn drain_delayed(controller: &Controller, now_ns: i64) -> Vec<Value> 
 pub(super) fn owner_key(controller: &Controller, owner: &str) -> KeyId {
     let (namespace, name) = owner.split_once('/').unwrap_or(("", owner));
     controller.owners().intern(namespace, name)
-}
-
-/// A value without its null and empty members, which JSON writers treat differently.
-pub(super) fn pruned(value: Value) -> Value {
-    match value {
-        Value::Object(map) => Value::Object(
-            map.into_iter()
-                .map(|(key, value)| (key, pruned(value)))
-                .filter(|(_, value)| !is_empty(value))
-                .collect(),
-        ),
-        Value::Array(items) => Value::Array(items.into_iter().map(pruned).collect()),
-        other => other,
-    }
-}
-
-fn is_empty(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::Object(map) => map.is_empty(),
-        Value::Array(items) => items.is_empty(),
-        Value::String(text) => text.is_empty(),
-        Value::Number(number) => number.as_f64() == Some(0.0),
-        Value::Bool(flag) => !flag,
-    }
-}
-
-/// `Ok` when both bodies are the same but for null and empty members.
-pub(super) fn expect_same_json(what: &str, ours: Value, recorded: Value) -> Result<(), String> {
-    super::expect_eq(what, &pruned(ours), &pruned(recorded))
 }
 
 /// The stored expectations of a key, as the cases write them. Pods of the key's own namespace are

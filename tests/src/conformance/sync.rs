@@ -16,10 +16,9 @@ use serde_json::{Value, json};
 use super::free_choice::out_of_choice;
 use super::scripted_api::Api;
 use super::shared::{
-    drain_delayed, expect_same_json, expectations_of, owner_key, pod, waited_name, workload,
-    workload_kind,
+    drain_delayed, expectations_of, owner_key, pod, waited_name, workload, workload_kind,
 };
-use super::{Fields, expect_eq};
+use super::{Fields, expect_eq, expect_same_json};
 
 /// Where the monotonic clock stands during a sync: late enough for old expectations.
 const MONO_NS: i64 = 1_000_000_000_000_000;

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use bytes::Bytes;
 use http::Request;
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::BodyExt as _;
 use podstorm::object::Now;
 use podstorm_apiserver::{Cluster, ClusterOptions};
 use podstorm_http::{ApiServer, Clock};
 use serde_json::Value;
 
-use super::Target;
+use super::requests::runtime;
+use super::{Target, requests};
 
 pub(super) const APPLIES: Target = Target {
     name: "apply",
@@ -30,29 +30,21 @@ fn applies(data: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(data) else {
         return false;
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build();
-    let runtime = runtime.expect("a runtime without threads of its own");
-    runtime.block_on(async {
-        let cluster = Arc::new(Cluster::new(ClusterOptions::default()));
-        // Each request is a second later than the last: times are whole seconds.
-        let seconds = AtomicI64::new(0);
-        let clock: Clock = Arc::new(move || {
-            let ns = seconds.fetch_add(1, Ordering::Relaxed) * 1_000_000_000;
-            Now {
-                mono_ns: ns,
-                wall_ns: ns,
-            }
-        });
-        let server = ApiServer::builder(cluster).clock(clock).build();
+    let cluster = Arc::new(Cluster::new(ClusterOptions::default()));
+    // Each request is a second later than the last: times are whole seconds.
+    let seconds = AtomicI64::new(0);
+    let clock: Clock = Arc::new(move || {
+        let ns = seconds.fetch_add(1, Ordering::Relaxed) * 1_000_000_000;
+        Now {
+            mono_ns: ns,
+            wall_ns: ns,
+        }
+    });
+    let server = ApiServer::builder(cluster).clock(clock).build();
+    runtime().block_on(async {
         let namespace = r#"{"metadata": {"name": "default"}}"#;
         let request = Request::post("/api/v1/namespaces");
-        let request = request.body(Full::new(Bytes::from_static(namespace.as_bytes())));
-        let made = server
-            .answer(request.expect("well formed"))
-            .await
-            .expect("no fault is armed");
+        let made = requests::send(&server, request, namespace).await;
         assert_eq!(made.status(), 201);
         let mut all = true;
         for line in text.lines().take(APPLIES_MAX) {
@@ -134,12 +126,8 @@ async fn send(server: &ApiServer, method: &str, query: &str, body: &str) -> (u16
     let request = Request::builder()
         .method(method)
         .uri(path)
-        .header("Content-Type", "application/apply-patch+yaml")
-        .body(Full::new(Bytes::copy_from_slice(body.as_bytes())));
-    let answer = server
-        .answer(request.expect("well formed"))
-        .await
-        .expect("no fault is armed");
+        .header("Content-Type", "application/apply-patch+yaml");
+    let answer = requests::send(server, request, body).await;
     let code = answer.status().as_u16();
     let body = answer.into_body().collect().await;
     let body = body.expect("no fault is armed").to_bytes();

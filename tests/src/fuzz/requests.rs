@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Method, Request};
+use http::{HeaderName, HeaderValue, Method, Request, Response};
 use http_body::Body as _;
 use http_body_util::Full;
 use podstorm_apiserver::{Cluster, ClusterOptions};
-use podstorm_http::{ApiServer, protobuf};
+use podstorm_http::{ApiServer, Body, protobuf};
 use serde_json::Value;
+use tokio::runtime::{Builder, Runtime};
 
 use super::Target;
 
@@ -46,49 +47,48 @@ fn request(data: &[u8]) -> bool {
     let Some(request) = read(data) else {
         return false;
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build();
-    runtime
-        .expect("a runtime without threads of its own")
-        .block_on(async {
-            let options = ClusterOptions {
-                keeps_past: true,
-                ..ClusterOptions::default()
-            };
-            let server = ApiServer::builder(Arc::new(Cluster::new(options))).build();
-            for (path, body) in BEFORE {
-                let request =
-                    Request::post(path).body(Full::new(Bytes::from_static(body.as_bytes())));
-                let answer = server
-                    .answer(request.expect("well formed"))
-                    .await
-                    .expect("no fault is armed");
-                assert_eq!(answer.status(), 201);
-            }
-            let path = request.uri().path().to_owned();
-            let (head, body) = server
-                .answer(request)
-                .await
-                .expect("no fault is armed")
-                .into_parts();
-            let (code, text) = (head.status.as_u16(), all(body));
-            if code >= 400 && (path.starts_with("/api/") || path.starts_with("/apis/")) {
-                assert_is_status(code, &text);
-            }
-            for (path, _) in BEFORE {
-                let request = Request::get(path).body(Full::new(Bytes::new()));
-                let answer = server
-                    .answer(request.expect("well formed"))
-                    .await
-                    .expect("no fault is armed");
-                assert_eq!(answer.status(), 200);
-                let list: Value = serde_json::from_slice(&all(answer.into_body()))
-                    .expect("a list is JSON, whatever is in it");
-                assert!(list["items"].is_array(), "{list}");
-            }
-            code < 400
-        })
+    let options = ClusterOptions {
+        keeps_past: true,
+        ..ClusterOptions::default()
+    };
+    let server = ApiServer::builder(Arc::new(Cluster::new(options))).build();
+    let path = request.uri().path().to_owned();
+    runtime().block_on(async {
+        for (path, body) in BEFORE {
+            assert_eq!(send(&server, Request::post(path), body).await.status(), 201);
+        }
+        let answer = server.answer(request).await.expect("no fault is armed");
+        let (head, body) = answer.into_parts();
+        let (code, text) = (head.status.as_u16(), all(body));
+        if code >= 400 && (path.starts_with("/api/") || path.starts_with("/apis/")) {
+            assert_is_status(code, &text);
+        }
+        for (path, _) in BEFORE {
+            let answer = send(&server, Request::get(path), "").await;
+            assert_eq!(answer.status(), 200);
+            let list: Value = serde_json::from_slice(&all(answer.into_body()))
+                .expect("a list is JSON, whatever is in it");
+            assert!(list["items"].is_array(), "{list}");
+        }
+        code < 400
+    })
+}
+
+/// What a server is called in.
+pub(super) fn runtime() -> Runtime {
+    let runtime = Builder::new_current_thread().enable_time().build();
+    runtime.expect("a runtime without threads of its own")
+}
+
+/// Sends a request with that body.
+pub(super) async fn send(
+    server: &ApiServer,
+    request: http::request::Builder,
+    body: &str,
+) -> Response<Body> {
+    let request = request.body(Full::new(Bytes::copy_from_slice(body.as_bytes())));
+    let answer = server.answer(request.expect("well formed")).await;
+    answer.expect("no fault is armed")
 }
 
 /// The request, where a connection would make one of the bytes.
@@ -110,7 +110,7 @@ fn read(data: &[u8]) -> Option<Request<Full<Bytes>>> {
 }
 
 /// What is there of an answer now.
-fn all(body: podstorm_http::Body) -> Vec<u8> {
+fn all(body: Body) -> Vec<u8> {
     let (mut body, mut bytes) = (pin!(body), Vec::new());
     let mut context = Context::from_waker(Waker::noop());
     for _ in 0..FRAMES_MAX {

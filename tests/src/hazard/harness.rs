@@ -4,8 +4,7 @@ use std::fmt::Write as _;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use podstorm::client::ApiError;
-use podstorm::object::{Kind, Now, Pod, ReplicaSet, Resource, Str, Uid};
+use podstorm::object::{Kind, Now, ReplicaSet, Resource, Str, Uid};
 use podstorm::policy::Behaviour;
 use podstorm::replicaset::Controller;
 use podstorm_apiserver::{ClusterOptions, Patch, Propagation};
@@ -16,7 +15,7 @@ use podstorm_faultsim::simulation::{self, Ending, Simulation};
 use podstorm_faultsim::{Action, Step};
 use podstorm_sim::engine::fault_harness::FaultHarness;
 use podstorm_sim::faults::{
-    Armed, Call, Connection, CrashPoint, Effect, FaultClass, StreamEnd, StreamKind,
+    ApiFault, Armed, Call, Connection, CrashPoint, Effect, FaultClass, StreamEnd, StreamKind,
 };
 use podstorm_sim::options::{LatencySettings, SimOptions};
 use serde_json::{Value, json};
@@ -314,6 +313,11 @@ impl Harness {
         self.arm(fault(&[call], effect, times));
     }
 
+    /// The next `times` requests of that kind are refused.
+    pub fn refuse(&self, call: Call, fault: ApiFault, times: u32) {
+        self.fail(call, Effect::Refuse(fault), times);
+    }
+
     /// How many faults have struck since the last call.
     pub fn struck(&self) -> usize {
         self.simulation.harness.network().take_hits().len()
@@ -394,15 +398,6 @@ impl Harness {
     /// Merges JSON into a pod.
     pub fn patch_pod(&self, name: &str, patch: Value) {
         self.simulation.patch_pod(name, patch);
-    }
-
-    /// Merges JSON into a pod.
-    ///
-    /// # Errors
-    /// The server's answer.
-    pub fn try_patch_pod(&self, name: &str, patch: Value) -> Result<Arc<Pod>, ApiError> {
-        let (patch, now) = (merge(patch), self.now());
-        self.cluster().patch(NAMESPACE, name, &patch, now)
     }
 
     /// Merges JSON into the status of a pod.

@@ -6,10 +6,10 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use podstorm_tests::command::send;
 
-use super::serve::{Serving, folder, until};
+use super::folder;
+use super::serve::{Serving, until};
 
 /// Open watches, and connections over which nothing is ever asked.
 const WATCHES: usize = 5_000;
@@ -30,8 +30,8 @@ fn thousands_of_clients_are_served_and_leave_nothing_behind() {
     let folder = folder();
     // As from a shell with few descriptors: the server takes what it may have.
     let few = "ulimit -S -n 256 && exec \"$0\" \"$@\"";
-    let arguments = ["serve", "--listen", "127.0.0.1:0"];
-    let mut serving = Serving::start_by(&["sh", "-c", few], folder.path(), &arguments, false);
+    let line = "serve --listen 127.0.0.1:0";
+    let mut serving = Serving::start_by(&["sh", "-c", few], &folder, line, false);
     let before = resident(&serving);
 
     let silent: Vec<TcpStream> = (0..SILENT).map(|_| connect(&serving)).collect();
@@ -59,8 +59,7 @@ fn thousands_of_clients_are_served_and_leave_nothing_behind() {
 
     drop((watches, silent));
     until(|| open_watches(&serving) == 0, "watches of nobody stay");
-    let pid = i32::try_from(serving.child.id()).expect("a number of a process");
-    kill(Pid::from_raw(pid), Signal::SIGTERM).expect("it runs");
+    send("TERM", &serving.child);
     assert!(serving.child.wait().expect("it ends").success());
 }
 

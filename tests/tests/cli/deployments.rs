@@ -1,6 +1,6 @@
 //! Deployments in runs: dumps of clusters that have them, rollouts, and rollouts that fail.
 
-use podstorm_tests::command::{assert_refused, run_with_stdin, stderr, stdout};
+use podstorm_tests::command::{assert_refused, ended, run_with_stdin};
 use serde_json::{Value, json};
 
 const STARTED: &str = "2026-11-01T08:00:00Z";
@@ -145,18 +145,14 @@ fn dump(deployments: usize, pods: usize) -> String {
 
 /// The result of a run over such a text, which must go well.
 #[track_caller]
-fn result(flags: &[&str], text: &str) -> Value {
-    let mut all = vec!["run", "-q", "--json", "-", "--engine", "virtual"];
-    all.extend(flags);
-    let output = run_with_stdin(&all, text);
-    let told = stderr(&output);
-    assert_eq!(output.status.code(), Some(0), "{told}");
-    serde_json::from_str(&stdout(&output)).expect("a result is JSON")
+fn result(flags: &str, text: &str) -> Value {
+    let line = format!("run -q --json - --engine virtual {flags}");
+    super::json(&ended(&run_with_stdin(&line, text), 0))
 }
 
 #[test]
 fn a_dump_of_1_000_settled_deployments_is_taken_as_it_is() {
-    let result = result(&["-f", "-"], &dump(1_000, 4));
+    let result = result("-f -", &dump(1_000, 4));
     assert_eq!(result["input"]["taken"]["Deployment"], 1_000);
     // Nothing is asked of the server, though no hash is one that this controller computes.
     assert_eq!(result["api_calls"], json!({}), "{}", result["api_calls"]);
@@ -164,19 +160,15 @@ fn a_dump_of_1_000_settled_deployments_is_taken_as_it_is() {
     let made = |write: &&String| !write.starts_with("import ") && !write.contains("namespaces");
     assert_eq!(writes.keys().find(made), None, "{writes:?}");
     // The controllers have looked at every Deployment and every ReplicaSet.
-    let syncs: u64 = result["syncs"]
-        .as_object()
-        .expect("a map")
-        .values()
-        .filter_map(Value::as_u64)
-        .sum();
+    let syncs = result["syncs"].as_object().expect("a map").values();
+    let syncs: u64 = syncs.filter_map(Value::as_u64).sum();
     assert!(syncs >= 3_000, "{syncs}");
 }
 
 /// The result of a scenario that generates its cluster.
 #[track_caller]
 fn scenario(line: &str) -> Value {
-    result(&super::args(line), "")
+    result(line, "")
 }
 
 fn number(value: &Value) -> f64 {
@@ -186,16 +178,13 @@ fn number(value: &Value) -> f64 {
 #[test]
 fn scenarios_of_files_scale_and_roll_out_their_deployments() {
     let dump = dump(10, 8);
-    let scaled = result(&["--scenario", "scale-down", "-f", "-"], &dump);
+    let scaled = result("--scenario scale-down -f -", &dump);
     // The Deployments were scaled, or their controller would have scaled their ReplicaSets back.
     assert_eq!(scaled["pods"]["created"], 0, "{}", scaled["pods"]);
-    assert!(
-        number(&scaled["pods"]["deleted"]) > 0.0,
-        "{}",
-        scaled["pods"]
-    );
+    let deleted = number(&scaled["pods"]["deleted"]);
+    assert!(deleted > 0.0, "{}", scaled["pods"]);
     for name in ["deployment-rollout", "rollout-storm"] {
-        let rolled = result(&["--scenario", name, "-f", "-"], &dump);
+        let rolled = result(&format!("--scenario {name} -f -"), &dump);
         assert_eq!(rolled["rollout_seconds"]["count"], 10, "{name}");
         assert_eq!(rolled["pods"]["created"], 80, "{name}");
         assert_eq!(rolled["api_calls"]["create replicasets 201"], 10, "{name}");
@@ -206,49 +195,30 @@ fn scenarios_of_files_scale_and_roll_out_their_deployments() {
 fn patch_day_keeps_to_the_limits_and_costs_what_they_say() {
     let run = |more: &str| scenario(&format!("--scenario deployment-rollout --pods 500 {more}"));
     let usual = run("");
-    let (created, deleted) = (
-        &usual["phases"][1]["pods_created"],
-        &usual["phases"][1]["pods_deleted"],
-    );
-    assert_eq!([created, deleted], [500, 500]);
+    let rollout = &usual["phases"][1];
+    let counts = [&rollout["pods_created"], &rollout["pods_deleted"]];
+    assert_eq!(counts, [500, 500]);
     assert_eq!(usual["excess_pods_created"], 0);
     assert_eq!(usual["rollout_seconds"]["count"], 10);
     // Ten Deployments of 50 with a surge of 13 each, and pods that take a second to go.
     assert!(number(&usual["pods"]["peak"]) <= 750.0, "{}", usual["pods"]);
     let took = |result: &Value| number(&result["phases"][1]["seconds"]);
-    let quick = run("--kube-api-qps 500 --kube-api-burst 500");
-    assert!(
-        took(&quick) * 4.0 < took(&usual),
-        "{} {}",
-        took(&quick),
-        took(&usual)
-    );
-    let careful =
-        run("--kube-api-qps 500 --kube-api-burst 500 --max-surge 10% --max-unavailable 0%");
-    assert!(
-        took(&careful) > 2.0 * took(&quick),
-        "{} {}",
-        took(&careful),
-        took(&quick)
-    );
+    let faster = "--kube-api-qps 500 --kube-api-burst 500";
+    let quick = run(faster);
+    let careful = run(&format!("{faster} --max-surge 10% --max-unavailable 0%"));
+    let patient = run(&format!("{faster} --min-ready-seconds 30s"));
+    let [usual, quick_s, careful_s, patient_s] = [&usual, &quick, &careful, &patient].map(took);
+    assert!(quick_s * 4.0 < usual, "{quick_s} {usual}");
+    assert!(careful_s > 2.0 * quick_s, "{careful_s} {quick_s}");
+    assert!(patient_s > quick_s + 50.0, "{patient_s} {quick_s}");
     assert!(number(&careful["pods"]["peak"]) < number(&quick["pods"]["peak"]) + 50.0);
-    let patient = run("--kube-api-qps 500 --kube-api-burst 500 --min-ready-seconds 30s");
-    assert!(
-        took(&patient) > took(&quick) + 50.0,
-        "{} {}",
-        took(&patient),
-        took(&quick)
-    );
 }
 
 #[test]
 fn a_second_change_during_a_rollout_wastes_the_pods_of_the_first() {
     let result = scenario("--scenario deployment-rollover --pods 500");
-    assert!(
-        number(&result["phases"][1]["pods_created"]) > 500.0,
-        "{}",
-        result["phases"][1]
-    );
+    let changes = &result["phases"][1];
+    assert!(number(&changes["pods_created"]) > 500.0, "{changes}");
     assert_eq!(result["api_calls"]["create replicasets 201"], 30);
     assert_eq!(result["excess_pods_created"], 0);
 }
@@ -276,23 +246,19 @@ fn a_rollout_storm_can_use_deployments() {
     assert_eq!(result["phases"][1]["pods_created"], 500);
     assert_eq!(result["rollout_seconds"]["count"], 10);
     assert!(number(&result["api_calls"]["update replicasets 200"]) >= 40.0);
-    let refused = |line: &str, words: &[&str]| {
-        let all = [&["run"], &*super::args(line)].concat();
-        assert_refused(
-            &run_with_stdin(&all, &super::REPLICA_SET.replace("name: web", "name: w")),
-            words,
-        );
-    };
-    refused(
-        "--scenario up-down --deployments",
-        &["--deployments", "underDeployments"],
-    );
-    refused(
-        "--scenario deployment-rollout -f -",
-        &["kubectl get deploy,rs", "rollout-storm"],
-    );
-    refused(
-        "--scenario deployment-rollout --max-surge 0% --max-unavailable 0%",
-        &["--max-surge", "no pod could be replaced"],
-    );
+    let set = super::REPLICA_SET.replace("name: web", "name: w");
+    for (flags, words) in [
+        ("up-down --deployments", "--deployments | underDeployments"),
+        (
+            "deployment-rollout -f -",
+            "kubectl get deploy,rs | rollout-storm",
+        ),
+        (
+            "deployment-rollout --max-surge 0% --max-unavailable 0%",
+            "--max-surge | no pod could be replaced",
+        ),
+    ] {
+        let line = format!("run --scenario {flags}");
+        assert_refused(&run_with_stdin(&line, &set), words);
+    }
 }

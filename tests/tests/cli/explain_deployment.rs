@@ -1,12 +1,13 @@
 //! `loadgen explain --deployment`, and the lines that undo what `--prefer` sets.
 
-use podstorm_tests::command::{assert_refused, run_with_stdin, told};
+use podstorm_tests::command::{assert_refused, holds, run, run_with_stdin, told};
+use serde_json::{Value, json};
 
-use super::{EXAMPLE, NOW, explain};
+use super::{EXAMPLE, EXAMPLES, NOW, explain, read};
 
 /// The example with a second ReplicaSet of the Deployment, and what of it is to be replaced.
 fn with_older(replicas: u32, revision: &str) -> String {
-    let source = std::fs::read_to_string(EXAMPLE).expect("the example is there");
+    let source = read(EXAMPLES, EXAMPLE);
     let older = format!(
         "  - apiVersion: apps/v1
     kind: ReplicaSet
@@ -33,110 +34,64 @@ fn with_older(replicas: u32, revision: &str) -> String {
     source.replacen(named, annotated, 1) + &older
 }
 
+/// A text with one space for several.
+fn squeezed(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 #[test]
 fn a_deployment_is_asked_about_by_its_newest_replicaset() {
     let ask = |name: &str, source: &str| {
-        let arguments = [
-            "explain",
-            "-f",
-            "-",
-            "--now",
-            NOW,
-            "--deployment",
-            name,
-            "--replicas",
-            "8",
-        ];
-        run_with_stdin(&arguments, source)
+        let line = format!("explain -f - --now {NOW} --deployment {name} --replicas 8");
+        run_with_stdin(&line, source)
     };
-    let source = std::fs::read_to_string(EXAMPLE).expect("the example is there");
-    let by_set = told(&explain(&["--replicaset", "shop/web", "--replicas", "8"]));
+    let source = read(EXAMPLES, EXAMPLE);
+    let by_set = told(&explain("--replicaset shop/web --replicas 8"));
     for name in ["web", "shop/web"] {
         assert_eq!(told(&ask(name, &source)), by_set);
     }
     // An older one without replicas is what every Deployment has: nothing is said of it.
     assert!(!told(&ask("web", &with_older(0, "9"))).contains("web-old"));
     // Revisions are numbers: 10 is newer than 9.
-    let text = told(&ask("web", &with_older(2, "9")));
-    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    for words in [
-        "spec.replicas 12 -> 8: 4 pods are deleted.",
-        "Of the 2 ReplicaSets of Deployment shop/web this is the newest by revision, web; replicas \
-         have web of revision 10 with 12, web-old of revision 9 with 2.",
-    ] {
-        assert!(text.contains(words), "{words:?} is missing in:\n{text}");
-    }
+    let text = squeezed(&told(&ask("web", &with_older(2, "9"))));
+    let words = "spec.replicas 12 -> 8: 4 pods are deleted. | Of the 2 ReplicaSets of Deployment shop/web \
+                 this is the newest by revision, web; replicas have web of revision 10 with 12, web-old of \
+                 revision 9 with 2.";
+    holds(&text, words);
     let text = told(&ask("web", &with_older(2, "11")));
-    assert!(
-        text.contains("this is the newest by revision, web-old"),
-        "{text}"
-    );
+    holds(&text, "this is the newest by revision, web-old");
 
     let without = source.replace("kind: Deployment, name: web", "kind: Deployment, name: api");
-    assert_refused(
-        &ask("shop/web", &without),
-        &[
-            "no ReplicaSet of a Deployment \"shop/web\"",
-            "kubectl get rs,rc,pods",
-            "shop/api",
-        ],
-    );
-    let twice = ["--replicaset", "web", "--deployment", "web"];
-    assert_refused(&explain(&twice), &["--deployment", "cannot be used with"]);
+    let words = "no ReplicaSet of a Deployment \"shop/web\" | kubectl get rs,rc,pods | shop/api";
+    assert_refused(&ask("shop/web", &without), words);
 }
 
 #[test]
 fn an_earlier_cost_is_put_back() {
-    let source = std::fs::read_to_string(EXAMPLE).expect("the example is there");
+    let source = read(EXAMPLES, EXAMPLE);
     let key = "controller.kubernetes.io/pod-deletion-cost";
     let name = "      name: web-g5hsn\n";
     assert!(source.contains(name), "the example has changed");
     let annotated = format!("{name}      annotations: {{{key}: \"5\"}}\n");
     let source = source.replacen(name, &annotated, 1);
-    let arguments = [
-        "explain",
-        "-f",
-        "-",
-        "--now",
-        NOW,
-        "--replicaset",
-        "web",
-        "--replicas",
-        "8",
-        "--prefer",
-        "billing=on-demand",
-    ];
-    let text = told(&run_with_stdin(&arguments, &source));
+    let line = format!(
+        "explain -f - --now {NOW} --replicaset web --replicas 8 --prefer billing=on-demand"
+    );
+    let text = told(&run_with_stdin(&line, &source));
     let undo = format!("\nkubectl annotate pod -n shop web-g5hsn {key}=5 --overwrite\n");
     assert!(text.ends_with(&undo), "{text}");
 }
 
-const ROLLOUT: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../loadgen/examples/rollout.yaml"
-);
-
-/// What is said of the example's Deployment.
-fn explain_rollout(more: &[&str]) -> std::process::Output {
-    let arguments = [
-        "explain",
-        "-f",
-        ROLLOUT,
-        "--now",
-        NOW,
-        "--deployment",
-        "web",
-    ];
-    podstorm_tests::command::run(&[&arguments, more].concat())
+/// What is said of the Deployment of another example.
+fn explain_rollout(more: &str) -> String {
+    let line = format!("explain -f {EXAMPLES}/rollout.yaml --now {NOW} --deployment web {more}");
+    told(&run(&line))
 }
 
 #[test]
 fn the_next_syncs_of_a_rollout_are_told_with_their_reasons() {
-    let text = told(&explain_rollout(&[]));
-    let lines: Vec<String> = text
-        .lines()
-        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
-        .collect();
+    let text = explain_rollout("");
+    let lines: Vec<String> = text.lines().map(squeezed).collect();
     let mut left = lines.iter();
     for words in [
         "Deployment shop/web: 10 pods wanted, at most 13 in all (maxSurge 3), at least 8 available",
@@ -153,47 +108,24 @@ fn the_next_syncs_of_a_rollout_are_told_with_their_reasons() {
             "{words:?} is missing in:\n{text}"
         );
     }
-    let wide = told(&explain_rollout(&["-o", "wide"]));
-    assert!(wide.contains("update deployments/status web"), "{wide}");
+    let wide = explain_rollout("-o wide");
+    holds(&wide, "update deployments/status web");
 }
 
 #[test]
 fn a_rollout_is_told_to_programs_and_of_an_image_to_come() {
-    let document = |more: &[&str]| -> serde_json::Value {
-        let arguments = [&["-o", "json"], more].concat();
-        serde_json::from_str(&told(&explain_rollout(&arguments))).expect("JSON")
-    };
-    let document_now = document(&[]);
-    assert_eq!(document_now["max_surge"], 3);
-    let first = &document_now["steps"][0]["sync"][0];
+    let document = |more: &str| super::json(&explain_rollout(&format!("-o json {more}")));
+    let now = document("");
+    assert_eq!(now["max_surge"], 3);
+    let first = &now["steps"][0]["sync"][0];
     assert_eq!(first["request"], "create replicasets");
-    assert_eq!(first["replicas"], serde_json::json!([0, 3]));
+    assert_eq!(first["replicas"], json!([0, 3]));
     // With the image of the old ReplicaSet that one is found again, and has all its pods.
-    let back = document(&["--image", "registry.example/web:1.4"]);
-    let steps = back["steps"].as_array().expect("a list");
-    let requests = steps
-        .iter()
-        .filter_map(|step| step["sync"].as_array())
-        .flatten();
-    let sized: Vec<_> = requests
+    let back = document("--image registry.example/web:1.4");
+    let steps = back["steps"].as_array().expect("a list").iter();
+    let requests = steps.filter_map(|step| step["sync"].as_array()).flatten();
+    let sized: Vec<&Value> = requests
         .filter(|asked| !asked["replicas"].is_null())
         .collect();
     assert!(sized.is_empty(), "{sized:?}");
-    assert_refused(
-        &podstorm_tests::command::run(&["explain", "-f", ROLLOUT, "--deployment", "webb"]),
-        &["no Deployment \"webb\"", "shop/web"],
-    );
-    let image = [
-        "explain",
-        "-f",
-        EXAMPLE,
-        "--deployment",
-        "web",
-        "--image",
-        "x",
-    ];
-    assert_refused(
-        &podstorm_tests::command::run(&image),
-        &["--image", "kubectl get deploy"],
-    );
 }

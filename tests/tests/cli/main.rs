@@ -22,6 +22,8 @@ use std::path::Path;
 use std::process::Output;
 
 use podstorm_tests::command;
+use serde_json::Value;
+use tempfile::TempDir;
 
 /// A valid ReplicaSet, which tests break.
 const REPLICA_SET: &str = "\
@@ -42,48 +44,87 @@ spec:
       - {name: c, image: registry.example/web}
 ";
 
-/// The dump that `explain` is asked about.
-const EXAMPLE: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../loadgen/examples/billing.yaml"
-);
+/// The folder of the examples.
+const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../loadgen/examples");
+
+/// The one that `explain` is asked about.
+const EXAMPLE: &str = "billing.yaml";
 
 /// The time at which it is asked.
 const NOW: &str = "2026-03-01T12:00:00Z";
 
-/// Asks about the example.
-fn explain(more: &[&str]) -> Output {
-    command::run(&[&["explain", "-f", EXAMPLE, "--now", NOW], more].concat())
+/// Asks about the example, with these flags besides.
+fn explain(more: &str) -> Output {
+    command::run(&format!(
+        "explain -f {EXAMPLES}/{EXAMPLE} --now {NOW} {more}"
+    ))
 }
 
-/// The arguments of a command line without quotes.
-fn args(line: &str) -> Vec<&str> {
-    line.split_whitespace().collect()
+/// What is refused: see there.
+const REFUSED: &str = include_str!("refused.txt");
+
+/// The cases of a section of [`REFUSED`]: the parts of each line, with line feeds and tabs for `\n` and `\t`.
+#[track_caller]
+fn refused<const PARTS: usize>(section: &str) -> Vec<[String; PARTS]> {
+    let (_, after) = REFUSED
+        .split_once(&format!("\n== {section}\n"))
+        .expect("the section is there");
+    let text = after.split("\n== ").next().unwrap_or(after);
+    let unescaped = |part: &str| part.replace("\\n", "\n").replace("\\t", "\t");
+    let cases = command::cases(text).into_iter();
+    cases.map(|case| case.map(unescaped)).collect()
 }
 
-/// The words of a command line as a shell parts them; quotes are single ones.
-fn shell_words(line: &str) -> Vec<String> {
-    let mut words = vec![String::new()];
-    let mut is_quoted = false;
-    for c in line.chars() {
-        match c {
-            '\'' => is_quoted = !is_quoted,
-            ' ' if !is_quoted => words.push(String::new()),
-            c => words.last_mut().expect("there is one").push(c),
-        }
+/// Asserts that every command of a section is refused in that folder, and leaves it as it is.
+#[track_caller]
+fn assert_section_refused(section: &str, folder: impl AsRef<Path>) {
+    let folder = folder.as_ref();
+    let before = names_in(folder);
+    let mut wrong = Vec::new();
+    for [line, words] in refused(section) {
+        let refusal = command::refusal(&command::run_in(folder, &line), &words);
+        wrong.extend(refusal.err().map(|it| format!("loadgen {line}: {it}")));
     }
-    words.retain(|word| !word.is_empty());
-    words
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert_eq!(names_in(folder), before, "nothing is left behind");
+}
+
+fn folder() -> TempDir {
+    TempDir::new().expect("a temporary folder")
+}
+
+/// A folder with these files.
+fn folder_of(files: &[(&str, &str)]) -> TempDir {
+    let folder = folder();
+    for (name, text) in files {
+        write(&folder, name, text);
+    }
+    folder
+}
+
+fn write(folder: impl AsRef<Path>, name: &str, text: impl AsRef<[u8]>) {
+    fs::write(folder.as_ref().join(name), text).expect("the folder can be written");
 }
 
 /// The text of a file.
 #[track_caller]
-fn read(path: impl AsRef<Path>) -> String {
-    fs::read_to_string(path).expect("the file is there")
+fn read(folder: impl AsRef<Path>, name: &str) -> String {
+    fs::read_to_string(folder.as_ref().join(name)).expect("the file is there")
+}
+
+/// The JSON in a file.
+#[track_caller]
+fn json_in(folder: impl AsRef<Path>, name: &str) -> Value {
+    json(&read(folder, name))
+}
+
+#[track_caller]
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).expect("it is JSON alone")
 }
 
 /// What is in a folder, in the order of the names.
-fn names_in(folder: &Path) -> Vec<String> {
+fn names_in(folder: impl AsRef<Path>) -> Vec<String> {
     let entries = fs::read_dir(folder).expect("the folder is readable");
     let name = |entry: fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
     let mut names: Vec<String> = entries

@@ -1,14 +1,11 @@
 //! The command by which a report says how to repeat its run: run, it gives the same result to the byte,
 //! for every built-in scenario, for the user's files, and for objects from files.
 
-use std::fs;
-use std::path::Path;
-
 use podstorm_loadgen::scenario::Scenario;
-use podstorm_tests::command::{run_in, stderr};
+use podstorm_tests::command::{holds, run_in, stderr};
 use tempfile::TempDir;
 
-use super::{args, shell_words};
+use super::{folder_of, read};
 
 /// A scenario with groups, whose sizes round the number of pods, and settings of its own.
 const GROUPS: &str = "\
@@ -72,32 +69,23 @@ status: {allocatable: {pods: '30'}}
 ";
 
 fn folder() -> TempDir {
-    let folder = TempDir::new().expect("a temporary folder");
-    for (name, text) in [
+    folder_of(&[
         ("groups.yaml", GROUPS),
         ("sizes.yaml", SIZED),
         ("over files.yaml", OVER_FILES),
         ("dump.yaml", DUMP),
-    ] {
-        fs::write(folder.path().join(name), text).expect("the folder can be written");
-    }
-    folder
+    ])
 }
 
-/// Runs with those arguments: the result, and the command that the report names.
+/// Runs with those flags: the result, and the command that the report names.
 #[track_caller]
-fn run(arguments: &[String], folder: &Path) -> (String, String) {
-    let mut all = args("run -q --json result.json --report page.html");
-    all.extend(arguments.iter().map(String::as_str));
-    let output = run_in(folder, &all);
+fn run(flags: &str, folder: &TempDir) -> (String, String) {
+    let line = format!("run -q --json result.json --report page.html {flags}");
+    let output = run_in(folder, &line);
     let code = output.status.code();
-    assert!(
-        matches!(code, Some(0 | 1)),
-        "{arguments:?}: {code:?}: {}",
-        stderr(&output)
-    );
-    let read = |name| fs::read_to_string(folder.join(name)).expect("the run has written it");
-    let page = read("page.html");
+    let told = stderr(&output);
+    assert!(matches!(code, Some(0 | 1)), "{flags}: {code:?}: {told}");
+    let page = read(folder, "page.html");
     let begin = page.find("<pre id=\"command\"").expect("the page has it");
     let code = &page[begin..];
     let code = &code[code.find("<code>").expect("a begin") + 6..];
@@ -114,16 +102,15 @@ fn run(arguments: &[String], folder: &Path) -> (String, String) {
     ] {
         command = command.replace(entity, c);
     }
-    (read("result.json"), command)
+    (read(folder, "result.json"), command)
 }
 
 /// Asserts that the named command gives the same result and names itself.
 #[track_caller]
-fn assert_repeats(arguments: &str, folder: &Path) -> String {
-    let (result, command) = run(&shell_words(arguments), folder);
-    let named = shell_words(&command);
-    assert_eq!(named[..2], ["loadgen", "run"], "{command}");
-    let (again, itself) = run(&named[2..], folder);
+fn assert_repeats(arguments: &str, folder: &TempDir) -> String {
+    let (result, command) = run(arguments, folder);
+    let flags = command.strip_prefix("loadgen run ");
+    let (again, itself) = run(flags.expect("it is a run"), folder);
     let lines = result.lines().zip(again.lines());
     if let Some((first, second)) = lines.into_iter().find(|(first, second)| first != second) {
         panic!("{arguments}: {command}: {first} and then {second}");
@@ -143,16 +130,10 @@ fn every_built_in_scenario_is_repeated_to_the_byte() {
             "kubelet-reject" => format!("--scenario {name} --pods 60"),
             name => format!("--scenario {name} --pods 300"),
         };
-        let command = assert_repeats(
-            &format!("{what} --seed 3 --engine virtual --pod-startup-latency p50=1s,p99=3s"),
-            folder.path(),
-        );
-        let has_groups = name == "cl2-load";
-        assert_eq!(
-            command.contains(" --replicasets "),
-            !has_groups && name != "manifests",
-            "{command}"
-        );
+        let line = format!("{what} --seed 3 --engine virtual --pod-startup-latency p50=1s,p99=3s");
+        let command = assert_repeats(&line, &folder);
+        let has_sets = name != "cl2-load" && name != "manifests";
+        assert_eq!(command.contains(" --replicasets "), has_sets, "{command}");
     }
 }
 
@@ -167,7 +148,7 @@ fn scenarios_from_files_are_repeated_to_the_byte() {
         "--scenario ./sizes.yaml --engine virtual --pods 400 --pods-per-replicaset 20",
         "--scenario sizes.yaml --engine virtual --replicasets 17 --api-errors 33.333333333%",
     ] {
-        let command = assert_repeats(arguments, folder.path());
+        let command = assert_repeats(arguments, &folder);
         assert!(command.contains(".yaml"), "{command}");
     }
 }
@@ -183,26 +164,18 @@ fn runs_of_objects_from_files_are_repeated_to_the_byte() {
         "-f dump.yaml --scenario groups.yaml --kube-api-qps 100",
     ] {
         let arguments = format!("{arguments} --engine virtual --seed 9");
-        let command = assert_repeats(&arguments, folder.path());
+        let command = assert_repeats(&arguments, &folder);
         assert!(command.ends_with(" -f dump.yaml"), "{command}");
-        assert_eq!(
-            command.contains("--scenario"),
-            arguments.contains("--scenario"),
-            "{command}"
-        );
+        let [named, given] = [&command, &arguments].map(|line| line.contains("--scenario"));
+        assert_eq!(named, given, "{command}");
     }
 }
 
 #[test]
 fn what_a_result_is_judged_by_is_repeated_too() {
     let folder = folder();
-    let command = assert_repeats(
-        "--engine virtual --pods 100 --threshold 'pod_ready_latency p99 < 1ns' \
-         --threshold 'phase{scale to 100 %} < 1h'",
-        folder.path(),
-    );
-    assert!(
-        command.contains("--threshold 'phase{scale to 100 %}"),
-        "{command}"
-    );
+    let line = "--engine virtual --pods 100 --threshold 'pod_ready_latency p99 < 1ns' \
+                --threshold 'phase{scale to 100 %} < 1h'";
+    let command = assert_repeats(line, &folder);
+    holds(&command, "--threshold 'phase{scale to 100 %}");
 }

@@ -1,40 +1,30 @@
 //! What `loadgen run` leaves behind: the result and its schema, the time series, the page, the test
 //! report, the dashboard's file and the metrics, each as its reader meets it.
 
-use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
-use podstorm_tests::command::{loadgen, run, run_in, stderr, stdout};
+use podstorm_tests::command::{assert_refused, command, ended, holds, run, run_in, send, stdout};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{args, read};
+use super::{folder, json, json_in, read};
 
 /// Flags of a run in which time passes, on the virtual engine.
 const SLOW: &str = "--engine virtual --pods 400 --api-latency p50=3ms,p99=40ms \
                     --watch-latency uniform:1ms,9ms --pod-startup-latency p50=800ms,p99=3s --quiet";
 
+/// A folder with what a run of [`SLOW`] leaves by these flags.
 #[track_caller]
-fn run_ok(directory: &Path, arguments: &[&str]) {
-    let mut all = vec!["run"];
-    all.extend(arguments);
-    let output = run_in(directory, &all);
-    assert_eq!(
-        output.status.code(),
-        Some(0),
-        "{}{}",
-        stdout(&output),
-        stderr(&output)
-    );
+fn slow(files: &str) -> TempDir {
+    let folder = folder();
+    ended(&run_in(&folder, &format!("run {SLOW} {files}")), 0);
+    folder
 }
 
 fn schema() -> Value {
-    let output = run(&["schema", "result"]);
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    serde_json::from_slice(&output.stdout).expect("a schema is JSON")
+    json(&ended(&run("schema result"), 0))
 }
 
 /// Forbids what the schema does not name and asks for all that it does: readers may meet more than
@@ -60,8 +50,7 @@ fn strict(schema: &mut Value) {
 
 #[test]
 fn the_published_schema_is_that_of_the_program() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../loadgen/schemas/result.schema.json");
-    let published: Value = serde_json::from_str(&read(&path)).expect("a schema is JSON");
+    let published = json_in("../loadgen/schemas", "result.schema.json");
     assert!(
         published == schema(),
         "out of date: loadgen schema result > loadgen/schemas/result.schema.json"
@@ -75,23 +64,20 @@ fn results_of_both_engines_and_of_failures_fit_the_schema() {
     let mut schema = schema();
     strict(&mut schema);
     let validator = jsonschema::validator_for(&schema).expect("it is a schema");
-    for arguments in [
-        &["--pods", "300"][..],
-        &["--pods", "300", "--engine", "virtual"],
-        &["--pods", "300", "--engine", "virtual", "--host-metrics"],
-        &args("--scenario stale-watch --pods 100 --replicasets 5"),
-        &["--scenario", "cl2-load", "--pods", "300"],
-        &args("--pods 500 --engine virtual --api-latency 1s --time-limit 2s"),
+    for flags in [
+        "--pods 300",
+        "--pods 300 --engine virtual",
+        "--pods 300 --engine virtual --host-metrics",
+        "--scenario stale-watch --pods 100 --replicasets 5",
+        "--scenario cl2-load --pods 300",
+        "--pods 500 --engine virtual --api-latency 1s --time-limit 2s",
     ] {
-        let mut all = vec!["run", "--quiet", "--json", "-"];
-        all.extend(arguments);
-        let output = run(&all);
-        let mut result: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+        let mut result = json(&stdout(&run(&format!("run --quiet --json - {flags}"))));
         let problems: Vec<String> = validator
             .iter_errors(&result)
             .map(|error| format!("{}: {error}", error.instance_path()))
             .collect();
-        assert_eq!(problems, [""; 0], "{arguments:?}");
+        assert_eq!(problems, [""; 0], "{flags}");
         // And it can fail.
         result["pods"]["created"] = Value::String("many".into());
         assert!(!validator.is_valid(&result));
@@ -100,11 +86,8 @@ fn results_of_both_engines_and_of_failures_fit_the_schema() {
 
 #[test]
 fn the_series_is_the_run_over_time_and_bounded() {
-    let directory = TempDir::new().unwrap();
-    let mut arguments = args(SLOW);
-    arguments.extend(["--json", "result.json", "--csv", "series.csv"]);
-    run_ok(directory.path(), &arguments);
-    let result: Value = serde_json::from_str(&read(directory.path().join("result.json"))).unwrap();
+    let folder = slow("--json result.json --csv series.csv");
+    let result = json_in(&folder, "result.json");
     let series = result["series"].as_object().unwrap();
     let column = |name: &str| -> Vec<f64> {
         let values = series[name].as_array().unwrap();
@@ -112,41 +95,33 @@ fn the_series_is_the_run_over_time_and_bounded() {
     };
     let seconds = column("seconds");
     assert!((100..=1_026).contains(&seconds.len()), "{}", seconds.len());
-    assert!(
-        series
-            .values()
-            .all(|column| column.as_array().unwrap().len() == seconds.len())
-    );
+    for column in series.values() {
+        assert_eq!(column.as_array().unwrap().len(), seconds.len());
+    }
     assert_eq!(seconds[0], 0.0);
     assert_eq!(seconds.last().copied(), result["elapsed_seconds"].as_f64());
-    for name in args("seconds phase pods_created pods_deleted api_calls resource_version") {
+    let rising = "seconds phase pods_created pods_deleted api_calls resource_version";
+    for name in rising.split(' ') {
         assert!(column(name).is_sorted(), "{name}");
     }
     let most = |name: &str| column(name).into_iter().fold(0.0, f64::max);
-    for name in args("pods_desired pods_existing pods_ready pods_created pods_deleted") {
+    let pods = "pods_desired pods_existing pods_ready pods_created pods_deleted";
+    for name in pods.split(' ') {
         assert_eq!(most(name), 400.0, "{name}");
     }
     assert!(most("queue_depth") >= 1.0);
-    let calls: u64 = result["api_calls"]
-        .as_object()
-        .unwrap()
-        .values()
-        .map(|n| n.as_u64().unwrap())
-        .sum();
+    let calls = result["api_calls"].as_object().unwrap().values();
+    let calls: u64 = calls.map(|n| n.as_u64().unwrap()).sum();
     assert_eq!(most("api_calls"), calls as f64);
-    assert_eq!(
-        result["resource_version"].as_f64(),
-        Some(most("resource_version"))
-    );
+    let version = result["resource_version"].as_f64();
+    assert_eq!(version, Some(most("resource_version")));
 
     // The same, as a table.
-    let text = read(directory.path().join("series.csv"));
+    let text = read(&folder, "series.csv");
     let mut lines = text.lines();
     let header: Vec<&str> = lines.next().unwrap().split(',').collect();
-    assert_eq!(
-        header[..4],
-        ["seconds", "phase", "phase_name", "pods_desired"]
-    );
+    let first = ["seconds", "phase", "phase_name", "pods_desired"];
+    assert_eq!(header[..4], first);
     // One name for one column, here and there.
     let mut named: Vec<&str> = header.clone();
     named.retain(|name| *name != "phase_name");
@@ -159,73 +134,51 @@ fn the_series_is_the_run_over_time_and_bounded() {
     assert_eq!(rows.len(), seconds.len());
     assert!(rows.iter().all(|row| row.len() == header.len()));
     let last = rows.last().unwrap();
-    assert_eq!(
-        last[header
-            .iter()
-            .position(|name| *name == "pods_created")
-            .unwrap()],
-        "400"
-    );
+    let created = header.iter().position(|name| *name == "pods_created");
+    assert_eq!(last[created.unwrap()], "400");
     assert_eq!(last[0].parse::<f64>().ok(), seconds.last().copied());
 }
 
 #[test]
 fn histograms_add_up_and_the_slowest_come_first() {
-    let directory = TempDir::new().unwrap();
-    let mut arguments = args(SLOW);
-    arguments.extend(["--json", "result.json"]);
-    run_ok(directory.path(), &arguments);
-    let result: Value = serde_json::from_str(&read(directory.path().join("result.json"))).unwrap();
-    for name in
-        args("convergence_seconds pod_ready_seconds queue_duration_seconds work_duration_seconds")
-    {
+    let result = json_in(slow("--json result.json"), "result.json");
+    for name in [
+        "convergence_seconds",
+        "pod_ready_seconds",
+        "queue_duration_seconds",
+        "work_duration_seconds",
+    ] {
         let buckets = result["histograms"][name].as_array().unwrap();
-        assert!(
-            (2..=131).contains(&buckets.len()),
-            "{name}: {}",
-            buckets.len()
-        );
-        let count: u64 = buckets
-            .iter()
-            .map(|bucket| bucket["count"].as_u64().unwrap())
-            .sum();
+        let many = buckets.len();
+        assert!((2..=131).contains(&many), "{name}: {many}");
+        let counts = buckets.iter().map(|it| it["count"].as_u64().unwrap());
+        let count: u64 = counts.sum();
         assert_eq!(result[name]["count"].as_u64(), Some(count), "{name}");
     }
     let slowest = result["slowest_replicasets"].as_array().unwrap();
     assert_eq!(slowest.len(), 20);
-    let seconds: Vec<f64> = slowest
-        .iter()
-        .map(|one| one["seconds"].as_f64().unwrap())
-        .collect();
+    let seconds = slowest.iter().map(|one| one["seconds"].as_f64().unwrap());
+    let seconds: Vec<f64> = seconds.collect();
     assert!(seconds.is_sorted_by(|a, b| a >= b));
     let max = result["convergence_seconds"]["max"].as_f64().unwrap();
-    assert!(
-        (seconds[0] / max - 1.0).abs() < 0.002,
-        "{} and {max}",
-        seconds[0]
-    );
-    assert_eq!(
-        slowest[0]["namespace"].as_str().map(|name| &name[..5]),
-        Some("load-")
-    );
+    let most = seconds[0];
+    assert!((most / max - 1.0).abs() < 0.002, "{most} and {max}");
+    let namespace = slowest[0]["namespace"].as_str();
+    assert_eq!(namespace.map(|name| &name[..5]), Some("load-"));
     assert_eq!(slowest[0]["converged"], true);
 }
 
 #[test]
 fn a_result_says_what_it_was_made_with() {
-    let result = |engine| -> Value {
-        let output = run(&[
-            "run", "-q", "--json", "-", "--pods", "50", "--engine", engine,
-        ]);
-        serde_json::from_slice(&output.stdout).unwrap()
+    let result = |engine| {
+        let line = format!("run -q --json - --pods 50 --engine {engine}");
+        json(&stdout(&run(&line)))
     };
     let (real, simulated) = (result("threads"), result("virtual"));
     for result in [&real, &simulated] {
         let build = &result["build"];
-        assert!(
-            build["rustc"].as_str().unwrap().starts_with("rustc "),
-            "{build}"
-        );
+        let compiler = build["rustc"].as_str().unwrap();
+        assert!(compiler.starts_with("rustc "), "{build}");
         if let Some(commit) = build["commit"].as_str() {
             assert!(commit.len() >= 7, "{build}");
         }
@@ -234,105 +187,71 @@ fn a_result_says_what_it_was_made_with() {
     assert!(simulated.get("host").is_none());
     if cfg!(target_os = "linux") {
         for when in ["load_average_before", "load_average_after"] {
-            assert_eq!(
-                real["host"][when].as_array().map(Vec::len),
-                Some(3),
-                "{when}"
-            );
+            let averages = real["host"][when].as_array();
+            assert_eq!(averages.map(Vec::len), Some(3), "{when}");
         }
     }
 }
 
 #[test]
 fn files_of_a_virtual_run_are_its_seed() {
-    let directory = TempDir::new().unwrap();
-    let files = args("result.json series.csv page.html junit.xml perf.json");
-    let flags = ["--json", "--csv", "--report", "--junit", "--perf-dash"];
-    let mut texts: Vec<Vec<String>> = Vec::new();
-    for _ in 0..2 {
-        let mut arguments = args(SLOW);
-        for (flag, file) in flags.iter().zip(&files) {
-            arguments.extend([flag, file]);
-        }
-        run_ok(directory.path(), &arguments);
-        texts.push(
-            files
-                .iter()
-                .map(|file| read(directory.path().join(file)))
-                .collect(),
-        );
-    }
-    for (number, file) in files.iter().enumerate() {
-        assert!(texts[0][number] == texts[1][number], "{file} differs");
+    let flags = "--json result.json --csv series.csv --report page.html --junit junit.xml \
+                 --perf-dash perf.json";
+    let (one, other) = (slow(flags), slow(flags));
+    let files = flags.split(' ').filter(|word| !word.starts_with('-'));
+    for file in files {
+        assert!(read(&one, file) == read(&other, file), "{file} differs");
     }
 }
 
 #[test]
 fn a_run_that_fails_leaves_all_its_files_with_the_reason() {
-    let directory = TempDir::new().unwrap();
-    let output = run_in(
-        directory.path(),
-        &args(
-            "run --engine virtual --pods 500 --api-latency 100ms --time-limit 150ms --json r.json --csv r.csv --report r.html --junit r.xml --perf-dash p.json",
-        ),
-    );
-    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
-    let reason = "the time limit of 0.15 s was reached";
+    let folder = folder();
+    let line = "run --engine virtual --pods 500 --api-latency 100ms --time-limit 150ms --json r.json \
+                --csv r.csv --report r.html --junit r.xml --perf-dash p.json";
+    let report = ended(&run_in(&folder, line), 1);
     for file in ["r.json", "r.html", "r.xml"] {
-        assert!(read(directory.path().join(file)).contains(reason), "{file}");
+        let reason = "the time limit of 0.15 s was reached";
+        holds(&read(&folder, file), reason);
     }
-    assert!(read(directory.path().join("r.csv")).lines().count() > 2);
-    let junit = read(directory.path().join("r.xml"));
-    assert!(junit.contains("<failure"), "{junit}");
-    let data: Value = serde_json::from_str(&read(directory.path().join("p.json"))).unwrap();
+    assert!(read(&folder, "r.csv").lines().count() > 2);
+    holds(&read(&folder, "r.xml"), "<failure");
+    let data = json_in(&folder, "p.json");
     assert_eq!(data["labels"]["exit_code"], "1");
-    // The screen names them.
-    let report = stdout(&output);
-    let line = report
-        .lines()
-        .find(|line| line.trim_start().starts_with("written"));
+    let result = json_in(&folder, "r.json");
+    assert_eq!(result["outcome"]["exit_code"], 1);
+    // The screen says so, and names them.
+    holds(&report, "FAILED");
+    let mut lines = report.lines().map(str::trim_start);
+    let line = lines.find(|line| line.starts_with("written"));
     let line = line.unwrap_or_else(|| panic!("{report}"));
-    for file in ["r.json", "r.csv", "r.html", "r.xml", "p.json"] {
-        assert!(line.contains(file), "{line}");
-    }
+    holds(line, "r.json | r.csv | r.html | r.xml | p.json");
     assert!(report.lines().count() <= 30, "{report}");
 }
 
 #[test]
 fn junit_has_a_test_case_for_each_phase() {
-    let directory = TempDir::new().unwrap();
-    let mut arguments = args(SLOW);
-    arguments.extend(["--junit", "r.xml", "--json", "r.json"]);
-    run_ok(directory.path(), &arguments);
-    let text = read(directory.path().join("r.xml"));
-    let result: Value = serde_json::from_str(&read(directory.path().join("r.json"))).unwrap();
+    let folder = slow("--junit r.xml --json r.json");
+    let text = read(&folder, "r.xml");
+    let result = json_in(&folder, "r.json");
     let phases = result["phases"].as_array().unwrap();
     assert!(text.starts_with("<?xml"), "{text}");
-    assert_eq!(
-        text.matches("<testcase").count(),
-        phases.len() + 1,
-        "{text}"
-    );
-    assert!(text.contains("failures=\"0\""), "{text}");
-    assert!(text.contains("phase 2: scale to 100 %"), "{text}");
-    assert!(text.contains("name=\"invariants\""), "{text}");
+    let cases = text.matches("<testcase").count();
+    assert_eq!(cases, phases.len() + 1, "{text}");
+    let words = "failures=\"0\" | phase 2: scale to 100 % | name=\"invariants\"";
+    holds(&text, words);
 }
 
 #[test]
 fn perf_dash_has_percentiles_in_milliseconds() {
-    let directory = TempDir::new().unwrap();
-    let mut arguments = args(SLOW);
-    arguments.extend(["--perf-dash", "p.json", "--json", "r.json"]);
-    run_ok(directory.path(), &arguments);
-    let data: Value = serde_json::from_str(&read(directory.path().join("p.json"))).unwrap();
-    let result: Value = serde_json::from_str(&read(directory.path().join("r.json"))).unwrap();
+    let folder = slow("--perf-dash p.json --json r.json");
+    let data = json_in(&folder, "p.json");
+    let result = json_in(&folder, "r.json");
     assert_eq!(data["version"], "v1");
     let items = data["dataItems"].as_array().unwrap();
     assert_eq!(items.len(), 4);
-    let ready = items
-        .iter()
-        .find(|item| item["labels"]["Metric"] == "pod_ready")
-        .unwrap();
+    let is_ready = |item: &&Value| item["labels"]["Metric"] == "pod_ready";
+    let ready = items.iter().find(is_ready).unwrap();
     assert_eq!(ready["unit"], "ms");
     let seconds = result["pod_ready_seconds"]["p99"].as_f64().unwrap();
     let ms = ready["data"]["Perc99"].as_f64().unwrap();
@@ -340,37 +259,9 @@ fn perf_dash_has_percentiles_in_milliseconds() {
 }
 
 #[test]
-fn outputs_are_known_to_be_writable_before_the_run() {
-    let directory = TempDir::new().unwrap();
-    for flag in ["--report", "--csv", "--junit", "--perf-dash"] {
-        let output = run_in(directory.path(), &["run", flag, "no/such/file"]);
-        assert_eq!(output.status.code(), Some(2), "{flag}");
-        let text = stderr(&output);
-        assert!(
-            text.contains(flag) && text.contains("no directory no/such"),
-            "{text}"
-        );
-    }
-    for [a, b] in [
-        ["--json", "--csv"],
-        ["--report", "--junit"],
-        ["--csv", "--perf-dash"],
-    ] {
-        let output = run_in(directory.path(), &["run", a, "same", b, "./same"]);
-        assert_eq!(output.status.code(), Some(2));
-        let text = stderr(&output);
-        assert!(
-            text.contains(a) && text.contains(b) && text.contains("name two files"),
-            "{text}"
-        );
-    }
-    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
-}
-
-#[test]
 fn the_screen_has_colours_on_a_terminal_only() {
-    let arguments = ["run", "--engine", "virtual", "--pods", "50"];
-    assert!(!stdout(&run(&arguments)).contains('\u{1b}'));
+    let output = run("run --engine virtual --pods 50");
+    assert!(!stdout(&output).contains('\u{1b}'));
 }
 
 /// Asks the server of a run; the answer with its head.
@@ -388,10 +279,8 @@ fn ask(address: SocketAddr, path: &str, accept: &str) -> std::io::Result<String>
 #[cfg(unix)]
 fn metrics_are_served_while_the_run_goes_on() {
     // Minutes of work in real time: a signal ends it.
-    let mut child = Command::new(loadgen())
-        .args(["run", "--pods", "1000", "--kube-api-qps", "50", "--quiet"])
-        .args(["--metrics-addr", "127.0.0.1:0"])
-        .stdin(Stdio::null())
+    let line = "run --pods 1000 --kube-api-qps 50 --quiet --metrics-addr 127.0.0.1:0";
+    let mut child = command(line)
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
@@ -417,11 +306,13 @@ fn metrics_are_served_while_the_run_goes_on() {
     let at_least = |text: &str, series: &str, least: f64| {
         number(text, series).is_some_and(|value| value >= least)
     };
+    let is_under_way = |text: &str| {
+        at_least(text, created, 1.0)
+            && at_least(text, "workqueue_adds_total", 20.0)
+            && at_least(text, "workqueue_unfinished_work_seconds", 0.001)
+    };
     for _ in 0..100 {
-        let is_under_way = at_least(&text, created, 1.0)
-            && at_least(&text, "workqueue_adds_total", 20.0)
-            && at_least(&text, "workqueue_unfinished_work_seconds", 0.001);
-        if is_under_way {
+        if is_under_way(&text) {
             break;
         }
         std::thread::sleep(std::time::Duration::from_millis(50));
@@ -429,10 +320,7 @@ fn metrics_are_served_while_the_run_goes_on() {
     }
     let health = ask(address, "/healthz", "*/*").expect("it answers");
     let other = ask(address, "/", "*/*").expect("it answers");
-    let kill = Command::new("kill")
-        .args(["-INT", &child.id().to_string()])
-        .status();
-    assert!(kill.is_ok_and(|status| status.success()));
+    send("INT", &child);
     assert_eq!(child.wait().expect("it ends").code(), Some(130));
 
     assert!(text.starts_with("HTTP/1.1 200 OK"), "{text}");
@@ -456,16 +344,10 @@ fn metrics_are_served_while_the_run_goes_on() {
         "loadgen_pods{state=\"desired\"}",
         created,
     ] {
-        assert!(
-            number(&text, series).is_some(),
-            "{series} is missing in\n{text}"
-        );
+        let number = number(&text, series);
+        assert!(number.is_some(), "{series} is missing in\n{text}");
     }
-    assert!(at_least(&text, "workqueue_adds_total", 20.0), "{text}");
-    assert!(
-        at_least(&text, "workqueue_unfinished_work_seconds", 0.001),
-        "{text}"
-    );
+    assert!(is_under_way(&text), "{text}");
     assert!(health.ends_with("ok\n"), "{health}");
     assert!(other.starts_with("HTTP/1.1 404"), "{other}");
 }
@@ -474,19 +356,6 @@ fn metrics_are_served_while_the_run_goes_on() {
 fn a_port_that_is_in_use_is_told_before_the_run() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let output = run(&["run", "--pods", "1m", "--metrics-addr", &address]);
-    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
-    let text = stderr(&output);
-    assert!(
-        text.contains("--metrics-addr") && text.contains(&address),
-        "{text}"
-    );
-    assert!(text.contains("is in use"), "{text}");
-    let output = run(&["run", "--metrics-addr", "9090"]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(
-        stderr(&output).contains("127.0.0.1:9090"),
-        "{}",
-        stderr(&output)
-    );
+    let output = run(&format!("run --pods 1m --metrics-addr {address}"));
+    assert_refused(&output, &format!("--metrics-addr | {address} | is in use"));
 }

@@ -1,13 +1,13 @@
 //! `loadgen serve` and `loadgen run --serve`: who is let in, what is refused, the time of the cluster.
 
-use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use podstorm_tests::command::{assert_refused, loadgen, run, run_in};
+use podstorm_tests::command::{holds, loadgen, send, words};
 use tempfile::TempDir;
+
+use super::{assert_section_refused, folder, folder_of, read};
 
 /// A command that serves; it ends when it is dropped.
 pub(super) struct Serving {
@@ -19,23 +19,23 @@ pub(super) struct Serving {
 
 impl Serving {
     /// Starts it in a folder and waits until it says where it serves, on standard output or error.
-    fn start(folder: &Path, arguments: &[&str], on_errors: bool) -> Serving {
-        Serving::start_by(&["env"], folder, arguments, on_errors)
+    fn start(folder: &TempDir, line: &str, on_errors: bool) -> Serving {
+        Serving::start_by(&["env"], folder, line, on_errors)
     }
 
     /// As [`start`](Serving::start), by a command that takes the program and its arguments.
     pub(super) fn start_by(
         command: &[&str],
-        folder: &Path,
-        arguments: &[&str],
+        folder: &TempDir,
+        line: &str,
         on_errors: bool,
     ) -> Serving {
         let mut child = Command::new(command[0])
             .args(&command[1..])
             .arg(loadgen())
-            .args(arguments)
+            .args(words(line))
             .current_dir(folder)
-            .env("TMPDIR", folder)
+            .env("TMPDIR", folder.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -108,88 +108,22 @@ pub(super) fn until(mut holds: impl FnMut() -> bool, otherwise: &str) {
     panic!("{otherwise}");
 }
 
-pub(super) fn folder() -> TempDir {
-    TempDir::new().expect("a temporary directory")
-}
-
-#[test]
-fn a_server_that_others_could_reach_has_tls_or_says_that_it_is_insecure() {
-    let words = ["--listen 0.0.0.0:0 | nobody has to log in | --tls | --insecure"];
-    assert_refused(&run(&["serve", "--listen", "0.0.0.0:0"]), &words);
-    let folder = folder();
-    fs::write(folder.path().join("tokens"), "t,jane,1\n").unwrap();
-    let tokens = [
-        "serve",
-        "--listen",
-        "0.0.0.0:0",
-        "--token-auth-file",
-        "tokens",
-    ];
-    let words = ["tokens would be sent for everybody to read | --tls"];
-    assert_refused(&run_in(folder.path(), &tokens), &words);
-    let elsewhere = run(&["run", "--serve", "0.0.0.0:0"]);
-    assert_refused(&elsewhere, &["--serve 0.0.0.0:0 | 127.0.0.1"]);
-}
-
 #[test]
 fn flags_of_serve_that_cannot_be_are_refused() {
-    for (flags, words) in [
-        ("--time-scale 0", "--time-scale | above 0, at most 1000"),
-        ("--time-scale 1001", "--time-scale | above 0, at most 1000"),
-        ("--time-scale -1", "--time-scale | above 0, at most 1000"),
-        ("--time-scale NaN", "--time-scale | above 0, at most 1000"),
-        (
-            "--engine virtual --time-scale 2",
-            "--time-scale | --engine threads",
-        ),
-        ("--engine steam", "--engine | threads, virtual"),
-        ("--tls-san a", "--tls"),
-        ("--max-requests-inflight -1", "-1"),
-        ("--token-auth-file absent", "--token-auth-file absent"),
-        ("--tls --tls-san \u{f6}", "--tls-san"),
-    ] {
-        let mut all = vec!["serve", "--listen", "127.0.0.1:0"];
-        all.extend(flags.split(' '));
-        assert_refused(&run(&all), &[words]);
-    }
-    let folder = folder();
-    for (text, words) in [
-        ("t,jane,1\nu,bob\n", "--token-auth-file tokens | line 2"),
-        ("", "--token-auth-file tokens | holds no token"),
-    ] {
-        fs::write(folder.path().join("tokens"), text).unwrap();
-        let all = [
-            "serve",
-            "--listen",
-            "127.0.0.1:0",
-            "--token-auth-file",
-            "tokens",
-        ];
-        assert_refused(&run_in(folder.path(), &all), &[words]);
-    }
-    let virtual_run = run(&["run", "--engine", "virtual", "--serve", "127.0.0.1:0"]);
-    assert_refused(
-        &virtual_run,
-        &["--serve | --engine threads | loadgen serve --engine virtual"],
-    );
-    assert_refused(&run(&["run", "--keep-serving"]), &["--serve"]);
+    let folder = folder_of(&[
+        ("tokens", "t,jane,1\n"),
+        ("bad-tokens", "t,jane,1\nu,bob\n"),
+        ("no-tokens", ""),
+    ]);
+    assert_section_refused("serve", &folder);
 }
 
 #[test]
 fn with_a_token_file_its_users_are_served_and_the_kubeconfig_is_private() {
-    let folder = folder();
-    fs::write(folder.path().join("tokens"), "secret,jane,7,\"dev,ops\"\n").unwrap();
-    let flags = [
-        "serve",
-        "--listen",
-        "127.0.0.1:0",
-        "--token-auth-file",
-        "tokens",
-        "--kubeconfig",
-        "config",
-    ];
-    let serving = Serving::start(folder.path(), &flags, false);
-    let config = fs::read_to_string(folder.path().join("config")).unwrap();
+    let folder = folder_of(&[("tokens", "secret,jane,7,\"dev,ops\"\n")]);
+    let line = "serve --listen 127.0.0.1:0 --token-auth-file tokens --kubeconfig config";
+    let serving = Serving::start(&folder, line, false);
+    let config = read(&folder, "config");
     let token = config
         .lines()
         .find_map(|line| line.trim().strip_prefix("token: "));
@@ -204,68 +138,41 @@ fn with_a_token_file_its_users_are_served_and_the_kubeconfig_is_private() {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
-        let mode = fs::metadata(folder.path().join("config"))
-            .unwrap()
-            .permissions();
-        assert_eq!(mode.mode() & 0o777, 0o600);
+        let config = std::fs::metadata(folder.path().join("config"));
+        assert_eq!(config.unwrap().permissions().mode() & 0o777, 0o600);
     }
 }
 
 #[test]
 fn with_tls_nothing_else_is_spoken() {
     let folder = folder();
-    let flags = [
-        "serve",
-        "--listen",
-        "127.0.0.1:0",
-        "--tls",
-        "--kubeconfig",
-        "config",
-    ];
-    let serving = Serving::start(folder.path(), &flags, false);
-    assert!(
-        serving.said.contains("https://127.0.0.1:"),
-        "{}",
-        serving.said
-    );
-    let config = fs::read_to_string(folder.path().join("config")).unwrap();
-    for part in [
-        "server: https://127.0.0.1:",
-        "certificate-authority-data: ",
-        "token: ",
-    ] {
-        assert!(config.contains(part), "{config}");
-    }
+    let line = "serve --listen 127.0.0.1:0 --tls --kubeconfig config";
+    let serving = Serving::start(&folder, line, false);
+    holds(&serving.said, "https://127.0.0.1:");
+    let parts = "server: https://127.0.0.1: | certificate-authority-data:  | token: ";
+    holds(&read(&folder, "config"), parts);
     let answer = serving.get("/version");
-    assert!(
-        answer.is_empty() || answer.starts_with("HTTP/1.0 400"),
-        "{answer}"
-    );
+    let is_refused = answer.is_empty() || answer.starts_with("HTTP/1.0 400");
+    assert!(is_refused, "{answer}");
 }
 
 #[test]
 fn virtual_time_is_moved_by_a_request() {
     let folder = folder();
-    let flags = ["serve", "--listen", "127.0.0.1:0", "--engine", "virtual"];
-    let serving = Serving::start(folder.path(), &flags, false);
+    let line = "serve --listen 127.0.0.1:0 --engine virtual";
+    let serving = Serving::start(&folder, line, false);
     let clock = serving.get("/podstorm/clock");
-    assert!(
-        clock.contains("\"now\":\"2026-01-01T00:00:00.000000Z\""),
-        "{clock}"
-    );
+    holds(&clock, "\"now\":\"2026-01-01T00:00:00.000000Z\"");
     let body = "{\"seconds\": 86400}";
     let moved = serving.ask("POST", "/podstorm/clock/advance", "", body);
-    assert!(
-        moved.contains("\"now\":\"2026-01-02T00:00:00.000000Z\""),
-        "{moved}"
-    );
+    holds(&moved, "\"now\":\"2026-01-02T00:00:00.000000Z\"");
 }
 
 #[test]
 fn a_scaled_clock_runs_ahead() {
     let folder = folder();
-    let flags = ["serve", "--listen", "127.0.0.1:0", "--time-scale", "1000"];
-    let serving = Serving::start(folder.path(), &flags, false);
+    let line = "serve --listen 127.0.0.1:0 --time-scale 1000";
+    let serving = Serving::start(&folder, line, false);
     let seconds = || -> f64 {
         let clock = serving.get("/podstorm/clock");
         let (_, after) = clock.split_once("\"seconds\":").expect("it says so");
@@ -282,22 +189,9 @@ fn a_scaled_clock_runs_ahead() {
 fn a_run_is_served_while_it_goes_on() {
     let folder = folder();
     // Minutes of work in real time: it is ended.
-    let flags = [
-        "run",
-        "--pods",
-        "1000",
-        "--kube-api-qps",
-        "50",
-        "--quiet",
-        "--serve",
-        "127.0.0.1:0",
-    ];
-    let serving = Serving::start(folder.path(), &flags, true);
-    assert!(
-        serving.said.contains("export KUBECONFIG="),
-        "{}",
-        serving.said
-    );
+    let line = "run --pods 1000 --kube-api-qps 50 --quiet --serve 127.0.0.1:0";
+    let serving = Serving::start(&folder, line, true);
+    holds(&serving.said, "export KUBECONFIG=");
     let count = |answer: &str| answer.matches("\"uid\":\"").count();
     until(
         || count(&serving.get("/api/v1/pods?limit=5")) >= 5,
@@ -306,31 +200,19 @@ fn a_run_is_served_while_it_goes_on() {
     let nodes = serving.get("/api/v1/nodes?limit=1");
     assert!(nodes.starts_with("HTTP/1.1 200"), "{nodes}");
     let page = serving.ask("GET", "/", "accept: text/html\r\n", "");
-    assert!(page.contains("<title>loadgen: cluster</title>"), "{page}");
+    holds(&page, "<title>loadgen: cluster</title>");
 }
 
 #[test]
 #[cfg(unix)]
 fn a_run_is_served_on_when_it_is_over_until_it_is_interrupted() {
     let folder = folder();
-    let flags = [
-        "run",
-        "--pods",
-        "20",
-        "--serve",
-        "127.0.0.1:0",
-        "--keep-serving",
-        "--json",
-        "r",
-    ];
-    let mut serving = Serving::start(folder.path(), &flags, true);
+    let line = "run --pods 20 --serve 127.0.0.1:0 --keep-serving --json r";
+    let mut serving = Serving::start(&folder, line, true);
     until(|| folder.path().join("r").exists(), "the run does not end");
     let answer = serving.get("/apis/apps/v1/replicasets");
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-    let kill = Command::new("kill")
-        .args(["-INT", &serving.child.id().to_string()])
-        .status();
-    assert!(kill.is_ok_and(|status| status.success()));
+    send("INT", &serving.child);
     let status = serving.child.wait().expect("it ends");
     assert_eq!(status.code(), Some(0));
 }

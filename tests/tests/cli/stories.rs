@@ -4,14 +4,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use podstorm_tests::command::{run_in, stderr, stdout};
-use tempfile::TempDir;
+use podstorm_tests::command::{ended, run_in};
 
-use super::shell_words;
+use super::{folder, read};
 
 /// A command of a story and what is shown of its output.
 struct Shown {
-    words: Vec<String>,
+    command: String,
     exit_code: i32,
     lines: Vec<String>,
 }
@@ -35,7 +34,7 @@ fn shown(story: &str) -> Vec<Shown> {
                         None => (command, 0),
                     };
                     all.push(Shown {
-                        words: shell_words(command),
+                        command: command.to_owned(),
                         exit_code,
                         lines: Vec::new(),
                     });
@@ -52,9 +51,8 @@ fn shown(story: &str) -> Vec<Shown> {
 
 /// Plays a story in an empty directory that has the examples.
 fn play(name: &str, commands: usize, left: &[&str]) {
-    let path = tree().join("docs").join(name);
-    let story = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{name}: {error}"));
-    let folder = TempDir::new().expect("a temporary folder");
+    let story = read(tree().join("docs"), name);
+    let folder = folder();
     let examples = folder.path().join("loadgen/examples");
     fs::create_dir_all(&examples).expect("the folder can be written");
     for entry in fs::read_dir(tree().join("loadgen/examples")).expect("examples are there") {
@@ -67,33 +65,20 @@ fn play(name: &str, commands: usize, left: &[&str]) {
     }
     let shown = shown(&story);
     assert_eq!(shown.len(), commands, "commands of {name}");
-    for Shown {
-        words,
-        exit_code,
-        lines,
-    } in shown
-    {
-        let arguments: Vec<&str> = words.iter().map(String::as_str).collect();
-        let output = run_in(folder.path(), &arguments);
-        let (told, text) = (stderr(&output), stdout(&output));
-        assert_eq!(
-            output.status.code(),
-            Some(exit_code),
-            "{words:?}: {told}\n{text}"
-        );
+    for shown in shown {
+        let command = &shown.command;
+        let text = ended(&run_in(&folder, command), shown.exit_code);
         let mut printed = text.lines().map(str::trim_end);
-        for line in lines {
+        for line in shown.lines {
             assert!(
                 printed.any(|printed| printed == line),
-                "{words:?} does not print, or not in this order:\n{line}\nbut:\n{text}"
+                "{command} does not print, or not in this order:\n{line}\nbut:\n{text}"
             );
         }
     }
     for file in left {
-        assert!(
-            folder.path().join(file).is_file(),
-            "{name} leaves no {file}"
-        );
+        let path = folder.path().join(file);
+        assert!(path.is_file(), "{name} leaves no {file}");
     }
 }
 

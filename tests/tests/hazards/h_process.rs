@@ -1,14 +1,10 @@
 //! H. The process, its workers, and what is around it.
 
-use podstorm::client::{
-    Answer, ApiError, EVENT_QUEUE_MAX, EventIntent, EventSink, Request, SinkStep,
-};
-use podstorm::object::{
-    Kind, Namespace, Now, ObjectMeta, ObjectReference, ReplicaSet, ReplicationController, Resource,
-};
-use podstorm::workqueue::{RateLimitingQueue, Take};
+use podstorm::client::{Answer, ApiError, Request};
+use podstorm::object::{Namespace, ReplicationController, Uid};
 use podstorm_apiserver::{DeleteOptions, Propagation};
 use podstorm_faultsim::Action;
+use podstorm_faultsim::objects::named;
 use podstorm_loadgen::settings::{EngineKind, Latency};
 use podstorm_sim::faults::{ApiFault, Armed, Call, CrashPoint, Effect};
 use podstorm_tests::harness;
@@ -93,10 +89,8 @@ fn hazard_75_shutdown_with_queued_keys() {
             }
         });
         let Some(done) = done else { break };
-        assert_eq!(
-            (done.sent(Call::CreatePod), done.sent(Call::PutStatus)),
-            (1, 1)
-        );
+        assert_eq!(done.sent(Call::CreatePod), 1);
+        assert_eq!(done.sent(Call::PutStatus), 1);
         synced += 1;
     }
     assert_eq!((synced, cancelled), (2, 2));
@@ -106,10 +100,8 @@ fn hazard_75_shutdown_with_queued_keys() {
         "nothing is added any more"
     );
     let failure = sim.failure("web").unwrap();
-    assert_eq!(
-        (&*failure.reason, &*failure.message),
-        ("FailedCreate", "context canceled")
-    );
+    assert_eq!(&*failure.reason, "FailedCreate");
+    assert_eq!(&*failure.message, "context canceled");
     assert!(sim.pods().is_empty());
     sim.start();
     sim.run(seconds(5));
@@ -150,16 +142,11 @@ fn hazard_76_slow_requests() {
     sim.conclude();
 }
 
-/// Twelve tries ten seconds apart for each Event while the rest waits; what finds the queue full
-/// is dropped; the pods come all the same.
+/// Twelve tries ten seconds apart for each Event while the rest waits; the pods come all the same.
 #[test]
 fn hazard_77_event_sink_is_down() {
     let mut sim = Harness::new();
-    sim.fail(
-        Call::WriteEvent,
-        Effect::Refuse(ApiFault::ConnectionCut),
-        12,
-    );
+    sim.refuse(Call::WriteEvent, ApiFault::ConnectionCut, 12);
     sim.create_set(idle_set("web", 3));
     sim.run(seconds(95));
     sim.assert_converged();
@@ -168,35 +155,11 @@ fn hazard_77_event_sink_is_down() {
     assert_eq!(sim.events("SuccessfulCreate").len(), 2, "one was given up");
     assert_eq!(sim.struck(), 12);
     // An answer of the server is final.
-    sim.fail(Call::WriteEvent, Effect::Refuse(ApiFault::InternalError), 1);
+    sim.refuse(Call::WriteEvent, ApiFault::InternalError, 1);
     sim.scale("web", 5);
     sim.run(seconds(1));
     assert_eq!(sim.events("SuccessfulCreate").len(), 3);
     sim.conclude();
-
-    let mut sink = EventSink::new("replicaset-controller");
-    let object = ReplicaSet::from_json(idle_set("web", 1)).unwrap();
-    let about = std::sync::Arc::new(ObjectReference::new(Kind::REPLICA_SET, &object.metadata));
-    let (mut now, mut tries) = (Now::default(), 0);
-    let intent = |number: usize| EventIntent::created_pod(&about, &format!("p-{number}").into());
-    sink.push(intent(0), now);
-    assert!(matches!(sink.next(now), SinkStep::Create(_)));
-    let cut = ApiFault::ConnectionCut.error();
-    for number in 0..EVENT_QUEUE_MAX {
-        assert!(sink.push(intent(number), now));
-    }
-    assert!(!sink.push(intent(0), now));
-    assert_eq!(sink.dropped(), 1);
-    loop {
-        tries += 1;
-        sink.answered(Err(&cut), now, 0.5);
-        let SinkStep::Wait { until_ns } = sink.next(now) else {
-            break;
-        };
-        now = now.plus_ns(until_ns - now.mono_ns);
-        assert!(matches!(sink.next(now), SinkStep::Create(_)));
-    }
-    assert_eq!((tries, now.mono_ns), (12, seconds(5 + 10 * 10)));
 }
 
 /// A key that always fails is retried with every event that comes, and its failures count up; one
@@ -204,11 +167,7 @@ fn hazard_77_event_sink_is_down() {
 #[test]
 fn hazard_78_hot_key() {
     let mut sim = Harness::new();
-    sim.fail(
-        Call::CreatePod,
-        Effect::Refuse(ApiFault::InternalError),
-        u32::MAX,
-    );
+    sim.refuse(Call::CreatePod, ApiFault::InternalError, u32::MAX);
     sim.create_set(idle_set("web", 1));
     sim.run(minutes(2));
     let (tries, failures) = (sim.sent(Call::CreatePod), sim.failures("web"));
@@ -264,12 +223,8 @@ fn hazard_79_replication_controller_without_options() {
 #[test]
 fn hazard_80_wrong_owner_references() {
     let mut sim = Harness::new();
-    let metadata = ObjectMeta {
-        name: "elsewhere".into(),
-        ..ObjectMeta::default()
-    };
     let namespace = Namespace {
-        metadata,
+        metadata: named("elsewhere"),
         ..Namespace::default()
     };
     sim.cluster().create(namespace, sim.now()).unwrap();
@@ -289,16 +244,14 @@ fn hazard_80_wrong_owner_references() {
     assert!(sim.pod("stranger").is_none());
     assert_eq!(sim.count(Write::Create), expected);
     // Own pods that are given the wrong owner: they go, and are made up for.
-    for uid in [foreign, podstorm::object::Uid::new("of-before")] {
+    for uid in [foreign, Uid::new("of-before")] {
         let name = sim.active("web").remove(0);
         sim.patch_pod(&name, owners("web", &uid));
         sim.run(seconds(1));
         expected += 1;
         assert!(sim.pod(&name).is_none());
-        assert_eq!(
-            (sim.count(Write::Create), sim.active("web").len()),
-            (expected, 2)
-        );
+        assert_eq!(sim.count(Write::Create), expected);
+        assert_eq!(sim.active("web").len(), 2);
     }
     assert_eq!(sim.count(Write::Delete), 0);
     sim.conclude();
@@ -344,18 +297,7 @@ fn hazard_81_foreground_deletion() {
 /// Of two delayed adds of one key the earlier holds, and there is no other.
 #[test]
 fn hazard_82_delayed_adds_merge() {
-    let queue: RateLimitingQueue<u32> = RateLimitingQueue::new();
-    assert!(queue.add_after(7, minutes(16), 0));
-    assert!(queue.add_after(7, seconds(5), 0));
-    assert_eq!(queue.next_due(), Some(seconds(5)));
-    assert_eq!(queue.fire_due(seconds(5) - 1), 0);
-    assert_eq!(queue.fire_due(seconds(5)), 1);
-    assert_eq!(queue.try_take(seconds(5)), Take::Key(7));
-    queue.done(7, seconds(5));
-    assert_eq!((queue.next_due(), queue.fire_due(minutes(17))), (None, 0));
-
-    // The same of a controller: a retry is due in many minutes when a pod becomes ready. The sync
-    // five seconds later has used it up.
+    // A retry is due in many minutes when a pod becomes ready. The sync five seconds later has used it up.
     let mut sim = Harness::new();
     let slow = json!({"spec": {"minReadySeconds": 5}});
     sim.create_set(with(idle_set("web", 1), slow));

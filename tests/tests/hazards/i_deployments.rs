@@ -1,6 +1,6 @@
 //! H1 to H11: what upstream's controller of Deployments is known for, each kept as it is.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use podstorm::client::{Answer, Request};
 use podstorm::deployment::annotations::{DESIRED_REPLICAS, MAX_REPLICAS, REVISION};
@@ -11,6 +11,7 @@ use podstorm::object::{
     Deployment, DynamicObject, Kind, Namespace, Node, Now, Pod, ReplicaSet, Resource,
 };
 use podstorm_apiserver::{Cluster, ClusterOptions, DeleteOptions, Patch, Propagation};
+use podstorm_faultsim::objects::named;
 use podstorm_sim::engine::fault_harness::{FaultHarness, Stopped};
 use podstorm_sim::engine::observer::{NoopObserver, Observer, Origin, SyncId};
 use podstorm_sim::faults::{ApiFault, BatchPosition, Call, Effect};
@@ -34,12 +35,16 @@ struct Work {
     calls: Vec<(Call, u16)>,
 }
 
+impl Log {
+    fn work(&self) -> MutexGuard<'_, Work> {
+        let work = self.0.lock();
+        work.expect("no thread panics while it holds this lock")
+    }
+}
+
 impl Observer<Controller> for Log {
     fn sync_begins(&self, _: SyncId, _: &Controller, _: KeyId, _: Now) {
-        self.0
-            .lock()
-            .expect("no thread panics while it holds this lock")
-            .syncs += 1;
+        self.work().syncs += 1;
     }
 
     fn sends(&self, _: SyncId, _: &Controller, _: &Request, _: BatchPosition, _: Now) {}
@@ -51,20 +56,12 @@ impl Observer<Controller> for Log {
             Answer::Failed(error) => error.code,
             _ => 0,
         };
-        self.0
-            .lock()
-            .expect("no thread panics while it holds this lock")
-            .calls
-            .push((Call::of(request), code));
+        self.work().calls.push((Call::of(request), code));
     }
 
     fn sync_ended(&self, _: SyncId, _: &Controller, state: &AsyncSync, _: Now) {
         let failed = state.failure().map(|it| it.label.to_owned());
-        self.0
-            .lock()
-            .expect("no thread panics while it holds this lock")
-            .failures
-            .extend(failed);
+        self.work().failures.extend(failed);
     }
 }
 
@@ -81,21 +78,19 @@ impl Shop {
         let mut harness = FaultHarness::new(&options, server, Arc::new(NoopObserver));
         harness.add_deployments(Arc::clone(&log) as _);
         let now = harness.now();
-        let namespace = json!({"metadata": {"name": SHOP}});
-        let namespace = Namespace::from_json(namespace).expect("an object of our own making");
-        harness
-            .cluster()
-            .create(namespace, now)
-            .expect("the server does it");
+        let namespace = Namespace {
+            metadata: named(SHOP),
+            ..Namespace::default()
+        };
+        let created = harness.cluster().create(namespace, now);
+        created.expect("the server does it");
         let node = json!({"metadata": {"name": "n"}, "status": {
             "allocatable": {"pods": "1000"},
             "conditions": [{"type": "Ready", "status": "True"}],
         }});
         let node = Node::from_json(node).expect("an object of our own making");
-        harness
-            .cluster()
-            .create(node, now)
-            .expect("the server does it");
+        let created = harness.cluster().create(node, now);
+        created.expect("the server does it");
         harness.start_manager();
         Shop { harness, log }
     }
@@ -177,6 +172,12 @@ impl Shop {
         sets
     }
 
+    /// An annotation of the first ReplicaSet of `web`.
+    fn annotation(&self, name: &str) -> Option<String> {
+        let set = self.sets("web").remove(0);
+        set.metadata.annotations.get(name).map(ToString::to_string)
+    }
+
     fn sizes(&self, name: &str) -> Vec<i32> {
         self.sets(name).iter().map(|set| set.replicas()).collect()
     }
@@ -187,13 +188,7 @@ impl Shop {
 
     /// What the controller has done since the last call.
     fn work(&self) -> Work {
-        std::mem::take(
-            &mut self
-                .log
-                .0
-                .lock()
-                .expect("no thread panics while it holds this lock"),
-        )
+        std::mem::take(&mut *self.log.work())
     }
 }
 
@@ -243,13 +238,8 @@ fn deployment_02_swallowed_errors() {
     // when that pod is available.
     shop.set_image("app:2");
     shop.harness.advance(i64::MAX, || {
-        shop.log
-            .0
-            .lock()
-            .unwrap()
-            .calls
-            .iter()
-            .any(|it| it.0 == Call::WriteObject)
+        let work = shop.log.work();
+        work.calls.iter().any(|it| it.0 == Call::WriteObject)
     });
     let refuse = Effect::Refuse(ApiFault::InternalError);
     shop.harness
@@ -405,15 +395,8 @@ fn deployment_09_own_annotations() {
     let annotations = json!({MAX_REPLICAS: "99", "team": "blue"});
     shop.patch(json!({"metadata": {"annotations": annotations}}));
     shop.run(60);
-    let set = shop.sets("web").remove(0);
-    let of = |name: &str| {
-        set.metadata
-            .annotations
-            .get(name)
-            .map(|text| text.to_string())
-    };
-    assert_eq!(of("team").as_deref(), Some("blue"));
-    assert_eq!(of(MAX_REPLICAS).as_deref(), Some("4"));
+    assert_eq!(shop.annotation("team").as_deref(), Some("blue"));
+    assert_eq!(shop.annotation(MAX_REPLICAS).as_deref(), Some("4"));
 }
 
 /// H10: a key whose sync has failed sixteen times in a row waits for an event.
@@ -447,15 +430,8 @@ fn deployment_11_unreadable_revision() {
     shop.run(5);
     shop.patch(json!({"metadata": {"annotations": {"team": "blue"}}}));
     shop.run(60);
-    let team = |shop: &Shop| {
-        let set = shop.sets("web").remove(0);
-        set.metadata
-            .annotations
-            .get("team")
-            .map(|text| text.to_string())
-    };
-    assert_eq!(team(&shop), None);
+    assert_eq!(shop.annotation("team"), None);
     shop.patch(json!({"spec": {"minReadySeconds": 1}}));
     shop.run(60);
-    assert_eq!(team(&shop).as_deref(), Some("blue"));
+    assert_eq!(shop.annotation("team").as_deref(), Some("blue"));
 }

@@ -5,13 +5,12 @@
 mod pty;
 
 use std::fs;
-use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 
 use podstorm_loadgen::report::live::{About, LiveView};
 use podstorm_loadgen::settings::Settings;
-use podstorm_tests::command::{assert_refused, loadgen, run};
+use podstorm_tests::command::{self, assert_refused, ended, run};
 use pty::{Running, Terminal};
 use tempfile::TempDir;
 
@@ -20,18 +19,17 @@ const ENTER: &str = "\u{1b}[?1049h";
 const LEAVE: &str = "\u{1b}[?1049l";
 
 /// Hours of work in real time: a run that ends because of a signal.
-const ENDLESS: [&str; 5] = ["run", "--pods", "1000", "--kube-api-qps", "1"];
+const ENDLESS: &str = "run --pods 1000 --kube-api-qps 1";
 
-fn command(directory: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(loadgen());
-    command.args(arguments).current_dir(directory);
+fn command(directory: &TempDir, line: &str) -> Command {
+    let mut command = command::command(line);
+    command.current_dir(directory);
     command
 }
 
 /// Starts an endless run on a terminal, with these flags besides.
-fn endless(terminal: &mut Terminal, directory: &TempDir, flags: &[&str]) -> Running {
-    let arguments = [&ENDLESS[..], flags].concat();
-    let mut command = command(directory.path(), &arguments);
+fn endless(terminal: &mut Terminal, directory: &TempDir, flags: &str) -> Running {
+    let mut command = command(directory, &format!("{ENDLESS} {flags}"));
     command.stdout(terminal.open());
     terminal.start(command)
 }
@@ -65,10 +63,7 @@ fn the_view_takes_the_screen_and_the_report_follows_it() {
     let directory = TempDir::new().expect("a directory");
     let mut terminal = Terminal::new(80, 24);
     let modes = terminal.modes();
-    let mut command = command(
-        directory.path(),
-        &["run", "--tui", "--pods", "5k", "--json", "result.json"],
-    );
+    let mut command = command(&directory, "run --tui --pods 5k --json result.json");
     command.stdout(terminal.open());
     let running = terminal.start(command);
     assert_eq!(running.end().code(), Some(0));
@@ -88,11 +83,7 @@ fn the_view_shows_the_run_at_any_size_and_q_stops_it() {
     let directory = TempDir::new().expect("a directory");
     let mut terminal = Terminal::new(80, 24);
     let modes = terminal.modes();
-    let running = endless(
-        &mut terminal,
-        &directory,
-        &["--tui", "--json", "result.json"],
-    );
+    let running = endless(&mut terminal, &directory, "--tui --json result.json");
     let figures = [
         "phase 2 of 4",
         "scale to 100 %",
@@ -124,7 +115,7 @@ fn a_signal_and_ctrl_c_stop_the_run_as_q_does() {
     for by_signal in [true, false] {
         let mut terminal = Terminal::new(100, 30);
         let modes = terminal.modes();
-        let running = endless(&mut terminal, &directory, &["--tui"]);
+        let running = endless(&mut terminal, &directory, "--tui");
         terminal.wait_for(&["phase 2 of 4"], 100, 30);
         match by_signal {
             true => running.interrupt(),
@@ -142,10 +133,7 @@ fn a_signal_and_ctrl_c_stop_the_run_as_q_does() {
 fn standard_output_is_free_for_others() {
     let directory = TempDir::new().expect("a directory");
     let mut terminal = Terminal::new(80, 24);
-    let mut command = command(
-        directory.path(),
-        &["run", "--tui", "--pods", "500", "--json", "-"],
-    );
+    let mut command = command(&directory, "run --tui --pods 500 --json -");
     command
         .stdin(terminal.open())
         .stdout(Stdio::piped())
@@ -168,7 +156,7 @@ fn a_second_interrupt_gives_the_screen_back_too() {
     let directory = TempDir::new().expect("a directory");
     let mut terminal = Terminal::new(80, 24);
     let modes = terminal.modes();
-    let running = endless(&mut terminal, &directory, &["--tui"]);
+    let running = endless(&mut terminal, &directory, "--tui");
     terminal.wait_for(&["phase 2 of 4"], 80, 24);
     // The run may be over before the second is read: either way the terminal is as it was.
     terminal.press("qq");
@@ -205,7 +193,7 @@ fn the_screen_is_given_back_before_a_panic_is_told() {
 fn a_bar_is_drawn_on_a_terminal() {
     let directory = TempDir::new().expect("a directory");
     let mut terminal = Terminal::new(120, 30);
-    let running = endless(&mut terminal, &directory, &[]);
+    let running = endless(&mut terminal, &directory, "");
     for words in [
         "[2/4] scale to 100 % [",
         "/1,000 pods",
@@ -235,7 +223,7 @@ fn the_report_is_coloured_on_a_terminal_and_nowhere_else() {
         ("", "xterm", true, false),
     ] {
         let mut terminal = Terminal::new(120, 50);
-        let mut command = command(directory.path(), &["run", "--pods", "100"]);
+        let mut command = command(&directory, "run --pods 100");
         command
             .stdin(terminal.open())
             .stderr(terminal.open())
@@ -259,17 +247,12 @@ fn the_report_is_coloured_on_a_terminal_and_nowhere_else() {
 #[test]
 fn a_view_that_nobody_would_see_is_refused() {
     // Off a terminal, as all commands of tests are.
-    assert_refused(&run(&["run", "--tui"]), &["--tui | not a terminal | leave"]);
-    assert_refused(
-        &run(&["run", "--tui", "-q"]),
-        &["--tui | --quiet | left out"],
-    );
+    assert_refused(&run("run --tui"), "--tui | not a terminal | leave");
+    assert_refused(&run("run --tui -q"), "--tui | --quiet | left out");
     let mut terminal = Terminal::new(80, 24);
-    let mut command = Command::new(loadgen());
+    let mut command = command::command("run --tui");
     command
-        .args(["run", "--tui"])
         .env("TERM", "dumb")
-        .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(terminal.open());
     let status = terminal.start_as_told(command).end();
@@ -278,8 +261,7 @@ fn a_view_that_nobody_would_see_is_refused() {
         stdout: Vec::new(),
         stderr: terminal.into_text().into_bytes(),
     };
-    assert_refused(&output, &["--tui", "TERM=dumb", "leave"]);
+    assert_refused(&output, "--tui | TERM=dumb | leave");
     // A run that does not happen needs no screen.
-    let output = run(&["run", "--tui", "--print-scenario"]);
-    assert_eq!(output.status.code(), Some(0));
+    ended(&run("run --tui --print-scenario"), 0);
 }

@@ -154,10 +154,7 @@ pub(crate) struct Running(pub(crate) Child);
 impl Running {
     /// Sends it what Ctrl-C sends.
     pub(crate) fn interrupt(&self) {
-        let kill = Command::new("kill")
-            .args(["-INT", &self.0.id().to_string()])
-            .status();
-        assert!(kill.is_ok_and(|status| status.success()));
+        podstorm_tests::command::send("INT", &self.0);
     }
 
     /// How it ended.

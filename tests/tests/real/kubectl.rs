@@ -1,7 +1,64 @@
 //! The commands of `kubectl`, each as a user gives it, with what it prints.
 
+use podstorm_tests::command::cases;
+
 use super::manifests::{DEPLOYMENT, FRONTEND, owner, pod};
 use super::served::{Served, with_each};
+
+/// Changes of the frontend and of a node: what kubectl answers, and what is to be seen then.
+const CHANGES: &str = r#"
+patch rs frontend -p '{"spec":{"replicas":4}}' => replicaset.apps/frontend patched => get rs frontend -o jsonpath={.spec.replicas} => 4
+patch rs frontend --type=merge -p '{"spec":{"replicas":5}}' => replicaset.apps/frontend patched => get rs frontend -o jsonpath={.spec.replicas} => 5
+patch rs frontend --type=json -p '[{"op":"replace","path":"/spec/replicas","value":2}]' => replicaset.apps/frontend patched => get rs frontend -o jsonpath={.spec.replicas} => 2
+patch rs frontend --subresource=scale --type=merge -p '{"spec":{"replicas":3}}' => scale.autoscaling/frontend patched => get rs frontend -o jsonpath={.spec.replicas} => 3
+set image rs/frontend php-redis=gb-frontend:v5 => replicaset.apps/frontend image updated => get rs frontend -o jsonpath={.spec.template.spec.containers[*].image} => gb-frontend:v5
+set resources rs/frontend --limits=cpu=200m,memory=512Mi => replicaset.apps/frontend resource requirements updated => get rs frontend -o jsonpath={.spec.template.spec.containers[*].resources.limits.cpu} => 200m
+set env rs/frontend COLOUR=red => replicaset.apps/frontend env updated => get rs frontend -o jsonpath={.spec.template.spec.containers[*].env[0].value} => red
+label rs frontend team=web => replicaset.apps/frontend labeled => get rs -l team=web -o name => replicaset.apps/frontend
+label rs frontend team- => replicaset.apps/frontend unlabeled => get rs -l team -o name =>
+annotate rs frontend note='well done' => replicaset.apps/frontend annotated => get rs frontend -o jsonpath={.metadata.annotations.note} => well done
+taint nodes node-1 gpu=yes:NoSchedule => node/node-1 tainted => get node node-1 -o jsonpath='{.spec.taints[*].effect}' => NoSchedule
+taint nodes node-1 gpu- => node/node-1 untainted => get node node-1 -o jsonpath='{.spec.taints[*].effect}' =>
+"#;
+
+/// What is created, and its name.
+const CREATES: &str = "
+namespace shop => namespace/shop
+configmap prices -n shop --from-literal=tea=3 => configmap/prices
+deployment shop --image=nginx => deployment.apps/shop
+secret generic s --from-literal=a=b => secret/s
+job j --image=busybox -- date => job.batch/j
+cronjob c --image=busybox --schedule='0 * * * *' -- date => cronjob.batch/c
+pdb p --selector=app=web --min-available=1 => poddisruptionbudget.policy/p
+quota q --hard=configmaps=30 => resourcequota/q
+sa robot => serviceaccount/robot
+role r --verb=get --resource=pods => role.rbac.authorization.k8s.io/r
+rolebinding b --role=r --serviceaccount=default:robot => rolebinding.rbac.authorization.k8s.io/b
+priorityclass high --value=5 => priorityclass.scheduling.k8s.io/high
+";
+
+/// What a cluster tells of itself.
+const TOLD: &str = r"
+cluster-info => Kubernetes control plane is running at http://127.0.0.1:
+api-versions => authorization.k8s.io/v1\nautoscaling/v1
+explain rs.spec.replicas => FIELD: replicas <integer>
+explain pod --recursive => containers <[]Container> -required-
+get --raw /readyz => ok
+logs rs/frontend --tail=1 => a line of the log
+config view => server: http://127.0.0.1:
+describe node node-1 => Kubelet Version: v1.36
+describe ns default => Status: Active
+";
+
+/// What it lacks.
+const LACKS: &str = "
+top nodes => Metrics API not available
+top pods => Metrics API not available
+exec POD -- date => simulated nodes and containers run no processes
+attach POD => simulated nodes and containers run no processes
+port-forward POD 0:80 => simulated nodes and containers run no processes
+get gadgets => the server doesn't have a resource type \"gadgets\"
+";
 
 const READY: &str = "get rs frontend -o jsonpath={.status.readyReplicas}";
 
@@ -73,82 +130,7 @@ fn a_manifest_is_applied_compared_replaced_and_edited() {
 fn patches_labels_images_and_taints() {
     with_each(&[], |served| {
         frontend(served);
-        const REPLICAS: &str = "get rs frontend -o jsonpath={.spec.replicas}";
-        let json = "'[{\"op\":\"replace\",\"path\":\"/spec/replicas\",\"value\":2}]'";
-        for (line, answer, look, wanted) in [
-            (
-                "patch rs frontend -p '{\"spec\":{\"replicas\":4}}'",
-                "replicaset.apps/frontend patched",
-                REPLICAS,
-                "4",
-            ),
-            (
-                "patch rs frontend --type=merge -p '{\"spec\":{\"replicas\":5}}'",
-                "replicaset.apps/frontend patched",
-                REPLICAS,
-                "5",
-            ),
-            (
-                &format!("patch rs frontend --type=json -p {json}"),
-                "replicaset.apps/frontend patched",
-                REPLICAS,
-                "2",
-            ),
-            (
-                "patch rs frontend --subresource=scale --type=merge -p '{\"spec\":{\"replicas\":3}}'",
-                "scale.autoscaling/frontend patched",
-                REPLICAS,
-                "3",
-            ),
-            (
-                "set image rs/frontend php-redis=gb-frontend:v5",
-                "replicaset.apps/frontend image updated",
-                "get rs frontend -o jsonpath={.spec.template.spec.containers[*].image}",
-                "gb-frontend:v5",
-            ),
-            (
-                "set resources rs/frontend --limits=cpu=200m,memory=512Mi",
-                "replicaset.apps/frontend resource requirements updated",
-                "get rs frontend -o jsonpath={.spec.template.spec.containers[*].resources.limits.cpu}",
-                "200m",
-            ),
-            (
-                "set env rs/frontend COLOUR=red",
-                "replicaset.apps/frontend env updated",
-                "get rs frontend -o jsonpath={.spec.template.spec.containers[*].env[0].value}",
-                "red",
-            ),
-            (
-                "label rs frontend team=web",
-                "replicaset.apps/frontend labeled",
-                "get rs -l team=web -o name",
-                "replicaset.apps/frontend",
-            ),
-            (
-                "label rs frontend team-",
-                "replicaset.apps/frontend unlabeled",
-                "get rs -l team -o name",
-                "",
-            ),
-            (
-                "annotate rs frontend note='well done'",
-                "replicaset.apps/frontend annotated",
-                "get rs frontend -o jsonpath={.metadata.annotations.note}",
-                "well done",
-            ),
-            (
-                "taint nodes node-1 gpu=yes:NoSchedule",
-                "node/node-1 tainted",
-                "get node node-1 -o jsonpath='{.spec.taints[*].effect}'",
-                "NoSchedule",
-            ),
-            (
-                "taint nodes node-1 gpu-",
-                "node/node-1 untainted",
-                "get node node-1 -o jsonpath='{.spec.taints[*].effect}'",
-                "",
-            ),
-        ] {
+        for [line, answer, look, wanted] in cases(CHANGES) {
             served.says(line, answer);
             served.says(look, wanted);
         }
@@ -294,38 +276,7 @@ fn a_node_is_drained_and_comes_back() {
 fn other_kinds_are_created_printed_and_deleted() {
     with_each(&[], |served| {
         frontend(served);
-        for (create, made) in [
-            ("namespace shop", "namespace/shop"),
-            (
-                "configmap prices -n shop --from-literal=tea=3",
-                "configmap/prices",
-            ),
-            ("deployment shop --image=nginx", "deployment.apps/shop"),
-            ("secret generic s --from-literal=a=b", "secret/s"),
-            ("job j --image=busybox -- date", "job.batch/j"),
-            (
-                "cronjob c --image=busybox --schedule='0 * * * *' -- date",
-                "cronjob.batch/c",
-            ),
-            (
-                "pdb p --selector=app=web --min-available=1",
-                "poddisruptionbudget.policy/p",
-            ),
-            ("quota q --hard=configmaps=30", "resourcequota/q"),
-            ("sa robot", "serviceaccount/robot"),
-            (
-                "role r --verb=get --resource=pods",
-                "role.rbac.authorization.k8s.io/r",
-            ),
-            (
-                "rolebinding b --role=r --serviceaccount=default:robot",
-                "rolebinding.rbac.authorization.k8s.io/b",
-            ),
-            (
-                "priorityclass high --value=5",
-                "priorityclass.scheduling.k8s.io/high",
-            ),
-        ] {
+        for [create, made] in cases(CREATES) {
             served.says(&format!("create {create}"), &format!("{made} created"));
             let namespace = if create.contains("-n shop") {
                 "-n shop"
@@ -393,46 +344,11 @@ fn the_cluster_is_explained_and_what_it_lacks_is_told() {
     with_each(&["--log-line", "a line of the log"], |served| {
         frontend(served);
         let pod = served.run("get pods -o jsonpath={.items[0].metadata.name}");
-        for (line, wanted) in [
-            (
-                "cluster-info",
-                "Kubernetes control plane is running at http://127.0.0.1:",
-            ),
-            ("api-versions", "authorization.k8s.io/v1\nautoscaling/v1"),
-            ("explain rs.spec.replicas", "FIELD: replicas <integer>"),
-            (
-                "explain pod --recursive",
-                "containers\t<[]Container> -required-",
-            ),
-            ("get --raw /readyz", "ok"),
-            ("logs rs/frontend --tail=1", "a line of the log"),
-            ("config view", "server: http://127.0.0.1:"),
-            ("describe node node-1", "Kubelet Version: v1.36"),
-            ("describe ns default", "Status: Active"),
-        ] {
-            served.shows(line, &[&wanted.replace('\t', " ")]);
+        for [line, wanted] in cases(TOLD) {
+            served.shows(line, &[&wanted.replace("\\n", "\n")]);
         }
-        for (line, wanted) in [
-            ("top nodes", "Metrics API not available"),
-            ("top pods", "Metrics API not available"),
-            (
-                &*format!("exec {pod} -- date"),
-                "simulated nodes and containers run no processes",
-            ),
-            (
-                &*format!("attach {pod}"),
-                "simulated nodes and containers run no processes",
-            ),
-            (
-                &*format!("port-forward {pod} 0:80"),
-                "simulated nodes and containers run no processes",
-            ),
-            (
-                "get gadgets",
-                "the server doesn't have a resource type \"gadgets\"",
-            ),
-        ] {
-            served.refuses(line, &[wanted]);
+        for [line, wanted] in cases(LACKS) {
+            served.refuses(&line.replace("POD", &pod), &[wanted]);
         }
     });
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use podstorm_tests::command::{run_in, stderr};
+use podstorm_tests::command::{ended, run_in};
 use tempfile::TempDir;
 
 use crate::browser::browser;
@@ -28,38 +28,16 @@ fn open(browser: &Path, page: &Path, profile: &Path, arguments: &[&str]) -> Outp
 fn the_page_is_drawn_and_its_console_is_silent() {
     let browser = browser();
     let directory = TempDir::new().unwrap();
-    for (number, (arguments, code)) in [
-        (
-            &[
-                "--pods",
-                "600",
-                "--api-latency",
-                "2ms",
-                "--pod-startup-latency",
-                "p50=1s,p99=4s",
-            ][..],
-            0,
-        ),
-        (&["--pods", "600"], 0),
-        (
-            &["--pods", "600", "--api-latency", "1s", "--time-limit", "3s"],
-            1,
-        ),
+    for (number, (flags, code)) in [
+        ("--api-latency 2ms --pod-startup-latency p50=1s,p99=4s", 0),
+        ("", 0),
+        ("--api-latency 1s --time-limit 3s", 1),
     ]
     .into_iter()
     .enumerate()
     {
-        let mut all = vec![
-            "run",
-            "--engine",
-            "virtual",
-            "--quiet",
-            "--report",
-            "page.html",
-        ];
-        all.extend(arguments);
-        let output = run_in(directory.path(), &all);
-        assert_eq!(output.status.code(), Some(code), "{}", stderr(&output));
+        let line = "run --engine virtual --quiet --report page.html --pods 600";
+        ended(&run_in(&directory, &format!("{line} {flags}")), code);
         let page = directory.path().join("page.html");
         let profile = directory.path().join("profile");
         let seen = open(&browser, &page, &profile, &["--dump-dom"]);
@@ -71,7 +49,7 @@ fn the_page_is_drawn_and_its_console_is_silent() {
             .lines()
             .filter(|line| line.contains("CONSOLE"))
             .collect();
-        assert_eq!(console, [""; 0], "{arguments:?}");
+        assert_eq!(console, [""; 0], "{flags}");
         let points = |path: &str| {
             let commands = path.split('"').next().unwrap_or_default();
             commands.matches(['H', 'V']).count()
@@ -81,7 +59,7 @@ fn the_page_is_drawn_and_its_console_is_silent() {
             .skip(1)
             .map(|path| points(path.split("d=\"").nth(1).unwrap_or_default()))
             .collect();
-        assert!(lines.len() >= 6, "{arguments:?}: {lines:?}");
+        assert!(lines.len() >= 6, "{flags}: {lines:?}");
         // Desired pods change few times, everything else often; the last run creates few pods.
         let busy = lines.iter().filter(|points| **points > 20).count();
         assert!(

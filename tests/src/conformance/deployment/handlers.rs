@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use podstorm::cache::Delta;
 use podstorm::driver::Workload;
-use podstorm::object::{AnyObject, Now, Pod, Resource};
+use podstorm::object::{AnyObject, Now};
 use podstorm::workqueue::Take;
-use serde_json::Value;
 
 use super::harness::Harness;
+use crate::conformance::shared::pod;
 use crate::conformance::{Fields, expect_eq};
 
 /// Runs one case.
@@ -54,10 +54,7 @@ fn step(harness: &Harness, step: &mut Fields) -> Result<(), String> {
     let mut out = step.object("out")?;
     // The live list: here the cached ReplicaSets are counted, so that none fails.
     out.list("requests")?;
-    let mut queue: Vec<String> = out.all("queue", |key| {
-        let key = key.as_str().map(str::to_owned);
-        key.ok_or_else(|| "a key is a text".to_owned())
-    })?;
+    let mut queue = out.texts("queue")?;
     out.finish()?;
     // A key that waits is added once.
     let mut seen = BTreeSet::new();
@@ -73,9 +70,4 @@ fn delta(op: &str, object: AnyObject) -> Delta<dyn podstorm::object::Object> {
         true => Delta::Deleted(object),
         false => Delta::Applied(object),
     }
-}
-
-fn pod(value: Value) -> Result<Arc<Pod>, String> {
-    let pod = Pod::from_json(value).map_err(|error| format!("pod: {error}"))?;
-    Ok(Arc::new(pod))
 }

@@ -12,40 +12,31 @@ use podstorm::object::{AnyObject, Deployment, Kind, Map, Now, Pod, ReplicaSet, R
 use podstorm_apiserver::json_merge;
 use serde_json::{Value, json};
 
+use crate::conformance::fields::{is_empty, without};
+
 /// Where the monotonic clock stands during a sync.
 pub(super) const MONO_NS: i64 = 1_000_000_000_000_000;
 
 /// An object as the records write it: without null and empty members, but for those that mean something.
 pub(super) fn shown(value: Value) -> Value {
     const KEPT: [&str; 4] = ["selector", "securityContext", "emptyDir", "ephemeral"];
-    let is_empty = |value: &Value| match value {
-        Value::Null => true,
-        Value::Object(map) => map.is_empty(),
-        Value::Array(items) => items.is_empty(),
-        Value::String(text) => text.is_empty(),
-        _ => false,
-    };
-    match value {
-        Value::Object(map) => {
-            let members = map.into_iter().map(|(key, value)| (key, shown(value)));
-            let stays = |(key, value): &(String, Value)| {
-                !is_empty(value) || (KEPT.contains(&key.as_str()) && !value.is_null())
-            };
-            Value::Object(members.filter(stays).collect())
-        }
-        Value::Array(items) => Value::Array(items.into_iter().map(shown).collect()),
-        other => other,
-    }
+    without(value, &|name, value| {
+        is_empty(value) && (value.is_null() || !KEPT.contains(&name))
+    })
 }
 
 /// The body of an object: without `apiVersion` and `kind`.
 pub(super) fn body(object: &AnyObject) -> Value {
-    let mut json = shown(object.to_json());
-    if let Value::Object(members) = &mut json {
+    without_type(object.to_json())
+}
+
+fn without_type(object: Value) -> Value {
+    let mut object = shown(object);
+    if let Value::Object(members) = &mut object {
         members.remove("apiVersion");
         members.remove("kind");
     }
-    json
+    object
 }
 
 /// The error of a write whose object has been changed meanwhile.
@@ -191,11 +182,7 @@ pub(super) struct Bases(pub(super) BTreeMap<(Kind, String), Value>);
 impl Bases {
     pub(super) fn set(&mut self, kind: Kind, object: &Value) {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
-        let mut base = shown(object.clone());
-        if let Value::Object(members) = &mut base {
-            members.remove("apiVersion");
-            members.remove("kind");
-        }
+        let base = without_type(object.clone());
         self.0.insert((kind, name.to_owned()), base);
     }
 
@@ -269,16 +256,4 @@ pub(super) fn answered(kind: Kind, value: Value) -> Result<Answer, String> {
         Arc::new(Deployment::from_json(value).map_err(|error| error.to_string())?)
     };
     Ok(Answer::Object(object))
-}
-
-/// `Ok` when two requests are the same, else where they differ.
-pub(super) fn expect_same(path: &str, ours: &Value, recorded: &Value) -> Result<(), String> {
-    let (Value::Object(a), Value::Object(b)) = (ours, recorded) else {
-        return crate::conformance::expect_eq(path, ours, recorded);
-    };
-    for name in a.keys().chain(b.keys()) {
-        let of = |map: &Map| map.get(name).cloned().unwrap_or_default();
-        expect_same(&format!("{path}.{name}"), &of(a), &of(b))?;
-    }
-    Ok(())
 }

@@ -8,7 +8,6 @@ use podstorm::deployment::rollout::{history, undo};
 use podstorm::object::{Deployment, ReplicaSet, Resource, Selector};
 use serde_json::{Value, json};
 
-use crate::conformance::shared::expect_same_json;
 use crate::conformance::{Fields, expect_eq};
 
 /// Runs one case.
@@ -21,44 +20,38 @@ pub(in crate::conformance) fn run(case: &mut Fields) -> Result<(), String> {
     let revision = case.int("revision")?;
     let mut out = case.object("out")?;
 
-    let text_of = |error: Option<String>| error.unwrap_or_default();
     let history = history(&deployment, &replica_sets).map_err(|error| error.to_string());
-    let error = text_of(history.as_ref().err().cloned());
-    expect_eq("historyError", &error, &out.text("historyError")?)?;
+    let history_error = history.as_ref().err().cloned();
+    expect_eq(
+        "historyError",
+        &history_error.unwrap_or_default(),
+        &out.text("historyError")?,
+    )?;
     let history = history?;
-    expect_eq("history", &history.to_string(), &out.text("history")?)?;
+    let mut revision_error = None;
     if revision > 0 {
         let described = out.text("historyOfRevision")?;
-        let mut error = String::new();
         if history.rows.is_empty() {
             expect_eq("historyOfRevision", &history.to_string(), &described)?;
         } else {
             let found = history.at(revision);
-            expect_eq(
-                "a template to describe",
-                &found.is_ok(),
-                &!described.is_empty(),
-            )?;
-            error = text_of(found.err().map(|error| error.to_string()));
+            let is_described = !described.is_empty();
+            expect_eq("a template to describe", &found.is_ok(), &is_described)?;
+            revision_error = found.err().map(|error| error.to_string());
         }
-        expect_eq(
-            "historyOfRevisionError",
-            &error,
-            &out.text("historyOfRevisionError")?,
-        )?;
     }
 
-    let ours = undo(&deployment, &replica_sets, revision);
-    let error = text_of(ours.as_ref().err().map(ToString::to_string));
-    expect_eq("undoError", &error, &out.text("undoError")?)?;
-    let (message, patch) = match ours {
+    let undo = undo(&deployment, &replica_sets, revision);
+    let undo_error = undo.as_ref().err().map(ToString::to_string);
+    let (message, patch) = match undo {
         Ok(undo) => (undo.message, undo.patch),
         Err(_) => (String::new(), None),
     };
-    expect_eq("undo", &message, &out.text("undo")?)?;
-    let requests = requests(&deployment, revision, patch)?;
-    expect_same_json("undoRequests", requests, out.list("undoRequests")?.into())?;
-    out.finish()
+    out.is(json!({
+        "history": history.to_string(), "historyOfRevisionError": revision_error,
+        "undo": message, "undoError": undo_error,
+        "undoRequests": requests(&deployment, revision, patch)?,
+    }))
 }
 
 /// What kubectl asks the server: nothing for an impossible revision.

@@ -43,11 +43,10 @@ const FREE: [&str; 11] = [
 
 /// A piece of a recorded text.
 enum Piece<'a> {
-    Text(&'a str),
+    /// As it stands, or as `$run(x,n)` says: x, n times.
+    Text(Cow<'a, str>),
     Bound(&'a str),
     Free(&'a str),
-    /// `$run(x,n)`: a text n times.
-    Run(String),
 }
 
 /// Splits a recorded text into its symbols and what is between them.
@@ -73,7 +72,7 @@ fn pieces(text: &str) -> Vec<Piece<'_>> {
                 && let Some((run, length)) = run(&rest[end..]) =>
             {
                 end += length;
-                Piece::Run(run)
+                Piece::Text(run.into())
             }
             _ => {
                 from = at + 1;
@@ -81,14 +80,14 @@ fn pieces(text: &str) -> Vec<Piece<'_>> {
             }
         };
         if at > 0 {
-            pieces.push(Piece::Text(&rest[..at]));
+            pieces.push(Piece::Text(rest[..at].into()));
         }
         pieces.push(piece);
         rest = &rest[end..];
         from = 0;
     }
     if !rest.is_empty() {
-        pieces.push(Piece::Text(rest));
+        pieces.push(Piece::Text(rest.into()));
     }
     pieces
 }
@@ -123,8 +122,7 @@ impl Symbols {
         let mut pieces = pieces(text).into_iter().peekable();
         while let Some(piece) = pieces.next() {
             match piece {
-                Piece::Text(text) => out.push_str(text),
-                Piece::Run(text) => out.push_str(&text),
+                Piece::Text(text) => out.push_str(&text),
                 Piece::Free(_) => out.push_str("free"),
                 Piece::Bound(name) => {
                     let value = self
@@ -185,14 +183,7 @@ impl Symbols {
         let mut rest = &*found;
         for (number, piece) in all.iter().enumerate() {
             let symbol = match piece {
-                Piece::Text(text) => match rest.strip_prefix(text) {
-                    Some(after) => {
-                        rest = after;
-                        continue;
-                    }
-                    None => return false,
-                },
-                Piece::Run(text) => match rest.strip_prefix(text.as_str()) {
+                Piece::Text(text) => match rest.strip_prefix(&**text) {
                     Some(after) => {
                         rest = after;
                         continue;
@@ -212,7 +203,7 @@ impl Symbols {
                 Piece::Free(name) => name,
             };
             let end = match all.get(number + 1) {
-                Some(Piece::Text(next)) => match rest.find(next) {
+                Some(Piece::Text(next)) => match rest.find(&**next) {
                     Some(end) => end,
                     None => return false,
                 },

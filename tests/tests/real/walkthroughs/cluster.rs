@@ -3,10 +3,29 @@
 use std::collections::BTreeMap;
 
 use podstorm::object::Time;
+use podstorm_tests::command::cases;
 
 use super::super::manifests::{DEPLOYMENT, FRONTEND, owner, pod};
 use super::super::served::{Served, with_each, with_one};
 use super::{PHASES, count, names, pass};
+
+/// Ways to look at a frontend of three, one of whose pods is `ONE`.
+const LOOKS: &str = r#"
+get events => LAST SEEN TYPE REASON OBJECT MESSAGE\n
+get all => NAME DESIRED CURRENT READY AGE\nreplicaset.apps/frontend 3 3 3
+get pods -o wide => IP NODE NOMINATED NODE READINESS GATES\n
+get pod ONE -o json => "kind": "Pod",
+get pod ONE -o yaml => kind: Pod\n
+get pod ONE -o name => pod/frontend-
+get pods -o custom-columns=NAME:.metadata.name,NODE:.spec.nodeName => NAME NODE\n
+get pods --show-labels => 1/1 Running 0
+get pods -l 'tier in (a, frontend)' => ONE
+get pods --field-selector status.phase=Running => ONE
+get pods --field-selector spec.nodeName=ITS_NODE => ONE
+get pods --sort-by=.metadata.creationTimestamp => ONE
+logs ONE => hello
+describe pod ONE => Controlled By: ReplicaSet/frontend\n
+"#;
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
@@ -69,41 +88,9 @@ fn w1_the_real_kubectl_can_talk_to_the_server() {
         watched.shows(&format!("{} 1/1 Running 0 ", all[2]));
         let one = &all[0];
         let node = served.run(&format!("get pod {one} -o jsonpath={{.spec.nodeName}}"));
-        for (line, wanted) in [
-            (
-                "get events".to_owned(),
-                "LAST SEEN TYPE REASON OBJECT MESSAGE\n",
-            ),
-            (
-                "get all".into(),
-                "NAME DESIRED CURRENT READY AGE\nreplicaset.apps/frontend 3 3 3",
-            ),
-            (
-                "get pods -o wide".into(),
-                "IP NODE NOMINATED NODE READINESS GATES\n",
-            ),
-            (format!("get pod {one} -o json"), "\"kind\": \"Pod\","),
-            (format!("get pod {one} -o yaml"), "kind: Pod\n"),
-            (format!("get pod {one} -o name"), "pod/frontend-"),
-            (
-                "get pods -o custom-columns=NAME:.metadata.name,NODE:.spec.nodeName".into(),
-                "NAME NODE\n",
-            ),
-            ("get pods --show-labels".into(), "1/1 Running 0 "),
-            ("get pods -l 'tier in (a, frontend)'".into(), one),
-            ("get pods --field-selector status.phase=Running".into(), one),
-            (
-                format!("get pods --field-selector spec.nodeName={node}"),
-                one,
-            ),
-            ("get pods --sort-by=.metadata.creationTimestamp".into(), one),
-            (format!("logs {one}"), "hello"),
-            (
-                format!("describe pod {one}"),
-                "Controlled By: ReplicaSet/frontend\n",
-            ),
-        ] {
-            served.shows(&line, &[wanted]);
+        for [line, wanted] in cases(LOOKS) {
+            let line = line.replace("ONE", one).replace("ITS_NODE", &node);
+            served.shows(&line, &[&wanted.replace("ONE", one).replace("\\n", "\n")]);
         }
         served.shows("get pods --show-labels --no-headers", &[" tier=frontend"]);
         served.says("get pods -l 'tier in (a, b)' -o name", "");

@@ -1,5 +1,7 @@
 //! Walk-throughs of ReplicaSets: W2 to W13.
 
+use podstorm_tests::command::cases;
+
 use super::super::manifests::{FRONTEND, bare_pods, owner, pod};
 use super::super::served::{Served, with_each, with_one};
 use super::{PHASES, count, end_container, name_of, names, pass};
@@ -117,55 +119,27 @@ fn w2_the_first_pod_comes_alone() {
     });
 }
 
+/// What is replaced in the manifest, what takes its place, and what is said.
+const WRONG: &str = r#"
+selector: {matchLabels: {tier: frontend}} =>  => spec.selector: Required value
+metadata: {labels: {tier: frontend}} => metadata: {labels: {tier: backend}} => spec.template.metadata.labels: Invalid value:  | `selector` does not match template `labels`
+metadata: {labels: {tier: frontend}} => metadata: {} => spec.template.metadata.labels: Invalid value:  | `selector` does not match template `labels`
+spec: {containers: => spec: {restartPolicy: OnFailure, containers: => spec.template.spec.restartPolicy: Unsupported value: "OnFailure": supported values: "Always"
+spec: {containers: => spec: {restartPolicy: Never, containers: => spec.template.spec.restartPolicy: Unsupported value: "Never": supported values: "Always"
+name: frontend => name: Front_End => metadata.name: Invalid value | RFC 1123 subdomain
+selector: {matchLabels: {tier: frontend}} => selector: {} => empty selector is invalid
+replicas: 3 => replicas: -1 => must be greater than or equal to 0
+[{name: php-redis, image: 'gcr.io/google_samples/gb-frontend:v3'}] => [] => spec.template.spec.containers: Required value
+"#;
+
 #[test]
 #[ignore = "needs kubectl: cargo real"]
 fn w3_required_fields_and_rejections() {
-    const LABELS: &str = "metadata: {labels: {tier: frontend}}";
-    const SELECTOR: &str = "selector: {matchLabels: {tier: frontend}}";
-    const MISMATCH: [&str; 2] = [
-        "spec.template.metadata.labels: Invalid value: ",
-        "`selector` does not match template `labels`",
-    ];
-    let policy = |policy: &str| format!("spec: {{restartPolicy: {policy}, containers:");
-    let unsupported = |policy: &str| {
-        format!(
-            "spec.template.spec.restartPolicy: Unsupported value: \"{policy}\": supported values: \
-             \"Always\""
-        )
-    };
     with_one(&[], |served| {
-        for (from, to, wanted) in [
-            (SELECTOR, "", &["spec.selector: Required value"] as &[&str]),
-            (LABELS, "metadata: {labels: {tier: backend}}", &MISMATCH),
-            (LABELS, "metadata: {}", &MISMATCH),
-            (
-                "spec: {containers:",
-                &policy("OnFailure"),
-                &[&unsupported("OnFailure")],
-            ),
-            (
-                "spec: {containers:",
-                &policy("Never"),
-                &[&unsupported("Never")],
-            ),
-            (
-                "name: frontend",
-                "name: Front_End",
-                &["metadata.name: Invalid value", "RFC 1123 subdomain"],
-            ),
-            (SELECTOR, "selector: {}", &["empty selector is invalid"]),
-            (
-                "replicas: 3",
-                "replicas: -1",
-                &["must be greater than or equal to 0"],
-            ),
-            (
-                "[{name: php-redis, image: 'gcr.io/google_samples/gb-frontend:v3'}]",
-                "[]",
-                &["spec.template.spec.containers: Required value"],
-            ),
-        ] {
-            served.refuses_manifest(&FRONTEND.replace(from, to), wanted);
+        for [from, to, wanted] in cases(WRONG) {
+            assert!(FRONTEND.contains(from), "{from}");
+            let wanted: Vec<&str> = wanted.split(" | ").collect();
+            served.refuses_manifest(&FRONTEND.replace(from, to), &wanted);
         }
         let (bare, _) = FRONTEND.split_once("spec:").expect("it has a spec");
         served.refuses_manifest(bare, &["spec.selector: Required value", "spec.template."]);

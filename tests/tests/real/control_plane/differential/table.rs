@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
+use podstorm_tests::command::cases;
+
 use super::play::Requests;
 use super::scenarios::Scenario;
 
@@ -14,54 +16,27 @@ const SAME: [&str; 2] = ["create pods 201", "delete pods 200"];
 const PATCH: &str = "patch pods 200";
 
 /// Why the numbers of a request differ. Any other difference fails the test.
-const WHY: [(&str, &str); 13] = [
-    (
-        "patch pods 200",
-        "1.20 may adopt or release a pod again before its cache shows that it has, or that the owner is gone",
-    ),
-    (
-        "create pods 403",
-        "refused creates are tried again as time passes, which it does on theirs alone",
-    ),
-    (
-        "get replicasets 200",
-        "both read the owner before an adoption; 1.20 also after each conflict of a status",
-    ),
-    ("get replicationcontrollers 200", "as for ReplicaSets"),
-    ("get replicasets 404", "the owner was deleted meanwhile"),
-    ("get replicationcontrollers 404", "as for ReplicaSets"),
-    (
-        "update replicasets/status 200",
-        "one status for each look at the pods; ours looks when its caches are there",
-    ),
-    (
-        "update replicationcontrollers/status 200",
-        "as for ReplicaSets",
-    ),
-    (
-        "update replicasets/status 404",
-        "the owner was deleted meanwhile",
-    ),
-    (
-        "update replicationcontrollers/status 404",
-        "as for ReplicaSets",
-    ),
-    (
-        "update replicasets/status 409",
-        "1.20 writes from caches that lack its own writes; 1.36 waits for them, and so does ours",
-    ),
-    (
-        "update replicationcontrollers/status 409",
-        "1.20 as for ReplicaSets; ours finds its caches there",
-    ),
-    (
-        "create events 201",
-        "an Event for each refused create, and theirs has more of these; the rest is put together by time",
-    ),
-];
+const WHY: &str = "
+patch pods 200 => 1.20 may adopt or release a pod again before its cache shows that it has, or that the owner is gone
+create pods 403 => refused creates are tried again as time passes, which it does on theirs alone
+get replicasets 200 => both read the owner before an adoption; 1.20 also after each conflict of a status
+get replicationcontrollers 200 => as for ReplicaSets
+get replicasets 404 => the owner was deleted meanwhile
+get replicationcontrollers 404 => as for ReplicaSets
+update replicasets/status 200 => one status for each look at the pods; ours looks when its caches are there
+update replicationcontrollers/status 200 => as for ReplicaSets
+update replicasets/status 404 => the owner was deleted meanwhile
+update replicationcontrollers/status 404 => as for ReplicaSets
+update replicasets/status 409 => 1.20 writes from caches that lack its own writes; 1.36 waits for them, and so does ours
+update replicationcontrollers/status 409 => 1.20 as for ReplicaSets; ours finds its caches there
+create events 201 => an Event for each refused create, and theirs has more of these; the rest is put together by time
+patch events 200 => as the Events that are made
+";
 
-/// Events that are counted up, which goes with those that are made.
-const EVENTS: &str = "patch events 200";
+fn why(request: &str) -> Option<&'static str> {
+    let mut all = cases::<2>(WHY).into_iter();
+    all.find_map(|[known, why]| (known == request).then_some(why))
+}
 
 /// The requests of one scenario.
 #[derive(Debug)]
@@ -97,8 +72,7 @@ pub(super) fn check(rows: &[Row]) {
         }
     }
     for (request, (ours, theirs)) in totals(rows) {
-        let explained = WHY.iter().any(|(known, _)| *known == request) || request == EVENTS;
-        if ours != theirs && !explained {
+        if ours != theirs && why(&request).is_none() {
             let _ = writeln!(wrong, "all: {request}: {ours} and {theirs}");
         }
     }
@@ -145,12 +119,7 @@ fn render(rows: &[Row]) -> String {
         rows.len()
     );
     for (request, (ours, theirs)) in totals(rows) {
-        let why = WHY.iter().find(|(known, _)| *known == request);
-        let why = match why {
-            Some((_, why)) => *why,
-            None if request == EVENTS => "as the Events that are made",
-            None => "",
-        };
+        let why = why(&request).unwrap_or("");
         let varies = if why.is_empty() { "" } else { "~" };
         let _ = writeln!(text, "| {request} | {ours} | {varies}{theirs} | {why} |");
     }

@@ -1,5 +1,7 @@
 //! Updated: replacement step by step, what is refused, rollover, and another selector.
 
+use podstorm_tests::command::cases;
+
 use super::*;
 
 #[test]
@@ -108,79 +110,43 @@ fn w36_to_w38_never_above_the_surge_and_never_below_what_must_be_available() {
     });
 }
 
+/// Members of a spec that are refused, and what is said.
+const WRONG_MEMBERS: &str = r#"
+strategy: {rollingUpdate: {maxSurge: 0, maxUnavailable: 0}} => spec.strategy.rollingUpdate.maxUnavailable: Invalid value: 0: may not be 0 when `maxSurge` is 0
+strategy: {rollingUpdate: {maxUnavailable: 110%}} => must not be greater than 100%
+strategy: {rollingUpdate: {maxSurge: half}} => spec.strategy.rollingUpdate.maxSurge: Invalid value: "half"
+strategy: {rollingUpdate: {maxUnavailable: -1}} => spec.strategy.rollingUpdate.maxUnavailable: Invalid value: -1
+strategy: {type: Recreate, rollingUpdate: {maxSurge: 1}} => spec.strategy.rollingUpdate: Forbidden: may not be specified when strategy `type` is 'Recreate'
+strategy: {type: Foo} => spec.strategy: Unsupported value: {"Type":"Foo","RollingUpdate":null}
+progressDeadlineSeconds: 5\n  minReadySeconds: 5 => must be greater than minReadySeconds
+revisionHistoryLimit: -1 => must be greater than or equal to 0
+"#;
+
+/// What is replaced in a manifest, what takes its place, and what is said.
+const WRONG: &str = r#"
+selector: {matchLabels: {app: nginx}} =>  => spec.selector: Required value
+selector: {matchLabels: {app: nginx}} => selector: {} => empty selector is invalid for deployment
+{labels: {app: nginx}}\n    spec => {labels: {app: other}}\n    spec => `selector` does not match template `labels`
+replicas: 3 => replicas: -1 => must be greater than or equal to 0
+replicas: 3 => replicas: 3000000000 => int32
+spec: {containers => spec: {restartPolicy: Never, containers => spec.template.spec.restartPolicy: Unsupported value: "Never"
+name: nginx-deployment => name: Nginx_ => RFC 1123 subdomain
+"#;
+
 #[test]
 #[ignore = "needs kubectl: cargo real"]
 fn w39_w42_w54_w61_what_is_refused() {
-    let spec = |members: &str| manifest(3, &format!("  {members}\n"));
     let swap = |from: &str, to: &str| DEPLOYMENT.replace(from, to);
-    let rolling = |members: &str| spec(&format!("strategy: {{rollingUpdate: {{{members}}}}}"));
-    let of = "spec.strategy.rollingUpdate";
-    let selector = "selector: {matchLabels: {app: nginx}}";
     with_one(STILL, |served| {
-        for (manifest, wanted) in [
-            (
-                rolling("maxSurge: 0, maxUnavailable: 0"),
-                format!("{of}.maxUnavailable: Invalid value: 0: may not be 0 when `maxSurge` is 0"),
-            ),
-            (
-                rolling("maxUnavailable: 110%"),
-                "must not be greater than 100%".into(),
-            ),
-            (
-                rolling("maxSurge: half"),
-                format!("{of}.maxSurge: Invalid value: \"half\""),
-            ),
-            (
-                rolling("maxUnavailable: -1"),
-                format!("{of}.maxUnavailable: Invalid value: -1"),
-            ),
-            (
-                spec("strategy: {type: Recreate, rollingUpdate: {maxSurge: 1}}"),
-                format!("{of}: Forbidden: may not be specified when strategy `type` is 'Recreate'"),
-            ),
-            (
-                spec("strategy: {type: Foo}"),
-                "spec.strategy: Unsupported value: {\"Type\":\"Foo\",\"RollingUpdate\":null}"
-                    .into(),
-            ),
-            (swap(selector, ""), "spec.selector: Required value".into()),
-            (
-                swap(selector, "selector: {}"),
-                "empty selector is invalid for deployment".into(),
-            ),
-            (
-                swap(
-                    "{labels: {app: nginx}}\n    spec",
-                    "{labels: {app: other}}\n    spec",
-                ),
-                "`selector` does not match template `labels`".into(),
-            ),
-            (
-                spec("progressDeadlineSeconds: 5\n  minReadySeconds: 5"),
-                "must be greater than minReadySeconds".into(),
-            ),
-            (
-                spec("revisionHistoryLimit: -1"),
-                "must be greater than or equal to 0".into(),
-            ),
-            (
-                swap("replicas: 3", "replicas: -1"),
-                "must be greater than or equal to 0".into(),
-            ),
-            (swap("replicas: 3", "replicas: 3000000000"), "int32".into()),
-            (
-                swap(
-                    "spec: {containers",
-                    "spec: {restartPolicy: Never, containers",
-                ),
-                "spec.template.spec.restartPolicy: Unsupported value: \"Never\"".into(),
-            ),
-            (
-                swap("name: nginx-deployment", "name: Nginx_"),
-                "RFC 1123 subdomain".into(),
-            ),
-        ] {
-            served.refuses_manifest(&manifest, &[&wanted]);
+        for [members, wanted] in cases(WRONG_MEMBERS) {
+            let members = members.replace("\\n", "\n");
+            let manifest = manifest(3, &format!("  {members}\n"));
+            served.refuses_manifest(&manifest, &[wanted]);
+        }
+        for [from, to, wanted] in cases(WRONG) {
+            let [from, to] = [from, to].map(|it| it.replace("\\n", "\n"));
+            assert!(DEPLOYMENT.contains(&from), "{from}");
+            served.refuses_manifest(&swap(&from, &to), &[wanted]);
         }
         served.says("get deployments,rs,pods -o name", "");
 
