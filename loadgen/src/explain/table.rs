@@ -121,7 +121,10 @@ fn table(outcome: &Outcome, layout: Layout) -> String {
     let all = outcome.rows.len();
     let mut end = 0;
     // A gap may be last.
-    for range in shown(outcome, layout.limit).into_iter().chain([all..all]) {
+    for range in shown(outcome, layout.limit)
+        .into_iter()
+        .chain(std::iter::once(all..all))
+    {
         if range.start > end {
             add_gap(&mut table, outcome, end, range.start);
         }
