@@ -569,7 +569,7 @@ impl OracleState {
 fn fits_patch(sync: &SyncState, set: &ReplicaSet, name: &str, patch: &OwnerPatch) -> Checked {
     // Those that have ended are not among the pods seen.
     let cached = || sync.cache.as_ref()?.get(&sync.namespace, name);
-    let seen = sync.seen.get(name).map(|seen| Arc::clone(seen));
+    let seen = sync.seen.get(name).cloned();
     let Some(pod) = seen.or_else(cached) else {
         return Ok(());
     };
