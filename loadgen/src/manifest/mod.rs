@@ -329,6 +329,7 @@ mod tests {
             (&behind("3"), no_object),
             (&behind(r#""text""#), no_object),
             ("items: 3", no_items),
+            ("kind: List\nitems: 3", "line 2 column 1"),
             (r#"{"items":3}"#, no_items),
             ("null", "holds no document"),
         ] {

@@ -4,7 +4,7 @@
 
 use std::io::{self, BufRead, Read};
 
-use podstorm_faultsim::located::Mistake;
+use podstorm_faultsim::located::{Located, Mistake};
 use podstorm_objects::json::{JsonValue, Tape};
 use serde::de::DeserializeSeed;
 use serde_json::Value;
@@ -14,6 +14,7 @@ use super::collect::Collector;
 use super::decode;
 use super::document::{self, Document, DocumentSeed, NO_ITEMS, ValueSeed};
 use super::error::ManifestError;
+use super::json::given_twice;
 use super::text::{NUL, nul_in, place_of};
 use super::yaml_list;
 
@@ -92,7 +93,13 @@ fn read_whole(
         return collector.end_document(Document::Object(tape.root().to_map()), Vec::new());
     };
     if !items.is_list() && !items.is_null() {
-        return Err(collector.at(None, NO_ITEMS.to_owned()));
+        let place = Located::from_yaml(text).map(|read| read.place_of("items"));
+        let problem = NO_ITEMS.to_owned();
+        let mistake = Mistake {
+            place: place.ok(),
+            problem,
+        };
+        return Err(placed(mistake, chunk, is_last, collector));
     }
     let items: Vec<JsonValue<'_>> = items.items().collect();
     let decoded = decode::all(&items, |item| {
@@ -339,6 +346,7 @@ fn read_seed(
     read.map_err(|error| {
         // The line is counted from the start of the file elsewhere.
         let Mistake { place, problem } = Mistake::of_yaml(error);
+        let twice = problem.strip_prefix("duplicate mapping key `");
         let problem = match problem.contains("limits breached") {
             true if problem.contains("Depth") => "lies deeper than 200 levels".to_owned(),
             true => {
@@ -346,7 +354,10 @@ fn read_seed(
                      out what they stand for"
                     .to_owned()
             }
-            false => problem,
+            false => match twice.and_then(|rest| rest.split_once('`')) {
+                Some((name, _)) => given_twice(name),
+                None => problem,
+            },
         };
         Mistake { place, problem }
     })
