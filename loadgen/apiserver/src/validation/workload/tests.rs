@@ -123,6 +123,12 @@ fn each_broken_rule_of_a_replica_set_is_named() {
         let found = texts(&validate_replica_set(&replica_set(&patch)));
         assert_starts(&found, starts, &patch);
     }
+    for cost in ["", "08", " 5", "1e3", "2147483648", "many"] {
+        let patch = template(json!({"metadata": {"annotations":
+            {"controller.kubernetes.io/pod-deletion-cost": cost}}}));
+        let found = texts(&validate_replica_set(&replica_set(&patch)));
+        assert_starts(&found, &["spec.template.annotations["], &patch);
+    }
 }
 
 #[test]
