@@ -33,10 +33,16 @@ async fn a_snapshot_holds_custom_objects_and_what_defines_them() {
         "metadata": {"name": "w"}, "spec": {}});
     // The definition may come after its objects.
     let file = format!("{widget}\n{}", definition());
+    let passed_over = |file: &str| {
+        let loaded = load_served(&["-".into()], file.as_bytes());
+        loaded.expect("it is a manifest").counts.ignored
+    };
+    assert!(passed_over(&file).is_empty());
     let first = load(&file, ServeOptions::default());
     let path = format!("{WIDGETS}/w");
     let found = get(&first, &path).await;
     assert_eq!(found["spec"]["size"], 3, "{found}");
+    assert!(passed_over(&text(&first)).is_empty());
     let again = load(&text(&first), ServeOptions::default());
     let restored = get(&again, &path).await;
     assert_eq!(restored["metadata"]["uid"], found["metadata"]["uid"]);
