@@ -40,7 +40,7 @@ pub fn has_same_key(a: Candidate<'_>, b: Candidate<'_>, options: &RankOptions) -
     first_key(&a, options) == first_key(&b, options)
 }
 
-/// Divides an order that [`Ranker::full_order`](super::Ranker::full_order) gave for the same
+/// Divides an order that [`Ranker::order`](super::Ranker::order) gave for the same
 /// candidates and options. If a segment ends at `k`, the first `k` pods are the only correct choice
 /// of `k` pods. Else several choices among the pods of the segment around `k` are correct.
 ///
