@@ -233,18 +233,6 @@ fn a_deployment_is_scaled() {
 }
 
 #[test]
-fn a_job_selects_its_own_pods_alone() {
-    let pods = json!({"template": {"spec": {"restartPolicy": "Never",
-        "containers": [{"name": "c", "image": "i"}]}}});
-    let (_, job) = stored("Job", json!({"spec": pods}));
-    let uid = &job["metadata"]["uid"];
-    let label = "batch.kubernetes.io/controller-uid";
-    assert_eq!(job["spec"]["selector"]["matchLabels"][label], *uid);
-    assert_eq!(job["spec"]["template"]["metadata"]["labels"][label], *uid);
-    assert_eq!(job["metadata"]["labels"]["job-name"], "a");
-}
-
-#[test]
 fn text_of_a_secret_is_stored_encoded() {
     let (_, secret) = stored(
         "Secret",

@@ -41,43 +41,6 @@ fn owner_references_merge_by_uid() {
 }
 
 #[test]
-fn directives_for_a_list_that_is_not_there_change_nothing() {
-    let stored = json!({"metadata": {"name": "a"}});
-    let patch = json!({"metadata": {"ownerReferences": [{"$patch": "delete", "uid": "a"}]}});
-    assert_eq!(strategic(stored.clone(), patch), stored);
-}
-
-#[test]
-fn maps_merge_by_member_and_null_removes() {
-    let table = [
-        (
-            json!({"a": 1, "b": {"c": 2}}),
-            json!({"b": {"d": 3}}),
-            json!({"a": 1, "b": {"c": 2, "d": 3}}),
-        ),
-        (json!({"a": 1}), json!({"a": null, "b": null}), json!({})),
-        (
-            json!({"a": {"b": 1}}),
-            json!({"a": {"$patch": "replace", "c": 2}}),
-            json!({"a": {"c": 2}}),
-        ),
-        (
-            json!({"a": {"b": 1}}),
-            json!({"a": {"$patch": "delete"}}),
-            json!({}),
-        ),
-        (
-            json!({"a": {"b": 1, "c": 2}}),
-            json!({"a": {"$retainKeys": ["c", "d"], "d": 3}}),
-            json!({"a": {"c": 2, "d": 3}}),
-        ),
-    ];
-    for (stored, patch, wanted) in table {
-        assert_eq!(strategic(stored, patch), wanted);
-    }
-}
-
-#[test]
 fn lists_of_texts_grow_and_shrink_as_sets() {
     let of = |list: Value| json!({"metadata": {"finalizers": list}});
     assert_eq!(
@@ -125,16 +88,4 @@ fn unknown_directives_and_missing_keys_are_refused() {
             "{patch:?}"
         );
     }
-}
-
-#[test]
-fn a_merge_patch_replaces_lists() {
-    let Value::Object(mut target) = json!({"a": [1], "b": {"c": 1}}) else {
-        panic!("a map")
-    };
-    let Value::Object(patch) = json!({"a": [2], "b": {"c": null, "d": 2}}) else {
-        panic!("a map")
-    };
-    json_merge(&mut target, &patch);
-    assert_eq!(Value::Object(target), json!({"a": [2], "b": {"d": 2}}));
 }

@@ -255,13 +255,3 @@ fn the_service_class_outlives_a_status_that_leaves_it_out() {
         assert_eq!(class(&written).as_deref(), Some("BestEffort"));
     }
 }
-
-#[test]
-fn a_changed_image_moves_a_pods_generation() {
-    let cluster = cluster();
-    let pod = bound_pod(&cluster, "p", json!({}));
-    let mut value = podstorm_objects::Object::to_json(&*pod);
-    value["spec"]["containers"][0]["image"] = "x:2".into();
-    let updated = cluster.update(read::<Pod>(value), at(0)).unwrap();
-    assert_eq!(updated.metadata.generation, 2);
-}
