@@ -3,7 +3,7 @@
 use podstorm::client::{EventIntent, EventRecorder};
 use podstorm::replicaset::reconcile::pod_from_template;
 use podstorm_objects::{EventWrite, ObjectReference, WatchEvent};
-use podstorm_objects::{Kind, Object, OwnerReference, Pod, PodPhase, ReplicaSet, TokenVolume, Uid};
+use podstorm_objects::{Kind, Object, OwnerReference, Pod, PodPhase, ReplicaSet, TokenVolume};
 use serde_json::json;
 
 use super::super::testing::*;
@@ -129,38 +129,6 @@ fn pods_of_a_template_have_the_volumes_it_names() {
     let name = "kube-api-access-bbbbb";
     assert_eq!(stored["volumes"][0]["name"], name);
     assert_eq!(stored["containers"][0]["volumeMounts"][0]["name"], name);
-}
-
-#[test]
-fn adopt_and_release_patches_do_what_the_typed_ones_do() {
-    let cluster = cluster();
-    let stored = cluster.create(pod("a", json!({})), at(0)).unwrap();
-    let uid = stored.metadata.uid.to_string();
-    let owner = |uid: &str| {
-        json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": uid,
-               "controller": true, "blockOwnerDeletion": true})
-    };
-    let patch = |owners: Value, uid: &str| {
-        let patch = strategic(json!({"metadata": {"uid": uid, "ownerReferences": owners}}));
-        cluster.patch::<Pod>("default", "a", &patch, at(0))
-    };
-    let before = cluster.resource_version();
-    let none = patch(json!([{"$patch": "delete", "uid": "u1"}]), &uid).unwrap();
-    assert!(none.metadata.owner_references.is_empty());
-    let after = cluster.resource_version();
-    assert_eq!(after, before, "a directive for no list is dropped");
-    let adopted = patch(json!([owner("u1")]), &uid).unwrap();
-    assert_eq!(adopted.metadata.controller().unwrap().uid, Uid::new("u1"));
-    let second = patch(json!([owner("u2")]), &uid);
-    assert_eq!(fields(second), ["metadata.ownerReferences"]);
-    assert_eq!(fields(patch(json!([]), "other")), ["metadata.uid"]);
-    let before = cluster.resource_version();
-    patch(json!([{"$patch": "delete", "uid": "u9"}]), &uid).unwrap();
-    assert_eq!(cluster.resource_version(), before);
-    let released = patch(json!([{"$patch": "delete", "uid": "u1"}]), &uid).unwrap();
-    assert!(released.metadata.owner_references.is_empty());
-    let pods = cluster.write_counts().pods;
-    assert_eq!((pods.adopted, pods.released), (1, 1));
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use podstorm_objects::{OwnerReference, PodPhase, Resource, Selector};
 use serde_json::{Value, json};
 
-use super::super::ClusterOptions;
 use super::super::testing::*;
+use super::super::{ClusterOptions, Patch};
 use super::*;
 
 /// A template that names no namespace.
@@ -157,48 +157,60 @@ fn a_status_patch_needs_the_uid_and_no_version() {
     assert_eq!(cluster.write_counts().pods.ready, 1);
 }
 
-fn reference(name: &str, uid: &str) -> Arc<OwnerReference> {
-    Arc::new(OwnerReference {
-        api_version: "apps/v1".into(),
-        kind: "Foo".into(),
-        name: name.into(),
-        uid: uid.into(),
-        controller: Some(true),
-        block_owner_deletion: Some(true),
-    })
-}
-
+/// By the typed request, and by the document that it stands for.
 #[test]
 fn adopting_and_releasing_follow_the_merge_by_uid() {
-    let cluster = cluster();
-    let stored = cluster.create(pod("a", json!({})), at(0)).unwrap();
-    let pod_uid = &stored.metadata.uid;
-    let other = &Uid::new("x");
-    let patch = |patch: OwnerPatch| cluster.patch_pod_owner("default", "a", &patch, at(0));
-    let adopt = |uid: &str, pod_uid: &Uid| OwnerPatch::Adopt {
-        owner: reference(uid, uid),
-        uid: pod_uid.clone(),
+    type Request = fn(&Cluster, &str, &OwnerPatch) -> Result<Arc<Pod>, ApiError>;
+    let typed: Request =
+        |cluster, name, patch| cluster.patch_pod_owner("default", name, patch, at(0));
+    let document: Request = |cluster, name, patch| {
+        let Value::Object(body) = patch.body() else {
+            panic!("a patch is a map")
+        };
+        cluster.patch("default", name, &Patch::Strategic(body), at(0))
     };
-    let release = |uid: &str, pod_uid: &Uid| OwnerPatch::Release {
-        owner_uid: uid.into(),
-        uid: pod_uid.clone(),
-    };
-    // No list: the directive is dropped, nothing is written.
-    let before = cluster.resource_version();
-    patch(release("u1", pod_uid)).unwrap();
-    assert_eq!(cluster.resource_version(), before);
-    assert_eq!(fields(patch(adopt("u1", other))), ["metadata.uid"]);
-    assert_eq!(fields(patch(release("u1", other))), ["metadata.uid"]);
-    let adopted = patch(adopt("u1", pod_uid)).unwrap();
-    assert_eq!(adopted.metadata.controller().unwrap().uid, Uid::new("u1"));
-    let second = patch(adopt("u2", pod_uid));
-    assert_eq!(fields(second), ["metadata.ownerReferences"]);
-    patch(adopt("u1", pod_uid)).unwrap();
-    let released = patch(release("u1", pod_uid)).unwrap();
-    assert!(released.metadata.owner_references.is_empty());
-    let pods = cluster.write_counts().pods;
-    assert_eq!((pods.adopted, pods.released), (1, 1));
-    let missing = cluster.patch_pod_owner("default", "none", &release("u", pod_uid), at(0));
-    assert_eq!(refused(missing), "404 NotFound");
+    for request in [typed, document] {
+        let cluster = cluster();
+        let stored = cluster.create(pod("a", json!({})), at(0)).unwrap();
+        let pod_uid = &stored.metadata.uid;
+        let other = &Uid::new("x");
+        let patch = |patch: OwnerPatch| request(&cluster, "a", &patch);
+        let adopt = |uid: &str, pod_uid: &Uid| OwnerPatch::Adopt {
+            owner: Arc::new(OwnerReference {
+                api_version: "apps/v1".into(),
+                kind: "Foo".into(),
+                name: uid.into(),
+                uid: uid.into(),
+                controller: Some(true),
+                block_owner_deletion: Some(true),
+            }),
+            uid: pod_uid.clone(),
+        };
+        let release = |uid: &str, pod_uid: &Uid| OwnerPatch::Release {
+            owner_uid: uid.into(),
+            uid: pod_uid.clone(),
+        };
+        // No list: the directive is dropped, nothing is written.
+        let before = cluster.resource_version();
+        let none = patch(release("u1", pod_uid)).unwrap();
+        assert!(none.metadata.owner_references.is_empty());
+        assert_eq!(cluster.resource_version(), before);
+        assert_eq!(fields(patch(adopt("u1", other))), ["metadata.uid"]);
+        assert_eq!(fields(patch(release("u1", other))), ["metadata.uid"]);
+        let adopted = patch(adopt("u1", pod_uid)).unwrap();
+        assert_eq!(adopted.metadata.controller().unwrap().uid, Uid::new("u1"));
+        let second = patch(adopt("u2", pod_uid));
+        assert_eq!(fields(second), ["metadata.ownerReferences"]);
+        let before = cluster.resource_version();
+        patch(adopt("u1", pod_uid)).unwrap();
+        patch(release("u9", pod_uid)).unwrap();
+        assert_eq!(cluster.resource_version(), before);
+        let released = patch(release("u1", pod_uid)).unwrap();
+        assert!(released.metadata.owner_references.is_empty());
+        let pods = cluster.write_counts().pods;
+        assert_eq!((pods.adopted, pods.released), (1, 1));
+        let missing = request(&cluster, "none", &release("u", pod_uid));
+        assert_eq!(refused(missing), "404 NotFound");
+    }
     assert_eq!(Pod::KIND, Kind::POD);
 }
