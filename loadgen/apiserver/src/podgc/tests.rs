@@ -28,13 +28,6 @@ fn pods(cluster: &Cluster) -> Vec<String> {
     names.collect()
 }
 
-/// Begins the deletion of a pod.
-fn delete(cluster: &Cluster, name: &str) {
-    let options = DeleteOptions::default();
-    let deleted = cluster.delete::<Pod>("default", name, &options, at(0));
-    deleted.unwrap();
-}
-
 fn delete_node(cluster: &Cluster, seconds: i64) -> Arc<Node> {
     let options = DeleteOptions::default();
     let deleted = cluster.delete::<Node>("", "n1", &options, at(seconds));
@@ -104,34 +97,13 @@ fn ended_pods_beyond_the_threshold_go_the_oldest_first() {
 }
 
 #[test]
-fn pods_being_deleted_on_a_node_out_of_service_go() {
-    let cluster = with_nodes();
-    for name in ["going", "staying"] {
-        bound_pod(&cluster, name, json!({}));
-    }
-    delete(&cluster, "going");
-    let mut collector = PodCollector::new(12_500);
-    assert_eq!(collector.round(&cluster, at(0)).deleted, 0);
-    let taint = json!([{"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}]);
-    let mut dead = Node::clone(&cluster.get::<Node>("", "n1").unwrap());
-    dead.spec.insert("taints".into(), taint);
-    let dead = cluster.update(dead, at(1)).unwrap();
-    let counts = collector.round(&cluster, at(20));
-    assert_eq!(counts.deleted, 0, "the node is ready");
-    let mut dead = Node::clone(&dead);
-    let unknown = json!([{"type": "Ready", "status": "Unknown"}]);
-    dead.status.insert("conditions".into(), unknown);
-    cluster.update_status(dead, at(21)).unwrap();
-    assert_eq!(collector.round(&cluster, at(40)).deleted, 1);
-    assert_eq!(pods(&cluster), ["staying"]);
-}
-
-#[test]
 fn an_unbound_pod_that_a_finalizer_keeps_is_only_marked() {
     let cluster = with_nodes();
     let held = json!({"metadata": {"finalizers": ["a.b/c"]}});
     cluster.create(pod("held", held), at(0)).unwrap();
-    delete(&cluster, "held");
+    let options = DeleteOptions::default();
+    let deleted = cluster.delete::<Pod>("default", "held", &options, at(0));
+    deleted.unwrap();
     assert_eq!(PodCollector::new(1).round(&cluster, at(0)).deleted, 1);
     let held = cluster.get::<Pod>("default", "held").unwrap();
     assert_eq!(held.status.phase, PodPhase::Failed);
