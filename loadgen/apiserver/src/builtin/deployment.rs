@@ -91,58 +91,42 @@ mod tests {
             let rolling = json!({"maxUnavailable": unavailable, "maxSurge": surge});
             wrong(&json!({"strategy": {"type": "RollingUpdate", "rollingUpdate": rolling}}))
         };
-        let none = Vec::<String>::new();
-        assert_eq!(rolling(json!("25%"), json!("25%")), none);
-        assert_eq!(rolling(json!(0), json!("200%")), none);
-        assert_eq!(
-            rolling(json!("1%"), json!(0)),
-            none,
-            "which may come to nothing"
-        );
-        let both = |value: &str| {
-            [format!(
-                "{of}.maxUnavailable: Invalid value: {value}: may not be 0 when `maxSurge` is 0"
-            )]
+        assert_eq!(rolling(json!("25%"), json!("25%")), [""; 0]);
+        assert_eq!(rolling(json!(0), json!("200%")), [""; 0]);
+        // It may come to nothing.
+        assert_eq!(rolling(json!("1%"), json!(0)), [""; 0]);
+        let invalid = |field: &str, value: &str, why: &str| {
+            format!("{of}.{field}: Invalid value: {value}: {why}")
         };
-        assert_eq!(rolling(json!(0), json!(0)), both("0"));
-        assert_eq!(rolling(json!("0%"), json!("0%")), both("\"0%\""));
-        assert_eq!(
-            rolling(json!("101%"), json!(1)),
-            [format!(
-                "{of}.maxUnavailable: Invalid value: \"101%\": must not be greater than 100%"
-            )]
-        );
-        assert_eq!(
-            rolling(json!(-1), json!("x")),
-            [
-                format!("{of}.maxUnavailable: Invalid value: -1: {MUST_NOT_BE_NEGATIVE}"),
-                format!("{of}.maxSurge: Invalid value: \"x\": {NO_PERCENT}"),
-            ]
-        );
+        let unavailable = |value: &str, why: &str| invalid("maxUnavailable", value, why);
+        let both = "may not be 0 when `maxSurge` is 0";
+        let found = rolling(json!(0), json!(0));
+        assert_eq!(found, [unavailable("0", both)]);
+        let found = rolling(json!("0%"), json!("0%"));
+        assert_eq!(found, [unavailable("\"0%\"", both)]);
+        let found = rolling(json!("101%"), json!(1));
+        let all = "must not be greater than 100%";
+        assert_eq!(found, [unavailable("\"101%\"", all)]);
+        let found = rolling(json!(-1), json!("x"));
+        let surge = invalid("maxSurge", "\"x\"", NO_PERCENT);
+        assert_eq!(found, [unavailable("-1", MUST_NOT_BE_NEGATIVE), surge]);
         let strategy = |strategy: Value| wrong(&json!({"strategy": strategy}));
-        assert_eq!(strategy(json!({"type": "Recreate"})), none);
-        assert_eq!(
-            strategy(json!({"type": "Recreate", "rollingUpdate": {}})),
-            [format!(
-                "{of}: Forbidden: may not be specified when strategy `type` is 'Recreate'"
-            )]
-        );
-        assert_eq!(
-            strategy(json!({"type": "Foo"})),
-            [
-                "spec.strategy: Unsupported value: {\"Type\":\"Foo\",\"RollingUpdate\":null}: supported values: \
-              \"Recreate\", \"RollingUpdate\""
-            ]
-        );
+        assert_eq!(strategy(json!({"type": "Recreate"})), [""; 0]);
+        let found = strategy(json!({"type": "Recreate", "rollingUpdate": {}}));
+        let why = "may not be specified when strategy `type` is 'Recreate'";
+        assert_eq!(found, [format!("{of}: Forbidden: {why}")]);
+        let unsupported = "spec.strategy: Unsupported value: \
+            {\"Type\":\"Foo\",\"RollingUpdate\":null}: \
+            supported values: \"Recreate\", \"RollingUpdate\"";
+        assert_eq!(strategy(json!({"type": "Foo"})), [unsupported]);
     }
 
     #[test]
     fn the_deadline_is_longer_than_a_pod_must_be_ready() {
         let of = |deadline: i64, min_ready: i64| {
-            wrong(
-                &json!({"strategy": {"type": "Recreate"}, "revisionHistoryLimit": 0,
-                "progressDeadlineSeconds": deadline, "minReadySeconds": min_ready}),
-            )
+            let spec = json!({"strategy": {"type": "Recreate"}, "revisionHistoryLimit": 0,
+                "progressDeadlineSeconds": deadline, "minReadySeconds": min_ready});
+            wrong(&spec)
         };
         assert_eq!(of(6, 5), [""; 0]);
         let field = "spec.progressDeadlineSeconds: Invalid value";

@@ -32,10 +32,8 @@ fn a_replica_set_gets_one_replica_and_a_full_template() {
             "schedulerName": "default-scheduler", "terminationGracePeriodSeconds": 30
         })
     );
-    assert_eq!(
-        rs.spec.template.spec.termination_grace_period_seconds,
-        Some(30)
-    );
+    let spec = &rs.spec.template.spec;
+    assert_eq!(spec.termination_grace_period_seconds, Some(30));
 }
 
 #[test]
@@ -77,10 +75,8 @@ fn zero_replicas_and_zero_grace_stay() {
     .unwrap();
     default_replica_set(&mut rs);
     assert_eq!(rs.spec.replicas, Some(0));
-    assert_eq!(
-        rs.spec.template.spec.termination_grace_period_seconds,
-        Some(0)
-    );
+    let spec = &rs.spec.template.spec;
+    assert_eq!(spec.termination_grace_period_seconds, Some(0));
 }
 
 #[test]
@@ -88,22 +84,18 @@ fn a_replication_controller_takes_selector_and_labels_from_its_template() {
     let read = |value| {
         let mut controller = ReplicationController::from_json(value).unwrap();
         default_replication_controller(&mut controller);
-        (
-            controller.replicas,
-            controller.selector,
-            controller.metadata.labels,
-        )
+        controller
     };
     let template = json!({"metadata": {"labels": {"app": "web"}}});
-    let (replicas, selector, labels) = read(json!({"spec": {"template": template}}));
-    assert_eq!(replicas, Some(1));
-    assert_eq!(selector.to_json(), json!({"app": "web"}));
-    assert!(labels.is_same(&selector));
-    let (_, selector, labels) = read(json!({"metadata": {"labels": {"own": "1"}},
+    let bare = read(json!({"spec": {"template": template}}));
+    assert_eq!(bare.replicas, Some(1));
+    assert_eq!(bare.selector.to_json(), json!({"app": "web"}));
+    assert!(bare.metadata.labels.is_same(&bare.selector));
+    let full = read(json!({"metadata": {"labels": {"own": "1"}},
         "spec": {"selector": {"x": "y"}, "template": template}}));
-    assert_eq!(selector.to_json(), json!({"x": "y"}));
-    assert_eq!(labels.to_json(), json!({"own": "1"}));
-    assert!(read(json!({"spec": {}})).1.is_absent());
+    assert_eq!(full.selector.to_json(), json!({"x": "y"}));
+    assert_eq!(full.metadata.labels.to_json(), json!({"own": "1"}));
+    assert!(read(json!({"spec": {}})).selector.is_absent());
 }
 
 #[test]
@@ -115,19 +107,18 @@ fn probes_ports_references_and_volumes_are_filled() {
         "volumes": [{"name": "a"}, {"name": "b", "secret": {"secretName": "s"}},
             {"name": "c", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}]
     }));
-    let container = &pod.spec.to_map(None)["containers"][0];
+    let spec = pod.spec.to_map(None);
+    let container = &spec["containers"][0];
     assert_eq!(container["ports"][0]["protocol"], "TCP");
-    assert_eq!(
-        container["env"][0]["valueFrom"]["fieldRef"]["apiVersion"],
-        "v1"
-    );
+    let reference = &container["env"][0]["valueFrom"]["fieldRef"];
+    assert_eq!(reference["apiVersion"], "v1");
     assert_eq!(
         container["readinessProbe"],
         json!({"httpGet": {"port": 80, "path": "/", "scheme": "HTTP"}, "timeoutSeconds": 1,
             "periodSeconds": 2, "successThreshold": 1, "failureThreshold": 3})
     );
     assert_eq!(
-        pod.spec.to_map(None)["volumes"],
+        spec["volumes"],
         json!([{"name": "a", "emptyDir": {}},
             {"name": "b", "secret": {"secretName": "s", "defaultMode": 420}},
             {"name": "c", "projected": {"defaultMode": 420, "sources":
@@ -142,13 +133,12 @@ fn pods_alone_request_what_is_limited() {
         "ports": [{"containerPort": 80}],
         "resources": {"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "1"}}}]}),
     );
-    let container = &pod.spec.to_map(None)["containers"][0];
-    assert_eq!(
-        container["resources"]["requests"],
-        json!({"cpu": "1", "memory": "1Gi"})
-    );
+    let spec = pod.spec.to_map(None);
+    let container = &spec["containers"][0];
+    let wanted = json!({"cpu": "1", "memory": "1Gi"});
+    assert_eq!(container["resources"]["requests"], wanted);
     assert_eq!(container["ports"][0]["hostPort"], 80);
-    assert_eq!(pod.spec.to_map(None)["enableServiceLinks"], true);
+    assert_eq!(spec["enableServiceLinks"], true);
 }
 
 #[test]
@@ -164,52 +154,34 @@ fn the_pull_policy_follows_the_tag() {
     ];
     for (image, policy) in cases {
         let pod = pod(json!({"containers": [{"name": "c", "image": image}]}));
-        assert_eq!(
-            pod.spec.to_map(None)["containers"][0]["imagePullPolicy"],
-            policy,
-            "{image}"
-        );
+        let container = &pod.spec.to_map(None)["containers"][0];
+        assert_eq!(container["imagePullPolicy"], policy, "{image}");
     }
 }
 
 #[test]
 fn the_service_class_follows_requests_and_limits() {
+    let of = |resources: Value| json!([{"resources": resources}]);
     let both = json!({"cpu": "1", "memory": "1Gi"});
+    let same = json!({"cpu": "1000m", "memory": "1024Mi"});
+    let (one, half) = (json!({"cpu": "1"}), json!({"cpu": "500m"}));
+    let disk = json!({"ephemeral-storage": "1"});
     let cases = [
         (json!([{}]), "BestEffort"),
+        (of(json!({"requests": disk})), "BestEffort"),
+        (of(json!({"requests": {"cpu": "0"}})), "BestEffort"),
+        (of(json!({"requests": one})), "Burstable"),
+        (of(json!({"limits": both})), "Guaranteed"),
+        (of(json!({"limits": both, "requests": same})), "Guaranteed"),
         (
-            json!([{"resources": {"requests": {"ephemeral-storage": "1"}}}]),
-            "BestEffort",
-        ),
-        (
-            json!([{"resources": {"requests": {"cpu": "0"}}}]),
-            "BestEffort",
-        ),
-        (
-            json!([{"resources": {"requests": {"cpu": "1"}}}]),
+            json!([{"resources": {"limits": both, "requests": one}}, {}]),
             "Burstable",
         ),
-        (json!([{"resources": {"limits": both}}]), "Guaranteed"),
-        (
-            json!([{"resources": {"limits": both,
-                "requests": {"cpu": "1000m", "memory": "1024Mi"}}}]),
-            "Guaranteed",
-        ),
-        (
-            json!([{"resources": {"limits": both, "requests": {"cpu": "1"}}}, {}]),
-            "Burstable",
-        ),
-        (
-            json!([{"resources": {"limits": both, "requests": {"cpu": "500m"}}}]),
-            "Burstable",
-        ),
+        (of(json!({"limits": both, "requests": half})), "Burstable"),
     ];
     for (containers, class) in cases {
         let fields = Map::from_iter([("containers".to_owned(), containers.clone())]);
-        assert_eq!(
-            qos_class(&PodSpec::from_json(fields).unwrap()),
-            class,
-            "{containers}"
-        );
+        let spec = PodSpec::from_json(fields).unwrap();
+        assert_eq!(qos_class(&spec), class, "{containers}");
     }
 }

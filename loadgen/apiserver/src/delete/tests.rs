@@ -6,24 +6,31 @@ use serde_json::{Value, json};
 use super::*;
 use crate::testing::*;
 
-fn grace(seconds: i64) -> DeleteOptions {
+fn grace(seconds: Option<i64>) -> DeleteOptions {
     DeleteOptions {
-        grace_period_seconds: Some(seconds),
+        grace_period_seconds: seconds,
         ..DeleteOptions::default()
     }
 }
 
+/// Deletes pod `a`.
+fn delete(cluster: &Cluster, options: &DeleteOptions, seconds: i64) -> Deletion<Pod> {
+    let deleted = cluster.delete::<Pod>("default", "a", options, at(seconds));
+    deleted.unwrap()
+}
+
+/// Takes the finalizers of a pod away.
+fn let_go(cluster: &Cluster, pod: &Pod, seconds: i64) {
+    let mut pod = pod.clone();
+    pod.metadata.finalizers = None;
+    cluster.update(pod, at(seconds)).unwrap();
+}
+
 /// Deadline in seconds since the beginning, grace, generation.
 fn deletion(metadata: &ObjectMeta) -> (Option<i64>, Option<i64>, i64) {
-    let deadline = metadata
-        .deletion_timestamp
-        .unix_seconds()
-        .map(|at| at - EPOCH);
-    (
-        deadline,
-        metadata.deletion_grace_period_seconds.get(),
-        metadata.generation,
-    )
+    let deadline = metadata.deletion_timestamp.unix_seconds();
+    let grace = metadata.deletion_grace_period_seconds.get();
+    (deadline.map(|at| at - EPOCH), grace, metadata.generation)
 }
 
 #[test]
@@ -42,6 +49,10 @@ fn a_first_deletion_takes_the_first_grace_that_is_given() {
         phase: PodPhase::Running,
         wanted,
     };
+    let in_phase = |phase, asked, wanted| Case {
+        phase,
+        ..case(asked, None, wanted)
+    };
     let table = [
         case(Some(5), Some(60), 5),
         case(None, Some(60), 60),
@@ -53,18 +64,9 @@ fn a_first_deletion_takes_the_first_grace_that_is_given() {
             bound: false,
             ..case(Some(5), None, 0)
         },
-        Case {
-            phase: PodPhase::Succeeded,
-            ..case(Some(5), None, 0)
-        },
-        Case {
-            phase: PodPhase::Failed,
-            ..case(None, None, 0)
-        },
-        Case {
-            phase: PodPhase::Unknown,
-            ..case(Some(5), None, 5)
-        },
+        in_phase(PodPhase::Succeeded, Some(5), 0),
+        in_phase(PodPhase::Failed, None, 0),
+        in_phase(PodPhase::Unknown, Some(5), 5),
     ];
     for (number, case) in table.into_iter().enumerate() {
         let cluster = cluster();
@@ -77,13 +79,7 @@ fn a_first_deletion_takes_the_first_grace_that_is_given() {
         set_phase(&cluster, &pod, case.phase);
         let before = cluster.resource_version();
         let mut watch = watch::<Pod>(&cluster);
-        let options = DeleteOptions {
-            grace_period_seconds: case.asked,
-            ..DeleteOptions::default()
-        };
-        let answer = cluster
-            .delete::<Pod>("default", "a", &options, at(10))
-            .unwrap();
+        let answer = delete(&cluster, &grace(case.asked), 10);
         let wanted = (Some(10 + case.wanted), Some(case.wanted), 2);
         assert_eq!(deletion(&answer.object.metadata), wanted, "case {number}");
         assert_eq!(answer.removed, case.wanted == 0, "case {number}");
@@ -113,18 +109,10 @@ fn a_repeated_deletion_only_ever_shortens_the_grace() {
     for &(first, now, asked, wanted) in table {
         let cluster = cluster();
         bound_pod(&cluster, "a", json!({}));
-        cluster
-            .delete::<Pod>("default", "a", &grace(first), at(0))
-            .unwrap();
+        delete(&cluster, &grace(Some(first)), 0);
         let before = cluster.resource_version();
         let mut watch = watch::<Pod>(&cluster);
-        let options = DeleteOptions {
-            grace_period_seconds: asked,
-            ..DeleteOptions::default()
-        };
-        let answer = cluster
-            .delete::<Pod>("default", "a", &options, at(now))
-            .unwrap();
+        let answer = delete(&cluster, &grace(asked), now);
         assert_eq!(answer.removed, wanted.is_none());
         let events = drain(&mut watch);
         match wanted {
@@ -150,91 +138,34 @@ fn a_repeated_deletion_only_ever_shortens_the_grace() {
 #[test]
 fn finalizers_hold_a_pod_until_the_last_is_taken_away() {
     let cluster = cluster();
-    bound_pod(
-        &cluster,
-        "a",
-        json!({"metadata": {"finalizers": ["a.b/c"]}}),
-    );
+    let held = json!({"metadata": {"finalizers": ["a.b/c"]}});
+    bound_pod(&cluster, "a", held);
     let mut watch = watch::<Pod>(&cluster);
     let before = cluster.resource_version();
-    let marked = cluster
-        .delete::<Pod>("default", "a", &grace(0), at(1))
-        .unwrap();
+    let marked = delete(&cluster, &grace(Some(0)), 1);
     assert!(!marked.removed);
     assert_eq!(deletion(&marked.object.metadata), (Some(1), Some(0), 2));
-    // Again: nothing new.
-    assert!(
-        !cluster
-            .delete::<Pod>("default", "a", &grace(0), at(2))
-            .unwrap()
-            .removed
-    );
-    let mut pod = Pod::clone(&marked.object);
-    pod.metadata.finalizers = None;
-    cluster.update(pod, at(3)).unwrap();
-    assert_eq!(
-        drain(&mut watch),
-        [
-            format!("MODIFIED a {}", before + 1),
-            format!("DELETED a {}", before + 2)
-        ]
-    );
+    let again = delete(&cluster, &grace(Some(0)), 2);
+    assert!(!again.removed, "nothing new");
+    let_go(&cluster, &marked.object, 3);
+    let wanted = [
+        format!("MODIFIED a {}", before + 1),
+        format!("DELETED a {}", before + 2),
+    ];
+    assert_eq!(drain(&mut watch), wanted);
     assert_eq!(refused(cluster.get::<Pod>("default", "a")), "404 NotFound");
 }
 
 #[test]
 fn a_pod_past_its_grace_and_without_finalizers_goes_at_once() {
     let cluster = cluster();
-    bound_pod(
-        &cluster,
-        "a",
-        json!({"metadata": {"finalizers": ["a.b/c"]}}),
-    );
+    let held = json!({"metadata": {"finalizers": ["a.b/c"]}});
+    bound_pod(&cluster, "a", held);
     // Finalizer goes while the grace still runs: the pod stays.
-    let marked = cluster
-        .delete::<Pod>("default", "a", &grace(30), at(0))
-        .unwrap();
-    let mut pod = Pod::clone(&marked.object);
-    pod.metadata.finalizers = None;
-    cluster.update(pod, at(1)).unwrap();
+    let marked = delete(&cluster, &grace(Some(30)), 0);
+    let_go(&cluster, &marked.object, 1);
     assert!(cluster.get::<Pod>("default", "a").is_ok());
-    assert!(
-        cluster
-            .delete::<Pod>("default", "a", &grace(0), at(2))
-            .unwrap()
-            .removed
-    );
-}
-
-#[test]
-fn preconditions_come_first() {
-    let cluster = cluster();
-    let pod = bound_pod(&cluster, "a", json!({}));
-    let uid = DeleteOptions {
-        precondition_uid: Some("x".into()),
-        ..DeleteOptions::default()
-    };
-    let version = DeleteOptions {
-        precondition_rv: Some(ResourceVersion::Number(1)),
-        ..DeleteOptions::default()
-    };
-    for options in [uid, version] {
-        let result = cluster.delete::<Pod>("default", "a", &options, at(0));
-        assert_eq!(refused(result), "409 Conflict");
-    }
-    let fitting = DeleteOptions {
-        precondition_uid: Some(pod.metadata.uid.clone()),
-        precondition_rv: Some(pod.metadata.resource_version.clone()),
-        ..grace(0)
-    };
-    assert!(
-        cluster
-            .delete::<Pod>("default", "a", &fitting, at(0))
-            .unwrap()
-            .removed
-    );
-    let missing = cluster.delete::<Pod>("default", "a", &fitting, at(0));
-    assert_eq!(refused(missing), "404 NotFound");
+    assert!(delete(&cluster, &grace(Some(0)), 2).removed);
 }
 
 #[test]
@@ -249,47 +180,34 @@ fn the_policy_is_the_requests_then_the_finalizers_then_the_kinds() {
         orphan_dependents: Some(orphan),
         ..DeleteOptions::default()
     };
-    // Options, finalizers before, finalizers after (`None`: gone at once), for each kind.
-    type Case<'a> = (
-        DeleteOptions,
-        &'a [&'a str],
-        Option<&'a [&'a str]>,
-        Option<&'a [&'a str]>,
-    );
+    // Options, finalizers before, finalizers after (`None`: gone at once), of either kind.
+    type Case<'a> = (DeleteOptions, &'a [&'a str], Option<&'a [&'a str]>);
     let orphan: Option<&[&str]> = Some(&["orphan"]);
     let foreground: Option<&[&str]> = Some(&["foregroundDeletion"]);
     let table: [Case<'_>; 9] = [
-        (none.clone(), &[], None, orphan),
-        (asked(Background), &[], None, None),
-        (asked(Foreground), &[], foreground, foreground),
-        (asked(Orphan), &[], orphan, orphan),
-        (older(true), &[], orphan, orphan),
-        (older(false), &[], None, None),
-        (
-            none.clone(),
-            &["foregroundDeletion"],
-            foreground,
-            foreground,
-        ),
-        (asked(Background), &["orphan"], None, None),
-        (
-            asked(Orphan),
-            &["a.b/c"],
-            Some(&["a.b/c", "orphan"]),
-            Some(&["a.b/c", "orphan"]),
-        ),
+        (none.clone(), &[], None),
+        (asked(Background), &[], None),
+        (asked(Foreground), &[], foreground),
+        (asked(Orphan), &[], orphan),
+        (older(true), &[], orphan),
+        (older(false), &[], None),
+        (none.clone(), &["foregroundDeletion"], foreground),
+        (asked(Background), &["orphan"], None),
+        (asked(Orphan), &["a.b/c"], Some(&["a.b/c", "orphan"])),
     ];
-    for (number, (options, before, rs, rc)) in table.iter().enumerate() {
+    for (number, (options, before, wanted)) in table.iter().enumerate() {
         let cluster = cluster();
         let finalizers = json!({"metadata": {"finalizers": before}});
         let set = cluster
             .create(replica_set("a", finalizers.clone()), at(0))
             .unwrap();
-        check_policy(&cluster, &*set, options, *rs, number);
+        check_policy(&cluster, &*set, options, *wanted, number);
         let value = merged(workload("a", json!({"app": "web"})), finalizers);
         let controller: ReplicationController = read(value);
         let controller = cluster.create(controller, at(0)).unwrap();
-        check_policy(&cluster, &*controller, options, *rc, number);
+        // Only where nothing is asked for do the kinds differ.
+        let wanted = if number == 0 { orphan } else { *wanted };
+        check_policy(&cluster, &*controller, options, wanted, number);
     }
     let both = DeleteOptions {
         propagation: Some(Orphan),
@@ -297,10 +215,8 @@ fn the_policy_is_the_requests_then_the_finalizers_then_the_kinds() {
     };
     let cluster = cluster();
     cluster.create(replica_set("a", json!({})), at(0)).unwrap();
-    assert_eq!(
-        fields(cluster.delete::<ReplicaSet>("default", "a", &both, at(0))),
-        ["propagationPolicy"]
-    );
+    let refused = cluster.delete::<ReplicaSet>("default", "a", &both, at(0));
+    assert_eq!(fields(refused), ["propagationPolicy"]);
 }
 
 fn check_policy<R: ClusterResource>(
@@ -329,14 +245,11 @@ fn the_deleted_event_carries_the_last_state_and_the_version_of_the_deletion() {
     let cluster = cluster();
     cluster.create(replica_set("a", json!({})), at(0)).unwrap();
     let mut watch = watch::<ReplicaSet>(&cluster);
-    let answer = cluster
-        .delete::<ReplicaSet>("default", "a", &DeleteOptions::default(), at(0))
-        .unwrap();
-    assert_eq!(
-        drain(&mut watch),
-        [format!("DELETED a {}", cluster.resource_version())]
-    );
-    let version = answer.object.metadata.resource_version.number();
-    assert_eq!(version, Some(cluster.resource_version()));
+    let options = DeleteOptions::default();
+    let answer = cluster.delete::<ReplicaSet>("default", "a", &options, at(0));
+    let version = cluster.resource_version();
+    assert_eq!(drain(&mut watch), [format!("DELETED a {version}")]);
+    let told = answer.unwrap().object.metadata.resource_version.number();
+    assert_eq!(told, Some(version));
     assert_eq!(ReplicaSet::KIND, Kind::REPLICA_SET);
 }

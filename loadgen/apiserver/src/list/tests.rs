@@ -7,10 +7,8 @@ use super::super::testing::*;
 use super::*;
 
 fn names(items: &[Arc<Pod>]) -> Vec<String> {
-    items
-        .iter()
-        .map(|pod| format!("{}/{}", pod.metadata.namespace, pod.metadata.name))
-        .collect()
+    let name = |pod: &Arc<Pod>| format!("{}/{}", pod.metadata.namespace, pod.metadata.name);
+    items.iter().map(name).collect()
 }
 
 fn filled() -> Cluster {
@@ -27,17 +25,10 @@ fn filled() -> Cluster {
 fn lists_are_sorted_by_namespace_and_name() {
     let cluster = filled();
     let (all, version) = cluster.list::<Pod>(None);
-    let wanted = [
-        "default/a",
-        "default/b",
-        "default/c",
-        "other/a",
-        "other/b",
-        "other/c",
-    ];
-    assert_eq!(names(&all), wanted);
+    let of = |namespace: &str| ["a", "b", "c"].map(|name| format!("{namespace}/{name}"));
+    assert_eq!(names(&all), [of("default"), of("other")].concat());
     assert_eq!(version.number(), Some(cluster.resource_version()));
-    assert_eq!(names(&cluster.list::<Pod>(Some("other")).0), &wanted[3..]);
+    assert_eq!(names(&cluster.list::<Pod>(Some("other")).0), of("other"));
     assert!(cluster.list::<Pod>(Some("none")).0.is_empty());
 }
 
@@ -46,10 +37,7 @@ fn every_object_is_looked_at_once() {
     let cluster = filled();
     let mut seen = Vec::new();
     cluster.for_each::<Pod>(|pod| seen.push(pod.clone()));
-    seen.sort_by(|a, b| {
-        let name = |pod: &Pod| (pod.metadata.namespace.clone(), pod.metadata.name.clone());
-        name(a).cmp(&name(b))
-    });
+    seen.sort_by_key(|pod| (pod.metadata.namespace.clone(), pod.metadata.name.clone()));
     assert_eq!(seen, cluster.list::<Pod>(None).0);
 }
 
@@ -94,11 +82,7 @@ fn a_list_is_never_older_than_asked_for() {
         assert_eq!(of(version).unwrap().items.len(), 6, "{version:?}");
     }
     let result = of(&(current + 1).to_string());
-    assert!(
-        result
-            .as_ref()
-            .unwrap_err()
-            .has_cause("ResourceVersionTooLarge")
-    );
+    let error = result.as_ref().unwrap_err();
+    assert!(error.has_cause("ResourceVersionTooLarge"));
     assert_eq!(refused(result), "504 Timeout");
 }

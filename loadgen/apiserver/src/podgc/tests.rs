@@ -1,5 +1,7 @@
 //! Pods that are collected, and those that stay.
 
+use std::sync::Arc;
+
 use podstorm_objects::{Object, PodPhase};
 use serde_json::json;
 
@@ -22,9 +24,14 @@ fn with_nodes() -> Cluster {
 
 fn pods(cluster: &Cluster) -> Vec<String> {
     let (pods, _) = cluster.list::<Pod>(None);
-    pods.iter()
-        .map(|pod| pod.metadata.name.to_string())
-        .collect()
+    let names = pods.iter().map(|pod| pod.metadata.name.to_string());
+    names.collect()
+}
+
+fn delete_node(cluster: &Cluster, seconds: i64) -> Arc<Node> {
+    let options = DeleteOptions::default();
+    let deleted = cluster.delete::<Node>("", "n1", &options, at(seconds));
+    deleted.unwrap().object
 }
 
 /// A round every 20 s from `from` on to `to`; what they did together.
@@ -44,18 +51,11 @@ fn pods_of_a_deleted_node_go_after_the_quarantine() {
     bound_pod(&cluster, "lost", json!({}));
     cluster.create(pod("free", json!({})), at(0)).unwrap();
     let mut collector = PodCollector::new(12_500);
-    assert_eq!(
-        rounds(&mut collector, &cluster, 0, 20),
-        RoundCounts::default()
-    );
-    cluster
-        .delete::<Node>("", "n1", &DeleteOptions::default(), at(30))
-        .unwrap();
+    let nothing = RoundCounts::default();
+    assert_eq!(rounds(&mut collector, &cluster, 0, 20), nothing);
+    delete_node(&cluster, 30);
     let mut pods_seen = watch::<Pod>(&cluster);
-    assert_eq!(
-        rounds(&mut collector, &cluster, 40, 60),
-        RoundCounts::default()
-    );
+    assert_eq!(rounds(&mut collector, &cluster, 40, 60), nothing);
     assert_eq!(pods(&cluster), ["free", "lost"], "40 s are not over");
     assert_eq!(rounds(&mut collector, &cluster, 80, 80).deleted, 1);
     assert_eq!(pods(&cluster), ["free"]);
@@ -74,16 +74,12 @@ fn pods_of_a_deleted_node_go_after_the_quarantine() {
 fn a_node_that_comes_back_keeps_its_pods() {
     let cluster = with_nodes();
     bound_pod(&cluster, "kept", json!({}));
-    let gone = cluster
-        .delete::<Node>("", "n1", &DeleteOptions::default(), at(0))
-        .unwrap();
+    let gone = delete_node(&cluster, 0);
     let mut collector = PodCollector::new(12_500);
     rounds(&mut collector, &cluster, 0, 20);
-    cluster.import(Node::clone(&gone.object), at(30)).unwrap();
-    assert_eq!(
-        rounds(&mut collector, &cluster, 40, 400),
-        RoundCounts::default()
-    );
+    cluster.import(Node::clone(&gone), at(30)).unwrap();
+    let late = rounds(&mut collector, &cluster, 40, 400);
+    assert_eq!(late, RoundCounts::default());
     assert_eq!(pods(&cluster), ["kept"]);
 }
 
@@ -101,43 +97,13 @@ fn ended_pods_beyond_the_threshold_go_the_oldest_first() {
 }
 
 #[test]
-fn pods_being_deleted_on_a_node_out_of_service_go() {
-    let cluster = with_nodes();
-    for name in ["going", "staying"] {
-        bound_pod(&cluster, name, json!({}));
-    }
-    cluster
-        .delete::<Pod>("default", "going", &DeleteOptions::default(), at(0))
-        .unwrap();
-    let mut collector = PodCollector::new(12_500);
-    assert_eq!(collector.round(&cluster, at(0)).deleted, 0);
-    let taint = json!([{"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}]);
-    let mut dead = Node::clone(&cluster.get::<Node>("", "n1").unwrap());
-    dead.spec.insert("taints".into(), taint);
-    let dead = cluster.update(dead, at(1)).unwrap();
-    assert_eq!(
-        collector.round(&cluster, at(20)).deleted,
-        0,
-        "the node is ready"
-    );
-    let mut dead = Node::clone(&dead);
-    dead.status.insert(
-        "conditions".into(),
-        json!([{"type": "Ready", "status": "Unknown"}]),
-    );
-    cluster.update_status(dead, at(21)).unwrap();
-    assert_eq!(collector.round(&cluster, at(40)).deleted, 1);
-    assert_eq!(pods(&cluster), ["staying"]);
-}
-
-#[test]
 fn an_unbound_pod_that_a_finalizer_keeps_is_only_marked() {
     let cluster = with_nodes();
     let held = json!({"metadata": {"finalizers": ["a.b/c"]}});
     cluster.create(pod("held", held), at(0)).unwrap();
-    cluster
-        .delete::<Pod>("default", "held", &DeleteOptions::default(), at(0))
-        .unwrap();
+    let options = DeleteOptions::default();
+    let deleted = cluster.delete::<Pod>("default", "held", &options, at(0));
+    deleted.unwrap();
     assert_eq!(PodCollector::new(1).round(&cluster, at(0)).deleted, 1);
     let held = cluster.get::<Pod>("default", "held").unwrap();
     assert_eq!(held.status.phase, PodPhase::Failed);

@@ -1,18 +1,23 @@
 //! Requests for pods.
 
-use podstorm_objects::{OwnerReference, PodPhase, Resource, Selector};
+use podstorm_objects::{OwnerReference, Resource};
 use serde_json::{Value, json};
 
-use super::super::ClusterOptions;
 use super::super::testing::*;
+use super::super::{ClusterOptions, Patch};
 use super::*;
+
+/// A template that names no namespace.
+fn template(patch: Value) -> Arc<Pod> {
+    let mut template = pod("", patch);
+    template.metadata.namespace = Default::default();
+    Arc::new(template)
+}
 
 #[test]
 fn a_template_without_a_name_takes_the_given_one() {
     let cluster = cluster();
-    let mut template = pod("", json!({}));
-    template.metadata.namespace = Default::default();
-    let template = Arc::new(template);
+    let template = template(json!({}));
     let namespace = Str::from("default");
     for name in ["a", "b"] {
         let made = cluster.create_pod(&namespace, &template, Some(&name.into()), at(0));
@@ -24,14 +29,8 @@ fn a_template_without_a_name_takes_the_given_one() {
 
 #[test]
 fn pods_of_templates_are_admitted_where_clients_look_at_them() {
-    let template = |change| {
-        let mut template = pod(
-            "",
-            json!({"metadata": {"generateName": "web-"}, "spec": change}),
-        );
-        template.metadata.namespace = Default::default();
-        Arc::new(template)
-    };
+    let template =
+        |spec: Value| template(json!({"metadata": {"generateName": "web-"}, "spec": spec}));
     let namespace = Str::from("default");
     let plain = template(json!({}));
     let strict = cluster_with(ClusterOptions {
@@ -62,24 +61,17 @@ fn pods_of_templates_are_admitted_where_clients_look_at_them() {
 #[test]
 fn pods_of_one_template_share_all_but_name_and_identity() {
     let cluster = cluster();
-    let mut template = pod("", json!({"metadata": {"generateName": "web-"}}));
-    template.metadata.namespace = Default::default();
-    let (template, namespace) = (Arc::new(template), Str::from("default"));
-    let a = cluster
-        .create_pod(&namespace, &template, None, at(3))
-        .unwrap();
-    let b = cluster
-        .create_pod(&namespace, &template, None, at(3))
-        .unwrap();
+    let template = template(json!({"metadata": {"generateName": "web-"}}));
+    let namespace = Str::from("default");
+    let create = |namespace: &Str| {
+        let created = cluster.create_pod(namespace, &template, None, at(3));
+        created.unwrap()
+    };
+    let (a, b) = (create(&namespace), create(&namespace));
     assert!(Arc::ptr_eq(&a.spec, &b.spec));
     assert!(a.metadata.labels.is_same(&b.metadata.labels));
     assert_ne!(a.metadata.name, b.metadata.name);
     assert_ne!(a.metadata.uid, b.metadata.uid);
-    assert_eq!(
-        (a.metadata.generation, &a.status.phase),
-        (1, &PodPhase::Pending)
-    );
-    assert_eq!(a.metadata.creation_timestamp, at(3).wall());
     assert_eq!(&*b.metadata.namespace, "default");
     // The same as a plain create makes of it.
     let mut plain = Pod::clone(&template);
@@ -90,19 +82,15 @@ fn pods_of_one_template_share_all_but_name_and_identity() {
     plain.metadata.resource_version = a.metadata.resource_version.clone();
     assert_eq!(plain, *a);
     // One template serves several namespaces.
-    let other = cluster
-        .create_pod(&Str::from("other"), &template, None, at(3))
-        .unwrap();
+    let other = create(&Str::from("other"));
     assert_eq!(&*other.metadata.namespace, "other");
-    assert!(Selector::compile(None).is_ok());
 }
 
 #[test]
 fn a_pod_of_a_shared_template_gets_the_given_name() {
     let cluster = cluster();
-    let mut template = pod("", json!({"metadata": {"generateName": "web-"}}));
-    template.metadata.namespace = Default::default();
-    let (template, namespace) = (Arc::new(template), Str::from("default"));
+    let template = template(json!({"metadata": {"generateName": "web-"}}));
+    let namespace = Str::from("default");
     // Before and after the template is cached.
     for name in ["web-bbbbb", "web-ccccc"] {
         let name = name.into();
@@ -113,10 +101,8 @@ fn a_pod_of_a_shared_template_gets_the_given_name() {
         let bad = cluster.create_pod(&namespace, &template, Some(&"Web_".into()), at(0));
         assert_eq!(refused(bad), "422 Invalid");
     }
-    let generated = cluster
-        .create_pod(&namespace, &template, None, at(0))
-        .unwrap();
-    assert!(generated.metadata.name.starts_with("web-"));
+    let generated = cluster.create_pod(&namespace, &template, None, at(0));
+    assert!(generated.unwrap().metadata.name.starts_with("web-"));
     assert_eq!(cluster.last_version::<Pod>(), cluster.resource_version());
     assert!(cluster.last_version::<podstorm_objects::ReplicaSet>() < 1);
 }
@@ -125,23 +111,14 @@ fn a_pod_of_a_shared_template_gets_the_given_name() {
 fn creates_from_a_template_are_admitted_like_others() {
     let cluster = cluster();
     let named = Arc::new(pod("a", json!({})));
-    let namespace = Str::from("default");
-    cluster.create_pod(&namespace, &named, None, at(0)).unwrap();
-    assert_eq!(
-        refused(cluster.create_pod(&namespace, &named, None, at(0))),
-        "409 AlreadyExists"
-    );
-    assert_eq!(
-        refused(cluster.create_pod(&"other".into(), &named, None, at(0))),
-        "400 BadRequest"
-    );
-    let mut loose = pod("", json!({"metadata": {"generateName": "web-"}}));
-    loose.metadata.namespace = Default::default();
-    let loose = Arc::new(loose);
-    assert_eq!(
-        refused(cluster.create_pod(&"none".into(), &loose, None, at(0))),
-        "404 NotFound"
-    );
+    let loose = template(json!({"metadata": {"generateName": "web-"}}));
+    let create = |namespace: &str, template: &Arc<Pod>| {
+        cluster.create_pod(&namespace.into(), template, None, at(0))
+    };
+    create("default", &named).unwrap();
+    assert_eq!(refused(create("default", &named)), "409 AlreadyExists");
+    assert_eq!(refused(create("other", &named)), "400 BadRequest");
+    assert_eq!(refused(create("none", &loose)), "404 NotFound");
 }
 
 #[test]
@@ -157,54 +134,6 @@ fn binding_sets_the_node_and_the_condition_and_no_generation() {
 }
 
 #[test]
-fn pods_that_are_bound_gated_or_terminating_are_not_bound() {
-    let cluster = cluster();
-    bound_pod(&cluster, "bound", json!({}));
-    cluster
-        .create(
-            pod(
-                "gated",
-                json!({"spec": {"schedulingGates": [{"name": "g"}]}}),
-            ),
-            at(0),
-        )
-        .unwrap();
-    cluster
-        .create(
-            pod("going", json!({"metadata": {"finalizers": ["a.b/c"]}})),
-            at(0),
-        )
-        .unwrap();
-    cluster
-        .delete::<Pod>("default", "going", &Default::default(), at(0))
-        .unwrap();
-    let table = [
-        (
-            "bound",
-            "409 Conflict",
-            "is already assigned to node \"n1\"",
-        ),
-        (
-            "gated",
-            "409 Conflict",
-            "has non-empty .spec.schedulingGates",
-        ),
-        (
-            "going",
-            "409 Conflict",
-            "is being deleted, cannot be assigned to a host",
-        ),
-        ("none", "404 NotFound", "not found"),
-    ];
-    for (name, wanted, text) in table {
-        let result = cluster.bind("default", name, &"n2".into(), at(0));
-        let message = result.as_ref().unwrap_err().message.clone();
-        assert!(message.contains(text), "{message}");
-        assert_eq!(refused(result), wanted);
-    }
-}
-
-#[test]
 fn a_status_patch_needs_the_uid_and_no_version() {
     let cluster = cluster();
     let first = bound_pod(&cluster, "a", json!({}));
@@ -217,64 +146,65 @@ fn a_status_patch_needs_the_uid_and_no_version() {
     assert!(ready.is_ready());
     let before = cluster.resource_version();
     write(&first.metadata.uid).unwrap();
-    assert_eq!(
-        cluster.resource_version(),
-        before,
-        "the same again is not written"
-    );
+    let after = cluster.resource_version();
+    assert_eq!(after, before, "the same again is not written");
     assert_eq!(cluster.write_counts().pods.ready, 1);
 }
 
-fn reference(name: &str, uid: &str) -> Arc<OwnerReference> {
-    Arc::new(OwnerReference {
-        api_version: "apps/v1".into(),
-        kind: "Foo".into(),
-        name: name.into(),
-        uid: uid.into(),
-        controller: Some(true),
-        block_owner_deletion: Some(true),
-    })
-}
-
+/// By the typed request, and by the document that it stands for.
 #[test]
 fn adopting_and_releasing_follow_the_merge_by_uid() {
-    let cluster = cluster();
-    let pod_uid = cluster
-        .create(pod("a", json!({})), at(0))
-        .unwrap()
-        .metadata
-        .uid
-        .clone();
-    let patch = |patch: OwnerPatch| cluster.patch_pod_owner("default", "a", &patch, at(0));
-    let adopt = |uid: &str, pod_uid: &Uid| OwnerPatch::Adopt {
-        owner: reference(uid, uid),
-        uid: pod_uid.clone(),
+    type Request = fn(&Cluster, &str, &OwnerPatch) -> Result<Arc<Pod>, ApiError>;
+    let typed: Request =
+        |cluster, name, patch| cluster.patch_pod_owner("default", name, patch, at(0));
+    let document: Request = |cluster, name, patch| {
+        let Value::Object(body) = patch.body() else {
+            panic!("a patch is a map")
+        };
+        cluster.patch("default", name, &Patch::Strategic(body), at(0))
     };
-    let release = |uid: &str, pod_uid: &Uid| OwnerPatch::Release {
-        owner_uid: uid.into(),
-        uid: pod_uid.clone(),
-    };
-    // No list: the directive is dropped, nothing is written.
-    let before = cluster.resource_version();
-    patch(release("u1", &pod_uid)).unwrap();
-    assert_eq!(cluster.resource_version(), before);
-    assert_eq!(fields(patch(adopt("u1", &Uid::new("x")))), ["metadata.uid"]);
-    assert_eq!(
-        fields(patch(release("u1", &Uid::new("x")))),
-        ["metadata.uid"]
-    );
-    let adopted = patch(adopt("u1", &pod_uid)).unwrap();
-    assert_eq!(adopted.metadata.controller().unwrap().uid, Uid::new("u1"));
-    assert_eq!(
-        fields(patch(adopt("u2", &pod_uid))),
-        ["metadata.ownerReferences"]
-    );
-    patch(adopt("u1", &pod_uid)).unwrap();
-    let released = patch(release("u1", &pod_uid)).unwrap();
-    assert!(released.metadata.owner_references.is_empty());
-    let pods = cluster.write_counts().pods;
-    assert_eq!((pods.adopted, pods.released), (1, 1));
-    let missing = cluster.patch_pod_owner("default", "none", &release("u", &pod_uid), at(0));
-    assert_eq!(refused(missing), "404 NotFound");
+    for request in [typed, document] {
+        let cluster = cluster();
+        let stored = cluster.create(pod("a", json!({})), at(0)).unwrap();
+        let pod_uid = &stored.metadata.uid;
+        let other = &Uid::new("x");
+        let patch = |patch: OwnerPatch| request(&cluster, "a", &patch);
+        let adopt = |uid: &str, pod_uid: &Uid| OwnerPatch::Adopt {
+            owner: Arc::new(OwnerReference {
+                api_version: "apps/v1".into(),
+                kind: "Foo".into(),
+                name: uid.into(),
+                uid: uid.into(),
+                controller: Some(true),
+                block_owner_deletion: Some(true),
+            }),
+            uid: pod_uid.clone(),
+        };
+        let release = |uid: &str, pod_uid: &Uid| OwnerPatch::Release {
+            owner_uid: uid.into(),
+            uid: pod_uid.clone(),
+        };
+        // No list: the directive is dropped, nothing is written.
+        let before = cluster.resource_version();
+        let none = patch(release("u1", pod_uid)).unwrap();
+        assert!(none.metadata.owner_references.is_empty());
+        assert_eq!(cluster.resource_version(), before);
+        assert_eq!(fields(patch(adopt("u1", other))), ["metadata.uid"]);
+        assert_eq!(fields(patch(release("u1", other))), ["metadata.uid"]);
+        let adopted = patch(adopt("u1", pod_uid)).unwrap();
+        assert_eq!(adopted.metadata.controller().unwrap().uid, Uid::new("u1"));
+        let second = patch(adopt("u2", pod_uid));
+        assert_eq!(fields(second), ["metadata.ownerReferences"]);
+        let before = cluster.resource_version();
+        patch(adopt("u1", pod_uid)).unwrap();
+        patch(release("u9", pod_uid)).unwrap();
+        assert_eq!(cluster.resource_version(), before);
+        let released = patch(release("u1", pod_uid)).unwrap();
+        assert!(released.metadata.owner_references.is_empty());
+        let pods = cluster.write_counts().pods;
+        assert_eq!((pods.adopted, pods.released), (1, 1));
+        let missing = request(&cluster, "none", &release("u", pod_uid));
+        assert_eq!(refused(missing), "404 NotFound");
+    }
     assert_eq!(Pod::KIND, Kind::POD);
 }

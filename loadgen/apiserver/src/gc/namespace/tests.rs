@@ -17,10 +17,8 @@ fn collect(cluster: &Cluster) {
 }
 
 fn end(cluster: &Cluster, name: &str) {
-    let forced = forced();
-    cluster
-        .delete::<Pod>("default", name, &forced, at(3))
-        .unwrap();
+    let ended = cluster.delete::<Pod>("default", name, &forced(), at(3));
+    ended.unwrap();
 }
 
 fn is_there(cluster: &Cluster) -> bool {
@@ -49,10 +47,8 @@ fn a_deleted_namespace_is_terminating_and_takes_nothing_new() {
     let version = cluster.resource_version();
     assert_eq!(drain(&mut watch), [format!("MODIFIED default {version}")]);
     collect(&cluster);
-    assert_eq!(
-        drain(&mut watch),
-        [format!("DELETED default {}", version + 1)]
-    );
+    let version = version + 1;
+    assert_eq!(drain(&mut watch), [format!("DELETED default {version}")]);
     assert!(!is_there(&cluster));
     assert_eq!(cluster.garbage_queue_len(), 0);
 }
@@ -86,9 +82,8 @@ fn pods_go_first_then_the_rest_then_the_namespace() {
 fn what_a_finalizer_keeps_keeps_the_namespace() {
     let cluster = cluster();
     let held = json!({"metadata": {"finalizers": ["a.b/c"]}});
-    cluster
-        .create(replica_set("r", held.clone()), at(0))
-        .unwrap();
+    let set = replica_set("r", held.clone());
+    cluster.create(set, at(0)).unwrap();
     cluster.create(pod("a", held), at(0)).unwrap();
     delete_namespace(&cluster, "default");
     collect(&cluster);
@@ -133,9 +128,8 @@ fn an_object_that_was_admitted_before_the_deletion_is_collected_too() {
 fn a_large_namespace_is_emptied_in_portions() {
     let cluster = cluster();
     for number in 0..3 * PORTION {
-        cluster
-            .create(pod(&format!("p{number}"), json!({})), at(0))
-            .unwrap();
+        let pod = pod(&format!("p{number}"), json!({}));
+        cluster.create(pod, at(0)).unwrap();
     }
     delete_namespace(&cluster, "default");
     assert_eq!(cluster.collect_garbage(1, at(2)), 1);
