@@ -123,9 +123,7 @@ fn hazard_03_creation_event_lost() {
 #[test]
 fn hazard_04_deletions_seen_late() {
     for gate in [true, false] {
-        let mut sim = Harness::gated(gate);
-        sim.create_set(idle_set("web", 10));
-        sim.run(seconds(1));
+        let mut sim = Harness::gated(gate).holding(idle_set("web", 10));
         sim.reset_extremes();
         sim.hold(StreamKind::Pods, minutes(4));
         sim.scale("web", 5);
@@ -148,9 +146,7 @@ fn hazard_04_deletions_seen_late() {
 /// A victim that is marked, changed and removed is counted once.
 #[test]
 fn hazard_05_graceful_deletion_is_told_twice() {
-    let mut sim = slow_to_end(true);
-    sim.create_set(replica_set("web", 5));
-    sim.run(seconds(1));
+    let mut sim = slow_to_end(true).holding(replica_set("web", 5));
     sim.connection().duplicate_events(StreamKind::Pods, 2);
     sim.scale("web", 3);
     sim.run(seconds(1));
@@ -274,9 +270,7 @@ fn hazard_08_created_pod_is_first_seen_terminating() {
 #[test]
 fn hazard_09_victim_is_orphaned_before_its_deletion() {
     for gate in [true, false] {
-        let mut sim = Harness::gated(gate);
-        sim.create_set(idle_set("web", 2));
-        sim.run(seconds(1));
+        let mut sim = Harness::gated(gate).holding(idle_set("web", 2));
         let (victim, other) = (sim.active("web").remove(0), sim.active("web").remove(1));
         let cheap = json!({"controller.kubernetes.io/pod-deletion-cost": "-10"});
         sim.patch_pod(&victim, json!({"metadata": {"annotations": cheap}}));
@@ -307,9 +301,7 @@ fn hazard_09_victim_is_orphaned_before_its_deletion() {
 #[test]
 fn hazard_10_reference_dropped_and_deletion_in_one_step() {
     for gate in [true, false] {
-        let mut sim = slow_to_end(gate);
-        sim.create_set(replica_set("web", 2));
-        sim.run(seconds(1));
+        let mut sim = slow_to_end(gate).holding(replica_set("web", 2));
         sim.hold(StreamKind::Pods, seconds(10));
         sim.scale("web", 1);
         sim.run(seconds(1));
@@ -343,9 +335,7 @@ fn hazard_10_reference_dropped_and_deletion_in_one_step() {
 #[test]
 fn hazard_11_same_name_new_uid_in_one_update() {
     for gate in [true, false] {
-        let mut sim = Harness::gated(gate);
-        sim.create_set(idle_set("web", 1));
-        sim.run(seconds(1));
+        let mut sim = Harness::gated(gate).holding(idle_set("web", 1));
         let name = sim.active("web").remove(0);
         sim.hold(StreamKind::Pods, seconds(5));
         sim.scale("web", 0);

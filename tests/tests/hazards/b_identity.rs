@@ -53,9 +53,7 @@ fn hazard_15_created_again_while_the_watch_was_broken() {
 /// corrects it by its own sync.
 #[test]
 fn hazard_16_old_status_written_onto_the_successor() {
-    let mut sim = Harness::new();
-    sim.create_set(idle_set("web", 1));
-    sim.run(seconds(1));
+    let mut sim = Harness::new().holding(idle_set("web", 1));
     sim.scale("web", 3);
     sim.run(seconds(1));
     let old = sim.owned("web");
@@ -90,9 +88,7 @@ fn hazard_16_old_status_written_onto_the_successor() {
 #[test]
 fn hazard_17_stale_replicas() {
     for gate in [true, false] {
-        let mut sim = Harness::gated(gate);
-        sim.create_set(idle_set("web", 3));
-        sim.run(seconds(1));
+        let mut sim = Harness::gated(gate).holding(idle_set("web", 3));
         sim.hold(StreamKind::ReplicaSets, seconds(20));
         sim.scale("web", 0);
         let name = sim.active("web").remove(0);
@@ -150,9 +146,7 @@ fn hazard_19_deleted_while_creating() {
 /// The GET's 404 is the sync's error; one retry, which finds nothing to do.
 #[test]
 fn hazard_20_status_of_one_that_is_gone() {
-    let mut sim = Harness::new();
-    sim.create_set(idle_set("web", 1));
-    sim.run(seconds(1));
+    let mut sim = Harness::new().holding(idle_set("web", 1));
     sim.fail(Call::PutStatus, Effect::Slow { by_ms: 1_000 }, 1);
     sim.scale("web", 2);
     sim.run(ms(500));

@@ -31,10 +31,8 @@ fn orphans(sim: &Harness, count: usize) -> Vec<String> {
 /// status is written in that round.
 #[test]
 fn hazard_21_orphaning_deletion_is_not_seen_yet() {
-    let mut sim = Harness::new();
     let kept = json!({"metadata": {"finalizers": ["example.com/kept"]}});
-    sim.create_set(with(idle_set("web", 2), kept));
-    sim.run(seconds(1));
+    let mut sim = Harness::new().holding(with(idle_set("web", 2), kept));
     let (before, syncs) = (sim.written().len(), sim.syncs().len());
     sim.hold(StreamKind::ReplicaSets, seconds(20));
     sim.delete_set("web", Propagation::Orphan);
@@ -65,9 +63,7 @@ fn hazard_21_orphaning_deletion_is_not_seen_yet() {
 /// that is gone, and collected.
 #[test]
 fn hazard_22_deletion_between_live_get_and_patch() {
-    let mut sim = Harness::new();
-    sim.create_set(idle_set("web", 0));
-    sim.run(seconds(1));
+    let mut sim = Harness::new().holding(idle_set("web", 0));
     sim.fail(Call::PatchPod, Effect::Slow { by_ms: 1_000 }, 1);
     orphans(&sim, 1);
     sim.run(ms(500));
@@ -85,9 +81,7 @@ fn hazard_22_deletion_between_live_get_and_patch() {
 #[test]
 fn hazard_23_live_get_fails_or_shows_another() {
     for case in ["500", "404", "other uid"] {
-        let mut sim = Harness::new();
-        sim.create_set(idle_set("web", 3));
-        sim.run(seconds(1));
+        let mut sim = Harness::new().holding(idle_set("web", 3));
         sim.hold(StreamKind::ReplicaSets, seconds(2));
         match case {
             "500" => sim.refuse(Call::GetOwner, ApiFault::InternalError, 1),
@@ -176,9 +170,7 @@ fn hazard_25_pod_is_gone_or_another_before_the_patch() {
         sim.conclude();
     }
     // The same with a release.
-    let mut sim = Harness::new();
-    sim.create_set(idle_set("web", 1));
-    sim.run(seconds(1));
+    let mut sim = Harness::new().holding(idle_set("web", 1));
     let name = sim.active("web").remove(0);
     sim.fail(Call::PatchPod, Effect::Slow { by_ms: 1_000 }, 1);
     sim.patch_pod(&name, json!({"metadata": {"labels": {"app": "other"}}}));
@@ -216,9 +208,7 @@ fn hazard_26_terminating_orphan() {
 #[test]
 fn hazard_27_relabelled_pod_is_isolated() {
     for gate in [true, false] {
-        let mut sim = Harness::gated(gate);
-        sim.create_set(idle_set("web", 3));
-        sim.run(seconds(1));
+        let mut sim = Harness::gated(gate).holding(idle_set("web", 3));
         let name = sim.active("web").remove(0);
         let syncs = sim.syncs().len();
         sim.patch_pod(&name, json!({"metadata": {"labels": {"app": "debug"}}}));

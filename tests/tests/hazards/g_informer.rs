@@ -57,9 +57,7 @@ fn hazard_65_watch_expired() {
 #[test]
 fn hazard_66_version_too_large() {
     for streaming in [true, false] {
-        let mut sim = listing(streaming);
-        sim.create_set(idle_set("web", 3));
-        sim.run(seconds(1));
+        let mut sim = listing(streaming).holding(idle_set("web", 3));
         let name = sim.active("web").remove(0);
         sim.hold(StreamKind::Pods, seconds(1));
         sim.connection().lag(StreamKind::Pods, 4, 0);

@@ -263,9 +263,8 @@ fn hazard_80_wrong_owner_references() {
 fn hazard_81_foreground_deletion() {
     let mut sim = Harness::with(|setup| {
         setup.latency.pod_termination = Latency::Constant(minutes(10));
-    });
-    sim.create_set(replica_set("web", 3));
-    sim.run(seconds(1));
+    })
+    .holding(replica_set("web", 3));
     let before = sim.written().len();
     sim.delete_set("web", Propagation::Foreground);
     sim.run(seconds(1));
@@ -298,10 +297,8 @@ fn hazard_81_foreground_deletion() {
 #[test]
 fn hazard_82_delayed_adds_merge() {
     // A retry is due in many minutes when a pod becomes ready. The sync five seconds later has used it up.
-    let mut sim = Harness::new();
     let slow = json!({"spec": {"minReadySeconds": 5}});
-    sim.create_set(with(idle_set("web", 1), slow));
-    sim.run(seconds(1));
+    let mut sim = Harness::new().holding(with(idle_set("web", 1), slow));
     let name = sim.active("web").remove(0);
     let refused = Effect::Refuse(ApiFault::InternalError);
     sim.fail(Call::CreatePod, refused, u32::MAX);
