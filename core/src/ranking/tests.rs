@@ -1,7 +1,7 @@
 //! Tests of the ranker against the rules, on random pods.
 
 use podstorm_objects::{
-    ConditionStatus, ConditionType, ContainerStatus, Labels, Pod, PodCondition, PodPhase, Time, Uid,
+    ConditionStatus, ConditionType, ContainerStatus, Labels, Pod, PodPhase, Time, Uid,
 };
 use proptest::prelude::*;
 
@@ -49,16 +49,13 @@ fn pod() -> impl Strategy<Value = Pod> {
                 1 => PodPhase::Unknown,
                 _ => PodPhase::Running,
             };
-            pod.status.conditions.push(PodCondition {
-                kind: ConditionType::Ready,
-                status: if state > 2 {
-                    ConditionStatus::True
-                } else {
-                    ConditionStatus::False
-                },
-                last_transition_time: time(ready_age).into(),
-                rest: podstorm_objects::Rest::NONE,
-            });
+            let status = if state > 2 {
+                ConditionStatus::True
+            } else {
+                ConditionStatus::False
+            };
+            let conditions = &mut pod.status.conditions;
+            conditions.set(ConditionType::Ready, status, time(ready_age));
             pod.status.container_statuses.push(ContainerStatus {
                 name: "c".into(),
                 restart_count: restarts * 100,
@@ -158,12 +155,9 @@ fn ready_on(node: u32, uid: &str, ready_age: i64, age: i64, restarts: i32) -> Ra
     pod.metadata.uid = uid.into();
     pod.metadata.creation_timestamp = Time::from_unix_seconds(NOW_SECONDS - age);
     pod.status.phase = PodPhase::Running;
-    pod.status.conditions.push(PodCondition {
-        kind: ConditionType::Ready,
-        status: ConditionStatus::True,
-        last_transition_time: Time::from_unix_seconds(NOW_SECONDS - ready_age).into(),
-        rest: podstorm_objects::Rest::NONE,
-    });
+    let since = Time::from_unix_seconds(NOW_SECONDS - ready_age);
+    let conditions = &mut pod.status.conditions;
+    conditions.set(ConditionType::Ready, ConditionStatus::True, since);
     pod.status.container_statuses.push(ContainerStatus {
         name: "c".into(),
         restart_count: restarts,

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use podstorm_objects::{
-    ConditionStatus, ConditionType, Kind, Labels, OwnerReference, Pod, PodCondition, PodPhase,
-    Selector, Str, Time, Uid,
+    ConditionStatus, ConditionType, Kind, Labels, OwnerReference, Pod, PodPhase, Selector, Str,
+    Time, Uid,
 };
 use proptest::prelude::*;
 
@@ -44,16 +44,13 @@ fn pod(name: u8, version: u64, (controller, labels, ended, deleting): (u8, u8, b
         0 => Time::UNSET,
         more => Time::from_unix_seconds((version + more).cast_signed()),
     };
-    pod.status.conditions.push(PodCondition {
-        kind: ConditionType::Ready,
-        status: if version.is_multiple_of(7) {
-            ConditionStatus::False
-        } else {
-            ConditionStatus::True
-        },
-        last_transition_time: ready_since.into(),
-        rest: podstorm_objects::Rest::NONE,
-    });
+    let ready = if version.is_multiple_of(7) {
+        ConditionStatus::False
+    } else {
+        ConditionStatus::True
+    };
+    let conditions = &mut pod.status.conditions;
+    conditions.set(ConditionType::Ready, ready, ready_since);
     pod.status.phase = if ended {
         PodPhase::Failed
     } else {
