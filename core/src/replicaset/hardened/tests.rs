@@ -15,7 +15,7 @@ use crate::cache::{Delta, PodCache};
 use crate::policy::Behaviour::{Hardened, Upstream};
 
 /// A harness whose owner has this many pods, all of them in the caches.
-fn settled(behaviour: crate::policy::Behaviour, pods: i32) -> Harness {
+pub(super) fn settled(behaviour: crate::policy::Behaviour, pods: i32) -> Harness {
     let mut harness = Harness::new(behaviour, pods);
     for _ in 0..3 {
         assert_eq!(harness.sync(), Outcome::Ok);
@@ -23,6 +23,10 @@ fn settled(behaviour: crate::policy::Behaviour, pods: i32) -> Harness {
     }
     assert_eq!(harness.server.pods.len(), usize::try_from(pods).unwrap());
     harness
+}
+
+fn refused() -> Fault {
+    Fault::Refuse(ApiError::status(500, Reason::InternalError, "refused"))
 }
 
 /// Syncs the key until nothing wakes it.
@@ -70,11 +74,8 @@ fn a_pod_that_is_there_although_the_server_knew_of_none_is_deleted_again() {
         let mut harness = settled(behaviour, 1);
         harness.server.set_replicas(0);
         harness.deliver();
-        harness.server.fault(
-            "delete",
-            0,
-            Fault::Refuse(ApiError::status(404, Reason::NotFound, "not found")),
-        );
+        let nothing = ApiError::status(404, Reason::NotFound, "not found");
+        harness.server.fault("delete", 0, Fault::Refuse(nothing));
         let again = harness.sync() != Outcome::Ok;
         assert_eq!(again, behaviour == Hardened);
         // This is not a failure, so there is no condition and no Event.
@@ -318,10 +319,7 @@ fn a_failure_after_progress_is_a_first_one() {
         let mut harness = Harness::new(behaviour, 10);
         // In each sync one create succeeds and one of the next two fails.
         for create in [1, 4, 7] {
-            let refused = ApiError::status(500, Reason::InternalError, "refused");
-            harness
-                .server
-                .fault("create", create, Fault::Refuse(refused));
+            harness.server.fault("create", create, refused());
         }
         for _ in 0..3 {
             harness.advance(HARDENED_RETRY_MAX_NS);
@@ -332,8 +330,7 @@ fn a_failure_after_progress_is_a_first_one() {
         let queue = harness.controller.queue();
         assert_eq!(queue.num_requeues(harness.key), failures, "{behaviour:?}");
         // A sync without progress keeps counting.
-        let refused = ApiError::status(500, Reason::InternalError, "refused");
-        harness.server.fault("create", 9, Fault::Refuse(refused));
+        harness.server.fault("create", 9, refused());
         harness.advance(HARDENED_RETRY_MAX_NS);
         harness.process_next();
         let queue = harness.controller.queue();
@@ -352,8 +349,7 @@ fn a_fence_that_can_be_read_again_ends_the_failures_before_it() {
     let mut harness = Harness::new(Hardened, 1);
     harness.server.fault("create", 0, LOST);
     for read in 0..12 {
-        let refused = ApiError::status(500, Reason::InternalError, "refused");
-        harness.server.fault("read", read, Fault::Refuse(refused));
+        harness.server.fault("read", read, refused());
     }
     for _ in 0..12 {
         harness.process_next();
@@ -382,10 +378,10 @@ fn a_release_that_is_refused_as_invalid_is_tried_again() {
         harness.server.put_pod(other);
         harness.deliver();
         let policy = ApiError::status(422, Reason::Invalid, "refused by a policy");
-        harness
-            .server
-            .fault("patch", 0, Fault::Refuse(policy.clone()));
-        harness.server.fault("patch", 1, Fault::Refuse(policy));
+        for patch in [0, 1] {
+            let refused = Fault::Refuse(policy.clone());
+            harness.server.fault("patch", patch, refused);
+        }
         finish_all(&mut harness);
         let tried = harness.server.calls("patch");
         assert!((1..=2).contains(&tried), "{behaviour:?}: {tried}");

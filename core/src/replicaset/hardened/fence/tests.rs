@@ -9,6 +9,7 @@ use podstorm_runtime::limits::{
 
 use super::super::super::harness::{Fault, Harness, LOST};
 use super::super::super::{Outcome, Step, SyncErrorClass};
+use super::super::tests::settled;
 use crate::policy::Behaviour::{Hardened, Upstream};
 
 fn class(outcome: &Outcome) -> Option<SyncErrorClass> {
@@ -104,10 +105,7 @@ fn a_fence_that_fails_is_asked_for_again_before_anything_is_counted() {
 #[test]
 fn a_delete_is_waited_for_like_a_create() {
     for behaviour in [Upstream, Hardened] {
-        let mut harness = Harness::new(behaviour, 3);
-        harness.sync();
-        harness.deliver();
-        harness.sync();
+        let mut harness = settled(behaviour, 3);
         harness.server.set_replicas(2);
         harness.catch_up();
         assert_eq!(harness.server.pods.len(), 2);
@@ -130,10 +128,7 @@ fn a_delete_is_waited_for_like_a_create() {
 #[test]
 fn a_lost_delete_and_one_that_finds_nothing_ask_for_a_fence() {
     for fault in [Some(LOST), None] {
-        let mut harness = Harness::new(Hardened, 1);
-        harness.sync();
-        harness.deliver();
-        harness.sync();
+        let mut harness = settled(Hardened, 1);
         harness.server.set_replicas(0);
         harness.deliver();
         match fault {
@@ -222,11 +217,7 @@ fn a_start_whose_versions_cannot_be_read_counts_nothing() {
 #[test]
 fn a_cache_that_goes_back_is_waited_for() {
     for behaviour in [Upstream, Hardened] {
-        let mut harness = Harness::new(behaviour, 1);
-        harness.sync();
-        harness.deliver();
-        harness.sync();
-        harness.deliver();
+        let mut harness = settled(behaviour, 1);
         // A list from a server that lags: without the pod, at the version before it.
         harness.cache.replace(Vec::new(), &10.into());
         let outcome = harness.sync();
@@ -358,11 +349,7 @@ fn a_postponed_sync_is_retried_within_the_bound_and_does_not_spin() {
 
 #[test]
 fn a_cache_that_goes_back_while_it_is_read_is_not_counted() {
-    let mut harness = Harness::new(Hardened, 1);
-    assert_eq!(harness.sync(), Outcome::Ok);
-    harness.deliver();
-    assert_eq!(harness.sync(), Outcome::Ok);
-    harness.deliver();
+    let mut harness = settled(Hardened, 1);
     let controller = &harness.controller;
     harness.driver.sync.reset(harness.key);
     assert_eq!(

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::super::super::harness::{Fault, Harness, LOST};
 use super::super::super::{Outcome, SyncErrorClass};
+use super::super::tests::settled;
 use super::*;
 use crate::policy::Behaviour::{Hardened, Upstream};
 use podstorm_objects::{OwnerReference, PodPhase, Uid};
@@ -50,11 +51,8 @@ fn long_prefixes_are_cut_and_owners_differ() {
 
 #[test]
 fn the_lowest_slots_whose_names_are_free_are_taken() {
-    let mut harness = Harness::new(Hardened, 3);
-    harness.sync();
-    harness.deliver();
+    let mut harness = settled(Hardened, 3);
     let first: BTreeSet<String> = harness.server.pods.keys().cloned().collect();
-    harness.sync();
     let gone = first.iter().next().unwrap().clone();
     harness.server.remove_pod(&gone);
     harness.deliver();
@@ -148,10 +146,7 @@ fn a_refused_create_is_reported_and_a_lost_one_keeps_its_slot() {
 
 #[test]
 fn a_create_that_may_come_yet_is_asked_for_again_under_its_name() {
-    let mut harness = Harness::new(Hardened, 3);
-    harness.sync();
-    harness.deliver();
-    harness.sync();
+    let mut harness = settled(Hardened, 3);
     let names = SlotNames::new("web-", &harness.server.owner.metadata.uid);
     harness.server.set_replicas(4);
     harness.deliver_owners();
