@@ -175,6 +175,19 @@ fn w181_garbage_collection() {
     });
 }
 
+/// Creates ReplicaSets of so many pods each: `many-000` and so on.
+#[track_caller]
+fn create_many(served: &Served, sets: usize, replicas: usize) {
+    let one = |number: usize| {
+        FRONTEND
+            .replace("frontend", &format!("many-{number:03}"))
+            .replace("replicas: 3", &format!("replicas: {replicas}"))
+    };
+    let all: Vec<String> = (0..sets).map(one).collect();
+    served.file("many.yaml", &all.join("---"));
+    served.run("create -f many.yaml");
+}
+
 #[test]
 #[ignore = "needs kubectl: cargo real"]
 fn w184_many_at_once() {
@@ -191,15 +204,7 @@ fn w184_many_at_once() {
         "50",
     ];
     with_one(&limits, |served| {
-        let one = |number: usize| {
-            let named = format!("many-{number:03}");
-            FRONTEND
-                .replace("frontend", &named)
-                .replace("replicas: 3", "replicas: 0")
-        };
-        let all: Vec<String> = (0..200).map(one).collect();
-        served.file("many.yaml", &all.join("---"));
-        served.run("create -f many.yaml");
+        create_many(served, 200, 0);
         let counts = "get rs -o jsonpath='{.items[*].status.readyReplicas}'";
         for replicas in [50, 5, 50, 5] {
             // Some sets each, as a kubectl holds back after 300 requests.
@@ -227,6 +232,7 @@ fn w184_many_at_once() {
 fn w184_a_batch_at_a_time() {
     // What is created in one second of this time is one batch: a call takes three.
     const CALL: i64 = 3;
+    const SETS: usize = 5;
     let slow = [
         "--engine",
         "virtual",
@@ -238,15 +244,7 @@ fn w184_a_batch_at_a_time() {
     let per_set = "get pods -o jsonpath='{range .items[*]}{.metadata.ownerReferences[0].name} \
                    {.metadata.creationTimestamp}{\"\\n\"}{end}'";
     with_one(&slow, |served| {
-        let one = |number: usize| {
-            let named = format!("many-{number:02}");
-            FRONTEND
-                .replace("frontend", &named)
-                .replace("replicas: 3", "replicas: 50")
-        };
-        let all: Vec<String> = (0..5).map(one).collect();
-        served.file("many.yaml", &all.join("---"));
-        served.run("create -f many.yaml");
+        create_many(served, SETS, 50);
         pass(served, 3600);
         let text = served.run(per_set);
         let mut batches: BTreeMap<&str, BTreeMap<i64, usize>> = BTreeMap::new();
@@ -256,7 +254,7 @@ fn w184_a_batch_at_a_time() {
             let created = created.unix_seconds().expect("it is set");
             *batches.entry(set).or_default().entry(created).or_default() += 1;
         }
-        assert_eq!(batches.len(), all.len());
+        assert_eq!(batches.len(), SETS);
         let mut rounds = 0;
         for (set, batches) in batches {
             assert_eq!(batches.values().sum::<usize>(), 50, "{set}: {batches:?}");
@@ -273,7 +271,7 @@ fn w184_a_batch_at_a_time() {
                 assert!(*pods <= most, "{set}: {batches:?}");
             }
         }
-        assert!(rounds > all.len(), "a tenth of the calls fails");
+        assert!(rounds > SETS, "a tenth of the calls fails");
     });
 }
 

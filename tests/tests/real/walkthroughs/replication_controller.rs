@@ -2,7 +2,7 @@
 
 use super::super::manifests::{NGINX, pod};
 use super::super::served::{Served, with_one};
-use super::{PHASES, count, name_of, names, not_ready};
+use super::{ALL_OWNERS, PHASES, all_run, count, name_of, names, not_ready, place_six};
 
 const ROW: &str = "get rc nginx --no-headers";
 const EVENTS: &str = "get events --field-selector involvedObject.name=nginx \
@@ -13,9 +13,7 @@ const DELETED: &str = "Normal SuccessfulDelete replication-controller Deleted po
 /// Waits until there are so many, all of them ready, and nobody else.
 fn has(served: &Served, replicas: usize) {
     served.tabulates(ROW, &format!("nginx {replicas} {replicas} {replicas}"));
-    served.comes_to(PHASES, |text| {
-        count(text, "Running") == replicas && text.lines().count() == replicas
-    });
+    all_run(served, replicas);
 }
 
 fn nginx(served: &Served, replicas: usize) {
@@ -231,10 +229,7 @@ fn w21_delete_with_and_without_pods() {
         nginx(served, 3);
         let before = names(served);
         served.run("delete rc nginx --cascade=orphan");
-        served.says(
-            "get pods -o jsonpath='{.items[*].metadata.ownerReferences}'",
-            "",
-        );
+        served.says(ALL_OWNERS, "");
         served.apply(&NGINX.replace("image: nginx", "image: 'nginx:2'"));
         has(served, 3);
         assert_eq!(names(served), before);
@@ -246,10 +241,7 @@ fn w21_delete_with_and_without_pods() {
         let (status, answer) = served.rest("DELETE", PATH, "");
         assert_eq!(status, 200, "{answer}");
         served.becomes("get rc -o name", "");
-        served.says(
-            "get pods -o jsonpath='{.items[*].metadata.ownerReferences}'",
-            "",
-        );
+        served.says(ALL_OWNERS, "");
         assert_eq!(names(served), before);
 
         nginx(served, 3);
@@ -299,16 +291,7 @@ fn w22_isolate_and_scale() {
         // Four of six on one node: co-location does not count, so the cost decides.
         served.run("delete rc nginx");
         served.becomes("get pods -o name", "");
-        let place = |number: usize| {
-            let node = if number < 4 { "node-1" } else { "node-2" };
-            pod(
-                &format!("p{number}"),
-                "labels: {app: nginx}",
-                &format!("nodeName: {node}"),
-            )
-        };
-        served.apply(&(0..6).map(place).collect::<Vec<_>>().join("---"));
-        served.run("wait --for=condition=Ready pods --all");
+        place_six(served, "app: nginx");
         served.run("annotate pod p5 controller.kubernetes.io/pod-deletion-cost=-1");
         nginx(served, 5);
         served.refuses("get pod p5", &["NotFound"]);
