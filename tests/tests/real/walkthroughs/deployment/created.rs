@@ -2,6 +2,8 @@
 
 use super::*;
 
+const REVISION: &str = ".metadata.annotations.deployment\\.kubernetes\\.io/revision";
+
 #[test]
 #[ignore = "needs kubectl: cargo real"]
 fn w26_create_and_read_the_columns() {
@@ -45,11 +47,7 @@ fn w26_create_and_read_the_columns() {
             "{{\"{of}/desired-replicas\":\"3\",\"{of}/max-replicas\":\"4\",\"{of}/revision\":\"1\"}}"
         );
         assert_eq!(of_set(".metadata.annotations"), annotations);
-        let revision = member(
-            served,
-            ".metadata.annotations.deployment\\.kubernetes\\.io/revision",
-        );
-        assert_eq!(revision, "1");
+        assert_eq!(member(served, REVISION), "1");
         let up = format!("Normal ScalingReplicaSet Scaled up replica set {set} from 0 to 3");
         served.becomes(EVENTS, &up);
     });
@@ -153,11 +151,8 @@ fn w29_the_template_decides_and_nothing_else() {
             served.run(line);
             pass(served, 60);
             complete(served, 4);
-            let revision = member(
-                served,
-                ".metadata.annotations.deployment\\.kubernetes\\.io/revision",
-            );
-            assert_eq!(revision, (number + 2).to_string(), "{line}");
+            let revision = (number + 2).to_string();
+            assert_eq!(member(served, REVISION), revision, "{line}");
         }
     });
 }
