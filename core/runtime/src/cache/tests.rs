@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use podstorm_objects::{
-    ConditionStatus, ConditionType, Kind, Labels, OwnerReference, Pod, PodPhase, Selector, Str,
-    Time, Uid,
+    ConditionStatus, ConditionType, Kind, Labels, ObjectMeta, OwnerReference, Pod, PodPhase,
+    Selector, Str, Time, Uid,
 };
 use proptest::prelude::*;
 
@@ -17,14 +17,11 @@ use crate::intern::KeyId;
 type Shape = Option<(u8, u8, bool, bool)>;
 
 fn owner(number: u8) -> Arc<OwnerReference> {
-    Arc::new(OwnerReference {
-        api_version: "apps/v1".into(),
-        kind: "ReplicaSet".into(),
-        name: format!("rs-{number}").as_str().into(),
+    Arc::new(Kind::REPLICA_SET.controller_reference(&ObjectMeta {
+        name: format!("rs-{number}").into(),
         uid: Uid::from_u128(u128::from(number)),
-        controller: Some(true),
-        block_owner_deletion: Some(true),
-    })
+        ..ObjectMeta::default()
+    }))
 }
 
 fn pod(name: u8, version: u64, (controller, labels, ended, deleting): (u8, u8, bool, bool)) -> Pod {
