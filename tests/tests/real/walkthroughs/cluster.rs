@@ -193,15 +193,11 @@ fn create_many(served: &Served, sets: usize, replicas: usize) {
 fn w184_many_at_once() {
     // 200 ReplicaSets of 50 pods, while a tenth of all calls of their controller fails.
     let limits = [
-        "--nodes",
-        "100",
-        "--pods-per-node",
-        "110",
-        "--api-errors",
-        "10%",
+        "--nodes=100",
+        "--pods-per-node=110",
+        "--api-errors=10%",
         // All retries share a bucket of ten a second.
-        "--time-scale",
-        "50",
+        "--time-scale=50",
     ];
     with_one(&limits, |served| {
         create_many(served, 200, 0);
@@ -233,14 +229,7 @@ fn w184_a_batch_at_a_time() {
     // What is created in one second of this time is one batch: a call takes three.
     const CALL: i64 = 3;
     const SETS: usize = 5;
-    let slow = [
-        "--engine",
-        "virtual",
-        "--api-latency",
-        "3s",
-        "--api-errors",
-        "10%",
-    ];
+    let slow = ["--engine=virtual", "--api-latency=3s", "--api-errors=10%"];
     let per_set = "get pods -o jsonpath='{range .items[*]}{.metadata.ownerReferences[0].name} \
                    {.metadata.creationTimestamp}{\"\\n\"}{end}'";
     with_one(&slow, |served| {

@@ -161,12 +161,7 @@ fn w3_required_fields_and_rejections() {
 #[test]
 #[ignore = "needs kubectl: cargo real"]
 fn w4_pods_that_come_later_are_taken_over_and_removed() {
-    let latencies = [
-        "--pod-startup-latency",
-        "1s",
-        "--pod-termination-latency",
-        "1s",
-    ];
+    let latencies = ["--pod-startup-latency=1s", "--pod-termination-latency=1s"];
     with_one(&latencies, |served| {
         frontend(served, 3);
         let before = names(served);

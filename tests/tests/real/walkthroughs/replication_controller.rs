@@ -128,12 +128,9 @@ fn w18_manifest_rules_and_defaults() {
 #[ignore = "needs kubectl: cargo real"]
 fn w19_keeps_the_number_whoever_made_or_killed_the_pods() {
     let times = [
-        "--pod-startup-latency",
-        "500ms",
-        "--node-monitor-grace-period",
-        "1s",
-        "--default-unreachable-toleration-seconds",
-        "1",
+        "--pod-startup-latency=500ms",
+        "--node-monitor-grace-period=1s",
+        "--default-unreachable-toleration-seconds=1",
     ];
     with_one(&times, |served| {
         nginx(served, 3);
