@@ -7,7 +7,7 @@ use podstorm_tests::command::cases;
 
 use super::super::manifests::{DEPLOYMENT, FRONTEND, owner, pod};
 use super::super::served::{Served, with_each, with_one};
-use super::{PHASES, count, names, pass};
+use super::{PHASES, count, names, owners_of, pass};
 
 /// Ways to look at a frontend of three, one of whose pods is `ONE`.
 const LOOKS: &str = r#"
@@ -125,8 +125,7 @@ fn w181_garbage_collection() {
 
         chain(served);
         delete(served, "--cascade=orphan");
-        let references = "get rs frontend -o jsonpath='{.metadata.ownerReferences}'";
-        served.says(references, "");
+        served.says(&owners_of("rs frontend"), "");
         served.says("get rs -o name", "replicaset.apps/frontend");
         served.comes_to(PHASES, |text| count(text, "Running") == 3);
         served.run("delete rs frontend");

@@ -34,6 +34,11 @@ fn name_of(served: &Served, index: usize) -> String {
     names(served).swap_remove(index)
 }
 
+/// How to look at the owners that an object names.
+fn owners_of(object: &str) -> String {
+    format!("get {object} -o jsonpath='{{.metadata.ownerReferences}}'")
+}
+
 /// Waits until so many pods run, and nobody else is there.
 #[track_caller]
 fn all_run(served: &Served, pods: usize) {

@@ -2,7 +2,7 @@
 
 use super::super::manifests::{NGINX, pod};
 use super::super::served::{Served, with_one};
-use super::{ALL_OWNERS, PHASES, all_run, count, name_of, names, not_ready, place_six};
+use super::{ALL_OWNERS, PHASES, all_run, count, name_of, names, not_ready, owners_of, place_six};
 
 const ROW: &str = "get rc nginx --no-headers";
 const EVENTS: &str = "get events --field-selector involvedObject.name=nginx \
@@ -257,10 +257,7 @@ fn w22_isolate_and_scale() {
         let one = name_of(served, 0);
         served.run(&format!("label pod {one} app=debug --overwrite"));
         told(served, 4, CREATED);
-        served.becomes(
-            &format!("get pod {one} -o jsonpath='{{.metadata.ownerReferences}}'"),
-            "",
-        );
+        served.becomes(&owners_of(&format!("pod {one}")), "");
         served.tabulates(ROW, "nginx 3 3 3");
         served.run(&format!("label pod {one} app=nginx --overwrite"));
         told(served, 1, DELETED);
@@ -408,7 +405,7 @@ fn w25_an_idle_one_writes_nothing() {
         let since = seconds();
         served.says("run bare --image=nginx", "pod/bare created");
         served.run("wait --for=condition=Ready pod/bare");
-        served.says("get pod bare -o jsonpath='{.metadata.ownerReferences}'", "");
+        served.says(&owners_of("pod bare"), "");
         served.comes_to("get --raw /podstorm/clock", |_| seconds() - since > 600.0);
         served.says(versions, &before);
         served.says("get rc -o name", "replicationcontroller/nginx");

@@ -92,10 +92,8 @@ fn a_fence_that_fails_is_asked_for_again_before_anything_is_counted() {
     assert!(is_postponed(&harness.sync()));
     assert_eq!(harness.server.calls("create"), made);
     harness.catch_up();
-    assert_eq!(
-        (harness.server.pods.len(), harness.server.calls("create")),
-        (1, 1)
-    );
+    assert_eq!(harness.server.pods.len(), 1);
+    assert_eq!(harness.server.calls("create"), 1);
     // The fence is forgotten once its version was read.
     let reads = harness.server.calls("read");
     harness.sync();
@@ -208,10 +206,8 @@ fn a_start_whose_versions_cannot_be_read_counts_nothing() {
     assert_eq!(class(&harness.sync()), Some(SyncErrorClass::Fence));
     assert_eq!(harness.server.calls("create"), 0);
     assert_eq!(harness.sync(), Outcome::Ok);
-    assert_eq!(
-        (harness.server.calls("read"), harness.server.calls("create")),
-        (4, 1)
-    );
+    assert_eq!(harness.server.calls("read"), 4);
+    assert_eq!(harness.server.calls("create"), 1);
 }
 
 #[test]

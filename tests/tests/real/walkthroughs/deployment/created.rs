@@ -171,10 +171,7 @@ fn w30_pod_template_hash() {
         let one = name_of(served, 0);
         served.run(&format!("label pod {one} pod-template-hash-"));
         served.comes_to("get pods -o name", |text| text.lines().count() == 4);
-        served.says(
-            &format!("get pod {one} -o jsonpath='{{.metadata.ownerReferences}}'"),
-            "",
-        );
+        served.says(&owners_of(&format!("pod {one}")), "");
         served.run(&format!("delete pod {one}"));
         // A stranger has the name that the next one would get.
         image(served, NEW);
@@ -230,10 +227,7 @@ fn w32_its_replica_sets_are_its_own() {
         assert!(names(served).iter().all(|it| !pods.contains(it)));
         // Relabelled it is released, and another takes its place.
         served.run(&format!("label rs {set} app=other --overwrite"));
-        served.becomes(
-            &format!("get rs {set} -o jsonpath='{{.metadata.ownerReferences}}'"),
-            "",
-        );
+        served.becomes(&owners_of(&format!("rs {set}")), "");
     });
 }
 
@@ -245,10 +239,7 @@ fn w33_it_adopts_what_an_earlier_one_left() {
         let (pods, set) = (names(served), set_of(served, OLD));
         let orphan = || {
             served.run("delete deployment nginx-deployment --cascade=orphan");
-            served.says(
-                &format!("get rs {set} -o jsonpath='{{.metadata.ownerReferences}}'"),
-                "",
-            );
+            served.says(&owners_of(&format!("rs {set}")), "");
             assert_eq!(names(served), pods);
         };
         orphan();

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use super::super::manifests::{DEPLOYMENT, bare_pods, pod};
 use super::super::served::{Beside, Served, with_each, with_one};
-use super::{all_run, count, name_of, names, not_ready, pass};
+use super::{all_run, count, name_of, names, not_ready, owners_of, pass};
 
 const OLD: &str = "nginx:1.14.2";
 const NEW: &str = "nginx:1.16.1";
