@@ -312,13 +312,8 @@ fn hazard_10_reference_dropped_and_deletion_in_one_step() {
         sim.end(StreamKind::Pods, StreamEnd::Expired);
         let syncs = sim.syncs().len();
         sim.run(seconds(20));
-        assert!(
-            sim.controller()
-                .pods()
-                .get(NAMESPACE, &name)
-                .unwrap()
-                .is_terminating()
-        );
+        let held = sim.controller().pods().get(NAMESPACE, &name);
+        assert!(held.unwrap().is_terminating());
         assert_eq!(sim.syncs().len(), syncs, "the old owner is not woken");
         assert_eq!(sim.expected("web"), Some((0, 1)));
         sim.run(minutes(5));

@@ -64,12 +64,9 @@ fn hazard_16_old_status_written_onto_the_successor() {
     sim.delete_set("web", Propagation::Background);
     let new = sim.create_set(idle_set("web", 2)).metadata.clone();
     sim.run(seconds(10));
-    let written: Vec<_> = sim
-        .written()
-        .into_iter()
-        .filter_map(|written| written.object)
-        .filter(|object| object.metadata.uid == new.uid)
-        .collect();
+    let objects = sim.written().into_iter();
+    let mut written: Vec<_> = objects.filter_map(|written| written.object).collect();
+    written.retain(|object| object.metadata.uid == new.uid);
     let first = &written[0].status;
     assert_eq!(
         (first.replicas, first.observed_generation),

@@ -253,13 +253,10 @@ fn hazard_28_released_by_somebody_else() {
 fn hazard_29_one_of_three_patches_fails() {
     let mut sim = Harness::new();
     orphans(&sim, 3);
+    let refused = Effect::Refuse(ApiFault::InternalError);
     sim.arm(Armed {
         batch: Some(2),
-        ..fault(
-            &[Call::PatchPod],
-            Effect::Refuse(ApiFault::InternalError),
-            1,
-        )
+        ..fault(&[Call::PatchPod], refused, 1)
     });
     sim.create_set(idle_set("web", 5));
     sim.run(seconds(5));

@@ -46,11 +46,8 @@ fn hazard_32_quota_is_reached() {
         answers.filter(|answer| *answer == Err(403)).count()
     };
     assert_eq!(refused(&first), 2);
-    let told: i32 = sim
-        .events("FailedCreate")
-        .iter()
-        .map(|event| event.count)
-        .sum();
+    let events = sim.events("FailedCreate");
+    let told: i32 = events.iter().map(|event| event.count).sum();
     let wanted: usize = sim.syncs().iter().map(refused).sum();
     assert_eq!(usize::try_from(told).unwrap(), wanted);
     assert_eq!(sim.active("web").len(), 5);
@@ -59,12 +56,9 @@ fn hazard_32_quota_is_reached() {
     assert_eq!(&*failure.status, "True");
     assert_eq!(&*failure.reason, "FailedCreate");
     assert!(failure.message.contains("exceeded quota"));
-    let tries: Vec<i64> = sim
-        .syncs_of("web")
-        .iter()
-        .filter(|sync| sync.sent(Call::CreatePod) > 0)
-        .map(|sync| sync.began_ns)
-        .collect();
+    let mut tries = sim.syncs_of("web");
+    tries.retain(|sync| sync.sent(Call::CreatePod) > 0);
+    let tries: Vec<i64> = tries.iter().map(|sync| sync.began_ns).collect();
     let waits: Vec<i64> = tries.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(waits.len() > 8, "{waits:?}");
     // The last delays are twice the ones before.
@@ -153,13 +147,10 @@ fn hazard_35_condition_keeps_its_first_message() {
 fn hazard_36_namespace_terminates_amid_a_burst() {
     let mut sim = Harness::new();
     for batch in [2, 3] {
+        let terminating = Effect::Refuse(ApiFault::NamespaceTerminating);
         sim.arm(Armed {
             batch: Some(batch),
-            ..fault(
-                &[Call::CreatePod],
-                Effect::Refuse(ApiFault::NamespaceTerminating),
-                4,
-            )
+            ..fault(&[Call::CreatePod], terminating, 4)
         });
     }
     sim.create_set(idle_set("web", 10));
@@ -272,15 +263,10 @@ fn hazard_38_retry_after() {
         sim.scale("web", 2);
         sim.run(ms(10_002));
         assert_eq!(sim.struck(), 21);
-        let failed = sim
-            .syncs()
-            .into_iter()
-            .find(|sync| sync.failed_at().is_some());
-        let failed = failed.unwrap();
-        assert_eq!(
-            failed.ended.as_ref().unwrap().0 - failed.began_ns,
-            seconds(10)
-        );
+        let mut syncs = sim.syncs().into_iter();
+        let failed = syncs.find(|sync| sync.failed_at().is_some()).unwrap();
+        let took_ns = failed.ended.as_ref().unwrap().0 - failed.began_ns;
+        assert_eq!(took_ns, seconds(10));
         assert_eq!(sim.events("FailedCreate").len(), 1);
         sim.conclude();
     }

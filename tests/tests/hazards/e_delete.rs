@@ -19,11 +19,8 @@ fn cost(value: &str) -> Value {
 
 fn ratios(sim: &Harness) -> u64 {
     let controller = sim.controller();
-    controller
-        .metrics()
-        .sorting_deletion_age_ratio
-        .snapshot()
-        .count()
+    let metrics = controller.metrics();
+    metrics.sorting_deletion_age_ratio.snapshot().count()
 }
 
 /// 404 lowers the expectation, and says nothing.
@@ -37,11 +34,8 @@ fn hazard_45_victim_is_gone_already() {
     sim.kill_pod(&victim);
     sim.scale("web", 2);
     sim.run(ms(1));
-    let sync = sim
-        .syncs()
-        .into_iter()
-        .find(|sync| sync.sent(Call::DeletePod) > 0)
-        .unwrap();
+    let mut syncs = sim.syncs().into_iter();
+    let sync = syncs.find(|sync| sync.sent(Call::DeletePod) > 0).unwrap();
     assert_eq!(sync.requests[0].answer, Some(Err(404)));
     assert_eq!(sync.failed_at(), None);
     assert_eq!(sim.expected("web"), Some((0, 0)));
@@ -59,13 +53,10 @@ fn hazard_46_one_delete_of_five_fails() {
     for gate in [true, false] {
         let mut sim = Harness::gated(gate).holding(idle_set("web", 7));
         sim.hold(StreamKind::Pods, seconds(20));
+        let refused = Effect::Refuse(ApiFault::InternalError);
         sim.arm(Armed {
             index: Some(2),
-            ..fault(
-                &[Call::DeletePod],
-                Effect::Refuse(ApiFault::InternalError),
-                1,
-            )
+            ..fault(&[Call::DeletePod], refused, 1)
         });
         sim.scale("web", 2);
         let failed = |view: &podstorm_tests::hazard::View| view.failure("web").is_some();

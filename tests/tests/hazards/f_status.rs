@@ -54,12 +54,8 @@ fn hazard_57_somebody_else_writes_the_status() {
     sim.run(seconds(1));
     let status = sim.status("web");
     assert_eq!(status.replicas, 2);
-    let kinds: Vec<_> = status
-        .conditions
-        .iter()
-        .map(|condition| &*condition.kind)
-        .collect();
-    assert_eq!(kinds, ["Custom"]);
+    let kinds = status.conditions.iter().map(|condition| &*condition.kind);
+    assert_eq!(kinds.collect::<Vec<_>>(), ["Custom"]);
     sim.scale("web", 3);
     sim.run(seconds(1));
     assert_eq!(sim.status("web").conditions, status.conditions);
