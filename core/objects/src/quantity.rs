@@ -286,11 +286,8 @@ mod tests {
             ("0", "0"),
             ("0Gi", "0"),
         ] {
-            assert_eq!(
-                canonical_quantity(text).as_deref(),
-                Some(canonical),
-                "{text}"
-            );
+            let form = canonical_quantity(text);
+            assert_eq!(form.as_deref(), Some(canonical), "{text}");
         }
         assert_eq!(canonical_quantity("1x"), None);
         assert_eq!(milli_quantity("0.0001").as_deref(), Some("1m"));
@@ -307,10 +304,7 @@ mod tests {
                 }
             }
         }
-        assert!(
-            ["250m", "512Mi", "1Gi", "2", "10"]
-                .into_iter()
-                .all(is_canonical_quantity)
-        );
+        let canonical = ["250m", "512Mi", "1Gi", "2", "10"];
+        assert!(canonical.into_iter().all(is_canonical_quantity));
     }
 }

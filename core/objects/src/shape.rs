@@ -133,11 +133,8 @@ mod tests {
             json!({"port": 80, "when": "2026-01-02T03:04:05Z"}),
         ];
         for value in ok {
-            assert_eq!(
-                check(Tape::of(&value).root(), &SHAPE, &Path::ROOT),
-                Ok(()),
-                "{value}"
-            );
+            let checked = check(Tape::of(&value).root(), &SHAPE, &Path::ROOT);
+            assert_eq!(checked, Ok(()), "{value}");
         }
         let bad = r#"
 {"flag": "x"} => flag: expected a boolean, found the string "x"

@@ -154,11 +154,8 @@ fn hazard_20_status_of_one_that_is_gone() {
     assert_eq!(after[0].failed_at(), Some(SyncErrorClass::Status));
     assert_eq!(after[0].sent(Call::PutStatus), 1);
     assert_eq!(after[0].sent(Call::GetOwner), 1);
-    assert!(
-        after[0].error().contains("not found"),
-        "{}",
-        after[0].error()
-    );
+    let error = after[0].error();
+    assert!(error.contains("not found"), "{error}");
     assert!(after.len() >= 2);
     for sync in &after[1..] {
         assert!(sync.failed_at().is_none() && sync.requests.is_empty());

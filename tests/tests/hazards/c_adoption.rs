@@ -38,11 +38,8 @@ fn hazard_21_orphaning_deletion_is_not_seen_yet() {
     sim.delete_set("web", Propagation::Orphan);
     sim.run(seconds(10));
     assert!(sim.set("web").metadata.is_deleting());
-    assert!(
-        sim.pods()
-            .iter()
-            .all(|pod| pod.metadata.controller().is_none())
-    );
+    let mut pods = sim.pods().into_iter();
+    assert!(pods.all(|pod| pod.metadata.controller().is_none()));
     let during = sim.syncs().split_off(syncs);
     assert!(!during.is_empty());
     for sync in &during {
@@ -95,18 +92,12 @@ fn hazard_23_live_get_fails_or_shows_another() {
         sim.run(ms(1));
         let sync = sim.syncs().swap_remove(syncs);
         assert_eq!(sync.failed_at(), Some(SyncErrorClass::Claim), "{case}");
-        assert_eq!(
-            (sync.sent(Call::GetOwner), sync.requests.len()),
-            (1, 1),
-            "{case}"
-        );
+        let sent = (sync.sent(Call::GetOwner), sync.requests.len());
+        assert_eq!(sent, (1, 1), "{case}");
         assert_eq!(sim.count(Write::Adopt), 0, "{case}");
         sim.run(seconds(10));
-        assert_eq!(
-            sim.count(Write::Adopt),
-            if case == "404" { 0 } else { 3 },
-            "{case}"
-        );
+        let adopted = if case == "404" { 0 } else { 3 };
+        assert_eq!(sim.count(Write::Adopt), adopted, "{case}");
         sim.conclude();
     }
 }
@@ -129,12 +120,8 @@ fn hazard_24_two_replicasets_match_one_orphan() {
         .collect();
     assert_eq!(answers, [Ok(()), Err(422)]);
     let failed = syncs.iter().filter_map(|sync| sync.failed_at());
-    assert_eq!(
-        failed
-            .filter(|class| *class == SyncErrorClass::Claim)
-            .count(),
-        1
-    );
+    let refused = failed.filter(|class| *class == SyncErrorClass::Claim);
+    assert_eq!(refused.count(), 1);
     assert_eq!((sim.count(Write::Adopt), sim.count(Write::Create)), (1, 1));
     assert_eq!((sim.active("one").len(), sim.active("two").len()), (1, 1));
     sim.conclude();

@@ -203,14 +203,8 @@ mod tests {
                 matches!(&event.regarding, Some(Regarding::Other(_))),
                 "{member}"
             );
-            assert_eq!(
-                event
-                    .regarding
-                    .as_ref()
-                    .map(Regarding::namespace)
-                    .as_deref(),
-                Some("shop")
-            );
+            let namespace = event.regarding.as_ref().map(Regarding::namespace);
+            assert_eq!(namespace.as_deref(), Some("shop"));
         }
     }
 

@@ -245,12 +245,8 @@ fn threads_that_apply_different_pods_leave_what_one_leaves() {
                 .expect("both hold it");
             assert!(Arc::ptr_eq(&held, &change.new), "the last version is held");
             let owned_pods = shared.by_controller.find(meta).expect("it has a pod");
-            assert!(
-                owned_pods
-                    .lock()
-                    .iter()
-                    .any(|(pod, _)| Arc::ptr_eq(pod, &held))
-            );
+            let members = owned_pods.lock();
+            assert!(members.iter().any(|(pod, _)| Arc::ptr_eq(pod, &held)));
         }
         // Owned pods without pods are dropped.
         for change in single.resync() {

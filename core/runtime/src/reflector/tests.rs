@@ -177,11 +177,8 @@ fn internal() -> ApiError {
 fn the_initial_state_comes_through_the_stream_and_the_stream_goes_on() {
     let mut harness = Harness::streaming();
     for (name, version) in [("b", 3), ("a", 4), ("gone", 5)] {
-        assert!(
-            harness
-                .event(WatchEvent::Added(pod(name, version)))
-                .is_none()
-        );
+        let told = harness.event(WatchEvent::Added(pod(name, version)));
+        assert!(told.is_none());
     }
     assert!(harness.event(WatchEvent::Modified(pod("b", 6))).is_none());
     assert!(harness.event(WatchEvent::Deleted(pod("gone", 7))).is_none());

@@ -159,11 +159,8 @@ fn metrics_count_what_upstream_counts() {
     );
     let families = stats.families(&"replicaset".into());
     assert_eq!(families.len(), 7);
-    assert!(
-        families
-            .iter()
-            .all(|family| family.name.starts_with("workqueue_"))
-    );
+    let mut names = families.iter().map(|family| family.name);
+    assert!(names.all(|name| name.starts_with("workqueue_")));
 }
 
 /// A naive model: an order, a set of waiting keys, a set of running keys.

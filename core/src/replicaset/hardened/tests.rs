@@ -52,11 +52,8 @@ fn a_delete_spares_another_pod_of_the_same_name() {
         harness.server.put_pod(bare);
         let spared = harness.sync() != Outcome::Ok;
         assert_eq!(spared, behaviour == Hardened);
-        assert_eq!(
-            harness.server.pods.len(),
-            usize::from(spared),
-            "{behaviour:?}"
-        );
+        let pods = harness.server.pods.len();
+        assert_eq!(pods, usize::from(spared), "{behaviour:?}");
         assert_eq!(
             harness.driver.sync.take_events().count(),
             usize::from(!spared)
@@ -85,11 +82,8 @@ fn a_pod_that_is_there_although_the_server_knew_of_none_is_deleted_again() {
             harness.deliver();
             assert_eq!(harness.sync(), Outcome::Ok);
         }
-        assert_eq!(
-            harness.server.pods.len(),
-            usize::from(!again),
-            "{behaviour:?}"
-        );
+        let pods = harness.server.pods.len();
+        assert_eq!(pods, usize::from(!again), "{behaviour:?}");
     }
 }
 
@@ -334,11 +328,8 @@ fn a_failure_after_progress_is_a_first_one() {
         harness.advance(HARDENED_RETRY_MAX_NS);
         harness.process_next();
         let queue = harness.controller.queue();
-        assert_eq!(
-            queue.num_requeues(harness.key),
-            failures + 1,
-            "{behaviour:?}"
-        );
+        let counted = queue.num_requeues(harness.key);
+        assert_eq!(counted, failures + 1, "{behaviour:?}");
     }
 }
 

@@ -14,11 +14,8 @@ fn overtaken(
     change: impl FnOnce(&mut podstorm_objects::ReplicaSet),
 ) -> Outcome {
     assert_eq!(harness.begin(), Progress::Waiting);
-    assert_eq!(
-        harness.answer_and_resume(),
-        Progress::Waiting,
-        "the status follows the pod"
-    );
+    let next = harness.answer_and_resume();
+    assert_eq!(next, Progress::Waiting, "the status follows the pod");
     harness.server.change_owner(change);
     harness.answer();
     harness.resume_to_end();

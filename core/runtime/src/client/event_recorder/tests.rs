@@ -71,11 +71,8 @@ fn a_burst_of_500_creations_writes_25_events_of_which_16_are_the_combined_one() 
             panic!("{write:?}")
         };
         assert_eq!(*name, names[9]);
-        assert!(
-            patch
-                .message
-                .starts_with("(combined from similar events): Created pod: ")
-        );
+        let combined = "(combined from similar events): Created pod: ";
+        assert!(patch.message.starts_with(combined));
     }
     let EventWrite::Patch(last) = &writes[24] else {
         panic!()
@@ -154,11 +151,8 @@ fn a_silent_aggregate_starts_again_after_more_than_600_seconds() {
             panic!("{write:?}")
         };
         let message = &*event.message;
-        assert_eq!(
-            message.starts_with(COMBINED),
-            combined,
-            "{silence} s: {message}"
-        );
+        let is_combined = message.starts_with(COMBINED);
+        assert_eq!(is_combined, combined, "{silence} s: {message}");
     }
 }
 

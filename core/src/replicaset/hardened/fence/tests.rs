@@ -111,11 +111,8 @@ fn a_delete_is_waited_for_like_a_create() {
         // As if the five minutes were over: upstream acts on the old cache.
         harness.advance(EXPECTATIONS_TIMEOUT_NS + 1);
         let outcome = harness.sync();
-        assert_eq!(
-            is_postponed(&outcome),
-            behaviour == Hardened,
-            "{behaviour:?}"
-        );
+        let postponed = is_postponed(&outcome);
+        assert_eq!(postponed, behaviour == Hardened, "{behaviour:?}");
         let recorded = harness.controller.consistency().record(&harness.key);
         let written = recorded.is_some_and(|record| record.written[0].is_some());
         assert_eq!(written, behaviour == Hardened);
@@ -348,20 +345,14 @@ fn a_cache_that_goes_back_while_it_is_read_is_not_counted() {
     let mut harness = settled(Hardened, 1);
     let controller = &harness.controller;
     harness.driver.sync.reset(harness.key);
-    assert_eq!(
-        controller.stop_at_fence(&mut harness.driver.sync),
-        None,
-        "all is there"
-    );
+    let stopped = controller.stop_at_fence(&mut harness.driver.sync);
+    assert_eq!(stopped, None, "all is there");
     // A list from a server that does not know the pod yet.
     drop(harness.cache.replace(Vec::new(), &11.into()));
     let step = controller.begin_after_gate(&mut harness.driver.sync, harness.now);
     assert_eq!(step, Step::Finished);
-    assert!(
-        is_postponed(harness.driver.sync.outcome()),
-        "{:?}",
-        harness.driver.sync.outcome()
-    );
+    let outcome = harness.driver.sync.outcome();
+    assert!(is_postponed(outcome), "{outcome:?}");
     // The next sync waits for the cache.
     assert!(is_postponed(&harness.sync()));
     assert_eq!(harness.server.calls("create"), 1);
