@@ -251,14 +251,9 @@ mod tests {
         assert!(quantity("-1m").is_negative());
         assert!(quantity("0Mi").is_zero());
         assert_eq!(quantity("0.5").plus(quantity("500m")), quantity("1"));
-        assert_eq!(
-            Quantity::from_json(&serde_json::json!(2)),
-            Ok(quantity("2"))
-        );
-        assert_eq!(
-            Quantity::from_json(&serde_json::json!([])),
-            Err(QuantityError)
-        );
+        let read = |value: serde_json::Value| Quantity::from_json(&value);
+        assert_eq!(read(serde_json::json!(2)), Ok(quantity("2")));
+        assert_eq!(read(serde_json::json!([])), Err(QuantityError));
     }
 
     #[test]

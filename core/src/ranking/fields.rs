@@ -226,10 +226,8 @@ mod tests {
         assert_eq!(fields.deletion_cost(), -12);
         assert_eq!(fields.ready_time(), Time::from_unix_seconds(50));
         assert_eq!(fields.creation_time(), Time::from_unix_seconds(40));
-        assert_eq!(
-            (fields.container_restarts(), fields.sidecar_restarts()),
-            (5, 4)
-        );
+        assert_eq!(fields.container_restarts(), 5);
+        assert_eq!(fields.sidecar_restarts(), 4);
     }
 
     #[test]

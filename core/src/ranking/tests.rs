@@ -177,10 +177,8 @@ fn rule(a: &RankFields, b: &RankFields) -> Option<Rule> {
 #[test]
 fn rules_decide_in_turn() {
     let old = ready("m", 8 * 3600, 9 * 3600, 0);
-    assert_eq!(
-        rule(&RankFields::of(&Pod::default(), 0), &old),
-        Some(Rule::Unscheduled)
-    );
+    let unscheduled = RankFields::of(&Pod::default(), 0);
+    assert_eq!(rule(&unscheduled, &old), Some(Rule::Unscheduled));
     for (uid, ready_hours, age_hours, restarts, decides) in [
         ("z", 2, 9, 0, Some(Rule::ReadyTime)),
         ("a", 5, 9, 0, Some(Rule::ReadyTimeUid)),

@@ -106,10 +106,8 @@ fn an_observation_of_a_pod_in_two_sets_counts_once() {
         observed.join().unwrap();
         let left = store.counts(0).expect("stored").del;
         assert!((1..=2).contains(&left), "{left}");
-        assert_eq!(
-            store.pending_deletions(0).map(|pods| pods.len() as i64),
-            Some(left)
-        );
+        let pending = store.pending_deletions(0).map(|pods| pods.len() as i64);
+        assert_eq!(pending, Some(left));
         assert!(store.deletion_observed(0, &2));
         assert_eq!(store.deletion_observed(0, &1), left == 2);
         assert!(store.satisfied(0, 0));

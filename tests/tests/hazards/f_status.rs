@@ -30,10 +30,8 @@ fn hazard_56_conflicts_of_the_status() {
         let sync = &sim.syncs()[syncs];
         assert_eq!(sync.sent(Call::PutStatus), 2);
         assert_eq!(sync.sent(Call::GetOwner), 1);
-        assert_eq!(
-            sync.failed_at(),
-            (conflicts == 2).then_some(SyncErrorClass::Status)
-        );
+        let failed = (conflicts == 2).then_some(SyncErrorClass::Status);
+        assert_eq!(sync.failed_at(), failed);
         sim.run(seconds(1));
         sim.assert_converged();
         sim.conclude();

@@ -212,10 +212,8 @@ mod tests {
         assert_eq!(read(json!({"selector": null})).spec.selector, None);
         assert_eq!(read(json!({})).spec.selector, None);
         let empty = read(json!({"selector": {}}));
-        assert_eq!(
-            empty.spec.selector.as_deref(),
-            Some(&LabelSelector::default())
-        );
+        let selector = empty.spec.selector.as_deref();
+        assert_eq!(selector, Some(&LabelSelector::default()));
         assert_eq!(empty.to_json()["spec"], json!({"selector": {}}));
     }
 

@@ -94,10 +94,8 @@ fn counts_of(cache: &PodCache<()>, selectors: &[&str], cutoff: Time) -> Counts {
             .count();
         let first = ready.into_iter().filter(|time| *time > cutoff).min();
         let mut later = Vec::new();
-        assert_eq!(
-            members.ready_by(index, cutoff, &mut later) as usize,
-            settled
-        );
+        let told = members.ready_by(index, cutoff, &mut later);
+        assert_eq!(told as usize, settled);
         assert_eq!(later.first().map(|(time, _)| *time), first);
         let value = labels.get("set").expect("every pod has it").to_string();
         let namespace = owned_pods.namespace().to_string();
@@ -234,10 +232,8 @@ fn threads_that_apply_different_pods_leave_what_one_leaves() {
             }
         });
         assert_eq!(shared.len(), single.len());
-        assert_eq!(
-            counts_of(&shared, &[""], Time::UNSET),
-            counts_of(&single, &[""], Time::UNSET)
-        );
+        let counts = |cache: &PodCache<()>| counts_of(cache, &[""], Time::UNSET);
+        assert_eq!(counts(&shared), counts(&single));
         for change in single.resync() {
             let meta = &change.new.metadata;
             let held = shared

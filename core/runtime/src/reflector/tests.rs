@@ -422,10 +422,8 @@ fn the_random_number_stretches_delays_and_timeouts_up_to_twofold() {
     let mut harness = Harness::watching();
     harness.told(busy());
     let until_ns = harness.now.mono_ns + 1_200_000_000;
-    assert_eq!(
-        harness.reflector.next(harness.now, 0.5),
-        Action::Wait { until_ns }
-    );
+    let next = harness.reflector.next(harness.now, 0.5);
+    assert_eq!(next, Action::Wait { until_ns });
     harness.advance(2 * SECOND);
     let Action::Watch {
         timeout_seconds, ..

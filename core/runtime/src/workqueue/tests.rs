@@ -81,10 +81,8 @@ fn after_a_success_a_failure_is_a_first_one_though_a_retry_is_to_come() {
     }
     queue.forget_retries(0);
     let now_ns = 3 * SECOND_NS + MILLISECOND_NS;
-    assert_eq!(
-        queue.retry_within(0, SECOND_NS, true, now_ns),
-        5 * MILLISECOND_NS
-    );
+    let delay_ns = queue.retry_within(0, SECOND_NS, true, now_ns);
+    assert_eq!(delay_ns, 5 * MILLISECOND_NS);
     assert_eq!(queue.num_requeues(0), 1);
     queue.forget_retries(99);
 }
@@ -148,15 +146,11 @@ fn metrics_count_what_upstream_counts() {
     let stats = queue.stats(12_000);
     assert_eq!((stats.depth, stats.adds_total), (0, 3));
     // 1 µs, then 11 µs of key 2, then 10 µs of key 1, counted from its first add while it ran.
-    assert_eq!(
-        stats.queue_duration.counts,
-        [0, 0, 1, 1, 1, 0, 0, 0, 0, 0, 0]
-    );
+    let waited = &stats.queue_duration.counts;
+    assert_eq!(*waited, [0, 0, 1, 1, 1, 0, 0, 0, 0, 0, 0]);
     assert!((stats.queue_duration.sum - 22e-6).abs() < 1e-12);
-    assert_eq!(
-        stats.work_duration.counts,
-        [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]
-    );
+    let worked = &stats.work_duration.counts;
+    assert_eq!(*worked, [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
     let families = stats.families(&"replicaset".into());
     assert_eq!(families.len(), 7);
     let mut names = families.iter().map(|family| family.name);

@@ -54,10 +54,8 @@ fn a_delete_spares_another_pod_of_the_same_name() {
         assert_eq!(spared, behaviour == Hardened);
         let pods = harness.server.pods.len();
         assert_eq!(pods, usize::from(spared), "{behaviour:?}");
-        assert_eq!(
-            harness.driver.sync.take_events().count(),
-            usize::from(!spared)
-        );
+        let events = harness.driver.sync.take_events().count();
+        assert_eq!(events, usize::from(!spared));
         harness.deliver();
         assert_eq!(harness.sync(), Outcome::Ok);
         assert!(harness.server.owner.status.conditions.is_empty());
@@ -105,10 +103,8 @@ fn deletes_carry_the_uid_of_the_pod_that_was_chosen() {
         while progress == Progress::Waiting {
             for request in harness.driver.sync.requests() {
                 if let Request::DeletePod { name, uid, .. } = request {
-                    assert_eq!(
-                        *uid,
-                        Some(harness.server.pods[name.as_str()].metadata.uid.clone())
-                    );
+                    let chosen = &harness.server.pods[name.as_str()];
+                    assert_eq!(*uid, Some(chosen.metadata.uid.clone()));
                     deletes += 1;
                 }
             }
@@ -142,10 +138,8 @@ fn a_create_that_a_terminating_namespace_refuses_is_retried() {
         assert_eq!(waits(&harness), behaviour == Upstream);
         harness.deliver();
         harness.sync();
-        assert_eq!(
-            harness.server.pods.len(),
-            usize::from(behaviour == Hardened)
-        );
+        let pods = harness.server.pods.len();
+        assert_eq!(pods, usize::from(behaviour == Hardened));
     }
 }
 

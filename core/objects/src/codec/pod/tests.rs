@@ -110,10 +110,8 @@ fn odd_status_texts_are_kept() {
     assert_eq!(odd.kind, ConditionType::Other);
     assert_eq!(odd.status, ConditionStatus::Other);
     assert_eq!(pod.ready_time(), Time::UNSET);
-    assert_eq!(
-        pod.status.init_container_statuses.unwrap()[0].restart_count,
-        4
-    );
+    let init = pod.status.init_container_statuses.unwrap();
+    assert_eq!(init[0].restart_count, 4);
 }
 
 #[test]

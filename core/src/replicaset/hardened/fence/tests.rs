@@ -165,10 +165,8 @@ fn nothing_is_counted_before_the_caches_have_come_to_the_versions_of_the_start()
         assert_eq!(harness.server.calls("create"), made);
         harness.deliver();
         harness.sync();
-        assert_eq!(
-            harness.server.calls("read"),
-            2 * usize::from(behaviour == Hardened)
-        );
+        let reads = harness.server.calls("read");
+        assert_eq!(reads, 2 * usize::from(behaviour == Hardened));
     }
 }
 

@@ -43,10 +43,8 @@ fn long_prefixes_are_cut_and_owners_differ() {
     assert_eq!(one.len(), 63);
     assert_ne!(one, other);
     // Names must not change between releases.
-    assert_eq!(
-        SlotNames::new("web-", &Uid::from_u128(1)).name(0),
-        SlotNames::new("web-", &Uid::from_u128(1)).name(SLOTS)
-    );
+    let names = SlotNames::new("web-", &Uid::from_u128(1));
+    assert_eq!(names.name(0), names.name(SLOTS));
 }
 
 #[test]
@@ -57,10 +55,8 @@ fn the_lowest_slots_whose_names_are_free_are_taken() {
     harness.server.remove_pod(&gone);
     harness.deliver();
     harness.sync();
-    assert_eq!(
-        harness.server.pods.keys().cloned().collect::<BTreeSet<_>>(),
-        first
-    );
+    let again: BTreeSet<String> = harness.server.pods.keys().cloned().collect();
+    assert_eq!(again, first);
     // A terminating pod still has its name.
     harness.deliver();
     harness.sync();
@@ -81,19 +77,15 @@ fn a_create_of_another_incarnation_is_not_made_again() {
         harness.server.put_pod(harness.own_pod(&names.name(0)));
         let failed = harness.sync() != Outcome::Ok;
         assert_eq!(failed, behaviour == Hardened);
-        assert_eq!(
-            harness.driver.sync.take_events().count(),
-            if failed { 0 } else { 2 }
-        );
+        let events = harness.driver.sync.take_events().count();
+        assert_eq!(events, if failed { 0 } else { 2 });
         assert!(harness.server.owner.status.conditions.is_empty());
         harness.deliver();
         harness.sync();
         // Upstream made one pod too many and deletes it.
         assert_eq!(harness.server.pods.len(), 2);
-        assert_eq!(
-            harness.server.calls("delete"),
-            usize::from(behaviour == Upstream)
-        );
+        let deleted = harness.server.calls("delete");
+        assert_eq!(deleted, usize::from(behaviour == Upstream));
     }
 }
 
