@@ -157,11 +157,8 @@ fn a_drain_ends_with_the_last_work() {
             })
         };
         queue.shut_down_with_drain();
-        assert_eq!(
-            finished.load(Ordering::Relaxed),
-            1,
-            "the drain did not wait"
-        );
+        let ended = finished.load(Ordering::Relaxed);
+        assert_eq!(ended, 1, "the drain did not wait");
         assert!(!queue.add(1, 0));
         worker.join().unwrap();
     });

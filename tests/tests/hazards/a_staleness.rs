@@ -66,11 +66,8 @@ fn hazard_02_pod_watch_late_by_more_than_five_minutes() {
         sim.run(minutes(5));
         sim.touch("web");
         sim.run(0);
-        assert_eq!(
-            sim.active("web").len(),
-            3,
-            "exactly five minutes is not over"
-        );
+        let active = sim.active("web").len();
+        assert_eq!(active, 3, "exactly five minutes is not over");
         sim.run(seconds(30));
         assert_eq!(sim.active("web").len(), 3, "no timer wakes the key");
         sim.touch("web");
@@ -193,11 +190,8 @@ fn hazard_06_foreign_pod_satisfies_creation() {
         sim.run(ms(400));
         assert_eq!(sim.expected("web"), Some((1, 0)));
         sim.run(ms(450));
-        assert_eq!(
-            sim.expected("web"),
-            Some((0, 0)),
-            "satisfied by the foreign pod"
-        );
+        let expected = sim.expected("web");
+        assert_eq!(expected, Some((0, 0)), "satisfied by the foreign pod");
         sim.run(ms(300));
         assert_eq!(sim.active("web").len(), most);
         sim.run(seconds(10));
@@ -223,11 +217,8 @@ fn hazard_07_initial_adds_are_handled_late() {
     assert_eq!(first.sent(Call::CreatePod), 3);
     assert_eq!(manual.expected("web"), Some((3, 0)));
     manual.controller.pods_listed(&initial, manual.now);
-    assert_eq!(
-        manual.expected("web"),
-        Some((1, 0)),
-        "lowered by pods of before"
-    );
+    let expected = manual.expected("web");
+    assert_eq!(expected, Some((1, 0)), "lowered by pods of before");
     // The gate waits for what was created, then the count is right although it went below zero.
     manual.pass(seconds(1));
     manual.list_sets();
@@ -284,11 +275,8 @@ fn hazard_09_victim_is_orphaned_before_its_deletion() {
         assert_eq!(sim.expected("web"), Some((0, 1)));
         sim.kill_pod(&other);
         sim.run(minutes(6));
-        assert_eq!(
-            sim.active("web").len(),
-            0,
-            "del is pending, then nothing wakes the key"
-        );
+        let active = sim.active("web").len();
+        assert_eq!(active, 0, "del is pending, then nothing wakes the key");
         sim.touch("web");
         sim.run(seconds(1));
         assert_eq!(sim.active("web").len(), 1);
@@ -391,11 +379,8 @@ fn hazard_13_expired_deletes_then_creates() {
         assert_eq!(sim.expected("web"), Some((2, 0)), "the cache shows three");
         sim.release(StreamKind::Pods);
         sim.run(ms(200));
-        assert_eq!(
-            sim.expected("web"),
-            Some((2, -1)),
-            "the late deletion is counted"
-        );
+        let expected = sim.expected("web");
+        assert_eq!(expected, Some((2, -1)), "the late deletion is counted");
         assert_eq!(sim.count(Write::Create), 5, "and satisfies nothing");
         sim.run(seconds(5));
         assert_eq!(sim.active("web").len(), 5);

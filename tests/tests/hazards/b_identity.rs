@@ -68,11 +68,8 @@ fn hazard_16_old_status_written_onto_the_successor() {
     let mut written: Vec<_> = objects.filter_map(|written| written.object).collect();
     written.retain(|object| object.metadata.uid == new.uid);
     let first = &written[0].status;
-    assert_eq!(
-        (first.replicas, first.observed_generation),
-        (3, 3),
-        "of the old one"
-    );
+    let told = (first.replicas, first.observed_generation);
+    assert_eq!(told, (3, 3), "of the old one");
     let last = &written[written.len() - 1].status;
     assert_eq!((last.replicas, last.observed_generation), (2, 1));
     for pod in old {

@@ -200,11 +200,8 @@ fn hazard_36_namespace_terminates_amid_a_burst() {
     assert_eq!(sim.active("web").len(), 0);
     assert_eq!(sim.expected("web"), Some((7, 0)));
     sim.run(minutes(20));
-    assert_eq!(
-        sim.sent(Call::CreatePod),
-        10,
-        "quiet, though no pod is left"
-    );
+    let sent = sim.sent(Call::CreatePod);
+    assert_eq!(sent, 10, "quiet, though no pod is left");
     assert!(sim.events("FailedCreate").is_empty());
     assert!(!failures_written(&sim).contains(&true));
     sim.patch_pod("kept", json!({"metadata": {"finalizers": null}}));
@@ -326,11 +323,8 @@ fn hazard_41_pods_fail_at_once() {
             sim.patch_pod_status(&name, json!({"phase": "Failed", "reason": "Evicted"}));
         }
         sim.run(ms(1));
-        assert_eq!(
-            sim.owned("web").len(),
-            2 * (round + 1),
-            "failed pods are kept"
-        );
+        let owned = sim.owned("web").len();
+        assert_eq!(owned, 2 * (round + 1), "failed pods are kept");
         assert_eq!(sim.failures("web"), 0);
     }
     assert_eq!(sim.count(Write::Create), 102);

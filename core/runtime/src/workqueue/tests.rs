@@ -326,11 +326,8 @@ fn racing_threads_lose_no_add_and_run_no_key_twice() {
             scope.spawn(|| {
                 while let Some(key) = queue.take(&|| 0) {
                     let at = key as usize;
-                    assert_eq!(
-                        running[at].swap(1, Ordering::Relaxed),
-                        0,
-                        "key {key} runs twice"
-                    );
+                    let before = running[at].swap(1, Ordering::Relaxed);
+                    assert_eq!(before, 0, "key {key} runs twice");
                     // What was written before the key was taken must be visible now.
                     served[at].store(asked[at].load(Ordering::Relaxed), Ordering::Relaxed);
                     takes.fetch_add(1, Ordering::Relaxed);
@@ -360,11 +357,8 @@ fn racing_threads_lose_no_add_and_run_no_key_twice() {
     });
     assert_eq!(queue.try_take(0), Take::ShutDown);
     for (key, (asked, served)) in asked.iter().zip(&served).enumerate() {
-        assert_eq!(
-            asked.load(Ordering::Relaxed),
-            served.load(Ordering::Relaxed),
-            "an add of key {key} was lost"
-        );
+        let counts = [asked, served].map(|count| count.load(Ordering::Relaxed));
+        assert_eq!(counts[0], counts[1], "an add of key {key} was lost");
     }
     let stats = queue.stats(0);
     assert_eq!(stats.depth, 0);
