@@ -423,34 +423,23 @@ mod tests {
             json!({"a": 3, "b": "three", "c": 4_294_967_296_i64, "d": 1.5, "e": [1], "t": "x"});
         let tape = Tape::of(&value);
         let mut members = Members::new(tape.root(), &path).unwrap();
-        let problem = |result: Result<&str, DecodeError>| result.unwrap_err().to_string();
-        assert_eq!(
-            problem(members.text("a")),
-            "spec.a: expected a string, found the number 3"
-        );
-        assert_eq!(
-            members.i32("b").unwrap_err().to_string(),
-            "spec.b: expected an integer, found the string \"three\""
-        );
-        assert_eq!(
-            members.i32("c").unwrap_err().to_string(),
-            "spec.c: expected an integer of 32 bits, found the number 4294967296"
-        );
-        assert_eq!(
-            members.opt_i64("d").unwrap_err().to_string(),
-            "spec.d: expected an integer, found the number 1.5"
-        );
-        assert_eq!(
-            members
-                .list::<Str, Vec<Str>>("e", read_string)
-                .unwrap_err()
-                .to_string(),
-            "spec.e[0]: expected a string, found the number 1"
-        );
-        assert_eq!(
-            members.time("t").unwrap_err().to_string(),
-            "spec.t: expected a time such as 2026-01-02T03:04:05Z, found the string \"x\""
-        );
+        let errors = [
+            members.text("a").err(),
+            members.i32("b").err(),
+            members.i32("c").err(),
+            members.opt_i64("d").err(),
+            members.list::<Str, Vec<Str>>("e", read_string).err(),
+            members.time("t").err(),
+        ];
+        let problems = [
+            "spec.a: expected a string, found the number 3",
+            "spec.b: expected an integer, found the string \"three\"",
+            "spec.c: expected an integer of 32 bits, found the number 4294967296",
+            "spec.d: expected an integer, found the number 1.5",
+            "spec.e[0]: expected a string, found the number 1",
+            "spec.t: expected a time such as 2026-01-02T03:04:05Z, found the string \"x\"",
+        ];
+        assert_eq!(errors.map(|error| error.unwrap().to_string()), problems);
     }
 
     #[test]

@@ -252,9 +252,7 @@ mod tests {
         assert!(labels.contains_all(&Labels::from_pairs([("app", "web")])));
         assert!(!Labels::from_pairs([("app", "web")]).contains_all(&labels));
         assert_eq!(labels.without("tier"), Labels::from_pairs([("app", "web")]));
-        assert_eq!(
-            labels.with("app", "db").get("app").map(|v| &**v),
-            Some("db")
-        );
+        let changed = labels.with("app", "db");
+        assert_eq!(changed.get("app").map(|v| &**v), Some("db"));
     }
 }

@@ -251,14 +251,9 @@ mod tests {
         assert!(quantity("-1m").is_negative());
         assert!(quantity("0Mi").is_zero());
         assert_eq!(quantity("0.5").plus(quantity("500m")), quantity("1"));
-        assert_eq!(
-            Quantity::from_json(&serde_json::json!(2)),
-            Ok(quantity("2"))
-        );
-        assert_eq!(
-            Quantity::from_json(&serde_json::json!([])),
-            Err(QuantityError)
-        );
+        let read = |value: serde_json::Value| Quantity::from_json(&value);
+        assert_eq!(read(serde_json::json!(2)), Ok(quantity("2")));
+        assert_eq!(read(serde_json::json!([])), Err(QuantityError));
     }
 
     #[test]
@@ -286,11 +281,8 @@ mod tests {
             ("0", "0"),
             ("0Gi", "0"),
         ] {
-            assert_eq!(
-                canonical_quantity(text).as_deref(),
-                Some(canonical),
-                "{text}"
-            );
+            let form = canonical_quantity(text);
+            assert_eq!(form.as_deref(), Some(canonical), "{text}");
         }
         assert_eq!(canonical_quantity("1x"), None);
         assert_eq!(milli_quantity("0.0001").as_deref(), Some("1m"));
@@ -307,10 +299,7 @@ mod tests {
                 }
             }
         }
-        assert!(
-            ["250m", "512Mi", "1Gi", "2", "10"]
-                .into_iter()
-                .all(is_canonical_quantity)
-        );
+        let canonical = ["250m", "512Mi", "1Gi", "2", "10"];
+        assert!(canonical.into_iter().all(is_canonical_quantity));
     }
 }

@@ -111,6 +111,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::codec::testing::wrong_values;
     use crate::json::Tape;
 
     const SHAPE: Shape = Shape::Object(&[
@@ -132,40 +133,19 @@ mod tests {
             json!({"port": 80, "when": "2026-01-02T03:04:05Z"}),
         ];
         for value in ok {
-            assert_eq!(
-                check(Tape::of(&value).root(), &SHAPE, &Path::ROOT),
-                Ok(()),
-                "{value}"
-            );
+            let checked = check(Tape::of(&value).root(), &SHAPE, &Path::ROOT);
+            assert_eq!(checked, Ok(()), "{value}");
         }
-        let bad = [
-            (
-                json!({"flag": "x"}),
-                "flag: expected a boolean, found the string \"x\"",
-            ),
-            (
-                json!({"list": [1, null]}),
-                "list[1]: expected an integer, found null",
-            ),
-            (
-                json!({"map": {"cpu": []}}),
-                "map[cpu]: expected a quantity, found a list",
-            ),
-            (json!({"map": 1}), "map: expected a map, found the number 1"),
-            (
-                json!({"port": 1.5}),
-                "port: expected an integer, found the number 1.5",
-            ),
-            (
-                json!({"port": true}),
-                "port: expected a string or an integer, found the boolean true",
-            ),
-            (
-                json!({"when": 3}),
-                "when: expected a time such as 2026-01-02T03:04:05Z, found the number 3",
-            ),
-        ];
-        for (value, problem) in bad {
+        let bad = r#"
+{"flag": "x"} => flag: expected a boolean, found the string "x"
+{"list": [1, null]} => list[1]: expected an integer, found null
+{"map": {"cpu": []}} => map[cpu]: expected a quantity, found a list
+{"map": 1} => map: expected a map, found the number 1
+{"port": 1.5} => port: expected an integer, found the number 1.5
+{"port": true} => port: expected a string or an integer, found the boolean true
+{"when": 3} => when: expected a time such as 2026-01-02T03:04:05Z, found the number 3
+"#;
+        for (value, problem) in wrong_values(bad) {
             let error = check(Tape::of(&value).root(), &SHAPE, &Path::ROOT).unwrap_err();
             assert_eq!(error.to_string(), problem);
         }

@@ -302,18 +302,13 @@ mod tests {
             assert_eq!(time, Time::from_unix_seconds(seconds), "{text}");
             assert_eq!(time.to_string().parse(), Ok(time), "{text}");
         }
-        assert_eq!(
-            Time::from_unix_seconds(1_767_323_045).to_string(),
-            "2026-01-02T03:04:05Z"
-        );
-        assert_eq!(
-            Time::from_unix_seconds(i64::MAX).to_string(),
-            "9999-12-31T23:59:59Z"
-        );
-        assert_eq!(
-            Time::from_unix_seconds(i64::MIN + 1).to_string(),
-            "0000-01-01T00:00:00Z"
-        );
+        for (seconds, text) in [
+            (1_767_323_045, "2026-01-02T03:04:05Z"),
+            (i64::MAX, "9999-12-31T23:59:59Z"),
+            (i64::MIN + 1, "0000-01-01T00:00:00Z"),
+        ] {
+            assert_eq!(Time::from_unix_seconds(seconds).to_string(), text);
+        }
     }
 
     #[test]

@@ -138,11 +138,8 @@ mod tests {
         assert_eq!((version(key), store.version().get()), (None, 3.into()));
         store.bookmark(&4.into());
         assert_eq!(store.version().get(), 4.into());
-        assert_eq!(
-            version(store.key("ns", "b")),
-            None,
-            "a name without an object"
-        );
+        let unknown = version(store.key("ns", "b"));
+        assert_eq!(unknown, None, "a name without an object");
     }
 
     #[test]

@@ -244,11 +244,8 @@ mod tests {
         assert_eq!(candidates(&store, "one"), ["a", "c"]);
         assert!(store.candidates("other", &Uid::new("three")).is_empty());
         let change = store.put(set("c", Some("one")));
-        assert!(
-            change
-                .old
-                .is_some_and(|old| old.metadata.controller().is_none())
-        );
+        let old = change.old.expect("it was there");
+        assert!(old.metadata.controller().is_none());
         assert_eq!(candidates(&store, "one"), ["a", "c"]);
         assert_eq!(candidates(&store, "two"), ["b"]);
         assert!(store.remove(set("a", None)).old.is_some());

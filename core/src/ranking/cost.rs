@@ -66,11 +66,8 @@ mod tests {
             "-2147483649",
             "1.0",
         ] {
-            assert_eq!(
-                deletion_cost(Some(text)),
-                Err(InvalidDeletionCost),
-                "{text:?}"
-            );
+            let cost = deletion_cost(Some(text));
+            assert_eq!(cost, Err(InvalidDeletionCost), "{text:?}");
         }
     }
 }

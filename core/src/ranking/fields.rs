@@ -181,9 +181,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use podstorm_objects::{
-        ConditionStatus, ConditionType, ContainerStatus, Labels, PodCondition, PodSpec,
-    };
+    use podstorm_objects::{ConditionStatus, ConditionType, ContainerStatus, Labels, PodSpec};
 
     fn status(name: &str, restart_count: i32) -> ContainerStatus {
         ContainerStatus {
@@ -207,12 +205,9 @@ mod tests {
         let spec = serde_json::from_str(spec).expect("an object");
         pod.spec = Arc::new(PodSpec::from_json(spec).expect("a spec"));
         pod.status.phase = PodPhase::Running;
-        pod.status.conditions.push(PodCondition {
-            kind: ConditionType::Ready,
-            status: ConditionStatus::True,
-            last_transition_time: Time::from_unix_seconds(50).into(),
-            rest: podstorm_objects::Rest::NONE,
-        });
+        let since = Time::from_unix_seconds(50);
+        let conditions = &mut pod.status.conditions;
+        conditions.set(ConditionType::Ready, ConditionStatus::True, since);
         pod.status
             .container_statuses
             .extend([status("a", 2), status("b", 5), status("c", -3)]);
@@ -231,10 +226,8 @@ mod tests {
         assert_eq!(fields.deletion_cost(), -12);
         assert_eq!(fields.ready_time(), Time::from_unix_seconds(50));
         assert_eq!(fields.creation_time(), Time::from_unix_seconds(40));
-        assert_eq!(
-            (fields.container_restarts(), fields.sidecar_restarts()),
-            (5, 4)
-        );
+        assert_eq!(fields.container_restarts(), 5);
+        assert_eq!(fields.sidecar_restarts(), 4);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Tests of the ranker against the rules, on random pods.
 
 use podstorm_objects::{
-    ConditionStatus, ConditionType, ContainerStatus, Labels, Pod, PodCondition, PodPhase, Time, Uid,
+    ConditionStatus, ConditionType, ContainerStatus, Labels, Pod, PodPhase, Time, Uid,
 };
 use proptest::prelude::*;
 
@@ -49,16 +49,13 @@ fn pod() -> impl Strategy<Value = Pod> {
                 1 => PodPhase::Unknown,
                 _ => PodPhase::Running,
             };
-            pod.status.conditions.push(PodCondition {
-                kind: ConditionType::Ready,
-                status: if state > 2 {
-                    ConditionStatus::True
-                } else {
-                    ConditionStatus::False
-                },
-                last_transition_time: time(ready_age).into(),
-                rest: podstorm_objects::Rest::NONE,
-            });
+            let status = if state > 2 {
+                ConditionStatus::True
+            } else {
+                ConditionStatus::False
+            };
+            let conditions = &mut pod.status.conditions;
+            conditions.set(ConditionType::Ready, status, time(ready_age));
             pod.status.container_statuses.push(ContainerStatus {
                 name: "c".into(),
                 restart_count: restarts * 100,
@@ -158,12 +155,9 @@ fn ready_on(node: u32, uid: &str, ready_age: i64, age: i64, restarts: i32) -> Ra
     pod.metadata.uid = uid.into();
     pod.metadata.creation_timestamp = Time::from_unix_seconds(NOW_SECONDS - age);
     pod.status.phase = PodPhase::Running;
-    pod.status.conditions.push(PodCondition {
-        kind: ConditionType::Ready,
-        status: ConditionStatus::True,
-        last_transition_time: Time::from_unix_seconds(NOW_SECONDS - ready_age).into(),
-        rest: podstorm_objects::Rest::NONE,
-    });
+    let since = Time::from_unix_seconds(NOW_SECONDS - ready_age);
+    let conditions = &mut pod.status.conditions;
+    conditions.set(ConditionType::Ready, ConditionStatus::True, since);
     pod.status.container_statuses.push(ContainerStatus {
         name: "c".into(),
         restart_count: restarts,
@@ -183,10 +177,8 @@ fn rule(a: &RankFields, b: &RankFields) -> Option<Rule> {
 #[test]
 fn rules_decide_in_turn() {
     let old = ready("m", 8 * 3600, 9 * 3600, 0);
-    assert_eq!(
-        rule(&RankFields::of(&Pod::default(), 0), &old),
-        Some(Rule::Unscheduled)
-    );
+    let unscheduled = RankFields::of(&Pod::default(), 0);
+    assert_eq!(rule(&unscheduled, &old), Some(Rule::Unscheduled));
     for (uid, ready_hours, age_hours, restarts, decides) in [
         ("z", 2, 9, 0, Some(Rule::ReadyTime)),
         ("a", 5, 9, 0, Some(Rule::ReadyTimeUid)),
@@ -219,12 +211,9 @@ fn rules_that_form_a_cycle_do_no_harm() {
     let mut ranker = Ranker::new();
     for k in 0..=3 {
         let candidates = (0u32..).zip(&circle);
-        assert_eq!(
-            ranker
-                .choose(candidates, |_| 1, &RankOptions::at(NOW_NS), k)
-                .len(),
-            k
-        );
+        let options = RankOptions::at(NOW_NS);
+        let chosen = ranker.choose(candidates, |_| 1, &options, k);
+        assert_eq!(chosen.len(), k);
     }
 }
 

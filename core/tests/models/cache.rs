@@ -4,10 +4,10 @@
 use podstorm::cache::{Delta, PodCache, StoreVersion};
 use podstorm::object::{Pod, ResourceVersion};
 
-use crate::check;
 use crate::checker::sync::Arc;
 use crate::checker::sync::atomic::{AtomicUsize, Ordering};
 use crate::checker::thread;
+use crate::{beside, check};
 
 fn pod(name: &str, version: u64) -> std::sync::Arc<Pod> {
     let mut pod = Pod::default();
@@ -25,13 +25,10 @@ fn versions_are_those_that_were_set_in_their_order() {
         let version = Arc::new(StoreVersion::default());
         let steps = ["x", "5", "y", "7"];
         version.set(&ResourceVersion::new(steps[0]));
-        let writer = {
-            let version = version.clone();
-            thread::spawn(move || {
-                let later = steps[1..].iter().copied().map(ResourceVersion::new);
-                later.for_each(|later| version.set(&later));
-            })
-        };
+        let writer = beside(&version, move |version| {
+            let later = steps[1..].iter().copied().map(ResourceVersion::new);
+            later.for_each(|later| version.set(&later));
+        });
         let position = |seen: ResourceVersion| {
             let seen = seen.to_string();
             let known = steps.iter().position(|&step| step == seen);
@@ -49,13 +46,10 @@ fn versions_are_those_that_were_set_in_their_order() {
 fn who_reads_a_version_finds_what_was_applied_up_to_it() {
     check(2, || {
         let cache = Arc::new(PodCache::new());
-        let informer = {
-            let cache = cache.clone();
-            thread::spawn(move || {
-                cache.apply(Delta::Applied(pod("a", 1)));
-                cache.apply(Delta::Deleted(pod("a", 2)));
-            })
-        };
+        let informer = beside(&cache, |cache| {
+            cache.apply(Delta::Applied(pod("a", 1)));
+            cache.apply(Delta::Deleted(pod("a", 2)));
+        });
         let reached = cache.version().get().number().unwrap_or(0);
         let seen = cache.get("ns", "a").is_some();
         assert!(reached < 2 || !seen, "at version 2, where the pod is gone");
@@ -77,11 +71,8 @@ fn what_is_read_beside_no_rewind_is_as_new_as_the_version() {
     check(3, || {
         let cache = Arc::new(PodCache::new());
         cache.apply(Delta::Applied(pod("a", 5)));
-        let informer = {
-            let cache = cache.clone();
-            // A server that lags has no pod yet.
-            thread::spawn(move || drop(cache.replace(Vec::new(), &3.into())))
-        };
+        // A server that lags has no pod yet.
+        let informer = beside(&cache, |cache| drop(cache.replace(Vec::new(), &3.into())));
         let rewinds = cache.version().rewinds();
         let reached = cache.version().get().number().unwrap_or(0);
         let seen = cache.contains("ns", "a");

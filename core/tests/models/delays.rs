@@ -2,10 +2,10 @@
 
 use podstorm::workqueue::{RateLimitingQueue, Take};
 
-use crate::check;
 use crate::checker::sync::Arc;
 use crate::checker::sync::atomic::{AtomicU32, Ordering};
 use crate::checker::thread::{self, JoinHandle};
+use crate::{beside, check};
 
 type Queue = RateLimitingQueue<u32>;
 
@@ -20,16 +20,14 @@ fn serve(queue: &Queue) -> usize {
 
 /// A thread that adds key 0 for the time 10.
 fn adds_later(queue: &Arc<Queue>) -> JoinHandle<()> {
-    let queue = queue.clone();
-    thread::spawn(move || {
+    beside(queue, |queue| {
         queue.add_after(0, 10, 0);
     })
 }
 
 /// A thread that fires due keys and returns how many there were.
 fn fires(queue: &Arc<Queue>, now_ns: i64) -> JoinHandle<usize> {
-    let queue = queue.clone();
-    thread::spawn(move || queue.fire_due(now_ns))
+    beside(queue, move |queue| queue.fire_due(now_ns))
 }
 
 /// Of two delayed adds of a key the earlier stays. A thread that fires finds the key that the due
@@ -38,10 +36,7 @@ fn fires(queue: &Arc<Queue>, now_ns: i64) -> JoinHandle<usize> {
 fn the_earlier_of_two_later_adds_stays() {
     check(2, || {
         let queue = Arc::new(Queue::new());
-        let later = {
-            let queue = queue.clone();
-            thread::spawn(move || queue.add_after(0, 20, 0))
-        };
+        let later = beside(&queue, |queue| queue.add_after(0, 20, 0));
         queue.add_after(0, 10, 0);
         if queue.next_due().is_some_and(|due_ns| due_ns <= 10) {
             assert_eq!(queue.fire_due(10), 1);
@@ -113,8 +108,9 @@ fn the_timer_is_told_of_the_earliest_time() {
     check(3, || {
         let queue = Arc::new(Queue::new());
         let add = |key: u32, delay_ns: i64| {
-            let queue = queue.clone();
-            thread::spawn(move || queue.add_after(key, delay_ns, 0).then_some(delay_ns))
+            beside(&queue, move |queue| {
+                queue.add_after(key, delay_ns, 0).then_some(delay_ns)
+            })
         };
         let adds = [add(0, 10), add(1, 20)];
         queue.fire_due(15);
@@ -136,10 +132,7 @@ fn a_later_add_beside_a_firing_is_not_forgotten() {
     check(3, || {
         let queue = Arc::new(Queue::new());
         queue.add_after(0, 10, 0);
-        let adder = {
-            let queue = queue.clone();
-            thread::spawn(move || queue.add_after(1, 20, 0))
-        };
+        let adder = beside(&queue, |queue| queue.add_after(1, 20, 0));
         assert_eq!(queue.fire_due(15), 1);
         let seen = queue.next_due();
         let told = adder.join().unwrap();

@@ -3,10 +3,10 @@
 
 use podstorm::expectations::Expectations;
 
-use crate::check;
 use crate::checker::sync::Arc;
 use crate::checker::sync::atomic::{AtomicU32, Ordering};
 use crate::checker::thread;
+use crate::{beside, check};
 
 type Store = Expectations<u32, u32>;
 
@@ -60,11 +60,8 @@ fn a_deletion_counts_once() {
     check(3, || {
         let store = Arc::new(Store::new());
         store.expect_deletions(0, [1, 2], 0);
-        let observe = |pod: u32| {
-            let store = store.clone();
-            thread::spawn(move || usize::from(store.deletion_observed(0, &pod)))
-        };
-        let sources = [observe(1), observe(1)];
+        let observe = |store: Arc<Store>| usize::from(store.deletion_observed(0, &1));
+        let sources = [beside(&store, observe), beside(&store, observe)];
         assert!(!store.satisfied(0, 0), "satisfied early");
         let counted: usize = sources
             .into_iter()
@@ -86,10 +83,7 @@ fn a_late_observation_takes_nothing_from_a_later_set() {
     check(3, || {
         let store = Arc::new(Store::new());
         store.expect_deletions(0, [1], 0);
-        let late = {
-            let store = store.clone();
-            thread::spawn(move || store.deletion_observed(0, &1))
-        };
+        let late = beside(&store, |store| store.deletion_observed(0, &1));
         store.expect_deletions(0, [2], 0);
         store.expect_deletions(0, [3], 0);
         assert!(!store.satisfied(0, 0), "satisfied by a pod of an older set");
@@ -107,18 +101,13 @@ fn an_observation_of_a_pod_in_two_sets_counts_once() {
     check(3, || {
         let store = Arc::new(Store::new());
         store.expect_deletions(0, [1], 0);
-        let observed = {
-            let store = store.clone();
-            thread::spawn(move || store.deletion_observed(0, &1))
-        };
+        let observed = beside(&store, |store| store.deletion_observed(0, &1));
         store.expect_deletions(0, [1, 2], 0);
         observed.join().unwrap();
         let left = store.counts(0).expect("stored").del;
         assert!((1..=2).contains(&left), "{left}");
-        assert_eq!(
-            store.pending_deletions(0).map(|pods| pods.len() as i64),
-            Some(left)
-        );
+        let pending = store.pending_deletions(0).map(|pods| pods.len() as i64);
+        assert_eq!(pending, Some(left));
         assert!(store.deletion_observed(0, &2));
         assert_eq!(store.deletion_observed(0, &1), left == 2);
         assert!(store.satisfied(0, 0));
@@ -132,10 +121,7 @@ fn pods_left_over_do_not_hold_back_creations() {
     check(3, || {
         let store = Arc::new(Store::new());
         store.expect_deletions(0, [1], 0);
-        let late = {
-            let store = store.clone();
-            thread::spawn(move || store.deletion_observed(0, &1))
-        };
+        let late = beside(&store, |store| store.deletion_observed(0, &1));
         store.expect_creations(0, 1, 0);
         assert!(!store.satisfied(0, 0), "satisfied early");
         store.creation_observed(0);
@@ -151,13 +137,10 @@ fn a_forgotten_key_starts_anew() {
     check(3, || {
         let store = Arc::new(Store::new());
         store.expect_deletions(0, [1], 0);
-        let late = {
-            let store = store.clone();
-            thread::spawn(move || {
-                store.deletion_observed(0, &1);
-                store.creation_observed(0);
-            })
-        };
+        let late = beside(&store, |store| {
+            store.deletion_observed(0, &1);
+            store.creation_observed(0);
+        });
         store.delete(0);
         assert!(store.satisfied(0, 0));
         late.join().unwrap();

@@ -7,10 +7,10 @@ use podstorm::consistency::{Fences, Kinds};
 use podstorm::object::{Kind, ResourceVersion};
 use podstorm::workqueue::{Take, WorkQueue};
 
-use crate::check;
 use crate::checker::sync::Arc;
 use crate::checker::sync::atomic::{AtomicU64, Ordering};
 use crate::checker::thread;
+use crate::{beside, check};
 
 const KINDS: [Kind; 2] = [Kind::POD, Kind::REPLICA_SET];
 
@@ -58,19 +58,13 @@ fn nobody_counts_behind_the_start() {
             cache: AtomicU64::new(0),
             server: AtomicU64::new(2),
         });
-        let informer = {
-            let start = start.clone();
-            thread::spawn(move || {
-                for number in [1, 2] {
-                    start.cache.store(number, Ordering::Relaxed);
-                    start.reached.set(&ResourceVersion::Number(number));
-                }
-            })
-        };
-        let other = {
-            let start = start.clone();
-            thread::spawn(move || start.sync())
-        };
+        let informer = beside(&start, |start| {
+            for number in [1, 2] {
+                start.cache.store(number, Ordering::Relaxed);
+                start.reached.set(&ResourceVersion::Number(number));
+            }
+        });
+        let other = beside(&start, |start| start.sync());
         let found = [start.sync(), other.join().unwrap()];
         for found in found.into_iter().flatten() {
             assert!(found >= 2, "counted at {found}");
@@ -148,10 +142,9 @@ fn what_was_counted_at_is_the_least_for_the_next_sync() {
                 queue.done(0, 0);
             })
         };
-        let of_another_key = {
-            let fences = fences.clone();
-            thread::spawn(move || fences.raise(Kind::POD, &ResourceVersion::Number(6)))
-        };
+        let of_another_key = beside(&fences, |fences| {
+            fences.raise(Kind::POD, &ResourceVersion::Number(6))
+        });
         if queue.try_take(0) == Take::Key(0) {
             for behind in [5, 6] {
                 let stores = at(ResourceVersion::Number(behind));

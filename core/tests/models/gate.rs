@@ -5,10 +5,10 @@ use podstorm::cache::StoreVersion;
 use podstorm::consistency::ConsistencyStore;
 use podstorm::object::{Kind, ResourceVersion, Uid};
 
-use crate::check;
 use crate::checker::sync::Arc;
 use crate::checker::sync::atomic::{AtomicU64, Ordering};
 use crate::checker::thread;
+use crate::{beside, check};
 
 type Store = ConsistencyStore<u32>;
 
@@ -65,10 +65,9 @@ fn a_write_recorded_beside_a_positive_answer_stays() {
         let store = Arc::new(Store::new([Kind::POD, Kind::REPLICA_SET]));
         let uid = Uid::new("a");
         store.wrote_at(0, &uid, Kind::POD, &version(1));
-        let writer = {
-            let (store, uid) = (store.clone(), uid.clone());
-            thread::spawn(move || store.wrote_at(0, &uid, Kind::POD, &version(2)))
-        };
+        let writer = beside(&store, move |store| {
+            store.wrote_at(0, &uid, Kind::POD, &version(2));
+        });
         let early = store.ensure_ready(&0, &at(1));
         writer.join().unwrap();
         assert!(early.is_ok() || early.is_err_and(|stale| stale.wrote == version(2)));
@@ -82,15 +81,11 @@ fn a_write_recorded_beside_a_positive_answer_stays() {
 fn of_racing_records_the_newest_stays() {
     check(3, || {
         let store = Arc::new(Store::new([Kind::POD, Kind::REPLICA_SET]));
-        let uid = Uid::new("a");
-        let other = {
-            let (store, uid) = (store.clone(), uid.clone());
-            thread::spawn(move || {
-                store.wrote_at(0, &uid, Kind::POD, &version(3));
-                store.wrote_at(0, &uid, Kind::REPLICA_SET, &version(1));
-            })
-        };
-        store.wrote_at(0, &uid, Kind::POD, &version(2));
+        let other = beside(&store, |store| {
+            store.wrote_at(0, &Uid::new("a"), Kind::POD, &version(3));
+            store.wrote_at(0, &Uid::new("a"), Kind::REPLICA_SET, &version(1));
+        });
+        store.wrote_at(0, &Uid::new("a"), Kind::POD, &version(2));
         other.join().unwrap();
         let record = store.record(&0).unwrap();
         assert_eq!(record.written, [Some(version(3)), Some(version(1))]);
@@ -106,10 +101,7 @@ fn forgetting_an_owner_spares_its_successor() {
         let store = Arc::new(Store::new([Kind::POD, Kind::REPLICA_SET]));
         let (old, new) = (Uid::new("old"), Uid::new("new"));
         store.wrote_at(0, &old, Kind::POD, &version(5));
-        let handler = {
-            let (store, old) = (store.clone(), old.clone());
-            thread::spawn(move || store.clear(&0, Some(&old)))
-        };
+        let handler = beside(&store, move |store| store.clear(&0, Some(&old)));
         store.wrote_at(0, &new, Kind::POD, &version(6));
         handler.join().unwrap();
         let record = store.record(&0).expect("the successor's record");

@@ -2,22 +2,18 @@
 
 use podstorm::intern::KeyTable;
 
-use crate::check;
 use crate::checker::sync::Arc;
-use crate::checker::thread;
+use crate::{beside, check};
 
 #[test]
 fn threads_that_name_a_key_first_agree_on_its_number() {
     check(3, || {
         let table = Arc::new(KeyTable::new());
-        let other = {
-            let table = table.clone();
-            thread::spawn(move || {
-                let key = table.intern("ns", "a");
-                assert_eq!(&*table.key(key).name, "a");
-                key
-            })
-        };
+        let other = beside(&table, |table| {
+            let key = table.intern("ns", "a");
+            assert_eq!(&*table.key(key).name, "a");
+            key
+        });
         let before = table.intern("ns", "b");
         let here = table.intern("ns", "a");
         assert_eq!(here, other.join().unwrap());

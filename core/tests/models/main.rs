@@ -23,6 +23,15 @@ mod checker {
     pub(crate) use loom::{sync, thread};
 }
 
+/// A thread that has its own handle of what is shared.
+fn beside<S: Clone + 'static, T: 'static>(
+    shared: &S,
+    work: impl FnOnce(S) -> T + 'static,
+) -> checker::thread::JoinHandle<T> {
+    let shared = shared.clone();
+    checker::thread::spawn(move || work(shared))
+}
+
 /// Runs a model with at most this many preemptions (a thread stops although it could continue).
 fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = Builder::new();

@@ -3,10 +3,10 @@
 
 use podstorm::workqueue::{Take, WorkQueue};
 
-use crate::check;
 use crate::checker::sync::Arc;
 use crate::checker::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use crate::checker::thread;
+use crate::{beside, check};
 
 type Queue = WorkQueue<u32>;
 
@@ -24,18 +24,15 @@ fn serve(queue: &Queue, mut work: impl FnMut(u32)) {
 fn a_worker_that_parks_is_woken() {
     check(3, || {
         let queue = Arc::new(Queue::new());
-        let worker = {
-            let queue = queue.clone();
-            thread::spawn(move || {
-                let mut served = [0; 2];
-                for _ in 0..2 {
-                    let key = queue.take(&|| 0).expect("two keys are added");
-                    served[key as usize] += 1;
-                    queue.done(key, 0);
-                }
-                served
-            })
-        };
+        let worker = beside(&queue, |queue| {
+            let mut served = [0; 2];
+            for _ in 0..2 {
+                let key = queue.take(&|| 0).expect("two keys are added");
+                served[key as usize] += 1;
+                queue.done(key, 0);
+            }
+            served
+        });
         queue.add(0, 0);
         queue.add(1, 0);
         assert_eq!(worker.join().unwrap(), [1, 1]);
@@ -100,20 +97,14 @@ fn a_key_is_worked_on_once_at_a_time() {
 fn a_late_push_to_an_old_ring_is_found() {
     check(2, || {
         let queue = Arc::new(Queue::new());
-        let late = {
-            let queue = queue.clone();
-            thread::spawn(move || assert!(queue.add(0, 0)))
-        };
-        let worker = {
-            let queue = queue.clone();
-            thread::spawn(move || {
-                let taken = queue.try_take(0);
-                if let Take::Key(key) = taken {
-                    queue.done(key, 0);
-                }
-                usize::from(taken != Take::Empty)
-            })
-        };
+        let late = beside(&queue, |queue| assert!(queue.add(0, 0)));
+        let worker = beside(&queue, |queue| {
+            let taken = queue.try_take(0);
+            if let Take::Key(key) = taken {
+                queue.done(key, 0);
+            }
+            usize::from(taken != Take::Empty)
+        });
         // Replaces the ring.
         queue.add(1, 0);
         late.join().unwrap();
@@ -132,13 +123,10 @@ fn a_late_push_to_an_old_ring_is_found() {
 fn the_order_of_adds_survives_the_replacing_of_rings() {
     check(3, || {
         let queue = Arc::new(Queue::new());
-        let late = {
-            let queue = queue.clone();
-            thread::spawn(move || {
-                queue.add(0, 0);
-                queue.add(2, 0);
-            })
-        };
+        let late = beside(&queue, |queue| {
+            queue.add(0, 0);
+            queue.add(2, 0);
+        });
         queue.add(1, 0);
         queue.add(3, 0);
         late.join().unwrap();
@@ -169,11 +157,8 @@ fn a_drain_ends_with_the_last_work() {
             })
         };
         queue.shut_down_with_drain();
-        assert_eq!(
-            finished.load(Ordering::Relaxed),
-            1,
-            "the drain did not wait"
-        );
+        let ended = finished.load(Ordering::Relaxed);
+        assert_eq!(ended, 1, "the drain did not wait");
         assert!(!queue.add(1, 0));
         worker.join().unwrap();
     });
@@ -186,8 +171,7 @@ fn shutting_down_serves_what_was_added_and_wakes_everybody() {
         let queue = Arc::new(Queue::new());
         let workers: Vec<_> = (0..2)
             .map(|_| {
-                let queue = queue.clone();
-                thread::spawn(move || {
+                beside(&queue, |queue| {
                     let mut served = 0;
                     serve(&queue, |_| served += 1);
                     served

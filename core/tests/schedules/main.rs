@@ -35,6 +35,15 @@ mod checker {
     pub(crate) use shuttle::{sync, thread};
 }
 
+/// A thread that has its own handle of what is shared.
+fn beside<S: Clone + Send + 'static, T: Send + 'static>(
+    shared: &S,
+    work: impl FnOnce(S) -> T + Send + 'static,
+) -> checker::thread::JoinHandle<T> {
+    let shared = shared.clone();
+    checker::thread::spawn(move || work(shared))
+}
+
 /// The default number of schedules of each kind.
 const SCHEDULES: usize = 1_000;
 

@@ -195,6 +195,13 @@ impl Harness {
         harness
     }
 
+    /// The same where there has been such a ReplicaSet for a second.
+    pub fn holding(mut self, set: Value) -> Harness {
+        self.create_set(set);
+        self.run(seconds(1));
+        self
+    }
+
     /// The invariant checker.
     pub fn checker(&self) -> &Checker {
         &self.checker

@@ -66,11 +66,8 @@ fn hazard_02_pod_watch_late_by_more_than_five_minutes() {
         sim.run(minutes(5));
         sim.touch("web");
         sim.run(0);
-        assert_eq!(
-            sim.active("web").len(),
-            3,
-            "exactly five minutes is not over"
-        );
+        let active = sim.active("web").len();
+        assert_eq!(active, 3, "exactly five minutes is not over");
         sim.run(seconds(30));
         assert_eq!(sim.active("web").len(), 3, "no timer wakes the key");
         sim.touch("web");
@@ -123,9 +120,7 @@ fn hazard_03_creation_event_lost() {
 #[test]
 fn hazard_04_deletions_seen_late() {
     for gate in [true, false] {
-        let mut sim = Harness::gated(gate);
-        sim.create_set(idle_set("web", 10));
-        sim.run(seconds(1));
+        let mut sim = Harness::gated(gate).holding(idle_set("web", 10));
         sim.reset_extremes();
         sim.hold(StreamKind::Pods, minutes(4));
         sim.scale("web", 5);
@@ -148,9 +143,7 @@ fn hazard_04_deletions_seen_late() {
 /// A victim that is marked, changed and removed is counted once.
 #[test]
 fn hazard_05_graceful_deletion_is_told_twice() {
-    let mut sim = slow_to_end(true);
-    sim.create_set(replica_set("web", 5));
-    sim.run(seconds(1));
+    let mut sim = slow_to_end(true).holding(replica_set("web", 5));
     sim.connection().duplicate_events(StreamKind::Pods, 2);
     sim.scale("web", 3);
     sim.run(seconds(1));
@@ -197,11 +190,8 @@ fn hazard_06_foreign_pod_satisfies_creation() {
         sim.run(ms(400));
         assert_eq!(sim.expected("web"), Some((1, 0)));
         sim.run(ms(450));
-        assert_eq!(
-            sim.expected("web"),
-            Some((0, 0)),
-            "satisfied by the foreign pod"
-        );
+        let expected = sim.expected("web");
+        assert_eq!(expected, Some((0, 0)), "satisfied by the foreign pod");
         sim.run(ms(300));
         assert_eq!(sim.active("web").len(), most);
         sim.run(seconds(10));
@@ -227,11 +217,8 @@ fn hazard_07_initial_adds_are_handled_late() {
     assert_eq!(first.sent(Call::CreatePod), 3);
     assert_eq!(manual.expected("web"), Some((3, 0)));
     manual.controller.pods_listed(&initial, manual.now);
-    assert_eq!(
-        manual.expected("web"),
-        Some((1, 0)),
-        "lowered by pods of before"
-    );
+    let expected = manual.expected("web");
+    assert_eq!(expected, Some((1, 0)), "lowered by pods of before");
     // The gate waits for what was created, then the count is right although it went below zero.
     manual.pass(seconds(1));
     manual.list_sets();
@@ -274,9 +261,7 @@ fn hazard_08_created_pod_is_first_seen_terminating() {
 #[test]
 fn hazard_09_victim_is_orphaned_before_its_deletion() {
     for gate in [true, false] {
-        let mut sim = Harness::gated(gate);
-        sim.create_set(idle_set("web", 2));
-        sim.run(seconds(1));
+        let mut sim = Harness::gated(gate).holding(idle_set("web", 2));
         let (victim, other) = (sim.active("web").remove(0), sim.active("web").remove(1));
         let cheap = json!({"controller.kubernetes.io/pod-deletion-cost": "-10"});
         sim.patch_pod(&victim, json!({"metadata": {"annotations": cheap}}));
@@ -290,11 +275,8 @@ fn hazard_09_victim_is_orphaned_before_its_deletion() {
         assert_eq!(sim.expected("web"), Some((0, 1)));
         sim.kill_pod(&other);
         sim.run(minutes(6));
-        assert_eq!(
-            sim.active("web").len(),
-            0,
-            "del is pending, then nothing wakes the key"
-        );
+        let active = sim.active("web").len();
+        assert_eq!(active, 0, "del is pending, then nothing wakes the key");
         sim.touch("web");
         sim.run(seconds(1));
         assert_eq!(sim.active("web").len(), 1);
@@ -307,9 +289,7 @@ fn hazard_09_victim_is_orphaned_before_its_deletion() {
 #[test]
 fn hazard_10_reference_dropped_and_deletion_in_one_step() {
     for gate in [true, false] {
-        let mut sim = slow_to_end(gate);
-        sim.create_set(replica_set("web", 2));
-        sim.run(seconds(1));
+        let mut sim = slow_to_end(gate).holding(replica_set("web", 2));
         sim.hold(StreamKind::Pods, seconds(10));
         sim.scale("web", 1);
         sim.run(seconds(1));
@@ -320,13 +300,8 @@ fn hazard_10_reference_dropped_and_deletion_in_one_step() {
         sim.end(StreamKind::Pods, StreamEnd::Expired);
         let syncs = sim.syncs().len();
         sim.run(seconds(20));
-        assert!(
-            sim.controller()
-                .pods()
-                .get(NAMESPACE, &name)
-                .unwrap()
-                .is_terminating()
-        );
+        let held = sim.controller().pods().get(NAMESPACE, &name);
+        assert!(held.unwrap().is_terminating());
         assert_eq!(sim.syncs().len(), syncs, "the old owner is not woken");
         assert_eq!(sim.expected("web"), Some((0, 1)));
         sim.run(minutes(5));
@@ -343,9 +318,7 @@ fn hazard_10_reference_dropped_and_deletion_in_one_step() {
 #[test]
 fn hazard_11_same_name_new_uid_in_one_update() {
     for gate in [true, false] {
-        let mut sim = Harness::gated(gate);
-        sim.create_set(idle_set("web", 1));
-        sim.run(seconds(1));
+        let mut sim = Harness::gated(gate).holding(idle_set("web", 1));
         let name = sim.active("web").remove(0);
         sim.hold(StreamKind::Pods, seconds(5));
         sim.scale("web", 0);
@@ -406,11 +379,8 @@ fn hazard_13_expired_deletes_then_creates() {
         assert_eq!(sim.expected("web"), Some((2, 0)), "the cache shows three");
         sim.release(StreamKind::Pods);
         sim.run(ms(200));
-        assert_eq!(
-            sim.expected("web"),
-            Some((2, -1)),
-            "the late deletion is counted"
-        );
+        let expected = sim.expected("web");
+        assert_eq!(expected, Some((2, -1)), "the late deletion is counted");
         assert_eq!(sim.count(Write::Create), 5, "and satisfies nothing");
         sim.run(seconds(5));
         assert_eq!(sim.active("web").len(), 5);

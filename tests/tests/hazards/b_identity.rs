@@ -53,9 +53,7 @@ fn hazard_15_created_again_while_the_watch_was_broken() {
 /// corrects it by its own sync.
 #[test]
 fn hazard_16_old_status_written_onto_the_successor() {
-    let mut sim = Harness::new();
-    sim.create_set(idle_set("web", 1));
-    sim.run(seconds(1));
+    let mut sim = Harness::new().holding(idle_set("web", 1));
     sim.scale("web", 3);
     sim.run(seconds(1));
     let old = sim.owned("web");
@@ -66,18 +64,12 @@ fn hazard_16_old_status_written_onto_the_successor() {
     sim.delete_set("web", Propagation::Background);
     let new = sim.create_set(idle_set("web", 2)).metadata.clone();
     sim.run(seconds(10));
-    let written: Vec<_> = sim
-        .written()
-        .into_iter()
-        .filter_map(|written| written.object)
-        .filter(|object| object.metadata.uid == new.uid)
-        .collect();
+    let objects = sim.written().into_iter();
+    let mut written: Vec<_> = objects.filter_map(|written| written.object).collect();
+    written.retain(|object| object.metadata.uid == new.uid);
     let first = &written[0].status;
-    assert_eq!(
-        (first.replicas, first.observed_generation),
-        (3, 3),
-        "of the old one"
-    );
+    let told = (first.replicas, first.observed_generation);
+    assert_eq!(told, (3, 3), "of the old one");
     let last = &written[written.len() - 1].status;
     assert_eq!((last.replicas, last.observed_generation), (2, 1));
     for pod in old {
@@ -90,9 +82,7 @@ fn hazard_16_old_status_written_onto_the_successor() {
 #[test]
 fn hazard_17_stale_replicas() {
     for gate in [true, false] {
-        let mut sim = Harness::gated(gate);
-        sim.create_set(idle_set("web", 3));
-        sim.run(seconds(1));
+        let mut sim = Harness::gated(gate).holding(idle_set("web", 3));
         sim.hold(StreamKind::ReplicaSets, seconds(20));
         sim.scale("web", 0);
         let name = sim.active("web").remove(0);
@@ -150,9 +140,7 @@ fn hazard_19_deleted_while_creating() {
 /// The GET's 404 is the sync's error; one retry, which finds nothing to do.
 #[test]
 fn hazard_20_status_of_one_that_is_gone() {
-    let mut sim = Harness::new();
-    sim.create_set(idle_set("web", 1));
-    sim.run(seconds(1));
+    let mut sim = Harness::new().holding(idle_set("web", 1));
     sim.fail(Call::PutStatus, Effect::Slow { by_ms: 1_000 }, 1);
     sim.scale("web", 2);
     sim.run(ms(500));
@@ -163,11 +151,8 @@ fn hazard_20_status_of_one_that_is_gone() {
     assert_eq!(after[0].failed_at(), Some(SyncErrorClass::Status));
     assert_eq!(after[0].sent(Call::PutStatus), 1);
     assert_eq!(after[0].sent(Call::GetOwner), 1);
-    assert!(
-        after[0].error().contains("not found"),
-        "{}",
-        after[0].error()
-    );
+    let error = after[0].error();
+    assert!(error.contains("not found"), "{error}");
     assert!(after.len() >= 2);
     for sync in &after[1..] {
         assert!(sync.failed_at().is_none() && sync.requests.is_empty());

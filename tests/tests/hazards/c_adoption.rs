@@ -31,20 +31,15 @@ fn orphans(sim: &Harness, count: usize) -> Vec<String> {
 /// status is written in that round.
 #[test]
 fn hazard_21_orphaning_deletion_is_not_seen_yet() {
-    let mut sim = Harness::new();
     let kept = json!({"metadata": {"finalizers": ["example.com/kept"]}});
-    sim.create_set(with(idle_set("web", 2), kept));
-    sim.run(seconds(1));
+    let mut sim = Harness::new().holding(with(idle_set("web", 2), kept));
     let (before, syncs) = (sim.written().len(), sim.syncs().len());
     sim.hold(StreamKind::ReplicaSets, seconds(20));
     sim.delete_set("web", Propagation::Orphan);
     sim.run(seconds(10));
     assert!(sim.set("web").metadata.is_deleting());
-    assert!(
-        sim.pods()
-            .iter()
-            .all(|pod| pod.metadata.controller().is_none())
-    );
+    let mut pods = sim.pods().into_iter();
+    assert!(pods.all(|pod| pod.metadata.controller().is_none()));
     let during = sim.syncs().split_off(syncs);
     assert!(!during.is_empty());
     for sync in &during {
@@ -65,9 +60,7 @@ fn hazard_21_orphaning_deletion_is_not_seen_yet() {
 /// that is gone, and collected.
 #[test]
 fn hazard_22_deletion_between_live_get_and_patch() {
-    let mut sim = Harness::new();
-    sim.create_set(idle_set("web", 0));
-    sim.run(seconds(1));
+    let mut sim = Harness::new().holding(idle_set("web", 0));
     sim.fail(Call::PatchPod, Effect::Slow { by_ms: 1_000 }, 1);
     orphans(&sim, 1);
     sim.run(ms(500));
@@ -85,9 +78,7 @@ fn hazard_22_deletion_between_live_get_and_patch() {
 #[test]
 fn hazard_23_live_get_fails_or_shows_another() {
     for case in ["500", "404", "other uid"] {
-        let mut sim = Harness::new();
-        sim.create_set(idle_set("web", 3));
-        sim.run(seconds(1));
+        let mut sim = Harness::new().holding(idle_set("web", 3));
         sim.hold(StreamKind::ReplicaSets, seconds(2));
         match case {
             "500" => sim.refuse(Call::GetOwner, ApiFault::InternalError, 1),
@@ -101,18 +92,12 @@ fn hazard_23_live_get_fails_or_shows_another() {
         sim.run(ms(1));
         let sync = sim.syncs().swap_remove(syncs);
         assert_eq!(sync.failed_at(), Some(SyncErrorClass::Claim), "{case}");
-        assert_eq!(
-            (sync.sent(Call::GetOwner), sync.requests.len()),
-            (1, 1),
-            "{case}"
-        );
+        let sent = (sync.sent(Call::GetOwner), sync.requests.len());
+        assert_eq!(sent, (1, 1), "{case}");
         assert_eq!(sim.count(Write::Adopt), 0, "{case}");
         sim.run(seconds(10));
-        assert_eq!(
-            sim.count(Write::Adopt),
-            if case == "404" { 0 } else { 3 },
-            "{case}"
-        );
+        let adopted = if case == "404" { 0 } else { 3 };
+        assert_eq!(sim.count(Write::Adopt), adopted, "{case}");
         sim.conclude();
     }
 }
@@ -135,12 +120,8 @@ fn hazard_24_two_replicasets_match_one_orphan() {
         .collect();
     assert_eq!(answers, [Ok(()), Err(422)]);
     let failed = syncs.iter().filter_map(|sync| sync.failed_at());
-    assert_eq!(
-        failed
-            .filter(|class| *class == SyncErrorClass::Claim)
-            .count(),
-        1
-    );
+    let refused = failed.filter(|class| *class == SyncErrorClass::Claim);
+    assert_eq!(refused.count(), 1);
     assert_eq!((sim.count(Write::Adopt), sim.count(Write::Create)), (1, 1));
     assert_eq!((sim.active("one").len(), sim.active("two").len()), (1, 1));
     sim.conclude();
@@ -176,9 +157,7 @@ fn hazard_25_pod_is_gone_or_another_before_the_patch() {
         sim.conclude();
     }
     // The same with a release.
-    let mut sim = Harness::new();
-    sim.create_set(idle_set("web", 1));
-    sim.run(seconds(1));
+    let mut sim = Harness::new().holding(idle_set("web", 1));
     let name = sim.active("web").remove(0);
     sim.fail(Call::PatchPod, Effect::Slow { by_ms: 1_000 }, 1);
     sim.patch_pod(&name, json!({"metadata": {"labels": {"app": "other"}}}));
@@ -216,9 +195,7 @@ fn hazard_26_terminating_orphan() {
 #[test]
 fn hazard_27_relabelled_pod_is_isolated() {
     for gate in [true, false] {
-        let mut sim = Harness::gated(gate);
-        sim.create_set(idle_set("web", 3));
-        sim.run(seconds(1));
+        let mut sim = Harness::gated(gate).holding(idle_set("web", 3));
         let name = sim.active("web").remove(0);
         let syncs = sim.syncs().len();
         sim.patch_pod(&name, json!({"metadata": {"labels": {"app": "debug"}}}));
@@ -263,13 +240,10 @@ fn hazard_28_released_by_somebody_else() {
 fn hazard_29_one_of_three_patches_fails() {
     let mut sim = Harness::new();
     orphans(&sim, 3);
+    let refused = Effect::Refuse(ApiFault::InternalError);
     sim.arm(Armed {
         batch: Some(2),
-        ..fault(
-            &[Call::PatchPod],
-            Effect::Refuse(ApiFault::InternalError),
-            1,
-        )
+        ..fault(&[Call::PatchPod], refused, 1)
     });
     sim.create_set(idle_set("web", 5));
     sim.run(seconds(5));

@@ -46,11 +46,8 @@ fn hazard_32_quota_is_reached() {
         answers.filter(|answer| *answer == Err(403)).count()
     };
     assert_eq!(refused(&first), 2);
-    let told: i32 = sim
-        .events("FailedCreate")
-        .iter()
-        .map(|event| event.count)
-        .sum();
+    let events = sim.events("FailedCreate");
+    let told: i32 = events.iter().map(|event| event.count).sum();
     let wanted: usize = sim.syncs().iter().map(refused).sum();
     assert_eq!(usize::try_from(told).unwrap(), wanted);
     assert_eq!(sim.active("web").len(), 5);
@@ -59,12 +56,9 @@ fn hazard_32_quota_is_reached() {
     assert_eq!(&*failure.status, "True");
     assert_eq!(&*failure.reason, "FailedCreate");
     assert!(failure.message.contains("exceeded quota"));
-    let tries: Vec<i64> = sim
-        .syncs_of("web")
-        .iter()
-        .filter(|sync| sync.sent(Call::CreatePod) > 0)
-        .map(|sync| sync.began_ns)
-        .collect();
+    let mut tries = sim.syncs_of("web");
+    tries.retain(|sync| sync.sent(Call::CreatePod) > 0);
+    let tries: Vec<i64> = tries.iter().map(|sync| sync.began_ns).collect();
     let waits: Vec<i64> = tries.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(waits.len() > 8, "{waits:?}");
     // The last delays are twice the ones before.
@@ -153,13 +147,10 @@ fn hazard_35_condition_keeps_its_first_message() {
 fn hazard_36_namespace_terminates_amid_a_burst() {
     let mut sim = Harness::new();
     for batch in [2, 3] {
+        let terminating = Effect::Refuse(ApiFault::NamespaceTerminating);
         sim.arm(Armed {
             batch: Some(batch),
-            ..fault(
-                &[Call::CreatePod],
-                Effect::Refuse(ApiFault::NamespaceTerminating),
-                4,
-            )
+            ..fault(&[Call::CreatePod], terminating, 4)
         });
     }
     sim.create_set(idle_set("web", 10));
@@ -209,11 +200,8 @@ fn hazard_36_namespace_terminates_amid_a_burst() {
     assert_eq!(sim.active("web").len(), 0);
     assert_eq!(sim.expected("web"), Some((7, 0)));
     sim.run(minutes(20));
-    assert_eq!(
-        sim.sent(Call::CreatePod),
-        10,
-        "quiet, though no pod is left"
-    );
+    let sent = sim.sent(Call::CreatePod);
+    assert_eq!(sent, 10, "quiet, though no pod is left");
     assert!(sim.events("FailedCreate").is_empty());
     assert!(!failures_written(&sim).contains(&true));
     sim.patch_pod("kept", json!({"metadata": {"finalizers": null}}));
@@ -272,15 +260,10 @@ fn hazard_38_retry_after() {
         sim.scale("web", 2);
         sim.run(ms(10_002));
         assert_eq!(sim.struck(), 21);
-        let failed = sim
-            .syncs()
-            .into_iter()
-            .find(|sync| sync.failed_at().is_some());
-        let failed = failed.unwrap();
-        assert_eq!(
-            failed.ended.as_ref().unwrap().0 - failed.began_ns,
-            seconds(10)
-        );
+        let mut syncs = sim.syncs().into_iter();
+        let failed = syncs.find(|sync| sync.failed_at().is_some()).unwrap();
+        let took_ns = failed.ended.as_ref().unwrap().0 - failed.began_ns;
+        assert_eq!(took_ns, seconds(10));
         assert_eq!(sim.events("FailedCreate").len(), 1);
         sim.conclude();
     }
@@ -340,11 +323,8 @@ fn hazard_41_pods_fail_at_once() {
             sim.patch_pod_status(&name, json!({"phase": "Failed", "reason": "Evicted"}));
         }
         sim.run(ms(1));
-        assert_eq!(
-            sim.owned("web").len(),
-            2 * (round + 1),
-            "failed pods are kept"
-        );
+        let owned = sim.owned("web").len();
+        assert_eq!(owned, 2 * (round + 1), "failed pods are kept");
         assert_eq!(sim.failures("web"), 0);
     }
     assert_eq!(sim.count(Write::Create), 102);
@@ -369,11 +349,8 @@ fn hazard_42_replicas_1200() {
         .collect();
     let sizes: Vec<usize> = rounds.iter().map(|(_, size)| *size).collect();
     assert_eq!(sizes, [500, 500, 200]);
-    assert!(
-        rounds
-            .windows(2)
-            .all(|pair| pair[1].0 - pair[0].0 >= seconds(1))
-    );
+    let mut pairs = rounds.windows(2);
+    assert!(pairs.all(|pair| pair[1].0 - pair[0].0 >= seconds(1)));
     let first = &sim.syncs_of("web")[0];
     assert_eq!(first.create_batches(), [1, 2, 4, 8, 16, 32, 64, 128, 245]);
     assert_eq!(sim.most_active("web"), 1_200);

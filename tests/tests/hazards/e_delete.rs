@@ -19,19 +19,14 @@ fn cost(value: &str) -> Value {
 
 fn ratios(sim: &Harness) -> u64 {
     let controller = sim.controller();
-    controller
-        .metrics()
-        .sorting_deletion_age_ratio
-        .snapshot()
-        .count()
+    let metrics = controller.metrics();
+    metrics.sorting_deletion_age_ratio.snapshot().count()
 }
 
 /// 404 lowers the expectation, and says nothing.
 #[test]
 fn hazard_45_victim_is_gone_already() {
-    let mut sim = Harness::new();
-    sim.create_set(idle_set("web", 3));
-    sim.run(seconds(1));
+    let mut sim = Harness::new().holding(idle_set("web", 3));
     let victim = sim.active("web").remove(0);
     sim.patch_pod(&victim, cost("-1"));
     sim.run(seconds(1));
@@ -39,11 +34,8 @@ fn hazard_45_victim_is_gone_already() {
     sim.kill_pod(&victim);
     sim.scale("web", 2);
     sim.run(ms(1));
-    let sync = sim
-        .syncs()
-        .into_iter()
-        .find(|sync| sync.sent(Call::DeletePod) > 0)
-        .unwrap();
+    let mut syncs = sim.syncs().into_iter();
+    let sync = syncs.find(|sync| sync.sent(Call::DeletePod) > 0).unwrap();
     assert_eq!(sync.requests[0].answer, Some(Err(404)));
     assert_eq!(sync.failed_at(), None);
     assert_eq!(sim.expected("web"), Some((0, 0)));
@@ -59,17 +51,12 @@ fn hazard_45_victim_is_gone_already() {
 #[test]
 fn hazard_46_one_delete_of_five_fails() {
     for gate in [true, false] {
-        let mut sim = Harness::gated(gate);
-        sim.create_set(idle_set("web", 7));
-        sim.run(seconds(1));
+        let mut sim = Harness::gated(gate).holding(idle_set("web", 7));
         sim.hold(StreamKind::Pods, seconds(20));
+        let refused = Effect::Refuse(ApiFault::InternalError);
         sim.arm(Armed {
             index: Some(2),
-            ..fault(
-                &[Call::DeletePod],
-                Effect::Refuse(ApiFault::InternalError),
-                1,
-            )
+            ..fault(&[Call::DeletePod], refused, 1)
         });
         sim.scale("web", 2);
         let failed = |view: &podstorm_tests::hazard::View| view.failure("web").is_some();
@@ -98,9 +85,7 @@ fn hazard_46_one_delete_of_five_fails() {
 /// Pods without a node are marked and removed in one request, and counted once.
 #[test]
 fn hazard_47_unscheduled_victims() {
-    let mut sim = Harness::new();
-    sim.create_set(idle_set("web", 5));
-    sim.run(seconds(1));
+    let mut sim = Harness::new().holding(idle_set("web", 5));
     sim.hold(StreamKind::Pods, seconds(5));
     sim.scale("web", 3);
     sim.run(seconds(1));
@@ -179,13 +164,11 @@ fn hazard_48_non_transitive_ranking() {
 /// Five pods, three on node-1 for long and two on node-2 for a moment, scaled to two; answers how
 /// many are left on each.
 fn scaled_down_on_two_nodes(owned: bool) -> (usize, usize) {
-    let mut sim = Harness::new();
     let owner = json!({"metadata": {"ownerReferences": [{
         "apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "uid": "d-1", "controller": true,
     }]}});
     let set = idle_set("web", 5);
-    sim.create_set(if owned { with(set, owner) } else { set });
-    sim.run(seconds(1));
+    let mut sim = Harness::new().holding(if owned { with(set, owner) } else { set });
     let names = sim.active("web");
     names[..3].iter().for_each(|name| sim.bind(name, "node-1"));
     sim.run(seconds(600));
@@ -259,9 +242,7 @@ fn hazard_51_clock_skew() {
 /// A cost that the cache does not show yet is not heeded.
 #[test]
 fn hazard_52_deletion_cost_changes_late() {
-    let mut sim = Harness::new();
-    sim.create_set(idle_set("web", 3));
-    sim.run(seconds(1));
+    let mut sim = Harness::new().holding(idle_set("web", 3));
     let names = sim.active("web");
     sim.patch_pod(&names[0], cost("-5"));
     sim.run(seconds(1));
@@ -276,9 +257,7 @@ fn hazard_52_deletion_cost_changes_late() {
 /// Pending pods go first; to zero, nothing is ranked.
 #[test]
 fn hazard_53_scaled_down_with_pending_pods() {
-    let mut sim = Harness::new();
-    sim.create_set(idle_set("web", 3));
-    sim.run(seconds(1));
+    let mut sim = Harness::new().holding(idle_set("web", 3));
     let running = sim.active("web");
     running.iter().for_each(|name| sim.bind(name, "node-1"));
     sim.run(seconds(1));
@@ -306,9 +285,7 @@ fn hazard_53_scaled_down_with_pending_pods() {
 /// has ended.
 #[test]
 fn hazard_54_pod_stuck_terminating() {
-    let mut sim = Harness::new();
-    sim.create_set(idle_set("web", 2));
-    sim.run(seconds(1));
+    let mut sim = Harness::new().holding(idle_set("web", 2));
     let names = sim.active("web");
     for name in &names {
         sim.patch_pod(
@@ -340,9 +317,7 @@ fn hazard_54_pod_stuck_terminating() {
 /// A delete names no UID: made again under its name before it arrives, the new pod is deleted.
 #[test]
 fn hazard_55_victim_is_made_again_before_the_delete() {
-    let mut sim = Harness::new();
-    sim.create_set(idle_set("web", 1));
-    sim.run(seconds(1));
+    let mut sim = Harness::new().holding(idle_set("web", 1));
     let name = sim.active("web").remove(0);
     sim.fail(Call::DeletePod, Effect::Slow { by_ms: 1_000 }, 1);
     sim.scale("web", 0);

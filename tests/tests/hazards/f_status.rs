@@ -8,10 +8,8 @@ use serde_json::json;
 
 /// A ReplicaSet of idle pods that must be ready for so long, and the names of its pods.
 fn maturing(pods: i32, min_ready_seconds: i32) -> (Harness, Vec<String>) {
-    let mut sim = Harness::new();
     let slow = json!({"spec": {"minReadySeconds": min_ready_seconds}});
-    sim.create_set(with(idle_set("web", pods), slow));
-    sim.run(seconds(1));
+    let sim = Harness::new().holding(with(idle_set("web", pods), slow));
     let names = sim.active("web");
     (sim, names)
 }
@@ -24,9 +22,7 @@ fn available(sim: &Harness) -> i32 {
 #[test]
 fn hazard_56_conflicts_of_the_status() {
     for conflicts in [1, 2] {
-        let mut sim = Harness::new();
-        sim.create_set(idle_set("web", 1));
-        sim.run(seconds(1));
+        let mut sim = Harness::new().holding(idle_set("web", 1));
         let syncs = sim.syncs().len();
         sim.refuse(Call::PutStatus, ApiFault::Conflict, conflicts);
         sim.scale("web", 2);
@@ -34,10 +30,8 @@ fn hazard_56_conflicts_of_the_status() {
         let sync = &sim.syncs()[syncs];
         assert_eq!(sync.sent(Call::PutStatus), 2);
         assert_eq!(sync.sent(Call::GetOwner), 1);
-        assert_eq!(
-            sync.failed_at(),
-            (conflicts == 2).then_some(SyncErrorClass::Status)
-        );
+        let failed = (conflicts == 2).then_some(SyncErrorClass::Status);
+        assert_eq!(sync.failed_at(), failed);
         sim.run(seconds(1));
         sim.assert_converged();
         sim.conclude();
@@ -47,9 +41,7 @@ fn hazard_56_conflicts_of_the_status() {
 /// What others write is written over at the next difference; conditions of other types stay.
 #[test]
 fn hazard_57_somebody_else_writes_the_status() {
-    let mut sim = Harness::new();
-    sim.create_set(idle_set("web", 2));
-    sim.run(seconds(1));
+    let mut sim = Harness::new().holding(idle_set("web", 2));
     let custom = json!({"type": "Custom", "status": "True", "reason": "Theirs", "message": "m"});
     let failure =
         json!({"type": "ReplicaFailure", "status": "True", "reason": "Old", "message": "m"});
@@ -60,12 +52,8 @@ fn hazard_57_somebody_else_writes_the_status() {
     sim.run(seconds(1));
     let status = sim.status("web");
     assert_eq!(status.replicas, 2);
-    let kinds: Vec<_> = status
-        .conditions
-        .iter()
-        .map(|condition| &*condition.kind)
-        .collect();
-    assert_eq!(kinds, ["Custom"]);
+    let kinds = status.conditions.iter().map(|condition| &*condition.kind);
+    assert_eq!(kinds.collect::<Vec<_>>(), ["Custom"]);
     sim.scale("web", 3);
     sim.run(seconds(1));
     assert_eq!(sim.status("web").conditions, status.conditions);
@@ -75,9 +63,7 @@ fn hazard_57_somebody_else_writes_the_status() {
 /// A spec that changes before the PUT: the retry says the old generation, the next sync the new.
 #[test]
 fn hazard_58_spec_changes_before_the_put() {
-    let mut sim = Harness::new();
-    sim.create_set(idle_set("web", 1));
-    sim.run(seconds(1));
+    let mut sim = Harness::new().holding(idle_set("web", 1));
     sim.fail(Call::PutStatus, Effect::Slow { by_ms: 1_000 }, 1);
     sim.scale("web", 2);
     sim.run(ms(500));
@@ -186,9 +172,7 @@ fn hazard_63_min_ready_seconds_is_lowered() {
 /// Equal statuses are not written; an absent number of terminating pods is not zero.
 #[test]
 fn hazard_64_statuses_that_change_nothing() {
-    let mut sim = Harness::new();
-    sim.create_set(idle_set("web", 2));
-    sim.run(seconds(1));
+    let mut sim = Harness::new().holding(idle_set("web", 2));
     let writes = sim.sent(Call::PutStatus);
     let syncs = sim.syncs().len();
     for _ in 0..10 {

@@ -57,9 +57,7 @@ fn hazard_65_watch_expired() {
 #[test]
 fn hazard_66_version_too_large() {
     for streaming in [true, false] {
-        let mut sim = listing(streaming);
-        sim.create_set(idle_set("web", 3));
-        sim.run(seconds(1));
+        let mut sim = listing(streaming).holding(idle_set("web", 3));
         let name = sim.active("web").remove(0);
         sim.hold(StreamKind::Pods, seconds(1));
         sim.connection().lag(StreamKind::Pods, 4, 0);
@@ -283,11 +281,8 @@ fn hazard_72_resync() {
     sim.run(seconds(1));
     assert_eq!(sim.syncs().len(), syncs + 3);
     assert_eq!(sim.written().len(), writes);
-    assert!(
-        sim.syncs()[syncs..]
-            .iter()
-            .all(|sync| sync.requests.is_empty())
-    );
+    let last = sim.syncs().split_off(syncs);
+    assert!(last.iter().all(|sync| sync.requests.is_empty()));
     sim.conclude();
 }
 

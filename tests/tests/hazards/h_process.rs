@@ -56,11 +56,8 @@ fn hazard_74_restart_amid_a_burst() {
         assert!((3..10).contains(&made), "{made} after {point:?}");
         sim.start();
         sim.run(seconds(1));
-        let first = sim
-            .syncs()
-            .into_iter()
-            .find(|sync| sync.id.incarnation == 1)
-            .unwrap();
+        let mut syncs = sim.syncs().into_iter();
+        let first = syncs.find(|sync| sync.id.incarnation == 1).unwrap();
         assert_eq!(first.sent(Call::CreatePod), 10 - made);
         assert_eq!((sim.active("web").len(), sim.most_active("web")), (10, 10));
         sim.conclude();
@@ -133,10 +130,8 @@ fn hazard_76_slow_requests() {
     sim.run(minutes(1));
     let first = &sim.syncs_of("slow")[0];
     // Batches of one and two, ten seconds each.
-    assert_eq!(
-        first.ended.as_ref().unwrap().0 - first.began_ns,
-        seconds(20)
-    );
+    let took_ns = first.ended.as_ref().unwrap().0 - first.began_ns;
+    assert_eq!(took_ns, seconds(20));
     assert_eq!(sim.active("slow").len(), 3);
     sim.heal_requests();
     sim.conclude();
@@ -204,12 +199,9 @@ fn hazard_79_replication_controller_without_options() {
     );
     deleted.unwrap();
     harness.settle();
-    assert!(
-        harness
-            .cluster()
-            .get::<ReplicationController>("default", "nginx")
-            .is_err()
-    );
+    let cluster = harness.cluster();
+    let found = cluster.get::<ReplicationController>("default", "nginx");
+    assert!(found.is_err());
     let after = harness.pods();
     assert_eq!(after.len(), 3);
     for (before, after) in before.iter().zip(&after) {
@@ -263,9 +255,8 @@ fn hazard_80_wrong_owner_references() {
 fn hazard_81_foreground_deletion() {
     let mut sim = Harness::with(|setup| {
         setup.latency.pod_termination = Latency::Constant(minutes(10));
-    });
-    sim.create_set(replica_set("web", 3));
-    sim.run(seconds(1));
+    })
+    .holding(replica_set("web", 3));
     let before = sim.written().len();
     sim.delete_set("web", Propagation::Foreground);
     sim.run(seconds(1));
@@ -279,12 +270,8 @@ fn hazard_81_foreground_deletion() {
     let mut left: Vec<_> = written
         .iter()
         .filter_map(|written| written.object.as_ref())
-        .map(|object| {
-            (
-                object.status.replicas,
-                object.status.terminating_replicas.unwrap(),
-            )
-        })
+        .map(|object| &object.status)
+        .map(|status| (status.replicas, status.terminating_replicas.unwrap()))
         .collect();
     left.dedup();
     // As they are marked one by one, then as they go.
@@ -298,10 +285,8 @@ fn hazard_81_foreground_deletion() {
 #[test]
 fn hazard_82_delayed_adds_merge() {
     // A retry is due in many minutes when a pod becomes ready. The sync five seconds later has used it up.
-    let mut sim = Harness::new();
     let slow = json!({"spec": {"minReadySeconds": 5}});
-    sim.create_set(with(idle_set("web", 1), slow));
-    sim.run(seconds(1));
+    let mut sim = Harness::new().holding(with(idle_set("web", 1), slow));
     let name = sim.active("web").remove(0);
     let refused = Effect::Refuse(ApiFault::InternalError);
     sim.fail(Call::CreatePod, refused, u32::MAX);

@@ -356,60 +356,53 @@ fn the_cluster_is_explained_and_what_it_lacks_is_told() {
 #[test]
 #[ignore = "needs kubectl: cargo real"]
 fn mistakes_are_told_and_change_nothing() {
-    with_each(
-        &[
-            "--unpullable-image",
-            "nginx:1.161",
-            "--unpullable-image",
-            "bad/*",
-        ],
-        |served| {
-            served.refuses_manifest(
-                &FRONTEND.replace("image:", "imaeg:"),
-                &["unknown field \"spec.template.spec.containers[0].imaeg\""],
-            );
-            served.refuses_manifest(
-                &FRONTEND.replace("replicas: 3", "replicas: -3"),
-                &["spec.replicas: Invalid value: -3"],
-            );
-            served.refuses(
-                "get rs frontend",
-                &["replicasets.apps \"frontend\" not found"],
-            );
-            served.file("frontend.yaml", FRONTEND);
-            served.says(
-                "create -f frontend.yaml --dry-run=server",
-                "replicaset.apps/frontend created (server dry run)",
-            );
-            served.refuses("get rs frontend", &["NotFound"]);
-            served.refuses(
-                "create -f frontend.yaml -n nowhere",
-                &["namespaces \"nowhere\" not found"],
-            );
-            frontend(served);
-            served.refuses("create -f frontend.yaml", &["AlreadyExists"]);
-            served.refuses(
-                "get pods --field-selector spec.colour=red",
-                &["spec.colour"],
-            );
+    let unpullable = ["--unpullable-image=nginx:1.161", "--unpullable-image=bad/*"];
+    with_each(&unpullable, |served| {
+        served.refuses_manifest(
+            &FRONTEND.replace("image:", "imaeg:"),
+            &["unknown field \"spec.template.spec.containers[0].imaeg\""],
+        );
+        served.refuses_manifest(
+            &FRONTEND.replace("replicas: 3", "replicas: -3"),
+            &["spec.replicas: Invalid value: -3"],
+        );
+        served.refuses(
+            "get rs frontend",
+            &["replicasets.apps \"frontend\" not found"],
+        );
+        served.file("frontend.yaml", FRONTEND);
+        served.says(
+            "create -f frontend.yaml --dry-run=server",
+            "replicaset.apps/frontend created (server dry run)",
+        );
+        served.refuses("get rs frontend", &["NotFound"]);
+        served.refuses(
+            "create -f frontend.yaml -n nowhere",
+            &["namespaces \"nowhere\" not found"],
+        );
+        frontend(served);
+        served.refuses("create -f frontend.yaml", &["AlreadyExists"]);
+        served.refuses(
+            "get pods --field-selector spec.colour=red",
+            &["spec.colour"],
+        );
 
-            // Images that can't be pulled.
-            served.run("run stuck --image=nginx:1.161");
-            served.comes_to_show("get pod stuck", &["stuck 0/1 ImagePullBackOff 0"]);
-            served.shows(
-                "describe pod stuck",
-                &["Reason: ImagePullBackOff", "Status: Pending"],
-            );
-            served.run("set image pod/stuck stuck=bad/one");
-            served.becomes(
-                "get pod stuck -o jsonpath={.status.containerStatuses[0].state.waiting.message}",
-                "Back-off pulling image \"bad/one\"",
-            );
-            served.run("set image pod/stuck stuck=nginx:1.16.1");
-            served.run("wait --for=condition=Ready pod/stuck");
-            served.shows("get pod stuck", &["stuck 1/1 Running 0"]);
-        },
-    );
+        // Images that can't be pulled.
+        served.run("run stuck --image=nginx:1.161");
+        served.comes_to_show("get pod stuck", &["stuck 0/1 ImagePullBackOff 0"]);
+        served.shows(
+            "describe pod stuck",
+            &["Reason: ImagePullBackOff", "Status: Pending"],
+        );
+        served.run("set image pod/stuck stuck=bad/one");
+        served.becomes(
+            "get pod stuck -o jsonpath={.status.containerStatuses[0].state.waiting.message}",
+            "Back-off pulling image \"bad/one\"",
+        );
+        served.run("set image pod/stuck stuck=nginx:1.16.1");
+        served.run("wait --for=condition=Ready pod/stuck");
+        served.shows("get pod stuck", &["stuck 1/1 Running 0"]);
+    });
 }
 
 #[test]

@@ -160,7 +160,7 @@ impl ObjectReference {
 mod tests {
     use serde_json::json;
 
-    use super::super::testing::{refusal, round_trip};
+    use super::super::testing::{refusal, round_trip, wrong_values};
     use super::*;
 
     fn about_web() -> Value {
@@ -203,37 +203,20 @@ mod tests {
                 matches!(&event.regarding, Some(Regarding::Other(_))),
                 "{member}"
             );
-            assert_eq!(
-                event
-                    .regarding
-                    .as_ref()
-                    .map(Regarding::namespace)
-                    .as_deref(),
-                Some("shop")
-            );
+            let namespace = event.regarding.as_ref().map(Regarding::namespace);
+            assert_eq!(namespace.as_deref(), Some("shop"));
         }
     }
 
     #[test]
     fn wrong_types_are_refused_with_their_path() {
-        for (value, problem) in [
-            (
-                json!({"involvedObject": {"kind": 1}}),
-                "involvedObject.kind: expected a string, found the number 1",
-            ),
-            (
-                json!({"source": {"component": 1}}),
-                "source.component: expected a string, found the number 1",
-            ),
-            (
-                json!({"count": "3"}),
-                "count: expected an integer, found the string \"3\"",
-            ),
-            (
-                json!({"series": {"count": "3"}}),
-                "series.count: expected an integer, found the string \"3\"",
-            ),
-        ] {
+        let cases = r#"
+{"involvedObject": {"kind": 1}} => involvedObject.kind: expected a string, found the number 1
+{"source": {"component": 1}} => source.component: expected a string, found the number 1
+{"count": "3"} => count: expected an integer, found the string "3"
+{"series": {"count": "3"}} => series.count: expected an integer, found the string "3"
+"#;
+        for (value, problem) in wrong_values(cases) {
             assert_eq!(refusal::<Event>(value), problem);
         }
     }

@@ -129,7 +129,7 @@ fn non_empty(text: &str) -> Option<Str> {
 mod tests {
     use serde_json::json;
 
-    use super::super::testing::normal;
+    use super::super::testing::{normal, wrong_values};
     use super::*;
 
     fn full() -> Value {
@@ -168,46 +168,19 @@ mod tests {
 
     #[test]
     fn wrong_types_are_refused_with_their_path() {
-        let cases = [
-            (
-                json!({"name": 3}),
-                "name: expected a string, found the number 3",
-            ),
-            (
-                json!({"labels": {"a": 1}}),
-                "labels[a]: expected a string, found the number 1",
-            ),
-            (
-                json!({"annotations": []}),
-                "annotations: expected a map of strings, found a list",
-            ),
-            (
-                json!({"ownerReferences": [{"uid": 7}]}),
-                "ownerReferences[0].uid: expected a string, found the number 7",
-            ),
-            (
-                json!({"ownerReferences": [null]}),
-                "ownerReferences[0]: expected an object, found null",
-            ),
-            (
-                json!({"ownerReferences": {}}),
-                "ownerReferences: expected a list, found an object",
-            ),
-            (
-                json!({"managedFields": 1}),
-                "managedFields: expected a list, found the number 1",
-            ),
-            (
-                json!({"deletionTimestamp": "soon"}),
-                "deletionTimestamp: expected a time such as 2026-01-02T03:04:05Z, \
-                 found the string \"soon\"",
-            ),
-        ];
-        for (value, problem) in cases {
-            assert_eq!(
-                ObjectMeta::from_json(value).unwrap_err().to_string(),
-                problem
-            );
+        let cases = r#"
+{"name": 3} => name: expected a string, found the number 3
+{"labels": {"a": 1}} => labels[a]: expected a string, found the number 1
+{"annotations": []} => annotations: expected a map of strings, found a list
+{"ownerReferences": [{"uid": 7}]} => ownerReferences[0].uid: expected a string, found the number 7
+{"ownerReferences": [null]} => ownerReferences[0]: expected an object, found null
+{"ownerReferences": {}} => ownerReferences: expected a list, found an object
+{"managedFields": 1} => managedFields: expected a list, found the number 1
+{"deletionTimestamp": "soon"} => deletionTimestamp: expected a time such as 2026-01-02T03:04:05Z, found the string "soon"
+"#;
+        for (value, problem) in wrong_values(cases) {
+            let error = ObjectMeta::from_json(value).unwrap_err();
+            assert_eq!(error.to_string(), problem);
         }
     }
 }

@@ -170,6 +170,14 @@ pub(crate) mod testing {
         object
     }
 
+    /// Values that can't be read, one a line of a text: the JSON, and after ` => ` what is said.
+    pub(crate) fn wrong_values(text: &str) -> impl Iterator<Item = (Value, &str)> {
+        text.trim().lines().map(|line| {
+            let (value, problem) = line.split_once(" => ").expect("both parts");
+            (serde_json::from_str(value).expect("JSON"), problem)
+        })
+    }
+
     /// The text of the error with which reading fails.
     pub(crate) fn refusal<T: Resource>(value: Value) -> String {
         T::from_json(value)

@@ -157,7 +157,7 @@ impl ReplicaSetCondition {
 mod tests {
     use serde_json::json;
 
-    use super::super::testing::{refusal, round_trip};
+    use super::super::testing::{refusal, round_trip, wrong_values};
     use super::*;
     use crate::{Object, Resource};
 
@@ -212,34 +212,20 @@ mod tests {
         assert_eq!(read(json!({"selector": null})).spec.selector, None);
         assert_eq!(read(json!({})).spec.selector, None);
         let empty = read(json!({"selector": {}}));
-        assert_eq!(
-            empty.spec.selector.as_deref(),
-            Some(&LabelSelector::default())
-        );
+        let selector = empty.spec.selector.as_deref();
+        assert_eq!(selector, Some(&LabelSelector::default()));
         assert_eq!(empty.to_json()["spec"], json!({"selector": {}}));
     }
 
     #[test]
     fn wrong_types_are_refused_with_their_path() {
-        let cases = [
-            (
-                json!({"spec": {"template": {"spec": {"containers": [{"image": 3}]}}}}),
-                "spec.template.spec.containers[0].image: expected a string, found the number 3",
-            ),
-            (
-                json!({"spec": {"replicas": 2_147_483_648_i64}}),
-                "spec.replicas: expected an integer of 32 bits, found the number 2147483648",
-            ),
-            (
-                json!({"status": {"conditions": [null]}}),
-                "status.conditions[0]: expected an object, found null",
-            ),
-            (
-                json!({"apiVersion": "v1", "kind": "Pod"}),
-                "the object: expected apps/v1 ReplicaSet, found v1 Pod",
-            ),
-        ];
-        for (value, problem) in cases {
+        let cases = r#"
+{"spec": {"template": {"spec": {"containers": [{"image": 3}]}}}} => spec.template.spec.containers[0].image: expected a string, found the number 3
+{"spec": {"replicas": 2147483648}} => spec.replicas: expected an integer of 32 bits, found the number 2147483648
+{"status": {"conditions": [null]}} => status.conditions[0]: expected an object, found null
+{"apiVersion": "v1", "kind": "Pod"} => the object: expected apps/v1 ReplicaSet, found v1 Pod
+"#;
+        for (value, problem) in wrong_values(cases) {
             assert_eq!(refusal::<ReplicaSet>(value), problem);
         }
     }

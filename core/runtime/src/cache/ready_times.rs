@@ -139,15 +139,11 @@ mod tests {
                 .iter()
                 .filter(|time| !time.is_unset() && **time <= ready_times.cutoff);
             let ready = u32::try_from(all.len()).expect("few");
-            assert_eq!(
-                ready_times.ready_by_cutoff(ready) as usize,
-                ready_by_cutoff.count()
-            );
+            let told = ready_times.ready_by_cutoff(ready) as usize;
+            assert_eq!(told, ready_by_cutoff.count());
             let first = all.iter().filter(|time| **time > ready_times.cutoff).min();
-            assert_eq!(
-                ready_times.later().next().map(|(time, _)| time),
-                first.copied()
-            );
+            let later = ready_times.later().next().map(|(time, _)| time);
+            assert_eq!(later, first.copied());
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use podstorm_objects::{
-    ConditionStatus, ConditionType, Kind, Labels, OwnerReference, Pod, PodCondition, PodPhase,
+    ConditionStatus, ConditionType, Kind, Labels, ObjectMeta, OwnerReference, Pod, PodPhase,
     Selector, Str, Time, Uid,
 };
 use proptest::prelude::*;
@@ -17,14 +17,11 @@ use crate::intern::KeyId;
 type Shape = Option<(u8, u8, bool, bool)>;
 
 fn owner(number: u8) -> Arc<OwnerReference> {
-    Arc::new(OwnerReference {
-        api_version: "apps/v1".into(),
-        kind: "ReplicaSet".into(),
-        name: format!("rs-{number}").as_str().into(),
+    Arc::new(Kind::REPLICA_SET.controller_reference(&ObjectMeta {
+        name: format!("rs-{number}").into(),
         uid: Uid::from_u128(u128::from(number)),
-        controller: Some(true),
-        block_owner_deletion: Some(true),
-    })
+        ..ObjectMeta::default()
+    }))
 }
 
 fn pod(name: u8, version: u64, (controller, labels, ended, deleting): (u8, u8, bool, bool)) -> Pod {
@@ -44,16 +41,13 @@ fn pod(name: u8, version: u64, (controller, labels, ended, deleting): (u8, u8, b
         0 => Time::UNSET,
         more => Time::from_unix_seconds((version + more).cast_signed()),
     };
-    pod.status.conditions.push(PodCondition {
-        kind: ConditionType::Ready,
-        status: if version.is_multiple_of(7) {
-            ConditionStatus::False
-        } else {
-            ConditionStatus::True
-        },
-        last_transition_time: ready_since.into(),
-        rest: podstorm_objects::Rest::NONE,
-    });
+    let ready = if version.is_multiple_of(7) {
+        ConditionStatus::False
+    } else {
+        ConditionStatus::True
+    };
+    let conditions = &mut pod.status.conditions;
+    conditions.set(ConditionType::Ready, ready, ready_since);
     pod.status.phase = if ended {
         PodPhase::Failed
     } else {
@@ -100,10 +94,8 @@ fn counts_of(cache: &PodCache<()>, selectors: &[&str], cutoff: Time) -> Counts {
             .count();
         let first = ready.into_iter().filter(|time| *time > cutoff).min();
         let mut later = Vec::new();
-        assert_eq!(
-            members.ready_by(index, cutoff, &mut later) as usize,
-            settled
-        );
+        let told = members.ready_by(index, cutoff, &mut later);
+        assert_eq!(told as usize, settled);
         assert_eq!(later.first().map(|(time, _)| *time), first);
         let value = labels.get("set").expect("every pod has it").to_string();
         let namespace = owned_pods.namespace().to_string();
@@ -240,10 +232,8 @@ fn threads_that_apply_different_pods_leave_what_one_leaves() {
             }
         });
         assert_eq!(shared.len(), single.len());
-        assert_eq!(
-            counts_of(&shared, &[""], Time::UNSET),
-            counts_of(&single, &[""], Time::UNSET)
-        );
+        let counts = |cache: &PodCache<()>| counts_of(cache, &[""], Time::UNSET);
+        assert_eq!(counts(&shared), counts(&single));
         for change in single.resync() {
             let meta = &change.new.metadata;
             let held = shared
@@ -251,12 +241,8 @@ fn threads_that_apply_different_pods_leave_what_one_leaves() {
                 .expect("both hold it");
             assert!(Arc::ptr_eq(&held, &change.new), "the last version is held");
             let owned_pods = shared.by_controller.find(meta).expect("it has a pod");
-            assert!(
-                owned_pods
-                    .lock()
-                    .iter()
-                    .any(|(pod, _)| Arc::ptr_eq(pod, &held))
-            );
+            let members = owned_pods.lock();
+            assert!(members.iter().any(|(pod, _)| Arc::ptr_eq(pod, &held)));
         }
         // Owned pods without pods are dropped.
         for change in single.resync() {

@@ -184,11 +184,8 @@ mod tests {
         assert_eq!(table.key(a).to_string(), "other/c");
         assert!(!table.rename(b, "other", "c"), "it has one");
         assert_eq!(table.find("ns", "b"), Some(b));
-        assert_eq!(
-            table.intern("ns", "a"),
-            KeyId(2),
-            "all smaller ones are given"
-        );
+        let third = table.intern("ns", "a");
+        assert_eq!(third, KeyId(2), "all smaller ones are given");
     }
 
     #[test]

@@ -25,12 +25,27 @@ impl Harness {
         }
     }
 
-    /// A harness in the watch loop, from version 10, just opened.
-    fn watching() -> Harness {
+    /// A harness that has listed, and is about to watch from version 10.
+    fn listed() -> Harness {
         let mut harness = Harness::new(false);
-        harness.next();
+        assert_eq!(harness.next(), list("0"));
         harness.list_ok(10);
         assert_eq!(harness.next(), watch("10"));
+        harness
+    }
+
+    /// A harness in the watch loop, from version 10, just opened.
+    fn watching() -> Harness {
+        let mut harness = Harness::listed();
+        harness.opened();
+        harness
+    }
+
+    /// A harness whose stream of the initial state has just opened.
+    fn streaming() -> Harness {
+        let mut harness = Harness::new(true);
+        assert_eq!(harness.next(), stream(""));
+        assert_eq!(harness.next(), Action::Busy);
         harness.opened();
         harness
     }
@@ -53,6 +68,11 @@ impl Harness {
 
     fn event(&mut self, event: WatchEvent<Pod>) -> Option<Delivery<Pod>> {
         self.reflector.on_event(event, self.now)
+    }
+
+    /// The stream tells of an error.
+    fn told(&mut self, error: ApiError) {
+        assert!(self.event(WatchEvent::Error(error)).is_none());
     }
 
     fn closed(&mut self) {
@@ -81,6 +101,12 @@ impl Harness {
             "asking twice changes nothing"
         );
         self.advance(tenths * SECOND / 10);
+    }
+
+    /// Asserts that this is next, after `tenths` tenths of a second.
+    fn waits_for(&mut self, tenths: i64, next: Action) {
+        self.waits(tenths);
+        assert_eq!(self.next(), next);
     }
 }
 
@@ -149,16 +175,10 @@ fn internal() -> ApiError {
 
 #[test]
 fn the_initial_state_comes_through_the_stream_and_the_stream_goes_on() {
-    let mut harness = Harness::new(true);
-    assert_eq!(harness.next(), stream(""));
-    assert_eq!(harness.next(), Action::Busy);
-    harness.opened();
+    let mut harness = Harness::streaming();
     for (name, version) in [("b", 3), ("a", 4), ("gone", 5)] {
-        assert!(
-            harness
-                .event(WatchEvent::Added(pod(name, version)))
-                .is_none()
-        );
+        let told = harness.event(WatchEvent::Added(pod(name, version)));
+        assert!(told.is_none());
     }
     assert!(harness.event(WatchEvent::Modified(pod("b", 6))).is_none());
     assert!(harness.event(WatchEvent::Deleted(pod("gone", 7))).is_none());
@@ -191,41 +211,33 @@ fn a_refused_initial_stream_is_asked_for_again_after_a_delay() {
         let mut harness = Harness::new(true);
         assert_eq!(harness.next(), stream(""));
         harness.refused(&error);
-        harness.waits(8);
-        assert_eq!(harness.next(), stream(""));
+        harness.waits_for(8, stream(""));
         harness.opened();
-        harness.event(WatchEvent::Error(error));
-        harness.waits(16);
-        assert_eq!(harness.next(), stream(""));
+        harness.told(error);
+        harness.waits_for(16, stream(""));
     }
 }
 
 #[test]
 fn an_initial_stream_from_an_unavailable_version_asks_for_the_newest() {
     for error in [expired(), too_large()] {
-        let mut harness = Harness::new(true);
-        harness.next();
-        harness.opened();
+        let mut harness = Harness::streaming();
         harness.event(end_of_initial_events(8));
-        harness.event(WatchEvent::Error(expired()));
-        harness.waits(8);
-        assert_eq!(harness.next(), stream("8"));
+        harness.told(expired());
+        harness.waits_for(8, stream("8"));
         harness.refused(&error);
         assert_eq!(harness.next(), stream(""));
         harness.opened();
         harness.event(end_of_initial_events(20));
         // Success clears the mark.
-        harness.event(WatchEvent::Error(expired()));
-        harness.waits(16);
-        assert_eq!(harness.next(), stream("20"));
+        harness.told(expired());
+        harness.waits_for(16, stream("20"));
     }
 }
 
 #[test]
 fn an_initial_stream_closed_early_starts_from_scratch() {
-    let mut harness = Harness::new(true);
-    harness.next();
-    harness.opened();
+    let mut harness = Harness::streaming();
     harness.event(WatchEvent::Added(pod("a", 1)));
     harness.closed();
     assert_eq!(harness.next(), stream(""));
@@ -245,27 +257,12 @@ fn any_other_error_of_the_initial_stream_falls_back_to_a_list() {
     harness.list_ok(10);
     assert_eq!(harness.next(), watch("10"));
     harness.opened();
-    harness.event(WatchEvent::Error(internal()));
-    harness.waits(8);
+    harness.told(internal());
     // The fallback is for that cycle only.
-    assert_eq!(harness.next(), stream("10"));
+    harness.waits_for(8, stream("10"));
     harness.opened();
     harness.closed();
-    assert_eq!(
-        harness.next(),
-        list("10"),
-        "a very short stream is an error too"
-    );
-}
-
-#[test]
-fn the_first_list_takes_any_version_and_later_ones_none_older() {
-    let mut harness = Harness::new(false);
-    assert_eq!(harness.next(), list("0"));
-    harness.list_ok(10);
-    assert_eq!(harness.next(), watch("10"));
-    harness.refused(&internal());
-    harness.waits(8);
+    // A very short stream is an error too.
     assert_eq!(harness.next(), list("10"));
 }
 
@@ -273,23 +270,17 @@ fn the_first_list_takes_any_version_and_later_ones_none_older() {
 fn a_list_of_an_unavailable_version_is_repeated_at_once_for_the_newest() {
     for error in [expired(), too_large()] {
         let mut harness = Harness::watching();
-        harness.event(WatchEvent::Error(expired()));
-        harness.waits(8);
-        assert_eq!(harness.next(), list("10"));
+        harness.told(expired());
+        harness.waits_for(8, list("10"));
         harness.list_failed(&error);
         assert_eq!(harness.next(), list(""));
         harness.list_failed(&error);
-        harness.waits(16);
-        assert_eq!(
-            harness.next(),
-            list(""),
-            "the mark stays until a list succeeds"
-        );
+        // The mark stays until a list succeeds.
+        harness.waits_for(16, list(""));
         harness.list_ok(20);
         assert_eq!(harness.next(), watch("20"));
         harness.refused(&internal());
-        harness.waits(32);
-        assert_eq!(harness.next(), list("20"));
+        harness.waits_for(32, list("20"));
     }
 }
 
@@ -298,34 +289,27 @@ fn a_list_that_fails_otherwise_ends_the_cycle() {
     let mut harness = Harness::new(false);
     harness.next();
     harness.list_failed(&internal());
-    harness.waits(8);
-    assert_eq!(harness.next(), list("0"));
+    harness.waits_for(8, list("0"));
 }
 
 #[test]
 fn row_watch_refused_or_429_backs_off_and_retries_the_same_version() {
     for error in [busy(), connection_refused()] {
-        let mut harness = Harness::new(false);
-        harness.next();
-        harness.list_ok(10);
+        let mut harness = Harness::listed();
         for tenths in [8, 16, 32, 64, 128, 256, 300, 300] {
-            assert_eq!(harness.next(), watch("10"));
             harness.refused(&error);
-            harness.waits(tenths);
+            harness.waits_for(tenths, watch("10"));
         }
     }
 }
 
+/// The first list takes any version, and the next none older than it.
 #[test]
 fn row_watch_refused_otherwise_leaves_even_with_410() {
     for error in [expired(), internal(), ApiError::transport("reset")] {
-        let mut harness = Harness::new(false);
-        harness.next();
-        harness.list_ok(10);
-        harness.next();
+        let mut harness = Harness::listed();
         harness.refused(&error);
-        harness.waits(8);
-        assert_eq!(harness.next(), list("10"));
+        harness.waits_for(8, list("10"));
     }
 }
 
@@ -339,9 +323,8 @@ fn row_errors_leave_and_keep_the_version_but_429_backs_off_and_watches_again() {
         (forbidden, list("10")),
     ] {
         let mut harness = Harness::watching();
-        assert!(harness.event(WatchEvent::Error(error)).is_none());
-        harness.waits(8);
-        assert_eq!(harness.next(), next);
+        harness.told(error);
+        harness.waits_for(8, next);
     }
 }
 
@@ -350,14 +333,13 @@ fn row_error_500_watches_again_when_configured() {
     let mut harness = Harness::watching();
     harness.reflector.options.internal_error_retry_ns = 5 * SECOND;
     for _ in 0..3 {
-        harness.event(WatchEvent::Error(internal()));
+        harness.told(internal());
         assert_eq!(harness.next(), watch("10"));
         harness.opened();
         harness.advance(2 * SECOND);
     }
-    harness.event(WatchEvent::Error(internal()));
-    harness.waits(8);
-    assert_eq!(harness.next(), list("10"));
+    harness.told(internal());
+    harness.waits_for(8, list("10"));
 }
 
 #[test]
@@ -365,8 +347,7 @@ fn row_closed_within_a_second_without_events_leaves() {
     let mut harness = Harness::watching();
     harness.advance(SECOND - 1);
     harness.closed();
-    harness.waits(8);
-    assert_eq!(harness.next(), list("10"));
+    harness.waits_for(8, list("10"));
 }
 
 #[test]
@@ -378,11 +359,8 @@ fn a_normal_end_watches_again_at_once() {
     harness.opened();
     harness.event(WatchEvent::Modified(pod("a", 11)));
     harness.closed();
-    assert_eq!(
-        harness.next(),
-        watch("11"),
-        "one event makes a short stream a good one"
-    );
+    // One event makes a short stream a good one.
+    assert_eq!(harness.next(), watch("11"));
 }
 
 #[test]
@@ -429,12 +407,12 @@ fn delays_start_over_after_two_quiet_minutes() {
     for (quiet, tenths) in [(120 * SECOND, 16), (120 * SECOND + 1, 8)] {
         let mut harness = Harness::watching();
         let start = harness.now;
-        harness.event(WatchEvent::Error(busy()));
+        harness.told(busy());
         harness.waits(8);
         harness.next();
         harness.opened();
         harness.now = start.plus_ns(quiet);
-        harness.event(WatchEvent::Error(busy()));
+        harness.told(busy());
         harness.waits(tenths);
     }
 }
@@ -442,12 +420,10 @@ fn delays_start_over_after_two_quiet_minutes() {
 #[test]
 fn the_random_number_stretches_delays_and_timeouts_up_to_twofold() {
     let mut harness = Harness::watching();
-    harness.event(WatchEvent::Error(busy()));
+    harness.told(busy());
     let until_ns = harness.now.mono_ns + 1_200_000_000;
-    assert_eq!(
-        harness.reflector.next(harness.now, 0.5),
-        Action::Wait { until_ns }
-    );
+    let next = harness.reflector.next(harness.now, 0.5);
+    assert_eq!(next, Action::Wait { until_ns });
     harness.advance(2 * SECOND);
     let Action::Watch {
         timeout_seconds, ..

@@ -81,10 +81,8 @@ fn after_a_success_a_failure_is_a_first_one_though_a_retry_is_to_come() {
     }
     queue.forget_retries(0);
     let now_ns = 3 * SECOND_NS + MILLISECOND_NS;
-    assert_eq!(
-        queue.retry_within(0, SECOND_NS, true, now_ns),
-        5 * MILLISECOND_NS
-    );
+    let delay_ns = queue.retry_within(0, SECOND_NS, true, now_ns);
+    assert_eq!(delay_ns, 5 * MILLISECOND_NS);
     assert_eq!(queue.num_requeues(0), 1);
     queue.forget_retries(99);
 }
@@ -148,22 +146,15 @@ fn metrics_count_what_upstream_counts() {
     let stats = queue.stats(12_000);
     assert_eq!((stats.depth, stats.adds_total), (0, 3));
     // 1 µs, then 11 µs of key 2, then 10 µs of key 1, counted from its first add while it ran.
-    assert_eq!(
-        stats.queue_duration.counts,
-        [0, 0, 1, 1, 1, 0, 0, 0, 0, 0, 0]
-    );
+    let waited = &stats.queue_duration.counts;
+    assert_eq!(*waited, [0, 0, 1, 1, 1, 0, 0, 0, 0, 0, 0]);
     assert!((stats.queue_duration.sum - 22e-6).abs() < 1e-12);
-    assert_eq!(
-        stats.work_duration.counts,
-        [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]
-    );
+    let worked = &stats.work_duration.counts;
+    assert_eq!(*worked, [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
     let families = stats.families(&"replicaset".into());
     assert_eq!(families.len(), 7);
-    assert!(
-        families
-            .iter()
-            .all(|family| family.name.starts_with("workqueue_"))
-    );
+    let mut names = families.iter().map(|family| family.name);
+    assert!(names.all(|name| name.starts_with("workqueue_")));
 }
 
 /// A naive model: an order, a set of waiting keys, a set of running keys.
@@ -335,11 +326,8 @@ fn racing_threads_lose_no_add_and_run_no_key_twice() {
             scope.spawn(|| {
                 while let Some(key) = queue.take(&|| 0) {
                     let at = key as usize;
-                    assert_eq!(
-                        running[at].swap(1, Ordering::Relaxed),
-                        0,
-                        "key {key} runs twice"
-                    );
+                    let before = running[at].swap(1, Ordering::Relaxed);
+                    assert_eq!(before, 0, "key {key} runs twice");
                     // What was written before the key was taken must be visible now.
                     served[at].store(asked[at].load(Ordering::Relaxed), Ordering::Relaxed);
                     takes.fetch_add(1, Ordering::Relaxed);
@@ -369,11 +357,8 @@ fn racing_threads_lose_no_add_and_run_no_key_twice() {
     });
     assert_eq!(queue.try_take(0), Take::ShutDown);
     for (key, (asked, served)) in asked.iter().zip(&served).enumerate() {
-        assert_eq!(
-            asked.load(Ordering::Relaxed),
-            served.load(Ordering::Relaxed),
-            "an add of key {key} was lost"
-        );
+        let counts = [asked, served].map(|count| count.load(Ordering::Relaxed));
+        assert_eq!(counts[0], counts[1], "an add of key {key} was lost");
     }
     let stats = queue.stats(0);
     assert_eq!(stats.depth, 0);

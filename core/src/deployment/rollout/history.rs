@@ -260,10 +260,8 @@ mod tests {
             history.to_string(),
             "REVISION    CHANGE-CAUSE\n3           <none>\n1234567890  <none>\n"
         );
-        assert_eq!(
-            history.at(3).map(|row| &*row.replica_set.metadata.name),
-            Ok("3")
-        );
+        let third = history.at(3).map(|row| &*row.replica_set.metadata.name);
+        assert_eq!(third, Ok("3"));
         assert_eq!(history.at(4), Err(RolloutError::NothingToShow));
     }
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::ranking::admissible::is_strict_weak_order;
 use crate::ranking::{RankFields, Ranker, before, check_admissible};
-use podstorm_objects::{ConditionStatus, ConditionType, Pod, PodCondition, PodPhase, Uid};
+use podstorm_objects::{ConditionStatus, ConditionType, Pod, PodPhase, Uid};
 
 const NOW_NS: i64 = 1_772_921_233_000_000_000;
 
@@ -26,15 +26,29 @@ fn pod(draw: &mut impl FnMut(u32) -> u32, uid: u32, ready: bool) -> RankFields {
             details: None,
         }]);
     if ready {
-        pod.status.conditions.push(PodCondition {
-            kind: ConditionType::Ready,
-            status: ConditionStatus::True,
-            last_transition_time: Time::from_unix_seconds(seconds - 19_000 - i64::from(draw(3)))
-                .into(),
-            rest: podstorm_objects::Rest::NONE,
-        });
+        let since = Time::from_unix_seconds(seconds - 19_000 - i64::from(draw(3)));
+        let conditions = &mut pod.status.conditions;
+        conditions.set(ConditionType::Ready, ConditionStatus::True, since);
     }
     RankFields::of(&pod, 1)
+}
+
+/// Some pods of one node, all of them ready or none.
+fn pods(draw: &mut impl FnMut(u32) -> u32, count: u32, ready: bool) -> Vec<RankFields> {
+    (0..count)
+        .map(|at| {
+            let uid = draw(1_000) * 10 + at;
+            pod(draw, uid, ready)
+        })
+        .collect()
+}
+
+/// What a ranker's order is of.
+fn ordered<'a>(fields: &'a [RankFields], order: &[u32]) -> Vec<Candidate<'a>> {
+    let numbers = order.iter().map(|at| &fields[*at as usize]);
+    numbers
+        .map(|fields| Candidate { fields, rank: 1 })
+        .collect()
 }
 
 /// Small numbers from a seed.
@@ -56,23 +70,12 @@ fn stretches_end_where_every_correct_choice_is_one() {
         let mut draw = drawing(seed);
         let count = 2 + draw(5);
         let ready = draw(3) > 0;
-        let fields: Vec<RankFields> = (0..count)
-            .map(|at| {
-                let uid = draw(1_000) * 10 + at;
-                pod(&mut draw, uid, ready)
-            })
-            .collect();
+        let fields = pods(&mut draw, count, ready);
         let mut ranker = Ranker::new();
         let k = draw(count) as usize;
         let numbered = (0u32..).zip(&fields);
-        let order = ranker.order(numbered, |_| 1, &options, k, true).to_vec();
-        let order: Vec<Candidate<'_>> = order
-            .iter()
-            .map(|at| Candidate {
-                fields: &fields[*at as usize],
-                rank: 1,
-            })
-            .collect();
+        let order = ranker.order(numbered, |_| 1, &options, k, true);
+        let order = ordered(&fields, order);
         let found = order_segments(&order, &options);
         let ends: Vec<usize> = found.iter().map(|segment| segment.range.end).collect();
         assert_eq!(ends.last(), Some(&order.len()));
@@ -107,12 +110,7 @@ fn the_quick_test_for_an_order_is_the_slow_one() {
         let mut draw = drawing(seed);
         let count = 2 + draw(6);
         let ready = draw(4) > 0;
-        let fields: Vec<RankFields> = (0..count)
-            .map(|at| {
-                let uid = draw(1_000) * 10 + at;
-                pod(&mut draw, uid, ready)
-            })
-            .collect();
+        let fields = pods(&mut draw, count, ready);
         let pods: Vec<Candidate<'_>> = fields
             .iter()
             .map(|fields| Candidate { fields, rank: 1 })
@@ -141,18 +139,9 @@ fn without_the_logarithm_there_are_ties_and_no_contradictions() {
     let fields: Vec<RankFields> = (0..50).map(|uid| pod(&mut draw, uid, true)).collect();
     let mut ranker = Ranker::new();
     let order = ranker.order((0u32..).zip(&fields), |_| 1, &options, 9, true);
-    let order: Vec<Candidate<'_>> = order
-        .iter()
-        .map(|at| Candidate {
-            fields: &fields[*at as usize],
-            rank: 1,
-        })
-        .collect();
+    let order = ordered(&fields, order);
     let found = order_segments(&order, &options);
     assert!(found.iter().any(|one| one.kind == SegmentKind::Tied));
-    assert!(
-        found
-            .iter()
-            .all(|one| one.kind != SegmentKind::Contradictory)
-    );
+    let mut kinds = found.iter().map(|one| one.kind);
+    assert!(kinds.all(|kind| kind != SegmentKind::Contradictory));
 }

@@ -15,7 +15,7 @@ use crate::cache::{Delta, PodCache};
 use crate::policy::Behaviour::{Hardened, Upstream};
 
 /// A harness whose owner has this many pods, all of them in the caches.
-fn settled(behaviour: crate::policy::Behaviour, pods: i32) -> Harness {
+pub(super) fn settled(behaviour: crate::policy::Behaviour, pods: i32) -> Harness {
     let mut harness = Harness::new(behaviour, pods);
     for _ in 0..3 {
         assert_eq!(harness.sync(), Outcome::Ok);
@@ -23,6 +23,10 @@ fn settled(behaviour: crate::policy::Behaviour, pods: i32) -> Harness {
     }
     assert_eq!(harness.server.pods.len(), usize::try_from(pods).unwrap());
     harness
+}
+
+fn refused() -> Fault {
+    Fault::Refuse(ApiError::status(500, Reason::InternalError, "refused"))
 }
 
 /// Syncs the key until nothing wakes it.
@@ -48,15 +52,10 @@ fn a_delete_spares_another_pod_of_the_same_name() {
         harness.server.put_pod(bare);
         let spared = harness.sync() != Outcome::Ok;
         assert_eq!(spared, behaviour == Hardened);
-        assert_eq!(
-            harness.server.pods.len(),
-            usize::from(spared),
-            "{behaviour:?}"
-        );
-        assert_eq!(
-            harness.driver.sync.take_events().count(),
-            usize::from(!spared)
-        );
+        let pods = harness.server.pods.len();
+        assert_eq!(pods, usize::from(spared), "{behaviour:?}");
+        let events = harness.driver.sync.take_events().count();
+        assert_eq!(events, usize::from(!spared));
         harness.deliver();
         assert_eq!(harness.sync(), Outcome::Ok);
         assert!(harness.server.owner.status.conditions.is_empty());
@@ -70,11 +69,8 @@ fn a_pod_that_is_there_although_the_server_knew_of_none_is_deleted_again() {
         let mut harness = settled(behaviour, 1);
         harness.server.set_replicas(0);
         harness.deliver();
-        harness.server.fault(
-            "delete",
-            0,
-            Fault::Refuse(ApiError::status(404, Reason::NotFound, "not found")),
-        );
+        let nothing = ApiError::status(404, Reason::NotFound, "not found");
+        harness.server.fault("delete", 0, Fault::Refuse(nothing));
         let again = harness.sync() != Outcome::Ok;
         assert_eq!(again, behaviour == Hardened);
         // This is not a failure, so there is no condition and no Event.
@@ -84,11 +80,8 @@ fn a_pod_that_is_there_although_the_server_knew_of_none_is_deleted_again() {
             harness.deliver();
             assert_eq!(harness.sync(), Outcome::Ok);
         }
-        assert_eq!(
-            harness.server.pods.len(),
-            usize::from(!again),
-            "{behaviour:?}"
-        );
+        let pods = harness.server.pods.len();
+        assert_eq!(pods, usize::from(!again), "{behaviour:?}");
     }
 }
 
@@ -110,10 +103,8 @@ fn deletes_carry_the_uid_of_the_pod_that_was_chosen() {
         while progress == Progress::Waiting {
             for request in harness.driver.sync.requests() {
                 if let Request::DeletePod { name, uid, .. } = request {
-                    assert_eq!(
-                        *uid,
-                        Some(harness.server.pods[name.as_str()].metadata.uid.clone())
-                    );
+                    let chosen = &harness.server.pods[name.as_str()];
+                    assert_eq!(*uid, Some(chosen.metadata.uid.clone()));
                     deletes += 1;
                 }
             }
@@ -147,10 +138,8 @@ fn a_create_that_a_terminating_namespace_refuses_is_retried() {
         assert_eq!(waits(&harness), behaviour == Upstream);
         harness.deliver();
         harness.sync();
-        assert_eq!(
-            harness.server.pods.len(),
-            usize::from(behaviour == Hardened)
-        );
+        let pods = harness.server.pods.len();
+        assert_eq!(pods, usize::from(behaviour == Hardened));
     }
 }
 
@@ -318,10 +307,7 @@ fn a_failure_after_progress_is_a_first_one() {
         let mut harness = Harness::new(behaviour, 10);
         // In each sync one create succeeds and one of the next two fails.
         for create in [1, 4, 7] {
-            let refused = ApiError::status(500, Reason::InternalError, "refused");
-            harness
-                .server
-                .fault("create", create, Fault::Refuse(refused));
+            harness.server.fault("create", create, refused());
         }
         for _ in 0..3 {
             harness.advance(HARDENED_RETRY_MAX_NS);
@@ -332,16 +318,12 @@ fn a_failure_after_progress_is_a_first_one() {
         let queue = harness.controller.queue();
         assert_eq!(queue.num_requeues(harness.key), failures, "{behaviour:?}");
         // A sync without progress keeps counting.
-        let refused = ApiError::status(500, Reason::InternalError, "refused");
-        harness.server.fault("create", 9, Fault::Refuse(refused));
+        harness.server.fault("create", 9, refused());
         harness.advance(HARDENED_RETRY_MAX_NS);
         harness.process_next();
         let queue = harness.controller.queue();
-        assert_eq!(
-            queue.num_requeues(harness.key),
-            failures + 1,
-            "{behaviour:?}"
-        );
+        let counted = queue.num_requeues(harness.key);
+        assert_eq!(counted, failures + 1, "{behaviour:?}");
     }
 }
 
@@ -352,8 +334,7 @@ fn a_fence_that_can_be_read_again_ends_the_failures_before_it() {
     let mut harness = Harness::new(Hardened, 1);
     harness.server.fault("create", 0, LOST);
     for read in 0..12 {
-        let refused = ApiError::status(500, Reason::InternalError, "refused");
-        harness.server.fault("read", read, Fault::Refuse(refused));
+        harness.server.fault("read", read, refused());
     }
     for _ in 0..12 {
         harness.process_next();
@@ -382,10 +363,10 @@ fn a_release_that_is_refused_as_invalid_is_tried_again() {
         harness.server.put_pod(other);
         harness.deliver();
         let policy = ApiError::status(422, Reason::Invalid, "refused by a policy");
-        harness
-            .server
-            .fault("patch", 0, Fault::Refuse(policy.clone()));
-        harness.server.fault("patch", 1, Fault::Refuse(policy));
+        for patch in [0, 1] {
+            let refused = Fault::Refuse(policy.clone());
+            harness.server.fault("patch", patch, refused);
+        }
         finish_all(&mut harness);
         let tried = harness.server.calls("patch");
         assert!((1..=2).contains(&tried), "{behaviour:?}: {tried}");
@@ -420,13 +401,8 @@ fn no_pod_is_made_beside_one_whose_adoption_finds_nothing() {
         assert_eq!(harness.server.calls("create"), made, "{behaviour:?}");
         harness.catch_up();
         assert_eq!(harness.server.pods.len(), 1);
-        assert_eq!(
-            (
-                harness.server.calls("create"),
-                harness.server.calls("delete")
-            ),
-            (made, made)
-        );
+        assert_eq!(harness.server.calls("create"), made);
+        assert_eq!(harness.server.calls("delete"), made);
     }
 }
 

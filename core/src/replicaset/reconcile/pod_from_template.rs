@@ -47,7 +47,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use podstorm_objects::{Object, Resource};
+    use podstorm_objects::{Kind, Object, Resource};
 
     #[test]
     fn a_pod_has_the_volumes_of_its_template() {
@@ -56,14 +56,7 @@ mod tests {
         let owner = ReplicaSet::from_json(json!({"metadata": {"name": "web"},
             "spec": {"template": {"spec": spec}}}))
         .unwrap();
-        let controller_ref = OwnerReference {
-            api_version: "apps/v1".into(),
-            kind: "ReplicaSet".into(),
-            name: "web".into(),
-            uid: "u".into(),
-            controller: Some(true),
-            block_owner_deletion: Some(true),
-        };
+        let controller_ref = Kind::REPLICA_SET.controller_reference(&owner.metadata);
         let pod = pod_from_template(&owner, &Arc::new(controller_ref));
         assert!(Arc::ptr_eq(&pod.spec, &owner.spec.template.spec));
         assert_eq!(pod.to_json()["spec"], spec);

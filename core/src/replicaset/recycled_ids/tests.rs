@@ -142,12 +142,7 @@ fn a_key_in_use_starts_its_cooldown_again() {
     recycled_ids.insert(B, 1);
     let now_ns = 1 + KEY_COOLDOWN_NS;
     assert_eq!(recycled_ids.take(now_ns, |key| key != A), Some(B));
-    assert_eq!(
-        recycled_ids.take(now_ns + KEY_COOLDOWN_NS - 1, |_| true),
-        None
-    );
-    assert_eq!(
-        recycled_ids.take(now_ns + KEY_COOLDOWN_NS, |_| true),
-        Some(A)
-    );
+    let again_ns = now_ns + KEY_COOLDOWN_NS;
+    assert_eq!(recycled_ids.take(again_ns - 1, |_| true), None);
+    assert_eq!(recycled_ids.take(again_ns, |_| true), Some(A));
 }

@@ -27,23 +27,9 @@ const TICK: Duration = Duration::from_millis(5);
 const AROUND_MEANWHILE: Duration = Duration::from_millis(700);
 
 /// What the recorded cluster was, as settings.
-const SETTINGS: &[&str] = &[
-    "serve",
-    "--listen=127.0.0.1:0",
-    "--tls",
-    "--token-auth-file=tokens.csv",
-    "--kubeconfig=config",
-    "--nodes=0",
-    "--node-choice=first",
-    "--unpullable-image=*broken*",
-    "--finish-pods",
-    "--endless-command=sleep",
-    "--pod-network=192.0.2.0/24",
-    "--container-id=c://1",
-    "--image-id=sha256:0",
-    "--reach-kubelets=false",
-    "--filename",
-];
+const SETTINGS: &str = "serve --listen=127.0.0.1:0 --tls --token-auth-file=tokens.csv --kubeconfig=config \
+    --nodes=0 --node-choice=first --unpullable-image=*broken* --finish-pods --endless-command=sleep \
+    --pod-network=192.0.2.0/24 --container-id=c://1 --image-id=sha256:0 --reach-kubelets=false --filename";
 
 /// Who sends the recorded commands.
 const TOKENS: &str = "admintoken,admin,admin-uid,system:masters\n";
@@ -85,7 +71,7 @@ impl Session {
         std::os::unix::fs::symlink(kubectl, folder.path().join("bin/kubectl"))
             .expect("the folder takes links");
         let mut server = Command::new(loadgen())
-            .args(SETTINGS)
+            .args(SETTINGS.split(' '))
             .arg(nodes)
             .current_dir(&folder)
             .stdout(Stdio::piped())

@@ -7,7 +7,7 @@ use podstorm_tests::command::cases;
 
 use super::super::manifests::{DEPLOYMENT, FRONTEND, owner, pod};
 use super::super::served::{Served, with_each, with_one};
-use super::{PHASES, count, names, pass};
+use super::{PHASES, count, names, owners_of, pass};
 
 /// Ways to look at a frontend of three, one of whose pods is `ONE`.
 const LOOKS: &str = r#"
@@ -125,8 +125,7 @@ fn w181_garbage_collection() {
 
         chain(served);
         delete(served, "--cascade=orphan");
-        let references = "get rs frontend -o jsonpath='{.metadata.ownerReferences}'";
-        served.says(references, "");
+        served.says(&owners_of("rs frontend"), "");
         served.says("get rs -o name", "replicaset.apps/frontend");
         served.comes_to(PHASES, |text| count(text, "Running") == 3);
         served.run("delete rs frontend");
@@ -175,31 +174,32 @@ fn w181_garbage_collection() {
     });
 }
 
+/// Creates ReplicaSets of so many pods each: `many-000` and so on.
+#[track_caller]
+fn create_many(served: &Served, sets: usize, replicas: usize) {
+    let one = |number: usize| {
+        FRONTEND
+            .replace("frontend", &format!("many-{number:03}"))
+            .replace("replicas: 3", &format!("replicas: {replicas}"))
+    };
+    let all: Vec<String> = (0..sets).map(one).collect();
+    served.file("many.yaml", &all.join("---"));
+    served.run("create -f many.yaml");
+}
+
 #[test]
 #[ignore = "needs kubectl: cargo real"]
 fn w184_many_at_once() {
     // 200 ReplicaSets of 50 pods, while a tenth of all calls of their controller fails.
     let limits = [
-        "--nodes",
-        "100",
-        "--pods-per-node",
-        "110",
-        "--api-errors",
-        "10%",
+        "--nodes=100",
+        "--pods-per-node=110",
+        "--api-errors=10%",
         // All retries share a bucket of ten a second.
-        "--time-scale",
-        "50",
+        "--time-scale=50",
     ];
     with_one(&limits, |served| {
-        let one = |number: usize| {
-            let named = format!("many-{number:03}");
-            FRONTEND
-                .replace("frontend", &named)
-                .replace("replicas: 3", "replicas: 0")
-        };
-        let all: Vec<String> = (0..200).map(one).collect();
-        served.file("many.yaml", &all.join("---"));
-        served.run("create -f many.yaml");
+        create_many(served, 200, 0);
         let counts = "get rs -o jsonpath='{.items[*].status.readyReplicas}'";
         for replicas in [50, 5, 50, 5] {
             // Some sets each, as a kubectl holds back after 300 requests.
@@ -227,26 +227,12 @@ fn w184_many_at_once() {
 fn w184_a_batch_at_a_time() {
     // What is created in one second of this time is one batch: a call takes three.
     const CALL: i64 = 3;
-    let slow = [
-        "--engine",
-        "virtual",
-        "--api-latency",
-        "3s",
-        "--api-errors",
-        "10%",
-    ];
+    const SETS: usize = 5;
+    let slow = ["--engine=virtual", "--api-latency=3s", "--api-errors=10%"];
     let per_set = "get pods -o jsonpath='{range .items[*]}{.metadata.ownerReferences[0].name} \
                    {.metadata.creationTimestamp}{\"\\n\"}{end}'";
     with_one(&slow, |served| {
-        let one = |number: usize| {
-            let named = format!("many-{number:02}");
-            FRONTEND
-                .replace("frontend", &named)
-                .replace("replicas: 3", "replicas: 50")
-        };
-        let all: Vec<String> = (0..5).map(one).collect();
-        served.file("many.yaml", &all.join("---"));
-        served.run("create -f many.yaml");
+        create_many(served, SETS, 50);
         pass(served, 3600);
         let text = served.run(per_set);
         let mut batches: BTreeMap<&str, BTreeMap<i64, usize>> = BTreeMap::new();
@@ -256,7 +242,7 @@ fn w184_a_batch_at_a_time() {
             let created = created.unix_seconds().expect("it is set");
             *batches.entry(set).or_default().entry(created).or_default() += 1;
         }
-        assert_eq!(batches.len(), all.len());
+        assert_eq!(batches.len(), SETS);
         let mut rounds = 0;
         for (set, batches) in batches {
             assert_eq!(batches.values().sum::<usize>(), 50, "{set}: {batches:?}");
@@ -273,7 +259,7 @@ fn w184_a_batch_at_a_time() {
                 assert!(*pods <= most, "{set}: {batches:?}");
             }
         }
-        assert!(rounds > all.len(), "a tenth of the calls fails");
+        assert!(rounds > SETS, "a tenth of the calls fails");
     });
 }
 

@@ -9,10 +9,14 @@ mod replica_set;
 mod replication_controller;
 mod scale_down;
 
+use super::manifests::pod;
 use super::served::Served;
 
 /// Name and phase of every pod.
 const PHASES: &str = "get pods --no-headers -o custom-columns=:metadata.name,:status.phase";
+
+/// What all pods name as their owners.
+const ALL_OWNERS: &str = "get pods -o jsonpath='{.items[*].metadata.ownerReferences}'";
 
 fn count(text: &str, part: &str) -> usize {
     text.matches(part).count()
@@ -28,6 +32,32 @@ fn names(served: &Served) -> Vec<String> {
 #[track_caller]
 fn name_of(served: &Served, index: usize) -> String {
     names(served).swap_remove(index)
+}
+
+/// How to look at the owners that an object names.
+fn owners_of(object: &str) -> String {
+    format!("get {object} -o jsonpath='{{.metadata.ownerReferences}}'")
+}
+
+/// Waits until so many pods run, and nobody else is there.
+#[track_caller]
+fn all_run(served: &Served, pods: usize) {
+    served.comes_to(PHASES, |text| {
+        count(text, "Running") == pods && text.lines().count() == pods
+    });
+}
+
+/// Six pods of that label that run: four on one node, two on another.
+#[track_caller]
+fn place_six(served: &Served, label: &str) {
+    let place = |number: usize| {
+        let node = if number < 4 { "node-1" } else { "node-2" };
+        let labels = format!("labels: {{{label}}}");
+        pod(&format!("p{number}"), &labels, &format!("nodeName: {node}"))
+    };
+    let pods: Vec<String> = (0..6).map(place).collect();
+    served.apply(&pods.join("---"));
+    served.run("wait --for=condition=Ready pods --all");
 }
 
 /// Moves the time of a server on the virtual engine.

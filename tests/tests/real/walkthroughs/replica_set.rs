@@ -4,7 +4,7 @@ use podstorm_tests::command::cases;
 
 use super::super::manifests::{FRONTEND, bare_pods, owner, pod};
 use super::super::served::{Served, with_each, with_one};
-use super::{PHASES, count, end_container, name_of, names, pass};
+use super::{ALL_OWNERS, PHASES, all_run, count, end_container, name_of, names, pass};
 
 pub(super) const ROW: &str = "get rs frontend --no-headers";
 pub(super) const EVENTS: &str = "get events --field-selector involvedObject.name=frontend \
@@ -23,9 +23,7 @@ pub(super) fn frontend(served: &Served, replicas: usize) {
 /// Waits until there are so many, all of them ready, and nobody else.
 pub(super) fn has(served: &Served, replicas: usize) {
     served.tabulates(ROW, &format!("frontend {replicas} {replicas} {replicas}"));
-    served.comes_to(PHASES, |text| {
-        count(text, "Running") == replicas && text.lines().count() == replicas
-    });
+    all_run(served, replicas);
 }
 
 /// Waits until the object has so many events like this.
@@ -163,12 +161,7 @@ fn w3_required_fields_and_rejections() {
 #[test]
 #[ignore = "needs kubectl: cargo real"]
 fn w4_pods_that_come_later_are_taken_over_and_removed() {
-    let latencies = [
-        "--pod-startup-latency",
-        "1s",
-        "--pod-termination-latency",
-        "1s",
-    ];
+    let latencies = ["--pod-startup-latency=1s", "--pod-termination-latency=1s"];
     with_one(&latencies, |served| {
         frontend(served, 3);
         let before = names(served);
@@ -184,7 +177,6 @@ fn w4_pods_that_come_later_are_taken_over_and_removed() {
         owned.shows("pod2 frontend");
         rows.shows("pod1 0/1 Terminating 0");
         rows.shows("pod2 0/1 Terminating 0");
-        served.tabulates(ROW, "frontend 3 3 3");
         has(served, 3);
         assert_eq!(names(served), before);
         told(served, 1, &format!("{DELETED}pod1"));
@@ -374,10 +366,7 @@ fn w9_propagation_policies_by_rest() {
         let (status, answer) = served.rest("DELETE", PATH, &body("Orphan"));
         assert_eq!(status, 200, "{answer}");
         served.becomes("get rs -o name", "");
-        served.says(
-            "get pods -o jsonpath='{.items[*].metadata.ownerReferences}'",
-            "",
-        );
+        served.says(ALL_OWNERS, "");
         served.shows("get pods", &["1/1 Running"]);
     });
 }
@@ -394,10 +383,7 @@ fn w10_delete_only_the_replica_set_and_a_successor_takes_over() {
             "replicaset.apps \"frontend\" deleted",
         );
         assert_eq!(names(served), before);
-        served.says(
-            "get pods -o jsonpath='{.items[*].metadata.ownerReferences}'",
-            "",
-        );
+        served.says(ALL_OWNERS, "");
         served.run(&format!("delete pod {}", before[0]));
         assert_eq!(names(served), before[1..]);
 

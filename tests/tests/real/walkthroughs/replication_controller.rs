@@ -2,7 +2,7 @@
 
 use super::super::manifests::{NGINX, pod};
 use super::super::served::{Served, with_one};
-use super::{PHASES, count, name_of, names, not_ready};
+use super::{ALL_OWNERS, PHASES, all_run, count, name_of, names, not_ready, owners_of, place_six};
 
 const ROW: &str = "get rc nginx --no-headers";
 const EVENTS: &str = "get events --field-selector involvedObject.name=nginx \
@@ -13,9 +13,7 @@ const DELETED: &str = "Normal SuccessfulDelete replication-controller Deleted po
 /// Waits until there are so many, all of them ready, and nobody else.
 fn has(served: &Served, replicas: usize) {
     served.tabulates(ROW, &format!("nginx {replicas} {replicas} {replicas}"));
-    served.comes_to(PHASES, |text| {
-        count(text, "Running") == replicas && text.lines().count() == replicas
-    });
+    all_run(served, replicas);
 }
 
 fn nginx(served: &Served, replicas: usize) {
@@ -130,12 +128,9 @@ fn w18_manifest_rules_and_defaults() {
 #[ignore = "needs kubectl: cargo real"]
 fn w19_keeps_the_number_whoever_made_or_killed_the_pods() {
     let times = [
-        "--pod-startup-latency",
-        "500ms",
-        "--node-monitor-grace-period",
-        "1s",
-        "--default-unreachable-toleration-seconds",
-        "1",
+        "--pod-startup-latency=500ms",
+        "--node-monitor-grace-period=1s",
+        "--default-unreachable-toleration-seconds=1",
     ];
     with_one(&times, |served| {
         nginx(served, 3);
@@ -231,10 +226,7 @@ fn w21_delete_with_and_without_pods() {
         nginx(served, 3);
         let before = names(served);
         served.run("delete rc nginx --cascade=orphan");
-        served.says(
-            "get pods -o jsonpath='{.items[*].metadata.ownerReferences}'",
-            "",
-        );
+        served.says(ALL_OWNERS, "");
         served.apply(&NGINX.replace("image: nginx", "image: 'nginx:2'"));
         has(served, 3);
         assert_eq!(names(served), before);
@@ -246,10 +238,7 @@ fn w21_delete_with_and_without_pods() {
         let (status, answer) = served.rest("DELETE", PATH, "");
         assert_eq!(status, 200, "{answer}");
         served.becomes("get rc -o name", "");
-        served.says(
-            "get pods -o jsonpath='{.items[*].metadata.ownerReferences}'",
-            "",
-        );
+        served.says(ALL_OWNERS, "");
         assert_eq!(names(served), before);
 
         nginx(served, 3);
@@ -268,10 +257,7 @@ fn w22_isolate_and_scale() {
         let one = name_of(served, 0);
         served.run(&format!("label pod {one} app=debug --overwrite"));
         told(served, 4, CREATED);
-        served.becomes(
-            &format!("get pod {one} -o jsonpath='{{.metadata.ownerReferences}}'"),
-            "",
-        );
+        served.becomes(&owners_of(&format!("pod {one}")), "");
         served.tabulates(ROW, "nginx 3 3 3");
         served.run(&format!("label pod {one} app=nginx --overwrite"));
         told(served, 1, DELETED);
@@ -299,16 +285,7 @@ fn w22_isolate_and_scale() {
         // Four of six on one node: co-location does not count, so the cost decides.
         served.run("delete rc nginx");
         served.becomes("get pods -o name", "");
-        let place = |number: usize| {
-            let node = if number < 4 { "node-1" } else { "node-2" };
-            pod(
-                &format!("p{number}"),
-                "labels: {app: nginx}",
-                &format!("nodeName: {node}"),
-            )
-        };
-        served.apply(&(0..6).map(place).collect::<Vec<_>>().join("---"));
-        served.run("wait --for=condition=Ready pods --all");
+        place_six(served, "app: nginx");
         served.run("annotate pod p5 controller.kubernetes.io/pod-deletion-cost=-1");
         nginx(served, 5);
         served.refuses("get pod p5", &["NotFound"]);
@@ -428,7 +405,7 @@ fn w25_an_idle_one_writes_nothing() {
         let since = seconds();
         served.says("run bare --image=nginx", "pod/bare created");
         served.run("wait --for=condition=Ready pod/bare");
-        served.says("get pod bare -o jsonpath='{.metadata.ownerReferences}'", "");
+        served.says(&owners_of("pod bare"), "");
         served.comes_to("get --raw /podstorm/clock", |_| seconds() - since > 600.0);
         served.says(versions, &before);
         served.says("get rc -o name", "replicationcontroller/nginx");

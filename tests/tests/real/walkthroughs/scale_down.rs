@@ -3,7 +3,7 @@
 use super::super::manifests::{DEPLOYMENT, FRONTEND, owner, pod};
 use super::super::served::{Served, with_one};
 use super::replica_set::{EVENTS, ROW, frontend, has};
-use super::{count, end_container, name_of, names, not_ready, old_since};
+use super::{count, end_container, name_of, names, not_ready, old_since, place_six};
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
@@ -51,14 +51,7 @@ fn w14_scale_down_order() {
             "metadata: {name: frontend,",
             &format!("metadata: {{name: frontend, ownerReferences: [{reference}],"),
         );
-        let place = |number: usize| {
-            let node = if number < 4 { "node-1" } else { "node-2" };
-            let labels = "labels: {tier: frontend}";
-            pod(&format!("p{number}"), labels, &format!("nodeName: {node}"))
-        };
-        let pods: Vec<String> = (0..6).map(place).collect();
-        served.apply(&pods.join("---"));
-        served.run("wait --for=condition=Ready pods --all");
+        place_six(served, "tier: frontend");
         served.apply(&owned.replace("replicas: 3", "replicas: 6"));
         has(served, 6);
         served.run("scale rs/frontend --replicas=5");

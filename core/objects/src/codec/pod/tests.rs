@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::super::testing::{refusal, round_trip};
+use super::super::testing::{refusal, round_trip, wrong_values};
 use super::*;
 use crate::Object;
 use crate::{ConditionStatus, ConditionType, ContainerDetails, ContainerId, PodPhase, Time};
@@ -110,10 +110,8 @@ fn odd_status_texts_are_kept() {
     assert_eq!(odd.kind, ConditionType::Other);
     assert_eq!(odd.status, ConditionStatus::Other);
     assert_eq!(pod.ready_time(), Time::UNSET);
-    assert_eq!(
-        pod.status.init_container_statuses.unwrap()[0].restart_count,
-        4
-    );
+    let init = pod.status.init_container_statuses.unwrap();
+    assert_eq!(init[0].restart_count, 4);
 }
 
 #[test]
@@ -189,69 +187,23 @@ fn what_is_a_containers_own_is_kept_apart() {
 
 #[test]
 fn wrong_types_are_refused_with_their_path() {
-    let cases = [
-        (
-            json!(3),
-            "the object: expected an object, found the number 3",
-        ),
-        (
-            json!({"kind": "Node"}),
-            "the object: expected v1 Pod, found (absent) Node",
-        ),
-        (
-            json!({"apiVersion": "v2", "kind": "Pod"}),
-            "the object: expected v1 Pod, found v2 Pod",
-        ),
-        (
-            json!({"metadata": []}),
-            "metadata: expected an object, found a list",
-        ),
-        (
-            json!({"spec": {"containers": {}}}),
-            "spec.containers: expected a list, found an object",
-        ),
-        (
-            json!({"spec": {"containers": [{"name": "a"}, {"image": 3}]}}),
-            "spec.containers[1].image: expected a string, found the number 3",
-        ),
-        (
-            json!({"spec": {"initContainers": [{"ports": [{"containerPort": "x"}]}]}}),
-            "spec.initContainers[0].ports[0].containerPort: expected an integer, \
-             found the string \"x\"",
-        ),
-        (
-            json!({"spec": {"nodeSelector": {"zone": 1}}}),
-            "spec.nodeSelector[zone]: expected a string, found the number 1",
-        ),
-        (
-            json!({"spec": {"nodeName": 1}}),
-            "spec.nodeName: expected a string, found the number 1",
-        ),
-        (
-            json!({"status": {"containerStatuses": [{"restartCount": 2_147_483_648_i64}]}}),
-            "status.containerStatuses[0].restartCount: expected an integer of 32 bits, \
-             found the number 2147483648",
-        ),
-        (
-            json!({"status": {"conditions": [{"type": 1}]}}),
-            "status.conditions[0].type: expected a string, found the number 1",
-        ),
-        (
-            json!({"status": {"containerStatuses": [{"containerID": 1}]}}),
-            "status.containerStatuses[0].containerID: expected a string, found the number 1",
-        ),
-        (
-            json!({"status": {"containerStatuses": [{"state": {"running": {"startedAt": 1}}}]}}),
-            "status.containerStatuses[0].state.running.startedAt: expected a time such as \
-             2026-01-02T03:04:05Z, found the number 1",
-        ),
-        (
-            json!({"status": {"startTime": "now"}}),
-            "status.startTime: expected a time such as 2026-01-02T03:04:05Z, \
-             found the string \"now\"",
-        ),
-    ];
-    for (value, problem) in cases {
+    let cases = r#"
+3 => the object: expected an object, found the number 3
+{"kind": "Node"} => the object: expected v1 Pod, found (absent) Node
+{"apiVersion": "v2", "kind": "Pod"} => the object: expected v1 Pod, found v2 Pod
+{"metadata": []} => metadata: expected an object, found a list
+{"spec": {"containers": {}}} => spec.containers: expected a list, found an object
+{"spec": {"containers": [{"name": "a"}, {"image": 3}]}} => spec.containers[1].image: expected a string, found the number 3
+{"spec": {"initContainers": [{"ports": [{"containerPort": "x"}]}]}} => spec.initContainers[0].ports[0].containerPort: expected an integer, found the string "x"
+{"spec": {"nodeSelector": {"zone": 1}}} => spec.nodeSelector[zone]: expected a string, found the number 1
+{"spec": {"nodeName": 1}} => spec.nodeName: expected a string, found the number 1
+{"status": {"containerStatuses": [{"restartCount": 2147483648}]}} => status.containerStatuses[0].restartCount: expected an integer of 32 bits, found the number 2147483648
+{"status": {"conditions": [{"type": 1}]}} => status.conditions[0].type: expected a string, found the number 1
+{"status": {"containerStatuses": [{"containerID": 1}]}} => status.containerStatuses[0].containerID: expected a string, found the number 1
+{"status": {"containerStatuses": [{"state": {"running": {"startedAt": 1}}}]}} => status.containerStatuses[0].state.running.startedAt: expected a time such as 2026-01-02T03:04:05Z, found the number 1
+{"status": {"startTime": "now"}} => status.startTime: expected a time such as 2026-01-02T03:04:05Z, found the string "now"
+"#;
+    for (value, problem) in wrong_values(cases) {
         assert_eq!(refusal::<Pod>(value), problem);
     }
     let with_node = Map::from_iter([("nodeName".to_owned(), json!("n"))]);

@@ -63,12 +63,8 @@ fn a_list_in_bulk_leaves_what_its_pods_one_by_one_leave() {
         let members = all_owned[0].lock();
         assert!(members.totals_are_exact());
         let pods = |(pod, _): (&Arc<Pod>, _)| Arc::as_ptr(pod);
-        assert!(
-            members
-                .iter()
-                .map(pods)
-                .eq(all_owned[1].lock().iter().map(pods))
-        );
+        let others = all_owned[1].lock();
+        assert!(members.iter().map(pods).eq(others.iter().map(pods)));
     }
     // The added pods can be removed again.
     for pod in items {

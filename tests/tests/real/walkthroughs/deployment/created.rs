@@ -2,6 +2,8 @@
 
 use super::*;
 
+const REVISION: &str = ".metadata.annotations.deployment\\.kubernetes\\.io/revision";
+
 #[test]
 #[ignore = "needs kubectl: cargo real"]
 fn w26_create_and_read_the_columns() {
@@ -45,11 +47,7 @@ fn w26_create_and_read_the_columns() {
             "{{\"{of}/desired-replicas\":\"3\",\"{of}/max-replicas\":\"4\",\"{of}/revision\":\"1\"}}"
         );
         assert_eq!(of_set(".metadata.annotations"), annotations);
-        let revision = member(
-            served,
-            ".metadata.annotations.deployment\\.kubernetes\\.io/revision",
-        );
-        assert_eq!(revision, "1");
+        assert_eq!(member(served, REVISION), "1");
         let up = format!("Normal ScalingReplicaSet Scaled up replica set {set} from 0 to 3");
         served.becomes(EVENTS, &up);
     });
@@ -153,11 +151,8 @@ fn w29_the_template_decides_and_nothing_else() {
             served.run(line);
             pass(served, 60);
             complete(served, 4);
-            let revision = member(
-                served,
-                ".metadata.annotations.deployment\\.kubernetes\\.io/revision",
-            );
-            assert_eq!(revision, (number + 2).to_string(), "{line}");
+            let revision = (number + 2).to_string();
+            assert_eq!(member(served, REVISION), revision, "{line}");
         }
     });
 }
@@ -176,10 +171,7 @@ fn w30_pod_template_hash() {
         let one = name_of(served, 0);
         served.run(&format!("label pod {one} pod-template-hash-"));
         served.comes_to("get pods -o name", |text| text.lines().count() == 4);
-        served.says(
-            &format!("get pod {one} -o jsonpath='{{.metadata.ownerReferences}}'"),
-            "",
-        );
+        served.says(&owners_of(&format!("pod {one}")), "");
         served.run(&format!("delete pod {one}"));
         // A stranger has the name that the next one would get.
         image(served, NEW);
@@ -235,10 +227,7 @@ fn w32_its_replica_sets_are_its_own() {
         assert!(names(served).iter().all(|it| !pods.contains(it)));
         // Relabelled it is released, and another takes its place.
         served.run(&format!("label rs {set} app=other --overwrite"));
-        served.becomes(
-            &format!("get rs {set} -o jsonpath='{{.metadata.ownerReferences}}'"),
-            "",
-        );
+        served.becomes(&owners_of(&format!("rs {set}")), "");
     });
 }
 
@@ -250,10 +239,7 @@ fn w33_it_adopts_what_an_earlier_one_left() {
         let (pods, set) = (names(served), set_of(served, OLD));
         let orphan = || {
             served.run("delete deployment nginx-deployment --cascade=orphan");
-            served.says(
-                &format!("get rs {set} -o jsonpath='{{.metadata.ownerReferences}}'"),
-                "",
-            );
+            served.says(&owners_of(&format!("rs {set}")), "");
             assert_eq!(names(served), pods);
         };
         orphan();

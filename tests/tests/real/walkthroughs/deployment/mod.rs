@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use super::super::manifests::{DEPLOYMENT, bare_pods, pod};
 use super::super::served::{Beside, Served, with_each, with_one};
-use super::{PHASES, count, name_of, names, not_ready, pass};
+use super::{all_run, count, name_of, names, not_ready, owners_of, pass};
 
 const OLD: &str = "nginx:1.14.2";
 const NEW: &str = "nginx:1.16.1";
@@ -58,9 +58,7 @@ fn nginx(served: &Served, replicas: usize, members: &str) {
 fn complete(served: &Served, replicas: usize) {
     let all = format!("{replicas}/{replicas} {replicas} {replicas}");
     served.tabulates(ROW, &format!("nginx-deployment {all}"));
-    served.comes_to(PHASES, |text| {
-        count(text, "Running") == replicas && text.lines().count() == replicas
-    });
+    all_run(served, replicas);
 }
 
 fn image(served: &Served, image: &str) {

@@ -80,7 +80,7 @@ fn w63_overlapping_selectors() {
             "get rs frontend -o jsonpath='{.spec.replicas} {.metadata.ownerReferences[0].name}'",
             "0 nginx-deployment",
         );
-        served.says("get pod bare -o jsonpath='{.metadata.ownerReferences}'", "");
+        served.says(&owners_of("pod bare"), "");
         served.comes_to("get pods -o name", |text| text.lines().count() == 4);
         // Another with the same selector has ReplicaSets of its own.
         served.apply(

@@ -14,14 +14,9 @@ fn w46_to_w48_a_bad_image_history_and_the_way_back() {
         waits.shows("1 out of 3 new replicas have been updated...");
         sizes(served, "nginx:1.14.2 0\nnginx:1.16.1 3\nnginx:bad 1");
         let pods = served.run("get pods");
-        assert_eq!(
-            (
-                count(&pods, " 1/1 Running 0 "),
-                count(&pods, " 0/1 ImagePullBackOff 0 ")
-            ),
-            (3, 1),
-            "{pods}"
-        );
+        let running = count(&pods, " 1/1 Running 0 ");
+        let stuck = count(&pods, " 0/1 ImagePullBackOff 0 ");
+        assert_eq!((running, stuck), (3, 1), "{pods}");
         let (good, bad) = (set_of(served, NEW), set_of(served, BAD));
         served.shows(
             "describe deployment nginx-deployment",
