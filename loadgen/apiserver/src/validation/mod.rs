@@ -191,23 +191,11 @@ mod testing {
     use podstorm_objects::Cause;
     use serde_json::Value;
 
-    pub(super) use crate::testing::read;
+    pub(super) use crate::testing::{assert_starts, cases, read};
 
     /// `value` with `patch` merged in as a JSON merge patch.
     pub(super) fn merged(value: Value, patch: &Value) -> Value {
         crate::testing::merged(value, patch.clone())
-    }
-
-    /// Asserts that each text begins as expected.
-    pub(super) fn assert_starts(found: &[String], starts: &[impl AsRef<str>], case: &Value) {
-        assert_eq!(found.len(), starts.len(), "{case}: {found:?}");
-        for (found, start) in found.iter().zip(starts) {
-            let start = start.as_ref();
-            assert!(
-                found.starts_with(start),
-                "{found} should start with {start}"
-            );
-        }
     }
 
     /// Causes as `field: message` texts.
