@@ -6,7 +6,7 @@ use podstorm_objects::{ConditionStatus, ConditionType};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::testing::{at, cluster, pod, refused};
+use crate::testing::{at, cases, cluster, pod, refused};
 use crate::{DeleteOptions, Patch};
 
 /// Turns the controller on; the number counts its wake-ups.
@@ -143,14 +143,8 @@ fn evictions_take_from_the_budget_until_the_controller_counts_again() {
     assert_eq!(refused(evict(&cluster, "p1", 0)), "429 TooManyRequests");
     assert_eq!(refused(evict(&cluster, "p0", 0)), "404 NotFound");
     sync(&cluster, 0);
-    assert!(
-        cluster
-            .budget("default", "b")
-            .unwrap()
-            .status
-            .disrupted_pods
-            .is_empty()
-    );
+    let budget = cluster.budget("default", "b").unwrap();
+    assert!(budget.status.disrupted_pods.is_empty());
 }
 
 #[test]
@@ -165,10 +159,8 @@ fn pods_that_serve_nobody_need_no_budget() {
     assert_eq!(refused(evict(&cluster, "missing", 0)), "404 NotFound");
     let options = DeleteOptions::default();
     let elsewhere = cluster.evict("nowhere", "p", &options, false, at(0));
-    assert_eq!(
-        elsewhere.unwrap_err().message,
-        "namespaces \"nowhere\" not found"
-    );
+    let message = elsewhere.unwrap_err().message;
+    assert_eq!(message, "namespaces \"nowhere\" not found");
 }
 
 #[test]
@@ -220,28 +212,33 @@ fn a_budget_names_its_version_and_keeps_to_its_rules() {
         "poddisruptionbudgets.policy \"b\" is invalid: metadata.resourceVersion: Invalid value: 0: \
          must be specified for an update"
     );
-    for (spec, field) in [
-        (json!({"minAvailable": 1, "maxUnavailable": 1}), "spec"),
-        (json!({"minAvailable": -1}), "spec.minAvailable"),
-        (json!({"maxUnavailable": "101%"}), "spec.maxUnavailable"),
-        (
-            json!({"maxUnavailable": "99999999999%"}),
-            "spec.maxUnavailable",
-        ),
-        (json!({"maxUnavailable": "+5%"}), "spec.maxUnavailable"),
-        (
-            json!({"unhealthyPodEvictionPolicy": "Q"}),
-            "spec.unhealthyPodEvictionPolicy",
-        ),
-        (
-            json!({"selector": {"matchExpressions": [{"key": "a", "operator": "Q"}]}}),
-            "spec.selector.matchExpressions[0].operator",
-        ),
-    ] {
+    let table = r#"
+{"minAvailable": 1, "maxUnavailable": 1}
+> spec
+
+{"minAvailable": -1}
+> spec.minAvailable
+
+{"maxUnavailable": "101%"}
+> spec.maxUnavailable
+
+{"maxUnavailable": "99999999999%"}
+> spec.maxUnavailable
+
+{"maxUnavailable": "+5%"}
+> spec.maxUnavailable
+
+{"unhealthyPodEvictionPolicy": "Q"}
+> spec.unhealthyPodEvictionPolicy
+
+{"selector": {"matchExpressions": [{"key": "a", "operator": "Q"}]}}
+> spec.selector.matchExpressions[0].operator
+"#;
+    for (spec, fields) in cases(table) {
         let mut object = of(spec.clone()).unwrap();
         object.metadata.name = "other".into();
         let error = api.create(Arc::new(object), at(0)).unwrap_err();
-        assert_eq!(error.causes()[0].field, field, "{spec}");
+        assert_eq!(error.causes()[0].field, fields[0], "{spec}");
     }
     assert!(of(json!({"minAvailable": true})).is_err());
     assert!(of(json!({"minAvailable": 3_000_000_000_i64})).is_err());
