@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::*;
 use crate::testing::*;
-use crate::{Cluster, ClusterOptions, DeleteOptions, History};
+use crate::{Cluster, ClusterOptions, History};
 
 fn create(cluster: &Cluster, names: std::ops::Range<usize>, seconds: i64) {
     for name in names {
@@ -30,27 +30,6 @@ fn keeping(min_events: usize, max_events: usize) -> Cluster {
         },
         ..ClusterOptions::default()
     })
-}
-
-#[test]
-fn a_watch_from_a_version_gets_every_later_event_in_order() {
-    let cluster = cluster();
-    create(&cluster, 0..3, 0);
-    let from = cluster.resource_version() - 1;
-    let mut watch = open(&cluster, WatchFrom::Version(from));
-    cluster
-        .delete::<Pod>("default", "p00000", &DeleteOptions::default(), at(0))
-        .unwrap();
-    let v = from + 1;
-    assert_eq!(
-        drain(&mut watch),
-        [
-            format!("ADDED p00002 {v}"),
-            format!("MODIFIED p00000 {}", v + 1),
-            format!("DELETED p00000 {}", v + 2)
-        ]
-    );
-    assert!(drain(&mut watch).is_empty());
 }
 
 #[test]
