@@ -1,8 +1,8 @@
-//! Broken rules of workloads.
+//! Broken rules of ReplicaSets. Those of ReplicationControllers are in the recordings of requests.
 
 use serde_json::json;
 
-use super::super::super::defaulting::{default_replica_set, default_replication_controller};
+use super::super::super::defaulting::default_replica_set;
 use super::super::testing::{assert_starts, cases, merged, read, texts};
 use super::*;
 
@@ -16,18 +16,6 @@ fn replica_set(patch: &Value) -> ReplicaSet {
     let mut replica_set = read(merged(base, patch));
     default_replica_set(&mut replica_set);
     replica_set
-}
-
-fn controller(patch: &Value) -> ReplicationController {
-    let base = json!({
-        "metadata": {"name": "web", "namespace": "shop"},
-        "spec": {"selector": {"app": "web"},
-            "template": {"metadata": {"labels": {"app": "web"}},
-                "spec": {"containers": [{"name": "c", "image": "img"}]}}}
-    });
-    let mut controller = read(merged(base, patch));
-    default_replication_controller(&mut controller);
-    controller
 }
 
 #[test]
@@ -142,36 +130,6 @@ fn status_counts_must_fit_each_other() {
         "observedGeneration": -1, "readyReplicas": -1, "availableReplicas": -1,
         "fullyLabeledReplicas": -1}));
     assert_eq!(negative.len(), 6);
-}
-
-#[test]
-fn each_broken_rule_of_a_replication_controller_is_named() {
-    let table = r#"
-{}
-
-{"spec": {"selector": null}}
-
-{"spec": {"selector": null, "template": {"metadata": null}}}
-> spec.selector: Required value
-
-{"spec": {"template": null}}
-> spec.template: Required value
-
-{"spec": {"selector": {"app": "db"}}}
-> spec.template.metadata.labels: Invalid value: {"app":"web"}: `selector`
-
-{"spec": {"replicas": -1}}
-> spec.replicas: Invalid value: -1
-"#;
-    for (patch, starts) in cases(table) {
-        let found = texts(&validate_replication_controller(&controller(&patch)));
-        assert_starts(&found, &starts, &patch);
-    }
-    // Unlike a ReplicaSet's, the selector may change.
-    let changed = json!({"spec": {"selector": {"app": null, "x": "y"},
-        "template": {"metadata": {"labels": {"x": "y"}}}}});
-    let found = validate_replication_controller(&controller(&changed));
-    assert_eq!(texts(&found), [""; 0]);
 }
 
 #[test]
