@@ -57,6 +57,29 @@ pub(super) fn merged(value: Value, patch: Value) -> Value {
     Value::Object(value)
 }
 
+/// The cases of a table: JSON, and below it each problem that it makes, or how that begins, after `> `. A blank
+/// line is between two cases.
+pub(super) fn cases(table: &str) -> Vec<(Value, Vec<&str>)> {
+    let cases = table.trim().split("\n\n").map(|case| {
+        let mut lines = case.split("\n> ");
+        let value = serde_json::from_str(lines.next().unwrap_or_default());
+        (value.expect(case), lines.collect())
+    });
+    cases.collect()
+}
+
+/// Asserts that each text begins as expected.
+pub(super) fn assert_starts(found: &[String], starts: &[impl AsRef<str>], case: &Value) {
+    assert_eq!(found.len(), starts.len(), "{case}: {found:?}");
+    for (found, start) in found.iter().zip(starts) {
+        let start = start.as_ref();
+        assert!(
+            found.starts_with(start),
+            "{found} should start with {start}"
+        );
+    }
+}
+
 /// A pod of `default` with `patch` merged in.
 pub(super) fn pod(name: &str, patch: Value) -> Pod {
     let value = json!({

@@ -344,6 +344,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::testing::cases;
 
     fn told(schema: &Value, value: &Value) -> Vec<String> {
         let causes = check(schema, value, None);
@@ -355,117 +356,75 @@ mod tests {
 
     #[test]
     fn every_rule_of_a_schema_is_checked_in_upstreams_words() {
-        let schema = |of: Value| json!({"type": "object", "properties": {"a": of}});
-        for (of, value, problem) in [
-            (json!({"type": "integer"}), json!(3.0), ""),
-            (
-                json!({"type": "integer"}),
-                json!("x"),
-                "a: Invalid value: \"string\": a in body must be of type integer: \"string\"",
-            ),
-            (json!({"type": "string", "nullable": true}), json!(null), ""),
-            (
-                json!({"type": "string"}),
-                json!(null),
-                "a: Invalid value: \"null\": a in body must be of type string: \"null\"",
-            ),
-            (json!({"x-kubernetes-int-or-string": true}), json!("5%"), ""),
-            (
-                json!({"x-kubernetes-int-or-string": true}),
-                json!(true),
-                "a: Invalid value: \"boolean\": a in body must be of type integer,string: \"boolean\"",
-            ),
-            (
-                json!({"type": "integer", "minimum": 0}),
-                json!(-3),
-                "a: Invalid value: -3: a in body should be greater than or equal to 0",
-            ),
-            (
-                json!({"type": "number", "maximum": 2, "exclusiveMaximum": true}),
-                json!(2),
-                "a: Invalid value: 2: a in body should be less than 2",
-            ),
-            (
-                json!({"type": "integer", "multipleOf": 3}),
-                json!(4),
-                "a: Invalid value: 4: a in body should be a multiple of 3",
-            ),
-            (
-                json!({"type": "string", "maxLength": 1}),
-                json!("ab"),
-                "a: Too long: may not be more than 1 bytes",
-            ),
-            (
-                json!({"type": "string", "minLength": 3}),
-                json!("ab"),
-                "a: Invalid value: \"ab\": a in body should be at least 3 chars long",
-            ),
-            (
-                json!({"type": "string", "pattern": "^[a-z]+$"}),
-                json!("A"),
-                "a: Invalid value: \"A\": a in body should match '^[a-z]+$'",
-            ),
-            (
-                json!({"type": "string", "format": "date-time"}),
-                json!("soon"),
-                "a: Invalid value: \"soon\": a in body must be of type date-time: \"soon\"",
-            ),
-            (
-                json!({"type": "string", "enum": ["x", "y"]}),
-                json!("z"),
-                "a: Unsupported value: \"z\": supported values: \"x\", \"y\"",
-            ),
-            (
-                json!({"type": "array", "maxItems": 1}),
-                json!([1, 2]),
-                "a: Too many: 2: must have at most 1 items",
-            ),
-            (
-                json!({"type": "array", "minItems": 1}),
-                json!([]),
-                "a: Invalid value: 0: a in body should have at least 1 items",
-            ),
-            (
-                json!({"type": "array", "x-kubernetes-list-type": "set"}),
-                json!(["x", "x"]),
-                "a[1]: Duplicate value: \"x\"",
-            ),
-            (
-                json!({"type": "array", "x-kubernetes-list-type": "map",
-                "x-kubernetes-list-map-keys": ["n"]}),
-                json!([{"n": "x"}, {"n": "x", "b": 1}]),
-                "a[1]: Duplicate value: {\"n\":\"x\"}",
-            ),
-            (
-                json!({"type": "object", "required": ["b"]}),
-                json!({}),
-                "a.b: Required value",
-            ),
-            (
-                json!({"type": "object", "additionalProperties": {"type": "boolean"}}),
-                json!({"k": 1}),
-                "a.k: Invalid value: \"integer\": a.k in body must be of type boolean: \"integer\"",
-            ),
-            (
-                json!({"anyOf": [{"required": ["x"]}, {"required": ["y"]}], "type": "object"}),
-                json!({}),
-                "<nil>: Invalid value: \"\": \"a\" must validate at least one schema (anyOf)",
-            ),
-            (
-                json!({"not": {"required": ["x"]}, "type": "object"}),
-                json!({"x": 1}),
-                "<nil>: Invalid value: \"\": \"a\" must not validate the schema (not)",
-            ),
-        ] {
-            let expected: Vec<&str> = Some(problem)
-                .filter(|it| !it.is_empty())
-                .into_iter()
-                .collect();
-            assert_eq!(
-                told(&schema(of.clone()), &json!({"a": value})),
-                expected,
-                "{of} {value}"
-            );
+        // A schema and a value that should fit it.
+        let table = r#"
+[{"type": "integer"}, 3.0]
+
+[{"type": "integer"}, "x"]
+> a: Invalid value: "string": a in body must be of type integer: "string"
+
+[{"type": "string", "nullable": true}, null]
+
+[{"type": "string"}, null]
+> a: Invalid value: "null": a in body must be of type string: "null"
+
+[{"x-kubernetes-int-or-string": true}, "5%"]
+
+[{"x-kubernetes-int-or-string": true}, true]
+> a: Invalid value: "boolean": a in body must be of type integer,string: "boolean"
+
+[{"type": "integer", "minimum": 0}, -3]
+> a: Invalid value: -3: a in body should be greater than or equal to 0
+
+[{"type": "number", "maximum": 2, "exclusiveMaximum": true}, 2]
+> a: Invalid value: 2: a in body should be less than 2
+
+[{"type": "integer", "multipleOf": 3}, 4]
+> a: Invalid value: 4: a in body should be a multiple of 3
+
+[{"type": "string", "maxLength": 1}, "ab"]
+> a: Too long: may not be more than 1 bytes
+
+[{"type": "string", "minLength": 3}, "ab"]
+> a: Invalid value: "ab": a in body should be at least 3 chars long
+
+[{"type": "string", "pattern": "^[a-z]+$"}, "A"]
+> a: Invalid value: "A": a in body should match '^[a-z]+$'
+
+[{"type": "string", "format": "date-time"}, "soon"]
+> a: Invalid value: "soon": a in body must be of type date-time: "soon"
+
+[{"type": "string", "enum": ["x", "y"]}, "z"]
+> a: Unsupported value: "z": supported values: "x", "y"
+
+[{"type": "array", "maxItems": 1}, [1, 2]]
+> a: Too many: 2: must have at most 1 items
+
+[{"type": "array", "minItems": 1}, []]
+> a: Invalid value: 0: a in body should have at least 1 items
+
+[{"type": "array", "x-kubernetes-list-type": "set"}, ["x", "x"]]
+> a[1]: Duplicate value: "x"
+
+[{"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["n"]}, [{"n": "x"},
+    {"n": "x", "b": 1}]]
+> a[1]: Duplicate value: {"n":"x"}
+
+[{"type": "object", "required": ["b"]}, {}]
+> a.b: Required value
+
+[{"type": "object", "additionalProperties": {"type": "boolean"}}, {"k": 1}]
+> a.k: Invalid value: "integer": a.k in body must be of type boolean: "integer"
+
+[{"anyOf": [{"required": ["x"]}, {"required": ["y"]}], "type": "object"}, {}]
+> <nil>: Invalid value: "": "a" must validate at least one schema (anyOf)
+
+[{"not": {"required": ["x"]}, "type": "object"}, {"x": 1}]
+> <nil>: Invalid value: "": "a" must not validate the schema (not)
+"#;
+        for (case, wanted) in cases(table) {
+            let schema = json!({"type": "object", "properties": {"a": case[0]}});
+            assert_eq!(told(&schema, &json!({"a": case[1]})), wanted, "{case}");
         }
     }
 

@@ -135,17 +135,8 @@ mod tests {
                 "map": {"x": {"b": 1, "c": 2}}, "open": {"any": {"thing": 1}, "c": {"d": 1}},
                 "pod": {"apiVersion": "v1", "kind": "Pod", "metadata": {}, "spec": {}}}}));
         let found = prune(&schema, &mut object);
-        assert_eq!(
-            found,
-            [
-                "extra",
-                "spec.bogus",
-                "spec.list[1].b",
-                "spec.map.x.c",
-                "spec.open.c.d",
-                "spec.pod.spec"
-            ]
-        );
+        let wanted = "extra spec.bogus spec.list[1].b spec.map.x.c spec.open.c.d spec.pod.spec";
+        assert_eq!(found.join(" "), wanted);
         assert_eq!(
             Value::Object(object),
             json!({"apiVersion": "a/v1", "kind": "A", "metadata": {"name": "a"},

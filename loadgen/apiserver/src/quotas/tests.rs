@@ -17,6 +17,12 @@ fn create(cluster: &Cluster, kind: Kind, json: Value) {
     api.create(object, at(0)).unwrap();
 }
 
+fn create_quota(cluster: &Cluster, name: &str, hard: Value) {
+    let metadata = json!({"name": name, "namespace": "default"});
+    let quota = json!({"metadata": metadata, "spec": {"hard": hard}});
+    create(cluster, builtin::QUOTA, quota);
+}
+
 fn pod(name: &str, requests: Value) -> Pod {
     read(
         json!({"metadata": {"name": name, "namespace": "default"}, "spec": {"containers": [
@@ -29,23 +35,13 @@ fn a_quota_is_charged_and_given_back() {
     let cluster = cluster();
     let requests = json!({"cpu": "500m"});
     cluster.create(pod("old", requests.clone()), at(0)).unwrap();
-    create(
-        &cluster,
-        builtin::QUOTA,
-        json!({"metadata": {"name": "q", "namespace": "default"},
-        "spec": {"hard": {"pods": "2", "requests.cpu": "2"}}}),
-    );
+    let of = |pods: &str, cpu: &str| json!({"pods": pods, "requests.cpu": cpu});
+    create_quota(&cluster, "q", of("2", "2"));
     assert_eq!(used(&cluster, "q"), Value::Null);
     cluster.collect_garbage(usize::MAX, at(0));
-    assert_eq!(
-        used(&cluster, "q"),
-        json!({"pods": "1", "requests.cpu": "500m"})
-    );
+    assert_eq!(used(&cluster, "q"), of("1", "500m"));
     cluster.create(pod("a", requests.clone()), at(0)).unwrap();
-    assert_eq!(
-        used(&cluster, "q"),
-        json!({"pods": "2", "requests.cpu": "1"})
-    );
+    assert_eq!(used(&cluster, "q"), of("2", "1"));
     let refused = cluster
         .create(pod("b", requests.clone()), at(0))
         .unwrap_err();
@@ -61,16 +57,10 @@ fn a_quota_is_charged_and_given_back() {
     cluster
         .delete::<Pod>("default", "old", &crate::DeleteOptions::default(), at(1))
         .unwrap();
-    assert_eq!(
-        used(&cluster, "q"),
-        json!({"pods": "1", "requests.cpu": "500m"})
-    );
+    assert_eq!(used(&cluster, "q"), of("1", "500m"));
     // What is not stored after all is given back.
     cluster.create(pod("a", requests), at(0)).unwrap_err();
-    assert_eq!(
-        used(&cluster, "q"),
-        json!({"pods": "1", "requests.cpu": "500m"})
-    );
+    assert_eq!(used(&cluster, "q"), of("1", "500m"));
 }
 
 #[test]
@@ -87,11 +77,8 @@ fn no_number_of_clients_exceeds_a_quota_and_one_that_refuses_charges_no_other() 
     const CLIENTS: usize = 8;
     const EACH: usize = 20;
     let cluster = cluster();
-    for (name, hard) in [("a", json!({"pods": "1000"})), ("b", json!({"pods": "50"}))] {
-        let metadata = json!({"name": name, "namespace": "default"});
-        let quota = json!({"metadata": metadata, "spec": {"hard": hard}});
-        create(&cluster, builtin::QUOTA, quota);
-    }
+    create_quota(&cluster, "a", json!({"pods": "1000"}));
+    create_quota(&cluster, "b", json!({"pods": "50"}));
     cluster.collect_garbage(usize::MAX, at(0));
     let made = std::sync::atomic::AtomicUsize::new(0);
     std::thread::scope(|scope| {
@@ -123,10 +110,7 @@ fn service(ports: usize, kind: &str) -> Value {
 
 fn services() -> Cluster {
     let cluster = cluster();
-    let metadata = json!({"name": "q", "namespace": "default"});
-    let hard = json!({"services": "1", "services.nodeports": "2"});
-    let quota = json!({"metadata": metadata, "spec": {"hard": hard}});
-    create(&cluster, builtin::QUOTA, quota);
+    create_quota(&cluster, "q", used_by_services("2"));
     let kind = crate::kind_named("Service").unwrap();
     create(&cluster, kind, service(1, "NodePort"));
     cluster.collect_garbage(usize::MAX, at(0));
@@ -205,26 +189,15 @@ fn a_claim_that_grows_is_charged() {
 #[test]
 fn a_pod_that_is_resized_is_charged_and_given_back() {
     let cluster = cluster();
-    let hard = json!({"requests.cpu": "2"});
-    let metadata = json!({"name": "q", "namespace": "default"});
-    create(
-        &cluster,
-        builtin::QUOTA,
-        json!({"metadata": metadata, "spec": {"hard": hard}}),
-    );
-    let of = |cpu: &str| {
-        json!({"containers": [{"name": "c", "image": "i",
-        "resources": {"requests": {"cpu": cpu}}}]})
-    };
-    let metadata = json!({"name": "p", "namespace": "default"});
-    create(
-        &cluster,
-        Kind::POD,
-        json!({"metadata": metadata, "spec": of("1")}),
-    );
+    let cpus = |cpu: &str| json!({"requests.cpu": cpu});
+    create_quota(&cluster, "q", cpus("2"));
+    cluster
+        .create(pod("p", json!({"cpu": "1"})), at(0))
+        .unwrap();
     cluster.collect_garbage(usize::MAX, at(0));
     let resize = |cpu: &str| {
-        let Value::Object(patch) = json!({"spec": of(cpu)}) else {
+        let container = json!({"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}});
+        let Value::Object(patch) = json!({"spec": {"containers": [container]}}) else {
             unreachable!()
         };
         let part = crate::PodPart::Resources;
@@ -232,11 +205,11 @@ fn a_pod_that_is_resized_is_charged_and_given_back() {
         let api = cluster.api(Kind::POD);
         api.patch_part("default", "p", part, &patch, at(0))
     };
-    assert_eq!(used(&cluster, "q"), json!({"requests.cpu": "1"}));
+    assert_eq!(used(&cluster, "q"), cpus("1"));
     assert_eq!(resize("3").unwrap_err().code, 403);
-    assert_eq!(used(&cluster, "q"), json!({"requests.cpu": "1"}));
+    assert_eq!(used(&cluster, "q"), cpus("1"));
     resize("2").unwrap();
-    assert_eq!(used(&cluster, "q"), json!({"requests.cpu": "2"}));
+    assert_eq!(used(&cluster, "q"), cpus("2"));
     resize("500m").unwrap();
-    assert_eq!(used(&cluster, "q"), json!({"requests.cpu": "500m"}));
+    assert_eq!(used(&cluster, "q"), cpus("500m"));
 }

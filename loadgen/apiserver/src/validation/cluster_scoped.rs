@@ -139,64 +139,54 @@ pub fn validate_event(event: &Event) -> Vec<Cause> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
-    use super::super::testing::{self, read, texts};
+    use super::super::testing::{assert_starts, cases, read, texts};
     use super::*;
 
-    fn assert_starts(found: &[Cause], starts: &[&str]) {
-        testing::assert_starts(&texts(found), starts, &Value::Null);
+    fn check(validate: impl Fn(Value) -> Vec<Cause>, table: &str) {
+        for (object, starts) in cases(table) {
+            assert_starts(&texts(&validate(object.clone())), &starts, &object);
+        }
     }
 
     #[test]
     fn nodes() {
-        let node = |value: Value| validate_node(&read(value));
-        let taint = json!({"key": "k", "value": "v", "effect": "NoSchedule"});
-        assert_starts(
-            &node(json!({"metadata": {"name": "n.example.com"}, "spec": {"taints": [taint]}})),
-            &[],
-        );
-        assert_starts(
-            &node(
-                json!({"metadata": {"name": "n", "namespace": "x"}, "spec": {"taints":
-                [taint, taint, {"key": "-", "effect": "Never"}, {"key": "a"}]}}),
-            ),
-            &[
-                "metadata.namespace: Forbidden: not allowed on this type",
-                "spec.taints[1]: Duplicate value",
-                "spec.taints[2].key: Invalid",
-                "spec.taints[2].effect: Unsupported",
-                "spec.taints[3].effect: Required",
-            ],
-        );
+        let table = r#"
+{"metadata": {"name": "n.example.com"}, "spec": {"taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]}}
+
+{"metadata": {"name": "n", "namespace": "x"}, "spec": {"taints": [
+    {"key": "k", "value": "v", "effect": "NoSchedule"}, {"key": "k", "value": "v", "effect": "NoSchedule"},
+    {"key": "-", "effect": "Never"}, {"key": "a"}]}}
+> metadata.namespace: Forbidden: not allowed on this type
+> spec.taints[1]: Duplicate value
+> spec.taints[2].key: Invalid
+> spec.taints[2].effect: Unsupported
+> spec.taints[3].effect: Required
+"#;
+        check(|node| validate_node(&read(node)), table);
     }
 
     #[test]
     fn namespaces() {
-        let namespace = |value: Value| validate_namespace(&read(value));
-        assert_starts(&namespace(json!({"metadata": {"name": "shop"}})), &[]);
-        assert_starts(
-            &namespace(json!({"metadata": {"name": "a.b"}, "spec": {"finalizers": ["-"]}})),
-            &[
-                "metadata.name: Invalid value: \"a.b\"",
-                "spec.finalizers[0]: Invalid",
-            ],
-        );
+        let table = r#"
+{"metadata": {"name": "shop"}}
+
+{"metadata": {"name": "a.b"}, "spec": {"finalizers": ["-"]}}
+> metadata.name: Invalid value: "a.b"
+> spec.finalizers[0]: Invalid
+"#;
+        check(|namespace| validate_namespace(&read(namespace)), table);
     }
 
     #[test]
     fn events() {
-        let event = |namespace: &str, about: Value| {
-            validate_event(&read(
-                json!({"metadata": {"name": "web.17", "namespace": namespace},
-                "involvedObject": about}),
-            ))
-        };
-        assert_starts(&event("shop", json!({"namespace": "shop"})), &[]);
-        assert_starts(&event("default", json!({"kind": "Node"})), &[]);
-        assert_starts(
-            &event("shop", json!({"namespace": "other"})),
-            &["involvedObject.namespace: Invalid value: \"other\""],
-        );
+        let table = r#"
+{"metadata": {"name": "web.17", "namespace": "shop"}, "involvedObject": {"namespace": "shop"}}
+
+{"metadata": {"name": "web.17", "namespace": "default"}, "involvedObject": {"kind": "Node"}}
+
+{"metadata": {"name": "web.17", "namespace": "shop"}, "involvedObject": {"namespace": "other"}}
+> involvedObject.namespace: Invalid value: "other"
+"#;
+        check(|event| validate_event(&read(event)), table);
     }
 }

@@ -191,23 +191,11 @@ mod testing {
     use podstorm_objects::Cause;
     use serde_json::Value;
 
-    pub(super) use crate::testing::read;
+    pub(super) use crate::testing::{assert_starts, cases, read};
 
     /// `value` with `patch` merged in as a JSON merge patch.
     pub(super) fn merged(value: Value, patch: &Value) -> Value {
         crate::testing::merged(value, patch.clone())
-    }
-
-    /// Asserts that each text begins as expected.
-    pub(super) fn assert_starts(found: &[String], starts: &[impl AsRef<str>], case: &Value) {
-        assert_eq!(found.len(), starts.len(), "{case}: {found:?}");
-        for (found, start) in found.iter().zip(starts) {
-            let start = start.as_ref();
-            assert!(
-                found.starts_with(start),
-                "{found} should start with {start}"
-            );
-        }
     }
 
     /// Causes as `field: message` texts.
@@ -265,36 +253,19 @@ mod tests {
         causes.not_found(&path, "a");
         causes.not_supported(&path, "a", &["b", "c"]);
         causes.too_long(&path, 3);
-        let found: Vec<(&str, &str, &str)> = causes
-            .0
-            .iter()
-            .map(|c| (&*c.reason, &*c.message, &*c.field))
-            .collect();
-        assert_eq!(
-            found,
-            [
-                (
-                    "FieldValueInvalid",
-                    "Invalid value: -1: must be greater than or equal to 0",
-                    "spec.x"
-                ),
-                ("FieldValueInvalid", "Invalid value: \"a\": bad", "spec.x"),
-                ("FieldValueRequired", "Required value", "spec.x"),
-                ("FieldValueRequired", "Required value: why", "spec.x"),
-                ("FieldValueForbidden", "Forbidden: why", "spec.x"),
-                ("FieldValueDuplicate", "Duplicate value: \"a\"", "spec.x"),
-                ("FieldValueNotFound", "Not found: \"a\"", "spec.x"),
-                (
-                    "FieldValueNotSupported",
-                    "Unsupported value: \"a\": supported values: \"b\", \"c\"",
-                    "spec.x"
-                ),
-                (
-                    "FieldValueTooLong",
-                    "Too long: may not be more than 3 bytes",
-                    "spec.x"
-                ),
-            ]
-        );
+        let found = causes.0.iter();
+        let found = found.map(|it| format!("{} {} {}", it.field, it.reason, it.message));
+        let wanted = r#"
+spec.x FieldValueInvalid Invalid value: -1: must be greater than or equal to 0
+spec.x FieldValueInvalid Invalid value: "a": bad
+spec.x FieldValueRequired Required value
+spec.x FieldValueRequired Required value: why
+spec.x FieldValueForbidden Forbidden: why
+spec.x FieldValueDuplicate Duplicate value: "a"
+spec.x FieldValueNotFound Not found: "a"
+spec.x FieldValueNotSupported Unsupported value: "a": supported values: "b", "c"
+spec.x FieldValueTooLong Too long: may not be more than 3 bytes
+"#;
+        assert_eq!(found.collect::<Vec<_>>().join("\n"), wanted.trim());
     }
 }

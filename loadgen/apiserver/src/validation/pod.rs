@@ -137,7 +137,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::super::super::defaulting::default_pod;
-    use super::super::testing::{merged, read, texts};
+    use super::super::testing::{cases, merged, read, texts};
     use super::*;
 
     fn pod(patch: &Value) -> Pod {
@@ -150,28 +150,23 @@ mod tests {
 
     #[test]
     fn a_new_pod_is_judged_as_a_whole() {
-        let check = |patch: Value| texts(&validate_pod(&pod(&patch), false));
-        assert_eq!(check(json!({})), [""; 0]);
-        assert_eq!(
-            check(json!({"metadata": {"name": null, "generateName": "p-"}})),
-            [""; 0]
-        );
-        assert_eq!(
-            check(json!({"metadata": {"annotations":
-                {"controller.kubernetes.io/pod-deletion-cost": "a lot"}}})),
-            [
-                "metadata.annotations[controller.kubernetes.io/pod-deletion-cost]: Invalid value: \
-              \"a lot\": must be a 32bit integer"
-            ]
-        );
-        assert_eq!(
-            check(json!({"spec": {"ephemeralContainers": [{"name": "e"}]}})),
-            ["spec.ephemeralContainers: Forbidden: cannot be set on create"]
-        );
-        assert_eq!(
-            check(json!({"metadata": {"name": "-"}, "spec": {"containers": []}})).len(),
-            2
-        );
+        let check = |patch: &Value| texts(&validate_pod(&pod(patch), false));
+        let table = r#"
+{}
+
+{"metadata": {"name": null, "generateName": "p-"}}
+
+{"metadata": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "a lot"}}}
+> metadata.annotations[controller.kubernetes.io/pod-deletion-cost]: Invalid value: "a lot": must be a 32bit integer
+
+{"spec": {"ephemeralContainers": [{"name": "e"}]}}
+> spec.ephemeralContainers: Forbidden: cannot be set on create
+"#;
+        for (patch, wanted) in cases(table) {
+            assert_eq!(check(&patch), wanted, "{patch}");
+        }
+        let both = json!({"metadata": {"name": "-"}, "spec": {"containers": []}});
+        assert_eq!(check(&both).len(), 2);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::*;
 use crate::testing::*;
-use crate::{Cluster, ClusterOptions, DeleteOptions, History};
+use crate::{Cluster, ClusterOptions, History};
 
 fn create(cluster: &Cluster, names: std::ops::Range<usize>, seconds: i64) {
     for name in names {
@@ -17,28 +17,19 @@ fn create(cluster: &Cluster, names: std::ops::Range<usize>, seconds: i64) {
     }
 }
 
-#[test]
-fn a_watch_from_a_version_gets_every_later_event_in_order() {
-    let cluster = cluster();
-    create(&cluster, 0..3, 0);
-    let from = cluster.resource_version() - 1;
-    let options = WatchOptions::default();
-    let mut watch = cluster
-        .watch::<Pod>(WatchFrom::Version(from), options)
-        .unwrap();
-    cluster
-        .delete::<Pod>("default", "p00000", &DeleteOptions::default(), at(0))
-        .unwrap();
-    let v = from + 1;
-    assert_eq!(
-        drain(&mut watch),
-        [
-            format!("ADDED p00002 {v}"),
-            format!("MODIFIED p00000 {}", v + 1),
-            format!("DELETED p00000 {}", v + 2)
-        ]
-    );
-    assert!(drain(&mut watch).is_empty());
+fn open(cluster: &Cluster, from: WatchFrom) -> Watch<Pod> {
+    cluster.watch(from, WatchOptions::default()).unwrap()
+}
+
+/// A cluster that keeps that many events.
+fn keeping(min_events: usize, max_events: usize) -> Cluster {
+    cluster_with(ClusterOptions {
+        history: History {
+            min_events,
+            max_events,
+        },
+        ..ClusterOptions::default()
+    })
 }
 
 #[test]
@@ -60,8 +51,7 @@ fn an_initial_watch_gets_the_state_a_bookmark_and_what_follows() {
     let cluster = cluster();
     create(&cluster, 0..2, 0);
     let version = cluster.resource_version();
-    let options = WatchOptions::default();
-    let mut watch = cluster.watch::<Pod>(WatchFrom::Initial, options).unwrap();
+    let mut watch = open(&cluster, WatchFrom::Initial);
     create(&cluster, 2..3, 0);
     let all = drain(&mut watch);
     let wanted = [
@@ -77,12 +67,8 @@ fn an_initial_watch_gets_the_state_a_bookmark_and_what_follows() {
 fn small_polls_deliver_the_same_as_one_large() {
     let cluster = cluster();
     create(&cluster, 0..5, 0);
-    let open = || {
-        cluster
-            .watch::<Pod>(WatchFrom::Initial, WatchOptions::default())
-            .unwrap()
-    };
-    let (mut small, mut large) = (open(), open());
+    let mut small = open(&cluster, WatchFrom::Initial);
+    let mut large = open(&cluster, WatchFrom::Initial);
     create(&cluster, 5..1500, 0);
     let mut out = Vec::new();
     let mut polls = 0;
@@ -156,10 +142,8 @@ fn events_become_visible_after_their_delay_and_in_order() {
     loop {
         let poll = watch.poll(100, now, &mut out);
         assert!(!poll.more);
-        assert!(
-            out.len() > delivered || steps == 0,
-            "what was announced is visible"
-        );
+        let is_new = out.len() > delivered;
+        assert!(is_new || steps == 0, "what was announced is visible");
         delivered = out.len();
         let Some(next) = poll.next_visible_ns else {
             break;
@@ -213,14 +197,7 @@ fn bookmarks_on_request_say_how_far_the_watch_has_come() {
 
 #[test]
 fn history_reaches_back_to_its_minimum_and_no_further() {
-    let history = History {
-        min_events: 1000,
-        max_events: 1_000_000,
-    };
-    let cluster = cluster_with(ClusterOptions {
-        history,
-        ..ClusterOptions::default()
-    });
+    let cluster = keeping(1000, 1_000_000);
     let start = cluster.resource_version();
     create(&cluster, 0..3000, 0);
     let end = cluster.resource_version();
@@ -243,14 +220,7 @@ fn history_reaches_back_to_its_minimum_and_no_further() {
 
 #[test]
 fn an_open_watch_keeps_what_it_needs_up_to_the_bound() {
-    let history = History {
-        min_events: 100,
-        max_events: 2000,
-    };
-    let cluster = cluster_with(ClusterOptions {
-        history,
-        ..ClusterOptions::default()
-    });
+    let cluster = keeping(100, 2000);
     let (mut kept, mut lost) = (watch::<Pod>(&cluster), watch::<Pod>(&cluster));
     create(&cluster, 0..2000, 0);
     assert_eq!(drain(&mut kept).len(), 2000);
@@ -275,7 +245,7 @@ fn compaction_expires_old_versions_and_leaves_open_watches_alone() {
     create(&cluster, 5..6, 0);
     assert_eq!(drain(&mut open).len(), 1);
     let from = WatchFrom::Version(cluster.resource_version() - 1);
-    let mut late = cluster.watch::<Pod>(from, WatchOptions::default()).unwrap();
+    let mut late = open(&cluster, from);
     assert_eq!(drain(&mut late).len(), 1);
 }
 
@@ -344,8 +314,7 @@ fn automatic_bookmarks_do_not_pass_what_is_hidden() {
 fn a_held_watch_shows_nothing_and_then_everything() {
     let cluster = cluster();
     create(&cluster, 0..1, 0);
-    let options = WatchOptions::default();
-    let mut watch = cluster.watch::<Pod>(WatchFrom::Initial, options).unwrap();
+    let mut watch = open(&cluster, WatchFrom::Initial);
     watch.delay_until(50 * SECOND);
     watch.request_bookmark();
     assert_eq!(seen_at(&mut watch, 0), (Vec::new(), Some(50)));

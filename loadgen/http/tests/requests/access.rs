@@ -2,12 +2,10 @@
 
 use std::convert::Infallible;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use podstorm_http::tls::{Authority, Identity};
-use podstorm_http::{Credentials, User, VirtualTime};
-use podstorm_objects::Now;
+use podstorm_http::{Credentials, User};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -107,16 +105,10 @@ async fn a_request_is_its_users_or_theirs_that_it_acts_as() {
 
 #[tokio::test]
 async fn a_service_account_has_tokens_that_expire() {
-    let now_ns = Arc::new(AtomicI64::new(0));
-    let clock = Arc::clone(&now_ns);
-    let server = builder().credentials(jane()).clock(Arc::new(move || {
-        let ns = clock.load(Ordering::Relaxed);
-        Now {
-            mono_ns: ns,
-            wall_ns: ns,
-        }
-    }));
-    let server = server.build();
+    let time = Arc::new(Time::default());
+    let clock = Arc::clone(&time);
+    let server = builder().credentials(jane());
+    let server = server.clock(Arc::new(move || clock.now())).build();
     let post = async |path: &str, body: &str| {
         let request = Request::post(path).header("Authorization", "Bearer secret");
         json(with_body(&server, request, body.to_owned()).await).await
@@ -143,7 +135,7 @@ async fn a_service_account_has_tokens_that_expire() {
     let review = Request::post(REVIEWS).header("Authorization", format!("Bearer {token}"));
     let user = who_am_i(&server, review).await;
     assert_eq!(user["username"], "system:serviceaccount:n:a");
-    now_ns.store(600_000_000_000, Ordering::Relaxed);
+    time.advance(600_000_000_000);
     assert_eq!(code(&token).await, 401);
 }
 
@@ -428,18 +420,10 @@ async fn requests_watches_and_objects_are_counted() {
         verb=\"GET\"} 4";
     assert!(metrics.contains(durations), "{metrics}");
     for accept in ["text/plain;version=0.0.4", "application/openmetrics-text"] {
-        assert_eq!(
-            reply(&server, get("/metrics").header("Accept", accept))
-                .await
-                .0,
-            200
-        );
-        assert_eq!(
-            reply(&server, get("/livez").header("Accept", accept))
-                .await
-                .0,
-            200
-        );
+        for path in ["/metrics", "/livez"] {
+            let request = get(path).header("Accept", accept);
+            assert_eq!(reply(&server, request).await.0, 200, "{path} {accept}");
+        }
     }
     drop(watch);
     let (_, metrics) = reply(&server, get("/metrics")).await;
@@ -506,30 +490,9 @@ async fn every_request_is_logged_with_its_user() {
     );
 }
 
-/// A time that counts what is asked of it.
-#[derive(Default)]
-struct Moved {
-    ns: AtomicI64,
-    rests: AtomicI64,
-}
-
-impl VirtualTime for Moved {
-    fn advance(&self, by_ns: i64) -> Now {
-        let ns = self.ns.fetch_add(by_ns, Ordering::Relaxed) + by_ns;
-        Now {
-            mono_ns: ns,
-            wall_ns: ns,
-        }
-    }
-
-    fn rest(&self) {
-        self.rests.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
 #[tokio::test]
 async fn virtual_time_is_moved_and_every_write_is_followed_by_a_rest() {
-    let time = Arc::new(Moved::default());
+    let time = Arc::new(Time::default());
     let server = builder().virtual_time(Arc::clone(&time) as _).build();
     let advance = async |body: &'static str| {
         let request = Request::post("/podstorm/clock/advance");

@@ -1,41 +1,15 @@
 //! Armed faults as clients meet them, in process and over a connection.
 
 use std::pin::Pin;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use http_body::Body as _;
-use podstorm_http::VirtualTime;
 use podstorm_http::faults::{Effect, Fault, Refusal, Verb};
-use podstorm_objects::Now;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::*;
-
-/// Time that the test moves.
-#[derive(Default)]
-struct Time(AtomicI64);
-
-impl Time {
-    fn now(&self) -> Now {
-        let ns = self.0.load(Ordering::SeqCst);
-        Now {
-            mono_ns: ns,
-            wall_ns: ns,
-        }
-    }
-}
-
-impl VirtualTime for Time {
-    fn advance(&self, by_ns: i64) -> Now {
-        self.0.fetch_add(by_ns, Ordering::SeqCst);
-        self.now()
-    }
-
-    fn rest(&self) {}
-}
 
 const MAPS: &str = "/api/v1/namespaces/n/configmaps";
 

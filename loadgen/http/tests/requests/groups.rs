@@ -9,6 +9,11 @@ async fn post(server: &ApiServer, path: &str, body: Value) -> Value {
     json(send(server, "POST", path, &body).await).await
 }
 
+/// An object with a member.
+fn named(name: &str, member: &str, value: Value) -> Value {
+    json!({"metadata": {"name": name}, member: value})
+}
+
 fn causes(status: &Value) -> Vec<String> {
     let all = status["details"]["causes"].as_array();
     let texts = all.into_iter().flatten().map(|cause| {
@@ -33,25 +38,15 @@ async fn cells(server: &ApiServer, path: &str) -> Value {
 async fn an_ingress_needs_backends_and_shows_its_hosts() {
     let server = with_namespace(builder(), "default").await;
     let path = "/apis/networking.k8s.io/v1/namespaces/default/ingresses";
-    let refused = post(
-        &server,
-        path,
-        json!({"metadata": {"name": "i"}, "spec": {}}),
-    )
-    .await;
+    let refused = post(&server, path, named("i", "spec", json!({}))).await;
     let wanted = "spec: Invalid value: {}: either `defaultBackend` or `rules` must be specified";
     assert_eq!(causes(&refused), [wanted]);
-    let rule = |paths: Value| {
-        json!({"metadata": {"name": "i"}, "spec": {"rules": [
-        {"host": "a.example.com", "http": {"paths": paths}}]}})
+    let with_path = async |at: &str, service: Value| {
+        let at = json!({"path": at, "pathType": "Prefix", "backend": {"service": service}});
+        let rule = json!({"host": "a.example.com", "http": {"paths": [at]}});
+        post(&server, path, named("i", "spec", json!({"rules": [rule]}))).await
     };
-    let refused = post(
-        &server,
-        path,
-        rule(json!([{"path": "x", "pathType": "Prefix",
-        "backend": {"service": {"name": "s"}}}])),
-    )
-    .await;
+    let refused = with_path("x", json!({"name": "s"})).await;
     assert_eq!(
         causes(&refused),
         [
@@ -59,39 +54,20 @@ async fn an_ingress_needs_backends_and_shows_its_hosts() {
             "spec.rules[0].http.paths[0].backend: Required value: port name or number is required",
         ]
     );
-    let made = post(
-        &server,
-        path,
-        rule(json!([{"path": "/", "pathType": "Prefix",
-        "backend": {"service": {"name": "s", "port": {"number": 80}}}}])),
-    )
-    .await;
+    let made = with_path("/", json!({"name": "s", "port": {"number": 80}})).await;
     assert_eq!(made["metadata"]["generation"], 1, "{made}");
     assert_eq!(made["status"], json!({"loadBalancer": {}}));
     let shown = cells(&server, path).await;
-    assert_eq!(
-        shown.as_array().map(|all| &all[..5]),
-        Some(
-            &[
-                json!("i"),
-                json!("<none>"),
-                json!("a.example.com"),
-                json!(""),
-                json!("80")
-            ][..]
-        )
-    );
+    let wanted = ["i", "<none>", "a.example.com", "", "80"];
+    assert_eq!(shown.as_array().expect("cells")[..5], wanted);
 }
 
 #[tokio::test]
 async fn policies_webhooks_and_levels_get_their_defaults() {
     let server = with_namespace(builder(), "default").await;
-    let policy = post(
-        &server,
-        "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies",
-        json!({"metadata": {"name": "p"}, "spec": {"egress": [{"ports": [{"port": 53}]}]}}),
-    )
-    .await;
+    let policies = "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies";
+    let egress = json!({"egress": [{"ports": [{"port": 53}]}]});
+    let policy = post(&server, policies, named("p", "spec", egress)).await;
     assert_eq!(
         policy["spec"],
         json!({"podSelector": {}, "policyTypes": ["Ingress", "Egress"],
@@ -100,8 +76,7 @@ async fn policies_webhooks_and_levels_get_their_defaults() {
     let hooks = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
     let hook = json!({"name": "a.b.c", "clientConfig": {"service": {"name": "s", "namespace": "n"}},
         "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["*"]}]});
-    let named = |hook: &Value| json!({"metadata": {"name": "h"}, "webhooks": [hook]});
-    let refused = post(&server, hooks, named(&hook)).await;
+    let refused = post(&server, hooks, named("h", "webhooks", json!([hook]))).await;
     assert_eq!(
         causes(&refused),
         [
@@ -109,14 +84,12 @@ async fn policies_webhooks_and_levels_get_their_defaults() {
             "webhooks[0].sideEffects: Required value",
         ]
     );
-    let mut sound = hook.clone();
+    let mut sound = hook;
     sound["sideEffects"] = "None".into();
     sound["admissionReviewVersions"] = json!(["v1"]);
-    let made = send(&server, "POST", hooks, &named(&sound)).await;
-    let warning = made.headers()["warning"]
-        .to_str()
-        .expect("a text")
-        .to_owned();
+    let sound = named("h", "webhooks", json!([sound]));
+    let made = send(&server, "POST", hooks, &sound).await;
+    let warning = made.headers()["warning"].to_str().expect("a text");
     assert!(warning.contains("webhooks are stored"), "{warning}");
     let made = json(made).await;
     let hook = &made["webhooks"][0];
@@ -125,13 +98,9 @@ async fn policies_webhooks_and_levels_get_their_defaults() {
     assert_eq!(hook["clientConfig"]["service"]["port"], 443);
     assert_eq!(hook["rules"][0]["scope"], "*");
     let levels = "/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations";
-    let level = post(
-        &server,
-        levels,
-        json!({"metadata": {"name": "l"}, "spec": {"type": "Limited",
-        "limited": {"limitResponse": {"type": "Queue", "queuing": {}}}}}),
-    )
-    .await;
+    let limited = json!({"limitResponse": {"type": "Queue", "queuing": {}}});
+    let spec = json!({"type": "Limited", "limited": limited});
+    let level = post(&server, levels, named("l", "spec", spec)).await;
     let limited = &level["spec"]["limited"];
     assert_eq!(limited["nominalConcurrencyShares"], 30, "{level}");
     assert_eq!(
@@ -145,14 +114,8 @@ async fn policies_webhooks_and_levels_get_their_defaults() {
 async fn what_is_fixed_stays() {
     let server = with_namespace(builder(), "default").await;
     let path = "/apis/node.k8s.io/v1/runtimeclasses";
-    let class = post(
-        &server,
-        path,
-        json!({"metadata": {"name": "c"}, "handler": "runc"}),
-    )
-    .await;
+    let mut changed = post(&server, path, named("c", "handler", "runc".into())).await;
     assert_eq!(cells(&server, path).await[1], "runc");
-    let mut changed = class.clone();
     changed["handler"] = "other".into();
     let refused = json(send(&server, "PUT", &format!("{path}/c"), &changed).await).await;
     assert_eq!(
@@ -160,13 +123,9 @@ async fn what_is_fixed_stays() {
         ["handler: Invalid value: \"other\": field is immutable"]
     );
     let services = "/apis/apiregistration.k8s.io/v1/apiservices";
-    let refused = post(
-        &server,
-        services,
-        json!({"metadata": {"name": "x"}, "spec": {
-        "group": "a.b", "version": "v1", "groupPriorityMinimum": 1, "versionPriority": 1}}),
-    )
-    .await;
+    let spec =
+        json!({"group": "a.b", "version": "v1", "groupPriorityMinimum": 1, "versionPriority": 1});
+    let refused = post(&server, services, named("x", "spec", spec)).await;
     assert_eq!(refused["code"], 422);
     assert!(
         causes(&refused)[0].starts_with("metadata.name: Invalid value: \"x\""),
@@ -179,12 +138,7 @@ async fn a_certificate_request_is_approved_and_keeps_what_it_asks_for() {
     let server = with_namespace(builder(), "default").await;
     let path = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
     let spec = json!({"request": "eA==", "usages": ["client auth"], "signerName": "a.b/c"});
-    let mut request = post(
-        &server,
-        path,
-        json!({"metadata": {"name": "r"}, "spec": spec}),
-    )
-    .await;
+    let mut request = post(&server, path, named("r", "spec", spec.clone())).await;
     assert_eq!(cells(&server, path).await[5], "Pending");
     request["spec"]["signerName"] = "d.e/f".into();
     request["status"] = json!({"conditions": [{"type": "Approved", "status": "True"}]});
@@ -237,8 +191,8 @@ async fn a_resize_changes_amounts_of_processors_and_memory() {
     post(&server, PODS, pod()).await;
     let at = format!("{PODS}/p/resize");
     let resize = |resources: Value| {
-        json!({"spec": {"containers": [
-        {"name": "c", "image": "other", "resources": resources}]}})
+        let container = json!({"name": "c", "image": "other", "resources": resources});
+        json!({"spec": {"containers": [container]}})
     };
     let wanted = json!({"requests": {"cpu": "2", "memory": "1Gi"}});
     let resized = json(send(&server, "PATCH", &at, &resize(wanted.clone())).await).await;
@@ -278,13 +232,8 @@ async fn a_resize_changes_amounts_of_processors_and_memory() {
     assert_eq!(container["resources"]["requests"]["cpu"], "3", "{applied}");
     assert_eq!(container["image"], "i");
     // The pod itself can't be changed so.
-    let refused = send(
-        &server,
-        "PATCH",
-        &format!("{PODS}/p"),
-        &resize(json!({"requests": {"cpu": "9"}})),
-    )
-    .await;
+    let more = resize(json!({"requests": {"cpu": "9"}}));
+    let refused = send(&server, "PATCH", &format!("{PODS}/p"), &more).await;
     assert_eq!(refused.status(), 422);
 }
 
@@ -331,12 +280,7 @@ async fn members_that_are_fixed_are_told_with_their_paths() {
     let server = with_namespace(builder(), "default").await;
     let attachments = "/apis/storage.k8s.io/v1/volumeattachments";
     let spec = json!({"attacher": "a", "nodeName": "n", "source": {"persistentVolumeName": "v"}});
-    let mut made = post(
-        &server,
-        attachments,
-        json!({"metadata": {"name": "x"}, "spec": spec}),
-    )
-    .await;
+    let mut made = post(&server, attachments, named("x", "spec", spec)).await;
     made["spec"]["nodeName"] = "m".into();
     made["spec"]["source"]["persistentVolumeName"] = "w".into();
     let refused = json(send(&server, "PUT", &format!("{attachments}/x"), &made).await).await;
@@ -348,15 +292,10 @@ async fn members_that_are_fixed_are_told_with_their_paths() {
         ]
     );
     let ranges = "/apis/networking.k8s.io/v1/servicecidrs";
-    let range = |cidr: &str| json!({"metadata": {"name": "r"}, "spec": {"cidrs": [cidr]}});
+    let range = |cidr: &str| named("r", "spec", json!({"cidrs": [cidr]}));
     post(&server, ranges, range("10.0.0.0/8")).await;
-    let refused = send(
-        &server,
-        "PUT",
-        &format!("{ranges}/r"),
-        &range("10.1.0.0/16"),
-    )
-    .await;
+    let other = range("10.1.0.0/16");
+    let refused = send(&server, "PUT", &format!("{ranges}/r"), &other).await;
     let wanted = "spec.cidrs: Invalid value: [\"10.1.0.0/16\"]: field is immutable";
     assert_eq!(causes(&json(refused).await), [wanted]);
 }

@@ -8,13 +8,15 @@ mod groups;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use podstorm_apiserver::{Cluster, ClusterOptions};
 use podstorm_http::tls::ServerConfig;
-use podstorm_http::{ApiServer, Body, Builder, ConnectionLost, listen};
+use podstorm_http::{ApiServer, Body, Builder, ConnectionLost, VirtualTime, listen};
+use podstorm_objects::Now;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -24,6 +26,34 @@ fn builder() -> Builder {
         ..ClusterOptions::default()
     };
     ApiServer::builder(Arc::new(Cluster::new(options)))
+}
+
+/// Time that a test moves, which counts its rests.
+#[derive(Default)]
+struct Time {
+    ns: AtomicI64,
+    rests: AtomicI64,
+}
+
+impl Time {
+    fn now(&self) -> Now {
+        let ns = self.ns.load(Ordering::SeqCst);
+        Now {
+            mono_ns: ns,
+            wall_ns: ns,
+        }
+    }
+}
+
+impl VirtualTime for Time {
+    fn advance(&self, by_ns: i64) -> Now {
+        self.ns.fetch_add(by_ns, Ordering::SeqCst);
+        self.now()
+    }
+
+    fn rest(&self) {
+        self.rests.fetch_add(1, Ordering::SeqCst);
+    }
 }
 
 /// A server with a namespace of that name.

@@ -37,71 +37,46 @@ fn histories_that_cannot_be_are_rejected() {
         how(&mut pod.metadata);
         record.new = Arc::new(pod);
     }
-    let table: [(&str, Spoil, &[&str]); 10] = [
-        (
-            "a version is skipped",
-            |all| drop(all.remove(1)),
-            &["dense versions"],
-        ),
-        ("two are swapped", |all| all.swap(2, 3), &["dense versions"]),
-        (
-            "an object carries another version",
-            |all| {
-                change(&mut all[6], |meta| {
-                    meta.resource_version = ResourceVersion::Number(2)
-                })
-            },
-            &["own version"],
-        ),
-        (
-            "a write starts from a state that was overwritten",
-            |all| all[5].old = Some(all[2].new.clone()),
-            &["no lost update", "same UID"],
-        ),
-        (
-            "what exists is created again",
-            |all| {
-                all[4].change = Change::Added;
-                all[4].old = None;
-            },
-            &["no lost update", "unique UID"],
-        ),
-        (
-            "what is gone is changed",
-            |all| all[6].change = Change::Modified,
-            &["no empty write"],
-        ),
-        (
-            "another object takes the place",
-            |all| change(&mut all[4], |meta| meta.uid = "other".into()),
-            &["same UID"],
-        ),
-        (
-            "a deletion is taken back",
-            |all| change(&mut all[6], |meta| meta.deletion_timestamp = Time::UNSET),
-            &["deletion stays"],
-        ),
-        (
-            "the generation falls",
-            |all| change(&mut all[4], |meta| meta.generation = 0),
-            &["generation"],
-        ),
-        (
-            "nothing is changed",
-            |all| {
-                all[4].new = all[2].new.clone();
-                let version = ResourceVersion::Number(5);
-                change(&mut all[4], |meta| meta.resource_version = version);
-            },
-            &["no empty write"],
-        ),
-    ];
-    for (what, spoil, wanted) in table {
+    let rejected = |what: &str, wanted: &[&str], spoil: Spoil| {
         let mut records = history.records().to_vec();
         spoil(&mut records);
         let found = History::new(records).check();
         assert_eq!(rules(&found), wanted, "{what}: {found:#?}");
-    }
+    };
+    rejected("a version is skipped", &["dense versions"], |all| {
+        all.remove(1);
+    });
+    rejected("two are swapped", &["dense versions"], |all| all.swap(2, 3));
+    rejected("it carries another version", &["own version"], |all| {
+        let version = ResourceVersion::Number(2);
+        change(&mut all[6], |meta| meta.resource_version = version);
+    });
+    let both = &["no lost update", "same UID"];
+    rejected("a write starts from an overwritten state", both, |all| {
+        all[5].old = Some(all[2].new.clone());
+    });
+    let both = &["no lost update", "unique UID"];
+    rejected("what exists is created again", both, |all| {
+        all[4].change = Change::Added;
+        all[4].old = None;
+    });
+    rejected("what is gone is changed", &["no empty write"], |all| {
+        all[6].change = Change::Modified;
+    });
+    rejected("another object takes the place", &["same UID"], |all| {
+        change(&mut all[4], |meta| meta.uid = "other".into());
+    });
+    rejected("a deletion is taken back", &["deletion stays"], |all| {
+        change(&mut all[6], |meta| meta.deletion_timestamp = Time::UNSET);
+    });
+    rejected("the generation falls", &["generation"], |all| {
+        change(&mut all[4], |meta| meta.generation = 0);
+    });
+    rejected("nothing is changed", &["no empty write"], |all| {
+        all[4].new = all[2].new.clone();
+        let version = ResourceVersion::Number(5);
+        change(&mut all[4], |meta| meta.resource_version = version);
+    });
 }
 
 #[test]
@@ -164,89 +139,56 @@ fn streams_that_do_not_fit_are_rejected() {
     assert_eq!(client.recorded.events.len(), 6);
     expect_sound(history.check_watch(&client.recorded, &window), "as it was");
     let expired = WatchEvent::Error(crate::errors::expired(4, 5));
-    let table: [(&str, Spoil, &str); 15] = [
-        ("an event is lost", |all| drop(all.remove(3)), "events"),
-        ("the last event is lost", |all| drop(all.pop()), "events"),
-        (
-            "an event comes twice",
-            |all| all.insert(4, all[3].clone()),
-            "events",
-        ),
-        ("events change places", |all| all.swap(3, 4), "events"),
-        (
-            "an old event comes after a bookmark",
-            |all| all.extend([bookmark(7, false), all[5].clone()]),
-            "events",
-        ),
-        (
-            "a change is told as another",
-            |all| {
-                if let WatchEvent::Modified(pod) = all[3].clone() {
-                    all[3] = WatchEvent::Added(pod);
-                }
-            },
-            "events",
-        ),
-        (
-            "an object is altered on the way",
-            |all| {
-                if let WatchEvent::Modified(pod) = &mut all[3] {
-                    Arc::make_mut(pod).metadata.labels = Default::default();
-                }
-            },
-            "events",
-        ),
-        (
-            "a bookmark passes an event",
-            |all| all.insert(4, bookmark(6, false)),
-            "bookmark",
-        ),
-        (
-            "a bookmark goes back",
-            |all| all.insert(5, bookmark(5, false)),
-            "bookmark",
-        ),
-        (
-            "a bookmark comes before its time",
-            |all| all.push(bookmark(8, false)),
-            "bookmark",
-        ),
-        (
-            "the initial state ends twice",
-            |all| all.push(bookmark(7, true)),
-            "one end of the initial state",
-        ),
-        (
-            "it never ends",
-            |all| all.truncate(2),
-            "one end of the initial state",
-        ),
-        (
-            "the initial state is another one",
-            |all| drop(all.remove(0)),
-            "initial state",
-        ),
-        (
-            "it is that of another version",
-            |all| all[2] = bookmark(5, true),
-            "initial state",
-        ),
-        (
-            "it doesn't end before other events",
-            |all| all.swap(2, 3),
-            "initial state",
-        ),
-    ];
-    for (what, spoil, wanted) in table {
+    let rejected = |what: &str, wanted: &str, spoil: Spoil| {
         let mut watch = client.recorded.clone();
         spoil(&mut watch.events);
         let found = history.check_watch(&watch, &window);
-        assert_eq!(
-            found.first().map(|one| one.rule),
-            Some(wanted),
-            "{what}: {found:#?}"
-        );
-    }
+        let first = found.first().map(|one| one.rule);
+        assert_eq!(first, Some(wanted), "{what}: {found:#?}");
+    };
+    rejected("an event is lost", "events", |all| drop(all.remove(3)));
+    rejected("the last event is lost", "events", |all| drop(all.pop()));
+    rejected("an event comes twice", "events", |all| {
+        all.insert(4, all[3].clone());
+    });
+    rejected("events change places", "events", |all| all.swap(3, 4));
+    rejected("an old event comes after a bookmark", "events", |all| {
+        all.extend([bookmark(7, false), all[5].clone()]);
+    });
+    rejected("a change is told as another", "events", |all| {
+        if let WatchEvent::Modified(pod) = all[3].clone() {
+            all[3] = WatchEvent::Added(pod);
+        }
+    });
+    rejected("an object is altered on the way", "events", |all| {
+        if let WatchEvent::Modified(pod) = &mut all[3] {
+            Arc::make_mut(pod).metadata.labels = Default::default();
+        }
+    });
+    rejected("a bookmark passes an event", "bookmark", |all| {
+        all.insert(4, bookmark(6, false));
+    });
+    rejected("a bookmark goes back", "bookmark", |all| {
+        all.insert(5, bookmark(5, false));
+    });
+    rejected("a bookmark comes before its time", "bookmark", |all| {
+        all.push(bookmark(8, false));
+    });
+    let one_end = "one end of the initial state";
+    rejected("the initial state ends twice", one_end, |all| {
+        all.push(bookmark(7, true));
+    });
+    rejected("it never ends", one_end, |all| all.truncate(2));
+    let state = "initial state";
+    rejected("the initial state is another one", state, |all| {
+        all.remove(0);
+    });
+    rejected("it is that of another version", state, |all| {
+        all[2] = bookmark(5, true);
+    });
+    rejected("it doesn't end before other events", state, |all| {
+        all.swap(2, 3);
+    });
     let mut watch = client.recorded.clone();
     watch.events.truncate(3);
     watch.events.push(expired.clone());

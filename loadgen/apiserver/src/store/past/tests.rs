@@ -109,13 +109,10 @@ fn what_was_forgotten_or_is_to_come_is_refused() {
         cluster.create(pod(&name, json!({})), at(0)).unwrap();
     }
     let now = cluster.resource_version();
-    assert_eq!(
-        refused(cluster.list_as_of::<Pod>(None, start)),
-        "410 Expired"
-    );
-    let (found, _) = cluster.list_as_of::<Pod>(None, now - 600).unwrap();
-    assert_eq!(found.len(), 2400);
-    let early = cluster.list_as_of::<Pod>(None, now + 1).unwrap_err();
+    let list = |version| cluster.list_as_of::<Pod>(None, version);
+    assert_eq!(refused(list(start)), "410 Expired");
+    assert_eq!(list(now - 600).unwrap().0.len(), 2400);
+    let early = list(now + 1).unwrap_err();
     assert_eq!(early.code, 504);
     assert!(early.has_cause("ResourceVersionTooLarge"));
     let watch = |version| {
@@ -125,15 +122,9 @@ fn what_was_forgotten_or_is_to_come_is_refused() {
     assert_eq!(refused(watch(start)), "410 Expired");
     assert_eq!(refused(watch(now + 1)), "504 Timeout");
     cluster.compact::<Pod>();
-    assert_eq!(
-        refused(cluster.list_as_of::<Pod>(None, now - 1)),
-        "410 Expired"
-    );
-    assert_eq!(
-        cluster.list_as_of::<Pod>(None, now).unwrap().0.len(),
-        3000,
-        "the present is never forgotten"
-    );
+    assert_eq!(refused(list(now - 1)), "410 Expired");
+    let present = list(now).unwrap().0;
+    assert_eq!(present.len(), 3000, "the present is never forgotten");
 }
 
 #[test]

@@ -13,6 +13,11 @@ fn used(cluster: &Cluster) -> u64 {
     cluster.pod_quota("default").unwrap().used
 }
 
+fn delete(cluster: &Cluster, name: &str, options: &DeleteOptions) {
+    let deleted = cluster.delete::<Pod>("default", name, options, at(0));
+    deleted.unwrap();
+}
+
 #[test]
 fn a_full_namespace_takes_no_more_pods_and_says_why() {
     let cluster = cluster();
@@ -28,27 +33,17 @@ fn a_full_namespace_takes_no_more_pods_and_says_why() {
     );
     assert!(!error.has_cause("NamespaceTerminating"));
     // The quota is asked before the name.
-    assert_eq!(
-        refused(cluster.create(pod("a", json!({})), at(0))),
-        "403 Forbidden"
-    );
+    let taken = cluster.create(pod("a", json!({})), at(0));
+    assert_eq!(refused(taken), "403 Forbidden");
     // It is this namespace's, and for pods.
     let elsewhere = json!({"metadata": {"namespace": "other"}});
     cluster.create(pod("c", elsewhere), at(0)).unwrap();
     cluster.create(replica_set("r", json!({})), at(0)).unwrap();
     // A generated name is in the refusal.
     let loose = pod("", json!({"metadata": {"generateName": "web-"}}));
-    let error = cluster.create(loose, at(0)).unwrap_err();
-    assert!(
-        error.message.starts_with("pods \"web-"),
-        "{}",
-        error.message
-    );
-    assert!(
-        !error.message.starts_with("pods \"web-\""),
-        "{}",
-        error.message
-    );
+    let message = cluster.create(loose, at(0)).unwrap_err().message;
+    assert!(message.starts_with("pods \"web-"), "{message}");
+    assert!(!message.starts_with("pods \"web-\""), "{message}");
     cluster.set_pod_quota("default", None);
     cluster.create(pod("c", json!({})), at(0)).unwrap();
     assert_eq!(cluster.pod_quota("default"), None);
@@ -64,21 +59,14 @@ fn pods_that_end_or_are_removed_make_room_and_terminating_ones_do_not() {
     assert_eq!(used(&cluster), 3);
     let failed = set_phase(&cluster, &a, PodPhase::Failed);
     assert_eq!(used(&cluster), 2);
-    let slow = DeleteOptions::default();
-    cluster.delete::<Pod>("default", "b", &slow, at(0)).unwrap();
+    delete(&cluster, "b", &DeleteOptions::default());
     assert_eq!(used(&cluster), 2, "it is still there");
-    cluster
-        .delete::<Pod>("default", "b", &forced(), at(0))
-        .unwrap();
+    delete(&cluster, "b", &forced());
     assert_eq!(used(&cluster), 1);
     // A pod that had ended counted no more.
-    cluster
-        .delete::<Pod>("default", &failed.metadata.name, &forced(), at(0))
-        .unwrap();
+    delete(&cluster, &failed.metadata.name, &forced());
     assert_eq!(used(&cluster), 1);
-    cluster
-        .delete::<Pod>("default", "c", &forced(), at(0))
-        .unwrap();
+    delete(&cluster, "c", &forced());
     assert_eq!(used(&cluster), 0);
 }
 

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::super::super::defaulting::default_pod;
-use super::super::testing::{merged, read, texts};
+use super::super::testing::{cases, merged, read, texts};
 use super::*;
 
 fn pod(patch: &Value) -> Pod {
@@ -36,65 +36,52 @@ fn what_may_change_may_change() {
 
 #[test]
 fn what_may_not_change_is_named() {
-    let cases = [
-        (
-            json!({"spec": {"nodeName": "n2"}}),
-            "spec: Forbidden",
-            "+ \"NodeName\": \"n2\",\n",
-        ),
-        (
-            json!({"spec": {"priority": 3}}),
-            "spec: Forbidden",
-            "+ \"Priority\": 3,\n",
-        ),
-        (
-            json!({"spec": {"containers": [{"name": "d", "image": "img"}]}}),
-            "spec: Forbidden",
-            "+   \"Name\": \"d\",\n",
-        ),
-        (
-            json!({"spec": {"containers": [{"name": "c", "image": "img"},
-                {"name": "d", "image": "img"}]}}),
-            "spec.containers: Forbidden",
-            "may not add or remove containers",
-        ),
-        (
-            json!({"spec": {"containers": [{"name": "c", "image": "",
-                "imagePullPolicy": "Always"}]}}),
-            "spec.containers[0].image: Required value",
-            "",
-        ),
-        (
-            json!({"spec": {"activeDeadlineSeconds": 11}}),
-            "spec.activeDeadlineSeconds: Invalid value: 11",
-            "previous value",
-        ),
-        (
-            json!({"spec": {"activeDeadlineSeconds": null}}),
-            "spec.activeDeadlineSeconds: Invalid value: null",
-            "to nil value",
-        ),
-        (
-            json!({"spec": {"tolerations": null}}),
-            "spec.tolerations: Forbidden",
-            "except its tolerationSeconds",
-        ),
-        (
-            json!({"spec": {"terminationGracePeriodSeconds": 1}}),
-            "spec: Forbidden",
-            "- \"TerminationGracePeriodSeconds\": 30,\n",
-        ),
-        (
-            json!({"metadata": {"labels": {"-": ""}}}),
-            "metadata.labels: Invalid",
-            "",
-        ),
-    ];
-    for (patch, start, end) in cases {
+    // How the only problem begins, and how a line of it ends.
+    let table = r#"
+{"spec": {"nodeName": "n2"}}
+> spec: Forbidden
+> + "NodeName": "n2",
+
+{"spec": {"priority": 3}}
+> spec: Forbidden
+> + "Priority": 3,
+
+{"spec": {"containers": [{"name": "d", "image": "img"}]}}
+> spec: Forbidden
+> +   "Name": "d",
+
+{"spec": {"containers": [{"name": "c", "image": "img"}, {"name": "d", "image": "img"}]}}
+> spec.containers: Forbidden
+> may not add or remove containers
+
+{"spec": {"containers": [{"name": "c", "image": "", "imagePullPolicy": "Always"}]}}
+> spec.containers[0].image: Required value
+
+{"spec": {"activeDeadlineSeconds": 11}}
+> spec.activeDeadlineSeconds: Invalid value: 11
+> previous value
+
+{"spec": {"activeDeadlineSeconds": null}}
+> spec.activeDeadlineSeconds: Invalid value: null
+> to nil value
+
+{"spec": {"tolerations": null}}
+> spec.tolerations: Forbidden
+> except its tolerationSeconds
+
+{"spec": {"terminationGracePeriodSeconds": 1}}
+> spec: Forbidden
+> - "TerminationGracePeriodSeconds": 30,
+
+{"metadata": {"labels": {"-": ""}}}
+> metadata.labels: Invalid
+"#;
+    for (patch, told) in cases(table) {
         let found = problems(patch.clone());
         assert_eq!(found.len(), 1, "{patch}: {found:?}");
-        assert!(found[0].contains(end), "{patch}: {found:?}");
-        assert!(found[0].starts_with(start), "{patch}: {found:?}");
+        assert!(found[0].starts_with(told[0]), "{patch}: {found:?}");
+        let is_told = |end: &&str| found[0].lines().any(|line| line.ends_with(*end));
+        assert!(told[1..].iter().all(is_told), "{patch}: {found:?}");
     }
 }
 

@@ -1,9 +1,9 @@
-//! Broken rules of workloads.
+//! Broken rules of ReplicaSets. Those of ReplicationControllers are in the recordings of requests.
 
 use serde_json::json;
 
-use super::super::super::defaulting::{default_replica_set, default_replication_controller};
-use super::super::testing::{assert_starts, merged, read, texts};
+use super::super::super::defaulting::default_replica_set;
+use super::super::testing::{assert_starts, cases, merged, read, texts};
 use super::*;
 
 fn replica_set(patch: &Value) -> ReplicaSet {
@@ -18,114 +18,63 @@ fn replica_set(patch: &Value) -> ReplicaSet {
     replica_set
 }
 
-fn controller(patch: &Value) -> ReplicationController {
-    let base = json!({
-        "metadata": {"name": "web", "namespace": "shop"},
-        "spec": {"selector": {"app": "web"},
-            "template": {"metadata": {"labels": {"app": "web"}},
-                "spec": {"containers": [{"name": "c", "image": "img"}]}}}
-    });
-    let mut controller = read(merged(base, patch));
-    default_replication_controller(&mut controller);
-    controller
-}
-
 #[test]
-fn a_good_replica_set_breaks_no_rule() {
-    for patch in [
-        json!({}),
-        json!({"spec": {"replicas": 0, "minReadySeconds": 5}}),
-        json!({"spec": {"template": {"metadata": {"annotations":
-            {"controller.kubernetes.io/pod-deletion-cost": "-7"}}}}}),
-        json!({"spec": {"selector": {"matchExpressions":
-            [{"key": "tier", "operator": "In", "values": ["front"]}]}}}),
-    ] {
-        assert_eq!(
-            texts(&validate_replica_set(&replica_set(&patch))),
-            [""; 0],
-            "{patch}"
-        );
-    }
-}
+fn a_good_replica_set_breaks_no_rule_and_each_broken_rule_is_named() {
+    let table = r#"
+{}
 
-#[test]
-fn each_broken_rule_of_a_replica_set_is_named() {
-    let template = |patch: Value| json!({"spec": {"template": patch}});
-    let cases: Vec<(Value, &[&str])> = vec![
-        (
-            json!({"spec": {"replicas": -1, "minReadySeconds": -2}}),
-            &[
-                "spec.replicas: Invalid value: -1: must be greater than or equal to 0",
-                "spec.minReadySeconds: Invalid value: -2: must be greater",
-            ],
-        ),
-        (
-            json!({"spec": {"selector": null}}),
-            &[
-                "spec.selector: Required value",
-                "spec.template.metadata.labels: Invalid",
-            ],
-        ),
-        (
-            json!({"spec": {"selector": {"matchLabels": null}}}),
-            &["spec.selector: Invalid value: {}"],
-        ),
-        (
-            json!({"spec": {"selector": {"matchExpressions":
-                [{"key": "a", "operator": "Near"}]}}}),
-            &[
-                "spec.selector.matchExpressions[0].operator: Invalid value: \"Near\"",
-                "spec.selector: Invalid value: {\"matchExpressions\"",
-            ],
-        ),
-        (
-            json!({"spec": {"selector": {"matchLabels": {"app": "db"}}}}),
-            &[
-                "spec.template.metadata.labels: Invalid value: {\"app\":\"web\",\"tier\":\
-                \"front\"}: `selector` does not match template `labels`",
-            ],
-        ),
-        (
-            template(json!({"metadata": {"labels": {"bad key": "x"}}})),
-            &["spec.template.labels: Invalid value: \"bad key\""],
-        ),
-        (
-            template(json!({"metadata": {"annotations":
-                {"controller.kubernetes.io/pod-deletion-cost": "+1"}}})),
-            &["spec.template.annotations[controller.kubernetes.io/\
-                pod-deletion-cost]: Invalid value: \"+1\": must be a 32bit integer"],
-        ),
-        (
-            template(json!({"spec": {"restartPolicy": "Never"}})),
-            &[
-                "spec.template.spec.restartPolicy: Unsupported value: \"Never\": supported \
-                values: \"Always\"",
-            ],
-        ),
-        (
-            template(json!({"spec": {"activeDeadlineSeconds": 5}})),
-            &["spec.template.spec.activeDeadlineSeconds: Forbidden"],
-        ),
-        (
-            template(json!({"spec": {"ephemeralContainers": [{"name": "e"}]}})),
-            &["spec.template.spec.ephemeralContainers: Forbidden"],
-        ),
-        (
-            template(json!({"spec": {"containers": []}})),
-            &["spec.template.spec.containers: Required value"],
-        ),
-        (
-            json!({"metadata": {"name": "Web"}}),
-            &["metadata.name: Invalid value: \"Web\""],
-        ),
-    ];
-    for (patch, starts) in cases {
+{"spec": {"replicas": 0, "minReadySeconds": 5}}
+
+{"spec": {"template": {"metadata": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "-7"}}}}}
+
+{"spec": {"selector": {"matchExpressions": [{"key": "tier", "operator": "In", "values": ["front"]}]}}}
+
+{"spec": {"replicas": -1, "minReadySeconds": -2}}
+> spec.replicas: Invalid value: -1: must be greater than or equal to 0
+> spec.minReadySeconds: Invalid value: -2: must be greater
+
+{"spec": {"selector": null}}
+> spec.selector: Required value
+> spec.template.metadata.labels: Invalid
+
+{"spec": {"selector": {"matchLabels": null}}}
+> spec.selector: Invalid value: {}
+
+{"spec": {"selector": {"matchExpressions": [{"key": "a", "operator": "Near"}]}}}
+> spec.selector.matchExpressions[0].operator: Invalid value: "Near"
+> spec.selector: Invalid value: {"matchExpressions"
+
+{"spec": {"selector": {"matchLabels": {"app": "db"}}}}
+> spec.template.metadata.labels: Invalid value: {"app":"web","tier":"front"}: `selector` does not match template `labels`
+
+{"spec": {"template": {"metadata": {"labels": {"bad key": "x"}}}}}
+> spec.template.labels: Invalid value: "bad key"
+
+{"spec": {"template": {"metadata": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "+1"}}}}}
+> spec.template.annotations[controller.kubernetes.io/pod-deletion-cost]: Invalid value: "+1": must be a 32bit integer
+
+{"spec": {"template": {"spec": {"restartPolicy": "Never"}}}}
+> spec.template.spec.restartPolicy: Unsupported value: "Never": supported values: "Always"
+
+{"spec": {"template": {"spec": {"activeDeadlineSeconds": 5}}}}
+> spec.template.spec.activeDeadlineSeconds: Forbidden
+
+{"spec": {"template": {"spec": {"ephemeralContainers": [{"name": "e"}]}}}}
+> spec.template.spec.ephemeralContainers: Forbidden
+
+{"spec": {"template": {"spec": {"containers": []}}}}
+> spec.template.spec.containers: Required value
+
+{"metadata": {"name": "Web"}}
+> metadata.name: Invalid value: "Web"
+"#;
+    for (patch, starts) in cases(table) {
         let found = texts(&validate_replica_set(&replica_set(&patch)));
-        assert_starts(&found, starts, &patch);
+        assert_starts(&found, &starts, &patch);
     }
     for cost in ["", "08", " 5", "1e3", "2147483648", "many"] {
-        let patch = template(json!({"metadata": {"annotations":
-            {"controller.kubernetes.io/pod-deletion-cost": cost}}}));
+        let patch = json!({"spec": {"template": {"metadata": {"annotations":
+            {"controller.kubernetes.io/pod-deletion-cost": cost}}}}});
         let found = texts(&validate_replica_set(&replica_set(&patch)));
         assert_starts(&found, &["spec.template.annotations["], &patch);
     }
@@ -181,43 +130,6 @@ fn status_counts_must_fit_each_other() {
         "observedGeneration": -1, "readyReplicas": -1, "availableReplicas": -1,
         "fullyLabeledReplicas": -1}));
     assert_eq!(negative.len(), 6);
-}
-
-#[test]
-fn each_broken_rule_of_a_replication_controller_is_named() {
-    let cases: Vec<(Value, &[&str])> = vec![
-        (json!({}), &[]),
-        (json!({"spec": {"selector": null}}), &[]),
-        (
-            json!({"spec": {"selector": null, "template": {"metadata": null}}}),
-            &["spec.selector: Required value"],
-        ),
-        (
-            json!({"spec": {"template": null}}),
-            &["spec.template: Required value"],
-        ),
-        (
-            json!({"spec": {"selector": {"app": "db"}}}),
-            &["spec.template.metadata.labels: Invalid value: {\"app\":\"web\"}: `selector`"],
-        ),
-        (
-            json!({"spec": {"replicas": -1}}),
-            &["spec.replicas: Invalid value: -1"],
-        ),
-    ];
-    for (patch, starts) in cases {
-        let new = controller(&patch);
-        assert_starts(
-            &texts(&validate_replication_controller(&new)),
-            starts,
-            &patch,
-        );
-    }
-    // Unlike a ReplicaSet's, the selector may change.
-    let changed = json!({"spec": {"selector": {"app": null, "x": "y"},
-        "template": {"metadata": {"labels": {"x": "y"}}}}});
-    let found = validate_replication_controller(&controller(&changed));
-    assert_eq!(texts(&found), [""; 0]);
 }
 
 #[test]
