@@ -64,6 +64,10 @@ async fn what_is_no_request_or_a_long_one_is_refused() {
     let address = server().await;
     let (long, longish) = ("a".repeat(1 << 20), "a".repeat(70_000));
     let many: String = (0..200).map(|n| format!("x-{n}: 1\r\n")).collect();
+    let get = |path: &str, headers: &str| {
+        format!("GET /{path} HTTP/1.1\r\nhost: a\r\n{headers}\r\n").into_bytes()
+    };
+    let long_header = format!("x: {long}\r\n");
     for (bytes, answer) in [
         (b"hello, is anybody there?\r\n\r\n".to_vec(), "HTTP/1.1 400"),
         // A client that wants to speak TLS.
@@ -71,22 +75,10 @@ async fn what_is_no_request_or_a_long_one_is_refused() {
             vec![22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3, 0, 13, 10, 13, 10],
             "",
         ),
-        (
-            format!("GET /{long} HTTP/1.1\r\nhost: a\r\n\r\n").into_bytes(),
-            "HTTP/1.1 4",
-        ),
-        (
-            format!("GET /{longish} HTTP/1.1\r\nhost: a\r\n\r\n").into_bytes(),
-            "HTTP/1.1 414",
-        ),
-        (
-            format!("GET / HTTP/1.1\r\nhost: a\r\nx: {long}\r\n\r\n").into_bytes(),
-            "HTTP/1.1 431",
-        ),
-        (
-            format!("GET /version HTTP/1.1\r\nhost: a\r\n{many}\r\n").into_bytes(),
-            "HTTP/1.1 431",
-        ),
+        (get(&long, ""), "HTTP/1.1 4"),
+        (get(&longish, ""), "HTTP/1.1 414"),
+        (get("", &long_header), "HTTP/1.1 431"),
+        (get("version", &many), "HTTP/1.1 431"),
         (
             b"BREW /api/v1/pods HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n".to_vec(),
             "HTTP/1.1 405",

@@ -434,19 +434,12 @@ async fn requests_watches_and_objects_are_counted() {
 async fn checks_are_listed_and_readiness_ends_with_the_drain() {
     let server = builder().build();
     let list = "[+]ping ok\n[+]log ok\n[+]etcd ok\n";
+    let passed = |rest: &str| format!("{list}{rest} check passed\n");
     for (path, code, answer) in [
         ("/livez", 200, "ok".to_owned()),
-        ("/livez?verbose", 200, format!("{list}livez check passed\n")),
-        (
-            "/healthz?verbose=true",
-            200,
-            format!("{list}healthz check passed\n"),
-        ),
-        (
-            "/readyz?verbose",
-            200,
-            format!("{list}[+]shutdown ok\nreadyz check passed\n"),
-        ),
+        ("/livez?verbose", 200, passed("livez")),
+        ("/healthz?verbose=true", 200, passed("healthz")),
+        ("/readyz?verbose", 200, passed("[+]shutdown ok\nreadyz")),
         ("/readyz/shutdown", 200, "ok".to_owned()),
         ("/livez/shutdown", 404, "404 page not found\n".to_owned()),
         ("/livez/bogus", 404, "404 page not found\n".to_owned()),

@@ -100,10 +100,8 @@ async fn a_lost_request_changes_nothing_and_a_lost_answer_does() {
     let a = format!("{MAPS}/a");
     assert_eq!(status_of(&server, "GET", &a, Value::Null).await, 404);
 
-    server
-        .faults()
-        .arm(creates(Effect::LoseAnswer(None)))
-        .unwrap();
+    let lose = creates(Effect::LoseAnswer(None));
+    server.faults().arm(lose).unwrap();
     let lost = try_send(&server, "POST", MAPS, &map("a")).await;
     assert_eq!(lost.err(), Some(ConnectionLost));
     assert_eq!(status_of(&server, "GET", &a, Value::Null).await, 200);
@@ -368,10 +366,8 @@ async fn say(address: SocketAddr, request: &str) -> String {
 async fn over_a_connection_a_lost_answer_closes_it_and_a_cut_watch_is_incomplete() {
     let server = server(false).await;
     let address = on_socket(server.clone(), None).await;
-    server
-        .faults()
-        .arm(creates(Effect::LoseAnswer(None)))
-        .unwrap();
+    let lose = creates(Effect::LoseAnswer(None));
+    server.faults().arm(lose).unwrap();
     let body = map("a").to_string();
     let length = body.len();
     let create = format!(
