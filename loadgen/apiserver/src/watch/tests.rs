@@ -234,16 +234,16 @@ fn an_open_watch_keeps_what_it_needs_up_to_the_bound() {
 #[test]
 fn compaction_expires_old_versions_and_leaves_open_watches_alone() {
     let cluster = cluster();
-    let mut open = watch::<Pod>(&cluster);
+    let mut kept = watch::<Pod>(&cluster);
     let start = cluster.resource_version();
     create(&cluster, 0..5, 0);
-    assert_eq!(drain(&mut open).len(), 5);
+    assert_eq!(drain(&mut kept).len(), 5);
     cluster.compact::<Pod>();
     let from = WatchFrom::Version(start);
     let result = cluster.watch::<Pod>(from, WatchOptions::default());
     assert_eq!(refused(result), "410 Expired");
     create(&cluster, 5..6, 0);
-    assert_eq!(drain(&mut open).len(), 1);
+    assert_eq!(drain(&mut kept).len(), 1);
     let from = WatchFrom::Version(cluster.resource_version() - 1);
     let mut late = open(&cluster, from);
     assert_eq!(drain(&mut late).len(), 1);
