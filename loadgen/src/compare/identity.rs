@@ -314,11 +314,8 @@ mod tests {
             ("--pods", Weight::Incomparable)
         );
         assert_eq!((one.base.as_str(), one.new.as_str()), ("5000", "100000"));
-        assert!(
-            problem_within("BASE", &[of(5), of(6)])
-                .unwrap()
-                .contains("--pods")
-        );
+        let problem = problem_within("BASE", &[of(5), of(6)]).unwrap();
+        assert!(problem.contains("--pods"));
     }
 
     #[test]

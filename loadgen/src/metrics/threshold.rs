@@ -358,11 +358,7 @@ mod tests {
             json!("pod_ready_latency p99 < 5s")
         );
         let wrong = serde_json::from_value::<Threshold>(json!("nothing < 5s"));
-        assert!(
-            wrong
-                .unwrap_err()
-                .to_string()
-                .contains("there is no metric")
-        );
+        let problem = wrong.unwrap_err().to_string();
+        assert!(problem.contains("there is no metric"));
     }
 }

@@ -2,7 +2,7 @@
 //! the API server in their place.
 
 use k8s_openapi::api::apps::v1::ReplicaSet;
-use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::api::core::v1::{Namespace, NamespaceStatus, Pod};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use podstorm_sim::services::Controllers;
@@ -107,26 +107,15 @@ async fn another_namespace_controller_finalizes() {
     ));
     let written = namespaces.replace_status(name, &post, &status).await;
     let mut written = written.expect("the phase fits");
-    assert_eq!(
-        written
-            .status
-            .as_ref()
-            .and_then(|it| it.conditions.as_ref())
-            .map(Vec::len),
-        Some(1)
-    );
+    let conditions = |it: &NamespaceStatus| it.conditions.as_ref().map(Vec::len);
+    assert_eq!(written.status.as_ref().and_then(conditions), Some(1));
     written.spec = Some(read(json!({"finalizers": []})));
     let last: Result<Namespace, _> = namespaces
         .replace_subresource("finalize", name, &post, &written)
         .await;
     last.expect("it is finalized");
-    assert!(
-        namespaces
-            .get_opt(name)
-            .await
-            .expect("it is answered")
-            .is_none()
-    );
+    let left = namespaces.get_opt(name).await;
+    assert!(left.expect("it is answered").is_none());
 }
 
 #[tokio::test]

@@ -188,16 +188,7 @@ fn a_whole_day_stays_right() {
 
 #[test]
 fn the_older_scenarios_answer_too() {
-    for name in [
-        "up-down",
-        "scale-up",
-        "scale-down",
-        "burst",
-        "churn",
-        "adoption",
-        "cold-start",
-        "stale-watch",
-    ] {
+    for name in run::tests::SCENARIOS.into_iter().chain(["stale-watch"]) {
         run(name);
     }
 }
