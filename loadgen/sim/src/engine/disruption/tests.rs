@@ -3,12 +3,12 @@
 use podstorm_apiserver::disruption::{Budget, BudgetStatus};
 use podstorm_apiserver::latency::Latency;
 use podstorm_apiserver::{DeleteOptions, Eviction, ListOptions, Patch};
-use podstorm_objects::{ApiError, Event, Kind, Namespace, Node, Object, Pod, ReplicaSet, Resource};
+use podstorm_objects::{ApiError, Event, Kind, Object, Pod};
 use serde_json::{Value, json};
 
 use super::*;
 use crate::engine::Harness;
-use crate::nodes::{ClientRules, NodeTimes};
+use crate::engine::services_tests::{furnished, web};
 use crate::options::{EngineKind, SimOptions};
 use crate::services::Controllers;
 
@@ -25,21 +25,7 @@ fn harness_with(controllers: &[&str], engine: EngineKind, startup_ns: i64) -> Ha
     let mut options = SimOptions::new(engine, 1);
     options.latency.pod_startup = Latency::Constant(startup_ns);
     options.services.controllers = Controllers::of(controllers).unwrap();
-    let harness =
-        Harness::serving(&options, NodeTimes::default(), ClientRules::default()).started();
-    prepare(&harness);
-    harness
-}
-
-/// Adds the namespace and a node.
-fn prepare(harness: &Harness) {
-    let (cluster, now) = (harness.cluster(), harness.now());
-    let namespace = json!({"metadata": {"name": "default"}});
-    let namespace = Namespace::from_json(namespace).unwrap();
-    cluster.create(namespace, now).unwrap();
-    let node = json!({"metadata": {"name": "n"}, "status": {
-        "allocatable": {"pods": "9"}, "conditions": [{"type": "Ready", "status": "True"}]}});
-    cluster.import(Node::from_json(node).unwrap(), now).unwrap();
+    furnished(&options)
 }
 
 fn create(harness: &Harness, kind: Kind, value: Value) {
@@ -49,21 +35,22 @@ fn create(harness: &Harness, kind: Kind, value: Value) {
 }
 
 fn create_set(harness: &Harness, replicas: i32) {
-    let labels = json!({"app": "web"});
-    let template = json!({"metadata": {"labels": labels},
-        "spec": {"containers": [{"name": "c", "image": "i"}]}});
-    let set = json!({"metadata": {"name": "web", "namespace": "default"}, "spec": {
-        "replicas": replicas, "selector": {"matchLabels": labels}, "template": template}});
-    create(harness, ReplicaSet::KIND, set);
+    let mut set = web();
+    set.metadata.namespace = "default".into();
+    set.spec.replicas = Some(replicas);
+    let api = harness.cluster().api(Kind::REPLICA_SET);
+    api.create(Arc::new(set), harness.now()).unwrap();
+}
+
+/// The selector of its pods.
+fn of_web() -> Value {
+    json!({"matchLabels": {"app": "web"}})
 }
 
 fn create_budget(harness: &Harness, spec: Value) {
     let metadata = json!({"name": "b", "namespace": "default"});
-    create(
-        harness,
-        Budget::kind(),
-        json!({"metadata": metadata, "spec": spec}),
-    );
+    let budget = json!({"metadata": metadata, "spec": spec});
+    create(harness, Budget::kind(), budget);
 }
 
 fn status(cluster: &Cluster) -> BudgetStatus {
@@ -103,10 +90,7 @@ fn a_drain_goes_as_fast_as_the_budget_allows() {
     for engine in [EngineKind::Virtual, EngineKind::Threads] {
         let mut harness = harness(engine, SECOND / 2);
         create_set(&harness, 3);
-        create_budget(
-            &harness,
-            json!({"minAvailable": 2, "selector": {"matchLabels": {"app": "web"}}}),
-        );
+        create_budget(&harness, json!({"minAvailable": 2, "selector": of_web()}));
         let one_allowed = |cluster: &Cluster| status(cluster).disruptions_allowed == 1;
         assert!(harness.until(LONG, one_allowed), "{engine:?}");
         let pods = pod_names(harness.cluster());
@@ -146,10 +130,7 @@ fn a_share_is_of_the_scale_of_the_pods_controllers() {
 fn a_pod_that_was_not_deleted_is_no_longer_awaited_after_two_minutes() {
     let mut harness = harness(EngineKind::Virtual, 0);
     create_set(&harness, 2);
-    create_budget(
-        &harness,
-        json!({"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}),
-    );
+    create_budget(&harness, json!({"minAvailable": 1, "selector": of_web()}));
     assert!(harness.until(LONG, |cluster| status(cluster).disruptions_allowed == 1));
     let pod = pod_names(harness.cluster()).remove(0);
     let at = harness.now().wall().to_string();
@@ -201,10 +182,7 @@ fn a_pod_that_was_not_deleted_is_no_longer_awaited_after_two_minutes() {
 #[test]
 fn a_budget_without_pods_says_so_and_one_of_a_job_fails_safely() {
     let mut harness = harness(EngineKind::Virtual, 0);
-    create_budget(
-        &harness,
-        json!({"maxUnavailable": 1, "selector": {"matchLabels": {"app": "web"}}}),
-    );
+    create_budget(&harness, json!({"maxUnavailable": 1, "selector": of_web()}));
     assert!(harness.until(LONG, |cluster| events(cluster).contains(
         &"controllermanager Normal NoPods No matching pods found".to_owned()
     )));
@@ -248,10 +226,7 @@ fn a_cluster_without_the_controller_lets_nothing_go() {
     let controllers = ["*", "-podgc", "-disruption"];
     let mut harness = harness_with(&controllers, EngineKind::Virtual, 0);
     create_set(&harness, 1);
-    create_budget(
-        &harness,
-        json!({"minAvailable": 0, "selector": {"matchLabels": {"app": "web"}}}),
-    );
+    create_budget(&harness, json!({"minAvailable": 0, "selector": of_web()}));
     let ready = |cluster: &Cluster| cluster.list::<Pod>(None).0.iter().any(|pod| pod.is_ready());
     assert!(harness.until(LONG, ready));
     assert!(!harness.until(LONG, |cluster| status(cluster).observed_generation > 0));
