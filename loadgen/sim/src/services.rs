@@ -193,14 +193,10 @@ mod tests {
         let error = Controllers::of(&["*", "-daemonset"])
             .unwrap_err()
             .to_string();
-        assert!(
-            error.starts_with("\"-daemonset\" is no controller"),
-            "{error}"
-        );
-        assert!(
-            error.contains("pod-garbage-collector-controller (podgc)"),
-            "{error}"
-        );
+        let begins = error.starts_with("\"-daemonset\" is no controller");
+        assert!(begins, "{error}");
+        let names = error.contains("pod-garbage-collector-controller (podgc)");
+        assert!(names, "{error}");
         assert!(Controllers::of(&["-*"]).is_err());
         assert!(Controllers::of(&[""]).is_err());
     }
