@@ -265,14 +265,12 @@ fn a_fast_set_up_does_not_flatten_what_follows() {
         ..NOW
     };
     let text = picture(&history, true, moment, (100, 30)).to_string();
-    assert!(
-        text.contains("pods created, deleted/s  up to 100 in this"),
-        "{text}"
-    );
-    assert!(
-        text.contains("queue depth  up to 3 in this phase"),
-        "{text}"
-    );
+    for words in [
+        "pods created, deleted/s  up to 100 in this",
+        "queue depth  up to 3 in this phase",
+    ] {
+        assert!(text.contains(words), "{text}");
+    }
 }
 
 #[test]
