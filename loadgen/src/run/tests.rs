@@ -7,7 +7,7 @@ use podstorm_objects::{Now, Pod};
 use podstorm_sim::clock::RealClock;
 
 use super::{Engine, Observer, Progress, run, virtual_time};
-use crate::result::{RunResult, SlowReplicaSet};
+use crate::result::{Phase, RunResult, SlowReplicaSet};
 use crate::scenario::Scenario;
 use crate::settings::{EngineKind, Latency, LatencySettings, Settings};
 
@@ -86,11 +86,8 @@ fn up_down_writes_every_step_of_every_pod_once() {
             "12 sets in the 3 phases behind the set-up"
         );
         assert_eq!(result.pod_ready_seconds.count, 300);
-        let phases: Vec<(u64, u64)> = result
-            .phases
-            .iter()
-            .map(|phase| (phase.pods_created, phase.pods_deleted))
-            .collect();
+        let changes = |phase: &Phase| (phase.pods_created, phase.pods_deleted);
+        let phases: Vec<(u64, u64)> = result.phases.iter().map(changes).collect();
         assert_eq!(phases, [(0, 0), (300, 0), (0, 156), (0, 144)]);
         assert_eq!(result.wasted_work.pods_never_ready, 0);
         let revisions: u64 = result.writes.values().sum();
@@ -139,10 +136,8 @@ fn hardened(mut settings: Settings) -> Settings {
 fn latencies_and_limits_take_time_but_change_nothing_else() {
     let result = run_ok(&slow("up-down"));
     let pods = &result.pods;
-    assert_eq!(
-        [pods.created, pods.bound, pods.ready, pods.deleted],
-        [300; 4]
-    );
+    let counts = [pods.created, pods.bound, pods.ready, pods.deleted];
+    assert_eq!(counts, [300; 4]);
     // 600 pod writes and at least as many for status and events, at 20 a second.
     assert!(result.elapsed_seconds > 30.0, "{}", result.elapsed_seconds);
     assert!(result.convergence_seconds.p50 > 1.0, "{:?}", result);
@@ -214,10 +209,8 @@ fn churn_is_about_the_churn_and_not_about_its_set_up() {
     let fits = |slow: &SlowReplicaSet| slow.phase == "churn" && slow.seconds < 0.1;
     assert!(slowest.iter().all(fits), "{slowest:?}");
     let answer = result.answer.expect("it converged");
-    assert!(
-        answer.starts_with("100 pods were deleted in 19.8"),
-        "{answer}"
-    );
+    let deleted = "100 pods were deleted in 19.8";
+    assert!(answer.starts_with(deleted), "{answer}");
     let p99 = crate::units::seconds_for_people(all.p99);
     assert!(answer.contains(&format!("{p99} (p99)")), "{answer}");
 }
@@ -229,11 +222,9 @@ fn a_cold_start_converges_from_its_controller_on() {
     settings.latency.pod_startup = Latency::Constant(30 * SECOND_NS);
     // As it is built in: all is as an earlier controller left it, and there is nothing to converge.
     let result = run_ok(&settings);
-    let counts = result
-        .phases
-        .iter()
-        .map(|phase| phase.convergence_seconds.count);
-    assert_eq!(counts.collect::<Vec<u64>>(), [0; 3]);
+    let count = |phase: &Phase| phase.convergence_seconds.count;
+    let counts: Vec<u64> = result.phases.iter().map(count).collect();
+    assert_eq!(counts, [0; 3]);
     assert_eq!(result.convergence_seconds.count, 0);
     assert_eq!(result.work_duration_seconds.count, 12);
     // Without its statuses: they are made right by the controller, and in its time.

@@ -88,15 +88,9 @@ fn what_a_controller_beside_it_adopts_is_not_this_ones_excess() {
     harness.sends(sync, &create(), 0);
     harness.sends(sync, &create(), 1);
     let adopted = harness.pod("a", Some("web-uid"), json!({}));
-    let incarnation = sync.incarnation + 1;
-    harness.changed(
-        &orphan,
-        &adopted,
-        SyncId {
-            incarnation,
-            ..sync
-        },
-    );
+    let mut beside = sync;
+    beside.incarnation += 1;
+    harness.changed(&orphan, &adopted, beside);
     harness.created("b", Some("web-uid"), Some(sync));
     harness.created("c", Some("web-uid"), Some(sync));
     assert_eq!(harness.verdict(), None);
@@ -257,10 +251,8 @@ fn a_victim_that_was_not_claimed_is_noticed() {
     harness.seen_set(1);
     harness.known("a", json!({}));
     harness.known("b", json!({}));
-    harness.known(
-        "elsewhere",
-        json!({"metadata": {"labels": {"app": "other"}}}),
-    );
+    let labels = json!({"metadata": {"labels": {"app": "other"}}});
+    harness.known("elsewhere", labels);
     let sync = harness.sync();
     harness.sends(sync, &delete("elsewhere", None), 0);
     assert_eq!(harness.verdict(), Some("I4"));
@@ -432,15 +424,12 @@ fn a_stall_longer_than_expectations_explains_creates_of_those_without_a_gate_onl
             number: 1,
         };
         let key = harness.key();
-        let expected_ns = if stalled {
-            NOW.mono_ns - EXPECTATIONS_TIMEOUT_NS - 1
-        } else {
-            NOW.mono_ns
-        };
-        harness
-            .controller
-            .expectations()
-            .expect_creations(key, 1, expected_ns);
+        let mut since_ns = NOW.mono_ns;
+        if stalled {
+            since_ns -= EXPECTATIONS_TIMEOUT_NS + 1;
+        }
+        let expectations = harness.controller.expectations();
+        expectations.expect_creations(key, 1, since_ns);
         let opened = oracle.open_sync(sync, &harness.controller, key, NOW);
         opened.creates_sent = 2;
         let mut created = Ok(());
