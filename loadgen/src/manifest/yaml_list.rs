@@ -368,11 +368,8 @@ mod tests {
             );
             let whole = format!("{:?}", load(&text, usize::MAX).unwrap());
             for piece in [1, 100, 300, 1_000] {
-                assert_eq!(
-                    format!("{:?}", load(&text, piece).unwrap()),
-                    whole,
-                    "{piece}"
-                );
+                let pieces = format!("{:?}", load(&text, piece).unwrap());
+                assert_eq!(pieces, whole, "{piece}");
             }
         }
     }
@@ -424,10 +421,8 @@ mod tests {
                 };
                 assert!(told.contains(CUT_OFF), "{piece}: {told}");
                 if told.contains(problem) {
-                    assert!(
-                        told.ends_with(&format!("at line {lines}")),
-                        "{piece}: {told}"
-                    );
+                    let end = format!("at line {lines}");
+                    assert!(told.ends_with(&end), "{piece}: {told}");
                 }
             }
         }

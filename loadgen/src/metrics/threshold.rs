@@ -295,18 +295,15 @@ mod tests {
     fn no_value_is_not_met_and_said() {
         let outcome = outcome("convergence p99 < 5s");
         assert_eq!((outcome.value, outcome.met), (None, false));
-        assert_eq!(
-            outcome.reason(),
-            "threshold not met: convergence p99 < 5s (no value: nothing was measured)"
-        );
+        let reason = "threshold not met: convergence p99 < 5s (no value: nothing was measured)";
+        assert_eq!(outcome.reason(), reason);
     }
 
     #[test]
     fn the_reason_names_the_threshold_and_the_value() {
-        assert_eq!(
-            outcome("pod_ready_latency max < 5s").reason(),
-            "threshold not met: pod_ready_latency max < 5s (6 s)"
-        );
+        let reason = outcome("pod_ready_latency max < 5s").reason();
+        let expected = "threshold not met: pod_ready_latency max < 5s (6 s)";
+        assert_eq!(reason, expected);
     }
 
     #[test]

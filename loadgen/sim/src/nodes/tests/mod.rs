@@ -281,11 +281,9 @@ fn the_pods_of_a_node_that_no_longer_exists_are_removed_by_force() {
     harness.control.lose("a");
     harness.pass(400);
     assert_eq!(harness.count("nx"), 4);
-    let options = DeleteOptions::default();
-    harness
-        .cluster
-        .delete::<Node>("", "a", &options, harness.now)
-        .unwrap();
+    let (options, now) = (DeleteOptions::default(), harness.now);
+    let deleted = harness.cluster.delete::<Node>("", "a", &options, now);
+    deleted.unwrap();
     harness.pass(55);
     assert_eq!(harness.count("nx"), 4);
     harness.pass(10);
