@@ -122,11 +122,8 @@ async fn forks_that_are_treated_alike_stay_the_same_and_others_part() {
 #[tokio::test]
 async fn a_snapshot_outlives_its_server_and_arms_nothing() {
     let served = busy().await;
-    served
-        .api()
-        .faults()
-        .arm(Fault::new(Effect::LoseRequest))
-        .unwrap();
+    let fault = Fault::new(Effect::LoseRequest);
+    served.api().faults().arm(fault).unwrap();
     let snapshot: Snapshot = served.snapshot().unwrap();
     let (now, before) = (served.now(), text(&served));
     drop(served);
@@ -134,10 +131,8 @@ async fn a_snapshot_outlives_its_server_and_arms_nothing() {
     for _ in 0..2 {
         let restored = Served::restore(&snapshot).unwrap();
         assert_eq!(text(&restored), before);
-        assert_eq!(
-            restored.cluster().resource_version(),
-            snapshot.resource_version()
-        );
+        let version = restored.cluster().resource_version();
+        assert_eq!(version, snapshot.resource_version());
         assert!(restored.api().faults().all().is_empty());
         advance(&restored, 600);
     }

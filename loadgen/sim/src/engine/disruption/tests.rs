@@ -61,16 +61,14 @@ fn status(cluster: &Cluster) -> BudgetStatus {
 fn pod_names(cluster: &Cluster) -> Vec<String> {
     let options = ListOptions::default();
     let pods = cluster.api(Kind::POD).list(&options).unwrap().items;
-    pods.iter()
-        .map(|pod| pod.metadata().name.to_string())
-        .collect()
+    let names = pods.iter().map(|pod| pod.metadata().name.to_string());
+    names.collect()
 }
 
 fn evict(harness: &Harness, name: &str) -> Result<Eviction, ApiError> {
     let (options, now) = (DeleteOptions::default(), harness.now());
-    harness
-        .cluster()
-        .evict("default", name, &options, false, now)
+    let cluster = harness.cluster();
+    cluster.evict("default", name, &options, false, now)
 }
 
 fn events(cluster: &Cluster) -> Vec<String> {
@@ -102,10 +100,8 @@ fn a_drain_goes_as_fast_as_the_budget_allows() {
         let seen = |cluster: &Cluster| status(cluster).disrupted_pods.is_empty();
         assert!(harness.until(LONG, seen), "{engine:?}");
         let refused = evict(&harness, &pods[1]).unwrap_err();
-        assert_eq!(
-            refused.causes()[0].message,
-            "The disruption budget b needs 2 healthy pods and has 2 currently"
-        );
+        let message = "The disruption budget b needs 2 healthy pods and has 2 currently";
+        assert_eq!(refused.causes()[0].message, message);
         assert!(harness.until(LONG, one_allowed), "{engine:?}");
         assert_eq!(evict(&harness, &pods[1]).unwrap(), Eviction::Evicted);
         let status = status(harness.cluster());
@@ -155,18 +151,14 @@ fn a_pod_that_was_not_deleted_is_no_longer_awaited_after_two_minutes() {
     let given_up = |cluster: &Cluster| status(cluster).disrupted_pods.is_empty();
     assert!(harness.until(200 * SECOND, given_up));
     let after_ns = harness.now().mono_ns - start_ns;
-    assert!(
-        (119 * SECOND..121 * SECOND).contains(&after_ns),
-        "{after_ns}"
-    );
+    let two_minutes = 119 * SECOND..121 * SECOND;
+    assert!(two_minutes.contains(&after_ns), "{after_ns}");
     assert_eq!(status(&cluster).disruptions_allowed, 1);
     let target = |cluster: &Cluster| {
         let pod = cluster.get::<Pod>("default", &pod).unwrap().to_json();
         let conditions = pod["status"]["conditions"].as_array().unwrap().clone();
         let mut all = conditions.into_iter();
-        let target = all
-            .find(|condition| condition["type"] == "DisruptionTarget")
-            .unwrap();
+        let target = all.find(|one| one["type"] == "DisruptionTarget").unwrap();
         (target["status"].clone(), target["reason"].clone())
     };
     assert!(harness.until(LONG, |cluster| target(cluster).0 == "False"));
