@@ -60,10 +60,8 @@ impl Observer for Watch {
         let fraction = state.fraction;
         if Call::of(request) == Call::CreatePod && state.dice.f64() < fraction {
             // It meets this very request.
-            let network = self
-                .network
-                .get()
-                .expect("it is set before the harness moves on");
+            let network = self.network.get();
+            let network = network.expect("it is set before the harness moves on");
             network.arm(refusal(None, 1));
         }
     }

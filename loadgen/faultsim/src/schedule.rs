@@ -400,6 +400,7 @@ mod tests {
             };
             schedule(moments.iter().map(step).collect())
         };
+        let percent = "percent: 200 is not within 1 to 100";
         let no_wob = "steps[0]: there is no ReplicaSet \"wob\"; there are web";
         let kill = Action::Kill {
             replica_set: "web".into(),
@@ -413,10 +414,7 @@ mod tests {
             (touched(&[(1, "wob")]), no_wob),
             (touched(&[(2, "web"), (1, "web")]), "steps[1].at-ms"),
             (touched(&[(2_000, "web")]), "after disturb-ms"),
-            (
-                schedule(vec![Step::of_user(1, kill)]),
-                "percent: 200 is not within 1 to 100",
-            ),
+            (schedule(vec![Step::of_user(1, kill)]), percent),
         ] {
             let error = schedule.check().unwrap_err().to_string();
             assert!(error.contains(words), "{error}");

@@ -237,6 +237,7 @@ fn pods_that_are_alike_are_read_as_if_they_were_not() {
 
 #[test]
 fn a_mistake_among_pods_that_are_alike_is_told_as_anywhere() {
+    let created = "items[1100].metadata.creationTimestamp";
     for is_json in [true, false] {
         for (right, wrong, told) in [
             ("web-2-1100", "Web_2", "items[1100].metadata.name"),
@@ -244,11 +245,7 @@ fn a_mistake_among_pods_that_are_alike_is_told_as_anywhere() {
             ("node-0\"", "no_de\"", "items[1100].spec.nodeName"),
             ("-00000000044c", "-00000000044b", "Pod shop/web-1-1099"),
             ("web-2-1100", "web-2-1097", "is there twice"),
-            (
-                "03:20:20Z",
-                "03:20:61Z",
-                "items[1100].metadata.creationTimestamp",
-            ),
+            ("03:20:20Z", "03:20:61Z", created),
         ] {
             let mut pods = alike(1_200, is_json);
             let pod = pods[1100].replace(right, wrong);
@@ -282,15 +279,12 @@ impl Read for Endless<'_> {
 
 #[test]
 fn text_without_an_end_is_refused_after_a_bounded_part() {
+    let in_list = r#"{"kind":"List","items":[{"a":["#;
     for (begins, line, words) in [
         // One value, or nothing at all, in JSON.
         ("{\"a\":\"", "x", &["more than 24 MiB", "List"][..]),
         ("{\"a\":", " ", &["more than 24 MiB"]),
-        (
-            "{\"kind\":\"List\",\"items\":[{\"a\":[",
-            "1,",
-            &["more than 24 MiB"],
-        ),
+        (in_list, "1,", &["more than 24 MiB"]),
         // One line, one document, comments in YAML.
         ("a: ", "x", &["line 1", "larger than 64 MiB", "JSON"]),
         (

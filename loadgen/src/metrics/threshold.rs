@@ -249,20 +249,16 @@ mod tests {
     #[test]
     fn thresholds_are_read_in_every_spelling_and_written_in_one() {
         let p99 = "pod_ready_latency p99 < 5s";
+        let max = "pod_ready_latency max <= 200ms";
+        let created = "api_calls{create pods 201} >= 1k";
         for (text, canonical) in [
             (p99, p99),
             ("pod_ready_latency:p(99)<5s", p99),
             ("pod_ready_latency: p(99) < 5s", p99),
-            (
-                "pod_ready_latency.max<=200ms",
-                "pod_ready_latency max <= 200ms",
-            ),
+            ("pod_ready_latency.max<=200ms", max),
             ("excess_pods_created===0", "excess_pods_created == 0"),
             ("excess_pods_created value < 10", "excess_pods_created < 10"),
-            (
-                "api_calls{create pods 201} >= 1k",
-                "api_calls{create pods 201} >= 1k",
-            ),
+            (created, created),
             ("phase{a < b}.seconds<5s", "phase{a < b}.seconds < 5s"),
         ] {
             let threshold: Threshold = text.parse().unwrap();

@@ -347,17 +347,14 @@ fn a_status_of_other_pods_than_those_seen_is_noticed() {
         "replicas": 2, "fullyLabeledReplicas": 2, "readyReplicas": 1, "availableReplicas": 1,
         "terminatingReplicas": 0, "observedGeneration": 1,
     });
+    let failure = json!({"conditions": [{"type": "ReplicaFailure", "status": "True"}]});
     for (attempt, change, expected) in [
         (1, json!({}), None),
         (1, json!({"replicas": 3}), Some("S7")),
         (1, json!({"readyReplicas": 2}), Some("S7")),
         (1, json!({"availableReplicas": 0}), Some("S7")),
         (1, json!({"terminatingReplicas": 1}), Some("S7")),
-        (
-            1,
-            json!({"conditions": [{"type": "ReplicaFailure", "status": "True"}]}),
-            Some("S7"),
-        ),
+        (1, failure, Some("S7")),
         (2, json!({}), None),
         (2, json!({"readyReplicas": 0}), Some("S7")),
     ] {
