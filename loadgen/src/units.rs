@@ -380,10 +380,8 @@ mod tests {
 
     #[test]
     fn a_noun_has_the_number_of_its_count() {
-        assert_eq!(
-            [0, 1, 2_000].map(|count| counted(count, "pod")),
-            ["0 pods", "1 pod", "2,000 pods"]
-        );
+        let texts = [0, 1, 2_000].map(|count| counted(count, "pod"));
+        assert_eq!(texts, ["0 pods", "1 pod", "2,000 pods"]);
     }
 
     #[test]
@@ -454,24 +452,16 @@ mod tests {
     #[test]
     fn latencies_come_in_four_forms() {
         let ms = 1_000_000;
+        let lognormal = Latency::Lognormal {
+            p50: 3 * ms,
+            p99: 40 * ms,
+        };
         for (text, latency) in [
             ("5ms", Latency::Constant(5 * ms)),
             ("constant:5ms", Latency::Constant(5 * ms)),
             ("uniform:1ms,5ms", Latency::Uniform(ms, 5 * ms)),
-            (
-                "p50=3ms,p99=40ms",
-                Latency::Lognormal {
-                    p50: 3 * ms,
-                    p99: 40 * ms,
-                },
-            ),
-            (
-                "lognormal:p99=40ms, p50=3ms",
-                Latency::Lognormal {
-                    p50: 3 * ms,
-                    p99: 40 * ms,
-                },
-            ),
+            ("p50=3ms,p99=40ms", lognormal),
+            ("lognormal:p99=40ms, p50=3ms", lognormal),
         ] {
             assert_eq!(parse_latency(text), Ok(latency), "{text}");
         }

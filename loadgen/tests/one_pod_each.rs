@@ -43,9 +43,8 @@ fn map(name: &str, class: &str) -> AnyObject {
 
 fn furnish(cluster: &Cluster, now: Now) {
     let namespace = json!({"metadata": {"name": "shop"}});
-    cluster
-        .create(Namespace::from_json(namespace).unwrap(), now)
-        .unwrap();
+    let namespace = Namespace::from_json(namespace).unwrap();
+    cluster.create(namespace, now).unwrap();
     let node = json!({"metadata": {"name": "n"}, "status": {
         "allocatable": {"pods": "1000"},
         "conditions": [{"type": "Ready", "status": "True"}],
@@ -58,10 +57,8 @@ fn pods(cluster: &Cluster) -> BTreeMap<String, String> {
     let all = cluster.list::<Pod>(None).0.into_iter();
     all.filter(|pod| !pod.metadata.is_deleting())
         .map(|pod| {
-            let owner = pod
-                .metadata
-                .controller()
-                .map(|owner| owner.kind.to_string());
+            let owner = pod.metadata.controller();
+            let owner = owner.map(|owner| owner.kind.to_string());
             (pod.metadata.name.to_string(), owner.unwrap_or_default())
         })
         .collect()
@@ -84,10 +81,8 @@ fn config_maps_of_the_class_get_their_pods_on_both_engines() {
         }
         let come = |harness: &mut Harness, names: &[&str]| {
             let wanted = runners(names);
-            assert!(
-                harness.until(60 * SECOND, |cluster| pods(cluster) == wanted),
-                "{names:?} {engine:?}"
-            );
+            let have_come = harness.until(60 * SECOND, |cluster| pods(cluster) == wanted);
+            assert!(have_come, "{names:?} {engine:?}");
             assert!(harness.settle(60 * SECOND));
             assert_eq!(pods(harness.cluster()), wanted);
         };
@@ -118,20 +113,15 @@ fn each_of_several_workloads_sees_to_its_own() {
             "spec": {"containers": [{"name": "c", "image": "x"}]},
         }},
     });
-    cluster
-        .create(ReplicaSet::from_json(set).unwrap(), harness.now())
-        .unwrap();
-    cluster
-        .api(kind())
-        .create(map("red", "runner"), harness.now())
-        .unwrap();
+    let (set, now) = (ReplicaSet::from_json(set).unwrap(), harness.now());
+    cluster.create(set, now).unwrap();
+    let api = cluster.api(kind());
+    api.create(map("red", "runner"), now).unwrap();
     assert!(harness.settle(600 * SECOND));
     let mut owners: Vec<String> = pods(&cluster).into_values().collect();
     owners.sort();
-    assert_eq!(
-        owners,
-        ["ConfigMap", "ReplicaSet", "ReplicaSet", "ReplicaSet"]
-    );
+    let expected = ["ConfigMap", "ReplicaSet", "ReplicaSet", "ReplicaSet"];
+    assert_eq!(owners, expected);
     assert_eq!(cluster.pod_totals().created, 4);
 }
 

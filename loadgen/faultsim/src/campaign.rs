@@ -243,11 +243,8 @@ mod tests {
         for sum in &outcome.sums {
             assert!(sum.replication_controllers > 0);
             let faults = sum.faults.values();
-            assert!(
-                faults
-                    .clone()
-                    .all(|struck| struck.noticed <= struck.injected)
-            );
+            let mut each = faults.clone();
+            assert!(each.all(|struck| struck.noticed <= struck.injected));
             assert!(faults.map(|struck| struck.noticed).sum::<u64>() > 0);
             assert!(sum.pairs.values().all(|seeds| *seeds <= sum.seeds));
         }
@@ -280,9 +277,7 @@ mod tests {
     fn behaviours_take_turns_unless_one_is_asked_for() {
         assert_eq!(behaviour_of(2, None), Behaviour::Upstream);
         assert_eq!(behaviour_of(3, None), Behaviour::Hardened);
-        assert_eq!(
-            behaviour_of(2, Some(Behaviour::Hardened)),
-            Behaviour::Hardened
-        );
+        let asked_for = behaviour_of(2, Some(Behaviour::Hardened));
+        assert_eq!(asked_for, Behaviour::Hardened);
     }
 }

@@ -372,52 +372,37 @@ mod tests {
 
     #[test]
     fn a_mistake_is_told_by_line_and_column() {
-        for (text, place, problem) in [
-            ("name: web\nsize: 1\n", (2, 1), "unknown field `size`"),
-            ("sizes: [1]\n", (1, 1), "missing field `name`"),
+        let check = |text: &str, place: Place, problem: &str| {
+            let mistake = read(text).unwrap_err();
+            assert_eq!(mistake.place, Some(place), "{text}: {mistake}");
+            assert!(mistake.problem.contains(problem), "{text}: {mistake}");
+        };
+        let two_names = "doing: {scale: {to: 1}, nothing: }\n";
+        for (behind_the_name, place, problem) in [
+            ("size: 1\n", (2, 1), "unknown field `size`"),
+            ("sizes: [1, two]\n", (2, 12), "invalid type: string \"two\""),
             (
-                "name: web\nsizes: [1, two]\n",
-                (2, 12),
-                "invalid type: string \"two\"",
-            ),
-            (
-                "name: web\nsizes:\n- 1\n- 256\n",
+                "sizes:\n- 1\n- 256\n",
                 (4, 3),
                 "invalid value: integer `256`",
             ),
-            (
-                "name: 5\n",
-                (1, 7),
-                "invalid type: integer `5`, expected a string",
-            ),
-            (
-                "name: web\ndoing: sleep\n",
-                (2, 8),
-                "unknown variant `sleep`",
-            ),
-            (
-                "name: web\ndoing:\n  scale: {}\n",
-                (3, 10),
-                "missing field `to`",
-            ),
-            (
-                "name: web\ndoing: {}\n",
-                (2, 8),
-                "expected one of nothing, scale",
-            ),
-            (
-                "name: web\ndoing: {scale: {to: 1}, nothing: }\n",
-                (2, 8),
-                "expected one of",
-            ),
-            ("name: web\nname: web\n", (2, 1), "duplicate"),
+            ("doing: sleep\n", (2, 8), "unknown variant `sleep`"),
+            ("doing:\n  scale: {}\n", (3, 10), "missing field `to`"),
+            ("doing: {}\n", (2, 8), "expected one of nothing, scale"),
+            (two_names, (2, 8), "expected one of"),
+            ("name: web\n", (2, 1), "duplicate"),
+        ] {
+            check(&format!("name: web\n{behind_the_name}"), place, problem);
+        }
+        let no_text = "invalid type: integer `5`, expected a string";
+        for (text, place, problem) in [
+            ("sizes: [1]\n", (1, 1), "missing field `name`"),
+            ("name: 5\n", (1, 7), no_text),
             ("name: [\n", (1, 7), "unclosed bracket"),
             ("", (1, 1), "unexpected end"),
             ("# nothing\n", (1, 1), "unexpected end"),
         ] {
-            let mistake = read(text).unwrap_err();
-            assert_eq!(mistake.place, Some(place), "{text}: {mistake}");
-            assert!(mistake.problem.contains(problem), "{text}: {mistake}");
+            check(text, place, problem);
         }
     }
 

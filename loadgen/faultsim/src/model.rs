@@ -224,24 +224,17 @@ mod tests {
             let found = difference_with(status, pods).unwrap_or_default();
             assert!(found.contains(text), "{found} is not {text}");
         };
+        let (own, orphan, stray) = ((true, "web"), (false, "web"), (true, "other"));
         says(exact(), &[], "wants 1 and has 0");
-        says(
-            exact(),
-            &[(true, "web"), (true, "web")],
-            "wants 1 and has 2",
-        );
-        says(exact(), &[(true, "web"), (false, "web")], "has not adopted");
-        says(
-            exact(),
-            &[(true, "web"), (true, "other")],
-            "has not released",
-        );
+        says(exact(), &[own, own], "wants 1 and has 2");
+        says(exact(), &[own, orphan], "has not adopted");
+        says(exact(), &[own, stray], "has not released");
         let mut wrong = exact();
         wrong["readyReplicas"] = json!(0);
         wrong["availableReplicas"] = json!(0);
-        says(wrong, &[(true, "web")], "status says");
+        says(wrong, &[own], "status says");
         let mut old = exact();
         old["observedGeneration"] = json!(0);
-        says(old, &[(true, "web")], "generation");
+        says(old, &[own], "generation");
     }
 }

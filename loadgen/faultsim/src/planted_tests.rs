@@ -147,6 +147,12 @@ fn wrong(fault: Fault, expected: &[&str]) {
     }
 }
 
+/// Switches a feature gate off.
+fn close(options: &mut SimOptions, gate: &str) {
+    let gates = &mut options.controller.feature_gates;
+    gates.insert(gate.to_owned(), false);
+}
+
 #[test]
 fn a_burst_that_is_too_large_is_noticed() {
     let fault = Fault::Options(|options| options.controller.burst_replicas = 500);
@@ -155,30 +161,16 @@ fn a_burst_that_is_too_large_is_noticed() {
 
 #[test]
 fn a_count_that_is_left_out_of_the_status_is_noticed() {
-    let fault = Fault::Options(|options| {
-        let gate = "DeploymentReplicaSetTerminatingReplicas";
-        options
-            .controller
-            .feature_gates
-            .insert(gate.to_owned(), false);
-    });
+    let gate = |options: &mut SimOptions| close(options, "DeploymentReplicaSetTerminatingReplicas");
+    let fault = Fault::Options(gate);
     wrong(fault, &["S7", "L1", "model"]);
 }
 
 #[test]
 fn a_gate_that_is_open_is_noticed() {
-    let gate = |options: &mut SimOptions| {
-        let gate = "StaleControllerConsistencyReplicaSet";
-        options
-            .controller
-            .feature_gates
-            .insert(gate.to_owned(), false);
-    };
-    let found = noticed(
-        Fault::Options(gate),
-        Behaviour::Upstream,
-        Seeds::Of(FaultClass::ExpectationTimeout),
-    );
+    let gate = |options: &mut SimOptions| close(options, "StaleControllerConsistencyReplicaSet");
+    let seeds = Seeds::Of(FaultClass::ExpectationTimeout);
+    let found = noticed(Fault::Options(gate), Behaviour::Upstream, seeds);
     assert_eq!(found, "S1");
 }
 

@@ -60,10 +60,8 @@ impl Observer for Watch {
         let fraction = state.fraction;
         if Call::of(request) == Call::CreatePod && state.dice.f64() < fraction {
             // It meets this very request.
-            let network = self
-                .network
-                .get()
-                .expect("it is set before the harness moves on");
+            let network = self.network.get();
+            let network = network.expect("it is set before the harness moves on");
             network.arm(refusal(None, 1));
         }
     }
@@ -142,11 +140,8 @@ impl Harness {
 
     fn create(&self, name: &str, replicas: i32) {
         let set = ReplicaSet::from_json(replica_set(name, name, replicas)).unwrap();
-        let created = self
-            .fault_harness()
-            .cluster()
-            .create(set, self.fault_harness().now());
-        created.unwrap();
+        let (cluster, now) = (self.fault_harness().cluster(), self.fault_harness().now());
+        cluster.create(set, now).unwrap();
     }
 
     fn now_ns(&self) -> i64 {
@@ -165,10 +160,8 @@ fn service(behaviour: Behaviour, hot: u32, healthy: u32) -> (i64, i64, i64) {
     let mut harness = Harness::new(behaviour, 1, 0.0, 2_000);
     for number in 0..hot {
         let name = format!("hot-{number}");
-        harness
-            .fault_harness()
-            .network()
-            .arm(refusal(Some(name.clone()), u32::MAX));
+        let fails = refusal(Some(name.clone()), u32::MAX);
+        harness.fault_harness().network().arm(fails);
         harness.create(&name, 1);
     }
     for number in 0..healthy {
@@ -194,10 +187,8 @@ fn service(behaviour: Behaviour, hot: u32, healthy: u32) -> (i64, i64, i64) {
         }
         let mut first: BTreeMap<&str, i64> = BTreeMap::new();
         let state = harness.watch.state();
-        let later = state
-            .syncs
-            .iter()
-            .filter(|(_, from_ns, _)| *from_ns > begun_ns);
+        let syncs = state.syncs.iter();
+        let later = syncs.filter(|(_, from_ns, _)| *from_ns > begun_ns);
         for (name, _, end_ns) in later.filter(|(name, ..)| name.starts_with("healthy")) {
             first.entry(name).or_insert(end_ns - begun_ns);
         }
@@ -251,10 +242,8 @@ fn convergence(behaviour: Behaviour, seed: u64, fraction: f64, startup_ms: u32) 
     let mut step_ns = 100 * MS;
     while harness.now_ns() - begun_ns < 6 * 3_600 * SECOND {
         harness.run(step_ns);
-        let (pods, _) = harness
-            .fault_harness()
-            .cluster()
-            .list::<Pod>(Some(NAMESPACE));
+        let cluster = harness.fault_harness().cluster();
+        let (pods, _) = cluster.list::<Pod>(Some(NAMESPACE));
         if pods.iter().filter(|pod| pod.is_active()).count() == 500 {
             let syncs = harness.watch.state().syncs.len();
             return (harness.now_ns() - begun_ns, syncs);

@@ -393,9 +393,15 @@ mod tests {
 
     #[test]
     fn what_cannot_be_played_is_named_with_its_place() {
-        let touch = |name: &str| Action::Touch {
-            replica_set: name.into(),
+        let touched = |moments: &[(u32, &str)]| {
+            let step = |(at_ms, name): &(u32, &str)| {
+                let replica_set = (*name).into();
+                Step::of_user(*at_ms, Action::Touch { replica_set })
+            };
+            schedule(moments.iter().map(step).collect())
         };
+        let percent = "percent: 200 is not within 1 to 100";
+        let no_wob = "steps[0]: there is no ReplicaSet \"wob\"; there are web";
         let kill = Action::Kill {
             replica_set: "web".into(),
             percent: 200,
@@ -405,25 +411,10 @@ mod tests {
         old.version = 0;
         for (schedule, words) in [
             (old, "version 0"),
-            (
-                schedule(vec![Step::of_user(1, touch("wob"))]),
-                "steps[0]: there is no ReplicaSet \"wob\"; there are web",
-            ),
-            (
-                schedule(vec![
-                    Step::of_user(2, touch("web")),
-                    Step::of_user(1, touch("web")),
-                ]),
-                "steps[1].at-ms",
-            ),
-            (
-                schedule(vec![Step::of_user(2_000, touch("web"))]),
-                "after disturb-ms",
-            ),
-            (
-                schedule(vec![Step::of_user(1, kill)]),
-                "percent: 200 is not within 1 to 100",
-            ),
+            (touched(&[(1, "wob")]), no_wob),
+            (touched(&[(2, "web"), (1, "web")]), "steps[1].at-ms"),
+            (touched(&[(2_000, "web")]), "after disturb-ms"),
+            (schedule(vec![Step::of_user(1, kill)]), percent),
         ] {
             let error = schedule.check().unwrap_err().to_string();
             assert!(error.contains(words), "{error}");
@@ -431,7 +422,7 @@ mod tests {
         // Members of another version are not what is wrong with it.
         let error = Schedule::read("version: 2\nworld: {}").unwrap_err();
         assert!(error.to_string().contains("version 2"), "{error}");
-        let text = schedule(vec![Step::of_user(1, touch("web"))]).to_yaml();
+        let text = touched(&[(1, "web")]).to_yaml();
         let error = Schedule::read(&text.replace("touch", "tuch")).unwrap_err();
         assert!(error.to_string().contains("tuch"), "{error}");
     }

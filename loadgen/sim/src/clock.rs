@@ -117,9 +117,7 @@ mod tests {
         assert!(now.mono_ns / 1000 >= before.mono_ns && now.mono_ns / 1000 <= after.mono_ns);
         assert_eq!(now.wall_ns - now.mono_ns, before.wall_ns - before.mono_ns);
         assert_eq!(fast.real(5_000_000_000), Duration::from_millis(5));
-        assert_eq!(
-            [clock.real(7), fast.real(-1)],
-            [Duration::from_nanos(7), Duration::ZERO]
-        );
+        assert_eq!(clock.real(7), Duration::from_nanos(7));
+        assert_eq!(fast.real(-1), Duration::ZERO);
     }
 }

@@ -77,10 +77,8 @@ mod tests {
     fn a_baseline_that_is_not_there_is_told_with_those_that_are() {
         let directory = std::env::temp_dir().join(format!("baselines-{}", std::process::id()));
         let problem = read(&directory, "main").unwrap_err().to_string();
-        assert!(
-            problem.contains("save one with --save-baseline main"),
-            "{problem}"
-        );
+        let words = "save one with --save-baseline main";
+        assert!(problem.contains(words), "{problem}");
         fs::create_dir_all(&directory).unwrap();
         fs::write(file(&directory, "other"), "{}").unwrap();
         let problem = read(&directory, "main").unwrap_err().to_string();

@@ -87,12 +87,8 @@ mod tests {
             "elapsed_seconds": 12.0, "behaviour": "hardened", "excess_pods_created": 2,
             "pods": {"created": 102}, "api_calls": {"create pods 201": 40},
         });
-        let comparison = compare(
-            &[result(json!({}))],
-            &[result(new)],
-            &Tolerances::default(),
-            &[],
-        );
+        let (base, new) = ([result(json!({}))], [result(new)]);
+        let comparison = compare(&base, &new, &Tolerances::default(), &[]);
         let sides = Sides {
             base: "a<b>.json".to_owned(),
             new: "new.json".to_owned(),

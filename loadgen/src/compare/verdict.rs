@@ -350,9 +350,7 @@ mod tests {
         let only = [MetricName::parse("convergence.p99").unwrap()];
         let comparison = compare(&base, &base, &Tolerances::default(), &only);
         assert_eq!(comparison.metrics.len(), 1);
-        assert_eq!(
-            comparison.metrics[0].metric.to_string(),
-            "convergence_seconds p99"
-        );
+        let name = comparison.metrics[0].metric.to_string();
+        assert_eq!(name, "convergence_seconds p99");
     }
 }

@@ -237,10 +237,8 @@ mod tests {
         let mut refused = 0;
         for (mut one, mut other) in objects().into_iter().zip(objects()) {
             let found = default_and_check(&mut one, &checked);
-            assert_eq!(
-                found,
-                default_and_check(&mut other, &CheckedSpecs::new(Kinds::Simulated))
-            );
+            let alone = CheckedSpecs::new(Kinds::Simulated);
+            assert_eq!(found, default_and_check(&mut other, &alone));
             assert_eq!(format!("{one:?}"), format!("{other:?}"));
             refused += usize::from(found.is_err());
         }

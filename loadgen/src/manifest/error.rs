@@ -104,10 +104,7 @@ mod tests {
             "web.yaml: document 2 (ReplicaSet default/web): spec.replicas: expected an integer"
         );
         error.position = Some((7, 3));
-        assert!(
-            error
-                .to_string()
-                .starts_with("web.yaml: document 2, line 7 column 3 (")
-        );
+        let text = error.to_string();
+        assert!(text.starts_with("web.yaml: document 2, line 7 column 3 ("));
     }
 }

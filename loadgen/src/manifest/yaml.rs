@@ -472,9 +472,7 @@ mod tests {
         for at in 0..100_000 {
             text.push_str(&format!("- name: x{at}\n  labels: {{a: b, c: d}}\n"));
         }
-        assert_eq!(
-            object(&text)["items"].as_array().map(Vec::len),
-            Some(100_000)
-        );
+        let items = &object(&text)["items"];
+        assert_eq!(items.as_array().map(Vec::len), Some(100_000));
     }
 }

@@ -368,11 +368,8 @@ mod tests {
             );
             let whole = format!("{:?}", load(&text, usize::MAX).unwrap());
             for piece in [1, 100, 300, 1_000] {
-                assert_eq!(
-                    format!("{:?}", load(&text, piece).unwrap()),
-                    whole,
-                    "{piece}"
-                );
+                let pieces = format!("{:?}", load(&text, piece).unwrap());
+                assert_eq!(pieces, whole, "{piece}");
             }
         }
     }
@@ -380,18 +377,12 @@ mod tests {
     #[test]
     fn what_is_wrong_in_a_piece_is_placed_in_the_file() {
         let good = list("", 9);
+        let number = "items[7].metadata.name: expected a string";
+        let twice = "Pod default/p6): items[7]: is there twice";
         for (from, to, words) in [
             ("name: p7\n", "name: [p7\n", "line 1"),
-            (
-                "name: p7\n",
-                "name: 7\n",
-                "items[7].metadata.name: expected a string",
-            ),
-            (
-                "name: p7\n",
-                "name: p6\n",
-                "Pod default/p6): items[7]: is there twice",
-            ),
+            ("name: p7\n", "name: 7\n", number),
+            ("name: p7\n", "name: p6\n", twice),
             ("kind: List\n", "items: []\n", "\"items\" is given twice"),
             ("kind: List\n", "", "was cut off"),
         ] {
@@ -424,10 +415,8 @@ mod tests {
                 };
                 assert!(told.contains(CUT_OFF), "{piece}: {told}");
                 if told.contains(problem) {
-                    assert!(
-                        told.ends_with(&format!("at line {lines}")),
-                        "{piece}: {told}"
-                    );
+                    let end = format!("at line {lines}");
+                    assert!(told.ends_with(&end), "{piece}: {told}");
                 }
             }
         }

@@ -301,10 +301,8 @@ mod tests {
     fn failures_should_be_few_and_the_rest_is_how_a_sum_divides() {
         let better = |name, key| Metric::by_name(name).unwrap().better_of(key);
         assert_eq!(better("api_calls", None), Better::Less);
-        assert_eq!(
-            better("api_calls", Some("create pods 201")),
-            Better::Neither
-        );
+        let created = better("api_calls", Some("create pods 201"));
+        assert_eq!(created, Better::Neither);
         assert_eq!(better("api_calls", Some("create pods 409")), Better::Less);
         assert_eq!(better("syncs", Some("ok")), Better::Neither);
         assert_eq!(better("syncs", Some("create failed")), Better::Less);

@@ -305,13 +305,11 @@ phase{a}                      | phase{}.seconds              | a               |
 
     #[test]
     fn what_is_wrong_with_a_name_is_told_with_what_would_do() {
+        let which = "say which statistic of it, count, mean, p50";
         for (text, words) in [
             ("pod_ready_latncy p99", "did you mean pod_ready_latency"),
             ("zzz", "there is no metric \"zzz\"; loadgen metrics"),
-            (
-                "pod_ready_latency",
-                "say which statistic of it, count, mean, p50",
-            ),
+            ("pod_ready_latency", which),
             ("pod_ready_latency p95", "has no \"p95\" (did you mean p9"),
             ("pod_ready_latency.p95", "has no \"p95\" (did you mean p9"),
             ("excess_pods_created p99", "single number and has no p99"),

@@ -248,23 +248,17 @@ mod tests {
 
     #[test]
     fn thresholds_are_read_in_every_spelling_and_written_in_one() {
+        let p99 = "pod_ready_latency p99 < 5s";
+        let max = "pod_ready_latency max <= 200ms";
+        let created = "api_calls{create pods 201} >= 1k";
         for (text, canonical) in [
-            ("pod_ready_latency p99 < 5s", "pod_ready_latency p99 < 5s"),
-            ("pod_ready_latency:p(99)<5s", "pod_ready_latency p99 < 5s"),
-            (
-                "pod_ready_latency: p(99) < 5s",
-                "pod_ready_latency p99 < 5s",
-            ),
-            (
-                "pod_ready_latency.max<=200ms",
-                "pod_ready_latency max <= 200ms",
-            ),
+            (p99, p99),
+            ("pod_ready_latency:p(99)<5s", p99),
+            ("pod_ready_latency: p(99) < 5s", p99),
+            ("pod_ready_latency.max<=200ms", max),
             ("excess_pods_created===0", "excess_pods_created == 0"),
             ("excess_pods_created value < 10", "excess_pods_created < 10"),
-            (
-                "api_calls{create pods 201} >= 1k",
-                "api_calls{create pods 201} >= 1k",
-            ),
+            (created, created),
             ("phase{a < b}.seconds<5s", "phase{a < b}.seconds < 5s"),
         ] {
             let threshold: Threshold = text.parse().unwrap();
@@ -272,7 +266,7 @@ mod tests {
             assert_eq!(canonical.parse::<Threshold>().unwrap(), threshold);
         }
         let parts = Threshold::parse("pod_ready_latency", "p(99)<5s").unwrap();
-        assert_eq!(parts.to_string(), "pod_ready_latency p99 < 5s");
+        assert_eq!(parts.to_string(), p99);
         assert!(parts.is_upper_bound());
     }
 
@@ -297,18 +291,15 @@ mod tests {
     fn no_value_is_not_met_and_said() {
         let outcome = outcome("convergence p99 < 5s");
         assert_eq!((outcome.value, outcome.met), (None, false));
-        assert_eq!(
-            outcome.reason(),
-            "threshold not met: convergence p99 < 5s (no value: nothing was measured)"
-        );
+        let reason = "threshold not met: convergence p99 < 5s (no value: nothing was measured)";
+        assert_eq!(outcome.reason(), reason);
     }
 
     #[test]
     fn the_reason_names_the_threshold_and_the_value() {
-        assert_eq!(
-            outcome("pod_ready_latency max < 5s").reason(),
-            "threshold not met: pod_ready_latency max < 5s (6 s)"
-        );
+        let reason = outcome("pod_ready_latency max < 5s").reason();
+        let expected = "threshold not met: pod_ready_latency max < 5s (6 s)";
+        assert_eq!(reason, expected);
     }
 
     #[test]
@@ -344,25 +335,17 @@ mod tests {
 
     #[test]
     fn files_hold_a_text_or_its_parts() {
-        let threshold: Threshold = "pod_ready_latency p99 < 5s".parse().unwrap();
+        let canonical = "pod_ready_latency p99 < 5s";
+        let threshold: Threshold = canonical.parse().unwrap();
         let text = json!("pod_ready_latency p(99)<5s");
         let parts = json!({"metric": "pod_ready_latency", "expression": "p99 < 5s"});
         for written in [text, parts] {
-            assert_eq!(
-                serde_json::from_value::<Threshold>(written).unwrap(),
-                threshold
-            );
+            let read: Threshold = serde_json::from_value(written).unwrap();
+            assert_eq!(read, threshold);
         }
-        assert_eq!(
-            serde_json::to_value(&threshold).unwrap(),
-            json!("pod_ready_latency p99 < 5s")
-        );
+        assert_eq!(serde_json::to_value(&threshold).unwrap(), canonical);
         let wrong = serde_json::from_value::<Threshold>(json!("nothing < 5s"));
-        assert!(
-            wrong
-                .unwrap_err()
-                .to_string()
-                .contains("there is no metric")
-        );
+        let problem = wrong.unwrap_err().to_string();
+        assert!(problem.contains("there is no metric"));
     }
 }

@@ -308,13 +308,9 @@ mod tests {
 
     #[test]
     fn what_never_happened_is_counted_as_zero_and_remarked_on() {
-        let found = found("api_calls{craete pods 201}");
-        assert_eq!(found.value, Some(0.0));
-        assert!(
-            found.note.contains("did you mean create pods 201"),
-            "{}",
-            found.note
-        );
+        let Found { value, note } = found("api_calls{craete pods 201}");
+        assert_eq!(value, Some(0.0));
+        assert!(note.contains("did you mean create pods 201"), "{note}");
     }
 
     #[test]

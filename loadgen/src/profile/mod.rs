@@ -304,10 +304,8 @@ mod tests {
     #[test]
     fn folded_stacks_are_read_back_or_the_line_is_named() {
         let read = parse_folded("a;<b as c>::d 12\nmain 1\n").unwrap();
-        assert_eq!(
-            read,
-            [("a;<b as c>::d".to_owned(), 12), ("main".to_owned(), 1)]
-        );
+        let stacks = [("a;<b as c>::d".to_owned(), 12), ("main".to_owned(), 1)];
+        assert_eq!(read, stacks);
         assert_eq!(parse_folded("a 1\nb x\n"), Err(FoldedError::Line(2)));
         for nothing in ["", "a 0\n"] {
             assert_eq!(parse_folded(nothing), Err(FoldedError::Empty));
@@ -339,10 +337,8 @@ mod tests {
         let mut drawing = Vec::new();
         draw_difference("t", before, after, &mut drawing).unwrap();
         let text = String::from_utf8(drawing).unwrap();
-        assert!(
-            text.contains("+50.00%") && text.contains("-50.00%"),
-            "{text}"
-        );
+        assert!(text.contains("+50.00%"), "{text}");
+        assert!(text.contains("-50.00%"), "{text}");
         assert!(draw_difference("t", "", "", &mut Vec::new()).is_err());
     }
 
@@ -371,10 +367,8 @@ mod tests {
             profile.expect("200 rounds take more than a few milliseconds")
         };
         let folded = profile.folded();
-        assert!(
-            folded.iter().any(|line| line.contains("tests::busy")),
-            "{folded:#?}"
-        );
+        let is_found = folded.iter().any(|line| line.contains("tests::busy"));
+        assert!(is_found, "{folded:#?}");
         assert!(profile.samples() > 0);
         let mut bytes = Vec::new();
         profile.write_pprof(&mut bytes).unwrap();

@@ -50,10 +50,8 @@ mod tests {
         let report = "up-down: FAILED after 1 s\n\n  phase one    1 s  not done\n  \
                       excess pods  0 created\n  broken: x\n";
         let text = coloured(report, 3);
-        assert!(
-            text.starts_with("\u{1b}[1m\u{1b}[31mup-down: FAILED"),
-            "{text:?}"
-        );
+        let head = "\u{1b}[1m\u{1b}[31mup-down: FAILED";
+        assert!(text.starts_with(head), "{text:?}");
         assert!(!text.contains("\u{1b}[33m  excess"), "{text:?}");
         assert_eq!(text.matches(PLAIN).count(), 3, "{text:?}");
         let mut plain = text.clone();

@@ -41,9 +41,7 @@ mod tests {
         let header: Vec<String> = owned(&["name", "size", "note"]);
         let rows = [owned(&["a", "5", ""]), owned(&["long name", "1,000", "x"])];
         let text = columns(&header, &rows, |at| at != 1);
-        assert_eq!(
-            text,
-            " name        size  note\n a              5\n long name  1,000  x\n"
-        );
+        let expected = " name        size  note\n a              5\n long name  1,000  x\n";
+        assert_eq!(text, expected);
     }
 }

@@ -88,9 +88,7 @@ mod tests {
         let expected = "{\n  \"a\": [1, 2.5, null],\n  \"b\": {\n    \"c\": {},\n    \"d\": [{\n      \
                         \"e\": \"x\"\n    }, []]\n  }\n}\n";
         assert_eq!(text, expected);
-        assert_eq!(
-            serde_json::from_str::<serde_json::Value>(&text).unwrap(),
-            value
-        );
+        let read: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(read, value);
     }
 }

@@ -18,18 +18,12 @@ pub(super) fn result() -> RunResult {
         max: 1.0,
         ..Quantiles::default()
     };
-    let buckets = vec![
-        Bucket {
-            above: 0.01,
-            up_to: 0.1,
-            count: 3_000,
-        },
-        Bucket {
-            above: 0.1,
-            up_to: 1.0,
-            count: 1_000,
-        },
-    ];
+    let bucket = |above, up_to, count| Bucket {
+        above,
+        up_to,
+        count,
+    };
+    let buckets = vec![bucket(0.01, 0.1, 3_000), bucket(0.1, 1.0, 1_000)];
     RunResult {
         schema_version: SCHEMA_VERSION,
         version: "0".into(),

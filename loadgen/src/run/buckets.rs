@@ -80,10 +80,8 @@ mod tests {
 
     #[track_caller]
     fn assert_sound(buckets: &[Bucket], count: u64) {
-        assert_eq!(
-            buckets.iter().map(|bucket| bucket.count).sum::<u64>(),
-            count
-        );
+        let counted: u64 = buckets.iter().map(|bucket| bucket.count).sum();
+        assert_eq!(counted, count);
         assert!(buckets.iter().all(|bucket| bucket.above < bucket.up_to));
         assert!(buckets.windows(2).all(|two| two[0].up_to == two[1].above));
         assert!(buckets.first().is_none_or(|first| first.count > 0));

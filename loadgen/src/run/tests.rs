@@ -7,14 +7,14 @@ use podstorm_objects::{Now, Pod};
 use podstorm_sim::clock::RealClock;
 
 use super::{Engine, Observer, Progress, run, virtual_time};
-use crate::result::RunResult;
+use crate::result::{Phase, RunResult, SlowReplicaSet};
 use crate::scenario::Scenario;
 use crate::settings::{EngineKind, Latency, LatencySettings, Settings};
 
 const SECOND_NS: i64 = 1_000_000_000;
 
 /// Those that run small and quickly.
-const SCENARIOS: [&str; 7] = [
+pub(super) const SCENARIOS: [&str; 7] = [
     "up-down",
     "scale-up",
     "scale-down",
@@ -76,17 +76,8 @@ fn up_down_writes_every_step_of_every_pod_once() {
     for engine in [EngineKind::Virtual, EngineKind::Threads] {
         let result = run_ok(&settings("up-down", engine));
         let pods = &result.pods;
-        assert_eq!(
-            [
-                pods.created,
-                pods.bound,
-                pods.ready,
-                pods.deleted,
-                pods.peak
-            ],
-            [300; 5],
-            "{engine:?}"
-        );
+        let counts = [pods.created, pods.bound, pods.ready, pods.deleted];
+        assert_eq!((counts, pods.peak), ([300; 4], 300), "{engine:?}");
         assert_eq!(result.api_calls["create pods 201"], 300);
         assert_eq!(result.api_calls["delete pods 200"], 300);
         assert_eq!(
@@ -95,11 +86,8 @@ fn up_down_writes_every_step_of_every_pod_once() {
             "12 sets in the 3 phases behind the set-up"
         );
         assert_eq!(result.pod_ready_seconds.count, 300);
-        let phases: Vec<(u64, u64)> = result
-            .phases
-            .iter()
-            .map(|phase| (phase.pods_created, phase.pods_deleted))
-            .collect();
+        let changes = |phase: &Phase| (phase.pods_created, phase.pods_deleted);
+        let phases: Vec<(u64, u64)> = result.phases.iter().map(changes).collect();
         assert_eq!(phases, [(0, 0), (300, 0), (0, 156), (0, 144)]);
         assert_eq!(result.wasted_work.pods_never_ready, 0);
         let revisions: u64 = result.writes.values().sum();
@@ -148,10 +136,8 @@ fn hardened(mut settings: Settings) -> Settings {
 fn latencies_and_limits_take_time_but_change_nothing_else() {
     let result = run_ok(&slow("up-down"));
     let pods = &result.pods;
-    assert_eq!(
-        [pods.created, pods.bound, pods.ready, pods.deleted],
-        [300; 4]
-    );
+    let counts = [pods.created, pods.bound, pods.ready, pods.deleted];
+    assert_eq!(counts, [300; 4]);
     // 600 pod writes and at least as many for status and events, at 20 a second.
     assert!(result.elapsed_seconds > 30.0, "{}", result.elapsed_seconds);
     assert!(result.convergence_seconds.p50 > 1.0, "{:?}", result);
@@ -182,16 +168,10 @@ fn a_run_past_its_time_limit_says_what_is_missing() {
     let result = run(&settings, Vec::new(), &(), &AtomicBool::new(false));
     assert_eq!(result.outcome.exit_code, 1);
     assert!(!result.outcome.converged);
-    assert!(
-        result.outcome.reason.contains("time limit of 5 s"),
-        "{}",
-        result.outcome.reason
-    );
-    assert!(
-        result.outcome.reason.contains("have not converged"),
-        "{}",
-        result.outcome.reason
-    );
+    let reason = &result.outcome.reason;
+    for words in ["time limit of 5 s", "have not converged"] {
+        assert!(reason.contains(words), "{reason}");
+    }
     assert_eq!(result.elapsed_seconds, 5.0);
 }
 
@@ -225,19 +205,12 @@ fn churn_is_about_the_churn_and_not_about_its_set_up() {
     assert_eq!(of_phases, syncs);
     let idle = set_up.syncs_without_requests + churn.syncs_without_requests;
     assert_eq!(idle, result.wasted_work.syncs_without_requests);
-    assert!(
-        result
-            .slowest_replicasets
-            .iter()
-            .all(|slow| slow.phase == "churn" && slow.seconds < 0.1),
-        "{:?}",
-        result.slowest_replicasets
-    );
+    let slowest = &result.slowest_replicasets;
+    let fits = |slow: &SlowReplicaSet| slow.phase == "churn" && slow.seconds < 0.1;
+    assert!(slowest.iter().all(fits), "{slowest:?}");
     let answer = result.answer.expect("it converged");
-    assert!(
-        answer.starts_with("100 pods were deleted in 19.8"),
-        "{answer}"
-    );
+    let deleted = "100 pods were deleted in 19.8";
+    assert!(answer.starts_with(deleted), "{answer}");
     let p99 = crate::units::seconds_for_people(all.p99);
     assert!(answer.contains(&format!("{p99} (p99)")), "{answer}");
 }
@@ -249,11 +222,9 @@ fn a_cold_start_converges_from_its_controller_on() {
     settings.latency.pod_startup = Latency::Constant(30 * SECOND_NS);
     // As it is built in: all is as an earlier controller left it, and there is nothing to converge.
     let result = run_ok(&settings);
-    let counts = result
-        .phases
-        .iter()
-        .map(|phase| phase.convergence_seconds.count);
-    assert_eq!(counts.collect::<Vec<u64>>(), [0; 3]);
+    let count = |phase: &Phase| phase.convergence_seconds.count;
+    let counts: Vec<u64> = result.phases.iter().map(count).collect();
+    assert_eq!(counts, [0; 3]);
     assert_eq!(result.convergence_seconds.count, 0);
     assert_eq!(result.work_duration_seconds.count, 12);
     // Without its statuses: they are made right by the controller, and in its time.
@@ -314,11 +285,7 @@ struct Listener(std::sync::Mutex<Vec<(usize, u64, u64)>>);
 impl Observer for Listener {
     fn progress(&self, progress: &Progress<'_>) {
         let news = (progress.phase_index, progress.done, progress.total);
-        let mut all = self
-            .0
-            .lock()
-            .expect("no thread panics while it holds this lock");
-        all.push(news);
+        self.0.lock().unwrap().push(news);
     }
 }
 

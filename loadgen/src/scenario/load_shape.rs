@@ -225,10 +225,8 @@ mod tests {
     #[test]
     fn even_and_stepped_loads_are_exact() {
         let even = LoadShape::QpsLoad { qps: Positive(4.0) };
-        assert_eq!(
-            times(even, 5),
-            [0, SECOND / 4, SECOND / 2, 3 * SECOND / 4, SECOND]
-        );
+        let quarters = [0, SECOND / 4, SECOND / 2, 3 * SECOND / 4, SECOND];
+        assert_eq!(times(even, 5), quarters);
         let stepped = LoadShape::SteppedLoad {
             burst_size: Size(2),
             step_delay: Time(SECOND),

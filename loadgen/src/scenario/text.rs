@@ -245,24 +245,11 @@ mod tests {
         }
         assert_eq!("1m30s".parse::<Time>().unwrap().to_string(), "1m30s");
         assert!("5".parse::<Time>().unwrap_err().contains("unit"));
-        assert_eq!(
-            "p50=3ms,p99=40ms"
-                .parse::<LatencyText>()
-                .unwrap()
-                .to_string(),
-            "p50=3ms,p99=40ms"
-        );
-        assert!(
-            "strict"
-                .parse::<BehaviourName>()
-                .unwrap_err()
-                .contains("hardened")
-        );
-        assert!(
-            "fast"
-                .parse::<EngineName>()
-                .unwrap_err()
-                .contains("virtual")
-        );
+        let latency: LatencyText = "p50=3ms,p99=40ms".parse().unwrap();
+        assert_eq!(latency.to_string(), "p50=3ms,p99=40ms");
+        let problem = "strict".parse::<BehaviourName>().unwrap_err();
+        assert!(problem.contains("hardened"));
+        let problem = "fast".parse::<EngineName>().unwrap_err();
+        assert!(problem.contains("virtual"));
     }
 }

@@ -259,13 +259,8 @@ mod tests {
             value(1, 1, Some(2.0)),
             value(0, 1, None),
         ];
-        let map = heat_map(
-            ["a", "b"],
-            &texts(&["1", "2"]),
-            &texts(&["x", "y"]),
-            &values,
-            (1.0, 2.0),
-        );
+        let (along, up) = (texts(&["1", "2"]), texts(&["x", "y"]));
+        let map = heat_map(["a", "b"], &along, &up, &values, (1.0, 2.0));
         let cells = map["cells"].as_array().unwrap();
         let at = |tile: usize, axis: &str| -> f64 {
             cells[tile][axis].as_str().unwrap().parse().unwrap()

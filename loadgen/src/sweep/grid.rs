@@ -179,19 +179,11 @@ mod tests {
         }
         let many: Vec<String> = (0..101).map(|value| value.to_string()).collect();
         let many = |name: &str| format!("{name}={}", many.join(","));
-        let problem = Grid::parse(&[many("a"), many("b")])
-            .unwrap_err()
-            .to_string();
-        assert!(
-            problem.contains("101 x 101 cells, 10201 in all; at most 10000"),
-            "{problem}"
-        );
+        let problem = |texts: &[String]| Grid::parse(texts).unwrap_err().to_string();
+        let large = problem(&[many("a"), many("b")]);
+        let words = "101 x 101 cells, 10201 in all; at most 10000";
+        assert!(large.contains(words), "{large}");
         let far: Vec<String> = (0..20).map(|n| many(&format!("a{n}"))).collect();
-        assert!(
-            Grid::parse(&far)
-                .unwrap_err()
-                .to_string()
-                .contains("101 x 101")
-        );
+        assert!(problem(&far).contains("101 x 101"));
     }
 }

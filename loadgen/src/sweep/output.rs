@@ -196,10 +196,8 @@ mod tests {
     fn the_table_has_a_line_for_each_cell_and_names_the_cheapest() {
         let sweep = sweep("1h");
         let text = table(&sweep, &|cell| format!("loadgen run # {}", cell.number));
-        assert!(
-            text.starts_with(" pods  kube-api-qps  elapsed  convergence p99"),
-            "{text}"
-        );
+        let head = " pods  kube-api-qps  elapsed  convergence p99";
+        assert!(text.starts_with(head), "{text}");
         for words in [
             "<- cheapest that meets all\n",
             "6 cells, medians of 2 seeds, 1 to 2\n",
@@ -241,9 +239,7 @@ mod tests {
         assert_eq!(cell["values"]["kube-api-qps"], "10");
         assert_eq!(cell["meets_thresholds"], false);
         assert_eq!(cell["results"][1]["seed"], 2);
-        assert_eq!(
-            cell["results"][1]["settings"]["controller"]["kube_api_qps"],
-            10.0
-        );
+        let settings = &cell["results"][1]["settings"];
+        assert_eq!(settings["controller"]["kube_api_qps"], 10.0);
     }
 }

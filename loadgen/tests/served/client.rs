@@ -48,25 +48,16 @@ async fn objects_are_made_listed_patched_and_deleted() {
     for (number, client) in clients.into_iter().enumerate() {
         let name = format!("web-{number}");
         let sets: Api<ReplicaSet> = Api::default_namespaced(client.clone());
-        sets.create(&PostParams::default(), &read(set(&name, 2)))
-            .await
-            .unwrap();
-        await_condition(sets.clone(), &name, is_ready(2))
-            .await
-            .unwrap();
-        let scale = json!({"spec": {"replicas": 3}});
-        let params = PatchParams::default();
-        sets.patch_scale(&name, &params, &Patch::Merge(&scale))
-            .await
-            .unwrap();
-        await_condition(sets.clone(), &name, is_ready(3))
-            .await
-            .unwrap();
-        let labelled = json!({"metadata": {"labels": {"a": "b"}}});
-        let set = sets
-            .patch(&name, &params, &Patch::Strategic(labelled))
-            .await
-            .unwrap();
+        let (post, params) = (PostParams::default(), PatchParams::default());
+        sets.create(&post, &read(set(&name, 2))).await.unwrap();
+        let ready = await_condition(sets.clone(), &name, is_ready(2)).await;
+        ready.unwrap();
+        let scale = Patch::Merge(json!({"spec": {"replicas": 3}}));
+        sets.patch_scale(&name, &params, &scale).await.unwrap();
+        let ready = await_condition(sets.clone(), &name, is_ready(3)).await;
+        ready.unwrap();
+        let labelled = Patch::Strategic(json!({"metadata": {"labels": {"a": "b"}}}));
+        let set = sets.patch(&name, &params, &labelled).await.unwrap();
         assert_eq!(set.labels()["a"], "b");
         let removed = read(json!([{"op": "remove", "path": "/metadata/labels/a"}]));
         let patch = Patch::<()>::Json(removed);
@@ -76,22 +67,17 @@ async fn objects_are_made_listed_patched_and_deleted() {
         let pods: Api<Pod> = Api::default_namespaced(client.clone());
         let listed = ListParams::default().labels(&format!("app={name}"));
         let one = pods.list(&listed.clone().limit(1)).await.unwrap();
-        assert_eq!(
-            (one.items.len(), one.metadata.remaining_item_count),
-            (1, None)
-        );
+        assert_eq!(one.items.len(), 1);
+        assert_eq!(one.metadata.remaining_item_count, None);
         let pod = &one.items[0].name_any();
-        assert_eq!(
-            pods.logs(pod, &LogParams::default()).await.unwrap(),
-            "a simulated container runs here\n"
-        );
+        let logs = pods.logs(pod, &LogParams::default()).await.unwrap();
+        assert_eq!(logs, "a simulated container runs here\n");
         pods.evict(pod, &EvictParams::default()).await.unwrap();
         let uid = one.items[0].uid().unwrap();
         let gone = kube::runtime::conditions::is_deleted(&uid);
         await_condition(pods.clone(), pod, gone).await.unwrap();
-        sets.delete(&name, &DeleteParams::background())
-            .await
-            .unwrap();
+        let deleted = sets.delete(&name, &DeleteParams::background()).await;
+        deleted.unwrap();
         assert!(sets.get_opt(&name).await.unwrap().is_none());
         let missing = sets.get("nowhere").await.unwrap_err();
         assert!(matches!(missing, kube::Error::Api(status) if status.code == 404));
@@ -108,17 +94,14 @@ async fn a_watcher_sees_what_is_there_and_what_comes() {
             watcher::Config::default().streaming_lists(),
         ] {
             let (first, second) = (format!("first-{number}"), format!("second-{number}"));
-            maps.create(&PostParams::default(), &map(&first))
-                .await
-                .unwrap();
+            let post = PostParams::default();
+            maps.create(&post, &map(&first)).await.unwrap();
             let (reader, writer) = store();
             let events = watcher(maps.clone(), config.labels("kind=test"));
             let events = reflector(writer, events.default_backoff()).applied_objects();
             let mut names = Box::pin(events.map_ok(|map| map.name_any()));
             assert_eq!(names.next().await.unwrap().unwrap(), first);
-            maps.create(&PostParams::default(), &map(&second))
-                .await
-                .unwrap();
+            maps.create(&post, &map(&second)).await.unwrap();
             assert_eq!(names.next().await.unwrap().unwrap(), second);
             assert_eq!(reader.state().len(), 2);
             for name in [first, second] {
@@ -133,23 +116,14 @@ async fn a_plain_watch_ends_at_its_time() {
     let (_served, clients) = clients().await;
     for client in clients {
         let nodes: Api<Node> = Api::all(client);
-        let events = nodes
-            .watch(&WatchParams::default().timeout(1), "0")
-            .await
-            .unwrap();
+        let params = WatchParams::default().timeout(1);
+        let events = nodes.watch(&params, "0").await.unwrap();
         let events: Vec<WatchEvent<Node>> = events.try_collect().await.unwrap();
-        assert!(
-            events
-                .iter()
-                .all(|event| matches!(event, WatchEvent::Added(_) | WatchEvent::Bookmark(_)))
-        );
-        assert_eq!(
-            events
-                .iter()
-                .filter(|event| matches!(event, WatchEvent::Added(_)))
-                .count(),
-            3
-        );
+        let is_added = |event: &&WatchEvent<Node>| matches!(event, WatchEvent::Added(_));
+        let (added, others): (Vec<_>, Vec<_>) = events.iter().partition(is_added);
+        assert_eq!(added.len(), 3);
+        let mut others = others.into_iter();
+        assert!(others.all(|event| matches!(event, WatchEvent::Bookmark(_))));
     }
 }
 
@@ -164,16 +138,10 @@ async fn discovery_finds_every_kind() {
         // Events are in two groups; six kinds of reviews, bindings and ComponentStatuses are not stored.
         let stored = served.cluster().kinds().len();
         assert_eq!(kinds.sum::<usize>(), stored + 1 + 8);
-        let aggregated = Discovery::new(client.clone())
-            .run_aggregated()
-            .await
-            .unwrap();
-        assert!(aggregated.has_group("apps"));
+        let aggregated = Discovery::new(client.clone()).run_aggregated().await;
+        assert!(aggregated.unwrap().has_group("apps"));
         let version = client.apiserver_version().await.unwrap();
-        assert_eq!(
-            (version.major.as_str(), version.minor.as_str()),
-            ("1", "36")
-        );
+        assert_eq!([version.major, version.minor], ["1", "36"]);
     }
 }
 
@@ -182,10 +150,9 @@ async fn mistakes_are_answered_with_their_status() {
     let (_served, clients) = clients().await;
     for client in clients {
         let sets: Api<ReplicaSet> = Api::default_namespaced(client.clone());
-        let wrong = sets
-            .create(&PostParams::default(), &read(set("web", -1)))
-            .await
-            .unwrap_err();
+        let post = PostParams::default();
+        let wrong = sets.create(&post, &read(set("web", -1))).await;
+        let wrong = wrong.unwrap_err();
         let kube::Error::Api(status) = wrong else {
             panic!("{wrong}");
         };
@@ -248,23 +215,13 @@ async fn other_versions_are_the_same_objects() {
         old.create(&PostParams::default(), &scaler).await.unwrap();
         let behavior = json!({"spec": {"behavior": {"scaleDown": {
             "stabilizationWindowSeconds": 7}}}});
-        let behavior = Patch::Merge(behavior);
-        new.patch(&name, &PatchParams::default(), &behavior)
-            .await
-            .unwrap();
+        let (behavior, params) = (Patch::Merge(behavior), PatchParams::default());
+        new.patch(&name, &params, &behavior).await.unwrap();
         let metrics = new.get(&name).await.unwrap().spec.metrics.unwrap();
-        let target = metrics[0]
-            .resource
-            .as_ref()
-            .unwrap()
-            .target
-            .average_utilization;
-        assert_eq!(target, Some(60));
-        let more = json!({"spec": {"targetCPUUtilizationPercentage": 70}});
-        let changed = old
-            .patch(&name, &PatchParams::default(), &Patch::Merge(more))
-            .await
-            .unwrap();
+        let resource = metrics[0].resource.as_ref().unwrap();
+        assert_eq!(resource.target.average_utilization, Some(60));
+        let more = Patch::Merge(json!({"spec": {"targetCPUUtilizationPercentage": 70}}));
+        let changed = old.patch(&name, &params, &more).await.unwrap();
         assert_eq!(changed.spec.target_cpu_utilization_percentage, Some(70));
         // What the old version has no member for is still there.
         let behavior = new.get(&name).await.unwrap().spec.behavior.unwrap();

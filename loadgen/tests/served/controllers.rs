@@ -2,7 +2,7 @@
 //! the API server in their place.
 
 use k8s_openapi::api::apps::v1::ReplicaSet;
-use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::api::core::v1::{Namespace, NamespaceStatus, Pod};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use podstorm_sim::services::Controllers;
@@ -32,10 +32,8 @@ async fn another_garbage_collector_can_orphan_and_let_go() {
     let sets: Api<ReplicaSet> = Api::default_namespaced(client.clone());
     let pods: Api<Pod> = Api::default_namespaced(client);
     let (post, params) = (PostParams::default(), PatchParams::default());
-    let set = sets
-        .create(&post, &read(set("web", 0)))
-        .await
-        .expect("it is valid");
+    let set = sets.create(&post, &read(set("web", 0))).await;
+    let set = set.expect("it is valid");
     for name in ["a", "b", "c"] {
         let made = pods.create(&post, &owned(name, &set)).await;
         made.expect("it is valid");
@@ -78,11 +76,8 @@ async fn another_garbage_collector_can_orphan_and_let_go() {
     let done = json!({"metadata": {"resourceVersion": version, "finalizers": null}});
     let _last = sets.patch("web", &params, &Patch::Merge(done)).await;
     assert!(sets.get_opt("web").await.expect("it is answered").is_none());
-    let left = pods
-        .list(&ListParams::default())
-        .await
-        .expect("it is answered");
-    assert_eq!(left.items.len(), 3);
+    let left = pods.list(&ListParams::default()).await;
+    assert_eq!(left.expect("it is answered").items.len(), 3);
 }
 
 #[tokio::test]
@@ -94,39 +89,25 @@ async fn another_namespace_controller_finalizes() {
     namespaces.create(&post, &shop).await.expect("it is valid");
     let going = namespaces.delete(name, &DeleteParams::default()).await;
     let going = going.expect("it exists").left().expect("it stays for now");
-    assert_eq!(
-        going.status.and_then(|status| status.phase).as_deref(),
-        Some("Terminating")
-    );
+    let phase = going.status.and_then(|status| status.phase);
+    assert_eq!(phase.as_deref(), Some("Terminating"));
     let mut status = namespaces.get(name).await.expect("it exists");
     let condition = json!({"type": "NamespaceContentRemaining", "status": "False",
         "reason": "ContentRemoved", "message": "All content successfully removed",
         "lastTransitionTime": "2026-06-01T12:00:00Z"});
-    status.status = Some(read(
-        json!({"phase": "Terminating", "conditions": [condition]}),
-    ));
+    let ending = json!({"phase": "Terminating", "conditions": [condition]});
+    status.status = Some(read(ending));
     let written = namespaces.replace_status(name, &post, &status).await;
     let mut written = written.expect("the phase fits");
-    assert_eq!(
-        written
-            .status
-            .as_ref()
-            .and_then(|it| it.conditions.as_ref())
-            .map(Vec::len),
-        Some(1)
-    );
+    let conditions = |it: &NamespaceStatus| it.conditions.as_ref().map(Vec::len);
+    assert_eq!(written.status.as_ref().and_then(conditions), Some(1));
     written.spec = Some(read(json!({"finalizers": []})));
     let last: Result<Namespace, _> = namespaces
         .replace_subresource("finalize", name, &post, &written)
         .await;
     last.expect("it is finalized");
-    assert!(
-        namespaces
-            .get_opt(name)
-            .await
-            .expect("it is answered")
-            .is_none()
-    );
+    let left = namespaces.get_opt(name).await;
+    assert!(left.expect("it is answered").is_none());
 }
 
 #[tokio::test]

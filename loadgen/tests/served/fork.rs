@@ -23,12 +23,8 @@ async fn busy() -> Served {
     advance(&served, STARTUP_S);
     assert_eq!(ready(&served, "old").await, 2);
     create(&served, SETS, set("new", 3)).await;
-    create(
-        &served,
-        "/api/v1/namespaces",
-        json!({"metadata": {"name": "ending"}}),
-    )
-    .await;
+    let ending = json!({"metadata": {"name": "ending"}});
+    create(&served, "/api/v1/namespaces", ending).await;
     let kept = json!({"metadata": {"name": "kept", "finalizers": ["example.com/kept"]}});
     create(&served, "/api/v1/namespaces/ending/configmaps", kept).await;
     send(&served, "DELETE", "/api/v1/namespaces/ending", Value::Null).await;
@@ -45,29 +41,21 @@ async fn a_fork_is_the_same_server() {
     let served = busy().await;
     let fork = served.fork().unwrap();
     assert_eq!(fork.now(), served.now());
-    assert_eq!(
-        fork.cluster().resource_version(),
-        served.cluster().resource_version()
-    );
+    let counts = [&fork, &served].map(|server| {
+        let cluster = server.cluster();
+        (cluster.resource_version(), cluster.pod_totals().existing)
+    });
+    assert_eq!(counts[0], counts[1]);
     assert_eq!(text(&fork), text(&served));
-    assert_eq!(
-        fork.cluster().pod_totals().existing,
-        served.cluster().pod_totals().existing
-    );
     let widget = get(&fork, &format!("{WIDGETS}/w")).await;
     assert_eq!(widget, get(&served, &format!("{WIDGETS}/w")).await);
-    assert!(
-        widget["metadata"]["deletionTimestamp"].is_string(),
-        "{widget}"
-    );
+    let since = &widget["metadata"]["deletionTimestamp"];
+    assert!(since.is_string(), "{widget}");
     // The next object has the UID that it would have had.
     let maps = "/api/v1/namespaces/default/configmaps";
     let named = json!({"metadata": {"generateName": "m-"}});
-    let (one, other) = (
-        create(&served, maps, named.clone()).await,
-        create(&fork, maps, named).await,
-    );
-    assert_eq!(one, other);
+    let one = create(&served, maps, named.clone()).await;
+    assert_eq!(one, create(&fork, maps, named).await);
     // A watch from before the fork has to list again, one from then on has not.
     let watch = |version: u64| format!("{maps}?watch=1&timeoutSeconds=1&resourceVersion={version}");
     let version = fork.cluster().resource_version() - 1;
@@ -134,11 +122,8 @@ async fn forks_that_are_treated_alike_stay_the_same_and_others_part() {
 #[tokio::test]
 async fn a_snapshot_outlives_its_server_and_arms_nothing() {
     let served = busy().await;
-    served
-        .api()
-        .faults()
-        .arm(Fault::new(Effect::LoseRequest))
-        .unwrap();
+    let fault = Fault::new(Effect::LoseRequest);
+    served.api().faults().arm(fault).unwrap();
     let snapshot: Snapshot = served.snapshot().unwrap();
     let (now, before) = (served.now(), text(&served));
     drop(served);
@@ -146,10 +131,8 @@ async fn a_snapshot_outlives_its_server_and_arms_nothing() {
     for _ in 0..2 {
         let restored = Served::restore(&snapshot).unwrap();
         assert_eq!(text(&restored), before);
-        assert_eq!(
-            restored.cluster().resource_version(),
-            snapshot.resource_version()
-        );
+        let version = restored.cluster().resource_version();
+        assert_eq!(version, snapshot.resource_version());
         assert!(restored.api().faults().all().is_empty());
         advance(&restored, 600);
     }

@@ -57,19 +57,15 @@ fn a_kubeconfig_holds_what_lets_a_client_in() {
     let open = Access::new(address.ip(), None, Vec::new()).unwrap();
     let config = read(&open);
     // Clients can't connect to "any address".
-    assert_eq!(
-        config["clusters"][0]["cluster"],
-        json!({"server": "http://127.0.0.1:8443"})
-    );
+    let local = json!({"server": "http://127.0.0.1:8443"});
+    assert_eq!(config["clusters"][0]["cluster"], local);
     assert_eq!(config["users"][0]["user"], json!({}));
 
     let user = podstorm_http::User::default();
     let tokens = vec![("t".to_owned(), user)];
     let config = read(&Access::new(address.ip(), None, tokens).unwrap());
-    assert_eq!(
-        config["users"][0]["user"]["token"].as_str().map(str::len),
-        Some(64)
-    );
+    let token = config["users"][0]["user"]["token"].as_str();
+    assert_eq!(token.map(str::len), Some(64));
     assert_eq!(config["users"].as_array().map(Vec::len), Some(1));
 
     let names = ["cluster.example".to_owned()];
@@ -79,12 +75,8 @@ fn a_kubeconfig_holds_what_lets_a_client_in() {
     let cluster = &config["clusters"][0]["cluster"];
     assert_eq!(cluster["server"], "https://127.0.0.1:8443");
     assert!(cluster["certificate-authority-data"].is_string());
-    let names: Vec<&Value> = config["users"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|user| &user["name"])
-        .collect();
+    let users = config["users"].as_array().unwrap().iter();
+    let names: Vec<&Value> = users.map(|user| &user["name"]).collect();
     assert_eq!(names, ["podstorm", "podstorm-certificate"]);
     assert!(config["users"][1]["user"]["client-key-data"].is_string());
     assert_eq!(config["contexts"][0]["context"]["user"], "podstorm");

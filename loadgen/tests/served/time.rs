@@ -53,8 +53,6 @@ async fn samples_come_while_the_time_of_the_cluster_stands_still() {
         let pods = [of("desired"), of("existing"), of("ready")];
         states.push((sample["seconds"].as_f64().unwrap(), pods));
     }
-    assert_eq!(
-        states,
-        [(0.0, [0, 0, 0]), (0.0, [2, 2, 0]), (301.0, [2, 2, 2])]
-    );
+    let expected = [(0.0, [0, 0, 0]), (0.0, [2, 2, 0]), (301.0, [2, 2, 2])];
+    assert_eq!(states, expected);
 }

@@ -76,10 +76,8 @@ mod tests {
     fn percentages_are_rounded_in_favour_of_a_rollout_and_one_pod_may_always_move() {
         let rolling = |surge: Value, unavailable: Value| {
             let amounts = json!({"maxSurge": surge, "maxUnavailable": unavailable});
-            let limits = of(
-                10,
-                json!({"type": "RollingUpdate", "rollingUpdate": amounts}),
-            );
+            let strategy = json!({"type": "RollingUpdate", "rollingUpdate": amounts});
+            let limits = of(10, strategy);
             (limits.most, limits.least_available)
         };
         assert_eq!(rolling(json!("25%"), json!("25%")), (13, 8));

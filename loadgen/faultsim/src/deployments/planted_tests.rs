@@ -21,6 +21,8 @@ type Replace = fn(&Request) -> Option<Vec<Request>>;
 enum Fault {
     /// What is carried out in place of a request.
     Requests(Replace),
+    /// What becomes of the ReplicaSets that it writes.
+    Writes(fn(&mut ReplicaSet)),
     /// What it does after each sync of a Deployment.
     Memory(fn(&Controller, &Deployment, Now)),
 }
@@ -32,6 +34,7 @@ thread_local! {
 pub(super) fn requests(request: &Request) -> Option<Vec<Request>> {
     match PLANTED.get()? {
         Fault::Requests(replace) => replace(request),
+        Fault::Writes(change) => changed(request, change),
         Fault::Memory(_) => None,
     }
 }
@@ -61,7 +64,7 @@ fn noticed(fault: Fault, expected: &str) {
 }
 
 /// A write of a ReplicaSet, changed.
-fn changed(request: &Request, change: impl FnOnce(&mut ReplicaSet)) -> Option<Vec<Request>> {
+fn changed(request: &Request, change: fn(&mut ReplicaSet)) -> Option<Vec<Request>> {
     let Request::Put { object } = request else {
         return None;
     };
@@ -74,9 +77,7 @@ fn changed(request: &Request, change: impl FnOnce(&mut ReplicaSet)) -> Option<Ve
 #[test]
 fn a_new_replica_set_that_grows_too_far_is_noticed() {
     noticed(
-        Fault::Requests(|request| {
-            changed(request, |set| set.spec.replicas = Some(set.replicas() + 30))
-        }),
+        Fault::Writes(|set| set.spec.replicas = Some(set.replicas() + 30)),
         "D1",
     );
 }
@@ -84,9 +85,7 @@ fn a_new_replica_set_that_grows_too_far_is_noticed() {
 #[test]
 fn pods_that_are_taken_away_too_early_are_noticed() {
     noticed(
-        Fault::Requests(|request| {
-            changed(request, |set| set.spec.replicas = Some(set.replicas() / 2))
-        }),
+        Fault::Writes(|set| set.spec.replicas = Some(set.replicas() / 2)),
         "D2",
     );
 }
@@ -94,10 +93,8 @@ fn pods_that_are_taken_away_too_early_are_noticed() {
 #[test]
 fn a_revision_that_falls_is_noticed() {
     noticed(
-        Fault::Requests(|request| {
-            changed(request, |set| {
-                set.metadata.annotations = set.metadata.annotations.with(REVISION, "0");
-            })
+        Fault::Writes(|set| {
+            set.metadata.annotations = set.metadata.annotations.with(REVISION, "0");
         }),
         "D3",
     );
@@ -106,13 +103,11 @@ fn a_revision_that_falls_is_noticed() {
 #[test]
 fn an_old_replica_set_that_grows_is_noticed() {
     noticed(
-        Fault::Requests(|request| {
-            changed(request, |set| {
-                // It is to become smaller.
-                if set.status.replicas > set.replicas() {
-                    set.spec.replicas = Some(set.status.replicas + 1);
-                }
-            })
+        Fault::Writes(|set| {
+            // It is to become smaller.
+            if set.status.replicas > set.replicas() {
+                set.spec.replicas = Some(set.status.replicas + 1);
+            }
         }),
         "D4",
     );

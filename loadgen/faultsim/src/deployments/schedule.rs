@@ -193,6 +193,7 @@ mod tests {
             schedule.steps = vec![Step { at_ms: 1, what }];
             schedule
         };
+        let no_wob = "steps[0]: there is no Deployment \"wob\"; there are web";
         let mut old = scaled("web", 1);
         old.version = 0;
         let mut empty = scaled("web", 1);
@@ -207,10 +208,7 @@ mod tests {
             (empty, "at least one is needed"),
             (late, "steps[0].at-ms"),
             (twice, "\"web\" is there twice"),
-            (
-                scaled("wob", 1),
-                "steps[0]: there is no Deployment \"wob\"; there are web",
-            ),
+            (scaled("wob", 1), no_wob),
             (scaled("web", -1), "steps[0]: replicas"),
         ] {
             let error = schedule.check().unwrap_err().to_string();

@@ -142,10 +142,8 @@ fn adopted_pods_count_and_may_be_deleted_and_orphans_do_not() {
         let mut harness = CheckerHarness::new(Behaviour::Upstream);
         let set = harness.seen_set(wanted);
         let orphan = harness.created("a", None, None);
-        harness
-            .controller
-            .pods()
-            .apply(Delta::Applied(Arc::clone(&orphan)));
+        let seen = Delta::Applied(Arc::clone(&orphan));
+        harness.controller.pods().apply(seen);
         let sync = harness.sync();
         if adopts {
             harness.sends(sync, &look(), 0);

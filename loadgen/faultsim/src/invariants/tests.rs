@@ -88,15 +88,9 @@ fn what_a_controller_beside_it_adopts_is_not_this_ones_excess() {
     harness.sends(sync, &create(), 0);
     harness.sends(sync, &create(), 1);
     let adopted = harness.pod("a", Some("web-uid"), json!({}));
-    let incarnation = sync.incarnation + 1;
-    harness.changed(
-        &orphan,
-        &adopted,
-        SyncId {
-            incarnation,
-            ..sync
-        },
-    );
+    let mut beside = sync;
+    beside.incarnation += 1;
+    harness.changed(&orphan, &adopted, beside);
     harness.created("b", Some("web-uid"), Some(sync));
     harness.created("c", Some("web-uid"), Some(sync));
     assert_eq!(harness.verdict(), None);
@@ -257,10 +251,8 @@ fn a_victim_that_was_not_claimed_is_noticed() {
     harness.seen_set(1);
     harness.known("a", json!({}));
     harness.known("b", json!({}));
-    harness.known(
-        "elsewhere",
-        json!({"metadata": {"labels": {"app": "other"}}}),
-    );
+    let labels = json!({"metadata": {"labels": {"app": "other"}}});
+    harness.known("elsewhere", labels);
     let sync = harness.sync();
     harness.sends(sync, &delete("elsewhere", None), 0);
     assert_eq!(harness.verdict(), Some("I4"));
@@ -355,17 +347,14 @@ fn a_status_of_other_pods_than_those_seen_is_noticed() {
         "replicas": 2, "fullyLabeledReplicas": 2, "readyReplicas": 1, "availableReplicas": 1,
         "terminatingReplicas": 0, "observedGeneration": 1,
     });
+    let failure = json!({"conditions": [{"type": "ReplicaFailure", "status": "True"}]});
     for (attempt, change, expected) in [
         (1, json!({}), None),
         (1, json!({"replicas": 3}), Some("S7")),
         (1, json!({"readyReplicas": 2}), Some("S7")),
         (1, json!({"availableReplicas": 0}), Some("S7")),
         (1, json!({"terminatingReplicas": 1}), Some("S7")),
-        (
-            1,
-            json!({"conditions": [{"type": "ReplicaFailure", "status": "True"}]}),
-            Some("S7"),
-        ),
+        (1, failure, Some("S7")),
         (2, json!({}), None),
         (2, json!({"readyReplicas": 0}), Some("S7")),
     ] {
@@ -432,15 +421,12 @@ fn a_stall_longer_than_expectations_explains_creates_of_those_without_a_gate_onl
             number: 1,
         };
         let key = harness.key();
-        let expected_ns = if stalled {
-            NOW.mono_ns - EXPECTATIONS_TIMEOUT_NS - 1
-        } else {
-            NOW.mono_ns
-        };
-        harness
-            .controller
-            .expectations()
-            .expect_creations(key, 1, expected_ns);
+        let mut since_ns = NOW.mono_ns;
+        if stalled {
+            since_ns -= EXPECTATIONS_TIMEOUT_NS + 1;
+        }
+        let expectations = harness.controller.expectations();
+        expectations.expect_creations(key, 1, since_ns);
         let opened = oracle.open_sync(sync, &harness.controller, key, NOW);
         opened.creates_sent = 2;
         let mut created = Ok(());

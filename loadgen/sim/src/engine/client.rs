@@ -374,19 +374,17 @@ mod tests {
 
     #[test]
     fn only_a_429_or_5xx_with_a_retry_time_is_sent_again() {
+        let after = |error: &ApiError, attempts| {
+            let answer = Answer::Failed(error.clone());
+            retry_after_ns(&answer, attempts)
+        };
         let mut error = ApiError::status(429, Reason::TooManyRequests, "busy");
-        assert_eq!(retry_after_ns(&Answer::Failed(error.clone()), 0), None);
+        assert_eq!(after(&error, 0), None);
         error = error.with_retry_after(2);
-        assert_eq!(
-            retry_after_ns(&Answer::Failed(error.clone()), 0),
-            Some(2_000_000_000)
-        );
-        assert_eq!(
-            retry_after_ns(&Answer::Failed(error.clone()), RETRIES_MAX),
-            None
-        );
+        assert_eq!(after(&error, 0), Some(2_000_000_000));
+        assert_eq!(after(&error, RETRIES_MAX), None);
         error.code = 409;
-        assert_eq!(retry_after_ns(&Answer::Failed(error), 0), None);
+        assert_eq!(after(&error, 0), None);
         assert_eq!(retry_after_ns(&Answer::Deleted(None), 0), None);
     }
 

@@ -20,8 +20,12 @@ fn serving(controllers: &[&str], namespaces_wait: bool) -> Harness {
     let mut options = SimOptions::new(EngineKind::Virtual, 1);
     options.services.controllers = Controllers::of(controllers).unwrap();
     options.services.namespaces_wait = namespaces_wait;
-    let harness =
-        Harness::serving(&options, NodeTimes::default(), ClientRules::default()).started();
+    furnished(&options)
+}
+
+/// A served cluster with namespaces and a node.
+pub(super) fn furnished(options: &SimOptions) -> Harness {
+    let harness = Harness::serving(options, NodeTimes::default(), ClientRules::default()).started();
     let (cluster, now) = (harness.cluster(), harness.now());
     for name in ["default", "shop"] {
         let namespace = json!({"metadata": {"name": name}});
@@ -33,7 +37,7 @@ fn serving(controllers: &[&str], namespaces_wait: bool) -> Harness {
     harness
 }
 
-fn web() -> ReplicaSet {
+pub(super) fn web() -> ReplicaSet {
     let labels = json!({"app": "web"});
     read(
         json!({"metadata": {"name": "web", "namespace": "shop"}, "spec": {"replicas": 2,
@@ -125,10 +129,8 @@ fn a_namespace_ends_as_upstream_ends_it() {
             }
             let begun = harness.now().mono_ns;
             let from = WatchFrom::Version(harness.cluster().resource_version());
-            let mut watch = harness
-                .cluster()
-                .watch::<Namespace>(from, WatchOptions::default())
-                .unwrap();
+            let (cluster, options) = (harness.cluster(), WatchOptions::default());
+            let mut watch = cluster.watch::<Namespace>(from, options).unwrap();
             delete::<Namespace>(&harness, "", name, None);
             assert!(harness.until(60 * SECOND_NS, |cluster| {
                 cluster.get::<Namespace>("", name).is_err()
@@ -171,20 +173,16 @@ fn a_finalizer_keeps_a_namespace_and_shows_in_its_conditions() {
 fn pods_of_a_node_that_is_gone_are_collected_where_podgc_runs() {
     for (controllers, left) in [(&["*"][..], 0), (&["*", "-podgc"], 1)] {
         let mut harness = serving(controllers, false);
-        harness
-            .cluster()
-            .create(pod(&json!({})), harness.now())
-            .unwrap();
+        let alone = pod(&json!({}));
+        harness.cluster().create(alone, harness.now()).unwrap();
         assert!(harness.until(60 * SECOND_NS, |cluster| ready(cluster) == 1));
         delete::<Node>(&harness, "", "n1", None);
         let begun = harness.now().mono_ns;
         let gone = harness.until(600 * SECOND_NS, |cluster| pods(cluster).is_empty());
         assert_eq!(pods(harness.cluster()).len(), left, "{controllers:?}");
         let took = (harness.now().mono_ns - begun) / SECOND_NS;
-        assert!(
-            !gone || (40..=80).contains(&took),
-            "after the quarantine: {took} s"
-        );
+        let in_time = !gone || (40..=80).contains(&took);
+        assert!(in_time, "after the quarantine: {took} s");
     }
 }
 
@@ -227,8 +225,7 @@ fn an_owner_in_another_namespace_is_reported_and_the_object_collected() {
         "ownerRef [apps/v1/ReplicaSet, namespace: shop, name: web, uid: {uid}] does not exist in \
          namespace \"shop\""
     );
-    let found = events
-        .iter()
-        .find(|event| &*event.topic.reason == "OwnerRefInvalidNamespace");
+    let mut events = events.iter();
+    let found = events.find(|event| &*event.topic.reason == "OwnerRefInvalidNamespace");
     assert_eq!(&*found.unwrap().message, wanted);
 }

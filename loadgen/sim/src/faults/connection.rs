@@ -458,15 +458,10 @@ mod tests {
         connection.alter(StreamKind::Pods, &mut events, &mut kept);
         assert!(events.is_empty() && connection.is_incomplete(StreamKind::Pods));
         connection.heal();
-        let now = Now::default();
-        assert_eq!(
-            connection.watch_state(StreamKind::Pods, true, now),
-            WatchState::Ended(StreamEnd::Expired)
-        );
-        assert_eq!(
-            connection.watch_state(StreamKind::ReplicaSets, true, now),
-            WatchState::Open
-        );
+        let state = |kind| connection.watch_state(kind, true, Now::default());
+        let expired = WatchState::Ended(StreamEnd::Expired);
+        assert_eq!(state(StreamKind::Pods), expired);
+        assert_eq!(state(StreamKind::ReplicaSets), WatchState::Open);
     }
 
     #[test]
@@ -494,19 +489,14 @@ mod tests {
     fn a_watch_that_ends_is_noticed_where_it_was_open_and_a_lag_where_something_is_missing() {
         let connection = connection();
         connection.network().set_fault_id(Some(7));
+        let noticed = || connection.network().take_noticed().len();
         for is_noticed in [true, false] {
             connection.end(StreamKind::Pods, StreamEnd::Closed);
             connection.ended(StreamKind::Pods, is_noticed);
-            assert_eq!(
-                connection.network().take_noticed().len(),
-                usize::from(is_noticed)
-            );
+            assert_eq!(noticed(), usize::from(is_noticed));
             connection.lag(StreamKind::Pods, 3, 0);
             connection.lagged(StreamKind::Pods, is_noticed);
-            assert_eq!(
-                connection.network().take_noticed().len(),
-                usize::from(is_noticed)
-            );
+            assert_eq!(noticed(), usize::from(is_noticed));
         }
     }
 }

@@ -224,10 +224,8 @@ mod tests {
     use super::*;
 
     fn batch(names: &[&'static str]) -> Vec<WatchEvent<&'static str>> {
-        names
-            .iter()
-            .map(|name| WatchEvent::Modified(Arc::new(*name)))
-            .collect()
+        let modified = |name: &&'static str| WatchEvent::Modified(Arc::new(*name));
+        names.iter().map(modified).collect()
     }
 
     fn names(events: &[WatchEvent<&'static str>]) -> Vec<&'static str> {
@@ -286,15 +284,10 @@ mod tests {
             ..StreamFaults::default()
         };
         assert_eq!(faults.watch_state(4, true), WatchState::HeldUntil(5));
-        assert_eq!(
-            faults.watch_state(5, false),
-            WatchState::Open,
-            "there is none to end"
-        );
-        assert_eq!(
-            faults.watch_state(5, true),
-            WatchState::Ended(StreamEnd::ClosedAndExpired)
-        );
+        let state = faults.watch_state(5, false);
+        assert_eq!(state, WatchState::Open, "there is none to end");
+        let ended = WatchState::Ended(StreamEnd::ClosedAndExpired);
+        assert_eq!(faults.watch_state(5, true), ended);
         assert_eq!(faults.refuse_open, [ApiFault::Gone]);
         assert_eq!(faults.watch_state(5, true), WatchState::Open);
     }

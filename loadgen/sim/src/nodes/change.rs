@@ -294,11 +294,9 @@ mod tests {
     }
 
     fn ready(status: &PodStatus) -> (ConditionStatus, i64) {
-        let found = status
-            .conditions
-            .iter()
-            .find(|found| found.kind == ConditionType::Ready)
-            .unwrap();
+        let mut all = status.conditions.iter();
+        let found = all.find(|found| found.kind == ConditionType::Ready);
+        let found = found.unwrap();
         let since = found.last_transition_time.get().unix_seconds();
         (found.status, since.unwrap())
     }

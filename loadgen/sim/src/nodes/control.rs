@@ -298,14 +298,8 @@ mod tests {
                 name: "p".into(),
                 order: PodCommand::Fail,
             };
-            assert_eq!(
-                all,
-                [
-                    NodeEvent::Lost("a".into()),
-                    order,
-                    NodeEvent::Back("a".into())
-                ]
-            );
+            let (lost, back) = (NodeEvent::Lost("a".into()), NodeEvent::Back("a".into()));
+            assert_eq!(all, [lost, order, back]);
             assert!(inbox.try_recv().is_err());
         }
     }

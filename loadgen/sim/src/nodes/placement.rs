@@ -195,6 +195,8 @@ mod tests {
             {"key": "metadata.name", "operator": "In", "values": ["a"]}]});
         let tolerates = |it: Value| json!({"tolerations": [it]});
         let equal = |value: &str| tolerates(json!({"key": "gpu", "value": value}));
+        let all = tolerates(json!({"operator": "Exists"}));
+        let other_effect = json!({"key": "gpu", "operator": "Exists", "effect": "NoExecute"});
         for (node_value, spec_value, admitted) in [
             (plain.clone(), json!({}), true),
             (plain.clone(), json!({"nodeSelector": {"zone": "x"}}), true),
@@ -211,18 +213,10 @@ mod tests {
             (tainted("PreferNoSchedule"), json!({}), true),
             (tainted("NoSchedule"), equal("yes"), true),
             (tainted("NoSchedule"), equal("no"), false),
-            (
-                tainted("NoSchedule"),
-                tolerates(json!({"operator": "Exists"})),
-                true,
-            ),
-            (
-                tainted("NoSchedule"),
-                tolerates(json!({"key": "gpu", "operator": "Exists", "effect": "NoExecute"})),
-                false,
-            ),
+            (tainted("NoSchedule"), all.clone(), true),
+            (tainted("NoSchedule"), tolerates(other_effect), false),
             (cordoned.clone(), json!({}), false),
-            (cordoned, tolerates(json!({"operator": "Exists"})), true),
+            (cordoned, all, true),
         ] {
             let wishes = Wishes::of(&spec(spec_value.clone()));
             let admits = wishes.admit(&node(node_value.clone()));

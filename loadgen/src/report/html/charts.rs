@@ -283,10 +283,8 @@ mod tests {
 
     #[test]
     fn axes_have_a_few_round_ticks_and_reach_what_they_show() {
-        assert_eq!(
-            labels(&axis(100_000.0, true, "")),
-            ["0", "20k", "40k", "60k", "80k", "100k"]
-        );
+        let thousands = ["0", "20k", "40k", "60k", "80k", "100k"];
+        assert_eq!(labels(&axis(100_000.0, true, "")), thousands);
         assert_eq!(labels(&axis(3.0, true, "")), ["0", "1", "2", "3"]);
         assert_eq!(labels(&axis(0.0, true, "")), ["0", "1"]);
         for max in [1.0, 7.0, 49.0, 501.0, 1_234_567.0, 9.9e9] {
@@ -348,22 +346,12 @@ mod tests {
             ..Quantiles::default()
         };
         let drawn = distribution(&buckets, &quantiles).unwrap();
-        assert_eq!(
-            drawn["bars"].as_array().unwrap().len(),
-            2,
-            "empty buckets have no bar"
-        );
-        assert!(
-            drawn["bars"][1]["title"]
-                .as_str()
-                .unwrap()
-                .ends_with("3 (75 %)"),
-            "{drawn}"
-        );
-        assert!(
-            (drawn["marks"][0]["at"].as_f64().unwrap() - 250.0 / 3.0).abs() < 0.1,
-            "{drawn}"
-        );
+        let bars = drawn["bars"].as_array().unwrap();
+        assert_eq!(bars.len(), 2, "empty buckets have no bar");
+        let title = drawn["bars"][1]["title"].as_str().unwrap();
+        assert!(title.ends_with("3 (75 %)"), "{drawn}");
+        let mark = drawn["marks"][0]["at"].as_f64().unwrap();
+        assert!((mark - 250.0 / 3.0).abs() < 0.1, "{drawn}");
         assert_eq!(drawn["x"].as_array().unwrap().len(), 4);
         assert!(distribution(&buckets[..1], &quantiles).is_none());
     }
@@ -379,13 +367,8 @@ mod tests {
         (buckets[0].count, buckets[8].count, buckets[9].count) = (5, 1, 1);
         let drawn = distribution(&buckets, &Quantiles::default()).unwrap();
         assert_eq!(drawn["bars"].as_array().unwrap().len(), 3);
-        assert!(
-            drawn["bars"][0]["title"]
-                .as_str()
-                .unwrap()
-                .starts_with("no time: 5"),
-            "{drawn}"
-        );
+        let title = drawn["bars"][0]["title"].as_str().unwrap();
+        assert!(title.starts_with("no time: 5"), "{drawn}");
         let ticks = drawn["x"].as_array().unwrap().iter();
         let labels: Vec<&str> = ticks.map(|tick| tick["label"].as_str().unwrap()).collect();
         assert_eq!(labels[0], "0");

@@ -202,14 +202,11 @@ fn the_terminal_keeps_its_background_and_without_colours_its_own_alone() {
 
 #[test]
 fn the_last_line_says_how_to_leave() {
+    let at_once = "stopping; q again ends at once, without a report";
     for (stopping, has_keys, said) in [
         (false, true, "q or Ctrl-C: stop here and report on what ran"),
         (false, false, "Ctrl-C: stop here and report on what ran"),
-        (
-            true,
-            true,
-            "stopping; q again ends at once, without a report",
-        ),
+        (true, true, at_once),
         (true, false, "stopping; Ctrl-C again ends at once"),
     ] {
         let moment = Moment {
@@ -265,14 +262,12 @@ fn a_fast_set_up_does_not_flatten_what_follows() {
         ..NOW
     };
     let text = picture(&history, true, moment, (100, 30)).to_string();
-    assert!(
-        text.contains("pods created, deleted/s  up to 100 in this"),
-        "{text}"
-    );
-    assert!(
-        text.contains("queue depth  up to 3 in this phase"),
-        "{text}"
-    );
+    for words in [
+        "pods created, deleted/s  up to 100 in this",
+        "queue depth  up to 3 in this phase",
+    ] {
+        assert!(text.contains(words), "{text}");
+    }
 }
 
 #[test]

@@ -3,21 +3,20 @@
 use super::*;
 use crate::report::tests::result;
 
+/// The report with figures of the host, of a run that wrote a file.
+fn report(result: &RunResult, columns: usize) -> String {
+    let command = |_: &Settings| "loadgen run --seed 1".to_owned();
+    let written = [("--json", "result.json".to_owned())];
+    render(result, Some(&Host::default()), &command, &written, columns)
+}
+
 #[test]
 fn the_report_fits_one_screen() {
-    let text = render(
-        &result(),
-        Some(&Host::default()),
-        &|_| "loadgen run".to_owned(),
-        &[("--json", "result.json".into())],
-        COLUMNS,
-    );
+    let text = report(&result(), COLUMNS);
     assert!(text.starts_with("up-down: converged in 1.25 s\n"), "{text}");
     assert!(text.lines().count() <= 24, "{text}");
-    assert!(
-        text.lines().all(|line| line.chars().count() <= 100),
-        "{text}"
-    );
+    let mut widths = text.lines().map(|line| line.chars().count());
+    assert!(widths.all(|width| width <= 100), "{text}");
     assert!(text.lines().all(|line| !line.ends_with(' ')), "{text}");
     assert!(text.contains("create pods 201: 100,000"), "{text}");
     assert!(!text.contains("note"), "{text}");
@@ -29,19 +28,14 @@ fn a_broken_invariant_comes_with_the_command_that_repeats_it() {
     let mut result = result();
     result.outcome.exit_code = 3;
     result.outcome.violations = vec!["too many pods".into(); 7];
-    let text = render(
-        &result,
-        Some(&Host::default()),
-        &|_| "loadgen run --seed 1".to_owned(),
-        &[],
-        COLUMNS,
-    );
-    assert!(text.contains("INVARIANT BROKEN"), "{text}");
-    assert!(
-        text.contains("to run it again: loadgen run --seed 1"),
-        "{text}"
-    );
-    assert!(text.contains("and 2 more"), "{text}");
+    let text = report(&result, COLUMNS);
+    for words in [
+        "INVARIANT BROKEN",
+        "to run it again: loadgen run --seed 1",
+        "and 2 more",
+    ] {
+        assert!(text.contains(words), "{text}");
+    }
 }
 
 #[test]
@@ -51,10 +45,8 @@ fn a_run_that_missed_its_condition_has_no_answer_but_what_was_to_be() {
     result.outcome.converged = false;
     result.answer = None;
     let text = render(&result, None, &|_| String::new(), &[], COLUMNS);
-    assert!(
-        text.contains("  answer       none. What was to be: After each step"),
-        "{text}"
-    );
+    let words = "  answer       none. What was to be: After each step";
+    assert!(text.contains(words), "{text}");
 }
 
 #[test]
@@ -77,13 +69,7 @@ fn the_report_keeps_to_the_terminal() {
     for terminal in [Some(20), Some(80), Some(93), Some(300), None] {
         let columns = columns(terminal);
         assert!((80..=100).contains(&columns));
-        let text = render(
-            &result,
-            Some(&Host::default()),
-            &|_| "loadgen run".to_owned(),
-            &[],
-            columns,
-        );
+        let text = report(&result, columns);
         let widest = text.lines().map(|line| line.chars().count()).max();
         assert!(widest.unwrap() <= columns, "{terminal:?}:\n{text}");
         assert!(text.contains("smaller counts"), "{text}");

@@ -318,10 +318,7 @@ mod tests {
     #[test]
     fn replica_sets_match_their_pods_and_share_one_spec() {
         let objects = objects(4, 2, 2);
-        let (a, b) = (
-            objects.replica_set(0, 2, 0, false),
-            objects.replica_set(1, 2, 0, false),
-        );
+        let [a, b] = [0, 1].map(|number| objects.replica_set(number, 2, 0, false));
         assert_eq!(a.metadata.name, "rs-00000");
         assert_eq!(&*b.metadata.namespace, "load-001");
         let pod = objects.pod(0, Some(&a));
@@ -329,9 +326,7 @@ mod tests {
         assert!(pod.metadata.labels.contains_all(&selector.match_labels));
         assert!(Arc::ptr_eq(&a.spec.template.spec, &b.spec.template.spec));
         assert!(Arc::ptr_eq(&a.spec.template.spec, &pod.spec));
-        assert_eq!(
-            pod.metadata.controller().map(|owner| &*owner.name),
-            Some("rs-00000")
-        );
+        let owner = pod.metadata.controller().map(|owner| &*owner.name);
+        assert_eq!(owner, Some("rs-00000"));
     }
 }

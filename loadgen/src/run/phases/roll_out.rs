@@ -263,10 +263,8 @@ mod tests {
             ];
             let hashes = texts.map(|labels| labels.get(HASH_LABEL).map(|hash| hash.to_string()));
             assert!(hashes.iter().all(|hash| *hash == hashes[0]), "{hashes:?}");
-            assert_eq!(
-                selector.match_labels.get("app").map(|app| &**app),
-                Some("web")
-            );
+            let app = selector.match_labels.get("app").map(|app| &**app);
+            assert_eq!(app, Some("web"));
             let hash = hashes[0].clone().unwrap_or_default();
             format!("{} {hash}", object.metadata.name)
         };

@@ -70,9 +70,7 @@ mod tests {
         let times: Vec<u64> = kept.iter().map(|one| one.took_ns).collect();
         let expected: Vec<u64> = (490..500).rev().flat_map(|ns| [ns, ns]).collect();
         assert_eq!(times, expected);
-        assert!(
-            kept.windows(2)
-                .all(|two| two[0].took_ns > two[1].took_ns || two[0].owner < two[1].owner)
-        );
+        let mut pairs = kept.windows(2);
+        assert!(pairs.all(|two| two[0].took_ns > two[1].took_ns || two[0].owner < two[1].owner));
     }
 }

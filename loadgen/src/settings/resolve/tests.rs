@@ -47,10 +47,8 @@ fn limit(settings: &str, flags: &str) -> Result<(Option<f64>, u32), String> {
 fn without_flags_up_down_runs_on_every_core_without_limits() {
     let settings = resolved("");
     assert_eq!(settings.scenario, Scenario::up_down());
-    assert_eq!(
-        (settings.engine, settings.threads),
-        (EngineKind::Threads, 4)
-    );
+    assert_eq!(settings.engine, EngineKind::Threads);
+    assert_eq!(settings.threads, 4);
     assert_eq!(settings.size.pods, 100_000);
     assert_eq!(settings.controller.kube_api_qps, None);
     assert_eq!(settings.controller.concurrent_replicaset_syncs, 5);
@@ -61,32 +59,25 @@ fn without_flags_up_down_runs_on_every_core_without_limits() {
 #[test]
 fn each_flag_of_the_client_limit_replaces_what_it_names() {
     let own = "kube-api-qps: 100, kube-api-burst: 200";
-    let (qps, burst, both) = (
-        "--kube-api-qps 50",
-        "--kube-api-burst 7",
-        "--kube-api-qps 50 --kube-api-burst 7",
-    );
+    let (qps, burst) = ("--kube-api-qps 50", "--kube-api-burst 7");
+    let both = "--kube-api-qps 50 --kube-api-burst 7";
     let upstream = "--upstream-defaults";
+    // What is said twice, and means the same.
+    let and_qps = "--upstream-defaults --kube-api-qps 20";
+    let and_both = "--upstream-defaults --kube-api-qps 20 --kube-api-burst 30";
+    let own_and_both = "upstream-defaults: true, kube-api-qps: 20, kube-api-burst: 30";
     for (settings, flags, expected) in [
         ("", "", (None, 30)),
         ("", qps, (Some(50.0), 30)),
         ("", both, (Some(50.0), 7)),
         ("", upstream, (Some(20.0), 30)),
-        (
-            "",
-            "--upstream-defaults --kube-api-qps 20",
-            (Some(20.0), 30),
-        ),
+        ("", and_qps, (Some(20.0), 30)),
         (own, "", (Some(100.0), 200)),
         (own, qps, (Some(50.0), 200)),
         (own, burst, (Some(100.0), 7)),
         (own, both, (Some(50.0), 7)),
         (own, upstream, (Some(20.0), 30)),
-        (
-            own,
-            "--upstream-defaults --kube-api-qps 20 --kube-api-burst 30",
-            (Some(20.0), 30),
-        ),
+        (own, and_both, (Some(20.0), 30)),
         ("kube-api-qps: 100", "", (Some(100.0), 30)),
         ("kube-api-qps: 100", burst, (Some(100.0), 7)),
         ("kube-api-burst: 200", qps, (Some(50.0), 200)),
@@ -95,17 +86,10 @@ fn each_flag_of_the_client_limit_replaces_what_it_names() {
         ("upstream-defaults: true", qps, (Some(50.0), 30)),
         ("upstream-defaults: true", burst, (Some(20.0), 7)),
         ("upstream-defaults: true", upstream, (Some(20.0), 30)),
-        (
-            "upstream-defaults: true, kube-api-qps: 20, kube-api-burst: 30",
-            burst,
-            (Some(20.0), 7),
-        ),
+        (own_and_both, burst, (Some(20.0), 7)),
     ] {
-        assert_eq!(
-            limit(settings, flags),
-            Ok(expected),
-            "{settings} with {flags}"
-        );
+        let found = limit(settings, flags);
+        assert_eq!(found, Ok(expected), "{settings} with {flags}");
     }
 }
 

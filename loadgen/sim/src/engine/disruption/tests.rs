@@ -3,12 +3,12 @@
 use podstorm_apiserver::disruption::{Budget, BudgetStatus};
 use podstorm_apiserver::latency::Latency;
 use podstorm_apiserver::{DeleteOptions, Eviction, ListOptions, Patch};
-use podstorm_objects::{ApiError, Event, Kind, Namespace, Node, Object, Pod, ReplicaSet, Resource};
+use podstorm_objects::{ApiError, Event, Kind, Object, Pod};
 use serde_json::{Value, json};
 
 use super::*;
 use crate::engine::Harness;
-use crate::nodes::{ClientRules, NodeTimes};
+use crate::engine::services_tests::{furnished, web};
 use crate::options::{EngineKind, SimOptions};
 use crate::services::Controllers;
 
@@ -25,21 +25,7 @@ fn harness_with(controllers: &[&str], engine: EngineKind, startup_ns: i64) -> Ha
     let mut options = SimOptions::new(engine, 1);
     options.latency.pod_startup = Latency::Constant(startup_ns);
     options.services.controllers = Controllers::of(controllers).unwrap();
-    let harness =
-        Harness::serving(&options, NodeTimes::default(), ClientRules::default()).started();
-    prepare(&harness);
-    harness
-}
-
-/// Adds the namespace and a node.
-fn prepare(harness: &Harness) {
-    let (cluster, now) = (harness.cluster(), harness.now());
-    let namespace = json!({"metadata": {"name": "default"}});
-    let namespace = Namespace::from_json(namespace).unwrap();
-    cluster.create(namespace, now).unwrap();
-    let node = json!({"metadata": {"name": "n"}, "status": {
-        "allocatable": {"pods": "9"}, "conditions": [{"type": "Ready", "status": "True"}]}});
-    cluster.import(Node::from_json(node).unwrap(), now).unwrap();
+    furnished(&options)
 }
 
 fn create(harness: &Harness, kind: Kind, value: Value) {
@@ -49,21 +35,22 @@ fn create(harness: &Harness, kind: Kind, value: Value) {
 }
 
 fn create_set(harness: &Harness, replicas: i32) {
-    let labels = json!({"app": "web"});
-    let template = json!({"metadata": {"labels": labels},
-        "spec": {"containers": [{"name": "c", "image": "i"}]}});
-    let set = json!({"metadata": {"name": "web", "namespace": "default"}, "spec": {
-        "replicas": replicas, "selector": {"matchLabels": labels}, "template": template}});
-    create(harness, ReplicaSet::KIND, set);
+    let mut set = web();
+    set.metadata.namespace = "default".into();
+    set.spec.replicas = Some(replicas);
+    let api = harness.cluster().api(Kind::REPLICA_SET);
+    api.create(Arc::new(set), harness.now()).unwrap();
+}
+
+/// The selector of its pods.
+fn of_web() -> Value {
+    json!({"matchLabels": {"app": "web"}})
 }
 
 fn create_budget(harness: &Harness, spec: Value) {
     let metadata = json!({"name": "b", "namespace": "default"});
-    create(
-        harness,
-        Budget::kind(),
-        json!({"metadata": metadata, "spec": spec}),
-    );
+    let budget = json!({"metadata": metadata, "spec": spec});
+    create(harness, Budget::kind(), budget);
 }
 
 fn status(cluster: &Cluster) -> BudgetStatus {
@@ -74,16 +61,14 @@ fn status(cluster: &Cluster) -> BudgetStatus {
 fn pod_names(cluster: &Cluster) -> Vec<String> {
     let options = ListOptions::default();
     let pods = cluster.api(Kind::POD).list(&options).unwrap().items;
-    pods.iter()
-        .map(|pod| pod.metadata().name.to_string())
-        .collect()
+    let names = pods.iter().map(|pod| pod.metadata().name.to_string());
+    names.collect()
 }
 
 fn evict(harness: &Harness, name: &str) -> Result<Eviction, ApiError> {
     let (options, now) = (DeleteOptions::default(), harness.now());
-    harness
-        .cluster()
-        .evict("default", name, &options, false, now)
+    let cluster = harness.cluster();
+    cluster.evict("default", name, &options, false, now)
 }
 
 fn events(cluster: &Cluster) -> Vec<String> {
@@ -103,10 +88,7 @@ fn a_drain_goes_as_fast_as_the_budget_allows() {
     for engine in [EngineKind::Virtual, EngineKind::Threads] {
         let mut harness = harness(engine, SECOND / 2);
         create_set(&harness, 3);
-        create_budget(
-            &harness,
-            json!({"minAvailable": 2, "selector": {"matchLabels": {"app": "web"}}}),
-        );
+        create_budget(&harness, json!({"minAvailable": 2, "selector": of_web()}));
         let one_allowed = |cluster: &Cluster| status(cluster).disruptions_allowed == 1;
         assert!(harness.until(LONG, one_allowed), "{engine:?}");
         let pods = pod_names(harness.cluster());
@@ -118,10 +100,8 @@ fn a_drain_goes_as_fast_as_the_budget_allows() {
         let seen = |cluster: &Cluster| status(cluster).disrupted_pods.is_empty();
         assert!(harness.until(LONG, seen), "{engine:?}");
         let refused = evict(&harness, &pods[1]).unwrap_err();
-        assert_eq!(
-            refused.causes()[0].message,
-            "The disruption budget b needs 2 healthy pods and has 2 currently"
-        );
+        let message = "The disruption budget b needs 2 healthy pods and has 2 currently";
+        assert_eq!(refused.causes()[0].message, message);
         assert!(harness.until(LONG, one_allowed), "{engine:?}");
         assert_eq!(evict(&harness, &pods[1]).unwrap(), Eviction::Evicted);
         let status = status(harness.cluster());
@@ -146,10 +126,7 @@ fn a_share_is_of_the_scale_of_the_pods_controllers() {
 fn a_pod_that_was_not_deleted_is_no_longer_awaited_after_two_minutes() {
     let mut harness = harness(EngineKind::Virtual, 0);
     create_set(&harness, 2);
-    create_budget(
-        &harness,
-        json!({"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}),
-    );
+    create_budget(&harness, json!({"minAvailable": 1, "selector": of_web()}));
     assert!(harness.until(LONG, |cluster| status(cluster).disruptions_allowed == 1));
     let pod = pod_names(harness.cluster()).remove(0);
     let at = harness.now().wall().to_string();
@@ -174,18 +151,14 @@ fn a_pod_that_was_not_deleted_is_no_longer_awaited_after_two_minutes() {
     let given_up = |cluster: &Cluster| status(cluster).disrupted_pods.is_empty();
     assert!(harness.until(200 * SECOND, given_up));
     let after_ns = harness.now().mono_ns - start_ns;
-    assert!(
-        (119 * SECOND..121 * SECOND).contains(&after_ns),
-        "{after_ns}"
-    );
+    let two_minutes = 119 * SECOND..121 * SECOND;
+    assert!(two_minutes.contains(&after_ns), "{after_ns}");
     assert_eq!(status(&cluster).disruptions_allowed, 1);
     let target = |cluster: &Cluster| {
         let pod = cluster.get::<Pod>("default", &pod).unwrap().to_json();
         let conditions = pod["status"]["conditions"].as_array().unwrap().clone();
         let mut all = conditions.into_iter();
-        let target = all
-            .find(|condition| condition["type"] == "DisruptionTarget")
-            .unwrap();
+        let target = all.find(|one| one["type"] == "DisruptionTarget").unwrap();
         (target["status"].clone(), target["reason"].clone())
     };
     assert!(harness.until(LONG, |cluster| target(cluster).0 == "False"));
@@ -201,10 +174,7 @@ fn a_pod_that_was_not_deleted_is_no_longer_awaited_after_two_minutes() {
 #[test]
 fn a_budget_without_pods_says_so_and_one_of_a_job_fails_safely() {
     let mut harness = harness(EngineKind::Virtual, 0);
-    create_budget(
-        &harness,
-        json!({"maxUnavailable": 1, "selector": {"matchLabels": {"app": "web"}}}),
-    );
+    create_budget(&harness, json!({"maxUnavailable": 1, "selector": of_web()}));
     assert!(harness.until(LONG, |cluster| events(cluster).contains(
         &"controllermanager Normal NoPods No matching pods found".to_owned()
     )));
@@ -248,10 +218,7 @@ fn a_cluster_without_the_controller_lets_nothing_go() {
     let controllers = ["*", "-podgc", "-disruption"];
     let mut harness = harness_with(&controllers, EngineKind::Virtual, 0);
     create_set(&harness, 1);
-    create_budget(
-        &harness,
-        json!({"minAvailable": 0, "selector": {"matchLabels": {"app": "web"}}}),
-    );
+    create_budget(&harness, json!({"minAvailable": 0, "selector": of_web()}));
     let ready = |cluster: &Cluster| cluster.list::<Pod>(None).0.iter().any(|pod| pod.is_ready());
     assert!(harness.until(LONG, ready));
     assert!(!harness.until(LONG, |cluster| status(cluster).observed_generation > 0));

@@ -92,24 +92,14 @@ fn delays_pass_in_real_time() {
 
 #[test]
 fn a_cancelled_run_and_one_past_its_limit_end() {
-    let (executor, tasks, _) = ring_of(2, u64::MAX);
-    let clock = RealClock::start();
-    assert_eq!(
-        drive(&tasks, &executor, 2, &clock, i64::MAX, |_| false, |_| false).0,
-        RunEnd::Cancelled
-    );
-    let (executor, tasks, _) = ring_of(2, u64::MAX);
-    assert_eq!(
-        drive(
-            &tasks,
-            &executor,
-            2,
-            &clock,
-            30_000_000,
-            |_| true,
-            |_| false
-        )
-        .0,
-        RunEnd::TimeLimit
-    );
+    for (goes_on, limit_ns, expected) in [
+        (false, i64::MAX, RunEnd::Cancelled),
+        (true, 30_000_000, RunEnd::TimeLimit),
+    ] {
+        let (executor, tasks, _) = ring_of(2, u64::MAX);
+        let clock = RealClock::start();
+        let check = |_| goes_on;
+        let (end, _) = drive(&tasks, &executor, 2, &clock, limit_ns, check, |_| false);
+        assert_eq!(end, expected);
+    }
 }

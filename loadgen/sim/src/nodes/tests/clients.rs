@@ -33,25 +33,12 @@ impl NodeHarness {
         patched.unwrap();
     }
 
-    fn create_with(&self, name: &str, spec: Value) {
-        let mut value = json!({"metadata": {"name": name, "namespace": "n"},
-            "spec": {"containers": [{"name": "c", "image": "x:1"}]}});
-        let members = spec.as_object().unwrap().clone();
-        value["spec"].as_object_mut().unwrap().extend(members);
-        self.cluster
-            .create(Pod::from_json(value).unwrap(), self.now)
-            .unwrap();
-    }
-
     fn condition(&self, name: &str, kind: &str) -> String {
         let pod = self.pod(name).to_json();
         let conditions = pod["status"]["conditions"].as_array().unwrap();
         let found = conditions.iter().find(|it| it["type"] == kind).unwrap();
-        format!(
-            "{} {} {}",
-            found["status"], found["reason"], found["message"]
-        )
-        .replace('"', "")
+        let of = |member: &str| found[member].to_string().replace('"', "");
+        ["status", "reason", "message"].map(of).join(" ")
     }
 }
 
@@ -87,11 +74,8 @@ fn taints_selectors_and_cordons_decide_where_pods_go() {
     harness.delete("p1");
     harness.pass(5);
     assert_eq!(harness.states()[3..5], ["p5 b R", "picky - P"]);
-    harness.patch(
-        Kind::NODE,
-        "b",
-        json!({"metadata": {"labels": {"disk": "ssd"}}}),
-    );
+    let labels = json!({"disk": "ssd"});
+    harness.patch(Kind::NODE, "b", json!({"metadata": {"labels": labels}}));
     harness.pass(5);
     assert_eq!(harness.states()[4], "picky - P", "it is full");
     harness.delete("p2");
@@ -105,10 +89,8 @@ fn a_no_execute_taint_drives_out_who_does_not_tolerate_it() {
     let mut harness = for_clients();
     harness.create("p1");
     harness.create("p2");
-    harness.create_with(
-        "t",
-        json!({"nodeName": "a", "tolerations": [{"operator": "Exists"}]}),
-    );
+    let tolerations = json!([{"operator": "Exists"}]);
+    harness.create_with("t", json!({"nodeName": "a", "tolerations": tolerations}));
     harness.pass(5);
     let before = harness.states();
     let taint = json!([{"key": "k", "effect": "NoExecute"}]);
@@ -136,10 +118,8 @@ fn an_annotated_node_is_silent_until_the_annotation_goes() {
     assert_eq!(harness.states(), ["p a R"]);
     harness.pass(2);
     assert_eq!(harness.states(), ["p a n"]);
-    assert_eq!(
-        harness.node("a")["spec"]["taints"][1]["effect"],
-        "NoExecute"
-    );
+    let taints = &harness.node("a")["spec"]["taints"];
+    assert_eq!(taints[1]["effect"], "NoExecute");
     harness.patch(Kind::NODE, "a", annotate(Value::Null));
     harness.pass(2);
     assert_eq!(harness.states(), ["p a R"]);
@@ -182,11 +162,8 @@ fn a_container_that_ends_is_restarted_or_ends_its_pod_by_the_policy() {
         harness.pass(5);
         let mut containers = harness.pod("p").to_json()["status"]["containerStatuses"].clone();
         containers[0]["state"] = json!({"terminated": {"exitCode": code}});
-        harness.patch(
-            Kind::POD,
-            "p",
-            json!({"status": {"containerStatuses": containers}}),
-        );
+        let status = json!({"containerStatuses": containers});
+        harness.patch(Kind::POD, "p", json!({"status": status}));
         harness.pass(5);
         assert_eq!(harness.count(state), 1, "{policy} {code}");
         let status = &harness.pod("p").to_json()["status"]["containerStatuses"][0];
@@ -216,10 +193,8 @@ fn rules_say_where_pods_go_what_they_report_and_when_they_finish() {
     harness.patch(Kind::NODE, "a", json!({"status": {"addresses": addresses}}));
     let command = json!([{"name": "c", "image": "x:1", "command": ["sleep", "9"]}]);
     harness.create_with("ends", json!({"restartPolicy": "Never"}));
-    harness.create_with(
-        "goes-on",
-        json!({"restartPolicy": "Never", "containers": command}),
-    );
+    let goes_on = json!({"restartPolicy": "Never", "containers": command});
+    harness.create_with("goes-on", goes_on);
     for name in ["p1", "p2", "p3", "p4"] {
         harness.create(name);
     }

@@ -100,8 +100,15 @@ impl NodeHarness {
     }
 
     fn create(&self, name: &str) {
-        let value = json!({"metadata": {"name": name, "namespace": "n"},
+        self.create_with(name, json!({}));
+    }
+
+    /// Creates a pod with more members of its spec, or others.
+    fn create_with(&self, name: &str, spec: Value) {
+        let mut value = json!({"metadata": {"name": name, "namespace": "n"},
             "spec": {"containers": [{"name": "c", "image": "x:1"}]}});
+        let members = spec.as_object().unwrap().clone();
+        value["spec"].as_object_mut().unwrap().extend(members);
         let pod = Pod::from_json(value).unwrap();
         self.cluster.create(pod, self.now).unwrap();
     }
@@ -191,10 +198,8 @@ fn the_pods_of_a_lost_node_become_unready_then_terminating_and_end_when_it_is_ba
     assert_eq!((harness.count("R"), harness.count("n")), (4, 4));
     let node = harness.node("a");
     assert_eq!(node["status"]["conditions"][0]["status"], "Unknown");
-    assert_eq!(
-        node["spec"]["taints"][0]["key"],
-        "node.kubernetes.io/unreachable"
-    );
+    let key = &node["spec"]["taints"][0]["key"];
+    assert_eq!(key, "node.kubernetes.io/unreachable");
     harness.pass(290);
     assert_eq!(harness.count("n"), 4, "tolerated so far");
     harness.pass(20);
@@ -256,10 +261,7 @@ fn pods_that_came_to_a_lost_node_are_evicted_in_their_turn() {
     // Given up on after 50 seconds, evicted after 350.
     harness.pass(400);
     assert_eq!(harness.count("Px"), 1);
-    let value = json!({"metadata": {"name": "late", "namespace": "n"},
-        "spec": {"nodeName": "a", "containers": [{"name": "c", "image": "x:1"}]}});
-    let pod = Pod::from_json(value).unwrap();
-    harness.cluster.create(pod, harness.now).unwrap();
+    harness.create_with("late", json!({"nodeName": "a"}));
     // No node takes it.
     harness.create("waits");
     harness.pass(290);
@@ -279,11 +281,9 @@ fn the_pods_of_a_node_that_no_longer_exists_are_removed_by_force() {
     harness.control.lose("a");
     harness.pass(400);
     assert_eq!(harness.count("nx"), 4);
-    let options = DeleteOptions::default();
-    harness
-        .cluster
-        .delete::<Node>("", "a", &options, harness.now)
-        .unwrap();
+    let (options, now) = (DeleteOptions::default(), harness.now);
+    let deleted = harness.cluster.delete::<Node>("", "a", &options, now);
+    deleted.unwrap();
     harness.pass(55);
     assert_eq!(harness.count("nx"), 4);
     harness.pass(10);
