@@ -2,7 +2,7 @@
 //! refuses what is left.
 
 use podstorm::object::Map;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// The members of one JSON object of a case.
 #[derive(Debug)]
@@ -164,13 +164,30 @@ impl Fields {
         }
     }
 
-    /// Takes all that is left, which is to be the same as `ours` but for null and empty members.
+    /// Takes all that is left, which is to be the same as `ours`. A member that is absent is the same as
+    /// null, zero, false or nothing; within members nothing is overlooked.
     ///
     /// # Errors
     /// Where it is not.
     pub fn is(&mut self, ours: Value) -> Result<(), String> {
-        let recorded = Value::Object(self.rest());
-        expect_same_json(&self.what, ours, recorded)
+        let Value::Object(mut ours) = ours else {
+            return Err(format!("{}: ours is no object: {ours}", self.what));
+        };
+        let mut recorded = self.rest();
+        for members in [&mut ours, &mut recorded] {
+            members.retain(|_, value| !says_nothing(value));
+        }
+        expect_same(&self.what, &ours.into(), &recorded.into())
+    }
+
+    /// Takes a member, which is to be the same as `ours` but for null and empty members within it: both are
+    /// what was sent or stored, which JSON writers treat differently.
+    ///
+    /// # Errors
+    /// Where it is not.
+    pub fn sent(&mut self, key: &str, ours: Value) -> Result<(), String> {
+        let recorded = json!({key: self.value(key)});
+        expect_same_json(&self.what, json!({key: ours}), recorded)
     }
 
     fn wrong(&self, key: &str, expected: &str, found: &Value) -> String {
@@ -208,9 +225,11 @@ pub(super) fn is_empty(value: &Value) -> bool {
 
 /// A value without its null and empty members, zero and false among them, which JSON writers treat differently.
 pub(super) fn pruned(value: Value) -> Value {
-    without(value, &|_, value| {
-        is_empty(value) || *value == Value::Bool(false) || value.as_f64() == Some(0.0)
-    })
+    without(value, &|_, value| says_nothing(value))
+}
+
+fn says_nothing(value: &Value) -> bool {
+    is_empty(value) || *value == Value::Bool(false) || value.as_f64() == Some(0.0)
 }
 
 /// `Ok` when both are the same but for null and empty members, else the first place that differs.

@@ -8,7 +8,7 @@ use podstorm_apiserver::namespaces::{
 };
 use serde_json::{Value, json};
 
-use super::{Fields, expect_eq};
+use super::{Fields, expect_eq, expect_same_json};
 
 /// The path of the namespace.
 const NAMESPACE: &str = "/api/v1/namespaces/ns1";
@@ -55,8 +55,8 @@ pub(super) fn run(case: &mut Fields) -> Result<(), String> {
     errors.sort();
     let mut told = out.list("errors")?;
     told.extend(out.take("error"));
-    let mut recorded = Fields::new(json!({"requests": recorded, "errors": told}), "out")?;
-    recorded.is(json!({"requests": api.requests, "errors": errors}))?;
+    expect_same_json("requests", api.requests.into(), recorded.into())?;
+    expect_eq("errors", &Value::from(errors), &Value::from(told))?;
     out.finish()
 }
 

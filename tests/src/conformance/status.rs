@@ -73,5 +73,6 @@ fn write(
             }
         }
     }
-    case.is(json!({"writes": writes, "gets": gets, "updateError": failed}))
+    case.sent("writes", writes.into())?;
+    case.is(json!({"gets": gets, "updateError": failed}))
 }

@@ -47,10 +47,10 @@ pub(in crate::conformance) fn run(case: &mut Fields) -> Result<(), String> {
         Ok(undo) => (undo.message, undo.patch),
         Err(_) => (String::new(), None),
     };
+    out.sent("undoRequests", requests(&deployment, revision, patch)?)?;
     out.is(json!({
         "history": history.to_string(), "historyOfRevisionError": revision_error,
         "undo": message, "undoError": undo_error,
-        "undoRequests": requests(&deployment, revision, patch)?,
     }))
 }
 
