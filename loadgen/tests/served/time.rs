@@ -2,6 +2,16 @@
 
 use super::*;
 
+/// How many pods say of themselves that they are ready.
+fn ready_pods(pods: &Value) -> usize {
+    let is_ready = |one: &Value| one["type"] == "Ready" && one["status"] == "True";
+    let conditions = |pod: &Value| pod["status"]["conditions"].as_array().cloned();
+    let pods = pods["items"].as_array().into_iter().flatten();
+    pods.filter_map(conditions)
+        .filter(|all| all.iter().any(is_ready))
+        .count()
+}
+
 /// The states that a test sees which waits five minutes of the cluster's time.
 async fn play() -> Vec<Value> {
     let served = start();
@@ -12,12 +22,14 @@ async fn play() -> Vec<Value> {
     let moved = json!({"seconds": STARTUP_S - 1});
     let (_, clock) = send(&served, "POST", "/podstorm/clock/advance", moved).await;
     assert_eq!(clock["seconds"], 299.0);
-    assert_eq!(ready(&served, "web").await, 0);
+    assert_eq!(ready_pods(&before), 0);
+    assert_eq!(ready_pods(&get(&served, PODS).await), 0);
     advance(&served, 2);
     assert_eq!(served.now().mono_ns, 301_000_000_000);
     assert_eq!(ready(&served, "web").await, 2);
-    let set = get(&served, &format!("{SETS}/web")).await;
-    vec![before, get(&served, PODS).await, set]
+    let after = get(&served, PODS).await;
+    assert_eq!(ready_pods(&after), 2);
+    vec![before, after, get(&served, &format!("{SETS}/web")).await]
 }
 
 #[tokio::test]

@@ -266,3 +266,26 @@ pub fn expect_eq<T: PartialEq + std::fmt::Debug>(
         ))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_says_nothing_is_overlooked_beside_members_and_within_what_was_sent() {
+        let fields = |value| Fields::new(value, "out").unwrap();
+        let recorded = json!({"ranks": {"a": 0}, "sent": {"b": 1}});
+        let sent = json!({"b": 1, "c": [], "d": 0});
+        for (ours, is_same) in [
+            (json!({"ranks": {"a": 0}, "error": "", "calls": 0}), true),
+            (json!({"ranks": {}}), false),
+            (json!({"ranks": {"a": 0, "b": 0}}), false),
+            (json!({"ranks": {"a": 0}, "calls": 1}), false),
+        ] {
+            let mut out = fields(recorded.clone());
+            assert_eq!(out.sent("sent", sent.clone()), Ok(()));
+            assert_eq!(out.is(ours.clone()).is_ok(), is_same, "{ours}");
+        }
+        assert!(fields(recorded).sent("sent", json!({"b": 2})).is_err());
+    }
+}
