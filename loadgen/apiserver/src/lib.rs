@@ -49,7 +49,8 @@
 mod any;
 mod api;
 mod builtin;
-pub mod checkers;
+#[cfg(test)]
+mod checkers;
 mod create;
 pub mod custom;
 pub mod defaulting;

@@ -10,13 +10,13 @@ use crate::{Change, Commit, CommitObserver};
 
 /// Records every commit of a cluster. Memory: every state of every object.
 #[derive(Debug, Default)]
-pub struct Recorder {
+pub(crate) struct Recorder {
     records: Mutex<Vec<Commit>>,
 }
 
 impl Recorder {
     /// The history so far. O(commits).
-    pub fn history(&self) -> History {
+    pub(crate) fn history(&self) -> History {
         let records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
         History::new(records.clone())
     }
@@ -60,23 +60,23 @@ pub(super) fn shown(object: &dyn Object) -> String {
 
 /// All commits of a cluster, from the first one.
 #[derive(Clone, Debug, Default)]
-pub struct History {
+pub(crate) struct History {
     records: Vec<Commit>,
 }
 
 impl History {
     /// A history of these commits, in the order in which they were observed.
-    pub fn new(records: Vec<Commit>) -> History {
+    pub(crate) fn new(records: Vec<Commit>) -> History {
         History { records }
     }
 
     /// The commits.
-    pub fn records(&self) -> &[Commit] {
+    pub(crate) fn records(&self) -> &[Commit] {
         &self.records
     }
 
     /// The version of the last commit, 0 before the first.
-    pub fn last_version(&self) -> u64 {
+    pub(crate) fn last_version(&self) -> u64 {
         self.records.last().map_or(0, |record| record.version)
     }
 
@@ -91,7 +91,7 @@ impl History {
 
     /// The objects of a kind as of `version`, by namespace and name, from a replay of the commits.
     /// O(commits).
-    pub fn state_at(&self, kind: Kind, version: u64) -> Vec<&AnyObject> {
+    pub(crate) fn state_at(&self, kind: Kind, version: u64) -> Vec<&AnyObject> {
         let mut state: BTreeMap<Key, &AnyObject> = BTreeMap::new();
         for record in self.records.iter().take_while(|it| it.version <= version) {
             let object = &*record.new;
@@ -111,7 +111,7 @@ impl History {
     /// carries its own. Every write starts from the state before it, so that no write is lost. UIDs
     /// are unique. Creation times stay, generations do not fall, a deletion is not undone. A write
     /// without a change is not committed.
-    pub fn check(&self) -> Vec<Violation> {
+    pub(crate) fn check(&self) -> Vec<Violation> {
         let mut broken = Violations::default();
         let mut state: BTreeMap<Key, &AnyObject> = BTreeMap::new();
         let mut uids: BTreeSet<&Uid> = BTreeSet::new();

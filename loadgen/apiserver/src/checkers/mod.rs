@@ -9,22 +9,21 @@
 
 mod history;
 mod reads;
-#[cfg(test)]
 mod tests;
 mod watches;
 
-pub use history::{History, Recorder};
-pub use watches::{RecordedWatch, Window};
+pub(crate) use history::{History, Recorder};
+pub(crate) use watches::{RecordedWatch, Window};
 
 use std::fmt;
 
 /// A broken rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
+pub(crate) struct Violation {
     /// The name of the rule.
-    pub rule: &'static str,
+    pub(crate) rule: &'static str,
     /// What was found, and what was expected.
-    pub what: String,
+    pub(crate) what: String,
 }
 
 impl fmt::Display for Violation {

@@ -12,7 +12,7 @@ impl History {
     /// Checks a list of a kind, or of one namespace, with that version. It must be sorted, and
     /// exactly the state of the version, which must be one of the server's while it answered
     /// (`during`).
-    pub fn check_list<R: ClusterResource>(
+    pub(crate) fn check_list<R: ClusterResource>(
         &self,
         namespace: Option<&str>,
         items: &[Arc<R>],
@@ -29,7 +29,7 @@ impl History {
     }
 
     /// Checks a list as of an older version.
-    pub fn check_list_as_of<R: ClusterResource>(
+    pub(crate) fn check_list_as_of<R: ClusterResource>(
         &self,
         namespace: Option<&str>,
         items: &[Arc<R>],
@@ -42,7 +42,7 @@ impl History {
 
     /// Checks a read of an object (`None`: not found) while the server was at versions `before` to
     /// `after`. The result must be the state at one of them.
-    pub fn check_get(
+    pub(crate) fn check_get(
         &self,
         (kind, namespace, name): (Kind, &str, &str),
         found: Option<&AnyObject>,

@@ -11,39 +11,39 @@ use crate::{Change, ClusterResource, Commit, History, WatchFrom};
 
 /// A watch and the events that it delivered.
 #[derive(Clone, Debug)]
-pub struct RecordedWatch<R> {
+pub(crate) struct RecordedWatch<R> {
     /// Where it was asked to begin.
-    pub from: WatchFrom,
+    pub(crate) from: WatchFrom,
     /// The version of the server when it was opened.
-    pub opened_at: u64,
+    pub(crate) opened_at: u64,
     /// All events, in order.
-    pub events: Vec<WatchEvent<R>>,
+    pub(crate) events: Vec<WatchEvent<R>>,
     /// The version of the server when it was last polled.
-    pub polled_at: u64,
+    pub(crate) polled_at: u64,
     /// The version up to which all events must have been delivered: that of the server when the
     /// watch was last drained with no event delayed. 0: none.
-    pub drained_at: u64,
+    pub(crate) drained_at: u64,
 }
 
 /// The part of the history that the server may have dropped.
 #[derive(Clone, Debug, Default)]
-pub struct Window {
+pub(crate) struct Window {
     /// The least and the most events that it keeps.
-    pub history: History,
+    pub(crate) history: History,
     /// The versions of the server at which each kind was compacted.
-    pub compactions: BTreeMap<Kind, Vec<u64>>,
+    pub(crate) compactions: BTreeMap<Kind, Vec<u64>>,
 }
 
 impl Window {
     /// Records a compaction.
-    pub fn compacted(&mut self, kind: Kind, version: u64) {
+    pub(crate) fn compacted(&mut self, kind: Kind, version: u64) {
         self.compactions.entry(kind).or_default().push(version);
     }
 }
 
 impl<R: ClusterResource> RecordedWatch<R> {
     /// A watch without events so far.
-    pub fn new(from: WatchFrom, opened_at: u64) -> RecordedWatch<R> {
+    pub(crate) fn new(from: WatchFrom, opened_at: u64) -> RecordedWatch<R> {
         RecordedWatch {
             from,
             opened_at,
@@ -58,7 +58,7 @@ impl Committed {
     /// Checks a watch of all objects of a kind: see [`check_watch_of`].
     ///
     /// [`check_watch_of`]: Committed::check_watch_of
-    pub fn check_watch<R: ClusterResource>(
+    pub(crate) fn check_watch<R: ClusterResource>(
         &self,
         watch: &RecordedWatch<R>,
         window: &Window,
@@ -72,7 +72,7 @@ impl Committed {
     /// object that is no longer selected is deleted, in its last selected state with the version of
     /// the change. A bookmark's version is at most the server's, and all events up to it were
     /// delivered. An error ends the watch; it is 410 only where the history does not reach back.
-    pub fn check_watch_of<R: ClusterResource>(
+    pub(crate) fn check_watch_of<R: ClusterResource>(
         &self,
         watch: &RecordedWatch<R>,
         window: &Window,
@@ -146,7 +146,7 @@ impl Committed {
 
     /// Checks the refusal to open a watch from `version`, or to list its state, by a server at
     /// `opened_at`.
-    pub fn check_refusal<R: ClusterResource>(
+    pub(crate) fn check_refusal<R: ClusterResource>(
         &self,
         version: u64,
         opened_at: u64,
