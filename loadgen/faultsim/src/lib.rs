@@ -22,7 +22,6 @@ pub mod coverage;
 pub mod deployments;
 pub mod draw;
 pub mod invariants;
-pub mod located;
 pub mod minimise;
 pub mod model;
 pub mod objects;

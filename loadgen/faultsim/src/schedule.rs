@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use podstorm::policy::Behaviour;
+use podstorm_located::{Located, Mistake};
 use podstorm_sim::faults::FaultClass;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::action::Action;
-use super::located::{Located, Mistake};
 use super::workloads::WorkloadKind;
 
 /// The version of the schedule format and of the way seeds are drawn; raised when either changes,

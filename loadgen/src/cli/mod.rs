@@ -6,19 +6,24 @@
 
 mod access;
 mod baseline;
+#[cfg(feature = "faultsim")]
 mod bugs;
 mod compare;
 mod dry_run;
 mod effective;
 mod explain;
 mod flags;
+#[cfg(feature = "faultsim")]
 mod fuzz;
 mod interrupt;
 mod live;
 mod metrics;
+#[cfg(not(feature = "faultsim"))]
+mod no_faultsim;
 mod outputs;
 mod profile;
 mod progress;
+#[cfg(feature = "faultsim")]
 mod replay;
 mod run;
 mod scenarios;
@@ -35,6 +40,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 use podstorm_sim::faults::FaultClass;
 use serde::Serialize;
 
+#[cfg(not(feature = "faultsim"))]
+use self::no_faultsim::{self as bugs, self as fuzz, self as replay};
 use crate::report::json;
 
 /// Most warnings about the files of `-f` that are shown.
@@ -72,7 +79,7 @@ Examples:
   loadgen sweep --pods 1k --vary burst-replicas=100,500 --vary kube-api-qps=20,50
   loadgen compare base.json new.json          what is better, what is worse
   loadgen scenarios                           what can be run
-  loadgen bugs                                what upstream is known for, to be replayed"
+  loadgen bugs                                what upstream is known for (--features faultsim)"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -101,13 +108,13 @@ enum Command {
     Completions(shell::CompletionsFlags),
     /// Print the man page, or write one for every command
     Man(shell::ManFlags),
-    /// Play many seeds of the fault simulator, and sum up what they show
+    /// Play many seeds of the fault simulator, and sum up what they show (`--features faultsim`)
     Fuzz(Box<fuzz::FuzzFlags>),
-    /// Play one seed or schedule of the fault simulator, step by step
+    /// Play one seed or schedule of the fault simulator, step by step (`--features faultsim`)
     Replay(replay::ReplayFlags),
     /// List the classes of faults
     Faults,
-    /// List upstream's known bugs, or show what one does with either behaviour
+    /// List upstream's known bugs, or show what one does with either behaviour (`--features faultsim`)
     Bugs(bugs::BugsFlags),
 }
 

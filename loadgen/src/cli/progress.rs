@@ -73,6 +73,7 @@ impl Teller {
     }
 
     /// Writes what is being done now over the line of a terminal; an empty text clears the line.
+    #[cfg(feature = "faultsim")]
     pub(super) fn say(&self, text: &str) {
         if self.bar.is_some() {
             let _ = write!(io::stderr(), "\r\x1b[K{text}");

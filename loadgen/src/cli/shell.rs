@@ -11,9 +11,11 @@ use clap::builder::PossibleValuesParser;
 use clap::{Arg, Args, Command, CommandFactory, ValueHint};
 use clap_complete::Shell;
 use podstorm::policy::Behaviour;
+#[cfg(feature = "faultsim")]
 use podstorm_faultsim::bugs::{BUGS, Bug};
 use podstorm_sim::faults::FaultClass;
 
+#[cfg(feature = "faultsim")]
 use super::fuzz::Wish;
 use super::{Cli, print};
 use crate::gates;
@@ -68,14 +70,16 @@ fn completed(command: Command) -> Command {
 fn names(argument: &Arg) -> Option<Vec<&'static str>> {
     let kind = argument.get_value_parser().type_id();
     let behaviours = Behaviour::ALL.map(Behaviour::as_str);
+    #[cfg(feature = "faultsim")]
+    if kind == TypeId::of::<Wish>() {
+        return Some([&behaviours[..], &["both"]].concat());
+    } else if kind == TypeId::of::<&'static Bug>() {
+        return Some(BUGS.iter().flat_map(|bug| [bug.id, bug.name]).collect());
+    }
     if kind == TypeId::of::<BehaviourName>() {
         Some(behaviours.to_vec())
-    } else if kind == TypeId::of::<Wish>() {
-        Some([&behaviours[..], &["both"]].concat())
     } else if kind == TypeId::of::<FaultClass>() {
         Some(FaultClass::ALL.iter().map(|class| class.name()).collect())
-    } else if kind == TypeId::of::<&'static Bug>() {
-        Some(BUGS.iter().flat_map(|bug| [bug.id, bug.name]).collect())
     } else if kind == TypeId::of::<MetricName>() {
         Some(METRICS.iter().map(|metric| metric.name).collect())
     } else if kind == TypeId::of::<Arc<Scenario>>() || argument.get_id() == "print" {
@@ -170,6 +174,7 @@ mod tests {
         clap_complete::generate(Shell::Bash, &mut command, "loadgen", &mut text);
         let text = String::from_utf8(text).unwrap();
         for names in [
+            #[cfg(feature = "faultsim")]
             "upstream hardened both",
             "up-down scale-up",
             "table wide json",

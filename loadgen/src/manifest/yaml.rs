@@ -4,7 +4,7 @@
 
 use std::io::{self, BufRead, Read};
 
-use podstorm_faultsim::located::{Located, Mistake};
+use podstorm_located::{Located, Mistake};
 use podstorm_objects::json::{JsonValue, Tape};
 use serde::de::DeserializeSeed;
 use serde_json::Value;

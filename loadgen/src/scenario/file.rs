@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use podstorm_faultsim::located::{Located, Mistake};
+use podstorm_located::{Located, Mistake};
 
 use super::definition::{Scenario, Step};
 use super::template::pod_template;

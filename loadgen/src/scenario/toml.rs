@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use podstorm_faultsim::located::{Located, Mistake, Place, Value};
+use podstorm_located::{Located, Mistake, Place, Value};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
