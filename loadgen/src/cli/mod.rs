@@ -108,13 +108,13 @@ enum Command {
     Completions(shell::CompletionsFlags),
     /// Print the man page, or write one for every command
     Man(shell::ManFlags),
-    /// Play many seeds of the fault simulator, and sum up what they show (`--features faultsim`)
+    /// Play many seeds of the fault simulator, and sum them up (`--features faultsim`)
     Fuzz(Box<fuzz::FuzzFlags>),
-    /// Play one seed or schedule of the fault simulator, step by step (`--features faultsim`)
+    /// Play one seed or schedule of the fault simulator by steps (`--features faultsim`)
     Replay(replay::ReplayFlags),
     /// List the classes of faults
     Faults,
-    /// List upstream's known bugs, or show what one does with either behaviour (`--features faultsim`)
+    /// List upstream's known bugs, or show what one does (`--features faultsim`)
     Bugs(bugs::BugsFlags),
 }
 
