@@ -169,6 +169,7 @@ impl PodConditions {
 
     /// Status and last transition time of the first condition of this type. Later duplicates are
     /// ignored.
+    #[inline]
     pub fn first(&self, kind: ConditionType) -> Option<(ConditionStatus, PackedTime)> {
         let state = match &self.0 {
             Repr::Few(few) => few.first(kind)?,

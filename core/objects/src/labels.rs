@@ -92,11 +92,13 @@ impl Labels {
     }
 
     /// Whether there is no pair in it.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// The number of pairs.
+    #[inline]
     pub fn len(&self) -> usize {
         self.pairs().len()
     }
@@ -108,6 +110,7 @@ impl Labels {
     }
 
     /// The pairs, sorted by key.
+    #[inline]
     pub fn pairs(&self) -> &[(Str, Str)] {
         self.0.as_ref().map_or(&[], |pairs| pairs)
     }
@@ -138,6 +141,7 @@ impl Labels {
     }
 
     /// Whether every pair of `other` is in this map too.
+    #[inline]
     pub fn contains_all(&self, other: &Labels) -> bool {
         self.is_same(other)
             || other

@@ -89,6 +89,7 @@ impl ObjectMeta {
     }
 
     /// The controller reference: the first owner reference whose `controller` is true.
+    #[inline]
     pub fn controller(&self) -> Option<&Arc<OwnerReference>> {
         self.owner_references.controller()
     }
@@ -99,6 +100,7 @@ impl ObjectMeta {
     }
 
     /// The finalizers, none when absent.
+    #[inline]
     pub fn finalizers(&self) -> &[Str] {
         self.finalizers.as_ref().map_or(&[], |names| names)
     }

@@ -84,6 +84,7 @@ impl OwnerReferences {
     }
 
     /// The first owner whose `controller` is true.
+    #[inline]
     pub fn controller(&self) -> Option<&Arc<OwnerReference>> {
         // Every event of a pod calls this, so the case of one owner has no loop.
         let is_controller = |owner: &&Arc<OwnerReference>| owner.controller == Some(true);

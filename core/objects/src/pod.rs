@@ -155,6 +155,7 @@ impl Pod {
     }
 
     /// Whether the pod is ready, whatever its phase.
+    #[inline]
     pub fn is_ready(&self) -> bool {
         self.ready_condition()
             .is_some_and(|(status, _)| status == ConditionStatus::True)
@@ -168,6 +169,7 @@ impl Pod {
     }
 
     /// Status and last transition time of the first condition of type `Ready`.
+    #[inline]
     fn ready_condition(&self) -> Option<(ConditionStatus, PackedTime)> {
         self.status.conditions.first(ConditionType::Ready)
     }

@@ -244,6 +244,7 @@ pub struct Now {
 
 impl Now {
     /// The wall clock cut to API resolution.
+    #[inline]
     pub const fn wall(self) -> Time {
         Time::from_unix_nanos(self.wall_ns)
     }

@@ -35,6 +35,7 @@ impl SlowStart {
     ///
     /// # Panics
     /// Results of the last batch are missing.
+    #[inline]
     pub fn next_batch(&mut self) -> Option<usize> {
         assert_eq!(
             self.in_flight, 0,
@@ -57,6 +58,7 @@ impl SlowStart {
     ///
     /// # Panics
     /// No call is in progress.
+    #[inline]
     pub fn on_result(&mut self, succeeded: bool) {
         assert!(self.in_flight > 0, "a result belongs to a call");
         self.in_flight -= 1;

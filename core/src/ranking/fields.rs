@@ -42,6 +42,7 @@ impl RankFields {
     /// The fields of a pod. `node` is the dense number that the caller gives to the pod's node
     /// name, 0 without a node. Reads the annotation and walks over the container statuses once.
     /// Allocates nothing.
+    #[inline]
     pub fn of(pod: &Pod, node: u32) -> RankFields {
         let annotation = pod.metadata.annotations.get(DELETION_COST_ANNOTATION);
         let cost = deletion_cost(annotation.map(|text| &**text)).unwrap_or(0);
@@ -50,6 +51,7 @@ impl RankFields {
 
     /// The fields of the next version of the pod with these fields. Values that can't have changed
     /// are not computed again.
+    #[inline]
     pub fn next(&self, old: &Pod, new: &Pod, node: u32) -> RankFields {
         if old.metadata.annotations.is_same(&new.metadata.annotations) {
             RankFields::with_cost(new, node, self.deletion_cost())

@@ -274,6 +274,7 @@ impl Controller {
     }
 
     /// Whether an active orphan of the namespace matches. O(label sets among the orphans).
+    #[inline]
     pub(super) fn adoptable_orphans(&self, owner: &Owner, selector: &Selector) -> bool {
         owner.orphans.pod_count() > 0 && {
             let members = owner.orphans.lock();

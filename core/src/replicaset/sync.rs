@@ -179,6 +179,7 @@ impl Sync {
     ///
     /// # Panics
     /// There is no request with this index, or it has been answered.
+    #[inline]
     pub fn answer(&mut self, index: usize, answer: Answer) {
         let place = &mut self.answers[index];
         assert!(place.is_none(), "request {index} is answered twice");

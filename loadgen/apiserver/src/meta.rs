@@ -17,6 +17,7 @@ pub(super) const ORPHAN: &str = "orphan";
 pub(super) const FOREGROUND: &str = "foregroundDeletion";
 
 /// Whether the object has that finalizer.
+#[inline]
 pub(super) fn has_finalizer(metadata: &ObjectMeta, finalizer: &str) -> bool {
     metadata
         .finalizers()

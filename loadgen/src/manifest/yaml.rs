@@ -313,6 +313,7 @@ fn check_size(chunk: &Chunk) -> io::Result<()> {
 }
 
 /// Whether a line is that document marker: alone or with a blank after it.
+#[inline]
 fn is_marker(line: &[u8], marker: &[u8]) -> bool {
     line.strip_prefix(marker).is_some_and(|rest| {
         rest.first()
@@ -321,6 +322,7 @@ fn is_marker(line: &[u8], marker: &[u8]) -> bool {
 }
 
 /// Whether a line says anything but a comment.
+#[inline]
 fn has_text(line: &[u8]) -> bool {
     let text = line.trim_ascii();
     !text.is_empty() && text[0] != b'#'
@@ -372,13 +374,10 @@ fn options(text: &str) -> Options {
             max_events: size.saturating_mul(2),
             max_nodes: size,
             max_total_scalar_bytes: size.saturating_mul(2),
-            max_total_comment_bytes: size,
-            max_buffered_comment_events: 100_000,
             max_aliases: size / 4,
             max_anchors: size / 4,
             max_depth: 200,
         },
-        emit_comments: false,
         legacy_octal_numbers: true,
         with_snippet: false,
     }

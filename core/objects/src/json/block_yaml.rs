@@ -219,6 +219,7 @@ fn is_usual(text: &str) -> bool {
     text.bytes().all(|byte| (b' '..=b'~').contains(&byte))
 }
 
+#[inline]
 fn text_slot(text: &str) -> Slot<'_> {
     match quick::first_escaped(text) {
         None => Slot::Plain(text),

@@ -78,6 +78,7 @@ impl<F: PodFields> PodsByController<F> {
     }
 
     /// The pods with this controller reference, if there is a list of them.
+    #[inline]
     pub(super) fn find_owned(
         &self,
         namespace: &Str,

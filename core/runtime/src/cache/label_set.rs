@@ -13,6 +13,7 @@ pub(super) struct PodState {
 }
 
 impl PodState {
+    #[inline]
     pub(super) fn of(pod: &Pod) -> PodState {
         PodState {
             active: pod.is_active(),
@@ -73,6 +74,7 @@ pub(super) fn ready_since(pod: &Pod, state: PodState) -> Option<Time> {
 }
 
 impl LabelSet {
+    #[inline]
     pub(super) fn enter(&mut self, pod: &Pod, state: PodState) {
         self.totals.add(state);
         if let Some(ready_times) = &mut self.ready_times

@@ -58,6 +58,7 @@ impl ReadyTimes {
 
     /// Moves the cutoff forward. Returns false if it would have to go back, because the earlier
     /// entries are gone.
+    #[inline]
     pub(super) fn advance(&mut self, cutoff: Time) -> bool {
         if cutoff < self.cutoff {
             return false;
@@ -70,11 +71,13 @@ impl ReadyTimes {
     }
 
     /// How many of `ready` ready pods became ready at the cutoff or before.
+    #[inline]
     pub(super) fn ready_by_cutoff(&self, ready: u32) -> u32 {
         ready - self.unset - self.later.iter().map(|(_, pods)| pods).sum::<u32>()
     }
 
     /// The seconds after the cutoff, in order, with the number of pods that became ready in each.
+    #[inline]
     pub(super) fn later(&self) -> impl Iterator<Item = (Time, u32)> {
         self.later.iter().copied()
     }

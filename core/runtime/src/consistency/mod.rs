@@ -198,9 +198,15 @@ impl<K: Hash + Eq, const N: usize> ConsistencyStore<K, N> {
 }
 
 /// The index of a kind among the tracked kinds.
-fn place_of(kind: Kind, kinds: &[Kind]) -> usize {
+#[inline]
+fn place_of<const N: usize>(kind: Kind, kinds: &[Kind; N]) -> usize {
     let place = kinds.iter().position(|known| *known == kind);
-    place.unwrap_or_else(|| panic!("writes of a {} are not tracked", kind.name()))
+    place.unwrap_or_else(|| untracked(kind))
+}
+
+#[cold]
+fn untracked(kind: Kind) -> ! {
+    panic!("writes of a {} are not tracked", kind.name())
 }
 
 impl<const N: usize> Record<N> {
