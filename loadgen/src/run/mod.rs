@@ -186,6 +186,10 @@ impl Engine {
         );
         let cluster = Arc::clone(&builder.cluster);
         let quiet = runners.clone();
+        let caches: Vec<_> = replica_sets
+            .iter()
+            .map(|runner| Arc::clone(runner.controller.pods()))
+            .collect();
         let controllers = Controllers {
             started: Arc::clone(&builder.started),
             wake: builder.informer_wakers.clone(),
@@ -199,6 +203,10 @@ impl Engine {
                 quiet
                     .iter()
                     .all(|runner| runner.is_synced() && runner.rests_after(workloads))
+            }),
+            pods_cached: Box::new(move || {
+                let cached = caches.iter().map(|cache| cache.len());
+                cached.min().unwrap_or_default()
             }),
             phase_begins: None,
         };

@@ -393,6 +393,16 @@ impl Driver {
             self.executor.stop();
             return Next::Idle;
         }
+        // A controller that has not heard of the pods yet makes others: so it may where the scenario
+        // disturbs its watches, and not for want of processors.
+        if self.tracker.controller_runs
+            && self.controllers.connection.is_none()
+            && let Some(next) = self.plan.get(self.at.phase + 1)
+            && next.no_pod_written
+            && ((self.controllers.pods_cached)() as u64) < self.tracker.existing()
+        {
+            return Next::At(now.mono_ns.saturating_add(REST_CHECK_NS));
+        }
         self.write_down(true, now);
         self.begin_phase(self.at.phase + 1, now);
         if self.at.phase == self.plan.len() {

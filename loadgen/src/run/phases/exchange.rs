@@ -25,6 +25,8 @@ pub(crate) struct Controllers {
     pub(crate) times: Arc<PhaseTimes>,
     /// Whether at least that many syncs have been finished, none is under way, and no key waits.
     pub(crate) rests_after: Box<dyn Fn(u64) -> bool + Send>,
+    /// How many pods the controllers' caches have, the smallest number.
+    pub(crate) pods_cached: Box<dyn Fn() -> usize + Send>,
     /// Called when a phase begins.
     pub(crate) phase_begins: Option<Box<dyn Fn(Now) + Send>>,
 }
