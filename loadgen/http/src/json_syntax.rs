@@ -130,7 +130,7 @@ impl<'t> Reader<'t> {
                 }
                 self.at += 1;
             }
-            _ => drop(self.value(0)),
+            _ => drop(self.value()),
         }
     }
 
@@ -140,7 +140,7 @@ impl<'t> Reader<'t> {
         while let Some((_, name)) = self.next_name() {
             self.peek();
             let begin = self.at;
-            self.value(0).ok()?;
+            self.value().ok()?;
             if name == wanted {
                 found = Some(&self.text[begin..self.at]);
             }
@@ -151,7 +151,7 @@ impl<'t> Reader<'t> {
 
 impl Reader<'_> {
     fn document(&mut self) -> Result<(), String> {
-        self.value(0)?;
+        self.value()?;
         match self.peek() {
             None => Ok(()),
             Some(_) => Err(self.unexpected("after top-level value")),
@@ -184,63 +184,64 @@ impl Reader<'_> {
         format!("invalid character '{shown}' {place}")
     }
 
-    fn value(&mut self, depth: usize) -> Result<(), String> {
-        const BEGINNING: &str = "looking for beginning of value";
-        if depth > DEPTH_MAX {
-            return Err("exceeded max depth".to_owned());
-        }
-        match self.peek() {
-            Some(b'{') => self.object(depth),
-            Some(b'[') => self.list(depth),
-            Some(b'"') => self.string(),
-            Some(b'-' | b'0'..=b'9') => self.number(),
-            Some(b't') => self.word("true"),
-            Some(b'f') => self.word("false"),
-            Some(b'n') => self.word("null"),
-            _ => Err(self.unexpected(BEGINNING)),
+    /// Past the value that begins here. What lies deep costs heap, no stack: Go reads 10,000 levels.
+    fn value(&mut self) -> Result<(), String> {
+        let mut closing = Vec::new();
+        loop {
+            match self.peek() {
+                Some(open @ (b'{' | b'[')) => {
+                    self.at += 1;
+                    let close = if open == b'{' { b'}' } else { b']' };
+                    closing.push(close);
+                    if closing.len() > DEPTH_MAX {
+                        return Err("exceeded max depth".to_owned());
+                    }
+                    if self.peek() != Some(close) {
+                        self.begin_element(close)?;
+                        continue;
+                    }
+                }
+                Some(b'"') => self.string()?,
+                Some(b'-' | b'0'..=b'9') => self.number()?,
+                Some(b't') => self.word("true")?,
+                Some(b'f') => self.word("false")?,
+                Some(b'n') => self.word("null")?,
+                _ => return Err(self.unexpected("looking for beginning of value")),
+            }
+            loop {
+                let Some(close) = closing.last().copied() else {
+                    return Ok(());
+                };
+                match self.peek() {
+                    Some(b',') => {
+                        self.at += 1;
+                        self.begin_element(close)?;
+                        break;
+                    }
+                    Some(byte) if byte == close => {
+                        self.at += 1;
+                        closing.pop();
+                    }
+                    _ if close == b'}' => {
+                        return Err(self.unexpected("after object key:value pair"));
+                    }
+                    _ => return Err(self.unexpected("after array element")),
+                }
+            }
         }
     }
 
-    fn object(&mut self, depth: usize) -> Result<(), String> {
-        const KEY: &str = "looking for beginning of object key string";
-        self.at += 1;
-        if self.peek() == Some(b'}') {
-            self.at += 1;
+    /// To the value of the next element of what is closed so: of an object, past the name and the colon.
+    fn begin_element(&mut self, close: u8) -> Result<(), String> {
+        if close == b']' {
             return Ok(());
         }
-        loop {
-            if self.peek() != Some(b'"') {
-                return Err(self.unexpected(KEY));
-            }
-            self.string()?;
-            if self.peek() != Some(b':') {
-                return Err(self.unexpected("after object key"));
-            }
-            self.at += 1;
-            self.value(depth + 1)?;
-            match self.peek() {
-                Some(b',') => self.at += 1,
-                Some(b'}') => break,
-                _ => return Err(self.unexpected("after object key:value pair")),
-            }
+        if self.peek() != Some(b'"') {
+            return Err(self.unexpected("looking for beginning of object key string"));
         }
-        self.at += 1;
-        Ok(())
-    }
-
-    fn list(&mut self, depth: usize) -> Result<(), String> {
-        self.at += 1;
-        if self.peek() == Some(b']') {
-            self.at += 1;
-            return Ok(());
-        }
-        loop {
-            self.value(depth + 1)?;
-            match self.peek() {
-                Some(b',') => self.at += 1,
-                Some(b']') => break,
-                _ => return Err(self.unexpected("after array element")),
-            }
+        self.string()?;
+        if self.peek() != Some(b':') {
+            return Err(self.unexpected("after object key"));
         }
         self.at += 1;
         Ok(())
@@ -340,6 +341,19 @@ mod tests {
             ),
             ("[1 2]", "invalid character '2' after array element"),
             ("[1] x", "invalid character 'x' after top-level value"),
+            (
+                "[1,]",
+                "invalid character ']' looking for beginning of value",
+            ),
+            (
+                "{\"a\":1,}",
+                "invalid character '}' looking for beginning of object key string",
+            ),
+            ("[{}}", "invalid character '}' after array element"),
+            (
+                "{\"a\":[]]",
+                "invalid character ']' after object key:value pair",
+            ),
             ("tru", "unexpected end of JSON input"),
             (
                 "trux",
@@ -352,6 +366,14 @@ mod tests {
         }
         let fine = "{\"a\": [1.5e-3, -0, \"\\u00e9\\n\", null, true, {}]}";
         assert_eq!(problem(fine.as_bytes()), None);
+    }
+
+    #[test]
+    fn as_many_levels_are_read_as_go_reads() {
+        let nested = |levels: usize| "[".repeat(levels) + &"]".repeat(levels);
+        assert_eq!(problem(nested(10_000).as_bytes()), None);
+        let told = problem(nested(10_001).as_bytes());
+        assert_eq!(told.as_deref(), Some("exceeded max depth"));
     }
 
     #[test]

@@ -18,7 +18,7 @@ mod fuzz;
 mod interrupt;
 mod live;
 mod metrics;
-#[cfg(not(feature = "faultsim"))]
+#[cfg(any(test, not(feature = "faultsim")))]
 mod no_faultsim;
 mod outputs;
 mod profile;

@@ -15,6 +15,7 @@ pub(super) struct AnyFlags {
     words: Vec<OsString>,
 }
 
+#[cfg(not(feature = "faultsim"))]
 pub(super) use {AnyFlags as BugsFlags, AnyFlags as FuzzFlags, AnyFlags as ReplayFlags};
 
 /// Refuses it.
@@ -29,4 +30,34 @@ pub(super) fn run(_: &AnyFlags) -> Result<u8> {
          cargo run --release -p podstorm-loadgen --features faultsim -- {}",
         words.join(" ")
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::{AnyFlags, run};
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        flags: AnyFlags,
+    }
+
+    #[test]
+    fn whatever_it_is_asked_for_is_refused_with_the_command_that_builds_it() {
+        for line in [
+            "fuzz",
+            "fuzz --seeds 5",
+            "replay 7 --bug m01",
+            "bugs --none-such",
+        ] {
+            let line = Line::try_parse_from(line.split(' ')).unwrap();
+            let said = run(&line.flags).unwrap_err().to_string();
+            assert!(
+                said.contains("cargo run --release -p podstorm-loadgen --features faultsim -- "),
+                "{said}"
+            );
+        }
+    }
 }

@@ -25,7 +25,7 @@ const MAX_BYTES: u64 = 16 << 20;
 #[derive(Args, Debug)]
 pub(super) struct ReplayFlags {
     /// The seed
-    #[arg(value_name = "SEED", required_unless_present_any = ["schedule", "bug"])]
+    #[arg(value_name = "SEED", value_parser = seed, required_unless_present_any = ["schedule", "bug"])]
     seed: Option<u64>,
 
     /// A schedule from a file instead of a seed; `-` is standard input; of a folder, every *.yaml with
@@ -53,6 +53,16 @@ pub(super) struct ReplayFlags {
     /// Print the seed's schedule and play nothing
     #[arg(long)]
     print_schedule: bool,
+}
+
+/// A seed as it is written.
+///
+/// # Errors
+/// It isn't a whole number of 64 bits.
+fn seed(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| {
+        format!("a seed is a whole number from 0 to {}; a schedule's file is given as --schedule {text}", u64::MAX)
+    })
 }
 
 /// The text of a schedule's file, which is no longer than one can be.
