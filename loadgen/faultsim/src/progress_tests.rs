@@ -265,11 +265,15 @@ fn a_fraction_of_creates_that_fails_delays_and_does_not_stop() {
             (10, 0.3),
             (10, 0.5),
         ] {
-            let mut runs: Vec<(i64, usize)> = (1..=9)
+            // Upstream, each sync then waits for its retry: that has no bound.
+            if startup_ms == 10 && behaviour == Behaviour::Upstream {
+                continue;
+            }
+            let mut runs: Vec<(i64, usize)> = (1..=5)
                 .map(|seed| convergence(behaviour, seed, fraction, startup_ms))
                 .collect();
             runs.sort_unstable();
-            let ((median, syncs), (most, _)) = (runs[4], runs[8]);
+            let ((median, syncs), (most, _)) = (runs[2], runs[4]);
             let steps = 9.0 / (1.0 - fraction);
             let told = |ns: i64| match ns {
                 i64::MAX => "more than 6 h".to_owned(),
@@ -282,11 +286,9 @@ fn a_fraction_of_creates_that_fails_delays_and_does_not_stop() {
                 told(most),
                 most as f64 / 1e9 / steps
             );
-            let bound_ns = match (startup_ms, behaviour) {
-                (2_000, _) => steps * BUSY_C_NS as f64,
-                (_, Behaviour::Hardened) => steps * QUIET_C_NS as f64,
-                // Measured, and not bounded.
-                (_, Behaviour::Upstream) => continue,
+            let bound_ns = match startup_ms {
+                2_000 => steps * BUSY_C_NS as f64,
+                _ => steps * QUIET_C_NS as f64,
             };
             assert!(
                 most as f64 <= bound_ns,

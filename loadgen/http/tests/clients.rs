@@ -171,7 +171,7 @@ async fn a_request_that_is_cut_off_anywhere_harms_nobody() {
 async fn a_body_that_is_packed_is_not_unpacked() {
     use std::io::Write;
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
-    for _ in 0..1000 {
+    for _ in 0..64 {
         packed.write_all(&[b' '; 1 << 20]).unwrap();
     }
     let packed = packed.finish().unwrap();

@@ -1,7 +1,6 @@
 //! The fault simulator and the scenario `stale-watch` on the command line: what users see of known
 //! bugs, of seeds and of schedules, and what is refused.
 
-use std::fs;
 use std::process::Output;
 
 use podstorm_tests::command::{
@@ -263,15 +262,6 @@ fn a_schedule_of_deployments_is_printed_stored_and_replayed() {
 }
 
 /// Each of these broke an invariant once; see `tests/RELIABILITY.md`.
-#[test]
-fn schedules_that_failed_once_hold_now() {
-    let text = told(&run("replay --schedule schedules"));
-    let lines: Vec<&str> = text.lines().collect();
-    let files = fs::read_dir("schedules").expect("the folder of schedules");
-    assert_eq!(lines.len(), 2 * files.count(), "{text}");
-    assert!(lines.iter().all(|line| line.starts_with("ok ")), "{text}");
-}
-
 #[test]
 fn of_a_folder_the_schedule_that_fails_is_named() {
     let (before, steps) = SCHEDULE.split_once("steps:\n").expect("it has steps");
