@@ -39,5 +39,11 @@ fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
         builder.preemption_bound = Some(preemptions);
     }
     builder.max_branches = 100_000;
-    builder.check(model);
+    let model = std::sync::Arc::new(model);
+    builder.check(move || {
+        let model = model.clone();
+        // In words. The stack of a model's first thread is too small for the frames of an unoptimised build.
+        let roomy = checker::thread::Builder::new().stack_size(1 << 14);
+        roomy.spawn(move || model()).unwrap().join().unwrap();
+    });
 }
