@@ -44,6 +44,7 @@ fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
         let model = model.clone();
         // In words. The stack of a model's first thread is too small for the frames of an unoptimised build.
         let roomy = checker::thread::Builder::new().stack_size(1 << 14);
-        roomy.spawn(move || model()).unwrap().join().unwrap();
+        let first = roomy.spawn(move || model()).expect("loom starts it");
+        first.join().expect("what fails ends the run");
     });
 }
