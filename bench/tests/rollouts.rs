@@ -30,7 +30,7 @@ const LEAK_BYTES: usize = 4;
 /// After this many rollouts the tables are about as large as they get: some sweep only when they have
 /// grown.
 const SETTLED: usize = 500;
-const ROLLOUTS: usize = 1_000;
+const ROLLOUTS: usize = 2_000;
 
 struct Harness {
     cache: Arc<PodCache>,

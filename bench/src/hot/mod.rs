@@ -191,6 +191,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn many_paths_claim_to_allocate_nothing() {
+        let claiming = paths().into_iter().filter(|path| path.allocation_free);
+        assert!(claiming.count() >= 10);
+    }
+
+    #[test]
     fn ids_are_of_three_parts_and_unique() {
         let mut ids = Vec::new();
         for path in paths() {

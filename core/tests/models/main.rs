@@ -42,7 +42,7 @@ fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let model = std::sync::Arc::new(model);
     builder.check(move || {
         let model = model.clone();
-        // In words. The stack of a model's first thread is too small for the frames of an unoptimised build.
+        // 16,384 words: what loom gives a model's first thread is too small for unoptimised frames.
         let roomy = checker::thread::Builder::new().stack_size(1 << 14);
         let first = roomy.spawn(move || model()).expect("loom starts it");
         first.join().expect("what fails ends the run");

@@ -261,7 +261,6 @@ fn a_schedule_of_deployments_is_printed_stored_and_replayed() {
     assert_eq!(text.lines().count(), 2, "{text}");
 }
 
-/// Each of these broke an invariant once; see `tests/RELIABILITY.md`.
 #[test]
 fn of_a_folder_the_schedule_that_fails_is_named() {
     let (before, steps) = SCHEDULE.split_once("steps:\n").expect("it has steps");

@@ -239,7 +239,7 @@ impl Model {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..Default::default() })]
     #[test]
     fn the_queue_does_as_the_plain_sets(ops in prop::collection::vec(op(), 0..120)) {
         let (queue, mut model, mut now) = (Queue::new(), Model::default(), 0i64);

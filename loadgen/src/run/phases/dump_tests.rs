@@ -189,7 +189,7 @@ fn a_dump_that_is_as_wanted_stays_as_it_is() {
     for (engine, sets) in [
         (EngineKind::Threads, 100),
         (EngineKind::Virtual, 100),
-        (EngineKind::Threads, 400),
+        (EngineKind::Threads, 2_000),
     ] {
         assert_untouched(&run("manifests", engine, steady(sets)), sets as u64);
     }
