@@ -4,6 +4,7 @@
 //! Kubernetes' apiserver.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 
 use http::HeaderMap;
@@ -34,6 +35,16 @@ pub struct User {
     pub uid: String,
     /// The groups that it is in.
     pub groups: Vec<String>,
+}
+
+/// A random token: 32 bytes, in hexadecimal.
+///
+/// # Errors
+/// The system has no random numbers.
+pub fn random_token() -> io::Result<String> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 impl User {
@@ -172,4 +183,16 @@ fn impersonated(headers: &HeaderMap) -> Result<Arc<User>, ApiError> {
 /// 401: no credential, or a wrong one.
 fn unauthorized() -> ApiError {
     ApiError::status(401, Reason::Other("Unauthorized".into()), "Unauthorized")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::random_token;
+
+    #[test]
+    fn tokens_differ() {
+        let (one, other) = (random_token().unwrap(), random_token().unwrap());
+        assert_eq!(one.len(), 64);
+        assert_ne!(one, other);
+    }
 }

@@ -8,6 +8,7 @@ use http::{HeaderValue, Method, Response, StatusCode};
 use podstorm_apiserver::errors;
 use podstorm_objects::{ApiError, Kind, Subresource};
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
 use crate::answer::{self, Body};
 use crate::catalog::{Catalog, GroupVersion};
@@ -260,8 +261,7 @@ fn singular(kind: Kind) -> String {
 fn storage_version_hash(stored: Kind) -> String {
     let of = GroupVersion::of(stored.api_version());
     let text = format!("{}/{}/{}", of.group, of.version, stored.name());
-    let hash = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
-    BASE64_STANDARD.encode(&hash.as_ref()[..8])
+    BASE64_STANDARD.encode(&Sha256::digest(text)[..8])
 }
 
 /// `APIResourceList` of a group version: each resource, then its subresources.

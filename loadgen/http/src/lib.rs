@@ -43,6 +43,9 @@ pub mod listen;
 mod live;
 mod media;
 mod metrics;
+#[cfg(any(test, not(feature = "tls")))]
+#[doc(hidden)]
+pub mod no_tls;
 mod objects;
 mod openapi;
 mod ownership;
@@ -55,6 +58,7 @@ mod route;
 mod select;
 mod table;
 mod time;
+#[cfg(feature = "tls")]
 pub mod tls;
 mod token_request;
 mod view;
@@ -75,9 +79,11 @@ use podstorm_apiserver::{Cluster, errors};
 use podstorm_objects::{ApiError, Now, Reason};
 
 pub use answer::Body;
-pub use credentials::{Credentials, User};
+pub use credentials::{Credentials, User, random_token};
 pub use faults::ConnectionLost;
 pub use limits::{MUTATING_REQUESTS_INFLIGHT, REQUESTS_INFLIGHT};
+#[cfg(not(feature = "tls"))]
+pub use no_tls as tls;
 pub use requests::{Answered, Log};
 pub use time::VirtualTime;
 

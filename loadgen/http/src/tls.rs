@@ -1,22 +1,36 @@
-//! TLS: an authority that is made at start, certificates that it signs, and the user that a client's
+//! TLS, and HTTP/2 which comes with it: an authority that is made at start, certificates that it signs, and the user that a client's
 //! certificate names.
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::server::conn::auto;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
     Issuer, KeyPair, KeyUsagePurpose,
 };
-use rustls::RootCertStore;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use rustls::server::WebPkiClientVerifier;
-
-pub use rustls::ServerConfig;
+use rustls::{RootCertStore, ServerConfig};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 use crate::credentials::User;
+use crate::listen::HEAD_WITHIN;
+
+/// Most watches and other requests at once over one connection of HTTP/2.
+const STREAMS_MAX: u32 = 1000;
+/// How long a client may take to shake hands.
+const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
+/// How a client that does not speak TLS is told so.
+const NOT_TLS: &[u8] = b"HTTP/1.0 400 Bad Request\r\nConnection: close\r\n\r\n\
+    This is a server of HTTPS: begin the address with https://\n";
 
 /// A certificate or a key that could not be made: a name that is none, say.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +46,62 @@ impl From<rcgen::Error> for TlsError {
 impl From<rustls::Error> for TlsError {
     fn from(error: rustls::Error) -> TlsError {
         TlsError(error.to_string())
+    }
+}
+
+/// What is spoken over a connection: HTTP/1.1 or HTTP/2, as the client begins.
+pub(crate) type Http = auto::Builder<TokioExecutor>;
+
+pub(crate) fn http() -> Http {
+    let mut http = auto::Builder::new(TokioExecutor::new());
+    http.http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_WITHIN);
+    http.http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_MAX);
+    http
+}
+
+/// How a server speaks TLS: what it shows, and whom it believes.
+#[derive(Clone)]
+pub struct Tls(TlsAcceptor);
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls").finish_non_exhaustive()
+    }
+}
+
+impl Tls {
+    /// Shakes hands, and looks who the client's certificate says it is. `None` where it does not speak
+    /// TLS, has a certificate of somebody else's, or takes too long.
+    pub(crate) async fn greet(
+        &self,
+        mut stream: TcpStream,
+    ) -> Option<(TlsStream<TcpStream>, Option<Arc<User>>)> {
+        /// How a client begins that speaks TLS.
+        const HANDSHAKE: u8 = 22;
+        let shaken = tokio::time::timeout(HANDSHAKE_WITHIN, async {
+            let mut first = [0];
+            if stream.peek(&mut first).await.ok()? > 0 && first[0].is_ascii_uppercase() {
+                // What is no handshake but looks like a method.
+                let _best_effort = stream.write_all(NOT_TLS).await;
+                return None;
+            }
+            match first[0] {
+                HANDSHAKE => self.0.accept(stream).await.ok(),
+                _ => None,
+            }
+        });
+        let stream = shaken.await.ok()??;
+        let certificates = stream.get_ref().1.peer_certificates();
+        let user = match certificates.and_then(<[_]>::first) {
+            // A certificate that names nobody is as wrong as a wrong one.
+            Some(certificate) => Some(Arc::new(user_of(certificate)?)),
+            None => None,
+        };
+        Some((stream, user))
     }
 }
 
@@ -108,7 +178,7 @@ impl Authority {
     ///
     /// # Errors
     /// A name that can't be one of a host.
-    pub fn server(&self, names: Vec<String>) -> Result<Arc<ServerConfig>, TlsError> {
+    pub fn server(&self, names: Vec<String>) -> Result<Tls, TlsError> {
         let mut params = CertificateParams::new(names)?;
         params.distinguished_name = named("podstorm-apiserver").distinguished_name;
         let (certificate, key) = self.sign(params, ExtendedKeyUsagePurpose::ServerAuth)?;
@@ -124,7 +194,7 @@ impl Authority {
             .with_client_cert_verifier(clients)
             .with_single_cert(vec![certificate], key.into())?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(Arc::new(config))
+        Ok(Tls(Arc::new(config).into()))
     }
 
     fn sign(
@@ -150,18 +220,6 @@ fn named(name: &str) -> CertificateParams {
     params
 }
 
-/// A random token: 32 bytes, in hexadecimal.
-///
-/// # Errors
-/// The system has no random numbers.
-pub fn random_token() -> Result<String, TlsError> {
-    let mut bytes = [0; 32];
-    let random = rustls::crypto::ring::default_provider().secure_random;
-    let filled = random.fill(&mut bytes);
-    filled.map_err(|_| TlsError("the system has no random numbers".to_owned()))?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
-}
-
 fn pem(label: &str, bytes: &[u8]) -> String {
     let text = BASE64_STANDARD.encode(bytes);
     let lines = text.as_bytes().chunks(64).map(String::from_utf8_lossy);
@@ -174,7 +232,7 @@ fn pem(label: &str, bytes: &[u8]) -> String {
 
 /// The user of a client's certificate that an authority has signed: common name and organisations.
 /// `None` where it has no common name.
-pub(crate) fn user_of(certificate: &[u8]) -> Option<User> {
+fn user_of(certificate: &[u8]) -> Option<User> {
     const COMMON_NAME: &[u8] = &[0x55, 4, 3];
     const ORGANISATION: &[u8] = &[0x55, 4, 10];
     const VERSION: u8 = 0xa0;
@@ -253,12 +311,5 @@ mod tests {
         }
         assert!(authority.server(vec!["no host".to_owned()]).is_ok());
         assert!(authority.server(vec!["n\u{f6}".to_owned()]).is_err());
-    }
-
-    #[test]
-    fn tokens_differ() {
-        let (one, other) = (random_token().unwrap(), random_token().unwrap());
-        assert_eq!(one.len(), 64);
-        assert_ne!(one, other);
     }
 }

@@ -8,10 +8,10 @@ use podstorm_objects::{ApiError, Reason, Time};
 use serde_json::{Map, Value, json};
 
 use crate::answer::{self, Body};
-use crate::credentials::User;
+use crate::credentials::{User, random_token};
 use crate::reviews::{AUDIENCE, AUTHENTICATION};
 use crate::route::Target;
-use crate::{Call, body, tls};
+use crate::{Call, body};
 
 /// How long a token is good where the request doesn't say, and the shortest, s.
 const USUAL_SECONDS: i64 = 3600;
@@ -45,7 +45,7 @@ pub(crate) fn create(call: &Call<'_>, target: &Target) -> Result<Response<Body>,
     let account = call.cluster().api(target.kind).get(namespace, name)?;
     let uid = account.metadata().uid.to_string();
     let audiences = audiences(&spec);
-    let token = tls::random_token()
+    let token = random_token()
         .map_err(|error| ApiError::status(500, Reason::InternalError, error.to_string()))?;
     let expires_ns = call.now.mono_ns.saturating_add(seconds * 1_000_000_000);
     let dry_run = call.query.dry_run("CreateOptions")?;

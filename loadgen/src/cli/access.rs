@@ -12,7 +12,7 @@ use crate::serve::{Access, read_tokens};
 #[derive(Args, Debug)]
 pub(super) struct AccessFlags {
     /// Speak TLS, by an authority made at start, and serve only who has a credential: the kubeconfig
-    /// holds the authority and one
+    /// holds the authority and one. Needs a build with `--features tls`
     #[arg(long, help_heading = "Access")]
     tls: bool,
     /// A further name or address of the server in its certificate; repeatable

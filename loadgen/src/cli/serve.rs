@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use clap::{ArgAction, Args, ValueEnum};
 use podstorm_apiserver::Cluster;
 use podstorm_apiserver::latency::Latency;
-use podstorm_http::tls::ServerConfig;
+use podstorm_http::tls::Tls;
 use podstorm_http::{Answered, MUTATING_REQUESTS_INFLIGHT, REQUESTS_INFLIGHT};
 use podstorm_sim::nodes::{ClientRules, Finishing, NodeChoice, NodeTimes, PodNetwork};
 use podstorm_sim::options::{EngineKind, SimOptions};
@@ -276,7 +276,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
 async fn serve(
     flags: &ServeFlags,
     served: &Served,
-    (tls, login): (Option<Arc<ServerConfig>>, &Login),
+    (tls, login): (Option<Tls>, &Login),
     config: Option<Output>,
 ) -> Result<()> {
     let mut interrupt = signal(SignalKind::interrupt()).context("can't catch signals")?;

@@ -1,11 +1,10 @@
 //! Who may ask the API server, and what a client needs to be let in.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use podstorm_http::tls::{Authority, Identity, ServerConfig, random_token};
-use podstorm_http::{Credentials, User};
+use podstorm_http::tls::{Authority, Identity, Tls};
+use podstorm_http::{Credentials, User, random_token};
 
 /// Names of the server that its certificate has beside its address.
 const NAMES: [&str; 6] = [
@@ -25,7 +24,7 @@ pub struct Access {
     /// Whom the server serves.
     pub credentials: Credentials,
     /// Present where it speaks TLS.
-    pub tls: Option<Arc<ServerConfig>>,
+    pub tls: Option<Tls>,
     /// What the kubeconfig holds.
     pub login: Login,
 }
@@ -46,7 +45,7 @@ impl Access {
     /// those of the server for TLS, beside the address that it listens at.
     ///
     /// # Errors
-    /// A name that can't be one of a host; no random numbers.
+    /// A name that can't be one of a host; no random numbers; a build without TLS.
     pub fn new(
         listen: IpAddr,
         names: Option<&[String]>,
@@ -69,7 +68,7 @@ impl Access {
         access.credentials.add_token(token.clone(), admin);
         access.login.token = Some(token);
         if let Some(names) = names {
-            let authority = Authority::new().context("--tls: can't make an authority")?;
+            let authority = Authority::new().context("--tls")?;
             let mut all: Vec<String> = NAMES.map(str::to_owned).to_vec();
             all.push(listen.to_string());
             all.extend(names.iter().cloned());

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use podstorm_apiserver::Cluster;
-use podstorm_http::tls::ServerConfig;
+use podstorm_http::tls::Tls;
 use podstorm_http::{ApiServer, Builder, VirtualTime, listen};
 use podstorm_objects::{AnyObject, Kind, Namespace, Node, Now, Resource};
 use podstorm_sim::engine::Harness;
@@ -224,7 +224,7 @@ impl Served {
     pub async fn listen(
         &self,
         listener: TcpListener,
-        tls: Option<Arc<ServerConfig>>,
+        tls: Option<Tls>,
         stop: impl Future<Output = ()>,
     ) -> Result<()> {
         own_service::make(self.cluster(), listener.local_addr()?, self.now())?;

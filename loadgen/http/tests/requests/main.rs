@@ -14,7 +14,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use podstorm_apiserver::{Cluster, ClusterOptions};
-use podstorm_http::tls::ServerConfig;
+use podstorm_http::tls::Tls;
 use podstorm_http::{ApiServer, Body, Builder, ConnectionLost, VirtualTime, listen};
 use podstorm_objects::Now;
 use serde_json::{Value, json};
@@ -66,7 +66,7 @@ async fn with_namespace(builder: Builder, name: &str) -> ApiServer {
 }
 
 /// Puts a server on a socket.
-async fn on_socket(server: ApiServer, tls: Option<Arc<ServerConfig>>) -> SocketAddr {
+async fn on_socket(server: ApiServer, tls: Option<Tls>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("it is bound");
     let forever = std::future::pending();

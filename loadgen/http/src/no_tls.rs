@@ -1,0 +1,93 @@
+//! No TLS and no HTTP/2, in a build without the feature `tls`: whoever asks for them is told so. What is here has the shape of the
+//! other, so that no caller asks which of them it has.
+
+use std::sync::Arc;
+
+use hyper::server::conn::http1;
+use hyper_util::rt::TokioTimer;
+use tokio::net::TcpStream;
+
+use crate::credentials::User;
+use crate::listen::HEAD_WITHIN;
+
+/// What is spoken over a connection: HTTP/1.1.
+pub(crate) type Http = http1::Builder;
+
+#[cfg_attr(test, expect(dead_code, reason = "tests listen with the other"))]
+pub(crate) fn http() -> Http {
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new())
+        .header_read_timeout(HEAD_WITHIN);
+    http
+}
+
+/// There is none.
+#[derive(Debug, thiserror::Error)]
+#[error("this build has no TLS: build it with `--features tls`")]
+pub struct TlsError;
+
+/// How a server speaks TLS: not here.
+#[derive(Clone, Debug)]
+pub enum Tls {}
+
+impl Tls {
+    #[cfg_attr(test, expect(dead_code, reason = "tests listen with the other"))]
+    pub(crate) async fn greet(&self, _: TcpStream) -> Option<(TcpStream, Option<Arc<User>>)> {
+        match *self {}
+    }
+}
+
+/// A certificate authority: none can be made.
+#[derive(Debug)]
+pub enum Authority {}
+
+impl Authority {
+    /// None.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn new() -> Result<Authority, TlsError> {
+        Err(TlsError)
+    }
+
+    /// Its certificate.
+    pub fn certificate(&self) -> String {
+        match *self {}
+    }
+
+    /// A certificate for a client.
+    ///
+    /// # Errors
+    /// None: there is no authority.
+    pub fn client(&self, _user: &str, _group: &str) -> Result<Identity, TlsError> {
+        match *self {}
+    }
+
+    /// What a server shows.
+    ///
+    /// # Errors
+    /// None: there is no authority.
+    pub fn server(&self, _names: Vec<String>) -> Result<Tls, TlsError> {
+        match *self {}
+    }
+}
+
+/// A certificate with its key, both as PEM.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// The certificate.
+    pub certificate: String,
+    /// Its key.
+    pub key: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Authority;
+
+    #[test]
+    fn who_asks_for_it_is_told_what_to_build() {
+        let told = Authority::new().unwrap_err().to_string();
+        assert!(told.ends_with("build it with `--features tls`"), "{told}");
+    }
+}
