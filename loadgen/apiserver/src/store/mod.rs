@@ -29,7 +29,7 @@ use compact_str::CompactString;
 use crossbeam_utils::CachePadded;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry as Slot;
-use podstorm_objects::{Kind, Now};
+use podstorm_objects::{Kind, Now, ObjectMeta};
 use rayon::prelude::*;
 
 use self::counts::{WriteEffects, WriteTotals};
@@ -447,29 +447,45 @@ fn is_same<R>(object: &Arc<R>) -> impl Fn(&Stored<R>) -> bool {
 /// From this number of objects on, sorting uses rayon's threads.
 const PARALLEL_SORT_MIN: usize = 1 << 16;
 
+/// Namespace, name, and the index that they are of.
+type SortKey<'a> = (&'a str, CompactString, u32);
+
+fn sort_key(index: usize, metadata: &ObjectMeta) -> SortKey<'_> {
+    let index = u32::try_from(index).expect("objects in memory are fewer than 2^32");
+    (&metadata.namespace, metadata.name.clone(), index)
+}
+
+fn sort_order(a: &SortKey<'_>, b: &SortKey<'_>) -> Ordering {
+    let same = std::ptr::eq(a.0, b.0);
+    let namespaces = if same { Ordering::Equal } else { a.0.cmp(b.0) };
+    namespaces.then_with(|| a.1.cmp(&b.1))
+}
+
+/// Keys of objects, sorted on all cores. Apart from [`sorted`], so that it is compiled once and not for every
+/// kind.
+fn sorted_keys<'a>(metadata: &[&'a ObjectMeta]) -> Vec<SortKey<'a>> {
+    let keys = metadata.par_iter().enumerate();
+    let mut keys: Vec<_> = keys
+        .map(|(index, metadata)| sort_key(index, metadata))
+        .collect();
+    keys.par_sort_unstable_by(sort_order);
+    keys
+}
+
 /// Sorts by namespace and name. The keys are copied side by side first, since comparisons within
-/// the objects would miss the cache at every step.
+/// the objects would miss the cache at every step. They are unique, so unstable sorts have one outcome.
 pub(crate) fn sorted<R: Strategy>(objects: Vec<Arc<R>>) -> Vec<Arc<R>> {
-    type SortKey<'a> = (&'a str, CompactString, u32);
-    fn key<R: Strategy>((index, object): (usize, &Arc<R>)) -> SortKey<'_> {
-        let metadata = object.metadata();
-        let index = u32::try_from(index).expect("objects in memory are fewer than 2^32");
-        (&metadata.namespace, metadata.name.clone(), index)
-    }
-    fn order(a: &SortKey<'_>, b: &SortKey<'_>) -> Ordering {
-        let same = std::ptr::eq(a.0, b.0);
-        let namespaces = if same { Ordering::Equal } else { a.0.cmp(b.0) };
-        namespaces.then_with(|| a.1.cmp(&b.1))
-    }
-    // Keys are unique, so unstable sorts have one outcome.
-    let mut keys: Vec<SortKey<'_>>;
-    if objects.len() < PARALLEL_SORT_MIN {
-        keys = objects.iter().enumerate().map(key).collect();
-        keys.sort_unstable_by(order);
+    let metadata = objects.iter().map(|object| object.metadata());
+    let keys = if objects.len() < PARALLEL_SORT_MIN {
+        let keys = metadata.enumerate();
+        let mut keys: Vec<_> = keys
+            .map(|(index, metadata)| sort_key(index, metadata))
+            .collect();
+        keys.sort_unstable_by(sort_order);
+        keys
     } else {
-        keys = objects.par_iter().enumerate().map(key).collect();
-        keys.par_sort_unstable_by(order);
-    }
+        sorted_keys(&metadata.collect::<Vec<_>>())
+    };
     let order: Vec<u32> = keys.into_iter().map(|(_, _, index)| index).collect();
     let mut objects: Vec<Option<Arc<R>>> = objects.into_iter().map(Some).collect();
     let take = |index: u32| {
