@@ -178,7 +178,10 @@ fn the_screen_is_given_back_before_a_panic_is_told() {
     let modes = terminal.modes();
     let mut command = Command::new(std::env::current_exe().expect("a process knows its program"));
     command
-        .args(["--exact", "the_screen_is_given_back_before_a_panic_is_told"])
+        .args([
+            "--exact",
+            "live_view::the_screen_is_given_back_before_a_panic_is_told",
+        ])
         .arg("--nocapture")
         .env(CHILD, "1")
         .stdout(terminal.open());

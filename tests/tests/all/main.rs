@@ -1,0 +1,12 @@
+//! What crosses crates and needs nothing but Rust, in one program: linked once, and its tests fill all cores.
+
+mod cli;
+mod conformance;
+mod explain;
+mod fuzz;
+mod hazards;
+mod live_view;
+mod mangled;
+mod structure;
+mod tidy;
+mod walkthroughs;
