@@ -1,5 +1,5 @@
-//! No TLS and no HTTP/2, in a build without the feature `tls`: whoever asks for them is told so. What is here has the shape of the
-//! other, so that no caller asks which of them it has.
+//! The twin of `tls` in a build without that feature: no HTTP/2, and whoever asks for TLS is told so. It has the
+//! same shape, so that no caller asks which of them it has.
 
 use std::sync::Arc;
 

@@ -97,7 +97,7 @@ async fn play(served: &Served, replicas: usize) {
     advance(served, 60);
     create(served, SETS, set("more", 2)).await;
     send(served, "DELETE", &format!("{SETS}/old"), Value::Null).await;
-    advance(served, 600);
+    advance(served, STARTUP_S + 60);
 }
 
 #[tokio::test]
@@ -134,7 +134,7 @@ async fn a_snapshot_outlives_its_server_and_arms_nothing() {
         let version = restored.cluster().resource_version();
         assert_eq!(version, snapshot.resource_version());
         assert!(restored.api().faults().all().is_empty());
-        advance(&restored, 600);
+        advance(&restored, STARTUP_S + 60);
     }
 }
 
