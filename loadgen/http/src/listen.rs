@@ -1,21 +1,23 @@
-//! The server on a socket. What it speaks there is the feature `tls`'s to say: HTTP/1.1, and with it HTTP/2, by
-//! prior knowledge or over TLS by the client's choice.
+//! The server on a socket: HTTP/1.1; with TLS the client may choose HTTP/2.
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::rt::{Read, Write};
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 
-use crate::ApiServer;
+use crate::answer::Body;
 use crate::credentials::User;
-use crate::tls::{self, Tls};
+use crate::tls::Tls;
+use crate::{ApiServer, ConnectionLost, tls};
 
 /// How long a client may take to send the head of a request.
 pub(crate) const HEAD_WITHIN: Duration = Duration::from_secs(30);
@@ -48,7 +50,6 @@ pub async fn serve_with(
     stop: impl Future<Output = ()>,
 ) -> io::Result<SocketAddr> {
     let address = listener.local_addr()?;
-    let http = tls::http();
     let graceful = GracefulShutdown::new();
     // Dropped when the server stops: handshakes that are under way end.
     let (open, closed) = watch::channel(());
@@ -70,19 +71,19 @@ pub async fn serve_with(
         };
         // A watch's event should not wait for the next.
         let _best_effort = stream.set_nodelay(true);
-        let (server, http, watcher) = (server.clone(), http.clone(), graceful.watcher());
+        let (server, watcher) = (server.clone(), graceful.watcher());
         let (tls, mut closed) = (tls.clone(), closed.clone());
         tokio::spawn(async move {
             let Some(tls) = tls else {
-                serve_connection(&server, &http, watcher, TokioIo::new(stream), None).await;
+                serve_plain(&server, watcher, stream).await;
                 return drop(place);
             };
             let greeted = tokio::select! {
                 greeted = tls.greet(stream) => greeted,
                 _ = closed.changed() => None,
             };
-            if let Some((stream, user)) = greeted {
-                serve_connection(&server, &http, watcher, TokioIo::new(stream), user).await;
+            if let Some(greeted) = greeted {
+                tls::serve(&server, watcher, greeted).await;
             }
             drop(place);
         });
@@ -93,25 +94,33 @@ pub async fn serve_with(
     Ok(address)
 }
 
-/// Serves one connection to its end. What comes over it is sent by `user`, where it is known.
-async fn serve_connection<I>(
+/// Serves a connection without TLS to its end.
+async fn serve_plain(server: &ApiServer, watcher: Watcher, stream: TcpStream) {
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new())
+        .header_read_timeout(HEAD_WITHIN);
+    let connection = http.serve_connection(TokioIo::new(stream), service(server, None));
+    // A client that goes away harms nobody.
+    let _ended = watcher.watch(connection).await;
+}
+
+/// What answers the requests of one connection. They are sent by `user`, where it is known.
+pub(crate) fn service(
     server: &ApiServer,
-    http: &tls::Http,
-    watcher: Watcher,
-    io: I,
     user: Option<Arc<User>>,
-) where
-    I: Read + Write + Unpin + Send + 'static,
-{
-    let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
+) -> impl Service<
+    Request<Incoming>,
+    Response = Response<Body>,
+    Error = ConnectionLost,
+    Future: Send + 'static,
+> + use<> {
+    let server = server.clone();
+    service_fn(move |mut request: Request<Incoming>| {
         if let Some(user) = &user {
             request.extensions_mut().insert(Arc::clone(user));
         }
         let server = server.clone();
         // An answer that a fault loses closes the connection, or resets the stream.
         async move { server.answer(request).await }
-    });
-    let connection = http.serve_connection(io, service);
-    // A client that goes away harms nobody.
-    let _ended = watcher.watch(connection).await;
+    })
 }

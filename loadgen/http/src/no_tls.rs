@@ -1,24 +1,17 @@
 //! The twin of `tls` in a build without that feature: no HTTP/2, and whoever asks for TLS is told so. It has the
 //! same shape, so that no caller asks which of them it has.
 
-use std::sync::Arc;
-
-use hyper::server::conn::http1;
-use hyper_util::rt::TokioTimer;
+use hyper_util::server::graceful::Watcher;
 use tokio::net::TcpStream;
 
-use crate::credentials::User;
-use crate::listen::HEAD_WITHIN;
+use crate::ApiServer;
 
-/// What is spoken over a connection: HTTP/1.1.
-pub(crate) type Http = http1::Builder;
+/// A connection after the handshake: there is none.
+pub(crate) enum Greeted {}
 
 #[cfg_attr(test, expect(dead_code, reason = "tests listen with the other"))]
-pub(crate) fn http() -> Http {
-    let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new())
-        .header_read_timeout(HEAD_WITHIN);
-    http
+pub(crate) async fn serve(_: &ApiServer, _: Watcher, greeted: Greeted) {
+    match greeted {}
 }
 
 /// There is none.
@@ -32,7 +25,7 @@ pub enum Tls {}
 
 impl Tls {
     #[cfg_attr(test, expect(dead_code, reason = "tests listen with the other"))]
-    pub(crate) async fn greet(&self, _: TcpStream) -> Option<(TcpStream, Option<Arc<User>>)> {
+    pub(crate) async fn greet(&self, _: TcpStream) -> Option<Greeted> {
         match *self {}
     }
 }

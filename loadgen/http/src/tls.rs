@@ -1,5 +1,5 @@
-//! TLS, and HTTP/2 which comes with it: an authority that is made at start, certificates that it signs, and the user that a client's
-//! certificate names.
+//! TLS, and with it HTTP/2: an authority that is made at start, certificates that it signs, the handshake, and
+//! the user that a client's certificate names.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
+use hyper_util::server::graceful::Watcher;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
     Issuer, KeyPair, KeyUsagePurpose,
@@ -21,8 +22,9 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use crate::ApiServer;
 use crate::credentials::User;
-use crate::listen::HEAD_WITHIN;
+use crate::listen::{HEAD_WITHIN, service};
 
 /// Most watches and other requests at once over one connection of HTTP/2.
 const STREAMS_MAX: u32 = 1000;
@@ -49,10 +51,11 @@ impl From<rustls::Error> for TlsError {
     }
 }
 
-/// What is spoken over a connection: HTTP/1.1 or HTTP/2, as the client begins.
-pub(crate) type Http = auto::Builder<TokioExecutor>;
+/// A connection after the handshake, and who the client's certificate says it is.
+pub(crate) type Greeted = (TlsStream<TcpStream>, Option<Arc<User>>);
 
-pub(crate) fn http() -> Http {
+/// Serves a connection to its end, in HTTP/1.1 or HTTP/2 as the client has chosen.
+pub(crate) async fn serve(server: &ApiServer, watcher: Watcher, (stream, user): Greeted) {
     let mut http = auto::Builder::new(TokioExecutor::new());
     http.http1()
         .timer(TokioTimer::new())
@@ -60,7 +63,9 @@ pub(crate) fn http() -> Http {
     http.http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS_MAX);
-    http
+    let connection = http.serve_connection(TokioIo::new(stream), service(server, user));
+    // A client that goes away harms nobody.
+    let _ended = watcher.watch(connection).await;
 }
 
 /// How a server speaks TLS: what it shows, and whom it believes.
@@ -76,10 +81,7 @@ impl fmt::Debug for Tls {
 impl Tls {
     /// Shakes hands, and looks who the client's certificate says it is. `None` where it does not speak
     /// TLS, has a certificate of somebody else's, or takes too long.
-    pub(crate) async fn greet(
-        &self,
-        mut stream: TcpStream,
-    ) -> Option<(TlsStream<TcpStream>, Option<Arc<User>>)> {
+    pub(crate) async fn greet(&self, mut stream: TcpStream) -> Option<Greeted> {
         /// How a client begins that speaks TLS.
         const HANDSHAKE: u8 = 22;
         let shaken = tokio::time::timeout(HANDSHAKE_WITHIN, async {
