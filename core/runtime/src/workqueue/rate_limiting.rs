@@ -20,7 +20,8 @@ pub struct RateLimitingQueue<K> {
     queue: WorkQueue<K>,
     limiter: ControllerLimiter<K>,
     delays: CachePadded<Mutex<Delays>>,
-    /// The heap's earliest due time. Written under the lock of `delays`.
+    /// The heap's earliest due time. Written under the lock of `delays`; all accesses are Relaxed, as who
+    /// finds it due looks again under that lock.
     next_due_ns: CachePadded<AtomicI64>,
 }
 
@@ -115,12 +116,9 @@ impl<K: DenseKey> RateLimitingQueue<K> {
         let due_ns = now_ns.saturating_add(delay_ns);
         #[expect(clippy::cast_possible_truncation, reason = "dense keys fit in 32 bits")]
         delays.heap.insert(key.index() as u32, due_ns);
-        // Relaxed: written under this lock only.
         let is_earlier = due_ns < self.next_due_ns.load(Ordering::Relaxed);
         if is_earlier {
-            // Release: a thread that reads the time sees the add when it takes the lock; a plain
-            // store on x86.
-            self.next_due_ns.store(due_ns, Ordering::Release);
+            self.next_due_ns.store(due_ns, Ordering::Relaxed);
         }
         is_earlier
     }
@@ -128,16 +126,14 @@ impl<K: DenseKey> RateLimitingQueue<K> {
     /// When the next delayed add is due. `None` if there is none, or if the queue is shut down.
     #[inline]
     pub fn next_due(&self) -> Option<i64> {
-        // Acquire: pairs with the Release of `add_after`.
-        let due_ns = self.next_due_ns.load(Ordering::Acquire);
+        let due_ns = self.next_due_ns.load(Ordering::Relaxed);
         (due_ns != NEVER && !self.queue.shutting_down()).then_some(due_ns)
     }
 
     /// Adds all keys that are due, in the order of their times (equal times in the order in which
     /// they came). Returns how many. Takes no lock if none is due.
     pub fn fire_due(&self, now_ns: i64) -> usize {
-        // Acquire: pairs with the Release of `add_after`.
-        if self.next_due_ns.load(Ordering::Acquire) > now_ns {
+        if self.next_due_ns.load(Ordering::Relaxed) > now_ns {
             return 0;
         }
         let mut delays: MutexGuard<'_, Delays> = lock(&self.delays);
@@ -149,11 +145,8 @@ impl<K: DenseKey> RateLimitingQueue<K> {
             self.queue.add(K::from_index(index as usize), now_ns);
             count += 1;
         }
-        // Release: as in `add_after`.
-        self.next_due_ns.store(
-            delays.heap.next_due_ns().unwrap_or(NEVER),
-            Ordering::Release,
-        );
+        let next_ns = delays.heap.next_due_ns().unwrap_or(NEVER);
+        self.next_due_ns.store(next_ns, Ordering::Relaxed);
         count
     }
 
@@ -234,8 +227,7 @@ impl<K: DenseKey> RateLimitingQueue<K> {
 
     /// The number of keys with a delayed add. Takes a lock for a moment if there are any.
     pub fn delayed(&self) -> usize {
-        // Acquire: pairs with the Release of `add_after`.
-        match self.next_due_ns.load(Ordering::Acquire) {
+        match self.next_due_ns.load(Ordering::Relaxed) {
             NEVER => 0,
             _ => lock(&self.delays).heap.len(),
         }
