@@ -16,7 +16,6 @@ use smallvec::SmallVec;
 use crate::field_manager::Manager;
 use crate::store::counts::{WriteEffects, WriteTotals};
 use crate::store::owners::ObjectKey;
-use crate::store::quota::Quota;
 use crate::store::{KindStore, Shared, Strategy};
 use crate::{
     AnyWatch, Cluster, DeleteOptions, Deletion, ListOptions, ListPage, Patch, WatchFrom,
@@ -36,8 +35,6 @@ pub(crate) trait AnyStore: Debug + Send + Sync {
     fn compact(&self);
     fn index_owners(&self);
     fn set_has_owners(&self);
-    fn set_quota(&self, namespace: &str, limit: Option<u64>);
-    fn quota(&self, namespace: &str) -> Option<Quota>;
 
     /// The namespace of the object with that UID. O(n).
     fn namespace_of(&self, uid: &Uid) -> Option<Str>;
@@ -49,9 +46,6 @@ pub(crate) trait AnyStore: Debug + Send + Sync {
     fn check(&self, cluster: &Cluster, key: &ObjectKey, now: Now);
     fn orphan_dependents(&self, cluster: &Cluster, key: &ObjectKey, now: Now);
     fn strip_owner(&self, cluster: &Cluster, key: &ObjectKey, owner: &Uid, now: Now);
-
-    /// See `gc::namespace`.
-    fn delete_all(&self, cluster: &Cluster, namespace: &str, now: Now) -> (u64, bool);
 
     /// Reads an object of the kind in one of its versions.
     fn read(&self, kind: Kind, value: Value) -> Result<AnyObject, DecodeError>;
@@ -137,14 +131,6 @@ impl<R: Strategy> AnyStore for KindStore<R> {
         KindStore::set_has_owners(self);
     }
 
-    fn set_quota(&self, namespace: &str, limit: Option<u64>) {
-        KindStore::set_quota(self, namespace, limit);
-    }
-
-    fn quota(&self, namespace: &str) -> Option<Quota> {
-        self.quotas().of(namespace)
-    }
-
     fn namespace_of(&self, uid: &Uid) -> Option<Str> {
         let mut found = None;
         self.for_each(|object| {
@@ -169,10 +155,6 @@ impl<R: Strategy> AnyStore for KindStore<R> {
 
     fn strip_owner(&self, cluster: &Cluster, key: &ObjectKey, owner: &Uid, now: Now) {
         cluster.strip_owner(self, key, owner, now);
-    }
-
-    fn delete_all(&self, cluster: &Cluster, namespace: &str, now: Now) -> (u64, bool) {
-        cluster.delete_all(self, namespace, now)
     }
 
     fn read(&self, kind: Kind, value: Value) -> Result<AnyObject, DecodeError> {

@@ -54,12 +54,3 @@ pub(crate) fn add(namespace: &mut Namespace) {
         }
     }
 }
-
-/// Removes the namespace controller's finalizer.
-pub(crate) fn remove(namespace: &mut Namespace) {
-    let spec = namespace.fields.get_mut("spec");
-    let finalizers = spec.and_then(|spec| spec.get_mut("finalizers"));
-    if let Some(Value::Array(finalizers)) = finalizers {
-        finalizers.retain(|finalizer| finalizer != KUBERNETES);
-    }
-}

@@ -107,7 +107,6 @@ pub use store::KindStore;
 pub use store::counts::{PodTotals, WriteCounts};
 pub use store::log::{Change, History};
 pub use store::observe::{Commit, CommitObserver};
-pub use store::quota::Quota;
 pub use store::{ClusterResource, PodPart, Strategy};
 pub use strategic::{PatchProblem, go_text, json_merge, merge_key, strategic_merge};
 pub use watch::{AnyWatch, Poll, Seen, Watch, WatchFrom, WatchOptions};
@@ -156,8 +155,9 @@ pub struct ClusterOptions {
     pub keeps_past: bool,
     /// Observes every commit. Without an observer this costs nothing.
     pub observer: Option<Arc<dyn CommitObserver>>,
-    /// What is left to others.
-    pub leaves: Leaves,
+    /// Whether garbage collection is left to others: nothing is deleted with its owner, and the finalizers
+    /// `orphan` and `foregroundDeletion` stay until somebody removes them.
+    pub leaves_garbage: bool,
     /// Whether the garbage collector writes Events about owners in another namespace.
     pub records_gc_events: bool,
     /// Whether containers may not be privileged, in pods and in templates of pods: a server of Kubernetes with
@@ -168,17 +168,6 @@ pub struct ClusterOptions {
     pub admits_templates: bool,
 }
 
-/// What a cluster leaves to others instead of doing it by itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Leaves {
-    /// Garbage collection: nothing is deleted with its owner, and the finalizers `orphan` and
-    /// `foregroundDeletion` stay until somebody removes them.
-    pub garbage: bool,
-    /// The end of namespaces that are being deleted: they stay until somebody has deleted their
-    /// objects and [finalizes](Cluster::finalize) them.
-    pub namespaces: bool,
-}
-
 impl fmt::Debug for ClusterOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClusterOptions")
@@ -187,7 +176,7 @@ impl fmt::Debug for ClusterOptions {
             .field("admission", &self.admission.is_some())
             .field("keeps_past", &self.keeps_past)
             .field("observer", &self.observer.is_some())
-            .field("leaves", &self.leaves)
+            .field("leaves_garbage", &self.leaves_garbage)
             .field("records_gc_events", &self.records_gc_events)
             .field("forbids_privileged", &self.forbids_privileged)
             .field("admits_templates", &self.admits_templates)
@@ -205,6 +194,7 @@ pub struct Cluster {
     owners: Arc<OwnerIndex>,
     garbage: GarbageCollector,
     disruption: DisruptionController,
+    terminations: namespaces::Terminations,
     templates: TemplateCache,
     lists: list::PagedLists,
     pub(crate) seen: quotas::Seen,
@@ -237,8 +227,9 @@ impl Cluster {
         };
         Cluster {
             names: IdentityGenerator::new(options.seed),
-            garbage: GarbageCollector::new(options.leaves),
+            garbage: GarbageCollector::new(options.leaves_garbage),
             disruption: DisruptionController::default(),
+            terminations: namespaces::Terminations::default(),
             templates: TemplateCache::new(),
             lists: list::PagedLists::default(),
             seen: quotas::Seen::default(),

@@ -18,8 +18,7 @@ use crate::{Cluster, ClusterOptions, builtin, custom};
 const ATTEMPTS: usize = 10;
 
 /// All objects of a cluster as of one version, with their UIDs and versions, and the state from which it makes names
-/// and UIDs. Not limits by [`set_quota`](Cluster::set_quota), which are the caller's. Cloning copies a reference for each
-/// object.
+/// and UIDs. Cloning copies a reference for each object.
 #[derive(Clone, Debug)]
 pub struct ClusterState {
     version: u64,

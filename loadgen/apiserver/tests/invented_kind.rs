@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use podstorm_apiserver::namespaces::{Outcome, StoreApi, sync};
 use podstorm_apiserver::{
     Api, Change, Cluster, ClusterOptions, DeleteOptions, ListOptions, Patch, Propagation,
     WatchFrom, WatchOptions, kind_named,
@@ -284,7 +285,12 @@ fn a_namespace_takes_its_widgets_along() {
     cluster
         .delete::<Namespace>("", "shop", &options, NOW)
         .unwrap();
-    collect(&cluster);
+    let mut requests = StoreApi {
+        cluster: &cluster,
+        name: "shop",
+        now: NOW,
+    };
+    assert_eq!(sync(&mut requests, NOW), Ok(Outcome::Done));
     assert_eq!(names(api), [""; 0]);
     assert!(cluster.get::<Namespace>("", "shop").is_err());
 }
@@ -294,19 +300,24 @@ fn a_quota_counts_them() {
     let (cluster, kind) = served();
     let api = cluster.api(kind);
     api.create(widget(kind, "a", json!({})), NOW).unwrap();
-    cluster.set_quota(kind, "shop", Some(2)).unwrap();
+    let quotas = cluster.api(kind_named("ResourceQuota").unwrap());
+    let quota = json!({"metadata": {"name": "q", "namespace": "shop"},
+        "spec": {"hard": {"count/widgets.example.com": "2"}}});
+    let quota = quotas.read(quota).unwrap().unwrap();
+    quotas.create(quota, NOW).unwrap();
     api.create(widget(kind, "b", json!({})), NOW).unwrap();
     assert_eq!(
         refused(api.create(widget(kind, "c", json!({})), NOW)),
-        "403 widgets.example.com \"c\" is forbidden: exceeded quota: count/widgets.example.com, \
+        "403 widgets.example.com \"c\" is forbidden: exceeded quota: q, \
          requested: count/widgets.example.com=1, used: count/widgets.example.com=2, limited: \
          count/widgets.example.com=2"
     );
     api.delete("shop", "a", &DeleteOptions::default(), NOW)
         .unwrap();
     api.create(widget(kind, "c", json!({})), NOW).unwrap();
-    let quota = cluster.quota(kind, "shop").unwrap();
-    assert_eq!((quota.limit, quota.used), (2, 2));
+    let status = quotas.get("shop", "q").unwrap().to_json()["status"].clone();
+    let two = json!({"count/widgets.example.com": "2"});
+    assert_eq!(status, json!({"hard": two, "used": two}));
 }
 
 #[test]
@@ -325,7 +336,6 @@ fn a_kind_is_served_once_and_before_that_not_at_all() {
     });
     let unknown = "404 the server could not find the requested resource";
     assert_eq!(refused(cluster.api(other).get("shop", "a")), unknown);
-    assert_eq!(refused(cluster.set_quota(other, "shop", Some(1))), unknown);
     cluster.serve_kind(other).unwrap();
     let gadget = widget(other, "g", json!({"spec": {"size": 1}}));
     let gadgets = cluster.api(other);

@@ -58,6 +58,7 @@ impl Engine {
     ) -> RunResult {
         let cluster = &self.metrics.sources.cluster;
         cluster.set_gc_waker(None);
+        cluster.set_namespaces_waker(None);
         let driver = self.driver.lock();
         let report = driver
             .expect("a task that panicked ends the run")

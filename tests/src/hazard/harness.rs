@@ -387,6 +387,12 @@ impl Harness {
             .expect("the patch is accepted");
     }
 
+    /// Lets the namespace hold so many pods and no more, or lifts that.
+    pub fn set_pod_quota(&self, pods: Option<u64>) {
+        let set = self.cluster().set_pod_quota(NAMESPACE, pods, self.now());
+        set.expect("the quota is accepted");
+    }
+
     /// Changes an annotation of a ReplicaSet: its key is woken.
     pub fn touch(&mut self, name: &str) {
         self.simulation.touch(name);

@@ -1,7 +1,6 @@
 //! The ends of hazards are checked. That the checker notices each invariant is tested beside it, in the
 //! fault simulator.
 
-use podstorm_faultsim::objects::NAMESPACE;
 use podstorm_sim::faults::StreamKind;
 
 use super::{Harness, idle_set, minutes, seconds};
@@ -11,7 +10,7 @@ use super::{Harness, idle_set, minutes, seconds};
 fn what_never_converges_is_noticed() {
     let sim = Harness::new();
     sim.create_set(idle_set("web", 2));
-    sim.cluster().set_pod_quota(NAMESPACE, Some(1));
+    sim.set_pod_quota(Some(1));
     sim.conclude();
 }
 

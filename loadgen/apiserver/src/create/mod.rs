@@ -10,8 +10,7 @@ use podstorm_objects::{
 use super::field_manager::Manager;
 use super::name::{Draw, NAME_ATTEMPTS};
 use super::store::counts::{Verb, WriteEffects};
-use super::store::quota;
-use super::store::{KindStore, Refused};
+use super::store::{KindStore, Taken};
 use super::{AdmissionRequest, Cluster, ClusterResource, Strategy, errors, meta, validation};
 
 impl Cluster {
@@ -233,14 +232,7 @@ impl Cluster {
                     self.notify_gc(store, None, Some(&*stored), now);
                     return Ok(stored);
                 }
-                Err(Refused::Quota(refused, quota)) => {
-                    if is_charged {
-                        self.give_back(&*refused, now);
-                    }
-                    let name = &refused.metadata().name;
-                    return Err(quota::exceeded(kind, name, quota));
-                }
-                Err(Refused::Taken(refused, holder)) => {
+                Err(Taken { refused, holder }) => {
                     attempt += 1;
                     let holder = holder.metadata();
                     if is_charged && (!generated || attempt == NAME_ATTEMPTS) {

@@ -34,7 +34,6 @@ impl Cluster {
                 WorkItem::Orphan(key) => {
                     self.on_kind(&key, |store| store.orphan_dependents(self, &key, now));
                 }
-                WorkItem::Empty(key) => self.empty_namespace(&key, now),
                 WorkItem::Count(key) => self.count_usage(&key.namespace, &key.name, now),
             }
         }

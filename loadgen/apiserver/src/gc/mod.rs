@@ -1,5 +1,5 @@
-//! The garbage collector: deletes objects that have lost their owners, carries out the finalizers
-//! `orphan` and `foregroundDeletion`, and empties namespaces that are being deleted.
+//! The garbage collector: deletes objects that have lost their owners, and carries out the finalizers
+//! `orphan` and `foregroundDeletion`.
 //!
 //! Every commit [notifies](Cluster::notify_gc) the collector after its locks are released. Relevant
 //! commits add an item to a queue; [`Cluster::collect_garbage`] handles the items later, by
@@ -7,11 +7,10 @@
 //! either the look-up sees that an owner is gone, or the owner's deletion comes later and finds the
 //! dependent in the index.
 //!
-//! Either half can be [left to others](crate::Leaves): then its commits add no items.
+//! It can be [left to others](crate::ClusterOptions::leaves_garbage): then commits add no items.
 
 mod collect;
 mod misplaced;
-mod namespace;
 mod replay;
 
 use std::collections::VecDeque;
@@ -24,8 +23,7 @@ use podstorm_objects::{Kind, Now, ObjectMeta, OwnerReference, OwnerReferences, U
 use crate::store::lock::Lock;
 use crate::store::owners::{ObjectKey, same_owners};
 use crate::store::{KindStore, Strategy};
-use crate::{Cluster, Leaves, Waker, meta};
-use namespace::NamespaceDeletions;
+use crate::{Cluster, Waker, meta};
 
 pub use replay::GarbageItem;
 
@@ -41,8 +39,6 @@ enum WorkItem {
     Dependents(Uid),
     /// Remove the references to this object, which orphans its dependents.
     Orphan(ObjectKey),
-    /// Delete the objects of this namespace.
-    Empty(ObjectKey),
     /// Count what is used of what this quota limits.
     Count(ObjectKey),
 }
@@ -57,14 +53,14 @@ struct Queue {
 
 /// The collector's queue and state.
 pub(super) struct GarbageCollector {
-    leaves: Leaves,
+    /// Whether somebody else collects.
+    is_left: bool,
     queue: Lock<Queue>,
     waker: Lock<Option<Waker>>,
     /// Whether the owner index is complete.
     indexed: AtomicBool,
     /// Whether any object was ever deleted in the foreground.
     foreground_seen: AtomicBool,
-    namespace_deletions: NamespaceDeletions,
 }
 
 impl std::fmt::Debug for GarbageCollector {
@@ -87,19 +83,18 @@ enum OwnerState {
 }
 
 impl GarbageCollector {
-    pub(super) fn new(leaves: Leaves) -> GarbageCollector {
+    pub(super) fn new(is_left: bool) -> GarbageCollector {
         let hasher = RandomState::with_seeds(0x6761, 0x7262, 0x6167, 0x6501);
         let queue = Queue {
             order: VecDeque::new(),
             queued: HashSet::with_hasher(hasher),
         };
         GarbageCollector {
-            leaves,
+            is_left,
             queue: Lock::new(queue),
             waker: Lock::new(None),
             indexed: AtomicBool::new(false),
             foreground_seen: AtomicBool::new(false),
-            namespace_deletions: NamespaceDeletions::default(),
         }
     }
 
@@ -146,18 +141,19 @@ impl Cluster {
         if self.seen.has_quotas() {
             self.notify_quotas(old, new, now);
         }
+        if let (Some(old), None) = (old, new) {
+            self.notify_namespaces(old.metadata());
+        }
         let none = OwnerReferences::new();
         let before = old.map_or(&none, |object| &object.metadata().owner_references);
         let after = new.map_or(&none, |object| &object.metadata().owner_references);
         let unowned = before.is_empty() && after.is_empty();
         let moved = !unowned && !same_owners(before, after);
-        if moved && !self.garbage.leaves.garbage {
+        if moved && !self.garbage.is_left {
             self.notify_gc_of_owners(new, before, after);
         }
-        if let (None, Some(made)) = (old, new) {
-            self.notify_gc_of_content(made.metadata(), false);
-        }
         match (old, new) {
+            _ if self.garbage.is_left => {}
             (Some(old), None) => self.notify_gc_of_removal(store, old),
             (_, Some(new)) if new.metadata().is_deleting() => {
                 self.notify_gc_of_deletion(old.map(|old| old.metadata()), new);
@@ -207,10 +203,6 @@ impl Cluster {
 
     fn notify_gc_of_removal<R: Strategy>(&self, store: &KindStore<R>, old: &R) {
         let metadata = old.metadata();
-        self.notify_gc_of_content(metadata, true);
-        if self.garbage.leaves.garbage {
-            return;
-        }
         if store.has_owners() {
             self.garbage
                 .push(WorkItem::Dependents(metadata.uid.clone()));
@@ -224,16 +216,6 @@ impl Cluster {
 
     fn notify_gc_of_deletion<R: Strategy>(&self, old: Option<&ObjectMeta>, new: &R) {
         let metadata = new.metadata();
-        let leaves = self.garbage.leaves;
-        if new.kind() == Kind::NAMESPACE
-            && !old.is_some_and(ObjectMeta::is_deleting)
-            && !leaves.namespaces
-        {
-            self.notify_gc_of_termination(metadata);
-        }
-        if leaves.garbage {
-            return;
-        }
         let begins = |finalizer| {
             let held = |object: &ObjectMeta| {
                 object.is_deleting() && meta::has_finalizer(object, finalizer)

@@ -222,7 +222,7 @@ fn the_waker_is_called_when_the_queue_fills() {
 
 #[test]
 fn work_in_the_queue_is_there_once() {
-    let collector = GarbageCollector::new(crate::Leaves::default());
+    let collector = GarbageCollector::new(false);
     collector.push(WorkItem::Dependents("u".into()));
     collector.push(WorkItem::Dependents("u".into()));
     assert!(collector.pop().is_some());

@@ -1,5 +1,7 @@
 //! The requests of the namespace controller, carried out on a cluster.
 
+use std::sync::atomic::Ordering;
+
 use podstorm_objects::{AnyObject, ApiError, Kind, Namespace, Now, Pod};
 
 use super::{Content, ContentType, Discovery, NamespaceApi};
@@ -27,6 +29,11 @@ impl NamespaceApi for StoreApi<'_> {
     type Kind = Kind;
 
     fn get(&mut self) -> Result<Namespace, ApiError> {
+        // Relaxed: see `Cluster::notify_namespaces`.
+        self.cluster
+            .terminations
+            .seen
+            .store(true, Ordering::Relaxed);
         let found = self.cluster.get::<Namespace>("", self.name)?;
         Ok(Namespace::clone(&found))
     }

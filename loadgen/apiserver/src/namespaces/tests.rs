@@ -5,18 +5,11 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::testing::*;
-use crate::{Cluster, ClusterOptions, DeleteOptions, Leaves};
+use crate::{Cluster, DeleteOptions};
 
-/// A cluster that leaves its namespaces to this controller, with `default` being deleted.
+/// A cluster with `default` being deleted.
 fn deleting(fill: impl FnOnce(&Cluster)) -> Cluster {
-    let leaves = Leaves {
-        namespaces: true,
-        ..Leaves::default()
-    };
-    let cluster = cluster_with(ClusterOptions {
-        leaves,
-        ..ClusterOptions::default()
-    });
+    let cluster = cluster();
     fill(&cluster);
     let options = DeleteOptions::default();
     let deleted = cluster.delete::<Namespace>("", "default", &options, at(0));

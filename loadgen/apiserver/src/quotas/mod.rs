@@ -10,13 +10,14 @@ mod scopes;
 mod usage;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use podstorm_objects::{AnyObject, ApiError, Kind, Now, Object, Quantity};
+use podstorm_objects::{AnyObject, ApiError, DynamicObject, Kind, Now, Object, Quantity};
 use serde_json::{Map, Value, json};
 
 use crate::store::Strategy;
-use crate::{Cluster, ListOptions, builtin, errors};
+use crate::{Cluster, DeleteOptions, ListOptions, Patch, builtin, errors};
 
 pub(crate) use usage::of_containers;
 
@@ -59,7 +60,41 @@ impl Seen {
     }
 }
 
+/// The name of the quota of [`Cluster::set_pod_quota`].
+const POD_QUOTA: &str = "pods";
+
 impl Cluster {
+    /// Limits the pods of a namespace that have not ended, by a ResourceQuota named `pods`, or deletes it.
+    /// Pods beyond the limit stay; creates get 403 until there are fewer. O(pods of the namespace).
+    ///
+    /// # Errors
+    /// Without a limit: 404 where there was none. With one: those of [`create`](Cluster::create).
+    pub fn set_pod_quota(
+        &self,
+        namespace: &str,
+        limit: Option<u64>,
+        now: Now,
+    ) -> Result<(), ApiError> {
+        let api = self.api(builtin::QUOTA);
+        let Some(limit) = limit else {
+            let options = DeleteOptions::default();
+            return api.delete(namespace, POD_QUOTA, &options, now).map(drop);
+        };
+        let mut quota = Map::new();
+        let spec = json!({"hard": {"pods": limit.to_string()}});
+        quota.insert("spec".to_owned(), spec);
+        let patched = api.patch(namespace, POD_QUOTA, &Patch::Merge(quota.clone()), now);
+        if !patched.as_ref().is_err_and(ApiError::is_not_found) {
+            return patched.map(drop);
+        }
+        let metadata = json!({"name": POD_QUOTA, "namespace": namespace});
+        quota.insert("metadata".to_owned(), metadata);
+        let quota = api
+            .read(Value::Object(quota))?
+            .expect("it has the form of a quota");
+        api.create(quota, now).map(drop)
+    }
+
     /// Charges a new object to the quotas of its namespace; a dry run only asks.
     ///
     /// # Errors
@@ -114,7 +149,7 @@ impl Cluster {
             return;
         }
         for quota in self.objects_in(builtin::QUOTA, &charge.namespace) {
-            if scopes::matches(&quota.to_json()["spec"], charge.kind, &charge.json) {
+            if scopes::matches(part(&*quota, "spec"), charge.kind, &charge.json) {
                 self.add_usage(&quota, &charge.more, false, now);
             }
         }
@@ -127,9 +162,11 @@ impl Cluster {
         dry_run: bool,
         now: Now,
     ) -> Result<(), ApiError> {
-        // All are asked before one is written.
-        for quota in quotas {
-            self.charge_one(quota, (new, json, needed), true, now)?;
+        // Of several, all are asked before one is written.
+        if dry_run || quotas.len() > 1 {
+            for quota in quotas {
+                self.charge_one(quota, (new, json, needed), true, now)?;
+            }
         }
         if dry_run {
             return Ok(());
@@ -160,24 +197,23 @@ impl Cluster {
         now: Now,
     ) -> Result<bool, ApiError> {
         let (namespace, name) = (&*quota.metadata().namespace, quota.metadata().name.as_str());
-        if is_uncounted(&quota.to_json()) {
+        if is_uncounted(part(&**quota, "spec"), part(&**quota, "status")) {
             self.count_usage(namespace, name, now);
         }
         let (kind, of) = (new.kind(), new.metadata().name.as_str());
         let mut outcome = Ok(false);
-        self.write_usage(quota, now, |document| {
-            let status = document["status"].clone();
+        self.write_usage(quota, now, |spec, status| {
             outcome = Ok(false);
-            if !scopes::matches(&document["spec"], kind, json) {
-                return status;
+            if !scopes::matches(spec, kind, json) {
+                return status.clone();
             }
             let hard = amounts(&status["hard"]);
             if let Some(missing) = usage::unspecified(kind, json, &hard) {
                 let why = format!("failed quota: {name}: must specify {missing}");
                 outcome = Err(errors::forbidden(kind, of, &why));
-                return status;
+                return status.clone();
             }
-            match spent(name, &status, needed) {
+            match spent(name, status, needed) {
                 Err(why) => outcome = Err(errors::forbidden(kind, of, &why)),
                 Ok(Some(used)) if !only_asks => {
                     outcome = Ok(true);
@@ -185,7 +221,7 @@ impl Cluster {
                 }
                 Ok(_) => {}
             }
-            status
+            status.clone()
         });
         outcome
     }
@@ -202,7 +238,9 @@ impl Cluster {
         let Some(object) = new.or(old) else { return };
         let kind = object.kind();
         if kind == builtin::QUOTA {
-            if let Some(quota) = new.filter(|quota| is_uncounted(&quota.to_json())) {
+            if let Some(quota) = new
+                && is_uncounted(part(quota, "spec"), part(quota, "status"))
+            {
                 self.notify_gc_of_quota(quota);
             }
             return;
@@ -236,10 +274,10 @@ impl Cluster {
         let [before, after] = jsons.each_ref().map(|json| usage::of(kind, json));
         let more = usage::increase(&before, &after);
         for quota in self.objects_in(builtin::QUOTA, &new.metadata().namespace) {
-            let spec = quota.to_json()["spec"].clone();
+            let spec = part(&*quota, "spec");
             let [was, is] = jsons
                 .each_ref()
-                .map(|json| scopes::matches(&spec, kind, json));
+                .map(|json| scopes::matches(spec, kind, json));
             // The change may have moved the object into the quota, or out of it.
             let mut less = Amounts::new();
             for (amounts, holds, is_more) in
@@ -263,10 +301,10 @@ impl Cluster {
     fn move_usage(&self, kind: Kind, old: Option<&dyn Object>, new: Option<&dyn Object>, now: Now) {
         let Some(object) = new.or(old) else { return };
         for quota in self.objects_in(builtin::QUOTA, &object.metadata().namespace) {
-            let spec = quota.to_json()["spec"].clone();
+            let spec = part(&*quota, "spec");
             for (object, is_more) in [(old, false), (new, true)] {
                 let json = object.map(|object| object.to_json()).unwrap_or_default();
-                if object.is_some() && scopes::matches(&spec, kind, &json) {
+                if object.is_some() && scopes::matches(spec, kind, &json) {
                     self.add_usage(&quota, &usage::of(kind, &json), is_more, now);
                 }
             }
@@ -275,8 +313,7 @@ impl Cluster {
 
     /// Adds to what a quota says is used of its resources, or takes away.
     fn add_usage(&self, quota: &AnyObject, amounts_moved: &Amounts, is_more: bool, now: Now) {
-        self.write_usage(quota, now, |document| {
-            let status = &document["status"];
+        self.write_usage(quota, now, |_, status| {
             let hard = amounts(&status["hard"]);
             let mut used = amounts(&status["used"]);
             for (name, amount) in amounts_moved {
@@ -298,7 +335,7 @@ impl Cluster {
         let Ok(quota) = self.api(builtin::QUOTA).get(namespace, name) else {
             return;
         };
-        let spec = quota.to_json()["spec"].clone();
+        let spec = part(&*quota, "spec");
         let hard = amounts(&spec["hard"]);
         let mut used: Amounts = hard
             .keys()
@@ -311,7 +348,7 @@ impl Cluster {
         {
             for object in self.objects_in(kind, namespace) {
                 let json = object.to_json();
-                if !scopes::matches(&spec, kind, &json) {
+                if !scopes::matches(spec, kind, &json) {
                     continue;
                 }
                 for (name, amount) in usage::of(kind, &json) {
@@ -321,8 +358,7 @@ impl Cluster {
                 }
             }
         }
-        self.write_usage(&quota, now, |document| {
-            let status = &document["status"];
+        self.write_usage(&quota, now, |_, status| {
             if status["hard"] == spec["hard"] {
                 return status.clone();
             }
@@ -330,25 +366,30 @@ impl Cluster {
         });
     }
 
-    /// Writes the status that `change` makes of a stored quota. It is called again where another writer was
-    /// faster.
-    fn write_usage(&self, quota: &AnyObject, now: Now, mut change: impl FnMut(&Value) -> Value) {
+    /// Writes the status that `change` makes of a stored quota's spec and status. It is called again where
+    /// another writer was faster.
+    fn write_usage(
+        &self,
+        quota: &AnyObject,
+        now: Now,
+        mut change: impl FnMut(&Value, &Value) -> Value,
+    ) {
         let api = self.api(builtin::QUOTA);
         let metadata = quota.metadata();
         loop {
             let Ok(stored) = api.get(&metadata.namespace, &metadata.name) else {
                 return;
             };
-            let mut json = stored.to_json();
-            let status = change(&json);
-            if status == json["status"] {
+            let before = part(&*stored, "status");
+            let status = change(part(&*stored, "spec"), before);
+            if status == *before {
                 return;
             }
-            json["status"] = status;
-            let Ok(Ok(object)) = api.read(json) else {
+            let Some(mut new) = stored.downcast_ref::<DynamicObject>().cloned() else {
                 return;
             };
-            match api.update_status(object, now) {
+            new.fields.insert("status".to_owned(), status);
+            match api.update_status(Arc::new(new), now) {
                 Err(error) if error.code == 409 => {}
                 _ => return,
             }
@@ -365,9 +406,16 @@ impl Cluster {
     }
 }
 
+/// The spec or the status of a quota.
+fn part<'q>(quota: &'q dyn Object, name: &str) -> &'q Value {
+    let quota = quota.downcast_ref::<DynamicObject>();
+    let part = quota.and_then(|quota| quota.fields.get(name));
+    part.unwrap_or(&Value::Null)
+}
+
 /// Whether what is used of the resources that a quota limits has not been counted.
-fn is_uncounted(quota: &Value) -> bool {
-    quota["status"]["hard"] != quota["spec"]["hard"]
+fn is_uncounted(spec: &Value, status: &Value) -> bool {
+    status["hard"] != spec["hard"]
 }
 
 fn amounts(list: &Value) -> Amounts {

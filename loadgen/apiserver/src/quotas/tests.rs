@@ -1,10 +1,14 @@
 //! Quotas on a cluster.
 
-use podstorm_objects::Pod;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use podstorm_objects::{Pod, PodPhase};
 use serde_json::json;
 
 use super::*;
-use crate::testing::{at, cluster, read};
+use crate::testing::{at, bound_pod, cluster, cluster_with, forced, read, refused, set_phase};
+use crate::{Change, ClusterOptions, Commit, CommitObserver};
 
 fn used(cluster: &Cluster, name: &str) -> Value {
     let quota = cluster.api(builtin::QUOTA).get("default", name).unwrap();
@@ -99,6 +103,110 @@ fn no_number_of_clients_exceeds_a_quota_and_one_that_refuses_charges_no_other() 
     for name in ["a", "b"] {
         assert_eq!(used(&cluster, name), json!({"pods": "50"}), "{name}");
     }
+}
+
+/// Counts pods as they are committed.
+#[derive(Default)]
+struct Most {
+    pods: AtomicU64,
+    most: AtomicU64,
+}
+
+impl CommitObserver for Most {
+    fn committed(&self, commit: &Commit) {
+        if commit.new.kind() != Kind::POD {
+            return;
+        }
+        match commit.change {
+            Change::Added => {
+                let pods = self.pods.fetch_add(1, Ordering::Relaxed) + 1;
+                self.most.fetch_max(pods, Ordering::Relaxed);
+            }
+            Change::Deleted => {
+                self.pods.fetch_sub(1, Ordering::Relaxed);
+            }
+            Change::Modified => {}
+        }
+    }
+}
+
+#[test]
+fn no_create_slips_past_a_limit_while_others_delete_and_the_use_is_exact_in_the_end() {
+    const LIMIT: u64 = 5;
+    let most = Arc::new(Most::default());
+    let cluster = cluster_with(ClusterOptions {
+        observer: Some(most.clone()),
+        ..ClusterOptions::default()
+    });
+    let limited = cluster.set_pod_quota("default", Some(LIMIT), at(0));
+    limited.unwrap();
+    cluster.collect_garbage(usize::MAX, at(0));
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let cluster = &cluster;
+            scope.spawn(move || {
+                let mut rng = fastrand::Rng::with_seed(thread);
+                for _ in 0..300 {
+                    let name = format!("p{}", rng.u32(..8));
+                    if rng.bool() {
+                        let _refused = cluster.create(pod(&name, json!({})), at(0));
+                    } else {
+                        let _gone = cluster.delete::<Pod>("default", &name, &forced(), at(0));
+                    }
+                }
+            });
+        }
+    });
+    let pods = cluster.count::<Pod>().to_string();
+    assert_eq!(used(&cluster, POD_QUOTA), json!({"pods": pods}));
+    assert_eq!(most.most.load(Ordering::Relaxed), LIMIT);
+}
+
+#[test]
+fn pods_that_end_or_are_removed_make_room_and_terminating_ones_do_not() {
+    let cluster = cluster();
+    let limited = cluster.set_pod_quota("default", Some(3), at(0));
+    limited.unwrap();
+    let uses = |pods: &str| assert_eq!(used(&cluster, POD_QUOTA), json!({"pods": pods}));
+    let delete = |name: &str, options: &DeleteOptions| {
+        let deleted = cluster.delete::<Pod>("default", name, options, at(0));
+        deleted.unwrap();
+    };
+    let a = bound_pod(&cluster, "a", json!({}));
+    bound_pod(&cluster, "b", json!({}));
+    cluster.create(pod("c", json!({})), at(0)).unwrap();
+    uses("3");
+    set_phase(&cluster, &a, PodPhase::Failed);
+    uses("2");
+    delete("b", &DeleteOptions::default());
+    uses("2");
+    delete("b", &forced());
+    uses("1");
+    // A pod that had ended counted no more.
+    delete("a", &forced());
+    uses("1");
+    delete("c", &forced());
+    uses("0");
+}
+
+#[test]
+fn a_lower_limit_leaves_what_exists_and_a_lifted_one_is_gone() {
+    let cluster = cluster();
+    let limit = |pods: Option<u64>| cluster.set_pod_quota("default", pods, at(0));
+    let create = |name: &str| cluster.create(pod(name, json!({})), at(0));
+    limit(Some(3)).unwrap();
+    for name in ["a", "b", "c"] {
+        create(name).unwrap();
+    }
+    limit(Some(1)).unwrap();
+    assert_eq!(refused(create("d")), "403 Forbidden");
+    assert_eq!(used(&cluster, POD_QUOTA), json!({"pods": "3"}));
+    assert_eq!(cluster.count::<Pod>(), 3);
+    limit(None).unwrap();
+    create("d").unwrap();
+    assert_eq!(refused(limit(None)), "404 NotFound");
+    let elsewhere = cluster.set_pod_quota("nowhere", Some(1), at(0));
+    assert_eq!(refused(elsewhere), "404 NotFound");
 }
 
 fn service(ports: usize, kind: &str) -> Value {

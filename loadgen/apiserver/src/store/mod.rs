@@ -17,7 +17,6 @@ pub(crate) mod owners;
 mod part;
 mod past;
 pub(crate) mod primitives;
-pub(crate) mod quota;
 mod resource;
 
 use std::cmp::Ordering;
@@ -39,7 +38,6 @@ use self::observe::Observed;
 use self::owners::OwnerIndex;
 pub use self::part::PodPart;
 use self::primitives::AtomicU64;
-use self::quota::{Quota, Quotas};
 pub use self::resource::{ClusterResource, Strategy};
 use super::Waker;
 
@@ -67,8 +65,6 @@ struct Shard<R> {
     table: HashTable<Stored<R>>,
     /// Whether the owner index includes this shard; then every commit updates it.
     indexed: bool,
-    /// Whether some namespace has a quota; then every commit is counted.
-    counted: bool,
 }
 
 /// The objects of one kind and the log of their events.
@@ -80,7 +76,6 @@ pub struct KindStore<R> {
     /// Whether an object of this kind was ever named as an owner; otherwise deletions look for no
     /// dependents.
     has_owners: AtomicBool,
-    quotas: Quotas,
     hasher: ahash::RandomState,
 }
 
@@ -92,12 +87,10 @@ impl<R> std::fmt::Debug for KindStore<R> {
     }
 }
 
-/// Why a new object was not stored. Returns the object.
-pub(crate) enum Refused<R> {
-    /// The name is taken by the second object.
-    Taken(Arc<R>, Arc<R>),
-    /// The quota of the namespace is exhausted.
-    Quota(Arc<R>, Quota),
+/// A new object that was not stored, as its name is taken.
+pub(crate) struct Taken<R> {
+    pub(crate) refused: Arc<R>,
+    pub(crate) holder: Arc<R>,
 }
 
 /// What the stores of all kinds share.
@@ -136,7 +129,6 @@ impl<R: Strategy> KindStore<R> {
             Lock::new(Shard {
                 table: HashTable::new(),
                 indexed: false,
-                counted: false,
             })
         };
         KindStore {
@@ -145,7 +137,6 @@ impl<R: Strategy> KindStore<R> {
             log: Arc::new(Log::new(version, history, shared.keeps_past, observed)),
             owners: shared.owners.clone(),
             has_owners: AtomicBool::new(false),
-            quotas: Quotas::default(),
             // Fixed seeds: positions in the table must not differ between runs.
             hasher: ahash::RandomState::with_seeds(0x706f, 0x6473, 0x746f, 0x726d),
         }
@@ -189,7 +180,7 @@ impl<R: Strategy> KindStore<R> {
         object: Arc<R>,
         effects: &WriteEffects,
         now: Now,
-    ) -> Result<Arc<R>, Refused<R>> {
+    ) -> Result<Arc<R>, Taken<R>> {
         let metadata = object.metadata();
         let key = self.key(&metadata.namespace, &metadata.name);
         let KeyHash(hash) = key.hash;
@@ -198,20 +189,11 @@ impl<R: Strategy> KindStore<R> {
         let slot = match shard.table.entry(hash, is_at(&key), |stored| stored.hash) {
             Slot::Occupied(taken) => {
                 let holder = taken.get().object.clone();
-                if shard.counted
-                    && let Some(quota) = self.quotas.full(&*object)
-                {
-                    return Err(Refused::Quota(object, quota));
-                }
-                return Err(Refused::Taken(object, holder));
+                let refused = object;
+                return Err(Taken { refused, holder });
             }
             Slot::Vacant(slot) => slot,
         };
-        if shard.counted
-            && let Err(quota) = self.quotas.book(None, Some(&*object))
-        {
-            return Err(Refused::Quota(object, quota));
-        }
         let mut append = self.log.begin();
         let object = append.push(Change::Added, None, object, effects, now);
         let after = append.finish();
@@ -273,9 +255,6 @@ impl<R: Strategy> KindStore<R> {
         if shard.indexed {
             self.owners.change(Some(&**current), Some(&*new));
         }
-        if shard.counted {
-            self.book(Some(current), Some(&new));
-        }
         drop(guard);
         after.run();
         CommitOutcome::Done(new)
@@ -293,7 +272,7 @@ impl<R: Strategy> KindStore<R> {
         now: Now,
     ) -> CommitOutcome<R> {
         let mut shard = self.shard(key).lock();
-        let (indexed, counted) = (shard.indexed, shard.counted);
+        let indexed = shard.indexed;
         let Ok(stored) = shard.table.find_entry(key.0, is_same(current)) else {
             return CommitOutcome::Conflict;
         };
@@ -306,9 +285,6 @@ impl<R: Strategy> KindStore<R> {
         let (stored, _) = stored.remove();
         if indexed {
             self.owners.change(Some(&**current), None);
-        }
-        if counted {
-            self.book(Some(current), None);
         }
         drop(shard);
         drop(stored);
@@ -381,31 +357,9 @@ impl<R: Strategy> KindStore<R> {
         }
     }
 
-    fn book(&self, old: Option<&Arc<R>>, new: Option<&Arc<R>>) {
-        self.quotas
-            .book(old.map(|old| &**old), new.map(|new| &**new))
-            .expect("only an object that is new is refused");
-    }
-
-    /// Sets whether commits are counted for quota, as `set` returns. `set` gets all objects. Every
-    /// shard is locked meanwhile.
-    pub(crate) fn set_counted(&self, set: impl FnOnce(&mut dyn Iterator<Item = &R>) -> bool) {
-        let mut shards: Vec<_> = self.shards.iter().map(|shard| shard.lock()).collect();
-        let all = shards.iter().flat_map(|shard| shard.table.iter());
-        let counted = set(&mut all.map(|stored| &*stored.object));
-        for shard in &mut shards {
-            shard.counted = counted;
-        }
-    }
-
     /// The kind of its objects.
     pub(crate) fn kind(&self) -> Kind {
         self.kind
-    }
-
-    /// Its quotas by namespace.
-    pub(crate) fn quotas(&self) -> &Quotas {
-        &self.quotas
     }
 
     /// Records that an object of this kind was named as an owner.

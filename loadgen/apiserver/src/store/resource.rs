@@ -100,7 +100,7 @@ pub trait Strategy: Object + Clone + PartialEq {
         false
     }
 
-    /// Whether the object is one of those that a [quota](Cluster::set_quota) of its kind limits.
+    /// Whether quotas count the object for more than its number: of pods those that have not ended.
     fn counts_for_quota(&self) -> bool {
         true
     }

@@ -133,8 +133,8 @@ impl Simulation {
                 self.after_ms(*for_ms, Later::ClockRight);
             }
             Action::Quota { pods, for_ms } => {
-                self.cluster()
-                    .set_pod_quota(NAMESPACE, Some(u64::from(*pods)));
+                let pods = Some(u64::from(*pods));
+                self.written(self.cluster().set_pod_quota(NAMESPACE, pods, now));
                 self.after_ms(*for_ms, Later::LiftQuota);
             }
             Action::LoseNode { node, for_ms } => {

@@ -297,7 +297,11 @@ impl Simulation {
             Later::ClockRight => {
                 self.each_connection(|connection| connection.set_wall_offset(0));
             }
-            Later::LiftQuota => self.cluster().set_pod_quota(NAMESPACE, None),
+            // It may have gone with its namespace, or with another fault's end.
+            Later::LiftQuota => {
+                let now = self.harness.now();
+                drop(self.cluster().set_pod_quota(NAMESPACE, None, now));
+            }
             Later::RestoreNode { node } => {
                 let node = node_name(node);
                 self.harness.nodes().set_rejecting(&node, false);

@@ -328,5 +328,6 @@ impl Drop for FaultHarness {
     fn drop(&mut self) {
         self.builder.executor.stop();
         self.builder.cluster.set_gc_waker(None);
+        self.builder.cluster.set_namespaces_waker(None);
     }
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use podstorm::cache::PodCache;
 use podstorm::driver::Workload;
 use podstorm::ranking::RankFields;
-use podstorm_apiserver::{Cluster, ClusterOptions, ClusterState, Leaves};
+use podstorm_apiserver::{Cluster, ClusterOptions, ClusterState};
 use podstorm_objects::{ApiError, Now};
 
 use super::event_sink::EventWriter;
@@ -412,11 +412,7 @@ fn serving_options(options: &SimOptions) -> ClusterOptions {
     let controllers = &options.services.controllers;
     ClusterOptions {
         keeps_past: true,
-        leaves: Leaves {
-            garbage: !controllers.has(ControllerName::GarbageCollector),
-            // The namespace controller is a task of its own, or there is none.
-            namespaces: true,
-        },
+        leaves_garbage: !controllers.has(ControllerName::GarbageCollector),
         records_gc_events: true,
         admits_templates: true,
         ..server_options(options)
@@ -428,6 +424,7 @@ impl Drop for Harness {
         self.executor.stop();
         self.cluster.set_gc_waker(None);
         self.cluster.set_disruption_waker(None);
+        self.cluster.set_namespaces_waker(None);
         if let EngineState::Threads { running, .. } = &mut self.engine
             && let Some(thread) = running.take()
         {

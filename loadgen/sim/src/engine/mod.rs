@@ -131,7 +131,7 @@ impl Builder {
         }
     }
 
-    /// Adds the tasks around the controllers: scheduler, kubelets, garbage collector.
+    /// Adds the tasks around the controllers: scheduler, kubelets, garbage collector, namespaces.
     fn add_cluster_tasks(&mut self) {
         let (options, cluster) = (self.options.clone(), Arc::clone(&self.cluster));
         let nodes = self.nodes.clone();
@@ -163,6 +163,10 @@ impl Builder {
             cluster.set_gc_waker(Some(waker));
             GarbageCollectorTask(Arc::clone(&cluster))
         });
+        if self.has(ControllerName::Namespace) {
+            let waits = options.services.namespaces_wait;
+            self.add(|_, waker| NamespaceTask::new(Arc::clone(&cluster), waits, waker));
+        }
     }
 
     /// Whether a controller runs.
@@ -174,10 +178,6 @@ impl Builder {
     fn add_services(&mut self) {
         let services = self.options.services.clone();
         let cluster = Arc::clone(&self.cluster);
-        if self.has(ControllerName::Namespace) {
-            let waits = services.namespaces_wait;
-            self.add(|_, waker| NamespaceTask::new(Arc::clone(&cluster), waits, waker));
-        }
         if self.has(ControllerName::PodGarbageCollector) {
             let threshold = services.terminated_pod_gc_threshold;
             self.add(|_, _| PodGcTask::new(cluster, threshold));

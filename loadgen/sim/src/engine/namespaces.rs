@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use podstorm_apiserver::Cluster;
 use podstorm_apiserver::namespaces::{FIRST_AFTER_NS, StoreApi, sync};
@@ -19,19 +20,26 @@ const RETRY_MAX_NS: i64 = 60_000_000_000;
 /// The longest wait where namespaces don't wait as upstream's do, ns.
 const SOON_NS: i64 = 100_000_000;
 
+/// A moment that never comes.
+const NEVER: i64 = i64::MAX;
+
 /// The namespace controller of a cluster.
 #[derive(Debug)]
 pub(super) struct NamespaceTask {
     cluster: Arc<Cluster>,
     namespaces: ObjectStream<Namespace>,
-    /// Whether namespaces are left alone as long as upstream leaves them.
+    /// Whether namespaces are looked at when upstream looks at them. If not, it is at once, and then soon
+    /// after something went.
     waits: bool,
+    /// Whether something went from a namespace that is being deleted.
+    went: Arc<AtomicBool>,
     /// The namespaces to sync, by name.
     due: BTreeMap<String, Due>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Due {
+    /// [`NEVER`] where something must go first.
     at_ns: i64,
     /// Errors in a row.
     failures: u32,
@@ -39,21 +47,22 @@ struct Due {
 
 impl NamespaceTask {
     pub(super) fn new(cluster: Arc<Cluster>, waits: bool, waker: Waker) -> NamespaceTask {
+        let went = Arc::new(AtomicBool::new(false));
+        if !waits {
+            let (went, waker) = (Arc::clone(&went), Arc::clone(&waker));
+            cluster.set_namespaces_waker(Some(Arc::new(move || {
+                // Relaxed, as the load: the run queue's lock orders what is done before a wake before the run.
+                went.store(true, Ordering::Relaxed);
+                waker();
+            })));
+        }
         NamespaceTask {
             namespaces: ObjectStream::new(Arc::clone(&cluster), waker),
             cluster,
             waits,
+            went,
             due: BTreeMap::new(),
         }
-    }
-
-    /// The moment `delay_ns` from now, or sooner where namespaces don't wait.
-    fn after(&self, delay_ns: i64, now: Now) -> i64 {
-        let delay_ns = match self.waits {
-            true => delay_ns,
-            false => delay_ns.min(SOON_NS),
-        };
-        now.mono_ns.saturating_add(delay_ns)
     }
 
     /// Syncs a namespace, and notes when it is due again.
@@ -64,30 +73,33 @@ impl NamespaceTask {
             now,
         };
         let outcome = sync(&mut api, now);
-        let failures = self.due.get(name).map_or(0, |due| due.failures);
-        let due = match outcome.map(|outcome| outcome.again_after_seconds()) {
+        let before = self.due.get(name).map_or(0, |due| due.failures);
+        let (delay_ns, failures) = match outcome.map(|outcome| outcome.again_after_seconds()) {
             Ok(None) => {
                 self.due.remove(name);
                 return;
             }
-            Ok(Some(seconds)) => Due {
-                at_ns: self.after(seconds.saturating_mul(1_000_000_000), now),
-                failures: 0,
-            },
+            Ok(Some(seconds)) => (seconds.saturating_mul(1_000_000_000), 0),
             Err(_) => {
-                let delay_ns = RETRY_FIRST_NS.saturating_mul(1_i64 << failures.min(30));
-                Due {
-                    at_ns: self.after(delay_ns.min(RETRY_MAX_NS), now),
-                    failures: failures.saturating_add(1),
-                }
+                let delay_ns = RETRY_FIRST_NS.saturating_mul(1_i64 << before.min(30));
+                (delay_ns.min(RETRY_MAX_NS), before.saturating_add(1))
             }
         };
-        self.due.insert(name.to_owned(), due);
+        let at_ns = match self.waits {
+            true => now.mono_ns.saturating_add(delay_ns),
+            false => NEVER,
+        };
+        self.due.insert(name.to_owned(), Due { at_ns, failures });
     }
 }
 
 impl Task for NamespaceTask {
     fn run(&mut self, now: Now) -> Next {
+        if self.went.swap(false, Ordering::Relaxed) {
+            for due in self.due.values_mut().filter(|due| due.at_ns == NEVER) {
+                due.at_ns = now.mono_ns.saturating_add(SOON_NS);
+            }
+        }
         let first_ns = match self.waits {
             true => now.mono_ns.saturating_add(FIRST_AFTER_NS),
             false => now.mono_ns,
@@ -117,6 +129,6 @@ impl Task for NamespaceTask {
             self.sync(&name, now);
         }
         let earliest = self.due.values().map(|due| due.at_ns).min();
-        next.or(Next::not_before(earliest.unwrap_or(i64::MAX)))
+        next.or(Next::not_before(earliest.unwrap_or(NEVER)))
     }
 }

@@ -157,10 +157,11 @@ impl Driver {
     }
 
     /// Limits the pods of each namespace to so much of its share, or lifts the limits.
-    pub(super) fn set_pod_quota(&mut self, share: Option<Percent>) -> Action {
+    pub(super) fn set_pod_quota(&mut self, share: Option<Percent>, now: Now) -> Action {
         for (namespace, pods) in self.pods_by_namespace() {
             let limit = share.map(|share| share.of(pods));
-            self.cluster.set_pod_quota(&namespace, limit);
+            let set = self.cluster.set_pod_quota(&namespace, limit, now);
+            self.note("setting a quota", set);
         }
         Action::Done
     }

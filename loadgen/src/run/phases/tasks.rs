@@ -112,8 +112,8 @@ impl Driver {
             Step::DeleteNodes(some) => self.delete_nodes(some.nodes, now),
             Step::RejectPods(some) => self.reject_pods(some.nodes),
             Step::AcceptPods => self.accept_pods(),
-            Step::SetPodQuota(quota) => self.set_pod_quota(Some(quota.per_namespace)),
-            Step::RemovePodQuota => self.set_pod_quota(None),
+            Step::SetPodQuota(quota) => self.set_pod_quota(Some(quota.per_namespace), now),
+            Step::RemovePodQuota => self.set_pod_quota(None, now),
             Step::DeleteNamespaces(some) => self.delete_namespaces(some.namespaces, now),
             Step::Wait(time) => {
                 let end_ns = begun_ns.saturating_add(time.0);

@@ -12,6 +12,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use podstorm::object::{Namespace, Now, Resource};
+use podstorm_apiserver::namespaces::{StoreApi, sync};
 use podstorm_apiserver::{Cluster, ClusterOptions};
 use podstorm_http::{ApiServer, Credentials, User, listen};
 use tokio::net::{TcpListener, TcpStream};
@@ -153,9 +154,13 @@ impl Server {
 
     /// What the controllers do that ran beside the recorded server, once.
     pub(super) fn run_controllers(&self) {
-        self.api
-            .cluster()
-            .collect_garbage(usize::MAX, self.api.now());
+        let (cluster, now) = (self.api.cluster(), self.api.now());
+        cluster.collect_garbage(usize::MAX, now);
+        for namespace in cluster.list::<Namespace>(None).0 {
+            let name = &*namespace.metadata.name;
+            // What stays is for the cases to see.
+            drop(sync(&mut StoreApi { cluster, name, now }, now));
+        }
     }
 
     /// Sends a request; `is_watch` where its answer may have no end.

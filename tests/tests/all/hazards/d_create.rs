@@ -17,7 +17,7 @@ use serde_json::json;
 /// A namespace that holds so many pods and no more.
 fn with_quota(pods: u64, gate: bool) -> Harness {
     let sim = Harness::gated(gate);
-    sim.cluster().set_pod_quota(NAMESPACE, Some(pods));
+    sim.set_pod_quota(Some(pods));
     sim
 }
 
@@ -68,7 +68,7 @@ fn hazard_32_quota_is_reached() {
     for sync in &sim.syncs_of("web")[1..] {
         assert!(sync.sent(Call::CreatePod) <= 1, "the first batch fails");
     }
-    sim.cluster().set_pod_quota(NAMESPACE, None);
+    sim.set_pod_quota(None);
     sim.conclude();
 }
 
@@ -84,7 +84,7 @@ fn hazard_33_quota_is_freed_late() {
         sim.until("a retry", minutes(20), |view| {
             view.sent(Call::CreatePod) > tries
         });
-        sim.cluster().set_pod_quota(NAMESPACE, None);
+        sim.set_pod_quota(None);
         let since_ns = sim.now().mono_ns;
         if event {
             sim.run(minutes(1));
@@ -116,7 +116,7 @@ fn hazard_34_condition_comes_and_goes() {
         assert!(sim.failure("web").is_some());
         let wanted: &[bool] = if gate { &[true] } else { &[true, false, true] };
         assert_eq!(failures_written(&sim), wanted);
-        sim.cluster().set_pod_quota(NAMESPACE, None);
+        sim.set_pod_quota(None);
         sim.conclude();
     }
 }

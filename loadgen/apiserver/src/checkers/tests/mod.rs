@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::*;
 use crate::latency::Latency;
+use crate::namespaces::{StoreApi, sync};
 use crate::testing::{self, at};
 use crate::{
     Change, Cluster, ClusterOptions, ClusterResource, DeleteOptions, History as Kept, Watch,
@@ -64,8 +65,12 @@ fn write(cluster: &Cluster, random: &mut fastrand::Rng, now: Now) {
             let options = DeleteOptions::default();
             drop(cluster.delete::<ReplicaSet>(namespace, &name, &options, now));
         }
-        9 => drop(cluster.collect_garbage(10, now)),
-        12 => cluster.set_pod_quota(namespace, random.bool().then_some(4)),
+        9 => {
+            cluster.collect_garbage(10, now);
+            let name = "b";
+            drop(sync(&mut StoreApi { cluster, name, now }, now));
+        }
+        12 => drop(cluster.set_pod_quota(namespace, random.bool().then_some(4), now)),
         13 if random.u32(..4) > 0 => {}
         13 => {
             let mut new = Namespace::default();
