@@ -453,6 +453,15 @@ impl OracleState {
                 if adopts && failed.is_none() {
                     sync.adopted.insert(name.to_string());
                 }
+                // It was carried out before, and its answer lost; now it is answered that the pod is gone, and
+                // another is made in its place.
+                if adopts
+                    && failed.is_some_and(|error| error.code == 404)
+                    && let Some(set) = uid.and_then(|uid| self.sets.get_mut(&uid))
+                    && set.adopted.contains(&**name)
+                {
+                    set.allowed += 1;
+                }
                 // A pod that is gone is none to claim, and one to release may be another by now.
                 let harmless: &[u16] = if adopts { &[404] } else { &[404, 422] };
                 sync.claim_failed |= failed.is_some_and(|error| !harmless.contains(&error.code));

@@ -301,12 +301,17 @@ impl OracleState {
             }
             return;
         }
+        let name = new.or(old).map_or("", |pod| &*pod.metadata.name);
         if let Some(set) = before.and_then(|uid| self.sets.get_mut(&uid)) {
             set.active -= 1;
             set.losses.push((version, who));
+            set.adopted.remove(name);
         }
         if let Some(set) = after.and_then(|uid| self.sets.get_mut(&uid)) {
             set.active += 1;
+            if old.is_some() {
+                set.adopted.insert(name.to_owned());
+            }
             if old.is_some() || who.is_none() {
                 set.gains.push((version, who));
             }

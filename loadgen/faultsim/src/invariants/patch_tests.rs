@@ -92,6 +92,35 @@ fn an_adoption_that_lands_when_the_pod_has_ended_was_right_when_it_was_asked_for
     assert_eq!(harness.verdict(), None);
 }
 
+/// Its answer was lost, and it was sent again.
+#[test]
+fn an_adoption_that_is_carried_out_and_answered_404_explains_one_create() {
+    for behaviour in Behaviour::ALL {
+        let mut harness = CheckerHarness::gated(behaviour, true);
+        let set = harness.seen_set(1);
+        let orphan = harness.created("a", None, None);
+        let pods = Arc::clone(harness.controller.pods());
+        pods.apply(Delta::Applied(Arc::clone(&orphan)));
+        let sync = harness.sync();
+        harness.sends(sync, &look(), 0);
+        harness.answered(sync, &look(), &Answer::Object(set));
+        let adopt = patch(&harness, true);
+        harness.sends(sync, &adopt, 0);
+        let adopted = harness.pod("a", Some("web-uid"), json!({}));
+        harness.changed(&orphan, &adopted, sync);
+        let gone = ApiError::status(404, Reason::NotFound, "no");
+        harness.answered(sync, &adopt, &Answer::Failed(gone));
+        harness.sends(sync, &create(), 0);
+        harness.created("b", Some("web-uid"), Some(sync));
+        assert_eq!(harness.verdict(), None, "{behaviour:?}");
+        harness.ended(sync);
+        let next = harness.sync();
+        harness.sends(next, &create(), 0);
+        harness.created("c", Some("web-uid"), Some(next));
+        assert_eq!(harness.verdict(), Some("S1"), "{behaviour:?}");
+    }
+}
+
 #[test]
 fn nothing_is_scaled_after_a_pod_could_not_be_claimed() {
     for (adopts, code, expected) in [

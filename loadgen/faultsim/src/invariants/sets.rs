@@ -1,5 +1,7 @@
 //! What the checker keeps of a ReplicaSet or a ReplicationController: what was wanted when, and what came and went.
 
+use std::collections::BTreeSet;
+
 use podstorm_objects::{Kind, Labels, ReplicaSet, Str};
 use podstorm_sim::engine::observer::SyncId;
 
@@ -25,6 +27,8 @@ pub(super) struct SetState {
     pub(super) losses: Vec<(u64, Option<SyncId>)>,
     /// Versions at which an active pod came that no controller made, and the sync that adopted it, if one did.
     pub(super) gains: Vec<(u64, Option<SyncId>)>,
+    /// Names of its active pods that were adopted.
+    pub(super) adopted: BTreeSet<String>,
 }
 
 impl SetState {
@@ -46,6 +50,7 @@ impl SetState {
             allowed_deletes: 0,
             losses: Vec::new(),
             gains: Vec::new(),
+            adopted: BTreeSet::new(),
         }
     }
 
