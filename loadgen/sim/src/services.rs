@@ -144,7 +144,7 @@ pub struct Services {
     /// is not positive.
     pub terminated_pod_gc_threshold: i64,
     /// Whether a namespace that is being deleted is left alone as long as upstream leaves it. If
-    /// not, it is looked at at once, and often, which suits tests.
+    /// not, it is looked at at once, and again soon after something went.
     pub namespaces_wait: bool,
 }
 

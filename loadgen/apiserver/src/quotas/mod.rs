@@ -64,11 +64,11 @@ impl Seen {
 const POD_QUOTA: &str = "pods";
 
 impl Cluster {
-    /// Limits the pods of a namespace that have not ended, by a ResourceQuota named `pods`, or deletes it.
-    /// Pods beyond the limit stay; creates get 403 until there are fewer. O(pods of the namespace).
+    /// Limits the pods of a namespace that have not ended, by a ResourceQuota named `pods`, or deletes it if
+    /// it is there. Pods beyond the limit stay; creates get 403 until there are fewer. O(pods of the namespace).
     ///
     /// # Errors
-    /// Without a limit: 404 where there was none. With one: those of [`create`](Cluster::create).
+    /// With a limit: those of [`create`](Cluster::create).
     pub fn set_pod_quota(
         &self,
         namespace: &str,
@@ -78,7 +78,10 @@ impl Cluster {
         let api = self.api(builtin::QUOTA);
         let Some(limit) = limit else {
             let options = DeleteOptions::default();
-            return api.delete(namespace, POD_QUOTA, &options, now).map(drop);
+            return match api.delete(namespace, POD_QUOTA, &options, now) {
+                Err(error) if !error.is_not_found() => Err(error),
+                _ => Ok(()),
+            };
         };
         let mut quota = Map::new();
         let spec = json!({"hard": {"pods": limit.to_string()}});

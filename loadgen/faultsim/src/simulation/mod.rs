@@ -297,10 +297,9 @@ impl Simulation {
             Later::ClockRight => {
                 self.each_connection(|connection| connection.set_wall_offset(0));
             }
-            // It may have gone with its namespace, or with another fault's end.
             Later::LiftQuota => {
                 let now = self.harness.now();
-                drop(self.cluster().set_pod_quota(NAMESPACE, None, now));
+                self.written(self.cluster().set_pod_quota(NAMESPACE, None, now));
             }
             Later::RestoreNode { node } => {
                 let node = node_name(node);

@@ -159,6 +159,11 @@ impl Driver {
     /// Limits the pods of each namespace to so much of its share, or lifts the limits.
     pub(super) fn set_pod_quota(&mut self, share: Option<Percent>, now: Now) -> Action {
         for (namespace, pods) in self.pods_by_namespace() {
+            let found = self.cluster.get::<Namespace>("", &namespace);
+            if !found.is_ok_and(|found| !found.terminating) {
+                // It takes nothing new.
+                continue;
+            }
             let limit = share.map(|share| share.of(pods));
             let set = self.cluster.set_pod_quota(&namespace, limit, now);
             self.note("setting a quota", set);
