@@ -18,9 +18,7 @@ use podstorm_apiserver::{Cluster, ClusterOptions, DeleteOptions, kind_named};
 use podstorm_sim::engine::Harness;
 use podstorm_sim::engine::fault_harness::{FaultHarness, Stopped};
 use podstorm_sim::engine::observer::NoopObserver;
-use podstorm_sim::faults::{
-    ApiFault, Armed, Call, CrashPoint, Effect, FaultClass, StreamEnd, StreamKind,
-};
+use podstorm_sim::faults::{ApiFault, Armed, Call, CrashPoint, Effect, StreamEnd, StreamKind};
 use podstorm_sim::options::{EngineKind, SimOptions};
 use serde_json::json;
 use workload::OnePodEach;
@@ -125,19 +123,6 @@ fn each_of_several_workloads_sees_to_its_own() {
     assert_eq!(cluster.pod_totals().created, 4);
 }
 
-fn armed(calls: &[Call], effect: Effect, times: u32, until_ns: i64) -> Armed {
-    Armed {
-        class: FaultClass::ApiError,
-        calls: calls.to_vec(),
-        workload: None,
-        batch: None,
-        index: None,
-        effect,
-        times,
-        until_ns,
-    }
-}
-
 /// Requests fail, are carried out and seem to fail, come late or twice; events are lost and repeated,
 /// watches end; the controller manager dies and another one starts: in the end it is as if nothing had
 /// happened.
@@ -177,7 +162,10 @@ fn faults_delay_it_and_change_nothing() {
                 _ => Effect::Slow { by_ms: 300 },
             };
             let calls = [Call::CreatePod, Call::DeletePod];
-            site.network().arm(armed(&calls, effect, 1, until_ns));
+            site.network().arm(Armed {
+                until_ns,
+                ..Armed::new(&calls, effect, 1)
+            });
             let connection = Arc::clone(&site.alive()[0]);
             let stream = if random.bool() {
                 StreamKind::Pods

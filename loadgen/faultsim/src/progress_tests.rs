@@ -14,7 +14,7 @@ use podstorm_objects::{Now, Pod, ReplicaSet, Resource};
 use podstorm_sim::engine::fault_harness::FaultHarness;
 use podstorm_sim::engine::observer::{Observer, Origin, SyncId};
 use podstorm_sim::executor::seed::seed_for;
-use podstorm_sim::faults::{ApiFault, Armed, BatchPosition, Call, Effect, FaultClass, Network};
+use podstorm_sim::faults::{ApiFault, Armed, BatchPosition, Call, Effect, Network};
 
 use super::invariants::Checker;
 use super::objects::{NAMESPACE, replica_set};
@@ -80,14 +80,12 @@ impl Observer for Watch {
 
 fn refusal(workload: Option<String>, times: u32) -> Armed {
     Armed {
-        class: FaultClass::ApiError,
-        calls: vec![Call::CreatePod],
         workload,
-        batch: None,
-        index: None,
-        effect: Effect::Refuse(ApiFault::InternalError),
-        times,
-        until_ns: i64::MAX,
+        ..Armed::new(
+            &[Call::CreatePod],
+            Effect::Refuse(ApiFault::InternalError),
+            times,
+        )
     }
 }
 

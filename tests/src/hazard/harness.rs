@@ -15,7 +15,7 @@ use podstorm_faultsim::simulation::{self, Ending, Simulation};
 use podstorm_faultsim::{Action, Step};
 use podstorm_sim::engine::fault_harness::FaultHarness;
 use podstorm_sim::faults::{
-    ApiFault, Armed, Call, Connection, CrashPoint, Effect, FaultClass, StreamEnd, StreamKind,
+    ApiFault, Armed, Call, Connection, CrashPoint, Effect, StreamEnd, StreamKind,
 };
 use podstorm_sim::options::{LatencySettings, SimOptions};
 use serde_json::{Value, json};
@@ -66,20 +66,6 @@ impl Setup {
     /// Sets whether the initial state comes through the watch, `WatchListClient`.
     pub fn streaming(&mut self, on: bool) {
         self.cluster.watch_list_client = on;
-    }
-}
-
-/// A fault that meets the next `times` requests of these kinds.
-pub fn fault(calls: &[Call], effect: Effect, times: u32) -> Armed {
-    Armed {
-        class: FaultClass::ApiError,
-        calls: calls.to_vec(),
-        workload: None,
-        batch: None,
-        index: None,
-        effect,
-        times,
-        until_ns: i64::MAX,
     }
 }
 
@@ -317,7 +303,7 @@ impl Harness {
 
     /// The next `times` requests of that kind meet this.
     pub fn fail(&self, call: Call, effect: Effect, times: u32) {
-        self.arm(fault(&[call], effect, times));
+        self.arm(Armed::new(&[call], effect, times));
     }
 
     /// The next `times` requests of that kind are refused.

@@ -8,9 +8,7 @@ mod manual;
 mod tests;
 mod view;
 
-pub use harness::{
-    Harness, Setup, fault, idle_set, minutes, ms, owners, pod, replica_set, seconds,
-};
+pub use harness::{Harness, Setup, idle_set, minutes, ms, owners, pod, replica_set, seconds};
 pub use log::{EventLog, RequestRecord, SyncRecord, Write, WriteRecord};
 pub use manual::{Done, ManualController};
 pub use podstorm_faultsim::objects::{NAMESPACE, with};

@@ -239,6 +239,21 @@ impl Network {
 }
 
 impl Armed {
+    /// A fault of class [`ApiError`](FaultClass::ApiError) that meets the next `times` requests of these kinds,
+    /// whoever sends them and whenever.
+    pub fn new(calls: &[Call], effect: Effect, times: u32) -> Armed {
+        Armed {
+            class: FaultClass::ApiError,
+            calls: calls.to_vec(),
+            workload: None,
+            batch: None,
+            index: None,
+            effect,
+            times,
+            until_ns: i64::MAX,
+        }
+    }
+
     fn meets(&self, sent: &OutgoingRequest<'_>) -> bool {
         let call = match self.calls.as_slice() {
             [] => sent.call.is_write(),
@@ -296,16 +311,7 @@ mod tests {
     use super::*;
 
     fn armed(calls: &[Call], times: u32) -> Armed {
-        Armed {
-            class: FaultClass::ApiError,
-            calls: calls.to_vec(),
-            workload: None,
-            batch: None,
-            index: None,
-            effect: Effect::Refuse(ApiFault::InternalError),
-            times,
-            until_ns: i64::MAX,
-        }
+        Armed::new(calls, Effect::Refuse(ApiFault::InternalError), times)
     }
 
     fn sent(call: Call, batch: u32, index: u32) -> OutgoingRequest<'static> {

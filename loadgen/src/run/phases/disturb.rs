@@ -89,13 +89,13 @@ impl Driver {
             .map_or(self.generated.len() as u64, |size| size.0);
         self.connection().network().arm(Armed {
             class: FaultClass::AmbiguousWrite,
-            calls: vec![Call::CreatePod],
-            workload: None,
             batch: Some(0),
             index: Some(0),
-            effect: Effect::LoseAnswer(ApiFault::Timeout),
-            times: u32::try_from(times).unwrap_or(u32::MAX),
-            until_ns: i64::MAX,
+            ..Armed::new(
+                &[Call::CreatePod],
+                Effect::LoseAnswer(ApiFault::Timeout),
+                u32::try_from(times).unwrap_or(u32::MAX),
+            )
         });
         Action::Done
     }

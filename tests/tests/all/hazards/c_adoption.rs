@@ -4,7 +4,7 @@ use podstorm::replicaset::SyncErrorClass;
 use podstorm_apiserver::Propagation;
 use podstorm_apiserver::latency::Latency;
 use podstorm_sim::faults::{ApiFault, Armed, Call, Effect, StreamKind};
-use podstorm_tests::hazard::{Harness, Write, fault, idle_set, minutes, ms, pod, seconds, with};
+use podstorm_tests::hazard::{Harness, Write, idle_set, minutes, ms, pod, seconds, with};
 use serde_json::{Value, json};
 
 /// A ReplicaSet of idle pods labelled `app: web`, whatever its name.
@@ -243,7 +243,7 @@ fn hazard_29_one_of_three_patches_fails() {
     let refused = Effect::Refuse(ApiFault::InternalError);
     sim.arm(Armed {
         batch: Some(2),
-        ..fault(&[Call::PatchPod], refused, 1)
+        ..Armed::new(&[Call::PatchPod], refused, 1)
     });
     sim.create_set(idle_set("web", 5));
     sim.run(seconds(5));

@@ -9,8 +9,8 @@ use podstorm_apiserver::latency::Latency;
 use podstorm_apiserver::{DeleteOptions, Propagation};
 use podstorm_sim::faults::{ApiFault, Armed, Call, Effect, StreamKind};
 use podstorm_tests::hazard::{
-    Harness, ManualController, NAMESPACE, SyncRecord, View, Write, fault, idle_set, minutes, ms,
-    pod, seconds, with,
+    Harness, ManualController, NAMESPACE, SyncRecord, View, Write, idle_set, minutes, ms, pod,
+    seconds, with,
 };
 use serde_json::json;
 
@@ -150,7 +150,7 @@ fn hazard_36_namespace_terminates_amid_a_burst() {
         let terminating = Effect::Refuse(ApiFault::NamespaceTerminating);
         sim.arm(Armed {
             batch: Some(batch),
-            ..fault(&[Call::CreatePod], terminating, 4)
+            ..Armed::new(&[Call::CreatePod], terminating, 4)
         });
     }
     sim.create_set(idle_set("web", 10));
@@ -177,7 +177,7 @@ fn hazard_36_namespace_terminates_amid_a_burst() {
     let slow = Effect::Slow { by_ms: 1_000 };
     sim.arm(Armed {
         batch: Some(2),
-        ..fault(&[Call::CreatePod], slow, 4)
+        ..Armed::new(&[Call::CreatePod], slow, 4)
     });
     sim.create_set(idle_set("web", 10));
     sim.run(ms(500));
@@ -291,7 +291,7 @@ fn hazard_40_admission_is_down() {
         let mut sim = Harness::new();
         sim.arm(Armed {
             until_ns: sim.now().mono_ns + minutes(10),
-            ..fault(&[Call::CreatePod], Effect::Refuse(down), u32::MAX)
+            ..Armed::new(&[Call::CreatePod], Effect::Refuse(down), u32::MAX)
         });
         sim.create_set(idle_set("web", 3));
         for _ in 0..9 {

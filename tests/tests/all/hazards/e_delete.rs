@@ -7,9 +7,7 @@ use podstorm::ranking::{
 use podstorm::replicaset::SyncErrorClass;
 use podstorm_faultsim::Action;
 use podstorm_sim::faults::{ApiFault, Armed, Call, Effect, StreamKind};
-use podstorm_tests::hazard::{
-    Harness, Write, fault, idle_set, ms, pod, replica_set, seconds, with,
-};
+use podstorm_tests::hazard::{Harness, Write, idle_set, ms, pod, replica_set, seconds, with};
 use serde_json::{Value, json};
 
 /// A patch that sets the deletion cost of a pod.
@@ -56,7 +54,7 @@ fn hazard_46_one_delete_of_five_fails() {
         let refused = Effect::Refuse(ApiFault::InternalError);
         sim.arm(Armed {
             index: Some(2),
-            ..fault(&[Call::DeletePod], refused, 1)
+            ..Armed::new(&[Call::DeletePod], refused, 1)
         });
         sim.scale("web", 2);
         let failed = |view: &podstorm_tests::hazard::View| view.failure("web").is_some();

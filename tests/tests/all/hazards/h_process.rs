@@ -9,8 +9,8 @@ use podstorm_loadgen::settings::{EngineKind, Latency};
 use podstorm_sim::faults::{ApiFault, Armed, Call, CrashPoint, Effect};
 use podstorm_tests::harness;
 use podstorm_tests::hazard::{
-    Harness, ManualController, Write, fault, idle_set, minutes, ms, owners, pod, replica_set,
-    seconds, with,
+    Harness, ManualController, Write, idle_set, minutes, ms, owners, pod, replica_set, seconds,
+    with,
 };
 use serde_json::json;
 
@@ -113,7 +113,7 @@ fn hazard_76_slow_requests() {
     let mut sim = Harness::new();
     sim.arm(Armed {
         workload: Some("slow".into()),
-        ..fault(&[Call::CreatePod], Effect::Slow { by_ms: 5_000 }, u32::MAX)
+        ..Armed::new(&[Call::CreatePod], Effect::Slow { by_ms: 5_000 }, u32::MAX)
     });
     sim.create_set(idle_set("slow", 3));
     sim.run(ms(100));

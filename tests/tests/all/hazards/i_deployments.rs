@@ -14,9 +14,9 @@ use podstorm_apiserver::{Cluster, ClusterOptions, DeleteOptions, Patch, Propagat
 use podstorm_faultsim::objects::named;
 use podstorm_sim::engine::fault_harness::{FaultHarness, Stopped};
 use podstorm_sim::engine::observer::{NoopObserver, Observer, Origin, SyncId};
-use podstorm_sim::faults::{ApiFault, BatchPosition, Call, Effect};
+use podstorm_sim::faults::{ApiFault, Armed, BatchPosition, Call, Effect};
 use podstorm_sim::options::{EngineKind, SimOptions};
-use podstorm_tests::hazard::{fault, seconds};
+use podstorm_tests::hazard::seconds;
 use serde_json::{Value, json};
 
 /// The namespace.
@@ -244,7 +244,7 @@ fn deployment_02_swallowed_errors() {
     let refuse = Effect::Refuse(ApiFault::InternalError);
     shop.harness
         .network()
-        .arm(fault(&[Call::WriteObject], refuse, 1));
+        .arm(Armed::new(&[Call::WriteObject], refuse, 1));
     shop.run(120);
     let work = shop.work();
     assert!(work.calls.contains(&(Call::WriteObject, 500)), "{work:?}");
@@ -407,7 +407,7 @@ fn deployment_10_dropped_key() {
     let refuse = Effect::Refuse(ApiFault::InternalError);
     shop.harness
         .network()
-        .arm(fault(&[Call::WriteObject], refuse, 1_000));
+        .arm(Armed::new(&[Call::WriteObject], refuse, 1_000));
     shop.set_image("app:2");
     shop.run(600);
     let work = shop.work();
