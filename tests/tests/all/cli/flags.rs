@@ -4,6 +4,7 @@
 use std::fs;
 use std::process::Stdio;
 
+use podstorm_loadgen::scenario::Scenario;
 use podstorm_tests::command::{
     assert_refused, command, ended, holds, run, run_in, run_with_stdin, stderr, stdout,
 };
@@ -35,22 +36,13 @@ fn no_arguments_print_the_help_and_fail() {
     }
 }
 
-/// Scenarios that end where the run has converged.
-pub(super) const SCENARIOS: [&str; 7] = [
-    "up-down",
-    "scale-up",
-    "scale-down",
-    "burst",
-    "churn",
-    "adoption",
-    "cold-start",
-];
-
 #[test]
 fn scenarios_are_listed_with_their_questions() {
     let text = ended(&run("scenarios"), 0);
-    for name in SCENARIOS {
-        let line = text.lines().find(|line| line.starts_with(name));
+    for name in Scenario::names() {
+        let line = text
+            .lines()
+            .find(|line| line.split(' ').next() == Some(name));
         let is_question = line.is_some_and(|line| line.contains('?'));
         assert!(is_question, "{name}: {text}");
     }

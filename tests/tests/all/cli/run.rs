@@ -7,7 +7,6 @@ use podstorm_tests::command::{
 };
 use serde_json::{Value, json};
 
-use super::flags::SCENARIOS;
 use super::{EXAMPLE, EXAMPLES, folder, folder_of, json, json_in, names_in, read};
 
 /// The result of a run, which must succeed.
@@ -77,17 +76,6 @@ fn a_virtual_run_is_its_seed() {
     assert!(!first.is_empty());
     assert!(first == bytes(7), "the same seed gives the same bytes");
     assert!(first != bytes(8));
-}
-
-#[test]
-fn every_scenario_meets_its_condition() {
-    for scenario in SCENARIOS {
-        let result = result_of(&format!(
-            "--engine virtual --pods 400 --scenario {scenario}"
-        ));
-        assert_eq!(result["scenario"], scenario);
-        assert_eq!(result["outcome"]["converged"], true, "{scenario}");
-    }
 }
 
 #[test]
