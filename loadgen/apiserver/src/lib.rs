@@ -44,7 +44,8 @@
 //! defaulting, validation and the rules of metadata. A short commit (`store`) then assigns the
 //! version and appends the event to the kind's log (`log`). After that, with no lock held, the
 //! garbage collector (`gc`) and the disruption controller (`disruption`) are notified and drained
-//! watches are woken.
+//! watches are woken. Who runs the cluster has garbage collected
+//! ([`Cluster::collect_garbage`]) and namespaces ended ([`namespaces::sync`]).
 
 mod any;
 mod api;
