@@ -1,5 +1,8 @@
 //! Syncs of namespaces on a cluster.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use podstorm_objects::{Namespace, Object, Pod, ReplicaSet};
 use serde_json::{Value, json};
 
@@ -48,6 +51,57 @@ fn an_empty_namespace_goes_with_its_finalizer() {
     assert_eq!(sync_at(&cluster, 5), Ok(Outcome::Done));
     assert!(!is_there(&cluster));
     assert_eq!(sync_at(&cluster, 5), Ok(Outcome::Done), "it is gone");
+}
+
+#[test]
+fn a_deleted_namespace_is_terminating_and_takes_nothing_new() {
+    let cluster = deleting(|_| {});
+    let mut watch = watch::<Namespace>(&cluster);
+    let found = cluster.get::<Namespace>("", "default").unwrap();
+    assert!(found.terminating);
+    let value = found.to_json();
+    assert_eq!(value["status"]["phase"], "Terminating");
+    assert_eq!(value["spec"]["finalizers"], json!(["kubernetes"]));
+    assert_eq!(found.metadata.deletion_timestamp, at(0).wall());
+    let error = cluster.create(pod("a", json!({})), at(1)).unwrap_err();
+    assert!(error.has_cause("NamespaceTerminating"));
+    // Again: nothing new. Nor can an update bring it back.
+    let again = cluster.delete::<Namespace>("", "default", &DeleteOptions::default(), at(1));
+    assert!(!again.unwrap().removed);
+    let mut back = Namespace::clone(&found);
+    back.terminating = false;
+    back.fields.clear();
+    cluster.update(back, at(1)).unwrap();
+    assert_eq!(drain(&mut watch), [""; 0]);
+}
+
+#[test]
+fn a_waker_is_called_when_a_namespace_that_was_looked_at_loses_something() {
+    let cluster = deleting(|cluster| {
+        bound_pod(cluster, "slow", json!({}));
+        bound_pod(cluster, "slower", json!({}));
+    });
+    let calls = Arc::new(AtomicU32::new(0));
+    let counter = calls.clone();
+    cluster.set_namespaces_waker(Some(Arc::new(move || {
+        counter.fetch_add(1, Ordering::Relaxed);
+    })));
+    sync_at(&cluster, 5).unwrap();
+    let called = || calls.load(Ordering::Relaxed);
+    let remove = |namespace: &str, name: &str| {
+        let removed = cluster.delete::<Pod>(namespace, name, &forced(), at(6));
+        removed.unwrap();
+    };
+    assert_eq!(called(), 0, "both are on their way out");
+    remove("default", "slow");
+    assert_eq!(called(), 1);
+    let elsewhere = json!({"metadata": {"namespace": "other"}});
+    cluster.create(pod("a", elsewhere), at(6)).unwrap();
+    remove("other", "a");
+    assert_eq!(called(), 1, "it is another namespace's");
+    cluster.set_namespaces_waker(None);
+    remove("default", "slower");
+    assert_eq!(called(), 1);
 }
 
 #[test]
