@@ -43,6 +43,8 @@ struct Due {
     at_ns: i64,
     /// Errors in a row.
     failures: u32,
+    /// Whether it was looked at since something went.
+    looked: bool,
 }
 
 impl NamespaceTask {
@@ -73,7 +75,9 @@ impl NamespaceTask {
             now,
         };
         let outcome = sync(&mut api, now);
-        let before = self.due.get(name).map_or(0, |due| due.failures);
+        let known = self.due.get(name);
+        let before = known.map_or(0, |due| due.failures);
+        let looked = known.is_some_and(|due| due.looked);
         let (delay_ns, failures) = match outcome.map(|outcome| outcome.again_after_seconds()) {
             Ok(None) => {
                 self.due.remove(name);
@@ -87,17 +91,26 @@ impl NamespaceTask {
         };
         let at_ns = match self.waits {
             true => now.mono_ns.saturating_add(delay_ns),
-            false => NEVER,
+            false if looked => NEVER,
+            // Requests that were admitted before the deletion began may have come behind this look.
+            false => now.mono_ns.saturating_add(SOON_NS),
         };
-        self.due.insert(name.to_owned(), Due { at_ns, failures });
+        let due = Due {
+            at_ns,
+            failures,
+            looked: true,
+        };
+        self.due.insert(name.to_owned(), due);
     }
 }
 
 impl Task for NamespaceTask {
     fn run(&mut self, now: Now) -> Next {
         if self.went.swap(false, Ordering::Relaxed) {
-            for due in self.due.values_mut().filter(|due| due.at_ns == NEVER) {
-                due.at_ns = now.mono_ns.saturating_add(SOON_NS);
+            let soon_ns = now.mono_ns.saturating_add(SOON_NS);
+            for due in self.due.values_mut() {
+                due.at_ns = due.at_ns.min(soon_ns);
+                due.looked = false;
             }
         }
         let first_ns = match self.waits {
@@ -112,6 +125,7 @@ impl Task for NamespaceTask {
                 let new = Due {
                     at_ns: first_ns,
                     failures: 0,
+                    looked: false,
                 };
                 // A notification that comes while the namespace waits brings it forward.
                 let known = due.entry(namespace.metadata.name.to_string());
