@@ -456,6 +456,7 @@ impl OracleState {
                 // It was carried out before, and its answer lost; now it is answered that the pod is gone, and
                 // another is made in its place.
                 if adopts
+                    && upstream
                     && failed.is_some_and(|error| error.code == 404)
                     && let Some(set) = uid.and_then(|uid| self.sets.get_mut(&uid))
                     && set.adopted.contains(&**name)

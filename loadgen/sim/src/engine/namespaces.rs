@@ -17,7 +17,7 @@ const RETRY_FIRST_NS: i64 = 5_000_000;
 /// Longest delay after an error, ns.
 const RETRY_MAX_NS: i64 = 60_000_000_000;
 
-/// The longest wait where namespaces don't wait as upstream's do, ns.
+/// From something that went to the next look, where namespaces don't wait as upstream's do, ns.
 const SOON_NS: i64 = 100_000_000;
 
 /// A moment that never comes.
