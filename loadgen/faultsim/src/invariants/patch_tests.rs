@@ -7,7 +7,8 @@ use podstorm::client::{Answer, ApiError, OwnerPatch, Reason, Request};
 use podstorm::policy::Behaviour;
 use podstorm::replicaset::{Outcome, SyncError, SyncErrorClass};
 use podstorm_apiserver::Change;
-use podstorm_objects::{Kind, Uid};
+use podstorm_objects::{Kind, Pod, Uid};
+use podstorm_sim::engine::observer::SyncId;
 use serde_json::json;
 
 use super::super::draw::draw;
@@ -74,17 +75,24 @@ fn patch(harness: &CheckerHarness, adopts: bool) -> Request {
     }
 }
 
-#[test]
-fn an_adoption_that_lands_when_the_pod_has_ended_was_right_when_it_was_asked_for() {
-    let mut harness = CheckerHarness::new(Behaviour::Hardened);
+/// A sync of `web`, which wants one pod, that has asked to adopt the orphan `a`.
+fn adopting(harness: &mut CheckerHarness) -> (SyncId, Arc<Pod>) {
     let set = harness.seen_set(1);
     let orphan = harness.created("a", None, None);
-    let pods = Arc::clone(harness.controller.pods());
+    let pods = harness.controller.pods();
     pods.apply(Delta::Applied(Arc::clone(&orphan)));
     let sync = harness.sync();
     harness.sends(sync, &look(), 0);
     harness.answered(sync, &look(), &Answer::Object(set));
-    harness.sends(sync, &patch(&harness, true), 0);
+    harness.sends(sync, &patch(harness, true), 0);
+    (sync, orphan)
+}
+
+#[test]
+fn an_adoption_that_lands_when_the_pod_has_ended_was_right_when_it_was_asked_for() {
+    let mut harness = CheckerHarness::new(Behaviour::Hardened);
+    let (sync, orphan) = adopting(&mut harness);
+    let pods = Arc::clone(harness.controller.pods());
     let failed = json!({"status": {"phase": "Failed"}});
     pods.apply(Delta::Applied(harness.pod("a", None, failed.clone())));
     let adopted = harness.pod("a", Some("web-uid"), failed);
@@ -100,19 +108,11 @@ fn an_adoption_that_is_carried_out_and_answered_404_explains_one_create_of_upstr
         (Behaviour::Hardened, Some("S1")),
     ] {
         let mut harness = CheckerHarness::gated(behaviour, true);
-        let set = harness.seen_set(1);
-        let orphan = harness.created("a", None, None);
-        let pods = Arc::clone(harness.controller.pods());
-        pods.apply(Delta::Applied(Arc::clone(&orphan)));
-        let sync = harness.sync();
-        harness.sends(sync, &look(), 0);
-        harness.answered(sync, &look(), &Answer::Object(set));
-        let adopt = patch(&harness, true);
-        harness.sends(sync, &adopt, 0);
+        let (sync, orphan) = adopting(&mut harness);
         let adopted = harness.pod("a", Some("web-uid"), json!({}));
         harness.changed(&orphan, &adopted, sync);
         let gone = ApiError::status(404, Reason::NotFound, "no");
-        harness.answered(sync, &adopt, &Answer::Failed(gone));
+        harness.answered(sync, &patch(&harness, true), &Answer::Failed(gone));
         harness.sends(sync, &create(), 0);
         harness.created("b", Some("web-uid"), Some(sync));
         assert_eq!(harness.verdict(), expected, "{behaviour:?}");
