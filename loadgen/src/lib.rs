@@ -8,6 +8,7 @@ pub mod gates;
 pub mod input;
 pub mod manifest;
 pub mod metrics;
+mod owned_pods;
 #[cfg(feature = "profile")]
 pub mod profile;
 pub mod report;

@@ -6,24 +6,24 @@ use std::fmt::Write;
 
 use ahash::RandomState;
 use hashbrown::HashMap;
+use podstorm::deployment::find_new::new_and_old;
+use podstorm::deployment::rollout::rollout_status;
+use podstorm::deployment::template::TemplateForm;
 use podstorm::intern::FIXED_STATE;
-use podstorm_objects::{Object, ObjectMeta, OwnerReference, Pod, PodPhase, ReplicaSetStatus, Uid};
-use serde_json::Value;
+use podstorm_objects::{
+    Deployment, ObjectMeta, OwnerReference, Pod, ReplicaSet, ReplicaSetStatus, Uid,
+};
+use podstorm_sim::nodes::why_unready;
 
 use crate::input::InputObject;
 use crate::manifest::Loaded;
+use crate::owned_pods::OwnedPods;
+use crate::report::terminal::workloads;
 use crate::settings::Settings;
-use crate::units::count_for_people as count;
+use crate::units::{count_for_people as count, counted};
 
 /// Most lines of a kind of trouble.
 const SHOWN_MAX: usize = 5;
-
-/// The pods of one owner.
-#[derive(Clone, Copy, Debug, Default)]
-struct Owned {
-    active: i32,
-    ready: i32,
-}
 
 /// What is known of the files.
 #[derive(Default)]
@@ -32,8 +32,10 @@ struct Summary {
     unready: BTreeMap<String, u64>,
     short: Vec<String>,
     too_many: Vec<String>,
-    /// Owners whose status isn't what their pods are.
+    /// Owners and Deployments whose status isn't what their pods are.
     stale: Vec<String>,
+    /// Rollouts that are not complete, by the pods and not by the status.
+    rollouts: Vec<String>,
     /// Pods whose owner isn't among the objects: a ReplicaSet or ReplicationController, or one of a kind without
     /// a type of its own of which there are others.
     orphaned: u64,
@@ -57,11 +59,14 @@ pub(super) fn summary(loaded: &Loaded, settings: &Settings) -> String {
         nodes => format!(" and {} generated ones", count(nodes)),
     };
     let wanted = format!(
-        "{} pods wanted, {} ReplicaSets and ReplicationControllers, {} nodes{generated}, {} namespaces",
-        count(input.pods),
-        count(input.owners),
-        count(input.nodes),
-        count(input.namespaces),
+        "{} wanted, {}, {}{generated}, {}",
+        counted(input.pods, "pod"),
+        workloads(
+            input.owners - input.replication_controllers,
+            input.replication_controllers
+        ),
+        counted(input.nodes, "node"),
+        counted(input.namespaces, "namespace"),
     );
     line("cluster", &wanted);
     let pods = loaded.counts.pods.in_words();
@@ -76,6 +81,7 @@ pub(super) fn summary(loaded: &Loaded, settings: &Settings) -> String {
         ("short", &found.short),
         ("too many", &found.too_many),
         ("status", &found.stale),
+        ("rollouts", &found.rollouts),
     ] {
         for (number, trouble) in troubles.iter().take(SHOWN_MAX).enumerate() {
             line(if number == 0 { label } else { "" }, trouble);
@@ -86,8 +92,8 @@ pub(super) fn summary(loaded: &Loaded, settings: &Settings) -> String {
     }
     if found.orphaned > 0 {
         let text = format!(
-            "{} pods whose owner isn't in the files: the garbage collector will remove them",
-            count(found.orphaned)
+            "{} whose owner isn't in the files, for the garbage collector to remove",
+            counted(found.orphaned, "pod")
         );
         line("orphaned", &text);
     }
@@ -101,17 +107,29 @@ pub(super) fn summary(loaded: &Loaded, settings: &Settings) -> String {
     let lacking = loaded.objects.iter().filter(lacks).count() as u64;
     if gate && lacking > 0 {
         let text = format!(
-            "{} ReplicaSets have no status.terminatingReplicas, as before Kubernetes 1.36: the \
-             controller will write each status once",
-            count(lacking)
+            "{} without status.terminatingReplicas, as before Kubernetes 1.36: the controller will \
+             write each status once",
+            counted(lacking, "ReplicaSet")
         );
         line("older", &text);
     }
     if found.is_as_wanted() {
-        line("as wanted", "every owner has its pods, and an exact status");
+        line(
+            "as wanted",
+            "every owner has its pods, every status is exact, every rollout complete",
+        );
     }
     out.push_str("nothing was run\n");
     out
+}
+
+/// `1 pod`, `3 pods`.
+fn pods(number: i32) -> String {
+    match u64::try_from(number) {
+        Ok(number) => counted(number, "pod"),
+        // A status may say anything.
+        Err(_) => format!("{number} pods"),
+    }
 }
 
 /// `Pod: 5,000, ReplicaSet: 100`.
@@ -126,10 +144,10 @@ fn listed(counts: &BTreeMap<String, u64>) -> String {
 impl Summary {
     fn of(objects: &[InputObject]) -> Summary {
         let mut summary = Summary::default();
-        let mut owned: HashMap<&Uid, Owned, RandomState> = HashMap::with_hasher(FIXED_STATE);
+        let mut owned: HashMap<&Uid, OwnedPods, RandomState> = HashMap::with_hasher(FIXED_STATE);
         for object in objects {
             if let InputObject::ReplicaSet(_) | InputObject::ReplicationController(_) = object {
-                owned.insert(&object.metadata().uid, Owned::default());
+                owned.insert(&object.metadata().uid, OwnedPods::default());
             }
         }
         let dynamic = || {
@@ -155,13 +173,85 @@ impl Summary {
                 _ => continue,
             };
             let meta = object.metadata();
-            let pods = owned.get(&meta.uid).copied().unwrap_or_default();
+            let none = OwnedPods::default();
+            let pods = owned.get(&meta.uid).unwrap_or(&none);
             summary.add_owner(object.kind().name(), meta, replicas, status, pods);
         }
+        summary.add_deployments(objects, &owned);
         summary
     }
 
-    fn add_pod(&mut self, pod: &Pod, owned: &mut HashMap<&Uid, Owned, RandomState>) {
+    fn add_deployments(
+        &mut self,
+        objects: &[InputObject],
+        owned: &HashMap<&Uid, OwnedPods, RandomState>,
+    ) {
+        let mut sets: HashMap<&Uid, Vec<&ReplicaSet>, RandomState> =
+            HashMap::with_hasher(FIXED_STATE);
+        for object in objects {
+            if let InputObject::ReplicaSet(set) = object
+                && let Some(owner) = set.metadata.controller()
+            {
+                sets.entry(&owner.uid).or_default().push(set);
+            }
+        }
+        for object in objects {
+            if let InputObject::Dynamic(object) = object
+                && let Some(deployment) = Deployment::of_untyped(&**object)
+            {
+                let sets = sets.remove(&deployment.metadata.uid).unwrap_or_default();
+                self.add_deployment(deployment, &sets, owned);
+            }
+        }
+    }
+
+    fn add_deployment(
+        &mut self,
+        mut deployment: Deployment,
+        sets: &[&ReplicaSet],
+        owned: &HashMap<&Uid, OwnedPods, RandomState>,
+    ) {
+        let none = OwnedPods::default();
+        let pods_of = |set: &ReplicaSet| owned.get(&set.metadata.uid).unwrap_or(&none);
+        let mut all = OwnedPods::default();
+        sets.iter().for_each(|set| all.add(pods_of(set)));
+        let template = &deployment.spec.template;
+        let formed = sets.iter();
+        let mut formed: Vec<(&ReplicaSet, TemplateForm)> = formed
+            .map(|set| (*set, TemplateForm::of(&set.spec.template)))
+            .collect();
+        let form = TemplateForm::of(template);
+        let new = new_and_old(&mut formed, |(set, form)| (set, form), template, &form);
+        let updated = new.map_or(0, |at| pods_of(formed[at].0).active);
+        let meta = &deployment.metadata;
+        let name = format!("Deployment {}/{}", meta.namespace, meta.name);
+        let status = &mut deployment.status;
+        if status.observed_generation != meta.generation {
+            self.stale
+                .push(format!("{name} has a status of an older spec"));
+        } else if (status.replicas, status.ready_replicas) != (all.active, all.ready) {
+            self.stale.push(format!(
+                "{name} says {}, {} ready, and has {}, {} ready",
+                pods(status.replicas),
+                status.ready_replicas,
+                all.active,
+                all.ready
+            ));
+        }
+        // As the controller will find it.
+        status.replicas = all.active;
+        status.updated_replicas = updated;
+        status.available_replicas = all.ready;
+        let why = match rollout_status(&deployment, 0) {
+            Ok(status) if status.done => return,
+            _ if deployment.spec.paused => "it is paused".to_owned(),
+            Ok(status) => all.problem(None).unwrap_or(status.message),
+            Err(error) => all.problem(None).unwrap_or_else(|| error.to_string()),
+        };
+        self.rollouts.push(format!("{name} is not complete: {why}"));
+    }
+
+    fn add_pod(&mut self, pod: &Pod, owned: &mut HashMap<&Uid, OwnedPods, RandomState>) {
         let owner = pod
             .metadata
             .controller()
@@ -170,15 +260,12 @@ impl Summary {
         if let Some(owner) = owner {
             match owned.get_mut(&owner.uid) {
                 None => self.orphaned += 1,
-                Some(owned) if pod.is_active() => {
-                    owned.active += 1;
-                    owned.ready += i32::from(ready);
-                }
+                Some(owned) if pod.is_active() => owned.count(pod),
                 Some(_) => {}
             }
         }
         if pod.is_active() && !ready {
-            *self.unready.entry(why_unready(pod)).or_default() += 1;
+            *self.unready.entry(why_unready(pod).into()).or_default() += 1;
         }
     }
 
@@ -188,20 +275,23 @@ impl Summary {
         meta: &ObjectMeta,
         replicas: i32,
         status: &ReplicaSetStatus,
-        pods: Owned,
+        owned: &OwnedPods,
     ) {
         let name = format!("{kind} {}/{}", meta.namespace, meta.name);
-        let trouble = format!("{name} wants {replicas} pods and has {}", pods.active);
-        match pods.active.cmp(&replicas) {
+        let trouble = format!("{name} wants {} and has {}", pods(replicas), owned.active);
+        match owned.active.cmp(&replicas) {
             std::cmp::Ordering::Less => self.short.push(trouble),
             std::cmp::Ordering::Greater => self.too_many.push(trouble),
             std::cmp::Ordering::Equal => {}
         }
         let told = (status.replicas, status.ready_replicas);
-        if told != (pods.active, pods.ready) {
+        if told != (owned.active, owned.ready) {
             self.stale.push(format!(
-                "{name} says {} pods, {} ready, and has {}, {} ready",
-                told.0, told.1, pods.active, pods.ready
+                "{name} says {}, {} ready, and has {}, {} ready",
+                pods(told.0),
+                told.1,
+                owned.active,
+                owned.ready
             ));
         }
     }
@@ -210,33 +300,7 @@ impl Summary {
         self.short.is_empty()
             && self.too_many.is_empty()
             && self.stale.is_empty()
+            && self.rollouts.is_empty()
             && self.orphaned == 0
     }
 }
-
-/// Why a pod isn't ready, as `kubectl get pods` has it in its column STATUS.
-fn why_unready(pod: &Pod) -> String {
-    let status = &pod.to_json()["status"];
-    let reason = |value: &Value| {
-        value
-            .as_str()
-            .filter(|text| !text.is_empty())
-            .map(str::to_owned)
-    };
-    let containers = status["containerStatuses"].as_array();
-    let waiting = containers.into_iter().flatten().find_map(|container| {
-        let state = &container["state"];
-        reason(&state["waiting"]["reason"]).or_else(|| reason(&state["terminated"]["reason"]))
-    });
-    let why = reason(&status["reason"]).or(waiting).unwrap_or_else(|| {
-        match (pod.status.phase, &pod.node_name) {
-            (PodPhase::Pending | PodPhase::Unset, None) => "Pending without a node".to_owned(),
-            (PodPhase::Pending | PodPhase::Unset, Some(_)) => "Pending".to_owned(),
-            _ => "Running".to_owned(),
-        }
-    });
-    why.chars().take(SHOWN_CHARS).collect()
-}
-
-/// Most characters of a reason.
-const SHOWN_CHARS: usize = 60;

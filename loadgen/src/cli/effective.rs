@@ -45,6 +45,7 @@ fn flags(settings: &Settings, has_files: bool) -> ScenarioSettings {
         pods_per_replicaset: None,
         nodes: size(cluster.nodes).filter(|nodes| !has_files || nodes.0 > 0),
         namespaces: size(cluster.namespaces).filter(|_| !has_files),
+        start_stuck_pods: settings.start_stuck_pods,
         pods_per_node: size(cluster.pods_per_node.into()),
         concurrent_replicaset_syncs: size(controller.concurrent_replicaset_syncs as u64),
         concurrent_rc_syncs: size(controller.concurrent_rc_syncs as u64),

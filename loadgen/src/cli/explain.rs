@@ -66,7 +66,8 @@ JSON FIELDS (-o json)
     creation-time creation-time-uid, earlier-sync, tie, contradiction
 
 JSON FIELDS OF A ROLLOUT (-o json)
-  schema_version kind namespace name strategy paused replicas max_surge max_unavailable end
+  schema_version kind namespace name strategy paused replicas max_surge max_unavailable
+  problems[] end
   steps[]: sync[]{request name replicas[before after] why}, or waits
 
 EXIT CODES
@@ -215,8 +216,8 @@ pub(super) fn run(flags: &ExplainFlags) -> Result<u8> {
     let loaded = manifest::load(&flags.files, io::stdin().lock())?;
     super::warn(&loaded.warnings);
     if let (Some(name), None, true) = (&flags.deployment, flags.replicas, preferred.is_none()) {
-        if let Some((deployment, sets)) = rollout::find(&loaded.objects, name)? {
-            let answer = rollout::explain(&deployment, sets, flags.image.as_deref(), now)?;
+        if let Some(found) = rollout::find(&loaded.objects, name)? {
+            let answer = rollout::explain(found, flags.image.as_deref(), now)?;
             match flags.output {
                 Format::Json => super::print_json(&answer)?,
                 other => {

@@ -313,6 +313,10 @@ impl Observer for View {
         self.progress.progress(progress);
     }
 
+    fn waits(&self, what: &str) {
+        self.progress.waits(what);
+    }
+
     fn begins(&self, metrics: &Metrics) {
         if let Some(server) = &self.metrics {
             server.show(metrics);

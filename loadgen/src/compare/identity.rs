@@ -97,6 +97,7 @@ latency.watch --watch-latency latency
 latency.scheduling --scheduling-latency latency
 duration_ns --duration duration
 time_limit_ns --time-limit duration
+start_stuck_pods --start-stuck-pods plain
 api_errors --api-errors share
 churn_pods_per_second --churn-rate rate
 burst_pods --burst plain

@@ -1,9 +1,7 @@
 //! What the objects of files mean for the size of the cluster.
 
+use podstorm_objects::{Deployment, Pod};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-
-use podstorm_objects::{AnyObject, Deployment, Pod};
 
 use crate::input::InputObject;
 use crate::result::InputPods;
@@ -35,9 +33,7 @@ pub(super) fn of_input(objects: &[InputObject]) -> InputSize {
             }
             InputObject::Pod(_) => {}
             InputObject::Dynamic(object) => {
-                if let Some(deployment) =
-                    Deployment::of(&(Arc::new((**object).clone()) as AnyObject))
-                {
+                if let Some(deployment) = Deployment::of_untyped(&**object) {
                     size.deployments += 1;
                     let wanted = u64::try_from(deployment.replicas()).unwrap_or(0);
                     let key = (namespace, object.metadata.name.as_str());

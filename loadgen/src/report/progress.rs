@@ -97,6 +97,21 @@ impl Observer for ProgressView {
             ProgressView::Live(view) => view.progress(progress),
         }
     }
+
+    fn waits(&self, what: &str) {
+        let text = format!("nothing has changed for a while: {what}");
+        match self {
+            ProgressView::Quiet => {}
+            ProgressView::Bar(bar) => locked(bar).bar.println(text),
+            ProgressView::Lines(_) => {
+                // As above.
+                let _ = writeln!(io::stderr().lock(), "{text}");
+            }
+            // It shows the numbers that stand still.
+            #[cfg(feature = "tui")]
+            ProgressView::Live(_) => {}
+        }
+    }
 }
 
 /// A panic elsewhere must not become a second one in the display.

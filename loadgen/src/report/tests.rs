@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::result::{
-    Bucket, Build, Histograms, InputCounts, Outcome, Phase, PodCounts, Quantiles, RunResult,
-    SCHEMA_VERSION, Series, SlowReplicaSet, WastedWork,
+    Bucket, Build, Histograms, IncompleteRollouts, InputCounts, Outcome, Phase, PodCounts,
+    Quantiles, RunResult, SCHEMA_VERSION, Series, SlowReplicaSet, WastedWork,
 };
 use crate::settings::Settings;
 
@@ -94,6 +94,7 @@ pub(super) fn result() -> RunResult {
             resource_version: vec![0, 120_000, 300_000, 500_000],
         },
         input: InputCounts::default(),
+        incomplete_rollouts: IncompleteRollouts::default(),
         host: None,
     }
 }

@@ -95,6 +95,8 @@ pub struct RunResult {
     pub series: Series,
     /// What `-f` brought: objects taken by kind, documents left by kind.
     pub input: InputCounts,
+    /// Of the Deployments that `-f` brought, those whose rollouts were not complete when the run ended.
+    pub incomplete_rollouts: IncompleteRollouts,
     /// The machine and what it spent; absent from a virtual run unless asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<Host>,
@@ -227,6 +229,53 @@ pub struct InputCounts {
     pub ignored: BTreeMap<String, u64>,
     /// How the pods among them were.
     pub pods: InputPods,
+}
+
+/// Rollouts of files that were not complete when the run ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct IncompleteRollouts {
+    /// How many.
+    pub count: u64,
+    /// The first of them, at most 20.
+    pub shown: Vec<IncompleteRollout>,
+}
+
+/// A rollout that was not complete, and why.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct IncompleteRollout {
+    /// The Deployment's namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// The reason: `2 pods can't become ready: CrashLoopBackOff`.
+    pub reason: String,
+}
+
+impl IncompleteRollouts {
+    /// The lines of a report: `303 not complete, as they came`, then a line for each of the first `most`.
+    pub fn lines(&self, most: usize) -> Vec<String> {
+        if self.count == 0 {
+            return Vec::new();
+        }
+        let mut lines = vec![format!(
+            "{} not complete, as the files had it:",
+            count_for_people(self.count)
+        )];
+        let shown = self.shown.iter().take(most).map(|rollout| {
+            let IncompleteRollout {
+                namespace,
+                name,
+                reason,
+            } = rollout;
+            format!("{namespace}/{name}: {reason}")
+        });
+        lines.extend(shown);
+        let more = self.count - (lines.len() as u64 - 1);
+        if more > 0 {
+            lines.push(format!("and {} more", count_for_people(more)));
+        }
+        lines
+    }
 }
 
 /// How the pods of files were.

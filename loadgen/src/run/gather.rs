@@ -129,6 +129,7 @@ impl Engine {
                 },
                 ..input
             },
+            incomplete_rollouts: report.incomplete_rollouts,
             settings: settings.clone(),
         };
         // A run that did not come to its condition answers nothing: what it has measured is of

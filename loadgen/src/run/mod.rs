@@ -35,9 +35,9 @@ use podstorm_sim::engine::runner::Hooks;
 use podstorm_sim::engine::worker::AnyWorker;
 use podstorm_sim::engine::{Builder, Controls, assemble};
 use podstorm_sim::executor::virtual_time;
-use podstorm_sim::executor::{Executor, Tasks, Waker, threads};
+use podstorm_sim::executor::{Executor, TaskId, Tasks, Waker, threads};
 use podstorm_sim::faults::Connection;
-use podstorm_sim::nodes::{ClientRules, NodeControl, NodeTimes};
+use podstorm_sim::nodes::{ClientRules, NodeControl, NodeTimes, StuckPods};
 use podstorm_sim::options::SimOptions;
 
 use phases::{Controllers, Driver, UNPULLABLE};
@@ -132,6 +132,8 @@ struct Engine {
     recorded: Arc<Mutex<Recorded>>,
     driver: Arc<Mutex<Driver>>,
     wake_driver: Option<Waker>,
+    /// Whether files brought the cluster.
+    has_files: bool,
     delivered: Arc<AtomicU64>,
     phases: Vec<String>,
     /// Of the machine, before the run.
@@ -174,6 +176,15 @@ impl Engine {
             replication_controllers: has(Kind::REPLICATION_CONTROLLER),
             deployments: has(Kind::DEPLOYMENT) || settings.creates_deployments(),
         };
+        let pods = objects.iter().filter_map(|object| match object {
+            InputObject::Pod(pod) => Some(&**pod),
+            _ => None,
+        });
+        let stuck = match settings.start_stuck_pods {
+            true => None,
+            false => StuckPods::among(pods).map(Arc::new),
+        };
+        let has_files = !objects.is_empty();
         let (mut builder, replica_sets, runners) = assemble(
             SimOptions {
                 keeps_past,
@@ -183,9 +194,10 @@ impl Engine {
             controls,
             hooks.as_ref(),
             nodes.clone(),
+            stuck.clone(),
         );
         let cluster = Arc::clone(&builder.cluster);
-        let quiet = runners.clone();
+        let (quiet, retrying) = (runners.clone(), runners.clone());
         let caches: Vec<_> = replica_sets
             .iter()
             .map(|runner| Arc::clone(runner.controller.pods()))
@@ -204,6 +216,7 @@ impl Engine {
                     .iter()
                     .all(|runner| runner.is_synced() && runner.rests_after(workloads))
             }),
+            retries: Box::new(move || retrying.iter().any(|runner| runner.has_retries())),
             pods_cached: Box::new(move || {
                 let cached = caches.iter().map(|cache| cache.len());
                 cached.min().unwrap_or_default()
@@ -215,7 +228,8 @@ impl Engine {
         let driver = builder.add(|_, waker| {
             wake_driver = Some(Arc::clone(&waker));
             let (cluster, executor) = (Arc::clone(&cluster), Arc::clone(&executor));
-            Driver::new(settings, objects, cluster, executor, controllers, waker)
+            let shared = (cluster, executor, stuck);
+            Driver::new(settings, objects, shared, controllers, waker)
         });
         let (phases, position) = {
             let driver = driver.lock().expect("nobody else has it yet");
@@ -259,10 +273,17 @@ impl Engine {
             recorded,
             driver,
             wake_driver,
+            has_files,
             delivered,
             phases,
             load_before: host::load_average(),
         }
+    }
+
+    /// The tasks that queue the controllers' delayed keys.
+    fn timers(&self) -> Vec<TaskId> {
+        let runners = self.metrics.sources.runners.iter();
+        runners.map(|runner| runner.timer()).collect()
     }
 
     /// Nothing is left to happen by itself: whether the scenario goes on.

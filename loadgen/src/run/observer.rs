@@ -12,6 +12,10 @@ pub trait Observer: Sync {
     /// Called a few times a second of real time, and once when the run is over.
     fn progress(&self, progress: &Progress<'_>);
 
+    /// Called when nothing was written for some seconds of real time, once until something is: which phase
+    /// is not over, and what it waits for.
+    fn waits(&self, _what: &str) {}
+
     /// Called once, before anything runs: `metrics` may be kept, and read while the run goes on.
     fn begins(&self, _metrics: &Metrics) {}
 

@@ -5,14 +5,25 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use podstorm_objects::Now;
 use podstorm_sim::clock::RealClock;
+use podstorm_sim::executor::TaskId;
 use podstorm_sim::executor::virtual_time::RunObserver;
 
 use super::sampler::Sampler;
 use super::{Engine, Observer, Progress};
 use crate::result::Series;
+use crate::units::NS_PER_SECOND;
 
 /// Between two calls of the observer, seconds of real time.
 const PROGRESS_EVERY_SECONDS: f64 = 0.2;
+
+/// How long nothing must have been written, in time of the engine, until a cluster that files brought counts
+/// as being at rest although controllers look at objects now and then: a rollout that was complete and lost a
+/// pod is looked at ten times a second by the controller of Deployments. A failed request is sent again
+/// earlier, seven times.
+const STILL_NS: i64 = NS_PER_SECOND;
+
+/// Seconds of real time without a write after which a run says what it waits for.
+const WAITS_AFTER_SECONDS: f64 = 5.0;
 
 /// How many tasks of a virtual run are run between two looks at the outside world.
 const STEPS_PER_LOOK: u64 = 1024;
@@ -35,6 +46,34 @@ pub(super) struct Watcher<'a> {
     steps: u64,
     next_step: u64,
     next_look: u64,
+    /// Present where files brought the cluster.
+    stillness: Option<Stillness>,
+    /// The last version of the cluster that was seen, since when, seconds of real time, and whether it was
+    /// said what the run waits for.
+    stalled: (u64, f64, bool),
+}
+
+/// Since when a cluster has not changed.
+struct Stillness {
+    /// The tasks of the controllers' delayed keys.
+    timers: Vec<TaskId>,
+    version: u64,
+    since_ns: i64,
+    /// It was at rest at this version, and the scenario does not go on.
+    judged: bool,
+}
+
+impl Stillness {
+    /// Whether nothing was written for so long before `until_ns` that nothing will be.
+    fn holds(&mut self, engine: &Engine, now_ns: i64, until_ns: i64) -> bool {
+        let version = engine.metrics.sources.cluster.resource_version();
+        if version != self.version {
+            (self.version, self.since_ns, self.judged) = (version, now_ns, false);
+        }
+        !self.judged
+            && until_ns - self.since_ns >= STILL_NS
+            && engine.executor.is_at_rest_but_for(&self.timers)
+    }
 }
 
 impl<'a> Watcher<'a> {
@@ -58,6 +97,43 @@ impl<'a> Watcher<'a> {
             shown_at: f64::NEG_INFINITY,
             steps: 0,
             next_look: STEPS_PER_LOOK,
+            stillness: engine.has_files.then(|| Stillness {
+                timers: engine.timers(),
+                version: 0,
+                since_ns: 0,
+                judged: false,
+            }),
+            stalled: (0, 0.0, false),
+        }
+    }
+
+    /// Whether the scenario goes on because nothing else will happen until then: its part was woken.
+    fn goes_on(&mut self, now: Now, until_ns: i64) -> bool {
+        let Some(stillness) = &mut self.stillness else {
+            return false;
+        };
+        if !stillness.holds(self.engine, now.mono_ns, until_ns) {
+            return false;
+        }
+        let goes_on = self.engine.at_rest(now);
+        stillness.judged = !goes_on;
+        goes_on
+    }
+
+    /// Says what the run waits for, where nothing was written for a while.
+    fn tell_stall(&mut self, seconds: f64) {
+        let version = self.engine.metrics.sources.cluster.resource_version();
+        let (seen, since, said) = &mut self.stalled;
+        if version != *seen {
+            self.stalled = (version, seconds, false);
+        } else if !*said && seconds - *since >= WAITS_AFTER_SECONDS {
+            *said = true;
+            let driver = self.engine.driver.lock();
+            let driver = driver.expect("a task that panicked ends the run");
+            if let Some(what) = driver.what_is_missing() {
+                drop(driver);
+                self.observer.waits(&what);
+            }
         }
     }
 
@@ -68,6 +144,7 @@ impl<'a> Watcher<'a> {
         // not get lost among hours in which little happens.
         let work = self.engine.metrics.sources.cluster.resource_version();
         self.sampler().look(now.mono_ns, now.mono_ns, work);
+        self.goes_on(now, now.mono_ns);
         self.look_outside(now)
     }
 
@@ -106,6 +183,7 @@ impl<'a> Watcher<'a> {
         if seconds - self.shown_at >= PROGRESS_EVERY_SECONDS {
             self.shown_at = seconds;
             self.show(now);
+            self.tell_stall(seconds);
         }
         // Relaxed: a flag that orders nothing.
         !self.cancel.load(Ordering::Relaxed)
@@ -174,11 +252,15 @@ impl RunObserver for Watcher<'_> {
     }
 
     #[inline]
-    fn jump(&mut self, now: Now, due_ns: i64) {
+    fn jump(&mut self, now: Now, due_ns: i64) -> bool {
+        if self.stillness.is_some() && self.goes_on(now, due_ns) {
+            return false;
+        }
         if u64::try_from(due_ns).is_ok_and(|due_ns| due_ns >= self.due_ns) {
             self.note_time(due_ns);
             self.sample(now.mono_ns, due_ns);
         }
+        true
     }
 
     fn at_rest(&mut self, now: Now) -> bool {

@@ -153,6 +153,11 @@ settings! {
         #[arg(long, value_name = "SIZE", allow_hyphen_values = true, help_heading = SIZE)]
         namespaces: Option<Size>,
 
+        /// Start the pods of files that can't start, and new pods of their workloads: those that wait for an image
+        /// or a node, for example. Without it they stay as they came
+        #[arg(long)]
+        start_stuck_pods: bool,
+
         /// Pods that fit on a node [default: 110]
         #[arg(long, value_name = "SIZE", allow_hyphen_values = true, help_heading = SIZE)]
         pods_per_node: Option<Size>,

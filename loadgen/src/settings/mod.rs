@@ -41,6 +41,8 @@ pub struct Settings {
     pub behaviour: Behaviour,
     /// How long things take in the simulated cluster.
     pub latency: LatencySettings,
+    /// Whether pods of files that can't start do, and new pods of their workloads.
+    pub start_stuck_pods: bool,
     /// How long the scenario's steady part lasts, ns; scenarios without one ignore it.
     pub duration_ns: i64,
     /// The run fails when the scenario's condition isn't met by then, ns.

@@ -52,7 +52,7 @@ use crate::clock::RealClock;
 use crate::executor::seed::seed_for;
 use crate::executor::{Executor, Task, TaskId, Tasks, Waker};
 use crate::faults::Connection;
-use crate::nodes::{Kubelets, NodeControl, Scheduler};
+use crate::nodes::{Kubelets, NodeControl, Scheduler, StuckPods};
 use crate::options::{EngineKind, SimOptions};
 use crate::services::ControllerName;
 
@@ -72,6 +72,8 @@ pub struct Builder {
     pub options: SimOptions,
     /// Present where nodes may fail.
     pub nodes: Option<Arc<NodeControl>>,
+    /// Pods of a dump that can't become ready, where there are any.
+    stuck: Option<Arc<StuckPods>>,
     /// Present where time is real.
     pub clock: Option<RealClock>,
     /// Runs the tasks.
@@ -114,6 +116,7 @@ impl Builder {
     fn new(options: SimOptions, clock: RealClock, cluster: Cluster) -> Builder {
         Builder {
             nodes: None,
+            stuck: None,
             clock: (options.engine == EngineKind::Threads).then_some(clock),
             executor: Arc::default(),
             tasks: Tasks::default(),
@@ -135,9 +138,11 @@ impl Builder {
     fn add_cluster_tasks(&mut self) {
         let (options, cluster) = (self.options.clone(), Arc::clone(&self.cluster));
         let nodes = self.nodes.clone();
+        let stuck = self.stuck.clone();
         self.add(|_, waker| {
             let latency = options.latency.scheduling;
             let scheduler = Scheduler::new(Arc::clone(&cluster), latency, options.seed, waker);
+            let scheduler = scheduler.leaving(stuck.as_ref());
             match &nodes {
                 Some(control) => scheduler.controlled_by(control),
                 None => scheduler,
@@ -153,6 +158,7 @@ impl Builder {
                 let (cluster, latency) = (Arc::clone(&cluster), &options.latency);
                 let again = Arc::clone(&waker);
                 let kubelets = Kubelets::new(cluster, latency, options.seed, place, waker);
+                let kubelets = kubelets.leaving(stuck.as_ref());
                 match &nodes {
                     Some(control) => kubelets.controlled_by(control, again),
                     None => kubelets,
@@ -457,6 +463,7 @@ pub fn assemble(
     controls: Controls,
     hooks: Option<&Hooks>,
     nodes: Option<Arc<NodeControl>>,
+    stuck: Option<Arc<StuckPods>>,
 ) -> (Builder, Vec<Arc<ControllerRunner>>, Runners) {
     let cluster = Cluster::new(server_options(&options));
     assemble_with(
@@ -467,6 +474,7 @@ pub fn assemble(
         hooks,
         nodes,
         |builder| {
+            builder.stuck = stuck;
             if controls.deployments {
                 builder.add_deployments(Arc::new(NoopObserver));
             }

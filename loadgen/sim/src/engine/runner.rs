@@ -4,9 +4,11 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use ahash::RandomState;
+use hashbrown::HashSet;
 use podstorm::cache::{Listed, PodChange};
 use podstorm::driver::Workload;
-use podstorm::intern::KeyId;
+use podstorm::intern::{FIXED_STATE, KeyId};
 use podstorm::ranking::RankFields;
 use podstorm::replicaset::Controller;
 use podstorm::workqueue::{RateLimitingQueue, Take};
@@ -44,6 +46,9 @@ pub struct ControllerRunner<W: Workload = Controller> {
     pub begun: AtomicU64,
     /// Syncs finished.
     pub finished: AtomicU64,
+    /// Keys whose last sync failed, and how many they are; the number is written under the lock.
+    failing: Mutex<HashSet<KeyId, RandomState>>,
+    failing_count: AtomicUsize,
     /// Workers that found no key. A worker adds itself and then looks at the queue once more, so
     /// that no key is missed between the two.
     idle: Mutex<Vec<TaskId>>,
@@ -96,6 +101,8 @@ impl<W: Workload> ControllerRunner<W> {
             unsynced: AtomicUsize::new(informers),
             begun: AtomicU64::new(0),
             finished: AtomicU64::new(0),
+            failing: Mutex::new(HashSet::with_hasher(FIXED_STATE)),
+            failing_count: AtomicUsize::new(0),
             idle: Mutex::default(),
         }
     }
@@ -135,6 +142,29 @@ impl<W: Workload> ControllerRunner<W> {
         let waiting = self.controller.queue().len();
         let begun = self.begun.load(Ordering::Acquire);
         finished >= syncs && waiting == 0 && begun == finished
+    }
+
+    /// Notes whether the key of a sync that has just finished is to be retried. Takes a lock only where a key is
+    /// or was.
+    pub(crate) fn note_retries(&self, key: KeyId) {
+        let fails = self.controller.queue().num_requeues(key) > 0;
+        // Relaxed: a key's own syncs follow one another, and no other key matters here.
+        if !fails && self.failing_count.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let mut failing = lock(&self.failing);
+        match fails {
+            true => failing.insert(key),
+            false => failing.remove(&key),
+        };
+        // Relaxed: its readers order it by `finished`.
+        self.failing_count.store(failing.len(), Ordering::Relaxed);
+    }
+
+    /// Whether the last sync of a key failed, so that it will be retried.
+    pub fn has_retries(&self) -> bool {
+        // Relaxed: see `note_retries`.
+        self.failing_count.load(Ordering::Relaxed) > 0
     }
 
     /// The current time; on the threads engine more exact than `now`, the beginning of the task's
@@ -221,10 +251,14 @@ pub trait AnyRunner: Send + Sync + std::fmt::Debug {
     fn is_synced(&self) -> bool;
     /// See [`ControllerRunner::rests_after`].
     fn rests_after(&self, syncs: u64) -> bool;
+    /// See [`ControllerRunner::has_retries`].
+    fn has_retries(&self) -> bool;
     /// The kind whose objects it syncs.
     fn kind(&self) -> Kind;
     /// Its work queue.
     fn queue(&self) -> &RateLimitingQueue<KeyId>;
+    /// The task that queues its delayed keys.
+    fn timer(&self) -> TaskId;
     /// Its API client.
     fn client(&self) -> &Arc<Client>;
     /// Its Events.
@@ -258,12 +292,20 @@ impl<W: Workload<Fields = RankFields>> AnyRunner for ControllerRunner<W> {
         ControllerRunner::rests_after(self, syncs)
     }
 
+    fn has_retries(&self) -> bool {
+        ControllerRunner::has_retries(self)
+    }
+
     fn kind(&self) -> Kind {
         self.controller.kind()
     }
 
     fn queue(&self) -> &RateLimitingQueue<KeyId> {
         self.controller.queue()
+    }
+
+    fn timer(&self) -> TaskId {
+        self.timer
     }
 
     fn client(&self) -> &Arc<Client> {

@@ -36,6 +36,8 @@ pub struct Worker<W: Workload = Controller> {
     /// Whether a sync is under way.
     busy: bool,
     begun_at: Now,
+    /// Of the last sync.
+    key: KeyId,
     /// The numbers of its syncs.
     pub counters: SyncCounters,
     /// The durations of its syncs.
@@ -75,6 +77,7 @@ impl<W: Workload> Worker<W> {
             driver: Driver::default(),
             busy: false,
             begun_at: Now::default(),
+            key: KeyId::default(),
             counters: SyncCounters::default(),
         }
     }
@@ -83,6 +86,7 @@ impl<W: Workload> Worker<W> {
         let runner = &self.runner;
         let present = runner.present(now);
         self.busy = true;
+        self.key = key;
         self.begun_at = present;
         // Release: see `ControllerRunner::rests_after`.
         let number = runner.begun.fetch_add(1, Ordering::Release) + 1;
@@ -141,6 +145,7 @@ impl<W: Workload> Worker<W> {
         runner
             .controller
             .finish(&mut self.driver.sync, runner.own_clock(now));
+        runner.note_retries(self.key);
         // Release: see `ControllerRunner::rests_after`.
         runner.finished.fetch_add(1, Ordering::Release);
         runner.keys_added(now);

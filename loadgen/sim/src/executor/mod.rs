@@ -242,6 +242,12 @@ impl Executor {
         self.queued() == 0 && self.next_due().is_none() && self.run_queue().are_at_rest()
     }
 
+    /// Whether nothing will happen unless one of these tasks makes it: no other task is delayed, and none runs
+    /// or is queued.
+    pub fn is_at_rest_but_for(&self, timers: &[TaskId]) -> bool {
+        self.queued() == 0 && self.run_queue().are_at_rest_but_for(timers)
+    }
+
     /// Takes the next task to run, if one is queued.
     pub fn try_take(&self) -> Option<TaskId> {
         if self.queued() == 0 {

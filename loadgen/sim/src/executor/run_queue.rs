@@ -43,6 +43,13 @@ impl RunQueue {
         self.running == 0 && self.queued() == 0 && self.delayed.is_empty()
     }
 
+    /// Whether no task is running or queued, and none but these is delayed. O(delayed tasks).
+    pub(super) fn are_at_rest_but_for(&self, timers: &[TaskId]) -> bool {
+        let mut delayed = self.delayed.iter();
+        let are_timers = delayed.all(|(_, _, task)| timers.contains(task));
+        self.running == 0 && self.queued() == 0 && are_timers
+    }
+
     /// The number of queued tasks.
     pub(super) fn queued(&self) -> usize {
         self.normal.len() + self.low_priority.len()
@@ -169,6 +176,8 @@ mod tests {
         assert!(queue.are_at_rest());
         queue.add_at(a, 7);
         assert!(!queue.are_at_rest(), "one is due later");
+        assert!(queue.are_at_rest_but_for(&[b, a]));
+        assert!(!queue.are_at_rest_but_for(&[b]));
     }
 
     #[test]

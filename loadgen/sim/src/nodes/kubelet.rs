@@ -24,6 +24,7 @@ use super::controller::{NodeController, pods_on};
 use super::rules::ClientRules;
 use super::started::{as_ruled, internal_ip};
 use super::status::RunningStatus;
+use super::stuck::StuckPods;
 use crate::due_queue::DueQueue;
 use crate::executor::seed::seed_for;
 use crate::executor::stream::{ObjectEvent, ObjectStream};
@@ -71,6 +72,8 @@ struct PodLifecycle {
     control: Option<Arc<NodeControl>>,
     /// The version of the cluster when the kubelets began, where clients of any kind write to it.
     began_at: Option<u64>,
+    /// Pods that can't start; absent where there are none.
+    stuck: Option<Arc<StuckPods>>,
 }
 
 impl Kubelets {
@@ -101,6 +104,7 @@ impl Kubelets {
                 later: DueQueue::default(),
                 control: None,
                 began_at: None,
+                stuck: None,
             },
             faults: None,
         }
@@ -116,6 +120,15 @@ impl Kubelets {
             inbox: control.open_inbox(Arc::clone(&waker)),
             controller: (self.shard == 0).then(|| NodeController::new(cluster, control, waker)),
         });
+        self
+    }
+}
+
+impl Kubelets {
+    /// Leaves pods that came stuck as they are, and gives new ones like them the same status.
+    #[must_use]
+    pub fn leaving(mut self, stuck: Option<&Arc<StuckPods>>) -> Kubelets {
+        self.lifecycle.stuck = stuck.cloned();
         self
     }
 }
@@ -301,6 +314,7 @@ impl PodLifecycle {
                 self.finish(&pod, PodPhase::Failed, REJECTED, now)
             }
             PodAction::Start if self.waits_for_image(&pod) => self.report_image(&pod, now),
+            PodAction::Start if self.is_stuck(&pod) => self.report_stuck(&pod, now),
             PodAction::Start => self.start(pod, now),
             PodAction::Settle => {
                 change_status(&self.cluster, &pod, now, |live| {
@@ -388,6 +402,20 @@ impl PodLifecycle {
         change_status(&self.cluster, pod, now, |live| {
             let pending = pending_action(live) == Some(PodAction::Start);
             pending.then(|| not_pulled(live, |image| rules.is_unpullable(image), now.wall()))?
+        });
+    }
+
+    /// Whether the pod can't start.
+    fn is_stuck(&self, pod: &Pod) -> bool {
+        self.stuck.as_ref().is_some_and(|stuck| stuck.holds(pod))
+    }
+
+    /// Reports what keeps the pod from starting.
+    fn report_stuck(&self, pod: &Pod, now: Now) {
+        change_status(&self.cluster, pod, now, |live| {
+            let pending = pending_action(live) == Some(PodAction::Start);
+            let stuck = self.stuck.as_ref().filter(|_| pending)?;
+            stuck.written(live, now.wall())
         });
     }
 

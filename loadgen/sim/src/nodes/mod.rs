@@ -12,6 +12,7 @@ mod rules;
 mod scheduler;
 mod started;
 mod status;
+mod stuck;
 #[cfg(test)]
 mod tests;
 
@@ -19,3 +20,4 @@ pub use control::{NodeControl, NodeTimes, PodCommand};
 pub use kubelet::Kubelets;
 pub use rules::{ClientRules, Finishing, NodeChoice, PodNetwork};
 pub use scheduler::Scheduler;
+pub use stuck::{StuckPods, problem, why_unready};

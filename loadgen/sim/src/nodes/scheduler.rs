@@ -19,6 +19,7 @@ use super::change::{change_status, unschedulable};
 use super::control::NodeControl;
 use super::controller::is_unreachable;
 use super::placement::{Placement, is_particular, is_tainted};
+use super::stuck::StuckPods;
 use crate::due_queue::DueQueue;
 use crate::executor::seed::seed_for;
 use crate::executor::stream::{ObjectEvent, ObjectStream};
@@ -55,6 +56,8 @@ pub struct Scheduler {
     ended: Option<BTreeSet<Uid>>,
     /// Present where pods may be particular about their node.
     placement: Option<Placement>,
+    /// Pods that stay without a node; absent where there are none.
+    stuck: Option<Arc<StuckPods>>,
 }
 
 impl Scheduler {
@@ -71,7 +74,15 @@ impl Scheduler {
             unschedulable: VecDeque::new(),
             ended: None,
             placement: None,
+            stuck: None,
         }
+    }
+
+    /// Leaves pods that came stuck without a node, and new ones like them.
+    #[must_use]
+    pub fn leaving(mut self, stuck: Option<&Arc<StuckPods>>) -> Scheduler {
+        self.stuck = stuck.cloned();
+        self
     }
 
     /// Has the scheduler handle node failures: pods that end free capacity, and unreachable nodes
@@ -127,6 +138,8 @@ impl Scheduler {
         let (latency, delayed) = (&mut self.latency, &mut self.delayed);
         let ended = &mut self.ended;
         let placement = &mut self.placement;
+        let stuck = &self.stuck;
+        let is_stuck = |pod: &Pod| stuck.as_ref().is_some_and(|it| it.keeps_from_nodes(pod));
         self.pods.poll(now, |item| match item {
             ObjectEvent::Reset => {
                 capacity.clear_pods();
@@ -140,7 +153,7 @@ impl Scheduler {
                         ended.insert(pod.metadata.uid.clone());
                     }
                 }
-                None if wants_scheduling(&pod) => {
+                None if wants_scheduling(&pod) && !is_stuck(&pod) => {
                     let due_ns = now.mono_ns.saturating_add(latency.draw_ns());
                     let waiting = Waiting {
                         name: pod.metadata.name.clone(),

@@ -3,12 +3,13 @@
 //!
 //! A sync sees what the ones before it wrote. Where the controller would wait for pods, they are taken
 //! to become available, and those of smaller ReplicaSets to go; then it goes on, until a sync asks for
-//! nothing. Pods themselves don't matter: the controller reads the ReplicaSets' statuses.
+//! nothing. Pods that came stuck stay so, and so do new ones of a ReplicaSet without a ready pod. The controller
+//! reads the ReplicaSets' statuses; where the files have pods, these say what the statuses are.
 
 pub mod table;
 mod words;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
@@ -29,6 +30,8 @@ use serde::Serialize;
 
 use super::find::{full_name, near_names, only, some_of};
 use crate::input::InputObject;
+use crate::owned_pods::OwnedPods;
+use crate::units::{NS_PER_SECOND, duration_text};
 use words::Counts;
 
 /// Most syncs that are shown: a rollout of thousands of pods, one at a time, need not be told to its end.
@@ -55,6 +58,8 @@ pub struct Rollout {
     pub max_surge: i32,
     /// How many may be missing.
     pub max_unavailable: i32,
+    /// What is wrong already: pods that can't become ready, conditions that say so.
+    pub problems: Vec<String>,
     /// What happens, in its order.
     pub steps: Vec<Step>,
     /// What `kubectl rollout status` says then.
@@ -85,10 +90,16 @@ pub struct Asked {
     pub why: String,
 }
 
-/// A Deployment, and the ReplicaSets of its namespace.
-type Found = (Arc<Deployment>, Vec<ReplicaSet>);
+/// A Deployment with its ReplicaSets.
+#[derive(Clone, Debug)]
+pub struct Found {
+    deployment: Arc<Deployment>,
+    sets: Vec<ReplicaSet>,
+    /// The pods of each ReplicaSet, by its name.
+    pods: BTreeMap<String, OwnedPods>,
+}
 
-/// The Deployment of that name among the objects, and its namespace's ReplicaSets; `None` where there is
+/// The Deployment of that name among the objects, with its ReplicaSets and their pods; `None` where there is
 /// no Deployment at all.
 ///
 /// # Errors
@@ -120,21 +131,43 @@ pub fn find(input: &[InputObject], wanted: &str) -> Result<Option<Found>> {
         }
         _ => None,
     });
-    let sets = sets.collect();
-    Ok(Some((deployment, sets)))
+    let mut sets: Vec<ReplicaSet> = sets.collect();
+    let mut pods: BTreeMap<String, OwnedPods> = BTreeMap::new();
+    for object in input {
+        if let InputObject::Pod(pod) = object
+            && pod.is_active()
+            && let Some(owner) = pod.metadata.controller()
+            && let Some(set) = sets.iter().find(|set| set.metadata.uid == owner.uid)
+        {
+            let name = set.metadata.name.to_string();
+            pods.entry(name).or_default().count(pod);
+        }
+    }
+    for set in &mut sets {
+        if let Some(pods) = pods.get(set.metadata.name.as_str()) {
+            set.status.replicas = pods.active;
+            set.status.ready_replicas = pods.ready;
+            let waits = set.spec.min_ready_seconds > 0;
+            set.status.available_replicas = match waits {
+                true => set.status.available_replicas.min(pods.ready),
+                false => pods.ready,
+            };
+        }
+    }
+    Ok(Some(Found {
+        deployment,
+        sets,
+        pods,
+    }))
 }
 
 /// What the next syncs do; with `image` after the first container has got that image.
 ///
 /// # Errors
 /// An object that the server refuses.
-pub fn explain(
-    deployment: &Deployment,
-    sets: Vec<ReplicaSet>,
-    image: Option<&str>,
-    now: Now,
-) -> Result<Rollout> {
-    let mut server = Server::new(deployment, sets, image, now)?;
+pub fn explain(found: Found, image: Option<&str>, now: Now) -> Result<Rollout> {
+    let problems = words::problems(&found.deployment, &found.pods);
+    let mut server = Server::new(found, image, now)?;
     let start = server.deployment();
     let mut steps = Vec::new();
     for _ in 0..SYNCS_MAX {
@@ -153,6 +186,15 @@ pub fn explain(
             None => {}
         }
     }
+    if let Some(seconds) = server.deadline() {
+        server.now = server.now.plus_ns((i64::from(seconds) + 1) * NS_PER_SECOND);
+        let asked = server.sync();
+        if !asked.is_empty() {
+            let passed = duration_text(i64::from(seconds) * NS_PER_SECOND);
+            let waits = format!("waits until {passed} without progress are over");
+            steps.extend([Step::Waits(waits), Step::Sync(asked)]);
+        }
+    }
     let end = match rollout_status(&server.deployment(), 0) {
         Ok(status) => status.message,
         Err(error) => error.to_string(),
@@ -168,6 +210,7 @@ pub fn explain(
         replicas: start.replicas(),
         max_surge: max_surge(&start),
         max_unavailable: max_unavailable(&start),
+        problems,
         steps,
         end,
     })
@@ -179,15 +222,17 @@ struct Server {
     client: Client,
     at: (String, String),
     now: Now,
+    /// The pods of each ReplicaSet, by its name; of one that is made later none is known.
+    pods: BTreeMap<String, OwnedPods>,
 }
 
 impl Server {
-    fn new(
-        deployment: &Deployment,
-        sets: Vec<ReplicaSet>,
-        image: Option<&str>,
-        now: Now,
-    ) -> Result<Server> {
+    fn new(found: Found, image: Option<&str>, now: Now) -> Result<Server> {
+        let Found {
+            deployment,
+            sets,
+            pods,
+        } = found;
         let cluster = Arc::new(Cluster::new(ClusterOptions::default()));
         let meta = &deployment.metadata;
         let namespace = Namespace {
@@ -206,7 +251,7 @@ impl Server {
             .with_context(|| what.clone())?;
         if let Some(image) = image {
             let mut changed = Deployment::of(&stored)
-                .map_or_else(|| deployment.clone(), Arc::unwrap_or_clone)
+                .map_or_else(|| Deployment::clone(&deployment), Arc::unwrap_or_clone)
                 .to_untyped();
             let container = changed
                 .fields
@@ -231,6 +276,7 @@ impl Server {
             cluster,
             at,
             now,
+            pods,
         })
     }
 
@@ -296,17 +342,42 @@ impl Server {
         asked
     }
 
-    /// Makes every pod that was asked for available, and lets those go that are too many; what that
-    /// changes, in words.
+    /// The progress deadline of a rollout that is not complete, seconds.
+    fn deadline(&self) -> Option<i32> {
+        let deployment = self.deployment();
+        let is_over = rollout_status(&deployment, 0).map_or(true, |status| status.done);
+        let deadline = deployment.spec.progress_deadline_seconds;
+        deadline.filter(|seconds| *seconds < i32::MAX && !is_over && !deployment.spec.paused)
+    }
+
+    /// How many pods of a ReplicaSet of that size can't become ready. Of too many pods those go first that
+    /// aren't ready.
+    fn stuck(&mut self, set: &ReplicaSet) -> i32 {
+        let Some(pods) = self.pods.get_mut(set.metadata.name.as_str()) else {
+            return 0;
+        };
+        let grown = set.replicas() - pods.active;
+        if grown < 0 {
+            pods.stuck = (pods.stuck + grown).max(0);
+        } else if pods.holds_new() {
+            pods.stuck += grown;
+        }
+        pods.active = set.replicas();
+        pods.stuck
+    }
+
+    /// Makes every pod that was asked for available, if it can become so, and lets those go that are too many;
+    /// what that changes, in words.
     fn wait(&mut self) -> Option<String> {
         let mut waits = Vec::new();
         for set in self.sets() {
             let size = set.replicas();
+            let available = size - self.stuck(&set);
             let status = ReplicaSetStatus {
                 replicas: size,
                 fully_labeled_replicas: size,
-                ready_replicas: size,
-                available_replicas: size,
+                ready_replicas: available,
+                available_replicas: available,
                 terminating_replicas: set.status.terminating_replicas.map(|_| 0),
                 observed_generation: set.metadata.generation,
                 conditions: Vec::new(),
@@ -315,7 +386,7 @@ impl Server {
             if status == set.status {
                 continue;
             }
-            waits.extend(words::waits(&set));
+            waits.extend(words::waits(&set, available));
             let changed = ReplicaSet {
                 status,
                 ..(*set).clone()

@@ -2,6 +2,7 @@
 
 use super::{Rollout, Step};
 use crate::explain::table::paragraph;
+use crate::explain::words::counted;
 use crate::report::columns::columns;
 
 /// The whole answer, in lines of at most `width`. With `wide` also what changes no size.
@@ -9,6 +10,9 @@ pub fn render(rollout: &Rollout, wide: bool, width: u16) -> String {
     let width = usize::from(width);
     let mut out = String::new();
     paragraph(&mut out, &headline(rollout), width);
+    for problem in &rollout.problems {
+        paragraph(&mut out, problem, width);
+    }
     out.push('\n');
     let mut rows: Vec<Vec<String>> = Vec::new();
     let (mut number, mut told) = (0, 0);
@@ -57,9 +61,8 @@ pub fn render(rollout: &Rollout, wide: bool, width: u16) -> String {
     }
     out.push('\n');
     if told > 0 {
-        let text = format!(
-            "Besides, {told} writes of the status and of annotations, which -o wide shows."
-        );
+        let writes = counted(told, "write");
+        let text = format!("Besides, {writes} of the status and of annotations, shown by -o wide.");
         paragraph(&mut out, &text, width);
     }
     let end = format!("In the end: {}", rollout.end);

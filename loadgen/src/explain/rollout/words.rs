@@ -1,6 +1,6 @@
 //! The requests of a Deployment's sync, in words: what each is for.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use podstorm::client::Request;
@@ -12,6 +12,7 @@ use podstorm_sim::engine::client::RequestInfo;
 
 use super::Asked;
 use crate::explain::words::pods;
+use crate::owned_pods::OwnedPods;
 
 /// What a sync began with.
 pub(super) struct Counts {
@@ -142,8 +143,9 @@ impl Counts {
         let is_first = self.shrunk.insert(meta.name.to_string());
         if is_first && from > available {
             return format!(
-                "{by} of its {} are not available: they go first, as they serve nobody",
-                pods_of(from)
+                "{by} of {from} {} not available: {} first",
+                verb(by),
+                if by == 1 { "it goes" } else { "they go" }
             );
         }
         format!(
@@ -158,11 +160,31 @@ fn pods_of(count: i32) -> String {
     pods(usize::try_from(count).unwrap_or(0))
 }
 
-/// What a ReplicaSet's status does not say yet, if pods are to come or go.
-pub(super) fn waits(set: &ReplicaSet) -> Option<String> {
+/// What is wrong with a Deployment already: stuck pods, by ReplicaSet, and conditions that say so.
+pub(super) fn problems(deployment: &Deployment, pods: &BTreeMap<String, OwnedPods>) -> Vec<String> {
+    let stuck = pods
+        .iter()
+        .filter_map(|(name, pods)| pods.problem(Some(name)));
+    let conditions = deployment.status.conditions.iter().filter(|it| {
+        matches!(
+            (&*it.kind, &*it.status),
+            ("Progressing", "False") | ("ReplicaFailure", "True")
+        )
+    });
+    let told = conditions.map(|it| {
+        format!(
+            "Its condition {} is {}, {}: {}",
+            it.kind, it.status, it.reason, it.message
+        )
+    });
+    stuck.chain(told).collect()
+}
+
+/// What a ReplicaSet's status does not say yet, if pods are to come or go; so many will be available.
+pub(super) fn waits(set: &ReplicaSet, available: i32) -> Option<String> {
     let (size, status, name) = (set.replicas(), &set.status, &set.metadata.name);
-    if status.available_replicas < size {
-        let missing = size - status.available_replicas;
+    if status.available_replicas < available {
+        let missing = available - status.available_replicas;
         return Some(format!(
             "{missing} more of {name} {} available",
             verb(missing)

@@ -28,6 +28,9 @@ const PHASE_NAME: usize = 24;
 /// Most violations shown; the result has them all.
 const VIOLATIONS_SHOWN: usize = 5;
 
+/// Most incomplete rollouts shown; the result has more.
+const ROLLOUTS_SHOWN: usize = 3;
+
 /// Writes a line; columns may end in blanks.
 macro_rules! put {
     ($out:expr, $($format:tt)*) => {{
@@ -157,7 +160,7 @@ fn cluster(out: &mut Report, result: &RunResult) {
     let text = format!(
         "{}{wanted}, {}, {nodes}, {}",
         counted(size.pods, "pod"),
-        workloads(result),
+        workloads_of(result),
         counted(size.namespaces, "namespace")
     );
     paragraph(out, "cluster", &text);
@@ -189,13 +192,17 @@ fn cluster(out: &mut Report, result: &RunResult) {
 }
 
 /// The objects that the controllers work on: those that are generated, or those of the files.
-fn workloads(result: &RunResult) -> String {
+fn workloads_of(result: &RunResult) -> String {
     let taken = |kind: &str| result.input.taken.get(kind).copied().unwrap_or(0);
     let replica_sets = match result.input.taken.is_empty() {
         true => result.settings.size.replicasets,
         false => taken("ReplicaSet"),
     };
-    let rcs = taken("ReplicationController");
+    workloads(replica_sets, taken("ReplicationController"))
+}
+
+/// `3 ReplicaSets, 1 ReplicationController`, without the kind of which there is none.
+pub(crate) fn workloads(replica_sets: u64, rcs: u64) -> String {
     match (replica_sets, rcs) {
         (_, 0) => counted(replica_sets, "ReplicaSet"),
         (0, _) => counted(rcs, "ReplicationController"),
@@ -371,6 +378,14 @@ fn input(out: &mut Report, result: &RunResult) {
     let pods = result.input.pods.in_words();
     if !pods.is_empty() {
         line(out, "pods came", &pods);
+    }
+    for (number, text) in result
+        .incomplete_rollouts
+        .lines(ROLLOUTS_SHOWN)
+        .iter()
+        .enumerate()
+    {
+        paragraph(out, if number == 0 { "rollouts" } else { "" }, text);
     }
     if !result.input.ignored.is_empty() {
         let listed = listed(&result.input.ignored, capacity(out));

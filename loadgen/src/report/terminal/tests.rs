@@ -124,7 +124,10 @@ fn nouns_have_the_number_of_their_counts() {
         ("ReplicationController".into(), 2),
         ("Pod".into(), 5),
     ]);
-    assert_eq!(workloads(&result), "1 ReplicaSet, 2 ReplicationControllers");
+    assert_eq!(
+        workloads_of(&result),
+        "1 ReplicaSet, 2 ReplicationControllers"
+    );
 }
 
 #[test]

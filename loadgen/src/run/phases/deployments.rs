@@ -18,7 +18,10 @@ use serde_json::{Value, json};
 
 use super::driver::Driver;
 use super::tasks::Action;
+use super::tracker::Tracker;
+use crate::result::{IncompleteRollout, IncompleteRollouts};
 use crate::scenario::{CreateDeployments, RollOut, SetImage};
+use crate::units::counted;
 
 /// What the name of an image that no node can pull ends with.
 pub(crate) const UNPULLABLE: &str = "-unpullable";
@@ -55,10 +58,26 @@ struct Known {
     over: bool,
     /// Came from a file with a status that tells of an unfinished rollout: it may stay so.
     came_unfinished: bool,
+    /// Whether the status is of the newest spec.
+    observed: bool,
+    paused: bool,
     /// How often its image was changed, and the image before.
     revision: u32,
     before: Option<String>,
 }
+
+/// How far the rollouts are that a phase waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rollouts {
+    /// None is left.
+    Over,
+    /// Those that are left can't go on by themselves: they are paused, or have pods that can't become ready.
+    Stuck,
+    UnderWay,
+}
+
+/// Most incomplete rollouts that a result names.
+const ROLLOUTS_SHOWN: usize = 20;
 
 /// Whether `kubectl rollout status` would end well, and whether it would end.
 fn progress(deployment: &Deployment) -> (bool, bool) {
@@ -165,7 +184,7 @@ impl Deployments {
         let known = &mut self.all[at];
         if meta.generation > known.generation {
             (known.complete, known.over) = (false, false);
-            known.came_unfinished = false;
+            (known.came_unfinished, known.observed) = (false, false);
             known.generation = meta.generation;
             known.since_ns = Some(now.mono_ns);
         }
@@ -180,9 +199,10 @@ impl Deployments {
         let at = self.asked(meta, deployment.replicas(), now);
         let known = &mut self.all[at];
         (known.complete, known.over) = progress(&deployment);
+        known.paused = deployment.spec.paused;
+        known.observed = deployment.status.observed_generation == meta.generation;
         if loading {
-            let told = deployment.status.observed_generation == meta.generation;
-            known.came_unfinished = told && !known.complete;
+            known.came_unfinished = known.observed && !known.complete;
             known.since_ns = None;
         }
         if known.complete
@@ -200,17 +220,64 @@ impl Deployments {
         }
     }
 
-    /// One whose rollout is not complete, for messages, and how many there are; with `failed` those that
-    /// have failed count as over. O(Deployments).
-    pub(super) fn unfinished(&self, failed: bool) -> Option<(String, usize)> {
-        let is_unfinished = |known: &&Known| match failed {
+    /// Those whose rollout is not complete; with `failed` those that have failed count as over.
+    fn unfinished(&self, failed: bool) -> impl Iterator<Item = &Known> {
+        let is_unfinished = move |known: &&Known| match failed {
             true => !known.over && !known.came_unfinished,
             false => !known.complete && !known.came_unfinished,
         };
-        let mut unfinished = self.all.iter().filter(is_unfinished);
+        self.all.iter().filter(is_unfinished)
+    }
+
+    /// One whose rollout is not complete, for messages, and how many there are. O(Deployments).
+    pub(super) fn first_unfinished(&self) -> Option<(String, usize)> {
+        let mut unfinished = self.unfinished(false);
         let first = unfinished.next()?;
         let name = format!("{}/{}", first.namespace, first.name);
         Some((name, 1 + unfinished.count()))
+    }
+
+    /// How far the rollouts are; with `failed` those that have failed count as over. O(owners) where one is
+    /// not over, O(Deployments) otherwise.
+    pub(super) fn rollouts(&self, failed: bool, tracker: &Tracker) -> Rollouts {
+        if self.unfinished(failed).next().is_none() {
+            return Rollouts::Over;
+        }
+        let stuck = tracker.stuck_deployments();
+        let is_stuck = |known: &Known| {
+            let name = (&*known.namespace, known.name.as_str());
+            known.observed && (known.paused || stuck.contains(&name))
+        };
+        match self.unfinished(failed).all(is_stuck) {
+            true => Rollouts::Stuck,
+            false => Rollouts::UnderWay,
+        }
+    }
+
+    /// The rollouts that are not complete, each with the reason. O(Deployments + owners × those shown).
+    pub(super) fn incomplete(&self, tracker: &Tracker) -> IncompleteRollouts {
+        let incomplete = self.all.iter().filter(|known| !known.complete);
+        let shown = incomplete.clone().take(ROLLOUTS_SHOWN).map(|known| {
+            let (namespace, name) = (&*known.namespace, known.name.as_str());
+            let reason = match tracker.stuck_of(namespace, name) {
+                _ if known.paused => "paused".to_owned(),
+                Some((count, why)) => {
+                    let pods = counted(u64::try_from(count).unwrap_or(0), "pod");
+                    format!("{pods} can't become ready: {why}")
+                }
+                None if known.over => "past its progress deadline".to_owned(),
+                None => "not complete in the files".to_owned(),
+            };
+            IncompleteRollout {
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+                reason,
+            }
+        });
+        IncompleteRollouts {
+            shown: shown.collect(),
+            count: incomplete.count() as u64,
+        }
     }
 
     /// How many rollouts have failed: they made no progress within their deadline.

@@ -9,10 +9,11 @@ use podstorm_objects::{Kind, Namespace, Now, Pod, ReplicaSet, ReplicationControl
 use podstorm_sim::executor::seed::seed_for;
 use podstorm_sim::executor::stream::ObjectStream;
 use podstorm_sim::executor::{Executor, Next, Task, Waker};
+use podstorm_sim::nodes::StuckPods;
 
 use super::aborts::Aborts;
 use super::audit::audit;
-use super::deployments::Deployments;
+use super::deployments::{Deployments, Rollouts};
 use super::exchange::{Controllers, Position, Report};
 use super::load::Loader;
 use super::objects::Objects;
@@ -20,7 +21,7 @@ use super::roll_out::Pair;
 use super::tasks::{Action, WRITES_PER_RUN};
 use super::tracker::Tracker;
 use crate::input::InputObject;
-use crate::result::Phase;
+use crate::result::{IncompleteRollouts, Phase};
 use crate::scenario::load_shape::{Schedule, SharedBudgets};
 use crate::scenario::{Phase as PhasePlan, Scenario, Step, Until};
 use crate::settings::Settings;
@@ -91,8 +92,8 @@ pub(super) struct Place {
     pub(super) pods: PodTotals,
     pub(super) existing: u64,
     pub(super) ready: u64,
-    /// Active pods that weren't ready.
-    pub(super) unready: u64,
+    /// Active pods that weren't ready and could become so.
+    pub(super) waiting: u64,
     /// Pods that its owners were short of, and pods they had too many.
     pub(super) missing_and_spare: (u64, u64),
     /// Whether files are loaded in it; and whether everything they held was written, and heard of.
@@ -139,8 +140,7 @@ impl Driver {
     pub(crate) fn new(
         settings: &Settings,
         objects: Vec<InputObject>,
-        cluster: Arc<Cluster>,
-        executor: Arc<Executor>,
+        (cluster, executor, stuck): (Arc<Cluster>, Arc<Executor>, Option<Arc<StuckPods>>),
         controllers: Controllers,
         waker: Waker,
     ) -> Driver {
@@ -156,7 +156,7 @@ impl Driver {
         let times = Arc::clone(&controllers.times);
         let watched = with_deployments.then(|| (Arc::clone(&cluster), Arc::clone(&waker)));
         let deployments = Deployments::new(watched, Arc::clone(&times));
-        let mut tracker = Tracker::new(scenario.picks_pods(), set_up, times);
+        let mut tracker = Tracker::new(scenario.picks_pods(), set_up, times, stuck);
         let has_files = !objects.is_empty();
         if has_files {
             tracker.expect_files();
@@ -217,8 +217,7 @@ impl Driver {
     /// What was found out up to `now`; a phase that is not over is written down as it stands.
     pub(crate) fn report(&mut self, now: Now) -> Report {
         if !self.finished && self.at.phase < self.plan.len() {
-            let reason = self.what_is_missing();
-            self.failures.push(reason);
+            self.failures.extend(self.what_is_missing());
             self.write_down(false, now);
         }
         if self.loader.refused_count > 0 {
@@ -236,6 +235,10 @@ impl Driver {
             excess: self.tracker.excess,
             surplus: self.tracker.surplus,
             still_not_ready: self.tracker.never_ready,
+            incomplete_rollouts: match self.shares {
+                Some(_) => self.deployments.incomplete(&self.tracker),
+                None => IncompleteRollouts::default(),
+            },
             convergence: self.tracker.convergence.clone(),
             rollouts: self.deployments.rollouts.clone(),
             pod_ready: self.tracker.pod_ready.clone(),
@@ -244,8 +247,9 @@ impl Driver {
         }
     }
 
-    fn what_is_missing(&self) -> String {
-        let name = &self.plan[self.at.phase].name;
+    /// Which phase is not over, and what it waits for.
+    pub(crate) fn what_is_missing(&self) -> Option<String> {
+        let name = &self.plan.get(self.at.phase)?.name;
         let mut text = format!("phase \"{name}\" was not over");
         if let Some(owner) = self.tracker.first_unconverged() {
             text += &format!(
@@ -264,7 +268,7 @@ impl Driver {
         } else if self.tracker.deleting > 0 {
             text += &format!(": {} pods are still being deleted", self.tracker.deleting);
         }
-        if let Some((first, count)) = self.deployments.unfinished(false) {
+        if let Some((first, count)) = self.deployments.first_unfinished() {
             let failed = self.deployments.failed();
             text += &format!(
                 ": {count} of {} rollouts are not complete, {failed} of them past their progress deadline, \
@@ -272,7 +276,7 @@ impl Driver {
                 self.deployments.count(),
             );
         }
-        text
+        Some(text)
     }
 
     /// Hears what has happened; whether anything had, and when to listen again.
@@ -337,19 +341,38 @@ impl Driver {
         Next::Again
     }
 
+    /// Whether the controllers have looked at everything and nothing is queued, where the present phase has to
+    /// know. To be asked before listening: what they have written is heard then.
+    fn rests(&self) -> bool {
+        let syncs = match self.plan[self.at.phase].until {
+            Until::Synced => self.tracker.owners.len() as u64,
+            _ if self.shares.is_some() => 0,
+            _ => return true,
+        };
+        let retries = || self.shares.is_some() && (self.controllers.retries)();
+        (self.controllers.rests_after)(syncs) && !retries()
+    }
+
     /// Looks whether the phase is over, its tasks being done; `at_rest` says that nothing is left to
-    /// happen by itself.
-    fn settle(&mut self, at_rest: bool, now: Now) -> Next {
+    /// happen by itself, `rests` that [the controllers rest](Driver::rests).
+    fn settle(&mut self, at_rest: bool, rests: bool, now: Now) -> Next {
         let until = self.plan[self.at.phase].until;
+        let rollouts = |failed| self.deployments.rollouts(failed, &self.tracker);
+        let (mut has_stuck, is_replaced) = (false, self.tracker.is_replaced());
+        // A rollout is stuck only while every ReplicaSet has what it is to have.
+        let mut are_over = |failed| match rollouts(failed) {
+            Rollouts::Over => true,
+            Rollouts::Stuck => {
+                has_stuck = is_replaced;
+                is_replaced
+            }
+            Rollouts::UnderWay => false,
+        };
         let met = match until {
             _ if at_rest && self.is_as_good_as_it_gets(until) => true,
-            Until::Converged | Until::Synced => {
-                self.tracker.is_converged() && self.deployments.unfinished(false).is_none()
-            }
-            Until::Replaced => {
-                self.tracker.is_replaced() && self.deployments.unfinished(false).is_none()
-            }
-            Until::RolledOut => self.deployments.unfinished(true).is_none(),
+            Until::Converged | Until::Synced => self.tracker.is_converged() && are_over(false),
+            Until::Replaced => is_replaced && are_over(false),
+            Until::RolledOut => are_over(true),
             Until::Done => true,
             Until::PodsReady => self.tracker.are_ready(self.settings.size.pods),
             Until::Quiet => match self.quiet_from(now) {
@@ -358,12 +381,13 @@ impl Driver {
             },
         };
         // What files brought may look right before the controllers have looked at it.
-        let syncs = match until {
-            Until::Synced => Some(self.tracker.owners.len() as u64),
-            Until::Converged if self.at.loads && self.tracker.controller_runs => Some(0),
-            _ => None,
+        let must_rest = match until {
+            Until::Synced => true,
+            Until::Converged if self.at.loads => self.tracker.controller_runs,
+            // A sync that is still to come may move it.
+            _ => has_stuck,
         };
-        if met && !at_rest && syncs.is_some_and(|syncs| !(self.controllers.rests_after)(syncs)) {
+        if met && !at_rest && must_rest && !rests {
             return Next::At(now.mono_ns.saturating_add(REST_CHECK_NS));
         }
         let (plan, tracker) = (&self.plan[self.at.phase], &self.tracker);
@@ -423,17 +447,19 @@ impl Driver {
         if !tracker.controller_runs {
             return true;
         }
-        let no_worse = tracker.unready <= self.at.unready.min(tracker.came_unready);
+        let no_worse = tracker.waiting_pods() <= self.at.waiting.min(tracker.came_waiting);
+        let are_over = |failed| self.deployments.rollouts(failed, tracker) != Rollouts::UnderWay;
         no_worse
             && match until {
                 Until::Converged | Until::Synced | Until::Replaced => {
                     let lingering = until == Until::Replaced;
-                    self.deployments.unfinished(false).is_none()
+                    are_over(false)
                         && tracker
                             .is_exact_but_for_readiness(lingering, |name| self.is_closing(name))
                 }
                 Until::PodsReady => tracker.ready + tracker.unready >= self.settings.size.pods,
-                Until::RolledOut | Until::Quiet | Until::Done => false,
+                Until::RolledOut => are_over(true),
+                Until::Quiet | Until::Done => false,
             }
     }
 
@@ -450,7 +476,7 @@ impl Driver {
             return false;
         }
         let phase = self.at.phase;
-        self.settle(true, now);
+        self.settle(true, true, now);
         self.show();
         self.finished || self.at.phase != phase
     }
@@ -485,7 +511,7 @@ impl Driver {
         at.started_ns = now.mono_ns;
         at.existing = tracker.existing();
         at.ready = tracker.ready;
-        at.unready = tracker.unready;
+        at.waiting = tracker.waiting_pods();
         at.missing_and_spare = tracker.missing_and_spare();
     }
 
@@ -572,6 +598,7 @@ impl Task for Driver {
         // What the scenario has written itself it must have heard of before it can be judged: so
         // a phase is never over in the run that did its last write.
         let tasks_done = self.tasks_done();
+        let rests = tasks_done && self.rests();
         let heard = self.listen(now);
         if let Some(reason) = self.broken_threshold(now) {
             self.failures.push(reason);
@@ -581,7 +608,7 @@ impl Task for Driver {
             return Next::Idle;
         }
         let done = if tasks_done {
-            self.settle(false, now)
+            self.settle(false, rests, now)
         } else {
             self.work(now)
         };

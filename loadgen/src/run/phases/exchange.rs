@@ -9,7 +9,7 @@ use podstorm_sim::executor::Waker;
 use podstorm_sim::faults::Connection;
 use podstorm_sim::nodes::NodeControl;
 
-use crate::result::{Phase, SlowReplicaSet};
+use crate::result::{IncompleteRollouts, Phase, SlowReplicaSet};
 
 /// The scenario's hold on the controllers.
 pub(crate) struct Controllers {
@@ -25,6 +25,8 @@ pub(crate) struct Controllers {
     pub(crate) times: Arc<PhaseTimes>,
     /// Whether at least that many syncs have been finished, none is under way, and no key waits.
     pub(crate) rests_after: Box<dyn Fn(u64) -> bool + Send>,
+    /// Whether a key is to be retried because its last sync failed.
+    pub(crate) retries: Box<dyn Fn() -> bool + Send>,
     /// How many pods the controllers' caches have, the smallest number.
     pub(crate) pods_cached: Box<dyn Fn() -> usize + Send>,
     /// Called when a phase begins.
@@ -65,7 +67,9 @@ pub(crate) struct Report {
     pub(crate) surplus: u64,
     /// Pods of files that came active and not ready, and still are.
     pub(crate) still_not_ready: u64,
-    /// From the moment a owner's spec was written (or its pods were touched from outside) to the
+    /// Rollouts of files that were not complete at the end.
+    pub(crate) incomplete_rollouts: IncompleteRollouts,
+    /// From the moment an owner's spec was written (or its pods were touched from outside) to the
     /// moment it had its pods and an exact status, ns; by the phase in which that began.
     pub(crate) convergence: ByPhase,
     /// From the moment a Deployment's spec was written to the moment its rollout was complete, ns; the

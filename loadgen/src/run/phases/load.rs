@@ -7,7 +7,7 @@ use std::sync::Arc;
 use podstorm::client::ApiError;
 use podstorm_apiserver::Cluster;
 use podstorm_objects::{
-    DynamicObject, Kind, Namespace, Node, Now, ObjectMeta, ReplicaSet, ReplicationController, Str,
+    DynamicObject, Namespace, Node, Now, ObjectMeta, ReplicaSet, ReplicationController, Str,
 };
 
 use super::tracker::Tracker;
@@ -162,9 +162,6 @@ impl Loader {
             InputObject::ReplicaSet(object) => {
                 let stored: Arc<ReplicaSet> = cluster.import(*object, now)?;
                 let at = tracker.asked(&stored.metadata, stored.replicas(), now);
-                let owner = stored.metadata.controller();
-                let owner = owner.filter(|owner| *owner.kind == *Kind::DEPLOYMENT.name());
-                tracker.owners[at].deployment = owner.map(|owner| (*owner.name).into());
                 self.owners.push((at, stored.replicas()));
                 Ok(())
             }

@@ -168,6 +168,11 @@ pub fn resolve(request: &SettingsRequest, machine: Machine) -> Result<Settings, 
             "--deployments applies to generated ReplicaSets; files bring their Deployments",
         );
     }
+    if !has_input && asked.start_stuck_pods {
+        return refuse(
+            "--start-stuck-pods applies to the pods of files: give them with -f FILE, or leave the flag out",
+        );
+    }
     let limit = |limit: Option<Percent>| limit.unwrap_or(Percent(0.25));
     let (max_surge, max_unavailable) = (limit(asked.max_surge), limit(asked.max_unavailable));
     if max_surge.0 == 0.0 && max_unavailable.0 == 0.0 {
@@ -195,6 +200,7 @@ pub fn resolve(request: &SettingsRequest, machine: Machine) -> Result<Settings, 
             watch: latency(asked.watch_latency),
             scheduling: latency(asked.scheduling_latency),
         },
+        start_stuck_pods: asked.start_stuck_pods,
         api_errors: api_errors(asked)?,
         duration_ns: duration(asked, &scenario, time_limit_ns)?,
         time_limit_ns,

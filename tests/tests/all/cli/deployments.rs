@@ -1,6 +1,6 @@
 //! Deployments in runs: dumps of clusters that have them, rollouts, and rollouts that fail.
 
-use podstorm_tests::command::{assert_refused, ended, run_with_stdin};
+use podstorm_tests::command::{assert_refused, ended, holds, run, run_with_stdin, stderr, told};
 use serde_json::{Value, json};
 
 const STARTED: &str = "2026-11-01T08:00:00Z";
@@ -261,4 +261,90 @@ fn a_rollout_storm_can_use_deployments() {
         let line = format!("run --scenario {flags}");
         assert_refused(&run_with_stdin(&line, &set), words);
     }
+}
+
+/// A dump of three Deployments of which the first has a pod that waits for that reason, which only its
+/// ReplicaSet's status has noticed.
+fn lagging(reason: &str) -> String {
+    let mut dump: Value = serde_json::from_str(&dump(3, 8)).expect("it is JSON");
+    for object in dump["items"].as_array_mut().expect("a list") {
+        match object["metadata"]["name"].as_str() {
+            Some("web-0-abc123") => {
+                for count in ["readyReplicas", "availableReplicas"] {
+                    object["status"][count] = 7.into();
+                }
+            }
+            Some("web-0-abc123-00000") => {
+                object["status"]["conditions"][1]["status"] = "False".into();
+                object["status"]["conditions"][2]["status"] = "False".into();
+                let container = &mut object["status"]["containerStatuses"][0];
+                container["ready"] = false.into();
+                container["state"] = json!({"waiting": {"reason": reason}});
+            }
+            _ => {}
+        }
+    }
+    dump.to_string()
+}
+
+#[test]
+fn a_status_behind_its_pods_and_a_rollout_that_can_not_complete_are_told_by_every_command() {
+    let dump = lagging("CrashLoopBackOff");
+    let summary = told(&run_with_stdin("run --dry-run -f -", &dump));
+    let words = "Deployment team-0/web-0 says 8 pods, 8 ready, and has 8, 7 ready | \
+                 Deployment team-0/web-0 is not complete: 1 of 8 pods can't become ready: CrashLoopBackOff";
+    holds(&summary, words);
+    assert!(!summary.contains("as wanted"), "{summary}");
+    for engine in ["threads", "virtual"] {
+        let output = run_with_stdin(&format!("run --engine {engine} -f -"), &dump);
+        let words = "rollouts not complete: 1 | \
+                     team-0/web-0: 1 pod can't become ready: CrashLoopBackOff";
+        holds(&ended(&output, 0), words);
+    }
+    let told_of = |reason: &str, more: &str| {
+        let line = format!("explain -f - --deployment web-0 {more}");
+        told(&run_with_stdin(&line, &lagging(reason)))
+    };
+    let text = told_of("CrashLoopBackOff", "");
+    holds(
+        &text,
+        "1 of 8 pods of web-0-abc123 can't become ready: CrashLoopBackOff | \
+         7 of 8 updated replicas are",
+    );
+    let problem = text.find("can't become ready").expect("it is there");
+    assert!(
+        problem < text.find("No sync").expect("it is there"),
+        "{text}"
+    );
+    let image = told_of("ErrImagePull", "");
+    holds(&image, "ErrImagePull of registry.example/web:2");
+    // Another image may be pulled.
+    let mended = told_of("ErrImagePull", "--image registry.example/web:3");
+    holds(&mended, "1 of 8 pods | successfully rolled out");
+    let document = super::json(&told_of("ErrImagePull", "-o json"));
+    assert_eq!(document["problems"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn pods_that_can_not_start_do_so_when_asked() {
+    let mut dump = lagging("ErrImagePull");
+    dump = dump.replacen("\"phase\":\"Running\"", "\"phase\":\"Pending\"", 1);
+    let kept = result("-f -", &dump);
+    assert_eq!(kept["incomplete_rollouts"]["count"], 1);
+    let started = result("--start-stuck-pods -f -", &dump);
+    assert_eq!(started["incomplete_rollouts"]["count"], 0);
+    assert_eq!(started["settings"]["start_stuck_pods"], true);
+    let refused = run("run --start-stuck-pods");
+    assert_refused(&refused, "--start-stuck-pods | -f FILE");
+}
+
+#[test]
+fn a_run_in_which_nothing_changes_says_once_what_it_waits_for() {
+    let line =
+        "run --pods 10 --nodes 1 --engine threads --scenario scale-up --pod-startup-latency 7s";
+    let output = run(line);
+    ended(&output, 0);
+    let told = stderr(&output);
+    let words = "nothing has changed for a while: phase \"scale to 100 %\" was not over";
+    assert_eq!(told.matches(words).count(), 1, "{told}");
 }

@@ -97,8 +97,8 @@ fn the_next_syncs_of_a_rollout_are_told_with_their_reasons() {
         "Deployment shop/web: 10 pods wanted, at most 13 in all (maxSurge 3), at least 8 available",
         "0 -> 3 no ReplicaSet has this template; 10 pods wanted, with maxSurge 13 may exist; 10 do, so 3 \
          more fit",
-        // The two that serve nobody go before any that does.
-        "1 web-6f9c 10 -> 8 2 of its 10 pods are not available: they go first",
+        // The two that are not available go before any that is.
+        "1 web-6f9c 10 -> 8 2 of 10 are not available: they go first",
         "waits until 5 more of web-555474bd6d are available and 2 of web-6f9c are gone",
         "8 -> 3 8 of 10 must stay available (maxUnavailable 2); 13 are",
         "In the end: deployment \"web\" successfully rolled out",

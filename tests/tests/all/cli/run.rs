@@ -193,7 +193,7 @@ fn kinds_without_a_type_of_their_own_are_taken_from_a_dump_and_own_pods() {
     }
     let items = vec![pod(1, 9), pod(2, 8), map(json!({}))];
     let output = run_with_stdin("run --dry-run -f -", &list(items));
-    holds(&stdout(&output), "1 pods whose owner isn't in the files");
+    holds(&stdout(&output), "1 pod whose owner isn't in the files");
     let broken = list(vec![pod(1, 9), map(json!({"a": 1}))]);
     let words = "ConfigMap shop/map | data";
     assert_refused(&run_with_stdin(TO_JSON, &broken), words);
@@ -230,7 +230,7 @@ fn a_dry_run_says_what_the_files_hold_and_runs_nothing() {
     let text = told(&run_in(&folder, &line));
     let words = "Pod: 13, ReplicaSet: 1 | Service: 1 (not simulated) | 4 nodes | \
                  Pending without a node:  | ReplicaSet shop/web says 0 pods, 0 ready, and has 12, | \
-                 1 pods whose owner isn't in the files | nothing was run";
+                 1 pod whose owner isn't in the files | nothing was run";
     holds(&text, words);
     assert_eq!(names_in(&folder), ["more.yaml"]);
 }

@@ -28,8 +28,9 @@ pub trait RunObserver {
     /// A task has run. Returns false to cancel the run.
     fn step(&mut self, now: Now) -> bool;
 
-    /// No task is queued at `now`; the clock is about to jump to `due_ns`, or further.
-    fn jump(&mut self, now: Now, due_ns: i64);
+    /// No task is queued at `now`; the clock is about to jump to `due_ns`, or further. Returns whether it may:
+    /// false where the observer has woken a task.
+    fn jump(&mut self, now: Now, due_ns: i64) -> bool;
 
     /// No task is queued or delayed. Returns whether the observer has woken a task; the run ends
     /// otherwise.
@@ -92,7 +93,9 @@ pub fn drive(
                 false => return (RunEnd::Quiet, now),
             },
             StepOutcome::Due(due_ns) => {
-                observer.jump(now, due_ns);
+                if !observer.jump(now, due_ns) {
+                    continue;
+                }
                 if due_ns > limit_ns {
                     let rest_ns = limit_ns.saturating_sub(now.mono_ns).max(0);
                     return (RunEnd::TimeLimit, now.plus_ns(rest_ns));

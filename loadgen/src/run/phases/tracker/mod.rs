@@ -12,13 +12,14 @@ use std::sync::Arc;
 use ahash::RandomState;
 use hashbrown::{HashMap, HashSet};
 use podstorm::intern::FIXED_STATE;
-use podstorm_objects::{Now, ObjectMeta, Pod, PodPhase, ReplicaSetStatus, Resource, Uid};
+use podstorm_objects::{Kind, Now, ObjectMeta, Pod, PodPhase, ReplicaSetStatus, Resource, Uid};
 
 mod pick;
 mod state;
 
 use podstorm_sim::engine::by_phase::{ByPhase, PhaseTimes};
 use podstorm_sim::executor::stream::ObjectEvent;
+use podstorm_sim::nodes::StuckPods;
 
 use self::state::{Counts, PodState, is_held, pods};
 use super::slowest::{Convergence, Slowest};
@@ -55,13 +56,15 @@ pub(super) struct Tracker {
     pub(super) ready: u64,
     /// Active pods that aren't ready.
     pub(super) unready: u64,
-    /// Of those, the ones of files that came that way and still are, though no kubelet has to start
-    /// them: a container that crashes again and again stays so.
+    /// Of those, the ones that can't become ready: they came from files that way, or are new ones of a
+    /// workload whose pods all did.
     stuck: u64,
+    /// The pods of files that can't become ready, where there are any.
+    stuck_pods: Option<Arc<StuckPods>>,
     /// Of the active pods that aren't ready, those of files that never were.
     pub(super) never_ready: u64,
-    /// Pods of files that came active and not ready.
-    pub(super) came_unready: u64,
+    /// Pods of files that came active and not ready, and can become so.
+    pub(super) came_waiting: u64,
     /// Whether files are being loaded: nothing that happens counts yet.
     loading: bool,
     /// Pods that the owners together are to have.
@@ -91,7 +94,12 @@ pub(super) struct Tracker {
 impl Tracker {
     /// Nothing known. `picks` says whether pods will be picked, which costs memory; `set_up` which
     /// phases only set the cluster up.
-    pub(super) fn new(picks: bool, set_up: Box<[bool]>, times: Arc<PhaseTimes>) -> Tracker {
+    pub(super) fn new(
+        picks: bool,
+        set_up: Box<[bool]>,
+        times: Arc<PhaseTimes>,
+        stuck_pods: Option<Arc<StuckPods>>,
+    ) -> Tracker {
         Tracker {
             owners: Vec::new(),
             by_uid: HashMap::with_hasher(FIXED_STATE),
@@ -102,8 +110,9 @@ impl Tracker {
             ready: 0,
             unready: 0,
             stuck: 0,
+            stuck_pods,
             never_ready: 0,
-            came_unready: 0,
+            came_waiting: 0,
             loading: false,
             desired: 0,
             excess: 0,
@@ -147,6 +156,42 @@ impl Tracker {
     /// A owner that has not converged, for messages.
     pub(super) fn first_unconverged(&self) -> Option<&Owner> {
         self.owners.iter().find(|owner| !owner.converged)
+    }
+
+    /// Active pods that aren't ready and can become so.
+    pub(super) fn waiting_pods(&self) -> u64 {
+        self.unready - self.stuck
+    }
+
+    /// The Deployments of files with pods that can't become ready: namespace and name. O(owners).
+    pub(super) fn stuck_deployments(&self) -> HashSet<(&str, &str), RandomState> {
+        let mut stuck = HashSet::with_hasher(FIXED_STATE);
+        let owners = self.owners.iter().filter(|owner| owner.stuck > 0);
+        stuck.extend(owners.filter_map(|owner| {
+            let deployment = owner.deployment.as_deref()?;
+            Some((&*owner.namespace, deployment))
+        }));
+        stuck
+    }
+
+    /// How many pods of a Deployment of files can't become ready, and why; `None` where all can. O(owners).
+    pub(super) fn stuck_of(&self, namespace: &str, deployment: &str) -> Option<(i32, &str)> {
+        let owners = self.owners.iter().filter(|owner| {
+            owner.stuck > 0
+                && *owner.namespace == *namespace
+                && owner.deployment.as_deref() == Some(deployment)
+        });
+        let mut why = None;
+        let mut count = 0;
+        for owner in owners {
+            count += owner.stuck;
+            let reason = || {
+                let stuck = self.stuck_pods.as_ref()?;
+                stuck.reason(namespace, "ReplicaSet", &owner.name)
+            };
+            why = why.or_else(reason);
+        }
+        (count > 0).then(|| (count, why.unwrap_or("not ready")))
     }
 
     /// Pods that exist.
@@ -279,6 +324,7 @@ impl Tracker {
                 namespace: meta.namespace.clone(),
                 uid: meta.uid.clone(),
                 generation: meta.generation,
+                owner_references: meta.owner_references.clone(),
                 ..ObjectMeta::default()
             },
             replicas,
@@ -358,7 +404,10 @@ impl Tracker {
             meta.uid.clone(),
             u32::try_from(at).expect("32 bits of owners"),
         );
+        let deployment = meta.controller();
+        let deployment = deployment.filter(|owner| *owner.kind == *Kind::DEPLOYMENT.name());
         self.owners.push(Owner {
+            deployment: deployment.map(|owner| (*owner.name).into()),
             namespace: meta.namespace.clone(),
             name: meta.name.clone(),
             since_ns: Some(now.mono_ns),
@@ -453,7 +502,6 @@ impl Tracker {
         self.owners_before(pod, now);
         let owner = self.owner_of(pod);
         let ready_now = pod.is_ready();
-        let waits_for_kubelet = matches!(pod.status.phase, PodPhase::Pending | PodPhase::Unset);
         let fresh = PodState {
             owner,
             pick: NONE,
@@ -463,11 +511,15 @@ impl Tracker {
             ready: ready_now,
             ready_now,
             loaded: self.loading,
-            stuck: self.loading && !ready_now && !waits_for_kubelet,
+            stuck: false,
         };
         let Some(state) = self.pods.get_mut(&pod.metadata.uid) else {
+            let fresh = PodState {
+                stuck: !ready_now && self.is_stuck(pod),
+                ..fresh
+            };
             self.pods.insert(pod.metadata.uid.clone(), fresh);
-            self.came_unready += u64::from(fresh.loaded && fresh.is_unready());
+            self.came_waiting += u64::from(fresh.loaded && fresh.is_unready() && !fresh.stuck);
             self.move_pod(None, Some(fresh), now);
             if fresh.active && owner != NONE && added && self.controller_runs {
                 self.count_excess(owner);
@@ -497,6 +549,18 @@ impl Tracker {
             self.unlist(new.pick as usize);
             if let Some(state) = self.pods.get_mut(&pod.metadata.uid) {
                 state.pick = NONE;
+            }
+        }
+    }
+
+    /// Whether a pod that isn't ready can't become so.
+    fn is_stuck(&self, pod: &Pod) -> bool {
+        match &self.stuck_pods {
+            Some(stuck) => stuck.holds(pod),
+            // Kubelets start what has not started, and mend nothing.
+            None => {
+                let starts = matches!(pod.status.phase, PodPhase::Pending | PodPhase::Unset);
+                self.loading && !starts
             }
         }
     }

@@ -16,8 +16,7 @@ pub(in crate::run::phases) struct Owner {
     pub(in crate::run::phases) active: i32,
     /// Of those, the ones that aren't ready.
     pub(in crate::run::phases) unready: i32,
-    /// Of those, the ones of files that came that way and that no kubelet will start: see
-    /// `Tracker::stuck`.
+    /// Of those, the ones that can't become ready: see `Tracker::stuck`.
     pub(super) stuck: i32,
     pub(super) status: Counts,
     /// Since when it differs from what is wanted; unset while converged.
@@ -29,7 +28,7 @@ pub(in crate::run::phases) struct Owner {
     pub(super) deleting: bool,
     /// Whether it is a ReplicationController.
     pub(in crate::run::phases) is_rc: bool,
-    /// The Deployment that it belongs to, of those of files.
+    /// The Deployment that it belongs to.
     pub(in crate::run::phases) deployment: Option<CompactString>,
     /// Generations and their replicas, from the newest one that the controller has reported to
     /// have seen: any of them may be what it acts on.

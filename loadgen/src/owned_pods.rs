@@ -1,0 +1,56 @@
+//! The pods of one owner among the objects of files, counted.
+
+use podstorm_objects::Pod;
+use podstorm_sim::nodes::problem;
+
+use crate::units::counted;
+
+/// The active pods of one owner, or of several together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct OwnedPods {
+    /// Active pods.
+    pub(crate) active: i32,
+    /// Those that are ready.
+    pub(crate) ready: i32,
+    /// Those that can't become ready.
+    pub(crate) stuck: i32,
+    /// Why the first of the stuck ones can't; empty where there is none.
+    reason: String,
+}
+
+impl OwnedPods {
+    /// Counts an active pod.
+    pub(crate) fn count(&mut self, pod: &Pod) {
+        let problem = problem(pod);
+        self.add(&OwnedPods {
+            active: 1,
+            ready: i32::from(pod.is_ready()),
+            stuck: i32::from(problem.is_some()),
+            reason: problem.map_or_else(String::new, Into::into),
+        });
+    }
+
+    /// Adds the pods of another owner.
+    pub(crate) fn add(&mut self, other: &OwnedPods) {
+        self.active += other.active;
+        self.ready += other.ready;
+        self.stuck += other.stuck;
+        if self.reason.is_empty() {
+            self.reason.clone_from(&other.reason);
+        }
+    }
+
+    /// Whether new pods can't become ready either: none of these is.
+    pub(crate) fn holds_new(&self) -> bool {
+        self.stuck > 0 && self.ready == 0
+    }
+
+    /// `2 of 3 pods can't become ready: CrashLoopBackOff`, with the owner's name where it is given: `2 of 3
+    /// pods of web`; `None` where all can become ready.
+    pub(crate) fn problem(&self, owner: Option<&str>) -> Option<String> {
+        let pods = counted(u64::try_from(self.active).ok()?, "pod");
+        let of = owner.map_or_else(String::new, |owner| format!(" of {owner}"));
+        let Self { stuck, reason, .. } = self;
+        (*stuck > 0).then(|| format!("{stuck} of {pods}{of} can't become ready: {reason}"))
+    }
+}
