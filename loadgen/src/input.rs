@@ -1,5 +1,6 @@
 //! Objects that came from files: what a run starts from instead of a generated cluster.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use podstorm_objects::{
@@ -23,6 +24,31 @@ pub enum InputObject {
     ReplicationController(Box<ReplicationController>),
     /// One of a kind without a type of its own, such as a `v1` `ConfigMap`: stored, and an owner like any.
     Dynamic(Box<DynamicObject>),
+}
+
+/// The namespaces that objects are in and that are not among them, by name: a dump of workloads lacks them.
+pub fn missing_namespaces(objects: &[InputObject]) -> impl Iterator<Item = InputObject> + use<> {
+    let mut names = BTreeSet::new();
+    for object in objects {
+        if object.kind().is_namespaced() {
+            names.insert(object.metadata().namespace.to_string());
+        }
+    }
+    for object in objects {
+        if let InputObject::Namespace(namespace) = object {
+            names.remove(namespace.metadata.name.as_str());
+        }
+    }
+    names.into_iter().map(|name| {
+        let metadata = ObjectMeta {
+            name: name.into(),
+            ..ObjectMeta::default()
+        };
+        InputObject::Namespace(Box::new(Namespace {
+            metadata,
+            ..Namespace::default()
+        }))
+    })
 }
 
 impl InputObject {

@@ -72,13 +72,17 @@ impl Api<'_> {
     /// # Errors
     /// As there; 400 for an object of another kind.
     pub fn create(&self, object: AnyObject, now: Now) -> Result<AnyObject, ApiError> {
+        let created = self.create_only(object, now)?;
+        self.written(&created, now);
+        Ok(created)
+    }
+
+    fn create_only(&self, object: AnyObject, now: Now) -> Result<AnyObject, ApiError> {
         let create = |store: &dyn AnyStore| {
             let effects = self.effects(Verb::Create);
             store.create(self.cluster, object, (effects, self.manager), now)
         };
-        let created = self.cluster.with_store(self.kind, create)??;
-        self.written(&created, now);
-        Ok(created)
+        self.cluster.with_store(self.kind, create)?
     }
 
     /// Does what a write brings about in the server.
@@ -105,6 +109,20 @@ impl Api<'_> {
         let imported = self.cluster.with_store(self.kind, import)??;
         self.noticed(&imported, now);
         Ok(imported)
+    }
+
+    /// Takes an object of a file: one that exists, by its UID, is imported, any other created. What is being deleted
+    /// stays as [`import`](Api::import) says.
+    ///
+    /// # Errors
+    /// As [`import`](Api::import) and [`create`](Api::create).
+    pub fn load(&self, object: AnyObject, now: Now) -> Result<AnyObject, ApiError> {
+        if !object.metadata().uid.is_empty() {
+            return self.import(object, now);
+        }
+        let created = self.create_only(object, now)?;
+        self.noticed(&created, now);
+        Ok(created)
     }
 
     /// See [`Cluster::get`].

@@ -132,6 +132,13 @@ impl Strategy for DynamicObject {
         (self.kind().row().rules.complete)(self, number());
     }
 
+    fn complete_existing(&mut self, number: &dyn Fn() -> u64) {
+        // What is looked at by the rules has been set for them.
+        if self.kind().row().rules.identify.is_none() {
+            self.complete(number);
+        }
+    }
+
     fn spec_differs(&self, old: &Self) -> bool {
         let ResourceType {
             has_status,
@@ -157,7 +164,9 @@ impl Strategy for DynamicObject {
     }
 
     fn validate_create(&self) -> Vec<Cause> {
+        // An address that was given elsewhere may be of another network.
         if self.kind() == builtin::SERVICE
+            && self.metadata.uid.is_empty()
             && let Some(cause) = builtin::not_allocated(self)
         {
             return vec![cause];

@@ -94,11 +94,13 @@ use podstorm_objects::{
 
 pub use api::Api;
 pub use builtin::{column_description, kind_named};
+pub use create::validate_loaded;
 pub use delete::{DeleteOptions, Deletion, Propagation};
 pub use field_manager::FieldManager;
 pub use gc::GarbageItem;
 pub use internal::quoted as internal_text;
 pub use list::{ListOptions, ListPage, Select};
+pub use meta::check_patched;
 pub use patch::{Operation, Patch};
 pub use pods::evict::{Eviction, EvictionCalls, EvictionRequest, evict};
 pub use pods::{Binding, TOLERATED_TAINTS, add_by_key};

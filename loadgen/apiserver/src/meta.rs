@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use podstorm_objects::{
-    Cause, ObjectMeta, OptionalSeconds, OwnerReferences, ResourceVersion, Rest, Time,
+    ApiError, Cause, Kind, ObjectMeta, OptionalSeconds, OwnerReferences, ResourceVersion, Rest,
+    Str, Time,
 };
 use serde_json::Value;
 
@@ -47,6 +48,43 @@ pub(super) fn drop_self_link(metadata: &mut ObjectMeta) {
     const SELF_LINK: &str = "selfLink";
     if !metadata.rest.is_empty() && metadata.rest.get(SELF_LINK).is_some() {
         metadata.rest = metadata.rest.without(SELF_LINK);
+    }
+}
+
+/// Puts what a patch has made where the patched object is, unless it says otherwise. The namespace of a kind without
+/// namespaces is passed over.
+///
+/// Source: `checkName` of Kubernetes' `apiserver/pkg/endpoints/handlers`.
+///
+/// # Errors
+/// 400 for another name or namespace, and for none.
+pub fn check_patched(kind: Kind, new: &mut ObjectMeta, old: &ObjectMeta) -> Result<(), ApiError> {
+    if new.namespace.is_empty() || !kind.is_namespaced() {
+        new.namespace = old.namespace.clone();
+    }
+    if new.name.is_empty() {
+        return Err(errors::bad_request(format!(
+            "the name of the object ({} based on URL) was undeterminable: name must be provided",
+            old.name
+        )));
+    }
+    for (what, new, old, of) in [
+        ("name", &*new.name, &*old.name, "URL"),
+        ("namespace", &*new.namespace, &*old.namespace, "request"),
+    ] {
+        if new != old {
+            return Err(errors::bad_request(format!(
+                "the {what} of the object ({new}) does not match the {what} on the {of} ({old})"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Takes the namespace from an object of a kind without namespaces.
+pub(super) fn drop_namespace(kind: Kind, metadata: &mut ObjectMeta) {
+    if !kind.is_namespaced() && !metadata.namespace.is_empty() {
+        metadata.namespace = Str::default();
     }
 }
 

@@ -32,6 +32,7 @@ mod component_status;
 mod credentials;
 mod delete;
 mod discovery;
+pub mod documents;
 mod events;
 pub mod faults;
 mod health;

@@ -215,13 +215,15 @@ fn finalize(call: &Call<'_>, object: AnyObject, dry_run: bool) -> Result<AnyObje
     Ok(call.cluster().finalize(namespace, dry_run, call.now)?)
 }
 
-/// Gives the object the namespace of the path.
+/// Gives the object the namespace of the path, and none to one of a kind without namespaces.
+///
+/// Source: `rest.EnsureObjectNamespaceMatchesRequestNamespace` of Kubernetes' apiserver.
 ///
 /// # Errors
 /// 400 where it names another.
 fn place(object: &mut AnyObject, target: &Target) -> Result<(), ApiError> {
     let metadata = Arc::get_mut(object).expect("not shared yet").metadata_mut();
-    if metadata.namespace.is_empty() {
+    if metadata.namespace.is_empty() || !target.kind.is_namespaced() {
         metadata.namespace = target.namespace.as_str().into();
     } else if *metadata.namespace != *target.namespace {
         return Err(errors::bad_request(

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use podstorm_apiserver::{Api, Cluster, Patch, PodPart, custom, errors, kind_named};
+use podstorm_apiserver::{Api, Cluster, Patch, PodPart, check_patched, custom, errors, kind_named};
 use podstorm_objects::{
     AnyObject, ApiError, Cause, DynamicObject, Kind, Now, Object, ResourceType,
 };
@@ -120,7 +120,12 @@ fn view_of(kind: Kind) -> Option<&'static View> {
 
 /// Whether objects of a kind may be stored as those of another version.
 pub(crate) fn is_view(kind: Kind) -> bool {
-    view_of(kind).is_some() || is_custom(kind)
+    is_version(kind) || is_custom(kind)
+}
+
+/// Whether objects of a kind are stored as those of another version.
+pub(crate) fn is_version(kind: Kind) -> bool {
+    view_of(kind).is_some()
 }
 
 /// Whether a definition describes the kind. Its objects are stored as they were written, and differ by
@@ -149,7 +154,7 @@ pub(crate) fn json(kind: Kind, object: &dyn Object) -> Value {
 }
 
 /// The kind of the same objects in another version; `None` where there is no such version.
-pub(crate) fn at_version(kind: Kind, api_version: &str) -> Option<Kind> {
+pub fn at_version(kind: Kind, api_version: &str) -> Option<Kind> {
     if is_custom(kind) {
         return kind.is_of_group(api_version).then_some(kind);
     }
@@ -160,8 +165,7 @@ pub(crate) fn at_version(kind: Kind, api_version: &str) -> Option<Kind> {
 }
 
 /// The JSON of an object of one version as that of another.
-pub(crate) fn converted(from: Kind, to: Kind, json: &Value) -> Value {
-    let mut json = json.clone();
+pub(crate) fn converted(from: Kind, to: Kind, mut json: Value) -> Value {
     if from.api_version() == to.api_version() {
         return json;
     }
@@ -296,13 +300,6 @@ pub(crate) fn patch(
         patch.apply(&mut json)?;
         api.check_patched(patch, &mut json)?;
         let is_of_any_version = json["metadata"]["resourceVersion"] == version;
-        let named = &json["metadata"]["name"];
-        if *named != name {
-            let named = named.as_str().unwrap_or("");
-            return Err(errors::bad_request(format!(
-                "the name of the object ({named}) does not match the name on the URL ({name})"
-            )));
-        }
         if let (Some(view), Value::Object(members)) = (view, &mut json) {
             (view.from)(members);
             set_type(members, stored_kind(kind));
@@ -311,7 +308,9 @@ pub(crate) fn patch(
             check(view, (stored_kind(kind), name), &json, Some(&old.to_json()))?;
         }
         let read = api.read(json)?;
-        let object = read.map_err(|problem| cannot_be_handled(kind, &problem.to_string()))?;
+        let mut object = read.map_err(|problem| cannot_be_handled(kind, &problem.to_string()))?;
+        let metadata = Arc::get_mut(&mut object).expect("not shared yet");
+        check_patched(kind, metadata.metadata_mut(), old.metadata())?;
         let patched = match of_status {
             true => api.update_status(object, now),
             false => api.update(object, now),

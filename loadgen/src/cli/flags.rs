@@ -1,11 +1,12 @@
 //! The flags of `loadgen run`: those of the settings, and what is written and shown.
 
-use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 
+use super::address;
 use super::baseline::BaselineFlags;
 use crate::metrics::Threshold;
 use crate::report::output::Inputs;
@@ -77,12 +78,12 @@ pub(super) struct RunFlags {
 
     /// Serve the run's metrics to Prometheus at http://ADDRESS/metrics while it goes on: localhost:9090,
     /// or :9090 for every address of this machine; port 0 is one that is free
-    #[arg(long, value_name = "ADDRESS", value_parser = metrics_address, help_heading = "Output")]
+    #[arg(long, value_name = "ADDRESS", value_parser = address::any, help_heading = "Output")]
     pub(super) metrics_addr: Option<SocketAddr>,
 
     /// Serve the run's cluster to kubectl and any other client while it goes on, in real time; it ends
-    /// with the report
-    #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Output")]
+    /// with the report. :8001 is 127.0.0.1:8001
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address::local, help_heading = "Output")]
     pub(super) serve: Option<SocketAddr>,
 
     /// Serve the cluster after the run too, as the run has left it, until Ctrl-C
@@ -157,60 +158,4 @@ pub(super) fn note_inputs(asked: &SettingsRequest, inputs: &mut Inputs) -> Resul
         inputs.add("--scenario", Path::new(path));
     }
     Ok(())
-}
-
-fn metrics_address(text: &str) -> Result<SocketAddr, String> {
-    let expected = "expected an address with a port, such as 127.0.0.1:9090, localhost:9090, [::1]:0, \
-                    or :9090 for every address of this machine";
-    if let Ok(address) = text.parse() {
-        return Ok(address);
-    }
-    let Some((host, port)) = text.rsplit_once(':') else {
-        return Err(expected.to_owned());
-    };
-    let port: u16 = port.parse().map_err(|_| expected.to_owned())?;
-    if host.is_empty() {
-        return Ok((Ipv4Addr::UNSPECIFIED, port).into());
-    }
-    let addresses = (host, port).to_socket_addrs();
-    let mut addresses: Vec<SocketAddr> = addresses
-        .map_err(|error| format!("the host {host} is not known ({error}); {expected}"))?
-        .collect();
-    // Of a name's addresses the one that most readers try.
-    addresses.sort_by_key(SocketAddr::is_ipv6);
-    let first = addresses.into_iter().next();
-    first.ok_or_else(|| format!("the host {host} has no address; {expected}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn metrics_are_served_at_addresses_names_and_ports() {
-        for (text, address) in [
-            ("127.0.0.1:9090", "127.0.0.1:9090"),
-            ("localhost:9091", "127.0.0.1:9091"),
-            (":9091", "0.0.0.0:9091"),
-            ("[::1]:0", "[::1]:0"),
-        ] {
-            let read = metrics_address(text).map(|address| address.to_string());
-            assert_eq!(read, Ok(address.to_owned()));
-        }
-        for text in [
-            "",
-            "9090",
-            "localhost",
-            ":",
-            "localhost:http",
-            "localhost:99999",
-            "a b:1",
-        ] {
-            let problem = metrics_address(text).unwrap_err();
-            assert!(
-                problem.contains("such as 127.0.0.1:9090"),
-                "{text}: {problem}"
-            );
-        }
-    }
 }

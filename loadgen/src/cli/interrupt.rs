@@ -2,11 +2,12 @@
 //! Before anything runs the first one ends it.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::report::progress;
@@ -21,6 +22,10 @@ pub(super) struct Interrupter {
     cancel: Arc<AtomicBool>,
     /// Whether there is something to stop and report on.
     runs: Arc<AtomicBool>,
+    /// Is notified where `cancel` is set.
+    canceled: Arc<Notify>,
+    /// Files to be removed by what ends the process without unwinding.
+    temporary: Arc<Mutex<Vec<PathBuf>>>,
 }
 
 impl Interrupter {
@@ -28,6 +33,18 @@ impl Interrupter {
     pub(super) fn begin(&self) {
         // Ordering: as in `watch`.
         self.runs.store(true, Ordering::Relaxed);
+    }
+
+    /// An interrupt that ends the process removes this file, too.
+    pub(super) fn remove_at_end(&self, file: &Path) {
+        let temporary = self.temporary.lock();
+        let mut temporary = temporary.unwrap_or_else(PoisonError::into_inner);
+        temporary.push(file.to_owned());
+    }
+
+    /// Waits for the interrupt that asks to stop; for one caller.
+    pub(super) async fn stopped(&self) {
+        self.canceled.notified().await;
     }
 
     /// As if Ctrl-C had been pressed.
@@ -53,8 +70,12 @@ pub(super) fn watch(cancel: &Arc<AtomicBool>, temporary: Vec<PathBuf>, quiet: bo
         keys,
         cancel: Arc::clone(cancel),
         runs: Arc::default(),
+        canceled: Arc::default(),
+        temporary: Arc::new(Mutex::new(temporary)),
     };
     let runs = Arc::clone(&interrupter.runs);
+    let canceled = Arc::clone(&interrupter.canceled);
+    let temporary = Arc::clone(&interrupter.temporary);
     let cancel = Arc::clone(cancel);
     let (caught, is_caught) = std::sync::mpsc::channel();
     let thread = std::thread::Builder::new()
@@ -72,8 +93,9 @@ pub(super) fn watch(cancel: &Arc<AtomicBool>, temporary: Vec<PathBuf>, quiet: bo
                 let Ok(mut signals) = signals else { return };
                 let end = || {
                     progress::give_screen_back();
-                    for temporary in &temporary {
-                        let _ = std::fs::remove_file(temporary);
+                    let files = temporary.lock().unwrap_or_else(PoisonError::into_inner);
+                    for file in &*files {
+                        let _ = std::fs::remove_file(file);
                     }
                     std::process::exit(i32::from(EXIT_INTERRUPTED));
                 };
@@ -87,6 +109,7 @@ pub(super) fn watch(cancel: &Arc<AtomicBool>, temporary: Vec<PathBuf>, quiet: bo
                 }
                 // Ordering: the flag guards no other data, the run only has to see it at some time.
                 cancel.store(true, Ordering::Relaxed);
+                canceled.notify_one();
                 if !quiet {
                     let _ = writeln!(io::stderr(), "interrupted: stopping (again to end at once)");
                 }

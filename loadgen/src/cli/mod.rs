@@ -5,6 +5,7 @@
 //! quietly.
 
 mod access;
+mod address;
 mod baseline;
 #[cfg(feature = "faultsim")]
 mod bugs;
@@ -16,6 +17,7 @@ mod flags;
 #[cfg(feature = "faultsim")]
 mod fuzz;
 mod interrupt;
+mod kubeconfig;
 mod live;
 mod metrics;
 #[cfg(any(test, not(feature = "faultsim")))]
@@ -55,6 +57,14 @@ fn warn(warnings: &[String]) {
     }
     if let more @ 1.. = warnings.len().saturating_sub(WARNINGS_MAX) {
         let _ = writeln!(errors, "warning: {more} more unknown fields");
+    }
+}
+
+/// Writes to standard error what of the files of `-f` is left out.
+fn tell_left_out(lines: &[String]) {
+    let mut errors = io::stderr().lock();
+    for line in lines {
+        let _ = writeln!(errors, "warning: {line}");
     }
 }
 

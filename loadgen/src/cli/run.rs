@@ -11,8 +11,9 @@ use podstorm_sim::clock::RealClock;
 use terminal_size::{Width, terminal_size_of};
 
 use super::flags::{RunFlags, SettingsFormat, note_inputs};
+use super::interrupt::Interrupter;
+use super::kubeconfig::Kubeconfig;
 use super::outputs::{self, Outputs};
-use super::serve::write_kubeconfig;
 use super::{baseline, dry_run, effective, interrupt, live, print, print_beside, profile, warn};
 use crate::exposition::MetricsServer;
 use crate::manifest::{self, Loaded};
@@ -99,7 +100,7 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
             server.address()
         );
     }
-    let server = serve(flags, &settings)?;
+    let (server, _kubeconfig) = serve(flags, &settings, &interrupter)?.unzip();
     interrupter.begin();
     let uses_stdout = outputs.use_stdout();
     let again = |settings: &Settings| repeating(flags, settings);
@@ -186,11 +187,15 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
     Ok(result.outcome.exit_code)
 }
 
-/// The server of the run's cluster, where one is wanted, with the line that tells clients of it.
+/// The server of the run's cluster, where one is wanted, and its kubeconfig, with the line that tells clients of it.
 ///
 /// # Errors
 /// Other machines could reach it, nobody could look at a virtual run, or the address is in use.
-fn serve(flags: &RunFlags, settings: &Settings) -> Result<Option<RunServer>> {
+fn serve(
+    flags: &RunFlags,
+    settings: &Settings,
+    interrupter: &Interrupter,
+) -> Result<Option<(RunServer, Kubeconfig)>> {
     let Some(address) = flags.serve else {
         return Ok(None);
     };
@@ -209,14 +214,14 @@ fn serve(flags: &RunFlags, settings: &Settings) -> Result<Option<RunServer>> {
     descriptors::raise_limit();
     let server = RunServer::start(address)?;
     let address = server.address();
-    let path = write_kubeconfig(address, &Login::default(), None)?;
+    let kubeconfig = Kubeconfig::write(address, &Login::default(), None, interrupter)?;
     // Shown even with --quiet: without it nobody finds the run.
     let _ = writeln!(
         io::stderr(),
         "serving http://{address}: export KUBECONFIG={}",
-        path.display()
+        kubeconfig.path().display()
     );
-    Ok(Some(server))
+    Ok(Some((server, kubeconfig)))
 }
 
 /// Serves what the run has left until Ctrl-C.

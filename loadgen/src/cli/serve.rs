@@ -17,13 +17,14 @@ use podstorm_sim::services::{Controllers, Services};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::access::AccessFlags;
+use super::address;
+use super::interrupt::{self, Interrupter};
+use super::kubeconfig::Kubeconfig;
 use super::outputs::Outputs;
 use crate::manifest;
 use crate::report::output::{Inputs, Output};
 use crate::scenario::{EngineName, Percent, share};
-use crate::serve::{
-    Access, Login, ServeOptions, Served, bind, descriptors, kubeconfig, write_snapshot,
-};
+use crate::serve::{Access, Login, ServeOptions, Served, bind, descriptors, write_snapshot};
 use crate::units::{parse_duration_ns, parse_latency};
 
 /// What `loadgen serve` is asked for.
@@ -37,8 +38,9 @@ Examples:
   loadgen serve --controllers '*,-podgc' all controllers but pod garbage collection
   kubectl create -f replicaset.yaml      in another terminal, after the line that is printed")]
 pub(super) struct ServeFlags {
-    /// Where to listen; port 0 is one that is free
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8001")]
+    /// Where to listen: localhost:8001, or :8001 for 127.0.0.1:8001; port 0 is one that is free
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8001",
+          value_parser = address::local)]
     listen: SocketAddr,
     /// Simulated nodes
     #[arg(long, value_name = "N", default_value_t = ServeOptions::default().nodes)]
@@ -105,7 +107,8 @@ pub(super) struct ServeFlags {
     /// Load these manifests or dumps first; `-` is standard input
     #[arg(short = 'f', long = "filename", value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Write the kubeconfig here [default: podstorm-PORT.kubeconfig in the folder for temporary files]
+    /// Write the kubeconfig here [default: podstorm-PORT.kubeconfig in the folder for temporary files,
+    /// which is removed at the end]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// Write all objects to this file at the end and on SIGUSR1; -f reads it
@@ -200,11 +203,13 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
     outputs.open("--kubeconfig", flags.kubeconfig.as_ref(), &inputs)?;
     outputs.open("--snapshot", flags.snapshot.as_ref(), &inputs)?;
     let access = flags.access.access(flags.listen)?;
+    let interrupter = interrupt::watch(&Arc::default(), outputs.temporary(), true);
     let objects = match flags.files.is_empty() {
         true => Vec::new(),
         false => {
             let loaded = manifest::load_served(&flags.files, io::stdin())?;
             super::warn(&loaded.warnings);
+            super::tell_left_out(&loaded.left_out);
             loaded.objects
         }
     };
@@ -268,7 +273,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
         .enable_all()
         .build();
     let runtime = runtime.context("can't start threads")?;
-    runtime.block_on(serve(flags, &served, (tls, &login), config))?;
+    runtime.block_on(serve(flags, &served, (tls, &login), config, &interrupter))?;
     snapshot(flags, served.cluster())?;
     Ok(0)
 }
@@ -278,22 +283,21 @@ async fn serve(
     served: &Served,
     (tls, login): (Option<Tls>, &Login),
     config: Option<Output>,
+    interrupter: &Interrupter,
 ) -> Result<()> {
-    let mut interrupt = signal(SignalKind::interrupt()).context("can't catch signals")?;
-    let mut terminate = signal(SignalKind::terminate()).context("can't catch signals")?;
     let mut asked = signal(SignalKind::user_defined1()).context("can't catch signals")?;
     descriptors::raise_limit();
     let listener = bind(flags.listen).await?;
     let address = listener.local_addr();
     let address = address.context("the listener has no address")?;
-    let path = write_kubeconfig(address, login, config)?;
+    let mut kubeconfig = Kubeconfig::write(address, login, config, interrupter)?;
     let scheme = if tls.is_some() { "https" } else { "http" };
-    announce(&format!("{scheme}://{address}"), &path)?;
+    interrupter.begin();
+    announce(&format!("{scheme}://{address}"), kubeconfig.path())?;
     let stop = async {
         loop {
             tokio::select! {
-                _ = interrupt.recv() => break,
-                _ = terminate.recv() => break,
+                () = interrupter.stopped() => break,
                 _ = asked.recv() => {
                     // The server goes on.
                     if let Err(error) = snapshot(flags, served.cluster()) {
@@ -302,6 +306,7 @@ async fn serve(
                 }
             }
         }
+        kubeconfig.remove_temporary();
     };
     served.listen(listener, tls, stop).await
 }
@@ -313,27 +318,6 @@ fn snapshot(flags: &ServeFlags, cluster: &Cluster) -> Result<()> {
         output.write(|file| write_snapshot(cluster, file))?;
     }
     Ok(())
-}
-
-/// Writes the kubeconfig, for its owner alone; where no file is given, into the folder for temporary
-/// files. Returns where it is.
-pub(super) fn write_kubeconfig(
-    address: SocketAddr,
-    login: &Login,
-    config: Option<Output>,
-) -> Result<PathBuf> {
-    let usual = format!("podstorm-{}.kubeconfig", address.port());
-    let usual = std::env::temp_dir().join(usual);
-    let config = match config {
-        Some(config) => config,
-        None => Output::open("--kubeconfig", &usual, &Inputs::default())?,
-    };
-    let path = config.path().unwrap_or(&usual).to_owned();
-    let text = kubeconfig(address, login);
-    config
-        .private()?
-        .write(|file| file.write_all(text.as_bytes()))?;
-    Ok(path)
 }
 
 fn announce(url: &str, path: &Path) -> Result<()> {

@@ -5,7 +5,6 @@ use std::sync::{Arc, RwLock};
 use ahash::RandomState;
 use hashbrown::HashTable;
 use podstorm::client::Cause;
-use podstorm_apiserver::Strategy;
 use podstorm_apiserver::defaulting::{
     default_pod, default_replica_set, default_replicas, default_replication_controller,
 };
@@ -13,6 +12,7 @@ use podstorm_apiserver::validation::{
     allow_privileged, validate_namespace, validate_node, validate_pod, validate_pod_except_spec,
     validate_replica_set, validate_replica_set_except_pod_spec, validate_replication_controller,
 };
+use podstorm_apiserver::{Strategy, validate_loaded};
 use podstorm_objects::{DecodeError, FieldPath, ObjectMeta, Pod, PodSpec, ReplicaSet, Uid};
 
 use super::Kinds;
@@ -123,7 +123,7 @@ pub(super) fn default_and_check(
         }
         InputObject::Dynamic(object) => {
             object.set_defaults(None);
-            object.validate_create()
+            validate_loaded(&**object)
         }
     };
     // Whether they may be is the cluster's to say, which sees the object next.
@@ -141,12 +141,6 @@ fn check_metadata(object: &InputObject) -> Result<(), DecodeError> {
         return Err(error(
             "metadata.name",
             "is missing; every object has a name",
-        ));
-    }
-    if !object.kind().is_namespaced() && !meta.namespace.is_empty() {
-        return Err(error(
-            "metadata.namespace",
-            format!("a {} is in no namespace; remove it", object.kind().name()),
         ));
     }
     check_uids(meta)

@@ -1,5 +1,6 @@
 //! The objects of all files: doubles refused, equal parts shared, the rest counted.
 
+use std::collections::BTreeMap;
 use std::io;
 
 use ahash::RandomState;
@@ -12,10 +13,10 @@ use serde_json::{Map, Value};
 
 use super::Kinds;
 use super::check::CheckedSpecs;
-use super::decode::{self, Decoded, Wrong};
+use super::decode::{self, Decoded, LeftOut, Why, Wrong};
 use super::document::{Document, is_list_kind};
 use super::error::ManifestError;
-use super::unknown;
+use super::unknown::{self, Field, Found};
 use crate::input::InputObject;
 use crate::result::InputCounts;
 use crate::units::count_for_people;
@@ -43,13 +44,41 @@ pub(super) struct Collector {
     /// Specs that need not be looked at again, for the decoders.
     pub(super) checked: CheckedSpecs,
     counts: InputCounts,
-    /// Objects of the present file whose kinds may be described in it: the kind, the document, the members.
-    undefined: Vec<(String, u64, Map<String, Value>)>,
+    /// Objects whose kinds definitions may describe.
+    undefined: Vec<Undefined>,
+    /// What was left out, by the kind and its version.
+    left_out: BTreeMap<String, LeftOutOfKind>,
+    /// Objects left out whose kinds have no entry any more.
+    left_out_besides: u64,
+    /// Fields that were taken out of objects.
+    dropped: Found,
+    /// The present file, an index into `files`.
+    file: usize,
     /// Documents with content seen in the present file.
     document: u64,
     /// Whether the present file is YAML, where unquoted texts may be read as something else.
     is_yaml: bool,
 }
+
+/// An object whose kind a CustomResourceDefinition of the files may describe, wherever that stands.
+#[derive(Debug)]
+struct Undefined {
+    origin: Origin,
+    index: Option<usize>,
+    left: LeftOut,
+    members: Map<String, Value>,
+}
+
+/// Objects of one kind that are not taken.
+#[derive(Debug)]
+struct LeftOutOfKind {
+    first: LeftOut,
+    origin: Origin,
+    count: u64,
+}
+
+/// Kinds of objects left out that are told one by one.
+const LEFT_OUT_KINDS_MAX: usize = 50;
 
 /// How many objects are taken between two looks for memory to share.
 const OBJECTS_PER_SHRINK: usize = 10_000;
@@ -74,6 +103,10 @@ impl Collector {
             checked: CheckedSpecs::new(kinds),
             counts: InputCounts::default(),
             undefined: Vec::new(),
+            left_out: BTreeMap::new(),
+            left_out_besides: 0,
+            dropped: Found::new(),
+            file: 0,
             document: 0,
             is_yaml: false,
         }
@@ -81,6 +114,7 @@ impl Collector {
 
     /// The documents that follow are of that file.
     pub(super) fn begin_file(&mut self, file: &str) {
+        self.file = self.files.len();
         self.files.push(file.to_owned());
         self.document = 0;
     }
@@ -97,12 +131,75 @@ impl Collector {
                 self.of_file("holds no document; expected Kubernetes objects as YAML or JSON")
             );
         }
-        self.take_custom()
+        Ok(())
+    }
+
+    /// What was left out, a line for each kind and version with the first object of it.
+    pub(super) fn left_out(&self) -> Vec<String> {
+        let kinds = self.left_out.iter();
+        let mut lines: Vec<String> = kinds
+            .map(|(kind, of_kind)| {
+                let LeftOut { name, why, .. } = &of_kind.first;
+                let between = if name.is_empty() { "" } else { " " };
+                let why = match why {
+                    Why::IsPast => "Events tell of the past, and new ones are written".to_owned(),
+                    Why::OtherVersion(known) => format!(
+                        "Kubernetes 1.36 has {} as {}",
+                        known.name(),
+                        known.api_version()
+                    ),
+                    Why::UnknownKind => {
+                        "it is neither of Kubernetes 1.36 nor of a CustomResourceDefinition of the \
+                         files"
+                            .to_owned()
+                    }
+                };
+                let more = match of_kind.count - 1 {
+                    0 => String::new(),
+                    more => format!("; so are {} more of this kind", count_for_people(more)),
+                };
+                let place = ManifestError {
+                    document: Some(of_kind.origin.document),
+                    object: Some(format!("{kind}{between}{name}")),
+                    ..*ManifestError::of_file(
+                        &self.files[of_kind.origin.file as usize],
+                        format!("is left out: {why}{more}"),
+                    )
+                };
+                place.to_string()
+            })
+            .collect();
+        if self.left_out_besides > 0 {
+            let count = count_for_people(self.left_out_besides);
+            lines.push(format!("{count} objects of further kinds are left out too"));
+        }
+        lines
+    }
+
+    fn leave_out(&mut self, left: LeftOut, origin: Origin) {
+        *self.counts.ignored.entry(left.kind.clone()).or_default() += 1;
+        if let Some(known) = self.left_out.get_mut(&left.type_text) {
+            known.count += 1;
+        } else if self.left_out.len() == LEFT_OUT_KINDS_MAX {
+            self.left_out_besides += 1;
+        } else {
+            let of_kind = LeftOutOfKind {
+                origin,
+                count: 1,
+                first: left,
+            };
+            let kind = of_kind.first.type_text.clone();
+            self.left_out.insert(kind, of_kind);
+        }
     }
 
     /// Fields that Kubernetes doesn't know, each reported once with the first object that has it.
     pub(super) fn warnings(&self) -> Vec<String> {
-        let found = unknown::find(&self.objects);
+        let mut found = unknown::find(&self.objects);
+        for (field, (number, count)) in &self.dropped {
+            let known = found.entry(field.clone()).or_insert((*number, 0));
+            *known = (known.0.min(*number), known.1 + count);
+        }
         let told = found.into_iter().map(|((_, field), (number, count))| {
             let origin = self.origins[number];
             let mut text = format!(
@@ -123,39 +220,42 @@ impl Collector {
         told.collect()
     }
 
-    /// Takes the objects of the file whose kinds are described by the definitions taken so far, wherever in
-    /// it these stand; counts the others.
-    fn take_custom(&mut self) -> Result<(), Box<ManifestError>> {
+    /// Ends the files: takes the objects whose kinds are described by the definitions of all of them, in whatever
+    /// order they stand; leaves the others out.
+    pub(super) fn end(&mut self) -> Result<(), Box<ManifestError>> {
         let dynamic = self.objects.iter().filter_map(|object| match object {
             InputObject::Dynamic(object) => Some(&**object),
             _ => None,
         });
         let described: Vec<Kind> = dynamic.flat_map(custom::described_kinds).collect();
-        let last = self.document;
-        for (kind_text, document, members) in std::mem::take(&mut self.undefined) {
+        for undefined in std::mem::take(&mut self.undefined) {
+            let Undefined {
+                origin,
+                index,
+                left,
+                members,
+            } = undefined;
             let text = |member: &str| members.get(member).and_then(Value::as_str);
             let (kind, version) = (text("kind"), text("apiVersion"));
             let is_its = |of: &&Kind| (kind, version) == (Some(of.name()), Some(of.api_version()));
             let Some(kind) = described.iter().find(is_its) else {
-                *self.counts.ignored.entry(kind_text).or_default() += 1;
+                self.leave_out(left, origin);
                 continue;
             };
-            self.document = document;
+            (self.file, self.document) = (origin.file as usize, origin.document);
             let value = Value::Object(members);
-            match decode::decode_dynamic(*kind, Tape::of(&value).root()) {
-                Ok(object) => self.store(object, None)?,
-                Err(error) => {
-                    let wrong = Wrong {
-                        object: Some(kind_text),
-                        path: error.path.0,
-                        problem: error.problem,
-                        ..Wrong::default()
-                    };
-                    return Err(self.of_object(None, wrong));
-                }
-            }
+            let decoded = decode::of_kind(*kind, Tape::of(&value).root(), &self.checked);
+            let (object, unknown) = decoded.map_err(|error| {
+                let wrong = Wrong {
+                    position: None,
+                    object: Some(format!("{} {}", kind.name(), left.name)),
+                    path: error.path.0,
+                    problem: error.problem,
+                };
+                self.of_object(index, wrong)
+            })?;
+            self.store(object, unknown, index)?;
         }
-        self.document = last;
         Ok(())
     }
 
@@ -166,7 +266,7 @@ impl Collector {
 
     /// A problem with the present file as a whole.
     pub(super) fn of_file(&self, problem: &str) -> Box<ManifestError> {
-        let file = self.files.last().map_or("", String::as_str);
+        let file = self.files.get(self.file).map_or("", String::as_str);
         ManifestError::of_file(file, problem)
     }
 
@@ -276,16 +376,22 @@ impl Collector {
         index: Option<usize>,
     ) -> Result<Option<Map<String, Value>>, Box<ManifestError>> {
         match decoded {
-            Decoded::Object(mut object) => {
+            Decoded::Object(mut object, unknown) => {
                 self.share_all(&mut object);
-                self.store(object, index).map(|()| None)
+                self.store(object, unknown, index).map(|()| None)
             }
-            Decoded::Custom(kind, members) => {
-                self.undefined.push((kind, self.document, members));
+            Decoded::Custom(left, members) => {
+                let origin = self.here();
+                self.undefined.push(Undefined {
+                    origin,
+                    index,
+                    left,
+                    members,
+                });
                 Ok(None)
             }
-            Decoded::Other(kind) => {
-                *self.counts.ignored.entry(kind).or_default() += 1;
+            Decoded::LeftOut(left) => {
+                self.leave_out(left, self.here());
                 Ok(None)
             }
             Decoded::Kindless(item) => Ok(Some(item)),
@@ -304,6 +410,7 @@ impl Collector {
     fn store(
         &mut self,
         object: InputObject,
+        unknown: Vec<Field>,
         index: Option<usize>,
     ) -> Result<(), Box<ManifestError>> {
         let number = self.objects.len() as u32;
@@ -351,24 +458,29 @@ impl Collector {
                 }));
             }
         }
+        unknown::add(&mut self.dropped, number as usize, &object, unknown);
         let kind = object.kind().name().to_owned();
         *self.counts.taken.entry(kind).or_default() += 1;
         self.objects.push(object);
-        let file = self.files.len() as u32 - 1;
-        self.origins.push(Origin {
-            file,
-            document: self.document,
-        });
+        self.origins.push(self.here());
         if self.objects.len().is_multiple_of(OBJECTS_PER_SHRINK) {
             self.sharer.shrink();
         }
         Ok(())
     }
 
+    /// The present document.
+    fn here(&self) -> Origin {
+        Origin {
+            file: self.file as u32,
+            document: self.document,
+        }
+    }
+
     /// The place of an object taken before, e.g. `document 2 of web.yaml`.
     fn origin(&self, number: u32) -> String {
         let origin = self.origins[number as usize];
-        if origin.file as usize + 1 == self.files.len() {
+        if origin.file as usize == self.file {
             format!("document {}", origin.document)
         } else {
             format!(

@@ -2,29 +2,55 @@
 //! validated. Nothing here depends on other objects, so that many are decoded at once.
 
 use podstorm_apiserver::kind_named;
+use podstorm_http::documents;
 use podstorm_objects::decode::describe;
-use podstorm_objects::json::JsonValue;
-use podstorm_objects::{DecodeError, DynamicObject, FieldPath, Kind, Resource};
+use podstorm_objects::json::{JsonValue, Tape};
+use podstorm_objects::{DecodeError, DynamicObject, FieldPath, Kind, ObjectMeta, Resource, Str};
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use serde_json::{Map, Value};
 
 use super::Kinds;
 use super::check::{self, CheckedSpecs};
+use super::unknown::{self, Field};
 use crate::input::InputObject;
 
 /// What an item of a list or a document turned out to be.
 #[derive(Debug)]
 pub(super) enum Decoded {
-    /// An object of a kind that the cluster serves.
-    Object(InputObject),
-    /// One of another kind.
-    Other(String),
-    /// One of a kind that a CustomResourceDefinition of the files may describe: `kind`, and the members.
-    Custom(String, Map<String, Value>),
+    /// An object of a kind that the cluster serves, and fields that Kubernetes doesn't know, which were taken out.
+    Object(InputObject, Vec<Field>),
+    /// One that is not taken.
+    LeftOut(LeftOut),
+    /// One of a kind that a CustomResourceDefinition of the files may describe, and its members.
+    Custom(LeftOut, Map<String, Value>),
     /// One that does not say its kind; the list that it is an item of may.
     Kindless(Map<String, Value>),
     /// Something wrong.
     Wrong(Wrong),
+}
+
+/// An object that is not taken.
+#[derive(Clone, Debug)]
+pub(super) struct LeftOut {
+    /// As counts name it: `Route`, or `Node.metal.example` where another kind has that name.
+    pub(super) kind: String,
+    /// `route.openshift.io/v1 Route`.
+    pub(super) type_text: String,
+    /// Namespace and name, where it says so: `shop/web`.
+    pub(super) name: String,
+    /// Why it isn't.
+    pub(super) why: Why,
+}
+
+/// Why an object is not taken.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Why {
+    /// Events tell of the past of a cluster.
+    IsPast,
+    /// The kind is one of another version alone.
+    OtherVersion(Kind),
+    /// There is no such kind.
+    UnknownKind,
 }
 
 /// What is wrong with an object.
@@ -77,27 +103,50 @@ pub(super) fn object(
             problem: error.problem,
         })
     };
-    let kind = match classify(text, checked.kinds) {
-        Ok(Classified::Served(kind)) => kind,
-        Ok(Classified::Other(kind)) if checked.kinds == Kinds::Served && list.is_none() => {
-            return Decoded::Custom(kind, value.to_map());
-        }
-        Ok(Classified::Other(kind)) => return Decoded::Other(kind),
-        Err(error) => return wrong(error),
-    };
-    let typed = TYPED.into_iter().find(|(known, _)| *known == kind);
-    let object = match typed {
+    match classify(text, checked.kinds) {
+        Ok(Classified::Served(kind)) => match of_kind(kind, value, checked) {
+            Ok((object, unknown)) => Decoded::Object(object, unknown),
+            Err(error) => wrong(error),
+        },
+        Ok(Classified::Other(left)) => match (checked.kinds, left.why) {
+            (Kinds::Served, Why::UnknownKind | Why::OtherVersion(_)) => {
+                Decoded::Custom(left, text.members())
+            }
+            _ => Decoded::LeftOut(left),
+        },
+        Err(error) => wrong(error),
+    }
+}
+
+/// Decodes an object of that kind, which may be another version of the one that is stored, and gives the fields
+/// that were taken out of it.
+pub(super) fn of_kind(
+    kind: Kind,
+    value: JsonValue<'_>,
+    checked: &CheckedSpecs,
+) -> Result<(InputObject, Vec<Field>), DecodeError> {
+    let mut object = read(kind, value)?;
+    let mut unknown = Vec::new();
+    let is_new = object.metadata().uid.is_empty();
+    // What exists has been through a server; a run takes everything as it is.
+    if checked.kinds == Kinds::Served && (is_new || !documents::is_stored(kind)) {
+        let document = documents::stored(kind, is_new, value.to_map());
+        let document = document.map_err(|problem| DecodeError {
+            path: FieldPath(String::new()),
+            problem,
+        })?;
+        unknown = unknown::with_dropped(&object, &document.unknown);
+        object = read(document.kind, Tape::of(&document.members).root())?;
+    }
+    drop_ephemeral_containers(&mut object, value);
+    check::default_and_check(&mut object, checked)?;
+    Ok((object, unknown))
+}
+
+fn read(kind: Kind, value: JsonValue<'_>) -> Result<InputObject, DecodeError> {
+    match TYPED.into_iter().find(|(known, _)| *known == kind) {
         Some((_, read)) => read(value),
         None => decode_dynamic(kind, value),
-    };
-    let checked = object.and_then(|mut object| {
-        drop_ephemeral_containers(&mut object, value);
-        check::default_and_check(&mut object, checked)?;
-        Ok(object)
-    });
-    match checked {
-        Ok(object) => Decoded::Object(object),
-        Err(error) => wrong(error),
     }
 }
 
@@ -115,15 +164,20 @@ pub(super) fn all<T: Sync>(
 
 /// `ReplicaSet default/web` from JSON that may be anything.
 fn object_name(value: JsonValue<'_>, kind: &str) -> Option<String> {
+    let name = name_of(value);
+    let between = if name.is_empty() { "" } else { " " };
+    Some(format!("{kind}{between}{name}"))
+}
+
+/// `default/web` from JSON that may be anything.
+fn name_of(value: JsonValue<'_>) -> String {
     let meta = value.get("metadata");
     let text = |key: &str| meta?.get(key)?.as_str();
-    Some(
-        match (text("namespace"), text("name").or(text("generateName"))) {
-            (Some(namespace), Some(name)) => format!("{kind} {namespace}/{name}"),
-            (None, Some(name)) => format!("{kind} {name}"),
-            (_, None) => kind.to_owned(),
-        },
-    )
+    match (text("namespace"), text("name").or(text("generateName"))) {
+        (Some(namespace), Some(name)) => format!("{namespace}/{name}"),
+        (None, Some(name)) => name.to_owned(),
+        (_, None) => String::new(),
+    }
 }
 
 /// A pod that exists may have them, a new one may not; they belong to debugging sessions, and
@@ -163,6 +217,17 @@ impl<'a> TypeText<'a> {
         }
     }
 
+    /// The members, with the kind and the version that the list says for it.
+    fn members(self) -> Map<String, Value> {
+        let mut members = self.value.to_map();
+        for (key, text) in [("kind", self.kind()), ("apiVersion", self.api_version())] {
+            if let Some(text) = text {
+                members.entry(key).or_insert_with(|| text.into());
+            }
+        }
+        members
+    }
+
     /// The kind that a list names for its items.
     fn of_list(self) -> Option<&'a str> {
         let kind = self.list?.get("kind")?.as_str()?.strip_suffix("List")?;
@@ -194,8 +259,9 @@ impl<'a> TypeText<'a> {
 }
 
 enum Classified {
+    /// One of a version that is served.
     Served(Kind),
-    Other(String),
+    Other(LeftOut),
 }
 
 type Read = fn(JsonValue<'_>) -> Result<InputObject, DecodeError>;
@@ -220,29 +286,39 @@ const TYPED: [(Kind, Read); 5] = [
 const UNTYPED: [&str; 3] = ["Deployment", "ConfigMap", "Lease"];
 
 fn classify(text: TypeText<'_>, kinds: Kinds) -> Result<Classified, DecodeError> {
-    let kind = text.required(text.kind(), "kind", "such as ReplicaSet")?;
+    let kind_text = text.required(text.kind(), "kind", "such as ReplicaSet")?;
     let api_version = text.required(text.api_version(), "apiVersion", "such as apps/v1")?;
-    // Events are of the past.
-    let served = kind_named(kind).filter(|known| *known != Kind::EVENT);
-    let served = served.filter(|known| {
-        kinds == Kinds::Served || Kind::TYPED.contains(known) || UNTYPED.contains(&known.name())
-    });
-    let Some(known) = served else {
-        return Ok(Classified::Other(cut(kind)));
+    let other = |kind: String, why| {
+        Ok(Classified::Other(LeftOut {
+            kind,
+            type_text: cut(&format!("{api_version} {}", cut(kind_text))),
+            name: name_of(text.value),
+            why,
+        }))
     };
-    if api_version == known.api_version() {
-        return Ok(Classified::Served(known));
+    let is_taken = |known: &Kind| {
+        kinds == Kinds::Served || Kind::TYPED.contains(known) || UNTYPED.contains(&known.name())
+    };
+    let Some(known) = kind_named(kind_text).filter(is_taken) else {
+        return other(cut(kind_text), Why::UnknownKind);
+    };
+    if let Some(kind) = documents::at_version(known, api_version) {
+        return match known == Kind::EVENT {
+            true => other(cut(kind_text), Why::IsPast),
+            false => Ok(Classified::Served(kind)),
+        };
     }
     // Other groups may have kinds of these names; the groups that ever held ours are mistakes.
     match api_version.split_once('/').map_or("", |(group, _)| group) {
         "" | "apps" | "extensions" => Err(DecodeError {
             path: FieldPath("apiVersion".into()),
             problem: format!(
-                "{kind} is {} in Kubernetes 1.36, not {api_version:?}; change apiVersion",
+                "{kind_text} is {} in Kubernetes 1.36, not {api_version:?}; change apiVersion",
                 known.api_version()
             ),
         }),
-        group => Ok(Classified::Other(cut(&format!("{kind}.{group}")))),
+        group if group == known.group() => other(cut(kind_text), Why::OtherVersion(known)),
+        group => other(cut(&format!("{kind_text}.{group}")), Why::UnknownKind),
     }
 }
 
@@ -251,20 +327,24 @@ fn cut(kind: &str) -> String {
     kind.chars().take(100).collect()
 }
 
-pub(super) fn decode_dynamic(kind: Kind, value: JsonValue<'_>) -> Result<InputObject, DecodeError> {
+fn decode_dynamic(kind: Kind, value: JsonValue<'_>) -> Result<InputObject, DecodeError> {
     let mut object = DynamicObject::read(kind, value)?;
-    if kind.is_namespaced() && object.metadata.namespace.is_empty() {
-        object.metadata.namespace = "default".into();
-    }
+    place(kind, &mut object.metadata);
     Ok(InputObject::Dynamic(Box::new(object)))
 }
 
-/// Reads an object and puts it into the namespace `default` where it belongs to one and says none.
 fn decode<R: Resource>(value: JsonValue<'_>) -> Result<Box<R>, DecodeError> {
     let mut object = R::read(value)?;
-    let meta = object.metadata_mut();
-    if R::KIND.is_namespaced() && meta.namespace.is_empty() {
-        meta.namespace = "default".into();
-    }
+    place(R::KIND, object.metadata_mut());
     Ok(Box::new(object))
+}
+
+/// Puts an object into the namespace `default` where it belongs to one and says none. One of a kind without
+/// namespaces is in none, whatever it says, as a server has it.
+fn place(kind: Kind, metadata: &mut ObjectMeta) {
+    if !kind.is_namespaced() {
+        metadata.namespace = Str::default();
+    } else if metadata.namespace.is_empty() {
+        metadata.namespace = "default".into();
+    }
 }

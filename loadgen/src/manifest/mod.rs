@@ -3,7 +3,7 @@
 //!
 //! A file is read as a stream, unpacked where it is gzip data: of a list some megabytes of text are
 //! held and decoded on all cores at a time. What is wrong is reported once, with file, document and
-//! field. Kinds that the cluster does not serve are counted.
+//! field. Objects that are not taken are counted by kind, with the place of the first.
 
 mod check;
 mod collect;
@@ -13,6 +13,8 @@ mod error;
 mod json;
 #[cfg(test)]
 mod quick_tests;
+#[cfg(test)]
+mod served_tests;
 pub(crate) mod size;
 #[cfg(test)]
 mod stream_tests;
@@ -46,6 +48,9 @@ pub struct Loaded {
     pub size: InputSize,
     /// What is no mistake for certain and probably one: fields that Kubernetes doesn't know.
     pub warnings: Vec<String>,
+    /// What was left out, a line for each kind and version with the place of the first object; one line for all
+    /// beyond some 50 kinds.
+    pub left_out: Vec<String>,
 }
 
 /// How gzip data begins.
@@ -64,11 +69,12 @@ pub fn load(files: &[PathBuf], stdin: impl Read) -> Result<Loaded, Box<ManifestE
     load_kinds(files, stdin, Kinds::Simulated)
 }
 
-/// As [`load`], for a server: objects of every kind that it serves, and of whatever kind, even of none
-/// that is simulated.
+/// As [`load`], for a server: objects of every kind and version that it serves, in the version that is stored, and
+/// those that definitions in the files describe. An object without a UID is checked as a create is, and has lost the
+/// fields that its kind doesn't know.
 ///
 /// # Errors
-/// As [`load`].
+/// As [`load`]; nothing but what the server doesn't serve.
 pub fn load_served(files: &[PathBuf], stdin: impl Read) -> Result<Loaded, Box<ManifestError>> {
     load_kinds(files, stdin, Kinds::Served)
 }
@@ -105,30 +111,40 @@ fn load_kinds(
             read_file(reader, &name, Format::of(path), &mut collector)?;
         }
     }
+    collector.end()?;
     let warnings = collector.warnings();
+    let left_out = collector.left_out();
     let (objects, mut counts) = collector.into_parts();
-    let mut simulated = objects.iter();
-    let is_simulated = |object: &InputObject| {
-        !matches!(object, InputObject::Dynamic(_)) || object.kind() == Kind::DEPLOYMENT
+    let is_wanted = |object: &InputObject| {
+        kinds == Kinds::Served
+            || !matches!(object, InputObject::Dynamic(_))
+            || object.kind() == Kind::DEPLOYMENT
     };
-    if !simulated.any(|object| is_simulated(object) || kinds == Kinds::Served) {
-        let kinds = counts.ignored.iter().chain(&counts.taken);
-        let kinds: Vec<String> = kinds
+    if !objects.iter().any(is_wanted) {
+        let found = counts.ignored.iter().chain(&counts.taken);
+        let found: Vec<String> = found
             .map(|(kind, count)| format!("{count} {kind}"))
             .collect();
-        let found = match kinds.is_empty() {
+        let found = match found.is_empty() {
             true => "no object".to_owned(),
-            false => kinds.join(", "),
+            false => found.join(", "),
         };
         let names: Vec<String> = files
             .iter()
             .map(|path| path.display().to_string())
             .collect();
-        let problem = format!(
-            "nothing to simulate: found {found}; expected Deployment, ReplicaSet, \
-             ReplicationController, Pod, Node or Namespace{}",
-            what_to_dump(&counts).unwrap_or_default(),
-        );
+        let problem = match kinds {
+            Kinds::Simulated => format!(
+                "nothing to simulate: found {found}; expected Deployment, ReplicaSet, \
+                 ReplicationController, Pod, Node or Namespace{}",
+                what_to_dump(&counts).unwrap_or_default(),
+            ),
+            Kinds::Served => format!(
+                "nothing to serve: found {found}; expected objects of a kind and version that \
+                 Kubernetes 1.36 serves, other than Events, or of a CustomResourceDefinition of the \
+                 files"
+            ),
+        };
         return Err(ManifestError::of_file(&names.join(", "), problem));
     }
     let size = size::of_input(&objects);
@@ -138,6 +154,7 @@ fn load_kinds(
         counts,
         size,
         warnings,
+        left_out,
     })
 }
 

@@ -271,7 +271,7 @@ fn blocks_of_every_sort_are_read_alike() {
 
 fn pod_of(decoded: Decoded) -> Box<Pod> {
     match decoded {
-        Decoded::Object(InputObject::Pod(pod)) => pod,
+        Decoded::Object(InputObject::Pod(pod), _) => pod,
         other => panic!("{other:?}"),
     }
 }

@@ -41,6 +41,9 @@ const CONTAINER: &str = "
 /// Most characters of a field's name that are shown.
 const SHOWN_MAX: usize = 80;
 
+/// Most characters of a path that are shown.
+const PATH_MAX: usize = 300;
+
 /// A field that Kubernetes doesn't know.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Field {
@@ -56,39 +59,70 @@ pub(super) type Found = BTreeMap<(&'static str, Field), (usize, u64)>;
 /// Looks through the objects. O(objects), and the fields of each spec once where pods share it.
 pub(super) fn find(objects: &[InputObject]) -> Found {
     let mut found = Found::new();
-    let mut specs = Specs {
-        known: HashMap::with_hasher(FIXED_STATE),
-    };
+    let mut specs = Specs::new();
     for (number, object) in objects.iter().enumerate() {
-        let mut fields = Vec::new();
-        meta(object.metadata(), "metadata", &mut fields);
-        match object {
-            InputObject::Namespace(_) | InputObject::Dynamic(_) => {}
-            InputObject::Node(node) => {
-                for name in node.spec.keys() {
-                    member(name, NODE_SPEC, "spec", &mut fields);
-                }
-            }
-            InputObject::Pod(pod) => specs.add(&pod.spec, "spec", &mut fields),
-            InputObject::ReplicaSet(set) => {
-                rest(&set.spec.rest, OWNER_SPEC, "spec", &mut fields);
-                template(&set.spec.template, &mut specs, &mut fields);
-            }
-            InputObject::ReplicationController(rc) => {
-                rest(&rc.spec_rest, OWNER_SPEC, "spec", &mut fields);
-                if let Some(of_rc) = &rc.template {
-                    template(of_rc, &mut specs, &mut fields);
-                }
-            }
-        }
-        fields.sort_unstable();
-        fields.dedup();
-        for field in fields {
-            let entry = found.entry((object.kind().name(), field));
-            entry.or_insert((number, 0)).1 += 1;
-        }
+        add(&mut found, number, object, fields_of(object, &mut specs));
     }
     found
+}
+
+/// Adds what was found in an object.
+pub(super) fn add(found: &mut Found, number: usize, object: &InputObject, mut fields: Vec<Field>) {
+    fields.sort_unstable();
+    fields.dedup();
+    for field in fields {
+        let entry = found.entry((object.kind().name(), field));
+        entry.or_insert((number, 0)).1 += 1;
+    }
+}
+
+/// The unknown fields of an object from which a server has taken those at `dropped` paths, as far as they are listed
+/// here with what may have been meant.
+pub(super) fn with_dropped(object: &InputObject, dropped: &[String]) -> Vec<Field> {
+    let mut fields = fields_of(object, &mut Specs::new());
+    for path in dropped {
+        // Items of a list have no number.
+        let mut path: String = path
+            .split('[')
+            .map(|part| match part.split_once(']') {
+                Some((_, rest)) => format!("[]{rest}"),
+                None => part.to_owned(),
+            })
+            .collect();
+        if let Some((end, _)) = path.char_indices().nth(PATH_MAX) {
+            path.truncate(end);
+            path.push('…');
+        }
+        if !fields.iter().any(|field| field.path == path) {
+            fields.push(Field { path, meant: None });
+        }
+    }
+    fields
+}
+
+fn fields_of(object: &InputObject, specs: &mut Specs) -> Vec<Field> {
+    let mut fields = Vec::new();
+    meta(object.metadata(), "metadata", &mut fields);
+    match object {
+        InputObject::Namespace(_) | InputObject::Dynamic(_) => {}
+        InputObject::Node(node) => {
+            for name in node.spec.keys() {
+                member(name, NODE_SPEC, "spec", &mut fields);
+            }
+        }
+        InputObject::Pod(pod) => specs.add(&pod.spec, "spec", &mut fields),
+        InputObject::ReplicaSet(set) => {
+            rest(&set.spec.rest, OWNER_SPEC, "spec", &mut fields);
+            template(&set.spec.template, specs, &mut fields);
+        }
+        InputObject::ReplicationController(rc) => {
+            rest(&rc.spec_rest, OWNER_SPEC, "spec", &mut fields);
+            if let Some(of_rc) = &rc.template {
+                template(of_rc, specs, &mut fields);
+            }
+        }
+    }
+    fields
 }
 
 /// What was found in specs that objects share, by their place in memory, which outlives this.
@@ -97,6 +131,12 @@ struct Specs {
 }
 
 impl Specs {
+    fn new() -> Specs {
+        Specs {
+            known: HashMap::with_hasher(FIXED_STATE),
+        }
+    }
+
     fn add(&mut self, spec: &Arc<PodSpec>, at: &'static str, fields: &mut Vec<Field>) {
         let known = self
             .known

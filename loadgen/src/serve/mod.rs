@@ -7,6 +7,7 @@ mod beside;
 pub(crate) mod descriptors;
 mod fork;
 mod kubeconfig;
+mod load;
 mod own_service;
 mod page;
 mod snapshot;
@@ -21,7 +22,7 @@ use anyhow::{Context, Result};
 use podstorm_apiserver::Cluster;
 use podstorm_http::tls::Tls;
 use podstorm_http::{ApiServer, Builder, VirtualTime, listen};
-use podstorm_objects::{AnyObject, Kind, Namespace, Node, Now, Resource};
+use podstorm_objects::{Namespace, Node, Now, Resource};
 use podstorm_sim::engine::Harness;
 use podstorm_sim::nodes::{ClientRules, NodeTimes};
 use podstorm_sim::options::{EngineKind, SimOptions};
@@ -130,21 +131,11 @@ impl Served {
         );
         let harness = harness.starting_at(wall_start_ns);
         let (cluster, now) = (harness.cluster(), harness.now());
-        let objects = options.objects.into_iter().map(InputObject::into_any);
-        let (namespaces, objects): (Vec<_>, Vec<_>) =
-            objects.partition(|object| object.kind() == Kind::NAMESPACE);
-        // First, so that those that every cluster has are the ones that were loaded.
-        for namespace in namespaces {
-            import(cluster, namespace, now)?;
-        }
+        // First, so that the namespaces that every cluster has are the ones that were loaded.
+        load::load(cluster, options.objects, now)?;
         for name in NAMESPACES {
             add_namespace(cluster, name, now)?;
         }
-        for object in objects {
-            import(cluster, object, now)?;
-        }
-        // Their objects are there now.
-        cluster.end_definitions(now);
         for number in 1..=options.nodes {
             add_node(cluster, number, options.pods_per_node, now)?;
         }
@@ -273,20 +264,6 @@ fn add_namespace(cluster: &Cluster, name: &str, now: Now) -> Result<()> {
         // It was loaded.
         Err(error) if error.code == 409 => Ok(()),
         other => other.map(drop).with_context(|| format!("Namespace {name}")),
-    }
-}
-
-fn import(cluster: &Cluster, object: AnyObject, now: Now) -> Result<()> {
-    let metadata = object.metadata();
-    let kind = object.kind();
-    let name = match &*metadata.namespace {
-        "" => format!("{} {}", kind.name(), metadata.name),
-        namespace => format!("{} {namespace}/{}", kind.name(), metadata.name),
-    };
-    match cluster.api(kind).import(object, now) {
-        // A namespace may be in several files.
-        Err(error) if error.code == 409 && kind == Kind::NAMESPACE => Ok(()),
-        other => other.map(drop).with_context(|| name),
     }
 }
 

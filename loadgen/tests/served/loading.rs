@@ -83,3 +83,117 @@ fn a_kubeconfig_holds_what_lets_a_client_in() {
     let bad = ["\u{f6}".to_owned()];
     assert!(Access::new(address.ip(), Some(&bad), Vec::new()).is_err());
 }
+
+fn options_without_nodes() -> ServeOptions {
+    ServeOptions {
+        nodes: 0,
+        ..options()
+    }
+}
+
+#[tokio::test]
+async fn what_is_new_is_created_as_a_client_would() {
+    let meta = |name: &str| json!({"name": name, "namespace": "shop"});
+    let template = json!({"spec": {"restartPolicy": "Never", "priorityClassName": "urgent",
+        "containers": [{"name": "c", "image": "i"}]}});
+    let of = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"});
+    let mut pod = template.clone();
+    pod["apiVersion"] = "v1".into();
+    pod["kind"] = "Pod".into();
+    pod["metadata"] = json!({"generateName": "p-", "namespace": "shop"});
+    pod["status"] = json!({"phase": "Failed"});
+    let objects = [
+        json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": meta("once"),
+            "spec": {"template": template}}),
+        json!({"apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler",
+            "metadata": meta("grow"), "spec": {"maxReplicas": 3, "scaleTargetRef": of}}),
+        pod,
+        json!({"apiVersion": "v1", "kind": "LimitRange", "metadata": meta("sizes"), "spec": {
+            "limits": [{"type": "Container", "defaultRequest": {"cpu": "0.1"}}]}}),
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "metal", "namespace": "no"},
+            "status": {"capacity": {"pods": "4", "cpu": "4", "memory": "8Gi"},
+                "conditions": [{"type": "Ready", "status": "True"}]}}),
+        json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+            "metadata": {"name": "urgent"}, "value": 7}),
+    ];
+    let file = objects.map(|object| object.to_string()).join("\n");
+    let served = load(&file, options_without_nodes());
+    let namespace = get(&served, "/api/v1/namespaces/shop").await;
+    assert_eq!(namespace["status"]["phase"], "Active");
+    let job = get(&served, "/apis/batch/v1/namespaces/shop/jobs/once").await;
+    let uid = &job["metadata"]["uid"];
+    let labels = json!({"batch.kubernetes.io/controller-uid": uid});
+    assert_eq!(job["spec"]["selector"], json!({"matchLabels": labels}));
+    let grow = "/apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers/grow";
+    let target = &get(&served, grow).await["spec"]["metrics"][0]["resource"]["target"];
+    assert_eq!(target["averageUtilization"], 80);
+    let pods = get(&served, "/api/v1/namespaces/shop/pods").await;
+    let pod = &pods["items"][0];
+    assert!(texts(&pods, "name")[0].starts_with("p-"), "{pod}");
+    assert_eq!(
+        (&pod["spec"]["priority"], &pod["status"]["phase"]),
+        (&json!(7), &json!("Pending"))
+    );
+    let keys = pod["spec"]["tolerations"].as_array().map_or(0, Vec::len);
+    assert_eq!(keys, 2, "{pod}");
+    advance(&served, STARTUP_S + 60);
+    let pods = get(&served, "/api/v1/namespaces/shop/pods").await;
+    let pod = &pods["items"][0];
+    assert_eq!(pod["spec"]["nodeName"], "metal", "{pod}");
+    assert_eq!(pod["status"]["phase"], "Running", "{pod}");
+}
+
+#[tokio::test]
+async fn a_dump_of_workloads_alone_has_its_namespaces_and_keeps_what_exists() {
+    let first = load(&set("web", 3).to_string(), options());
+    advance(&first, STARTUP_S);
+    let mut dump: Value = serde_json::from_str(&text(&first)).unwrap();
+    let is_dumped = |item: &Value| {
+        ["ReplicaSet", "Pod", "Node"]
+            .map(Value::from)
+            .contains(&item["kind"])
+    };
+    let items = dump["items"].as_array_mut().unwrap();
+    items.retain(is_dumped);
+    for item in items.iter_mut().filter(|item| item["kind"] != "Node") {
+        item["metadata"]["namespace"] = "shop".into();
+    }
+    let again = load(&dump.to_string(), options_without_nodes());
+    let shop = |path: &str| path.replace("default", "shop");
+    let (old, new) = (get(&first, PODS).await, get(&again, &shop(PODS)).await);
+    assert_eq!(texts(&old, "uid"), texts(&new, "uid"));
+    assert_eq!(
+        texts(&old, "creationTimestamp"),
+        texts(&new, "creationTimestamp")
+    );
+    let set = get(&again, &format!("{}/web", shop(SETS))).await;
+    assert_eq!(set["status"]["readyReplicas"], 3);
+}
+
+#[test]
+fn an_object_that_is_refused_is_named_and_nothing_is_served() {
+    let uid = "8df9bcb8-481d-4037-8798-84343b02ebd7";
+    let ending = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "old",
+        "uid": uid, "deletionTimestamp": "2025-12-01T00:00:00Z", "finalizers": ["a.example/b"]},
+        "status": {"phase": "Terminating"}});
+    let mut inside = json!({"apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "c", "namespace": "old"}});
+    let start = |inside: &Value| {
+        let file = format!("{inside}{ending}");
+        let loaded = load_served(&["-".into()], file.as_bytes()).expect("it is a manifest");
+        let objects = loaded.objects;
+        Served::start(ServeOptions {
+            objects,
+            ..options()
+        })
+    };
+    let Err(refused) = start(&inside) else {
+        panic!("it is new");
+    };
+    let problem = format!("{refused:#}");
+    assert!(problem.starts_with("-f: ConfigMap old/c: "), "{problem}");
+    let why = "because it is being terminated";
+    assert!(problem.contains(why), "{problem}");
+    inside["metadata"]["uid"] = uid.replace('8', "9").into();
+    start(&inside).expect("it was there before");
+}

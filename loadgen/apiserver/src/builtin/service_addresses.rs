@@ -47,6 +47,7 @@ pub(super) fn prepare(new: &mut DynamicObject, old: Option<&DynamicObject>) {
             keep(spec, old);
             drop_of_type(spec, old);
         }
+        // The rules look at them.
         if has_cluster_ip(spec) {
             choose_families(spec);
         }
@@ -174,6 +175,7 @@ pub(super) fn give(service: &mut DynamicObject, number: u64) {
         if !has_cluster_ip(spec) {
             return;
         }
+        choose_families(spec);
         if spec.text(CLUSTER_IP).is_empty() {
             // The first few are those of the API server and of DNS.
             let offset = (16 + number % (ADDRESSES - 32)) as u32;

@@ -34,7 +34,7 @@ pub(super) static ROWS: [ResourceType; 3] = [
             complete: |volume, _| {
                 let created = volume.metadata.creation_timestamp.to_string();
                 volume.fields.within("status", |status| {
-                    status.insert("lastPhaseTransitionTime".to_owned(), created.into());
+                    status.set_absent("lastPhaseTransitionTime", created);
                 });
             },
             validate: validate_volume,

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use compact_str::CompactString;
 use podstorm_objects::{
-    ApiError, Cause, Kind, Now, ObjectMeta, OptionalSeconds, ResourceVersion, Time,
+    ApiError, Cause, Kind, Now, ObjectMeta, OptionalSeconds, ResourceVersion, Time, Uid,
 };
 
 use super::field_manager::Manager;
-use super::name::{Draw, NAME_ATTEMPTS};
+use super::name::{Draw, IdentityGenerator, NAME_ATTEMPTS};
 use super::store::counts::{Verb, WriteEffects};
 use super::store::{KindStore, Taken};
 use super::{AdmissionRequest, Cluster, ClusterResource, Strategy, errors, meta, validation};
@@ -34,6 +34,7 @@ impl Cluster {
         now: Now,
     ) -> Result<Arc<R>, ApiError> {
         let kind = object.kind();
+        meta::drop_namespace(kind, object.metadata_mut());
         self.admit_create(kind, object.metadata())?;
         object.set_defaults(None);
         if let Some(manager) = manager {
@@ -57,7 +58,8 @@ impl Cluster {
     }
 
     /// Imports an object of an existing cluster: it keeps status, UID and timestamps. Only its
-    /// version is new, and a missing UID, creation time or generation is filled in. The rules of
+    /// version is new. A missing UID, creation time or generation is filled in, and what creation generates
+    /// (a Job's selector, a Service's addresses) where the object lacks it. The rules of
     /// creation are checked, no others; a namespace that is being deleted takes it.
     ///
     /// # Errors
@@ -73,6 +75,7 @@ impl Cluster {
         now: Now,
     ) -> Result<Arc<R>, ApiError> {
         let kind = object.kind();
+        meta::drop_namespace(kind, object.metadata_mut());
         self.admit(kind, object.metadata(), true)?;
         object.set_defaults(None);
         object.hold();
@@ -82,15 +85,21 @@ impl Cluster {
         metadata.generation = metadata
             .generation
             .max(i64::from(kind.row().has_generation));
-        validate_create(self, &object)?;
         let draw = self.names.draw();
-        let metadata = object.metadata_mut();
         if metadata.uid.is_empty() {
             metadata.uid = draw.uid();
         }
+        if let Err(refused) = validate_create(self, &object) {
+            // It may be about what creation generates.
+            let identified = identified(&object, &object.metadata().uid, draw);
+            object = identified.ok_or(refused)?;
+            validate_create(self, &object)?;
+        }
+        let metadata = object.metadata_mut();
         if metadata.creation_timestamp.is_unset() {
             metadata.creation_timestamp = now.wall();
         }
+        object.complete_existing(&|| self.names.number());
         self.insert(store, object, Verb::Import, draw, now)
     }
 
@@ -108,9 +117,6 @@ impl Cluster {
                 Err(terminating) if is_import && terminating.code == 403 => {}
                 other => other?,
             }
-        } else if !namespace.is_empty() {
-            let why = "namespace may not be set on a cluster-scoped object";
-            return Err(errors::bad_request(why));
         }
         match &self.options.admission {
             None => Ok(()),
@@ -270,6 +276,8 @@ impl Cluster {
 pub(super) fn prepare_metadata(kind: Kind, metadata: &mut ObjectMeta) {
     metadata.resource_version = ResourceVersion::Unset;
     metadata.generation = i64::from(kind.row().has_generation);
+    // Until it is given one: no rule looks at that of another object.
+    metadata.uid = Uid::default();
     metadata.deletion_timestamp = Time::UNSET;
     metadata.deletion_grace_period_seconds = OptionalSeconds::NONE;
     tidy_metadata(metadata);
@@ -286,23 +294,48 @@ fn tidy_metadata(metadata: &mut ObjectMeta) {
 /// # Errors
 /// 422 with every rule that the new object breaks, the one about its generated name among them.
 fn validate_new<R: Strategy>(cluster: &Cluster, object: &R, draw: Draw) -> Result<(), ApiError> {
-    let metadata = object.metadata();
-    let prefix = metadata.generate_name.as_deref().unwrap_or("");
-    let name = || match prefix {
-        "" => CompactString::default(),
-        prefix => draw.name(prefix, 0),
-    };
-    if let Some(identified) = object.identified(&draw.uid(), &name) {
+    if let Some(identified) = identified(object, &draw.uid(), draw) {
         return validate_create(cluster, &identified);
     }
     let valid = validate_create(cluster, object);
-    if valid.is_ok() || prefix.is_empty() || !metadata.name.is_empty() {
+    let metadata = object.metadata();
+    let name = generated_name(metadata, draw);
+    if valid.is_ok() || name.is_empty() || !metadata.name.is_empty() {
         return valid;
     }
     // Names are generated before the rules are checked, and told.
     let mut named = object.clone();
-    named.metadata_mut().name = name();
+    named.metadata_mut().name = name;
     validate_create(cluster, &named)
+}
+
+/// See [`Strategy::identified`].
+fn identified<R: Strategy>(object: &R, uid: &Uid, draw: Draw) -> Option<R> {
+    object.identified(uid, &|| generated_name(object.metadata(), draw))
+}
+
+/// The first name that is tried for an object; empty where it has no prefix of one.
+fn generated_name(metadata: &ObjectMeta, draw: Draw) -> CompactString {
+    match metadata.generate_name.as_deref() {
+        None | Some("") => CompactString::default(),
+        Some(prefix) => draw.name(prefix, 0),
+    }
+}
+
+/// The rules that an object of a file breaks that is to be [loaded](crate::Api::load), its defaults set: with what
+/// creation generates where it lacks that.
+pub fn validate_loaded<R: Strategy>(object: &R) -> Vec<Cause> {
+    let causes = object.validate_create();
+    if causes.is_empty() {
+        return causes;
+    }
+    let draw = IdentityGenerator::new(0).draw();
+    let uid = &object.metadata().uid;
+    let uid = if uid.is_empty() { &draw.uid() } else { uid };
+    match identified(object, uid, draw) {
+        Some(identified) => identified.validate_create(),
+        None => causes,
+    }
 }
 
 /// # Errors

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use podstorm_objects::{Pod, PodPhase, Uid};
-use serde_json::json;
+use podstorm_objects::{AnyObject, Pod, PodPhase, Uid};
+use serde_json::{Value, json};
 
 use super::super::name::IdentityGenerator;
 use super::super::testing::*;
@@ -152,6 +152,80 @@ fn an_import_keeps_identity_status_and_deletion() {
     assert!(!bare.metadata.uid.is_empty());
     assert_eq!(bare.metadata.creation_timestamp, at(6).wall());
     assert_eq!(bare.metadata.generation, 1);
+}
+
+/// An object of a kind without a Rust type, in the namespace `default`.
+fn untyped(cluster: &Cluster, kind: &str, metadata: Value, spec: Value) -> AnyObject {
+    let metadata = merged(json!({"name": "a", "namespace": "default"}), metadata);
+    let kind = crate::kind_named(kind).unwrap();
+    let read = cluster
+        .api(kind)
+        .read(json!({"metadata": metadata, "spec": spec}));
+    read.unwrap().unwrap()
+}
+
+const UID: &str = "8df9bcb8-481d-4037-8798-84343b02ebd7";
+
+fn job(cluster: &Cluster, metadata: Value, labels: Value, selector: Value) -> AnyObject {
+    let template = json!({"metadata": {"labels": labels}, "spec": {"restartPolicy": "Never",
+        "containers": [{"name": "c", "image": "i"}]}});
+    let spec = json!({"selector": selector, "template": template});
+    untyped(cluster, "Job", metadata, spec)
+}
+
+#[test]
+fn an_object_of_a_file_has_what_creation_generates() {
+    let cluster = cluster();
+    let load = |object: AnyObject| {
+        let loaded = cluster.api(object.kind()).load(object, at(0));
+        loaded.map(|loaded| loaded.to_json())
+    };
+    for metadata in [json!({}), json!({"name": "b", "uid": UID})] {
+        let made = load(job(&cluster, metadata, json!(null), json!(null))).unwrap();
+        let own =
+            json!({"matchLabels": {"batch.kubernetes.io/controller-uid": made["metadata"]["uid"]}});
+        assert_eq!(made["spec"]["selector"], own);
+        let labels = &made["spec"]["template"]["metadata"]["labels"];
+        let name = &labels["batch.kubernetes.io/job-name"];
+        assert_eq!(*name, made["metadata"]["name"]);
+    }
+    // As of Kubernetes 1.26.
+    let labels = json!({"controller-uid": UID, "job-name": "c"});
+    let selector = json!({"matchLabels": {"controller-uid": UID}});
+    let metadata = json!({"name": "c", "uid": UID});
+    let kept = load(job(&cluster, metadata, labels.clone(), selector.clone())).unwrap();
+    assert_eq!(kept["spec"]["selector"], selector);
+    assert_eq!(kept["spec"]["template"]["metadata"]["labels"], labels);
+    let foreign = json!({"matchLabels": {"controller-uid": "other"}});
+    let metadata = json!({"name": "d", "uid": UID});
+    let refused = load(job(&cluster, metadata, json!({}), foreign)).unwrap_err();
+    let text = "`selector` not auto-generated";
+    assert!(refused.message.contains(text), "{}", refused.message);
+
+    let service = |metadata, address: Value| {
+        let spec = json!({"ports": [{"port": 80}], "clusterIP": address});
+        load(untyped(&cluster, "Service", metadata, spec))
+    };
+    // Another cluster gives out others.
+    let foreign = json!("172.20.0.1");
+    let refused = service(json!({}), foreign.clone()).unwrap_err().message;
+    assert!(refused.contains("failed to allocate IP"), "{refused}");
+    let kept = service(json!({"uid": UID}), foreign.clone()).unwrap();
+    assert_eq!(kept["spec"]["clusterIPs"], json!([foreign]));
+    assert_eq!(kept["spec"]["ipFamilies"], json!(["IPv4"]));
+    let given = service(json!({"name": "b", "uid": UID}), Value::Null).unwrap();
+    let address = given["spec"]["clusterIP"].as_str().unwrap_or("");
+    assert!(address.starts_with("10.96."), "{given}");
+
+    let mut volume = untyped(&cluster, "PersistentVolume", json!({"uid": UID}), json!({
+        "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}}))
+    .to_json();
+    let moment = json!("2001-01-01T00:00:00Z");
+    volume["status"] = json!({"phase": "Bound", "lastPhaseTransitionTime": moment});
+    let api = cluster.api(crate::kind_named("PersistentVolume").unwrap());
+    let kept = load(api.read(volume).unwrap().unwrap()).unwrap();
+    assert_eq!(kept["status"]["lastPhaseTransitionTime"], moment);
+    assert_eq!(kept["metadata"].get("namespace"), None);
 }
 
 #[test]

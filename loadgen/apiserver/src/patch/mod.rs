@@ -12,7 +12,7 @@ use super::kinds::share;
 use super::store::counts::{Verb, WriteEffects};
 use super::strategic::{json_merge, strategic_merge};
 use super::update::{Update, check_put, prepare_and_validate};
-use super::{Cluster, ClusterResource, KindStore, Strategy, errors};
+use super::{Cluster, ClusterResource, KindStore, Strategy, errors, meta};
 
 pub use json::Operation;
 
@@ -169,22 +169,8 @@ impl Cluster {
     ) -> Result<Arc<R>, ApiError> {
         self.modify(store, namespace, name, now, |old| {
             let mut new = patched(&**old, patch, manager)?;
-            if new.metadata().namespace.is_empty() {
-                new.metadata_mut().namespace = old.metadata().namespace.clone();
-            }
-            let (metadata, stored) = (new.metadata(), old.metadata());
-            if metadata.name.is_empty() {
-                return Err(errors::bad_request(format!(
-                    "the name of the object ({name} based on URL) was undeterminable: name must \
-                     be provided"
-                )));
-            }
-            if metadata.name != stored.name || metadata.namespace != stored.namespace {
-                return Err(errors::bad_request(format!(
-                    "the name of the object ({}) does not match the name on the URL ({name})",
-                    metadata.name
-                )));
-            }
+            let stored = old.metadata();
+            meta::check_patched(store.kind(), new.metadata_mut(), stored)?;
             // Another UID is a broken rule in a patch, not a failed precondition.
             let uid = std::mem::take(&mut new.metadata_mut().uid);
             check_put(&new, &**old)?;

@@ -39,12 +39,12 @@ impl Cluster {
         Ok(())
     }
 
-    /// The spec of a template's pods as admitted. It is kept with the template: a class of priority that is made
-    /// anew with another value is not looked at again.
+    /// The spec of a new pod as admitted, or of a template's pods. It is kept with the template: a class of priority
+    /// that is made anew with another value is not looked at again.
     ///
     /// # Errors
     /// Those of [`admit_pod`](Cluster::admit_pod).
-    pub(super) fn admitted(&self, template: &Pod) -> Result<Arc<PodSpec>, ApiError> {
+    pub fn admitted(&self, template: &Pod) -> Result<Arc<PodSpec>, ApiError> {
         let metadata = &template.metadata;
         let name = match &*metadata.name {
             "" => metadata.generate_name.as_deref().unwrap_or(""),

@@ -46,6 +46,9 @@ pub trait Strategy: Object + Clone + PartialEq {
     /// other object gets.
     fn complete(&mut self, _number: &dyn Fn() -> u64) {}
 
+    /// Sets what [`complete`](Strategy::complete) does where an object that was made elsewhere lacks it.
+    fn complete_existing(&mut self, _number: &dyn Fn() -> u64) {}
+
     /// Restores what a write to the object may not change: the status.
     fn prepare_for_update(&mut self, _old: &Self) {}
 

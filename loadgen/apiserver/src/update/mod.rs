@@ -62,6 +62,7 @@ impl Cluster {
     ) -> Result<Arc<R>, ApiError> {
         let unconditional = is_unconditional(&object);
         let mut new = object;
+        meta::drop_namespace(store.kind(), new.metadata_mut());
         loop {
             let metadata = new.metadata();
             let key = store.key(&metadata.namespace, &metadata.name);

@@ -203,7 +203,7 @@ impl Writer<'_> {
             let kind = view::at_version(self.kind, version)?;
             let of = Type::of_kind(kind);
             let old = stored.map_or_else(|| Map::new().into(), |old| view::json(kind, old));
-            let new = view::converted(self.kind, kind, new);
+            let new = view::converted(self.kind, kind, new.clone());
             let (old, new) = (plain(old, of), plain(new, of));
             Some(Difference::between(&old, &new, of).ignoring(&ignored))
         };

@@ -299,3 +299,70 @@ async fn members_that_are_fixed_are_told_with_their_paths() {
     let wanted = "spec.cidrs: Invalid value: [\"10.1.0.0/16\"]: field is immutable";
     assert_eq!(causes(&json(refused).await), [wanted]);
 }
+
+#[tokio::test]
+async fn an_object_of_a_kind_without_namespaces_is_in_none_whatever_it_says() {
+    let server = with_namespace(builder(), "default").await;
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let definition = json!({"metadata": {"name": "shelves.example.com"},
+        "spec": {"group": "example.com", "scope": "Cluster",
+            "names": {"plural": "shelves", "kind": "Shelf"},
+            "versions": [{"name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": schema}}]}});
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    assert_eq!(
+        post(&server, definitions, definition).await["status"]["code"],
+        Value::Null
+    );
+    let elsewhere = json!({"metadata": {"namespace": "team"}});
+    for (path, kind, rest) in [
+        (
+            "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+            "ClusterRole",
+            json!({"rules": []}),
+        ),
+        ("/api/v1/nodes", "Node", json!({})),
+        ("/api/v1/namespaces", "Namespace", json!({})),
+        ("/apis/example.com/v1/shelves", "Shelf", json!({})),
+    ] {
+        let (_, version) = path.split_once("api").expect("it is one");
+        let version = version
+            .trim_start_matches(['s', '/'])
+            .rsplit_once('/')
+            .expect("it has one")
+            .0;
+        let mut object = rest;
+        object["apiVersion"] = version.into();
+        object["kind"] = kind.into();
+        object["metadata"] = json!({"name": "reader", "namespace": "team"});
+        let at = format!("{path}/reader");
+        for (method, path, patch, code) in [
+            ("POST", path, None, 201),
+            ("PUT", &at, None, 200),
+            ("PATCH", &at, Some(&elsewhere), 200),
+        ] {
+            let body = patch.unwrap_or(&object);
+            let answer = send(&server, method, path, body).await;
+            assert_eq!(answer.status(), code, "{method} {path}");
+            let found = json(answer).await;
+            assert_eq!(found["metadata"].get("namespace"), None, "{found}");
+            object["metadata"]["resourceVersion"] = found["metadata"]["resourceVersion"].clone();
+        }
+        let apply = Request::patch(format!("{at}?fieldManager=m&force=true"))
+            .header("content-type", "application/apply-patch+yaml")
+            .body(Full::<Bytes>::from(object.to_string()));
+        let applied = server
+            .answer(apply.expect("a request"))
+            .await
+            .expect("it is answered");
+        assert_eq!(applied.status(), 200, "{path}");
+        assert_eq!(json(applied).await["metadata"].get("namespace"), None);
+    }
+    let maps = "/api/v1/namespaces/default/configmaps";
+    post(&server, maps, json!({"metadata": {"name": "m"}})).await;
+    let refused = json(send(&server, "PATCH", &format!("{maps}/m"), &elsewhere).await).await;
+    let wanted =
+        "the namespace of the object (team) does not match the namespace on the request (default)";
+    assert_eq!(refused["message"], wanted);
+    assert_eq!(refused["code"], 400);
+}

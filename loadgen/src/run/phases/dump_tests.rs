@@ -322,6 +322,7 @@ fn a_run_that_can_not_go_on_ends_with_the_reason_on_threads_too() {
             counts: loaded.counts.clone(),
             size: loaded.size,
             warnings: Vec::new(),
+            left_out: Vec::new(),
         };
         let result = run("manifests", engine, loaded);
         assert_eq!(result.outcome.exit_code, 1);

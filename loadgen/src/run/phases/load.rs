@@ -1,17 +1,15 @@
 //! Loads objects from files into the cluster as they are, status and UIDs included, as a backup is
 //! restored: owners before what they own, so that the garbage collector finds them.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use podstorm::client::ApiError;
 use podstorm_apiserver::Cluster;
-use podstorm_objects::{
-    DynamicObject, Namespace, Node, Now, ObjectMeta, ReplicaSet, ReplicationController, Str,
-};
+use podstorm_objects::{DynamicObject, Node, Now, ReplicaSet, ReplicationController, Str};
 
 use super::tracker::Tracker;
-use crate::input::InputObject;
+use crate::input::{InputObject, missing_namespaces};
 use crate::scenario::Scenario;
 use crate::size::InputSize;
 
@@ -71,13 +69,9 @@ impl Loader {
     /// Sorts the objects so that each is preceded by what it needs, and ReplicaSets by no
     /// ReplicationController; namespaces that are named but not among the objects are added.
     pub(super) fn new(objects: Vec<InputObject>) -> Loader {
-        let mut namespaces: BTreeSet<String> = BTreeSet::new();
+        let missing: Vec<InputObject> = missing_namespaces(&objects).collect();
         let mut ranked: [Vec<InputObject>; 6] = Default::default();
         for object in objects {
-            let meta = object.metadata();
-            if object.kind().is_namespaced() {
-                namespaces.insert(meta.namespace.to_string());
-            }
             let rank = match object {
                 InputObject::Namespace(_) => 0,
                 InputObject::Node(_) => 1,
@@ -88,23 +82,9 @@ impl Loader {
             };
             ranked[rank].push(object);
         }
-        for known in &ranked[0] {
-            namespaces.remove(known.metadata().name.as_str());
-        }
-        let missing = namespaces.into_iter().map(|name| {
-            let metadata = ObjectMeta {
-                name: name.into(),
-                ..ObjectMeta::default()
-            };
-            InputObject::Namespace(Box::new(Namespace {
-                metadata,
-                ..Namespace::default()
-            }))
-        });
         let has_nodes = !ranked[1].is_empty();
         Loader {
             objects: missing
-                .collect::<Vec<_>>()
                 .into_iter()
                 .chain(ranked.into_iter().flatten())
                 .collect(),

@@ -1,0 +1,82 @@
+//! Documents that come from files: brought into the version and the form in which objects are stored, as the body of
+//! a create is.
+
+use podstorm_objects::Kind;
+use serde_json::{Map, Value};
+
+use crate::{openapi, view};
+
+pub use view::at_version;
+
+/// The document of an object in the version that its kind is stored in.
+#[derive(Clone, Debug)]
+pub struct Document {
+    /// The kind that is stored.
+    pub kind: Kind,
+    /// All members.
+    pub members: Value,
+    /// Paths of members that the kind doesn't have, which were taken out: `spec.ports[0].prot`.
+    pub unknown: Vec<String>,
+}
+
+/// Whether objects of a kind are stored as they are, and not in another version of it.
+pub fn is_stored(kind: Kind) -> bool {
+    !view::is_version(kind)
+}
+
+/// Brings the document of an object of that kind, which may be of any version that is served, into the form in which
+/// a server stores it. Of a new object the types of all members are checked, unknown members taken out, and
+/// quantities spelled as servers do; one that exists has that form. O(members).
+///
+/// # Errors
+/// What Kubernetes' decoder says of the first member of a wrong type.
+pub fn stored(kind: Kind, is_new: bool, members: Map<String, Value>) -> Result<Document, String> {
+    let mut members = members;
+    let mut unknown = Vec::new();
+    if is_new {
+        if let Some(problem) = openapi::wrong_type(kind, &members) {
+            return Err(problem);
+        }
+        unknown = openapi::drop_unknown_fields(kind, &mut members);
+    }
+    let stored = view::stored_kind(kind);
+    Ok(Document {
+        kind: stored,
+        members: view::converted(kind, stored, Value::Object(members)),
+        unknown,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use podstorm_apiserver::kind_named;
+    use serde_json::json;
+
+    use super::*;
+
+    fn members(value: Value) -> Map<String, Value> {
+        value.as_object().expect("it is an object").clone()
+    }
+
+    #[test]
+    fn a_document_of_another_version_becomes_one_of_the_stored_version() {
+        let stored_kind = kind_named("HorizontalPodAutoscaler").expect("it is served");
+        let kind = at_version(stored_kind, "autoscaling/v1").expect("it is served");
+        let of = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"});
+        let document = json!({"apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler",
+            "metadata": {"name": "grow"}, "spec": {"maxReplicas": 3, "scaleTargetRef": of,
+            "targetCPUUtilizationPercentage": 60, "colour": "red"}});
+        let found = stored(kind, true, members(document.clone())).expect("all fits");
+        assert_eq!(found.kind.api_version(), "autoscaling/v2");
+        assert_eq!(found.members["apiVersion"], "autoscaling/v2");
+        let target = &found.members["spec"]["metrics"][0]["resource"]["target"];
+        assert_eq!(target["averageUtilization"], 60);
+        assert_eq!(found.unknown, ["spec.colour"]);
+        assert_eq!(at_version(stored_kind, "autoscaling/v2beta2"), None);
+
+        let mut wrong = document;
+        wrong["spec"]["maxReplicas"] = json!("three");
+        let problem = stored(kind, true, members(wrong)).expect_err("it is no number");
+        assert!(problem.contains("spec.maxReplicas"), "{problem}");
+    }
+}

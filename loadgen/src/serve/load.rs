@@ -1,0 +1,81 @@
+//! Loads the objects of files into the cluster of a server. What exists, by its UID, is restored as from a backup:
+//! status, UID and times stay. Anything else is created as a client would.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use podstorm_apiserver::{Cluster, kind_named};
+use podstorm_objects::{ApiError, Kind, Now, Object, PodSpec};
+
+use crate::input::{InputObject, missing_namespaces};
+
+/// Loads objects, each after those that admission asks about; namespaces that are named but not among them are
+/// created.
+///
+/// # Errors
+/// The first object that the API server refuses, with its name.
+pub(super) fn load(cluster: &Cluster, objects: Vec<InputObject>, now: Now) -> Result<()> {
+    let mut objects: Vec<InputObject> = missing_namespaces(&objects).chain(objects).collect();
+    let definition = kind_named("CustomResourceDefinition");
+    let class = kind_named("PriorityClass");
+    // Stable: otherwise in the order of the files.
+    objects.sort_by_key(|object| match object.kind() {
+        kind if kind == Kind::NAMESPACE => 0,
+        kind if Some(kind) == definition => 1,
+        kind if Some(kind) == class => 2,
+        // New ones last, so that no generated name is one of a dump.
+        _ if !object.metadata().uid.is_empty() => 3,
+        _ => 4,
+    });
+    let mut admitted = None;
+    for mut object in objects {
+        let what = described(object.as_object());
+        let loaded = admit(cluster, &mut object, &mut admitted).and_then(|()| {
+            let kind = object.kind();
+            cluster.api(kind).load(object.into_any(), now)
+        });
+        match loaded {
+            // A namespace may be in several files.
+            Err(error) if error.code == 409 && what.starts_with("Namespace ") => {}
+            loaded => drop(loaded.with_context(|| format!("-f: {what}"))?),
+        }
+    }
+    // Their objects are there now.
+    cluster.end_definitions(now);
+    Ok(())
+}
+
+/// A spec as it came, and as it was admitted: many pods share one.
+type Admitted = Option<(Arc<PodSpec>, Arc<PodSpec>)>;
+
+/// Fills in what admission fills into new pods. A new node does not get the taint of one that is not ready: those of
+/// files are, and no controller here would take it away.
+///
+/// # Errors
+/// 403 for a pod that admission refuses.
+fn admit(cluster: &Cluster, object: &mut InputObject, last: &mut Admitted) -> Result<(), ApiError> {
+    if let InputObject::Pod(pod) = object
+        && pod.metadata.uid.is_empty()
+    {
+        let came = Arc::clone(&pod.spec);
+        pod.spec = match last {
+            Some((known, admitted)) if Arc::ptr_eq(known, &came) => Arc::clone(admitted),
+            _ => cluster.admitted(pod)?,
+        };
+        *last = Some((came, Arc::clone(&pod.spec)));
+    }
+    Ok(())
+}
+
+/// `Pod shop/web-1`, `Node n1`.
+fn described(object: &dyn Object) -> String {
+    let (metadata, kind) = (object.metadata(), object.kind().name());
+    let name = match &*metadata.name {
+        "" => metadata.generate_name.as_deref().unwrap_or(""),
+        name => name,
+    };
+    match &*metadata.namespace {
+        "" => format!("{kind} {name}"),
+        namespace => format!("{kind} {namespace}/{name}"),
+    }
+}
