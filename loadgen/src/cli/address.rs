@@ -1,14 +1,14 @@
 //! Addresses to listen at as they are written on the command line: `127.0.0.1:8001`, `localhost:8001`, `[::1]:0`,
 //! `:8001`.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 
 /// An address of a server that other machines reach only where that is said: without a host, this machine's own.
 ///
 /// # Errors
 /// What is expected, or that the host is not known.
 pub(super) fn local(text: &str) -> Result<SocketAddr, String> {
-    read(text, Ipv4Addr::LOCALHOST.into(), "127.0.0.1:8001")
+    read(text, Ipv4Addr::LOCALHOST, 8001, "127.0.0.1:8001")
 }
 
 /// An address of a server that anybody may ask: without a host, every address of this machine.
@@ -16,16 +16,25 @@ pub(super) fn local(text: &str) -> Result<SocketAddr, String> {
 /// # Errors
 /// As [`local`].
 pub(super) fn any(text: &str) -> Result<SocketAddr, String> {
-    let meaning = "every address of this machine";
-    read(text, Ipv4Addr::UNSPECIFIED.into(), meaning)
+    read(
+        text,
+        Ipv4Addr::UNSPECIFIED,
+        9090,
+        "every address of this machine",
+    )
 }
 
-/// `without_host` is the address where the text has a port alone, which stands for `meaning`.
-fn read(text: &str, without_host: IpAddr, meaning: &str) -> Result<SocketAddr, String> {
+/// A port alone is that of `without_host`. Messages have an example with its meaning.
+fn read(
+    text: &str,
+    without_host: Ipv4Addr,
+    example: u16,
+    meaning: &str,
+) -> Result<SocketAddr, String> {
     let expected = || {
         format!(
-            "expected an address with a port, such as 127.0.0.1:8001, localhost:8001, [::1]:0, or :8001 for \
-             {meaning}"
+            "expected an address with a port, such as 127.0.0.1:{example}, localhost:{example}, \
+             [::1]:0, or :{example} for {meaning}"
         )
     };
     if let Ok(address) = text.parse() {

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Error, Result, bail};
 use clap::{ArgAction, Args, ValueEnum};
 use podstorm_apiserver::Cluster;
 use podstorm_apiserver::latency::Latency;
@@ -21,10 +21,12 @@ use super::address;
 use super::interrupt::{self, Interrupter};
 use super::kubeconfig::Kubeconfig;
 use super::outputs::Outputs;
-use crate::manifest;
+use crate::manifest::{self, Places};
 use crate::report::output::{Inputs, Output};
 use crate::scenario::{EngineName, Percent, share};
-use crate::serve::{Access, Login, ServeOptions, Served, bind, descriptors, write_snapshot};
+use crate::serve::{
+    Access, Login, Refused, ServeOptions, Served, bind, descriptors, write_snapshot,
+};
 use crate::units::{parse_duration_ns, parse_latency};
 
 /// What `loadgen serve` is asked for.
@@ -204,13 +206,13 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
     outputs.open("--snapshot", flags.snapshot.as_ref(), &inputs)?;
     let access = flags.access.access(flags.listen)?;
     let interrupter = interrupt::watch(&Arc::default(), outputs.temporary(), true);
-    let objects = match flags.files.is_empty() {
-        true => Vec::new(),
+    let (objects, places) = match flags.files.is_empty() {
+        true => Default::default(),
         false => {
             let loaded = manifest::load_served(&flags.files, io::stdin())?;
             super::warn(&loaded.warnings);
             super::tell_left_out(&loaded.left_out);
-            loaded.objects
+            (loaded.objects, loaded.places)
         }
     };
     let mut sim = SimOptions::new(engine, flags.seed);
@@ -265,7 +267,9 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
             true => api.log(Arc::new(log_request)),
             false => api,
         }
-    })?;
+    });
+    let served = served.map_err(|error| placed(error, &places))?;
+    drop(places);
     let config = outputs.take("--kubeconfig");
     // From here on each snapshot is a file of its own.
     drop(outputs);
@@ -276,6 +280,15 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
     runtime.block_on(serve(flags, &served, (tls, &login), config, &interrupter))?;
     snapshot(flags, served.cluster())?;
     Ok(0)
+}
+
+/// An error with the place of the object that it is about.
+fn placed(error: Error, places: &Places) -> Error {
+    let placed = error.downcast_ref::<Box<Refused>>().and_then(|refused| {
+        let problem = refused.problem.to_string();
+        places.error(refused.number?, &refused.object, problem)
+    });
+    placed.map_or(error, Error::new)
 }
 
 async fn serve(

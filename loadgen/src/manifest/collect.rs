@@ -28,6 +28,28 @@ struct Origin {
     document: u64,
 }
 
+/// Where the objects of files are from.
+#[derive(Clone, Debug, Default)]
+pub struct Places {
+    files: Vec<String>,
+    /// By the number of the object.
+    origins: Vec<Origin>,
+}
+
+impl Places {
+    /// What is wrong with an object, with its place; `object` is its kind and name. `None` for a number of none of
+    /// them.
+    pub fn error(&self, number: usize, object: &str, problem: String) -> Option<ManifestError> {
+        let origin = self.origins.get(number)?;
+        let file = self.files.get(origin.file as usize)?;
+        Some(ManifestError {
+            document: Some(origin.document),
+            object: Some(object.to_owned()),
+            ..*ManifestError::of_file(file, problem)
+        })
+    }
+}
+
 /// Everything taken so far.
 #[derive(Debug)]
 pub(super) struct Collector {
@@ -63,8 +85,7 @@ pub(super) struct Collector {
 /// An object whose kind a CustomResourceDefinition of the files may describe, wherever that stands.
 #[derive(Debug)]
 struct Undefined {
-    origin: Origin,
-    index: Option<usize>,
+    place: (Origin, Option<usize>),
     left: LeftOut,
     members: Map<String, Value>,
 }
@@ -73,7 +94,7 @@ struct Undefined {
 #[derive(Debug)]
 struct LeftOutOfKind {
     first: LeftOut,
-    origin: Origin,
+    place: (Origin, Option<usize>),
     count: u64,
 }
 
@@ -149,8 +170,8 @@ impl Collector {
                         known.api_version()
                     ),
                     Why::UnknownKind => {
-                        "it is neither of Kubernetes 1.36 nor of a CustomResourceDefinition of the \
-                         files"
+                        "neither Kubernetes 1.36 nor a CustomResourceDefinition of \
+                                         the files has objects of this kind"
                             .to_owned()
                     }
                 };
@@ -158,11 +179,13 @@ impl Collector {
                     0 => String::new(),
                     more => format!("; so are {} more of this kind", count_for_people(more)),
                 };
+                let (origin, index) = of_kind.place;
                 let place = ManifestError {
-                    document: Some(of_kind.origin.document),
+                    document: Some(origin.document),
                     object: Some(format!("{kind}{between}{name}")),
+                    path: index.map(|index| in_list(Some(index), "")),
                     ..*ManifestError::of_file(
-                        &self.files[of_kind.origin.file as usize],
+                        &self.files[origin.file as usize],
                         format!("is left out: {why}{more}"),
                     )
                 };
@@ -176,7 +199,7 @@ impl Collector {
         lines
     }
 
-    fn leave_out(&mut self, left: LeftOut, origin: Origin) {
+    fn leave_out(&mut self, left: LeftOut, place: (Origin, Option<usize>)) {
         *self.counts.ignored.entry(left.kind.clone()).or_default() += 1;
         if let Some(known) = self.left_out.get_mut(&left.type_text) {
             known.count += 1;
@@ -184,7 +207,7 @@ impl Collector {
             self.left_out_besides += 1;
         } else {
             let of_kind = LeftOutOfKind {
-                origin,
+                place,
                 count: 1,
                 first: left,
             };
@@ -230,16 +253,16 @@ impl Collector {
         let described: Vec<Kind> = dynamic.flat_map(custom::described_kinds).collect();
         for undefined in std::mem::take(&mut self.undefined) {
             let Undefined {
-                origin,
-                index,
+                place,
                 left,
                 members,
             } = undefined;
+            let (origin, index) = place;
             let text = |member: &str| members.get(member).and_then(Value::as_str);
             let (kind, version) = (text("kind"), text("apiVersion"));
             let is_its = |of: &&Kind| (kind, version) == (Some(of.name()), Some(of.api_version()));
             let Some(kind) = described.iter().find(is_its) else {
-                self.leave_out(left, origin);
+                self.leave_out(left, place);
                 continue;
             };
             (self.file, self.document) = (origin.file as usize, origin.document);
@@ -259,9 +282,13 @@ impl Collector {
         Ok(())
     }
 
-    /// What was taken, and what was left by kind.
-    pub(super) fn into_parts(self) -> (Vec<InputObject>, InputCounts) {
-        (self.objects, self.counts)
+    /// What was taken, what was left by kind, and where each object is from.
+    pub(super) fn into_parts(self) -> (Vec<InputObject>, InputCounts, Places) {
+        let places = Places {
+            files: self.files,
+            origins: self.origins,
+        };
+        (self.objects, self.counts, places)
     }
 
     /// A problem with the present file as a whole.
@@ -381,17 +408,16 @@ impl Collector {
                 self.store(object, unknown, index).map(|()| None)
             }
             Decoded::Custom(left, members) => {
-                let origin = self.here();
+                let place = (self.here(), index);
                 self.undefined.push(Undefined {
-                    origin,
-                    index,
+                    place,
                     left,
                     members,
                 });
                 Ok(None)
             }
             Decoded::LeftOut(left) => {
-                self.leave_out(left, self.here());
+                self.leave_out(left, (self.here(), index));
                 Ok(None)
             }
             Decoded::Kindless(item) => Ok(Some(item)),

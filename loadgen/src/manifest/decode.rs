@@ -32,7 +32,7 @@ pub(super) enum Decoded {
 /// An object that is not taken.
 #[derive(Clone, Debug)]
 pub(super) struct LeftOut {
-    /// As counts name it: `Route`, or `Node.metal.example` where another kind has that name.
+    /// As counts name it: `Route`, or `Node.metal.example` where a kind of another group or version has that name.
     pub(super) kind: String,
     /// `route.openshift.io/v1 Route`.
     pub(super) type_text: String,
@@ -317,8 +317,13 @@ fn classify(text: TypeText<'_>, kinds: Kinds) -> Result<Classified, DecodeError>
                 known.api_version()
             ),
         }),
-        group if group == known.group() => other(cut(kind_text), Why::OtherVersion(known)),
-        group => other(cut(&format!("{kind_text}.{group}")), Why::UnknownKind),
+        group => {
+            let why = match group == known.group() {
+                true => Why::OtherVersion(known),
+                false => Why::UnknownKind,
+            };
+            other(cut(&format!("{kind_text}.{group}")), why)
+        }
     }
 }
 

@@ -30,6 +30,7 @@ use std::path::{Path, PathBuf};
 use flate2::bufread::MultiGzDecoder;
 use podstorm_objects::Kind;
 
+pub use collect::Places;
 pub use error::ManifestError;
 
 use self::collect::Collector;
@@ -51,6 +52,8 @@ pub struct Loaded {
     /// What was left out, a line for each kind and version with the place of the first object; one line for all
     /// beyond some 50 kinds.
     pub left_out: Vec<String>,
+    /// Where each of the objects is from, by its number.
+    pub places: Places,
 }
 
 /// How gzip data begins.
@@ -114,7 +117,7 @@ fn load_kinds(
     collector.end()?;
     let warnings = collector.warnings();
     let left_out = collector.left_out();
-    let (objects, mut counts) = collector.into_parts();
+    let (objects, mut counts, places) = collector.into_parts();
     let is_wanted = |object: &InputObject| {
         kinds == Kinds::Served
             || !matches!(object, InputObject::Dynamic(_))
@@ -155,6 +158,7 @@ fn load_kinds(
         size,
         warnings,
         left_out,
+        places,
     })
 }
 

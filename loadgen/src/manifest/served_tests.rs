@@ -80,8 +80,8 @@ fn what_is_left_out_is_named_once_for_each_kind() {
         "standard input: document 4 (policy/v1beta1 PodDisruptionBudget shop/old): is left out: \
          Kubernetes 1.36 has PodDisruptionBudget as policy/v1"
             .to_owned(),
-        "standard input: document 2 (route.openshift.io/v1 Route shop/a): is left out: it is neither of \
-         Kubernetes 1.36 nor of a CustomResourceDefinition of the files; so are 2 more of this kind"
+        "standard input: document 2 (route.openshift.io/v1 Route shop/a): is left out: neither Kubernetes \
+         1.36 nor a CustomResourceDefinition of the files has objects of this kind; so are 2 more of this kind"
             .to_owned(),
         format!("standard input: document 5 (v1 Event shop/past): {events}"),
     ];

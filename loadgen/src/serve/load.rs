@@ -3,23 +3,43 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
 use podstorm_apiserver::{Cluster, kind_named};
 use podstorm_objects::{ApiError, Kind, Now, Object, PodSpec};
 
 use crate::input::{InputObject, missing_namespaces};
 
+/// An object that the API server refuses to load.
+#[derive(Debug, thiserror::Error)]
+#[error("{object}: {problem}")]
+pub struct Refused {
+    /// Which of the objects it is; `None` of a namespace that was added to them.
+    pub number: Option<usize>,
+    /// `Pod shop/web-1`, `Node n1`.
+    pub object: String,
+    /// What the API server says.
+    pub problem: ApiError,
+}
+
 /// Loads objects, each after those that admission asks about; namespaces that are named but not among them are
 /// created.
 ///
 /// # Errors
-/// The first object that the API server refuses, with its name.
-pub(super) fn load(cluster: &Cluster, objects: Vec<InputObject>, now: Now) -> Result<()> {
-    let mut objects: Vec<InputObject> = missing_namespaces(&objects).chain(objects).collect();
+/// The first object that the API server refuses.
+pub(super) fn load(
+    cluster: &Cluster,
+    objects: Vec<InputObject>,
+    now: Now,
+) -> Result<(), Box<Refused>> {
+    let missing: Vec<InputObject> = missing_namespaces(&objects).collect();
+    let missing = missing.into_iter().map(|namespace| (None, namespace));
+    let numbered = objects.into_iter().enumerate();
+    let mut objects: Vec<(Option<usize>, InputObject)> = missing
+        .chain(numbered.map(|(number, object)| (Some(number), object)))
+        .collect();
     let definition = kind_named("CustomResourceDefinition");
     let class = kind_named("PriorityClass");
     // Stable: otherwise in the order of the files.
-    objects.sort_by_key(|object| match object.kind() {
+    objects.sort_by_key(|(_, object)| match object.kind() {
         kind if kind == Kind::NAMESPACE => 0,
         kind if Some(kind) == definition => 1,
         kind if Some(kind) == class => 2,
@@ -28,17 +48,17 @@ pub(super) fn load(cluster: &Cluster, objects: Vec<InputObject>, now: Now) -> Re
         _ => 4,
     });
     let mut admitted = None;
-    for mut object in objects {
-        let what = described(object.as_object());
+    for (number, mut object) in objects {
+        let described = described(object.as_object());
         let loaded = admit(cluster, &mut object, &mut admitted).and_then(|()| {
             let kind = object.kind();
             cluster.api(kind).load(object.into_any(), now)
         });
-        match loaded {
-            // A namespace may be in several files.
-            Err(error) if error.code == 409 && what.starts_with("Namespace ") => {}
-            loaded => drop(loaded.with_context(|| format!("-f: {what}"))?),
-        }
+        loaded.map_err(|problem| Refused {
+            number,
+            object: described,
+            problem,
+        })?;
     }
     // Their objects are there now.
     cluster.end_definitions(now);

@@ -36,6 +36,7 @@ pub use access::{Access, Login};
 pub use beside::RunServer;
 pub use fork::Snapshot;
 pub use kubeconfig::kubeconfig;
+pub use load::Refused;
 pub use snapshot::write_snapshot;
 pub use token_file::read_tokens;
 
@@ -105,7 +106,7 @@ impl Served {
     /// Starts the cluster, with its namespaces, nodes and objects.
     ///
     /// # Errors
-    /// An object that the API server refuses, with its name.
+    /// An object that the API server refuses, as [`Refused`] in a box.
     pub fn start(options: ServeOptions) -> Result<Served> {
         Served::start_with(options, |api| api)
     }

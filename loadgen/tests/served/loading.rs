@@ -191,7 +191,7 @@ fn an_object_that_is_refused_is_named_and_nothing_is_served() {
         panic!("it is new");
     };
     let problem = format!("{refused:#}");
-    assert!(problem.starts_with("-f: ConfigMap old/c: "), "{problem}");
+    assert!(problem.starts_with("ConfigMap old/c: "), "{problem}");
     let why = "because it is being terminated";
     assert!(problem.contains(why), "{problem}");
     inside["metadata"]["uid"] = uid.replace('8', "9").into();

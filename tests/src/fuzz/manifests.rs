@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use podstorm::object::{Event, Namespace, Node, Pod, ReplicaSet, ReplicationController, Resource};
 use podstorm_loadgen::input::InputObject;
-use podstorm_loadgen::manifest::{self, Loaded};
+use podstorm_loadgen::manifest::{self, Loaded, ManifestError};
 use serde_json::{Value, json};
 
 use super::Target;
@@ -24,6 +24,17 @@ pub(super) const OBJECTS: Target = Target {
 };
 
 fn files(data: &[u8]) -> bool {
+    let of_runs: Load = |files, data| manifest::load(files, data);
+    let of_servers: Load = |files, data| manifest::load_served(files, data);
+    [of_runs, of_servers]
+        .map(|load| taken(data, load))
+        .contains(&true)
+}
+
+type Load = fn(&[PathBuf], &[u8]) -> Result<Loaded, Box<ManifestError>>;
+
+fn taken(data: &[u8], load: Load) -> bool {
+    let load = |data: &[u8]| load(&[PathBuf::from("-")], data);
     let Ok(loaded) = load(data) else {
         return false;
     };
@@ -37,11 +48,6 @@ fn files(data: &[u8]) -> bool {
     let items_again: Vec<Value> = again.objects.iter().map(json_of).collect();
     assert_eq!(items_again, items);
     true
-}
-
-fn load(data: &[u8]) -> Result<Loaded, String> {
-    let loaded = manifest::load(&[PathBuf::from("-")], data);
-    loaded.map_err(|error| error.to_string())
 }
 
 fn objects(data: &[u8]) -> bool {

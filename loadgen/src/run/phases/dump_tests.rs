@@ -323,6 +323,7 @@ fn a_run_that_can_not_go_on_ends_with_the_reason_on_threads_too() {
             size: loaded.size,
             warnings: Vec::new(),
             left_out: Vec::new(),
+            places: Default::default(),
         };
         let result = run("manifests", engine, loaded);
         assert_eq!(result.outcome.exit_code, 1);

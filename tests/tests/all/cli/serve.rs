@@ -114,8 +114,127 @@ fn flags_of_serve_that_cannot_be_are_refused() {
         ("tokens", "t,jane,1\n"),
         ("bad-tokens", "t,jane,1\nu,bob\n"),
         ("no-tokens", ""),
+        ("empty.yaml", ""),
+        (
+            "cut.json",
+            r#"{"kind":"List","items":[{"apiVersion":"v1","kind":"Node","metadata":{"name":"n"}},{"api"#,
+        ),
+        (
+            "old.yaml",
+            "apiVersion: extensions/v1beta1\nkind: Deployment\nmetadata: {name: d}\n",
+        ),
+        (
+            "foreign.yaml",
+            "apiVersion: policy/v1beta1\nkind: PodDisruptionBudget\nmetadata: {name: b}\n---\n\
+             apiVersion: route.openshift.io/v1\nkind: Route\nmetadata: {name: r}\n",
+        ),
+        (
+            "urgent.yaml",
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n---\n\
+             apiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: shop}\n\
+             spec: {priorityClassName: nope, containers: [{name: c, image: i}]}\n",
+        ),
     ]);
     assert_section_refused("serve", &folder);
+}
+
+/// As `kubectl create` takes it, and as the files of websites and operators have it.
+const MANIFEST: &str = "\
+apiVersion: batch/v1
+kind: Job
+metadata: {name: once, namespace: shop}
+spec: {template: {spec: {restartPolicy: Never, containers: [{name: main, image: 'example/once'}]}}}
+---
+apiVersion: autoscaling/v1
+kind: HorizontalPodAutoscaler
+metadata: {name: grow, namespace: shop}
+spec: {maxReplicas: 3, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: d}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: reader, namespace: team}
+rules: [{apiGroups: [''], resources: [pods], verbs: [get]}]
+---
+apiVersion: route.openshift.io/v1
+kind: Route
+metadata: {name: web, namespace: shop}
+";
+
+#[test]
+fn what_a_file_has_is_served_or_named() {
+    let folder = folder_of(&[("m.yaml", MANIFEST)]);
+    let line = "serve --listen localhost:0 -f m.yaml";
+    let serving = Serving::start_by(
+        &["sh", "-c", "exec \"$@\" 2>errors", "sh"],
+        &folder,
+        line,
+        false,
+    );
+    let named = "warning: m.yaml: document 4 (route.openshift.io/v1 Route shop/web): is left out";
+    let errors = read(&folder, "errors");
+    assert!(errors.starts_with(named), "{errors}");
+    assert_eq!(errors.lines().count(), 1, "{errors}");
+    let job = serving.get("/apis/batch/v1/namespaces/shop/jobs/once");
+    holds(
+        &job,
+        "HTTP/1.1 200 | \"matchLabels\":{\"batch.kubernetes.io/controller-uid\":",
+    );
+    for path in [
+        "/apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers/grow",
+        "/apis/rbac.authorization.k8s.io/v1/clusterroles/reader",
+    ] {
+        let found = serving.get(path);
+        assert!(found.starts_with("HTTP/1.1 200"), "{found}");
+        assert!(!found.contains("\"team\""), "{found}");
+    }
+}
+
+/// The kubeconfigs in a folder.
+fn kubeconfigs(folder: &TempDir) -> usize {
+    let names = super::names_in(folder.path());
+    let is_one = |name: &&String| name.ends_with(".kubeconfig");
+    names.iter().filter(is_one).count()
+}
+
+#[test]
+#[cfg(unix)]
+fn a_temporary_kubeconfig_goes_with_its_server_and_no_other() {
+    for (signals, line, on_errors) in [
+        (&["INT"][..], "serve --listen :0", false),
+        (&["TERM"], "serve --listen :0 --kubeconfig kept", false),
+        (&["TERM"], "run --pods 20 --serve :0 --keep-serving", true),
+        // The second ends the process at once.
+        (
+            &["INT", "INT"],
+            "run --pods 100k --kube-api-qps 50 --quiet --serve :0",
+            true,
+        ),
+    ] {
+        let folder = folder();
+        let mut serving = Serving::start(&folder, line, on_errors);
+        let is_kept = line.contains("kept");
+        assert_eq!(kubeconfigs(&folder), usize::from(!is_kept), "{line}");
+        let mut status = None;
+        for signal in signals {
+            send(signal, &serving.child);
+        }
+        until(
+            || {
+                // Two of one kind may become one.
+                if signals.len() > 1 {
+                    send(signals[1], &serving.child);
+                }
+                status = serving.child.try_wait().expect("it is a child");
+                status.is_some()
+            },
+            "it does not end",
+        );
+        // A run may be interrupted before it begins.
+        let ended = status.and_then(|status| status.code());
+        assert!(on_errors || ended == Some(0), "{line}: {ended:?}");
+        assert_eq!(kubeconfigs(&folder), 0, "{line}");
+        assert_eq!(folder.path().join("kept").exists(), is_kept, "{line}");
+    }
 }
 
 #[test]
