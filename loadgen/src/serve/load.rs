@@ -3,6 +3,9 @@
 
 use std::sync::Arc;
 
+use ahash::RandomState;
+use hashbrown::HashMap;
+use podstorm::intern::FIXED_STATE;
 use podstorm_apiserver::{Cluster, kind_named};
 use podstorm_objects::{ApiError, Kind, Now, Object, PodSpec};
 
@@ -47,7 +50,7 @@ pub(super) fn load(
         _ if !object.metadata().uid.is_empty() => 3,
         _ => 4,
     });
-    let mut admitted = None;
+    let mut admitted = Admitted::with_hasher(FIXED_STATE);
     for (number, mut object) in objects {
         let described = described(object.as_object());
         let loaded = admit(cluster, &mut object, &mut admitted).and_then(|()| {
@@ -65,24 +68,38 @@ pub(super) fn load(
     Ok(())
 }
 
-/// A spec as it came, and as it was admitted: many pods share one.
-type Admitted = Option<(Arc<PodSpec>, Arc<PodSpec>)>;
+/// Specs as they came, by their place in memory, and as they were admitted: many pods share one.
+type Admitted = HashMap<*const PodSpec, (Arc<PodSpec>, Arc<PodSpec>), RandomState>;
+
+/// How many of them are kept.
+const ADMITTED_MAX: usize = 1_000;
 
 /// Fills in what admission fills into new pods. A new node does not get the taint of one that is not ready: those of
 /// files are, and no controller here would take it away.
 ///
 /// # Errors
 /// 403 for a pod that admission refuses.
-fn admit(cluster: &Cluster, object: &mut InputObject, last: &mut Admitted) -> Result<(), ApiError> {
+fn admit(
+    cluster: &Cluster,
+    object: &mut InputObject,
+    known: &mut Admitted,
+) -> Result<(), ApiError> {
     if let InputObject::Pod(pod) = object
         && pod.metadata.uid.is_empty()
     {
-        let came = Arc::clone(&pod.spec);
-        pod.spec = match last {
-            Some((known, admitted)) if Arc::ptr_eq(known, &came) => Arc::clone(admitted),
-            _ => cluster.admitted(pod)?,
+        let at = Arc::as_ptr(&pod.spec);
+        pod.spec = match known.get(&at) {
+            Some((_, admitted)) => Arc::clone(admitted),
+            None => {
+                let admitted = cluster.admitted(pod)?;
+                if known.len() == ADMITTED_MAX {
+                    known.clear();
+                }
+                // The first keeps the place from being another's.
+                known.insert(at, (Arc::clone(&pod.spec), Arc::clone(&admitted)));
+                admitted
+            }
         };
-        *last = Some((came, Arc::clone(&pod.spec)));
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use podstorm_loadgen::serve::{Access, kubeconfig};
+use podstorm_sim::services::Controllers;
 
 use super::*;
 
@@ -141,6 +142,144 @@ async fn what_is_new_is_created_as_a_client_would() {
     let pod = &pods["items"][0];
     assert_eq!(pod["spec"]["nodeName"], "metal", "{pod}");
     assert_eq!(pod["status"]["phase"], "Running", "{pod}");
+}
+
+/// Manifests as people write them, and where they are created.
+fn manifests() -> [(&'static str, Value); 14] {
+    let pod = json!({"containers": [{"name": "c", "image": "i", "resources": {"requests":
+        {"cpu": "0.5", "memory": "1024Mi"}}, "imaeg": "typo"}]});
+    let template = json!({"metadata": {"labels": {"app": "a"}}, "spec": pod});
+    let mut once = template.clone();
+    once["spec"]["restartPolicy"] = "OnFailure".into();
+    let app = json!({"matchLabels": {"app": "a"}});
+    let workload = json!({"selector": app, "template": template});
+    let mut stateful = workload.clone();
+    stateful["serviceName"] = "s".into();
+    let claim =
+        json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "0.5Gi"}}});
+    let of = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"});
+    let subject = json!({"kind": "ServiceAccount", "name": "sa"});
+    let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "r"});
+    let with_spec = |spec: Value| json!({"spec": spec});
+    [
+        ("/api/v1 pods Pod", with_spec(pod)),
+        (
+            "/apis/apps/v1 replicasets ReplicaSet",
+            with_spec(workload.clone()),
+        ),
+        (
+            "/api/v1 replicationcontrollers ReplicationController",
+            with_spec(json!({"template": template})),
+        ),
+        (
+            "/apis/apps/v1 deployments Deployment",
+            with_spec(workload.clone()),
+        ),
+        ("/apis/apps/v1 daemonsets DaemonSet", with_spec(workload)),
+        (
+            "/apis/apps/v1 statefulsets StatefulSet",
+            with_spec(stateful),
+        ),
+        (
+            "/apis/batch/v1 jobs Job",
+            with_spec(json!({"template": once})),
+        ),
+        (
+            "/apis/batch/v1 cronjobs CronJob",
+            with_spec(json!({"schedule": "* * * * *",
+            "jobTemplate": {"spec": {"template": once}}})),
+        ),
+        (
+            "/apis/autoscaling/v1 horizontalpodautoscalers HorizontalPodAutoscaler",
+            with_spec(json!({"maxReplicas": 3, "scaleTargetRef": of})),
+        ),
+        (
+            "/apis/policy/v1 poddisruptionbudgets PodDisruptionBudget",
+            with_spec(json!({"minAvailable": 1, "selector": app})),
+        ),
+        (
+            "/api/v1 services Service",
+            with_spec(json!({"type": "NodePort", "ports": [{"port": 80}]})),
+        ),
+        (
+            "/api/v1 persistentvolumeclaims PersistentVolumeClaim",
+            with_spec(claim),
+        ),
+        ("/api/v1 secrets Secret", json!({"stringData": {"a": "b"}})),
+        (
+            "/apis/rbac.authorization.k8s.io/v1 rolebindings RoleBinding",
+            json!({"subjects": [subject], "roleRef": role}),
+        ),
+    ]
+}
+
+#[tokio::test]
+async fn what_a_file_creates_is_what_a_request_creates() {
+    // Without what differs from one object to the next.
+    let plain = |mut object: Value| {
+        let metadata = object["metadata"].as_object_mut().unwrap();
+        metadata.remove("managedFields");
+        metadata.remove("resourceVersion");
+        let uid = metadata["uid"].as_str().unwrap().to_owned();
+        object.to_string().replace(&uid, "UID")
+    };
+    let options = || {
+        let mut options = options_without_nodes();
+        let none = Controllers::of(&["-podgc"]).expect("it is known");
+        options.sim.services.controllers = none;
+        options
+    };
+    for (place, mut object) in manifests() {
+        let [group, resource, kind] = place.split(' ').collect::<Vec<_>>()[..] else {
+            panic!("{place}");
+        };
+        let version = group
+            .trim_start_matches("/apis/")
+            .trim_start_matches("/api/");
+        object["apiVersion"] = version.into();
+        object["kind"] = kind.into();
+        object["metadata"] = json!({"name": "a"});
+        // Such as a dump may have and a create takes away.
+        object["status"] = json!({});
+        let path = format!("{group}/namespaces/default/{resource}");
+        let of_file = load(&object.to_string(), options());
+        let of_request = Served::start(options()).expect("nothing is loaded");
+        create(&of_request, &path, object).await;
+        let path = format!("{path}/a");
+        let (of_file, of_request) = (get(&of_file, &path).await, get(&of_request, &path).await);
+        assert_eq!(plain(of_file), plain(of_request), "{kind}");
+    }
+}
+
+#[tokio::test]
+async fn a_custom_object_may_be_of_a_version_that_is_not_stored() {
+    let mut of_two = definition();
+    let mut beta = of_two["spec"]["versions"][0].clone();
+    beta["name"] = "v1beta1".into();
+    beta["storage"] = false.into();
+    let versions = of_two["spec"]["versions"].as_array_mut().unwrap();
+    versions.push(beta);
+    let widget = |name: &str, more: Value| {
+        let mut widget = json!({"apiVersion": "example.com/v1beta1", "kind": "Widget",
+            "metadata": {"name": name, "namespace": "shop"}, "spec": {"colour": "red"}});
+        let metadata = widget["metadata"].as_object_mut().unwrap();
+        metadata.extend(more.as_object().unwrap().clone());
+        widget
+    };
+    let uid = "8df9bcb8-481d-4037-8798-84343b02ebd7";
+    let list = json!({"apiVersion": "v1", "kind": "List",
+        "items": [widget("new", json!({})), widget("old", json!({"uid": uid})), of_two]});
+    let served = load(&list.to_string(), options());
+    for version in ["v1", "v1beta1"] {
+        let path = format!("/apis/example.com/{version}/namespaces/shop/widgets");
+        let found = get(&served, &path).await;
+        assert_eq!(texts(&found, "name"), ["new", "old"]);
+        for item in found["items"].as_array().unwrap() {
+            assert_eq!(item["apiVersion"], format!("example.com/{version}"));
+            assert_eq!(item["spec"], json!({"size": 3}));
+        }
+        assert_eq!(texts(&found, "uid")[1], uid);
+    }
 }
 
 #[tokio::test]
