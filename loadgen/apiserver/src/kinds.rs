@@ -242,8 +242,9 @@ impl Strategy for Pod {
         }
     }
 
+    #[inline]
     fn is_ready_pod(&self) -> bool {
-        self.is_ready()
+        self.is_active() && self.is_ready()
     }
 
     fn counts_for_quota(&self) -> bool {

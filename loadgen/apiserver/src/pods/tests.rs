@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::super::testing::*;
 use super::super::{ClusterOptions, Patch};
 use super::*;
+use crate::DeleteOptions;
 
 /// A template that names no namespace.
 fn template(patch: Value) -> Arc<Pod> {
@@ -149,6 +150,62 @@ fn a_status_patch_needs_the_uid_and_no_version() {
     let after = cluster.resource_version();
     assert_eq!(after, before, "the same again is not written");
     assert_eq!(cluster.write_counts().pods.ready, 1);
+}
+
+#[test]
+fn ready_pods_are_counted_however_they_come_and_go() {
+    let cluster = cluster();
+    let count = |cluster: &Cluster| cluster.pod_totals().existing_ready;
+    let set_ready = |name: &str, to: ConditionStatus| {
+        let pod = cluster.get::<Pod>("default", name).unwrap();
+        let (uid, mut status) = (pod.metadata.uid.clone(), pod.status.clone());
+        status
+            .conditions
+            .set(ConditionType::Ready, to, at(5).wall());
+        cluster
+            .patch_pod_status("default", name, &uid, status, at(5))
+            .unwrap();
+    };
+    let ready = json!({"spec": {"nodeName": "n1"},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+    let ended = json!({"status": {"phase": "Succeeded",
+        "conditions": [{"type": "Ready", "status": "True"}]}});
+    for (name, patch) in [
+        ("a", json!({})),
+        ("b", ready),
+        ("c", json!({})),
+        ("d", ended),
+    ] {
+        cluster.import(pod(name, patch), at(0)).unwrap();
+    }
+    assert_eq!(count(&cluster), 1, "the one that was imported ready");
+    for name in ["a", "b", "c"] {
+        set_ready(name, ConditionStatus::True);
+    }
+    assert_eq!(count(&cluster), 3);
+    set_ready("c", ConditionStatus::False);
+    assert_eq!(count(&cluster), 2);
+    let state = cluster.state().unwrap();
+    // One that is bound has its grace period, the other goes at once.
+    let delete = |name: &str, options: &DeleteOptions| {
+        cluster
+            .delete::<Pod>("default", name, options, at(6))
+            .unwrap();
+        count(&cluster)
+    };
+    assert_eq!(delete("b", &DeleteOptions::default()), 1);
+    assert_eq!(delete("b", &forced()), 1);
+    assert_eq!(delete("a", &DeleteOptions::default()), 0);
+    let restored = Cluster::restored(ClusterOptions::default(), &state, at(7)).unwrap();
+    assert_eq!(
+        count(&restored),
+        2,
+        "as of the state, whatever came after it"
+    );
+    restored
+        .delete::<Pod>("default", "a", &forced(), at(8))
+        .unwrap();
+    assert_eq!(count(&restored), 1);
 }
 
 /// By the typed request, and by the document that it stands for.

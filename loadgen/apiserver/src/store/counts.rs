@@ -50,8 +50,6 @@ pub(crate) struct WriteEffects {
     pub(crate) dry_run: bool,
     /// The pod was bound.
     pub(crate) bound: bool,
-    /// The pod became ready.
-    pub(crate) ready: bool,
     /// The object got a controller.
     pub(crate) adopted: bool,
     /// The object lost its controller.
@@ -64,7 +62,6 @@ impl WriteEffects {
             verb,
             dry_run: false,
             bound: false,
-            ready: false,
             adopted: false,
             released: false,
         }
@@ -78,7 +75,9 @@ pub(crate) struct WriteTotals {
     imported: u64,
     created: u64,
     bound: u64,
+    /// Writes that made a pod ready, and pods that are ready.
     ready: u64,
+    live_ready: u64,
     deleted: u64,
     adopted: u64,
     released: u64,
@@ -86,7 +85,13 @@ pub(crate) struct WriteTotals {
 }
 
 impl WriteTotals {
-    pub(crate) fn count(&mut self, change: Change, effects: &WriteEffects) {
+    /// Counts a commit: the object was a ready pod before it, and is one after it.
+    pub(crate) fn count(
+        &mut self,
+        change: Change,
+        effects: &WriteEffects,
+        (was_ready, is_ready): (bool, bool),
+    ) {
         self.writes[effects.verb as usize] += 1;
         match change {
             Change::Added => {
@@ -97,12 +102,18 @@ impl WriteTotals {
                 self.peak = self.peak.max(self.live());
             }
             Change::Deleted => self.deleted += 1,
-            Change::Modified => {}
+            Change::Modified => self.ready += u64::from(!was_ready && is_ready),
         }
+        self.live_ready += u64::from(is_ready);
+        self.live_ready -= u64::from(was_ready);
         self.bound += u64::from(effects.bound);
-        self.ready += u64::from(effects.ready);
         self.adopted += u64::from(effects.adopted);
         self.released += u64::from(effects.released);
+    }
+
+    /// The same totals where that many ready pods exist.
+    pub(crate) fn with_live_ready(self, live_ready: u64) -> WriteTotals {
+        WriteTotals { live_ready, ..self }
     }
 
     /// The same totals for that many existing objects: creates or deletions that came in between are counted.
@@ -138,11 +149,13 @@ pub struct WriteCounts {
 pub struct PodTotals {
     /// Pods that exist.
     pub existing: u64,
+    /// Pods that are active and ready.
+    pub existing_ready: u64,
     /// Created by any client, without imported ones.
     pub created: u64,
     /// Bound to a node.
     pub bound: u64,
-    /// Status writes that made a pod ready.
+    /// Status writes that made an active pod ready.
     pub ready: u64,
     /// Removed.
     pub deleted: u64,
@@ -173,6 +186,7 @@ impl PodTotals {
     pub(crate) fn of(totals: &WriteTotals) -> PodTotals {
         PodTotals {
             existing: totals.live(),
+            existing_ready: totals.live_ready,
             created: totals.created,
             bound: totals.bound,
             ready: totals.ready,

@@ -217,7 +217,9 @@ impl<R: Strategy> KindStore<R> {
         totals: WriteTotals,
         version: u64,
     ) {
+        let mut ready = 0;
         for object in objects {
+            ready += u64::from(object.is_ready_pod());
             let metadata = object.metadata();
             let key = self.key(&metadata.namespace, &metadata.name);
             let KeyHash(hash) = key.hash;
@@ -230,7 +232,8 @@ impl<R: Strategy> KindStore<R> {
                 .table
                 .insert_unique(hash, stored, |stored| stored.hash);
         }
-        self.log.begin_behind(version, totals);
+        self.log
+            .begin_behind(version, totals.with_live_ready(ready));
     }
 
     /// Replaces `current` by `new`.

@@ -115,7 +115,8 @@ pub trait Strategy: Object + Clone + PartialEq {
     /// held.
     fn committed(_cluster: &Cluster, _old: Option<&Self>, _new: Option<&Self>) {}
 
-    /// Whether the object is a ready pod; pods that become ready are counted.
+    /// Whether the object is a pod that is active and ready; such pods are counted at every commit.
+    #[inline]
     fn is_ready_pod(&self) -> bool {
         false
     }

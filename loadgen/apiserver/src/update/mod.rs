@@ -156,7 +156,6 @@ impl Cluster {
             }
         } else {
             count_ownership(&mut effects, before, after);
-            effects.ready = !old.is_ready_pod() && new.is_ready_pod();
             let charge = match is_measured {
                 true => Some(self.charge_change(&**old, &new, false, now)?),
                 false => None,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use podstorm_apiserver::{Cluster, ListOptions, kind_named};
-use podstorm_objects::{AnyObject, Node, Pod, ReplicaSet, ReplicationController, Uid};
+use podstorm_objects::{AnyObject, Node, ReplicaSet, ReplicationController, Uid};
 use serde_json::{Value, json};
 
 use crate::ApiServer;
@@ -14,8 +14,8 @@ const BEHIND_MAX: usize = 10;
 /// After so many seconds without a sample nobody knows any more since when a workload is behind.
 const FORGOTTEN_AFTER: u64 = 5;
 
-/// The kinds without a Rust type whose controllers make pods, with the members that tell how many are
-/// wanted, exist, and are ready. Deployments make ReplicaSets, CronJobs make Jobs.
+/// The kinds without a Rust type whose controllers make pods, with the members that say how many are
+/// desired, and how many exist and are ready as far as the controller has reported. Deployments make ReplicaSets, CronJobs make Jobs.
 const OTHER_OWNERS: [(&str, [&str; 3]); 3] = [
     (
         "StatefulSet",
@@ -33,7 +33,7 @@ const OTHER_OWNERS: [(&str, [&str; 3]); 3] = [
             "/status/numberReady",
         ],
     ),
-    // How many are wanted depends on what has ended; the controller tells how many it keeps running.
+    // How many are desired depends on what has ended; the controller reports how many it keeps running.
     ("Job", ["/status/active", "/status/active", "/status/ready"]),
 ];
 
@@ -59,6 +59,7 @@ impl Sampler {
             self.behind_since.clear();
         }
         let workloads = Workloads::of(cluster);
+        let pods = cluster.pod_totals();
         let objects = cluster.kinds().into_iter().filter_map(|kind| {
             let count = cluster.api(kind).count().ok()?;
             (count > 0).then(|| (kind.group_resource().into_owned(), count))
@@ -79,8 +80,8 @@ impl Sampler {
             "resourceVersion": cluster.resource_version(),
             "pods": {
                 "desired": workloads.desired,
-                "existing": cluster.count::<Pod>(),
-                "ready": workloads.ready,
+                "existing": pods.existing,
+                "ready": pods.existing_ready,
             },
             "nodes": {"existing": cluster.count::<Node>(), "ready": ready_nodes(cluster)},
             "objects": objects.collect::<BTreeMap<_, _>>(),
@@ -116,14 +117,14 @@ impl Sampler {
         let shown = behind.into_iter().take(BEHIND_MAX);
         let shown = shown.map(|(since, workload)| {
             let metadata = workload.object.metadata();
-            let [desired, existing, ready] = workload.pods;
+            let [desired, replicas, ready] = workload.pods;
             json!({
                 "kind": workload.object.kind().name(),
                 "namespace": &*metadata.namespace,
                 "name": metadata.name.as_str(),
                 "desired": desired,
-                "existing": existing,
-                "ready": ready,
+                "statusReplicas": replicas,
+                "statusReadyReplicas": ready,
                 "forSeconds": (now_ns - since) as f64 / 1e9,
             })
         });
@@ -134,26 +135,26 @@ impl Sampler {
 /// An object whose controller makes pods.
 struct Workload {
     object: AnyObject,
-    /// Pods desired, existing and ready.
+    /// Pods desired, and existing and ready by the status, which lags where its controller is limited.
     pods: [i64; 3],
 }
 
 impl Workload {
-    /// How far the pods are from what is wanted.
+    /// How far the pods in the status are from the desired ones.
     fn gap(&self) -> i64 {
         gap(self.pods)
     }
 }
 
-fn gap([desired, existing, ready]: [i64; 3]) -> i64 {
-    (desired - existing).abs().max((desired - ready).abs())
+fn gap([desired, replicas, ready]: [i64; 3]) -> i64 {
+    (desired - replicas).abs().max((desired - ready).abs())
 }
 
-/// All of them together, as their specs and statuses say: no pod is looked at.
+/// All of them together, by their specs and statuses. The pods of each are not counted: that would take a walk
+/// over all pods, with every shard of the store locked.
 #[derive(Default)]
 struct Workloads {
     desired: i64,
-    ready: i64,
     behind: Vec<Workload>,
 }
 
@@ -182,9 +183,7 @@ impl Workloads {
     }
 
     fn add(&mut self, pods: [i64; 3], object: impl FnOnce() -> AnyObject) {
-        let [desired, _, ready] = pods;
-        self.desired = self.desired.saturating_add(desired);
-        self.ready = self.ready.saturating_add(ready);
+        self.desired = self.desired.saturating_add(pods[0]);
         if gap(pods) > 0 {
             let object = object();
             self.behind.push(Workload { object, pods });

@@ -3,7 +3,7 @@
 use http::Request;
 use http_body_util::{BodyExt, Empty};
 use podstorm_apiserver::{Cluster, ClusterOptions};
-use podstorm_objects::{Namespace, Node, Now, ReplicaSet, Resource};
+use podstorm_objects::{Namespace, Node, Now, Pod, ReplicaSet, Resource};
 use serde_json::{Value, json};
 
 use super::*;
@@ -78,6 +78,13 @@ async fn a_stream_tells_the_state_at_once_and_every_second() {
     assert_eq!(first["behind"], json!([]));
 
     cluster.import(replica_set("web", [5, 4, 3]), NOW).unwrap();
+    for (name, ready) in [("web-1", "True"), ("web-2", "False")] {
+        let pod = Pod::from_json(json!({
+            "metadata": {"namespace": "shop", "name": name},
+            "spec": {"containers": [{"name": "c", "image": "i"}]},
+            "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]}}));
+        cluster.import(pod.unwrap(), NOW).unwrap();
+    }
     let condition =
         |kind: &str, status: &str| json!({"conditions": [{"type": kind, "status": status}]});
     for (name, status) in [
@@ -91,8 +98,11 @@ async fn a_stream_tells_the_state_at_once_and_every_second() {
     let _watch = get(&server, "/apis/apps/v1/replicasets?watch=1").await;
     let second = sample(&next(&mut stream).await);
     assert_eq!(began.elapsed(), Duration::from_secs(1));
-    let pods = json!({"desired": 5, "existing": 0, "ready": 3});
-    assert_eq!(second["pods"], pods);
+    let pods = json!({"desired": 5, "existing": 2, "ready": 1});
+    assert_eq!(second["pods"], pods, "pods are counted, statuses are not");
+    let web = &second["behind"][0];
+    assert_eq!(web["statusReplicas"], 4);
+    assert_eq!(web["statusReadyReplicas"], 3);
     assert_eq!(second["nodes"], json!({"existing": 3, "ready": 2}));
     assert_eq!(second["objects"]["replicasets.apps"], 1);
     // The watch counts when it has been answered, the stream too.

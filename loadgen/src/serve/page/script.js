@@ -248,7 +248,7 @@
 
     fill("behind", now.behind.map((one) => [
       (one.kind === "ReplicaSet" ? "" : one.kind + " ") + one.namespace + "/" + one.name,
-      count(one.desired), count(one.existing), count(one.ready), duration(one.forSeconds),
+      count(one.desired), count(one.statusReplicas), count(one.statusReadyReplicas), duration(one.forSeconds),
     ]).concat(now.behindTotal > now.behind.length
       ? [[`and ${count(now.behindTotal - now.behind.length)} more`, "", "", "", ""]] : []));
     fill("verbs", Object.entries(now.requests).map(([verb, number]) =>

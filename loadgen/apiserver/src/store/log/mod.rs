@@ -539,7 +539,9 @@ impl<R: Strategy> Append<'_, R> {
         }
         state.tail_len += 1;
         state.last_version = version;
-        state.totals.count(change, effects);
+        let was_ready = old.is_some_and(|old| old.is_ready_pod());
+        let is_ready = change != Change::Deleted && object.is_ready_pod();
+        state.totals.count(change, effects, (was_ready, is_ready));
         if let Some(observed) = observed {
             observed.observer.committed(&Commit {
                 version,
