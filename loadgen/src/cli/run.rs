@@ -52,10 +52,12 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
     let says_nothing = flags.quiet || flags.tui;
     let temporary = outputs.as_ref().map(Outputs::temporary);
     let interrupter = interrupt::watch(&cancel, temporary.unwrap_or_default(), says_nothing);
+    let loading = RealClock::start();
     let loaded: Option<Loaded> = match has_files {
         true => Some(manifest::load(&flags.shape.files, io::stdin().lock())?),
         false => None,
     };
+    let load_seconds = if has_files { loading.seconds() } else { 0.0 };
     if let Some(loaded) = loaded.as_ref().filter(|_| !flags.quiet) {
         warn(&loaded.warnings);
     }
@@ -130,6 +132,10 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
     let View { server, .. } = view;
 
     result.input.ignored = counts.ignored;
+    if let Some(host) = &mut result.host {
+        host.load_seconds = load_seconds;
+        host.wall_seconds += load_seconds;
+    }
     // A virtual result says nothing that differs from one machine to the next.
     let host = result.host.clone();
     if settings.engine == EngineKind::Virtual && !flags.host_metrics {

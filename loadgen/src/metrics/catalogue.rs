@@ -135,7 +135,7 @@ impl Metric {
         let failed = match self.name {
             "api_calls" => !outcome.starts_with(['2', '*']),
             "syncs" => key != "ok" && !key.contains('*'),
-            "events" => key.starts_with("Warning") || key == "dropped",
+            "events" => key.starts_with("Warning"),
             _ => false,
         };
         [Better::Neither, Better::Less][usize::from(failed)]
@@ -184,10 +184,24 @@ wasted_work.stale_sync_skips less stale_sync_skips replicaset_controller_stale_s
 wasted_work.deletes_not_found less deletes_not_found
 wasted_work.status_conflicts less status_conflicts
 wasted_work.pods_never_ready less pods_never_ready surplus_pods wasted_work.surplus_pods
+waits.place_pods less
+waits.place_seconds less
+waits.place_pods_peak less
+waits.places -
+waits.calls -
+waits.client_limit_seconds less
+waits.api_seconds less
+waits.worker_keys -
+waits.worker_seconds less
+waits.sync_seconds less
+waits.sync_limited_seconds less
+waits.sync_waiting_seconds less
 api_calls less rest_client_requests_total
 writes less
 syncs less
 events -
+event_writer.written - events_written
+event_writer.dropped less events_dropped
 watch_events less
 resource_version - store_resource_version
 phase{}.seconds less phase
@@ -197,6 +211,7 @@ phase{}.excess_pods_created less
 input.taken -
 input.ignored -
 host.wall_seconds less wall_seconds wall
+host.load_seconds less load_seconds
 host.cpu_seconds less cpu_seconds cpu
 host.peak_memory_bytes less peak_memory_bytes peak_memory
 host.pods_per_second more pods_per_second

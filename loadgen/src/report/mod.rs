@@ -1,6 +1,7 @@
 //! What a user sees of a run: progress while it goes on, one screen afterwards, and the
 //! files asked for. Writing never panics: a reader that went away ends the output quietly.
 
+mod brake;
 pub mod colour;
 pub(crate) mod columns;
 pub mod csv;

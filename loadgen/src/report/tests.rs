@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::result::{
-    Bucket, Build, Histograms, IncompleteRollouts, InputCounts, Outcome, Phase, PodCounts,
-    Quantiles, RunResult, SCHEMA_VERSION, Series, SlowReplicaSet, WastedWork,
+    Bucket, Build, EventWriterCounts, Histograms, IncompleteRollouts, InputCounts, Outcome, Phase,
+    PodCounts, Quantiles, RunResult, SCHEMA_VERSION, Series, SlowReplicaSet, Waits, WastedWork,
 };
 use crate::settings::Settings;
 
@@ -47,6 +47,7 @@ pub(super) fn result() -> RunResult {
         },
         excess_pods_created: 0,
         wasted_work: WastedWork::default(),
+        waits: Waits::default(),
         api_calls: BTreeMap::from([("create pods 201".into(), 100_000)]),
         writes: BTreeMap::new(),
         syncs: BTreeMap::from([("done".into(), 8_000)]),
@@ -68,6 +69,7 @@ pub(super) fn result() -> RunResult {
             converged: true,
         }],
         events: BTreeMap::new(),
+        event_writer: EventWriterCounts::default(),
         watch_events: 5,
         resource_version: 500_000,
         elapsed_seconds: 1.25,

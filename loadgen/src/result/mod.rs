@@ -17,7 +17,7 @@ pub use build::Build;
 pub use series::{Bucket, Histograms, Series, SlowReplicaSet};
 
 /// The version of the schema; raised when a member changes its meaning or goes away.
-pub const SCHEMA_VERSION: u32 = 2;
+pub const SCHEMA_VERSION: u32 = 3;
 
 /// Everything a run found out.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -53,6 +53,8 @@ pub struct RunResult {
     pub excess_pods_created: u64,
     /// Work that came to nothing.
     pub wasted_work: WastedWork,
+    /// What was waited for.
+    pub waits: Waits,
     /// API calls of the controller by `verb resource outcome`: api_calls{create pods 201}.
     pub api_calls: BTreeMap<String, u64>,
     /// Writes that the server committed, by `verb resource`: writes{update pods}.
@@ -78,9 +80,11 @@ pub struct RunResult {
     /// The 20 slowest convergences, the slowest first; what had not converged at the end counts
     /// with what it had taken by then.
     pub slowest_replicasets: Vec<SlowReplicaSet>,
-    /// Kubernetes Events by `type reason`: events{Warning FailedCreate}. They are counted as recorded before
-    /// correlation; `written` are those after it.
+    /// Kubernetes Events by `type reason`: events{Warning FailedCreate}. They are counted as recorded, before
+    /// correlation.
     pub events: BTreeMap<String, u64>,
+    /// What became of the Events.
+    pub event_writer: EventWriterCounts,
     /// Watch events delivered to the controller's caches.
     pub watch_events: u64,
     /// The server's last resource version.
@@ -161,6 +165,45 @@ pub struct WastedWork {
     pub status_conflicts: u64,
     /// Owned pods that went before they were ever ready.
     pub pods_never_ready: u64,
+}
+
+/// What was waited for, over the whole run. Seconds are sums over all that waited at the same time: divided by
+/// `elapsed_seconds` they are how many waited on average.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct Waits {
+    /// Pods that found no place on a node when they were to be bound.
+    pub place_pods: u64,
+    /// Time that pods waited for a place on a node until they were bound or deleted, seconds.
+    pub place_seconds: f64,
+    /// Most pods that waited for a place on a node at once.
+    pub place_pods_peak: u64,
+    /// How many pods the open nodes took in all when most pods waited; 0 where none did.
+    pub places: u64,
+    /// API calls of syncs that could wait: there was a client limit or a latency.
+    pub calls: u64,
+    /// Time that these calls waited for the client limit, seconds.
+    pub client_limit_seconds: f64,
+    /// Time from sending these calls to their answers, seconds.
+    pub api_seconds: f64,
+    /// Keys that were taken from the work queues.
+    pub worker_keys: u64,
+    /// Time that keys were queued while all workers were busy, seconds.
+    pub worker_seconds: f64,
+    /// Time that workers were busy with syncs, seconds.
+    pub sync_seconds: f64,
+    /// Time of `sync_seconds` in which a call of the sync waited for the client limit, seconds.
+    pub sync_limited_seconds: f64,
+    /// Time of `sync_seconds` in which a call of the sync waited for the client limit or its answer, seconds.
+    pub sync_waiting_seconds: f64,
+}
+
+/// What became of the Events.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct EventWriterCounts {
+    /// Events that were written to the server after correlation, new ones and repeated ones.
+    pub written: u64,
+    /// Events that were dropped because a queue was full.
+    pub dropped: u64,
 }
 
 /// A distribution.
@@ -317,13 +360,15 @@ impl InputPods {
 /// The machine and what it spent.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Host {
-    /// Real time, seconds.
+    /// Real time, seconds, with the reading of files.
     pub wall_seconds: f64,
+    /// Real time of `wall_seconds` in which files were read, seconds.
+    pub load_seconds: f64,
     /// CPU time of the process, seconds.
     pub cpu_seconds: f64,
     /// Most memory resident, bytes.
     pub peak_memory_bytes: u64,
-    /// Pod writes (creations and final deletions) per second of wall time.
+    /// Pod writes (creations and final deletions) per second of wall time without the reading of files.
     pub pods_per_second: f64,
     /// Processors available.
     pub cpus: usize,

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use hdrhistogram::Histogram;
 use podstorm_apiserver::PodTotals;
 use podstorm_objects::Now;
+use podstorm_sim::engine::CallWaits;
 use podstorm_sim::engine::by_phase::{ByPhase, Recorded};
 use podstorm_sim::engine::client::ApiCalls;
 use podstorm_sim::executor::virtual_time::RunEnd;
@@ -16,8 +17,8 @@ use super::{Engine, host};
 use crate::input::InputObject;
 use crate::manifest::size::pods_as_they_came;
 use crate::result::{
-    Build, Histograms, InputCounts, InputPods, Outcome, Phase, PodCounts, Quantiles, RunResult,
-    SCHEMA_VERSION, Series, WastedWork,
+    Build, EventWriterCounts, Histograms, InputCounts, InputPods, Outcome, Phase, PodCounts,
+    Quantiles, RunResult, SCHEMA_VERSION, Series, Waits, WastedWork,
 };
 use crate::scenario::answer;
 use crate::settings::Settings;
@@ -81,7 +82,6 @@ impl Engine {
         let pod_ready = measured(&report.pod_ready);
         let queued = measured(&recorded.queued);
         let worked = measured(&recorded.worked);
-        let events = self.events();
         let wasted_work = wasted_work(&work, report.surplus);
         let mut result = RunResult {
             schema_version: SCHEMA_VERSION,
@@ -99,6 +99,7 @@ impl Engine {
             pods,
             excess_pods_created: report.excess,
             wasted_work,
+            waits: self.waits(&recorded, now),
             api_calls: work.calls,
             writes: writes.writes,
             syncs: work.syncs,
@@ -114,7 +115,8 @@ impl Engine {
                 work_duration_seconds: buckets::of_histogram(&worked),
             },
             slowest_replicasets: report.slowest,
-            events,
+            events: self.events(),
+            event_writer: self.event_writer(),
             // Relaxed: the threads that counted have ended.
             watch_events: self.delivered.load(Ordering::Relaxed),
             resource_version: cluster.resource_version(),
@@ -184,12 +186,63 @@ impl Engine {
         for runner in &self.metrics.sources.runners {
             runner.events().add_to(&mut table);
         }
+        table
+    }
+
+    fn event_writer(&self) -> EventWriterCounts {
+        let mut counts = EventWriterCounts::default();
+        for runner in &self.metrics.sources.runners {
+            counts.dropped += runner.events().dropped();
+        }
         for writer in &self.metrics.writers {
             let writer = writer.lock().expect("a task that panicked ends the run");
-            *table.entry("written".to_owned()).or_default() += writer.written;
-            *table.entry("dropped".to_owned()).or_default() += writer.dropped();
+            counts.written += writer.written;
+            counts.dropped += writer.dropped();
         }
-        table
+        counts
+    }
+
+    /// What was waited for until now.
+    fn waits(&self, recorded: &Recorded, now: Now) -> Waits {
+        let mut calls = CallWaits::default();
+        for worker in &self.metrics.workers {
+            let worker = worker.lock().expect("a task that panicked ends the run");
+            calls.merge(worker.waits());
+        }
+        let scheduler = self.scheduler.as_ref().map(|scheduler| {
+            let scheduler = scheduler.lock();
+            scheduler
+                .expect("a task that panicked ends the run")
+                .place_waits(now)
+        });
+        let places = scheduler.unwrap_or_default();
+        // The histograms are good to three digits, which is enough for a sum.
+        let all = |durations: &ByPhase| {
+            let all = durations.merged(|_| true);
+            let sum = if all.is_empty() {
+                0.0
+            } else {
+                all.mean() * all.len() as f64
+            };
+            (all.len(), sum / 1e9)
+        };
+        let (worker_keys, worker_seconds) = all(&recorded.queued);
+        let (_, sync_seconds) = all(&recorded.worked);
+        let seconds = |ns: u64| ns as f64 / 1e9;
+        Waits {
+            place_pods: places.pods,
+            place_seconds: seconds(places.total_ns),
+            place_pods_peak: places.most,
+            places: places.places,
+            calls: calls.requests,
+            client_limit_seconds: seconds(calls.limit_ns),
+            api_seconds: seconds(calls.api_ns),
+            worker_keys,
+            worker_seconds,
+            sync_seconds,
+            sync_limited_seconds: seconds(calls.limited_ns),
+            sync_waiting_seconds: seconds(calls.waiting_ns),
+        }
     }
 }
 

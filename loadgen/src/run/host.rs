@@ -14,6 +14,7 @@ pub(super) fn of_run(
     let machine = Machine::this();
     Host {
         wall_seconds,
+        load_seconds: 0.0,
         cpu_seconds: cpu_seconds().unwrap_or(0.0),
         peak_memory_bytes: status_kilobytes("VmHWM:").map_or(0, |kilobytes| kilobytes * 1024),
         pods_per_second: (pods.created + pods.deleted) as f64 / wall_seconds.max(1e-9),

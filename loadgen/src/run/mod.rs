@@ -37,7 +37,7 @@ use podstorm_sim::engine::{Builder, Controls, assemble};
 use podstorm_sim::executor::virtual_time;
 use podstorm_sim::executor::{Executor, TaskId, Tasks, Waker, threads};
 use podstorm_sim::faults::Connection;
-use podstorm_sim::nodes::{ClientRules, NodeControl, NodeTimes, StuckPods};
+use podstorm_sim::nodes::{ClientRules, NodeControl, NodeTimes, Scheduler, StuckPods};
 use podstorm_sim::options::SimOptions;
 
 use phases::{Controllers, Driver, UNPULLABLE};
@@ -130,6 +130,7 @@ struct Engine {
     /// What is read of the run while it goes on.
     metrics: Metrics,
     recorded: Arc<Mutex<Recorded>>,
+    scheduler: Option<Arc<Mutex<Scheduler>>>,
     driver: Arc<Mutex<Driver>>,
     wake_driver: Option<Waker>,
     /// Whether files brought the cluster.
@@ -242,6 +243,7 @@ impl Engine {
             delivered,
             workers,
             writers,
+            scheduler,
             recorded,
             ..
         } = builder;
@@ -271,6 +273,7 @@ impl Engine {
                 now_ns: Arc::new(AtomicI64::new(0)),
             },
             recorded,
+            scheduler,
             driver,
             wake_driver,
             has_files,

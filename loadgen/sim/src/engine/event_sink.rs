@@ -59,14 +59,17 @@ impl EventQueue {
         self.executor.wake(self.sink);
     }
 
-    /// Adds the numbers of recorded Events to a table, with keys like `Normal SuccessfulCreate`;
-    /// dropped Events are under `dropped`.
+    /// Adds the numbers of recorded Events to a table, with keys like `Normal SuccessfulCreate`.
     pub fn add_to(&self, table: &mut BTreeMap<String, u64>) {
         let inbox = lock(&self.inbox);
         for ((kind, reason), count) in &inbox.recorded {
             *table.entry(format!("{kind} {reason}")).or_default() += count;
         }
-        *table.entry("dropped".into()).or_default() += inbox.dropped;
+    }
+
+    /// The number of Events that found this queue full.
+    pub fn dropped(&self) -> u64 {
+        lock(&self.inbox).dropped
     }
 }
 

@@ -56,6 +56,8 @@ use crate::nodes::{Kubelets, NodeControl, Scheduler, StuckPods};
 use crate::options::{EngineKind, SimOptions};
 use crate::services::ControllerName;
 
+pub use worker_transport::CallWaits;
+
 /// The controllers of a controller manager, which share its cache of pods.
 pub type Runners = SmallVec<[Arc<dyn AnyRunner>; 4]>;
 
@@ -94,6 +96,8 @@ pub struct Builder {
     added: Vec<AddWorkload>,
     /// The event writers of all controllers.
     pub writers: Vec<Arc<Mutex<EventWriter>>>,
+    /// The scheduler, once the tasks around the controllers are added.
+    pub scheduler: Option<Arc<Mutex<Scheduler>>>,
     /// The beginnings of the phases.
     pub times: Arc<PhaseTimes>,
     /// The durations recorded in each phase.
@@ -127,6 +131,7 @@ impl Builder {
             workers: Vec::new(),
             added: Vec::new(),
             writers: Vec::new(),
+            scheduler: None,
             times: Arc::new(PhaseTimes::new(options.phases)),
             options,
             recorded: Arc::default(),
@@ -139,7 +144,7 @@ impl Builder {
         let (options, cluster) = (self.options.clone(), Arc::clone(&self.cluster));
         let nodes = self.nodes.clone();
         let stuck = self.stuck.clone();
-        self.add(|_, waker| {
+        let scheduler = self.add(|_, waker| {
             let latency = options.latency.scheduling;
             let scheduler = Scheduler::new(Arc::clone(&cluster), latency, options.seed, waker);
             let scheduler = scheduler.leaving(stuck.as_ref());
@@ -148,6 +153,7 @@ impl Builder {
                 None => scheduler,
             }
         });
+        self.scheduler = Some(scheduler);
         let shards = match options.engine {
             EngineKind::Virtual => 1,
             EngineKind::Threads => options.threads.max(1),

@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 use super::by_phase::Recorder;
 use super::client::{ApiCalls, CallLatency};
 use super::runner::ControllerRunner;
-use super::worker_transport::{Travel, WorkerTransport};
+use super::worker_transport::{CallWaits, Travel, WorkerTransport};
 use crate::executor::{Next, Task, TaskId};
 use crate::faults::CrashPoint;
 
@@ -160,6 +160,9 @@ pub trait AnyWorker: Send {
     /// Its API calls.
     fn calls(&self) -> &ApiCalls;
 
+    /// What its requests waited for.
+    fn waits(&self) -> &CallWaits;
+
     /// The numbers of its syncs.
     fn counters(&self) -> &SyncCounters;
 
@@ -178,6 +181,10 @@ impl std::fmt::Debug for dyn AnyWorker {
 impl<W: Workload> AnyWorker for Worker<W> {
     fn calls(&self) -> &ApiCalls {
         &self.transport.calls
+    }
+
+    fn waits(&self) -> &CallWaits {
+        &self.transport.waits
     }
 
     fn counters(&self) -> &SyncCounters {

@@ -46,6 +46,52 @@ enum Fault {
     Again(Option<FaultId>),
 }
 
+/// What the requests of one worker waited for. Requests that are carried out at once are not among them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CallWaits {
+    /// Requests that were sent; one that is sent again counts again.
+    pub requests: u64,
+    /// The time that they waited for the client's limit, all together, ns.
+    pub limit_ns: u64,
+    /// The time from sending them to their answers, all together, ns.
+    pub api_ns: u64,
+    /// The time for which the worker had a request that waited for the limit, ns.
+    pub limited_ns: u64,
+    /// The time for which the worker had a request without its answer, ns; `limited_ns` is a part of it.
+    pub waiting_ns: u64,
+    /// Up to which moment the two above are counted.
+    limited_until_ns: i64,
+    waiting_until_ns: i64,
+}
+
+impl CallWaits {
+    /// A request is handed to the client at `now_ns`, sent at `sent_ns`, and answered at `back_ns`.
+    fn add(&mut self, now_ns: i64, sent_ns: i64, back_ns: i64) {
+        let span = |from: i64, to: i64| u64::try_from(to.saturating_sub(from)).unwrap_or(0);
+        self.requests += 1;
+        self.limit_ns = self.limit_ns.saturating_add(span(now_ns, sent_ns));
+        self.api_ns = self.api_ns.saturating_add(span(sent_ns, back_ns));
+        // Requests of a batch wait at the same time: of each only what goes beyond the others counts.
+        let counted = [
+            (&mut self.limited_ns, &mut self.limited_until_ns, sent_ns),
+            (&mut self.waiting_ns, &mut self.waiting_until_ns, back_ns),
+        ];
+        for (total_ns, until_ns, end_ns) in counted {
+            *total_ns = total_ns.saturating_add(span(now_ns.max(*until_ns), end_ns));
+            *until_ns = end_ns.max(*until_ns);
+        }
+    }
+
+    /// Adds those of another worker.
+    pub fn merge(&mut self, other: &CallWaits) {
+        self.requests += other.requests;
+        self.limit_ns = self.limit_ns.saturating_add(other.limit_ns);
+        self.api_ns = self.api_ns.saturating_add(other.api_ns);
+        self.limited_ns = self.limited_ns.saturating_add(other.limited_ns);
+        self.waiting_ns = self.waiting_ns.saturating_add(other.waiting_ns);
+    }
+}
+
 /// The progress of the requests of a sync.
 #[derive(Debug)]
 pub(super) enum Travel {
@@ -75,6 +121,7 @@ pub(super) struct WorkerTransport<W: Workload> {
     pub(super) number: u64,
     batches: u32,
     pub(super) calls: ApiCalls,
+    pub(super) waits: CallWaits,
 }
 
 impl<W: Workload> WorkerTransport<W> {
@@ -95,6 +142,7 @@ impl<W: Workload> WorkerTransport<W> {
             number: 0,
             batches: 0,
             calls: ApiCalls::default(),
+            waits: CallWaits::default(),
         }
     }
 
@@ -165,6 +213,7 @@ impl<W: Workload> WorkerTransport<W> {
         let wait_ns = self.runner.client.reserve_ns(verb, now);
         let sent_ns = now.mono_ns.saturating_add(wait_ns);
         let (due_ns, back_ns) = self.call_latency.times_ns(sent_ns.max(not_before_ns));
+        self.waits.add(now.mono_ns, sent_ns, back_ns);
         let outcome = match self.call_latency.refused() {
             Some(error) => InjectedOutcome::Refuse(error, 0),
             None => self.inject(index, request, attempts, now),
@@ -352,5 +401,25 @@ impl<W: Workload> Transport for At<'_, W> {
             transport.depart(index, request, 0, now.mono_ns, now);
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_that_wait_at_the_same_time_hold_their_worker_once() {
+        let mut waits = CallWaits::default();
+        // A batch of three at 100: the second and third wait for the limit, each answer takes 5.
+        waits.add(100, 100, 105);
+        waits.add(100, 110, 115);
+        waits.add(100, 120, 125);
+        // The next sync.
+        waits.add(200, 200, 205);
+        waits.add(200, 230, 235);
+        let shown = (waits.requests, waits.limit_ns, waits.api_ns);
+        assert_eq!(shown, (5, 10 + 20 + 30, 25));
+        assert_eq!((waits.limited_ns, waits.waiting_ns), (20 + 30, 25 + 35));
     }
 }

@@ -26,6 +26,17 @@ struct NodeCapacity {
     bucket: Option<(usize, usize)>,
 }
 
+impl NodeCapacity {
+    /// How many pods it takes, none unless it is open.
+    fn places(&self) -> u64 {
+        if self.open {
+            self.allocatable.into()
+        } else {
+            0
+        }
+    }
+}
+
 /// The free capacity of all nodes.
 #[derive(Debug)]
 pub(super) struct Capacity {
@@ -35,6 +46,8 @@ pub(super) struct Capacity {
     buckets: Vec<Vec<u32>>,
     /// No bucket above this one holds a node.
     highest: usize,
+    /// How many pods the open nodes take in all.
+    places: u64,
     rng: Rng,
 }
 
@@ -46,6 +59,7 @@ impl Capacity {
             by_name: HashMap::with_hasher(FIXED_STATE),
             buckets: Vec::new(),
             highest: 0,
+            places: 0,
             rng: Rng::with_seed(seed),
         }
     }
@@ -58,6 +72,7 @@ impl Capacity {
         }
         self.buckets.iter_mut().for_each(Vec::clear);
         self.highest = 0;
+        self.places = 0;
     }
 
     /// Forgets all pods.
@@ -71,9 +86,16 @@ impl Capacity {
     /// Adds a node, or changes its capacity or whether it is open.
     pub(super) fn set_node(&mut self, name: &str, allocatable: u32, open: bool) {
         let node = self.index_of(name);
-        self.nodes[node].allocatable = allocatable;
-        self.nodes[node].open = open;
+        let at_node = &mut self.nodes[node];
+        self.places -= at_node.places();
+        (at_node.allocatable, at_node.open) = (allocatable, open);
+        self.places += at_node.places();
         self.rebucket(node);
+    }
+
+    /// How many pods the open nodes take in all, whether or not pods are on them.
+    pub(super) fn places(&self) -> u64 {
+        self.places
     }
 
     /// Adds a pod to a node, which need not be known yet.
@@ -198,12 +220,16 @@ mod tests {
     fn cordoned_nodes_take_none_and_preset_pods_count() {
         let mut capacity = Capacity::new(1);
         capacity.set_node("cordoned", 100, false);
+        assert_eq!(capacity.places(), 0);
         capacity.add_pod("small");
         capacity.set_node("small", 2, true);
         assert_eq!(capacity.take().as_deref(), Some("small"));
         assert_eq!(capacity.take(), None);
         capacity.set_node("cordoned", 100, true);
         assert_eq!(capacity.take().as_deref(), Some("cordoned"));
+        assert_eq!(capacity.places(), 102);
+        capacity.clear_nodes();
+        assert_eq!(capacity.places(), 0);
     }
 
     #[test]

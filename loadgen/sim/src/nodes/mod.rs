@@ -7,6 +7,7 @@ mod change;
 mod control;
 mod controller;
 mod kubelet;
+mod place_waits;
 mod placement;
 mod rules;
 mod scheduler;
@@ -18,6 +19,7 @@ mod tests;
 
 pub use control::{NodeControl, NodeTimes, PodCommand};
 pub use kubelet::Kubelets;
+pub use place_waits::PlaceWaits;
 pub use rules::{ClientRules, Finishing, NodeChoice, PodNetwork};
 pub use scheduler::Scheduler;
 pub use stuck::{StuckPods, problem, why_unready};

@@ -18,6 +18,7 @@ use super::capacity::Capacity;
 use super::change::{change_status, unschedulable};
 use super::control::NodeControl;
 use super::controller::is_unreachable;
+use super::place_waits::{PlaceWaits, Unplaced};
 use super::placement::{Placement, is_particular, is_tainted};
 use super::stuck::StuckPods;
 use crate::due_queue::DueQueue;
@@ -52,6 +53,8 @@ pub struct Scheduler {
     ready: VecDeque<Waiting>,
     /// Pods that fit on no node.
     unschedulable: VecDeque<Waiting>,
+    /// For how long pods wait for a place.
+    unplaced: Unplaced,
     /// Pods that have ended and use no capacity; absent where pods end only by deletion.
     ended: Option<BTreeSet<Uid>>,
     /// Present where pods may be particular about their node.
@@ -72,6 +75,7 @@ impl Scheduler {
             delayed: DueQueue::default(),
             ready: VecDeque::new(),
             unschedulable: VecDeque::new(),
+            unplaced: Unplaced::default(),
             ended: None,
             placement: None,
             stuck: None,
@@ -96,6 +100,11 @@ impl Scheduler {
             ..Placement::default()
         });
         self
+    }
+
+    /// How long pods have waited for a place on a node, until now. O(pods that wait).
+    pub fn place_waits(&self, now: Now) -> PlaceWaits {
+        self.unplaced.sums(now.mono_ns)
     }
 
     fn see_nodes(&mut self, now: Now) -> Next {
@@ -136,7 +145,7 @@ impl Scheduler {
         let (capacity, unschedulable, ready) =
             (&mut self.capacity, &mut self.unschedulable, &mut self.ready);
         let (latency, delayed) = (&mut self.latency, &mut self.delayed);
-        let ended = &mut self.ended;
+        let (ended, unplaced) = (&mut self.ended, &mut self.unplaced);
         let placement = &mut self.placement;
         let stuck = &self.stuck;
         let is_stuck = |pod: &Pod| stuck.as_ref().is_some_and(|it| it.keeps_from_nodes(pod));
@@ -186,6 +195,9 @@ impl Scheduler {
                 if let Some(placement) = placement {
                     placement.retry = true;
                 }
+                if pod.node_name.is_none() {
+                    unplaced.end(&pod.metadata.namespace, &pod.metadata.name, now.mono_ns);
+                }
                 let had_ended = match ended {
                     Some(ended) => ended.remove(&pod.metadata.uid),
                     None => pod.status.phase.is_terminal(),
@@ -202,9 +214,9 @@ impl Scheduler {
     }
 
     /// The node of a pod that may be particular, with the pod's capacity taken.
-    fn place(&mut self, waiting: &Waiting, now: Now) -> Result<Str, Unplaced> {
+    fn place(&mut self, waiting: &Waiting, now: Now) -> Result<Str, NoPlace> {
         let found = self.cluster.get::<Pod>(&waiting.namespace, &waiting.name);
-        let pod = found.map_err(|_| Unplaced::Gone)?;
+        let pod = found.map_err(|_| NoPlace::Gone)?;
         let all = self.placement.as_ref().is_some_and(Placement::looks_at_all);
         let particular = all || is_particular(&pod.spec);
         let node = match &self.placement {
@@ -220,10 +232,17 @@ impl Scheduler {
                 unschedulable(live, nodes, now.wall())
             });
             match particular {
-                true => Unplaced::Particular,
-                false => Unplaced::Full,
+                true => NoPlace::Particular,
+                false => NoPlace::Full,
             }
         })
+    }
+
+    #[cold]
+    fn waits(&mut self, waiting: &Waiting, now: Now) {
+        let pod = (&waiting.namespace, &waiting.name);
+        let places = self.capacity.places();
+        self.unplaced.begin(pod, places, now.mono_ns);
     }
 
     /// Binds the pods that can be bound now.
@@ -242,22 +261,26 @@ impl Scheduler {
             };
             let taken = match self.placement.is_some() {
                 true => self.place(&waiting, now),
-                false => self.capacity.take().ok_or(Unplaced::Full),
+                false => self.capacity.take().ok_or(NoPlace::Full),
             };
             let node = match taken {
                 Ok(node) => node,
-                Err(Unplaced::Full) => {
+                Err(NoPlace::Full) => {
+                    self.waits(&waiting, now);
                     self.unschedulable.push_back(waiting);
                     continue;
                 }
-                Err(Unplaced::Particular) => {
+                Err(NoPlace::Particular) => {
+                    self.waits(&waiting, now);
                     if let Some(placement) = &mut self.placement {
                         placement.waiting.push(waiting);
                     }
                     continue;
                 }
-                Err(Unplaced::Gone) => continue,
+                Err(NoPlace::Gone) => continue,
             };
+            let (namespace, name) = (&waiting.namespace, &waiting.name);
+            self.unplaced.end(namespace, name, now.mono_ns);
             let bound = self
                 .cluster
                 .bind(&waiting.namespace, &waiting.name, &node, now);
@@ -278,7 +301,7 @@ impl Scheduler {
 }
 
 /// Why a pod gets no node.
-enum Unplaced {
+enum NoPlace {
     /// All open nodes are full.
     Full,
     /// No node that it wants has capacity.

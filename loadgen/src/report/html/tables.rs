@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::time;
-use crate::result::{Phase, RunResult, SlowReplicaSet};
+use crate::result::{EventWriterCounts, Phase, RunResult, SlowReplicaSet, Waits};
 use crate::units::{
     bytes_for_people, count_for_people as count, number_for_people, seconds_for_people,
 };
@@ -97,11 +97,37 @@ pub(super) fn work_tables(result: &RunResult) -> Vec<Value> {
             counts(&result.api_calls),
         ),
         ("Syncs", "outcome", "syncs", counts(&result.syncs)),
+        ("Waits", "for what", "time", waits(&result.waits)),
         ("Events", "type, reason", "events", counts(&result.events)),
+        (
+            "Event writer",
+            "outcome",
+            "events",
+            event_writer(&result.event_writer),
+        ),
         ("Input", "kind", "objects", counts(&input.taken)),
         ("Pods of the input", "how they came", "pods", counts(&came)),
         ("Not simulated", "kind", "documents", counts(&input.ignored)),
     ])
+}
+
+/// Sums of the times that pods, calls and keys waited, those that are more than nothing.
+fn waits(waits: &Waits) -> Value {
+    let all = [
+        ("pods for a place on a node", waits.place_seconds),
+        ("calls for the client limit", waits.client_limit_seconds),
+        ("calls for their answers", waits.api_seconds),
+        ("keys for a worker", waits.worker_seconds),
+        ("workers for calls", waits.sync_waiting_seconds),
+    ];
+    let some = all.into_iter().filter(|(_, seconds)| *seconds > 0.0);
+    let rows = some.map(|(what, seconds)| (what, time(seconds)));
+    json!(rows.collect::<Vec<_>>())
+}
+
+fn event_writer(writer: &EventWriterCounts) -> Value {
+    let all = [("written", writer.written), ("dropped", writer.dropped)];
+    counts(&all.map(|(name, count)| (name.to_owned(), count)).into())
 }
 
 /// How the pods of files came.
@@ -143,6 +169,10 @@ fn machine(result: &RunResult) -> Vec<(&'static str, String)> {
     };
     vec![
         ("wall time", seconds_for_people(host.wall_seconds)),
+        (
+            "wall time to read files",
+            seconds_for_people(host.load_seconds),
+        ),
         ("CPU time", seconds_for_people(host.cpu_seconds)),
         ("peak memory", bytes_for_people(host.peak_memory_bytes)),
         (

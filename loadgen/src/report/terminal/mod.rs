@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::result::{Host, Quantiles, RunResult};
+use crate::report::brake;
+use crate::result::{EventWriterCounts, Host, Quantiles, RunResult};
 use crate::settings::{EngineKind, Latency, Settings};
 use crate::units::{
     bytes_for_people, count_for_people as count, counted, latency_text, number_for_people,
@@ -81,7 +82,10 @@ pub fn render(
     list(out, "syncs", &result.syncs);
     paragraph(out, "wasted work", &wasted(result));
     if !result.events.is_empty() {
-        list(out, "events", &result.events);
+        let EventWriterCounts { written, dropped } = result.event_writer;
+        let writer = format!("; {} written, {} dropped", count(written), count(dropped));
+        let listed = listed(&result.events, capacity(out));
+        paragraph(out, "events", &(listed + &writer));
     }
     let versions = format!(
         "{}, resource version {}",
@@ -94,7 +98,7 @@ pub fn render(
     if let Some(host) = host {
         paragraph(out, "host", &host_text(host));
     }
-    if let Some(note) = pace(result) {
+    if let Some(note) = brake::note(result) {
         paragraph(out, "note", &note);
     }
     files(out, written);
@@ -166,11 +170,14 @@ fn cluster(out: &mut Report, result: &RunResult) {
     paragraph(out, "cluster", &text);
     let controller = &settings.controller;
     let limit = match controller.kube_api_qps {
-        Some(qps) => format!(
-            "{} QPS, burst {}",
-            number_for_people(qps),
-            controller.kube_api_burst
-        ),
+        Some(qps) => {
+            let (qps, burst) = (number_for_people(qps), controller.kube_api_burst);
+            let each = match controllers(result) {
+                1 => String::new(),
+                count => format!(" for each of {count} controllers"),
+            };
+            format!("{qps} QPS, burst {burst}{each}")
+        }
         None => "no client limit".to_owned(),
     };
     let text = format!(
@@ -189,6 +196,14 @@ fn cluster(out: &mut Report, result: &RunResult) {
     if !latencies.is_empty() {
         paragraph(out, "latencies", &latencies.join(", "));
     }
+}
+
+/// How many controllers the run has. Each has a client of its own, as in kube-controller-manager, and so a limit of
+/// its own.
+fn controllers(result: &RunResult) -> usize {
+    let taken = |kind: &str| result.input.taken.get(kind).is_some_and(|count| *count > 0);
+    let has_deployments = taken("Deployment") || result.settings.creates_deployments();
+    1 + usize::from(taken("ReplicationController")) + usize::from(has_deployments)
 }
 
 /// The objects that the controllers work on: those that are generated, or those of the files.
@@ -403,15 +418,18 @@ fn thresholds(out: &mut Report, result: &RunResult) {
 }
 
 fn host_text(host: &Host) -> String {
-    let mut text = format!(
-        "{} wall, {} CPU, {} peak memory, {} pod writes/s",
-        seconds_for_people(host.wall_seconds),
-        seconds_for_people(host.cpu_seconds),
-        bytes_for_people(host.peak_memory_bytes),
-        number_for_people(host.pods_per_second)
-    );
-    if host.peak_memory_bytes == 0 {
-        text = format!("{} wall", seconds_for_people(host.wall_seconds));
+    let mut text = format!("{} wall", seconds_for_people(host.wall_seconds));
+    if host.load_seconds > 0.0 {
+        let load = seconds_for_people(host.load_seconds);
+        text.push_str(&format!(" ({load} to read files)"));
+    }
+    if host.peak_memory_bytes > 0 {
+        text.push_str(&format!(
+            ", {} CPU, {} peak memory, {} pod writes/s",
+            seconds_for_people(host.cpu_seconds),
+            bytes_for_people(host.peak_memory_bytes),
+            number_for_people(host.pods_per_second)
+        ));
     }
     text
 }
@@ -422,23 +440,6 @@ fn files(out: &mut Report, written: &[(&'static str, String)]) {
     if !names.is_empty() {
         paragraph(out, "written", &names.join("  "));
     }
-}
-
-/// Says when a setting, and not the core, set the pace.
-fn pace(result: &RunResult) -> Option<String> {
-    let settings = &result.settings;
-    let calls: u64 = result.api_calls.values().sum();
-    if let Some(qps) = settings.controller.kube_api_qps
-        && result.elapsed_seconds > 0.0
-        && calls as f64 / result.elapsed_seconds > 0.8 * qps
-    {
-        return Some(format!(
-            "the client limit of {} QPS set the pace, not the core",
-            number_for_people(qps)
-        ));
-    }
-    let set = !latencies(result).is_empty() || settings.min_ready_seconds > 0;
-    set.then(|| "times include the latencies asked for, they are not the core's alone".to_owned())
 }
 
 fn verdict(out: &mut Report, result: &RunResult, command: &dyn Fn(&Settings) -> String) {

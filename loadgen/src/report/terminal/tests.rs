@@ -131,11 +131,36 @@ fn nouns_have_the_number_of_their_counts() {
 }
 
 #[test]
-fn a_client_limit_that_set_the_pace_is_told() {
+fn each_controller_has_a_client_limit_of_its_own() {
     let mut result = result();
     result.settings.controller.kube_api_qps = Some(20.0);
-    result.elapsed_seconds = 5_000.0;
-    assert!(pace(&result).unwrap().contains("20 QPS"));
-    result.elapsed_seconds = 500_000.0;
-    assert_eq!(pace(&result), None);
+    let text = render(&result, None, &|_| String::new(), &[], COLUMNS);
+    assert!(text.contains("20 QPS, burst 30, "), "{text}");
+    result.input.taken = BTreeMap::from([("Deployment".into(), 1), ("ReplicaSet".into(), 1)]);
+    let text = render(&result, None, &|_| String::new(), &[], COLUMNS);
+    let words = "20 QPS, burst 30 for each of 2 controllers, ";
+    assert!(text.contains(words), "{text}");
+}
+
+#[test]
+fn the_wall_time_says_how_much_of_it_was_for_files() {
+    let text = |load_seconds| {
+        host_text(&Host {
+            wall_seconds: 3.0,
+            load_seconds,
+            ..Host::default()
+        })
+    };
+    assert_eq!(text(0.0), "3 s wall");
+    assert_eq!(text(1.0), "3 s wall (1 s to read files)");
+}
+
+#[test]
+fn what_became_of_events_is_apart_from_their_types() {
+    let mut result = result();
+    result.events = BTreeMap::from([("Normal SuccessfulCreate".into(), 12)]);
+    (result.event_writer.written, result.event_writer.dropped) = (7, 5);
+    let text = render(&result, None, &|_| String::new(), &[], COLUMNS);
+    let line = "  events       Normal SuccessfulCreate: 12; 7 written, 5 dropped\n";
+    assert!(text.contains(line), "{text}");
 }

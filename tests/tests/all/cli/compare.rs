@@ -143,7 +143,7 @@ fn what_cannot_be_compared_is_refused() {
     }
     write(&folder, "raw.json", [0xff, 0xfe]);
     let base = read(&folder, "base.json");
-    let newer = base.replace("\"schema_version\": 2", "\"schema_version\": 99");
+    let newer = base.replace("\"schema_version\": 3", "\"schema_version\": 99");
     write(&folder, "newer.json", newer);
     assert_section_refused("compare", &folder);
     assert_eq!(read(&folder, "base.json"), base);

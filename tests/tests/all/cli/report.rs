@@ -9,7 +9,7 @@ use podstorm_tests::command::{assert_refused, command, ended, holds, run, run_in
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{folder, json, json_in, read};
+use super::{folder, folder_of, json, json_in, read, write};
 
 /// Flags of a run in which time passes, on the virtual engine.
 const SLOW: &str = "--engine virtual --pods 400 --api-latency p50=3ms,p99=40ms \
@@ -46,6 +46,54 @@ fn strict(schema: &mut Value) {
         Value::Array(items) => items.iter_mut().for_each(strict),
         _ => {}
     }
+}
+
+/// Ten nodes of 20 pods, and ReplicaSets that fill them.
+fn full_nodes() -> String {
+    let node = |number: u32| {
+        format!(
+            "apiVersion: v1\nkind: Node\nmetadata: {{name: n{number}}}\n\
+             status: {{allocatable: {{pods: '20'}}}}\n"
+        )
+    };
+    let set = |number: u32| {
+        let labels = format!("{{app: s{number}}}");
+        format!(
+            "apiVersion: apps/v1\nkind: ReplicaSet\nmetadata: {{name: s{number}}}\n\
+             spec:\n  replicas: 20\n  selector: {{matchLabels: {labels}}}\n  template:\n    \
+             metadata: {{labels: {labels}}}\n    spec: {{containers: [{{name: c, image: i}}]}}\n"
+        )
+    };
+    let all: Vec<String> = (0..10).map(node).chain((0..10).map(set)).collect();
+    all.join("---\n")
+}
+
+#[test]
+fn the_note_names_what_was_waited_for() {
+    let folder = folder_of(&[("full.yaml", &full_nodes())]);
+    let run = "run --engine virtual --upstream-defaults --pod-termination-latency 30s";
+    let churn = "--scenario churn --churn-rate 10/s --duration 1m --json waits.json";
+    // Pods that are deleted keep their places for 30 s.
+    let report = ended(&run_in(&folder, &format!("{run} -f full.yaml {churn}")), 0);
+    let report = report.split_whitespace().collect::<Vec<_>>().join(" ");
+    let words = "places on nodes set the pace: | 200 pods at once; the nodes take 200 pods | to read files)";
+    holds(&report, words);
+    let waits = json_in(&folder, "waits.json")["waits"].clone();
+    let number = |name: &str| waits[name].as_f64().unwrap();
+    let mean = number("place_seconds") / number("place_pods");
+    assert!((25.0..=30.0).contains(&mean), "{waits}");
+    assert_eq!(number("places"), 200.0);
+    // With places enough it is the limit.
+    let roomy = full_nodes().replace("'20'", "'60'");
+    write(&folder, "full.yaml", roomy);
+    let report = ended(&run_in(&folder, &format!("{run} -f full.yaml {churn}")), 0);
+    holds(
+        &report,
+        "note         the client limit of 20 QPS set the pace",
+    );
+    let waits = json_in(&folder, "waits.json")["waits"].clone();
+    assert_eq!(waits["place_pods"], 0);
+    assert_eq!(waits["places"], 0);
 }
 
 #[test]
