@@ -23,6 +23,14 @@ pub enum Workload {
 }
 
 impl Workload {
+    /// The classes of faults that strike it.
+    pub fn classes(self) -> &'static [FaultClass] {
+        match self {
+            Workload::ReplicaSets => &FaultClass::ALL,
+            Workload::Deployments => &FaultClass::ON_DEPLOYMENTS,
+        }
+    }
+
     /// The schedule of a seed; of these classes of faults only, if any are named.
     pub fn draw(self, seed: u64, classes: &[FaultClass]) -> AnySchedule {
         match self {

@@ -118,6 +118,22 @@ pub(super) fn class(text: &str) -> Result<FaultClass, String> {
     })
 }
 
+/// Refuses classes of faults that never strike the workload: all seeds would be well.
+///
+/// # Errors
+/// Names the first of them, and those that there are.
+pub(super) fn check_classes(workload: Workload, classes: &[FaultClass]) -> Result<()> {
+    let all = workload.classes();
+    if let Some(absent) = classes.iter().find(|class| !all.contains(class)) {
+        let known: Vec<&str> = all.iter().map(|class| class.name()).collect();
+        bail!(
+            "--fault {absent} never strikes with --workload deployment; there are {}",
+            known.join(", ")
+        );
+    }
+    Ok(())
+}
+
 /// Plays seeds, and gives the exit code: 3 when an invariant did not hold, 130 when it was interrupted
 /// before one was found.
 ///
@@ -144,6 +160,7 @@ pub(super) fn run(flags: &FuzzFlags) -> Result<u8> {
     {
         bail!("--first {} leaves no room for --seeds {count}", flags.first);
     }
+    check_classes(flags.workload, &flags.fault)?;
     if let Some(folder) = &flags.keep {
         check_folder(folder)?;
     }
@@ -180,7 +197,12 @@ pub(super) fn run(flags: &FuzzFlags) -> Result<u8> {
     let outcome = campaign::run(&campaign, &stop, &progress);
     let took_seconds = begun.seconds();
     teller.finish();
-    let text = || format!("{:#}\n", as_json(&outcome, took_seconds, is_interrupted()));
+    let text = || {
+        format!(
+            "{:#}\n",
+            as_json(&outcome, flags.workload, took_seconds, is_interrupted())
+        )
+    };
     let (_, problem) = outputs.write(&[("--json", &|out| out.write_all(text().as_bytes()))]);
     problem?;
     if !flags.quiet {
@@ -209,7 +231,7 @@ pub(super) fn run(flags: &FuzzFlags) -> Result<u8> {
 }
 
 /// What a program wants to know: how many seeds were played, and which failed and why.
-fn as_json(outcome: &Outcome, took_seconds: f64, interrupted: bool) -> Value {
+fn as_json(outcome: &Outcome, workload: Workload, took_seconds: f64, interrupted: bool) -> Value {
     let of_behaviour = |(behaviour, sum): (Behaviour, &Sum)| {
         json!({
             "behaviour": behaviour.as_str(),
@@ -227,8 +249,8 @@ fn as_json(outcome: &Outcome, took_seconds: f64, interrupted: bool) -> Value {
         })
     };
     let seeds = outcome.seeds();
-    let faults = FaultClass::ALL.into_iter().map(|class| {
-        let struck = outcome.struck(class);
+    let faults = workload.classes().iter().map(|class| {
+        let struck = outcome.struck(*class);
         json!({
             "class": class.name(),
             "injected": struck.injected,
@@ -237,7 +259,11 @@ fn as_json(outcome: &Outcome, took_seconds: f64, interrupted: bool) -> Value {
             "struck-while-busy": struck.mattered,
         })
     });
-    let pairs = coverage::pairs(&outcome.pairs(), seeds);
+    // The pairs that can meet are those of the steps of ReplicaSets.
+    let pairs = match workload {
+        Workload::ReplicaSets => coverage::pairs(&outcome.pairs(), seeds),
+        Workload::Deployments => Vec::new(),
+    };
     let pairs = pairs.iter().map(|pair| {
         json!({
             "class": pair.class.name(),
@@ -348,8 +374,8 @@ fn summary(outcome: &Outcome, campaign: &Campaign, took_seconds: f64) -> String 
         text += &format!("  {seeds:>8}  {situation}\n");
     }
     text += "\nclass                   injected   noticed    struck  while there was work\n";
-    for class in FaultClass::ALL {
-        let struck = outcome.struck(class);
+    for class in campaign.workload.classes() {
+        let struck = outcome.struck(*class);
         text += &format!(
             "F{:<3}{:<20}{:>8}  {:>8}  {:>8}  {:>8}{}\n",
             class.number(),

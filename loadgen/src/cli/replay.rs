@@ -15,7 +15,7 @@ use podstorm_faultsim::verdict::Verdict;
 use podstorm_sim::faults::FaultClass;
 
 use super::bugs::{self, bug};
-use super::fuzz::{Wish, behaviour, class, workload};
+use super::fuzz::{Wish, behaviour, check_classes, class, workload};
 use super::print;
 
 /// Most bytes of a schedule.
@@ -90,7 +90,10 @@ pub(super) fn run(flags: &ReplayFlags) -> Result<u8> {
     let stored = match (&flags.schedule, flags.seed, flags.bug) {
         (_, _, Some(bug)) => AnySchedule::ReplicaSets(bug.schedule()),
         (Some(path), ..) => read(path)?,
-        (None, Some(seed), None) => flags.workload.draw(seed, &flags.fault),
+        (None, Some(seed), None) => {
+            check_classes(flags.workload, &flags.fault)?;
+            flags.workload.draw(seed, &flags.fault)
+        }
         (None, None, None) => bail!("a seed, a schedule or a bug is needed"),
     };
     if flags.print_schedule {

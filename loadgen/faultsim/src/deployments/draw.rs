@@ -27,13 +27,14 @@ const DEPENDENTS: [Dependents; 3] = [
     Dependents::Foreground,
 ];
 
-/// The schedule of a seed; of these classes only, if any are named.
+/// The schedule of a seed; of these classes only, if any are named. Classes that don't strike Deployments have no
+/// steps.
 pub fn draw(seed: u64, classes: &[FaultClass]) -> Schedule {
     let mut dice = Dice::new(seed, "deployments", STEPS_MAX);
     let deployments = dice.deployments();
     let cluster = dice.cluster(Vec::new(), |_| 500);
     let shares = (SEEDS_WITHOUT_FAULTS, SEEDS_OF_ONE_CLASS);
-    let all = faults::CLASSES;
+    let all = FaultClass::ON_DEPLOYMENTS;
     let is_chosen = |dice: &mut Dice| dice.below(all.len() as u32) < CLASSES;
     let (classes, high) = dice.classes(classes, &all, shares, is_chosen);
     let disturb_ms = dice.random.u32(60_000..=600_000);
@@ -48,8 +49,10 @@ pub fn draw(seed: u64, classes: &[FaultClass]) -> Schedule {
     }
     for class in &classes {
         for at_ms in dice.fault_times(high, disturb_ms) {
-            let what = What::Fault(*class, faults::draw(&mut dice, *class));
-            steps.push(Step { at_ms, what });
+            if let Some(action) = faults::draw(&mut dice, *class) {
+                let what = What::Fault(*class, action);
+                steps.push(Step { at_ms, what });
+            }
         }
     }
     // Stable: steps of the same moment stay in the order in which they were drawn.

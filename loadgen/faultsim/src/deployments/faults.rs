@@ -5,25 +5,6 @@ use podstorm_sim::faults::{ApiFault, Call, CrashPoint, Effect, FaultClass, Strea
 use crate::action::Action;
 use crate::draw::Dice;
 
-/// The classes of which faults are drawn. Those left out change pods or ReplicaSets in ways that the
-/// campaign of ReplicaSets looks at.
-pub(super) const CLASSES: [FaultClass; 14] = [
-    FaultClass::ApiError,
-    FaultClass::AmbiguousWrite,
-    FaultClass::EventDropped,
-    FaultClass::EventDuplicated,
-    FaultClass::StreamSkew,
-    FaultClass::WatchStall,
-    FaultClass::Compaction,
-    FaultClass::StaleServer,
-    FaultClass::Crash,
-    FaultClass::SecondController,
-    FaultClass::Clock,
-    FaultClass::NodeFailure,
-    FaultClass::Overload,
-    FaultClass::EventSink,
-];
-
 /// The watches of the Deployment controller, its own twice.
 const STREAMS: [StreamKind; 6] = [
     StreamKind::Pods,
@@ -47,9 +28,13 @@ const CALLS: [Call; 9] = [
     Call::DeletePod,
 ];
 
-/// A fault of that class.
-pub(super) fn draw(dice: &mut Dice, class: FaultClass) -> Action {
-    match class {
+/// A fault of that class, if it is one that strikes Deployments.
+pub(super) fn draw(dice: &mut Dice, class: FaultClass) -> Option<Action> {
+    Some(match class {
+        FaultClass::ApiError => {
+            let fault = dice.one(&ApiFault::ALL);
+            requests(dice, Effect::Refuse(fault), 60)
+        }
         FaultClass::AmbiguousWrite => {
             let effect = dice.ambiguous();
             requests(dice, effect, 10)
@@ -122,15 +107,38 @@ pub(super) fn draw(dice: &mut Dice, class: FaultClass) -> Action {
             let refused = Effect::Refuse(ApiFault::InternalError);
             dice.requests(&[Call::WriteEvent], refused, 50)
         }
-        _ => {
-            let fault = dice.one(&ApiFault::ALL);
-            requests(dice, Effect::Refuse(fault), 60)
-        }
-    }
+        FaultClass::PartialBatch
+        | FaultClass::NamespaceTermination
+        | FaultClass::Quota
+        | FaultClass::Admission
+        | FaultClass::StatusConflict
+        | FaultClass::PodKill
+        | FaultClass::Tampering
+        | FaultClass::SpecChange
+        | FaultClass::StuckPod
+        | FaultClass::Recreate
+        | FaultClass::ExpectationTimeout
+        | FaultClass::LowerRetry => return None,
+    })
 }
 
 /// A fault against the next requests of one kind.
 fn requests(dice: &mut Dice, effect: Effect, most_times: u32) -> Action {
     let call = dice.one(&CALLS);
     dice.requests(&[call], effect, most_times)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_classes_that_are_said_to_strike_are_those_that_are_drawn() {
+        let mut dice = Dice::new(1, "deployments", 40);
+        let drawn = FaultClass::ALL.into_iter();
+        let drawn: Vec<FaultClass> = drawn
+            .filter(|class| draw(&mut dice, *class).is_some())
+            .collect();
+        assert_eq!(drawn, FaultClass::ON_DEPLOYMENTS);
+    }
 }

@@ -3,6 +3,7 @@
 
 use std::process::Output;
 
+use podstorm_sim::faults::FaultClass;
 use podstorm_tests::command::{
     assert_refused, command, ended, holds, run, run_in, run_until_interrupted, run_with_stdin,
     stderr, stdout, told,
@@ -198,6 +199,46 @@ fn how_far_seeds_reach_is_told_with_the_least_met_pairs_first() {
     let behaviours = rows("behaviours");
     let controllers = |row: &Value| count(row, "seeds-with-replication-controllers");
     assert!(behaviours.iter().map(controllers).sum::<u64>() > 0);
+}
+
+#[test]
+fn deployments_are_said_to_meet_the_faults_that_strike_them_and_no_others() {
+    let of_deployments = FaultClass::ON_DEPLOYMENTS.map(FaultClass::name);
+    // The page: two lists, of those that strike and of those that don't.
+    let page = include_str!("../../../../docs/faults.md");
+    let names = |from: &str| -> Vec<&str> {
+        let (_, list) = page.split_once(from).expect("the list is there");
+        let list = list.split_once('.').map_or(list, |(list, _)| list);
+        list.split('`').skip(1).step_by(2).collect()
+    };
+    assert_eq!(names("classes strike: "), of_deployments);
+    let others = FaultClass::ALL.map(FaultClass::name).into_iter();
+    let others: Vec<&str> = others
+        .filter(|name| !of_deployments.contains(name))
+        .collect();
+    assert_eq!(names("what\nmay follow: "), others);
+    // The list of classes.
+    let listed = told(&run("faults"));
+    let marked = |line: &str| line.split_once('*').map(|(_, rest)| rest.to_owned());
+    let marked: Vec<String> = listed
+        .lines()
+        .filter(|line| line.starts_with('F'))
+        .filter_map(marked)
+        .collect();
+    let marked = marked.iter().filter_map(|line| line.split(' ').next());
+    assert_eq!(marked.collect::<Vec<_>>(), others);
+    // What comes of a campaign.
+    let folder = folder();
+    let output = run_in(
+        &folder,
+        "fuzz --workload deployment --seeds 2 --json of.json",
+    );
+    let text = ended(&output, 0);
+    assert!(!text.contains("stuck-pod"), "{text}");
+    let faults = json_in(&folder, "of.json")["faults"].clone();
+    let classes = faults.as_array().unwrap().iter();
+    let classes: Vec<&str> = classes.filter_map(|row| row["class"].as_str()).collect();
+    assert_eq!(classes, of_deployments);
 }
 
 #[test]
