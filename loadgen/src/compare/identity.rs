@@ -103,8 +103,8 @@ churn_pods_per_second --churn-rate rate
 burst_pods --burst plain
 min_ready_seconds --min-ready-seconds seconds
 deployments --deployments plain
-max_surge --max-surge share
-max_unavailable --max-unavailable share
+max_surge --max-surge plain
+max_unavailable --max-unavailable plain
 progress_deadline_seconds --progress-deadline seconds
 size.pods_asked --pods plain
 ";

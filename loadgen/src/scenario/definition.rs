@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::amount::{Amount, Which};
+use super::amount::{Amount, Limit, Which};
 use super::load_shape::LoadShape;
 use super::settings::ScenarioSettings;
 use super::text::{Percent, Rate, Size, Time};
@@ -327,18 +327,14 @@ pub struct RollOut {
     #[serde(default)]
     pub of: Which,
     /// How many pods more than its share each pair may have, as `maxSurge` of a Deployment.
-    #[serde(default = "a_quarter")]
-    pub max_surge: Percent,
+    #[serde(default)]
+    pub max_surge: Limit,
     /// How many fewer may be available, as `maxUnavailable` of a Deployment.
-    #[serde(default = "a_quarter")]
-    pub max_unavailable: Percent,
+    #[serde(default)]
+    pub max_unavailable: Limit,
     /// When each begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<LoadShape>,
-}
-
-fn a_quarter() -> Percent {
-    Percent(0.25)
 }
 
 /// Deletes pods at a steady rate.

@@ -14,7 +14,7 @@ mod template;
 mod text;
 mod toml;
 
-pub use amount::{Amount, Which};
+pub use amount::{Amount, Limit, Which};
 pub use definition::{
     Churn, CreateDeployments, CreateReplicaSets, FullThreshold, Group, LoseAnswers, Phase,
     PodQuota, Repeat, RollOut, Scale, Scenario, SetImage, SomeNamespaces, SomeNodes, SomeOfThePods,

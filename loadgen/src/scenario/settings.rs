@@ -18,6 +18,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::amount::Limit;
 use super::load_shape::Positive;
 use super::text::{BehaviourName, EngineName, LatencyText, Percent, Rate, Size, Time};
 use crate::gates;
@@ -133,13 +134,13 @@ settings! {
         #[arg(long, help_heading = SIZE)]
         deployments: bool,
 
-        /// maxSurge of the generated Deployments [default: 25%, unless the scenario says otherwise]
-        #[arg(long, value_name = "PERCENT", allow_hyphen_values = true, help_heading = SIZE)]
-        max_surge: Option<Percent>,
+        /// maxSurge of the generated Deployments: 25%, or 1 for a number of pods [default: 25%, unless the scenario says otherwise]
+        #[arg(long, value_name = "LIMIT", allow_hyphen_values = true, help_heading = SIZE)]
+        max_surge: Option<Limit>,
 
-        /// maxUnavailable of the generated Deployments [default: 25%, unless the scenario says otherwise]
-        #[arg(long, value_name = "PERCENT", allow_hyphen_values = true, help_heading = SIZE)]
-        max_unavailable: Option<Percent>,
+        /// maxUnavailable of the generated Deployments, likewise [default: 25%, unless the scenario says otherwise]
+        #[arg(long, value_name = "LIMIT", allow_hyphen_values = true, help_heading = SIZE)]
+        max_unavailable: Option<Limit>,
 
         /// progressDeadlineSeconds of the generated Deployments, with its unit [default: 10m]
         #[arg(long, value_name = "TIME", allow_hyphen_values = true, help_heading = SIZE)]

@@ -16,7 +16,7 @@ pub use podstorm_sim::options::{ControllerSettings, EngineKind, LatencySettings}
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
-use crate::scenario::Scenario;
+use crate::scenario::{Limit, Scenario};
 
 /// The settings of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -57,10 +57,10 @@ pub struct Settings {
     pub min_ready_seconds: i32,
     /// Whether real Deployments take the place of ReplicaSets that are parts of some.
     pub deployments: bool,
-    /// `maxSurge` of the generated Deployments, as a share of their pods.
-    pub max_surge: f64,
-    /// `maxUnavailable` of the generated Deployments, as a share of their pods.
-    pub max_unavailable: f64,
+    /// `maxSurge` of the generated Deployments: `25%`, or `1` for a number of pods.
+    pub max_surge: Limit,
+    /// `maxUnavailable` of the generated Deployments: `25%`, or `1` for a number of pods.
+    pub max_unavailable: Limit,
     /// `progressDeadlineSeconds` of the generated Deployments.
     pub progress_deadline_seconds: i32,
 }

@@ -10,7 +10,9 @@ use podstorm::client::WatchEvent;
 use podstorm::deployment::rollout::rollout_status;
 use podstorm::intern::FIXED_STATE;
 use podstorm_apiserver::{AnyWatch, Cluster, WatchFrom, WatchOptions};
-use podstorm_objects::{AnyObject, Deployment, DynamicObject, Kind, Now, Object, ObjectMeta, Str};
+use podstorm_objects::{
+    AnyObject, Deployment, DynamicObject, IntOrString, Kind, Now, Object, ObjectMeta, Str,
+};
 use podstorm_sim::engine::by_phase::{ByPhase, PhaseTimes};
 use podstorm_sim::executor::stream::BATCH;
 use podstorm_sim::executor::{Next, Waker};
@@ -20,7 +22,7 @@ use super::driver::Driver;
 use super::tasks::Action;
 use super::tracker::Tracker;
 use crate::result::{IncompleteRollout, IncompleteRollouts};
-use crate::scenario::{CreateDeployments, RollOut, SetImage};
+use crate::scenario::{CreateDeployments, Limit, RollOut, SetImage};
 use crate::units::counted;
 
 /// What the name of an image that no node can pull ends with.
@@ -392,10 +394,13 @@ impl Driver {
         );
         let mut before = None;
         let limits = limits.map(|limits| {
-            let percent = |share: f64| format!("{}%", (share * 100.0).round());
+            let limit = |limit: Limit| match limit.int_or_string() {
+                IntOrString::Int(count) => json!(count),
+                IntOrString::Text(text) => json!(&*text),
+            };
             json!({"type": "RollingUpdate", "rollingUpdate": {
-                "maxSurge": percent(limits.max_surge.0),
-                "maxUnavailable": percent(limits.max_unavailable.0),
+                "maxSurge": limit(limits.max_surge),
+                "maxUnavailable": limit(limits.max_unavailable),
             }})
         });
         let change = |spec: &mut Value| {

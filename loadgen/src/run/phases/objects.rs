@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use compact_str::format_compact;
 use podstorm_objects::{
-    Deployment, DeploymentSpec, DeploymentStrategy, IntOrString, Kind, LabelSelector, Labels, Map,
-    Namespace, Node, ObjectMeta, OwnerReference, Pod, PodSpec, PodTemplate, ReplicaSet,
-    ReplicaSetSpec, RollingUpdate, Str,
+    Deployment, DeploymentSpec, DeploymentStrategy, Kind, LabelSelector, Labels, Map, Namespace,
+    Node, ObjectMeta, OwnerReference, Pod, PodSpec, PodTemplate, ReplicaSet, ReplicaSetSpec,
+    RollingUpdate, Str,
 };
 use serde_json::{Value, json};
 
@@ -171,12 +171,6 @@ impl Objects {
     pub(super) fn deployment(&self, number: u64, replicas: i32, settings: &Settings) -> Deployment {
         let name = format_compact!("deploy-{number:05}");
         let labels = Labels::from_pairs([("app", name.as_str())]);
-        let percent = |share: f64| {
-            let share = (share * 100.0).round();
-            Some(IntOrString::Text(
-                format_compact!("{share}%").as_str().into(),
-            ))
-        };
         Deployment {
             metadata: ObjectMeta {
                 name,
@@ -194,8 +188,8 @@ impl Objects {
                 strategy: DeploymentStrategy {
                     kind: "RollingUpdate".into(),
                     rolling_update: Some(RollingUpdate {
-                        max_surge: percent(settings.max_surge),
-                        max_unavailable: percent(settings.max_unavailable),
+                        max_surge: Some(settings.max_surge.int_or_string()),
+                        max_unavailable: Some(settings.max_unavailable.int_or_string()),
                         ..RollingUpdate::default()
                     }),
                     ..DeploymentStrategy::default()

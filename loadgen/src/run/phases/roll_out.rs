@@ -205,10 +205,8 @@ impl Driver {
         if counts.old == 0 && counts.new_available >= pair.share {
             return false;
         }
-        let share = u64::try_from(pair.share).unwrap_or(0);
-        // Kubernetes rounds the surge up and what may be unavailable down.
-        let surge = i32::try_from(roll_out.max_surge.some_of(share)).unwrap_or(i32::MAX);
-        let mut unavailable = i32::try_from(roll_out.max_unavailable.of(share)).unwrap_or(i32::MAX);
+        let surge = roll_out.max_surge.rounded_up(pair.share);
+        let mut unavailable = roll_out.max_unavailable.rounded_down(pair.share);
         if surge == 0 && unavailable == 0 {
             // Nothing could ever happen otherwise; the Deployment controller does the same.
             unavailable = 1;

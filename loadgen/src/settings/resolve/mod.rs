@@ -12,7 +12,7 @@ use super::{
     ClusterSize, ControllerSettings, EngineKind, Latency, LatencySettings, Settings, memory,
 };
 use crate::gates;
-use crate::scenario::{LatencyText, Percent, Scenario, ScenarioSettings, Size, group_sizes};
+use crate::scenario::{LatencyText, Limit, Scenario, ScenarioSettings, Size, group_sizes};
 use crate::size::{self, InputSize};
 use crate::units::{NS_PER_SECOND, duration_text, number_for_people};
 
@@ -173,14 +173,14 @@ pub fn resolve(request: &SettingsRequest, machine: Machine) -> Result<Settings, 
             "--start-stuck-pods applies to the pods of files: give them with -f FILE, or leave the flag out",
         );
     }
-    let limit = |limit: Option<Percent>| limit.unwrap_or(Percent(0.25));
-    let (max_surge, max_unavailable) = (limit(asked.max_surge), limit(asked.max_unavailable));
-    if max_surge.0 == 0.0 && max_unavailable.0 == 0.0 {
+    let max_surge = asked.max_surge.unwrap_or_default();
+    let max_unavailable = asked.max_unavailable.unwrap_or_default();
+    if max_surge.is_zero() && max_unavailable.is_zero() {
         return refuse(
-            "--max-surge and --max-unavailable can't both be 0%: no pod could be replaced",
+            "--max-surge and --max-unavailable can't both be 0: no pod could be replaced",
         );
     }
-    if max_unavailable.0 > 1.0 {
+    if matches!(max_unavailable, Limit::Share(share) if share.0 > 1.0) {
         return refuse(
             "--max-unavailable is 100% at most: no more pods than there are can be missing",
         );
@@ -208,8 +208,8 @@ pub fn resolve(request: &SettingsRequest, machine: Machine) -> Result<Settings, 
         burst_pods: burst_pods as u32,
         min_ready_seconds: min_ready_seconds(asked, has_input)?,
         deployments: asked.deployments,
-        max_surge: max_surge.0,
-        max_unavailable: max_unavailable.0,
+        max_surge,
+        max_unavailable,
         progress_deadline_seconds: progress_deadline(asked, has_input)?,
         scenario,
     })

@@ -1,7 +1,11 @@
 //! Deployments in runs: dumps of clusters that have them, rollouts, and rollouts that fail.
 
-use podstorm_tests::command::{assert_refused, ended, holds, run, run_with_stdin, stderr, told};
+use podstorm_tests::command::{
+    assert_refused, ended, holds, run, run_in, run_with_stdin, stderr, told,
+};
 use serde_json::{Value, json};
+
+use super::{folder_of, json_in};
 
 const STARTED: &str = "2026-11-01T08:00:00Z";
 
@@ -189,6 +193,34 @@ fn scenarios_of_files_scale_and_roll_out_their_deployments() {
         assert_eq!(rolled["pods"]["created"], 80, "{name}");
         assert_eq!(rolled["api_calls"]["create replicasets 201"], 10, "{name}");
     }
+}
+
+#[test]
+fn limits_of_a_rollout_are_shares_or_numbers_of_pods() {
+    let scenario = |limits: &str| {
+        format!(
+            "name: one-more\nquestion: Q?\nsuccess: S.\ncapacity: 300%\nphases:\n- name: set up\n  setUp: true\n  \
+             steps:\n  - createNamespaces\n  - createNodes\n  - createReplicaSets: {{replicas: 100%, \
+             underDeployments: true}}\n- name: roll out\n  steps:\n  - rollOut: {{{limits}, maxUnavailable: 0}}\n"
+        )
+    };
+    let peak = |limits: &str, flags: &str| {
+        let folder = folder_of(&[("mine.yaml", &scenario(limits))]);
+        let line = "run --engine virtual --scenario mine.yaml --pods 100 --replicasets 10 --quiet";
+        let line = format!("{line} --pod-startup-latency 1s --json r.json {flags}");
+        ended(&run_in(&folder, &line), 0);
+        number(&json_in(&folder, "r.json")["pods"]["peak"])
+    };
+    // Ten ReplicaSets of ten pods.
+    assert_eq!(peak("maxSurge: 1", ""), 110.0);
+    assert_eq!(peak("maxSurge: 25%", ""), 130.0);
+    // Their Deployments may have as many and besides those that are on their way out.
+    assert!((110.0..125.0).contains(&peak("maxSurge: 1", "--deployments")));
+    assert!(peak("maxSurge: 25%", "--deployments") >= 130.0);
+    let line = "--scenario deployment-rollout --pods 100 --replicasets 10 --max-surge 1 --max-unavailable 0";
+    let rolled = self::scenario(line);
+    assert_eq!(rolled["settings"]["max_surge"], "1");
+    assert_eq!(rolled["settings"]["max_unavailable"], "0");
 }
 
 #[test]
