@@ -12,7 +12,8 @@ use podstorm_apiserver::latency::Latency;
 pub const NS_PER_SECOND: i64 = 1_000_000_000;
 
 /// The units of a duration, longest first, with their nanoseconds.
-const DURATION_UNITS: [(&str, i64); 6] = [
+const DURATION_UNITS: [(&str, i64); 7] = [
+    ("d", 86_400 * NS_PER_SECOND),
     ("h", 3_600 * NS_PER_SECOND),
     ("m", 60 * NS_PER_SECOND),
     ("s", NS_PER_SECOND),
@@ -55,7 +56,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Reads a duration: a number with its unit (`500ms`, `1.5s`), or several (`1h30m`). Zero is
+/// Reads a duration: a number with its unit (`500ms`, `1.5s`), or several (`1h30m`, `1d12h`). Zero is
 /// `0s`. The result is in nanoseconds.
 ///
 /// # Errors
@@ -70,7 +71,7 @@ pub fn parse_duration_ns(text: &str) -> Result<i64, String> {
     }
     if is_decimal(text) {
         return refuse(format!(
-            "a unit is missing: write {text}ms, {text}s or {text}m (units: ns, us, ms, s, m, h)"
+            "a unit is missing: write {text}ms, {text}s or {text}m (units: ns, us, ms, s, m, h, d)"
         ));
     }
     let mut total: i128 = 0;
@@ -88,12 +89,14 @@ pub fn parse_duration_ns(text: &str) -> Result<i64, String> {
             return refuse("expected a number with its unit, such as 500ms, 3s or 5m");
         }
         if unit.is_empty() {
-            return refuse(format!("{number} has no unit (units: ns, us, ms, s, m, h)"));
+            return refuse(format!(
+                "{number} has no unit (units: ns, us, ms, s, m, h, d)"
+            ));
         }
         let name = if unit == "µs" { "us" } else { unit };
         let Some((_, factor)) = DURATION_UNITS.iter().find(|(known, _)| *known == name) else {
             return refuse(format!(
-                "unknown unit {unit:?} (units: ns, us, ms, s, m, h)"
+                "unknown unit {unit:?} (units: ns, us, ms, s, m, h, d)"
             ));
         };
         let Some(part) = scaled(number, *factor) else {
@@ -271,7 +274,7 @@ fn shell_bytes(bytes: &[u8]) -> String {
     }
 }
 
-/// Seconds for people, three digits of them: `412 us`, `1.53 s`, `2 h 05 min`.
+/// Seconds for people, three digits of them: `412 us`, `1.53 s`, `2 h 05 min`, `3 d 07 h`.
 pub fn seconds_for_people(seconds: f64) -> String {
     let magnitude = seconds.abs();
     let scales = [(1e-3, 1e6, "us"), (1.0, 1e3, "ms"), (120.0, 1.0, "s")];
@@ -285,11 +288,16 @@ pub fn seconds_for_people(seconds: f64) -> String {
         let whole = seconds.round();
         format!("{:.0} min {:02.0} s", (whole / 60.0).floor(), whole % 60.0)
     } else {
-        let minutes = (seconds / 60.0).round();
+        let (large, small, of_large) = match magnitude < 172_800.0 {
+            true => ("h", "min", 60.0),
+            false => ("d", "h", 24.0),
+        };
+        let small_seconds = if of_large == 60.0 { 60.0 } else { 3_600.0 };
+        let count = (seconds / small_seconds).round();
         format!(
-            "{:.0} h {:02.0} min",
-            (minutes / 60.0).floor(),
-            minutes % 60.0
+            "{:.0} {large} {:02.0} {small}",
+            (count / of_large).floor(),
+            count % of_large
         )
     }
 }
@@ -425,6 +433,8 @@ mod tests {
             ("3s", 3_000_000_000),
             ("5m", 300_000_000_000),
             ("1h30m", 5_400_000_000_000),
+            ("2d", 172_800_000_000_000),
+            ("1d12h", 129_600_000_000_000),
             ("1.5s", 1_500_000_000),
             ("20us", 20_000),
             ("20µs", 20_000),
@@ -502,10 +512,13 @@ mod tests {
             1_500_000_000,
             90_000_000_000,
             5_400_000_000_001,
+            86_400_000_000_000,
+            129_600_000_000_000,
+            i64::MAX,
         ] {
             assert_eq!(parse_duration_ns(&duration_text(ns)), Ok(ns));
         }
-        for text in ["3s", "uniform:1ms,5ms", "p50=3ms,p99=40ms"] {
+        for text in ["3s", "1d12h", "uniform:1ms,5ms", "p50=3ms,p99=40ms"] {
             assert_eq!(latency_text(parse_latency(text).unwrap()), text);
         }
     }
@@ -516,6 +529,8 @@ mod tests {
         assert_eq!(seconds_for_people(1.534), "1.53 s");
         assert_eq!(seconds_for_people(125.0), "2 min 05 s");
         assert_eq!(seconds_for_people(7500.0), "2 h 05 min");
+        assert_eq!(seconds_for_people(172_799.0), "48 h 00 min");
+        assert_eq!(seconds_for_people(284_400.0), "3 d 07 h");
         assert_eq!(count_for_people(1_234_567), "1,234,567");
         assert_eq!(count_for_people(999), "999");
         assert_eq!(number_for_people(152_400.4), "152,400");

@@ -17,7 +17,7 @@ use crate::settings::resolve::SettingsRequest;
 #[command(after_long_help = "\
 UNITS
   SIZE      a whole number, k = 1,000, m = 1,000,000:  500  100k  1m
-  TIME      a number with its unit ns, us, ms, s, m or h:  500ms  3s  1h30m
+  TIME      a number with its unit ns, us, ms, s, m, h or d:  500ms  3s  1h30m  2d
   RATE      a number per unit of time:  20/s  1200/m
   LIMIT     a percentage, or a number of pods:  25%  1
   LATENCY   a TIME, or a distribution:  5ms  constant:5ms  uniform:1ms,5ms

@@ -239,7 +239,7 @@ settings! {
         #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
         duration: Option<Time>,
 
-        /// Give up after this time [default: 10m; virtual engine: 24h]
+        /// Give up after this time [default: 10m; virtual engine: 1d]
         #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
         time_limit: Option<Time>,
 

@@ -117,7 +117,7 @@ value! {
 value! {
     /// A duration, ns.
     Time(i64), "Time",
-    "a duration with its unit ns, us, ms, s, m or h: 500ms, 3s, 1h30m",
+    "a duration with its unit ns, us, ms, s, m, h or d: 500ms, 3s, 1h30m, 2d",
     number: false, parse_duration_ns, duration_text
 }
 
