@@ -12,7 +12,19 @@ use podstorm_sim::clock::RealClock;
 #[cfg(feature = "tui")]
 use crate::report::live::{self, LiveView};
 use crate::run::{Observer, Progress};
-use crate::units::{count_for_people, counted, number_for_people, seconds_for_people};
+use crate::units::{count_for_people, counted, cut, number_for_people, seconds_for_people};
+
+/// Columns that progress keeps to, on a terminal and elsewhere.
+const COLUMNS: usize = 80;
+
+/// Columns of the bar itself.
+const BAR: usize = 8;
+
+/// Columns of what stands beside phase, bar and message where a bar has a target.
+const BESIDE_BAR: usize = " [] 1,234,567/s ETA 100m".len();
+
+/// Columns of a phase that what is told of it leaves.
+const PHASE_MIN: usize = 20;
 
 /// Seconds of real time between plain lines of one phase.
 const SECONDS_PER_LINE: f64 = 2.0;
@@ -37,6 +49,7 @@ pub struct Bar {
     bar: ProgressBar,
     /// Its number, and whether its target was known.
     phase: Option<(usize, bool)>,
+    counts: Counts,
 }
 
 /// When and about what the last line was.
@@ -45,6 +58,61 @@ pub struct Lines {
     clock: RealClock,
     phase: Option<usize>,
     next_at: f64,
+    counts: Counts,
+}
+
+/// What had been created and deleted as the present phase began.
+#[derive(Debug, Default)]
+struct Counts {
+    phase: Option<usize>,
+    created: u64,
+    deleted: u64,
+}
+
+impl Counts {
+    /// How far the phase is, in that many columns: how many of its pods are done, or, where it has no target, how many
+    /// were created and deleted in it; then how many exist, where that `is_wanted`, and the keys that wait. What is
+    /// nothing or does not fit is left out.
+    fn told(&mut self, progress: &Progress<'_>, is_wanted: bool, columns: usize) -> String {
+        if self.phase != Some(progress.phase_index) {
+            *self = Counts {
+                phase: Some(progress.phase_index),
+                created: progress.created,
+                deleted: progress.deleted,
+            };
+        }
+        let (done, total) = (count_for_people(progress.done), progress.total);
+        let in_phase = |count: u64, before: u64| match total {
+            0 => count.saturating_sub(before),
+            _ => 0,
+        };
+        let existing = if is_wanted { progress.pods } else { 0 };
+        let queued = progress.queue_depth as u64;
+        let mut text = String::new();
+        for (count, before, after) in [
+            (total, &*format!("{done} of "), ""),
+            (in_phase(progress.created, self.created), "", " created"),
+            (in_phase(progress.deleted, self.deleted), "", " deleted"),
+            (existing, "", " exist"),
+            (queued, "queue ", ""),
+        ] {
+            // The first count is that of pods, and so are those behind it.
+            let noun = text.is_empty() && before != "queue ";
+            let number = match noun {
+                true => counted(count, "pod"),
+                false => count_for_people(count),
+            };
+            let comma = if text.is_empty() { "" } else { ", " };
+            let part = format!("{comma}{before}{number}{after}");
+            if count > 0 && text.len() + part.len() <= columns {
+                text += &part;
+            }
+        }
+        match text.is_empty() {
+            true => "under way".to_owned(),
+            false => text,
+        }
+    }
 }
 
 impl ProgressView {
@@ -56,6 +124,7 @@ impl ProgressView {
             ProgressView::Bar(Mutex::new(Bar {
                 bar: ProgressBar::hidden(),
                 phase: None,
+                counts: Counts::default(),
             }))
         } else {
             let clock = RealClock::start();
@@ -63,6 +132,7 @@ impl ProgressView {
                 clock,
                 phase: None,
                 next_at: 0.0,
+                counts: Counts::default(),
             }))
         }
     }
@@ -128,30 +198,36 @@ impl Bar {
             self.phase = Some(phase);
             self.bar.finish_and_clear();
             self.bar = ProgressBar::new(progress.total).with_style(style(progress.total));
-            self.bar.set_prefix(phase_text(progress));
             self.bar.enable_steady_tick(Duration::from_millis(250));
         }
         // The total may not be known yet, or be passed.
         self.bar.set_length(progress.total.max(progress.done));
         self.bar.set_position(progress.done);
-        self.bar.set_message(format!(
-            "{} exist, queue {}",
-            counted(progress.pods, "pod"),
-            count_for_people(progress.queue_depth as u64)
-        ));
+        let (message, phase) = self.texts(progress);
+        self.bar.set_prefix(phase);
+        self.bar.set_message(message);
+    }
+
+    /// What the bar says, and its phase.
+    fn texts(&mut self, progress: &Progress<'_>) -> (String, String) {
+        let columns = COLUMNS - BAR - BESIDE_BAR;
+        let is_wanted = progress.total == 0;
+        let message = self.counts.told(progress, is_wanted, columns - PHASE_MIN);
+        let phase = phase_text(progress, columns - message.len());
+        (message, phase)
     }
 }
 
 /// Without a target there is nothing to be a part of, and no end to foretell.
-const fn template(total: u64) -> &'static str {
+fn template(total: u64) -> String {
     match total {
-        0 => "{prefix}  {msg}  {elapsed}",
-        _ => "{prefix} [{bar:30}] {human_pos}/{human_len} pods  {rate}  {msg}  ETA {eta}",
+        0 => "{prefix}: {msg}, {elapsed}".to_owned(),
+        _ => format!("{{prefix}} [{{bar:{BAR}}}] {{msg}} {{rate}} ETA {{eta}}"),
     }
 }
 
 fn style(total: u64) -> ProgressStyle {
-    ProgressStyle::with_template(template(total))
+    ProgressStyle::with_template(&template(total))
         .expect("the template is well-formed")
         .with_key(
             "rate",
@@ -175,29 +251,19 @@ impl Lines {
         }
         self.phase = Some(progress.phase_index);
         self.next_at = now + SECONDS_PER_LINE;
-        let of_total = match progress.total {
-            0 => String::new(),
-            total => format!(" of {}", count_for_people(total)),
-        };
-        writeln!(
-            out,
-            "{}: {}{of_total} pods, {} exist, queue {}, at {}",
-            phase_text(progress),
-            count_for_people(progress.done),
-            count_for_people(progress.pods),
-            progress.queue_depth,
-            seconds_for_people(progress.engine_seconds),
-        )
+        let at = format!(", at {}", seconds_for_people(progress.engine_seconds));
+        let columns = COLUMNS - ": ".len() - at.len();
+        let told = self.counts.told(progress, true, columns - PHASE_MIN);
+        let phase = phase_text(progress, columns - told.len());
+        writeln!(out, "{phase}: {told}{at}")
     }
 }
 
-fn phase_text(progress: &Progress<'_>) -> String {
-    format!(
-        "[{}/{}] {}",
-        progress.phase_index + 1,
-        progress.phase_count,
-        progress.phase
-    )
+/// `[2/3] roll out`, cut to that many columns.
+fn phase_text(progress: &Progress<'_>, columns: usize) -> String {
+    let place = format!("[{}/{}] ", progress.phase_index + 1, progress.phase_count);
+    let left = columns.saturating_sub(place.len()).max(1);
+    format!("{place}{}", cut(progress.phase, left))
 }
 
 #[cfg(test)]
@@ -212,13 +278,12 @@ mod tests {
 
     #[test]
     fn without_a_target_the_bar_tells_no_part_of_it_and_no_end() {
-        assert!(!template(0).contains("len") && !template(0).contains("eta"));
-        assert!(template(1).contains("human_len") && template(1).contains("eta"));
+        assert!(!template(0).contains("bar") && !template(0).contains("eta"));
+        assert!(template(1).contains("bar") && template(1).contains("eta"));
     }
 
-    #[test]
-    fn a_phase_has_a_line_at_once_and_then_now_and_then() {
-        let mut progress = Progress {
+    fn progress() -> Progress<'static> {
+        Progress {
             phase: "scale to 100 %",
             phase_index: 0,
             phase_count: 3,
@@ -232,20 +297,88 @@ mod tests {
             api_calls: 1_700,
             queue_depth: 7,
             engine_seconds: 0.25,
-        };
-        let mut lines = Lines {
+        }
+    }
+
+    fn lines() -> Lines {
+        Lines {
             clock: RealClock::start(),
             phase: None,
             next_at: 0.0,
-        };
-        let mut out = Vec::new();
+            counts: Counts::default(),
+        }
+    }
+
+    #[test]
+    fn a_phase_has_a_line_at_once_and_then_now_and_then() {
+        let mut progress = progress();
+        let (mut lines, mut out) = (lines(), Vec::new());
         lines.show(&progress, &mut out).unwrap();
         lines.show(&progress, &mut out).unwrap();
         progress.phase_index = 1;
         lines.show(&progress, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert_eq!(text.lines().count(), 2, "{text}");
-        let head = "[1/3] scale to 100 %: 1,500 of 100,000 pods, ";
+        let head = "[1/3] scale to 100 %: 1,500 of 100,000 pods, 1,600 exist, queue 7, at 250 ms\n";
         assert!(text.starts_with(head), "{text}");
+    }
+
+    #[test]
+    fn a_phase_without_a_target_tells_what_was_created_and_deleted_in_it() {
+        let mut counts = Counts::default();
+        let mut progress = Progress {
+            total: 0,
+            done: 0,
+            queue_depth: 0,
+            ..progress()
+        };
+        assert_eq!(counts.told(&progress, true, 60), "1,600 pods exist");
+        (progress.created, progress.deleted) = (1_601, 12);
+        let told = "1 pod created, 12 deleted, 1,600 exist";
+        assert_eq!(counts.told(&progress, true, 60), told);
+        progress.phase_index = 1;
+        assert_eq!(counts.told(&progress, false, 60), "under way");
+    }
+
+    #[test]
+    fn progress_keeps_to_eighty_columns() {
+        let large = Progress {
+            phase: "20 % of the pods are deleted, and the events of their deletions are lost",
+            phase_index: 11,
+            phase_count: 12,
+            done: 1_234_567,
+            total: 2_345_678,
+            pods: 2_345_678,
+            created: 9_876_543,
+            deleted: 8_765_432,
+            queue_depth: 1_234_567,
+            engine_seconds: 86_399.0,
+            ..progress()
+        };
+        for total in [0, large.total] {
+            let began = Progress {
+                created: 0,
+                deleted: 0,
+                total,
+                ..large
+            };
+            let large = Progress { total, ..large };
+            let mut lines = lines();
+            lines.counts.told(&began, true, 60);
+            let mut out = Vec::new();
+            lines.show(&large, &mut out).unwrap();
+            let line = String::from_utf8(out).unwrap();
+            let columns = line.trim_end().chars().count();
+            assert!(columns <= COLUMNS, "{columns}: {line}");
+        }
+        let mut bar = Bar {
+            bar: ProgressBar::hidden(),
+            phase: None,
+            counts: Counts::default(),
+        };
+        let (message, phase) = bar.texts(&large);
+        let columns = phase.chars().count() + message.len() + BAR + BESIDE_BAR;
+        assert!(columns <= COLUMNS, "{phase} {message}");
+        assert!(message.contains("1,234,567 of 2,345,678 pods"), "{message}");
     }
 }

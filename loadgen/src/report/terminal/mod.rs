@@ -7,7 +7,7 @@ use crate::report::brake;
 use crate::result::{EventWriterCounts, Host, Quantiles, RunResult};
 use crate::settings::{EngineKind, Latency, Settings};
 use crate::units::{
-    bytes_for_people, count_for_people as count, counted, latency_text, number_for_people,
+    bytes_for_people, count_for_people as count, counted, cut, latency_text, number_for_people,
     seconds_for_people, wrapped,
 };
 
@@ -241,15 +241,6 @@ fn latencies(result: &RunResult) -> Vec<String> {
     let set = all.iter().filter(|(_, latency)| !latency.is_zero());
     set.map(|(name, latency)| format!("{name} {}", latency_text(*latency)))
         .collect()
-}
-
-/// The beginning of a text that the columns hold.
-fn cut(text: &str, columns: usize) -> String {
-    if text.chars().count() <= columns {
-        return text.to_owned();
-    }
-    let start: String = text.chars().take(columns - 1).collect();
-    format!("{}…", start.trim_end())
 }
 
 fn phases(out: &mut Report, result: &RunResult) {
