@@ -17,6 +17,7 @@ use podstorm_sim::faults::FaultClass;
 use super::bugs::{self, bug};
 use super::fuzz::{Wish, behaviour, check_classes, class, workload};
 use super::print;
+use crate::units::{counted, without_mark};
 
 /// Most bytes of a schedule.
 const MAX_BYTES: u64 = 16 << 20;
@@ -143,7 +144,7 @@ fn outcome(seed: u64, behaviour: Behaviour, verdict: &Verdict, told: &[String]) 
 
 fn read(path: &Path) -> Result<AnySchedule> {
     let text = text_of(path).with_context(|| format!("{} can't be read", path.display()))?;
-    AnySchedule::read(&text).with_context(|| format!("{}", path.display()))
+    AnySchedule::read(without_mark(&text)).with_context(|| format!("{}", path.display()))
 }
 
 /// Plays every schedule of a folder; the exit code is 3 when an invariant did not hold in one.

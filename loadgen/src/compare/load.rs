@@ -9,6 +9,7 @@ use anyhow::{Result, bail};
 use serde_json::Value;
 
 use crate::metrics::MetricValues;
+use crate::units::without_mark;
 
 /// One result with where it came from.
 #[derive(Clone, Debug)]
@@ -63,7 +64,7 @@ pub fn read(path: &Path) -> Result<Vec<Loaded>> {
     if text.len() as u64 > MAX_BYTES {
         bail!("{shown}: is larger than 256 MiB: no results, or too many in one file");
     }
-    read_text(&shown, &text)
+    read_text(&shown, without_mark(&text))
 }
 
 /// Reads the results of a text; `shown` names it in errors.

@@ -59,6 +59,9 @@ pub struct Loaded {
 /// How gzip data begins.
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
+/// The byte order mark that some editors and shells put before a text in UTF-8.
+const UTF8_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// Bytes read at a time.
 const BUFFER_BYTES: usize = 1 << 18;
 
@@ -244,6 +247,11 @@ fn read_text(
     collector.begin_file(name);
     let first = reader.fill_buf();
     let first = first.map_err(|e| collector.unreadable(&e, 0))?;
+    if first.starts_with(UTF8_MARK) {
+        reader.consume(UTF8_MARK.len());
+    }
+    let first = reader.fill_buf();
+    let first = first.map_err(|e| collector.unreadable(&e, 0))?;
     if first.starts_with(b"\xff\xfe") || first.starts_with(b"\xfe\xff") {
         return Err(collector.of_file("is text in UTF-16; save it as UTF-8"));
     }
@@ -317,6 +325,30 @@ mod tests {
         let problem = load_text(&format!(r#"{{"items":[{a}],"kind":"List"}}"#)).unwrap_err();
         let problem = problem.to_string();
         assert!(problem.contains("items[0].kind: is missing"), "{problem}");
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_a_text() {
+        let json = with_kind(&pod("a", ""));
+        let yaml = "apiVersion: v1\nkind: Node\nmetadata: {name: node}\n";
+        for (format, text) in [
+            (Format::Json, &*json),
+            (Format::Yaml, yaml),
+            (Format::Either, &*json),
+            (Format::Either, yaml),
+        ] {
+            let marked = format!("\u{feff}{text}");
+            let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+            io::Write::write_all(&mut packed, marked.as_bytes()).unwrap();
+            for bytes in [marked.into_bytes(), packed.finish().unwrap()] {
+                let mut collector = Collector::new(Kinds::Simulated);
+                read_file(&*bytes, "marked", format, &mut collector).unwrap();
+                assert_eq!(collector.into_parts().0.len(), 1, "{format:?}");
+            }
+        }
+        // Places in errors are those of the text behind the mark.
+        let problem = load_text("\u{feff}{\"kind\": x").unwrap_err().to_string();
+        assert!(problem.contains("line 1 column 10"), "{problem}");
     }
 
     #[test]

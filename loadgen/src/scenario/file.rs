@@ -12,6 +12,7 @@ use super::definition::{Scenario, Step};
 use super::template::pod_template;
 use super::toml;
 use crate::gates;
+use crate::units::without_mark;
 
 /// Most bytes of a scenario file: far more than anybody writes.
 const MAX_BYTES: u64 = 4 << 20;
@@ -115,6 +116,7 @@ fn parse(text: &str, form: Form, origin: &str) -> Result<Scenario, ScenarioError
         },
         problem: mistake.problem,
     };
+    let text = without_mark(text);
     let file = match form {
         Form::Toml => toml::read(text),
         Form::Yaml => Located::from_yaml(text),

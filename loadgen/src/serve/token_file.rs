@@ -88,6 +88,12 @@ mod tests {
     }
 
     #[test]
+    fn a_byte_order_mark_is_no_part_of_the_first_token() {
+        let tokens = parse(b"\xef\xbb\xbft1,jane,1\n").unwrap();
+        assert_eq!(tokens[0].0, "t1");
+    }
+
+    #[test]
     fn a_bad_line_is_named_by_its_number() {
         for (text, problem) in [
             ("t1,jane,1\nt2,bob\n", "line 2: it must be"),
