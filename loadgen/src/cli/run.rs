@@ -218,7 +218,7 @@ fn serve(
         );
     }
     descriptors::raise_limit();
-    let server = RunServer::start(address)?;
+    let server = RunServer::start(address, &settings.scenario.name)?;
     let address = server.address();
     let kubeconfig = Kubeconfig::write(address, &Login::default(), None, interrupter)?;
     // Shown even with --quiet: without it nobody finds the run.

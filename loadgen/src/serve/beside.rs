@@ -17,17 +17,19 @@ use super::page;
 #[derive(Debug)]
 pub struct RunServer {
     address: SocketAddr,
+    /// The page that browsers get.
+    page: String,
     /// Taken when the run begins.
     waiting: Mutex<Option<(Runtime, TcpListener)>>,
     serving: OnceLock<Background>,
 }
 
 impl RunServer {
-    /// Listens, and lets clients wait until the run begins.
+    /// Listens, and lets clients wait until the run of that scenario begins.
     ///
     /// # Errors
     /// The address is in use, or the system is out of threads.
-    pub fn start(address: SocketAddr) -> Result<RunServer> {
+    pub fn start(address: SocketAddr, scenario: &str) -> Result<RunServer> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -39,6 +41,7 @@ impl RunServer {
         })?;
         Ok(RunServer {
             address: listener.local_addr()?,
+            page: page::html(Some(scenario)),
             waiting: Mutex::new(Some((runtime, listener))),
             serving: OnceLock::new(),
         })
@@ -56,7 +59,7 @@ impl RunServer {
             return;
         };
         let server = ApiServer::builder(Arc::clone(cluster)).clock(Arc::new(move || clock.now()));
-        let server = server.page(page::html()).build();
+        let server = server.page(self.page.clone()).build();
         let serving = Background::start("api-server", runtime, move |stopped| {
             listen::serve(server, listener, async { drop(stopped.await) })
         });

@@ -160,7 +160,7 @@ impl Served {
         let clock = Arc::clone(&harness);
         let mut api = ApiServer::builder(Arc::clone(harness.cluster()))
             .clock(Arc::new(move || clock.now()))
-            .page(page::html());
+            .page(page::html(None));
         if simulated.sim.engine == EngineKind::Virtual {
             api = api.virtual_time(Arc::new(Time(Arc::clone(&harness))));
         }

@@ -72,7 +72,13 @@ fn the_page_of_a_cluster_follows_it() {
     let mut page = Page::new();
     page.resize(1100, 800);
     page.go(&url);
+    // The verdict is green once there is a sample, and only then.
+    let colour = "getComputedStyle(document.getElementById('state')).color";
     page.comes_to_say("state", "live");
+    let good = page.value(colour);
+    page.value("document.getElementById('state').className = 'verdict'");
+    assert_ne!(page.value(colour), good, "as while it connects");
+    page.value("document.getElementById('state').className = 'verdict good'");
     for (id, text) in [
         ("desired", "0"),
         ("existing", "0"),

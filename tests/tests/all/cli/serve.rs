@@ -319,7 +319,7 @@ fn a_run_is_served_while_it_goes_on() {
     let nodes = serving.get("/api/v1/nodes?limit=1");
     assert!(nodes.starts_with("HTTP/1.1 200"), "{nodes}");
     let page = serving.ask("GET", "/", "accept: text/html\r\n", "");
-    holds(&page, "<title>loadgen: cluster</title>");
+    holds(&page, "<title>loadgen run: up-down</title>");
 }
 
 #[test]
