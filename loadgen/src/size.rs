@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::scenario::{ScenarioSettings, Size};
-use crate::units::count_for_people as count;
+use crate::units::{count_for_people as count, counted};
 
 /// Pods by default.
 pub const DEFAULT_PODS: u64 = 100_000;
@@ -75,10 +75,10 @@ pub(crate) fn generated(asked: &ScenarioSettings, extra_pods: u64) -> Result<Clu
     check_counts(&[("--pods", pods), ("--replicasets", replicasets)])?;
     if replicasets > pods {
         return Err(format!(
-            "{} ReplicaSets would share {} pods: give at least one pod for each, with --pods or \
+            "{} would share {}: give at least one pod for each, with --pods or \
              --pods-per-replicaset",
-            count(replicasets),
-            count(pods)
+            counted(replicasets, "ReplicaSet"),
+            counted(pods, "pod")
         ));
     }
     let most = pods.div_ceil(replicasets);
@@ -138,9 +138,9 @@ pub(crate) fn beside_input(
         // Nodes of the input stand for themselves: silently adding some would change the cluster.
         None if input.nodes > 0 && places < input.pods => {
             return Err(format!(
-                "the cluster of the input is too small: {} pods and room for {}; add nodes with \
+                "the cluster of the input is too small: {} and room for {}; add nodes with \
                  --nodes {}",
-                count(input.pods),
+                counted(input.pods, "pod"),
                 count(places),
                 (input.pods - places).div_ceil(each)
             ));
@@ -173,9 +173,9 @@ pub(crate) fn pods_and_replicasets(asked: &ScenarioSettings) -> Result<(u64, u64
         // Any distribution as even as can be agrees, not only one without a remainder.
         (Some(pods), Some(sets), Some(each)) if pods.div_ceil(each) != sets => {
             return Err(format!(
-                "--replicasets {sets} with --pods-per-replicaset {each} makes {} pods, but --pods \
+                "--replicasets {sets} with --pods-per-replicaset {each} makes {}, but --pods \
                  says {}: leave one of the three out",
-                count(sets.checked_mul(each).ok_or(overflow)?),
+                counted(sets.checked_mul(each).ok_or(overflow)?, "pod"),
                 count(pods)
             ));
         }
@@ -206,10 +206,11 @@ fn nodes_for(
     let needed = wanted.saturating_sub(places).div_ceil(each);
     match asked.nodes {
         Some(Size(nodes)) if nodes < needed => Err(format!(
-            "the cluster is too small: {} pods need {} nodes of {each} pods and --nodes says {}; \
+            "the cluster is too small: {} on nodes of {} each need {} and --nodes says {}; \
              give --nodes {needed} or a larger --pods-per-node",
-            count(wanted),
-            count(needed),
+            counted(wanted, "pod"),
+            counted(each, "pod"),
+            counted(needed, "node"),
             count(nodes)
         )),
         Some(Size(nodes)) => Ok(nodes),

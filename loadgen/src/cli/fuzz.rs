@@ -22,7 +22,7 @@ use super::outputs::Outputs;
 use super::print_beside;
 use super::progress::Teller;
 use crate::report::output::Inputs;
-use crate::units::{parse_duration_ns, parse_size, shell_path};
+use crate::units::{count_for_people as count, counted, parse_duration_ns, parse_size, shell_path};
 
 /// Most failing seeds whose schedules are cut down.
 const MINIMISED: usize = 3;
@@ -184,15 +184,18 @@ pub(super) fn run(flags: &FuzzFlags) -> Result<u8> {
     let stop = AtomicBool::new(false);
     let begun = RealClock::start();
     let limit = flags.time.map(|ns| ns.unsigned_abs() as f64 / 1e9);
-    let shown = seeds.map_or("seeds".to_owned(), |seeds| format!("{seeds} seeds"));
-    let first = format!("playing {shown} on {threads} threads");
+    let shown = seeds.map_or("seeds".to_owned(), |seeds| counted(seeds, "seed"));
+    let first = format!("playing {shown} on {}", counted(threads as u64, "thread"));
     let teller = Teller::new(flags.quiet, "{msg}", seeds, &first, SECONDS_PER_LINE);
-    let of = seeds.map_or_else(String::new, |seeds| format!(" of {seeds}"));
+    let played = |done: u64| match seeds {
+        Some(seeds) => format!("{} of {}", count(done), counted(seeds, "seed")),
+        None => counted(done, "seed"),
+    };
     let progress = |done: u64, failed: usize| {
         if limit.is_some_and(|limit| begun.seconds() >= limit) || is_interrupted() {
             stop.store(true, Ordering::Relaxed);
         }
-        teller.tell(done, format!("{done}{of} seeds, {failed} failed"));
+        teller.tell(done, format!("{}, {failed} failed", played(done)));
     };
     let outcome = campaign::run(&campaign, &stop, &progress);
     let took_seconds = begun.seconds();
@@ -330,14 +333,17 @@ fn minimised(
         }
     }
     Ok(format!(
-        "\nseed {seed} ({}) needs {}{} of its {} steps to break {} (loadgen replay --schedule){}:{stored}\n{}",
+        "\nseed {seed} ({}) needs {}{} of its {} to break {} (loadgen replay --schedule){}:{stored}\n{}",
         behaviour.as_str(),
         if small.cut_short { "at most " } else { "" },
         small.schedule.size().0,
-        small.steps_before,
+        counted(small.steps_before as u64, "step"),
         failure.violation.invariant,
         match small.cut_short {
-            true => format!("; the search was stopped after {} plays", small.plays),
+            true => format!(
+                "; the search was stopped after {}",
+                counted(small.plays.into(), "play")
+            ),
             false => String::new(),
         },
         small.schedule.to_yaml()
@@ -354,8 +360,8 @@ fn summary(outcome: &Outcome, campaign: &Campaign, took_seconds: f64) -> String 
         .sum::<u128>() as f64
         / 3.6e12;
     text += &format!(
-        "{seeds} seeds, {hours:.0} simulated hours, {:.1} s\n",
-        took_seconds
+        "{}, {hours:.0} h simulated, {took_seconds:.1} s\n",
+        counted(seeds, "seed"),
     );
     for (behaviour, sum) in Behaviour::ALL.into_iter().zip(&outcome.sums) {
         if sum.seeds > 0 {
@@ -369,7 +375,10 @@ fn summary(outcome: &Outcome, campaign: &Campaign, took_seconds: f64) -> String 
         text += &pairs_summary(outcome);
         text += "\n";
     }
-    text += &format!("{} situations seen, in seeds\n", sometimes.len());
+    text += &format!(
+        "{} seen, in seeds\n",
+        counted(sometimes.len() as u64, "situation")
+    );
     for (situation, seeds) in sometimes {
         text += &format!("  {seeds:>8}  {situation}\n");
     }
@@ -407,9 +416,9 @@ fn pairs_summary(outcome: &Outcome) -> String {
     let pairs = coverage::pairs(&outcome.pairs(), outcome.seeds());
     let missing = pairs.iter().take_while(|pair| pair.seeds == 0).count();
     let mut text = format!(
-        "faults x steps: {} of {} pairs met\n",
+        "faults x steps: {} of {} met\n",
         pairs.len() - missing,
-        pairs.len()
+        counted(pairs.len() as u64, "pair")
     );
     if missing > LEAST_MET {
         return text;
@@ -454,20 +463,20 @@ fn behaviour_summary(behaviour: Behaviour, sum: &Sum) -> String {
         ns.map_or("-".to_owned(), |ns| format!("{:.1} s", ns as f64 / 1e9))
     };
     let mut text = format!(
-        "\n{}: {} seeds ({} with crashes, {} with ReplicationControllers), {} syncs, {} pods created, {} deleted\n",
+        "\n{}: {} ({} with crashes, {} with ReplicationControllers), {}, {} created, {} deleted\n",
         behaviour.as_str(),
-        sum.seeds,
+        counted(sum.seeds, "seed"),
         sum.crashed,
         sum.replication_controllers,
-        sum.syncs,
-        sum.creates,
-        sum.deletes,
+        counted(sum.syncs, "sync"),
+        counted(sum.creates, "pod"),
+        count(sum.deletes),
     );
     for conditions in Conditions::ALL {
         text += &format!(
-            "  {} pods in excess, of {} writes of unknown outcome, in seeds {}\n",
-            sum.excess[conditions as usize],
-            sum.ambiguous[conditions as usize],
+            "  {} in excess, of {} of unknown outcome, in seeds {}\n",
+            counted(sum.excess[conditions as usize], "pod"),
+            counted(sum.ambiguous[conditions as usize], "write"),
             conditions.description()
         );
     }

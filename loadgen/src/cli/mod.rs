@@ -45,6 +45,7 @@ use serde::Serialize;
 #[cfg(not(feature = "faultsim"))]
 use self::no_faultsim::{self as bugs, self as fuzz, self as replay};
 use crate::report::json;
+use crate::units::counted;
 
 /// Most warnings about the files of `-f` that are shown.
 const WARNINGS_MAX: usize = 20;
@@ -56,7 +57,8 @@ fn warn(warnings: &[String]) {
         let _ = writeln!(errors, "warning: {warning}");
     }
     if let more @ 1.. = warnings.len().saturating_sub(WARNINGS_MAX) {
-        let _ = writeln!(errors, "warning: {more} more unknown fields");
+        let more = counted(more as u64, "more unknown field");
+        let _ = writeln!(errors, "warning: {more}");
     }
 }
 

@@ -130,11 +130,11 @@ fn outcome(seed: u64, behaviour: Behaviour, verdict: &Verdict, told: &[String]) 
         |ns| format!("converged {:.3} s after healing", ns as f64 / 1e9),
     );
     text += &format!(
-        "\nseed {}, {} behaviour: {converged}; {} pods created by controllers, {} deleted, {} in \
+        "\nseed {}, {} behaviour: {converged}; {} created by controllers, {} deleted, {} in \
          excess; trace {:032x}\n",
         seed,
         behaviour.as_str(),
-        verdict.creates,
+        counted(verdict.creates, "pod"),
         verdict.deletes,
         verdict.excess_pods_created,
         verdict.trace

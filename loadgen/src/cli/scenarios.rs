@@ -8,6 +8,7 @@ use clap::Args;
 
 use super::print;
 use crate::scenario::Scenario;
+use crate::units::counted;
 
 /// What `loadgen scenarios` is asked for.
 #[derive(Args, Debug)]
@@ -37,9 +38,11 @@ pub(super) fn run(flags: &ScenariosFlags) -> Result<u8> {
         let scenario = Scenario::from_file(path)?;
         let (phases, steps) = (scenario.phases.len(), scenario.steps().len());
         print(&format!(
-            "{}: scenario {}, {phases} phases, {steps} steps: {}\n",
+            "{}: scenario {}, {}, {}: {}\n",
             path.display(),
             scenario.name,
+            counted(phases as u64, "phase"),
+            counted(steps as u64, "step"),
             scenario.question
         ))?;
         return Ok(0);

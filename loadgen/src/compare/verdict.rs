@@ -8,6 +8,7 @@ use super::load::Loaded;
 use super::significance::{SIGNIFICANT, median, p_value, smallest_p_value};
 use super::tolerance::Tolerances;
 use crate::metrics::{Better, METRICS, MetricName, Unit};
+use crate::units::counted;
 
 /// The verdict on one metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -223,10 +224,10 @@ fn method(base: &[Loaded], new: &[Loaded]) -> String {
     let smallest = smallest_p_value(base.len(), new.len());
     if smallest < SIGNIFICANT {
         return format!(
-            "medians of {} and {} runs; p is that of the two-sided Mann-Whitney U test{}; a metric \
+            "medians of {} and {}; p is that of the two-sided Mann-Whitney U test{}; a metric \
              that exceeds its tolerance is a regression where p < {SIGNIFICANT} and noise elsewhere",
             base.len(),
-            new.len(),
+            counted(new.len() as u64, "run"),
             if base.len() + new.len() <= 60 {
                 ", exact"
             } else {
@@ -246,8 +247,9 @@ fn method(base: &[Loaded], new: &[Loaded]) -> String {
              or more runs each"
             .to_owned(),
         (base, new, _) => format!(
-            "medians of {base} and {new} runs: too few to tell noise from change (no p-value can \
-             be below {smallest:.2}), so that the tolerance alone decides; four of each would do"
+            "medians of {base} and {}: too few to tell noise from change (no p-value can \
+             be below {smallest:.2}), so that the tolerance alone decides; four of each would do",
+            counted(new as u64, "run"),
         ),
     }
 }

@@ -20,6 +20,7 @@ use nix::sys::signal::{Signal, raise};
 use pprof::protos::Message;
 use pprof::{Frames, ProfilerGuard, ProfilerGuardBuilder, Report, Symbol, UnresolvedReport};
 
+use crate::units::counted;
 use symbols::Names;
 
 /// Samples per second of processor time where nothing else is asked for; more gains nothing on
@@ -189,7 +190,7 @@ impl Profile {
     /// # Errors
     /// What the writer's are.
     pub fn write_flamegraph(&self, title: &str, out: impl Write) -> io::Result<()> {
-        let subtitle = format!("{} samples at {} Hz", self.samples, self.hertz);
+        let subtitle = format!("{} at {} Hz", counted(self.samples, "sample"), self.hertz);
         draw(title, &subtitle, &self.folded(), out)
     }
 

@@ -5,7 +5,7 @@ use podstorm::policy::Behaviour;
 
 use crate::result::RunResult;
 use crate::settings::Settings;
-use crate::units::count_for_people as count;
+use crate::units::{count_for_people as count, counted};
 
 /// The scenario's phase in which expectations run out behind a stalled watch.
 const EXPIRED: &str = "five minutes later: one event each";
@@ -36,20 +36,20 @@ pub(super) fn explanation(
     };
     let (stalled, lost) = (in_phase(EXPIRED), in_phase(LOST));
     let done = format!(
-        "The controller's pod watch stalled, {} ReplicaSets were scaled to {} pods, and after five \
+        "The controller's pod watch stalled while ReplicaSets ({}) were scaled to {}, and after five \
          minutes each got an event that says nothing. Then the watch came back. Later, at 0 again, \
          the watch stalled once more and the answer to the first create of each was lost.",
         count(size.replicasets),
-        count(size.pods),
+        counted(size.pods, "pod"),
     );
     let hardened = result.behaviour == "hardened";
     let gate = settings.controller.gate(GATE);
-    let skips = count(result.wasted_work.stale_sync_skips);
+    let skips = counted(result.wasted_work.stale_sync_skips, "sync");
     let came = match (hardened, gate) {
         (true, _) => format!(
             "Hardened: nothing was counted before the caches showed every own write, those with a \
-             lost answer too; {skips} syncs were put off and {} versions read for that.",
-            count(calls(result, "list ")),
+             lost answer too; {skips} put off and {} read for that.",
+            counted(calls(result, "list "), "version"),
         ),
         (false, false) => format!(
             "Upstream, {GATE} off as before 1.36: after five minutes what was expected ran out; the \
@@ -59,20 +59,20 @@ pub(super) fn explanation(
         ),
         (false, true) => format!(
             "Upstream, {GATE} on as in 1.36: each sync waited until the cache had seen what the \
-             controller had written; {} pods were created twice, and {skips} syncs were put off.",
-            count(stalled)
+             controller had written; {} created twice, and {skips} put off.",
+            counted(stalled, "pod")
         ),
     };
     let answers = match (hardened, gate) {
         (true, _) if lost == 0 => "No create with a lost answer made a second pod.".to_owned(),
         (true, _) => format!(
-            "{} creates with a lost answer made a second pod.",
-            count(lost)
+            "{} with a lost answer made a second pod.",
+            counted(lost, "create")
         ),
         (false, gate) => format!(
-            "A create whose answer is lost counts as failed, though the pod is there: {} pods too \
+            "A create whose answer is lost counts as failed, though the pod is there: {} too \
              many.{}",
-            count(lost),
+            counted(lost, "pod"),
             if gate {
                 " The gate does not mend that: it remembers answered writes only."
             } else {

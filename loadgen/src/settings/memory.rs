@@ -1,7 +1,7 @@
 //! Whether a size fits the machine: an estimate of what a run takes, and what there is.
 
 use super::ClusterSize;
-use crate::units::{bytes_for_people, count_for_people};
+use crate::units::{bytes_for_people, counted};
 
 /// Bytes that every run takes: program, histograms, queues.
 const BASE_BYTES: u64 = 24 << 20;
@@ -66,11 +66,11 @@ pub fn shortage(size: &ClusterSize, memory_bytes: u64) -> Option<String> {
     (needed > memory_bytes).then(|| {
         let fitting = memory_bytes.saturating_sub(BASE_BYTES) / (BYTES_PER_POD + 200);
         format!(
-            "{} pods would take about {} of memory and this machine has {}; about {} pods fit",
-            count_for_people(size.pods),
+            "{} would take about {} of memory and this machine has {}; about {} fit",
+            counted(size.pods, "pod"),
             bytes_for_people(needed),
             bytes_for_people(memory_bytes),
-            count_for_people(fitting / 1000 * 1000),
+            counted(fitting / 1000 * 1000, "pod"),
         )
     })
 }

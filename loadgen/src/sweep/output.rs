@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::outcome::{Cell, Sweep};
 use crate::report::columns::columns;
+use crate::units::counted;
 
 /// The version of the JSON's schema; raised when a member changes its meaning or goes away.
 const SCHEMA_VERSION: u32 = 2;
@@ -90,8 +91,11 @@ pub fn conclusion(sweep: &Sweep, command: &dyn Fn(&Cell) -> String) -> Vec<Strin
         ),
     };
     let mut lines = vec![match ran == all {
-        true => format!("{all} cells, {seeds}"),
-        false => format!("INTERRUPTED: {ran} of {all} cells have run, {seeds}"),
+        true => format!("{}, {seeds}", counted(all as u64, "cell")),
+        false => format!(
+            "INTERRUPTED: {ran} of {} run, {seeds}",
+            counted(all as u64, "cell")
+        ),
     }];
     if ran > CELLS_SHOWN {
         lines.push(format!(

@@ -22,7 +22,7 @@ use crate::report::output::Inputs;
 use crate::settings::EngineKind;
 use crate::settings::resolve::SettingsRequest;
 use crate::sweep::{self, Grid, Sweep};
-use crate::units::parse_size;
+use crate::units::{counted, parse_size};
 
 /// The metrics that a table shows by default.
 const METRICS_SHOWN: [&str; 5] = [
@@ -155,11 +155,18 @@ pub(super) fn run(flags: &SweepFlags) -> Result<u8> {
     };
     interrupter.begin();
     let total = jobs.len();
-    let first = format!("sweep: {total} runs, {} at a time", threads.min(total));
+    let first = format!(
+        "sweep: {}, {} at a time",
+        counted(total as u64, "run"),
+        threads.min(total)
+    );
     let template = "sweep [{bar:30}] {human_pos}/{human_len} runs  {per_sec}  ETA {eta}";
     let teller = Teller::new(flags.quiet, template, Some(total as u64), &first, 5.0);
     let results = sweep::run(&jobs, threads, &cancel, &|done| {
-        teller.tell(done as u64, format!("sweep: {done} of {total} runs"));
+        teller.tell(
+            done as u64,
+            format!("sweep: {done} of {}", counted(total as u64, "run")),
+        );
     });
     teller.finish();
     let sweep = Sweep::new(grid, seeds, metrics, thresholds, results);
@@ -236,8 +243,8 @@ fn seeds(flags: &SweepFlags, grid: &Grid) -> Result<Vec<u64>> {
         .and_then(|count| count.checked_mul(grid.cells()));
     if runs.is_none_or(|runs| runs > RUNS_MAX) {
         bail!(
-            "--seeds {count} of {} cells is more than {RUNS_MAX} runs: leave seeds or cells out",
-            grid.cells()
+            "--seeds {count} of {} is more than {RUNS_MAX} runs: leave seeds or cells out",
+            counted(grid.cells() as u64, "cell")
         );
     }
     let first = flags.shape.settings.seed.unwrap_or(1);

@@ -128,11 +128,7 @@ fn tiles(result: &RunResult) -> Vec<Value> {
             add("convergence, p99", time(of.p99), &note);
         }
     }
-    add(
-        "API calls",
-        count(calls),
-        &format!("{} syncs", count(syncs)),
-    );
+    add("API calls", count(calls), &counted(syncs, "sync"));
     let excess = count(result.excess_pods_created);
     add("excess pods created", excess, "above what was asked for");
     tiles

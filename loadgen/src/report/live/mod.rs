@@ -55,7 +55,10 @@ impl About {
     pub fn new(settings: &Settings, notes: Vec<String>) -> About {
         let is_virtual = settings.engine == EngineKind::Virtual;
         let engine = match settings.engine {
-            EngineKind::Threads => format!("threads engine, {} threads", settings.threads),
+            EngineKind::Threads => format!(
+                "threads engine, {}",
+                counted(settings.threads as u64, "thread")
+            ),
             EngineKind::Virtual => "virtual engine".to_owned(),
         };
         let (size, controller) = (&settings.size, &settings.controller);

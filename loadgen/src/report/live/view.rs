@@ -12,7 +12,9 @@ use ratatui::widgets::Widget;
 use super::About;
 use super::history::{History, Phase};
 use super::plots;
-use crate::units::{count_for_people as count, number_for_people, seconds_for_people, wrapped};
+use crate::units::{
+    count_for_people as count, counted, number_for_people, seconds_for_people, wrapped,
+};
 
 /// Columns of one number with its label; on a narrow screen, and on others.
 const METRIC_COLUMNS: [u16; 2] = [20, 26];
@@ -213,13 +215,13 @@ fn bar_line(phase: &Phase, width: usize, palette: Palette) -> Line<'static> {
         // The steps before the phase's target is known, or a phase that only lasts.
         return Line::from(match phase.done {
             0 => "under way".to_owned(),
-            done => format!("under way: {} pods became ready", count(done)),
+            done => format!("under way: {} became ready", counted(done, "pod")),
         });
     }
     let share = phase.done as f64 / total as f64;
     // Rounded down: 100 % is all of it.
     let percent = format!("{:>4} %", (share * 100.0).floor());
-    let pods = format!("  {} of {} pods", count(phase.done), count(total));
+    let pods = format!("  {} of {}", count(phase.done), counted(total, "pod"));
     let text = match percent.len() + pods.len() + BAR_MIN <= width {
         true => percent + &pods,
         false => percent,

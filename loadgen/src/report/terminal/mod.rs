@@ -126,7 +126,10 @@ struct Report {
 fn headline(out: &mut Report, result: &RunResult) {
     let settings = &result.settings;
     let engine = match settings.engine {
-        EngineKind::Threads => format!("threads engine, {} threads", settings.threads),
+        EngineKind::Threads => format!(
+            "threads engine, {}",
+            counted(settings.threads as u64, "thread")
+        ),
         EngineKind::Virtual => "virtual engine".to_owned(),
     };
     let time = seconds_for_people(result.elapsed_seconds);

@@ -59,7 +59,7 @@ pub(super) fn audit(
             let [active, shown, ready, available] = counts;
             let _infallible = write!(
                 first,
-                "{}/{} wants {replicas} pods and has {active}; its status says {shown}, {ready} \
+                "{}/{} wants {replicas} replicas and has {active}; its status says {shown}, {ready} \
                  ready, {available} available, generation {} of {}",
                 meta.namespace, meta.name, status.observed_generation, meta.generation,
             );

@@ -25,6 +25,7 @@ use crate::result::{IncompleteRollouts, Phase};
 use crate::scenario::load_shape::{Schedule, SharedBudgets};
 use crate::scenario::{Phase as PhasePlan, Scenario, Step, Until};
 use crate::settings::Settings;
+use crate::units::counted;
 
 /// Between two looks at whether the controllers have come to rest, ns.
 const REST_CHECK_NS: i64 = 1_000_000;
@@ -222,8 +223,8 @@ impl Driver {
         }
         if self.loader.refused_count > 0 {
             self.failures.push(format!(
-                "the server refused {} objects: {}",
-                self.loader.refused_count,
+                "the server refused {}: {}",
+                counted(self.loader.refused_count, "object"),
                 self.loader.refused.join("; ")
             ));
         }
@@ -254,26 +255,29 @@ impl Driver {
         if let Some(owner) = self.tracker.first_unconverged() {
             text += &format!(
                 ": {} of {} ReplicaSets and ReplicationControllers have not converged, among them \
-                 {}/{} with {} of {} pods",
+                 {}/{} with {} of {}",
                 self.tracker.unconverged,
                 self.tracker.owners.len(),
                 owner.namespace,
                 owner.name,
                 owner.active,
-                owner.desired,
+                counted(u64::try_from(owner.desired).unwrap_or(0), "pod"),
             );
             if owner.unready > 0 {
                 text += &format!(", {} of them not ready", owner.unready);
             }
         } else if self.tracker.deleting > 0 {
-            text += &format!(": {} pods are still being deleted", self.tracker.deleting);
+            text += &format!(
+                ": {} still being deleted",
+                counted(self.tracker.deleting, "pod")
+            );
         }
         if let Some((first, count)) = self.deployments.first_unfinished() {
             let failed = self.deployments.failed();
             text += &format!(
-                ": {count} of {} rollouts are not complete, {failed} of them past their progress deadline, \
+                ": {count} of {} not complete, {failed} of them past the progress deadline, \
                  among them that of {first}",
-                self.deployments.count(),
+                counted(self.deployments.count() as u64, "rollout"),
             );
         }
         Some(text)
@@ -531,8 +535,9 @@ impl Driver {
                 _ => format!("{missing} were missing and {spare} too many"),
             };
             self.failures.push(format!(
-                "phase \"{}\": {created} pods were created and {deleted} removed, {allowed}",
-                plan.name
+                "phase \"{}\": {} created and {deleted} removed, {allowed}",
+                plan.name,
+                counted(created, "pod"),
             ));
         }
         self.done.push(Phase {
