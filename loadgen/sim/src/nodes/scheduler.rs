@@ -238,9 +238,13 @@ impl Scheduler {
         })
     }
 
+    /// A pod finds no place: it waits, unless it was deleted while it did.
     #[cold]
     fn waits(&mut self, waiting: &Waiting, now: Now) {
         let pod = (&waiting.namespace, &waiting.name);
+        if self.cluster.get::<Pod>(pod.0, pod.1).is_err() {
+            return;
+        }
         let places = self.capacity.places();
         self.unplaced.begin(pod, places, now.mono_ns);
     }

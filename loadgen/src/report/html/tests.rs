@@ -108,3 +108,18 @@ fn the_size_of_the_page_does_not_grow_with_the_run() {
     assert_sound(&page);
     assert!(page.len() < 300_000, "{}", page.len());
 }
+
+#[test]
+fn the_page_names_what_set_the_pace_and_what_was_waited_for() {
+    let mut result = result();
+    assert!(!page(&result).contains("Note: "));
+    result.waits.place_pods = 2;
+    result.waits.place_seconds = 130.0;
+    let page = page(&result);
+    for text in [
+        "Note: places on nodes set the pace: 2 pods waited 65 s on average",
+        "<th scope=\"row\">pods for a place on a node</th><td>2 min 10 s</td>",
+    ] {
+        assert!(page.contains(text), "{text}");
+    }
+}

@@ -375,3 +375,49 @@ fn the_number_of_kubelet_tasks_makes_no_difference() {
     };
     assert_eq!(run(1), run(3));
 }
+
+#[test]
+fn pods_wait_for_a_place_until_they_are_bound_or_deleted() {
+    let harness = NodeHarness::new();
+    let cluster = &harness.cluster;
+    let waker: Waker = Arc::new(|| {});
+    let mut scheduler = Scheduler::new(cluster.clone(), Latency::ZERO, 1, waker);
+    let mut at = |seconds: i64| {
+        let now = harness.now.plus_ns(seconds * SECOND);
+        while scheduler.run(now) == Next::Again {}
+        let waits = scheduler.place_waits(now);
+        let seconds = waits.total_ns / SECOND.unsigned_abs();
+        (waits.pods, seconds, waits.most, waits.places)
+    };
+    for number in 0..8 {
+        harness.create(&format!("first-{number}"));
+    }
+    assert_eq!(at(0), (0, 0, 0, 0), "there is a place for each");
+    for name in ["x", "y", "z"] {
+        harness.create(name);
+    }
+    assert_eq!(at(0), (3, 0, 3, 8));
+    assert_eq!(at(10), (3, 30, 3, 8));
+    harness.delete("x");
+    assert_eq!(at(10), (3, 30, 3, 8));
+    // It is not tried again as one that waits.
+    let node = |places: &str| {
+        let node = json!({"metadata": {"name": "c"}, "status": {"allocatable": {"pods": places}}});
+        Node::from_json(node).unwrap()
+    };
+    cluster.import(node("0"), harness.now).unwrap();
+    assert_eq!(at(20), (3, 50, 3, 8), "two wait on");
+    let freed = cluster.list::<Pod>(None).0;
+    let bound = freed.iter().find(|pod| pod.node_name.is_some()).unwrap();
+    let options = DeleteOptions {
+        grace_period_seconds: Some(0),
+        ..DeleteOptions::default()
+    };
+    for _ in 0..2 {
+        let _gone = cluster.delete::<Pod>("n", &bound.metadata.name, &options, harness.now);
+    }
+    let (_, seconds, ..) = at(20);
+    assert_eq!(seconds, 50);
+    // The capacity went to the one that is gone, then to the first that waits.
+    assert_eq!(at(30), (3, 60, 3, 8), "one waits on");
+}
