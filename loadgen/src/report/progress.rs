@@ -93,7 +93,7 @@ impl Counts {
             (total, &*format!("{done} of "), ""),
             (in_phase(progress.created, self.created), "", " created"),
             (in_phase(progress.deleted, self.deleted), "", " deleted"),
-            (existing, "", " exist"),
+            (existing, "", " existing"),
             (queued, "queue ", ""),
         ] {
             // The first count is that of pods, and so are those behind it.
@@ -319,7 +319,7 @@ mod tests {
         lines.show(&progress, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert_eq!(text.lines().count(), 2, "{text}");
-        let head = "[1/3] scale to 100 %: 1,500 of 100,000 pods, 1,600 exist, queue 7, at 250 ms\n";
+        let head = "[1/3] scale to 100 %: 1,500 of 100,000 pods, 1,600 existing, queue 7, at 250 ms\n";
         assert!(text.starts_with(head), "{text}");
     }
 
@@ -332,9 +332,9 @@ mod tests {
             queue_depth: 0,
             ..progress()
         };
-        assert_eq!(counts.told(&progress, true, 60), "1,600 pods exist");
+        assert_eq!(counts.told(&progress, true, 60), "1,600 pods existing");
         (progress.created, progress.deleted) = (1_601, 12);
-        let told = "1 pod created, 12 deleted, 1,600 exist";
+        let told = "1 pod created, 12 deleted, 1,600 existing";
         assert_eq!(counts.told(&progress, true, 60), told);
         progress.phase_index = 1;
         assert_eq!(counts.told(&progress, false, 60), "under way");

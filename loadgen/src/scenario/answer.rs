@@ -18,6 +18,11 @@ fn environment() -> Environment<'static> {
     environment.add_filter("counted", |value: f64, noun: String| {
         counted(value.round() as u64, &noun)
     });
+    environment.add_filter("were", |value: f64, noun: String| {
+        let count = value.round() as u64;
+        let verb = if count == 1 { "was" } else { "were" };
+        format!("{} {verb}", counted(count, &noun))
+    });
     environment.add_filter("total", |counts: minijinja::Value| {
         let mut total = 0.0;
         for key in counts.try_iter()? {

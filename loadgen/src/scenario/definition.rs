@@ -27,8 +27,8 @@ pub struct Scenario {
     pub success: String,
     /// The answer, as a template (minijinja) over the members of the result: e.g. `{{
     /// phases[1].seconds | seconds }} until all pods were ready`. Filters: seconds, count, number,
-    /// percent, rate(seconds) for a count, counted("pod") for a count with its noun, total for a map of
-    /// counts. A run that does not come to its condition has no answer.
+    /// percent, rate(seconds) for a count, counted("pod") for a count with its noun, were("pod") with "was" or
+    /// "were" besides, total for a map of counts. A run that does not come to its condition has no answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
     /// Flags of `loadgen run` by their long names. Flags on the command line win.

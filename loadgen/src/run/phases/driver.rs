@@ -254,10 +254,9 @@ impl Driver {
         let mut text = format!("phase \"{name}\" was not over");
         if let Some(owner) = self.tracker.first_unconverged() {
             text += &format!(
-                ": {} of {} ReplicaSets and ReplicationControllers have not converged, among them \
-                 {}/{} with {} of {}",
+                ": {} of {} not converged, among them {}/{} with {} of {}",
                 self.tracker.unconverged,
-                self.tracker.owners.len(),
+                counted(self.tracker.owners.len() as u64, "workload"),
                 owner.namespace,
                 owner.name,
                 owner.active,

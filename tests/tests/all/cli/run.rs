@@ -280,3 +280,70 @@ fn a_report_that_nobody_reads_harms_nothing() {
     let result = json_in(&folder, "result.json");
     assert_eq!(result["scenario"], "up-down");
 }
+
+/// The places in the lines of a text where a plural follows the number one.
+fn plurals_of_one(text: &str) -> Vec<String> {
+    let is_one = |word: &str| word.trim_start_matches('(') == "1";
+    let is_plural = |word: &str| {
+        let word = word.trim_end_matches([',', ';', ':', '.', ')']);
+        let is_noun = word.len() > 3 && word.chars().all(char::is_alphabetic);
+        is_noun && word.ends_with('s') && !word.ends_with("ss")
+    };
+    let mut found = Vec::new();
+    for line in text.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let pairs = words.windows(2);
+        let pairs = pairs.filter(|pair| is_one(pair[0]) && is_plural(pair[1]));
+        found.extend(pairs.map(|pair| pair.join(" ")));
+    }
+    found
+}
+
+#[test]
+fn one_of_a_kind_is_no_plural() {
+    assert_eq!(
+        plurals_of_one("is 1 pods, 1 pod, 2 pods, (1 seeds)"),
+        ["1 pods,", "(1 seeds)"]
+    );
+    let folder = folder_of(&[(
+        "one.yaml",
+        "name: one\nquestion: Q?\nsuccess: S.\nphases:\n- name: up\n  steps:\n  - createNamespaces\n",
+    )]);
+    let one = "--pods 1 --replicasets 1 --nodes 1 --namespaces 1";
+    for (line, code) in [
+        (format!("run {one} --threads 1"), 0),
+        (
+            format!("run {one} --engine virtual --scenario stale-watch"),
+            0,
+        ),
+        (
+            format!(
+                "run {one} --engine virtual --pod-startup-latency 9s --api-latency 5s --time-limit 12s"
+            ),
+            1,
+        ),
+        ("run --pods 1 --replicasets 2".to_owned(), 2),
+        ("run --pods 111 --nodes 1".to_owned(), 2),
+        (
+            format!("sweep --engine virtual {one} --vary burst-replicas=1 --seeds 1"),
+            0,
+        ),
+        ("scenarios --check one.yaml".to_owned(), 0),
+        ("fuzz --seeds 1 --threads 1".to_owned(), 0),
+        (
+            "fuzz --workload deployment --seeds 1 --threads 1".to_owned(),
+            0,
+        ),
+        ("replay 1".to_owned(), 0),
+    ] {
+        let output = run_in(&folder, &line);
+        assert_eq!(
+            output.status.code(),
+            Some(code),
+            "{line}: {}",
+            stderr(&output)
+        );
+        let said = stdout(&output) + &stderr(&output);
+        assert_eq!(plurals_of_one(&said), [""; 0], "{line}: {said}");
+    }
+}
