@@ -193,18 +193,22 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 impl Bar {
     fn show(&mut self, progress: &Progress<'_>) {
+        let (message, text) = self.texts(progress);
         let phase = (progress.phase_index, progress.total > 0);
         if self.phase != Some(phase) {
             self.phase = Some(phase);
             self.bar.finish_and_clear();
-            self.bar = ProgressBar::new(progress.total).with_style(style(progress.total));
+            // With its texts from the beginning, so that it is never drawn without them.
+            self.bar = ProgressBar::new(progress.total)
+                .with_style(style(progress.total))
+                .with_prefix(text.clone())
+                .with_message(message.clone());
             self.bar.enable_steady_tick(Duration::from_millis(250));
         }
         // The total may not be known yet, or be passed.
         self.bar.set_length(progress.total.max(progress.done));
         self.bar.set_position(progress.done);
-        let (message, phase) = self.texts(progress);
-        self.bar.set_prefix(phase);
+        self.bar.set_prefix(text);
         self.bar.set_message(message);
     }
 
@@ -319,7 +323,8 @@ mod tests {
         lines.show(&progress, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert_eq!(text.lines().count(), 2, "{text}");
-        let head = "[1/3] scale to 100 %: 1,500 of 100,000 pods, 1,600 existing, queue 7, at 250 ms\n";
+        let head =
+            "[1/3] scale to 100 %: 1,500 of 100,000 pods, 1,600 existing, queue 7, at 250 ms\n";
         assert!(text.starts_with(head), "{text}");
     }
 

@@ -199,7 +199,7 @@ fn a_bar_is_drawn_on_a_terminal() {
     let running = endless(&mut terminal, &directory, "");
     for words in [
         "[2/4] scale to 100 % [",
-        "/1,000 pods",
+        " of 1,000 pods",
         "/s",
         "queue ",
         "ETA ",
