@@ -7,7 +7,7 @@ use podstorm_tests::command::{
 };
 use serde_json::{Value, json};
 
-use super::{EXAMPLE, EXAMPLES, folder, folder_of, json, json_in, names_in, read};
+use super::{EXAMPLE, EXAMPLES, folder, folder_of, json, json_in, names_in, read, write};
 
 /// The result of a run, which must succeed.
 #[track_caller]
@@ -346,4 +346,29 @@ fn one_of_a_kind_is_no_plural() {
         let said = stdout(&output) + &stderr(&output);
         assert_eq!(plurals_of_one(&said), [""; 0], "{line}: {said}");
     }
+}
+
+#[test]
+fn files_may_begin_with_a_byte_order_mark() {
+    let phases = "phases:\n- name: up\n  steps:\n  - createNamespaces\n";
+    let yaml = format!("\u{feff}name: marked\nquestion: Q?\nsuccess: S.\n{phases}");
+    let toml = "\u{feff}name = \"marked\"\nquestion = \"Q?\"\nsuccess = \"S.\"\n\
+                [[phases]]\nname = \"up\"\nsteps = [\"createNamespaces\"]\n";
+    let pod = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},
+        "spec":{"containers":[{"name":"c","image":"i"}]}}"#;
+    let pod = format!("\u{feff}{pod}");
+    let folder = folder_of(&[("s.yaml", &yaml), ("s.toml", toml), ("pod.json", &pod)]);
+    for check in ["s.yaml", "s.toml"] {
+        let said = told(&run_in(&folder, &format!("scenarios --check {check}")));
+        holds(&said, "scenario marked, 1 phase, 1 step");
+    }
+    let line = "run --engine virtual -f pod.json --quiet --json r.json";
+    ended(&run_in(&folder, line), 0);
+    let mark = |name: &str, text: String| write(&folder, name, format!("\u{feff}{text}"));
+    mark("marked.json", read(&folder, "r.json"));
+    let compared = ended(&run_in(&folder, "compare r.json marked.json"), 0);
+    holds(&compared, "no regression");
+    mark("seed.yaml", ended(&run("replay 1 --print-schedule"), 0));
+    let replayed = ended(&run_in(&folder, "replay --schedule seed.yaml"), 0);
+    holds(&replayed, "seed 1, ");
 }
