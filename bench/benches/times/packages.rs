@@ -237,7 +237,7 @@ pub(crate) fn allocators(asked: &Asked) -> anyhow::Result<()> {
         (100_000, "100k", "2k", if quick { 3 } else { 9 }),
         (1_000_000, "1m", "20k", if quick { 1 } else { 3 }),
     ] {
-        let size_flags = format!("--pods {pods} --replicasets {replica_sets}");
+        let size_flags = format!("--scenario up-down --pods {pods} --replicasets {replica_sets}");
         let mut spent: [Vec<Spent>; 2] = Default::default();
         for _ in 0..runs {
             for (spent, (_, binary)) in spent.iter_mut().zip(&binaries) {

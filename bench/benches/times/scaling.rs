@@ -181,7 +181,10 @@ fn engine(cores: usize) -> anyhow::Result<Vec<EngineRun>> {
         .collect();
     for _ in 0..ENGINE_ROUNDS {
         for run in &mut runs {
-            let arguments = format!("--pods 20k --replicasets 400 --threads {}", run.threads);
+            let arguments = format!(
+                "--scenario up-down --pods 20k --replicasets 400 --threads {}",
+                run.threads
+            );
             let spent = whole::run(&loadgen, &arguments)?;
             if spent.wall_seconds < run.wall_seconds {
                 run.wall_seconds = spent.wall_seconds;

@@ -23,7 +23,7 @@ const RUNS: [Run; 5] = [
     (
         "up-down",
         100_000,
-        "--pods 100k --replicasets 2k --nodes 5k",
+        "--scenario up-down --pods 100k --replicasets 2k --nodes 5k",
         [3, 7],
         None,
     ),
@@ -53,13 +53,13 @@ const RUNS: [Run; 5] = [
     (
         "up-down",
         1_000_000,
-        "--pods 1m --replicasets 20k --nodes 15k",
+        "--scenario up-down --pods 1m --replicasets 20k --nodes 15k",
         [1, 3],
         None,
     ),
 ];
 const UP_DOWN_10M: &str = "--pods 10m --replicasets 200k --nodes 150k";
-const VIRTUAL_100K: &str = "--engine virtual --pods 100k --seed 7";
+const VIRTUAL_100K: &str = "--scenario up-down --engine virtual --pods 100k --seed 7";
 
 /// What a smoke test runs instead of each: the same, tiny.
 const TINY: &str = "--pods 200 --replicasets 10 --nodes 20";
@@ -183,7 +183,7 @@ fn record_controller(name: &str, pods: u32, runs: &[Spent]) -> anyhow::Result<()
 
 /// Every kind of run in its smallest form, and that the figures are where they are looked for.
 fn smoke(binary: &Path) -> anyhow::Result<()> {
-    let up_down = whole::run(binary, TINY)?;
+    let up_down = whole::run(binary, &format!("--scenario up-down {TINY}"))?;
     record_controller("up-down", 200, &[up_down])?;
     let cold_start = whole::run(binary, &format!("--scenario cold-start {TINY}"))?;
     cold_start.phase("start the controller", "seconds")?;
@@ -192,7 +192,7 @@ fn smoke(binary: &Path) -> anyhow::Result<()> {
     let churn = "--scenario churn --engine virtual --duration 2s";
     whole::run(binary, &format!("{churn} {TINY}"))?;
     call(binary, "fuzz --first 1 --seeds 4")?;
-    let same = format!("--engine virtual --seed 7 {TINY}");
+    let same = format!("--scenario up-down --engine virtual --seed 7 {TINY}");
     let (one, other) = (whole::run(binary, &same)?, whole::run(binary, &same)?);
     assert_eq!(one.text, other.text);
     Ok(())

@@ -22,7 +22,10 @@ const SAMPLES_MIN: u64 = 1_000;
 
 /// The scenarios with their flags: of the smallest size that is sampled often enough on a slow day.
 const SCENARIOS: [(&str, &str); 6] = [
-    ("up-down", "--pods 1m --replicasets 20k --nodes 15k"),
+    (
+        "up-down",
+        "--scenario up-down --pods 1m --replicasets 20k --nodes 15k",
+    ),
     ("burst", "--scenario burst --pods 500k --burst 500k"),
     (
         "scale-down",

@@ -234,7 +234,7 @@ impl Throughput {
             )
         });
         format!(
-            "\nThe threaded engine, a whole `loadgen run --pods 20k --replicasets 400` with its cluster and nodes in\n\
+            "\nThe threaded engine, a whole `loadgen run --scenario up-down --pods 20k --replicasets 400` with its cluster and nodes in\n\
              the same process; the quickest of several runs.\n\n\
              | threads | wall | CPU | speed-up |\n|---:|---:|---:|---:|\n{rows}"
         )

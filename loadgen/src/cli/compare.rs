@@ -40,8 +40,8 @@ TOLERANCES
   excess=10, queue_wait=1ms   an amount instead of a share
 
 EXAMPLES
-  loadgen run --engine virtual --pods 10k --json base.json
-  loadgen run --engine virtual --pods 10k --behaviour hardened --json new.json
+  loadgen run --pods 10k --json base.json
+  loadgen run --pods 10k --behaviour hardened --json new.json
   loadgen compare base.json new.json --tolerance p99=10%
   loadgen compare base.json new.json -o markdown --all > comment.md
   loadgen compare base.json new.json --report comparison.html

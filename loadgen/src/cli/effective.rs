@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn the_command_says_what_differs_and_the_seed() {
-        let flags = "--engine virtual --seed 7 --kube-api-qps 20 --feature-gates \
+        let flags = "--scenario up-down --engine virtual --seed 7 --kube-api-qps 20 --feature-gates \
                      PodDeletionCost=false --pods 1000";
         let command = command(&resolved(flags), &[]);
         assert_eq!(
@@ -315,7 +315,8 @@ mod tests {
     fn the_command_is_read_back_as_the_same_settings() {
         for flags in [
             "",
-            "--threads 1",
+            "--scenario up-down",
+            "--scenario up-down --threads 1",
             "--pods 1m --replicasets 2k",
             "--pods 1k --nodes 5k",
             "--replicasets 10",

@@ -25,21 +25,23 @@ UNITS
 
 EXAMPLES
   loadgen run
-      100,000 pods in 2,000 ReplicaSets on 5,000 nodes: up, half down, all down
-  loadgen run --pods 1m --replicasets 20k --json result.json
+      2,000 ReplicaSets of a stock cluster scale to 100,000 pods at once, and what other settings buy
+  loadgen run --scenario up-down
+      the speed of this machine: 100,000 pods up, half down, all down, without latencies
+  loadgen run --scenario up-down --pods 1m --replicasets 20k --json result.json
       a million pods, the metrics for a program
   loadgen run --scenario churn --duration 10m --tui
       ten minutes of pods that go and come, full screen while they do
-  loadgen run --engine virtual --pods 10k --upstream-defaults --api-latency p50=3ms,p99=40ms
-      hours of a stock controller-manager in seconds, the same every time
+  loadgen run --pods 10k --kube-api-qps 50 --api-latency p50=20ms,p99=200ms
+      a smaller cluster with a limit of its own and a slower API
   loadgen run -f loadgen/examples/frontend.yaml -f loadgen/examples/nginx-rc.yaml
       a ReplicaSet and a ReplicationController as people write them
   loadgen run --scenario stale-watch
       a pod watch that stalls: pods created twice (kubernetes#129795), and what mends it
-  loadgen run --engine virtual --threshold 'pod_ready_latency p99 < 5s'
+  loadgen run --threshold 'pod_ready_latency p99 < 5s'
       exit code 1 where the 99th percentile is 5 s or more
-  loadgen run --engine virtual --save-baseline main
-  loadgen run --engine virtual --behaviour hardened --baseline main --tolerance p99=10%
+  loadgen run --save-baseline main
+  loadgen run --behaviour hardened --baseline main --tolerance p99=10%
       a result saved, and another beside it: exit code 1 where a metric is worse
   kubectl get rs,rc,pods,nodes -A -o json | loadgen run -f -
       a dump of a real cluster: the controller starts over it

@@ -82,7 +82,7 @@ const EXIT_USAGE: u8 = 2;
     max_term_width = 100,
     after_help = "\
 Examples:
-  loadgen run                                 100,000 pods up, half down, all down
+  loadgen run                                 2,000 ReplicaSets scale to 100,000 pods at once
   loadgen run --pods 10k --scenario burst     a sudden +/- 500 on 10,000 pods
   loadgen run -f loadgen/examples/frontend.yaml   what becomes of a file's objects
   loadgen run --scenario stale-watch          pods created twice (kubernetes#129795)

@@ -16,18 +16,20 @@ use super::kubeconfig::Kubeconfig;
 use super::outputs::{self, Outputs};
 use super::{baseline, dry_run, effective, interrupt, live, print, print_beside, profile, warn};
 use crate::exposition::MetricsServer;
+use crate::input::InputObject;
 use crate::manifest::{self, Loaded};
 use crate::metrics::Threshold;
 use crate::report::output::Inputs;
 use crate::report::progress::ProgressView;
 use crate::report::terminal;
 use crate::report::{colour, csv, html, json, junit, perf_dash};
-use crate::result::thresholds;
+use crate::result::{Alternative, InputCounts, thresholds};
 use crate::run::{self, Metrics, Observer, Progress};
 use crate::serve::{Login, RunServer, descriptors};
-use crate::settings::resolve::{Machine, resolve};
+use crate::settings::resolve::{Machine, alternatives, resolve};
 use crate::settings::{EngineKind, Settings};
 use crate::size::InputSize;
+use crate::sweep::{self, Job};
 
 /// Runs, and gives the exit code.
 ///
@@ -61,12 +63,10 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
     if let Some(loaded) = loaded.as_ref().filter(|_| !flags.quiet) {
         warn(&loaded.warnings);
     }
-    let settings = resolve(
-        &flags
-            .shape
-            .with_input(loaded.as_ref().map(|loaded| loaded.size)),
-        machine,
-    )?;
+    let request = flags
+        .shape
+        .with_input(loaded.as_ref().map(|loaded| loaded.size));
+    let settings = resolve(&request, machine)?;
     let thresholds = thresholds(flags, &settings);
     refuse_absent_metrics(flags, &thresholds, &settings)?;
     thresholds::refuse_absent_phases(&thresholds, &settings)?;
@@ -87,6 +87,11 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
         None => Default::default(),
     };
     let baseline = flags.baselines.load(&settings, &counts)?;
+    let others = alternatives(&request, machine)?;
+    let objects_again = match others.is_empty() {
+        true => Vec::new(),
+        false => objects.clone(),
+    };
 
     let metrics = match flags.metrics_addr {
         Some(address) => Some(MetricsServer::start(address)?),
@@ -128,6 +133,9 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
         view.progress.finish();
         result
     })?;
+    if result.outcome.exit_code == 0 {
+        result.alternatives = also_with(others, objects_again, &counts, machine, &cancel);
+    }
     // The server of the metrics ends with the run, that of the cluster after the report.
     let View { server, .. } = view;
 
@@ -191,6 +199,28 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
         keep_serving(server, &cancel);
     }
     Ok(result.outcome.exit_code)
+}
+
+/// Runs the scenario with its other settings, several at once.
+fn also_with(
+    others: Vec<(String, Settings)>,
+    objects: Vec<InputObject>,
+    input: &InputCounts,
+    machine: Machine,
+    cancel: &AtomicBool,
+) -> Vec<Alternative> {
+    let objects = Arc::new(objects);
+    let (names, settings): (Vec<String>, Vec<Settings>) = others.into_iter().unzip();
+    let jobs = settings.into_iter().map(|settings| Job {
+        settings,
+        objects: Arc::clone(&objects),
+        input: input.clone(),
+    });
+    let jobs: Vec<Job> = jobs.collect();
+    let results = sweep::run(&jobs, machine.cpus, cancel, &|_| {});
+    let ran = names.into_iter().zip(results);
+    ran.filter_map(|(name, result)| Some(Alternative::of(name, &result?)))
+        .collect()
 }
 
 /// The server of the run's cluster, where one is wanted, and its kubeconfig, with the line that tells clients of it.

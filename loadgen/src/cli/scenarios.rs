@@ -65,9 +65,11 @@ fn list() -> String {
     let mut text = String::new();
     for name in Scenario::names() {
         let question = Scenario::built_in(name).map(|scenario| scenario.question.clone());
+        let is_default = name == Scenario::by_default().name;
         text.push_str(&format!(
-            "{name:width$}  {}\n",
-            question.unwrap_or_default()
+            "{name:width$}  {}{}\n",
+            question.unwrap_or_default(),
+            if is_default { " (default)" } else { "" }
         ));
     }
     text.push_str(

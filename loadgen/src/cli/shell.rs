@@ -176,7 +176,7 @@ mod tests {
         for names in [
             #[cfg(feature = "faultsim")]
             "upstream hardened both",
-            "up-down scale-up",
+            "scale-out up-down scale-up",
             "table wide json",
         ] {
             assert!(

@@ -10,7 +10,7 @@ use crate::settings::Settings;
 
 /// A run of `up-down` that went well, of one phase and four samples.
 pub(super) fn result() -> RunResult {
-    let settings = Settings::of_flags("", 2).expect("the defaults agree");
+    let settings = Settings::of_flags("--scenario up-down", 2).expect("the defaults agree");
     let quantiles = Quantiles {
         count: 4000,
         p50: 0.1,
@@ -36,6 +36,7 @@ pub(super) fn result() -> RunResult {
         feature_gates: settings.controller.feature_gates.clone(),
         seed: 1,
         settings,
+        alternatives: Vec::new(),
         outcome: Outcome {
             converged: true,
             ..Outcome::default()

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::metrics::ThresholdOutcome;
 use crate::settings::Settings;
-use crate::units::count_for_people;
+use crate::units::{count_for_people, seconds_for_people};
 
 pub use build::Build;
 pub use series::{Bucket, Histograms, Series, SlowReplicaSet};
@@ -47,6 +47,8 @@ pub struct RunResult {
     pub settings: Settings,
     /// How it ended.
     pub outcome: Outcome,
+    /// What the scenario's other settings would have taken.
+    pub alternatives: Vec<Alternative>,
     /// Pods over the whole run.
     pub pods: PodCounts,
     /// Pods the controller created above the largest desired count since the version it had read.
@@ -104,6 +106,39 @@ pub struct RunResult {
     /// The machine and what it spent; absent from a virtual run unless asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<Host>,
+}
+
+/// The same scenario with other settings.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct Alternative {
+    /// What they are: `100 QPS`.
+    pub with: String,
+    /// Engine time of the phases that do not only set the cluster up, seconds; absent where the condition was not
+    /// met.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<f64>,
+}
+
+impl Alternative {
+    /// What a run with these settings came to.
+    pub fn of(with: String, result: &RunResult) -> Alternative {
+        let phases = result.phases.iter().filter(|phase| !phase.set_up);
+        let seconds = phases.map(|phase| phase.seconds).sum();
+        Alternative {
+            with,
+            seconds: result.outcome.converged.then_some(seconds),
+        }
+    }
+
+    /// `100 QPS: 17 min 53 s`.
+    pub fn in_words(&self) -> String {
+        let took = self.seconds.map(seconds_for_people);
+        format!(
+            "{}: {}",
+            self.with,
+            took.as_deref().unwrap_or("not done in time")
+        )
+    }
 }
 
 /// How a run ended.

@@ -95,6 +95,7 @@ impl Engine {
             feature_gates: settings.controller.feature_gates.clone(),
             seed: settings.seed,
             outcome: outcome(settings, end, &report),
+            alternatives: Vec::new(),
             host: Some(host::of_run(wall_seconds, &pods, self.load_before)),
             pods,
             excess_pods_created: report.excess,

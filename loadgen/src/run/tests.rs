@@ -26,7 +26,7 @@ pub(super) const SCENARIOS: [&str; 7] = [
 
 fn settings(scenario: &str, engine: EngineKind) -> Settings {
     let flags = format!(
-        "--engine {} --seed 7 --pods 300 --replicasets 12 --nodes 20 --namespaces 3 --time-limit 1h",
+        "--scenario up-down --engine {} --seed 7 --pods 300 --replicasets 12 --nodes 20 --namespaces 3 --time-limit 1h",
         engine.name()
     );
     Settings {

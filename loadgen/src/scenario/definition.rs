@@ -48,6 +48,9 @@ pub struct Scenario {
     pub pod_template: Option<serde_json::Map<String, serde_json::Value>>,
     /// What happens, one phase after the other.
     pub phases: Vec<Phase>,
+    /// Other settings under which the same is run besides, on the virtual engine, to say what they would buy.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub alternatives: Vec<Alternative>,
     /// What the metrics must keep to, by metric: `pod_ready_latency: ["p99 < 5s"]`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub thresholds: BTreeMap<String, Vec<ThresholdEntry>>,
@@ -58,6 +61,17 @@ pub struct Scenario {
 
 fn default_success() -> String {
     "Every phase comes to its condition.".to_owned()
+}
+
+/// Other settings of the same scenario.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Alternative {
+    /// What they are, in a few words: `100 QPS`.
+    pub with: String,
+    /// Flags of `loadgen run` by their long names, in place of the scenario's. Where the command line gives one of
+    /// them, this alternative is left out.
+    pub settings: ScenarioSettings,
 }
 
 /// ReplicaSets of one size.

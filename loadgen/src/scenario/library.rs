@@ -15,6 +15,7 @@ macro_rules! library {
 }
 
 library![
+    "scale-out",
     "up-down",
     "scale-up",
     "scale-down",
@@ -62,8 +63,8 @@ impl Scenario {
     }
 
     /// The built-in scenario that runs by default.
-    pub fn up_down() -> Arc<Scenario> {
-        Scenario::built_in("up-down").expect("it is in the library")
+    pub fn by_default() -> Arc<Scenario> {
+        Scenario::built_in("scale-out").expect("it is in the library")
     }
 
     /// The built-in scenario of what files bring.

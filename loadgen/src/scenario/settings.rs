@@ -298,6 +298,14 @@ impl ScenarioSettings {
         names.map(|name| (name.clone(), value(&name))).collect()
     }
 
+    /// Whether flags give one of these settings too.
+    pub(crate) fn is_given_by(&self, flags: &ScenarioSettings) -> bool {
+        let own = self.members();
+        let mut both = own.iter().zip(flags.members());
+        both.any(|((_, own), (_, given))| !own.is_null() && !given.is_null())
+            || flags.upstream_defaults && self.kube_api_qps.is_some()
+    }
+
     /// These settings of a scenario under those of flags, `has_input` where files bring objects.
     pub(crate) fn under(&self, flags: &ScenarioSettings, has_input: bool) -> ScenarioSettings {
         let mut own = self.clone();

@@ -27,7 +27,7 @@ pub(super) fn sweep(bound: &str) -> Sweep {
         for seed in [1, 2] {
             let (pods, qps) = (values[0].1, values[1].1);
             jobs.push(job(&format!(
-                "--engine virtual --seed {seed} --pods {pods} --kube-api-qps {qps} --kube-api-burst 1"
+                "--scenario up-down --engine virtual --seed {seed} --pods {pods} --kube-api-qps {qps} --kube-api-burst 1"
             )));
         }
     }

@@ -37,7 +37,7 @@ fn the_page_is_drawn_and_its_console_is_silent() {
     .into_iter()
     .enumerate()
     {
-        let line = "run --engine virtual --quiet --report page.html --pods 600";
+        let line = "run --scenario up-down --engine virtual --quiet --report page.html --pods 600";
         ended(&run_in(&directory, &format!("{line} {flags}")), code);
         let page = directory.path().join("page.html");
         let profile = directory.path().join("profile");
@@ -119,7 +119,8 @@ fn no_table_is_cut_off_on_a_laptop_or_on_a_phone() {
          - name: {long} again\n  steps:\n  - scale: {{replicas: 50%}}\n"
     );
     std::fs::write(folder.path().join("long.yaml"), scenario).unwrap();
-    let run = "run --engine virtual --quiet --api-latency 2ms --upstream-defaults";
+    let run =
+        "run --scenario up-down --engine virtual --quiet --api-latency 2ms --upstream-defaults";
     for (number, more) in [
         (1, "--pods 600 --scenario long.yaml"),
         (2, "--pods 900 --scenario rollout-storm --deployments"),

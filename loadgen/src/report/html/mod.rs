@@ -14,7 +14,7 @@ use self::charts::Axis;
 use self::tables::{phases, settings_tables, slowest, wasted, work_tables};
 use crate::metrics::Unit;
 use crate::report::{brake, page};
-use crate::result::{Bucket, Phase, Quantiles, RunResult};
+use crate::result::{Alternative, Bucket, Phase, Quantiles, RunResult};
 use crate::units::{count_for_people as count, counted, number_for_people, seconds_for_people};
 
 /// Stretches of time for which the rate of API calls is drawn.
@@ -57,6 +57,7 @@ fn values(report: &Report<'_>) -> Html {
         scenario => of(&result.scenario),
         question => of(&result.question),
         answer => of(&result.answer),
+        alternatives => of(&result.alternatives.iter().map(Alternative::in_words).collect::<Vec<_>>()),
         note => of(&brake::note(result)),
         thresholds => of(&result.thresholds.iter().map(|threshold| {
             json!({"met": threshold.met, "text": format!("{}: {}", threshold.threshold, threshold.seen())})

@@ -72,6 +72,16 @@ pub fn render(
         }
         None => {}
     }
+    for (number, other) in result.alternatives.iter().enumerate() {
+        paragraph(
+            out,
+            if number == 0 { "with" } else { "" },
+            &other.in_words(),
+        );
+    }
+    if let Some(host) = host {
+        paragraph(out, "this machine", &host_text(host));
+    }
     cluster(out, result);
     out.text.push('\n');
     phases(out, result);
@@ -95,9 +105,6 @@ pub fn render(
     line(out, "server", &versions);
     input(out, result);
     thresholds(out, result);
-    if let Some(host) = host {
-        paragraph(out, "host", &host_text(host));
-    }
     if let Some(note) = brake::note(result) {
         paragraph(out, "note", &note);
     }

@@ -32,7 +32,7 @@ const MAX_THREADS: u64 = 4_096;
 #[derive(Args, Clone, Debug, Default)]
 pub struct SettingsRequest {
     /// The scenario: a built-in one (see `loadgen scenarios`) or a file, .yaml or .toml [default:
-    /// up-down; with -f: manifests]. Flags win over its settings
+    /// scale-out; with -f: manifests]. Flags win over its settings
     #[arg(long, value_name = "NAME|FILE", value_parser = Scenario::find)]
     pub scenario: Option<Arc<Scenario>>,
 
@@ -215,11 +215,41 @@ pub fn resolve(request: &SettingsRequest, machine: Machine) -> Result<Settings, 
     })
 }
 
+/// The settings of the scenario's alternatives, each with what they are in words. None on the threads engine, where
+/// each would take as long as the run.
+///
+/// # Errors
+/// As [`resolve`].
+pub fn alternatives(
+    request: &SettingsRequest,
+    machine: Machine,
+) -> Result<Vec<(String, Settings)>, SettingsError> {
+    let scenario = scenario(request)?;
+    let has_input = request.input.is_some();
+    let others = scenario.alternatives.iter();
+    let others = others.filter(|other| !other.settings.is_given_by(&request.settings));
+    let settings = others.map(|other| {
+        let scenario = Scenario {
+            settings: scenario.settings.under(&other.settings, has_input),
+            alternatives: Vec::new(),
+            ..Scenario::clone(&scenario)
+        };
+        let request = SettingsRequest {
+            scenario: Some(Arc::new(scenario)),
+            ..request.clone()
+        };
+        resolve(&request, machine).map(|settings| (other.with.clone(), settings))
+    });
+    let settings: Result<Vec<_>, _> = settings.collect();
+    let is_virtual = |(_, settings): &(String, Settings)| settings.engine == EngineKind::Virtual;
+    Ok(settings?.into_iter().filter(is_virtual).collect())
+}
+
 fn scenario(request: &SettingsRequest) -> Result<Arc<Scenario>, SettingsError> {
     let has_input = request.input.is_some();
     let scenario = match &request.scenario {
         None if has_input => Scenario::manifests(),
-        None => Scenario::up_down(),
+        None => Scenario::by_default(),
         Some(scenario) => Arc::clone(scenario),
     };
     let name = &scenario.name;

@@ -9,10 +9,12 @@ const MACHINE: Machine = Machine {
     memory_bytes: Some(16_000_000_000),
 };
 
-/// What flags ask for.
+/// What flags ask for, of a scenario without settings of its own where they name none.
 fn request(flags: &str) -> SettingsRequest {
-    SettingsRequest::read(flags.split_whitespace())
-        .unwrap_or_else(|error| panic!("{flags}: {error}"))
+    let names_one = flags.contains("--scenario") || flags.contains("-f ");
+    let scenario = if names_one { "" } else { "--scenario up-down" };
+    let all = format!("{flags} {scenario}");
+    SettingsRequest::read(all.split_whitespace()).unwrap_or_else(|error| panic!("{flags}: {error}"))
 }
 
 fn resolved(flags: &str) -> Settings {
@@ -44,9 +46,52 @@ fn limit(settings: &str, flags: &str) -> Result<(Option<f64>, u32), String> {
 }
 
 #[test]
-fn without_flags_up_down_runs_on_every_core_without_limits() {
-    let settings = resolved("");
-    assert_eq!(settings.scenario, Scenario::up_down());
+fn without_flags_a_stock_cluster_is_simulated_and_so_are_other_settings_of_it() {
+    let request = SettingsRequest::default();
+    let settings = resolve(&request, MACHINE).unwrap();
+    assert_eq!(settings.scenario, Scenario::by_default());
+    assert_eq!(settings.engine, EngineKind::Virtual);
+    assert_eq!(
+        (settings.size.pods, settings.size.replicasets),
+        (100_000, 2_000)
+    );
+    assert_eq!(settings.controller.kube_api_qps, Some(UPSTREAM_QPS));
+    assert!(!settings.latency.api.is_zero());
+    let others = |flags: &str| {
+        let request = SettingsRequest::read(flags.split_whitespace()).unwrap();
+        let others = alternatives(&request, MACHINE).unwrap();
+        let told = others.into_iter().map(|(with, settings)| {
+            assert_eq!(
+                settings.latency,
+                self::resolved("--scenario scale-out").latency
+            );
+            (
+                with,
+                settings.controller.kube_api_qps,
+                settings.controller.concurrent_replicaset_syncs,
+            )
+        });
+        told.collect::<Vec<_>>()
+    };
+    let quick = ("no client limit, 20 workers".to_owned(), Some(1e6), 20);
+    let all = [
+        ("100 QPS".to_owned(), Some(100.0), 5),
+        ("500 QPS".to_owned(), Some(500.0), 5),
+        quick,
+    ];
+    assert_eq!(others(""), all);
+    // What a flag says is not varied.
+    assert_eq!(others("--concurrent-replicaset-syncs 9").len(), 2);
+    assert_eq!(others("--kube-api-qps 50"), []);
+    assert_eq!(others("--upstream-defaults"), []);
+    // In real time each would take as long as the run.
+    assert_eq!(others("--engine threads"), []);
+    assert_eq!(others("--scenario up-down"), []);
+}
+
+#[test]
+fn up_down_runs_on_every_core_without_limits() {
+    let settings = resolved("--scenario up-down");
     assert_eq!(settings.engine, EngineKind::Threads);
     assert_eq!(settings.threads, 4);
     assert_eq!(settings.size.pods, 100_000);

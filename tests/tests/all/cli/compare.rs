@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use super::{assert_section_refused, folder, json, json_in, read, write};
 
 /// A small run on the virtual engine, stalled by its client so that times are no zeros.
-const SMALL: &str = "run --engine virtual --pods 200 --kube-api-qps 50 --quiet";
+const SMALL: &str = "run --scenario up-down --engine virtual --pods 200 --kube-api-qps 50 --quiet";
 
 /// Runs [`SMALL`] with further flags.
 fn small(folder: impl AsRef<Path>, more: &str) -> Output {
@@ -53,7 +53,9 @@ fn a_threshold_that_is_not_met_fails_the_run_and_is_named() {
     assert_eq!(result["outcome"]["reason"], reason);
 
     let flags = "--threshold 'excess == 0' --threshold 'api_calls{delete nodes 200} > 1'";
-    let report = run(&format!("run --engine virtual --pods 200 {flags}"));
+    let report = run(&format!(
+        "run --scenario up-down --engine virtual --pods 200 {flags}"
+    ));
     let words = "met: excess == 0 (0) | NOT MET: api_calls{delete nodes 200} > 1 (";
     holds(&stdout(&report), words);
 }
@@ -132,7 +134,7 @@ fn what_cannot_be_compared_is_refused() {
     let folder = folder();
     result(&folder, "base.json", "");
     result(&folder, "burst.json", "--scenario burst");
-    let fewer = "run --engine virtual --quiet --pods 100 --json fewer.json";
+    let fewer = "run --scenario up-down --engine virtual --quiet --pods 100 --json fewer.json";
     ended(&run_in(&folder, fewer), 0);
     for (name, text) in [
         ("empty.json", ""),

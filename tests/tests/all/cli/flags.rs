@@ -54,7 +54,10 @@ fn flags_and_words_that_cannot_be_are_refused() {
     let unlike = run("dance");
     assert!(!stderr(&unlike).contains("tip"), "{}", stderr(&unlike));
     // A node for as many pods as can be counted takes no more memory than another.
-    ended(&run("run -q --pods 20 --pods-per-node 4294967295"), 0);
+    ended(
+        &run("run --scenario up-down -q --pods 20 --pods-per-node 4294967295"),
+        0,
+    );
 }
 
 #[test]
@@ -144,7 +147,7 @@ fn outputs_that_cannot_be_written_are_refused_before_the_run() {
 #[test]
 fn a_profiled_run_leaves_flamegraph_profile_and_stacks() {
     let folder = folder();
-    let line = "run -q --engine virtual --pods 20k --flamegraph f.svg --pprof f.pb \
+    let line = "run --scenario up-down -q --engine virtual --pods 20k --flamegraph f.svg --pprof f.pb \
                 --folded f.txt --json f.json";
     ended(&run_in(&folder, line), 0);
     assert_eq!(names_in(&folder), ["f.json", "f.pb", "f.svg", "f.txt"]);
@@ -189,14 +192,14 @@ fn a_run_too_short_to_be_sampled_says_so() {
 
 #[test]
 fn effective_settings_are_printed_and_read_back() {
-    let output = run("run --pods 5k --api-latency 5ms --print-scenario=json");
+    let output = run("run --scenario up-down --pods 5k --api-latency 5ms --print-scenario=json");
     let settings = json(&ended(&output, 0));
     assert_eq!(settings["pods"], 5_000);
     assert_eq!(settings["replicasets"], 100);
     assert_eq!(settings["nodes"], 250);
     assert_eq!(settings["api-latency"], "5ms");
     assert_eq!(settings["behaviour"], "upstream");
-    let yaml = stdout(&run("run --pods 5k --print-scenario"));
+    let yaml = stdout(&run("run --scenario up-down --pods 5k --print-scenario"));
     assert!(yaml.lines().any(|line| line == "pods: 5000"), "{yaml}");
 }
 

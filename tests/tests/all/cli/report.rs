@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use super::{folder, folder_of, json, json_in, read, write};
 
 /// Flags of a run in which time passes, on the virtual engine.
-const SLOW: &str = "--engine virtual --pods 400 --api-latency p50=3ms,p99=40ms \
+const SLOW: &str = "--scenario up-down --engine virtual --pods 400 --api-latency p50=3ms,p99=40ms \
                     --watch-latency uniform:1ms,9ms --pod-startup-latency p50=800ms,p99=3s --quiet";
 
 /// A folder with what a run of [`SLOW`] leaves by these flags.
@@ -71,7 +71,8 @@ fn full_nodes() -> String {
 #[test]
 fn the_note_names_what_was_waited_for() {
     let folder = folder_of(&[("full.yaml", &full_nodes())]);
-    let run = "run --engine virtual --upstream-defaults --pod-termination-latency 30s";
+    let run =
+        "run --scenario up-down --engine virtual --upstream-defaults --pod-termination-latency 30s";
     let churn = "--scenario churn --churn-rate 10/s --duration 1m --json waits.json";
     // Pods that are deleted keep their places for 30 s.
     let report = ended(&run_in(&folder, &format!("{run} -f full.yaml {churn}")), 0);
@@ -219,7 +220,7 @@ fn histograms_add_up_and_the_slowest_come_first() {
 #[test]
 fn a_result_says_what_it_was_made_with() {
     let result = |engine| {
-        let line = format!("run -q --json - --pods 50 --engine {engine}");
+        let line = format!("run --scenario up-down -q --json - --pods 50 --engine {engine}");
         json(&stdout(&run(&line)))
     };
     let (real, simulated) = (result("threads"), result("virtual"));
@@ -255,7 +256,7 @@ fn files_of_a_virtual_run_are_its_seed() {
 #[test]
 fn a_run_that_fails_leaves_all_its_files_with_the_reason() {
     let folder = folder();
-    let line = "run --engine virtual --pods 500 --api-latency 100ms --time-limit 150ms --json r.json \
+    let line = "run --scenario up-down --engine virtual --pods 500 --api-latency 100ms --time-limit 150ms --json r.json \
                 --csv r.csv --report r.html --junit r.xml --perf-dash p.json";
     let report = ended(&run_in(&folder, line), 1);
     for file in ["r.json", "r.html", "r.xml"] {
@@ -308,7 +309,7 @@ fn perf_dash_has_percentiles_in_milliseconds() {
 
 #[test]
 fn the_screen_has_colours_on_a_terminal_only() {
-    let output = run("run --engine virtual --pods 50");
+    let output = run("run --scenario up-down --engine virtual --pods 50");
     assert!(!stdout(&output).contains('\u{1b}'));
 }
 
@@ -327,7 +328,8 @@ fn ask(address: SocketAddr, path: &str, accept: &str) -> std::io::Result<String>
 #[cfg(unix)]
 fn metrics_are_served_while_the_run_goes_on() {
     // Minutes of work in real time: a signal ends it.
-    let line = "run --pods 1000 --kube-api-qps 50 --quiet --metrics-addr 127.0.0.1:0";
+    let line =
+        "run --scenario up-down --pods 1000 --kube-api-qps 50 --quiet --metrics-addr 127.0.0.1:0";
     let mut child = command(line)
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
@@ -404,6 +406,8 @@ fn metrics_are_served_while_the_run_goes_on() {
 fn a_port_that_is_in_use_is_told_before_the_run() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let output = run(&format!("run --pods 1m --metrics-addr {address}"));
+    let output = run(&format!(
+        "run --scenario up-down --pods 1m --metrics-addr {address}"
+    ));
     assert_refused(&output, &format!("--metrics-addr | {address} | is in use"));
 }

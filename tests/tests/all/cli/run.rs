@@ -36,7 +36,9 @@ fn up_down_can_be_audited_on_both_engines() {
 
 #[test]
 fn the_hardened_behaviour_is_named_wherever_settings_are() {
-    let yaml = stdout(&run("run --behaviour hardened --print-scenario"));
+    let yaml = stdout(&run(
+        "run --scenario up-down --behaviour hardened --print-scenario",
+    ));
     let mut lines = yaml.lines();
     assert!(lines.any(|line| line == "behaviour: hardened"), "{yaml}");
     for engine in ["virtual", "threads"] {
@@ -45,7 +47,7 @@ fn the_hardened_behaviour_is_named_wherever_settings_are() {
         assert_eq!(result["settings"]["behaviour"], "hardened");
         assert_eq!(result["excess_pods_created"], 0);
     }
-    let report = run("run --behaviour hardened --pods 60 --engine virtual");
+    let report = run("run --scenario up-down --behaviour hardened --pods 60 --engine virtual");
     let text = format!("{}{}", stdout(&report), stderr(&report));
     holds(&text, "hardened behaviour");
 }
@@ -80,8 +82,11 @@ fn a_virtual_run_is_its_seed() {
 
 #[test]
 fn quiet_is_quiet_and_loud_is_one_screen() {
-    assert_eq!(told(&run("run -q --engine virtual --pods 50")), "");
-    let output = run("run --engine virtual --pods 500 --upstream-defaults");
+    assert_eq!(
+        told(&run("run --scenario up-down -q --engine virtual --pods 50")),
+        ""
+    );
+    let output = run("run --scenario up-down --engine virtual --pods 500 --upstream-defaults");
     let report = stdout(&output);
     assert!(report.starts_with("up-down: converged in "), "{report}");
     holds(&report, "20 QPS set the pace");
@@ -92,7 +97,7 @@ fn quiet_is_quiet_and_loud_is_one_screen() {
     let said = stderr(&output);
     assert!(!said.contains(['\r', '\u{1b}']), "{said}");
     // The report makes way for the JSON.
-    let output = run("run --engine virtual --pods 50 --json -");
+    let output = run("run --scenario up-down --engine virtual --pods 50 --json -");
     json(&stdout(&output));
     holds(&stderr(&output), "converged");
 }
@@ -252,7 +257,7 @@ fn an_unknown_field_is_warned_of_and_the_run_goes_on() {
 fn an_interrupted_run_reports_on_what_ran() {
     let folder = folder();
     // Hours of work in real time: a signal ends it.
-    let line = "run --pods 1000 --kube-api-qps 1 --json result.json";
+    let line = "run --scenario up-down --pods 1000 --kube-api-qps 1 --json result.json";
     let (output, rest) = run_until_interrupted(&folder, line);
     let report = ended(&output, 130);
     holds(&rest, "interrupted");
@@ -269,7 +274,7 @@ fn a_report_that_nobody_reads_harms_nothing() {
     let folder = folder();
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
-    let output = command("run --engine virtual --pods 50 --json result.json")
+    let output = command("run --scenario up-down --engine virtual --pods 50 --json result.json")
         .current_dir(&folder)
         .stdout(writer)
         .stderr(std::process::Stdio::piped())
@@ -322,8 +327,11 @@ fn one_of_a_kind_is_no_plural() {
             ),
             1,
         ),
-        ("run --pods 1 --replicasets 2".to_owned(), 2),
-        ("run --pods 111 --nodes 1".to_owned(), 2),
+        (
+            "run --scenario up-down --pods 1 --replicasets 2".to_owned(),
+            2,
+        ),
+        ("run --scenario up-down --pods 111 --nodes 1".to_owned(), 2),
         (
             format!("sweep --engine virtual {one} --vary burst-replicas=1 --seeds 1"),
             0,

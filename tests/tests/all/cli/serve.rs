@@ -202,11 +202,15 @@ fn a_temporary_kubeconfig_goes_with_its_server_and_no_other() {
     for (signals, line, on_errors) in [
         (&["INT"][..], "serve --listen :0", false),
         (&["TERM"], "serve --listen :0 --kubeconfig kept", false),
-        (&["TERM"], "run --pods 20 --serve :0 --keep-serving", true),
+        (
+            &["TERM"],
+            "run --scenario up-down --pods 20 --serve :0 --keep-serving",
+            true,
+        ),
         // The second ends the process at once.
         (
             &["INT", "INT"],
-            "run --pods 100k --kube-api-qps 50 --quiet --serve :0",
+            "run --scenario up-down --pods 100k --kube-api-qps 50 --quiet --serve :0",
             true,
         ),
     ] {
@@ -308,7 +312,7 @@ fn a_scaled_clock_runs_ahead() {
 fn a_run_is_served_while_it_goes_on() {
     let folder = folder();
     // Minutes of work in real time: it is ended.
-    let line = "run --pods 1000 --kube-api-qps 50 --quiet --serve 127.0.0.1:0";
+    let line = "run --scenario up-down --pods 1000 --kube-api-qps 50 --quiet --serve 127.0.0.1:0";
     let serving = Serving::start(&folder, line, true);
     holds(&serving.said, "export KUBECONFIG=");
     let count = |answer: &str| answer.matches("\"uid\":\"").count();
@@ -326,7 +330,7 @@ fn a_run_is_served_while_it_goes_on() {
 #[cfg(unix)]
 fn a_run_is_served_on_when_it_is_over_until_it_is_interrupted() {
     let folder = folder();
-    let line = "run --pods 20 --serve 127.0.0.1:0 --keep-serving --json r";
+    let line = "run --scenario up-down --pods 20 --serve 127.0.0.1:0 --keep-serving --json r";
     let mut serving = Serving::start(&folder, line, true);
     until(|| folder.path().join("r").exists(), "the run does not end");
     let answer = serving.get("/apis/apps/v1/replicasets");

@@ -61,7 +61,7 @@ fn every_combination_is_run_and_written() {
     assert_eq!(last["settings"]["controller"]["kube_api_burst"], 1);
     assert!(last.get("host").is_none());
     // A cell is the run that its flags say.
-    let alone = "run --engine virtual --kube-api-burst 1 --replicasets 4 --pods 40 --kube-api-qps 20 \
+    let alone = "run --scenario up-down --engine virtual --kube-api-burst 1 --replicasets 4 --pods 40 --kube-api-qps 20 \
                  --seed 2 --json run.json -q";
     ended(&run_in(&folder, alone), 0);
     let alone: Value = json_in(&folder, "run.json");

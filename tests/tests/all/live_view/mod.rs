@@ -19,7 +19,7 @@ const ENTER: &str = "\u{1b}[?1049h";
 const LEAVE: &str = "\u{1b}[?1049l";
 
 /// Hours of work in real time: a run that ends because of a signal.
-const ENDLESS: &str = "run --pods 1000 --kube-api-qps 1";
+const ENDLESS: &str = "run --scenario up-down --pods 1000 --kube-api-qps 1";
 
 fn command(directory: &TempDir, line: &str) -> Command {
     let mut command = command::command(line);
@@ -63,7 +63,10 @@ fn the_view_takes_the_screen_and_the_report_follows_it() {
     let directory = TempDir::new().expect("a directory");
     let mut terminal = Terminal::new(80, 24);
     let modes = terminal.modes();
-    let mut command = command(&directory, "run --tui --pods 5k --json result.json");
+    let mut command = command(
+        &directory,
+        "run --scenario up-down --tui --pods 5k --json result.json",
+    );
     command.stdout(terminal.open());
     let running = terminal.start(command);
     assert_eq!(running.end().code(), Some(0));
@@ -133,7 +136,10 @@ fn a_signal_and_ctrl_c_stop_the_run_as_q_does() {
 fn standard_output_is_free_for_others() {
     let directory = TempDir::new().expect("a directory");
     let mut terminal = Terminal::new(80, 24);
-    let mut command = command(&directory, "run --tui --pods 500 --json -");
+    let mut command = command(
+        &directory,
+        "run --scenario up-down --tui --pods 500 --json -",
+    );
     command
         .stdin(terminal.open())
         .stdout(Stdio::piped())
@@ -226,7 +232,7 @@ fn the_report_is_coloured_on_a_terminal_and_nowhere_else() {
         ("", "xterm", true, false),
     ] {
         let mut terminal = Terminal::new(120, 50);
-        let mut command = command(&directory, "run --pods 100");
+        let mut command = command(&directory, "run --scenario up-down --pods 100");
         command
             .stdin(terminal.open())
             .stderr(terminal.open())
@@ -250,10 +256,16 @@ fn the_report_is_coloured_on_a_terminal_and_nowhere_else() {
 #[test]
 fn a_view_that_nobody_would_see_is_refused() {
     // Off a terminal, as all commands of tests are.
-    assert_refused(&run("run --tui"), "--tui | not a terminal | leave");
-    assert_refused(&run("run --tui -q"), "--tui | --quiet | left out");
+    assert_refused(
+        &run("run --scenario up-down --tui"),
+        "--tui | not a terminal | leave",
+    );
+    assert_refused(
+        &run("run --scenario up-down --tui -q"),
+        "--tui | --quiet | left out",
+    );
     let mut terminal = Terminal::new(80, 24);
-    let mut command = command::command("run --tui");
+    let mut command = command::command("run --scenario up-down --tui");
     command
         .env("TERM", "dumb")
         .stdout(Stdio::null())
@@ -266,5 +278,5 @@ fn a_view_that_nobody_would_see_is_refused() {
     };
     assert_refused(&output, "--tui | TERM=dumb | leave");
     // A run that does not happen needs no screen.
-    ended(&run("run --tui --print-scenario"), 0);
+    ended(&run("run --scenario up-down --tui --print-scenario"), 0);
 }
