@@ -7,6 +7,7 @@ mod fuzz;
 mod hazards;
 mod live_view;
 mod mangled;
+mod readme;
 mod structure;
 mod tidy;
 mod walkthroughs;

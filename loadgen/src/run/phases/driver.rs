@@ -248,40 +248,6 @@ impl Driver {
         }
     }
 
-    /// Which phase is not over, and what it waits for.
-    pub(crate) fn what_is_missing(&self) -> Option<String> {
-        let name = &self.plan.get(self.at.phase)?.name;
-        let mut text = format!("phase \"{name}\" was not over");
-        if let Some(owner) = self.tracker.first_unconverged() {
-            text += &format!(
-                ": {} of {} not converged, among them {}/{} with {} of {}",
-                self.tracker.unconverged,
-                counted(self.tracker.owners.len() as u64, "workload"),
-                owner.namespace,
-                owner.name,
-                owner.active,
-                counted(u64::try_from(owner.desired).unwrap_or(0), "pod"),
-            );
-            if owner.unready > 0 {
-                text += &format!(", {} of them not ready", owner.unready);
-            }
-        } else if self.tracker.deleting > 0 {
-            text += &format!(
-                ": {} still being deleted",
-                counted(self.tracker.deleting, "pod")
-            );
-        }
-        if let Some((first, count)) = self.deployments.first_unfinished() {
-            let failed = self.deployments.failed();
-            text += &format!(
-                ": {count} of {} not complete, {failed} of them past the progress deadline, \
-                 among them that of {first}",
-                counted(self.deployments.count() as u64, "rollout"),
-            );
-        }
-        Some(text)
-    }
-
     /// Hears what has happened; whether anything had, and when to listen again.
     fn listen(&mut self, now: Now) -> Next {
         let (tracker, doubted) = (&mut self.tracker, &mut self.at.doubted);

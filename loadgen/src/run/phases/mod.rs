@@ -13,6 +13,7 @@ mod dump_tests;
 mod exchange;
 mod generate;
 mod load;
+mod missing;
 mod objects;
 mod random_pods;
 mod roll_out;

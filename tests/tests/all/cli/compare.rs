@@ -11,9 +11,13 @@ use super::{assert_section_refused, folder, json, json_in, read, write};
 /// A small run on the virtual engine, stalled by its client so that times are no zeros.
 const SMALL: &str = "run --scenario up-down --engine virtual --pods 200 --kube-api-qps 50 --quiet";
 
-/// Runs [`SMALL`] with further flags.
+/// Runs [`SMALL`] with further flags, a scenario perhaps.
 fn small(folder: impl AsRef<Path>, more: &str) -> Output {
-    run_in(folder, &format!("{SMALL} {more}"))
+    let line = match more.contains("--scenario") {
+        true => SMALL.replace("--scenario up-down ", ""),
+        false => SMALL.to_owned(),
+    };
+    run_in(folder, &format!("{line} {more}"))
 }
 
 /// Writes a result of [`SMALL`] with further flags.

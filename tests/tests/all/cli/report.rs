@@ -71,8 +71,7 @@ fn full_nodes() -> String {
 #[test]
 fn the_note_names_what_was_waited_for() {
     let folder = folder_of(&[("full.yaml", &full_nodes())]);
-    let run =
-        "run --scenario up-down --engine virtual --upstream-defaults --pod-termination-latency 30s";
+    let run = "run --engine virtual --upstream-defaults --pod-termination-latency 30s";
     let churn = "--scenario churn --churn-rate 10/s --duration 1m --json waits.json";
     // Pods that are deleted keep their places for 30 s.
     let report = ended(&run_in(&folder, &format!("{run} -f full.yaml {churn}")), 0);

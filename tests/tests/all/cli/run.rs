@@ -18,7 +18,7 @@ fn result_of(flags: &str) -> Value {
 #[test]
 fn up_down_can_be_audited_on_both_engines() {
     for engine in ["threads", "virtual"] {
-        let result = result_of(&format!("--engine {engine} --pods 500"));
+        let result = result_of(&format!("--scenario up-down --engine {engine} --pods 500"));
         for what in ["created", "bound", "ready", "deleted", "peak"] {
             assert_eq!(result["pods"][what], 500, "{engine}: {what}");
         }
@@ -316,7 +316,7 @@ fn one_of_a_kind_is_no_plural() {
     )]);
     let one = "--pods 1 --replicasets 1 --nodes 1 --namespaces 1";
     for (line, code) in [
-        (format!("run {one} --threads 1"), 0),
+        (format!("run --scenario up-down {one} --threads 1"), 0),
         (
             format!("run {one} --engine virtual --scenario stale-watch"),
             0,

@@ -190,10 +190,7 @@ fn replica_sets_of_files_are_rolled_out_and_replication_controllers_are_not() {
     let answer = own["answer"].as_str().unwrap_or("");
     assert!(!answer.contains("roll-outs"), "{answer}");
 
-    let output = run_in(
-        &folder,
-        &format!("run --scenario up-down {rollout} rc.yaml"),
-    );
+    let output = run_in(&folder, &format!("run {rollout} rc.yaml"));
     let words = "rollout-storm | ReplicationControllers only | ReplicaSets";
     assert_refused(&output, words);
 }

@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::{assert_section_refused, folder, json_in, read};
 
 /// A grid of 2 x 3 small runs.
-const GRID: &str = "sweep --kube-api-burst 1 --replicasets 4 \
+const GRID: &str = "sweep --scenario up-down --kube-api-burst 1 --replicasets 4 \
                     --vary pods=20,40 --vary kube-api-qps=5,10,20";
 
 fn grid(folder: impl AsRef<Path>, more: &str) -> Output {
@@ -102,7 +102,7 @@ fn the_cheapest_cell_that_keeps_the_thresholds_is_named() {
 
 #[test]
 fn values_may_hold_commas_and_flags_without_values_vary_too() {
-    let line = "sweep --pods 20 --vary api-latency=p50=1ms,p99=2ms;5ms --vary \
+    let line = "sweep --scenario up-down --pods 20 --vary api-latency=p50=1ms,p99=2ms;5ms --vary \
                 upstream-defaults=true,false --vary behaviour=upstream,hardened --csv -";
     let output = run_in(folder(), line);
     let csv = ended(&output, 0);
@@ -127,12 +127,14 @@ fn an_interrupted_sweep_reports_what_has_run() {
     let folder = folder();
     let seeds: Vec<String> = (1..=2_000).map(|seed| seed.to_string()).collect();
     let seeds = seeds.join(",");
-    let mut child = command(&format!("sweep --pods 500 --vary seed={seeds} --csv s.csv"))
-        .current_dir(&folder)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the command starts");
+    let mut child = command(&format!(
+        "sweep --scenario up-down --pods 500 --vary seed={seeds} --csv s.csv"
+    ))
+    .current_dir(&folder)
+    .stdout(Stdio::piped())
+    .stderr(Stdio::piped())
+    .spawn()
+    .expect("the command starts");
     let mut errors = child.stderr.take().expect("it is piped");
     // Its first line is written once it watches for interrupts.
     errors.read_exact(&mut [0]).expect("it says something");
@@ -148,7 +150,7 @@ fn an_interrupted_sweep_reports_what_has_run() {
 fn a_sweep_in_which_no_time_passes_says_why() {
     let words = "No time passed: on the virtual engine";
     let sweep = |more: &str| {
-        let line = format!("sweep --pods 20 --vary burst-replicas=1,500 {more}");
+        let line = format!("sweep --scenario up-down --pods 20 --vary burst-replicas=1,500 {more}");
         ended(&run_in(folder(), &line), 0)
     };
     holds(&sweep(""), &format!("{words} | --api-latency"));
