@@ -2,12 +2,11 @@
 //! thread of its own with `/metrics` and `/healthz`.
 
 use std::convert::Infallible;
-use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ALLOW, CONTENT_TYPE};
@@ -15,9 +14,11 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpListener;
 
 use crate::run::Metrics;
 use crate::serve::background::Background;
+use crate::serve::bind;
 
 /// The `Content-Type` of Prometheus' text format.
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -40,25 +41,15 @@ impl MetricsServer {
     /// # Errors
     /// The address is in use or not this machine's, or the system is out of threads.
     pub fn start(address: SocketAddr) -> Result<MetricsServer> {
-        let failed = |error: io::Error| {
-            let other = format!("can't be listened at: {error}");
-            let problem = match error.kind() {
-                io::ErrorKind::AddrInUse => "is in use; name another port, or 0 for any",
-                io::ErrorKind::AddrNotAvailable => "is no address of this machine",
-                io::ErrorKind::PermissionDenied => {
-                    "may not be listened at; name a port from 1024 on"
-                }
-                _ => &other,
-            };
-            anyhow!("--metrics-addr {address}: {problem}")
-        };
-        let listener = TcpListener::bind(address).map_err(failed)?;
-        listener.set_nonblocking(true).map_err(failed)?;
-        let bound = listener.local_addr().map_err(failed)?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
-            .build()
-            .map_err(failed)?;
+            .build();
+        let runtime = runtime.context("can't start threads")?;
+        let listener = {
+            let _entered = runtime.enter();
+            bind("--metrics-addr", address)?.listen()?
+        };
+        let address = listener.local_addr()?;
         let metrics: Arc<OnceLock<Metrics>> = Arc::default();
         let shown = Arc::clone(&metrics);
         let serving = Background::start("metrics", runtime, move |stopped| async move {
@@ -68,9 +59,9 @@ impl MetricsServer {
             }
         });
         Ok(MetricsServer {
-            address: bound,
+            address,
             metrics,
-            _serving: serving.map_err(failed)?,
+            _serving: serving.context("can't start threads")?,
         })
     }
 
@@ -86,9 +77,6 @@ impl MetricsServer {
 }
 
 async fn accept(listener: TcpListener, metrics: Arc<OnceLock<Metrics>>) {
-    let Ok(listener) = tokio::net::TcpListener::from_std(listener) else {
-        return;
-    };
     loop {
         let Ok((stream, _)) = listener.accept().await else {
             // Out of descriptors, or the client has gone: the next may do better.

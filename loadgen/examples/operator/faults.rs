@@ -9,7 +9,6 @@ use kube::Config;
 use kube::api::ListParams;
 use podstorm_apiserver::latency::Latency;
 use podstorm_http::faults::{Effect, Fault, Refusal, Verb};
-use podstorm_loadgen::serve::bind;
 use podstorm_sim::options::{EngineKind, SimOptions};
 use serde_json::json;
 
@@ -142,7 +141,7 @@ async fn faults_and_time_in_process() {
 async fn faults_and_time_over_a_connection() {
     let begin = Instant::now();
     let served = start();
-    let listener = bind("127.0.0.1:0".parse().expect("an address")).await;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await;
     let listener = listener.expect("a port is free");
     let address = listener.local_addr().expect("it is bound");
     let api = served.api().clone();

@@ -1,14 +1,24 @@
-//! Addresses to listen at as they are written on the command line: `127.0.0.1:8001`, `localhost:8001`, `[::1]:0`,
-//! `:8001`.
+//! Addresses to listen at as they are written on the command line: `127.0.0.1:8011`, `localhost:8011`, `[::1]:0`,
+//! `:8011`.
 
-use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+
+/// Where `loadgen serve` listens unless it is given another address. The port is free where people work on clusters:
+/// `kubectl proxy` has 8001, API servers have 6443, 8443 and 16443, Prometheus has 9090, and kubelets and their like have
+/// those from 10248 on.
+pub(super) const SERVED: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8011);
 
 /// An address of a server that other machines reach only where that is said: without a host, this machine's own.
 ///
 /// # Errors
 /// What is expected, or that the host is not known.
 pub(super) fn local(text: &str) -> Result<SocketAddr, String> {
-    read(text, Ipv4Addr::LOCALHOST, 8001, "127.0.0.1:8001")
+    read(
+        text,
+        Ipv4Addr::LOCALHOST,
+        SERVED.port(),
+        &SERVED.to_string(),
+    )
 }
 
 /// An address of a server that anybody may ask: without a host, every address of this machine.
@@ -89,7 +99,7 @@ mod tests {
         ] {
             let problem = local(text).expect_err(text);
             assert!(
-                problem.contains("such as 127.0.0.1:8001"),
+                problem.contains(&format!("such as {SERVED},")),
                 "{text}: {problem}"
             );
             assert!(!problem.contains('\n'), "{problem}");

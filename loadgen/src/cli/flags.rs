@@ -85,7 +85,7 @@ pub(super) struct RunFlags {
     pub(super) metrics_addr: Option<SocketAddr>,
 
     /// Serve the run's cluster to kubectl and any other client while it goes on, in real time; it ends
-    /// with the report. :8001 is 127.0.0.1:8001
+    /// with the report. :PORT is 127.0.0.1:PORT
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address::local, help_heading = "Output")]
     pub(super) serve: Option<SocketAddr>,
 

@@ -25,7 +25,7 @@ use crate::manifest::{self, Places};
 use crate::report::output::{Inputs, Output};
 use crate::scenario::{EngineName, Percent, share};
 use crate::serve::{
-    Access, Login, Refused, ServeOptions, Served, bind, descriptors, write_snapshot,
+    Access, Bound, Login, Refused, ServeOptions, Served, bind, descriptors, write_snapshot,
 };
 use crate::units::{parse_duration_ns, parse_latency};
 
@@ -33,15 +33,15 @@ use crate::units::{parse_duration_ns, parse_latency};
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  loadgen serve                          three nodes, at 127.0.0.1:8001
+  loadgen serve                          three nodes, for clients on this machine
   loadgen serve --nodes 100 -f dump.json what a cluster held, on a hundred more nodes
   loadgen serve --listen 0.0.0.0:8443 --tls --tls-san $(hostname)   for other machines too
   loadgen serve --engine virtual         time stands still until a test moves it
   loadgen serve --controllers '*,-podgc' all controllers but pod garbage collection
   kubectl create -f replicaset.yaml      in another terminal, after the line that is printed")]
 pub(super) struct ServeFlags {
-    /// Where to listen: localhost:8001, or :8001 for 127.0.0.1:8001; port 0 is one that is free
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8001",
+    /// Where to listen: localhost:PORT, or :PORT for 127.0.0.1:PORT; port 0 is one that is free
+    #[arg(long, value_name = "ADDRESS:PORT", default_value_t = address::SERVED,
           value_parser = address::local)]
     listen: SocketAddr,
     /// Simulated nodes
@@ -205,6 +205,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
     outputs.open("--kubeconfig", flags.kubeconfig.as_ref(), &inputs)?;
     outputs.open("--snapshot", flags.snapshot.as_ref(), &inputs)?;
     let access = flags.access.access(flags.listen)?;
+    let bound = bind("--listen", flags.listen)?;
     let interrupter = interrupt::watch(&Arc::default(), outputs.temporary(), true);
     let (objects, places) = match flags.files.is_empty() {
         true => Default::default(),
@@ -277,7 +278,8 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
         .enable_all()
         .build();
     let runtime = runtime.context("can't start threads")?;
-    runtime.block_on(serve(flags, &served, (tls, &login), config, &interrupter))?;
+    let access = (tls, &login);
+    runtime.block_on(serve(flags, &served, bound, access, config, &interrupter))?;
     snapshot(flags, served.cluster())?;
     Ok(0)
 }
@@ -294,13 +296,14 @@ fn placed(error: Error, places: &Places) -> Error {
 async fn serve(
     flags: &ServeFlags,
     served: &Served,
+    bound: Bound,
     (tls, login): (Option<Tls>, &Login),
     config: Option<Output>,
     interrupter: &Interrupter,
 ) -> Result<()> {
     let mut asked = signal(SignalKind::user_defined1()).context("can't catch signals")?;
     descriptors::raise_limit();
-    let listener = bind(flags.listen).await?;
+    let listener = bound.listen()?;
     let address = listener.local_addr();
     let address = address.context("the listener has no address")?;
     let mut kubeconfig = Kubeconfig::write(address, login, config, interrupter)?;

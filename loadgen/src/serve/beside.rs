@@ -11,6 +11,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
 use super::background::Background;
+use super::bind;
 use super::page;
 
 /// A place where a run will be served, and then is. It ends when it is dropped.
@@ -35,10 +36,10 @@ impl RunServer {
             .enable_all()
             .build();
         let runtime = runtime.context("can't start threads")?;
-        let listener = runtime.block_on(TcpListener::bind(address));
-        let listener = listener.with_context(|| {
-            format!("--serve {address}: can't listen there; name another port, or 0 for any")
-        })?;
+        let listener = {
+            let _entered = runtime.enter();
+            bind("--serve", address)?.listen()?
+        };
         Ok(RunServer {
             address: listener.local_addr()?,
             page: page::html(Some(scenario)),

@@ -4,6 +4,7 @@
 mod access;
 pub(crate) mod background;
 mod beside;
+mod bind;
 pub(crate) mod descriptors;
 mod fork;
 mod kubeconfig;
@@ -14,7 +15,6 @@ mod snapshot;
 mod token_file;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,13 +27,14 @@ use podstorm_sim::engine::Harness;
 use podstorm_sim::nodes::{ClientRules, NodeTimes};
 use podstorm_sim::options::{EngineKind, SimOptions};
 use serde_json::json;
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::net::TcpListener;
 
 use crate::input::InputObject;
 use crate::run::wall_start_ns;
 
 pub use access::{Access, Login};
 pub use beside::RunServer;
+pub(crate) use bind::{Bound, bind};
 pub use fork::Snapshot;
 pub use kubeconfig::kubeconfig;
 pub use load::Refused;
@@ -42,10 +43,6 @@ pub use token_file::read_tokens;
 
 /// The namespaces that every cluster has from the start.
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
-
-/// Connections that wait to be accepted, as many as Linux lets a listener have. Of those beyond it
-/// each waits a second or more before it tries again, which the 128 of most listeners soon reach.
-const BACKLOG: u32 = 4096;
 
 /// What is served.
 #[derive(Debug)]
@@ -236,25 +233,6 @@ impl VirtualTime for Time {
     fn rest(&self) {
         self.0.advance(0);
     }
-}
-
-/// Listens at an address; port 0 is one that is free.
-///
-/// # Errors
-/// The address is in use, not this machine's, or not to be had.
-pub async fn bind(address: SocketAddr) -> Result<TcpListener> {
-    let listen = || {
-        let socket = match address.is_ipv4() {
-            true => TcpSocket::new_v4()?,
-            false => TcpSocket::new_v6()?,
-        };
-        socket.set_reuseaddr(true)?;
-        socket.bind(address)?;
-        socket.listen(BACKLOG)
-    };
-    listen().with_context(|| {
-        format!("--listen {address}: can't listen there; name another port, or 0 for any")
-    })
 }
 
 fn add_namespace(cluster: &Cluster, name: &str, now: Now) -> Result<()> {

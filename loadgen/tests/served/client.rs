@@ -11,14 +11,13 @@ use kube::runtime::reflector::store;
 use kube::runtime::wait::await_condition;
 use kube::runtime::{WatchStreamExt, reflector, watcher};
 use kube::{Client, Config, Discovery, ResourceExt};
-use podstorm_loadgen::serve::bind;
 
 use super::*;
 
 /// A cluster with a client in process, and one over a socket.
 async fn clients() -> (Served, [Client; 2]) {
     let served = Served::start(ServeOptions::default()).expect("nothing is loaded");
-    let listener = bind("127.0.0.1:0".parse().expect("an address"))
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
         .await
         .expect("a port is free");
     let address = listener.local_addr().expect("it is bound");

@@ -23,7 +23,7 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 /// A `loadgen serve`. It is killed when it is dropped.
 pub(crate) struct Server {
     process: Child,
-    /// Where it listens: `127.0.0.1:8001`.
+    /// Where it listens: `127.0.0.1:8011`.
     pub(crate) address: String,
 }
 

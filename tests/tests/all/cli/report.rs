@@ -2,10 +2,10 @@
 //! report, the dashboard's file and the metrics, each as its reader meets it.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::process::Stdio;
 
-use podstorm_tests::command::{assert_refused, command, ended, holds, run, run_in, send, stdout};
+use podstorm_tests::command::{command, ended, holds, run, run_in, send, stdout};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -399,14 +399,4 @@ fn metrics_are_served_while_the_run_goes_on() {
     assert!(is_under_way(&text), "{text}");
     assert!(health.ends_with("ok\n"), "{health}");
     assert!(other.starts_with("HTTP/1.1 404"), "{other}");
-}
-
-#[test]
-fn a_port_that_is_in_use_is_told_before_the_run() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    let output = run(&format!(
-        "run --scenario up-down --pods 1m --metrics-addr {address}"
-    ));
-    assert_refused(&output, &format!("--metrics-addr | {address} | is in use"));
 }

@@ -1,13 +1,13 @@
 //! `loadgen serve` and `loadgen run --serve`: who is let in, what is refused, the time of the cluster.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 
-use podstorm_tests::command::{holds, loadgen, send, words};
+use podstorm_tests::command::{command, holds, loadgen, refusal, run, send, stdout, words};
 use tempfile::TempDir;
 
-use super::{assert_section_refused, folder, folder_of, read};
+use super::{assert_section_refused, folder, folder_of, names_in, read};
 
 /// A command that serves; it ends when it is dropped.
 pub(super) struct Serving {
@@ -187,6 +187,48 @@ fn what_a_file_has_is_served_or_named() {
         assert!(found.starts_with("HTTP/1.1 200"), "{found}");
         assert!(!found.contains("\"team\""), "{found}");
     }
+}
+
+#[test]
+fn a_port_in_use_is_refused_with_the_fix_before_anything_is_read_or_written() {
+    let held = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = held.local_addr().expect("it listens");
+    let mut wrong = Vec::new();
+    for (line, flag) in [
+        ("serve", "--listen"),
+        (
+            "serve --kubeconfig kc --snapshot s -f none.yaml",
+            "--listen",
+        ),
+        ("run --engine threads --pods 1m", "--serve"),
+        ("run --pods 1m", "--metrics-addr"),
+    ] {
+        let folder = folder();
+        let line = format!("{line} {flag} {address}");
+        let mut refused = command(&line);
+        refused.current_dir(&folder).env("TMPDIR", folder.path());
+        let output = refused.output().expect("the command starts");
+        let words = format!("{flag} {address}: the port is in use | {flag} 127.0.0.1:0");
+        let refusal = refusal(&output, &words);
+        wrong.extend(refusal.err().map(|it| format!("loadgen {line}: {it}")));
+        assert_eq!(names_in(&folder), [""; 0], "{line}");
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_docs_of_the_server_name_the_port_that_it_has_by_default() {
+    let help = stdout(&run("serve --help"));
+    let (_, after) = help.split_once("[default: 127.0.0.1:").expect("it has one");
+    let port = after.split(']').next().expect("the rest");
+    let docs = include_str!("../../../../docs/apiserver.md");
+    let addresses = docs.split("127.0.0.1:").skip(1);
+    let digits = |text: &str| text.chars().take_while(char::is_ascii_digit).collect();
+    let mut ports: Vec<String> = addresses.map(digits).collect();
+    ports.sort();
+    ports.dedup();
+    // That of `kubectl proxy` is another.
+    assert_eq!(ports, ["8001", port]);
 }
 
 /// The kubeconfigs in a folder.

@@ -9,11 +9,12 @@ use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use podstorm_http::Answered;
-use podstorm_loadgen::serve::{Login, ServeOptions, Served, bind, kubeconfig};
+use podstorm_loadgen::serve::{Login, ServeOptions, Served, kubeconfig};
 use podstorm_sim::options::{EngineKind, SimOptions};
 use podstorm_sim::services::Controllers;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
 use super::mask;
@@ -71,7 +72,7 @@ impl Side {
         });
         let served = Arc::new(served.expect("nothing is loaded"));
         let runtime = runtime();
-        let listener = runtime.block_on(bind(([127, 0, 0, 1], 0).into()));
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"));
         let listener = listener.expect("a free port");
         let address = listener.local_addr().expect("it listens");
         let listening = Arc::clone(&served);
