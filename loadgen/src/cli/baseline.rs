@@ -46,6 +46,16 @@ pub(super) struct BaselineFlags {
 }
 
 impl BaselineFlags {
+    /// Whether a result is compared with a baseline.
+    pub(super) fn compares(&self) -> bool {
+        self.baseline.is_some()
+    }
+
+    /// Whether a result becomes a baseline.
+    pub(super) fn saves(&self) -> bool {
+        self.save_baseline.is_some()
+    }
+
     /// Notes the file that `--baseline` reads.
     pub(super) fn note_inputs(&self, inputs: &mut Inputs) {
         if let Some(name) = &self.baseline {

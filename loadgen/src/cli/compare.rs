@@ -45,14 +45,15 @@ EXAMPLES
   loadgen compare base.json new.json --tolerance p99=10%
   loadgen compare base.json new.json -o markdown --all > comment.md
   loadgen compare base.json new.json --report comparison.html
+  loadgen run --pods 10k --runs 10 --json base.json   ten results in one file
   loadgen compare --base old/*.json --new new/*.json --figure elapsed --figure pod_ready.p99
 
 EXIT CODES
   0 no regression   1 a regression   2 wrong usage, or results that can't be compared"
 )]
 pub(super) struct CompareFlags {
-    /// The base and the new results: two files of `loadgen run --json`, each one result, an array of
-    /// results or one after the other; `-` is standard input
+    /// The base and the new results: two files of `loadgen run --json`, each one result, those of
+    /// `--runs`, an array of results or one after the other; `-` is standard input
     #[arg(value_name = "BASE NEW", num_args = 0..=2)]
     files: Vec<PathBuf>,
 

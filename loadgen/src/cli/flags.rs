@@ -40,6 +40,8 @@ EXAMPLES
       a pod watch that stalls: pods created twice (kubernetes#129795), and what mends it
   loadgen run --threshold 'pod_ready_latency p99 < 5s'
       exit code 1 where the 99th percentile is 5 s or more
+  loadgen run --pods 10k --runs 10 --json base.json
+      ten runs: how far apart are they? `loadgen compare` tests two such files for a difference
   loadgen run --save-baseline main
   loadgen run --behaviour hardened --baseline main --tolerance p99=10%
       a result saved, and another beside it: exit code 1 where a metric is worse
@@ -52,6 +54,13 @@ EXIT CODES
 pub(super) struct RunFlags {
     #[command(flatten)]
     pub(super) shape: SettingsRequest,
+
+    /// Run it N times, one after the other, with the seeds from --seed on, and show mean and deviation of the main
+    /// metrics, and the answer of the median run. On the virtual engine all that differs is what the seed
+    /// draws; on threads the machine makes a difference too. --json has every result
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000),
+          allow_hyphen_values = true, help_heading = "Output")]
+    pub(super) runs: Option<u16>,
 
     /// Write the result as JSON to this file, whole or not at all; `-` is standard output
     #[arg(long, value_name = "FILE", help_heading = "Output")]

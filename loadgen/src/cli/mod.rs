@@ -25,6 +25,7 @@ mod no_faultsim;
 mod outputs;
 mod profile;
 mod progress;
+mod repeated;
 #[cfg(feature = "faultsim")]
 mod replay;
 mod run;

@@ -14,7 +14,9 @@ use super::flags::{RunFlags, SettingsFormat, note_inputs};
 use super::interrupt::Interrupter;
 use super::kubeconfig::Kubeconfig;
 use super::outputs::{self, Outputs};
-use super::{baseline, dry_run, effective, interrupt, live, print, print_beside, profile, warn};
+use super::{
+    baseline, dry_run, effective, interrupt, live, print, print_beside, profile, repeated, warn,
+};
 use crate::exposition::MetricsServer;
 use crate::input::InputObject;
 use crate::manifest::{self, Loaded};
@@ -37,6 +39,7 @@ use crate::sweep::{self, Job};
 /// Wrong usage, input or output path; nothing has run then.
 pub(super) fn run(flags: &RunFlags) -> Result<u8> {
     let machine = Machine::this();
+    repeated::check(flags)?;
     // Flags that contradict each other are refused before any file is read.
     let has_files = !flags.shape.files.is_empty();
     resolve(
@@ -86,6 +89,16 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
         Some(loaded) => (loaded.objects, loaded.counts),
         None => Default::default(),
     };
+    if let Some(runs) = flags.runs {
+        let job = Job {
+            settings,
+            objects: Arc::new(objects),
+            input: counts,
+            keeps_host: true,
+        };
+        let stop = (&*cancel, &interrupter);
+        return repeated::run(flags, runs, &job, &thresholds, outputs, stop);
+    }
     let baseline = flags.baselines.load(&settings, &counts)?;
     let others = alternatives(&request, machine)?;
     let objects_again = match others.is_empty() {
@@ -215,6 +228,7 @@ fn also_with(
         settings,
         objects: Arc::clone(&objects),
         input: input.clone(),
+        keeps_host: false,
     });
     let jobs: Vec<Job> = jobs.collect();
     let results = sweep::run(&jobs, machine.cpus, cancel, &|_| {});
@@ -296,7 +310,7 @@ fn open_outputs(flags: &RunFlags) -> Result<Outputs> {
 }
 
 /// The command that repeats the run, with the same thresholds and baseline.
-fn repeating(flags: &RunFlags, settings: &Settings) -> String {
+pub(super) fn repeating(flags: &RunFlags, settings: &Settings) -> String {
     let mut command = effective::command(settings, &flags.shape.files);
     command.push_str(&effective::thresholds(&flags.thresholds));
     command.push_str(&flags.baselines.repeated());

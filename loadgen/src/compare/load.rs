@@ -1,5 +1,5 @@
-//! Reads files of results: one result of `run --json`, a JSON array of them, or one after the other
-//! (JSON lines).
+//! Reads files of results: one result of `run --json`, those of `run --runs --json`, a JSON array of results, or one
+//! after the other (JSON lines).
 
 use std::fs;
 use std::io::{self, Read};
@@ -76,6 +76,14 @@ pub fn read_text(shown: &str, text: &str) -> Result<Vec<Loaded>> {
     for value in serde_json::Deserializer::from_str(text).into_iter::<Value>() {
         match value {
             Ok(Value::Array(items)) => values.extend(items),
+            Ok(Value::Object(mut members)) if members.contains_key("results") => {
+                match members.remove("results") {
+                    Some(Value::Array(items)) => values.extend(items),
+                    _ => {
+                        bail!("{shown}: is no result of `loadgen run --json`: results is no array")
+                    }
+                }
+            }
             Ok(value) => values.push(value),
             Err(error) => bail!("{shown}: is no JSON: {error}"),
         }
@@ -132,7 +140,11 @@ mod tests {
     fn one_result_an_array_and_lines_are_read() {
         let one = text();
         assert_eq!(read_text("a.json", &one).unwrap()[0].place, "a.json");
-        for several in [format!("[{one}, {one}]"), format!("{one}\n{one}\n")] {
+        for several in [
+            format!("[{one}, {one}]"),
+            format!("{one}\n{one}\n"),
+            format!("{{\"summary\": [], \"results\": [{one}, {one}]}}"),
+        ] {
             let loaded = read_text("a.json", &several).unwrap();
             assert_eq!(loaded.len(), 2);
             assert_eq!(loaded[1].place, "a.json (result 2)");
@@ -146,6 +158,8 @@ mod tests {
         for (text, words) in [
             ("", "holds no result"),
             ("[]", "holds no result"),
+            ("{\"results\": []}", "holds no result"),
+            ("{\"results\": 5}", "results is no array"),
             ("hello", "is no JSON: expected"),
             ("{\"a\": ", "is no JSON: EOF"),
             ("5", "it is no JSON object"),

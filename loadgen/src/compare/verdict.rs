@@ -7,7 +7,7 @@ use super::identity::{self, Difference};
 use super::load::Loaded;
 use super::significance::{SIGNIFICANT, median, p_value, smallest_p_value};
 use super::tolerance::Tolerances;
-use crate::metrics::{Better, METRICS, MetricName, Unit};
+use crate::metrics::{Better, MetricName, MetricValues, Unit};
 use crate::units::counted;
 
 /// The verdict on one metric.
@@ -113,7 +113,8 @@ pub fn compare(
     only: &[MetricName],
 ) -> Comparison {
     let (first_base, first_new) = (&base[0].metrics, &new[0].metrics);
-    let mut names = names(base, new);
+    let all = base.iter().chain(new).map(|loaded| &loaded.metrics);
+    let mut names = MetricValues::names_of_all(all);
     if !only.is_empty() {
         // A pattern stands for the sum that it names, not for each entry.
         names = only.iter().map(MetricName::canonical).collect();
@@ -131,19 +132,6 @@ pub fn compare(
         regressions: metrics.iter().filter(regression).count(),
         metrics,
     }
-}
-
-/// The names that any result has, in the order of the catalogue.
-fn names(base: &[Loaded], new: &[Loaded]) -> Vec<MetricName> {
-    let mut names: Vec<MetricName> = Vec::new();
-    let mut seen = std::collections::BTreeSet::new();
-    for loaded in base.iter().chain(new) {
-        let more = loaded.metrics.names();
-        names.extend(more.filter(|name| seen.insert(name.to_string())));
-    }
-    // Stable: entries and phases stay in the order in which they were met.
-    names.sort_by_key(|name| METRICS.iter().position(|metric| metric == name.metric));
-    names
 }
 
 fn row(name: MetricName, base: &[Loaded], new: &[Loaded], tolerances: &Tolerances) -> Row {

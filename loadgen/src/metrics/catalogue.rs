@@ -213,6 +213,7 @@ input.ignored -
 host.wall_seconds less wall_seconds wall
 host.load_seconds less load_seconds
 host.cpu_seconds less cpu_seconds cpu
+host.other_cpu_seconds - other_cpu_seconds other_cpu
 host.peak_memory_bytes less peak_memory_bytes peak_memory
 host.pods_per_second more pods_per_second
 host.cpus - cpus

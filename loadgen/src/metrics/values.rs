@@ -1,5 +1,7 @@
 //! The values of a result by name: of a run that has just ended, or of a file that one wrote.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 use serde_json::Value;
 
@@ -166,6 +168,18 @@ impl MetricValues {
     pub fn names(&self) -> impl Iterator<Item = MetricName> {
         let names = METRICS.iter().flat_map(move |metric| self.names_of(metric));
         names.filter(move |name| self.find(name).value.is_some())
+    }
+
+    /// The names that any of the results has, in the order of the catalogue.
+    pub fn names_of_all<'a>(all: impl IntoIterator<Item = &'a MetricValues>) -> Vec<MetricName> {
+        let mut names: Vec<MetricName> = Vec::new();
+        let mut seen = BTreeSet::new();
+        for one in all {
+            names.extend(one.names().filter(|name| seen.insert(name.to_string())));
+        }
+        // Stable: entries and phases stay in the order in which they were met.
+        names.sort_by_key(|name| METRICS.iter().position(|metric| metric == name.metric));
+        names
     }
 
     fn names_of(&self, metric: &'static Metric) -> Vec<MetricName> {

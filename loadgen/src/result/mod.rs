@@ -399,9 +399,12 @@ pub struct Host {
     pub wall_seconds: f64,
     /// Real time of `wall_seconds` in which files were read, seconds.
     pub load_seconds: f64,
-    /// CPU time of the process, seconds.
+    /// CPU time of the process during the run, seconds.
     pub cpu_seconds: f64,
-    /// Most memory resident, bytes.
+    /// CPU time of all other processes of the machine during the run, seconds, where it can be read and the process may
+    /// use every processor: what else the machine was busy with.
+    pub other_cpu_seconds: Option<f64>,
+    /// Most memory resident in the process up to the end of the run, bytes.
     pub peak_memory_bytes: u64,
     /// Pod writes (creations and final deletions) per second of wall time without the reading of files.
     pub pods_per_second: f64,

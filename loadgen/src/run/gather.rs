@@ -96,7 +96,7 @@ impl Engine {
             seed: settings.seed,
             outcome: outcome(settings, end, &report),
             alternatives: Vec::new(),
-            host: Some(host::of_run(wall_seconds, &pods, self.load_before)),
+            host: Some(host::of_run(wall_seconds, &pods, &self.before)),
             pods,
             excess_pods_created: report.excess,
             wasted_work,

@@ -5,17 +5,35 @@ use std::fs;
 use crate::result::{Host, PodCounts};
 use crate::settings::resolve::Machine;
 
+/// What the process and the machine had spent when a run began.
+#[derive(Debug)]
+pub(super) struct Before {
+    load_average: Option<[f64; 3]>,
+    cpu_seconds: f64,
+    other_cpu_seconds: Option<f64>,
+}
+
+impl Before {
+    /// Up to now.
+    pub(super) fn now() -> Before {
+        Before {
+            load_average: load_average(),
+            cpu_seconds: cpu_seconds().unwrap_or(0.0),
+            other_cpu_seconds: other_cpu_seconds(),
+        }
+    }
+}
+
 /// The machine and its costs of a run that took `wall_seconds` and made `pods`.
-pub(super) fn of_run(
-    wall_seconds: f64,
-    pods: &PodCounts,
-    load_average_before: Option<[f64; 3]>,
-) -> Host {
+pub(super) fn of_run(wall_seconds: f64, pods: &PodCounts, before: &Before) -> Host {
     let machine = Machine::this();
+    let others = before.other_cpu_seconds.zip(other_cpu_seconds());
     Host {
         wall_seconds,
         load_seconds: 0.0,
-        cpu_seconds: cpu_seconds().unwrap_or(0.0),
+        cpu_seconds: (cpu_seconds().unwrap_or(0.0) - before.cpu_seconds).max(0.0),
+        // Both are read in ticks, and not at one instant.
+        other_cpu_seconds: others.map(|(before, now)| (now - before).max(0.0)),
         peak_memory_bytes: status_kilobytes("VmHWM:").map_or(0, |kilobytes| kilobytes * 1024),
         pods_per_second: (pods.created + pods.deleted) as f64 / wall_seconds.max(1e-9),
         cpus: machine.cpus,
@@ -28,28 +46,55 @@ pub(super) fn of_run(
         }
         .to_owned(),
         memory_bytes: machine.memory_bytes.unwrap_or(0),
-        load_average_before,
+        load_average_before: before.load_average,
         load_average_after: load_average(),
     }
 }
 
 /// Load averages of the machine over 1, 5 and 15 minutes; `None` where they can't be read.
-pub(super) fn load_average() -> Option<[f64; 3]> {
+fn load_average() -> Option<[f64; 3]> {
     let text = fs::read_to_string("/proc/loadavg").ok()?;
     let mut fields = text.split_ascii_whitespace().map(str::parse);
     let mut next = || fields.next()?.ok();
     Some([next()?, next()?, next()?])
 }
 
+/// Ticks in which Linux shows CPU time, per second.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// CPU time that other processes of the machine have used, and what a hypervisor kept from it. `None` where it can't be
+/// read, and where the process may use some of the processors only: what happens on the others says nothing of it.
+fn other_cpu_seconds() -> Option<f64> {
+    let stat = fs::read_to_string("/proc/stat").ok()?;
+    let of_processor = |line: &&str| line.starts_with("cpu") && !line.starts_with("cpu ");
+    if stat.lines().filter(of_processor).count() != Machine::this().cpus {
+        return None;
+    }
+    Some((busy_seconds(&stat)? - cpu_seconds()?).max(0.0))
+}
+
+/// CPU time that a machine has been busy, from the text of its `/proc/stat`.
+fn busy_seconds(stat: &str) -> Option<f64> {
+    let all = stat.lines().next()?.strip_prefix("cpu ")?;
+    let ticks: Result<Vec<f64>, _> = all.split_ascii_whitespace().map(str::parse).collect();
+    // user, nice, system, idle, iowait, irq, softirq, steal; guests are part of user and nice.
+    match ticks.ok()?[..] {
+        [user, nice, system, _, _, irq, softirq, steal, ..] => {
+            Some((user + nice + system + irq + softirq + steal) / TICKS_PER_SECOND)
+        }
+        _ => None,
+    }
+}
+
 /// CPU time of the process from `/proc/self/stat`; `None` where there is none.
 fn cpu_seconds() -> Option<f64> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
     // The command's name may hold spaces; it ends with the last parenthesis. User and system time
-    // are the 14th and 15th fields, in ticks of which Linux shows 100 a second.
+    // are the 14th and 15th fields, in ticks.
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
     let user: f64 = fields.next()?.parse().ok()?;
     let system: f64 = fields.next()?.parse().ok()?;
-    Some((user + system) / 100.0)
+    Some((user + system) / TICKS_PER_SECOND)
 }
 
 /// A number from `/proc/self/status`; `None` where there is none.
@@ -73,5 +118,23 @@ mod tests {
     fn the_process_knows_what_it_spent() {
         assert!(cpu_seconds().is_some_and(|seconds| seconds >= 0.0));
         assert!(status_kilobytes("VmHWM:").is_some_and(|kilobytes| kilobytes > 0));
+    }
+
+    #[test]
+    fn a_machine_is_busy_with_all_but_idling_and_waiting_for_disks() {
+        let stat = "cpu  100 200 300 9000 9000 40 50 60 100 200\ncpu0 1 2 3\n";
+        assert_eq!(busy_seconds(stat), Some(7.5));
+        assert_eq!(busy_seconds("cpu  1 2 3\n"), None);
+        assert_eq!(busy_seconds("intr 1\n"), None);
+    }
+
+    #[test]
+    fn a_run_has_spent_what_came_after_its_begin() {
+        let before = Before {
+            load_average: None,
+            cpu_seconds: cpu_seconds().unwrap_or(0.0) + 1e6,
+            other_cpu_seconds: Some(0.0),
+        };
+        assert_eq!(of_run(1.0, &PodCounts::default(), &before).cpu_seconds, 0.0);
     }
 }

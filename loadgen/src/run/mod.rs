@@ -137,8 +137,8 @@ struct Engine {
     has_files: bool,
     delivered: Arc<AtomicU64>,
     phases: Vec<String>,
-    /// Of the machine, before the run.
-    load_before: Option<[f64; 3]>,
+    /// What the process and the machine had spent before the run.
+    before: host::Before,
 }
 
 impl Engine {
@@ -148,6 +148,7 @@ impl Engine {
         clock: RealClock,
         keeps_past: bool,
     ) -> Engine {
+        let before = host::Before::now();
         // Nothing observes them: no scenario kills its controller.
         let scenario = &settings.scenario;
         let nodes = match scenario.sets_unpullable_images() {
@@ -279,7 +280,7 @@ impl Engine {
             has_files,
             delivered,
             phases,
-            load_before: host::load_average(),
+            before,
         }
     }
 

@@ -13,6 +13,7 @@ fn job(flags: &str) -> Job {
         settings: Settings::of_flags(flags, 1).unwrap(),
         objects: Arc::default(),
         input: InputCounts::default(),
+        keeps_host: false,
     }
 }
 

@@ -18,6 +18,8 @@ pub struct Job {
     pub objects: Arc<Vec<InputObject>>,
     /// What its files held.
     pub input: InputCounts,
+    /// Whether a result of the virtual engine has its `host`, all that differs from one machine to the next.
+    pub keeps_host: bool,
 }
 
 /// Runs every job, `threads` at a time, and gives the results in the order of the jobs; a run that
@@ -67,8 +69,7 @@ fn one(job: &Job, cancel: &AtomicBool) -> Option<RunResult> {
     let objects = job.objects.as_ref().clone();
     let mut result = run::run(&job.settings, objects, &(), cancel);
     result.input.ignored = job.input.ignored.clone();
-    if job.settings.engine == EngineKind::Virtual {
-        // A virtual result says nothing that differs from one machine to the next.
+    if job.settings.engine == EngineKind::Virtual && !job.keeps_host {
         result.host = None;
     }
     let is_cut_short = result.outcome.exit_code == 130;

@@ -216,6 +216,7 @@ pub(super) fn jobs(grid: &Grid, shapes: &[SettingsRequest], seeds: &[u64]) -> Re
                 settings,
                 objects: Arc::clone(objects),
                 input: input.clone(),
+                keeps_host: false,
             });
         }
     }

@@ -9,6 +9,7 @@ mod explain_deployment;
 mod faults;
 mod flags;
 mod repeat;
+mod repeated;
 mod report;
 mod run;
 mod scenarios;

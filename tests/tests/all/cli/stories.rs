@@ -99,7 +99,7 @@ fn what_a_rollout_really_does() {
 
 #[test]
 fn catching_a_regression_in_ci() {
-    play("regressions.md", 5, &["run.xml", "run.html", "new.json"]);
+    play("regressions.md", 8, &["run.xml", "run.html", "new.json"]);
 }
 
 #[test]
