@@ -102,18 +102,45 @@ fn catching_a_regression_in_ci() {
     play("regressions.md", 8, &["run.xml", "run.html", "new.json"]);
 }
 
+/// The headings of a page as links name them: small letters, digits and dashes.
+fn headings(page: &Path) -> Vec<String> {
+    let text = fs::read_to_string(page).expect("a page of text");
+    let headings = text.lines().filter_map(|line| {
+        let heading = line.strip_prefix('#')?.trim_start_matches('#').trim();
+        let kept = heading
+            .chars()
+            .filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+        Some(kept.collect::<String>().to_lowercase().replace(' ', "-"))
+    });
+    headings.collect()
+}
+
 #[test]
-fn what_the_guide_links_to_is_there() {
-    let docs = tree().join("docs");
-    for entry in fs::read_dir(&docs).expect("the guide is there") {
-        let path = entry.expect("the folder can be read").path();
-        if path.extension().is_none_or(|extension| extension != "md") {
-            continue;
-        }
-        let text = fs::read_to_string(&path).expect("a page of text");
-        for link in text.split("](").skip(1) {
-            let target = link.split([')', '#']).next().unwrap_or("");
-            assert!(docs.join(target).exists(), "{}: {target}", path.display());
+fn what_pages_link_to_is_there() {
+    let mut broken = Vec::new();
+    for folder in ["", "docs", "loadgen", "bench", "tests"] {
+        let folder = tree().join(folder);
+        for entry in fs::read_dir(&folder).expect("a folder of pages") {
+            let path = entry.expect("the folder can be read").path();
+            if path.extension().is_none_or(|extension| extension != "md") {
+                continue;
+            }
+            let text = fs::read_to_string(&path).expect("a page of text");
+            let links = text.split("](").skip(1);
+            let links = links.filter_map(|link| link.split(')').next());
+            for link in links.filter(|link| !link.contains("://")) {
+                let (file, heading) = link.split_once('#').unwrap_or((link, ""));
+                let target = match file {
+                    "" => path.clone(),
+                    file => folder.join(file),
+                };
+                let is_there = target.exists()
+                    && (heading.is_empty() || headings(&target).iter().any(|one| one == heading));
+                if !is_there {
+                    broken.push(format!("{}: {link}", path.display()));
+                }
+            }
         }
     }
+    assert_eq!(broken, [""; 0]);
 }
