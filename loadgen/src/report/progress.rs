@@ -58,6 +58,8 @@ pub struct Lines {
     clock: RealClock,
     phase: Option<usize>,
     next_at: f64,
+    /// What it told: a line that would tell the same is not written.
+    told: String,
     counts: Counts,
 }
 
@@ -132,6 +134,7 @@ impl ProgressView {
                 clock,
                 phase: None,
                 next_at: 0.0,
+                told: String::new(),
                 counts: Counts::default(),
             }))
         }
@@ -253,13 +256,18 @@ impl Lines {
         if self.phase == Some(progress.phase_index) && now < self.next_at {
             return Ok(());
         }
-        self.phase = Some(progress.phase_index);
         self.next_at = now + SECONDS_PER_LINE;
         let at = format!(", at {}", seconds_for_people(progress.engine_seconds));
         let columns = COLUMNS - ": ".len() - at.len();
         let told = self.counts.told(progress, true, columns - PHASE_MIN);
+        if self.phase == Some(progress.phase_index) && told == self.told {
+            return Ok(());
+        }
+        self.phase = Some(progress.phase_index);
         let phase = phase_text(progress, columns - told.len());
-        writeln!(out, "{phase}: {told}{at}")
+        writeln!(out, "{phase}: {told}{at}")?;
+        self.told = told;
+        Ok(())
     }
 }
 
@@ -309,6 +317,7 @@ mod tests {
             clock: RealClock::start(),
             phase: None,
             next_at: 0.0,
+            told: String::new(),
             counts: Counts::default(),
         }
     }
@@ -326,6 +335,21 @@ mod tests {
         let head =
             "[1/3] scale to 100 %: 1,500 of 100,000 pods, 1,600 existing, queue 7, at 250 ms\n";
         assert!(text.starts_with(head), "{text}");
+    }
+
+    #[test]
+    fn a_line_that_tells_nothing_new_is_not_written() {
+        let mut progress = progress();
+        let (mut lines, mut out) = (lines(), Vec::new());
+        for done in [1_500, 1_500, 1_501] {
+            progress.done = done;
+            progress.engine_seconds += 2.0;
+            lines.show(&progress, &mut out).unwrap();
+            // Time for the next one.
+            lines.next_at = 0.0;
+        }
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(text.lines().count(), 2, "{text}");
     }
 
     #[test]
