@@ -227,7 +227,7 @@ mod tests {
     fn results(seeds: std::ops::RangeInclusive<u64>) -> Vec<RunResult> {
         let of_seed = |seed| {
             let flags = format!(
-                "--engine virtual --pods 60 --seed {seed} --api-latency p50=3ms,p99=40ms \
+                "--scenario up-down --engine virtual --pods 60 --seed {seed} --api-latency p50=3ms,p99=40ms \
                  --pod-startup-latency p50=1s,p99=3s"
             );
             let settings = Settings::of_flags(&flags, 1).unwrap();

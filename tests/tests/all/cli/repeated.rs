@@ -6,7 +6,8 @@ use serde_json::Value;
 use super::{assert_section_refused, folder, json_in, read};
 
 /// A small run whose calls and pods take random times.
-const RANDOM: &str = "--engine virtual --pods 100 --pod-startup-latency p50=1s,p99=3s";
+const RANDOM: &str =
+    "--scenario up-down --engine virtual --pods 100 --pod-startup-latency p50=1s,p99=3s";
 
 /// A line of the summary.
 #[track_caller]
@@ -53,7 +54,7 @@ fn each_of_several_virtual_runs_is_the_run_of_its_seed_and_the_file_is_the_same_
 #[test]
 fn runs_on_threads_say_what_each_of_them_cost() {
     let folder = folder();
-    let line_of_two = "run --engine threads --pods 300 --runs 2 --json -";
+    let line_of_two = "run --scenario up-down --engine threads --pods 300 --runs 2 --json -";
     let output = run_in(&folder, line_of_two);
     let all = super::json(&ended(&output, 0));
     let results = all["results"].as_array().expect("results");
