@@ -9,7 +9,7 @@ use crate::store::PodPart;
 use crate::store::counts::{Verb, WriteEffects};
 use crate::{
     AnyWatch, Cluster, DeleteOptions, Deletion, ListOptions, ListPage, Patch, Select, WatchFrom,
-    WatchOptions, custom,
+    WatchOptions, custom, limits,
 };
 
 /// Requests for the objects of one kind. Every request gets 404 when the cluster does not serve the
@@ -61,8 +61,10 @@ impl Api<'_> {
     /// Reads an object from JSON, without storing it.
     ///
     /// # Errors
-    /// 404 for the kind; within, a member of a wrong type with its path.
+    /// 404 for the kind, and where the document exceeds a [limit](limits::Exceeded); within, a member of a wrong
+    /// type with its path.
     pub fn read(&self, value: Value) -> Result<Result<AnyObject, DecodeError>, ApiError> {
+        limits::check(&value)?;
         self.cluster
             .with_store(self.kind, |store| store.read(self.kind, value))
     }

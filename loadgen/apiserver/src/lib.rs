@@ -65,6 +65,7 @@ mod gc;
 mod internal;
 mod kinds;
 pub mod latency;
+pub mod limits;
 mod list;
 mod meta;
 mod name;

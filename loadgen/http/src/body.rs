@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use podstorm_apiserver::errors;
+use podstorm_apiserver::{errors, limits};
 use podstorm_objects::{AnyObject, ApiError, DynamicObject, Kind, Reason};
 use serde_json::{Map, Value};
 
@@ -11,7 +11,7 @@ use crate::media::{BodyType, unsupported};
 use crate::{Call, admission, json_syntax, openapi, protobuf, view, warnings};
 
 /// Most bytes of a body, as upstream.
-pub(crate) const BODY_MAX: usize = 3 << 20;
+pub(crate) const BODY_MAX: usize = limits::BYTES_MAX;
 /// How long a body may take to arrive: as long as upstream lets a request take.
 pub(crate) const BODY_WITHIN: Duration = Duration::from_secs(60);
 /// Most bytes that a message quotes of a body.
@@ -46,7 +46,7 @@ pub(crate) fn document(call: &Call<'_>, expected: &str) -> Result<Map<String, Va
                 &call.body,
             )
         })?,
-        Some(BodyType::Yaml) => serde_saphyr::from_slice(&call.body).map_err(|error| {
+        Some(BodyType::Yaml) => yaml(&call.body).map_err(|error| {
             unrecognized(expected, &format!("yaml parse error: {error}"), &call.body)
         })?,
         Some(BodyType::Protobuf) => {
@@ -68,6 +68,20 @@ pub(crate) fn document(call: &Call<'_>, expected: &str) -> Result<Map<String, Va
             Err(unrecognized(expected, &why, &call.body))
         }
     }
+}
+
+/// Reads YAML of at most 64 levels: the library's own limit, as a level takes kilobytes of stack. What aliases
+/// stand for may have as many bytes as one request may add to a document.
+///
+/// # Errors
+/// It is no YAML, too deep or too large.
+pub(crate) fn yaml(text: &[u8]) -> Result<Value, serde_saphyr::Error> {
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_total_scalar_bytes: text.len() + limits::BYTES_MAX,
+        },
+    };
+    serde_saphyr::from_slice_with_options(text, options)
 }
 
 fn unrecognized(expected: &str, why: &str, body: &[u8]) -> ApiError {
@@ -175,7 +189,7 @@ fn sort_as_sent(call: &Call<'_>, paths: &mut [String]) {
     match BodyType::of(call.headers) {
         Some(BodyType::Json) => json_syntax::sort_as_written(&call.body, paths),
         Some(BodyType::Yaml) => {
-            if let Ok(value) = serde_saphyr::from_slice::<Value>(&call.body) {
+            if let Ok(value) = yaml(&call.body) {
                 json_syntax::sort_as_written(value.to_string().as_bytes(), paths);
             }
         }
@@ -233,7 +247,8 @@ pub(crate) fn judge_unknown(
 /// A document as an object of that kind.
 ///
 /// # Errors
-/// 400 for an object of another kind or with a member of a wrong type.
+/// 400 for an object of another kind or with a member of a wrong type; for one that exceeds a
+/// [limit](limits::Exceeded).
 pub(crate) fn read(
     call: &Call<'_>,
     kind: Kind,
@@ -245,6 +260,7 @@ pub(crate) fn read(
     let read = match view::is_view(kind) {
         false => call.cluster().api(kind).read(document)?,
         true => {
+            limits::check(&document)?;
             DynamicObject::from_json(kind, document).map(|object| Arc::new(object) as AnyObject)
         }
     };

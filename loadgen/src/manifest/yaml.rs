@@ -4,6 +4,7 @@
 
 use std::io::{self, BufRead, Read};
 
+use podstorm_apiserver::limits::READ_DEPTH_MAX;
 use podstorm_located::{Located, Mistake};
 use podstorm_objects::json::{JsonValue, Tape};
 use serde::de::DeserializeSeed;
@@ -350,7 +351,9 @@ fn read_seed(
         let Mistake { place, problem } = Mistake::of_yaml(error);
         let twice = problem.strip_prefix("duplicate mapping key `");
         let problem = match problem.contains("limits breached") {
-            true if problem.contains("Depth") => "lies deeper than 200 levels".to_owned(),
+            true if problem.contains("Depth") => {
+                format!("lies deeper than {READ_DEPTH_MAX} levels")
+            }
             true => {
                 "its anchors and aliases (&a, *a) stand for far more text than there is: write \
                      out what they stand for"
@@ -376,7 +379,7 @@ fn options(text: &str) -> Options {
             max_total_scalar_bytes: size.saturating_mul(2),
             max_aliases: size / 4,
             max_anchors: size / 4,
-            max_depth: 200,
+            max_depth: READ_DEPTH_MAX,
         },
         legacy_octal_numbers: true,
         with_snippet: false,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use http::Request;
 use http_body_util::BodyExt as _;
 use podstorm::object::Now;
-use podstorm_apiserver::{Cluster, ClusterOptions};
+use podstorm_apiserver::{Cluster, ClusterOptions, limits};
 use podstorm_http::{ApiServer, Clock};
 use serde_json::Value;
 
@@ -78,6 +78,7 @@ async fn apply(server: &ApiServer, manager: &str, config: &str) -> bool {
         assert_eq!(before, after, "refused: {applied}");
         return false;
     }
+    assert_eq!(limits::check(&applied), Ok(()));
     let owners = applied["metadata"]["managedFields"].as_array();
     for owner in owners.into_iter().flatten() {
         let fields = &owner["fieldsV1"];

@@ -1,8 +1,8 @@
 //! Merge patches against a merge that is plain to see, strategic merge patches against the same where they
-//! say no more, and both through the server.
+//! say no more, and both through the server; JSON patches, and how deep and large each sort makes a document.
 
 use podstorm::object::{Map, Now, Object, Pod, Resource};
-use podstorm_apiserver::{Cluster, ClusterOptions, Patch, json_merge, strategic_merge};
+use podstorm_apiserver::{Cluster, ClusterOptions, Patch, json_merge, limits, strategic_merge};
 use serde_json::{Value, json};
 
 use super::Target;
@@ -10,21 +10,25 @@ use super::Target;
 pub(super) const PATCHES: Target = Target {
     name: "patch",
     claim: "a merge patch merges; a strategic one is refused, or does the same a second time as once, and \
-            without lists and directives merges; the server answers either",
+            without lists and directives merges; a JSON patch is refused and changes nothing, or carried out; what \
+            is made is within the limits of an object; the server answers either",
     run,
     runs: 3_000,
 };
 
-/// `{"document": {...}, "patch": {...}}`.
+/// `{"document": {...}, "patch": {...}}`, or `"patch": [...]` with the operations of a JSON patch.
 fn run(data: &[u8]) -> bool {
     let Ok(Value::Object(mut input)) = serde_json::from_slice(data) else {
         return false;
     };
-    let (Some(Value::Object(document)), Some(Value::Object(patch))) =
-        (input.remove("document"), input.remove("patch"))
-    else {
-        return false;
+    let (document, patch) = match (input.remove("document"), input.remove("patch")) {
+        (Some(Value::Object(document)), Some(Value::Object(patch))) => (document, patch),
+        (Some(document), Some(Value::Array(patch))) => return operations(document, patch),
+        _ => return false,
     };
+    for patch in [Patch::Merge(patch.clone()), Patch::Strategic(patch.clone())] {
+        is_within_limits(&patch, &mut document.clone().into());
+    }
     let mut merged = document.clone();
     json_merge(&mut merged, &patch);
     let expected = plain_merge(
@@ -50,6 +54,32 @@ fn run(data: &[u8]) -> bool {
         }
     }
     through_the_server(patch)
+}
+
+/// A JSON patch of any document. Whether it is carried out.
+fn operations(mut document: Value, patch: Vec<Value>) -> bool {
+    let operations: Option<Vec<Map>> = patch
+        .into_iter()
+        .map(|it| it.as_object().cloned())
+        .collect();
+    let Some(patch) = operations.and_then(|operations| Patch::json(&operations).ok()) else {
+        return false;
+    };
+    let before = document.clone();
+    let is_applied = is_within_limits(&patch, &mut document);
+    assert!(is_applied || document == before, "refused: {document}");
+    is_applied
+}
+
+/// Applies a patch: what it makes can be stored and read back. Whether it is carried out.
+fn is_within_limits(patch: &Patch, document: &mut Value) -> bool {
+    let is_applied = patch.apply(document).is_ok();
+    if is_applied {
+        assert_eq!(limits::check(document), Ok(()));
+        let text = document.to_string();
+        assert!(serde_json::from_str::<Value>(&text).is_ok(), "{text}");
+    }
+    is_applied
 }
 
 /// RFC 7386, as it says it.
@@ -148,6 +178,7 @@ fn through_the_server(patch: Map) -> bool {
         if let Ok(pod) = &answer {
             let again = Pod::from_json(pod.to_json());
             assert_eq!(again.as_ref().ok(), Some(&**pod), "{again:?}");
+            assert_eq!(limits::check(&pod.to_json()), Ok(()));
             taken = true;
         }
     }

@@ -6,6 +6,8 @@
 use podstorm_objects::Map;
 use serde_json::Value;
 
+use crate::limits::Growth;
+
 /// The members of every object, which no schema needs to name.
 pub(super) const OF_OBJECTS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
@@ -65,46 +67,70 @@ fn prune_value(schema: &Value, value: &mut Value, path: &str, found: &mut Vec<St
     }
 }
 
-/// Fills in the defaults of absent members, and takes nulls out that a member can't be.
+/// Fills in the defaults of absent members, and takes nulls out that a member can't be. It stops once the
+/// defaults have more bytes than an object may, which [`check_object`](crate::limits::check_object) then refuses.
 pub fn default(schema: &Value, object: &mut Map) {
-    let none = Map::new();
-    let properties = schema["properties"].as_object().unwrap_or(&none);
-    for (name, of) in properties {
-        let is_absent = match object.get(name) {
-            None => true,
-            Some(value) => value.is_null() && !is_true(of, "nullable"),
-        };
-        match of.get("default") {
-            Some(value) if is_absent => drop(object.insert(name.clone(), value.clone())),
-            None if is_absent => drop(object.remove(name)),
-            _ => {}
-        }
-    }
-    let others = &schema["additionalProperties"];
-    for (name, value) in object {
-        match properties.get(name) {
-            Some(of) => default_value(of, value),
-            None if others.is_object() => default_value(others, value),
-            None => {}
-        }
-    }
+    Defaults::default().fill(schema, object);
 }
 
-fn default_value(schema: &Value, value: &mut Value) {
-    if let (Value::Null, Some(default)) = (&*value, schema.get("default"))
-        && !is_true(schema, "nullable")
-    {
-        *value = default.clone();
+#[derive(Default)]
+struct Defaults {
+    growth: Growth,
+    is_full: bool,
+}
+
+impl Defaults {
+    fn of(&mut self, default: &Value) -> Value {
+        self.is_full = !self.growth.has_room_after(default);
+        default.clone()
     }
-    match value {
-        Value::Object(members) => default(schema, members),
-        Value::Array(entries) if schema["items"].is_object() => {
-            let of = &schema["items"];
-            entries
-                .iter_mut()
-                .for_each(|entry| default_value(of, entry));
+
+    fn fill(&mut self, schema: &Value, object: &mut Map) {
+        let none = Map::new();
+        let properties = schema["properties"].as_object().unwrap_or(&none);
+        for (name, of) in properties {
+            if self.is_full {
+                return;
+            }
+            let is_absent = match object.get(name) {
+                None => true,
+                Some(value) => value.is_null() && !is_true(of, "nullable"),
+            };
+            match of.get("default") {
+                Some(value) if is_absent => drop(object.insert(name.clone(), self.of(value))),
+                None if is_absent => drop(object.remove(name)),
+                _ => {}
+            }
         }
-        _ => {}
+        let others = &schema["additionalProperties"];
+        for (name, value) in object {
+            match properties.get(name) {
+                Some(of) => self.fill_value(of, value),
+                None if others.is_object() => self.fill_value(others, value),
+                None => {}
+            }
+        }
+    }
+
+    fn fill_value(&mut self, schema: &Value, value: &mut Value) {
+        if self.is_full {
+            return;
+        }
+        if let (Value::Null, Some(default)) = (&*value, schema.get("default"))
+            && !is_true(schema, "nullable")
+        {
+            *value = self.of(default);
+        }
+        match value {
+            Value::Object(members) => self.fill(schema, members),
+            Value::Array(entries) if schema["items"].is_object() => {
+                let of = &schema["items"];
+                entries
+                    .iter_mut()
+                    .for_each(|entry| self.fill_value(of, entry));
+            }
+            _ => {}
+        }
     }
 }
 
@@ -113,6 +139,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::limits;
 
     fn members(value: Value) -> Map {
         serde_json::from_value(value).unwrap()
@@ -144,6 +171,22 @@ mod tests {
                     "open": {"any": {"thing": 1}, "c": {}},
                     "pod": {"apiVersion": "v1", "kind": "Pod", "metadata": {}}}})
         );
+    }
+
+    #[test]
+    fn defaults_end_where_the_object_is_too_large() {
+        let large = "x".repeat(100_000);
+        let schema = json!({"type": "object", "properties": {"list": {"type": "array",
+            "items": {"type": "object", "properties": {"a": {"type": "string", "default": large}}}}}});
+        let with = |items: usize| {
+            let mut object = members(json!({"list": vec![json!({}); items]}));
+            default(&schema, &mut object);
+            let filled = object["list"].as_array().unwrap().iter();
+            let filled = filled.filter(|item| item.get("a").is_some()).count();
+            (filled, limits::check_object(&object))
+        };
+        assert_eq!(with(30), (30, Ok(())));
+        assert_eq!(with(30_000), (32, Err(limits::Exceeded::Bytes)));
     }
 
     #[test]

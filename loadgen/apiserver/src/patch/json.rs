@@ -4,6 +4,8 @@
 
 use serde_json::{Map, Value};
 
+use crate::limits::{self, Exceeded, Growth};
+
 /// A change that a JSON patch asks for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Operation {
@@ -14,9 +16,22 @@ pub struct Operation {
     value: Value,
 }
 
-/// An operation that can't be carried out.
+/// Why an operation can't be carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Failed;
+pub(super) enum Failed {
+    /// It is wrong, or wrong for the document.
+    Rejected,
+    /// The document would exceed a limit.
+    Exceeded(Exceeded),
+}
+
+use Failed::Rejected;
+
+impl From<Exceeded> for Failed {
+    fn from(exceeded: Exceeded) -> Failed {
+        Failed::Exceeded(exceeded)
+    }
+}
 
 impl Operation {
     /// Puts a whole document in the place of any.
@@ -40,17 +55,23 @@ impl Operation {
         }
     }
 
-    fn apply(&self, document: &mut Value) -> Result<(), Failed> {
-        let path = self.path.as_deref().ok_or(Failed)?;
-        let from = || self.from.as_deref().ok_or(Failed);
+    /// What it adds is charged before it is added: a document that is too deep is never made, as already to drop
+    /// one would overflow the stack.
+    fn apply(&self, document: &mut Value, growth: &mut Growth) -> Result<(), Failed> {
+        let path = self.path.as_deref().ok_or(Rejected)?;
+        let from = || self.from.as_deref().ok_or(Rejected);
         match self.op.as_str() {
-            "add" => add(document, path, self.value.clone()),
-            "remove" => remove(document, path).map(drop),
-            "replace" if path.is_empty() => {
-                *document = self.value.clone();
-                Ok(())
+            "add" => {
+                growth.place(&self.value, levels(path))?;
+                add(document, path, self.value.clone(), growth)
             }
+            "remove" => remove(document, path, growth).map(drop),
             "replace" => {
+                growth.place(&self.value, levels(path))?;
+                if path.is_empty() {
+                    *document = self.value.clone();
+                    return Ok(());
+                }
                 // Sic: a member that is not there is added.
                 let (holder, last) = holder(document, path)?;
                 match holder {
@@ -60,38 +81,50 @@ impl Operation {
                 Ok(())
             }
             "move" => {
-                let moved = remove(document, from()?)?;
-                add(document, path, moved)
+                let from = from()?;
+                let moved = remove(document, from, growth)?;
+                if levels(path) > levels(from) {
+                    growth.place(&moved, levels(path))?;
+                }
+                add(document, path, moved, growth)
             }
             "copy" => {
-                let copied = find(document, from()?)?.clone();
-                add(document, path, copied)
+                let copied = find(document, from()?)?;
+                growth.copy(copied, levels(path))?;
+                let copied = copied.clone();
+                add(document, path, copied, growth)
             }
             "test" => {
                 // Sic: what is not there passes a test for null.
                 let found = match path {
-                    "" => document.clone(),
-                    path => find(document, path).map_or(Value::Null, |found| found.clone()),
+                    "" => &*document,
+                    path => find(document, path).map_or(&Value::Null, |found| found),
                 };
-                if found == self.value {
-                    Ok(())
-                } else {
-                    Err(Failed)
+                match *found == self.value {
+                    true => Ok(()),
+                    false => Err(Rejected),
                 }
             }
-            _ => Err(Failed),
+            _ => Err(Rejected),
         }
     }
 }
 
-/// Applies operations, all of them or none.
+/// Applies operations, all of them or none; none where the document would exceed a limit.
 pub(super) fn apply(operations: &[Operation], document: &mut Value) -> Result<(), Failed> {
     let mut changed = document.clone();
+    let mut growth = Growth::default();
     for operation in operations {
-        operation.apply(&mut changed)?;
+        operation.apply(&mut changed, &mut growth)?;
     }
+    limits::check(&changed)?;
     *document = changed;
     Ok(())
+}
+
+/// How many values a value at that path lies within.
+fn levels(path: &str) -> usize {
+    path.matches('/').count()
 }
 
 /// The value that holds the last part of a path, and that part. What stands before the first slash counts
@@ -100,7 +133,7 @@ fn holder<'d>(document: &'d mut Value, path: &str) -> Result<(&'d mut Value, Str
     let mut parts: Vec<String> = (path.split('/').skip(1))
         .map(|part| part.replace("~1", "/").replace("~0", "~"))
         .collect();
-    let last = parts.pop().ok_or(Failed)?;
+    let last = parts.pop().ok_or(Rejected)?;
     let mut holder = document;
     for part in parts {
         holder = child(holder, &part)?;
@@ -110,21 +143,21 @@ fn holder<'d>(document: &'d mut Value, path: &str) -> Result<(&'d mut Value, Str
 
 fn child<'d>(holder: &'d mut Value, part: &str) -> Result<&'d mut Value, Failed> {
     match holder {
-        Value::Object(members) => members.get_mut(part).ok_or(Failed),
+        Value::Object(members) => members.get_mut(part).ok_or(Rejected),
         Value::Array(items) => {
             let at = index(part, items.len())?;
-            items.get_mut(at).ok_or(Failed)
+            items.get_mut(at).ok_or(Rejected)
         }
-        _ => Err(Failed),
+        _ => Err(Rejected),
     }
 }
 
 /// An index as Go reads it; a negative one counts from the end.
 fn index(part: &str, length: usize) -> Result<usize, Failed> {
-    let number: isize = part.parse().map_err(|_| Failed)?;
+    let number: isize = part.parse().map_err(|_| Rejected)?;
     match usize::try_from(number) {
         Ok(at) => Ok(at),
-        Err(_) => length.checked_sub(number.unsigned_abs()).ok_or(Failed),
+        Err(_) => length.checked_sub(number.unsigned_abs()).ok_or(Rejected),
     }
 }
 
@@ -133,7 +166,7 @@ fn find<'d>(document: &'d mut Value, path: &str) -> Result<&'d mut Value, Failed
     child(holder, &last)
 }
 
-fn add(document: &mut Value, path: &str, value: Value) -> Result<(), Failed> {
+fn add(document: &mut Value, path: &str, value: Value, growth: &mut Growth) -> Result<(), Failed> {
     if path.is_empty() {
         *document = value;
         return Ok(());
@@ -146,28 +179,28 @@ fn add(document: &mut Value, path: &str, value: Value) -> Result<(), Failed> {
         Value::Array(items) if last == "-" => items.push(value),
         Value::Array(items) => {
             let at = index(&last, items.len() + 1)?;
-            if at > items.len() {
-                return Err(Failed);
-            }
+            let after = items.len().checked_sub(at).ok_or(Rejected)?;
+            growth.shift(after)?;
             items.insert(at, value);
         }
-        _ => return Err(Failed),
+        _ => return Err(Rejected),
     }
     Ok(())
 }
 
-fn remove(document: &mut Value, path: &str) -> Result<Value, Failed> {
+fn remove(document: &mut Value, path: &str, growth: &mut Growth) -> Result<Value, Failed> {
     let (holder, last) = holder(document, path)?;
     match holder {
-        Value::Object(members) => members.remove(&last).ok_or(Failed),
+        Value::Object(members) => members.remove(&last).ok_or(Rejected),
         Value::Array(items) => {
             let at = index(&last, items.len())?;
             if at >= items.len() {
-                return Err(Failed);
+                return Err(Rejected);
             }
+            growth.shift(items.len() - at)?;
             Ok(items.remove(at))
         }
-        _ => Err(Failed),
+        _ => Err(Rejected),
     }
 }
 
@@ -209,7 +242,7 @@ mod tests {
             json!({"op": "test", "path": "/a/0", "value": 2}),
         ] {
             let half = patched(json!([{"op": "remove", "path": "/a"}, wrong]));
-            assert_eq!(half, Err(Failed));
+            assert_eq!(half, Err(Rejected));
         }
     }
 }

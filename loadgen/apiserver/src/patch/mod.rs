@@ -12,7 +12,7 @@ use super::kinds::share;
 use super::store::counts::{Verb, WriteEffects};
 use super::strategic::{json_merge, strategic_merge};
 use super::update::{Update, check_put, prepare_and_validate};
-use super::{Cluster, ClusterResource, KindStore, Strategy, errors, meta};
+use super::{Cluster, ClusterResource, KindStore, Strategy, errors, limits, meta};
 
 pub use json::Operation;
 
@@ -64,26 +64,29 @@ impl Patch {
         }
     }
 
-    /// Applies it to a document.
+    /// Applies it to the document of an object, as deep and as large as [`limits`] allow.
     ///
     /// # Errors
     /// 500 for a strategic patch that can't be applied; 422 for a JSON patch that fails, and then the document
-    /// is as it was.
+    /// is as it was; 400, 413 or 422 where the document exceeds a [limit](limits::Exceeded).
     pub fn apply(&self, document: &mut Value) -> Result<(), ApiError> {
-        match (self, document) {
+        match (self, &mut *document) {
             (Patch::Strategic(patch), Value::Object(document)) => {
                 strategic_merge(document, patch).map_err(|problem| {
                     // Sic: upstream calls it the server's fault, and gives no reason.
                     ApiError::status(500, Reason::Other(String::new()), problem.0)
-                })
+                })?;
             }
-            (Patch::Merge(patch), Value::Object(document)) => {
-                json_merge(document, patch);
-                Ok(())
+            (Patch::Merge(patch), Value::Object(document)) => json_merge(document, patch),
+            (Patch::Json(patch), document) => {
+                return json::apply(patch, document).map_err(|failed| match failed {
+                    json::Failed::Rejected => rejected(),
+                    json::Failed::Exceeded(exceeded) => exceeded.into(),
+                });
             }
-            (Patch::Json(patch), document) => json::apply(patch, document).map_err(|_| rejected()),
-            _ => Err(errors::bad_request("what is to be patched is no object")),
+            _ => return Err(errors::bad_request("what is to be patched is no object")),
         }
+        Ok(limits::check(document)?)
     }
 }
 

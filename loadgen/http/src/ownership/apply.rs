@@ -116,8 +116,7 @@ pub(super) fn require_manager(call: &Call<'_>) -> Result<(), ApiError> {
 /// # Errors
 /// 400 for a body that can't be read.
 pub(super) fn read_config(call: &Call<'_>) -> Result<Map<String, Value>, ApiError> {
-    let parsed: Result<Value, _> = serde_saphyr::from_slice(&call.body);
-    match parsed {
+    match body::yaml(&call.body) {
         Ok(Value::Object(config)) => Ok(config),
         Ok(Value::Null) => Ok(Map::new()),
         Ok(other) => {

@@ -5,6 +5,7 @@ mod custom;
 mod eviction;
 mod faults;
 mod groups;
+mod hostile;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::names::{self, Rule};
 use super::{Causes, MUST_NOT_BE_NEGATIVE};
 use crate::errors;
+use crate::limits::BYTES_MAX;
 
 /// Most bytes of all annotation keys and values of an object: 256 KiB.
 const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
@@ -62,6 +63,10 @@ pub(super) fn check(
     check_annotations(&meta.annotations, &path.member("annotations"), causes);
     check_owners(meta, &path.member("ownerReferences"), causes);
     check_finalizers(meta, &path.member("finalizers"), causes);
+    // What else metadata has is little beside the owners of fields, of which each new manager adds its own.
+    if meta.rest.as_str().len() > BYTES_MAX {
+        causes.too_long(&path.member("managedFields"), BYTES_MAX);
+    }
 }
 
 /// Checks the keys and values of a label map.

@@ -1,0 +1,376 @@
+//! Requests that are made to kill, fill or stall the server: each gets an answer that names the limit, and what
+//! the server holds afterwards can be read, written back and listed.
+
+use podstorm_apiserver::limits::{BYTES_MAX, DEPTH_MAX};
+
+use super::*;
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const THINGS: &str = "/apis/example.com/v1/namespaces/default/things";
+const THING: &str = "/apis/example.com/v1/namespaces/default/things/a";
+
+const JSON: &str = "application/json";
+const YAML: &str = "application/yaml";
+const JSON_PATCH: &str = "application/json-patch+json";
+const MERGE_PATCH: &str = "application/merge-patch+json";
+const APPLY_PATCH: &str = "application/apply-patch+yaml";
+
+/// Most levels of YAML.
+const YAML_DEPTH_MAX: usize = 64;
+
+/// A server with a kind whose objects may hold anything in `spec`, in `list` what has `default`.
+async fn with_things(default: Value) -> ApiServer {
+    let server = with_namespace(builder(), "default").await;
+    let schema = json!({"type": "object", "properties": {
+        "spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+        "list": {"type": "array", "items": {"type": "object", "properties": {
+            "a": {"type": "object", "x-kubernetes-preserve-unknown-fields": true, "default": default}}}}}});
+    let definition = json!({"metadata": {"name": "things.example.com"}, "spec": {
+        "group": "example.com", "scope": "Namespaced", "names": {"plural": "things", "kind": "Thing"},
+        "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]}});
+    let made = send(&server, "POST", DEFINITIONS, &definition).await;
+    assert_eq!(made.status(), 201, "{}", json(made).await);
+    server
+}
+
+fn thing(spec: Value) -> Value {
+    json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a"}, "spec": spec})
+}
+
+/// Objects within each other, the innermost one empty.
+fn nested(levels: usize) -> Value {
+    (1..levels).fold(json!({}), |inner, _| json!({"a": inner}))
+}
+
+/// The code and the message of an answer; the code of a `Status` is that of the answer.
+async fn ask_as(
+    server: &ApiServer,
+    method: &str,
+    path: &str,
+    kind: &str,
+    body: String,
+) -> (u16, String) {
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("content-type", kind);
+    let request = request
+        .body(Full::new(Bytes::from(body)))
+        .expect("a request");
+    let answer = server.answer(request).await.expect("it is answered");
+    let code = answer.status().as_u16();
+    let answer = json(answer).await;
+    let message = answer["message"].as_str().unwrap_or("").to_owned();
+    if code >= 400 {
+        assert_eq!(
+            (&answer["kind"], &answer["code"]),
+            (&json!("Status"), &json!(code))
+        );
+    }
+    (code, message)
+}
+
+/// What is stored is read, written back and listed by what reads JSON as this server does.
+async fn assert_readable(server: &ApiServer) {
+    let got = send(server, "GET", THING, &Value::Null).await;
+    assert_eq!(got.status(), 200);
+    let got = text(got).await;
+    assert!(got.len() <= 2 * BYTES_MAX, "{} bytes", got.len());
+    let object: Value = serde_json::from_str(&got).expect("it can be read");
+    let put = send(server, "PUT", THING, &object).await;
+    assert_eq!(put.status(), 200, "{}", text(put).await);
+    let list = text(send(server, "GET", THINGS, &Value::Null).await).await;
+    let list: Value = serde_json::from_str(&list).expect("the list can be read");
+    assert_eq!(list["items"].as_array().map(Vec::len), Some(1));
+}
+
+fn op(op: &str, from: &str, path: &str) -> Value {
+    json!({"op": op, "from": from, "path": path})
+}
+
+#[tokio::test]
+async fn no_request_makes_an_object_deeper_than_can_be_read_back() {
+    let too_deep = format!("nested too deep: at most {DEPTH_MAX} lists");
+    let server = with_things(nested(5)).await;
+    let list = |value: &Value| json!([{"op": "add", "path": "/spec", "value": value}]);
+    let create = [("POST", JSON), ("POST", YAML)].map(|(method, kind)| (method, THINGS, kind));
+    let change = [
+        ("PUT", JSON),
+        ("PUT", YAML),
+        ("PATCH", MERGE_PATCH),
+        ("PATCH", JSON_PATCH),
+        ("PATCH", APPLY_PATCH),
+    ]
+    .map(|(method, kind)| (method, THING, kind));
+    for (method, path, kind) in create.into_iter().chain(change) {
+        let query = match kind {
+            APPLY_PATCH => "?fieldManager=b&force=true",
+            _ => "",
+        };
+        let path = format!("{path}{query}");
+        let version = match method {
+            "PUT" => json(send(&server, "GET", THING, &Value::Null).await).await["metadata"]["resourceVersion"].take(),
+            _ => Value::Null,
+        };
+        let body = |spec: &Value| match kind {
+            JSON_PATCH => list(spec).to_string(),
+            _ => {
+                let mut object = thing(spec.clone());
+                if !version.is_null() {
+                    object["metadata"]["resourceVersion"] = version.clone();
+                }
+                object.to_string()
+            }
+        };
+        let (deepest, deeper) = match kind {
+            YAML | APPLY_PATCH => (nested(YAML_DEPTH_MAX - 1), nested(YAML_DEPTH_MAX)),
+            // `spec` lies in the object.
+            _ => (nested(DEPTH_MAX - 1), nested(DEPTH_MAX)),
+        };
+        let (code, message) = ask_as(&server, method, &path, kind, body(&deeper)).await;
+        assert_eq!(code, 400, "{method} {kind}: {message}");
+        let told = [too_deep.as_str(), "Depth { depth: 65 }"];
+        assert!(
+            told.iter().any(|told| message.contains(told)),
+            "{method} {kind}: {message}"
+        );
+        let (code, message) = ask_as(&server, method, &path, kind, body(&deepest)).await;
+        assert!(code < 300, "{method} {kind}: {message}");
+        assert_readable(&server).await;
+        if method == "POST" {
+            let gone = send(&server, "DELETE", THING, &Value::Null).await;
+            assert_eq!(gone.status(), 200);
+            if kind == YAML {
+                let made = send(&server, "POST", THINGS, &thing(json!({}))).await;
+                assert_eq!(made.status(), 201);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn no_operation_of_a_patch_makes_a_document_too_deep_on_the_way() {
+    let server = with_things(json!({})).await;
+    let made = send(
+        &server,
+        "POST",
+        THINGS,
+        &thing(json!({"list": [], "b": nested(100)})),
+    )
+    .await;
+    assert_eq!(made.status(), 201);
+    let add = json!({"op": "add", "path": "/spec/a", "value": {"a": {}}});
+    let below = |times: usize| format!("/spec/a{}", "/a".repeat(times));
+    // Each copy doubles the depth.
+    let copies =
+        |count: u32| (1..=count).map(|number| op("copy", "/spec/a", &below(2usize.pow(number))));
+    let doubled = |count| {
+        std::iter::once(add.clone())
+            .chain(copies(count))
+            .collect::<Vec<_>>()
+    };
+    // Each move lengthens the way to what is moved.
+    let moved = vec![
+        json!({"op": "add", "path": "/spec/c", "value": nested(50)}),
+        op("move", "/spec/b", &format!("/spec/c{}/b", "/a".repeat(49))),
+    ];
+    let added = vec![
+        json!({"op": "add", "path": below(0), "value": nested(100)}),
+        json!({"op": "add", "path": below(100), "value": nested(100)}),
+        op("remove", "", "/spec/a"),
+    ];
+    let replaced = vec![
+        json!({"op": "add", "path": below(0), "value": nested(100)}),
+        json!({"op": "replace", "path": below(99), "value": nested(100)}),
+        op("remove", "", "/spec/a"),
+    ];
+    for operations in [doubled(7), doubled(14), moved, added, replaced] {
+        let patch = Value::from(operations).to_string();
+        let (code, message) = ask_as(&server, "PATCH", THING, JSON_PATCH, patch).await;
+        assert_eq!(code, 400, "{message}");
+        assert!(message.contains("nested too deep"), "{message}");
+        assert_readable(&server).await;
+    }
+    let fits = Value::from(doubled(5)).to_string();
+    let (code, message) = ask_as(&server, "PATCH", THING, JSON_PATCH, fits).await;
+    assert_eq!(code, 200, "{message}");
+    assert_readable(&server).await;
+}
+
+#[tokio::test]
+async fn what_an_annotation_holds_makes_no_object_too_deep() {
+    let server = with_namespace(builder(), "default").await;
+    let autoscalers = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers";
+    let with = async |name: &str, levels: usize| {
+        let pods =
+            json!({"metricName": "m", "targetAverageValue": "1", "selector": nested(levels)});
+        let metrics = json!([{"type": "Pods", "pods": pods}]).to_string();
+        let autoscaler = json!({"metadata": {"name": name, "annotations":
+            {"autoscaling.alpha.kubernetes.io/metrics": metrics}},
+            "spec": {"maxReplicas": 1,
+                "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "a"}}});
+        json(send(&server, "POST", autoscalers, &autoscaler).await).await
+    };
+    let refused = with("a", DEPTH_MAX).await;
+    assert_eq!(refused["code"], 400, "{refused}");
+    let message = refused["message"].as_str().expect("it has one");
+    assert!(message.contains("nested too deep"), "{message}");
+    let made = with("b", 5).await;
+    assert_eq!(made["kind"], "HorizontalPodAutoscaler", "{made}");
+}
+
+#[tokio::test]
+async fn copies_of_a_patch_are_bounded_together() {
+    let server = with_things(json!({})).await;
+    let made = send(
+        &server,
+        "POST",
+        THINGS,
+        &thing(json!({"a": "x".repeat(100)})),
+    )
+    .await;
+    assert_eq!(made.status(), 201);
+    for count in [20, 30, 60] {
+        let copies = (0..count).map(|number| op("copy", "/spec", &format!("/spec/c{number}")));
+        let patch = Value::from(copies.collect::<Vec<_>>()).to_string();
+        let (code, message) = ask_as(&server, "PATCH", THING, JSON_PATCH, patch).await;
+        assert_eq!(code, 422, "{message}");
+        assert!(
+            message.contains(&format!("exceeding the limit {BYTES_MAX}")),
+            "{message}"
+        );
+        assert_readable(&server).await;
+    }
+    // Lists whose entries are moved about by many operations.
+    let mut patch = vec![json!({"op": "add", "path": "/spec/l", "value": vec![1; 1_000_000]})];
+    patch.extend((0..5_000).map(|_| op("move", "/spec/l/0", "/spec/l/0")));
+    let (code, message) = ask_as(
+        &server,
+        "PATCH",
+        THING,
+        JSON_PATCH,
+        Value::from(patch).to_string(),
+    )
+    .await;
+    assert_eq!(code, 422, "{message}");
+    assert!(message.contains("move values of more than"), "{message}");
+}
+
+#[tokio::test]
+async fn patches_one_after_the_other_make_no_object_larger_than_a_body() {
+    let server = with_things(json!({})).await;
+    let made = send(&server, "POST", THINGS, &thing(json!({}))).await;
+    assert_eq!(made.status(), 201);
+    let large = "x".repeat(BYTES_MAX / 5);
+    for (kind, query) in [
+        (MERGE_PATCH, ""),
+        (JSON_PATCH, ""),
+        (APPLY_PATCH, "?force=true&fieldManager="),
+    ] {
+        let mut refused = None;
+        for number in 0..8 {
+            let name = format!("{}{number}", &kind[12..14]);
+            let patch = match kind {
+                JSON_PATCH => {
+                    json!([{"op": "add", "path": format!("/spec/{name}"), "value": large}])
+                }
+                _ => thing(json!({&name: large})),
+            };
+            let manager = if query.is_empty() { "" } else { &name };
+            let path = format!("{THING}{query}{manager}");
+            let (code, message) = ask_as(&server, "PATCH", &path, kind, patch.to_string()).await;
+            if code != 200 {
+                refused = Some((code, message));
+            }
+        }
+        let (code, message) = refused.expect("one is too much");
+        assert_eq!(code, 413, "{message}");
+        assert!(
+            message.contains(&format!("limit is {BYTES_MAX}")),
+            "{message}"
+        );
+        assert_readable(&server).await;
+    }
+}
+
+#[tokio::test]
+async fn owners_of_fields_make_no_object_larger_than_a_body() {
+    let server = with_things(json!({})).await;
+    let names = (0..1_000).map(|number| (format!("{number:0>400}"), json!(1)));
+    let body = thing(Value::Object(names.collect())).to_string();
+    let mut codes = Vec::new();
+    for number in 0..10 {
+        let path = format!("{THING}?fieldManager=m{number}");
+        let (code, message) = ask_as(&server, "PATCH", &path, APPLY_PATCH, body.clone()).await;
+        assert!(
+            code < 300 || message.contains(&BYTES_MAX.to_string()),
+            "{message}"
+        );
+        codes.push(code);
+    }
+    assert_eq!((codes[0], codes[9]), (201, 413), "{codes:?}");
+    assert_readable(&server).await;
+}
+
+#[tokio::test]
+async fn defaults_make_no_object_larger_than_a_body() {
+    let server = with_things(json!({"x": "x".repeat(100_000)})).await;
+    let list = |items: usize| {
+        let mut object = thing(json!({}));
+        object["list"] = vec![json!({}); items].into();
+        object
+    };
+    let refused = json(send(&server, "POST", THINGS, &list(30_000)).await).await;
+    assert_eq!(refused["code"], 422, "{refused}");
+    let message = refused["message"].as_str().expect("it has one");
+    assert!(
+        message.contains(&format!("may not be more than {BYTES_MAX} bytes")),
+        "{message}"
+    );
+    let made = send(&server, "POST", THINGS, &list(20)).await;
+    assert_eq!(made.status(), 201);
+    assert_readable(&server).await;
+    for kind in [MERGE_PATCH, JSON_PATCH] {
+        let patch = match kind {
+            JSON_PATCH => json!([{"op": "add", "path": "/list", "value": vec![json!({}); 30_000]}]),
+            _ => list(30_000),
+        };
+        let (code, message) = ask_as(&server, "PATCH", THING, kind, patch.to_string()).await;
+        assert_eq!(code, 422, "{message}");
+        assert_readable(&server).await;
+    }
+}
+
+#[tokio::test]
+async fn aliases_stand_for_no_more_than_a_body() {
+    let server = with_things(json!({})).await;
+    let head = "apiVersion: example.com/v1\nkind: Thing\nmetadata: {name: a}\nspec:\n";
+    let laughs = (1..9).map(|number| {
+        let before = format!("*l{}, ", number - 1);
+        format!(
+            "  l{number}: &l{number} [{}]\n",
+            before.repeat(9).trim_end_matches(", ")
+        )
+    });
+    let laughs = format!("{head}  l0: &l0 [lol, lol]\n{}", laughs.collect::<String>());
+    let large = format!(
+        "{head}  a: &a {}\n  b: [{}]\n",
+        "x".repeat(1 << 20),
+        ["*a"; 10].join(", ")
+    );
+    let deep = (1..200).map(|number| format!("  d{number}: &d{number} [*d{}]\n", number - 1));
+    let deep = format!("{head}  d0: &d0 []\n{}", deep.collect::<String>());
+    for body in [laughs, large, deep] {
+        for (method, path, kind) in [
+            ("POST", THINGS.to_owned(), YAML),
+            ("PATCH", format!("{THING}?fieldManager=m"), APPLY_PATCH),
+        ] {
+            let (code, message) = ask_as(&server, method, &path, kind, body.clone()).await;
+            assert_eq!(code, 400, "{message}");
+        }
+    }
+    let few = format!("{head}  a: &a {}\n  b: [*a, *a]\n", "x".repeat(100_000));
+    let (code, message) = ask_as(&server, "POST", THINGS, YAML, few).await;
+    assert_eq!(code, 201, "{message}");
+    assert_readable(&server).await;
+}
