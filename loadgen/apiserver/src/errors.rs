@@ -6,6 +6,12 @@ use std::fmt::Display;
 
 use podstorm_objects::{ApiError, Cause, Details, Kind, ObjectMeta, Reason, ResourceVersion, Uid};
 
+use crate::limits::BYTES_MAX;
+use crate::places::Places;
+
+/// Bytes of the problems of an object after which no more are listed: an answer with all those of a large list would
+/// be many times as large as the request.
+pub(crate) const CAUSES_BYTES_MAX: usize = BYTES_MAX;
 /// The retry time, s, of errors that have one.
 const RETRY_AFTER_SECONDS: u32 = 1;
 
@@ -179,18 +185,24 @@ pub fn invalid_of((kind, group): (&str, &str), name: &str, causes: Vec<Cause>) -
     assert!(!causes.is_empty(), "an invalid object has a cause");
     let text = |cause: &Cause| format!("{}: {}", cause.field, cause.message);
     // A problem that is found several times is told once.
-    let mut texts: Vec<String> = Vec::new();
+    let mut texts: Places<String> = Places::default();
     for text in causes.iter().map(text) {
         if !texts.contains(&text) {
             texts.push(text);
         }
     }
-    let all = match &texts[..] {
+    let all = match texts.all() {
         [only] => only.clone(),
         many => format!("[{}]", many.join(", ")),
     };
+    let is_full = causes.iter().map(bytes_of).sum::<usize>() > CAUSES_BYTES_MAX;
+    let more = if is_full {
+        "; there may be more problems"
+    } else {
+        ""
+    };
     let dot = if group.is_empty() { "" } else { "." };
-    let message = format!("{kind}{dot}{group} \"{name}\" is invalid: {all}");
+    let message = format!("{kind}{dot}{group} \"{name}\" is invalid: {all}{more}");
     ApiError::status(422, Reason::Invalid, message).with_details(Details {
         name: name.to_owned(),
         group: group.to_owned(),
@@ -198,6 +210,12 @@ pub fn invalid_of((kind, group): (&str, &str), name: &str, causes: Vec<Cause>) -
         causes,
         ..Details::default()
     })
+}
+
+/// The bytes of a cause in an answer, about.
+pub(crate) fn bytes_of(cause: &Cause) -> usize {
+    const NAMES: usize = 64;
+    NAMES + cause.field.len() + cause.message.len()
 }
 
 /// 422: a `PUT` names no version, which it must for this kind. Upstream names the resource here, not

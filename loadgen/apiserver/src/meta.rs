@@ -9,6 +9,7 @@ use podstorm_objects::{
 use serde_json::Value;
 
 use super::errors;
+use super::places::Places;
 use super::store::owners::same_owners;
 
 /// The finalizer that keeps an object until its dependents have lost their references to it.
@@ -34,12 +35,16 @@ pub(super) fn is_past_grace(metadata: &ObjectMeta) -> bool {
 /// Removes owner references that are equal to an earlier one.
 pub(super) fn drop_repeated_owners(owners: &mut OwnerReferences) {
     if owners.len() > 1 {
-        let all = std::mem::take(owners);
-        for owner in all {
-            if !owners.contains(&owner) {
-                owners.push(owner);
-            }
-        }
+        let mut seen = Places::default();
+        *owners = (std::mem::take(owners).into_iter())
+            .filter(|owner| {
+                let is_new = !seen.contains(owner);
+                if is_new {
+                    seen.push(Arc::clone(owner));
+                }
+                is_new
+            })
+            .collect();
     }
 }
 
@@ -157,10 +162,11 @@ pub(super) fn validate_update(new: &ObjectMeta, old: &ObjectMeta, causes: &mut V
     let kept = grace == old.deletion_grace_period_seconds;
     immutable("deletionGracePeriodSeconds", kept, &|| grace.get().into());
     if old.is_deleting() {
+        let before: Places<&Str> = old.finalizers().iter().collect();
         let added: Vec<&str> = new
             .finalizers()
             .iter()
-            .filter(|finalizer| !old.finalizers().contains(finalizer))
+            .filter(|finalizer| !before.contains(finalizer))
             .map(|finalizer| &**finalizer)
             .collect();
         if !added.is_empty() {

@@ -187,12 +187,28 @@ pub(crate) fn method_not_allowed() -> ApiError {
     )
 }
 
-/// Adds `Warning` headers, as clients print them.
+/// Most characters of all warnings of an answer, and of one that would be too long: as upstream.
+pub(crate) const WARNINGS_MAX: usize = 4096;
+const WARNING_MAX: usize = 256;
+
+/// Adds `Warning` headers, as clients print them, until there are too many.
+///
+/// Source: `warning.go` in `endpoints/filters` of Kubernetes' apiserver.
 pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
+    let there = response.headers().get_all(WARNING).iter();
+    let mut written: usize = there.map(HeaderValue::len).sum();
     for warning in warnings {
+        if written >= WARNINGS_MAX {
+            return;
+        }
+        let length = warning.chars().count();
+        let length = match written + length > WARNINGS_MAX {
+            true => length.min(WARNING_MAX),
+            false => length,
+        };
+        written += length;
         // Quotes and backslashes are escaped; what no header may hold is left out.
-        let escaped: String = warning
-            .chars()
+        let escaped: String = (warning.chars().take(length))
             .filter(|character| !character.is_control())
             .flat_map(|character| {
                 let escape = matches!(character, '"' | '\\').then_some('\\');

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::indexes;
 use crate::errors;
+use crate::places::Places;
 use crate::validation::{Checks, Field, IMMUTABLE};
 
 const COMPLETE: &str = "Complete";
@@ -94,7 +95,7 @@ impl Write<'_> {
 
     /// Pods that have ended and are not in the numbers yet: each is there once.
     fn check_uncounted(&self) {
-        let mut seen: Vec<&Value> = Vec::new();
+        let mut seen: Places<&Value> = Places::default();
         let lists = self.new.at("uncountedTerminatedPods");
         for list in ["succeeded", "failed"] {
             for pod in lists.at(list).items() {

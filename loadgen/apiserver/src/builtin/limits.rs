@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use crate::defaulting::{Fill, Within};
 use crate::errors::duplicate;
+use crate::places::Places;
 use crate::validation::{Checks, Field, MUST_NOT_BE_NEGATIVE, is_of_quota, names};
 
 /// Scopes, and whether each is about pods alone.
@@ -159,7 +160,7 @@ fn fill(target: &mut Map, amounts: Map) {
 /// The broken rules of a LimitRange.
 pub(super) fn validate_range(range: &DynamicObject) -> Vec<Cause> {
     let checks = Checks::default();
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: Places<&str> = Places::default();
     for limit in checks.field(range, "spec").at("limits").items() {
         let of = limit.at("type");
         let kind = of.text();
@@ -184,6 +185,7 @@ pub(super) fn validate_range(range: &DynamicObject) -> Vec<Cause> {
         }
         check_amounts(&limit);
     }
+    drop(seen);
     checks.found()
 }
 

@@ -4,6 +4,7 @@
 //! that an update leaves as they were are not checked again.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use podstorm_objects::{Cause, Map, Time};
 use regex_lite::Regex;
@@ -11,20 +12,52 @@ use serde_json::Value;
 
 use super::structural::OF_OBJECTS;
 use crate::errors::{duplicate, invalid_value, not_supported, required, too_long, too_many};
-use crate::validation::names;
+use crate::places::Places;
+use crate::validation::{Causes, names};
 
 /// The rules that a value breaks; `old` is what stood there before.
 pub(super) fn check(schema: &Value, new: &Value, old: Option<&Value>) -> Vec<Cause> {
-    let mut causes = Vec::new();
+    let mut causes = Broken::default();
     value(schema, new, old, "", &mut causes);
-    causes
+    causes.all.found()
 }
 
 /// The rules that a default breaks, which stands at `path` in a definition.
 pub(super) fn check_at(schema: &Value, new: &Value, path: &str) -> Vec<Cause> {
-    let mut causes = Vec::new();
+    let mut causes = Broken::default();
     value(schema, new, None, path, &mut causes);
-    causes
+    causes.all.found()
+}
+
+/// The rules that are broken, and what was made of the schema to find them.
+#[derive(Default)]
+struct Broken<'s> {
+    all: Causes,
+    /// Each pattern once, however many values have it; `None` for one that can't be read.
+    patterns: BTreeMap<&'s str, Option<Regex>>,
+}
+
+impl<'s> Broken<'s> {
+    fn push(&mut self, cause: Cause) {
+        self.all.push(cause);
+    }
+
+    fn matches(&mut self, pattern: &'s str, text: &str) -> bool {
+        let pattern = self
+            .patterns
+            .entry(pattern)
+            .or_insert_with_key(|pattern| Regex::new(pattern).ok());
+        pattern
+            .as_ref()
+            .is_some_and(|pattern| pattern.is_match(text))
+    }
+
+    /// Whether a value breaks no rule of another schema.
+    fn fits(&mut self, schema: &'s Value, new: &Value, path: &str) -> bool {
+        let found = std::mem::take(&mut self.all);
+        value(schema, new, None, path, self);
+        std::mem::replace(&mut self.all, found).found().is_empty()
+    }
 }
 
 /// A cause with a sentence about the field in the body.
@@ -39,7 +72,13 @@ fn child<'a>(path: &str, name: &'a str) -> Cow<'a, str> {
     }
 }
 
-fn value(schema: &Value, new: &Value, old: Option<&Value>, path: &str, causes: &mut Vec<Cause>) {
+fn value<'s>(
+    schema: &'s Value,
+    new: &Value,
+    old: Option<&Value>,
+    path: &str,
+    causes: &mut Broken<'s>,
+) {
     if old == Some(new) || new.is_null() && schema["nullable"] == true {
         return;
     }
@@ -101,7 +140,7 @@ fn type_invalid(path: &str, found: &Value, wanted: &str) -> Cause {
     }
 }
 
-fn enumerated(schema: &Value, value: &Value, path: &str, causes: &mut Vec<Cause>) {
+fn enumerated<'s>(schema: &'s Value, value: &Value, path: &str, causes: &mut Broken<'s>) {
     let Some(allowed) = schema["enum"].as_array() else {
         return;
     };
@@ -118,7 +157,7 @@ fn enumerated(schema: &Value, value: &Value, path: &str, causes: &mut Vec<Cause>
     causes.push(not_supported(path, &text(value), &allowed));
 }
 
-fn check_text(schema: &Value, text: &str, path: &str, causes: &mut Vec<Cause>) {
+fn check_text<'s>(schema: &'s Value, text: &str, path: &str, causes: &mut Broken<'s>) {
     let value: Value = text.into();
     let length = u64::try_from(text.chars().count()).unwrap_or(u64::MAX);
     if let Some(most) = schema["maxLength"].as_u64().filter(|most| length > *most) {
@@ -132,7 +171,7 @@ fn check_text(schema: &Value, text: &str, path: &str, causes: &mut Vec<Cause>) {
         ));
     }
     if let Some(pattern) = schema["pattern"].as_str()
-        && !Regex::new(pattern).is_ok_and(|pattern| pattern.is_match(text))
+        && !causes.matches(pattern, text)
     {
         causes.push(in_body(path, &value, &format!("should match '{pattern}'")));
     }
@@ -165,7 +204,12 @@ fn has_format(format: &str, text: &str) -> bool {
     }
 }
 
-fn check_number(schema: &Value, number: &serde_json::Number, path: &str, causes: &mut Vec<Cause>) {
+fn check_number<'s>(
+    schema: &'s Value,
+    number: &serde_json::Number,
+    path: &str,
+    causes: &mut Broken<'s>,
+) {
     let (value, number) = (
         Value::Number(number.clone()),
         number.as_f64().unwrap_or(f64::NAN),
@@ -199,12 +243,12 @@ fn check_number(schema: &Value, number: &serde_json::Number, path: &str, causes:
     }
 }
 
-fn check_list(
-    schema: &Value,
+fn check_list<'s>(
+    schema: &'s Value,
     entries: &[Value],
     old: Option<&Value>,
     path: &str,
-    causes: &mut Vec<Cause>,
+    causes: &mut Broken<'s>,
 ) {
     let count = u64::try_from(entries.len()).unwrap_or(u64::MAX);
     if let Some(most) = schema["maxItems"].as_u64().filter(|most| count > *most) {
@@ -215,20 +259,30 @@ fn check_list(
         causes.push(in_body(path, &value, &what));
     }
     let key = key_of(schema);
-    let keys: Vec<Option<Value>> = entries.iter().map(&key).collect();
+    let mut seen = Places::default();
     let old = old.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let old_keys: Places<Option<Value>> = old.iter().map(&key).collect();
     for (number, entry) in entries.iter().enumerate() {
         let at = format!("{path}[{number}]");
         // Entries without a key have nothing that they were before.
-        let before = keys[number].as_ref();
-        let before = before.and_then(|of| old.iter().find(|entry| key(entry).as_ref() == Some(of)));
-        value(&schema["items"], entry, before, &at, causes);
-        if keys[number].is_some() && keys[..number].contains(&keys[number]) {
-            let shown = keys[number].clone().unwrap_or_default();
-            let shown = invalid_value(&at, &shown, "").message;
+        let own = key(entry);
+        let before = own.as_ref().and_then(|_| old_keys.position(&own));
+        value(
+            &schema["items"],
+            entry,
+            before.map(|place| &old[place]),
+            &at,
+            causes,
+        );
+        let Some(own) = own else {
+            continue;
+        };
+        if seen.contains(&own) {
+            let shown = invalid_value(&at, &own, "").message;
             let shown = shown.strip_prefix("Invalid value: ").unwrap_or(&shown);
             causes.push(duplicate(at, shown.trim_end_matches(": ")));
         }
+        seen.push(own);
     }
 }
 
@@ -252,12 +306,12 @@ fn key_of(schema: &Value) -> impl Fn(&Value) -> Option<Value> {
     }
 }
 
-fn check_members(
-    schema: &Value,
+fn check_members<'s>(
+    schema: &'s Value,
     members: &Map,
     old: Option<&Value>,
     path: &str,
-    causes: &mut Vec<Cause>,
+    causes: &mut Broken<'s>,
 ) {
     let count = u64::try_from(members.len()).unwrap_or(u64::MAX);
     if let Some(most) = schema["maxProperties"]
@@ -299,12 +353,15 @@ fn check_members(
 }
 
 /// `allOf`, `anyOf`, `oneOf` and `not`.
-fn combined(schema: &Value, new: &Value, path: &str, causes: &mut Vec<Cause>) {
-    let fitting = |name: &str| {
+fn combined<'s>(schema: &'s Value, new: &Value, path: &str, causes: &mut Broken<'s>) {
+    let mut fitting = |name: &str| {
         let all = schema[name].as_array()?;
-        let fits = |of: &&Value| check_at(of, new, path).is_empty();
+        let fits = |of: &&'s Value| causes.fits(of, new, path);
         Some((all.iter().filter(fits).count(), all.len()))
     };
+    let (any, one, all) = (fitting("anyOf"), fitting("oneOf"), fitting("allOf"));
+    let is_not = |not| causes.fits(not, new, path);
+    let is_not = schema.get("not").is_some_and(is_not);
     // Upstream names no field.
     let mut broken = |what: &str| {
         causes.push(invalid_value(
@@ -313,11 +370,10 @@ fn combined(schema: &Value, new: &Value, path: &str, causes: &mut Vec<Cause>) {
             &format!("{path:?} {what}"),
         ));
     };
-    if let Some((0, _)) = fitting("anyOf").filter(|_| schema["x-kubernetes-int-or-string"] != true)
-    {
+    if let Some((0, _)) = any.filter(|_| schema["x-kubernetes-int-or-string"] != true) {
         broken("must validate at least one schema (anyOf)");
     }
-    match fitting("oneOf") {
+    match one {
         Some((0, _)) => {
             broken("must validate one and only one schema (oneOf). Found none valid");
         }
@@ -328,13 +384,10 @@ fn combined(schema: &Value, new: &Value, path: &str, causes: &mut Vec<Cause>) {
         }
         _ => {}
     }
-    if fitting("allOf").is_some_and(|(number, all)| number < all) {
+    if all.is_some_and(|(number, all)| number < all) {
         broken("must validate all the schemas (allOf)");
     }
-    if schema
-        .get("not")
-        .is_some_and(|not| check_at(not, new, path).is_empty())
-    {
+    if is_not {
         broken("must not validate the schema (not)");
     }
 }

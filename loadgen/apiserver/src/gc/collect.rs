@@ -6,6 +6,7 @@ use podstorm_objects::{ApiError, Now, ObjectMeta, OwnerReference, Str, Uid};
 
 use super::{OwnerState, WorkItem};
 use crate::any::AnyStore;
+use crate::places::Places;
 use crate::store::counts::{Verb, WriteEffects};
 use crate::store::owners::ObjectKey;
 use crate::store::{KindStore, Strategy};
@@ -78,7 +79,7 @@ impl Cluster {
             // A cluster-scoped object with a namespaced owner is never collected.
             return;
         }
-        let mut dangling: Vec<&Uid> = Vec::new();
+        let mut dangling: Places<&Uid> = Places::default();
         let mut waiting: Vec<&Uid> = Vec::new();
         let mut solid = false;
         for owner in &metadata.owner_references {
@@ -92,7 +93,7 @@ impl Cluster {
             return;
         }
         if solid {
-            dangling.append(&mut waiting);
+            waiting.into_iter().for_each(|uid| dangling.push(uid));
             let stripped = self.strip_owners(store, key, &metadata.uid, now, |uid| {
                 dangling.contains(&uid)
             });

@@ -14,12 +14,14 @@ mod misplaced;
 mod replay;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ahash::RandomState;
 use hashbrown::HashSet;
 use podstorm_objects::{Kind, Now, ObjectMeta, OwnerReference, OwnerReferences, Uid};
 
+use crate::places::Places;
 use crate::store::lock::Lock;
 use crate::store::owners::{ObjectKey, same_owners};
 use crate::store::{KindStore, Strategy};
@@ -176,13 +178,13 @@ impl Cluster {
         if let Some(new) = new {
             let namespace = &*new.metadata().namespace;
             let mut check = false;
+            let reports = self.options.records_gc_events;
+            let known = before.iter().filter(|_| reports).map(|known| &known.uid);
+            let known: Places<&Uid> = known.collect();
             for owner in after {
                 let state = self.owner_state(owner, namespace, new.kind());
                 check |= state != OwnerState::Solid;
-                if state == OwnerState::Absent
-                    && self.options.records_gc_events
-                    && !before.iter().any(|known| known.uid == owner.uid)
-                {
+                if state == OwnerState::Absent && reports && !known.contains(&&owner.uid) {
                     let (key, uid) = (ObjectKey::of(new), owner.uid.clone());
                     self.garbage.push(WorkItem::Report(key, uid));
                 }
@@ -195,6 +197,7 @@ impl Cluster {
         if self.garbage.foreground_seen.load(Ordering::Relaxed)
             && let Some(metadata) = new.map(|new| new.metadata())
         {
+            let after: Places<&Arc<OwnerReference>> = after.iter().collect();
             for owner in before.iter().filter(|owner| !after.contains(owner)) {
                 self.check_owner(owner, metadata);
             }

@@ -4,6 +4,8 @@
 use podstorm_objects::Map;
 use serde_json::Value;
 
+use crate::places::Places;
+
 /// The member that says what to do with its map or list entry: `delete` or `replace`.
 const DIRECTIVE: &str = "$patch";
 /// The member with the keys of a map that stay.
@@ -87,7 +89,8 @@ fn merge_map(target: &mut Map, patch: &Map, place: &str) -> Result<(), PatchProb
     }
     if let Some(keys) = patch.get(RETAIN_KEYS) {
         let keys = keys.as_array().map(Vec::as_slice).unwrap_or_default();
-        target.retain(|key, _| keys.iter().any(|kept| kept == key));
+        let keys: Places<&str> = keys.iter().filter_map(Value::as_str).collect();
+        target.retain(|key, _| keys.contains(&key.as_str()));
     }
     for (member, value) in patch {
         if let Some(list) = member.strip_prefix(DELETE_FROM) {
@@ -184,8 +187,8 @@ fn merge_list(
         let problem = format!("list element types are not identical: {}", go_text(&both));
         return Err(PatchProblem(problem));
     }
-    let mut entries = stored.clone();
     let mut plain: Vec<Value> = Vec::with_capacity(changes.len());
+    let mut deleted = Places::default();
     for change in changes {
         if change.get(DIRECTIVE).is_some_and(|it| it == "merge") {
             let problem = "merging lists cannot yet be specified in the patch";
@@ -200,53 +203,75 @@ fn merge_list(
             Some("delete") => {
                 if let ListKind::Keyed(key) = kind {
                     let id = change.get(key).ok_or_else(|| without_key(change, key))?;
-                    entries.retain(|entry| entry.get(key) != Some(id));
+                    deleted.push(id);
                 }
             }
             _ => plain.push(change.clone()),
         }
     }
+    let is_kept = |entry: &&Value| match kind {
+        ListKind::Keyed(key) if !deleted.is_empty() => {
+            entry.get(key).is_none_or(|id| !deleted.contains(&id))
+        }
+        _ => true,
+    };
+    let mut entries: Vec<Value> = stored.iter().filter(is_kept).cloned().collect();
+    let mut ids: Places<Option<&Value>> = (stored.iter().filter(is_kept))
+        .map(|entry| id_of(entry, kind))
+        .collect();
     for change in &plain {
+        let id = id_of(change, kind);
+        let place = ids.position(&id);
+        // To merge may have taken a key away that is null or has directives.
+        let place = place.filter(|place| id_of(&entries[*place], kind) == id);
         match (kind, change) {
             (ListKind::Keyed(key), Value::Object(members)) => {
-                let id = members.get(key).ok_or_else(|| without_key(change, key))?;
-                let change = members;
-                let found = entries.iter_mut().find(|entry| entry.get(key) == Some(id));
-                if let Some(Value::Object(entry)) = found {
-                    merge_map(entry, change, member)?;
-                } else {
-                    let mut entry = Map::new();
-                    merge_map(&mut entry, change, member)?;
-                    entries.push(Value::Object(entry));
+                id.ok_or_else(|| without_key(change, key))?;
+                if let Some(Value::Object(entry)) = place.map(|place| &mut entries[place]) {
+                    merge_map(entry, members, member)?;
+                    continue;
                 }
+                let mut entry = Map::new();
+                merge_map(&mut entry, members, member)?;
+                entries.push(Value::Object(entry));
             }
             (ListKind::Keyed(key), _) => return Err(without_key(change, key)),
-            _ if entries.contains(change) => {}
+            _ if place.is_some() => continue,
             _ => entries.push(change.clone()),
         }
+        ids.push(id);
     }
     Ok(arrange(entries, order.unwrap_or(&plain), &stored, kind))
+}
+
+/// What tells an entry of a list from the others: its key, or itself; `None` where it has none.
+fn id_of(entry: &Value, kind: ListKind) -> Option<&Value> {
+    match kind {
+        ListKind::Keyed(key) => entry.get(key),
+        _ => Some(entry),
+    }
 }
 
 /// Sorts the entries: those in `order` get that order, the others keep the stored order. One of the
 /// others goes before one of `order` only if it was stored before it. So new entries come before
 /// those that the patch does not name.
 fn arrange(entries: Vec<Value>, order: &[Value], stored: &[Value], kind: ListKind) -> Vec<Value> {
-    let at = |list: &[Value], entry: &Value| {
-        list.iter().position(|other| match kind {
-            ListKind::Keyed(key) => other.get(key) == entry.get(key),
-            _ => other == entry,
-        })
-    };
-    let (mut listed, mut others): (Vec<Value>, Vec<Value>) = entries
-        .into_iter()
-        .partition(|entry| at(order, entry).is_some());
-    listed.sort_by_key(|entry| at(order, entry));
-    others.sort_by_key(|entry| at(stored, entry));
+    let in_order: Places<Option<&Value>> = order.iter().map(|entry| id_of(entry, kind)).collect();
+    let in_stored: Places<Option<&Value>> = stored.iter().map(|entry| id_of(entry, kind)).collect();
+    // With its places in the order and in the stored list.
+    type Placed = (Option<usize>, Option<usize>, Value);
+    let placed = entries.into_iter().map(|entry| {
+        let id = id_of(&entry, kind);
+        (in_order.position(&id), in_stored.position(&id), entry)
+    });
+    let (mut listed, mut others): (Vec<Placed>, Vec<Placed>) =
+        placed.partition(|(in_order, ..)| in_order.is_some());
+    listed.sort_by_key(|(in_order, ..)| *in_order);
+    others.sort_by_key(|(_, in_stored, _)| *in_stored);
     let mut arranged = Vec::with_capacity(listed.len() + others.len());
     let (mut listed, mut others) = (listed.into_iter().peekable(), others.into_iter().peekable());
-    while let (Some(left), Some(right)) = (others.peek(), listed.peek()) {
-        let left_first = match (at(stored, left), at(stored, right)) {
+    while let (Some((_, left, _)), Some((_, right, _))) = (others.peek(), listed.peek()) {
+        let left_first = match (left, right) {
             (Some(left), Some(right)) => left < right,
             _ => false,
         };
@@ -256,14 +281,14 @@ fn arrange(entries: Vec<Value>, order: &[Value], stored: &[Value], kind: ListKin
             listed.next()
         });
     }
-    arranged.extend(listed);
-    arranged.extend(others);
-    arranged
+    let placed = arranged.into_iter().chain(listed).chain(others);
+    placed.map(|(_, _, entry)| entry).collect()
 }
 
 fn delete_from(target: &mut Map, list: &str, texts: &Value) {
     if let (Some(Value::Array(entries)), Value::Array(texts)) = (target.get_mut(list), texts) {
-        entries.retain(|entry| !texts.contains(entry));
+        let texts: Places<&Value> = texts.iter().collect();
+        entries.retain(|entry| !texts.contains(&entry));
     }
 }
 

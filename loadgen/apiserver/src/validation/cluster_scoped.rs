@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::container::{choice, text};
 use super::{Causes, metadata, names, validate_metadata};
 use crate::finalizer::phase;
+use crate::places::Places;
 
 /// The broken rules of a new or changed node.
 pub fn validate_node(node: &Node) -> Vec<Cause> {
@@ -22,8 +23,8 @@ pub fn validate_node(node: &Node) -> Vec<Cause> {
     );
     let spec = Path::ROOT.member("spec");
     let list = spec.member("taints");
-    let mut seen: Vec<(&str, &str)> = Vec::new();
     let taints = node.spec.get("taints").map(Tape::of);
+    let mut seen: Places<(&str, &str)> = Places::default();
     for (index, taint) in taints
         .iter()
         .flat_map(|list| list.root().items())
@@ -47,7 +48,7 @@ pub fn validate_node(node: &Node) -> Vec<Cause> {
         }
         seen.push((key, effect));
     }
-    causes.0
+    causes.found()
 }
 
 /// The broken rules of a new or changed namespace.
@@ -78,13 +79,13 @@ pub fn validate_namespace(namespace: &Namespace) -> Vec<Cause> {
             causes.invalid(&list.item(index), name, problem);
         }
     }
-    causes.0
+    causes.found()
 }
 
 /// The broken rules of a namespace with a changed status: its phase says whether it is being
 /// deleted.
 pub fn validate_namespace_status(namespace: &Namespace) -> Vec<Cause> {
-    let mut causes = Causes(validate_namespace(namespace));
+    let mut causes = Causes::from(validate_namespace(namespace));
     let is_deleting = namespace.metadata.is_deleting();
     if namespace.terminating != is_deleting || !is_deleting && phase(namespace) != "Active" {
         let detail = match is_deleting {
@@ -95,12 +96,12 @@ pub fn validate_namespace_status(namespace: &Namespace) -> Vec<Cause> {
         let path = Path::ROOT.member("status");
         causes.invalid(&path.member("Phase"), phase(namespace), detail);
     }
-    causes.0
+    causes.found()
 }
 
 /// The broken rules of a changed node: what a cloud or a network has given it stays.
 pub fn validate_node_update(new: &Node, old: &Node) -> Vec<Cause> {
-    let mut causes = Causes(validate_node(new));
+    let mut causes = Causes::from(validate_node(new));
     let spec = Path::ROOT.member("spec");
     for (member, told) in [("podCIDRs", "podCIDR"), ("providerID", "providerID")] {
         let of = |node: &Node| node.spec.get(member).cloned().unwrap_or_default();
@@ -111,13 +112,13 @@ pub fn validate_node_update(new: &Node, old: &Node) -> Vec<Cause> {
             causes.forbidden(&spec.member(member), detail);
         }
     }
-    causes.0
+    causes.found()
 }
 
 /// The broken rules of a new or changed Event. Its namespace must be that of the object it is
 /// about; for cluster-scoped objects it is `default`. An Event without an object may be anywhere.
 pub fn validate_event(event: &Event) -> Vec<Cause> {
-    let mut causes = Causes(validate_metadata(Kind::EVENT, &event.metadata));
+    let mut causes = Causes::from(validate_metadata(Kind::EVENT, &event.metadata));
     if let Some(about) = &event.regarding {
         let (here, there) = (&*event.metadata.namespace, about.namespace());
         let fits = if there.is_empty() {
@@ -134,7 +135,7 @@ pub fn validate_event(event: &Event) -> Vec<Cause> {
             );
         }
     }
-    causes.0
+    causes.found()
 }
 
 #[cfg(test)]

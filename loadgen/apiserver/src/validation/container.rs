@@ -4,6 +4,7 @@ use podstorm_objects::decode::Path;
 use podstorm_objects::json::JsonValue;
 
 use super::{Causes, names, references, resources, security, volumes};
+use crate::places::Places;
 
 /// The list of a container, where rules differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +19,7 @@ pub(super) enum Role {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Surroundings<'a> {
     /// IdentityGenerator of the pod's volumes.
-    pub(super) volumes: &'a [&'a str],
+    pub(super) volumes: &'a Places<&'a str>,
     /// Whether the pod is in the host network, where host port and container port must be equal.
     pub(super) host_network: bool,
 }
@@ -139,7 +140,7 @@ pub(super) fn choice(
 
 fn check_ports(container: JsonValue<'_>, host_network: bool, path: &Path<'_>, causes: &mut Causes) {
     let ports = path.member("ports");
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: Places<&str> = Places::default();
     for (index, port) in items(container, "ports") {
         let path = ports.item(index);
         let name = text(port, "name");
@@ -192,9 +193,14 @@ fn check_environment(container: JsonValue<'_>, path: &Path<'_>, causes: &mut Cau
     references::check_all_from(container, path, causes);
 }
 
-fn check_mounts(container: JsonValue<'_>, volumes: &[&str], path: &Path<'_>, causes: &mut Causes) {
+fn check_mounts(
+    container: JsonValue<'_>,
+    volumes: &Places<&str>,
+    path: &Path<'_>,
+    causes: &mut Causes,
+) {
     let list = path.member("volumeMounts");
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: Places<&str> = Places::default();
     for (index, mount) in items(container, "volumeMounts") {
         let path = list.item(index);
         match text(mount, "name") {

@@ -6,12 +6,12 @@ use std::cell::RefCell;
 use podstorm_objects::{Cause, DynamicObject};
 use serde_json::Value;
 
-use super::{IMMUTABLE, MUST_NOT_BE_NEGATIVE};
+use super::{Causes, IMMUTABLE, MUST_NOT_BE_NEGATIVE};
 use crate::errors;
 
 /// What is found wrong with an object while its fields are looked at.
 #[derive(Debug, Default)]
-pub(crate) struct Checks(RefCell<Vec<Cause>>);
+pub(crate) struct Checks(RefCell<Causes>);
 
 impl Checks {
     /// A member of the object, beside its metadata.
@@ -33,11 +33,12 @@ impl Checks {
     }
 
     pub(crate) fn extend(&self, causes: Vec<Cause>) {
-        self.0.borrow_mut().extend(causes);
+        let mut all = self.0.borrow_mut();
+        causes.into_iter().for_each(|cause| all.push(cause));
     }
 
     pub(crate) fn found(self) -> Vec<Cause> {
-        self.0.into_inner()
+        self.0.into_inner().found()
     }
 }
 

@@ -51,7 +51,7 @@ pub fn validate_metadata(kind: Kind, metadata: &ObjectMeta) -> Vec<Cause> {
     let path = Path::ROOT.member("metadata");
     let name = names::rule(kind.row().name_format);
     metadata::check(metadata, kind.is_namespaced(), name, &path, &mut causes);
-    causes.0
+    causes.found()
 }
 
 /// The causes of an update, as often as upstream finds them: the checks that all kinds share and those of
@@ -120,38 +120,64 @@ fn is_change(cause: &Cause) -> bool {
 pub(crate) const MUST_NOT_BE_NEGATIVE: &str = "must be greater than or equal to 0";
 pub(crate) const IMMUTABLE: &str = "field is immutable";
 
-/// Broken rules, in the order found.
+/// Broken rules, in the order found, until they are full.
 #[derive(Debug, Default)]
-struct Causes(Vec<Cause>);
+pub(crate) struct Causes {
+    all: Vec<Cause>,
+    bytes: usize,
+}
+
+impl From<Vec<Cause>> for Causes {
+    fn from(all: Vec<Cause>) -> Causes {
+        let bytes = all.iter().map(errors::bytes_of).sum();
+        Causes { all, bytes }
+    }
+}
 
 impl Causes {
+    pub(crate) fn push(&mut self, cause: Cause) {
+        if !self.is_full() {
+            self.bytes += errors::bytes_of(&cause);
+            self.all.push(cause);
+        }
+    }
+
+    /// Whether the answer would be too large with more of them.
+    pub(crate) fn is_full(&self) -> bool {
+        self.bytes > errors::CAUSES_BYTES_MAX
+    }
+
+    pub(crate) fn found(self) -> Vec<Cause> {
+        self.all
+    }
+
     /// An invalid value.
     fn invalid(&mut self, path: &Path<'_>, value: impl Into<Value>, detail: impl AsRef<str>) {
         let cause = errors::invalid_value(path.to_string(), &value.into(), detail.as_ref());
-        self.0.push(cause);
+        self.push(cause);
     }
 
     /// A member that must be set.
     fn required(&mut self, path: &Path<'_>, detail: &str) {
-        self.0.push(errors::required(path.to_string(), detail));
+        self.push(errors::required(path.to_string(), detail));
     }
 
     /// A member that may not be set or changed.
     fn forbidden(&mut self, path: &Path<'_>, detail: impl AsRef<str>) {
         let cause = errors::forbidden_field(path.to_string(), detail.as_ref());
-        self.0.push(cause);
+        self.push(cause);
     }
 
     /// A value that must be unique.
     fn duplicate(&mut self, path: &Path<'_>, value: impl Into<Value>) {
         let value: Value = value.into();
-        self.0.push(errors::duplicate(path.to_string(), value));
+        self.push(errors::duplicate(path.to_string(), value));
     }
 
     /// A reference to something that does not exist.
     fn not_found(&mut self, path: &Path<'_>, value: impl Into<Value>) {
         let value: Value = value.into();
-        self.0.push(Cause {
+        self.push(Cause {
             reason: "FieldValueNotFound".to_owned(),
             message: format!("Not found: {value}"),
             field: path.to_string(),
@@ -161,12 +187,12 @@ impl Causes {
     /// A value that is not one of the supported ones.
     fn not_supported(&mut self, path: &Path<'_>, value: &str, supported: &[&str]) {
         let cause = errors::not_supported(path.to_string(), value, supported);
-        self.0.push(cause);
+        self.push(cause);
     }
 
     /// A value that is too long.
     fn too_long(&mut self, path: &Path<'_>, bytes_max: usize) {
-        self.0.push(errors::too_long(path.to_string(), bytes_max));
+        self.push(errors::too_long(path.to_string(), bytes_max));
     }
 
     /// Checks a count or a duration.
@@ -253,7 +279,7 @@ mod tests {
         causes.not_found(&path, "a");
         causes.not_supported(&path, "a", &["b", "c"]);
         causes.too_long(&path, 3);
-        let found = causes.0.iter();
+        let found = causes.all.iter();
         let found = found.map(|it| format!("{} {} {}", it.field, it.reason, it.message));
         let wanted = r#"
 spec.x FieldValueInvalid Invalid value: -1: must be greater than or equal to 0

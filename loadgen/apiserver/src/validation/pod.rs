@@ -22,7 +22,7 @@ pub fn validate_pod(pod: &Pod, spec_checked: bool) -> Vec<Cause> {
             check_new(spec, &path, &mut causes);
         });
     }
-    causes.0
+    causes.found()
 }
 
 /// The broken rules of a pod whose spec was validated with another pod, on any node.
@@ -31,7 +31,7 @@ pub fn validate_pod_except_spec(pod: &Pod) -> Vec<Cause> {
     check_meta(pod, &mut causes);
     let (path, node_name) = (Path::ROOT.member("spec"), pod.node_name.as_deref());
     pod_spec::check_node_name(node_name, &path, &mut causes);
-    causes.0
+    causes.found()
 }
 
 /// The broken rules of a pod with a changed status and metadata. The server has restored owner
@@ -44,7 +44,7 @@ pub fn validate_pod_status_update(new: &Pod, old: &Pod) -> Vec<Cause> {
         causes.forbidden(&spec.member("nodeName"), "may not be changed directly");
     }
     if new.status.rest.is_same(&old.status.rest) {
-        return causes.0;
+        return causes.found();
     }
     check_nomination(new, old, &mut causes);
     let class = |status: &PodStatus| {
@@ -58,7 +58,7 @@ pub fn validate_pod_status_update(new: &Pod, old: &Pod) -> Vec<Cause> {
         let status = Path::ROOT.member("status");
         causes.invalid(&status.member("qosClass"), new, IMMUTABLE);
     }
-    causes.0
+    causes.found()
 }
 
 /// Checks the node that the scheduler makes room on: a pod that is on one needs no other.

@@ -6,6 +6,7 @@ use podstorm_objects::json::JsonValue;
 
 use super::container::{items, member, text};
 use super::{Causes, names};
+use crate::places::Places;
 
 /// Resources that the system knows by names without a domain, in quotas too.
 const STANDARD: [&str; 20] = [
@@ -148,7 +149,7 @@ fn check_amount(name: &str, amount: Quantity, text: &str, path: &Path<'_>, cause
 pub(super) fn check_resize_policy(container: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes) {
     // Sic: without the number of the policy.
     let path = path.member("resizePolicy");
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: Places<&str> = Places::default();
     for (_, policy) in items(container, "resizePolicy") {
         let (resource, restart) = (text(policy, "resourceName"), text(policy, "restartPolicy"));
         if seen.contains(&resource) {

@@ -7,6 +7,7 @@ use podstorm_objects::json::JsonValue;
 use super::Causes;
 use super::container::{choice, items, member, text};
 use crate::internal;
+use crate::places::Places;
 
 const IDS: std::ops::RangeInclusive<i64> = 0..=2_147_483_647;
 const OUT_OF_RANGE: &str = "must be between 0 and 2147483647, inclusive";
@@ -91,7 +92,7 @@ fn check_escalation(context: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes
         let value = context.to_value();
         let detail = format!("cannot set `allowPrivilegeEscalation` to false and {with}");
         let cause = internal::invalid(path.to_string(), (&value, "SecurityContext"), &detail);
-        causes.0.push(cause);
+        causes.push(cause);
     };
     if flag("privileged") == Some(true) {
         wrong("`privileged` to true");
@@ -155,7 +156,7 @@ pub(super) fn check_pod(fields: JsonValue<'_>, path: &Path<'_>, causes: &mut Cau
     }
     check_profiles(context, &context_path, causes);
     let sysctls = context_path.member("sysctls");
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: Places<&str> = Places::default();
     for (index, sysctl) in items(context, "sysctls") {
         let path = sysctls.item(index);
         let name_path = path.member("name");

@@ -11,7 +11,7 @@ pub(crate) fn validate_selector(selector: &LabelSelector) -> Vec<Cause> {
     let mut causes = Causes::default();
     let spec = Path::ROOT.member("spec");
     check(selector, &spec.member("selector"), &mut causes);
-    causes.0
+    causes.found()
 }
 
 /// Checks a selector's syntax. The caller checks whether it may be empty.
@@ -77,7 +77,7 @@ mod tests {
             "s.matchExpressions[3].key: Invalid value: \"-\"",
             "s.matchExpressions[3].values[1]: Invalid value: \"y z\"",
         ];
-        let found = texts(&causes.0);
+        let found = texts(&causes.found());
         assert_starts(&found, &starts, &serde_json::Value::Null);
     }
 }

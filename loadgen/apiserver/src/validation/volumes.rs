@@ -7,6 +7,7 @@ use podstorm_objects::json::JsonValue;
 use super::container::{choice, items, member, number, text};
 use super::references::{check_field_reference, check_resource_reference};
 use super::{Causes, names};
+use crate::places::Places;
 
 /// The members that sources of a volume can't be without, in the order in which they are looked at.
 const REQUIRED: &[(&str, &[&str])] = &[
@@ -185,7 +186,7 @@ fn check_pod_file(file: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes) {
 fn check_projected(source: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes) {
     check_mode(source, "defaultMode", path, causes);
     let list = path.member("sources");
-    let mut paths: Vec<&str> = Vec::new();
+    let mut paths: Places<&str> = Places::default();
     for (index, projection) in items(source, "sources") {
         let at = list.item(index);
         let kinds = ["secret", "configMap", "downwardAPI", "serviceAccountToken"];

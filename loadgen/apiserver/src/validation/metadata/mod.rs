@@ -122,7 +122,7 @@ fn check_owners(meta: &ObjectMeta, path: &Path<'_>, causes: &mut Causes) {
     for owner in &meta.owner_references {
         // Sic: the problem does not say of which.
         check_owner(owner, path, causes);
-        if owner.controller != Some(true) {
+        if owner.controller != Some(true) || causes.is_full() {
             continue;
         }
         match controller {
@@ -138,7 +138,7 @@ fn check_owners(meta: &ObjectMeta, path: &Path<'_>, causes: &mut Causes) {
                     owners.map(|owner| owner_text(owner)).collect()
                 };
                 let shown = format!("[{}]: {detail}", all.join(","));
-                causes.0.push(errors::problem(path.to_string(), &shown));
+                causes.push(errors::problem(path.to_string(), &shown));
             }
         }
     }

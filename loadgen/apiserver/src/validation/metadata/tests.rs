@@ -10,7 +10,7 @@ fn problems(value: Value) -> Vec<String> {
     let meta = ObjectMeta::from_json(value).expect("metadata");
     let path = Path::ROOT.member("metadata");
     check(&meta, true, names::dns_subdomain, &path, &mut causes);
-    texts(&causes.0)
+    texts(&causes.found())
 }
 
 #[test]

@@ -7,6 +7,7 @@ use podstorm_objects::json::JsonValue;
 use super::container::{self, Role, Surroundings, choice, items, member, number, text};
 use super::metadata::check_labels;
 use super::{Causes, names, resources, scheduling, security, volumes};
+use crate::places::Places;
 
 /// Checks the members of a defaulted pod spec with the full names of its volumes. `node_name` is
 /// its `nodeName`.
@@ -78,9 +79,13 @@ pub(super) fn check_node_name(name: Option<&str>, path: &Path<'_>, causes: &mut 
 }
 
 /// Checks the volumes and returns their names.
-fn check_volumes<'a>(fields: JsonValue<'a>, path: &Path<'_>, causes: &mut Causes) -> Vec<&'a str> {
+fn check_volumes<'a>(
+    fields: JsonValue<'a>,
+    path: &Path<'_>,
+    causes: &mut Causes,
+) -> Places<&'a str> {
     let list = path.member("volumes");
-    let mut seen = Vec::new();
+    let mut seen = Places::default();
     for (index, volume) in items(fields, "volumes") {
         let path = list.item(index);
         let name_path = path.member("name");
@@ -117,7 +122,12 @@ fn check_volumes<'a>(fields: JsonValue<'a>, path: &Path<'_>, causes: &mut Causes
     seen
 }
 
-fn check_containers(fields: JsonValue<'_>, volumes: &[&str], path: &Path<'_>, causes: &mut Causes) {
+fn check_containers(
+    fields: JsonValue<'_>,
+    volumes: &Places<&str>,
+    path: &Path<'_>,
+    causes: &mut Causes,
+) {
     let host_network = fields
         .get("hostNetwork")
         .is_some_and(|it| it.as_bool() == Some(true));
@@ -128,8 +138,8 @@ fn check_containers(fields: JsonValue<'_>, volumes: &[&str], path: &Path<'_>, ca
     if items(fields, "containers").next().is_none() {
         causes.required(&path.member("containers"), "");
     }
-    let mut seen: Vec<&str> = Vec::new();
-    let mut host_ports: Vec<(&str, &str, i64)> = Vec::new();
+    let mut seen: Places<&str> = Places::default();
+    let mut host_ports: Places<(&str, &str, i64)> = Places::default();
     for (key, role) in [("containers", Role::Main), ("initContainers", Role::Init)] {
         let list = path.member(key);
         for (index, container) in items(fields, key) {
@@ -151,7 +161,7 @@ fn check_containers(fields: JsonValue<'_>, volumes: &[&str], path: &Path<'_>, ca
 /// Checks that no two containers use the same port of the host.
 fn check_host_ports<'a>(
     container: JsonValue<'a>,
-    seen: &mut Vec<(&'a str, &'a str, i64)>,
+    seen: &mut Places<(&'a str, &'a str, i64)>,
     path: &Path<'_>,
     causes: &mut Causes,
 ) {
@@ -272,6 +282,16 @@ fn check_tolerations(fields: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes
 
 fn check_topology_spread(fields: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes) {
     let list = path.member("topologySpreadConstraints");
+    let pair = |constraint| {
+        (
+            text(constraint, "topologyKey"),
+            text(constraint, "whenUnsatisfiable"),
+        )
+    };
+    let all = items(fields, "topologySpreadConstraints").map(|(_, constraint)| pair(constraint));
+    let all: Vec<(&str, &str)> = all.collect();
+    // Sic: the last of those that are the same is right.
+    let from_end: Places<(&str, &str)> = all.iter().rev().copied().collect();
     for (index, constraint) in items(fields, "topologySpreadConstraints") {
         let path = list.item(index);
         let skew = number(constraint, "maxSkew");
@@ -301,11 +321,10 @@ fn check_topology_spread(fields: JsonValue<'_>, path: &Path<'_>, causes: &mut Ca
                 causes.invalid(&path, least, detail);
             }
         }
-        let mut later = items(fields, "topologySpreadConstraints").skip(index + 1);
-        let is_same = |other: JsonValue<'_>| {
-            text(other, "topologyKey") == key && text(other, "whenUnsatisfiable") == action
-        };
-        if later.any(|(_, other)| is_same(other)) {
+        if from_end
+            .position(&(key, action))
+            .is_some_and(|place| all.len() - 1 - place > index)
+        {
             let pair = path.member("{topologyKey, whenUnsatisfiable}");
             causes.duplicate(&pair, format!("{{{key}, {action}}}"));
         }
@@ -328,7 +347,7 @@ fn check_gates(
         );
     }
     let list = path.member("schedulingGates");
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: Places<&str> = Places::default();
     for (index, gate) in items(fields, "schedulingGates") {
         let (path, name) = (list.item(index), text(gate, "name"));
         causes.text(&path, name, names::qualified_name(name));

@@ -16,7 +16,7 @@ fn problems(patch: &Value) -> Vec<String> {
     pod.spec.look(pod.token_volume, |spec| {
         check(spec, pod.node_name.as_deref(), &path, &mut causes);
     });
-    texts(&causes.0)
+    texts(&causes.found())
 }
 
 fn one_container(members: Value) -> Value {

@@ -27,11 +27,11 @@ pub fn validate_pod_update(new: &Pod, old: &Pod) -> Vec<Cause> {
     check_meta(new, &mut causes);
     let same_own = new.node_name == old.node_name && new.token_volume == old.token_volume;
     if same_own && (Arc::ptr_eq(&new.spec, &old.spec) || new.spec == old.spec) {
-        return causes.0;
+        return causes.found();
     }
     check_spec(new, &mut causes);
     check_change(new, old, &mut causes);
-    causes.0
+    causes.found()
 }
 
 fn check_change(new: &Pod, old: &Pod, causes: &mut Causes) {

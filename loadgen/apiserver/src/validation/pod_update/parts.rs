@@ -9,6 +9,7 @@ use super::super::Causes;
 use super::super::container::{self, Role, Surroundings, items, member, text};
 use super::super::resources;
 use crate::defaulting::qos_class;
+use crate::places::Places;
 
 /// The list of containers for looking into a running pod.
 const EPHEMERAL: &str = "ephemeralContainers";
@@ -23,10 +24,11 @@ pub fn validate_ephemeral_containers(new: &Pod, old: &Pod) -> Vec<Cause> {
             check_entries(after, &mut causes);
             let path = Path::ROOT.member("spec");
             let path = path.member(EPHEMERAL);
+            let all: Vec<JsonValue<'_>> = items(after, EPHEMERAL).map(|(_, new)| new).collect();
+            let names: Places<&str> = all.iter().map(|new| text(*new, "name")).collect();
             for (_, old) in items(before, EPHEMERAL) {
                 let name = text(old, "name");
-                let mut all = items(after, EPHEMERAL).map(|(_, new)| new);
-                let detail = match all.find(|new| text(*new, "name") == name) {
+                let detail = match names.position(&name).map(|place| all[place]) {
                     None => format!("existing ephemeral containers {name:?} may not be removed\n"),
                     Some(new) if new.to_value() != old.to_value() => {
                         format!("existing ephemeral containers {name:?} may not be changed\n")
@@ -37,7 +39,7 @@ pub fn validate_ephemeral_containers(new: &Pod, old: &Pod) -> Vec<Cause> {
             }
         });
     });
-    causes.0
+    causes.found()
 }
 
 fn check_entries(spec: JsonValue<'_>, causes: &mut Causes) {
@@ -53,13 +55,13 @@ fn check_entries(spec: JsonValue<'_>, causes: &mut Causes) {
     ];
     let path = Path::ROOT.member("spec");
     let path = path.member(EPHEMERAL);
-    let volumes: Vec<&str> = items(spec, "volumes")
+    let volumes: Places<&str> = items(spec, "volumes")
         .map(|(_, volume)| text(volume, "name"))
         .collect();
     let others = ["containers", "initContainers"]
         .into_iter()
         .flat_map(|list| items(spec, list));
-    let mut names: Vec<&str> = others.map(|(_, other)| text(other, "name")).collect();
+    let mut names: Places<&str> = others.map(|(_, other)| text(other, "name")).collect();
     for (index, entry) in items(spec, EPHEMERAL) {
         let path = path.item(index);
         let around = Surroundings {
@@ -71,11 +73,11 @@ fn check_entries(spec: JsonValue<'_>, causes: &mut Causes) {
         if !name.is_empty() && names.contains(&name) {
             causes.duplicate(&path.member("name"), name);
         }
-        names.push(name);
         let target = text(entry, "targetContainerName");
-        if !target.is_empty() && !names[..names.len() - 1].contains(&target) {
+        if !target.is_empty() && !names.contains(&target) {
             causes.not_found(&path.member("targetContainerName"), target);
         }
+        names.push(name);
         for member in NOT_ALLOWED {
             if entry.get(member).is_some_and(|value| !is_empty(value)) {
                 let detail = "cannot be set for an Ephemeral Container";
@@ -115,7 +117,7 @@ pub fn validate_resize(new: &Pod, old: &Pod) -> Vec<Cause> {
             }
         });
     });
-    causes.0
+    causes.found()
 }
 
 fn check_amounts(old: JsonValue<'_>, new: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes) {

@@ -15,7 +15,7 @@ pub fn validate_replica_set(replica_set: &ReplicaSet) -> Vec<Cause> {
     let mut causes = Causes::default();
     check_meta(&replica_set.metadata, &mut causes);
     check_replica_set_spec(&replica_set.spec, PodSpecCheck::Full, &mut causes);
-    causes.0
+    causes.found()
 }
 
 /// The broken rules of a new ReplicaSet whose template's spec was validated with another template,
@@ -24,7 +24,7 @@ pub fn validate_replica_set_except_pod_spec(replica_set: &ReplicaSet) -> Vec<Cau
     let mut causes = Causes::default();
     check_meta(&replica_set.metadata, &mut causes);
     check_replica_set_spec(&replica_set.spec, PodSpecCheck::Skip, &mut causes);
-    causes.0
+    causes.found()
 }
 
 /// The broken rules of the spec of a ReplicaSet, or of what a kind without a Rust type has in common
@@ -32,7 +32,7 @@ pub fn validate_replica_set_except_pod_spec(replica_set: &ReplicaSet) -> Vec<Cau
 pub fn validate_replica_set_spec(spec: &ReplicaSetSpec) -> Vec<Cause> {
     let mut causes = Causes::default();
     check_replica_set_spec(spec, PodSpecCheck::Full, &mut causes);
-    causes.0
+    causes.found()
 }
 
 /// The broken rules of a template whose pods may end, at that path.
@@ -43,7 +43,7 @@ pub fn validate_template(template: &PodTemplate, path: &Path<'_>) -> Vec<Cause> 
     template.spec.look(template.token_volume, |spec| {
         pod_spec::check(spec, template.node_name.as_deref(), &spec_path, &mut causes);
     });
-    causes.0
+    causes.found()
 }
 
 /// Whether the spec of a template is validated.
@@ -69,7 +69,7 @@ pub fn validate_replica_set_update(new: &ReplicaSet, old: &ReplicaSet) -> Vec<Ca
             .map_or(Value::Null, |it| it.to_json());
         causes.invalid(&spec.member("selector"), value, IMMUTABLE);
     }
-    causes.0
+    causes.found()
 }
 
 /// The broken rules of a changed status, and of the metadata where given.
@@ -79,7 +79,7 @@ pub fn validate_status(metadata: Option<&ObjectMeta>, status: &ReplicaSetStatus)
         check_meta(metadata, &mut causes);
     }
     check_status(status, &mut causes);
-    causes.0
+    causes.found()
 }
 
 /// The broken rules of a new or changed ReplicationController. Its selector may change.
@@ -88,7 +88,7 @@ pub fn validate_replication_controller(controller: &ReplicationController) -> Ve
     let (path, name) = (Path::ROOT.member("metadata"), names::controller_name);
     metadata::check(&controller.metadata, true, name, &path, &mut causes);
     check_controller_spec(controller, &mut causes);
-    causes.0
+    causes.found()
 }
 
 /// The broken rules of a number of replicas for `/scale`.
@@ -96,7 +96,7 @@ pub fn validate_replicas(replicas: i32) -> Vec<Cause> {
     let mut causes = Causes::default();
     let spec = Path::ROOT.member("spec");
     causes.not_negative(&spec.member("replicas"), replicas.into());
-    causes.0
+    causes.found()
 }
 
 fn check_meta(meta: &ObjectMeta, causes: &mut Causes) {
@@ -113,7 +113,7 @@ fn check_replica_set_spec(spec: &ReplicaSetSpec, of_pods: PodSpecCheck, causes: 
     let path = Path::ROOT.member("spec");
     check_counts(spec.replicas, spec.min_ready_seconds, &path, causes);
     let selector_path = path.member("selector");
-    let before = causes.0.len();
+    let before = causes.all.len();
     let compiled = match spec.selector.as_deref() {
         None => {
             causes.required(&selector_path, "");
@@ -131,7 +131,7 @@ fn check_replica_set_spec(spec: &ReplicaSetSpec, of_pods: PodSpecCheck, causes: 
         Some(written) => {
             selector::check(written, &selector_path, causes);
             let compiled = Selector::compile(Some(written));
-            if compiled.is_err() || causes.0.len() > before {
+            if compiled.is_err() || causes.all.len() > before || causes.is_full() {
                 let detail = "invalid label selector";
                 causes.invalid(&selector_path, written.to_json(), detail);
                 return check_rest(spec, of_pods, None, &path, causes);

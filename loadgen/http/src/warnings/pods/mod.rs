@@ -2,13 +2,16 @@
 //!
 //! Source: `GetWarningsForPod` and `GetWarningsForPodTemplate` of Kubernetes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::LazyLock;
 
+use podstorm_apiserver::Places;
 use podstorm_objects::{Quantity, canonical_quantity};
 use serde_json::Value;
+
+use crate::answer::WARNINGS_MAX;
 
 /// What is not to be used any more, each with what is told of it.
 struct Deprecated {
@@ -203,11 +206,12 @@ fn of_container(container: &Value, at: &dyn Display, warnings: &mut Vec<String>)
             fraction(&container["resources"][amounts][resource], &at, warnings);
         }
     }
-    let variables = list(container, "env");
-    for (index, variable) in variables.iter().enumerate() {
+    let mut before = Places::default();
+    for (index, variable) in list(container, "env").iter().enumerate() {
         let name = &variable["name"];
-        let mut before = variables[..index].iter();
-        if before.any(|other| other["name"] == *name) && !builds_on(variable) {
+        let is_known = before.contains(&name);
+        before.push(name);
+        if is_known && !builds_on(variable) {
             warnings.push(format!(
                 "{at}.env[{index}]: hides previous definition of {name}, which may be dropped when \
                  using apply"
@@ -241,6 +245,10 @@ fn of_ports(spec: &Value, at: &dyn Display, warnings: &mut Vec<String>) {
             let is_same =
                 |other: &&Port<'_>| (other.number, other.protocol) == (port.number, port.protocol);
             for other in seen.iter().filter(is_same) {
+                // Each may be wrong with each.
+                if warnings.len() > WARNINGS_MAX {
+                    return;
+                }
                 let on_one_address = port.host_ip == other.host_ip;
                 let problem = if on_one_address && port.host_port == other.host_port {
                     "duplicate"
@@ -316,6 +324,9 @@ fn containers(spec: &Value) -> impl Iterator<Item = (Path, &Value)> {
     })
 }
 
+/// Most sources of a volume that are compared, each with all before it.
+const SOURCES_MAX: usize = 1_000;
+
 /// Files of one volume of which one would hide another.
 fn of_paths(volumes: &[Value], warnings: &mut Vec<String>) {
     for volume in volumes {
@@ -330,7 +341,10 @@ fn of_paths(volumes: &[Value], warnings: &mut Vec<String>) {
             overlaps(&paths, &format!("volume {name} ({what})"), warnings);
         }
         let mut all = BTreeSet::new();
-        for source in list(&volume["projected"], "sources") {
+        for source in list(&volume["projected"], "sources")
+            .iter()
+            .take(SOURCES_MAX)
+        {
             let Some((member, value)) = source.as_object().and_then(|source| source.iter().next())
             else {
                 warnings.push(format!("volume {name} (Projected) has no sources provided"));
@@ -380,24 +394,28 @@ fn path(source: &Value) -> Vec<&str> {
 }
 
 fn overlaps(paths: &[&str], what: &str, warnings: &mut Vec<String>) {
-    let mut seen: Vec<&str> = Vec::new();
-    for path in paths {
+    // Sorted, with their places: what begins with a path stands behind it.
+    let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
+    for (place, path) in paths.iter().enumerate() {
         let path = path.trim_end_matches('/');
+        if path.is_empty() {
+            continue;
+        }
+        if warnings.len() > WARNINGS_MAX {
+            return;
+        }
         // The beginning of a name is enough, sic.
-        let hides = |other: &&&str| {
-            !other.is_empty()
-                && !path.is_empty()
-                && (format!("{other}/").starts_with(path)
-                    || format!("{path}/").starts_with(**other))
-        };
-        if let Some(other) = seen.iter().find(hides) {
+        let longer = seen
+            .range(path..)
+            .take_while(|(other, _)| other.starts_with(path));
+        let ends = path.char_indices().map(|(end, _)| end).skip(1);
+        let shorter = ends.filter_map(|end| seen.get_key_value(&path[..end]));
+        if let Some((other, _)) = longer.chain(shorter).min_by_key(|(_, place)| **place) {
             warnings.push(format!(
                 "{what}: overlapping paths: {path:?} with {other:?}"
             ));
         }
-        if !seen.contains(&path) {
-            seen.push(path);
-        }
+        seen.entry(path).or_insert(place);
     }
 }
 
@@ -429,14 +447,15 @@ fn repeated(
     warnings: &mut Vec<String>,
 ) {
     let entries = list(spec, name);
-    let text = |entry: &Value| entry[member].as_str().unwrap_or("").to_owned();
+    let mut before = Places::default();
     for (index, entry) in entries.iter().enumerate() {
-        let value = text(entry);
-        if entries[..index].iter().any(|other| text(other) == value) {
+        let value = entry[member].as_str().unwrap_or("");
+        if before.contains(&value) {
             warnings.push(format!(
                 "{at}spec.{name}[{index}].{member}: duplicate {member} {value:?}"
             ));
         }
+        before.push(value);
     }
 }
 
