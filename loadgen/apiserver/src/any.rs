@@ -6,6 +6,8 @@ use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
+use ahash::RandomState;
+use hashbrown::HashMap;
 use podstorm_objects::{
     AnyObject, ApiError, DecodeError, DynamicObject, Kind, Now, Object, ObjectMeta, OwnerReference,
     Reason, ResourceVersion, Str, Uid,
@@ -14,6 +16,7 @@ use serde_json::Value;
 use smallvec::SmallVec;
 
 use crate::field_manager::Manager;
+use crate::places::Places;
 use crate::store::counts::{WriteEffects, WriteTotals};
 use crate::store::owners::ObjectKey;
 use crate::store::{KindStore, Shared, Strategy};
@@ -36,8 +39,8 @@ pub(crate) trait AnyStore: Debug + Send + Sync {
     fn index_owners(&self);
     fn set_has_owners(&self);
 
-    /// The namespace of the object with that UID. O(n).
-    fn namespace_of(&self, uid: &Uid) -> Option<Str>;
+    /// The namespaces of the objects with these UIDs. O(n).
+    fn namespaces_of(&self, uids: &Places<&Uid>) -> HashMap<Uid, Str, RandomState>;
 
     /// Calls `read` with the metadata of an object, if it exists.
     fn inspect_metadata(&self, namespace: &str, name: &str, read: &mut dyn FnMut(&ObjectMeta));
@@ -131,11 +134,13 @@ impl<R: Strategy> AnyStore for KindStore<R> {
         KindStore::set_has_owners(self);
     }
 
-    fn namespace_of(&self, uid: &Uid) -> Option<Str> {
-        let mut found = None;
+    fn namespaces_of(&self, uids: &Places<&Uid>) -> HashMap<Uid, Str, RandomState> {
+        let mut found =
+            HashMap::with_hasher(RandomState::with_seeds(0x6e61, 0x6d65, 0x7370, 0x6163));
         self.for_each(|object| {
-            if object.metadata().uid == *uid {
-                found = Some(object.metadata().namespace.clone());
+            let metadata = object.metadata();
+            if uids.contains(&&metadata.uid) {
+                found.insert(metadata.uid.clone(), metadata.namespace.clone());
             }
         });
         found

@@ -18,9 +18,11 @@ pub(super) fn overlap(one: &str, other: &str, completions: i64) -> bool {
     let (Ok(one), Ok(other)) = (intervals(one, completions), intervals(other, completions)) else {
         return false;
     };
-    let overlaps =
-        |(first, last): &(i64, i64)| other.iter().any(|it| it.0 <= *last && *first <= it.1);
-    one.iter().any(overlaps)
+    // Both are in order.
+    one.iter().any(|(first, last)| {
+        let next = other.partition_point(|it| it.1 < *first);
+        other.get(next).is_some_and(|it| it.0 <= *last)
+    })
 }
 
 fn intervals(text: &str, completions: i64) -> Result<Vec<(i64, i64)>, String> {
@@ -84,5 +86,7 @@ mod tests {
         }
         assert!(overlap("0-2,5", "5-7", 9));
         assert!(!overlap("0-2", "3", 9));
+        assert!(overlap("1,7", "0,3-4,7-8", 9));
+        assert!(!overlap("1-2,5,9", "0,3-4,6-8", 10));
     }
 }

@@ -8,6 +8,7 @@ use podstorm_objects::{DynamicObject, Map};
 use serde_json::{Value, json};
 
 use crate::defaulting::{Fill, Within};
+use crate::places::Places;
 
 const CLUSTER_IP: &str = "clusterIP";
 const CLUSTER_IPS: &str = "clusterIPs";
@@ -147,18 +148,14 @@ fn drop_of_type(spec: &mut Map, old: &Map) {
         }
     }
     if has_node_ports(old) && !has_node_ports(spec) {
-        let ports = old
-            .get("ports")
-            .and_then(Value::as_array)
-            .cloned()
-            .unwrap_or_default();
-        let had = |number: &Value| {
-            ports
-                .iter()
-                .any(|port| port.get("nodePort") == Some(number))
-        };
+        let ports = old.get("ports").and_then(Value::as_array);
+        let ports = ports.into_iter().flatten();
+        let had: Places<&Value> = ports.filter_map(|port| port.get("nodePort")).collect();
         spec.each("ports", |port| {
-            if port.get("nodePort").is_some_and(had) {
+            if port
+                .get("nodePort")
+                .is_some_and(|number| had.contains(&number))
+            {
                 port.remove("nodePort");
             }
         });

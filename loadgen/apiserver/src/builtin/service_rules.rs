@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::service_addresses::{self, is_external};
 use crate::errors::{duplicate, invalid_value};
+use crate::places::Places;
 use crate::validation::{Checks, Field, names};
 
 const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
@@ -120,8 +121,9 @@ fn check_type(spec: &Field<'_>) {
 
 fn check_ports(spec: &Field<'_>) {
     let ports: Vec<Field<'_>> = spec.at("ports").items().collect();
-    for (number, port) in ports.iter().enumerate() {
-        let earlier = &ports[..number];
+    let mut names = Places::default();
+    let (mut numbers, mut on_nodes) = (Places::default(), Places::default());
+    for port in &ports {
         let name = port.at("name");
         if name.text().is_empty() {
             if ports.len() > 1 {
@@ -129,12 +131,10 @@ fn check_ports(spec: &Field<'_>) {
             }
         } else if names::dns_label(name.text()).is_some() {
             name.fits(names::dns_label);
-        } else if earlier
-            .iter()
-            .any(|other| other.value["name"] == *name.value)
-        {
+        } else if names.contains(&name.value) {
             name.duplicate();
         }
+        names.push(name.value);
         for member in ["port", "targetPort"] {
             let field = port.at(member);
             match field.value {
@@ -150,12 +150,13 @@ fn check_ports(spec: &Field<'_>) {
             }
         }
         port.at("protocol").must_be_one_of(&["SCTP", "TCP", "UDP"]);
-        let is_repeated = |member: &str| {
-            let is_same =
-                |other: &Field<'_>, member: &str| other.value[member] == port.value[member];
-            (earlier.iter()).any(|other| is_same(other, "protocol") && is_same(other, member))
+        let with = |member: &str| (&port.value["protocol"], &port.value[member]);
+        let is_repeated = |seen: &mut Places<_>, member: &str| {
+            let is_known = seen.contains(&with(member));
+            seen.push(with(member));
+            is_known
         };
-        if is_repeated("port") {
+        if is_repeated(&mut numbers, "port") {
             // Upstream shows a port with nothing but this.
             let shown = format!(
                 "{{\"Name\":\"\",\"Protocol\":{},\"AppProtocol\":null,\"Port\":{},\"TargetPort\":0,\
@@ -165,10 +166,11 @@ fn check_ports(spec: &Field<'_>) {
             spec.checks.push(duplicate(port.path.as_str(), shown));
         }
         let on_node = port.at("nodePort");
+        let is_repeated = is_repeated(&mut on_nodes, "nodePort");
         if on_node.number() != 0 {
             if spec.at("type").text() == "ClusterIP" {
                 on_node.forbidden("may not be used when `type` is 'ClusterIP'");
-            } else if is_repeated("nodePort") {
+            } else if is_repeated {
                 on_node.duplicate();
             }
         }

@@ -2,6 +2,7 @@
 //!
 //! Source: `reportInvalidNamespaceOwnerRef` in Kubernetes' `pkg/controller/garbagecollector`.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use podstorm_objects::{
@@ -9,31 +10,41 @@ use podstorm_objects::{
 };
 
 use crate::Cluster;
+use crate::places::Places;
 use crate::store::owners::ObjectKey;
 
 /// Who reports.
 const COMPONENT: &str = "garbage-collector-controller";
 
 impl Cluster {
-    /// Writes an Event about an object whose owner of that UID lives in another namespace. O(n) in
-    /// the objects of the owner's kind.
-    pub(super) fn report_misplaced(&self, key: &ObjectKey, owner: &Uid, now: Now) {
-        let found = self.metadata_of(key, |metadata| {
-            let named = metadata.owner_references.iter();
-            let named = named.into_iter().find(|named| named.uid == *owner);
-            named.map(|named| (Arc::clone(named), metadata.clone()))
+    /// Writes an Event about an object for each of these owners that lives in another namespace. O(n) in the objects
+    /// of the owners' kinds.
+    pub(super) fn report_misplaced(&self, key: &ObjectKey, owners: &[Uid], now: Now) {
+        let Some(metadata) = self.metadata_of(key, ObjectMeta::clone) else {
+            return;
+        };
+        let all = &metadata.owner_references;
+        let uids: Places<&Uid> = all.iter().map(|owner| &owner.uid).collect();
+        let owners = owners
+            .iter()
+            .filter_map(|uid| Some(&all[uids.position(&uid)?]));
+        let owners = owners.filter_map(|owner| Some((self.kind_of(owner)?, owner)));
+        let owners: Vec<(Kind, &Arc<OwnerReference>)> =
+            owners.filter(|(kind, _)| kind.is_namespaced()).collect();
+        let kinds: BTreeSet<Kind> = owners.iter().map(|(kind, _)| *kind).collect();
+        let places = kinds.into_iter().filter_map(|kind| {
+            let of_kind = owners.iter().filter(|(of, _)| *of == kind);
+            let uids: Places<&Uid> = of_kind.map(|(_, owner)| &owner.uid).collect();
+            let places = self.with_store(kind, |store| store.namespaces_of(&uids));
+            Some((kind, places.ok()?))
         });
-        let Some((owner, metadata)) = found.flatten() else {
-            return;
-        };
-        let Some(kind) = self.kind_of(&owner).filter(|kind| kind.is_namespaced()) else {
-            return;
-        };
-        let place = self.with_store(kind, |store| store.namespace_of(&owner.uid));
-        let place = place.ok().flatten();
-        if place.is_some_and(|place| place != metadata.namespace) {
-            // An Event that can't be written is lost, as upstream's are.
-            let _ = self.create(event(key.kind, &metadata, &owner, now), now);
+        let places: BTreeMap<Kind, _> = places.collect();
+        for (kind, owner) in &owners {
+            let place = places.get(kind).and_then(|of_kind| of_kind.get(&owner.uid));
+            if place.is_some_and(|place| *place != metadata.namespace) {
+                // An Event that can't be written is lost, as upstream's are.
+                let _ = self.create(event(key.kind, &metadata, owner, now), now);
+            }
         }
     }
 }

@@ -35,8 +35,8 @@ enum WorkItem {
     /// Check whether this object still has an owner, or, if it waits for its dependents, still has
     /// some.
     Check(ObjectKey),
-    /// Write an Event about this object if its owner of that UID is in another namespace.
-    Report(ObjectKey, Uid),
+    /// Write an Event about this object for each of its owners with these UIDs that is in another namespace.
+    Report(ObjectKey, Vec<Uid>),
     /// Check every dependent of this owner.
     Dependents(Uid),
     /// Remove the references to this object, which orphans its dependents.
@@ -178,6 +178,7 @@ impl Cluster {
         if let Some(new) = new {
             let namespace = &*new.metadata().namespace;
             let mut check = false;
+            let mut absent = Vec::new();
             let reports = self.options.records_gc_events;
             let known = before.iter().filter(|_| reports).map(|known| &known.uid);
             let known: Places<&Uid> = known.collect();
@@ -185,9 +186,12 @@ impl Cluster {
                 let state = self.owner_state(owner, namespace, new.kind());
                 check |= state != OwnerState::Solid;
                 if state == OwnerState::Absent && reports && !known.contains(&&owner.uid) {
-                    let (key, uid) = (ObjectKey::of(new), owner.uid.clone());
-                    self.garbage.push(WorkItem::Report(key, uid));
+                    absent.push(owner.uid.clone());
                 }
+            }
+            if !absent.is_empty() {
+                let report = WorkItem::Report(ObjectKey::of(new), absent);
+                self.garbage.push(report);
             }
             if check {
                 self.garbage.push(WorkItem::Check(ObjectKey::of(new)));

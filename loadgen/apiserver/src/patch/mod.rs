@@ -4,11 +4,12 @@ mod json;
 
 use std::sync::Arc;
 
-use podstorm_objects::{ApiError, Event, EventPatch, Map, Now, ObjectMeta, Reason};
+use podstorm_objects::{ApiError, Event, EventPatch, Map, Now, ObjectMeta, OwnerReference, Reason};
 use serde_json::Value;
 
 use super::field_manager::Manager;
 use super::kinds::share;
+use super::places::Places;
 use super::store::counts::{Verb, WriteEffects};
 use super::strategic::{json_merge, strategic_merge};
 use super::update::{Update, check_put, prepare_and_validate};
@@ -217,9 +218,10 @@ fn share_metadata(new: &mut ObjectMeta, old: &ObjectMeta) {
     share(&mut new.annotations, &old.annotations);
     share(&mut new.finalizers, &old.finalizers);
     share(&mut new.rest, &old.rest);
+    let owners: Places<&Arc<OwnerReference>> = old.owner_references.iter().collect();
     for owner in &mut new.owner_references {
-        if let Some(same) = old.owner_references.iter().find(|other| *other == owner) {
-            owner.clone_from(same);
+        if let Some(place) = owners.position(&&*owner) {
+            owner.clone_from(&old.owner_references[place]);
         }
     }
 }

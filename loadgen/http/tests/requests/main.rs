@@ -1,6 +1,8 @@
 //! Requests to a server in process or over a connection, and what clients get: a module for each subject.
 
 mod access;
+#[cfg(target_os = "linux")]
+mod costs;
 mod custom;
 mod eviction;
 mod faults;
