@@ -11,8 +11,8 @@ pub const READ_DEPTH_MAX: usize = 127;
 pub const DEPTH_MAX: usize = READ_DEPTH_MAX - 2 - OWNERS_DEPTH;
 /// `metadata`, `managedFields`, the entry, `fieldsV1`, and the empty object of the innermost field.
 const OWNERS_DEPTH: usize = 5;
-/// Most bytes of an object as JSON, and most bytes by which one request makes it grow. As upstream: a body may
-/// have as many, and the copies of a JSON patch.
+/// Most bytes of an object as JSON, its `managedFields` apart, which may have as many; and most bytes by which one
+/// request makes it grow. As upstream: a body may have as many, and the copies of a JSON patch.
 pub const BYTES_MAX: usize = 3 << 20;
 /// Most bytes that one JSON patch moves about without making the document grow.
 const MOVED_MAX: usize = 64 << 20;
@@ -138,15 +138,13 @@ pub fn check_object(members: &Map) -> Result<(), Exceeded> {
 }
 
 fn check_members(members: &Map, left: &mut usize) -> Result<(), Exceeded> {
+    // Owners have a budget of their own: whatever could be created can be patched.
+    let mut of_owners = BYTES_MAX;
     each_member(members, left, |name, value, left| match (name, value) {
         ("metadata", Value::Object(metadata)) => {
-            each_member(metadata, left, |name, value, left| {
-                let owners = if name == "managedFields" {
-                    OWNERS_DEPTH
-                } else {
-                    0
-                };
-                measure(value, DEPTH_MAX - 2 + owners, left)
+            each_member(metadata, left, |name, value, left| match name {
+                "managedFields" => measure(value, DEPTH_MAX - 2 + OWNERS_DEPTH, &mut of_owners),
+                _ => measure(value, DEPTH_MAX - 2, left),
             })
         }
         _ => measure(value, DEPTH_MAX - 1, left),
@@ -225,10 +223,14 @@ mod tests {
             assert_eq!(measure(&large, 9, &mut left), Ok(()), "{text}");
             assert!(text - left >= bytes, "{text}: {left} are left");
         }
-        assert_eq!(
-            check(&json!({"a": "x".repeat(BYTES_MAX)})),
-            Err(Exceeded::Bytes)
-        );
+        let large = "x".repeat(BYTES_MAX - 100);
+        let both = |spec: &str, owner: &str| {
+            check(&json!({"metadata": {"managedFields": [owner]}, "spec": spec}))
+        };
+        assert_eq!(both(&large, &large), Ok(()));
+        let larger = format!("{large}{}", "x".repeat(100));
+        assert_eq!(both(&larger, ""), Err(Exceeded::Bytes));
+        assert_eq!(both("", &larger), Err(Exceeded::Bytes));
     }
 
     #[test]
