@@ -35,6 +35,8 @@ struct Broken<'s> {
     all: Causes,
     /// Each pattern once, however many values have it; `None` for one that can't be read.
     patterns: BTreeMap<&'s str, Option<Regex>>,
+    /// What each schema with an enumeration allows, by where the schema is.
+    enums: BTreeMap<*const Value, Places<&'s Value>>,
 }
 
 impl<'s> Broken<'s> {
@@ -80,6 +82,10 @@ fn value<'s>(
     causes: &mut Broken<'s>,
 ) {
     if old == Some(new) || new.is_null() && schema["nullable"] == true {
+        return;
+    }
+    // A problem may quote a long pattern or all that an enumeration allows.
+    if causes.all.is_full() {
         return;
     }
     if let Some(wrong) = wrong_type(schema, new) {
@@ -144,7 +150,9 @@ fn enumerated<'s>(schema: &'s Value, value: &Value, path: &str, causes: &mut Bro
     let Some(allowed) = schema["enum"].as_array() else {
         return;
     };
-    if allowed.contains(value) {
+    let known = causes.enums.entry(std::ptr::from_ref(schema));
+    let known = known.or_insert_with(|| allowed.iter().collect());
+    if known.contains(&value) {
         return;
     }
     let text = |value: &Value| {
