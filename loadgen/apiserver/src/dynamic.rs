@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::defaulting::Within;
 use crate::store::Strategy;
 use crate::validation::validate_metadata;
-use crate::{Cluster, builtin, custom, meta};
+use crate::{Cluster, builtin, custom, errors, limits, meta};
 
 const STATUS: &str = "status";
 
@@ -35,7 +35,11 @@ fn fill_status(object: &mut DynamicObject) {
     });
 }
 
+/// The rules that an object breaks: the one of its size alone, with its defaults, where that is broken.
 fn broken_rules(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> {
+    if let Some(cause) = too_large(new) {
+        return vec![cause];
+    }
     let row = new.kind().row();
     let mut causes = validate_metadata(new.kind(), &new.metadata);
     // Of budgets upstream checks only what is common to all kinds.
@@ -45,6 +49,13 @@ fn broken_rules(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> 
     causes.extend((row.rules.validate)(new, old));
     causes.extend(custom::validate(new, old));
     causes
+}
+
+fn too_large(object: &DynamicObject) -> Option<Cause> {
+    let checked = limits::check_object(&object.fields);
+    checked
+        .is_err()
+        .then(|| errors::too_long("<nil>", limits::BYTES_MAX))
 }
 
 impl Strategy for DynamicObject {
@@ -179,6 +190,9 @@ impl Strategy for DynamicObject {
     }
 
     fn validate_status_update(&self, old: &Self) -> Vec<Cause> {
+        if let Some(cause) = too_large(self) {
+            return vec![cause];
+        }
         let mut causes = validate_metadata(self.kind(), &self.metadata);
         causes.extend((self.kind().row().rules.validate_status)(self, old));
         causes.extend(custom::validate(self, Some(old)));

@@ -28,7 +28,7 @@ use crate::store::KindStore;
 use crate::store::counts::{Verb, WriteEffects};
 use crate::update::{Update, prepare_and_validate};
 use crate::validation::CLEANUP;
-use crate::{Cluster, DeleteOptions, errors, limits, meta};
+use crate::{Cluster, DeleteOptions, errors, meta};
 
 pub(crate) use row::ROWS;
 pub use structural::{default, prune};
@@ -301,15 +301,11 @@ pub fn as_version(object: &DynamicObject, kind: Kind) -> DynamicObject {
     object
 }
 
-/// The rules of its schema that a custom object breaks, then those of its scale; the one of its size alone, with
-/// the defaults, where that is broken.
+/// The rules of its schema that a custom object breaks, then those of its scale.
 pub(crate) fn validate(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> {
     let Some(custom) = new.kind().row().custom else {
         return Vec::new();
     };
-    if limits::check_object(&new.fields).is_err() {
-        return vec![errors::too_long("<nil>", limits::BYTES_MAX)];
-    }
     let whole = Value::Object(new.fields.clone());
     let before = old.map(|old| Value::Object(old.fields.clone()));
     let mut causes = check::check(&custom.schema, &whole, before.as_ref());

@@ -337,6 +337,22 @@ async fn defaults_make_no_object_larger_than_a_body() {
     let made = send(&server, "POST", THINGS, &list(20)).await;
     assert_eq!(made.status(), 201);
     assert_readable(&server).await;
+
+    // The defaults of built-in kinds: those of a container have some hundred bytes.
+    let containers = (0..30_000).map(|number| json!({"name": format!("c{number}"), "image": "i"}));
+    let template = json!({"metadata": {"labels": {"a": "b"}},
+        "spec": {"containers": containers.collect::<Vec<_>>()}});
+    let deployment = json!({"metadata": {"name": "a"},
+        "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template}});
+    let deployments = "/apis/apps/v1/namespaces/default/deployments";
+    let refused = json(send(&server, "POST", deployments, &deployment).await).await;
+    let message = refused["message"].as_str().unwrap_or("");
+    assert!(
+        message.contains(&format!(
+            "<nil>: Too long: may not be more than {BYTES_MAX} bytes"
+        )),
+        "{message}"
+    );
     for kind in [MERGE_PATCH, JSON_PATCH] {
         let patch = match kind {
             JSON_PATCH => json!([{"op": "add", "path": "/list", "value": vec![json!({}); 30_000]}]),
