@@ -119,8 +119,7 @@ fn no_table_is_cut_off_on_a_laptop_or_on_a_phone() {
          - name: {long} again\n  steps:\n  - scale: {{replicas: 50%}}\n"
     );
     std::fs::write(folder.path().join("long.yaml"), scenario).unwrap();
-    let run =
-        "run --scenario up-down --engine virtual --quiet --api-latency 2ms --upstream-defaults";
+    let run = "run --engine virtual --quiet --api-latency 2ms --upstream-defaults";
     for (number, more) in [
         (1, "--pods 600 --scenario long.yaml"),
         (2, "--pods 900 --scenario rollout-storm --deployments"),
