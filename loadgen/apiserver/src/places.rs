@@ -1,5 +1,5 @@
-//! What has been seen of a list, to look entries up in: one by one while they are few, as most lists of objects
-//! have few entries, and by hash once they are many. A list of n entries costs O(n), whoever wrote it.
+//! Looks up the entries of a list: by comparing them one by one while they are few, as in most objects, and by hash
+//! above that. Checking a list of n entries costs O(n), hostile lists included.
 
 use std::hash::Hash;
 

@@ -98,7 +98,7 @@ struct LeftOutOfKind {
     count: u64,
 }
 
-/// Kinds of objects left out that are told one by one.
+/// Most kinds of left-out objects that get a warning each; the others share one.
 const LEFT_OUT_KINDS_MAX: usize = 50;
 
 /// How many objects are taken between two looks for memory to share.

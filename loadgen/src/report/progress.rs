@@ -23,7 +23,7 @@ const BAR: usize = 8;
 /// Columns of what stands beside phase, bar and message where a bar has a target.
 const BESIDE_BAR: usize = " [] 1,234,567/s ETA 100m".len();
 
-/// Columns of a phase that what is told of it leaves.
+/// Fewest columns kept for the name of a phase.
 const PHASE_MIN: usize = 20;
 
 /// Seconds of real time between plain lines of one phase.

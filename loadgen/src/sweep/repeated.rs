@@ -13,7 +13,7 @@ use crate::settings::EngineKind;
 /// The version of the JSON's schema; raised when a member changes its meaning or goes away.
 const SCHEMA_VERSION: u32 = 1;
 
-/// Shortest run, in seconds, whose CPU time is told from that of others: both are counted in hundredths.
+/// Shortest run, in seconds, for which the CPU time of other processes is meaningful: the system counts in hundredths.
 const SHORTEST: f64 = 0.2;
 
 /// Where the values of one metric lie.

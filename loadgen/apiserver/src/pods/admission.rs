@@ -39,8 +39,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// The spec of a new pod as admitted, or of a template's pods. It is kept with the template: a class of priority
-    /// that is made anew with another value is not looked at again.
+    /// The spec of a new pod as admitted, or of a template's pods. It is cached with the template: a PriorityClass
+    /// that is deleted and created again with another value is not read again.
     ///
     /// # Errors
     /// Those of [`admit_pod`](Cluster::admit_pod).
