@@ -70,6 +70,11 @@ impl<'a> Path<'a> {
         step: PathStep::Root,
     };
 
+    /// Whether this is the whole object.
+    pub fn is_root(&self) -> bool {
+        matches!(self.step, PathStep::Root)
+    }
+
     /// A member of the object at this place: `.name`.
     pub fn member(&'a self, name: &'a str) -> Path<'a> {
         Path {
@@ -117,9 +122,7 @@ impl fmt::Display for Path<'_> {
         match self.step {
             PathStep::Root => Ok(()),
             PathStep::Member(name) => {
-                let first = self
-                    .parent
-                    .is_none_or(|parent| matches!(parent.step, PathStep::Root));
+                let first = self.parent.is_none_or(Path::is_root);
                 write!(f, "{}{name}", if first { "" } else { "." })
             }
             PathStep::Item(index) => write!(f, "[{index}]"),

@@ -1,6 +1,8 @@
 //! How deep and how large a document may become, whatever makes it grow: patches, defaults, conversions,
 //! server-side apply. What is within the limits can be read back from its JSON, alone or in a List.
 
+use std::fmt::Display;
+
 use podstorm_objects::{ApiError, Map, Reason};
 use serde_json::Value;
 
@@ -106,6 +108,41 @@ impl Growth {
     /// Whether there is room for more once the value has been added. O(size of the value).
     pub(crate) fn has_room_after(&mut self, added: &Value) -> bool {
         self.copy(added, 0).is_ok()
+    }
+}
+
+/// What an answer lists, such as paths of members: as many as have [`BYTES_MAX`] bytes in all. A name of megabytes is part
+/// of the path of everything below it, so the paths of a small document can be a million times as large.
+#[derive(Debug, Default)]
+pub struct Listed {
+    all: Vec<String>,
+    bytes: usize,
+}
+
+impl Listed {
+    /// Adds a text while there is room. A text that is not added is not rendered.
+    pub fn push(&mut self, text: impl Display) {
+        if !self.is_full() {
+            let text = text.to_string();
+            self.bytes += text.len();
+            self.all.push(text);
+        }
+    }
+
+    /// How many there are.
+    #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Whether there is no room for more.
+    pub fn is_full(&self) -> bool {
+        self.bytes > BYTES_MAX
+    }
+
+    /// The texts, in the order in which they were added.
+    pub fn into_vec(self) -> Vec<String> {
+        self.all
     }
 }
 
@@ -231,6 +268,17 @@ mod tests {
         let larger = format!("{large}{}", "x".repeat(100));
         assert_eq!(both(&larger, ""), Err(Exceeded::Bytes));
         assert_eq!(both("", &larger), Err(Exceeded::Bytes));
+    }
+
+    #[test]
+    fn a_list_of_long_texts_ends_where_it_is_full() {
+        let mut listed = Listed::default();
+        let long = "x".repeat(BYTES_MAX / 2);
+        for number in 0..1_000_000 {
+            listed.push(format_args!("{long}{number}"));
+        }
+        assert!(listed.is_full());
+        assert_eq!(listed.into_vec().len(), 2);
     }
 
     #[test]

@@ -3,9 +3,9 @@
 //! Source: `kube-openapi/pkg/validation` as Kubernetes' `apiextensions-apiserver` reports it. Values
 //! that an update leaves as they were are not checked again.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use podstorm_objects::decode::Path;
 use podstorm_objects::{Cause, Map, Time};
 use regex_lite::Regex;
 use serde_json::Value;
@@ -18,14 +18,14 @@ use crate::validation::{Causes, names};
 /// The rules that a value breaks; `old` is what stood there before.
 pub(super) fn check(schema: &Value, new: &Value, old: Option<&Value>) -> Vec<Cause> {
     let mut causes = Broken::default();
-    value(schema, new, old, "", &mut causes);
+    value(schema, new, old, &Path::ROOT, &mut causes);
     causes.all.found()
 }
 
 /// The rules that a default breaks, which stands at `path` in a definition.
 pub(super) fn check_at(schema: &Value, new: &Value, path: &str) -> Vec<Cause> {
     let mut causes = Broken::default();
-    value(schema, new, None, path, &mut causes);
+    value(schema, new, None, &Path::ROOT.member(path), &mut causes);
     causes.all.found()
 }
 
@@ -55,30 +55,25 @@ impl<'s> Broken<'s> {
     }
 
     /// Whether a value breaks no rule of another schema.
-    fn fits(&mut self, schema: &'s Value, new: &Value, path: &str) -> bool {
-        let found = std::mem::take(&mut self.all);
+    fn fits(&mut self, schema: &'s Value, new: &Value, path: &Path<'_>) -> bool {
+        let found = std::mem::replace(&mut self.all, Causes::until_first());
         value(schema, new, None, path, self);
         std::mem::replace(&mut self.all, found).found().is_empty()
     }
 }
 
 /// A cause with a sentence about the field in the body.
-fn in_body(path: &str, value: &Value, what: &str) -> Cause {
-    invalid_value(path, value, &format!("{path} in body {what}"))
-}
-
-fn child<'a>(path: &str, name: &'a str) -> Cow<'a, str> {
-    match path {
-        "" => name.into(),
-        path => format!("{path}.{name}").into(),
-    }
+fn in_body(path: &Path<'_>, value: &Value, what: &str) -> Cause {
+    let path = path.to_string();
+    let what = format!("{path} in body {what}");
+    invalid_value(path, value, &what)
 }
 
 fn value<'s>(
     schema: &'s Value,
     new: &Value,
     old: Option<&Value>,
-    path: &str,
+    path: &Path<'_>,
     causes: &mut Broken<'s>,
 ) {
     if old == Some(new) || new.is_null() && schema["nullable"] == true {
@@ -137,7 +132,7 @@ fn type_of(value: &Value) -> &'static str {
     }
 }
 
-fn type_invalid(path: &str, found: &Value, wanted: &str) -> Cause {
+fn type_invalid(path: &Path<'_>, found: &Value, wanted: &str) -> Cause {
     let found = type_of(found);
     let what = format!("must be of type {wanted}: {found:?}");
     Cause {
@@ -146,7 +141,7 @@ fn type_invalid(path: &str, found: &Value, wanted: &str) -> Cause {
     }
 }
 
-fn enumerated<'s>(schema: &'s Value, value: &Value, path: &str, causes: &mut Broken<'s>) {
+fn enumerated<'s>(schema: &'s Value, value: &Value, path: &Path<'_>, causes: &mut Broken<'s>) {
     let Some(allowed) = schema["enum"].as_array() else {
         return;
     };
@@ -162,14 +157,14 @@ fn enumerated<'s>(schema: &'s Value, value: &Value, path: &str, causes: &mut Bro
     };
     let allowed: Vec<String> = allowed.iter().map(text).collect();
     let allowed: Vec<&str> = allowed.iter().map(String::as_str).collect();
-    causes.push(not_supported(path, &text(value), &allowed));
+    causes.push(not_supported(path.to_string(), &text(value), &allowed));
 }
 
-fn check_text<'s>(schema: &'s Value, text: &str, path: &str, causes: &mut Broken<'s>) {
+fn check_text<'s>(schema: &'s Value, text: &str, path: &Path<'_>, causes: &mut Broken<'s>) {
     let value: Value = text.into();
     let length = u64::try_from(text.chars().count()).unwrap_or(u64::MAX);
     if let Some(most) = schema["maxLength"].as_u64().filter(|most| length > *most) {
-        causes.push(too_long(path, most));
+        causes.push(too_long(path.to_string(), most));
     }
     if let Some(least) = schema["minLength"].as_u64().filter(|least| length < *least) {
         causes.push(in_body(
@@ -215,7 +210,7 @@ fn has_format(format: &str, text: &str) -> bool {
 fn check_number<'s>(
     schema: &'s Value,
     number: &serde_json::Number,
-    path: &str,
+    path: &Path<'_>,
     causes: &mut Broken<'s>,
 ) {
     let (value, number) = (
@@ -255,12 +250,12 @@ fn check_list<'s>(
     schema: &'s Value,
     entries: &[Value],
     old: Option<&Value>,
-    path: &str,
+    path: &Path<'_>,
     causes: &mut Broken<'s>,
 ) {
     let count = u64::try_from(entries.len()).unwrap_or(u64::MAX);
     if let Some(most) = schema["maxItems"].as_u64().filter(|most| count > *most) {
-        causes.push(too_many(path, entries.len(), most));
+        causes.push(too_many(path.to_string(), entries.len(), most));
     }
     if let Some(least) = schema["minItems"].as_u64().filter(|least| count < *least) {
         let (what, value) = (format!("should have at least {least} items"), count.into());
@@ -271,7 +266,7 @@ fn check_list<'s>(
     let old = old.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let old_keys: Places<Option<Value>> = old.iter().map(&key).collect();
     for (number, entry) in entries.iter().enumerate() {
-        let at = format!("{path}[{number}]");
+        let at = path.item(number);
         // Entries without a key have nothing that they were before.
         let own = key(entry);
         let before = own.as_ref().and_then(|_| old_keys.position(&own));
@@ -286,9 +281,9 @@ fn check_list<'s>(
             continue;
         };
         if seen.contains(&own) {
-            let shown = invalid_value(&at, &own, "").message;
+            let shown = invalid_value("", &own, "").message;
             let shown = shown.strip_prefix("Invalid value: ").unwrap_or(&shown);
-            causes.push(duplicate(at, shown.trim_end_matches(": ")));
+            causes.push(duplicate(at.to_string(), shown.trim_end_matches(": ")));
         }
         seen.push(own);
     }
@@ -318,7 +313,7 @@ fn check_members<'s>(
     schema: &'s Value,
     members: &Map,
     old: Option<&Value>,
-    path: &str,
+    path: &Path<'_>,
     causes: &mut Broken<'s>,
 ) {
     let count = u64::try_from(members.len()).unwrap_or(u64::MAX);
@@ -326,7 +321,7 @@ fn check_members<'s>(
         .as_u64()
         .filter(|most| count > *most)
     {
-        causes.push(too_many(path, members.len(), most));
+        causes.push(too_many(path.to_string(), members.len(), most));
     }
     if let Some(least) = schema["minProperties"]
         .as_u64()
@@ -335,33 +330,34 @@ fn check_members<'s>(
         let what = format!("should have at least {least} properties");
         causes.push(in_body(path, &count.into(), &what));
     }
+    let is_root = path.is_root();
     for name in schema["required"]
         .as_array()
         .into_iter()
         .flatten()
         .filter_map(Value::as_str)
     {
-        let is_of_objects = path.is_empty() && OF_OBJECTS.contains(&name);
+        let is_of_objects = is_root && OF_OBJECTS.contains(&name);
         if !is_of_objects && !members.contains_key(name) {
-            causes.push(required(child(path, name), ""));
+            causes.push(required(path.member(name).to_string(), ""));
         }
     }
     for (name, member) in members {
         // Checked for what all objects have.
-        if path.is_empty() && OF_OBJECTS.contains(&name.as_str()) {
+        if is_root && OF_OBJECTS.contains(&name.as_str()) {
             continue;
         }
         let others = &schema["additionalProperties"];
         let of = schema["properties"].get(name.as_str());
         if let Some(of) = of.or_else(|| others.is_object().then_some(others)) {
             let before = old.and_then(|old| old.get(name));
-            value(of, member, before, &child(path, name), causes);
+            value(of, member, before, &path.member(name), causes);
         }
     }
 }
 
 /// `allOf`, `anyOf`, `oneOf` and `not`.
-fn combined<'s>(schema: &'s Value, new: &Value, path: &str, causes: &mut Broken<'s>) {
+fn combined<'s>(schema: &'s Value, new: &Value, path: &Path<'_>, causes: &mut Broken<'s>) {
     let mut fitting = |name: &str| {
         let all = schema[name].as_array()?;
         let fits = |of: &&'s Value| causes.fits(of, new, path);
@@ -375,7 +371,7 @@ fn combined<'s>(schema: &'s Value, new: &Value, path: &str, causes: &mut Broken<
         causes.push(invalid_value(
             "<nil>",
             &"".into(),
-            &format!("{path:?} {what}"),
+            &format!("{:?} {what}", path.to_string()),
         ));
     };
     if let Some((0, _)) = any.filter(|_| schema["x-kubernetes-int-or-string"] != true) {

@@ -4,9 +4,10 @@
 //! Source: `pruning` and `defaulting` of Kubernetes' `apiextensions-apiserver`.
 
 use podstorm_objects::Map;
+use podstorm_objects::decode::Path;
 use serde_json::Value;
 
-use crate::limits::Growth;
+use crate::limits::{Growth, Listed};
 
 /// The members of every object, which no schema needs to name.
 pub(super) const OF_OBJECTS: [&str; 3] = ["apiVersion", "kind", "metadata"];
@@ -15,11 +16,12 @@ fn is_true(schema: &Value, name: &str) -> bool {
     schema[name] == true
 }
 
-/// Takes the members out that the schema doesn't have, and tells their paths, sorted:
-/// `spec.list[0].bogus`. Members of `metadata` are not looked at.
+/// Takes the members out that the schema doesn't have. Returns their paths, sorted, as far as they can be
+/// [listed](Listed): `spec.list[0].bogus`. Members of `metadata` are not looked at.
 pub fn prune(schema: &Value, object: &mut Map) -> Vec<String> {
-    let mut found = Vec::new();
-    prune_members(schema, object, true, "", &mut found);
+    let mut found = Listed::default();
+    prune_members(schema, object, true, &Path::ROOT, &mut found);
+    let mut found = found.into_vec();
     found.sort_unstable();
     found
 }
@@ -28,16 +30,15 @@ fn prune_members(
     schema: &Value,
     object: &mut Map,
     is_object: bool,
-    path: &str,
-    found: &mut Vec<String>,
+    path: &Path<'_>,
+    found: &mut Listed,
 ) {
     let keeps = is_true(schema, "x-kubernetes-preserve-unknown-fields");
-    let dot = if path.is_empty() { "" } else { "." };
     object.retain(|name, value| {
         if is_object && OF_OBJECTS.contains(&name.as_str()) {
             return true;
         }
-        let at = format!("{path}{dot}{name}");
+        let at = path.member(name);
         let others = &schema["additionalProperties"];
         match schema["properties"].get(name.as_str()) {
             Some(of) => prune_value(of, value, &at, found),
@@ -52,7 +53,7 @@ fn prune_members(
     });
 }
 
-fn prune_value(schema: &Value, value: &mut Value, path: &str, found: &mut Vec<String>) {
+fn prune_value(schema: &Value, value: &mut Value, path: &Path<'_>, found: &mut Listed) {
     match value {
         Value::Object(members) => {
             let is_object = is_true(schema, "x-kubernetes-embedded-resource");
@@ -60,7 +61,7 @@ fn prune_value(schema: &Value, value: &mut Value, path: &str, found: &mut Vec<St
         }
         Value::Array(entries) if schema["items"].is_object() => {
             for (number, entry) in entries.iter_mut().enumerate() {
-                prune_value(&schema["items"], entry, &format!("{path}[{number}]"), found);
+                prune_value(&schema["items"], entry, &path.item(number), found);
             }
         }
         _ => {}

@@ -135,6 +135,14 @@ impl From<Vec<Cause>> for Causes {
 }
 
 impl Causes {
+    /// For those who ask whether a rule is broken: full with the first one.
+    pub(crate) fn until_first() -> Causes {
+        Causes {
+            all: Vec::new(),
+            bytes: errors::CAUSES_BYTES_MAX,
+        }
+    }
+
     pub(crate) fn push(&mut self, cause: Cause) {
         if !self.is_full() {
             self.bytes += errors::bytes_of(&cause);

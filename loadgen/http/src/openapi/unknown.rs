@@ -1,12 +1,14 @@
 //! Members of an object that its kind doesn't have, mostly typing errors; and quantities, which have one
 //! spelling for each amount.
 
+use podstorm_apiserver::limits::Listed;
+use podstorm_objects::decode::Path;
 use podstorm_objects::{Kind, canonical_quantity, is_canonical_quantity, milli_quantity};
 use serde_json::{Map, Value};
 
 use super::{OBJECT_META, referred, schema_named, schema_of_kind, written};
 
-/// Takes the members out that the kind doesn't have, and tells their paths:
+/// Takes the members out that the kind doesn't have. Returns their paths, as far as they can be [listed](Listed):
 /// `spec.template.spec.containers[0].imaeg`. Writes quantities as servers do.
 ///
 /// Source: strict decoding in Kubernetes' `runtime/serializer/json`.
@@ -21,20 +23,26 @@ pub(crate) fn drop_unknown_changes(kind: Kind, patch: &mut Map<String, Value>) -
 
 fn drop_unknown(kind: Kind, object: &mut Map<String, Value>, is_whole: bool) -> Vec<String> {
     let mut walk = Walk {
-        found: Vec::new(),
+        found: Listed::default(),
         is_whole,
     };
     if let Some(custom) = kind.row().custom {
-        walk.found = podstorm_apiserver::custom::prune(&custom.schema, object);
+        for path in podstorm_apiserver::custom::prune(&custom.schema, object) {
+            walk.found.push(path);
+        }
         if let (Some(Value::Object(metadata)), Some(schema)) =
             (object.get_mut("metadata"), schema_named(OBJECT_META))
         {
-            walk.members((schema, OBJECT_META), metadata, "metadata");
+            walk.members(
+                (schema, OBJECT_META),
+                metadata,
+                &Path::ROOT.member("metadata"),
+            );
         }
     } else if let Some(schema) = schema_of_kind(kind) {
-        walk.members((schema, kind.name()), object, "");
+        walk.members((schema, kind.name()), object, &Path::ROOT);
     }
-    walk.found
+    walk.found.into_vec()
 }
 
 /// As [`drop_unknown_fields`], of an object with that schema.
@@ -44,35 +52,34 @@ pub(crate) fn drop_unknown_of(
     is_whole: bool,
 ) -> Vec<String> {
     let mut walk = Walk {
-        found: Vec::new(),
+        found: Listed::default(),
         is_whole,
     };
     if let Some(schema) = schema_named(schema_name) {
-        walk.members((schema, schema_name), object, "");
+        walk.members((schema, schema_name), object, &Path::ROOT);
     }
-    walk.found
+    walk.found.into_vec()
 }
 
 struct Walk {
-    found: Vec<String>,
+    found: Listed,
     /// Whether it is no patch.
     is_whole: bool,
 }
 
 impl Walk {
     /// `of` is the schema of the object and its name.
-    fn members(&mut self, of: (&Value, &str), object: &mut Map<String, Value>, path: &str) {
+    fn members(&mut self, of: (&Value, &str), object: &mut Map<String, Value>, path: &Path<'_>) {
         let (schema, schema_name) = of;
         let known = schema.get("properties").and_then(Value::as_object);
         let any = schema.get("additionalProperties");
-        let dot = if path.is_empty() { "" } else { "." };
-        let mut own = Vec::new();
+        let mut own = Listed::default();
         object.retain(|name, member| {
             // Directives of patches are no members.
             if name.starts_with('$') {
                 return true;
             }
-            let at = format!("{path}{dot}{name}");
+            let at = path.member(name);
             match (known.and_then(|known| known.get(name)), any) {
                 (Some(property), _) => {
                     self.value(property, member, &at);
@@ -107,10 +114,12 @@ impl Walk {
             object.entry("status").or_insert_with(|| "".into());
         }
         // What is within comes first, as upstream's decoder tells it.
-        self.found.append(&mut own);
+        own.into_vec()
+            .into_iter()
+            .for_each(|path| self.found.push(path));
     }
 
-    fn value(&mut self, property: &Value, value: &mut Value, path: &str) {
+    fn value(&mut self, property: &Value, value: &mut Value, path: &Path<'_>) {
         let (schema, name) = match referred(property) {
             Some((QUANTITY, _)) => return spell(value, false),
             Some((name, schema)) => (schema, name),
@@ -121,7 +130,7 @@ impl Walk {
             Value::Array(list) => {
                 if let Some(item) = schema.get("items") {
                     for (number, entry) in list.iter_mut().enumerate() {
-                        self.value(item, entry, &format!("{path}[{number}]"));
+                        self.value(item, entry, &path.item(number));
                     }
                 }
             }

@@ -1,12 +1,16 @@
 //! Patches of the type `application/apply-patch+yaml`.
 
+use std::collections::BTreeMap;
+
 use http::Response;
+use podstorm_apiserver::limits::Listed;
 use podstorm_apiserver::{Patch, errors};
 use podstorm_objects::{AnyObject, ApiError, Cause, Kind, Object, Reason};
 use serde_json::{Map, Value};
 
 use super::owners::{Application, Conflict, Owners};
 use super::schema::Type;
+use super::set::FieldSet;
 use super::walk::{self, Difference};
 use super::{MANAGED, Writer, ignored, owners_of, plain, without_owners};
 use crate::answer::Body;
@@ -220,7 +224,10 @@ impl Writer<'_> {
             && self.manager == KUBECTL
         {
             let allowed = allowed_conflicts(&object, of);
-            conflicts.retain(|one| !allowed.contains(&one.field));
+            for conflict in &mut *conflicts {
+                conflict.fields = conflict.fields.without(&allowed);
+            }
+            conflicts.retain(|one| !one.fields.is_empty());
             if conflicts.is_empty() {
                 application.force = true;
                 result = application.apply(&object, owners, &difference);
@@ -268,34 +275,42 @@ fn check_types(kind: Kind, config: &Value, of: Type<'_>) -> Result<(), ApiError>
     Err(ApiError::status(500, Reason::Other(String::new()), message))
 }
 
-/// 409: an apply would change what others own.
+/// 409: an apply would change what others own. The answer names as many fields as can be [listed](Listed).
 pub(super) fn conflict(conflicts: &[Conflict]) -> ApiError {
-    let message = match conflicts {
-        [one] => format!(
-            "Apply failed with 1 conflict: conflict with {}: {}",
-            one.owner, one.field
-        ),
-        several => {
-            let mut owners: Vec<&str> = several.iter().map(|one| one.owner.as_str()).collect();
-            owners.sort_unstable();
-            owners.dedup();
-            let of_owner = |owner: &str| {
-                let fields = several.iter().filter(|one| one.owner == owner);
-                let fields: String = fields.map(|one| format!("\n- {}", one.field)).collect();
-                format!("conflicts with {owner}:{fields}")
+    let mut listed = Listed::default();
+    let mut owners = Vec::new();
+    for conflict in conflicts {
+        conflict.fields.list_paths(&mut listed);
+        owners.resize(listed.len(), conflict.owner.as_str());
+    }
+    let is_full = listed.is_full();
+    let fields = listed.into_vec();
+    let message = match (fields.as_slice(), owners.as_slice()) {
+        ([field], [owner]) => {
+            format!("Apply failed with 1 conflict: conflict with {owner}: {field}")
+        }
+        _ => {
+            let mut of_owners: BTreeMap<&str, String> = BTreeMap::new();
+            for (field, owner) in fields.iter().zip(&owners) {
+                let text = of_owners.entry(owner).or_default();
+                text.extend(["\n- ", field]);
+            }
+            let texts = of_owners.into_iter();
+            let texts = texts.map(|(owner, fields)| format!("conflicts with {owner}:{fields}"));
+            let texts: Vec<String> = texts.collect();
+            let more = if is_full {
+                "\nthere may be more conflicts"
+            } else {
+                ""
             };
-            let texts: Vec<String> = owners.into_iter().map(of_owner).collect();
-            format!(
-                "Apply failed with {} conflicts: {}",
-                several.len(),
-                texts.join("\n")
-            )
+            let (number, texts) = (fields.len(), texts.join("\n"));
+            format!("Apply failed with {number} conflicts: {texts}{more}")
         }
     };
-    let causes = conflicts.iter().map(|one| Cause {
+    let causes = fields.into_iter().zip(owners).map(|(field, owner)| Cause {
         reason: "FieldManagerConflict".to_owned(),
-        message: format!("conflict with {}", one.owner),
-        field: one.field.clone(),
+        message: format!("conflict with {owner}"),
+        field,
     });
     causes.fold(
         ApiError::status(409, Reason::Conflict, message),
@@ -304,19 +319,16 @@ pub(super) fn conflict(conflicts: &[Conflict]) -> ApiError {
 }
 
 /// The fields that `kubectl apply` set without server-side apply and that still are as it set them.
-fn allowed_conflicts(object: &Value, of: Type<'_>) -> Vec<String> {
-    let mut fields = Vec::new();
+fn allowed_conflicts(object: &Value, of: Type<'_>) -> FieldSet {
     let annotation = object["metadata"]["annotations"][LAST_APPLIED].as_str();
     let last = annotation.and_then(|text| serde_json::from_str::<Value>(text).ok());
-    if let Some(last) = last {
+    last.map_or_else(FieldSet::default, |last| {
         let difference = Difference::between(&last, object, of);
-        let same = walk::fields_of(&last, of)
+        walk::fields_of(&last, of)
             .without(&difference.changed)
             .without(&difference.added)
-            .without(&difference.removed);
-        same.for_each_path(&mut |field| fields.push(field));
-    }
-    fields
+            .without(&difference.removed)
+    })
 }
 
 /// Keeps the annotation of applies without server-side apply up to date where there is one.

@@ -300,7 +300,7 @@ impl Writer<'_> {
         let version = self.kind.api_version();
         let at = Differences::new(&compare);
         owners.update(self.owner(), version, &at, &self.now);
-        let unchanged = at.at(version).is_some_and(|own| own.is_none());
+        let unchanged = at.at(version).is_some_and(|own| own.difference.is_none());
         match stored {
             // A write that changes nothing leaves the times.
             Some(stored) if unchanged && stored.same_but_times(&owners) => set_owners(new, &stored),

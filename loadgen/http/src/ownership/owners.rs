@@ -66,9 +66,10 @@ impl Owner {
 
     /// The conflict about a field of this owner's.
     pub(super) fn conflict(&self, path: &[&str]) -> Conflict {
-        let field = path.iter().map(|name| format!(".{name}")).collect();
-        let owner = self.shown();
-        Conflict { owner, field }
+        Conflict {
+            owner: self.shown(),
+            fields: FieldSet::of(path),
+        }
     }
 
     /// As conflicts name it.
@@ -94,19 +95,26 @@ pub(super) struct Owned {
     pub(super) fields: FieldSet,
 }
 
-/// A field that somebody else owns and an apply would change.
+/// Fields that somebody else owns and an apply would change.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Conflict {
+    /// The owner, as messages name it.
     pub(super) owner: String,
-    pub(super) field: String,
+    pub(super) fields: FieldSet,
 }
 
-/// How the object of a write differs from the stored one, in the form of each version; each is looked at
-/// once.
+/// How the object of a write differs from the stored one, in the form of each version. Each version is compared once,
+/// however many owners have fields of it.
 pub(super) struct Differences<'a> {
-    /// `None` for a version that there isn't.
+    /// `None` for a version that is not served.
     compare: &'a dyn Fn(&str) -> Option<Difference>,
-    known: RefCell<BTreeMap<String, Option<Rc<Difference>>>>,
+    known: RefCell<BTreeMap<String, Option<Rc<Compared>>>>,
+}
+
+/// A difference, with the fields that it wrote.
+pub(super) struct Compared {
+    pub(super) difference: Difference,
+    written: FieldSet,
 }
 
 impl<'a> Differences<'a> {
@@ -117,11 +125,18 @@ impl<'a> Differences<'a> {
         }
     }
 
-    pub(super) fn at(&self, version: &str) -> Option<Rc<Difference>> {
+    pub(super) fn at(&self, version: &str) -> Option<Rc<Compared>> {
         if let Some(known) = self.known.borrow().get(version) {
             return known.clone();
         }
-        let found = (self.compare)(version).map(Rc::new);
+        let compared = |difference: Difference| {
+            let written = difference.written();
+            Rc::new(Compared {
+                difference,
+                written,
+            })
+        };
+        let found = (self.compare)(version).map(compared);
         let mut known = self.known.borrow_mut();
         known.insert(version.to_owned(), found.clone());
         found
@@ -250,7 +265,7 @@ impl Owners {
         };
         let all_taken = self.take_over(None, at, true);
         debug_assert!(all_taken.is_ok(), "what is forced has no conflicts");
-        let fields = without_identity(&own.written());
+        let fields = without_identity(&own.written);
         if !fields.is_empty() {
             self.add(writer, version, &fields).time = Some(now.to_owned());
         }
@@ -273,18 +288,20 @@ impl Owners {
                 continue;
             }
             // Nobody owns fields of a version that is gone.
-            let Some(difference) = at.at(&owned.api_version) else {
+            let Some(found) = at.at(&owned.api_version) else {
                 continue;
             };
-            let taken = owned.fields.intersection(&difference.written());
-            taken.for_each_path(&mut |field| {
-                let owner = owner.shown();
-                conflicts.push(Conflict { owner, field });
-            });
+            let taken = owned.fields.intersection(&found.written);
+            if !taken.is_empty() {
+                conflicts.push(Conflict {
+                    owner: owner.shown(),
+                    fields: taken.clone(),
+                });
+            }
             let fields = owned
                 .fields
                 .without(&taken)
-                .without_all(&difference.removed);
+                .without_all(&found.difference.removed);
             if !fields.is_empty() {
                 let owned = Owned {
                     fields,
@@ -374,7 +391,7 @@ impl Application<'_> {
         owners.take_over(Some(&self.applier), &at, self.force)?;
         let is_new = at
             .at(self.api_version)
-            .is_some_and(|difference| !difference.is_none());
+            .is_some_and(|own| !own.difference.is_none());
         if let Some(owned) = owners.0.get_mut(&self.applier) {
             owned.fields = without_identity(&owned.fields);
             if is_new {

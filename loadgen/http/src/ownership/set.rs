@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use podstorm_apiserver::limits::Listed;
 use serde_json::{Map, Value};
 
 use super::schema::Type;
@@ -186,23 +187,24 @@ impl FieldSet {
         FieldSet(extended.collect())
     }
 
-    /// Calls `visit` with the path of each field, as messages write it; those of a level come before
-    /// those below them.
-    pub(super) fn for_each_path(&self, visit: &mut impl FnMut(String)) {
-        self.paths_from("", visit);
+    /// Lists the path of each field, as messages write it, until the list is full; those of a level come before those
+    /// below them.
+    pub(super) fn list_paths(&self, listed: &mut Listed) {
+        self.paths_from(&mut String::new(), listed);
     }
 
-    fn paths_from(&self, path: &str, visit: &mut impl FnMut(String)) {
-        for (step, node) in &self.0 {
-            if node.is_member {
-                visit(format!("{path}{}", shown(step)));
-            }
+    fn paths_from(&self, path: &mut String, listed: &mut Listed) {
+        let length = path.len();
+        for (step, _) in self.0.iter().filter(|(_, node)| node.is_member) {
+            listed.push(format_args!("{path}{}", shown(step)));
         }
-        for (step, node) in &self.0 {
-            if !node.below.is_empty() {
-                node.below
-                    .paths_from(&format!("{path}{}", shown(step)), visit);
+        for (step, node) in self.0.iter().filter(|(_, node)| !node.below.is_empty()) {
+            if listed.is_full() {
+                return;
             }
+            path.push_str(&shown(step));
+            node.below.paths_from(path, listed);
+            path.truncate(length);
         }
     }
 
@@ -314,10 +316,10 @@ mod tests {
     fn paths_read_as_upstream_writes_them() {
         let fields = json!({"f:spec": {"f:containers": {"k:{\"name\":\"c\"}": {"f:image": {}}},
             "f:replicas": {}}, "f:metadata": {"f:finalizers": {"v:\"x/y\"": {}}}});
-        let mut paths = Vec::new();
-        set(fields).for_each_path(&mut |path| paths.push(path));
+        let mut paths = Listed::default();
+        set(fields).list_paths(&mut paths);
         assert_eq!(
-            paths,
+            paths.into_vec(),
             [
                 ".metadata.finalizers[=\"x/y\"]",
                 ".spec.replicas",

@@ -5,6 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use podstorm_apiserver::limits::Listed;
+use podstorm_objects::decode::Path;
 use serde_json::{Map, Value};
 
 use super::schema::{Form, Type};
@@ -319,16 +321,30 @@ fn keep(value: &Value, step: &str, fields: &FieldSet, of: Option<Type<'_>>) -> O
     })
 }
 
-/// What keeps a configuration from being one of that type, as upstream words it.
+/// What keeps a configuration from being one of that type, as upstream words it and as far as it can be
+/// [listed](Listed).
 pub(super) fn problems(config: &Value, of: Type<'_>) -> Vec<String> {
-    let mut found = Vec::new();
-    check(config, of, "", &mut found);
-    found
+    let mut found = Listed::default();
+    check(config, of, &Path::ROOT, &mut found);
+    found.into_vec()
 }
 
-fn check(value: &Value, of: Type<'_>, path: &str, found: &mut Vec<String>) {
-    let mut wrong =
-        |wanted: &str| found.push(format!("{path}: expected {wanted}, got {}", go(value)));
+/// A place as messages of this module write it: `.spec.containers[name="a"]`, nothing for the whole.
+fn place(path: &Path<'_>) -> String {
+    match path.is_root() {
+        true => String::new(),
+        false => format!(".{path}"),
+    }
+}
+
+fn check(value: &Value, of: Type<'_>, path: &Path<'_>, found: &mut Listed) {
+    if found.is_full() {
+        return;
+    }
+    let mut wrong = |wanted: &str| {
+        let path = place(path);
+        found.push(format_args!("{path}: expected {wanted}, got {}", go(value)));
+    };
     match (of.json_type(), value) {
         (_, Value::Null) => {}
         _ if of.is_int_or_string() => {}
@@ -340,13 +356,16 @@ fn check(value: &Value, of: Type<'_>, path: &str, found: &mut Vec<String>) {
         ("boolean", _) => wrong("boolean"),
         ("object", Value::Object(members)) => {
             for (name, inner) in members {
-                let at = format!("{path}.{name}");
+                let at = path.member(name);
                 match of.member(name) {
                     Some(inner_type) => check(inner, inner_type, &at, found),
                     None if of.form(value) == Form::Atom
                         && !of.declares(name)
                         && !of.is_struct() => {}
-                    None => found.push(format!("{at}: field not declared in schema")),
+                    None if found.is_full() => return,
+                    None => {
+                        found.push(format_args!("{}: field not declared in schema", place(&at)));
+                    }
                 }
             }
         }
@@ -357,7 +376,7 @@ fn check(value: &Value, of: Type<'_>, path: &str, found: &mut Vec<String>) {
     }
 }
 
-fn check_items(items: &[Value], list: &Value, of: Type<'_>, path: &str, found: &mut Vec<String>) {
+fn check_items(items: &[Value], list: &Value, of: Type<'_>, path: &Path<'_>, found: &mut Listed) {
     let form = of.form(list);
     let mut seen = BTreeSet::new();
     for (number, item) in items.iter().enumerate() {
@@ -366,9 +385,15 @@ fn check_items(items: &[Value], list: &Value, of: Type<'_>, path: &str, found: &
             _ => format!("i:{number}"),
         };
         let shown = set::shown(&step);
-        check(item, of.item(), &format!("{path}{shown}"), found);
-        if !seen.insert(step) {
-            found.push(format!("{path}: duplicate entries for key {shown}"));
+        // A path puts brackets around a key itself.
+        let key = shown
+            .strip_prefix('[')
+            .and_then(|key| key.strip_suffix(']'));
+        let key = key.unwrap_or(&shown);
+        check(item, of.item(), &path.key(key), found);
+        if !seen.insert(step) && !found.is_full() {
+            let path = place(path);
+            found.push(format_args!("{path}: duplicate entries for key {shown}"));
         }
     }
 }

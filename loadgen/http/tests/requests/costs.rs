@@ -2,6 +2,7 @@
 
 use super::hostile::{DEFINITIONS, JSON, MERGE_PATCH, THINGS, ask_as};
 use super::*;
+use serde_json::Map;
 
 /// A server with a kind whose list has that schema.
 async fn with_lists(schema: Value) -> ApiServer {
@@ -212,6 +213,56 @@ async fn ten_times_the_entries_take_about_ten_times_as_long() {
         growth_of_patch < AT_MOST,
         "environment: {growth_of_patch} times"
     );
+}
+
+#[tokio::test]
+async fn an_apply_costs_what_it_and_the_managers_have_once() {
+    const AT_MOST: u64 = 35;
+    let server = with_namespace(builder(), "default").await;
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let with_managers = |entries: usize| {
+        let managers = (0..entries).map(|n| {
+            let fields = json!({"f:data": {format!("f:k{n}"): {}}});
+            json!({"manager": format!("m{n}"), "operation": "Apply", "apiVersion": "v1",
+                "fieldsType": "FieldsV1", "fieldsV1": fields})
+        });
+        let data: Map<String, Value> = (0..entries)
+            .map(|n| (format!("k{n}"), "v".into()))
+            .collect();
+        let managers: Value = managers.collect();
+        let metadata = json!({"name": format!("m{entries}"), "managedFields": managers});
+        [
+            "POST",
+            maps,
+            JSON,
+            &json!({"metadata": metadata, "data": data}).to_string(),
+        ]
+        .map(str::to_owned)
+    };
+    let growth_of_create = growth(&server, 201, with_managers).await;
+    assert!(
+        growth_of_create < AT_MOST,
+        "create: {growth_of_create} times"
+    );
+    // Each manager's fields are compared with what the apply writes: other fields, or the managers' own.
+    for (what, code, key) in [("others", 200, "x"), ("conflicts", 409, "k")] {
+        let apply = |entries: usize| {
+            let name = format!("m{entries}");
+            let data = (0..entries).map(|n| (format!("{key}{n}"), "w".into()));
+            let data: Map<String, Value> = data.collect();
+            let config = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data});
+            let path = format!("{maps}/{name}?fieldManager={what}");
+            [
+                "PATCH",
+                &path,
+                "application/apply-patch+yaml",
+                &config.to_string(),
+            ]
+            .map(str::to_owned)
+        };
+        let growth = growth(&server, code, apply).await;
+        assert!(growth < AT_MOST, "{what}: {growth} times");
+    }
 }
 
 #[tokio::test]

@@ -389,6 +389,142 @@ async fn answers_are_bounded_whatever_is_wrong() {
     assert!((3_000..8_000).contains(&characters), "{characters}");
 }
 
+/// The path of each of 20,000 members below a name of a megabyte has a megabyte: 20 GB in all.
+#[tokio::test]
+async fn long_names_make_no_long_answers() {
+    let long = "n".repeat(1 << 20);
+    let members = |value: Value| {
+        let members = (0..20_000).map(|number| (format!("m{number}"), value.clone()));
+        Value::Object(members.collect())
+    };
+    let server = with_namespace(builder(), "default").await;
+    let of_map = json!({"type": "object", "additionalProperties": {"type": "integer"}});
+    let closed = json!({"type": "object", "properties": {"a": {"type": "object"}}});
+    let listed = json!({"type": "array", "items": {"type": "object", "required": ["a", "b"]}});
+    let maps = |of: Value| json!({"type": "object", "additionalProperties": of});
+    let schema = json!({"type": "object", "properties": {
+        "numbers": maps(of_map), "closed": maps(closed), "lists": maps(listed)}});
+    let definition = json!({"metadata": {"name": "things.example.com"}, "spec": {
+        "group": "example.com", "scope": "Namespaced", "names": {"plural": "things", "kind": "Thing"},
+        "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]}});
+    let made = send(&server, "POST", DEFINITIONS, &definition).await;
+    assert_eq!(made.status(), 201);
+    let with = |list: &str, of: Value| {
+        let mut object =
+            json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a"}});
+        object[list] = json!({ &long: of });
+        object.to_string()
+    };
+    let apply = |manager: &str| format!("{THING}?fieldManager={manager}");
+    let strict = format!("{THINGS}?fieldValidation=Strict&dryRun=All");
+    let dry = format!("{THINGS}?dryRun=All");
+    let properties = json!({ &long: members(json!(1)) });
+    let mut unknown = definition.clone();
+    unknown["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = json!({"type": "object", "properties": {&long: {"type": "object", "properties": properties}}});
+    let lists = Value::Array(vec![json!({}); 20_000]);
+    for (what, method, path, kind, body, wanted) in [
+        (
+            "unknown",
+            "POST",
+            &dry,
+            JSON,
+            with("closed", members(json!(1))),
+            201,
+        ),
+        (
+            "strict",
+            "POST",
+            &strict,
+            JSON,
+            with("closed", members(json!(1))),
+            400,
+        ),
+        (
+            "wrong types",
+            "POST",
+            &dry,
+            JSON,
+            with("numbers", members(json!("a"))),
+            422,
+        ),
+        (
+            "right types",
+            "POST",
+            &dry,
+            JSON,
+            with("numbers", members(json!(1))),
+            201,
+        ),
+        ("required", "POST", &dry, JSON, with("lists", lists), 422),
+        (
+            "unknown, applied",
+            "PATCH",
+            &apply("m"),
+            APPLY_PATCH,
+            with("closed", members(json!(1))),
+            500,
+        ),
+        (
+            "wrong types, applied",
+            "PATCH",
+            &apply("m"),
+            APPLY_PATCH,
+            with("numbers", members(json!("a"))),
+            500,
+        ),
+        (
+            "first",
+            "PATCH",
+            &apply("m"),
+            APPLY_PATCH,
+            with("numbers", members(json!(1))),
+            201,
+        ),
+        (
+            "conflicts",
+            "PATCH",
+            &apply("n"),
+            APPLY_PATCH,
+            with("numbers", members(json!(2))),
+            409,
+        ),
+        (
+            "conflicts of kubectl",
+            "PATCH",
+            &apply("kubectl"),
+            APPLY_PATCH,
+            with("numbers", members(json!(3))),
+            409,
+        ),
+        (
+            "schema",
+            "POST",
+            &DEFINITIONS.to_owned(),
+            JSON,
+            unknown.to_string(),
+            422,
+        ),
+    ] {
+        // YAML takes a long name after a question mark.
+        let body = match kind {
+            APPLY_PATCH => body.replace(&format!("{long:?}:"), &format!("? {long:?} : ")),
+            _ => body,
+        };
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("content-type", kind)
+            .body(Full::new(Bytes::from(body)))
+            .expect("a request");
+        let answer = server.answer(request).await.expect("it is answered");
+        let code = answer.status();
+        let text = text(answer).await;
+        let shown: String = text.chars().take(300).collect();
+        assert_eq!(code, wanted, "{what}: {shown}");
+        assert!(text.len() < 8 * BYTES_MAX, "{what}: {} bytes", text.len());
+    }
+}
+
 #[tokio::test]
 async fn aliases_stand_for_no_more_than_a_body() {
     let server = with_things(json!({})).await;
