@@ -9,7 +9,7 @@ use crate::store::PodPart;
 use crate::store::counts::{Verb, WriteEffects};
 use crate::{
     AnyWatch, Cluster, DeleteOptions, Deletion, ListOptions, ListPage, Patch, Select, WatchFrom,
-    WatchOptions, custom, limits,
+    WatchOptions, custom, limits, time_limit,
 };
 
 /// Requests for the objects of one kind. Every request gets 404 when the cluster does not serve the
@@ -330,8 +330,8 @@ impl Api<'_> {
     /// name. O(n) in all objects.
     ///
     /// # Errors
-    /// 404 for the kind; as [`delete`](Api::delete) but for objects that are gone meanwhile. What
-    /// was deleted before stays so.
+    /// 404 for the kind; as [`delete`](Api::delete) but for objects that are gone meanwhile; 504 once the
+    /// [time](time_limit) of the request is over. What was deleted before stays so.
     pub fn delete_collection(
         &self,
         namespace: Option<&str>,
@@ -346,6 +346,7 @@ impl Api<'_> {
         })?;
         let mut deleted = Vec::with_capacity(page.items.len());
         for item in page.items {
+            time_limit::check()?;
             let (namespace, name) = (&item.metadata().namespace, &item.metadata().name);
             match self.delete(namespace, name, options, now) {
                 Ok(_) => deleted.push(item),

@@ -82,6 +82,7 @@ mod store;
 mod strategic;
 #[cfg(test)]
 mod testing;
+pub mod time_limit;
 mod update;
 pub mod validation;
 mod watch;

@@ -43,15 +43,19 @@ pub enum Exceeded {
          or the whole object"
     )]
     Moves,
+    /// The request has taken too long.
+    #[error("Timeout: request did not complete within the allotted timeout")]
+    Time,
 }
 
 impl From<Exceeded> for ApiError {
-    /// 400 for the depth, 413 for the size, 422 for what a patch asks for.
+    /// 400 for the depth, 413 for the size, 422 for what a patch asks for, 504 for the time.
     fn from(exceeded: Exceeded) -> ApiError {
         let (code, reason) = match exceeded {
             Exceeded::Depth => (400, Reason::BadRequest),
             Exceeded::Bytes => (413, Reason::Other("RequestEntityTooLarge".into())),
             Exceeded::Copies(_) | Exceeded::Moves => (422, Reason::Invalid),
+            Exceeded::Time => (504, Reason::Timeout),
         };
         ApiError::status(code, reason, exceeded.to_string())
     }

@@ -36,6 +36,7 @@ pub mod documents;
 mod events;
 pub mod faults;
 mod health;
+mod heavy;
 mod json_syntax;
 mod kubelet;
 mod limits;
@@ -73,6 +74,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response};
@@ -90,6 +92,7 @@ pub use time::VirtualTime;
 
 use catalog::Catalog;
 use faults::{Armed, Waiting};
+use heavy::Heavy;
 use limits::InFlight;
 use live::Live;
 use media::Accepted;
@@ -99,6 +102,9 @@ use route::Route;
 
 /// An error of a request's body: a client that went away, say.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// How long a request may take, as upstream.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What time it is.
 pub type Clock = Arc<dyn Fn() -> Now + Send + Sync>;
@@ -115,6 +121,7 @@ struct Shared {
     settings: Settings,
     /// Requests that read, and those that write.
     in_flight: [InFlight; 2],
+    heavy: Heavy,
     metrics: Metrics,
     virtual_time: Option<Arc<dyn VirtualTime>>,
     /// What browsers get at `/`.
@@ -144,6 +151,7 @@ pub struct Settings {
     credentials: Credentials,
     /// Of requests that read, and of those that write.
     requests_max: [u64; 2],
+    request_timeout: Duration,
     log: Option<Log>,
 }
 
@@ -205,6 +213,14 @@ impl Builder {
         self
     }
 
+    /// How long a request may take from its head to the head of its answer, a minute unless given, as upstream. Watches
+    /// are not bound by it.
+    #[must_use]
+    pub fn request_timeout(mut self, timeout: Duration) -> Builder {
+        self.settings.request_timeout = timeout;
+        self
+    }
+
     /// Is called with each request that has been answered, on the thread that did; it must not wait.
     #[must_use]
     pub fn log(mut self, log: Log) -> Builder {
@@ -245,6 +261,7 @@ impl Builder {
             cluster: self.cluster,
             clock: self.clock,
             in_flight: self.settings.requests_max.map(InFlight::new),
+            heavy: Heavy::new(),
             settings: self.settings,
             virtual_time: self.virtual_time,
             page: self.page,
@@ -284,6 +301,7 @@ impl ApiServer {
                 reaches_kubelets: true,
                 credentials: Credentials::default(),
                 requests_max: [REQUESTS_INFLIGHT, MUTATING_REQUESTS_INFLIGHT],
+                request_timeout: REQUEST_TIMEOUT,
                 log: None,
             },
             virtual_time: None,

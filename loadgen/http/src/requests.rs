@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::request::Parts;
+use http::{HeaderMap, Method, Request, Response};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use podstorm_apiserver::errors;
 use podstorm_objects::{ApiError, Reason};
@@ -19,7 +20,7 @@ use crate::media::{self, Accepted, Form, Offer};
 use crate::metrics::Attributes;
 use crate::query::Query;
 use crate::route::{Route, Target};
-use crate::{ApiServer, BoxError, Call, body, live, time, warnings};
+use crate::{ApiServer, BoxError, Call, body, heavy, live, time, warnings};
 
 /// A request that has been answered, for a log.
 #[derive(Clone, Copy, Debug)]
@@ -72,14 +73,9 @@ impl ApiServer {
             (_, Some(Struck::RequestLost)) => return Err(ConnectionLost),
             (_, Some(Struck::Refused(error))) | (Err(error), _) => Err(error.clone()),
             (Ok(user), _) => {
-                self.answer_user(
-                    &head,
-                    (route, query, Arc::clone(&catalog)),
-                    &what,
-                    user,
-                    body,
-                )
-                .await
+                let asked = (route, query, Arc::clone(&catalog));
+                self.answer_user((&head, body), asked, &what, (user, began))
+                    .await
             }
         };
         let mut response = answered.unwrap_or_else(|error| answer::error(&error, Form::Json));
@@ -114,14 +110,13 @@ impl ApiServer {
         }
     }
 
-    /// Answers a request of a user.
+    /// Answers a request of a user, which began at that moment.
     async fn answer_user<B>(
         &self,
-        head: &http::request::Parts,
+        (head, body): (&Parts, B),
         (route, query, catalog): (Route, Query<'_>, Arc<Catalog>),
         what: &Attributes,
-        user: &User,
-        body: B,
+        (user, began): (&Arc<User>, Instant),
     ) -> Result<Response<Body>, ApiError>
     where
         B: http_body::Body<Data = Bytes>,
@@ -154,26 +149,27 @@ impl ApiServer {
             Route::Version => media::accepted(&head.headers, Offer::JsonAlone),
             _ => media::accepted(&head.headers, Offer::Plain),
         };
-        let served = accepted.map(|accepted| {
-            let warnings = warnings::of(&route, &head.method, &query, &body);
-            let form = accepted.form;
-            let call = Call {
-                server: self,
-                user,
-                method: &head.method,
-                headers: &head.headers,
-                query,
-                body,
-                accepted,
-                now: self.now(),
-                catalog,
-            };
-            let mut response = call
-                .serve(route)
-                .unwrap_or_else(|error| answer::error(&error, form));
-            answer::warn(&mut response, &warnings);
-            response
-        });
+        let served = match accepted {
+            Err(error) => Err(error),
+            Ok(accepted) if heavy::is_heavy(self, &route, &head.method, body.len()) => {
+                let (server, user) = (self.clone(), Arc::clone(user));
+                let (method, headers) = (head.method.clone(), head.headers.clone());
+                let (uri, form) = (head.uri.clone(), accepted.form);
+                let answer = move || {
+                    let query = Query::of(uri.query());
+                    let asked = (query, body, accepted, catalog);
+                    server.call((&method, &headers), &user, asked).answer(route)
+                };
+                let deadline = began + self.0.settings.request_timeout;
+                let answered = self.0.heavy.answer(deadline, answer).await;
+                Ok(answered.unwrap_or_else(|error| answer::error(&error, form)))
+            }
+            Ok(accepted) => {
+                let asked = (query, body, accepted, catalog);
+                let call = self.call((&head.method, &head.headers), user, asked);
+                Ok(call.answer(route))
+            }
+        };
         if let (true, Some(time)) = (what.is_mutating, &self.0.virtual_time) {
             let time = Arc::clone(time);
             in_background(move || time.rest()).await?;
@@ -188,6 +184,25 @@ impl ApiServer {
         Ok(response)
     }
 
+    fn call<'a>(
+        &'a self,
+        (method, headers): (&'a Method, &'a HeaderMap),
+        user: &'a User,
+        (query, body, accepted, catalog): (Query<'a>, Bytes, Accepted, Arc<Catalog>),
+    ) -> Call<'a> {
+        Call {
+            server: self,
+            user,
+            method,
+            headers,
+            query,
+            body,
+            accepted,
+            now: self.now(),
+            catalog,
+        }
+    }
+
     /// `/podstorm/clock/advance`.
     async fn advance(
         &self,
@@ -200,6 +215,17 @@ impl ApiServer {
         let now = in_background(advance).await?;
         self.time_has_moved();
         Ok(time::document(true, now.unwrap_or_else(|| self.now())))
+    }
+}
+
+impl Call<'_> {
+    /// The answer, an error included, with its warnings.
+    fn answer(self, route: Route) -> Response<Body> {
+        let warnings = warnings::of(&route, self.method, &self.query, &self.body);
+        let served = self.serve(route);
+        let mut response = served.unwrap_or_else(|error| answer::error(&error, self.accepted.form));
+        answer::warn(&mut response, &warnings);
+        response
     }
 }
 

@@ -11,7 +11,9 @@ use super::field_manager::Manager;
 use super::name::{Draw, IdentityGenerator, NAME_ATTEMPTS};
 use super::store::counts::{Verb, WriteEffects};
 use super::store::{KindStore, Taken};
-use super::{AdmissionRequest, Cluster, ClusterResource, Strategy, errors, meta, validation};
+use super::{
+    AdmissionRequest, Cluster, ClusterResource, Strategy, errors, meta, time_limit, validation,
+};
 
 impl Cluster {
     /// Creates an object in the namespace that it names. The server sets UID, timestamps,
@@ -20,7 +22,7 @@ impl Cluster {
     ///
     /// # Errors
     /// 404 for a missing namespace, 403 for a terminating one, the error of admission, 422 for a
-    /// broken rule, 409 for a name that is taken.
+    /// broken rule, 409 for a name that is taken, 504 once the [time](time_limit) of the request is over.
     pub fn create<R: ClusterResource>(&self, object: R, now: Now) -> Result<Arc<R>, ApiError> {
         let effects = WriteEffects::of(Verb::Create);
         self.create_in(R::store(self), object, (effects, None), now)
@@ -51,6 +53,7 @@ impl Cluster {
         if self.seen.has_ranges() {
             self.check_ranges(&object)?;
         }
+        time_limit::check()?;
         if effects.dry_run {
             return self.try_new(store, object, draw, now);
         }

@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::structural::OF_OBJECTS;
 use crate::errors::{duplicate, invalid_value, not_supported, required, too_long, too_many};
 use crate::places::Places;
+use crate::time_limit;
 use crate::validation::{Causes, names};
 
 /// The rules that a value breaks; `old` is what stood there before.
@@ -79,8 +80,9 @@ fn value<'s>(
     if old == Some(new) || new.is_null() && schema["nullable"] == true {
         return;
     }
-    // A problem may quote a long pattern or all that an enumeration allows.
-    if causes.all.is_full() {
+    // A problem may quote a long pattern or all that an enumeration allows; and each entry may be held against
+    // thousands of alternatives.
+    if causes.all.is_full() || time_limit::is_over() {
         return;
     }
     if let Some(wrong) = wrong_type(schema, new) {

@@ -8,6 +8,7 @@ use podstorm_objects::decode::Path;
 use serde_json::Value;
 
 use crate::limits::{Growth, Listed};
+use crate::time_limit;
 
 /// The members of every object, which no schema needs to name.
 pub(super) const OF_OBJECTS: [&str; 3] = ["apiVersion", "kind", "metadata"];
@@ -87,6 +88,8 @@ impl Defaults {
     }
 
     fn fill(&mut self, schema: &Value, object: &mut Map) {
+        // Each object may be held against thousands of properties.
+        self.is_full |= time_limit::is_over();
         let none = Map::new();
         let properties = schema["properties"].as_object().unwrap_or(&none);
         for (name, of) in properties {

@@ -9,7 +9,7 @@ use super::field_manager::Manager;
 use super::store::PodPart;
 use super::store::counts::{Verb, WriteEffects};
 use super::store::{CommitOutcome, KeyHash, KindStore};
-use super::{Cluster, ClusterResource, Strategy, errors, meta, validation};
+use super::{Cluster, ClusterResource, Strategy, errors, meta, time_limit, validation};
 
 /// The outcome of preparing an update.
 pub(super) enum Update<R> {
@@ -119,7 +119,7 @@ impl Cluster {
     /// the last finalizer of a deleted object, the object is removed.
     ///
     /// # Errors
-    /// 403 where it would use more than a ResourceQuota allows.
+    /// 403 where it would use more than a ResourceQuota allows, 504 once the [time](time_limit) of the request is over.
     fn commit<R: Strategy>(
         &self,
         store: &KindStore<R>,
@@ -129,6 +129,7 @@ impl Cluster {
         mut effects: WriteEffects,
         now: Now,
     ) -> Result<CommitOutcome<R>, Box<ApiError>> {
+        time_limit::check().map_err(|over| Box::new(over.into()))?;
         new.metadata_mut().resource_version = old.metadata().resource_version.clone();
         if !new.obviously_differs(old) && new == **old {
             return Ok(CommitOutcome::Done(old.clone()));

@@ -7,6 +7,7 @@ mod custom;
 mod eviction;
 mod faults;
 mod groups;
+mod heavy;
 mod hostile;
 
 use std::net::SocketAddr;

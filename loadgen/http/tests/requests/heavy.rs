@@ -1,0 +1,118 @@
+//! Requests that take long: what else is asked is answered meanwhile, and they end when their time is over.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::hostile::{DEFINITIONS, JSON, THINGS, ask_as};
+use super::*;
+
+/// A server with a kind for whose objects each entry of `list` is held against a thousand alternatives.
+async fn with_alternatives(timeout: Duration) -> ApiServer {
+    let server = with_namespace(builder().request_timeout(timeout), "default").await;
+    let alternatives: Value = (0..1_000)
+        .map(|n| json!({"required": [format!("r{n}")]}))
+        .collect();
+    let entry = json!({"type": "object", "anyOf": alternatives, "x-kubernetes-preserve-unknown-fields": true});
+    let schema =
+        json!({"type": "object", "properties": {"list": {"type": "array", "items": entry}}});
+    let definition = json!({"metadata": {"name": "things.example.com"}, "spec": {
+        "group": "example.com", "scope": "Namespaced", "names": {"plural": "things", "kind": "Thing"},
+        "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]}});
+    let made = send(&server, "POST", DEFINITIONS, &definition).await;
+    assert_eq!(made.status(), 201, "{}", json(made).await);
+    server
+}
+
+/// Something that takes `entries` thousand looks, and fits.
+fn thing(name: &str, entries: usize) -> String {
+    let list = vec![json!({"r999": "x".repeat(100)}); entries];
+    json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": name}, "list": list})
+        .to_string()
+}
+
+#[test]
+fn probes_and_small_requests_are_answered_beside_long_ones() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    runtime.block_on(async {
+        let server = with_alternatives(Duration::from_secs(60)).await;
+        let began = Instant::now();
+        let long = (0..3).map(|number| {
+            let server = server.clone();
+            let body = thing(&format!("a{number}"), 1_000);
+            tokio::spawn(async move { ask_as(&server, "POST", THINGS, JSON, body).await })
+        });
+        let long: Vec<_> = long.collect();
+        // From here on the one thread of the runtime has work for seconds, were it to do it.
+        let mut slowest = Duration::ZERO;
+        let mut asked = 0;
+        while !long.iter().all(tokio::task::JoinHandle::is_finished) {
+            let server = server.clone();
+            let began = Instant::now();
+            let small = tokio::spawn(async move {
+                let ready = send(&server, "GET", "/readyz", &Value::Null).await;
+                assert_eq!(ready.status(), 200);
+                let (code, message) = ask_as(&server, "POST", THINGS, JSON, thing("b", 1)).await;
+                assert!([201, 409].contains(&code), "{message}");
+            });
+            small.await.expect("they are answered");
+            slowest = slowest.max(began.elapsed());
+            asked += 1;
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let all = began.elapsed();
+        for long in long {
+            let (code, message) = long.await.expect("it is answered");
+            assert_eq!(code, 201, "{message}");
+        }
+        assert!(asked > 10, "{asked} in {all:?}");
+        assert!(slowest < all / 4, "{slowest:?} of {all:?}");
+    });
+}
+
+#[tokio::test]
+async fn what_takes_too_long_is_answered_504_and_commits_nothing() {
+    let timeout = Duration::from_millis(300);
+    let server = with_alternatives(timeout).await;
+    let began = Instant::now();
+    let (code, message) = ask_as(&server, "POST", THINGS, JSON, thing("a", 25_000)).await;
+    let took = began.elapsed();
+    assert_eq!(code, 504, "{message}");
+    assert_eq!(
+        message,
+        "Timeout: request did not complete within the allotted timeout"
+    );
+    // Done to its end it takes a minute in a debug build.
+    assert!(took < 20 * timeout, "{took:?}");
+    let list = json(send(&server, "GET", THINGS, &Value::Null).await).await;
+    assert_eq!(list["items"], json!([]));
+}
+
+#[tokio::test]
+async fn a_long_list_is_answered_as_a_short_one() {
+    let server = with_namespace(builder(), "default").await;
+    let maps = "/api/v1/namespaces/default/configmaps";
+    for number in 0..2_010 {
+        let map = json!({"metadata": {"name": format!("m{number}"), "labels": {"n": number.to_string()}}});
+        assert_eq!(send(&server, "POST", maps, &map).await.status(), 201);
+    }
+    let found = json(
+        send(
+            &server,
+            "GET",
+            &format!("{maps}?labelSelector=n%3D7"),
+            &Value::Null,
+        )
+        .await,
+    )
+    .await;
+    assert_eq!(found["items"][0]["metadata"]["name"], "m7");
+    let gone = send(&server, "DELETE", maps, &Value::Null).await;
+    assert_eq!(gone.status(), 200);
+    let left = json(send(&server, "GET", maps, &Value::Null).await).await;
+    assert_eq!(left["items"], json!([]));
+}
