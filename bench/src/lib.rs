@@ -5,6 +5,7 @@ pub mod asked;
 pub mod clusters;
 pub mod cold_start;
 pub mod gate;
+pub mod growth;
 pub mod hot;
 pub mod memory;
 pub mod plain;

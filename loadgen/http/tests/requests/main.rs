@@ -2,7 +2,6 @@
 
 mod access;
 #[cfg(target_os = "linux")]
-mod costs;
 mod custom;
 mod eviction;
 mod faults;

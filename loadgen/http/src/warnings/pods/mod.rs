@@ -13,6 +13,9 @@ use serde_json::Value;
 
 use crate::answer::WARNINGS_MAX;
 
+/// Most warnings of pairs that are looked for: more than an answer has room for.
+const TOLD_MAX: usize = WARNINGS_MAX / 16;
+
 /// What is not to be used any more, each with what is told of it.
 struct Deprecated {
     /// Of nodes.
@@ -230,7 +233,7 @@ fn builds_on(variable: &Value) -> bool {
 /// Ports that two containers have, or one twice.
 fn of_ports(spec: &Value, at: &dyn Display, warnings: &mut Vec<String>) {
     let is_on_host = spec["hostNetwork"] == true;
-    let mut seen: Vec<Port<'_>> = Vec::new();
+    let mut seen = Ports::default();
     for (path, container) in containers(spec) {
         for (index, json) in list(container, "ports").iter().enumerate() {
             let port = Port::read(json, is_on_host, path, index);
@@ -242,11 +245,9 @@ fn of_ports(spec: &Value, at: &dyn Display, warnings: &mut Vec<String>) {
                     port.number, port.protocol, port.host_ip
                 ));
             }
-            let is_same =
-                |other: &&Port<'_>| (other.number, other.protocol) == (port.number, port.protocol);
-            for other in seen.iter().filter(is_same) {
+            for other in seen.in_the_way_of(&port) {
                 // Each may be wrong with each.
-                if warnings.len() > WARNINGS_MAX {
+                if warnings.len() > TOLD_MAX {
                     return;
                 }
                 let on_one_address = port.host_ip == other.host_ip;
@@ -254,12 +255,8 @@ fn of_ports(spec: &Value, at: &dyn Display, warnings: &mut Vec<String>) {
                     "duplicate"
                 } else if port.host_port == 0 || other.host_port == 0 {
                     "overlapping"
-                } else if port.host_port == other.host_port
-                    && port.host_ip.is_empty() != other.host_ip.is_empty()
-                {
-                    "dangerously ambiguous"
                 } else {
-                    continue;
+                    "dangerously ambiguous"
                 };
                 warnings.push(format!(
                     "{at}{port}: {problem} port definition with {at}{other}"
@@ -267,6 +264,53 @@ fn of_ports(spec: &Value, at: &dyn Display, warnings: &mut Vec<String>) {
             }
             seen.push(port);
         }
+    }
+}
+
+/// Ports in their order, to be found by what makes two of them one too many.
+#[derive(Default)]
+struct Ports<'a> {
+    all: Vec<Port<'a>>,
+    /// The places of those with a number and a protocol, with a port of the host besides, and with an address besides.
+    places: BTreeMap<PortKey<'a>, Vec<usize>>,
+}
+
+type PortKey<'a> = (i64, &'a str, Option<i64>, Option<&'a str>);
+
+impl<'a> Ports<'a> {
+    fn push(&mut self, port: Port<'a>) {
+        let (number, protocol) = (port.number, port.protocol);
+        let (host_port, host_ip) = (Some(port.host_port), Some(port.host_ip));
+        for key in [
+            (number, protocol, None, None),
+            (number, protocol, host_port, None),
+            (number, protocol, host_port, host_ip),
+        ] {
+            self.places.entry(key).or_default().push(self.all.len());
+        }
+        self.all.push(port);
+    }
+
+    /// Those that can't be told from a port, or may not be: every port without one of the host, those with the same one
+    /// and address, and those with the same one where either is for all addresses.
+    fn in_the_way_of(&self, port: &Port<'a>) -> impl Iterator<Item = &Port<'a>> {
+        let of = |host_port, host_ip| {
+            let key = (port.number, port.protocol, host_port, host_ip);
+            self.places.get(&key).map_or(&[][..], Vec::as_slice)
+        };
+        let host_port = Some(port.host_port);
+        let lists = match (port.host_port, port.host_ip) {
+            (0, _) => [of(None, None), &[], &[]],
+            (_, "") => [of(Some(0), None), of(host_port, None), &[]],
+            (_, ip) => [
+                of(Some(0), None),
+                of(host_port, Some("")),
+                of(host_port, Some(ip)),
+            ],
+        };
+        let mut places = lists.concat();
+        places.sort_unstable();
+        places.into_iter().map(|place| &self.all[place])
     }
 }
 
@@ -324,9 +368,6 @@ fn containers(spec: &Value) -> impl Iterator<Item = (Path, &Value)> {
     })
 }
 
-/// Most sources of a volume that are compared, each with all before it.
-const SOURCES_MAX: usize = 1_000;
-
 /// Files of one volume of which one would hide another.
 fn of_paths(volumes: &[Value], warnings: &mut Vec<String>) {
     for volume in volumes {
@@ -340,11 +381,9 @@ fn of_paths(volumes: &[Value], warnings: &mut Vec<String>) {
             let what = named(told, &volume[member][source]);
             overlaps(&paths, &format!("volume {name} ({what})"), warnings);
         }
-        let mut all = BTreeSet::new();
-        for source in list(&volume["projected"], "sources")
-            .iter()
-            .take(SOURCES_MAX)
-        {
+        let (mut all, mut seen) = (BTreeSet::new(), Paths::default());
+        let mut overlap = false;
+        for source in list(&volume["projected"], "sources") {
             let Some((member, value)) = source.as_object().and_then(|source| source.iter().next())
             else {
                 warnings.push(format!("volume {name} (Projected) has no sources provided"));
@@ -367,11 +406,17 @@ fn of_paths(volumes: &[Value], warnings: &mut Vec<String>) {
             };
             let what = format!("volume {name} (Projected {told})");
             overlaps(&own, &what, warnings);
-            // Once alone, and once beside those of the sources before.
+            // Once alone, and once beside those of the sources before: all are gone through again once any overlap.
             let own: BTreeSet<&str> = own.into_iter().collect();
-            let mut beside: Vec<&str> = own.iter().chain(&all).copied().collect();
-            beside.sort_unstable();
-            overlaps(&beside, &what, warnings);
+            for path in &own {
+                overlap |= seen.in_the_way_of(path).is_some();
+                seen.add(path);
+            }
+            if overlap && warnings.len() <= TOLD_MAX {
+                let mut beside: Vec<&str> = own.iter().chain(&all).copied().collect();
+                beside.sort_unstable();
+                overlaps(&beside, &what, warnings);
+            }
             all.extend(own);
         }
     }
@@ -394,28 +439,46 @@ fn path(source: &Value) -> Vec<&str> {
 }
 
 fn overlaps(paths: &[&str], what: &str, warnings: &mut Vec<String>) {
-    // Sorted, with their places: what begins with a path stands behind it.
-    let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
-    for (place, path) in paths.iter().enumerate() {
-        let path = path.trim_end_matches('/');
-        if path.is_empty() {
-            continue;
-        }
-        if warnings.len() > WARNINGS_MAX {
+    let mut seen = Paths::default();
+    for path in paths {
+        if warnings.len() > TOLD_MAX {
             return;
         }
-        // The beginning of a name is enough, sic.
-        let longer = seen
-            .range(path..)
-            .take_while(|(other, _)| other.starts_with(path));
-        let ends = path.char_indices().map(|(end, _)| end).skip(1);
-        let shorter = ends.filter_map(|end| seen.get_key_value(&path[..end]));
-        if let Some((other, _)) = longer.chain(shorter).min_by_key(|(_, place)| **place) {
+        if let Some(other) = seen.in_the_way_of(path) {
+            let path = path.trim_end_matches('/');
             warnings.push(format!(
                 "{what}: overlapping paths: {path:?} with {other:?}"
             ));
         }
-        seen.entry(path).or_insert(place);
+        seen.add(path);
+    }
+}
+
+/// Paths of files, without slashes at their ends, and when each came. What begins with a path stands behind it.
+#[derive(Default)]
+struct Paths<'a>(BTreeMap<&'a str, usize>);
+
+impl<'a> Paths<'a> {
+    fn add(&mut self, path: &'a str) {
+        let (path, place) = (path.trim_end_matches('/'), self.0.len());
+        if !path.is_empty() {
+            self.0.entry(path).or_insert(place);
+        }
+    }
+
+    /// The first of those that a path begins with, or that begin with it.
+    fn in_the_way_of(&self, path: &'a str) -> Option<&'a str> {
+        let path = path.trim_end_matches('/');
+        if path.is_empty() {
+            return None;
+        }
+        // The beginning of a name is enough, sic.
+        let longer = self.0.range(path..);
+        let longer = longer.take_while(|(other, _)| other.starts_with(path));
+        let ends = path.char_indices().map(|(end, _)| end).skip(1);
+        let shorter = ends.filter_map(|end| self.0.get_key_value(&path[..end]));
+        let first = longer.chain(shorter).min_by_key(|(_, place)| **place);
+        first.map(|(other, _)| *other)
     }
 }
 

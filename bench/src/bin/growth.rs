@@ -1,0 +1,119 @@
+//! `growth`: how many times as many instructions requests take with ten times the entries. Callgrind counts, so the
+//! figures do not depend on what else the machine does. Fails where it is more than twelve times.
+
+use std::fs;
+use std::hint::black_box;
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use clap::Parser;
+use comfy_table::Table;
+use podstorm_bench::growth::{CASES, Case, Prepared};
+
+/// Most times as many instructions for ten times the entries.
+const GROWTH_MAX: f64 = 12.0;
+
+/// Count the instructions of requests with so many entries, and with ten times as many.
+#[derive(Debug, Parser)]
+struct Flags {
+    /// The fewer entries.
+    #[arg(long, default_value_t = 500, value_name = "N")]
+    entries: usize,
+    /// Only requests whose names contain this.
+    #[arg(long, default_value = "", value_name = "TEXT")]
+    only: String,
+    /// Send the requests, for callgrind.
+    #[arg(long, hide = true)]
+    send: bool,
+}
+
+fn main() -> Result<ExitCode> {
+    let flags = Flags::parse();
+    let cases = CASES.iter().filter(|case| case.name.contains(&flags.only));
+    let cases: Vec<&Case> = cases.collect();
+    ensure!(
+        !cases.is_empty(),
+        "no request is named like --only {:?}",
+        flags.only
+    );
+    let sizes = [flags.entries, 10 * flags.entries];
+    if flags.send {
+        for case in cases {
+            // What a process makes once, such as schemas.
+            case.prepare(3).ask();
+            for entries in sizes {
+                counting_begins(&case.prepare(entries)).ask();
+                counting_ends();
+            }
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let counts = instructions(&flags)?;
+    ensure!(
+        counts.len() == 2 * cases.len(),
+        "callgrind counted {} requests of {}",
+        counts.len(),
+        2 * cases.len()
+    );
+    let mut table = Table::new();
+    table.load_style(comfy_table::presets::ASCII_MARKDOWN);
+    let [few, many] = sizes.map(|entries| format!("{entries} entries"));
+    table.set_header(["request", &few, &many, "times"]);
+    let mut steepest: f64 = 0.0;
+    for (case, counts) in cases.iter().zip(counts.chunks_exact(2)) {
+        let times = counts[1] / counts[0];
+        steepest = steepest.max(times);
+        let millions = |count: f64| format!("{:.1} M", count / 1e6);
+        let row = [
+            millions(counts[0]),
+            millions(counts[1]),
+            format!("{times:.1}"),
+        ];
+        table.add_row([case.name.to_owned()].into_iter().chain(row));
+    }
+    println!("{table}");
+    ensure!(
+        steepest <= GROWTH_MAX,
+        "a request takes more than {GROWTH_MAX} times as many instructions with ten times the entries"
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Callgrind writes what it has counted so far when it comes to this function.
+#[inline(never)]
+fn counting_begins(prepared: &Prepared) -> &Prepared {
+    black_box(prepared)
+}
+
+/// And when it comes to this one.
+#[inline(never)]
+fn counting_ends() {
+    black_box(());
+}
+
+/// The instructions of each request, on all threads.
+fn instructions(flags: &Flags) -> Result<Vec<f64>> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("counts");
+    let run = Command::new("valgrind")
+        .args(["--quiet", "--tool=callgrind"])
+        .arg(format!("--callgrind-out-file={}", file.display()))
+        .arg("--dump-before=*growth::counting_*")
+        .arg(std::env::current_exe()?)
+        .args(["--send", "--only", &flags.only])
+        .args(["--entries", &flags.entries.to_string()])
+        .stdin(Stdio::null())
+        .status()
+        .context("can't run valgrind: install it")?;
+    ensure!(run.success(), "the requests failed under valgrind: {run}");
+    let mut counts = Vec::new();
+    for number in (2..).step_by(2) {
+        let Ok(text) = fs::read_to_string(file.with_extension(number.to_string())) else {
+            break;
+        };
+        let total = text.lines().find_map(|line| line.strip_prefix("totals: "));
+        let total = total.context("callgrind wrote no total")?;
+        counts.push(total.trim().parse().context("callgrind's total")?);
+    }
+    Ok(counts)
+}
