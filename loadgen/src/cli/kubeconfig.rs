@@ -1,24 +1,28 @@
-//! The kubeconfig that a server writes: where it was asked to, or into the folder for temporary files for as long as it
+//! The kubeconfig that a server writes: where it was asked to, or into the user's runtime folder for as long as it
 //! serves.
 
+use std::fs::File;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
 use super::interrupt::Interrupter;
+use super::runtime_folder::RuntimeFolder;
 use crate::report::output::{Inputs, Output};
 use crate::serve::{Login, kubeconfig};
 
 /// The kubeconfig of a server. A temporary one is removed with this.
 #[derive(Debug)]
 pub(super) struct Kubeconfig {
-    path: PathBuf,
-    is_temporary: bool,
+    /// None where it went to standard output or a pipe.
+    path: Option<PathBuf>,
+    /// Of a temporary one: locked, so that no other server takes it for that of a killed one.
+    held: Option<File>,
 }
 
 impl Kubeconfig {
-    /// Writes it, for its owner alone; where no file is given, into the folder for temporary files.
+    /// Writes it, for its owner alone; where no file is given, into the user's runtime folder.
     ///
     /// # Errors
     /// It can't be written.
@@ -28,33 +32,37 @@ impl Kubeconfig {
         config: Option<Output>,
         interrupter: &Interrupter,
     ) -> Result<Kubeconfig> {
-        let usual = format!("podstorm-{}.kubeconfig", address.port());
-        let usual = std::env::temp_dir().join(usual);
-        let is_temporary = config.is_none();
-        let config = match config {
-            Some(config) => config,
-            None => Output::open("--kubeconfig", &usual, &Inputs::default())?,
-        };
-        let path = config.path().unwrap_or(&usual).to_owned();
         let text = kubeconfig(address, login);
-        if is_temporary {
-            interrupter.remove_at_end(&path);
+        if let Some(config) = config {
+            let path = config.path().map(Path::to_owned);
+            config.write(|file| file.write_all(text.as_bytes()))?;
+            return Ok(Kubeconfig { path, held: None });
         }
-        config
-            .private()?
-            .write(|file| file.write_all(text.as_bytes()))?;
-        Ok(Kubeconfig { path, is_temporary })
+        let folder = RuntimeFolder::open()?;
+        let path = folder
+            .path()
+            .join(format!("podstorm-{}.kubeconfig", address.port()));
+        let config = Output::open_private("--kubeconfig", &path, &Inputs::default())?;
+        interrupter.remove_at_end(&path);
+        let held = config.write_held(|file| file.write_all(text.as_bytes()))?;
+        let path = Some(path);
+        Ok(Kubeconfig { path, held })
     }
 
-    /// Where it is.
-    pub(super) fn path(&self) -> &Path {
-        &self.path
+    /// The line that has kubectl use it; empty where it is not a file.
+    pub(super) fn export(&self) -> String {
+        let path = self.path.as_ref();
+        path.map_or_else(String::new, |path| {
+            format!("export KUBECONFIG={}", path.display())
+        })
     }
 
     /// Removes a temporary one, before another server can have its port and write its own there.
     pub(super) fn remove_temporary(&mut self) {
-        if std::mem::take(&mut self.is_temporary) {
-            let _gone = std::fs::remove_file(&self.path);
+        if self.held.take().is_some()
+            && let Some(path) = &self.path
+        {
+            let _gone = std::fs::remove_file(path);
         }
     }
 }

@@ -29,6 +29,7 @@ mod repeated;
 #[cfg(feature = "faultsim")]
 mod replay;
 mod run;
+mod runtime_folder;
 mod scenarios;
 mod schema;
 mod serve;

@@ -31,6 +31,22 @@ impl Outputs {
         }
     }
 
+    /// The same for what holds secrets.
+    ///
+    /// # Errors
+    /// As [`Outputs::open`].
+    pub(super) fn open_private(
+        &mut self,
+        flag: &'static str,
+        path: Option<&PathBuf>,
+        inputs: &Inputs,
+    ) -> Result<()> {
+        match path {
+            Some(path) => self.add(Output::open_private(flag, path, inputs)?),
+            None => Ok(()),
+        }
+    }
+
     /// Adds a file that is open.
     ///
     /// # Errors

@@ -268,8 +268,8 @@ fn serve(
     // Shown even with --quiet: without it nobody finds the run.
     let _ = writeln!(
         io::stderr(),
-        "serving http://{address}: export KUBECONFIG={}",
-        kubeconfig.path().display()
+        "serving http://{address}: {}",
+        kubeconfig.export()
     );
     Ok(Some((server, kubeconfig)))
 }

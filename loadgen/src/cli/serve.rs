@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Error, Result, bail};
@@ -109,11 +109,11 @@ pub(super) struct ServeFlags {
     /// Load these manifests or dumps first; `-` is standard input
     #[arg(short = 'f', long = "filename", value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Write the kubeconfig here [default: podstorm-PORT.kubeconfig in the folder for temporary files,
-    /// which is removed at the end]
+    /// Write the kubeconfig here [default: podstorm-PORT.kubeconfig in a folder that only this user reads,
+    /// $XDG_RUNTIME_DIR/podstorm or podstorm-UID in the folder for temporary files; removed at the end]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// Write all objects to this file at the end and on SIGUSR1; -f reads it
+    /// Write all objects to this file, which only this user reads, at the end and on SIGUSR1; -f reads it
     #[arg(long, value_name = "FILE")]
     snapshot: Option<PathBuf>,
     /// What the log of every container says
@@ -202,8 +202,8 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
     }
     // Both are known to be writable, and no input, before anything is read.
     let mut outputs = Outputs::default();
-    outputs.open("--kubeconfig", flags.kubeconfig.as_ref(), &inputs)?;
-    outputs.open("--snapshot", flags.snapshot.as_ref(), &inputs)?;
+    outputs.open_private("--kubeconfig", flags.kubeconfig.as_ref(), &inputs)?;
+    outputs.open_private("--snapshot", flags.snapshot.as_ref(), &inputs)?;
     let access = flags.access.access(flags.listen)?;
     let bound = bind("--listen", flags.listen)?;
     let interrupter = interrupt::watch(&Arc::default(), outputs.temporary(), true);
@@ -309,7 +309,7 @@ async fn serve(
     let mut kubeconfig = Kubeconfig::write(address, login, config, interrupter)?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     interrupter.begin();
-    announce(&format!("{scheme}://{address}"), kubeconfig.path())?;
+    announce(&format!("{scheme}://{address}"), &kubeconfig.export())?;
     let stop = async {
         loop {
             tokio::select! {
@@ -330,18 +330,20 @@ async fn serve(
 /// Writes the snapshot, where one is wanted.
 fn snapshot(flags: &ServeFlags, cluster: &Cluster) -> Result<()> {
     if let Some(path) = &flags.snapshot {
-        let output = Output::open("--snapshot", path, &Inputs::default())?;
+        let output = Output::open_private("--snapshot", path, &Inputs::default())?;
         output.write(|file| write_snapshot(cluster, file))?;
     }
     Ok(())
 }
 
-fn announce(url: &str, path: &Path) -> Result<()> {
-    super::print(&format!(
-        "Serving {url} until Ctrl-C. In another terminal:\n\n  export KUBECONFIG={}\n  \
-         kubectl get nodes\n\n",
-        path.display()
-    ))
+fn announce(url: &str, export: &str) -> Result<()> {
+    super::print(&match export {
+        "" => format!("Serving {url} until Ctrl-C.\n"),
+        export => format!(
+            "Serving {url} until Ctrl-C. In another terminal:\n\n  {export}\n  kubectl get \
+             nodes\n\n"
+        ),
+    })
 }
 
 /// A line of `--log-requests`.

@@ -13,6 +13,7 @@ pub mod live;
 pub mod output;
 pub(crate) mod page;
 pub mod perf_dash;
+pub(crate) mod placed;
 pub mod progress;
 mod stale_watch;
 pub mod terminal;

@@ -1,9 +1,13 @@
 //! What a run leaves behind: each output a file that is whole or not there, or standard output.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+
+use nix::unistd::{AccessFlags, access, geteuid};
+
+use super::placed::Placed;
 
 /// Where something that is known after the run goes. Made before it, so that an output that can't
 /// be written is known then and not after an hour; the file appears under its name at
@@ -18,15 +22,15 @@ pub struct Output {
 #[derive(Debug)]
 enum Target {
     Stdout,
-    /// A device or pipe, written directly: there is nothing to put in its place.
+    /// A device or pipe, opened when it is written: there is nothing to put in its place, and a pipe may have no
+    /// reader yet.
     Direct {
-        file: File,
         path: PathBuf,
+        is_private: bool,
     },
     /// A file that is renamed into its place.
     Temporary {
-        file: Option<File>,
-        temporary: PathBuf,
+        file: Placed,
         path: PathBuf,
     },
 }
@@ -103,83 +107,82 @@ fn parent_of(path: &Path) -> &Path {
 
 impl Output {
     /// Opens the output that `flag` names; `-` is standard output. Nothing is seen of it before
-    /// [`Output::write`] but a temporary file beside the one named, which goes away with this.
+    /// [`Output::write`] but a temporary file beside the one named, which goes away with this. A link of this user leads
+    /// to the file that is replaced; one of another user is replaced itself.
     ///
     /// # Errors
     /// One of the inputs, a directory, or a place that can't be written.
     pub fn open(flag: &'static str, path: &Path, inputs: &Inputs) -> Result<Output, OutputError> {
-        let output = |target| Output { flag, target };
+        Output::open_for(flag, path, inputs, false)
+    }
+
+    /// The same for what holds secrets: the file is readable by its owner alone from its creation on, and a link in its
+    /// place is replaced.
+    ///
+    /// # Errors
+    /// As [`Output::open`]; a pipe of another user.
+    pub fn open_private(
+        flag: &'static str,
+        path: &Path,
+        inputs: &Inputs,
+    ) -> Result<Output, OutputError> {
+        Output::open_for(flag, path, inputs, true)
+    }
+
+    fn open_for(
+        flag: &'static str,
+        path: &Path,
+        inputs: &Inputs,
+        is_private: bool,
+    ) -> Result<Output, OutputError> {
+        let output = |target| Ok(Output { flag, target });
         if path.as_os_str() == "-" {
-            return Ok(output(Target::Stdout));
+            return output(Target::Stdout);
         }
         if let Some(input) = inputs.flag_of(path) {
             let problem = format!("would overwrite the file that {input} reads; name another");
             return Err(output_error(flag, path, problem));
         }
-        // Through links: the file they lead to is replaced, not the link. One file, one name.
-        let target = fs::canonicalize(path)
-            .or_else(|_| in_real_parent(path))
-            .unwrap_or_else(|_| path.to_owned());
+        let link = fs::symlink_metadata(path).ok().filter(Metadata::is_symlink);
+        let is_foreign = link.as_ref().is_some_and(|link| !is_trusted(link));
+        let found = match is_foreign {
+            true => None,
+            false => fs::metadata(path).ok(),
+        };
         let written = path.as_os_str().as_encoded_bytes();
         let is_directory = written.ends_with(b"/") || written.ends_with(b"/.");
-        match fs::metadata(&target) {
-            // What ends like a directory is none of a file's names, though nothing be there.
-            found if is_directory || found.as_ref().is_ok_and(fs::Metadata::is_dir) => {
-                return Err(output_error(flag, path, "is a directory; name a file"));
-            }
-            Ok(metadata) if metadata.is_file() => {
-                // The rename would succeed on a file that may not be written: ask first.
-                OpenOptions::new()
-                    .append(true)
-                    .open(&target)
-                    .map_err(|e| io_problem(flag, path, &e))?;
-            }
-            Ok(_) => {
-                let file = OpenOptions::new()
-                    .write(true)
-                    .open(&target)
-                    .map_err(|error| io_problem(flag, path, &error))?;
-                return Ok(output(Target::Direct {
-                    file,
-                    path: path.to_owned(),
-                }));
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(io_problem(flag, path, &error)),
+        // What ends like a directory is none of a file's names, though nothing be there.
+        if is_directory || found.as_ref().is_some_and(Metadata::is_dir) {
+            return Err(output_error(flag, path, "is a directory; name a file"));
         }
-        let Some(name) = target.file_name() else {
-            return Err(output_error(flag, path, "names no file"));
+        if let Some(found) = found.filter(|found| is_direct(path, found)) {
+            check_direct(flag, path, &found, is_private)?;
+            access(path, AccessFlags::W_OK)
+                .map_err(|error| io_problem(flag, path, &error.into()))?;
+            let path = path.to_owned();
+            return output(Target::Direct { path, is_private });
+        }
+        let is_replaced = link.is_some() && (is_private || is_foreign);
+        // One file, one name.
+        let target = match is_replaced {
+            true => in_real_parent(path),
+            false => fs::canonicalize(path).or_else(|_| in_real_parent(path)),
         };
-        let name = format!(".{}.{}.tmp", name.to_string_lossy(), std::process::id());
-        let temporary = target.with_file_name(name);
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(&temporary)
-            .map_err(|error| io_problem(flag, path, &error))?;
-        Ok(output(Target::Temporary {
-            file: Some(file),
-            temporary,
-            path: target,
-        }))
-    }
-
-    /// The same output, whose file nobody but its owner can read: it holds a secret.
-    ///
-    /// # Errors
-    /// The file is not this user's.
-    pub fn private(self) -> Result<Output, OutputError> {
-        if let Target::Temporary {
-            file: Some(file),
-            path,
-            ..
-        } = &self.target
-        {
-            let set = file.set_permissions(fs::Permissions::from_mode(0o600));
-            set.map_err(|error| io_problem(self.flag, path, &error))?;
+        let target = target.unwrap_or_else(|_| path.to_owned());
+        if target.file_name().is_none() {
+            return Err(output_error(flag, path, "names no file"));
         }
-        Ok(self)
+        if !is_replaced {
+            // The rename would succeed on a file that may not be written: ask first.
+            match OpenOptions::new().append(true).open(&target) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(io_problem(flag, path, &error)),
+                Ok(_) => {}
+            }
+        }
+        let file = Placed::beside(&target, is_private);
+        let file = file.map_err(|error| io_problem(flag, path, &error))?;
+        output(Target::Temporary { file, path: target })
     }
 
     /// The flag that names it.
@@ -195,7 +198,7 @@ impl Output {
     /// The temporary file, which a process that ends without unwinding must remove.
     pub fn temporary(&self) -> Option<&Path> {
         match &self.target {
-            Target::Temporary { temporary, .. } => Some(temporary),
+            Target::Temporary { file, .. } => Some(file.path()),
             _ => None,
         }
     }
@@ -215,39 +218,77 @@ impl Output {
     /// The output can't be written; a file of that name that was there before is untouched. A
     /// reader of a pipe that has gone away is no error.
     pub fn write(
-        mut self,
+        self,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> Result<(), OutputError> {
+        self.write_held(write).map(drop)
+    }
+
+    /// The same; the file is in use until the result is dropped ([`remove_abandoned`](super::placed::remove_abandoned)).
+    ///
+    /// # Errors
+    /// As [`Output::write`].
+    pub fn write_held(
+        self,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<Option<File>, OutputError> {
         let flag = self.flag;
-        let (path, written) = match &mut self.target {
-            Target::Stdout => (Path::new("-"), buffered(io::stdout().lock(), write)),
-            Target::Direct { file, path } => (&**path, buffered(file, write)),
-            Target::Temporary {
-                file,
-                temporary,
-                path,
-            } => {
-                let file = file.take().expect("the file is taken only here, once");
-                let written = buffered(&file, write)
-                    .and_then(|()| file.sync_all())
-                    .and_then(|()| fs::rename(&*temporary, &*path));
-                return written.map_err(|error| io_problem(flag, path, &error));
+        let (path, written) = match self.target {
+            Target::Stdout => ("-".into(), buffered(io::stdout().lock(), write)),
+            Target::Direct { path, is_private } => {
+                let file = OpenOptions::new().append(true).open(&path);
+                let file = file.map_err(|error| io_problem(flag, &path, &error))?;
+                let opened = file.metadata();
+                let opened = opened.map_err(|error| io_problem(flag, &path, &error))?;
+                check_direct(flag, &path, &opened, is_private)?;
+                (path, buffered(file, write))
+            }
+            Target::Temporary { file, path } => {
+                let placed = buffered(file.file(), write).and_then(|()| file.put(&path));
+                let placed = placed.map_err(|error| io_problem(flag, &path, &error));
+                return placed.map(Some);
             }
         };
         match written {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            written => written.map_err(|error| io_problem(flag, path, &error)),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(None),
+            written => written
+                .map(|()| None)
+                .map_err(|error| io_problem(flag, &path, &error)),
         }
     }
 }
 
-impl Drop for Output {
-    fn drop(&mut self) {
-        if let Target::Temporary { temporary, .. } = &self.target {
-            // Gone already where it was renamed; otherwise nothing half-written is left.
-            let _ = fs::remove_file(temporary);
-        }
+/// Whether what is at a path is this user's or the system's.
+fn is_trusted(metadata: &Metadata) -> bool {
+    metadata.uid() == geteuid().as_raw() || metadata.uid() == 0
+}
+
+/// Whether a path is that of a descriptor of this process, whatever it leads to.
+fn is_descriptor(path: &Path) -> bool {
+    let mut folders = ["/dev/fd", "/dev/stderr", "/dev/stdout", "/proc"].iter();
+    folders.any(|folder| path.starts_with(folder))
+}
+
+/// Whether what was found is written in place: no file takes the place of a device or pipe.
+fn is_direct(path: &Path, found: &Metadata) -> bool {
+    !found.is_file() || is_descriptor(path)
+}
+
+/// Refuses what has taken the place of a device or pipe, and pipes that another user reads secrets from.
+fn check_direct(
+    flag: &'static str,
+    path: &Path,
+    found: &Metadata,
+    is_private: bool,
+) -> Result<(), OutputError> {
+    if !is_direct(path, found) {
+        return Err(output_error(flag, path, "is no longer a device or a pipe"));
     }
+    if is_private && found.file_type().is_fifo() && !is_descriptor(path) && !is_trusted(found) {
+        let problem = "is a pipe of another user, who would read secrets from it; name a file";
+        return Err(output_error(flag, path, problem));
+    }
+    Ok(())
 }
 
 /// A file that is not there yet, in the directory as it is without links.
@@ -342,6 +383,40 @@ mod tests {
         assert_eq!(names(&directory).len(), 4, "{:?}", names(&directory));
         Output::open("--json", &directory.join("other"), &inputs).unwrap();
         Output::open("--json", Path::new("/dev/null"), &inputs).unwrap();
+        fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn a_link_leads_to_its_file_but_for_secrets_and_foreign_links() {
+        use std::os::unix::fs::{lchown, symlink};
+
+        let write = |output: Result<Output, OutputError>| {
+            let output = output.unwrap();
+            output.write(|out| out.write_all(b"new")).unwrap();
+        };
+        let directory = directory("json-links");
+        let (victim, link) = (directory.join("victim"), directory.join("link"));
+        // Whoever could guess the name of the temporary file could plant a link there.
+        let guessed = format!(".link.{}.tmp", std::process::id());
+        symlink(&victim, directory.join(guessed)).unwrap();
+        for case in ["own", "secret", "foreign"] {
+            fs::write(&victim, "old").unwrap();
+            let _none = fs::remove_file(&link);
+            symlink(&victim, &link).unwrap();
+            match case {
+                "secret" => write(Output::open_private("-f", &link, &Inputs::default())),
+                "own" => write(Output::open("-f", &link, &Inputs::default())),
+                // Only root can make one.
+                _ if lchown(&link, Some(12_345), None).is_err() => continue,
+                _ => write(Output::open("-f", &link, &Inputs::default())),
+            }
+            let is_followed = case == "own";
+            let left = fs::read_to_string(&victim).unwrap();
+            assert_eq!(left, if is_followed { "new" } else { "old" }, "{case}");
+            let is_link = fs::symlink_metadata(&link).unwrap().is_symlink();
+            assert_eq!(is_link, is_followed, "{case}");
+            assert_eq!(fs::read_to_string(&link).unwrap(), "new", "{case}");
+        }
         fs::remove_dir_all(directory).unwrap();
     }
 

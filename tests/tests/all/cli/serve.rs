@@ -2,6 +2,8 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use podstorm_tests::command::{command, holds, loadgen, refusal, run, send, stdout, words};
@@ -14,12 +16,12 @@ pub(super) struct Serving {
     pub(super) child: Child,
     pub(super) address: SocketAddr,
     /// What it has said until it said where.
-    said: String,
+    pub(super) said: String,
 }
 
 impl Serving {
     /// Starts it in a folder and waits until it says where it serves, on standard output or error.
-    fn start(folder: &TempDir, line: &str, on_errors: bool) -> Serving {
+    pub(super) fn start(folder: &TempDir, line: &str, on_errors: bool) -> Serving {
         Serving::start_by(&["env"], folder, line, on_errors)
     }
 
@@ -36,6 +38,7 @@ impl Serving {
             .args(words(line))
             .current_dir(folder)
             .env("TMPDIR", folder.path())
+            .env_remove("XDG_RUNTIME_DIR")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -231,11 +234,15 @@ fn the_docs_of_the_server_name_the_port_that_it_has_by_default() {
     assert_eq!(ports, ["8001", port]);
 }
 
-/// The kubeconfigs in a folder.
-fn kubeconfigs(folder: &TempDir) -> usize {
-    let names = super::names_in(folder.path());
-    let is_one = |name: &&String| name.ends_with(".kubeconfig");
-    names.iter().filter(is_one).count()
+/// The temporary kubeconfigs of servers whose folder for temporary files this is.
+pub(super) fn kubeconfigs(folder: &TempDir) -> Vec<String> {
+    names_in(runtime_folder(folder))
+}
+
+/// The folder of the user's servers in one for temporary files.
+pub(super) fn runtime_folder(folder: &TempDir) -> PathBuf {
+    let user = std::fs::metadata(folder.path()).expect("it is there").uid();
+    folder.path().join(format!("podstorm-{user}"))
 }
 
 #[test]
@@ -259,7 +266,9 @@ fn a_temporary_kubeconfig_goes_with_its_server_and_no_other() {
         let folder = folder();
         let mut serving = Serving::start(&folder, line, on_errors);
         let is_kept = line.contains("kept");
-        assert_eq!(kubeconfigs(&folder), usize::from(!is_kept), "{line}");
+        if !is_kept {
+            assert_eq!(kubeconfigs(&folder).len(), 1, "{line}");
+        }
         let mut status = None;
         for signal in signals {
             send(signal, &serving.child);
@@ -278,7 +287,9 @@ fn a_temporary_kubeconfig_goes_with_its_server_and_no_other() {
         // A run may be interrupted before it begins.
         let ended = status.and_then(|status| status.code());
         assert!(on_errors || ended == Some(0), "{line}: {ended:?}");
-        assert_eq!(kubeconfigs(&folder), 0, "{line}");
+        if !is_kept {
+            assert_eq!(kubeconfigs(&folder), [""; 0], "{line}");
+        }
         assert_eq!(folder.path().join("kept").exists(), is_kept, "{line}");
     }
 }

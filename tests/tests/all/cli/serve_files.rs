@@ -1,0 +1,97 @@
+//! The files of `loadgen serve` that hold secrets: who can read them, and what is at their names before.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+
+use podstorm_tests::command::{command, refusal, send};
+
+use super::serve::{Serving, kubeconfigs, runtime_folder, until};
+use super::{folder, folder_of, names_in, read};
+
+/// Runs the command after the remaining arguments with a umask that forbids nothing.
+const OPEN: [&str; 4] = ["sh", "-c", "umask 0; exec \"$@\"", "sh"];
+
+fn mode(path: impl AsRef<Path>) -> u32 {
+    let found = fs::symlink_metadata(path).expect("it is there");
+    assert!(!found.is_symlink());
+    found.permissions().mode() & 0o777
+}
+
+#[test]
+fn files_with_secrets_are_their_owners_and_replace_planted_links() {
+    let folder = folder_of(&[("victim", "precious")]);
+    for name in ["config", "snap"] {
+        symlink("victim", folder.path().join(name)).expect("the folder takes links");
+    }
+    let line = "serve --listen :0 --kubeconfig config --snapshot snap";
+    let mut serving = Serving::start_by(&OPEN, &folder, line, false);
+    assert_eq!(mode(folder.path().join("config")), 0o600);
+    send("USR1", &serving.child);
+    let snap = folder.path().join("snap");
+    until(
+        || fs::symlink_metadata(&snap).is_ok_and(|found| found.is_file()),
+        "no snapshot",
+    );
+    assert_eq!(mode(&snap), 0o600);
+    send("TERM", &serving.child);
+    assert!(serving.child.wait().expect("it ends").success());
+    assert_eq!(mode(&snap), 0o600);
+    assert_eq!(read(&folder, "victim"), "precious");
+    assert_eq!(names_in(&folder), ["config", "snap", "victim"]);
+}
+
+#[test]
+fn a_temporary_kubeconfig_is_in_a_folder_of_its_user_alone() {
+    let folder = folder();
+    let mut serving = Serving::start_by(&OPEN, &folder, "serve --listen :0", false);
+    let own = runtime_folder(&folder);
+    assert_eq!(mode(&own), 0o700);
+    let [name] = &kubeconfigs(&folder)[..] else {
+        panic!("{:?}", kubeconfigs(&folder));
+    };
+    assert_eq!(mode(own.join(name)), 0o600);
+    // One of a server that runs stays, one of a killed server goes.
+    let second = Serving::start(&folder, "serve --listen :0", false);
+    assert_eq!(kubeconfigs(&folder).len(), 2);
+    send("KILL", &serving.child);
+    let _killed = serving.child.wait().expect("it ends");
+    fs::write(own.join(".a.podstorm-aaaaaa.tmp"), "half").expect("the folder takes files");
+    let third = Serving::start(&folder, "serve --listen :0", false);
+    let left = kubeconfigs(&folder);
+    assert!(left.len() == 2 && !left.contains(name), "{left:?}");
+    drop((second, third));
+}
+
+#[test]
+fn a_planted_runtime_folder_is_refused() {
+    let planted = folder();
+    let folder = folder();
+    symlink(planted.path(), runtime_folder(&folder)).expect("the folder takes links");
+    let mut refused = command("serve --listen :0");
+    refused.env("TMPDIR", folder.path());
+    refused.env_remove("XDG_RUNTIME_DIR");
+    let output = refused.output().expect("the command starts");
+    refusal(
+        &output,
+        "must be a folder of this user alone | XDG_RUNTIME_DIR",
+    )
+    .expect("refused");
+    assert_eq!(names_in(&planted), [""; 0]);
+}
+
+#[test]
+fn a_private_session_folder_is_taken_and_another_is_not() {
+    for (session_mode, is_taken) in [(0o700, true), (0o755, false)] {
+        let folder = folder();
+        let session = folder.path().join("session");
+        fs::create_dir(&session).expect("the folder takes folders");
+        fs::set_permissions(&session, fs::Permissions::from_mode(session_mode))
+            .expect("it is ours");
+        let session = format!("XDG_RUNTIME_DIR={}", session.display());
+        let serving = Serving::start_by(&["env", &session], &folder, "serve --listen :0", false);
+        let is_there = folder.path().join("session/podstorm").exists();
+        assert_eq!(is_there, is_taken, "{}", serving.said);
+        assert_eq!(runtime_folder(&folder).exists(), !is_taken);
+    }
+}
