@@ -152,7 +152,7 @@ pub struct Settings {
     /// Of requests that read, and of those that write.
     requests_max: [u64; 2],
     request_timeout: Duration,
-    log: Option<Log>,
+    log: Option<Arc<dyn Log>>,
 }
 
 impl fmt::Debug for Settings {
@@ -221,9 +221,9 @@ impl Builder {
         self
     }
 
-    /// Is called with each request that has been answered, on the thread that did; it must not wait.
+    /// Is told of each request that has been answered.
     #[must_use]
-    pub fn log(mut self, log: Log) -> Builder {
+    pub fn log(mut self, log: Arc<dyn Log>) -> Builder {
         self.settings.log = Some(log);
         self
     }

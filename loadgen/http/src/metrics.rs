@@ -421,6 +421,11 @@ pub(crate) fn text(server: &ApiServer) -> String {
     for (effect, number) in server.struck_by_effect().filter(|(_, number)| *number > 0) {
         out.line(name, &format!("effect=\"{effect}\""), number);
     }
+    if let Some(log) = &server.settings().log {
+        let name = "podstorm_request_log_dropped_total";
+        out.begin(name, "counter", "Lines that the log of requests lacks.");
+        out.line(name, "", log.dropped());
+    }
     // The older name has the resource with its group alone.
     let name = "apiserver_resource_objects";
     let older = "apiserver_storage_objects";

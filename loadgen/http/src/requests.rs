@@ -39,8 +39,22 @@ pub struct Answered<'a> {
     pub user: &'a str,
 }
 
-/// Called with each request that has been answered.
-pub type Log = Arc<dyn Fn(&Answered<'_>) + Send + Sync>;
+/// A log of requests.
+pub trait Log: Send + Sync {
+    /// Is called with each request that has been answered, on the thread that did; it must not wait.
+    fn answered(&self, request: &Answered<'_>);
+
+    /// Requests that the log has dropped, because it could not keep up.
+    fn dropped(&self) -> u64 {
+        0
+    }
+}
+
+impl<F: Fn(&Answered<'_>) + Send + Sync> Log for F {
+    fn answered(&self, request: &Answered<'_>) {
+        self(request);
+    }
+}
 
 impl ApiServer {
     /// Answers a request. Every error is an answer too: a `Status` with its code.
@@ -95,7 +109,7 @@ impl ApiServer {
         if let Some(log) = &self.0.settings.log {
             let agent = head.headers.get(http::header::USER_AGENT);
             let path = head.uri.path_and_query();
-            log(&Answered {
+            log.answered(&Answered {
                 method: head.method.as_str(),
                 path: path.map_or("/", |path| path.as_str()),
                 status,

@@ -1,10 +1,12 @@
-//! Ctrl-C, SIGTERM and SIGHUP: the first asks the run to stop and report, the second ends the process.
-//! Before anything runs the first one ends it.
+//! Ctrl-C, SIGTERM and SIGHUP: the first asks the run to stop and report, the second ends the process, whatever waits
+//! for readers. Before anything runs the first one ends it. All SIGHUPs are one: of a terminal that closes, a process may
+//! hear from the shell and from the system.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
@@ -92,18 +94,18 @@ pub(super) fn watch(cancel: &Arc<AtomicBool>, temporary: Vec<PathBuf>, quiet: bo
                 let _ = caught.send(());
                 let Ok(mut signals) = signals else { return };
                 let end = || {
-                    progress::give_screen_back();
                     let files = temporary.lock().unwrap_or_else(PoisonError::into_inner);
                     for file in &*files {
                         let _ = std::fs::remove_file(file);
                     }
+                    briefly(progress::give_screen_back);
                     std::process::exit(i32::from(EXIT_INTERRUPTED));
                 };
                 signals.next(&mut pressed).await;
                 // Ordering: an interrupt that comes as the run begins may end it either way.
                 if !runs.load(Ordering::Relaxed) {
                     if !quiet {
-                        let _ = writeln!(io::stderr(), "interrupted: nothing has run");
+                        say("interrupted: nothing has run");
                     }
                     end();
                 }
@@ -111,7 +113,7 @@ pub(super) fn watch(cancel: &Arc<AtomicBool>, temporary: Vec<PathBuf>, quiet: bo
                 cancel.store(true, Ordering::Relaxed);
                 canceled.notify_one();
                 if !quiet {
-                    let _ = writeln!(io::stderr(), "interrupted: stopping (again to end at once)");
+                    say("interrupted: stopping (again to end at once)");
                 }
                 signals.next(&mut pressed).await;
                 end();
@@ -125,11 +127,27 @@ pub(super) fn watch(cancel: &Arc<AtomicBool>, temporary: Vec<PathBuf>, quiet: bo
     interrupter
 }
 
+/// Writes a line to standard error.
+fn say(line: &'static str) {
+    briefly(move || drop(writeln!(io::stderr(), "{line}")));
+}
+
+/// Does what may wait for a reader, and goes on without it where that takes long.
+fn briefly(act: impl FnOnce() + Send + 'static) {
+    let (done, is_done) = std::sync::mpsc::channel();
+    // Without a thread it is not done at all.
+    let _thread = std::thread::Builder::new().spawn(move || {
+        act();
+        let _late = done.send(());
+    });
+    let _done = is_done.recv_timeout(Duration::from_secs(1));
+}
+
 /// The signals that interrupt.
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
-    /// None where it is ignored, as nohup does: the process is to outlive the terminal.
+    /// None where it is ignored, as nohup does: the process is to outlive the terminal. None after the first, too.
     hangup: Option<Signal>,
 }
 
@@ -157,7 +175,7 @@ impl Signals {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
-            _ = hung_up => {}
+            _ = hung_up => self.hangup = None,
             Some(()) = pressed.recv() => {}
         }
     }

@@ -34,6 +34,7 @@ mod scenarios;
 mod schema;
 mod serve;
 mod shell;
+mod snapshots;
 mod sweep;
 
 use std::io::{self, Write};

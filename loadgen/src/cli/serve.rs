@@ -1,16 +1,17 @@
 //! `loadgen serve`: a simulated cluster for `kubectl` and any other client.
 
-use std::io::{self, Write};
+use std::fs::File;
+use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Error, Result, bail};
 use clap::{ArgAction, Args, ValueEnum};
-use podstorm_apiserver::Cluster;
 use podstorm_apiserver::latency::Latency;
 use podstorm_http::tls::Tls;
-use podstorm_http::{Answered, MUTATING_REQUESTS_INFLIGHT, REQUESTS_INFLIGHT};
+use podstorm_http::{Log, MUTATING_REQUESTS_INFLIGHT, REQUESTS_INFLIGHT};
 use podstorm_sim::nodes::{ClientRules, Finishing, NodeChoice, NodeTimes, PodNetwork};
 use podstorm_sim::options::{EngineKind, SimOptions};
 use podstorm_sim::services::{Controllers, Services};
@@ -21,11 +22,12 @@ use super::address;
 use super::interrupt::{self, Interrupter};
 use super::kubeconfig::Kubeconfig;
 use super::outputs::Outputs;
+use super::snapshots::Snapshots;
 use crate::manifest::{self, Places};
 use crate::report::output::{Inputs, Output};
 use crate::scenario::{EngineName, Percent, share};
 use crate::serve::{
-    Access, Bound, Login, Refused, ServeOptions, Served, bind, descriptors, write_snapshot,
+    Access, Bound, Login, Refused, RequestLog, ServeOptions, Served, bind, descriptors,
 };
 use crate::units::{parse_duration_ns, parse_latency};
 
@@ -134,7 +136,8 @@ pub(super) struct ServeFlags {
     /// Most requests at once that write; more are answered 429; 0 is no limit
     #[arg(long, value_name = "N", default_value_t = MUTATING_REQUESTS_INFLIGHT)]
     max_mutating_requests_inflight: u64,
-    /// Write a line to standard error for every request: method, path, status, duration, client, user
+    /// Write a line to standard error for every request: method, path, status, duration, client, user. No request waits
+    /// for the reader: lines are dropped where it is too slow
     #[arg(long)]
     log_requests: bool,
     /// `threads`: time passes; `virtual`: it stands still until POST /podstorm/clock/advance moves it
@@ -256,6 +259,10 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
         log_line: flags.log_line.clone(),
         reaches_kubelets: flags.reach_kubelets,
     };
+    let log = match flags.log_requests {
+        true => Some(Arc::new(RequestLog::start(error_stream()?)?) as Arc<dyn Log>),
+        false => None,
+    };
     let served = Served::start_with(options, |api| {
         let (reading, mutating) = (
             flags.max_requests_inflight,
@@ -264,9 +271,9 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
         let api = api
             .credentials(credentials)
             .requests_inflight(reading, mutating);
-        match flags.log_requests {
-            true => api.log(Arc::new(log_request)),
-            false => api,
+        match log {
+            Some(log) => api.log(log),
+            None => api,
         }
     });
     let served = served.map_err(|error| placed(error, &places))?;
@@ -279,8 +286,10 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
         .build();
     let runtime = runtime.context("can't start threads")?;
     let access = (tls, &login);
-    runtime.block_on(serve(flags, &served, bound, access, config, &interrupter))?;
-    snapshot(flags, served.cluster())?;
+    let snapshots = Snapshots::start(flags.snapshot.as_ref(), served.cluster())?;
+    let serve = serve(&served, bound, access, config, &snapshots, &interrupter);
+    runtime.block_on(serve)?;
+    snapshots.finish()?;
     Ok(0)
 }
 
@@ -293,12 +302,18 @@ fn placed(error: Error, places: &Places) -> Error {
     placed.map_or(error, Error::new)
 }
 
+/// Standard error without the lock that other writers take: one that waits for a reader holds up none of them.
+fn error_stream() -> Result<File> {
+    let copied = io::stderr().as_fd().try_clone_to_owned();
+    Ok(copied.context("can't write to standard error")?.into())
+}
+
 async fn serve(
-    flags: &ServeFlags,
     served: &Served,
     bound: Bound,
     (tls, login): (Option<Tls>, &Login),
     config: Option<Output>,
+    snapshots: &Snapshots,
     interrupter: &Interrupter,
 ) -> Result<()> {
     let mut asked = signal(SignalKind::user_defined1()).context("can't catch signals")?;
@@ -314,26 +329,12 @@ async fn serve(
         loop {
             tokio::select! {
                 () = interrupter.stopped() => break,
-                _ = asked.recv() => {
-                    // The server goes on.
-                    if let Err(error) = snapshot(flags, served.cluster()) {
-                        let _ = writeln!(io::stderr(), "error: {error:#}");
-                    }
-                }
+                _ = asked.recv() => snapshots.ask(),
             }
         }
         kubeconfig.remove_temporary();
     };
     served.listen(listener, tls, stop).await
-}
-
-/// Writes the snapshot, where one is wanted.
-fn snapshot(flags: &ServeFlags, cluster: &Cluster) -> Result<()> {
-    if let Some(path) = &flags.snapshot {
-        let output = Output::open_private("--snapshot", path, &Inputs::default())?;
-        output.write(|file| write_snapshot(cluster, file))?;
-    }
-    Ok(())
 }
 
 fn announce(url: &str, export: &str) -> Result<()> {
@@ -344,23 +345,6 @@ fn announce(url: &str, export: &str) -> Result<()> {
              nodes\n\n"
         ),
     })
-}
-
-/// A line of `--log-requests`.
-fn log_request(request: &Answered<'_>) {
-    let Answered {
-        method,
-        path,
-        status,
-        took,
-        user_agent,
-        user,
-    } = *request;
-    let micros = took.as_micros();
-    // Quoted: clients name themselves as they like, with spaces.
-    let line = format!("{method} {path} {status} {micros}us {user_agent:?} {user:?}\n");
-    // The reader may have gone away.
-    let _ = io::stderr().lock().write_all(line.as_bytes());
 }
 
 fn pod_network(text: &str) -> Result<PodNetwork, String> {

@@ -11,6 +11,7 @@ mod kubeconfig;
 mod load;
 mod own_service;
 mod page;
+mod request_log;
 mod snapshot;
 mod token_file;
 
@@ -38,6 +39,7 @@ pub(crate) use bind::{Bound, bind};
 pub use fork::Snapshot;
 pub use kubeconfig::kubeconfig;
 pub use load::Refused;
+pub use request_log::RequestLog;
 pub use snapshot::write_snapshot;
 pub use token_file::read_tokens;
 

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use podstorm_http::tls::{Authority, Identity};
-use podstorm_http::{Credentials, User};
+use podstorm_http::{Answered, Credentials, User};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -462,13 +462,13 @@ async fn checks_are_listed_and_readiness_ends_with_the_drain() {
 async fn every_request_is_logged_with_its_user() {
     let lines: Arc<Mutex<Vec<String>>> = Arc::default();
     let seen = Arc::clone(&lines);
-    let server = builder().credentials(jane()).log(Arc::new(move |request| {
+    let log = move |request: &Answered<'_>| {
         seen.lock().expect("one thread").push(format!(
             "{} {} {} {} {}",
             request.method, request.path, request.status, request.user_agent, request.user
         ));
-    }));
-    let server = server.build();
+    };
+    let server = builder().credentials(jane()).log(Arc::new(log)).build();
     let known = get("/api/v1/pods?limit=1")
         .header("Authorization", "Bearer secret")
         .header("User-Agent", "test/1");

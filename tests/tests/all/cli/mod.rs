@@ -14,6 +14,7 @@ mod report;
 mod run;
 mod scenarios;
 mod serve;
+mod serve_blocked;
 mod serve_files;
 mod slips;
 mod stories;

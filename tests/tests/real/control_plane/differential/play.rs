@@ -68,7 +68,9 @@ impl Side {
         let told = Arc::clone(&theirs);
         let options = options(EngineKind::Threads, OURS_OFF);
         let served = Served::start_with(options, |api| {
-            api.log(Arc::new(move |request| count(request, &told)))
+            api.log(Arc::new(move |request: &Answered<'_>| {
+                count(request, &told)
+            }))
         });
         let served = Arc::new(served.expect("nothing is loaded"));
         let runtime = runtime();

@@ -1,0 +1,237 @@
+//! A log of requests on a thread of its own: lines wait for a slow reader, requests don't.
+//!
+//! Requests append to one buffer under a lock; the thread takes it whole and writes it without the lock. Lines that the
+//! buffer has no place for are dropped and counted.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::Builder;
+use std::time::Duration;
+
+use podstorm_http::{Answered, Log};
+
+/// Most bytes that wait to be written; as many may be on their way.
+const WAITING_MAX: usize = 1 << 20;
+/// What is written at once: as much as a pipe holds.
+const PIECE: usize = 1 << 16;
+/// The end waits for a reader that has taken a piece within this time.
+const STUCK_AFTER: Duration = Duration::from_secs(1);
+
+/// A log that never waits. Dropped, it writes what waits, unless its reader is stuck.
+#[derive(Debug)]
+pub struct RequestLog(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    lines: Mutex<Lines>,
+    /// Notified when `lines` changes.
+    changed: Condvar,
+    /// Lines that found no place, ever.
+    dropped: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Lines {
+    /// Whole lines, at most [`WAITING_MAX`] bytes.
+    waiting: String,
+    /// Lines dropped since the thread last took the others.
+    missing: u64,
+    /// Pieces that were written.
+    written: u64,
+    /// No line follows.
+    is_closed: bool,
+    /// The thread has written everything.
+    is_done: bool,
+}
+
+impl RequestLog {
+    /// Starts the thread that writes to `out`.
+    ///
+    /// # Errors
+    /// The system is out of threads.
+    pub fn start(out: impl Write + Send + 'static) -> io::Result<RequestLog> {
+        let shared = Arc::new(Shared::default());
+        let writer = Arc::clone(&shared);
+        Builder::new()
+            .name("request-log".into())
+            .spawn(move || writer.write_all(out))?;
+        Ok(RequestLog(shared))
+    }
+}
+
+impl Log for RequestLog {
+    fn answered(&self, request: &Answered<'_>) {
+        let Answered {
+            method,
+            path,
+            status,
+            took,
+            user_agent,
+            user,
+        } = *request;
+        let micros = took.as_micros();
+        let mut lines = self.0.lines();
+        let before = lines.waiting.len();
+        // Quoted: clients name themselves as they like, with spaces.
+        let _fits = writeln!(
+            lines.waiting,
+            "{method} {path} {status} {micros}us {user_agent:?} {user:?}"
+        );
+        if lines.waiting.len() > WAITING_MAX {
+            lines.waiting.truncate(before);
+            lines.missing += 1;
+            // Ordering: a count that nothing else depends on.
+            self.0.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+        drop(lines);
+        self.0.changed.notify_one();
+    }
+
+    fn dropped(&self) -> u64 {
+        // Ordering: as where it is counted.
+        self.0.dropped.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for RequestLog {
+    fn drop(&mut self) {
+        let mut lines = self.0.lines();
+        lines.is_closed = true;
+        self.0.changed.notify_all();
+        while !lines.is_done {
+            let written = lines.written;
+            let is_stuck = |lines: &mut Lines| !lines.is_done && lines.written == written;
+            let waited = self
+                .0
+                .changed
+                .wait_timeout_while(lines, STUCK_AFTER, is_stuck);
+            let (now, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            if timeout.timed_out() {
+                return;
+            }
+            lines = now;
+        }
+    }
+}
+
+impl Shared {
+    fn lines(&self) -> MutexGuard<'_, Lines> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes lines as they come until no more follow.
+    fn write_all(&self, mut out: impl Write) {
+        // Is swapped with those that wait, so that neither is allocated again.
+        let mut taken = String::new();
+        loop {
+            let lines = self.lines();
+            let is_empty = |lines: &mut Lines| lines.waiting.is_empty() && !lines.is_closed;
+            let waited = self.changed.wait_while(lines, is_empty);
+            let mut lines = waited.unwrap_or_else(PoisonError::into_inner);
+            std::mem::swap(&mut taken, &mut lines.waiting);
+            let missing = std::mem::take(&mut lines.missing);
+            if taken.is_empty() {
+                lines.is_done = true;
+                self.changed.notify_all();
+                return;
+            }
+            drop(lines);
+            if missing > 0 {
+                let _fits = writeln!(
+                    taken,
+                    "warning: --log-requests: {missing} lines are missing here: they came faster \
+                     than they were read"
+                );
+            }
+            for piece in taken.as_bytes().chunks(PIECE) {
+                // The reader may have gone away.
+                let _gone = out.write_all(piece);
+                self.lines().written += 1;
+                self.changed.notify_all();
+            }
+            taken.clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, sync_channel};
+
+    use super::*;
+
+    /// A reader that takes a piece only when it is asked to.
+    struct Pipe(std::sync::mpsc::SyncSender<Vec<u8>>);
+
+    impl Write for Pipe {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let sent = self.0.send(bytes.to_vec());
+            sent.map_err(|_| io::ErrorKind::BrokenPipe)?;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn start() -> (RequestLog, Receiver<Vec<u8>>) {
+        let (sender, receiver) = sync_channel(0);
+        (RequestLog::start(Pipe(sender)).unwrap(), receiver)
+    }
+
+    fn answer(log: &RequestLog, path: &str) {
+        log.answered(&Answered {
+            method: "GET",
+            path,
+            status: 200,
+            took: Duration::from_micros(7),
+            user_agent: "a b",
+            user: "jane",
+        });
+    }
+
+    #[test]
+    fn lines_are_written_in_their_order_to_the_last() {
+        let (log, pipe) = start();
+        for number in 0..1_000 {
+            answer(&log, &format!("/{number}"));
+        }
+        let reader = std::thread::spawn(move || pipe.iter().flatten().collect::<Vec<u8>>());
+        assert_eq!(log.dropped(), 0);
+        drop(log);
+        let text = String::from_utf8(reader.join().unwrap()).unwrap();
+        let wanted = (0..1_000).map(|number| format!("GET /{number} 200 7us \"a b\" \"jane\"\n"));
+        assert_eq!(text, wanted.collect::<String>());
+    }
+
+    #[test]
+    fn lines_without_a_reader_are_dropped_counted_and_told_of() {
+        let (log, pipe) = start();
+        let path = "/".repeat(1_000);
+        for _ in 0..10_000 {
+            answer(&log, &path);
+        }
+        let dropped = log.dropped();
+        assert!(dropped > 5_000, "{dropped}");
+        let reader = std::thread::spawn(move || pipe.iter().flatten().collect::<Vec<u8>>());
+        drop(log);
+        let text = String::from_utf8(reader.join().unwrap()).unwrap();
+        let told = text.lines().filter_map(|line| {
+            let line = line.strip_prefix("warning: --log-requests: ")?;
+            line.split(' ').next()?.parse::<u64>().ok()
+        });
+        assert_eq!(told.sum::<u64>(), dropped);
+        assert_eq!(text.matches("GET").count() as u64, 10_000 - dropped);
+    }
+
+    #[test]
+    fn the_end_does_not_wait_for_a_stuck_reader() {
+        let (log, pipe) = start();
+        answer(&log, "/");
+        drop(log);
+        drop(pipe);
+    }
+}
