@@ -1,5 +1,6 @@
 //! Answers: a status code, headers, and a body that is sent whole or bit by bit.
 
+use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -187,36 +188,104 @@ pub(crate) fn method_not_allowed() -> ApiError {
     )
 }
 
-/// Most characters of all warnings of an answer, and of one that would be too long: as upstream.
+/// Most characters of all warnings of an answer, and of one warning of an answer that would have more: as upstream.
 pub(crate) const WARNINGS_MAX: usize = 4096;
 const WARNING_MAX: usize = 256;
 
-/// Adds `Warning` headers, as clients print them, until there are too many.
+/// The warnings of an answer so far, which it carries.
+#[derive(Clone, Default)]
+struct Warned {
+    /// Different ones, in their order.
+    texts: Vec<String>,
+    known: BTreeSet<String>,
+    /// Characters of all headers.
+    written: usize,
+    /// Whether they were more than [`WARNINGS_MAX`]: long ones are cut off.
+    are_cut: bool,
+}
+
+/// Adds `Warning` headers, as clients print them, each text once. Where they would exceed [`WARNINGS_MAX`], all are
+/// cut off at [`WARNING_MAX`], and those follow that begin within it.
 ///
 /// Source: `warning.go` in `endpoints/filters` of Kubernetes' apiserver.
 pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
-    let there = response.headers().get_all(WARNING).iter();
-    let mut written: usize = there.map(HeaderValue::len).sum();
+    if warnings.is_empty() {
+        return;
+    }
+    let mut warned: Warned = response.extensions_mut().remove().unwrap_or_default();
     for warning in warnings {
-        if written >= WARNINGS_MAX {
-            return;
+        if warned.are_cut && warned.written >= WARNINGS_MAX {
+            break;
         }
-        let length = warning.chars().count();
-        let length = match written + length > WARNINGS_MAX {
-            true => length.min(WARNING_MAX),
-            false => length,
-        };
-        written += length;
-        // Quotes and backslashes are escaped; what no header may hold is left out.
-        let escaped: String = (warning.chars().take(length))
-            .filter(|character| !character.is_control())
-            .flat_map(|character| {
-                let escape = matches!(character, '"' | '\\').then_some('\\');
-                escape.into_iter().chain([character])
-            })
-            .collect();
-        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{escaped}\"")) {
-            response.headers_mut().append(WARNING, value);
+        if warning.is_empty() || !warned.known.insert(warning.clone()) {
+            continue;
         }
+        warned.texts.push(warning.clone());
+        if !warned.are_cut && warned.written + warning.chars().count() > WARNINGS_MAX {
+            warned.are_cut = true;
+            warned.written = 0;
+            response.headers_mut().remove(WARNING);
+            for text in &warned.texts {
+                warned.written += add_warning(response, text, true);
+            }
+        } else {
+            warned.written += add_warning(response, warning, warned.are_cut);
+        }
+    }
+    response.extensions_mut().insert(warned);
+}
+
+/// Adds one, and counts its characters. One that no header may hold is left out.
+fn add_warning(response: &mut Response<Body>, text: &str, is_cut: bool) -> usize {
+    let max = if is_cut { WARNING_MAX } else { usize::MAX };
+    let mut header = "299 - \"".to_owned();
+    let mut written = 0;
+    for character in text.chars().take(max) {
+        if character.is_control() {
+            return 0;
+        }
+        if matches!(character, '"' | '\\') {
+            header.push('\\');
+        }
+        header.push(character);
+        written += 1;
+    }
+    header.push('"');
+    match HeaderValue::from_str(&header) {
+        Ok(value) => response.headers_mut().append(WARNING, value),
+        Err(_) => return 0,
+    };
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn warnings(response: &Response<Body>) -> Vec<usize> {
+        let all = response.headers().get_all(WARNING).iter();
+        all.map(|text| text.len() - "299 - \"\"".len()).collect()
+    }
+
+    #[test]
+    fn long_warnings_are_cut_off_when_all_are_too_long() {
+        let mut response = json(200, "");
+        let long = |letter: &str| letter.repeat(1_500);
+        warn(&mut response, &[long("a"), "b".to_owned(), long("a")]);
+        warn(&mut response, &[long("c"), "b".to_owned()]);
+        assert_eq!(warnings(&response), [1_500, 1, 1_500]);
+        // Exactly as much as there may be.
+        warn(&mut response, &["d".repeat(1_095)]);
+        assert_eq!(warnings(&response), [1_500, 1, 1_500, 1_095]);
+        warn(&mut response, &["e".to_owned(), long("f")]);
+        assert_eq!(warnings(&response), [256, 1, 256, 256, 1, 256]);
+        let more: Vec<String> = (0..1_000).map(|number| format!("{number:0>200}")).collect();
+        warn(&mut response, &more);
+        warn(&mut response, &[long("g")]);
+        let all = warnings(&response);
+        // The last begins within the limit.
+        let without_last: usize = all[..all.len() - 1].iter().sum();
+        assert!(without_last < WARNINGS_MAX && without_last + 200 >= WARNINGS_MAX);
+        assert_eq!(all.len(), 6 + 16);
     }
 }

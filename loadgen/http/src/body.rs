@@ -217,7 +217,8 @@ pub(crate) fn check_fields(
             unknown
         }
     };
-    judge_unknown(call, (kind.api_version(), kind.name()), &unknown)
+    let unknown = openapi::unknown_fields(kind.row().custom.is_some(), &unknown);
+    judge_unknown(call, (kind.api_version(), kind.name()), unknown)
 }
 
 /// What becomes of the unknown members of an object: warnings, unless they are ignored.
@@ -227,16 +228,12 @@ pub(crate) fn check_fields(
 pub(crate) fn judge_unknown(
     call: &Call<'_>,
     (api_version, kind): (&str, &str),
-    unknown: &[String],
+    unknown: Vec<String>,
 ) -> Result<Vec<String>, ApiError> {
     let validation = call.query.text("fieldValidation");
     if validation == "Ignore" {
         return Ok(Vec::new());
     }
-    let unknown: Vec<String> = unknown
-        .iter()
-        .map(|path| format!("unknown field \"{path}\""))
-        .collect();
     if validation == "Strict" && !unknown.is_empty() {
         let problem = format!("strict decoding error: {}", unknown.join(", "));
         return Err(unhandled(api_version, kind, &problem));

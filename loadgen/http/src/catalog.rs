@@ -3,7 +3,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use podstorm_objects::{Kind, Now};
@@ -99,6 +99,8 @@ pub(crate) struct Catalog {
     /// When it was made, of the time that the server tells.
     pub(crate) made: SystemTime,
     kinds: BTreeMap<GroupVersion, Vec<Kind>>,
+    /// Of each group version, once somebody has asked for it.
+    openapi_tags: BTreeMap<GroupVersion, Arc<OnceLock<String>>>,
     /// Once somebody has asked for it.
     older_openapi: OnceLock<openapi::Older>,
 }
@@ -121,9 +123,31 @@ impl Catalog {
         Catalog {
             generation,
             made: UNIX_EPOCH + Duration::from_nanos(u64::try_from(made.wall_ns).unwrap_or(0)),
+            openapi_tags: sorted
+                .keys()
+                .map(|of| (of.clone(), Arc::default()))
+                .collect(),
             kinds: sorted,
             older_openapi: OnceLock::new(),
         }
+    }
+
+    /// Takes the tags of those group versions over that are what they were. O(kinds).
+    pub(crate) fn keep_openapi_tags(&mut self, before: &Catalog) {
+        for (of, tag) in &mut self.openapi_tags {
+            let (Some(now), Some(then)) = (self.kinds.get(of), before.kinds.get(of)) else {
+                continue;
+            };
+            let same = |(now, then): (&Kind, &Kind)| std::ptr::eq(now.row(), then.row());
+            if now.len() == then.len() && now.iter().zip(then).all(same) {
+                *tag = Arc::clone(&before.openapi_tags[of]);
+            }
+        }
+    }
+
+    /// What is kept of the OpenAPI document of a group version that is served.
+    pub(crate) fn openapi_tag(&self, of: &GroupVersion) -> &OnceLock<String> {
+        &self.openapi_tags[of]
     }
 
     /// OpenAPI v2.

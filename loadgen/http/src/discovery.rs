@@ -118,7 +118,7 @@ fn open_api(call: &Call<'_>, path: &str) -> Result<Response<Body>, ApiError> {
     if path.is_empty() {
         return Ok(dated(answer::text(200, openapi::index(catalog)), catalog));
     }
-    let document = openapi::document(catalog, path)?;
+    let document = openapi::Document::at(catalog, path)?;
     let asked = call.query.text("hash");
     if !asked.is_empty() && asked != document.tag {
         let mut response = of_status(StatusCode::MOVED_PERMANENTLY);
@@ -128,7 +128,7 @@ fn open_api(call: &Call<'_>, path: &str) -> Result<Response<Body>, ApiError> {
         return Ok(tagged(response, &document.tag));
     }
     Ok(unless_known(call, &document.tag, || {
-        let response = answer::document(200, call.accepted.form, &document.json);
+        let response = answer::document(200, call.accepted.form, &document.json());
         dated(response, catalog)
     }))
 }

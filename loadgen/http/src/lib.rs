@@ -335,12 +335,14 @@ impl ApiServer {
             return Arc::clone(&known);
         }
         drop(known);
-        let catalog = Arc::new(catalog_of(&self.0.cluster, self.now()));
+        let mut catalog = catalog_of(&self.0.cluster, self.now());
         let mut known = self
             .0
             .catalog
             .write()
             .unwrap_or_else(PoisonError::into_inner);
+        catalog.keep_openapi_tags(&known);
+        let catalog = Arc::new(catalog);
         *known = Arc::clone(&catalog);
         drop(known);
         // Those of kinds that are gone end.

@@ -354,7 +354,8 @@ fn change_scale(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiE
         check_is_scale(&document)?;
         let schema = "io.k8s.api.autoscaling.v1.Scale";
         let unknown = openapi::drop_unknown_of(schema, &mut document, true);
-        warnings = body::judge_unknown(call, ("autoscaling/v1", "Scale"), &unknown)?;
+        let unknown = openapi::unknown_fields(false, &unknown);
+        warnings = body::judge_unknown(call, ("autoscaling/v1", "Scale"), unknown)?;
         Value::Object(document)
     };
     let named = document["metadata"]["name"].as_str().unwrap_or("");

@@ -42,9 +42,8 @@ pub(crate) fn check(
         return Err(invalid(strategic, document, &problem));
     }
     let mut before = is_strict.then(|| document.clone());
-    let unknown: Vec<String> = (openapi::drop_unknown_fields(kind, document).iter())
-        .map(|path| format!("unknown field \"{path}\""))
-        .collect();
+    let unknown = openapi::drop_unknown_fields(kind, document);
+    let unknown = openapi::unknown_fields(kind.row().custom.is_some(), &unknown);
     if let Some(before) = before.as_mut().filter(|_| !unknown.is_empty()) {
         let problem = format!("strict decoding error: {}", unknown.join(", "));
         before.append(&mut untouched);

@@ -13,13 +13,6 @@ use crate::catalog::{Catalog, GroupVersion};
 use crate::discovery::fingerprint;
 use crate::reviews;
 
-/// A document with the tag that its address has.
-pub(crate) struct Document {
-    pub(crate) json: Value,
-    /// Another one for other content: clients keep what is under an address.
-    pub(crate) tag: String,
-}
-
 /// What a path of the index is about.
 enum Subject<'a> {
     GroupVersion(&'a GroupVersion),
@@ -30,10 +23,7 @@ enum Subject<'a> {
 /// `/openapi/v3`: where the documents are.
 pub(crate) fn index(catalog: &Catalog) -> String {
     let paths = subjects(catalog).map(|(path, subject)| {
-        let tag = match subject {
-            Subject::GroupVersion(of) => tag_of(&path, catalog.kinds(of).unwrap_or_default()),
-            Subject::Path(..) => tag_of(&path, &[]),
-        };
+        let tag = tag_of(catalog, &path, &subject);
         let url = format!("/openapi/v3/{path}?hash={tag}");
         (path, json!({"serverRelativeURL": url}))
     });
@@ -71,34 +61,59 @@ fn path_of(of: &GroupVersion) -> String {
     }
 }
 
-/// A text that is another one for other documents.
-fn tag_of(path: &str, kinds: &[Kind]) -> String {
-    let mut hash = fingerprint(env!("CARGO_PKG_VERSION").as_bytes()) ^ fingerprint(path.as_bytes());
-    for custom in kinds.iter().filter_map(|kind| kind.row().custom) {
-        hash ^= fingerprint(custom.schema.to_string().as_bytes());
-    }
-    format!("{hash:016X}")
-}
-
-/// The document of a path of the index.
-///
-/// # Errors
-/// 404 for a path that isn't there.
-pub(crate) fn document(catalog: &Catalog, path: &str) -> Result<Document, ApiError> {
-    let found = subjects(catalog).find(|(known, _)| known == path);
-    let (_, subject) = found.ok_or_else(errors::unknown_resource)?;
+/// A text that is another one for another document, by which clients keep it. That of a group version is made of the
+/// whole document, once as long as its kinds are the same.
+fn tag_of(catalog: &Catalog, path: &str, subject: &Subject<'_>) -> String {
     match subject {
         Subject::GroupVersion(of) => {
-            let kinds = catalog.kinds(of).unwrap_or_default();
-            Ok(of_kinds(of, kinds))
+            let tag = catalog.openapi_tag(of);
+            let made = tag.get_or_init(|| hashed(&json_of(catalog, subject).to_string()));
+            made.clone()
         }
+        // It follows from the path and the release.
+        Subject::Path(..) => hashed(&format!("{} {path}", env!("CARGO_PKG_VERSION"))),
+    }
+}
+
+fn hashed(text: &str) -> String {
+    format!("{:016X}", fingerprint(text.as_bytes()))
+}
+
+/// A path of the index: its document and the tag that its address has.
+pub(crate) struct Document<'a> {
+    catalog: &'a Catalog,
+    subject: Subject<'a>,
+    pub(crate) tag: String,
+}
+
+impl<'a> Document<'a> {
+    /// # Errors
+    /// 404 for a path that isn't there.
+    pub(crate) fn at(catalog: &'a Catalog, path: &str) -> Result<Document<'a>, ApiError> {
+        let found = subjects(catalog).find(|(known, _)| known == path);
+        let (_, subject) = found.ok_or_else(errors::unknown_resource)?;
+        let tag = tag_of(catalog, path, &subject);
+        Ok(Document {
+            catalog,
+            subject,
+            tag,
+        })
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        json_of(self.catalog, &self.subject)
+    }
+}
+
+fn json_of(catalog: &Catalog, subject: &Subject<'_>) -> Value {
+    match subject {
+        Subject::GroupVersion(of) => of_kinds(of, catalog.kinds(of).unwrap_or_default()),
         Subject::Path(at, schema) => {
             let mut used = BTreeSet::new();
             let name = operations::meta(schema);
             add_schema(&mut used, &name);
-            let item = operations::alone(&at, &name);
-            let paths = json!({at: item});
-            Ok(whole(paths, schemas_named(used), tag_of(path, &[])))
+            let item = operations::alone(at, &name);
+            whole(json!({at: item}), schemas_named(used))
         }
     }
 }
@@ -113,23 +128,22 @@ pub(crate) struct Older {
 
 /// The document of v2, made of all those of v3. Some 100 ms: a catalog keeps it.
 pub(crate) fn older(catalog: &Catalog) -> Older {
-    let documents = subjects(catalog).filter_map(|(path, _)| document(catalog, &path).ok());
-    let document = swagger::document(documents.map(|document| document.json));
+    let documents = subjects(catalog).map(|(_, subject)| json_of(catalog, &subject));
+    let document = swagger::document(documents);
     let json = document.to_string();
     Older {
-        tag: format!("{:016X}", fingerprint(json.as_bytes())),
+        tag: hashed(&json),
         json: json.into(),
         protobuf: swagger::encode(&document).into(),
     }
 }
 
-fn whole(paths: Value, schemas: Map<String, Value>, tag: String) -> Document {
-    let json = json!({"openapi": "3.0.0", "info": {"title": "Kubernetes", "version": "1.36"},
-        "paths": paths, "components": {"schemas": schemas}});
-    Document { json, tag }
+fn whole(paths: Value, schemas: Map<String, Value>) -> Value {
+    json!({"openapi": "3.0.0", "info": {"title": "Kubernetes", "version": "1.36"},
+        "paths": paths, "components": {"schemas": schemas}})
 }
 
-fn of_kinds(of: &GroupVersion, kinds: &[Kind]) -> Document {
+fn of_kinds(of: &GroupVersion, kinds: &[Kind]) -> Value {
     let mut paths = Map::new();
     let root = format!("/{}/", path_of(of));
     let list = operations::meta("APIResourceList");
@@ -173,7 +187,7 @@ fn of_kinds(of: &GroupVersion, kinds: &[Kind]) -> Document {
         }
     }
     schemas.append(&mut lists);
-    whole(Value::Object(paths), schemas, tag_of(&path_of(of), kinds))
+    whole(Value::Object(paths), schemas)
 }
 
 fn list_schema(kind: Kind) -> Value {

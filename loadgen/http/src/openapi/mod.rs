@@ -21,10 +21,12 @@ use serde_json::{Map, Value};
 
 use crate::catalog::GroupVersion;
 
-pub(crate) use document::{Older, document, index, older};
+pub(crate) use document::{Document, Older, index, older};
 pub(crate) use resolved::{referred, schema_named, written};
 pub(crate) use types::{wrong_conversion, wrong_type};
-pub(crate) use unknown::{drop_unknown_changes, drop_unknown_fields, drop_unknown_of};
+pub(crate) use unknown::{
+    drop_unknown_changes, drop_unknown_fields, drop_unknown_of, unknown_fields,
+};
 
 /// Schemas by their name, e.g. `io.k8s.api.core.v1.Pod`.
 static SCHEMAS: LazyLock<Map<String, Value>> = LazyLock::new(|| {

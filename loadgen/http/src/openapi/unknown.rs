@@ -7,6 +7,7 @@ use podstorm_objects::{Kind, canonical_quantity, is_canonical_quantity, milli_qu
 use serde_json::{Map, Value};
 
 use super::{OBJECT_META, referred, schema_named, schema_of_kind, written};
+use crate::ownership::go_quoted;
 
 /// Takes the members out that the kind doesn't have. Returns their paths, as far as they can be [listed](Listed):
 /// `spec.template.spec.containers[0].imaeg`. Writes quantities as servers do.
@@ -19,6 +20,19 @@ pub(crate) fn drop_unknown_fields(kind: Kind, object: &mut Map<String, Value>) -
 /// As [`drop_unknown_fields`] of a patch, in which nothing and empty lists have a meaning of their own.
 pub(crate) fn drop_unknown_changes(kind: Kind, patch: &mut Map<String, Value>) -> Vec<String> {
     drop_unknown(kind, patch, false)
+}
+
+/// Most of them that upstream's decoder tells. Of custom objects it tells all.
+const TOLD_MAX: usize = 100;
+
+/// What clients are told of unknown members, by their paths.
+pub(crate) fn unknown_fields(is_custom: bool, paths: &[String]) -> Vec<String> {
+    let most = if is_custom { usize::MAX } else { TOLD_MAX };
+    let told = paths.iter().take(most).map(|path| match is_custom {
+        true => format!("unknown field \"{path}\""),
+        false => format!("unknown field {}", go_quoted(path)),
+    });
+    told.collect()
 }
 
 fn drop_unknown(kind: Kind, object: &mut Map<String, Value>, is_whole: bool) -> Vec<String> {
@@ -203,5 +217,15 @@ mod tests {
         );
         assert_eq!(pod["spec"]["containers"][0].get("imaeg"), None);
         assert_eq!(pod["metadata"]["labels"]["any"], "thing");
+    }
+
+    #[test]
+    fn of_built_in_kinds_a_hundred_are_told_quoted() {
+        let mut many: Vec<String> = (0..500).map(|number| format!("{number}")).collect();
+        many[0] = "a\n\"\u{85}".to_owned();
+        let told = unknown_fields(false, &many);
+        assert_eq!(told.len(), TOLD_MAX);
+        assert_eq!(told[0], r#"unknown field "a\n\"\u0085""#);
+        assert_eq!(unknown_fields(true, &many).len(), 500);
     }
 }

@@ -82,7 +82,7 @@ fn is_printed(character: char) -> bool {
 }
 
 /// A text as Go's `%q` has it.
-fn go_quoted(text: &str) -> String {
+pub(crate) fn go_quoted(text: &str) -> String {
     let each = text.chars().map(|it| match it {
         '"' => "\\\"".to_owned(),
         '\\' => "\\\\".to_owned(),
@@ -90,6 +90,7 @@ fn go_quoted(text: &str) -> String {
         '\t' => "\\t".to_owned(),
         '\r' => "\\r".to_owned(),
         it if it.is_ascii_control() => format!("\\x{:02x}", u32::from(it)),
+        it if it.is_control() => format!("\\u{:04x}", u32::from(it)),
         it => it.to_string(),
     });
     format!("\"{}\"", each.collect::<String>())

@@ -98,6 +98,66 @@ async fn clients_find_and_explain_what_is_defined() {
 }
 
 #[tokio::test]
+async fn the_tag_of_a_document_follows_all_that_it_says() {
+    const DOCUMENT: &str = "/openapi/v3/apis/example.com/v1";
+    let server = with_namespace(builder(), "default").await;
+    let tag = async |known: Option<&str>| {
+        let request = Request::get(DOCUMENT).header("if-none-match", known.unwrap_or(""));
+        let answer = ask(&server, request).await;
+        let tag = answer.headers().get("etag").and_then(|it| it.to_str().ok());
+        (answer.status().as_u16(), tag.unwrap_or("").to_owned())
+    };
+    let older = async || {
+        let answer = send(&server, "GET", "/openapi/v2", &Value::Null).await;
+        answer.headers()["etag"].clone()
+    };
+    // Two kinds whose schemas are equal, and others that differ by their names alone.
+    let mut tags = vec![tag(None).await];
+    assert_eq!(tags[0], (404, String::new()));
+    for [plural, kind] in [["foos", "Foo"], ["bars", "Bar"], ["bazes", "Baz"]] {
+        let schema = json!({"type": "object", "properties": {"spec": {"type": "object"}}});
+        let definition = json!({"apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition", "metadata": {"name": format!("{plural}.example.com")},
+            "spec": {"group": "example.com", "scope": "Namespaced",
+                "names": {"plural": plural, "kind": kind},
+                "versions": [{"name": "v1", "served": true, "storage": true,
+                    "schema": {"openAPIV3Schema": schema}}]}});
+        let made = send(&server, "POST", DEFINITIONS, &definition).await;
+        assert_eq!(made.status(), 201);
+        tags.push(tag(None).await);
+    }
+    let before = older().await;
+    let path = format!("{DEFINITIONS}/foos.example.com");
+    let found = json(send(&server, "GET", &path, &Value::Null).await).await;
+    let mut versions = found["spec"]["versions"].clone();
+    versions[0]["subresources"]["scale"] =
+        json!({"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"});
+    let patch = json!({"spec": {"versions": versions}});
+    assert_eq!(send(&server, "PATCH", &path, &patch).await.status(), 200);
+    let last = tag(None).await;
+    assert_ne!(older().await, before);
+    tags.push(last.clone());
+    for (number, tag) in tags.iter().enumerate() {
+        assert!(!tags[..number].contains(tag), "{tags:?}");
+    }
+    // A change elsewhere is none of this document.
+    let elsewhere = format!("{DEFINITIONS}/foos.example.com");
+    let labels = json!({"metadata": {"labels": {"a": "b"}}});
+    assert_eq!(
+        send(&server, "PATCH", &elsewhere, &labels).await.status(),
+        200
+    );
+    let index = json(send(&server, "GET", "/openapi/v3", &Value::Null).await).await;
+    let address = index["paths"]["apis/example.com/v1"]["serverRelativeURL"].clone();
+    assert_eq!(
+        address,
+        format!("{DOCUMENT}?hash={}", last.1.trim_matches('"'))
+    );
+    assert_eq!(tag(Some(&last.1)).await, (304, last.1.clone()));
+    assert_eq!(tag(Some(&tags[1].1)).await.0, 200);
+}
+
+#[tokio::test]
 async fn a_watch_ends_with_the_definition_of_its_kind() {
     let server = with_widgets().await;
     let watch = format!("{WIDGETS}?watch=true");
