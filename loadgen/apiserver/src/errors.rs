@@ -266,6 +266,12 @@ pub fn continue_expired() -> ApiError {
     ApiError::status(410, Reason::Expired, message)
 }
 
+/// 500: the server fails at what it should be able to do.
+pub fn internal(problem: impl std::fmt::Display) -> ApiError {
+    let message = format!("Internal error occurred: {problem}");
+    ApiError::status(500, Reason::InternalError, message)
+}
+
 /// 504: the server has not reached that version.
 pub fn version_too_large(version: u64, current: u64) -> ApiError {
     let message = format!("Timeout: Too large resource version: {version}, current: {current}");

@@ -40,7 +40,7 @@ pub(crate) fn delete(call: &Call<'_>, target: &Target) -> Result<Response<Body>,
             &deleted(target.kind, &*object),
         ));
     }
-    objects::answer(call, 200, &view::shown(target.kind, object))
+    objects::answer(call, 200, &view::shown(target.kind, object)?)
 }
 
 /// The `Status` of a deletion that is done.

@@ -95,7 +95,7 @@ pub(crate) fn answer_list(
         true => items
             .into_iter()
             .map(|item| view::shown(kind, item))
-            .collect(),
+            .collect::<Result<_, _>>()?,
     };
     let mut of_objects = metadata.to_json();
     if kind.row().custom.is_some() && metadata.next.is_empty() {

@@ -137,7 +137,7 @@ fn get(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
         return Err(errors::version_too_large(wanted, current));
     }
     let object = api(call, target).get(&target.namespace, &target.name)?;
-    answer(call, 200, &view::shown(target.kind, object))
+    answer(call, 200, &view::shown(target.kind, object)?)
 }
 
 fn create(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
@@ -163,7 +163,7 @@ fn create(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> 
         warnings.extend(warnings::of_pod_name(&created.metadata().name));
         warnings.extend(sent.pod_warnings);
     }
-    let shown = view::shown(target.kind, created);
+    let shown = view::shown(target.kind, created)?;
     answer_with(call, 201, &shown, (&writer, &warnings))
 }
 
@@ -203,7 +203,7 @@ fn update(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> 
         Err(error) => return Ok(refuse(call, target, error, &warnings)),
         Ok(updated) => updated,
     };
-    let shown = view::shown(target.kind, updated);
+    let shown = view::shown(target.kind, updated)?;
     answer_with(call, code, &shown, (&writer, &warnings))
 }
 

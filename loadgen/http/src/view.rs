@@ -182,18 +182,28 @@ pub(crate) fn converted(from: Kind, to: Kind, mut json: Value) -> Value {
 }
 
 /// A stored object as one of the kind that a client asked for.
-pub(crate) fn shown(kind: Kind, object: AnyObject) -> AnyObject {
+///
+/// # Errors
+/// 500 where it can't be turned into one.
+pub(crate) fn shown(kind: Kind, object: AnyObject) -> Result<AnyObject, ApiError> {
+    let fails = |problem: &str| {
+        let (name, version) = (&object.metadata().name, kind.api_version());
+        errors::internal(format!(
+            "{} \"{name}\" can't be shown as {version}: {problem}",
+            kind.group_resource()
+        ))
+    };
     if is_custom(kind) && !std::ptr::eq(kind.row(), object.kind().row()) {
         let custom = object.clone().downcast::<DynamicObject>();
-        return custom.map_or(object, |custom| Arc::new(custom::as_version(&custom, kind)));
+        let custom = custom.ok_or_else(|| fails("it is no custom object"))?;
+        return Ok(Arc::new(custom::as_version(&custom, kind)));
     }
     if view_of(kind).is_none() {
-        return object;
+        return Ok(object);
     }
-    match DynamicObject::from_json(kind, json(kind, &*object)) {
-        Ok(shown) => Arc::new(shown),
-        Err(_) => object,
-    }
+    let shown = DynamicObject::from_json(kind, json(kind, &*object));
+    let shown = shown.map_err(|problem| fails(&problem.to_string()))?;
+    Ok(Arc::new(shown))
 }
 
 /// An error about a stored object as one about the kind that a client asked for.
@@ -273,10 +283,15 @@ fn set_type(members: &mut Map<String, Value>, kind: Kind) {
     members.insert("kind".into(), kind.name().into());
 }
 
+/// How often a patch meets a writer that was faster before it is refused.
+///
+/// Source: `MaxRetryWhenPatchConflicts` of Kubernetes' apiserver.
+const PATCH_TRIES: u32 = 5;
+
 /// Patches an object as the client sees it.
 ///
 /// # Errors
-/// As [`Api::patch`].
+/// As [`Api::patch`]; 409 where another writer was faster each of [`PATCH_TRIES`] times.
 pub(crate) fn patch(
     api: &Api<'_>,
     (kind, subresource): (Kind, &str),
@@ -293,10 +308,12 @@ pub(crate) fn patch(
             None => api.patch(namespace, name, patch, now),
         };
     }
+    let mut tries_left = PATCH_TRIES;
     loop {
+        tries_left -= 1;
         let old = api.get(namespace, name)?;
         let version = old.metadata().resource_version.to_string();
-        let mut json = shown(kind, Arc::clone(&old)).to_json();
+        let mut json = shown(kind, Arc::clone(&old))?.to_json();
         patch.apply(&mut json)?;
         api.check_patched(patch, &mut json)?;
         let is_of_any_version = json["metadata"]["resourceVersion"] == version;
@@ -321,8 +338,131 @@ pub(crate) fn patch(
         };
         match patched {
             // Somebody else was faster; a patch that names no version holds for the next one.
-            Err(error) if error.code == 409 && is_of_any_version && was_changed() => {}
-            patched => return patched.map(|patched| shown(kind, patched)),
+            Err(error)
+                if error.code == 409 && tries_left > 0 && is_of_any_version && was_changed() => {}
+            patched => return patched.and_then(|patched| shown(kind, patched)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use podstorm_apiserver::{ClusterOptions, FieldManager};
+    use podstorm_objects::ObjectMeta;
+    use podstorm_objects::json::Writer;
+
+    use super::*;
+
+    const NOW: Now = Now {
+        mono_ns: 0,
+        wall_ns: 0,
+    };
+
+    /// An object whose document is none of its kind.
+    #[derive(Debug)]
+    struct Odd(ObjectMeta);
+
+    impl Object for Odd {
+        fn kind(&self) -> Kind {
+            kind_named("Event").expect("it is served")
+        }
+
+        fn metadata(&self) -> &ObjectMeta {
+            &self.0
+        }
+
+        fn metadata_mut(&mut self) -> &mut ObjectMeta {
+            &mut self.0
+        }
+
+        fn write_json(&self, _: &mut Writer) {}
+
+        fn to_json(&self) -> Value {
+            json!({"metadata": "none"})
+        }
+    }
+
+    #[test]
+    fn an_object_that_cannot_be_shown_is_an_error() {
+        let odd = Odd(ObjectMeta {
+            name: "a".into(),
+            ..ObjectMeta::default()
+        });
+        let kind = kinds().next().expect("there is one");
+        let error = shown(kind, Arc::new(odd)).expect_err("it can't be");
+        assert_eq!(error.code, 500);
+        let begin = "Internal error occurred: events.events.k8s.io \"a\" can't be shown as";
+        assert!(error.message.starts_with(begin), "{}", error.message);
+    }
+
+    /// Writes what is patched before the patch does.
+    #[derive(Debug)]
+    struct Faster<'a> {
+        cluster: &'a Cluster,
+        times: AtomicU32,
+        at_most: u32,
+    }
+
+    impl FieldManager for Faster<'_> {
+        fn patched(
+            &self,
+            _: Option<(&Map<String, Value>, bool)>,
+            _: &mut Value,
+        ) -> Result<(), ApiError> {
+            // Ordering: one thread.
+            let times = self.times.fetch_add(1, Ordering::Relaxed);
+            if times < self.at_most {
+                let annotations =
+                    json!({"metadata": {"annotations": {"times": times.to_string()}}});
+                let Value::Object(members) = annotations else {
+                    unreachable!("it is one");
+                };
+                let api = self
+                    .cluster
+                    .api(kinds().nth(1).map(stored_kind).expect("it is one"));
+                api.patch("default", "a", &Patch::Merge(members), NOW)?;
+            }
+            Ok(())
+        }
+
+        fn written(&self, _: Option<&dyn Object>, _: &mut dyn Object) {}
+
+        fn written_by_server(&self, _: Option<&dyn Object>, _: &mut dyn Object) {}
+    }
+
+    #[test]
+    fn a_patch_that_others_outrun_is_tried_five_times() {
+        let cluster = Cluster::new(ClusterOptions::default());
+        let create = |kind: Kind, json: Value| {
+            let api = cluster.api(kind);
+            let object = api.read(json).expect("it is served").expect("it is one");
+            api.create(object, NOW).expect("it is valid")
+        };
+        create(Kind::NAMESPACE, json!({"metadata": {"name": "default"}}));
+        let kind = kinds().nth(1).expect("there are two");
+        let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"});
+        let scaler = json!({"metadata": {"name": "a", "namespace": "default"},
+            "spec": {"maxReplicas": 3, "scaleTargetRef": target}});
+        create(stored_kind(kind), scaler);
+        for (at_most, tried, code) in [(4, 5, 200), (5, 5, 409), (u32::MAX, 5, 409)] {
+            let faster = Faster {
+                cluster: &cluster,
+                times: AtomicU32::new(0),
+                at_most,
+            };
+            let members = json!({"spec": {"maxReplicas": 4}});
+            let members = members.as_object().expect("it is one").clone();
+            let api = cluster.api(stored_kind(kind)).managed_by(&faster);
+            let change = Patch::Merge(members);
+            let patched = patch(&api, (kind, ""), ("default", "a"), &change, NOW);
+            assert_eq!(
+                patched.map_or_else(|error| error.code, |_| 200),
+                code,
+                "{at_most}"
+            );
+            assert_eq!(faster.times.load(Ordering::Relaxed), tried, "{at_most}");
         }
     }
 }

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::Response;
 use podstorm_apiserver::{AnyWatch, Seen, WatchFrom, WatchOptions, errors};
 use podstorm_objects::json::Writer;
-use podstorm_objects::{AnyObject, ApiError, Kind, Now, Object, ResourceVersion, WatchEvent};
+use podstorm_objects::{AnyObject, ApiError, Kind, Now, ResourceVersion, WatchEvent};
 use serde_json::{Value, json};
 use tokio::time::{Instant, Sleep};
 
@@ -349,19 +349,22 @@ impl Lines {
                     last["metadata"]["resourceVersion"] = version.into();
                     let stored = view::stored_kind(self.kind);
                     if let Ok(last) = podstorm_objects::DynamicObject::from_json(stored, last) {
-                        let last = view::shown(self.kind, Arc::new(last));
-                        self.put_object("DELETED", &*last, now, out);
+                        self.put_object("DELETED", Arc::new(last), now, out);
                     }
                 }
                 return;
             }
             _ => return,
         };
-        let object = view::shown(self.kind, Arc::clone(object));
-        self.put_object(what, &*object, now, out);
+        self.put_object(what, Arc::clone(object), now, out);
     }
 
-    fn put_object(&mut self, what: &str, object: &dyn Object, now: Now, out: &mut Vec<u8>) {
+    fn put_object(&mut self, what: &str, object: AnyObject, now: Now, out: &mut Vec<u8>) {
+        let object = match view::shown(self.kind, object) {
+            Ok(object) => object,
+            Err(error) => return self.put("ERROR", &error.to_json().to_string(), out),
+        };
+        let object = &*object;
         let text = match self.shape {
             Shape::Object | Shape::Discovery => {
                 let mut text = Writer::new();

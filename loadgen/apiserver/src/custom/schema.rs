@@ -10,6 +10,15 @@ use super::definition::check_default;
 use crate::validation::Field;
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
+/// Bounds of lengths and counts.
+const NUMBERS: [&str; 6] = [
+    "maxItems",
+    "maxLength",
+    "maxProperties",
+    "minItems",
+    "minLength",
+    "minProperties",
+];
 const LIST_TYPES: [&str; 3] = ["atomic", "map", "set"];
 
 /// The rules that the schema of a version breaks.
@@ -79,6 +88,7 @@ fn check(schema: &Field<'_>, is_root: bool) {
             "must be a valid regular expression, but isn't: {problem}"
         ));
     }
+    check_bounds(schema);
     check_list_type(schema);
     let default = schema.at("default");
     match default.is_null() {
@@ -100,6 +110,43 @@ fn check(schema: &Field<'_>, is_root: bool) {
         }
     }
     check_rules(schema);
+}
+
+/// Bounds that no value could keep, or that would say nothing. Upstream takes them.
+fn check_bounds(schema: &Field<'_>) {
+    for name in NUMBERS {
+        let bound = schema.at(name);
+        if !bound.is_null() && bound.value.as_u64().is_none() {
+            bound.invalid("must be greater than or equal to 0");
+        }
+    }
+    let factor = schema.at("multipleOf");
+    if factor.value.as_f64().is_some_and(|factor| factor <= 0.0) {
+        factor.invalid("must be greater than 0");
+    }
+    // Schemas that say of a value what it must be besides.
+    for name in ["allOf", "anyOf", "oneOf"] {
+        schema
+            .at(name)
+            .items()
+            .for_each(|of| check_nested_bounds(&of));
+    }
+    check_nested_bounds(&schema.at("not"));
+}
+
+/// As [`check_bounds`], of a schema of which nothing else is looked at, and of those in it.
+fn check_nested_bounds(schema: &Field<'_>) {
+    if !schema.value.is_object() {
+        return;
+    }
+    check_bounds(schema);
+    let properties = schema.at("properties");
+    properties
+        .entries()
+        .for_each(|(_, of)| check_nested_bounds(&of));
+    for name in ["items", "additionalProperties"] {
+        check_nested_bounds(&schema.at(name));
+    }
 }
 
 fn check_list_type(schema: &Field<'_>) {
@@ -227,6 +274,25 @@ mod tests {
 
 {"type": "array", "items": {"type": "object"}, "x-kubernetes-list-type": "map"}
 > s.properties[a].x-kubernetes-list-map-keys: Required value
+
+{"type": "string", "minLength": 0, "maxLength": 0, "minimum": -1, "multipleOf": 0.1}
+
+{"type": "string", "maxLength": -1, "minLength": -2}
+> s.properties[a].maxLength: Invalid value: -1: must be greater than or equal to 0
+> s.properties[a].minLength: Invalid value: -2: must be greater than or equal to 0
+
+{"type": "array", "items": {"type": "object", "maxProperties": -1, "minProperties": -1}, "maxItems": -1, "minItems": -1}
+> s.properties[a].maxItems: Invalid value: -1
+> s.properties[a].minItems: Invalid value: -1
+> s.properties[a].items.maxProperties: Invalid value: -1
+> s.properties[a].items.minProperties: Invalid value: -1
+
+{"type": "number", "multipleOf": 0}
+> s.properties[a].multipleOf: Invalid value: 0: must be greater than 0
+
+{"type": "string", "anyOf": [{}, {"not": {"allOf": [{"properties": {"b": {"maxLength": -1}}}]}}], "oneOf": [{"multipleOf": -0.5}]}
+> s.properties[a].anyOf[1].not.allOf[0].properties[b].maxLength: Invalid value: -1
+> s.properties[a].oneOf[0].multipleOf: Invalid value: -0.5
 
 {"type": "object", "$ref": "x"}
 > s.properties[a].$ref: Forbidden

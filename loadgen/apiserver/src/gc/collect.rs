@@ -184,9 +184,13 @@ impl Cluster {
         let mut blocked = false;
         for dependent in self.dependents(&metadata.uid) {
             let state = self.metadata_of(&dependent, |other| {
-                let blocks = other.owner_references.iter().any(|owner| {
+                // An object that owns itself would wait for its own end; upstream's does, for ever.
+                let is_other = other.uid != metadata.uid;
+                let mut owners = other.owner_references.iter();
+                let blocks = owners.any(|owner| {
                     owner.uid == metadata.uid && owner.block_owner_deletion == Some(true)
                 });
+                let blocks = is_other && blocks;
                 (blocks, other.is_deleting())
             });
             if let Some((true, deleting)) = state {

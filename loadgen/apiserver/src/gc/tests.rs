@@ -228,3 +228,30 @@ fn work_in_the_queue_is_there_once() {
     assert!(collector.pop().is_some());
     assert!(collector.pop().is_none());
 }
+
+#[test]
+fn an_object_that_owns_itself_goes_however_it_is_deleted() {
+    for policy in [
+        Propagation::Background,
+        Propagation::Foreground,
+        Propagation::Orphan,
+    ] {
+        let (cluster, set) = owned();
+        let own = json!({"metadata": {"ownerReferences": [owned_by(&*set, false, true)]}});
+        let mut updated = ReplicaSet::clone(&set);
+        let owned = replica_set("a", own);
+        updated.metadata.owner_references = owned.metadata.owner_references;
+        cluster.update(updated, at(0)).unwrap();
+        collect(&cluster);
+        assert!(set_is_there(&cluster), "nobody has deleted it");
+        delete_set(&cluster, Some(policy));
+        collect(&cluster);
+        assert!(!set_is_there(&cluster), "{policy:?}");
+        let wanted: &[&str] = match policy {
+            Propagation::Orphan => &["free", "p0", "p1"],
+            _ => &["free"],
+        };
+        assert_eq!(pods(&cluster), wanted, "{policy:?}");
+        assert_eq!(cluster.garbage_queue_len(), 0);
+    }
+}

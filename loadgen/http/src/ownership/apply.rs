@@ -104,7 +104,7 @@ fn create(
     admission::admit(call.cluster(), target.kind, &mut applied)?;
     let object = body::read(call, target.kind, applied)?;
     let created = api.create(view::stored(call.cluster(), object)?, call.now)?;
-    Ok(view::shown(target.kind, created))
+    view::shown(target.kind, created)
 }
 
 /// # Errors
