@@ -14,6 +14,7 @@ pub mod decode;
 mod deployment;
 mod error;
 mod event;
+mod hashing;
 mod int_or_string;
 pub mod json;
 mod kind;
@@ -47,6 +48,7 @@ pub use deployment::{
 };
 pub use error::{ApiError, Cause, Details, Reason};
 pub use event::{Event, EventTopic, ObjectReference, Regarding};
+pub use hashing::{hash_state, seed_hashes};
 pub use int_or_string::IntOrString;
 pub use json::Rest;
 pub use kind::{

@@ -6,10 +6,9 @@ use std::sync::Arc;
 use ahash::RandomState;
 use compact_str::CompactString;
 use hashbrown::HashMap;
-use podstorm_objects::{Kind, Object, ObjectMeta, ResourceVersion, Str, Uid};
+use podstorm_objects::{Kind, Object, ObjectMeta, ResourceVersion, Str, Uid, hash_state};
 
 use crate::cache::StoreVersion;
-use crate::intern::FIXED_STATE;
 use crate::primitives::{Mutex, lock};
 
 /// What an owner may own: an object, or one with values derived from it.
@@ -62,9 +61,9 @@ pub struct OwnedChange<V> {
 impl<V> Default for OwnedObjects<V> {
     fn default() -> Self {
         let objects = Objects {
-            by_name: HashMap::with_hasher(FIXED_STATE),
-            by_controller: HashMap::with_hasher(FIXED_STATE),
-            orphans: HashMap::with_hasher(FIXED_STATE),
+            by_name: HashMap::with_hasher(hash_state()),
+            by_controller: HashMap::with_hasher(hash_state()),
+            orphans: HashMap::with_hasher(hash_state()),
         };
         OwnedObjects {
             objects: Mutex::new(objects),
@@ -159,7 +158,7 @@ impl<V: Owned> Objects<V> {
         let old = match new {
             Some(new) => {
                 let names = self.by_name.entry(meta.namespace.clone());
-                let names = names.or_insert_with(|| HashMap::with_hasher(FIXED_STATE));
+                let names = names.or_insert_with(|| HashMap::with_hasher(hash_state()));
                 names.insert(meta.name.clone(), new.clone())
             }
             None => {

@@ -7,10 +7,10 @@ use ahash::RandomState;
 use hashbrown::HashMap;
 use podstorm_objects::{
     Kind, Labels, ObjectReference, OwnerReference, Pod, ReplicaSet, ResourceVersion, Selector,
-    SelectorError, Str, Uid,
+    SelectorError, Str, Uid, hash_state,
 };
 use podstorm_runtime::cache::{NamespacedSelector, SelectorIndex};
-use podstorm_runtime::intern::{AppendTable, DenseKey, FIXED_STATE, KeyId, KeyTable, ObjectKey};
+use podstorm_runtime::intern::{AppendTable, DenseKey, KeyId, KeyTable, ObjectKey};
 use podstorm_runtime::primitives::{Mutex, MutexGuard, OnceLock, lock};
 use smallvec::SmallVec;
 
@@ -95,7 +95,7 @@ impl OwnerStore {
             slots: AppendTable::new(),
             indexes: Mutex::new(Indexes {
                 selectors: SelectorIndex::default(),
-                by_controller: HashMap::with_hasher(FIXED_STATE),
+                by_controller: HashMap::with_hasher(hash_state()),
             }),
             version: StoreVersion::default(),
         }

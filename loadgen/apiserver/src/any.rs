@@ -10,7 +10,7 @@ use ahash::RandomState;
 use hashbrown::HashMap;
 use podstorm_objects::{
     AnyObject, ApiError, DecodeError, DynamicObject, Kind, Now, Object, ObjectMeta, OwnerReference,
-    Reason, ResourceVersion, Str, Uid,
+    Reason, ResourceVersion, Str, Uid, hash_state,
 };
 use serde_json::Value;
 use smallvec::SmallVec;
@@ -135,8 +135,7 @@ impl<R: Strategy> AnyStore for KindStore<R> {
     }
 
     fn namespaces_of(&self, uids: &Places<&Uid>) -> HashMap<Uid, Str, RandomState> {
-        let mut found =
-            HashMap::with_hasher(RandomState::with_seeds(0x6e61, 0x6d65, 0x7370, 0x6163));
+        let mut found = HashMap::with_hasher(hash_state());
         self.for_each(|object| {
             let metadata = object.metadata();
             if uids.contains(&&metadata.uid) {

@@ -5,6 +5,7 @@ use std::hash::Hash;
 
 use ahash::RandomState;
 use hashbrown::HashMap;
+use podstorm_objects::hash_state;
 
 /// Most entries that are compared one by one.
 const FEW: usize = 16;
@@ -19,10 +20,9 @@ pub struct Places<T> {
 
 impl<T> Default for Places<T> {
     fn default() -> Places<T> {
-        let hasher = RandomState::with_seeds(0x7365, 0x656e, 0x6c69, 0x7374);
         Places {
             all: Vec::new(),
-            first: HashMap::with_hasher(hasher),
+            first: HashMap::with_hasher(hash_state()),
         }
     }
 }

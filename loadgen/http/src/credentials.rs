@@ -47,6 +47,18 @@ pub fn random_token() -> io::Result<String> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
+/// Gives the maps of this process a seed that clients can't know, so that no names collide on purpose. A process that
+/// serves others calls it before it makes its cluster; servers that listen call it anyway, for maps made from then on.
+///
+/// # Errors
+/// The system has no random numbers.
+pub fn draw_hash_seed() -> io::Result<()> {
+    let mut seed = [0; 8];
+    getrandom::fill(&mut seed)?;
+    podstorm_objects::seed_hashes(u64::from_ne_bytes(seed));
+    Ok(())
+}
+
 impl User {
     /// The user as reviews show it: without what is empty.
     pub(crate) fn to_json(&self) -> Value {

@@ -82,7 +82,7 @@ use podstorm_apiserver::{Cluster, errors};
 use podstorm_objects::{ApiError, Now, Reason};
 
 pub use answer::Body;
-pub use credentials::{Credentials, User, random_token};
+pub use credentials::{Credentials, User, draw_hash_seed, random_token};
 pub use faults::ConnectionLost;
 pub use limits::{MUTATING_REQUESTS_INFLIGHT, REQUESTS_INFLIGHT};
 #[cfg(not(feature = "tls"))]

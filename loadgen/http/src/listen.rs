@@ -15,7 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 
 use crate::answer::Body;
-use crate::credentials::User;
+use crate::credentials::{User, draw_hash_seed};
 use crate::tls::Tls;
 use crate::{ApiServer, ConnectionLost, tls};
 
@@ -30,7 +30,7 @@ const DRAIN_WITHIN: Duration = Duration::from_secs(10);
 /// being answered, 10 s at most.
 ///
 /// # Errors
-/// The listener's address can't be read.
+/// The listener's address can't be read; the system has no random numbers.
 pub async fn serve(
     server: ApiServer,
     listener: TcpListener,
@@ -49,6 +49,7 @@ pub async fn serve_with(
     tls: Option<Tls>,
     stop: impl Future<Output = ()>,
 ) -> io::Result<SocketAddr> {
+    draw_hash_seed()?;
     let address = listener.local_addr()?;
     let graceful = GracefulShutdown::new();
     // Dropped when the server stops: handshakes that are under way end.

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use podstorm_apiserver::Cluster;
+use podstorm_http::draw_hash_seed;
 use podstorm_sim::clock::RealClock;
 use terminal_size::{Width, terminal_size_of};
 
@@ -47,6 +48,9 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
         machine,
     )?;
     live::check(flags)?;
+    if flags.serve.is_some() {
+        draw_hash_seed().context("can't draw random numbers")?;
+    }
     let runs = flags.print_scenario.is_none() && !flags.dry_run;
     let outputs = match runs {
         true => Some(open_outputs(flags)?),

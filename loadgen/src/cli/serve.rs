@@ -11,7 +11,7 @@ use anyhow::{Context, Error, Result, bail};
 use clap::{ArgAction, Args, ValueEnum};
 use podstorm_apiserver::latency::Latency;
 use podstorm_http::tls::Tls;
-use podstorm_http::{Log, MUTATING_REQUESTS_INFLIGHT, REQUESTS_INFLIGHT};
+use podstorm_http::{Log, MUTATING_REQUESTS_INFLIGHT, REQUESTS_INFLIGHT, draw_hash_seed};
 use podstorm_sim::nodes::{ClientRules, Finishing, NodeChoice, NodeTimes, PodNetwork};
 use podstorm_sim::options::{EngineKind, SimOptions};
 use podstorm_sim::services::{Controllers, Services};
@@ -196,6 +196,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
         );
     }
     let controllers = Controllers::of(&flags.controllers).context("--controllers")?;
+    draw_hash_seed().context("can't draw random numbers")?;
     let mut inputs = Inputs::default();
     for path in &flags.files {
         inputs.add("-f", path);

@@ -4,6 +4,7 @@
 mod client;
 mod controllers;
 mod fork;
+mod hashing;
 mod loading;
 mod time;
 

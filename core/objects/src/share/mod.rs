@@ -14,16 +14,14 @@ use hashbrown::hash_table::Entry;
 use super::conditions::ConditionRests;
 use super::{
     LabelSelector, Labels, ObjectMeta, OwnerReference, Pod, PodSpec, PodTemplate, ReplicaSet, Rest,
-    Str,
+    Str, hash_state,
 };
-
-/// Fixed seeds, so that runs are repeatable; the iteration order is never visible.
-const HASHER: RandomState = RandomState::with_seeds(1, 2, 3, 4);
 
 /// Remembers each content and replaces an equal one by the first. It keeps everything alive that it
 /// has seen, so drop it after reading, or call [`Sharer::shrink`] now and then.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Sharer {
+    hasher: RandomState,
     specs: HashTable<Arc<PodSpec>>,
     templates: HashTable<Arc<PodTemplate>>,
     selectors: HashTable<Arc<LabelSelector>>,
@@ -32,6 +30,22 @@ pub struct Sharer {
     owners: HashTable<Arc<OwnerReference>>,
     condition_rests: HashTable<Arc<ConditionRests>>,
     rests: HashTable<Rest>,
+}
+
+impl Default for Sharer {
+    fn default() -> Sharer {
+        Sharer {
+            hasher: hash_state(),
+            specs: HashTable::new(),
+            templates: HashTable::new(),
+            selectors: HashTable::new(),
+            labels: HashTable::new(),
+            texts: HashTable::new(),
+            owners: HashTable::new(),
+            condition_rests: HashTable::new(),
+            rests: HashTable::new(),
+        }
+    }
 }
 
 impl Sharer {
@@ -104,7 +118,8 @@ impl Sharer {
 
     /// Shares a pod spec and the container names taken out of it.
     pub fn share_spec(&mut self, spec: &mut Arc<PodSpec>) {
-        let hash = |spec: &Arc<PodSpec>| HASHER.hash_one(&spec.members);
+        let hasher = self.hasher.clone();
+        let hash = |spec: &Arc<PodSpec>| hasher.hash_one(&spec.members);
         share(&mut self.specs, spec, hash, |a, b| a == b);
     }
 
@@ -113,7 +128,7 @@ impl Sharer {
         if labels.is_empty() {
             return;
         }
-        let hash = HASHER.hash_one(labels.pairs());
+        let hash = self.hasher.hash_one(labels.pairs());
         if let Some(known) = self.labels.find(hash, |known| known == labels) {
             *labels = known.clone();
             return;
@@ -124,13 +139,14 @@ impl Sharer {
             self.share_text(value);
         }
         *labels = Labels::from_sorted(pairs);
-        self.labels
-            .insert_unique(hash, labels.clone(), |known| HASHER.hash_one(known.pairs()));
+        self.labels.insert_unique(hash, labels.clone(), |known| {
+            self.hasher.hash_one(known.pairs())
+        });
     }
 
     /// Shares an owner reference, and the texts of one not seen before.
     pub fn share_owner(&mut self, owner: &mut Arc<OwnerReference>) {
-        let hash = HASHER.hash_one(&**owner);
+        let hash = self.hasher.hash_one(&**owner);
         if let Some(known) = self.owners.find(hash, |known| known == owner) {
             *owner = known.clone();
             return;
@@ -140,14 +156,15 @@ impl Sharer {
         self.share_text(&mut fresh.kind);
         self.share_text(&mut fresh.name);
         self.owners
-            .insert_unique(hash, owner.clone(), |known| HASHER.hash_one(&**known));
+            .insert_unique(hash, owner.clone(), |known| self.hasher.hash_one(&**known));
     }
 
     /// Shares a text.
     pub fn share_text(&mut self, text: &mut Str) {
         // The empty text has no memory to share.
         if !text.is_empty() {
-            let hash = |text: &Str| HASHER.hash_one(text);
+            let hasher = self.hasher.clone();
+            let hash = |text: &Str| hasher.hash_one(text);
             share(&mut self.texts, text, hash, |a, b| a == b);
         }
     }
@@ -157,10 +174,11 @@ impl Sharer {
         if !selector.match_labels.is_empty() {
             self.share_labels(&mut Arc::make_mut(selector).match_labels);
         }
+        let hasher = self.hasher.clone();
         let hash = |selector: &Arc<LabelSelector>| {
             let expressions = selector.match_expressions.iter();
             let keys: Vec<&str> = expressions.map(|requirement| &*requirement.key).collect();
-            HASHER.hash_one((selector.match_labels.pairs(), keys))
+            hasher.hash_one((selector.match_labels.pairs(), keys))
         };
         share(&mut self.selectors, selector, hash, |a, b| a == b);
     }
@@ -174,9 +192,10 @@ impl Sharer {
             self.share_text(node_name);
         }
         // The spec is shared now, so its address identifies its content.
+        let hasher = self.hasher.clone();
         let hash = |template: &Arc<PodTemplate>| {
             let spec = Arc::as_ptr(&template.spec).addr();
-            HASHER.hash_one((spec, template.metadata.labels.pairs()))
+            hasher.hash_one((spec, template.metadata.labels.pairs()))
         };
         share(&mut self.templates, template, hash, |a, b| a == b);
     }
@@ -198,7 +217,7 @@ impl Sharer {
 
     /// Shares the other members of the conditions, and the texts of new ones.
     fn share_condition_rests(&mut self, rests: &mut Arc<ConditionRests>) {
-        let hash = HASHER.hash_one(&**rests);
+        let hash = self.hasher.hash_one(&**rests);
         if let Some(known) = self.condition_rests.find(hash, |known| known == rests) {
             *rests = known.clone();
             return;
@@ -207,12 +226,13 @@ impl Sharer {
             self.share_rest(rest);
         }
         self.condition_rests
-            .insert_unique(hash, rests.clone(), |known| HASHER.hash_one(&**known));
+            .insert_unique(hash, rests.clone(), |known| self.hasher.hash_one(&**known));
     }
 
     fn share_rest(&mut self, rest: &mut Rest) {
         if !rest.is_empty() {
-            let hash = |rest: &Rest| HASHER.hash_one(rest);
+            let hasher = self.hasher.clone();
+            let hash = |rest: &Rest| hasher.hash_one(rest);
             share(&mut self.rests, rest, hash, |a, b| a == b);
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ahash::RandomState;
 use hashbrown::{HashMap, HashTable};
-use podstorm_objects::{ObjectMeta, OwnerReference, Str};
+use podstorm_objects::{ObjectMeta, OwnerReference, Str, hash_state};
 
 use super::PodFields;
 use super::owned_pods::{OwnedPods, OwnerId};
@@ -37,7 +37,7 @@ impl<F: PodFields> Default for PodsByController<F> {
     fn default() -> Self {
         let shard = || Shard {
             owned: HashTable::new(),
-            orphans: HashMap::with_hasher(FIXED_STATE),
+            orphans: HashMap::with_hasher(hash_state()),
             orphans_max: ORPHANS_KEPT,
         };
         PodsByController(

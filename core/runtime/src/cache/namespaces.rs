@@ -5,12 +5,11 @@ use std::sync::Arc;
 
 use ahash::RandomState;
 use hashbrown::{HashMap, HashSet};
-use podstorm_objects::{Labels, Selector, Str};
+use podstorm_objects::{Labels, Selector, Str, hash_state};
 
 use super::PodFields;
 use super::label_set::LabelSetChange;
 use super::owned_pods::OwnedPods;
-use crate::intern::FIXED_STATE;
 
 /// Per namespace, the owned pods by label set.
 #[derive(Debug)]
@@ -32,7 +31,7 @@ struct LabelSets<F> {
 impl<F: PodFields> Namespaces<F> {
     pub(crate) fn new() -> Namespaces<F> {
         Namespaces {
-            by_name: HashMap::with_hasher(FIXED_STATE),
+            by_name: HashMap::with_hasher(hash_state()),
         }
     }
 
@@ -92,8 +91,8 @@ impl<F: PodFields> Namespaces<F> {
 impl<F: PodFields> LabelSets<F> {
     fn new() -> LabelSets<F> {
         LabelSets {
-            holders: HashMap::with_hasher(FIXED_STATE),
-            by_pair: HashMap::with_hasher(FIXED_STATE),
+            holders: HashMap::with_hasher(hash_state()),
+            by_pair: HashMap::with_hasher(hash_state()),
         }
     }
 
@@ -102,7 +101,7 @@ impl<F: PodFields> LabelSets<F> {
         if holders.is_empty() {
             for pair in labels.pairs() {
                 let sets = self.by_pair.entry(pair.clone());
-                sets.or_insert_with(|| HashSet::with_hasher(FIXED_STATE))
+                sets.or_insert_with(|| HashSet::with_hasher(hash_state()))
                     .insert(labels.clone());
             }
         }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use ahash::RandomState;
 use hashbrown::HashMap;
-use podstorm_objects::{Labels, OwnerReference, Pod, Str, Time, Uid};
+use podstorm_objects::{Labels, OwnerReference, Pod, Str, Time, Uid, hash_state};
 use smallvec::SmallVec;
 
 use super::PodFields;
 use super::label_set::{LabelSet, LabelSetChange, PodState, Totals, ready_since};
 use super::ready_times::ReadyTimes;
-use crate::intern::{DenseKey, FIXED_STATE, KeyId};
+use crate::intern::{DenseKey, KeyId};
 use crate::primitives::{AtomicU32, AtomicUsize, Mutex, MutexGuard, Ordering, lock};
 
 /// The pods with one controller reference, or the orphans of one namespace.
@@ -375,7 +375,7 @@ impl<F: PodFields> Members<F> {
             None if self.label_sets.len() > SEARCHED_SETS => {
                 let used = (0u32..).zip(&self.label_sets);
                 let used = used.filter(|(number, set)| set.pods > 0 || *number == index);
-                let mut by_labels = HashMap::with_hasher(FIXED_STATE);
+                let mut by_labels = HashMap::with_hasher(hash_state());
                 by_labels.extend(used.map(|(number, set)| (set.labels.clone(), number)));
                 self.by_labels = Some(Box::new(by_labels));
             }

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hash, Hasher};
 
 use ahash::RandomState;
 use hashbrown::{HashMap, HashTable};
-use podstorm_objects::{Labels, Selector, Str};
+use podstorm_objects::{Labels, Selector, Str, hash_state};
 
 use crate::intern::{FIXED_STATE, KeyId};
 
@@ -56,7 +56,7 @@ impl NamespaceSelectors {
 impl Default for SelectorIndex {
     fn default() -> Self {
         SelectorIndex {
-            by_namespace: HashMap::with_hasher(FIXED_STATE),
+            by_namespace: HashMap::with_hasher(hash_state()),
         }
     }
 }

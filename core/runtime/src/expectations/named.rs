@@ -3,7 +3,7 @@
 use std::fmt;
 
 use hashbrown::HashMap;
-use podstorm_objects::Str;
+use podstorm_objects::{Str, hash_state};
 
 use super::entry::Entry;
 use super::{Entries, sealed};
@@ -37,7 +37,7 @@ impl<P> NamedEntries<P> {
 
 impl<P> Default for NamedEntries<P> {
     fn default() -> Self {
-        let shard = |_| CachePadded::new(RwLock::new(HashMap::with_hasher(FIXED_STATE)));
+        let shard = |_| CachePadded::new(RwLock::new(HashMap::with_hasher(hash_state())));
         NamedEntries {
             shards: (0..EXPECTATIONS_SHARDS).map(shard).collect(),
         }

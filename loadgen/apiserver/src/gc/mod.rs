@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use ahash::RandomState;
 use hashbrown::HashSet;
-use podstorm_objects::{Kind, Now, ObjectMeta, OwnerReference, OwnerReferences, Uid};
+use podstorm_objects::{Kind, Now, ObjectMeta, OwnerReference, OwnerReferences, Uid, hash_state};
 
 use crate::places::Places;
 use crate::store::lock::Lock;
@@ -86,10 +86,9 @@ enum OwnerState {
 
 impl GarbageCollector {
     pub(super) fn new(is_left: bool) -> GarbageCollector {
-        let hasher = RandomState::with_seeds(0x6761, 0x7262, 0x6167, 0x6501);
         let queue = Queue {
             order: VecDeque::new(),
-            queued: HashSet::with_hasher(hasher),
+            queued: HashSet::with_hasher(hash_state()),
         };
         GarbageCollector {
             is_left,

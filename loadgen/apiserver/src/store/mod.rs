@@ -28,7 +28,7 @@ use compact_str::CompactString;
 use crossbeam_utils::CachePadded;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry as Slot;
-use podstorm_objects::{Kind, Now, ObjectMeta};
+use podstorm_objects::{Kind, Now, ObjectMeta, hash_state};
 use rayon::prelude::*;
 
 use self::counts::{WriteEffects, WriteTotals};
@@ -137,8 +137,7 @@ impl<R: Strategy> KindStore<R> {
             log: Arc::new(Log::new(version, history, shared.keeps_past, observed)),
             owners: shared.owners.clone(),
             has_owners: AtomicBool::new(false),
-            // Fixed seeds: positions in the table must not differ between runs.
-            hasher: ahash::RandomState::with_seeds(0x706f, 0x6473, 0x746f, 0x726d),
+            hasher: hash_state(),
         }
     }
 

@@ -7,7 +7,7 @@
 use ahash::RandomState;
 use compact_str::CompactString;
 use hashbrown::{HashMap, HashSet};
-use podstorm_objects::{Kind, OwnerReferences, Str, Uid};
+use podstorm_objects::{Kind, OwnerReferences, Str, Uid, hash_state};
 
 use super::{Lock, Strategy};
 
@@ -39,14 +39,10 @@ pub(crate) struct OwnerIndex {
     dependents: Lock<HashMap<Uid, Dependents, RandomState>>,
 }
 
-fn hasher() -> RandomState {
-    RandomState::with_seeds(0x6f77, 0x6e65, 0x7273, 0x0001)
-}
-
 impl OwnerIndex {
     pub(crate) fn new() -> OwnerIndex {
         OwnerIndex {
-            dependents: Lock::new(HashMap::with_hasher(hasher())),
+            dependents: Lock::new(HashMap::with_hasher(hash_state())),
         }
     }
 
@@ -73,7 +69,7 @@ impl OwnerIndex {
         for owner in after {
             let set = dependents
                 .entry(owner.uid.clone())
-                .or_insert_with(|| HashSet::with_hasher(hasher()));
+                .or_insert_with(|| HashSet::with_hasher(hash_state()));
             set.insert(key.clone());
         }
     }

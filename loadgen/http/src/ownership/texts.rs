@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use ahash::RandomState;
 use hashbrown::HashSet;
-use podstorm_objects::Rest;
+use podstorm_objects::{Rest, hash_state};
 
 /// How many texts there are before those are forgotten that nobody holds any more.
 const FIRST_BOUND: usize = 1_024;
@@ -23,8 +23,7 @@ struct Known {
 impl Default for Texts {
     fn default() -> Texts {
         Texts(Mutex::new(Known {
-            // Fixed seeds, as everywhere: one run, one behaviour.
-            texts: HashSet::with_hasher(RandomState::with_seeds(1, 2, 3, 4)),
+            texts: HashSet::with_hasher(hash_state()),
             bound: FIRST_BOUND,
         }))
     }

@@ -8,11 +8,11 @@ use ahash::RandomState;
 use hashbrown::HashSet;
 use podstorm::cache::{Listed, PodChange};
 use podstorm::driver::Workload;
-use podstorm::intern::{FIXED_STATE, KeyId};
+use podstorm::intern::KeyId;
 use podstorm::ranking::RankFields;
 use podstorm::replicaset::Controller;
 use podstorm::workqueue::{RateLimitingQueue, Take};
-use podstorm_objects::{Kind, Now};
+use podstorm_objects::{Kind, Now, hash_state};
 
 use super::Builder;
 use super::by_phase::{PhaseTimes, Recorded};
@@ -101,7 +101,7 @@ impl<W: Workload> ControllerRunner<W> {
             unsynced: AtomicUsize::new(informers),
             begun: AtomicU64::new(0),
             finished: AtomicU64::new(0),
-            failing: Mutex::new(HashSet::with_hasher(FIXED_STATE)),
+            failing: Mutex::new(HashSet::with_hasher(hash_state())),
             failing_count: AtomicUsize::new(0),
             idle: Mutex::default(),
         }

@@ -6,8 +6,7 @@
 
 use fastrand::Rng;
 use hashbrown::HashMap;
-use podstorm::intern::FIXED_STATE;
-use podstorm_objects::Str;
+use podstorm_objects::{Str, hash_state};
 
 /// The highest bucket: more free capacity counts as this. A node in a dump may claim to take four
 /// billion pods.
@@ -56,7 +55,7 @@ impl Capacity {
     pub(super) fn new(seed: u64) -> Capacity {
         Capacity {
             nodes: Vec::new(),
-            by_name: HashMap::with_hasher(FIXED_STATE),
+            by_name: HashMap::with_hasher(hash_state()),
             buckets: Vec::new(),
             highest: 0,
             places: 0,

@@ -2,8 +2,7 @@
 
 use compact_str::CompactString;
 use hashbrown::HashMap;
-use podstorm::intern::FIXED_STATE;
-use podstorm_objects::Str;
+use podstorm_objects::{Str, hash_state};
 
 /// The waits of pods that found no place on any node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,7 +28,7 @@ pub(super) struct Unplaced {
 impl Default for Unplaced {
     fn default() -> Unplaced {
         Unplaced {
-            since: HashMap::with_hasher(FIXED_STATE),
+            since: HashMap::with_hasher(hash_state()),
             sums: PlaceWaits::default(),
         }
     }

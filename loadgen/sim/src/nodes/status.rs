@@ -10,7 +10,7 @@ use podstorm::intern::FIXED_STATE;
 use podstorm_objects::{
     Address, ConditionStatus, ConditionType, ContainerDetails, ContainerStatus, ContainerStatuses,
     Map, PackedTime, Pod, PodCondition, PodPhase, PodStart, PodStatus, Rest, SpecContainer, Str,
-    Time,
+    Time, hash_state,
 };
 use serde_json::json;
 
@@ -26,8 +26,8 @@ pub(super) struct RunningStatus {
 impl RunningStatus {
     pub(super) fn new() -> RunningStatus {
         RunningStatus {
-            by_node: HashMap::with_hasher(FIXED_STATE),
-            by_image: HashMap::with_hasher(FIXED_STATE),
+            by_node: HashMap::with_hasher(hash_state()),
+            by_image: HashMap::with_hasher(hash_state()),
         }
     }
 

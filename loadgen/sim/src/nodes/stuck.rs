@@ -9,10 +9,9 @@ use std::sync::Arc;
 use ahash::RandomState;
 use compact_str::{CompactString, format_compact};
 use hashbrown::{HashMap, HashSet};
-use podstorm::intern::FIXED_STATE;
 use podstorm_objects::{
     ConditionStatus, ConditionType, ContainerDetails, ContainerStatus, ContainerStatuses,
-    PackedTime, Pod, PodCondition, PodPhase, PodStatus, Str, Time, Uid,
+    PackedTime, Pod, PodCondition, PodPhase, PodStatus, Str, Time, Uid, hash_state,
 };
 use serde_json::Value;
 
@@ -47,8 +46,8 @@ impl StuckPods {
     /// Those among the pods of a dump; `None` where there are none. O(pods).
     pub fn among<'a>(pods: impl Iterator<Item = &'a Pod> + Clone) -> Option<StuckPods> {
         let mut stuck = StuckPods {
-            pods: HashSet::with_hasher(FIXED_STATE),
-            workloads: HashMap::with_hasher(FIXED_STATE),
+            pods: HashSet::with_hasher(hash_state()),
+            workloads: HashMap::with_hasher(hash_state()),
         };
         for pod in pods.clone() {
             let Some(reason) = problem(pod) else {
@@ -60,7 +59,7 @@ impl StuckPods {
             };
             let namespace = pod.metadata.namespace.clone();
             let of_namespace = stuck.workloads.entry(namespace);
-            let of_namespace = of_namespace.or_insert_with(|| HashMap::with_hasher(FIXED_STATE));
+            let of_namespace = of_namespace.or_insert_with(|| HashMap::with_hasher(hash_state()));
             of_namespace.entry(name).or_insert_with(|| Workload {
                 reason,
                 status: Some(pod.status.clone()),

@@ -4,16 +4,12 @@ use std::sync::Arc;
 
 use compact_str::CompactString;
 use hashbrown::HashSet;
-use podstorm_objects::{ApiError, ResourceVersion, Str};
+use podstorm_objects::{ApiError, ResourceVersion, Str, hash_state};
 
 use super::log::{Position, Unavailable, Undo};
 use super::{ClusterResource, Strategy};
 use super::{KindStore, Snapshot, sorted};
 use crate::{Cluster, Waker, errors};
-
-/// Fixed seeds: the order of iteration never shows, and runs stay repeatable down to the
-/// allocations.
-const HASHER: ahash::RandomState = ahash::RandomState::with_seeds(1, 2, 3, 4);
 
 impl Cluster {
     /// All objects of a kind, or of one namespace, as of `version`, sorted by namespace and name,
@@ -68,7 +64,7 @@ fn undone<R: Strategy>(
         (metadata.namespace.clone(), metadata.name.clone())
     };
     // By name: a recreated object has nothing to do with the earlier one of its name.
-    let mut changed = HashSet::with_capacity_and_hasher(undo.len(), HASHER);
+    let mut changed = HashSet::with_capacity_and_hasher(undo.len(), hash_state());
     let mut before = Vec::new();
     for event in undo {
         // The first event of a name since then has the object before.
