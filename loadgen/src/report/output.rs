@@ -224,7 +224,7 @@ impl Output {
         self.write_held(write).map(drop)
     }
 
-    /// The same; the file is in use until the result is dropped ([`remove_abandoned`](super::placed::remove_abandoned)).
+    /// The same; the file stays locked, and counts as one of a process that lives, until the result is dropped.
     ///
     /// # Errors
     /// As [`Output::write`].
