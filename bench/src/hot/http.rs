@@ -10,7 +10,7 @@ use http::{Method, Request};
 use http_body::Body as _;
 use http_body_util::Full;
 use podstorm::object::{Namespace, Now, Pod, Resource};
-use podstorm_apiserver::{Cluster, ClusterOptions};
+use podstorm_apiserver::{Cluster, ClusterOptions, History};
 use podstorm_http::{ApiServer, Body};
 use tokio::runtime::Runtime;
 
@@ -26,6 +26,7 @@ impl Served {
     /// With namespaces, and `pods` pods of 8.3 kB as `kubectl get -o json` prints them.
     fn new(pods: usize) -> Served {
         let options = ClusterOptions {
+            history: History::SERVED,
             keeps_past: true,
             ..ClusterOptions::default()
         };

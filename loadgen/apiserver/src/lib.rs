@@ -114,7 +114,7 @@ pub use store::KindStore;
 pub use store::counts::{PodTotals, WriteCounts};
 pub use store::log::{Change, History};
 pub use store::observe::{Commit, CommitObserver};
-pub use store::{ClusterResource, PodPart, Strategy};
+pub use store::{ClusterResource, Footprint, PodPart, Strategy};
 pub use strategic::{PatchProblem, go_text, json_merge, merge_key, strategic_merge};
 pub use watch::{AnyWatch, Poll, Seen, Watch, WatchFrom, WatchOptions};
 

@@ -290,8 +290,9 @@ fn catalog_of(cluster: &Cluster, now: Now) -> Catalog {
 }
 
 impl ApiServer {
-    /// A server for a cluster. For watches with selectors and for lists of older states the cluster
-    /// must [keep them](podstorm_apiserver::ClusterOptions::keeps_past).
+    /// A server for a cluster. For watches with selectors, for pages and for lists of older states the
+    /// cluster must [keep them](podstorm_apiserver::ClusterOptions::keeps_past). Where clients may read
+    /// slowly its history should be [bounded in bytes](podstorm_apiserver::History::SERVED).
     pub fn builder(cluster: Arc<Cluster>) -> Builder {
         Builder {
             cluster,

@@ -9,6 +9,7 @@
 //!
 //! Lock order: shards in ascending order, then the log, then the owner index.
 
+mod bytes;
 pub(crate) mod counts;
 pub(crate) mod lock;
 pub(crate) mod log;
@@ -31,6 +32,7 @@ use hashbrown::hash_table::Entry as Slot;
 use podstorm_objects::{Kind, Now, ObjectMeta, hash_state};
 use rayon::prelude::*;
 
+pub use self::bytes::Footprint;
 use self::counts::{WriteEffects, WriteTotals};
 use self::lock::Lock;
 use self::log::{Change, History, Log, Position};
@@ -183,6 +185,7 @@ impl<R: Strategy> KindStore<R> {
         let metadata = object.metadata();
         let key = self.key(&metadata.namespace, &metadata.name);
         let KeyHash(hash) = key.hash;
+        let bytes = self.log.bytes_of(&object);
         let mut guard = self.shard(key.hash).lock();
         let shard = &mut *guard;
         let slot = match shard.table.entry(hash, is_at(&key), |stored| stored.hash) {
@@ -194,7 +197,7 @@ impl<R: Strategy> KindStore<R> {
             Slot::Vacant(slot) => slot,
         };
         let mut append = self.log.begin();
-        let object = append.push(Change::Added, None, object, effects, now);
+        let object = append.push(Change::Added, None, (object, bytes), effects, now);
         let after = append.finish();
         slot.insert(Stored {
             hash,
@@ -244,13 +247,14 @@ impl<R: Strategy> KindStore<R> {
         effects: &WriteEffects,
         now: Now,
     ) -> CommitOutcome<R> {
+        let bytes = self.log.bytes_of(&new);
         let mut guard = self.shard(key).lock();
         let shard = &mut *guard;
         let Some(stored) = shard.table.find_mut(key.0, is_same(current)) else {
             return CommitOutcome::Conflict;
         };
         let mut append = self.log.begin();
-        let new = append.push(Change::Modified, Some(current), new, effects, now);
+        let new = append.push(Change::Modified, Some(current), (new, bytes), effects, now);
         let after = append.finish();
         // The caller holds `current`, so nothing is freed here.
         stored.object = new.clone();
@@ -273,16 +277,20 @@ impl<R: Strategy> KindStore<R> {
         effects: &WriteEffects,
         now: Now,
     ) -> CommitOutcome<R> {
+        let bytes = self.log.bytes_of(&last);
         let mut shard = self.shard(key).lock();
         let indexed = shard.indexed;
         let Ok(stored) = shard.table.find_entry(key.0, is_same(current)) else {
             return CommitOutcome::Conflict;
         };
         let mut append = self.log.begin();
-        let marked =
-            marked.map(|marked| append.push(Change::Modified, Some(current), marked, effects, now));
+        // It is the last state but for the marks of the deletion.
+        let marked = marked.map(|marked| {
+            let marked = (marked, bytes);
+            append.push(Change::Modified, Some(current), marked, effects, now)
+        });
         let before = marked.as_ref().unwrap_or(current);
-        let last = append.push(Change::Deleted, Some(before), last, effects, now);
+        let last = append.push(Change::Deleted, Some(before), (last, bytes), effects, now);
         let after = append.finish();
         let (stored, _) = stored.remove();
         if indexed {

@@ -5,6 +5,7 @@ use podstorm_objects::{Cause, DecodeError, Kind, Object, Resource, Time, Uid};
 use serde_json::Value;
 
 use super::KindStore;
+use super::bytes::Footprint;
 use super::part::PodPart;
 use crate::Cluster;
 
@@ -12,7 +13,7 @@ use crate::Cluster;
 /// The methods work on a private copy and take no lock.
 ///
 /// Source: the strategies in Kubernetes' `pkg/registry`.
-pub trait Strategy: Object + Clone + PartialEq {
+pub trait Strategy: Object + Footprint + Clone + PartialEq {
     /// Reads an object of that kind, which is `R::KIND` for typed kinds.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 mod any;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::vec::IntoIter;
 
 use podstorm_objects::{Now, ResourceVersion, WatchEvent};
@@ -97,10 +97,13 @@ impl Poll {
 pub struct Watch<R: Strategy> {
     log: Arc<Log<R>>,
     watcher: u64,
-    segment: Arc<Segment<R>>,
+    /// Gone when the log has dropped it: a watch that is not read holds no events.
+    segment: Weak<Segment<R>>,
+    /// The number of `segment`.
+    number: u64,
     /// The next slot of `segment`.
     index: usize,
-    /// Events up to this version are skipped.
+    /// The version of the last event, or that after which the watch begins. Events up to it are skipped.
     after: u64,
     initial: Option<Initial<R>>,
     sampler: LatencySampler,
@@ -149,7 +152,7 @@ struct Initial<R> {
 impl<R: Strategy> fmt::Debug for Watch<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Watch")
-            .field("segment", &self.segment.number)
+            .field("segment", &self.number)
             .field("index", &self.index)
             .field("ended", &self.ended)
             .finish_non_exhaustive()
@@ -172,7 +175,8 @@ impl<R: Strategy> Watch<R> {
         Watch {
             log,
             watcher: position.watcher,
-            segment: position.segment,
+            segment: Arc::downgrade(&position.segment),
+            number: position.segment.number,
             index: position.index,
             after,
             initial,
@@ -218,9 +222,11 @@ impl<R: Strategy> Watch<R> {
                 next_visible_ns: None,
             };
         }
+        let mut held = self.segment.upgrade();
         loop {
-            if self.index < SEGMENT_LEN
-                && let Some(entry) = self.segment.entries[self.index].get()
+            if let Some(segment) = &held
+                && self.index < SEGMENT_LEN
+                && let Some(entry) = segment.entries[self.index].get()
             {
                 if self.after > 0 && entry.version() <= self.after {
                     self.index += 1;
@@ -242,23 +248,30 @@ impl<R: Strategy> Watch<R> {
                     self.last_visible_ns = visible_ns;
                     self.head_visible_ns = None;
                 }
-                out(event(entry), Before(Some((&self.segment, self.index))));
+                self.after = entry.version();
+                out(event(entry), Before(Some((segment, self.index))));
                 self.index += 1;
                 left -= 1;
                 continue;
             }
-            match self.log.advance(self.watcher, &self.segment, self.index) {
+            let at = (held.as_deref(), self.index);
+            match self
+                .log
+                .advance((self.watcher, self.after), self.number, at)
+            {
                 Advance::More => {}
                 Advance::Segment(next) => {
-                    self.segment = next;
+                    self.segment = Arc::downgrade(&next);
+                    self.number = next.number;
                     self.index = 0;
+                    held = Some(next);
                 }
                 Advance::Drained { version } => {
                     let next_visible_ns = self.deliver_bookmark(version, now, out);
                     return Poll::until(next_visible_ns);
                 }
-                Advance::Expired { wanted, oldest } => {
-                    let error = errors::expired(wanted.max(self.after), oldest);
+                Advance::Expired { oldest } => {
+                    let error = errors::expired(self.after, oldest);
                     out(WatchEvent::Error(error), Before(None));
                     self.ended = true;
                     return Poll::default();
@@ -343,10 +356,8 @@ impl<R: Strategy> Watch<R> {
         let mut wanted = std::mem::take(&mut self.bookmark_wanted);
         if let Some(bookmark_timer) = &mut self.bookmark_timer {
             // No bookmark where the last event or bookmark has the version already.
-            let last = self.segment.entries[..self.index].last();
-            let last_sent = last.and_then(|last| last.get()).map_or(0, Entry::version);
             wanted |= bookmark_timer.is_due(version, now)
-                && version > last_sent.max(bookmark_timer.last_sent);
+                && version > self.after.max(bookmark_timer.last_sent);
             bookmark_timer.last_sent = if wanted {
                 version
             } else {

@@ -27,6 +27,7 @@ fn keeping(min_events: usize, max_events: usize) -> Cluster {
         history: History {
             min_events,
             max_events,
+            ..History::default()
         },
         ..ClusterOptions::default()
     })
@@ -39,9 +40,11 @@ fn a_watch_that_was_overtaken_between_looking_and_locking_loses_nothing() {
     let mut watch = watch::<Pod>(&cluster);
     create(&cluster, 5..SEGMENT_LEN + 9, 0);
     // As if its slot had been empty a moment ago.
+    let segment = watch.segment.upgrade();
+    let at = (segment.as_deref(), watch.index);
     let advance = watch
         .log
-        .advance(watch.watcher, &watch.segment, watch.index);
+        .advance((watch.watcher, watch.after), watch.number, at);
     assert!(matches!(advance, Advance::More));
     assert_eq!(drain(&mut watch).len(), SEGMENT_LEN + 4);
 }
@@ -347,4 +350,62 @@ fn the_latency_of_an_open_watch_can_change_and_events_keep_their_order() {
     watch.set_latency(Latency::Constant(5 * SECOND));
     create(&cluster, 2..3, 41);
     assert_eq!(seen_at(&mut watch, 42), (Vec::new(), Some(46)));
+}
+
+#[test]
+fn beyond_the_bytes_the_oldest_events_go_whoever_needs_them() {
+    const BYTES: usize = 4 << 20;
+    let history = History {
+        max_bytes: BYTES,
+        ..History::default()
+    };
+    let cluster = cluster_with(ClusterOptions {
+        keeps_past: true,
+        history,
+        ..ClusterOptions::default()
+    });
+    create(&cluster, 0..2, 0);
+    let (unread, mut read) = (watch::<Pod>(&cluster), watch::<Pod>(&cluster));
+    let mut unread = [unread, watch::<Pod>(&cluster)];
+    let mut firsts = Vec::new();
+    for number in 0..400 {
+        let mut pod = Pod::clone(&cluster.get("default", "p00000").unwrap());
+        let text = format!("{number}{}", "x".repeat(100_000));
+        pod.metadata.annotations = pod.metadata.annotations.with("large", &text);
+        let updated = cluster.update(pod, at(0)).unwrap();
+        firsts.push(Arc::downgrade(&updated));
+        drop(updated);
+        assert_eq!(drain(&mut read).len(), 1, "who reads misses nothing");
+    }
+    let kept = firsts.iter().filter(|it| it.strong_count() > 0).count();
+    // A segment more may stay, and the object before the first event.
+    assert!((20..=60).contains(&kept), "{kept} of 400 versions are kept");
+    for watch in &mut unread {
+        let events = drain(watch);
+        assert_eq!(events.len(), 1);
+        assert!(events[0].starts_with("ERROR"), "{events:?}");
+        assert!(watch.is_ended());
+    }
+    let last = cluster.resource_version();
+    assert!(cluster.list_as_of::<Pod>(None, last - 10).is_ok());
+    assert_eq!(
+        refused(cluster.list_as_of::<Pod>(None, last - 100)),
+        "410 Expired"
+    );
+}
+
+#[test]
+fn a_watch_that_has_read_all_outlives_a_compaction() {
+    let cluster = cluster();
+    create(&cluster, 0..3, 0);
+    let (mut read, mut behind) = (watch::<Pod>(&cluster), watch::<Pod>(&cluster));
+    create(&cluster, 3..4, 0);
+    assert_eq!(drain(&mut read).len(), 1);
+    cluster.compact::<Pod>();
+    create(&cluster, 4..5, 0);
+    assert_eq!(
+        drain(&mut read),
+        [format!("ADDED p00004 {}", cluster.resource_version())]
+    );
+    assert!(drain(&mut behind)[0].starts_with("ERROR"));
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use podstorm::cache::PodCache;
 use podstorm::driver::Workload;
 use podstorm::ranking::RankFields;
-use podstorm_apiserver::{Cluster, ClusterOptions, ClusterState};
+use podstorm_apiserver::{Cluster, ClusterOptions, ClusterState, History};
 use podstorm_objects::{ApiError, Now};
 
 use super::event_sink::EventWriter;
@@ -411,6 +411,7 @@ impl Harness {
 fn serving_options(options: &SimOptions) -> ClusterOptions {
     let controllers = &options.services.controllers;
     ClusterOptions {
+        history: History::SERVED,
         keeps_past: true,
         leaves_garbage: !controllers.has(ControllerName::GarbageCollector),
         records_gc_events: true,

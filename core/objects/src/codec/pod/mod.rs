@@ -77,6 +77,11 @@ pub(super) fn put_spec(
 const KEPT_OUTSIDE: &str = "is kept outside the spec that pods share";
 
 impl PodSpec {
+    /// Bytes in memory, about.
+    pub fn bytes(&self) -> usize {
+        size_of::<PodSpec>() + self.members.as_str().len()
+    }
+
     /// A pod spec with these members, which must be members that pods share.
     ///
     /// # Errors

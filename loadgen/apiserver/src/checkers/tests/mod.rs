@@ -271,6 +271,7 @@ fn live(seed: u64, steps: u32) -> (usize, usize, usize) {
     let kept = Kept {
         min_events: random.usize(..600),
         max_events: 600 + random.usize(..600),
+        ..Kept::default()
     };
     let (cluster, recorder) = server(kept);
     let mut window = Window {
@@ -339,7 +340,7 @@ fn nothing_is_wrong_with_the_server_in_random_lives() {
         ended += more_ended;
     }
     // All of it was there to be looked at.
-    assert!(events > 25_000, "{events} events");
+    assert!(events > 15_000, "{events} events");
     assert!(refusals > 50, "{refusals} refusals");
     assert!(ended > 5, "{ended} watches expired");
 }

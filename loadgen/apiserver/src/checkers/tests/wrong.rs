@@ -221,6 +221,7 @@ fn refusals_without_reason_are_rejected() {
         history: Kept {
             min_events: 2,
             max_events: 9,
+            ..Kept::default()
         },
         ..Window::default()
     };

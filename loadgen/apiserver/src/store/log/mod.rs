@@ -1,10 +1,11 @@
 //! The event log of one kind: every commit in version order, for watches to read.
 //!
-//! Events are in segments of [`SEGMENT_LEN`]. A writer appends under the log's lock, where versions
-//! are assigned. Watches read filled slots without a lock, and take the lock only at the end of a
-//! segment or of the log. Whole segments are dropped once no open watch needs them and more than
-//! [`History::min_events`] remain, or beyond [`History::max_events`] in any case; a watch that
-//! needs a dropped segment gets 410.
+//! Events are in segments of [`SEGMENT_LEN`], or fewer where they are large. A writer appends under
+//! the log's lock, where versions are assigned. Watches read filled slots without a lock, and take
+//! the lock only at the end of a segment or of the log. Whole segments are dropped once no open
+//! watch needs them and more than [`History::min_events`] remain, or beyond
+//! [`History::max_events`] and [`History::max_bytes`] in any case. Only the log owns segments: a
+//! watch that is not read keeps none alive, and gets 410 when its segment is gone.
 //!
 //! Lock order: a store's shard, then its log. Only the observer is called while the log's lock is
 //! held. [`After::run`] wakes watches and frees memory when all locks are released.
@@ -23,8 +24,11 @@ use super::primitives::{AtomicU64, MutexGuard, OnceLock};
 use super::{Lock, Strategy};
 use crate::Waker;
 
-/// Events in a segment: 16 KiB of slots. Segments are dropped as a whole.
+/// Most events in a segment: 16 KiB of slots. Segments are dropped as a whole.
 pub(crate) const SEGMENT_LEN: usize = if MODELLED { 2 } else { 512 };
+
+/// A segment whose objects have that many bytes gets no more events: a 256th of what a server keeps.
+const SEGMENT_BYTES: usize = if MODELLED { 1 } else { 1 << 20 };
 
 /// Whether a model checker runs.
 const MODELLED: bool = cfg!(any(feature = "loom", feature = "shuttle"));
@@ -37,6 +41,9 @@ pub struct History {
     /// Most events kept for the slowest open watch, rounded up to whole segments. An event keeps a
     /// version of its object alive: with about 600 bytes for a pod, two million events are 1.2 GB.
     pub max_events: usize,
+    /// Most bytes of the objects of past events, about; it goes before the two numbers. A segment of
+    /// up to 512 events or 1 MiB is kept in any case. `usize::MAX`: no limit, and nothing is counted.
+    pub max_bytes: usize,
 }
 
 impl Default for History {
@@ -44,15 +51,24 @@ impl Default for History {
         History {
             min_events: 4096,
             max_events: 2_000_000,
+            max_bytes: usize::MAX,
         }
     }
 }
 
 impl History {
-    /// The history of the kind Event, which has few watches: shorter.
+    /// The history of a server whose clients are unknown: one that doesn't read costs 256 MB of each
+    /// kind that it watches at most, and a list has pages for as long as 16,384 events of its kind take.
+    pub const SERVED: History = History {
+        min_events: 16_384,
+        max_events: 2_000_000,
+        max_bytes: 256 << 20,
+    };
+
+    /// The history of the kind Event, which has few watches: an eighth.
     pub(crate) fn for_events(self) -> History {
         History {
-            min_events: self.min_events.min(SEGMENT_LEN),
+            min_events: self.min_events / 8,
             ..self
         }
     }
@@ -130,11 +146,39 @@ struct Watcher {
     waker: Option<Waker>,
 }
 
+/// A segment, as the log knows it.
+struct Kept<R> {
+    segment: Arc<Segment<R>>,
+    /// Filled slots. Only the last segment may have none.
+    len: usize,
+    /// Of the objects of its events, about; 0 where bytes have no limit.
+    bytes: usize,
+    /// The version of its last event.
+    last_version: u64,
+}
+
+impl<R> Kept<R> {
+    fn new(number: u64, keeps_past: bool) -> Kept<R> {
+        Kept {
+            segment: Segment::new(number, keeps_past),
+            len: 0,
+            bytes: 0,
+            last_version: 0,
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.len == SEGMENT_LEN || self.bytes >= SEGMENT_BYTES
+    }
+}
+
 struct LogState<R> {
     /// From the oldest kept to the one being filled; never empty.
-    segments: VecDeque<Arc<Segment<R>>>,
-    /// Filled slots of the last segment.
-    tail_len: usize,
+    segments: VecDeque<Kept<R>>,
+    /// Filled slots of all segments.
+    events: usize,
+    /// Bytes of all segments.
+    bytes: usize,
     /// The version of the last dropped event, 0 when there is none.
     forgotten: u64,
     /// The version of the last event.
@@ -204,7 +248,7 @@ pub(crate) enum Advance<R> {
     /// No event: everything up to this version was read. The watch's waker will be called.
     Drained { version: u64 },
     /// The next events were dropped.
-    Expired { wanted: u64, oldest: u64 },
+    Expired { oldest: u64 },
 }
 
 impl<R: Strategy> Log<R> {
@@ -215,8 +259,9 @@ impl<R: Strategy> Log<R> {
         observed: Option<Arc<Observed>>,
     ) -> Log<R> {
         let state = LogState {
-            segments: VecDeque::from([Segment::new(0, keeps_past)]),
-            tail_len: 0,
+            segments: VecDeque::from([Kept::new(0, keeps_past)]),
+            events: 0,
+            bytes: 0,
             forgotten: 0,
             last_version: 0,
             watchers: Vec::new(),
@@ -238,6 +283,16 @@ impl<R: Strategy> Log<R> {
         state.forgotten = version;
         state.last_version = version;
         state.totals = totals;
+    }
+
+    /// What an object counts for in [`History::max_bytes`]. To be asked before a lock is taken: O(size of
+    /// the object), or O(1) where bytes have no limit.
+    #[inline]
+    pub(crate) fn bytes_of(&self, object: &R) -> usize {
+        match self.history.max_bytes {
+            usize::MAX => 0,
+            _ => object.bytes(),
+        }
     }
 
     /// Begins to append. The caller holds the lock of the shard that the events concern.
@@ -269,8 +324,7 @@ impl<R: Strategy> Log<R> {
     pub(crate) fn open_at_end(&self, waker: Option<Waker>) -> (Position<R>, u64) {
         let mut state = self.state.lock();
         let version = self.version.load(Ordering::Relaxed);
-        let index = state.tail_len;
-        let segment = state.tail().clone();
+        let (segment, index) = (state.tail().segment.clone(), state.tail().len);
         (state.register(segment, index, waker), version)
     }
 
@@ -285,7 +339,7 @@ impl<R: Strategy> Log<R> {
             return Err(state.oldest());
         }
         let (at, index) = state.behind(version);
-        let segment = state.segments[at].clone();
+        let segment = state.segments[at].segment.clone();
         Ok(state.register(segment, index, waker))
     }
 
@@ -313,7 +367,7 @@ impl<R: Strategy> Log<R> {
         }
         let mut undo = Vec::new();
         let mut first = index;
-        for segment in state.segments.range(at..) {
+        for Kept { segment, .. } in state.segments.range(at..) {
             let events = segment.entries[first..].iter().map_while(OnceLock::get);
             for (entry, index) in events.zip(first..) {
                 undo.push(Undo {
@@ -323,38 +377,43 @@ impl<R: Strategy> Log<R> {
             }
             first = 0;
         }
-        let segment = state.segments[at].clone();
+        let segment = state.segments[at].segment.clone();
         let position = watch.map(|waker| state.register(segment, index, waker));
         Ok(Past { undo, position })
     }
 
-    /// What follows the events of `segment` that a watch has read.
-    pub(crate) fn advance(&self, watcher: u64, segment: &Segment<R>, index: usize) -> Advance<R> {
+    /// What follows the events that a watch has read: those up to the version `after`, the last of them
+    /// before `index` of the segment of that number. The segment is `None` where it was dropped.
+    pub(crate) fn advance(
+        &self,
+        (watcher, after): (u64, u64),
+        number: u64,
+        (segment, index): (Option<&Segment<R>>, usize),
+    ) -> Advance<R> {
         let mut state = self.state.lock();
         // The slot was filled since the watch looked, perhaps with all the rest of the segment.
-        let slot = segment.entries.get(index);
+        let slot = segment.and_then(|segment| segment.entries.get(index));
         if slot.is_some_and(|slot| slot.get().is_some()) {
             return Advance::More;
         }
-        if segment.number == state.tail().number {
+        if number == state.tail().segment.number {
             // A full tail too: the next segment is made by the next commit.
             state.watcher(watcher).drained = true;
             return Advance::Drained {
                 version: self.version.load(Ordering::Relaxed),
             };
         }
-        let front = state.segments[0].number;
-        let next = segment.number + 1;
-        if next < front {
-            let read = segment.entries[..index].last().and_then(OnceLock::get);
-            let wanted = read.map_or(0, Entry::version);
+        let front = state.segments[0].segment.number;
+        // A dropped segment has left the list before, which the lock makes seen.
+        let is_dropped = segment.is_none() || number + 1 < front;
+        if is_dropped && after < state.forgotten {
             return Advance::Expired {
-                wanted,
                 oldest: state.oldest(),
             };
         }
+        let next = if is_dropped { front } else { number + 1 };
         let at = usize::try_from(next - front).expect("segments in memory fit a usize");
-        let next = state.segments[at].clone();
+        let next = state.segments[at].segment.clone();
         state.watcher(watcher).segment = next.number;
         let mut garbage = SmallVec::new();
         state.forget(self.history, &mut garbage);
@@ -367,7 +426,8 @@ impl<R: Strategy> Log<R> {
     pub(crate) fn close(&self, watcher: u64) {
         let mut garbage = SmallVec::new();
         let mut state = self.state.lock();
-        state.watchers.retain(|other| other.id != watcher);
+        let at = state.place_of(watcher);
+        state.watchers.remove(at);
         state.forget(self.history, &mut garbage);
         drop(state);
         drop(garbage);
@@ -377,12 +437,13 @@ impl<R: Strategy> Log<R> {
     /// from an older version, get 410.
     pub(crate) fn compact(&self) {
         let mut state = self.state.lock();
-        if state.tail_len > 0 {
+        if state.tail().len > 0 {
             state.extend();
         }
         let last = state.segments.len() - 1;
         let keep = state.segments.split_off(last);
         let garbage = std::mem::replace(&mut state.segments, keep);
+        (state.events, state.bytes) = (0, 0);
         state.forgotten = state.last_version;
         let wakers = state.take_wakers();
         drop(state);
@@ -399,7 +460,7 @@ type Garbage<R> = SmallVec<[Arc<Segment<R>>; 1]>;
 type Wakers = SmallVec<[Waker; 4]>;
 
 impl<R: Strategy> LogState<R> {
-    fn tail(&self) -> &Arc<Segment<R>> {
+    fn tail(&self) -> &Kept<R> {
         self.segments.back().expect("a log has a segment")
     }
 
@@ -409,15 +470,15 @@ impl<R: Strategy> LogState<R> {
         // The first segment whose last event is newer, and the first newer event within.
         let at = self
             .segments
-            .partition_point(|segment| !newer(&segment.entries[SEGMENT_LEN - 1]))
+            .partition_point(|kept| kept.len > 0 && kept.last_version <= version)
             .min(self.segments.len() - 1);
-        let entries = &self.segments[at].entries;
+        let entries = &self.segments[at].segment.entries;
         (at, entries.partition_point(|entry| !newer(entry)))
     }
 
     /// The version of the oldest event kept.
     fn oldest(&self) -> u64 {
-        let first = self.segments[0].entries[0].get();
+        let first = self.segments[0].segment.entries[0].get();
         first.map_or(self.last_version + 1, Entry::version)
     }
 
@@ -442,38 +503,41 @@ impl<R: Strategy> LogState<R> {
         }
     }
 
+    /// Where a watch is in the list, which is sorted: numbers are given in ascending order.
+    fn place_of(&self, id: u64) -> usize {
+        let found = self.watchers.binary_search_by_key(&id, |other| other.id);
+        found.expect("an open watch is registered")
+    }
+
     fn watcher(&mut self, id: u64) -> &mut Watcher {
-        self.watchers
-            .iter_mut()
-            .find(|other| other.id == id)
-            .expect("an open watch is registered")
+        let at = self.place_of(id);
+        &mut self.watchers[at]
     }
 
     fn extend(&mut self) {
-        let number = self.tail().number + 1;
-        self.segments
-            .push_back(Segment::new(number, self.keeps_past));
-        self.tail_len = 0;
+        let number = self.tail().segment.number + 1;
+        self.segments.push_back(Kept::new(number, self.keeps_past));
     }
 
     /// Removes the segments that need not be kept.
     fn forget(&mut self, history: History, garbage: &mut Garbage<R>) {
         let slowest = self.watchers.iter().map(|watcher| watcher.segment).min();
         while self.segments.len() > 1 {
-            let rest = (self.segments.len() - 2) * SEGMENT_LEN + self.tail_len;
-            let needed = slowest.is_some_and(|slowest| slowest <= self.segments[0].number);
+            let front = &self.segments[0];
+            let needed = slowest.is_some_and(|slowest| slowest <= front.segment.number);
             let keep = if needed {
                 history.max_events
             } else {
                 history.min_events
             };
-            if rest < keep {
+            if self.events - front.len < keep && self.bytes <= history.max_bytes {
                 return;
             }
             let front = self.segments.pop_front().expect("more than one");
-            let last = front.entries.iter().rev().find_map(OnceLock::get);
-            self.forgotten = last.map_or(self.forgotten, Entry::version);
-            garbage.push(front);
+            self.forgotten = front.last_version;
+            self.events -= front.len;
+            self.bytes -= front.bytes;
+            garbage.push(front.segment);
         }
     }
 
@@ -499,7 +563,8 @@ pub(crate) struct Append<'a, R> {
 }
 
 impl<R: Strategy> Append<'_, R> {
-    /// Assigns the next version to the object and appends its event. `old` is the object before.
+    /// Assigns the next version to the object and appends its event. `old` is the object before; the
+    /// object comes with its [bytes](Log::bytes_of).
     ///
     /// # Panics
     /// When the object is shared already.
@@ -507,7 +572,7 @@ impl<R: Strategy> Append<'_, R> {
         &mut self,
         change: Change,
         old: Option<&Arc<R>>,
-        mut object: Arc<R>,
+        (mut object, bytes): (Arc<R>, usize),
         effects: &WriteEffects,
         now: Now,
     ) -> Arc<R> {
@@ -520,7 +585,7 @@ impl<R: Strategy> Append<'_, R> {
             .metadata_mut()
             .resource_version = ResourceVersion::Number(version);
         let state = &mut *self.state;
-        if state.tail_len == SEGMENT_LEN {
+        if state.tail().is_full() {
             state.extend();
             state.forget(self.log.history, &mut self.garbage);
         }
@@ -529,15 +594,20 @@ impl<R: Strategy> Append<'_, R> {
             object: object.clone(),
             commit_ns: now.mono_ns,
         };
-        let slot = &state.tail().entries[state.tail_len];
+        let tail = state.segments.back_mut().expect("a log has a segment");
+        let slot = &tail.segment.entries[tail.len];
         assert!(slot.set(entry).is_ok(), "a slot is filled once");
         if state.keeps_past
             && let Some(old) = old
         {
-            let slot = &state.tail().before[state.tail_len];
+            let slot = &tail.segment.before[tail.len];
             assert!(slot.set(old.clone()).is_ok(), "a slot is filled once");
         }
-        state.tail_len += 1;
+        tail.len += 1;
+        tail.bytes += bytes;
+        tail.last_version = version;
+        state.events += 1;
+        state.bytes += bytes;
         state.last_version = version;
         let was_ready = old.is_some_and(|old| old.is_ready_pod());
         let is_ready = change != Change::Deleted && object.is_ready_pod();

@@ -50,6 +50,7 @@ fn check(_preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
 const KEEP_ALL: History = History {
     min_events: 100,
     max_events: 100,
+    max_bytes: usize::MAX,
 };
 
 fn log(version: &Arc<AtomicU64>, history: History) -> Arc<Log<Namespace>> {
@@ -67,11 +68,12 @@ fn commit(log: &Log<Namespace>) {
         wall_ns: 0,
     };
     let object = Arc::new(Namespace::default());
+    let bytes = log.bytes_of(&object);
     let mut append = log.begin();
     append.push(
         Change::Added,
         None,
-        object,
+        (object, bytes),
         &WriteEffects::of(Verb::Create),
         now,
     );
@@ -202,15 +204,21 @@ fn a_watch_opened_beside_a_compaction_starts_where_it_asked_or_not_at_all() {
     });
 }
 
-/// An open watch keeps the events that it has not read, up to the limit; beyond the limit it gets a
-/// 410.
+/// An open watch keeps the events that it has not read, up to the limits of events and of bytes (here
+/// every event fills a segment); beyond a limit it gets a 410, though its segment may be freed while
+/// it reads.
 #[test]
 fn a_slow_watch_is_waited_for_up_to_the_limit() {
-    for (max_events, may_expire) in [(100, false), (2, true)] {
+    for (max_events, max_bytes, may_expire) in [
+        (100, usize::MAX, false),
+        (2, usize::MAX, true),
+        (100, 1, true),
+    ] {
         check(3, move || {
             let history = History {
                 min_events: 0,
                 max_events,
+                max_bytes,
             };
             let log = log(&counter(), history);
             let mut reader = Reader::open(&log, 0, None).unwrap();
@@ -301,6 +309,7 @@ fn readers_of_all_paces_beside_writers_and_compactions() {
         let history = History {
             min_events: 2,
             max_events: 6,
+            ..KEEP_ALL
         };
         let log = log(&version, history);
         let writers: Vec<_> = (0..3)

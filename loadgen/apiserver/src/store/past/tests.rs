@@ -101,6 +101,7 @@ fn what_was_forgotten_or_is_to_come_is_refused() {
     let history = History {
         min_events: 600,
         max_events: 10_000,
+        ..History::default()
     };
     let cluster = remembering(history);
     let start = cluster.resource_version();

@@ -1,0 +1,142 @@
+//! What clients can make a server hold: in bytes of this process, as generous ratios. One test at a time looks.
+
+#![cfg(target_os = "linux")]
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use podstorm_apiserver::{Cluster, ClusterOptions, History};
+use podstorm_http::{ApiServer, listen};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::Mutex;
+
+/// Held while a test looks at the memory of the process.
+static LOOKING: Mutex<()> = Mutex::const_new(());
+
+const MB: usize = 1 << 20;
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+/// Bytes of this process in memory.
+fn resident() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux has it");
+    let pages = statm
+        .split(' ')
+        .nth(1)
+        .and_then(|it| it.parse::<usize>().ok());
+    pages.expect("the second number") * 4096
+}
+
+/// A server on a socket whose kinds keep that many bytes of events, with a client's connection.
+async fn served(max_bytes: usize) -> (SocketAddr, Client) {
+    let cluster = Cluster::new(ClusterOptions {
+        history: History {
+            max_bytes,
+            ..History::SERVED
+        },
+        keeps_past: true,
+        ..ClusterOptions::default()
+    });
+    let server = ApiServer::builder(Arc::new(cluster)).build();
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("it is bound");
+    tokio::spawn(listen::serve(server, listener, std::future::pending()));
+    let mut client = Client(TcpStream::connect(address).await.expect("it listens"));
+    let namespace = json!({"metadata": {"name": "default"}});
+    client
+        .send("POST", "/api/v1/namespaces", &namespace, 201)
+        .await;
+    (address, client)
+}
+
+struct Client(TcpStream);
+
+impl Client {
+    /// Sends a request and reads its answer.
+    async fn send(&mut self, method: &str, path: &str, body: &Value, code: u16) -> String {
+        let body = body.to_string();
+        let kind = match method {
+            "PATCH" => "application/merge-patch+json",
+            _ => "application/json",
+        };
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: x\r\naccept: application/json\r\ncontent-type: {kind}\r\n\
+             content-length: {}\r\n\r\n",
+            body.len()
+        );
+        self.0.write_all(head.as_bytes()).await.expect("open");
+        self.0.write_all(body.as_bytes()).await.expect("open");
+        let (mut answer, mut chunk) = (Vec::new(), vec![0; 64 << 10]);
+        loop {
+            let read = self.0.read(&mut chunk).await.expect("an answer");
+            assert!(read > 0, "it closed the connection");
+            answer.extend_from_slice(&chunk[..read]);
+            let head = String::from_utf8_lossy(&answer[..answer.len().min(4096)]);
+            let Some((head, _)) = head.split_once("\r\n\r\n") else {
+                continue;
+            };
+            let length = head
+                .lines()
+                .find_map(|line| line.strip_prefix("content-length: "));
+            let length: usize = length
+                .expect("of a whole answer")
+                .parse()
+                .expect("a number");
+            if answer.len() >= head.len() + 4 + length {
+                let text = String::from_utf8(answer).expect("text");
+                assert!(
+                    text.starts_with(&format!("HTTP/1.1 {code}")),
+                    "{}",
+                    &text[..text.len().min(900)]
+                );
+                return text;
+            }
+        }
+    }
+}
+
+/// Asks for a watch, of which nothing is read.
+async fn unread_watch(address: SocketAddr, path: &str) -> TcpStream {
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.set_recv_buffer_size(4096).expect("a small buffer");
+    let mut stream = socket.connect(address).await.expect("it listens");
+    let head = format!("GET {path}?watch=true HTTP/1.1\r\nhost: x\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.expect("open");
+    stream
+}
+
+fn map(name: &str, number: usize, bytes: usize) -> Value {
+    let text = format!("{number}{}", "x".repeat(bytes));
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"a": text}})
+}
+
+#[tokio::test]
+async fn an_unread_watch_holds_no_more_than_the_history_may() {
+    let _alone = LOOKING.lock().await;
+    let (address, mut client) = served(4 * MB).await;
+    client.send("POST", MAPS, &map("a", 0, 200_000), 201).await;
+    let mut watch = unread_watch(address, MAPS).await;
+    let path = format!("{MAPS}/a");
+    let before = resident();
+    for number in 0..250 {
+        let map = map("a", number, 200_000);
+        client.send("PUT", &path, &map, 200).await;
+    }
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 25 * MB, "{} MB of 50 MB are held", grown / MB);
+    // It ends with an error: what it has not read is gone.
+    let (mut read, mut chunk) = (Vec::new(), vec![0; 64 << 10]);
+    let error = br#"{"type":"ERROR","object":{"#;
+    while !read.windows(error.len()).any(|text| text == error) {
+        let more = tokio::time::timeout(Duration::from_secs(20), watch.read(&mut chunk)).await;
+        let more = more.expect("it goes on").expect("it is open");
+        assert!(more > 0, "it ends without a word");
+        let keep = read.len().saturating_sub(error.len());
+        read.drain(..keep);
+        read.extend_from_slice(&chunk[..more]);
+    }
+    let end = String::from_utf8_lossy(&read);
+    assert!(end.contains(r#""code":410"#), "{end}");
+}
