@@ -33,6 +33,7 @@ mod credentials;
 mod delete;
 mod discovery;
 pub mod documents;
+mod encoded;
 mod events;
 pub mod faults;
 mod health;
@@ -91,6 +92,7 @@ pub use requests::{Answered, Log};
 pub use time::VirtualTime;
 
 use catalog::Catalog;
+use encoded::Encoded;
 use faults::{Armed, Waiting};
 use heavy::Heavy;
 use limits::InFlight;
@@ -133,6 +135,8 @@ struct Shared {
     /// The version of the cluster at which the history of watches begins: what was before was listed, as an
     /// upstream server lists when it starts.
     history_begins: u64,
+    /// The lines that watches send.
+    encoded: Encoded,
     /// The open watches and delayed answers, and some that have ended.
     watches: Mutex<Vec<Weak<Waiting>>>,
 }
@@ -269,6 +273,7 @@ impl Builder {
             texts: ownership::Texts::default(),
             faults: Armed::default(),
             draining: AtomicBool::new(false),
+            encoded: Encoded::default(),
             watches: Mutex::default(),
         }))
     }

@@ -20,7 +20,7 @@ pub(crate) struct Accepted {
 }
 
 /// How the documents of an answer are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Form {
     Json,
     Yaml,

@@ -1,4 +1,6 @@
-//! `GET` with `watch`: events as lines of JSON, for as long as the client listens.
+//! `GET` with `watch`: events as lines of JSON, for as long as the client listens. A line is made
+//! when the client's connection takes it, and none ahead: what a slow client waits for stays in the
+//! history, which is bounded.
 //!
 //! Source: `endpoints/handlers/watch.go` and the watch cache of Kubernetes' apiserver.
 
@@ -11,12 +13,15 @@ use bytes::Bytes;
 use http::Response;
 use podstorm_apiserver::{AnyWatch, Seen, WatchFrom, WatchOptions, errors};
 use podstorm_objects::json::Writer;
-use podstorm_objects::{AnyObject, ApiError, Kind, Now, ResourceVersion, WatchEvent};
+use podstorm_objects::{
+    AnyObject, ApiError, DynamicObject, Kind, Now, Object, ResourceVersion, WatchEvent,
+};
 use serde_json::{Value, json};
 use tokio::time::{Instant, Sleep};
 
 use crate::answer::{self, Body};
 use crate::catalog::GroupVersion;
+use crate::encoded::Shows;
 use crate::faults::{Asked, ConnectionLost, Waiting, WatchFault};
 use crate::media::{Form, Shape};
 use crate::metrics::OpenWatch;
@@ -32,10 +37,6 @@ const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 /// How long a watch lasts where the client doesn't say. Upstream draws between 30 and 60 minutes.
 const TIMEOUT: Duration = Duration::from_secs(45 * 60);
-/// Events taken at once.
-const BATCH: usize = 256;
-/// Bytes sent at once, about.
-const CHUNK: usize = 64 << 10;
 
 pub(crate) fn watch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     let query = &call.query;
@@ -180,7 +181,7 @@ impl WatchBody {
         self.lines.form == Form::Protobuf
     }
 
-    /// The next lines; `None` at the end of the watch.
+    /// The next line; `None` at the end of the watch.
     ///
     /// # Errors
     /// A fault closes the connection.
@@ -219,13 +220,10 @@ impl WatchBody {
         }
         if let Some(error) = self.failed.take() {
             self.ended = true;
-            let mut out = Vec::new();
-            self.lines
-                .put("ERROR", &error.to_json().to_string(), &mut out);
-            return Poll::Ready(Ok(Some(out.into())));
+            let line = self.lines.error(&error);
+            return Poll::Ready(Ok(Some(line.into())));
         }
-        let mut out = Vec::new();
-        self.take_events(&mut out);
+        let mut out = self.next_event();
         if self.bookmark.as_mut().poll(context).is_ready() {
             let now = Instant::now();
             let next = next_bookmark(now, self.end.deadline());
@@ -235,15 +233,15 @@ impl WatchBody {
                 true => self.end.deadline() + BOOKMARK_EVERY,
                 false => next,
             });
-            if self.bookmarks && !is_last && out.is_empty() {
+            if self.bookmarks && !is_last && out.is_none() {
                 let current = self.server.cluster().resource_version();
                 let version = ResourceVersion::Number(current);
-                self.lines.bookmark(&version, false, &mut out);
+                out = Some(self.lines.bookmark(&version, false).into());
             }
             context.waker().wake_by_ref();
         }
-        if !out.is_empty() {
-            return Poll::Ready(Ok(Some(out.into())));
+        if out.is_some() {
+            return Poll::Ready(Ok(out));
         }
         self.poll_end(context)
     }
@@ -267,49 +265,37 @@ impl WatchBody {
         kind.row().custom.is_some() && !is_served()
     }
 
-    /// Adds the lines of the events that have come, up to about a chunk.
-    fn take_events(&mut self, out: &mut Vec<u8>) {
-        let Some(events) = &mut self.events else {
-            return;
-        };
+    /// The line of the next event that has come.
+    fn next_event(&mut self) -> Option<Bytes> {
+        let events = self.events.as_mut()?;
         let now = self.server.now();
-        let mut seen = std::mem::take(&mut self.seen);
-        let mut sent = 0;
+        let lines = &mut self.lines;
         loop {
-            let poll = events.poll_seen(BATCH, now, &mut seen);
-            for seen in seen.drain(..) {
-                let length = out.len();
-                let lines = &mut self.lines;
-                match seen.event {
-                    WatchEvent::Bookmark {
-                        version,
-                        initial_events_end,
-                    } => {
-                        if initial_events_end && self.initial_end && self.bookmarks {
-                            lines.bookmark(&version, true, out);
-                        }
-                    }
-                    WatchEvent::Error(error) => {
-                        lines.put("ERROR", &error.to_json().to_string(), out);
-                        self.ended = true;
-                    }
-                    WatchEvent::Added(object) => lines.change("ADDED", &object, None, now, out),
-                    WatchEvent::Modified(object) => {
-                        lines.change("MODIFIED", &object, seen.before.as_ref(), now, out);
-                    }
-                    WatchEvent::Deleted(object) => {
-                        lines.change("DELETED", &object, seen.before.as_ref(), now, out);
-                    }
+            let poll = events.poll_seen(1, now, &mut self.seen);
+            let line = self.seen.pop().and_then(|seen| match seen.event {
+                WatchEvent::Bookmark {
+                    version,
+                    initial_events_end,
+                } => (initial_events_end && self.initial_end && self.bookmarks)
+                    .then(|| lines.bookmark(&version, true).into()),
+                WatchEvent::Error(error) => {
+                    self.ended = true;
+                    Some(lines.error(&error).into())
                 }
-                sent += u64::from(out.len() > length);
+                WatchEvent::Added(object) => lines.change(&self.server, "ADDED", &object, None),
+                WatchEvent::Modified(object) => {
+                    lines.change(&self.server, "MODIFIED", &object, seen.before.as_ref())
+                }
+                WatchEvent::Deleted(object) => {
+                    lines.change(&self.server, "DELETED", &object, seen.before.as_ref())
+                }
+            });
+            if line.is_some() {
+                self.server.metrics().watch_sends(lines.kind, 1);
             }
-            if !poll.more || out.len() >= CHUNK {
-                break;
+            if line.is_some() || !poll.more {
+                return line;
             }
-        }
-        self.seen = seen;
-        if sent > 0 {
-            self.server.metrics().watch_sends(self.lines.kind, sent);
         }
     }
 }
@@ -326,16 +312,14 @@ struct Lines {
 }
 
 impl Lines {
-    /// Adds a change as the selection sees it: what begins to match is added, what ceases to is
-    /// deleted.
+    /// A change as the selection sees it: what begins to match is added, what ceases to is deleted.
     fn change(
         &mut self,
+        server: &ApiServer,
         what: &'static str,
         object: &AnyObject,
         before: Option<&AnyObject>,
-        now: Now,
-        out: &mut Vec<u8>,
-    ) {
+    ) -> Option<Bytes> {
         let is = self.selection.matches(&**object);
         let was = before.is_none_or(|before| self.selection.matches(&**before));
         let what = match (what, was, is) {
@@ -343,28 +327,40 @@ impl Lines {
             ("MODIFIED", false, true) => "ADDED",
             // As it was while it matched, with the version of the change.
             ("MODIFIED", true, false) => {
-                if let Some(before) = before {
-                    let mut last = before.to_json();
-                    let version = object.metadata().resource_version.to_string();
-                    last["metadata"]["resourceVersion"] = version.into();
-                    let stored = view::stored_kind(self.kind);
-                    if let Ok(last) = podstorm_objects::DynamicObject::from_json(stored, last) {
-                        self.put_object("DELETED", Arc::new(last), now, out);
-                    }
-                }
-                return;
+                let mut last = before?.to_json();
+                let version = object.metadata().resource_version.to_string();
+                last["metadata"]["resourceVersion"] = version.into();
+                let stored = view::stored_kind(self.kind);
+                let last = DynamicObject::from_json(stored, last).ok()?;
+                let line = match view::shown(self.kind, Arc::new(last)) {
+                    Ok(last) => self.put_object("DELETED", &*last, server.now()),
+                    Err(error) => self.error(&error),
+                };
+                return Some(line.into());
             }
-            _ => return,
+            _ => return None,
         };
-        self.put_object(what, Arc::clone(object), now, out);
+        let shown = match view::shown(self.kind, Arc::clone(object)) {
+            Ok(shown) => shown,
+            Err(error) => return Some(self.error(&error).into()),
+        };
+        let version = object.metadata().resource_version.number();
+        match (self.shape, version) {
+            // As it is stored: all watches send the same.
+            (Shape::Object | Shape::Discovery, Some(version)) if Arc::ptr_eq(&shown, object) => {
+                let shows = Shows {
+                    version,
+                    what,
+                    form: self.form,
+                };
+                let encode = || self.put_object(what, &*shown, Now::default());
+                Some(server.0.encoded.line(shows, encode))
+            }
+            _ => Some(self.put_object(what, &*shown, server.now()).into()),
+        }
     }
 
-    fn put_object(&mut self, what: &str, object: AnyObject, now: Now, out: &mut Vec<u8>) {
-        let object = match view::shown(self.kind, object) {
-            Ok(object) => object,
-            Err(error) => return self.put("ERROR", &error.to_json().to_string(), out),
-        };
-        let object = &*object;
+    fn put_object(&mut self, what: &str, object: &dyn Object, now: Now) -> Vec<u8> {
         let text = match self.shape {
             Shape::Object | Shape::Discovery => {
                 let mut text = Writer::new();
@@ -382,10 +378,10 @@ impl Lines {
                 table.to_string()
             }
         };
-        self.put(what, &text, out);
+        self.put(what, &text)
     }
 
-    fn bookmark(&self, version: &ResourceVersion, end_of_initial: bool, out: &mut Vec<u8>) {
+    fn bookmark(&self, version: &ResourceVersion, end_of_initial: bool) -> Vec<u8> {
         let (kind, shape) = (self.kind, self.shape);
         let mut metadata = json!({"resourceVersion": version.to_string()});
         if end_of_initial {
@@ -410,18 +406,23 @@ impl Lines {
                     "columnDefinitions": null, "rows": [{"cells": [], "object": object}]})
             }
         };
-        self.put("BOOKMARK", &object.to_string(), out);
+        self.put("BOOKMARK", &object.to_string())
     }
 
-    fn put(&self, what: &str, object: &str, out: &mut Vec<u8>) {
+    fn error(&self, error: &ApiError) -> Vec<u8> {
+        self.put("ERROR", &error.to_json().to_string())
+    }
+
+    fn put(&self, what: &str, object: &str) -> Vec<u8> {
         if self.form == Form::Protobuf {
             // The object was written by this server a moment ago.
             let object = serde_json::from_str(object).unwrap_or_default();
-            return protobuf::put_event(out, what, &object);
+            let mut out = Vec::new();
+            protobuf::put_event(&mut out, what, &object);
+            return out;
         }
-        for part in ["{\"type\":\"", what, "\",\"object\":", object, "}\n"] {
-            out.extend_from_slice(part.as_bytes());
-        }
+        let parts = ["{\"type\":\"", what, "\",\"object\":", object, "}\n"];
+        parts.concat().into_bytes()
     }
 }
 

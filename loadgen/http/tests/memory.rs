@@ -140,3 +140,47 @@ async fn an_unread_watch_holds_no_more_than_the_history_may() {
     let end = String::from_utf8_lossy(&read);
     assert!(end.contains(r#""code":410"#), "{end}");
 }
+
+#[tokio::test]
+async fn unread_watches_hold_the_lines_of_one() {
+    let _alone = LOOKING.lock().await;
+    let (address, mut client) = served(64 * MB).await;
+    for number in 0..50 {
+        let map = map(&format!("a{number}"), number, 20_000);
+        client.send("POST", MAPS, &map, 201).await;
+    }
+    let mut open = Vec::new();
+    let mut watch = async |watches: usize| {
+        for _ in 0..watches {
+            open.push(unread_watch(address, MAPS).await);
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    };
+    watch(10).await;
+    let before = resident();
+    watch(500).await;
+    let grown = resident().saturating_sub(before);
+    // Alone each would hold some 300 kB of lines: 150 MB.
+    assert!(grown < 50 * MB, "{} MB", grown / MB);
+    // What comes later they share too, when it goes to all of them.
+    for number in 0..20 {
+        let map = map(&format!("b{number}"), number, 20_000);
+        client.send("POST", MAPS, &map, 201).await;
+    }
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 60 * MB, "{} MB", grown / MB);
+    // They are whole for who reads them.
+    let mut reader = TcpStream::connect(address).await.expect("it listens");
+    let head = format!("GET {MAPS}?watch=true HTTP/1.1\r\nhost: x\r\n\r\n");
+    reader.write_all(head.as_bytes()).await.expect("open");
+    let (mut text, mut chunk) = (Vec::new(), vec![0; 64 << 10]);
+    while text.len() < 70 * 20_100 {
+        let read = reader.read(&mut chunk).await.expect("events");
+        assert!(read > 0, "it ends");
+        text.extend_from_slice(&chunk[..read]);
+    }
+    let added = String::from_utf8_lossy(&text)
+        .matches(r#"{"type":"ADDED","object":{"#)
+        .count();
+    assert_eq!(added, 70);
+}

@@ -1,0 +1,136 @@
+//! Lines of watches, each encoded once for all watches that send it.
+//!
+//! A line is found by the version of its object for as long as a watch has it on its way, and a
+//! little longer. So watches that nobody reads hold one line together, not one each.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use ahash::RandomState;
+use bytes::Bytes;
+use hashbrown::HashMap;
+
+use crate::media::Form;
+
+/// Locks: watches of many kinds ask at once, and versions spread them.
+const SHARDS: usize = 16;
+/// Bytes of lines that each shard keeps though no watch sends them; the last line stays in any case.
+const RECENT_BYTES: usize = 512 << 10;
+/// From this number of lines on a shard looks for those that are gone.
+const SWEEP_MIN: usize = 256;
+
+/// What a line shows: an object as it was stored by a version, which no other object has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Shows {
+    pub(crate) version: u64,
+    /// The type of the event.
+    pub(crate) what: &'static str,
+    pub(crate) form: Form,
+}
+
+/// The lines that were encoded lately or are on their way.
+#[derive(Debug)]
+pub(crate) struct Encoded([Mutex<Shard>; SHARDS]);
+
+#[derive(Debug)]
+struct Shard {
+    lines: HashMap<Shows, Weak<Vec<u8>>, RandomState>,
+    recent: VecDeque<Arc<Vec<u8>>>,
+    /// Of `recent`.
+    bytes: usize,
+    sweep_at: usize,
+}
+
+/// A share of a line.
+struct Line(Arc<Vec<u8>>);
+
+impl AsRef<[u8]> for Line {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Default for Encoded {
+    fn default() -> Encoded {
+        let shard = || {
+            Mutex::new(Shard {
+                // Fixed seeds: nothing depends on the order, and counts of instructions repeat.
+                lines: HashMap::with_hasher(RandomState::with_seeds(0x6c, 0x69, 0x6e, 0x65)),
+                recent: VecDeque::new(),
+                bytes: 0,
+                sweep_at: SWEEP_MIN,
+            })
+        };
+        Encoded(std::array::from_fn(|_| shard()))
+    }
+}
+
+impl Encoded {
+    /// The line, which `encode` makes where no watch has it. No lock is held meanwhile: of two that
+    /// encode it at once one keeps the other's.
+    pub(crate) fn line(&self, shows: Shows, encode: impl FnOnce() -> Vec<u8>) -> Bytes {
+        let shard = usize::try_from(shows.version % SHARDS as u64).expect("less than the shards");
+        let lock = || self.0[shard].lock().unwrap_or_else(PoisonError::into_inner);
+        let known = lock().lines.get(&shows).and_then(Weak::upgrade);
+        let line = known.unwrap_or_else(|| {
+            let line = Arc::new(encode());
+            lock().keep(shows, line)
+        });
+        Bytes::from_owner(Line(line))
+    }
+}
+
+impl Shard {
+    fn keep(&mut self, shows: Shows, line: Arc<Vec<u8>>) -> Arc<Vec<u8>> {
+        if let Some(known) = self.lines.get(&shows).and_then(Weak::upgrade) {
+            return known;
+        }
+        if self.lines.len() >= self.sweep_at {
+            self.lines.retain(|_, line| line.strong_count() > 0);
+            self.sweep_at = SWEEP_MIN.max(self.lines.len() * 2);
+        }
+        self.lines.insert(shows, Arc::downgrade(&line));
+        self.bytes += line.len();
+        self.recent.push_back(Arc::clone(&line));
+        while self.bytes > RECENT_BYTES
+            && self.recent.len() > 1
+            && let Some(oldest) = self.recent.pop_front()
+        {
+            self.bytes -= oldest.len();
+        }
+        line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_encoded_once_while_a_watch_has_it_and_forgotten_later() {
+        let encoded = Encoded::default();
+        let shows = |version| Shows {
+            version: version * SHARDS as u64,
+            what: "ADDED",
+            form: Form::Json,
+        };
+        let encode = || vec![b'x'; 100_000];
+        let never = || unreachable!("it is there");
+        let held = encoded.line(shows(0), encode);
+        for version in 1..2_000 {
+            assert_eq!(encoded.line(shows(version), encode).len(), 100_000);
+            assert_eq!(encoded.line(shows(version), never).len(), 100_000);
+        }
+        assert_eq!(encoded.line(shows(0), never).as_ptr(), held.as_ptr());
+        let shard = encoded.0[0].lock().unwrap();
+        assert!(shard.bytes <= RECENT_BYTES && shard.recent.len() == 5);
+        assert!(shard.lines.len() <= 2 * SWEEP_MIN, "{}", shard.lines.len());
+        drop((shard, held));
+        let mut made = 0;
+        encoded.line(shows(0), || {
+            made += 1;
+            vec![]
+        });
+        assert_eq!(made, 1, "nobody has it any more");
+    }
+}
