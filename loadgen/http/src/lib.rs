@@ -55,6 +55,7 @@ mod ownership;
 mod patched;
 pub mod protobuf;
 mod query;
+mod received;
 mod requests;
 mod reviews;
 mod route;

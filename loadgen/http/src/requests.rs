@@ -7,8 +7,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
-use podstorm_apiserver::errors;
 use podstorm_objects::{ApiError, Reason};
 use tokio::time::Instant;
 
@@ -20,7 +18,7 @@ use crate::media::{self, Accepted, Form, Offer};
 use crate::metrics::Attributes;
 use crate::query::Query;
 use crate::route::{Route, Target};
-use crate::{ApiServer, BoxError, Call, body, heavy, live, time, warnings};
+use crate::{ApiServer, BoxError, Call, heavy, live, received, time, warnings};
 
 /// A request that has been answered, for a log.
 #[derive(Clone, Copy, Debug)]
@@ -140,7 +138,7 @@ impl ApiServer {
             true => None,
             false => Some(self.in_flight(what.is_mutating).enter()?),
         };
-        let body = whole(body).await?;
+        let body = received::whole(body).await?;
         if route == Route::AdvanceClock {
             return self.advance(&head.method, &body).await;
         }
@@ -255,25 +253,4 @@ async fn in_background<T: Send + 'static>(
         let why = "the simulated cluster has stopped: a part of it panicked";
         ApiError::status(500, Reason::InternalError, why)
     })
-}
-
-/// The whole body.
-///
-/// # Errors
-/// 413 for one that is too large, 504 for one that does not come, 400 for one that breaks off.
-async fn whole<B>(body: B) -> Result<Bytes, ApiError>
-where
-    B: http_body::Body<Data = Bytes>,
-    B::Error: Into<BoxError>,
-{
-    let collected = Limited::new(body, body::BODY_MAX).collect();
-    let collected = tokio::time::timeout(body::BODY_WITHIN, collected).await;
-    match collected.map_err(|_| body::too_slow())? {
-        Ok(body) => Ok(body.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(body::too_large()),
-        Err(error) => {
-            let why = format!("the body of the request broke off: {error}");
-            Err(errors::bad_request(why))
-        }
-    }
 }

@@ -184,3 +184,24 @@ async fn unread_watches_hold_the_lines_of_one() {
         .count();
     assert_eq!(added, 70);
 }
+
+#[tokio::test]
+async fn a_body_costs_its_bytes_in_whatever_chunks_it_comes() {
+    const BYTES: usize = 300_000;
+    let _alone = LOOKING.lock().await;
+    let (address, _client) = served(MB).await;
+    let before = resident();
+    let mut open = Vec::new();
+    let chunks = "1\r\nx\r\n".repeat(BYTES);
+    for _ in 0..5 {
+        let mut stream = TcpStream::connect(address).await.expect("it listens");
+        let head = format!("POST {MAPS} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.expect("open");
+        stream.write_all(chunks.as_bytes()).await.expect("open");
+        open.push(stream);
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    // As a list of its chunks each would be some 13 MB.
+    let grown = resident().saturating_sub(before + chunks.len());
+    assert!(grown < 20 * MB, "{} MB", grown / MB);
+}
