@@ -143,6 +143,9 @@ pub struct Services {
     /// `--terminated-pod-gc-threshold`: ended pods beyond this number are deleted; none are when it
     /// is not positive.
     pub terminated_pod_gc_threshold: i64,
+    /// `--event-ttl`: how long after its last write an Event is deleted, ns; never where it is not positive. A
+    /// cluster that has Events then never comes to rest before they are gone.
+    pub event_ttl_ns: i64,
     /// Whether a namespace that is being deleted is left alone as long as upstream leaves it. If
     /// not, it is looked at at once, and again soon after something went.
     pub namespaces_wait: bool,
@@ -153,6 +156,7 @@ impl Default for Services {
         Services {
             controllers: Controllers::all(),
             terminated_pod_gc_threshold: 12_500,
+            event_ttl_ns: 0,
             namespaces_wait: false,
         }
     }

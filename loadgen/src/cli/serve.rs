@@ -164,6 +164,9 @@ pub(super) struct ServeFlags {
         allow_negative_numbers = true
     )]
     terminated_pod_gc_threshold: i64,
+    /// How long after its last write an Event is deleted; 0s keeps Events
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = parse_duration_ns)]
+    event_ttl: i64,
     /// The seed of UIDs and generated names
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -225,6 +228,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
     sim.services = Services {
         controllers,
         terminated_pod_gc_threshold: flags.terminated_pod_gc_threshold,
+        event_ttl_ns: flags.event_ttl,
         namespaces_wait: true,
     };
     sim.latency.pod_startup = flags.pod_startup_latency;

@@ -4,6 +4,7 @@
 pub mod by_phase;
 pub mod client;
 mod disruption;
+mod event_expiry;
 pub mod event_sink;
 pub mod fault_harness;
 mod garbage_collector;
@@ -36,6 +37,7 @@ use smallvec::SmallVec;
 use by_phase::{PhaseTimes, Recorded};
 use client::{CallLatency, Client};
 use disruption::DisruptionTask;
+use event_expiry::EventExpiryTask;
 use event_sink::{EventQueue, EventWriter};
 use garbage_collector::GarbageCollectorTask;
 use informer::{Informer, Others, Owners, Pods};
@@ -193,6 +195,10 @@ impl Builder {
         if self.has(ControllerName::PodGarbageCollector) {
             let threshold = services.terminated_pod_gc_threshold;
             self.add(|_, _| PodGcTask::new(cluster, threshold));
+        }
+        if services.event_ttl_ns > 0 {
+            let cluster = Arc::clone(&self.cluster);
+            self.add(|_, waker| EventExpiryTask::new(cluster, services.event_ttl_ns, waker));
         }
         if self.has(ControllerName::Deployment) {
             self.add_deployments(Arc::new(NoopObserver));

@@ -229,3 +229,67 @@ fn an_owner_in_another_namespace_is_reported_and_the_object_collected() {
     let found = events.find(|event| &*event.topic.reason == "OwnerRefInvalidNamespace");
     assert_eq!(&*found.unwrap().message, wanted);
 }
+
+#[test]
+fn an_event_goes_an_hour_after_it_was_last_written() {
+    const HOUR_NS: i64 = 3600 * SECOND_NS;
+    let mut options = SimOptions::new(EngineKind::Virtual, 1);
+    options.services.controllers = Controllers::of(&["-podgc"]).unwrap();
+    options.services.event_ttl_ns = HOUR_NS;
+    let mut harness = furnished(&options);
+    let event = |name: String| {
+        read::<Event>(
+            json!({"metadata": {"name": name, "namespace": "shop"}, "message": "m",
+            "involvedObject": {"kind": "Pod", "namespace": "shop", "name": "p"}}),
+        )
+    };
+    for number in 0..3000 {
+        let made = harness
+            .cluster()
+            .create(event(format!("e{number}")), harness.now());
+        made.unwrap();
+    }
+    let mut watch = harness
+        .cluster()
+        .watch::<Event>(
+            WatchFrom::Version(harness.cluster().resource_version()),
+            WatchOptions::default(),
+        )
+        .unwrap();
+    let names = |harness: &Harness| {
+        let events = harness.cluster().list::<Event>(None).0;
+        let names = events.iter().map(|event| event.metadata.name.to_string());
+        names.collect::<Vec<_>>()
+    };
+    harness.advance(HOUR_NS / 2);
+    let mut again = Event::clone(&harness.cluster().get::<Event>("shop", "e7").unwrap());
+    again.count = 2;
+    harness.cluster().update(again, harness.now()).unwrap();
+    harness.advance(HOUR_NS / 2 - 1);
+    assert_eq!(names(&harness).len(), 3000);
+    let state = harness.state().unwrap();
+    harness.advance(1);
+    assert_eq!(names(&harness), ["e7"], "it was written again");
+    harness.advance(HOUR_NS / 2);
+    assert!(names(&harness).is_empty());
+    let mut seen = Vec::new();
+    while watch.poll(4000, harness.now(), &mut seen).more {}
+    let deleted = seen
+        .iter()
+        .filter(|it| matches!(it, WatchEvent::Deleted(_)));
+    assert_eq!(deleted.count(), 3000);
+    assert!(harness.settle(SECOND_NS), "nothing is due any more");
+
+    // A cluster that goes on from a state deletes what is an hour old by its own times.
+    let (times, rules) = (NodeTimes::default(), ClientRules::default());
+    let fork = Harness::resuming(&options, times, rules, &state)
+        .unwrap()
+        .started();
+    assert_eq!(fork.cluster().count::<Event>(), 3000);
+    fork.advance(SECOND_NS);
+    assert_eq!(
+        fork.cluster().count::<Event>(),
+        0,
+        "the new count has no time"
+    );
+}

@@ -1,0 +1,126 @@
+//! The end of Events as a task: each goes a while after it was last written, as upstream's
+//! `--event-ttl` says.
+//!
+//! Source: `EventRESTStorage` and the TTL of its keys in Kubernetes' `pkg/registry/core/event`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use compact_str::CompactString;
+use podstorm_apiserver::{Cluster, DeleteOptions};
+use podstorm_objects::{Event, Now, ObjectMeta, ResourceVersion, Str};
+
+use crate::executor::stream::{ObjectEvent, ObjectStream};
+use crate::executor::{Next, Task, Waker};
+
+/// Most Events deleted in a run of the task.
+const BATCH: usize = 1000;
+
+/// Namespace and name.
+type Key = (Str, CompactString);
+
+/// Deletes the Events of a cluster when they have not been written for a while. A write costs
+/// O(log n) in the Events that exist, and nothing looks at those that are not due.
+#[derive(Debug)]
+pub(super) struct EventExpiryTask {
+    cluster: Arc<Cluster>,
+    events: ObjectStream<Event>,
+    ttl_ns: i64,
+    /// When each Event is due, in monotonic time, and its version.
+    due: BTreeMap<Key, (i64, ResourceVersion)>,
+    /// The same, the first that is due first.
+    order: BTreeSet<(i64, Key)>,
+    /// Whether the stream began a moment ago: what it has may be older.
+    begins: bool,
+}
+
+impl EventExpiryTask {
+    pub(super) fn new(cluster: Arc<Cluster>, ttl_ns: i64, waker: Waker) -> EventExpiryTask {
+        EventExpiryTask {
+            events: ObjectStream::new(Arc::clone(&cluster), waker),
+            cluster,
+            ttl_ns,
+            due: BTreeMap::new(),
+            order: BTreeSet::new(),
+            begins: true,
+        }
+    }
+
+    fn forget(&mut self, key: &Key) {
+        if let Some((at_ns, _)) = self.due.remove(key) {
+            self.order.remove(&(at_ns, key.clone()));
+        }
+    }
+
+    /// Places an Event that was last written so long ago.
+    fn place(&mut self, metadata: &ObjectMeta, age_ns: i64, now: Now) {
+        let key = (metadata.namespace.clone(), metadata.name.clone());
+        self.forget(&key);
+        let at_ns = now.mono_ns.saturating_add(self.ttl_ns - age_ns);
+        self.order.insert((at_ns, key.clone()));
+        self.due
+            .insert(key, (at_ns, metadata.resource_version.clone()));
+    }
+
+    /// Takes what happened; when there is more.
+    fn hear(&mut self, now: Now) -> Next {
+        let mut heard = Vec::new();
+        let next = self.events.poll(now, |event| heard.push(event));
+        for event in heard {
+            match event {
+                ObjectEvent::Reset => {
+                    self.due.clear();
+                    self.order.clear();
+                    self.begins = true;
+                }
+                ObjectEvent::Added(event) => {
+                    let age_ns = if self.begins { age_ns(&event, now) } else { 0 };
+                    self.place(&event.metadata, age_ns.min(self.ttl_ns), now);
+                }
+                ObjectEvent::Modified(event) => self.place(&event.metadata, 0, now),
+                ObjectEvent::Deleted(event) => {
+                    let metadata = &event.metadata;
+                    self.forget(&(metadata.namespace.clone(), metadata.name.clone()));
+                }
+            }
+        }
+        self.begins &= !self.events.is_drained();
+        next
+    }
+}
+
+/// How long ago an Event of a restored cluster was written, by its times: 0 where they say nothing.
+fn age_ns(event: &Event, now: Now) -> i64 {
+    let times = [event.last_timestamp, event.metadata.creation_timestamp];
+    let last_ns = times
+        .into_iter()
+        .filter_map(podstorm_objects::Time::unix_nanos)
+        .max();
+    last_ns.map_or(0, |last_ns| now.wall_ns.saturating_sub(last_ns).max(0))
+}
+
+impl Task for EventExpiryTask {
+    fn run(&mut self, now: Now) -> Next {
+        let next = self.hear(now);
+        for _ in 0..BATCH {
+            match self.order.first() {
+                Some((at_ns, _)) if *at_ns <= now.mono_ns => {}
+                Some((at_ns, _)) => return next.or(Next::At(*at_ns)),
+                None => return next,
+            }
+            let Some((_, key)) = self.order.pop_first() else {
+                return next;
+            };
+            let Some((_, version)) = self.due.remove(&key) else {
+                continue;
+            };
+            let options = DeleteOptions {
+                precondition_rv: Some(version),
+                ..DeleteOptions::default()
+            };
+            // One that was written or deleted meanwhile is heard of again.
+            let _ = self.cluster.delete::<Event>(&key.0, &key.1, &options, now);
+        }
+        Next::Again
+    }
+}
