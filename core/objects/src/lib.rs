@@ -52,8 +52,8 @@ pub use hashing::{hash_state, seed_hashes};
 pub use int_or_string::IntOrString;
 pub use json::Rest;
 pub use kind::{
-    Cell, Column, CustomType, DynamicObject, GenerationOf, JsonPath, Kind, MetadataChecks,
-    NameFormat, ResourceType, Rules, ScalePaths, Subresource, cells,
+    Cell, Column, CustomSchema, CustomType, DynamicObject, GenerationOf, JsonPath, Kind,
+    MetadataChecks, NameFormat, ResourceType, Rules, ScalePaths, Subresource, cells,
 };
 pub use labels::Labels;
 pub use meta::{ObjectMeta, OptionalSeconds};

@@ -117,7 +117,7 @@ impl Scalable for DynamicObject {
 }
 
 fn scale_paths(object: &DynamicObject) -> Option<&'static ScalePaths> {
-    object.kind().row().custom?.scale.as_ref()
+    object.kind().row().custom?.scale
 }
 
 fn custom_replicas(object: &DynamicObject, path: &JsonPath) -> Option<i32> {

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use podstorm_objects::{Kind, Now};
+use serde_json::Value;
 
 use crate::openapi;
 
@@ -101,6 +102,8 @@ pub(crate) struct Catalog {
     kinds: BTreeMap<GroupVersion, Vec<Kind>>,
     /// Of each group version, once somebody has asked for it.
     openapi_tags: BTreeMap<GroupVersion, Arc<OnceLock<String>>>,
+    /// The schemas of custom kinds: who has the catalog has them, whatever becomes of their definitions.
+    _schemas: Vec<Arc<Value>>,
     /// Once somebody has asked for it.
     older_openapi: OnceLock<openapi::Older>,
 }
@@ -120,7 +123,10 @@ impl Catalog {
         for kinds in sorted.values_mut() {
             kinds.sort_by_key(|kind| kind.resource());
         }
+        let custom = sorted.values().flatten();
+        let custom = custom.filter_map(|kind| kind.row().custom?.schema.held());
         Catalog {
+            _schemas: custom.collect(),
             generation,
             made: UNIX_EPOCH + Duration::from_nanos(u64::try_from(made.wall_ns).unwrap_or(0)),
             openapi_tags: sorted

@@ -251,7 +251,7 @@ fn group(call: &Call<'_>, name: &str) -> Value {
 }
 
 fn singular(kind: Kind) -> String {
-    let custom = kind.row().custom.map(|custom| custom.singular.clone());
+    let custom = kind.row().custom.map(|custom| custom.singular.to_owned());
     custom.unwrap_or_else(|| kind.name().to_lowercase())
 }
 

@@ -146,7 +146,7 @@ pub(crate) fn answer_list(
 
 /// The `kind` of lists of a kind.
 fn list_kind(kind: Kind) -> String {
-    let custom = kind.row().custom.map(|custom| custom.list_kind.clone());
+    let custom = kind.row().custom.map(|custom| custom.list_kind.to_owned());
     custom.unwrap_or_else(|| format!("{}List", kind.name()))
 }
 

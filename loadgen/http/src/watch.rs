@@ -86,6 +86,7 @@ pub(crate) fn watch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, 
             selection,
             columns_sent: false,
         },
+        followed: call.catalog().generation,
         events,
         failed,
         waiting,
@@ -159,6 +160,8 @@ pub(crate) struct WatchBody {
     /// Open as long as this is.
     _counted: OpenWatch,
     lines: Lines,
+    /// Of the catalog that the kind of the lines is from.
+    followed: u64,
     /// Absent where the watch could not begin.
     events: Option<AnyWatch>,
     /// What the watch ends with at once.
@@ -257,16 +260,27 @@ impl WatchBody {
         Poll::Pending
     }
 
-    /// Whether the definition of the kind is gone.
-    fn is_undefined(&self) -> bool {
+    /// Goes on with the kind as it is defined now; whether its definition is gone.
+    fn is_undefined(&mut self) -> bool {
         let kind = self.lines.kind;
-        let of = GroupVersion::of(kind.api_version());
-        let is_served = || self.server.catalog().find(&of, kind.resource()).is_some();
-        kind.row().custom.is_some() && !is_served()
+        if kind.row().custom.is_none() {
+            return false;
+        }
+        let catalog = self.server.catalog();
+        if self.followed != catalog.generation {
+            let of = GroupVersion::of(kind.api_version());
+            let Some(kind) = catalog.find(&of, kind.resource()) else {
+                return true;
+            };
+            (self.lines.kind, self.followed) = (kind, catalog.generation);
+        }
+        false
     }
 
     /// The line of the next event that has come.
     fn next_event(&mut self) -> Option<Bytes> {
+        // Events that came before its end are still sent.
+        let _is_undefined = self.is_undefined();
         let events = self.events.as_mut()?;
         let now = self.server.now();
         let lines = &mut self.lines;

@@ -205,3 +205,30 @@ async fn a_body_costs_its_bytes_in_whatever_chunks_it_comes() {
     let grown = resident().saturating_sub(before + chunks.len());
     assert!(grown < 20 * MB, "{} MB", grown / MB);
 }
+
+#[tokio::test]
+async fn a_changed_definition_frees_what_it_was() {
+    const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let _alone = LOOKING.lock().await;
+    let (_address, mut client) = served(2 * MB).await;
+    let definition = |number: usize| {
+        let schema =
+            json!({"type": "object", "description": format!("{number}{}", "x".repeat(300_000))});
+        json!({"metadata": {"name": "things.example.com"}, "spec": {
+            "group": "example.com", "scope": "Namespaced", "names": {"plural": "things", "kind": "Thing"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]}})
+    };
+    client.send("POST", DEFINITIONS, &definition(0), 201).await;
+    let path = format!("{DEFINITIONS}/things.example.com");
+    let mut change = async |numbers: std::ops::Range<usize>| {
+        for number in numbers {
+            client.send("PATCH", &path, &definition(number), 200).await;
+        }
+    };
+    change(1..11).await;
+    let before = resident();
+    change(11..111).await;
+    let grown = resident().saturating_sub(before);
+    // Each was held three times over: 100 MB.
+    assert!(grown < 25 * MB, "{} MB", grown / MB);
+}

@@ -250,7 +250,9 @@ impl Collector {
             InputObject::Dynamic(object) => Some(&**object),
             _ => None,
         });
-        let described: Vec<Kind> = dynamic.flat_map(custom::described_kinds).collect();
+        let described = dynamic.map(custom::described_kinds);
+        let (described, _schemas): (Vec<_>, Vec<_>) = described.unzip();
+        let described: Vec<Kind> = described.into_iter().flatten().collect();
         for undefined in std::mem::take(&mut self.undefined) {
             let Undefined {
                 place,

@@ -10,7 +10,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 
 pub use columns::{Cell, Column, JsonPath, cells};
-pub use custom::{CustomType, ScalePaths};
+pub use custom::{CustomSchema, CustomType, ScalePaths};
 pub use dynamic::DynamicObject;
 
 use crate::{Cause, ObjectMeta, OwnerReference, Shape};

@@ -2,16 +2,35 @@
 //! version.
 
 use std::collections::BTreeMap;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use podstorm_objects::{
-    Cell, Column, CustomType, DynamicObject, JsonPath, Kind, ResourceType, ScalePaths,
+    Cell, Column, CustomSchema, CustomType, DynamicObject, JsonPath, Kind, ResourceType, ScalePaths,
 };
 use serde_json::{Value, json};
 
-/// The rows made so far, by the text of what they were made from. Rows live as long as the process, so
-/// equal definitions, as tests make them by the hundred, share theirs.
-static ROWS: LazyLock<Mutex<BTreeMap<String, Kind>>> = LazyLock::new(Mutex::default);
+/// The rows made so far. They live as long as the process: a row for each content of a definition's
+/// version, some 600 bytes, and what versions say but for their schemas, once each: names, columns,
+/// where `/scale` looks. Schemas are freed with the definitions that have them.
+static ROWS: LazyLock<Mutex<Rows>> = LazyLock::new(Mutex::default);
+
+#[derive(Default)]
+struct Rows {
+    /// By two hashes of all that a version says: equal definitions, as tests make them by the
+    /// hundred, share a row, and one that comes back finds its own.
+    rows: BTreeMap<[u64; 2], Kind>,
+    /// By the text of what a version says but for its schema.
+    named: BTreeMap<String, (&'static ResourceType, &'static Named)>,
+}
+
+/// What [`CustomType`] has besides the schema.
+struct Named {
+    list_kind: String,
+    singular: String,
+    deprecation: String,
+    is_stored: bool,
+    scale: Option<ScalePaths>,
+}
 
 /// What a definition describes.
 #[derive(Clone, Debug)]
@@ -20,6 +39,8 @@ pub(super) struct Described {
     pub(super) stored: Kind,
     /// The kind in each version that is served.
     pub(super) served: Vec<Kind>,
+    /// The schemas of all versions, which stay for as long as this.
+    pub(super) schemas: Vec<Arc<Value>>,
 }
 
 /// The kinds of a definition that was validated; its accepted names are those in the status.
@@ -29,9 +50,10 @@ pub(super) fn describe(definition: &DynamicObject) -> Option<Described> {
         definition.fields.get("status")?,
     );
     let mut stored = None;
-    let mut served = Vec::new();
+    let (mut served, mut schemas) = (Vec::new(), Vec::new());
     for version in spec["versions"].as_array()? {
-        let kind = row(spec, &status["acceptedNames"], version)?;
+        let (kind, schema) = row(spec, &status["acceptedNames"], version)?;
+        schemas.push(schema);
         if version["storage"] == true {
             stored = Some(kind);
         }
@@ -42,18 +64,45 @@ pub(super) fn describe(definition: &DynamicObject) -> Option<Described> {
     Some(Described {
         stored: stored?,
         served,
+        schemas,
     })
 }
 
-fn row(spec: &Value, names: &Value, version: &Value) -> Option<Kind> {
+/// The row of a version, with its schema.
+fn row(spec: &Value, names: &Value, version: &Value) -> Option<(Kind, Arc<Value>)> {
+    let mut version = version.clone();
+    let schema = version["schema"]["openAPIV3Schema"].take();
     let made_from = json!([spec["group"], spec["scope"], names, version]).to_string();
+    let whole = (&made_from, schema.to_string());
+    let content = [1, 2].map(|seed| {
+        let hasher = ahash::RandomState::with_seeds(seed, 0x726f, 0x7773, 0x6f66);
+        hasher.hash_one(&whole)
+    });
     let mut rows = ROWS.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = rows.get(&made_from) {
-        return Some(*known);
-    }
-    let kind = Kind::define(make_row(spec, names, version)?);
-    rows.insert(made_from, kind);
-    Some(kind)
+    let (row, named) = match rows.named.get(&made_from) {
+        Some(known) => *known,
+        None => {
+            let made = make_row(spec, names, &version)?;
+            rows.named.insert(made_from, made);
+            made
+        }
+    };
+    let kind = *rows.rows.entry(content).or_insert_with(|| {
+        let custom = CustomType {
+            schema: CustomSchema::default(),
+            list_kind: &named.list_kind,
+            singular: &named.singular,
+            deprecation: &named.deprecation,
+            is_stored: named.is_stored,
+            scale: named.scale.as_ref(),
+        };
+        Kind::define(ResourceType {
+            custom: Some(Box::leak(Box::new(custom))),
+            ..*row
+        })
+    });
+    let custom = kind.row().custom?;
+    Some((kind, custom.schema.hold(|| whole_schema(schema))))
 }
 
 /// A text that lives as long as the process.
@@ -67,7 +116,12 @@ fn keep_texts(list: &Value) -> &'static [&'static str] {
     Box::leak(texts.into_boxed_slice())
 }
 
-fn make_row(spec: &Value, names: &Value, version: &Value) -> Option<ResourceType> {
+/// What a version says but for its schema.
+fn make_row(
+    spec: &Value,
+    names: &Value,
+    version: &Value,
+) -> Option<(&'static ResourceType, &'static Named)> {
     let (group, name) = (spec["group"].as_str()?, version["name"].as_str()?);
     let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
     let api_version = format!("{group}/{name}");
@@ -91,15 +145,14 @@ fn make_row(spec: &Value, names: &Value, version: &Value) -> Option<ResourceType
         (true, Value::String(warning)) => warning.clone(),
         (true, _) => format!("{api_version} {kind} is deprecated"),
     };
-    let custom = CustomType {
-        schema: whole_schema(&version["schema"]["openAPIV3Schema"]),
+    let named = Named {
         list_kind: text(&names["listKind"]),
         singular: text(&names["singular"]),
         deprecation,
         is_stored: version["storage"] == true,
         scale,
     };
-    Some(ResourceType {
+    let row = ResourceType {
         group: keep(group),
         api_version: keep(api_version),
         kind: keep(kind),
@@ -108,14 +161,14 @@ fn make_row(spec: &Value, names: &Value, version: &Value) -> Option<ResourceType
         has_status: version["subresources"]["status"].is_object(),
         has_generation: true,
         needs_version: true,
-        has_scale: custom.scale.is_some(),
+        has_scale: named.scale.is_some(),
         short_names: keep_texts(&names["shortNames"]),
         categories: keep_texts(&names["categories"]),
         selectable: selectable(&version["selectableFields"]),
         columns: columns(&version["additionalPrinterColumns"]),
-        custom: Some(Box::leak(Box::new(custom))),
         ..ResourceType::DEFAULT
-    })
+    };
+    Some((Box::leak(Box::new(row)), Box::leak(Box::new(named))))
 }
 
 /// The members that field selectors may name.
@@ -166,9 +219,9 @@ fn columns(wanted: &Value) -> &'static [Column] {
 }
 
 /// The schema with the members that every object has.
-fn whole_schema(schema: &Value) -> Value {
+fn whole_schema(schema: Value) -> Value {
     let mut schema = match schema {
-        Value::Object(_) => schema.clone(),
+        Value::Object(_) => schema,
         _ => json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
     };
     let of_text = |description: &str| json!({"type": "string", "description": description});

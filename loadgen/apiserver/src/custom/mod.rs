@@ -15,7 +15,7 @@ mod structural;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use podstorm_objects::{
     ApiError, Cause, DynamicObject, Kind, Map, Now, Reason, ResourceType, ScalePaths, Str,
@@ -289,8 +289,9 @@ pub(crate) fn is_ended(definition: &DynamicObject) -> bool {
 /// Prunes a custom object and fills in its defaults.
 pub(crate) fn shape(object: &mut DynamicObject) {
     if let Some(custom) = object.kind().row().custom {
-        structural::prune(&custom.schema, &mut object.fields);
-        structural::default(&custom.schema, &mut object.fields);
+        let schema = custom.schema.get();
+        structural::prune(&schema, &mut object.fields);
+        structural::default(&schema, &mut object.fields);
     }
 }
 
@@ -308,8 +309,8 @@ pub(crate) fn validate(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<
     };
     let whole = Value::Object(new.fields.clone());
     let before = old.map(|old| Value::Object(old.fields.clone()));
-    let mut causes = check::check(&custom.schema, &whole, before.as_ref());
-    if let Some(scale) = &custom.scale {
+    let mut causes = check::check(&custom.schema.get(), &whole, before.as_ref());
+    if let Some(scale) = custom.scale {
         check_scale(scale, &whole, &mut causes);
     }
     causes
@@ -370,11 +371,11 @@ fn check_scale(scale: &ScalePaths, object: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-/// The kinds that an object describes, if it is a definition, in every version that it serves. Whether
-/// another definition has their names is not looked at.
-pub fn described_kinds(definition: &DynamicObject) -> Vec<Kind> {
+/// The kinds that an object describes, if it is a definition, in every version that it serves, and what keeps
+/// their schemas. Whether another definition has their names is not looked at.
+pub fn described_kinds(definition: &DynamicObject) -> (Vec<Kind>, Vec<Arc<Value>>) {
     if !is_definition(definition.kind().row()) {
-        return Vec::new();
+        return Default::default();
     }
     let mut definition = definition.clone();
     (definition.kind().row().rules.default)(&mut definition);
@@ -383,7 +384,7 @@ pub fn described_kinds(definition: &DynamicObject) -> Vec<Kind> {
     let status = serde_json::json!({"acceptedNames": names});
     definition.fields.insert("status".to_owned(), status);
     described::describe(&definition)
-        .map(|it| it.served)
+        .map(|it| (it.served, it.schemas))
         .unwrap_or_default()
 }
 

@@ -266,3 +266,52 @@ fn a_scale_is_where_the_definition_says() {
     let fields: Vec<String> = refused.details.unwrap().causes.iter().map(field).collect();
     assert_eq!(fields, ["spec.size", ".spec.size"]);
 }
+
+#[test]
+fn a_schema_is_freed_with_its_definition_and_no_other_cluster_sees_it() {
+    let size = |maximum: u32| {
+        json!({"schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": {"type": "object",
+            "properties": {"size": {"type": "integer", "maximum": maximum}}}}}}})
+    };
+    let defined = |maximum| {
+        let cluster = with_shop();
+        define(&cluster, definition("freed", "Freed", size(maximum))).unwrap();
+        let kind = kind(&cluster, "example.com/v1", "Freed");
+        (cluster, kind)
+    };
+    let ((five, kind_of_five), (again, kind_of_again), (ten, kind_of_ten)) =
+        (defined(5), defined(5), defined(10));
+    assert!(std::ptr::eq(kind_of_five.row(), kind_of_again.row()));
+    assert!(!std::ptr::eq(kind_of_five.row(), kind_of_ten.row()));
+    let custom = |kind: Kind| kind.row().custom.unwrap();
+    assert!(std::ptr::eq(
+        custom(kind_of_five).singular,
+        custom(kind_of_ten).singular
+    ));
+    let nine = || widget("a", json!({"size": 9}));
+    assert_eq!(create(&five, kind_of_five, nine()).unwrap_err().code, 422);
+    create(&ten, kind_of_ten, nine()).unwrap();
+
+    // A change frees the schema where no other cluster has it, and comes back to the row.
+    let change = |cluster: &Cluster, maximum| {
+        let new = definition("freed", "Freed", size(maximum));
+        let patch = Patch::Merge(json!({"spec": new["spec"]}).as_object().unwrap().clone());
+        let api = cluster.api(DEFINITION);
+        api.patch("", "freed.example.com", &patch, at(0)).unwrap();
+        kind(cluster, "example.com/v1", "Freed")
+    };
+    let changed = change(&ten, 7);
+    assert!(custom(kind_of_ten).schema.held().is_none());
+    assert_eq!(
+        create(&ten, changed, widget("b", json!({"size": 9})))
+            .unwrap_err()
+            .code,
+        422
+    );
+    assert!(std::ptr::eq(change(&ten, 10).row(), kind_of_ten.row()));
+    create(&ten, kind_of_ten, widget("b", json!({"size": 9}))).unwrap();
+    drop(five);
+    assert!(custom(kind_of_again).schema.held().is_some());
+    drop(again);
+    assert!(custom(kind_of_again).schema.held().is_none());
+}

@@ -180,7 +180,7 @@ fn of_kinds(of: &GroupVersion, kinds: &[Kind]) -> Value {
     let mut schemas = schemas_named(used);
     for kind in kinds {
         if let Some(custom) = kind.row().custom {
-            schemas.insert(schema_name(*kind), custom.schema.clone());
+            schemas.insert(schema_name(*kind), Value::clone(&custom.schema.get()));
         }
         if let Some(schema) = schemas.get_mut(&schema_name(*kind)) {
             schema["x-kubernetes-group-version-kind"] = json!([operations::kind_json(*kind)]);

@@ -12,7 +12,7 @@ mod types;
 mod unknown;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use flate2::read::GzDecoder;
 use podstorm_apiserver::merge_key;
@@ -84,11 +84,28 @@ pub(crate) fn schema_of(api_version: &str, kind: &str) -> Option<String> {
     SCHEMAS.contains_key(&name).then_some(name)
 }
 
+/// The schema of a kind's objects.
+pub(crate) enum Schema {
+    Known(&'static Value),
+    Custom(Arc<Value>),
+}
+
+impl std::ops::Deref for Schema {
+    type Target = Value;
+
+    fn deref(&self) -> &Value {
+        match self {
+            Schema::Known(schema) => schema,
+            Schema::Custom(schema) => schema,
+        }
+    }
+}
+
 /// The schema of a kind's objects, or of requests of that kind; `None` where there is none.
-pub(crate) fn schema_of_kind(kind: Kind) -> Option<&'static Value> {
+pub(crate) fn schema_of_kind(kind: Kind) -> Option<Schema> {
     match kind.row().custom {
-        Some(custom) => Some(&custom.schema),
-        None => schema_named(&schema_name(kind)),
+        Some(custom) => Some(Schema::Custom(custom.schema.get())),
+        None => schema_named(&schema_name(kind)).map(Schema::Known),
     }
 }
 

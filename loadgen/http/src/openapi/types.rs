@@ -18,14 +18,14 @@ pub(crate) fn wrong_type(kind: Kind, object: &Map<String, Value>) -> Option<Stri
         let metadata = object.get("metadata")?.as_object()?;
         return members(schema_named(OBJECT_META)?, OBJECT_META, metadata, "");
     }
-    members(schema_of_kind(kind)?, kind.name(), object, "")
+    members(&*schema_of_kind(kind)?, kind.name(), object, "")
 }
 
 /// As [`wrong_type`], in the words of the conversion that strategic patches go through.
 ///
 /// Source: `FromUnstructured` of apimachinery's `runtime` package.
 pub(crate) fn wrong_conversion(kind: Kind, object: &Map<String, Value>) -> Option<String> {
-    unconvertible_members(schema_of_kind(kind)?, object)
+    unconvertible_members(&*schema_of_kind(kind)?, object)
 }
 
 fn unconvertible_members(schema: &Value, object: &Map<String, Value>) -> Option<String> {

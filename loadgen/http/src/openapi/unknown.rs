@@ -41,7 +41,7 @@ fn drop_unknown(kind: Kind, object: &mut Map<String, Value>, is_whole: bool) -> 
         is_whole,
     };
     if let Some(custom) = kind.row().custom {
-        for path in podstorm_apiserver::custom::prune(&custom.schema, object) {
+        for path in podstorm_apiserver::custom::prune(&custom.schema.get(), object) {
             walk.found.push(path);
         }
         if let (Some(Value::Object(metadata)), Some(schema)) =
@@ -54,7 +54,7 @@ fn drop_unknown(kind: Kind, object: &mut Map<String, Value>, is_whole: bool) -> 
             );
         }
     } else if let Some(schema) = schema_of_kind(kind) {
-        walk.members((schema, kind.name()), object, &Path::ROOT);
+        walk.members((&schema, kind.name()), object, &Path::ROOT);
     }
     walk.found.into_vec()
 }

@@ -9,7 +9,7 @@ use podstorm_objects::{AnyObject, ApiError, Cause, Kind, Object, Reason};
 use serde_json::{Map, Value};
 
 use super::owners::{Application, Conflict, Owners};
-use super::schema::Type;
+use super::schema::{Type, schema_of};
 use super::set::FieldSet;
 use super::walk::{self, Difference};
 use super::{MANAGED, Writer, ignored, owners_of, plain, without_owners};
@@ -184,7 +184,8 @@ impl Writer<'_> {
         stored: Option<&dyn Object>,
         force: bool,
     ) -> Result<Map<String, Value>, ApiError> {
-        let of = Type::of_kind(self.kind);
+        let schema = schema_of(self.kind);
+        let of = Type::of(&schema);
         let version = self.kind.api_version();
         let config = Value::Object(config.clone());
         check_types(self.kind, &config, of)?;
@@ -204,7 +205,8 @@ impl Writer<'_> {
         };
         let difference = |new: &Value, version: &str| {
             let kind = view::at_version(self.kind, version)?;
-            let of = Type::of_kind(kind);
+            let schema = schema_of(kind);
+            let of = Type::of(&schema);
             let old = stored.map_or_else(|| Map::new().into(), |old| view::json(kind, old));
             let new = view::converted(self.kind, kind, new.clone());
             let (old, new) = (plain(old, of), plain(new, of));

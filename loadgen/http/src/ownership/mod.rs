@@ -24,7 +24,7 @@ pub(crate) use self::scale::apply_scale;
 pub(crate) use self::texts::Texts;
 
 use self::owners::{Differences, Operation, Owner, Owners};
-use self::schema::Type;
+use self::schema::{Type, schema_of};
 use self::set::FieldSet;
 use self::walk::Difference;
 use crate::query::{cause, options_invalid};
@@ -38,7 +38,7 @@ const MANAGED: &str = "managedFields";
 
 /// The way to the member that `/scale` changes.
 fn replicas_way(kind: Kind) -> Vec<&'static str> {
-    let scale = kind.row().custom.and_then(|custom| custom.scale.as_ref());
+    let scale = kind.row().custom.and_then(|custom| custom.scale);
     let way = scale.and_then(|scale| scale.spec_replicas.members());
     way.unwrap_or_else(|| vec!["spec", "replicas"])
 }
@@ -258,7 +258,8 @@ impl Writer<'_> {
         let (Some(before), Some(after)) = (owners_of(old), owners_of(&*new)) else {
             return;
         };
-        let of = Type::of_kind(self.kind);
+        let schema = schema_of(self.kind);
+        let of = Type::of(&schema);
         let form = |object: &dyn Object| plain(view::json(self.kind, object), of);
         let is_same = || Difference::between(&form(old), &form(&*new), of).is_none();
         if before.same_but_times(&after) && is_same() {
@@ -293,7 +294,8 @@ impl Writer<'_> {
         });
         let compare = |version: &str| {
             let kind = view::at_version(self.kind, version)?;
-            let of = Type::of_kind(kind);
+            let schema = schema_of(kind);
+            let of = Type::of(&schema);
             let old = old.map_or_else(|| Map::new().into(), |old| view::json(kind, old));
             let (old, new) = (plain(old, of), plain(view::json(kind, &*new), of));
             Some(Difference::between(&old, &new, of).ignoring(&ignored))
@@ -312,7 +314,7 @@ impl Writer<'_> {
 
 /// Adds the members that Go writes although they are empty.
 pub(crate) fn fill(kind: Kind, object: &mut Value) {
-    Type::of_kind(kind).fill(object);
+    Type::of(&schema_of(kind)).fill(object);
 }
 
 /// The object as it is compared: without owners, with what is written although it is empty.

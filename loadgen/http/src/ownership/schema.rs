@@ -4,6 +4,7 @@ use podstorm_objects::Kind;
 use serde_json::{Map, Value};
 
 use super::set;
+pub(super) use crate::openapi::Schema;
 use crate::openapi::{referred, schema_of_kind, written};
 
 /// The type of a value: a property or a schema, as OpenAPI has it.
@@ -30,15 +31,19 @@ pub(super) enum Form {
 /// What holds a value whose schema says nothing.
 static ANY: Value = Value::Null;
 
+/// The schema of a kind's objects; anything where it has none.
+pub(super) fn schema_of(kind: Kind) -> Schema {
+    schema_of_kind(kind).unwrap_or(Schema::Known(&ANY))
+}
+
 impl<'a> Type<'a> {
     pub(super) fn new(property: &'a Value) -> Type<'a> {
         let schema = referred(property).map_or(property, |(_, schema)| schema);
         Type { property, schema }
     }
 
-    /// The type of a kind's objects; anything where it has no schema.
-    pub(super) fn of_kind(kind: Kind) -> Type<'static> {
-        let schema = schema_of_kind(kind).unwrap_or(&ANY);
+    /// The type of the objects that a schema is of.
+    pub(super) fn of(schema: &'a Value) -> Type<'a> {
         Type {
             property: schema,
             schema,

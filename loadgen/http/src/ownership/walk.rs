@@ -416,10 +416,15 @@ mod tests {
     use podstorm_apiserver::kind_named;
     use serde_json::json;
 
+    use super::super::schema::{Schema, schema_of};
     use super::*;
 
     fn pod() -> Type<'static> {
-        Type::of_kind(kind_named("Pod").unwrap())
+        let schema = schema_of(kind_named("Pod").unwrap());
+        let Schema::Known(schema) = schema else {
+            unreachable!("it is built in")
+        };
+        Type::of(schema)
     }
 
     fn fields(fields: Value) -> FieldSet {

@@ -42,7 +42,7 @@ pub(crate) fn of(route: &Route, method: &Method, query: &Query<'_>, body: &Bytes
         .custom
         .filter(|it| !it.deprecation.is_empty())
     {
-        return vec![custom.deprecation.clone()];
+        return vec![custom.deprecation.to_owned()];
     }
     let is_whole = target.subresource.is_empty();
     let warning = match (target.kind.group(), target.kind.resource()) {
