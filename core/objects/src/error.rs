@@ -34,6 +34,8 @@ pub struct Details {
     pub causes: Vec<Cause>,
     /// `Retry-After`, s.
     pub retry_after_seconds: u32,
+    /// `metadata.continue` of the `Status`: the token by which an expired list can go on.
+    pub continue_token: String,
 }
 
 /// An entry of `details.causes`.

@@ -259,11 +259,20 @@ pub fn expired(version: u64, oldest: u64) -> ApiError {
     ApiError::status(410, Reason::Expired, message)
 }
 
-/// 410: a list can't be continued.
-pub fn continue_expired() -> ApiError {
+/// 410: a list can't be continued as it was; the token goes on with the newest state.
+///
+/// Source: `inconsistentContinue` in `storage/etcd3/errors.go` of Kubernetes' apiserver.
+pub fn continue_expired(continue_token: String) -> ApiError {
     let message = "The provided continue parameter is too old to display a consistent list \
-                   result. You must start a new list without the continue parameter.";
-    ApiError::status(410, Reason::Expired, message)
+                   result. You can start a new list without the continue parameter, or use the \
+                   continue token in this response to retrieve the remainder of the results. \
+                   Continuing with the provided token results in an inconsistent list - objects \
+                   that were created, modified, or deleted between the time the first chunk was \
+                   returned and now may show up in the list.";
+    ApiError::status(410, Reason::Expired, message).with_details(Details {
+        continue_token,
+        ..Details::default()
+    })
 }
 
 /// 500: the server fails at what it should be able to do.

@@ -23,7 +23,7 @@ pub(crate) fn list(call: &Call<'_>, target: &Target) -> Result<Response<Body>, A
     let selection = Selection::of(target, query)?;
     let limit = query.number("limit")?.unwrap_or(0);
     // As upstream's cache, which answers whatever state it has, and all of it.
-    let from_cache = query.text("resourceVersion") == "0";
+    let from_cache = query.text("resourceVersion") == "0" && query.text("continue").is_empty();
     let limit = if from_cache { 0 } else { limit };
     let exact = check_versions(query)?;
     let api = call.cluster().api(view::stored_kind(kind));

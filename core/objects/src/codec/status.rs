@@ -12,7 +12,14 @@ impl ApiError {
         Writer::object_value(|out| {
             out.put("apiVersion", "v1");
             out.put("kind", "Status");
-            out.member("metadata", |out| out.object(|_| {}));
+            let token = self.details.as_ref().map(|details| &details.continue_token);
+            out.member("metadata", |out| {
+                out.object(|out| {
+                    token
+                        .into_iter()
+                        .for_each(|it| out.put_text("continue", it))
+                });
+            });
             out.put("status", "Failure");
             out.put_text("message", &self.message);
             out.put_text("reason", self.reason.as_str());
@@ -67,11 +74,15 @@ impl ApiError {
                     .opt_i32("retryAfterSeconds")?
                     .and_then(|seconds| u32::try_from(seconds).ok())
                     .unwrap_or(0),
+                continue_token: String::new(),
             })
         };
-        if let Some(details) = members.child("details", read)? {
-            error.details = (details != Details::default()).then(|| Box::new(details));
-        }
+        let mut details = members.child("details", read)?.unwrap_or_default();
+        let token = |value: JsonValue<'_>, path: &Path<'_>| {
+            Ok(Members::new(value, path)?.text("continue")?.to_owned())
+        };
+        details.continue_token = members.child("metadata", token)?.unwrap_or_default();
+        error.details = (details != Details::default()).then(|| Box::new(details));
         Ok(error)
     }
 }
@@ -117,6 +128,18 @@ mod tests {
                 "details": {"retryAfterSeconds": 1, "causes": [{"reason": "NamespaceTerminating",
                     "message": "m", "field": "metadata.namespace"}]}})
         );
+    }
+
+    #[test]
+    fn a_status_may_say_how_a_list_goes_on() {
+        let error = ApiError::status(410, Reason::Expired, "m").with_details(Details {
+            continue_token: "abc".into(),
+            ..Details::default()
+        });
+        let json = error.to_json();
+        assert_eq!(json["metadata"], json!({"continue": "abc"}));
+        assert_eq!(json.get("details"), None);
+        assert_eq!(ApiError::from_json(json), Ok(error));
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! Lists and pages.
 
-use podstorm_objects::Pod;
-use serde_json::json;
+use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
+use podstorm_objects::{Namespace, Pod};
+use serde_json::{Value, json};
 
 use super::super::testing::*;
 use super::*;
+use crate::{ClusterOptions, History};
 
 fn names(items: &[Arc<Pod>]) -> Vec<String> {
     let name = |pod: &Arc<Pod>| format!("{}/{}", pod.metadata.namespace, pod.metadata.name);
@@ -13,12 +15,16 @@ fn names(items: &[Arc<Pod>]) -> Vec<String> {
 
 fn filled() -> Cluster {
     let cluster = cluster();
+    fill(&cluster);
+    cluster
+}
+
+fn fill(cluster: &Cluster) {
     for name in ["c", "a", "b"] {
         cluster.create(pod(name, json!({})), at(0)).unwrap();
         let elsewhere = json!({"metadata": {"namespace": "other"}});
         cluster.create(pod(name, elsewhere), at(0)).unwrap();
     }
-    cluster
 }
 
 #[test]
@@ -41,30 +47,191 @@ fn every_object_is_looked_at_once() {
     assert_eq!(seen, cluster.list::<Pod>(None).0);
 }
 
-#[test]
-fn pages_show_one_state() {
-    let cluster = filled();
-    let first = ListOptions {
-        limit: 4,
+fn remembering() -> Cluster {
+    cluster_with(ClusterOptions {
+        keeps_past: true,
+        history: History {
+            min_events: 0,
+            ..History::default()
+        },
+        ..ClusterOptions::default()
+    })
+}
+
+fn page(limit: usize, continue_token: &str) -> ListOptions<'_> {
+    ListOptions {
+        limit,
+        continue_token,
         ..ListOptions::default()
-    };
-    let page = cluster.list_page::<Pod>(&first).unwrap();
-    assert_eq!((page.items.len(), page.remaining), (4, 2));
+    }
+}
+
+#[test]
+fn pages_show_one_state_and_are_there_as_often_as_they_are_asked_for() {
+    let cluster = remembering();
+    fill(&cluster);
+    let first = cluster.list_page::<Pod>(&page(4, "")).unwrap();
+    assert_eq!((first.items.len(), first.remaining), (4, 2));
+    // Names come, change and go, before and behind the page.
     cluster.create(pod("d", json!({})), at(0)).unwrap();
-    let next = ListOptions {
-        continue_token: &page.continue_token,
-        ..first.clone()
+    let elsewhere = json!({"metadata": {"namespace": "other"}});
+    cluster.create(pod("aa", elsewhere), at(0)).unwrap();
+    let again = pod("b", json!({"metadata": {"namespace": "other"}}));
+    for (namespace, name) in [("default", "a"), ("other", "b"), ("other", "c")] {
+        let deleted = cluster.delete::<Pod>(namespace, name, &forced(), at(0));
+        deleted.unwrap();
+    }
+    cluster.create(again, at(0)).unwrap();
+    for _ in 0..3 {
+        let next = page(4, &first.continue_token);
+        let rest = cluster.list_page::<Pod>(&next).unwrap();
+        assert_eq!(names(&rest.items), ["other/b", "other/c"]);
+        assert!(rest.items.iter().all(|pod| {
+            pod.metadata.resource_version.number() <= first.resource_version.number()
+        }));
+        assert_eq!(rest.resource_version, first.resource_version);
+        assert_eq!((rest.continue_token.as_str(), rest.remaining), ("", 0));
+    }
+    // With another limit too, and as part of any number of lists.
+    for _ in 0..100 {
+        cluster.list_page::<Pod>(&page(1, "")).unwrap();
+    }
+    let one = cluster
+        .list_page::<Pod>(&page(1, &first.continue_token))
+        .unwrap();
+    assert_eq!(
+        (names(&one.items), one.remaining),
+        (vec!["other/b".into()], 1)
+    );
+    let last = cluster
+        .list_page::<Pod>(&page(1, &one.continue_token))
+        .unwrap();
+    assert_eq!(names(&last.items), ["other/c"]);
+    assert_eq!(last.continue_token, "");
+
+    // When the history is gone, the list goes on with what is there now.
+    cluster.compact::<Pod>();
+    cluster.create(pod("e", json!({})), at(0)).unwrap();
+    let error = cluster
+        .list_page::<Pod>(&page(4, &first.continue_token))
+        .unwrap_err();
+    assert_eq!(error.code, 410);
+    let details = error.details.unwrap();
+    let now = cluster
+        .list_page::<Pod>(&page(1, &details.continue_token))
+        .unwrap();
+    assert_eq!(
+        (names(&now.items), now.remaining),
+        (vec!["other/aa".into()], 1)
+    );
+    assert_eq!(
+        now.resource_version.number(),
+        Some(cluster.resource_version())
+    );
+    let rest = cluster
+        .list_page::<Pod>(&page(9, &now.continue_token))
+        .unwrap();
+    assert_eq!(names(&rest.items), ["other/b"]);
+}
+
+#[test]
+fn a_token_is_good_for_its_collection_alone() {
+    let cluster = remembering();
+    fill(&cluster);
+    let of = |namespace, limit, token: &str| {
+        cluster.list_page::<Pod>(&ListOptions {
+            namespace,
+            ..page(limit, token)
+        })
     };
-    let rest = cluster.list_page::<Pod>(&next).unwrap();
-    assert_eq!(names(&rest.items), ["other/b", "other/c"]);
-    assert_eq!(rest.resource_version, page.resource_version);
-    assert_eq!((rest.continue_token.as_str(), rest.remaining), ("", 0));
-    assert_eq!(refused(cluster.list_page::<Pod>(&next)), "410 Expired");
-    let wrong = ListOptions {
-        continue_token: "nodes-0",
-        ..first
-    };
-    assert_eq!(refused(cluster.list_page::<Pod>(&wrong)), "400 BadRequest");
+    let token = |namespace| of(namespace, 1, "").unwrap().continue_token;
+    let all = [None, Some("default"), Some("other")];
+    for one in all {
+        for other in all {
+            let page = of(other, 1, &token(one));
+            match one == other {
+                true => assert_eq!(page.unwrap().items.len(), 1),
+                false => assert_eq!(refused(page), "400 BadRequest", "{one:?} {other:?}"),
+            }
+        }
+    }
+    let kinds = cluster.list_page::<Namespace>(&page(1, &token(None)));
+    assert_eq!(refused(kinds), "400 BadRequest");
+    let beside = cluster.list_page::<Pod>(&ListOptions {
+        resource_version: ResourceVersion::new("1"),
+        ..page(1, &token(None))
+    });
+    assert_eq!(refused(beside), "400 BadRequest");
+    let json = |json: Value| BASE64_URL_SAFE_NO_PAD.encode(json.to_string());
+    let good = json!({"v": "meta.k8s.io/v1", "rv": 1, "start": "default/a\0", "of": "pods/"});
+    for (member, value) in [
+        ("v", json!("v2")),
+        ("rv", json!(0)),
+        ("rv", json!(-2)),
+        ("start", json!("")),
+        ("start", json!("a")),
+        ("start", json!("a/b/c")),
+        ("of", json!("nodes/")),
+    ] {
+        let mut wrong = good.clone();
+        wrong[member] = value;
+        assert_eq!(
+            refused(of(None, 1, &json(wrong.clone()))),
+            "400 BadRequest",
+            "{wrong}"
+        );
+    }
+    for wrong in ["?", "nodes-0", "e30", "bnVsbA"] {
+        assert_eq!(refused(of(None, 1, wrong)), "400 BadRequest", "{wrong}");
+    }
+}
+
+#[test]
+fn pages_together_are_the_list_whatever_is_written_meanwhile() {
+    let cluster = remembering();
+    let mut random = fastrand::Rng::with_seed(5);
+    for _ in 0..20 {
+        let mut write = || {
+            let name = format!("p{}", random.u32(..40));
+            let namespace = ["default", "other"][random.usize(..2)];
+            let metadata = json!({"metadata": {"namespace": namespace}});
+            match random.u32(..3) {
+                0 => drop(cluster.delete::<Pod>(namespace, &name, &forced(), at(0))),
+                _ => drop(cluster.create(pod(&name, metadata), at(0))),
+            }
+            random.usize(1..9)
+        };
+        for _ in 0..30 {
+            write();
+        }
+        // While it is open a watch keeps the history.
+        let _watch = watch::<Pod>(&cluster);
+        let even = |object: &dyn Object| object.metadata().name.as_bytes().len() == 2;
+        let select: &Select<'_> = &even;
+        for (namespace, select) in [(None, None), (Some("other"), None), (None, Some(select))] {
+            let (mut paged, mut token) = (Vec::new(), String::new());
+            let mut version = None;
+            while version.is_none() || !token.is_empty() {
+                let limit = write();
+                let page = cluster.list_page::<Pod>(&ListOptions {
+                    namespace,
+                    select,
+                    ..page(limit, &token)
+                });
+                let page = page.unwrap();
+                assert!(page.items.len() <= limit);
+                let number = page.resource_version.number();
+                assert_eq!(*version.get_or_insert(number), number);
+                paged.extend(page.items);
+                token = page.continue_token;
+            }
+            let version = version.flatten().expect("there was a page");
+            let (mut then, _) = cluster.list_as_of::<Pod>(namespace, version).unwrap();
+            then.retain(|pod| select.is_none_or(|is| is(&**pod)));
+            assert_eq!(names(&paged), names(&then));
+            assert!(paged.iter().zip(&then).all(|(a, b)| Arc::ptr_eq(a, b)));
+        }
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@
 //! may see the event a moment before the table has the object. A `get` then waits for the shard, so
 //! nobody reads an older state after a newer event.
 //!
-//! Lock order: shards in ascending order, then the log, then the owner index.
+//! Lock order: shards in ascending order, then the names in order, then the log, then the owner index.
 
 mod bytes;
 pub(crate) mod counts;
@@ -15,6 +15,7 @@ pub(crate) mod lock;
 pub(crate) mod log;
 pub(crate) mod observe;
 pub(crate) mod owners;
+mod pages;
 mod part;
 mod past;
 pub(crate) mod primitives;
@@ -67,6 +68,8 @@ struct Shard<R> {
     table: HashTable<Stored<R>>,
     /// Whether the owner index includes this shard; then every commit updates it.
     indexed: bool,
+    /// Whether the names in order include this shard; then creates and removals update them.
+    named: bool,
 }
 
 /// The objects of one kind and the log of their events.
@@ -74,6 +77,8 @@ pub struct KindStore<R> {
     kind: Kind,
     shards: Box<[CachePadded<Lock<Shard<R>>>]>,
     log: Arc<Log<R>>,
+    /// The names in order, once a page was asked for; empty before.
+    names: pages::Names,
     owners: Arc<OwnerIndex>,
     /// Whether an object of this kind was ever named as an owner; otherwise deletions look for no
     /// dependents.
@@ -131,12 +136,14 @@ impl<R: Strategy> KindStore<R> {
             Lock::new(Shard {
                 table: HashTable::new(),
                 indexed: false,
+                named: false,
             })
         };
         KindStore {
             kind,
             shards: (0..SHARDS).map(|_| CachePadded::new(shard())).collect(),
             log: Arc::new(Log::new(version, history, shared.keeps_past, observed)),
+            names: pages::Names::default(),
             owners: shared.owners.clone(),
             has_owners: AtomicBool::new(false),
             hasher: hash_state(),
@@ -152,9 +159,13 @@ impl<R: Strategy> KindStore<R> {
         }
     }
 
-    fn shard(&self, KeyHash(hash): KeyHash) -> &Lock<Shard<R>> {
+    fn shard_of(&self, KeyHash(hash): KeyHash) -> usize {
         // The table uses the low bits for its buckets and the top seven for its tags.
-        &self.shards[(hash >> 48) as usize % SHARDS]
+        (hash >> 48) as usize % SHARDS
+    }
+
+    fn shard(&self, hash: KeyHash) -> &Lock<Shard<R>> {
+        &self.shards[self.shard_of(hash)]
     }
 
     /// The stored object. O(1), one lock.
@@ -205,6 +216,9 @@ impl<R: Strategy> KindStore<R> {
         });
         if shard.indexed {
             self.owners.change(None, Some(&*object));
+        }
+        if shard.named {
+            self.names.lock().insert(pages::key_of(&*object));
         }
         drop(guard);
         after.run();
@@ -279,7 +293,7 @@ impl<R: Strategy> KindStore<R> {
     ) -> CommitOutcome<R> {
         let bytes = self.log.bytes_of(&last);
         let mut shard = self.shard(key).lock();
-        let indexed = shard.indexed;
+        let (indexed, named) = (shard.indexed, shard.named);
         let Ok(stored) = shard.table.find_entry(key.0, is_same(current)) else {
             return CommitOutcome::Conflict;
         };
@@ -295,6 +309,9 @@ impl<R: Strategy> KindStore<R> {
         let (stored, _) = stored.remove();
         if indexed {
             self.owners.change(Some(&**current), None);
+        }
+        if named {
+            self.names.lock().remove(&pages::key_of(&**current));
         }
         drop(shard);
         drop(stored);

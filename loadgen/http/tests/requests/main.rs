@@ -8,6 +8,7 @@ mod faults;
 mod groups;
 mod heavy;
 mod hostile;
+mod pages;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

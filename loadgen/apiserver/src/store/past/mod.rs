@@ -51,7 +51,7 @@ impl<R: Strategy> KindStore<R> {
 }
 
 /// The current objects with the events since undone.
-fn undone<R: Strategy>(
+pub(super) fn undone<R: Strategy>(
     mut objects: Vec<Arc<R>>,
     undo: Vec<Undo<R>>,
     namespace: Option<&str>,

@@ -1,0 +1,147 @@
+//! Tokens of pages: they say where a list goes on and as of which version, so that the server keeps
+//! nothing of lists, and a page can be asked for as often as the history reaches back.
+//!
+//! Source: `storage/continue.go` of Kubernetes' apiserver. Ours also name the collection, which
+//! upstream's leave to the path, and how many objects are left.
+
+use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
+use podstorm_objects::{ApiError, Kind};
+use serde::{Deserialize, Serialize};
+
+use crate::errors;
+
+const FORMAT: &str = "meta.k8s.io/v1";
+/// The `rv` of a list that goes on with the newest state.
+const NEWEST: i64 = -1;
+
+/// Where a list goes on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Token {
+    v: String,
+    rv: i64,
+    /// The first key of the page, relative to the collection: the last one before and a zero byte.
+    start: String,
+    /// The collection.
+    #[serde(default)]
+    of: String,
+    /// The number of objects from there on; absent where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    left: Option<usize>,
+}
+
+/// What a token belongs to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Collection<'a> {
+    pub(super) kind: Kind,
+    pub(super) namespace: Option<&'a str>,
+}
+
+impl Collection<'_> {
+    fn name(&self) -> String {
+        format!(
+            "{}/{}",
+            self.kind.group_resource(),
+            self.namespace.unwrap_or("")
+        )
+    }
+
+    /// Whether the keys of its objects begin with their namespaces.
+    fn spans_namespaces(&self) -> bool {
+        self.kind.is_namespaced() && self.namespace.is_none()
+    }
+}
+
+impl Token {
+    /// A list that goes on behind an object as of a version.
+    pub(super) fn behind(
+        of: Collection<'_>,
+        (namespace, name): (&str, &str),
+        version: u64,
+        left: Option<usize>,
+    ) -> Token {
+        let start = match of.spans_namespaces() {
+            true => format!("{namespace}/{name}\0"),
+            false => format!("{name}\0"),
+        };
+        Token {
+            v: FORMAT.to_owned(),
+            rv: i64::try_from(version).expect("versions are counted one by one"),
+            start,
+            of: of.name(),
+            left,
+        }
+    }
+
+    /// # Errors
+    /// 400 for what is no token of this collection.
+    pub(super) fn read(text: &str, of: Collection<'_>) -> Result<Token, ApiError> {
+        let refused = |why: String| {
+            errors::bad_request(format!(
+                "invalid continue token: continue key is not valid: {why}"
+            ))
+        };
+        let json = BASE64_URL_SAFE_NO_PAD.decode(text);
+        let json = json.map_err(|problem| refused(format!("illegal base64 data: {problem}")))?;
+        let token: Result<Token, _> = serde_json::from_slice(&json);
+        let token = token.map_err(|problem| refused(problem.to_string()))?;
+        if token.v != FORMAT {
+            let why = format!(
+                "server does not recognize this encoded version {:?}",
+                token.v
+            );
+            return Err(refused(why));
+        }
+        if token.rv == 0 || token.rv < NEWEST {
+            let why = format!("incorrect encoded start resourceVersion (version {FORMAT})");
+            return Err(refused(why));
+        }
+        if token.start.is_empty() {
+            return Err(refused(format!(
+                "encoded start key empty (version {FORMAT})"
+            )));
+        }
+        if token.of != of.name() {
+            return Err(refused(format!(
+                "it is of {:?}, not of {:?}",
+                token.of,
+                of.name()
+            )));
+        }
+        if token.start.matches('/').count() != usize::from(of.spans_namespaces()) {
+            return Err(refused(token.start));
+        }
+        Ok(token)
+    }
+
+    pub(super) fn text(&self) -> String {
+        let json = serde_json::to_vec(self).expect("texts and numbers are JSON");
+        BASE64_URL_SAFE_NO_PAD.encode(json)
+    }
+
+    /// The version of the list; `None` for the newest.
+    pub(super) fn version(&self) -> Option<u64> {
+        u64::try_from(self.rv).ok()
+    }
+
+    /// Namespace and name that the page begins with; the namespace is that of the collection, where it has one.
+    pub(super) fn start<'t>(&'t self, of: Collection<'t>) -> (&'t str, &'t str) {
+        let whole = (of.namespace.unwrap_or(""), self.start.as_str());
+        match of.spans_namespaces() {
+            true => self.start.split_once('/').unwrap_or(whole),
+            false => whole,
+        }
+    }
+
+    pub(super) fn left(&self) -> Option<usize> {
+        self.left
+    }
+
+    /// The same place in the newest state.
+    pub(super) fn at_newest(&self) -> Token {
+        Token {
+            rv: NEWEST,
+            left: None,
+            ..self.clone()
+        }
+    }
+}

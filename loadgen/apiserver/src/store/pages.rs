@@ -1,0 +1,92 @@
+//! Pages of a kind: the next objects by namespace and name as of a version.
+//!
+//! The names are kept in order from the first page on that anybody asks for, so that a page costs
+//! what it holds, and what has changed since its version.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use compact_str::CompactString;
+use podstorm_objects::Str;
+
+use super::lock::Lock;
+use super::log::Unavailable;
+use super::past::undone;
+use super::{KindStore, Strategy, is_at, sorted};
+
+/// Namespaces and names in order.
+pub(super) type Names = Lock<BTreeSet<(Str, CompactString)>>;
+
+/// Objects in order.
+pub(crate) struct Page<R> {
+    /// One more than was asked for, where there are more.
+    pub(crate) objects: Vec<Arc<R>>,
+    pub(crate) version: u64,
+    /// How many objects there were from the first on; known for the newest state alone.
+    pub(crate) left: Option<usize>,
+}
+
+pub(super) fn key_of<R: Strategy>(object: &R) -> (Str, CompactString) {
+    let metadata = object.metadata();
+    (metadata.namespace.clone(), metadata.name.clone())
+}
+
+impl<R: Strategy> KindStore<R> {
+    /// The first objects from a namespace and name on, of one namespace or of all, as of a version or of
+    /// now: `limit` and one more. O(limit + e log e) in the e events since the version, and O(log n); without a
+    /// version also O(n) in the objects of the namespace, which are counted. The first call is O(n log n).
+    /// Holds every shard's lock while it collects.
+    ///
+    /// # Errors
+    /// The state as of the version is not available.
+    pub(crate) fn page(
+        &self,
+        namespace: Option<&str>,
+        from: (&str, &str),
+        limit: usize,
+        version: Option<u64>,
+    ) -> Result<Page<R>, Unavailable> {
+        let mut shards: Vec<_> = self.shards.iter().map(|shard| shard.lock()).collect();
+        let mut names = self.names.lock();
+        if !shards[0].named {
+            let stored = shards.iter().flat_map(|shard| &shard.table);
+            *names = stored.map(|stored| key_of(&*stored.object)).collect();
+            shards.iter_mut().for_each(|shard| shard.named = true);
+        }
+        let (undo, as_of) = match version {
+            None => (Vec::new(), self.log.version()),
+            Some(version) => (self.log.undo(version, None)?.undo, version),
+        };
+        let from = (Str::from(from.0), CompactString::from(from.1));
+        let is_in = |at: &str| namespace.is_none_or(|namespace| at == namespace);
+        let rest = || names.range(&from..).take_while(|(at, _)| is_in(at));
+        // Of the objects that are there now those go that have changed.
+        let most = limit.saturating_add(1).saturating_add(undo.len());
+        let found = rest().take(most).map(|(namespace, name)| {
+            let key = self.key(namespace, name);
+            let at = self.shard_of(key.hash);
+            let stored = shards[at].table.find(key.hash.0, is_at(&key));
+            stored.expect("what has a name is stored").object.clone()
+        });
+        let mut objects: Vec<Arc<R>> = found.collect();
+        let left = match version {
+            Some(_) => None,
+            None if namespace.is_none() && from.0.is_empty() && from.1.is_empty() => {
+                Some(names.len())
+            }
+            None => Some(rest().count()),
+        };
+        drop((names, shards));
+        if !undo.is_empty() {
+            objects = undone(objects, undo, namespace);
+            objects.retain(|object| key_of(&**object) >= from);
+            objects = sorted(objects);
+        }
+        objects.truncate(limit.saturating_add(1));
+        Ok(Page {
+            objects,
+            version: as_of,
+            left,
+        })
+    }
+}
