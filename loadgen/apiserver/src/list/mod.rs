@@ -154,7 +154,7 @@ impl Cluster {
             false => limit,
         };
         let mut items: Vec<Arc<R>> = Vec::new();
-        let version = loop {
+        let (version, has_more) = loop {
             let start = (from.0.as_str(), from.1.as_str());
             let page = store.page(options.namespace, start, looked_at, version);
             let page = page.map_err(|_| {
@@ -180,7 +180,6 @@ impl Cluster {
             version = Some(page.version);
             looked_at = looked_at.saturating_mul(2);
         };
-        let (version, has_more) = version;
         items.truncate(limit);
         let remaining = left.map_or(0, |left| left.saturating_sub(items.len()));
         let last = items.last().filter(|_| has_more);

@@ -409,3 +409,16 @@ fn a_watch_that_has_read_all_outlives_a_compaction() {
     );
     assert!(drain(&mut behind)[0].starts_with("ERROR"));
 }
+
+#[test]
+fn a_watch_that_has_lost_its_events_keeps_no_others() {
+    let cluster = keeping(SEGMENT_LEN, 4 * SEGMENT_LEN);
+    let mut lost = watch::<Pod>(&cluster);
+    create(&cluster, 0..5 * SEGMENT_LEN, 0);
+    let early = cluster.resource_version() - 2 * SEGMENT_LEN as u64;
+    // Its events went when there were more than four segments of them; then one is enough.
+    create(&cluster, 5 * SEGMENT_LEN..6 * SEGMENT_LEN + 1, 0);
+    let from = cluster.watch::<Pod>(WatchFrom::Version(early), WatchOptions::default());
+    assert_eq!(refused(from), "410 Expired");
+    assert!(drain(&mut lost)[0].starts_with("ERROR"));
+}

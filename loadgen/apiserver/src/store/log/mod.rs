@@ -10,6 +10,9 @@
 //! Lock order: a store's shard, then its log. Only the observer is called while the log's lock is
 //! held. [`After::run`] wakes watches and frees memory when all locks are released.
 
+mod history;
+mod segment;
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
@@ -18,158 +21,27 @@ use std::sync::atomic::Ordering;
 use podstorm_objects::{AnyObject, Now, ResourceVersion};
 use smallvec::SmallVec;
 
+pub use self::history::History;
+pub use self::segment::Change;
+use self::segment::Kept;
+pub(crate) use self::segment::{Entry, SEGMENT_LEN, Segment};
 use super::counts::{WriteEffects, WriteTotals};
 use super::observe::{Commit, Observed};
 use super::primitives::{AtomicU64, MutexGuard, OnceLock};
 use super::{Lock, Strategy};
 use crate::Waker;
 
-/// Most events in a segment: 16 KiB of slots. Segments are dropped as a whole.
-pub(crate) const SEGMENT_LEN: usize = if MODELLED { 2 } else { 512 };
-
-/// A segment whose objects have that many bytes gets no more events: a 256th of what a server keeps.
-const SEGMENT_BYTES: usize = if MODELLED { 1 } else { 1 << 20 };
-
-/// Whether a model checker runs.
-const MODELLED: bool = cfg!(any(feature = "loom", feature = "shuttle"));
-
-/// How many past events a log keeps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct History {
-    /// Fewest events kept for watches that are opened later, rounded up to whole segments.
-    pub min_events: usize,
-    /// Most events kept for the slowest open watch, rounded up to whole segments. An event keeps a
-    /// version of its object alive: with about 600 bytes for a pod, two million events are 1.2 GB.
-    pub max_events: usize,
-    /// Most bytes of the objects of past events, about; it goes before the two numbers. A segment of
-    /// up to 512 events or 1 MiB is kept in any case. `usize::MAX`: no limit, and nothing is counted.
-    pub max_bytes: usize,
-}
-
-impl Default for History {
-    fn default() -> Self {
-        History {
-            min_events: 4096,
-            max_events: 2_000_000,
-            max_bytes: usize::MAX,
-        }
-    }
-}
-
-impl History {
-    /// The history of a server whose clients are unknown: one that doesn't read costs 256 MB of each
-    /// kind that it watches at most, and a list has pages for as long as 16,384 events of its kind take.
-    pub const SERVED: History = History {
-        min_events: 16_384,
-        max_events: 2_000_000,
-        max_bytes: 256 << 20,
-    };
-
-    /// The history of the kind Event, which has few watches: an eighth.
-    pub(crate) fn for_events(self) -> History {
-        History {
-            min_events: self.min_events / 8,
-            ..self
-        }
-    }
-}
-
-/// The type of an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// The object was created.
-    Added,
-    /// The object changed.
-    Modified,
-    /// The object was removed.
-    Deleted,
-}
-
-/// One event.
-#[derive(Debug)]
-pub(crate) struct Entry<R> {
-    pub(crate) change: Change,
-    pub(crate) object: Arc<R>,
-    /// When it was committed, in monotonic time.
-    pub(crate) commit_ns: i64,
-}
-
-impl<R: Strategy> Entry<R> {
-    pub(crate) fn version(&self) -> u64 {
-        version_of(&*self.object)
-    }
-}
-
-/// The version of a stored object.
-pub(crate) fn version_of<R: Strategy>(object: &R) -> u64 {
-    object
-        .metadata()
-        .resource_version
-        .number()
-        .expect("the server's versions are numbers")
-}
-
-/// A run of events. Slots are filled in order, each once, under the log's lock.
-pub(crate) struct Segment<R> {
-    /// Counts segments from the first one of the log.
-    pub(crate) number: u64,
-    pub(crate) entries: Box<[OnceLock<Entry<R>>]>,
-    /// For each event the object before, if there was one; empty unless older states are kept.
-    before: Box<[OnceLock<Arc<R>>]>,
-}
-
-impl<R> Segment<R> {
-    /// The object before an event; `None` where there was none, or older states are not kept.
-    pub(crate) fn before(&self, index: usize) -> Option<Arc<R>> {
-        self.before.get(index)?.get().cloned()
-    }
-
-    fn new(number: u64, keeps_past: bool) -> Arc<Segment<R>> {
-        let entries = (0..SEGMENT_LEN).map(|_| OnceLock::new()).collect();
-        let kept = if keeps_past { SEGMENT_LEN } else { 0 };
-        let before = (0..kept).map(|_| OnceLock::new()).collect();
-        Arc::new(Segment {
-            number,
-            entries,
-            before,
-        })
-    }
-}
+/// No segment: a watch that waits to hear that it has expired needs none.
+const LOST: u64 = u64::MAX;
 
 /// An open watch, as the log knows it.
 struct Watcher {
     id: u64,
-    /// The segment it reads.
+    /// The segment it reads; [`LOST`] when that was dropped before it was read.
     segment: u64,
     /// Whether it has read everything and waits to be woken.
     drained: bool,
     waker: Option<Waker>,
-}
-
-/// A segment, as the log knows it.
-struct Kept<R> {
-    segment: Arc<Segment<R>>,
-    /// Filled slots. Only the last segment may have none.
-    len: usize,
-    /// Of the objects of its events, about; 0 where bytes have no limit.
-    bytes: usize,
-    /// The version of its last event.
-    last_version: u64,
-}
-
-impl<R> Kept<R> {
-    fn new(number: u64, keeps_past: bool) -> Kept<R> {
-        Kept {
-            segment: Segment::new(number, keeps_past),
-            len: 0,
-            bytes: 0,
-            last_version: 0,
-        }
-    }
-
-    fn is_full(&self) -> bool {
-        self.len == SEGMENT_LEN || self.bytes >= SEGMENT_BYTES
-    }
 }
 
 struct LogState<R> {
@@ -521,10 +393,11 @@ impl<R: Strategy> LogState<R> {
 
     /// Removes the segments that need not be kept.
     fn forget(&mut self, history: History, garbage: &mut Garbage<R>) {
-        let slowest = self.watchers.iter().map(|watcher| watcher.segment).min();
+        let slowest = |watchers: &[Watcher]| watchers.iter().map(|watcher| watcher.segment).min();
+        let mut slowest_now = slowest(&self.watchers);
         while self.segments.len() > 1 {
             let front = &self.segments[0];
-            let needed = slowest.is_some_and(|slowest| slowest <= front.segment.number);
+            let needed = slowest_now.is_some_and(|slowest| slowest <= front.segment.number);
             let keep = if needed {
                 history.max_events
             } else {
@@ -537,6 +410,14 @@ impl<R: Strategy> LogState<R> {
             self.forgotten = front.last_version;
             self.events -= front.len;
             self.bytes -= front.bytes;
+            if needed {
+                for watcher in &mut self.watchers {
+                    if watcher.segment <= front.segment.number {
+                        watcher.segment = LOST;
+                    }
+                }
+                slowest_now = slowest(&self.watchers);
+            }
             garbage.push(front.segment);
         }
     }

@@ -7,6 +7,7 @@
 
 use podstorm_objects::{Namespace, WatchEvent};
 
+use super::segment::version_of;
 use super::*;
 use crate::store::counts::Verb;
 use crate::{Watch, WatchOptions};
