@@ -24,12 +24,12 @@ impl Default for History {
 }
 
 impl History {
-    /// The history of a server whose clients are unknown: one that doesn't read costs 256 MB of each
+    /// The history of a server whose clients are unknown: one that doesn't read costs 64 MB of each
     /// kind that it watches at most, and a list has pages for as long as 16,384 events of its kind take.
     pub const SERVED: History = History {
         min_events: 16_384,
         max_events: 2_000_000,
-        max_bytes: 256 << 20,
+        max_bytes: 64 << 20,
     };
 
     /// The history of the kind Event, which has few watches: an eighth.

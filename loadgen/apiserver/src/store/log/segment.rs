@@ -8,7 +8,7 @@ use crate::store::primitives::OnceLock;
 /// Most events in a segment: 16 KiB of slots. Segments are dropped as a whole.
 pub(crate) const SEGMENT_LEN: usize = if MODELLED { 2 } else { 512 };
 
-/// A segment whose objects have that many bytes gets no more events: a 256th of what a server keeps.
+/// A segment whose objects have that many bytes gets no more events: a 64th of what a server keeps.
 const SEGMENT_BYTES: usize = if MODELLED { 1 } else { 1 << 20 };
 
 /// Whether a model checker runs.
