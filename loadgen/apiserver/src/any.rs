@@ -42,6 +42,9 @@ pub(crate) trait AnyStore: Debug + Send + Sync {
     /// The namespaces of the objects with these UIDs. O(n).
     fn namespaces_of(&self, uids: &Places<&Uid>) -> HashMap<Uid, Str, RandomState>;
 
+    /// The bytes of an object, if it exists, as [`Footprint`](crate::Footprint) counts them.
+    fn bytes(&self, namespace: &str, name: &str) -> Option<usize>;
+
     /// Calls `read` with the metadata of an object, if it exists.
     fn inspect_metadata(&self, namespace: &str, name: &str, read: &mut dyn FnMut(&ObjectMeta));
 
@@ -143,6 +146,11 @@ impl<R: Strategy> AnyStore for KindStore<R> {
             }
         });
         found
+    }
+
+    fn bytes(&self, namespace: &str, name: &str) -> Option<usize> {
+        let object = self.read(&self.key(namespace, name))?;
+        Some(object.bytes())
     }
 
     fn inspect_metadata(&self, namespace: &str, name: &str, read: &mut dyn FnMut(&ObjectMeta)) {

@@ -127,6 +127,13 @@ impl Api<'_> {
         Ok(created)
     }
 
+    /// The bytes in memory of an object, about; `None` where it or its kind isn't there. O(size of what clients gave:
+    /// texts count by their length alone).
+    pub fn bytes(&self, namespace: &str, name: &str) -> Option<usize> {
+        let bytes = |store: &dyn AnyStore| store.bytes(namespace, name);
+        self.cluster.with_store(self.kind, bytes).ok().flatten()
+    }
+
     /// See [`Cluster::get`].
     ///
     /// # Errors

@@ -257,6 +257,10 @@ impl Strategy for Pod {
         share(&mut self.status, &old.status);
     }
 
+    fn pod_spec_bytes(&self) -> usize {
+        self.spec.bytes()
+    }
+
     fn set_defaults(&mut self, old: Option<&Self>) {
         if old.is_none_or(|old| !Arc::ptr_eq(&old.spec, &self.spec)) {
             default_pod(self);
@@ -315,6 +319,10 @@ impl Strategy for ReplicaSet {
         share(&mut self.status, &old.status);
     }
 
+    fn pod_spec_bytes(&self) -> usize {
+        self.spec.template.spec.bytes()
+    }
+
     fn set_defaults(&mut self, old: Option<&Self>) {
         let template = &self.spec.template;
         let shared = old.is_some_and(|old| Arc::ptr_eq(&old.spec.template, template));
@@ -369,6 +377,11 @@ impl Strategy for ReplicationController {
         share(&mut self.selector, &old.selector);
         share(&mut self.template, &old.template);
         share(&mut self.status, &old.status);
+    }
+
+    fn pod_spec_bytes(&self) -> usize {
+        let template = self.template.as_deref();
+        template.map_or(0, |template| template.spec.bytes())
     }
 
     fn set_defaults(&mut self, _old: Option<&Self>) {

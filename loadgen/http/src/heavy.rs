@@ -21,6 +21,10 @@ use crate::view;
 
 /// Most bytes of a body that is read and checked where it came in: some milliseconds of work.
 const BODY_MAX: usize = 64 << 10;
+/// Most bytes in memory of an object that is changed there: several times as many as it has as JSON.
+const OBJECT_MAX: usize = 256 << 10;
+/// Most bytes of a body times those of its kind's schema: each entry may be held against each alternative.
+const LOOKS_MAX: usize = 64 << 20;
 /// Most objects of a kind whose collection is listed, watched or deleted where the request came in.
 const OBJECTS_MAX: u64 = 2_000;
 /// How long work whose time is over may take to notice.
@@ -98,9 +102,18 @@ pub(crate) fn is_heavy(server: &ApiServer, route: &Route, method: &Method, body:
     let Route::Objects(target) = route else {
         return body > BODY_MAX;
     };
-    let is_collection = target.name.is_empty() && method != Method::POST;
-    let count = || server.cluster().api(view::stored_kind(target.kind)).count();
-    body > BODY_MAX || is_collection && count().is_ok_and(|count| count > OBJECTS_MAX)
+    let custom = target.kind.row().custom;
+    let schema = custom.map_or(0, |custom| custom.schema_bytes);
+    if body > BODY_MAX || body.saturating_mul(schema) > LOOKS_MAX {
+        return true;
+    }
+    let api = server.cluster().api(view::stored_kind(target.kind));
+    if target.name.is_empty() {
+        return method != Method::POST && api.count().is_ok_and(|count| count > OBJECTS_MAX);
+    }
+    let stored = || api.bytes(&target.namespace, &target.name);
+    let is_changed = [Method::PUT, Method::PATCH].contains(method);
+    is_changed && stored().is_some_and(|bytes| bytes > OBJECT_MAX)
 }
 
 /// 500: a bug.

@@ -12,6 +12,8 @@ use super::columns::JsonPath;
 pub struct CustomType {
     /// The schema of objects, as the definition has it, with `apiVersion`, `kind` and `metadata`.
     pub schema: CustomSchema,
+    /// The bytes of the schema as JSON.
+    pub schema_bytes: usize,
     /// The `kind` of lists.
     pub list_kind: &'static str,
     /// The name of one object in lower case.

@@ -8,6 +8,7 @@ use podstorm_objects::{
 };
 
 use super::field_manager::Manager;
+use super::limits::BYTES_MAX;
 use super::name::{Draw, IdentityGenerator, NAME_ATTEMPTS};
 use super::store::counts::{Verb, WriteEffects};
 use super::store::{KindStore, Taken};
@@ -39,6 +40,7 @@ impl Cluster {
         meta::drop_namespace(kind, object.metadata_mut());
         self.admit_create(kind, object.metadata())?;
         object.set_defaults(None);
+        check_size(&object)?;
         if let Some(manager) = manager {
             manager.written(None, &mut object);
         }
@@ -81,6 +83,7 @@ impl Cluster {
         meta::drop_namespace(kind, object.metadata_mut());
         self.admit(kind, object.metadata(), true)?;
         object.set_defaults(None);
+        check_size(&object)?;
         object.hold();
         let metadata = object.metadata_mut();
         tidy_metadata(metadata);
@@ -315,6 +318,20 @@ fn validate_new<R: Strategy>(cluster: &Cluster, object: &R, draw: Draw) -> Resul
 /// See [`Strategy::identified`].
 fn identified<R: Strategy>(object: &R, uid: &Uid, draw: Draw) -> Option<R> {
     object.identified(uid, &|| generated_name(object.metadata(), draw))
+}
+
+/// Checks what defaults have made of an object, before it is looked at any further: a million empty containers would
+/// have a hundred million bytes.
+///
+/// # Errors
+/// 422: it has more bytes than an object may.
+pub(super) fn check_size<R: Strategy>(object: &R) -> Result<(), ApiError> {
+    if object.pod_spec_bytes() <= BYTES_MAX {
+        return Ok(());
+    }
+    let cause = errors::too_long("<nil>", BYTES_MAX);
+    let name = &object.metadata().name;
+    Err(errors::invalid(object.kind(), name, vec![cause]))
 }
 
 /// The first name that is tried for an object; empty where it has no prefix of one.

@@ -73,10 +73,11 @@ fn row(spec: &Value, names: &Value, version: &Value) -> Option<(Kind, Arc<Value>
     let mut version = version.clone();
     let schema = version["schema"]["openAPIV3Schema"].take();
     let made_from = json!([spec["group"], spec["scope"], names, version]).to_string();
-    let whole = (&made_from, schema.to_string());
+    let schema_text = schema.to_string();
+    let whole = (&made_from, &schema_text);
     let content = [1, 2].map(|seed| {
         let hasher = ahash::RandomState::with_seeds(seed, 0x726f, 0x7773, 0x6f66);
-        hasher.hash_one(&whole)
+        hasher.hash_one(whole)
     });
     let mut rows = ROWS.lock().unwrap_or_else(PoisonError::into_inner);
     let (row, named) = match rows.named.get(&made_from) {
@@ -90,6 +91,7 @@ fn row(spec: &Value, names: &Value, version: &Value) -> Option<(Kind, Arc<Value>
     let kind = *rows.rows.entry(content).or_insert_with(|| {
         let custom = CustomType {
             schema: CustomSchema::default(),
+            schema_bytes: schema_text.len(),
             list_kind: &named.list_kind,
             singular: &named.singular,
             deprecation: &named.deprecation,

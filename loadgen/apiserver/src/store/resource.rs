@@ -29,6 +29,12 @@ pub trait Strategy: Object + Footprint + Clone + PartialEq {
     /// Sets defaults. Parts that are shared with the stored object have them already.
     fn set_defaults(&mut self, _old: Option<&Self>) {}
 
+    /// The bytes of the pod spec that the object holds as a text, which defaults make grow; 0 of kinds that [check their
+    /// size](crate::limits) with their rules.
+    fn pod_spec_bytes(&self) -> usize {
+        0
+    }
+
     /// Adds what holds an object until everything in it is gone, which nobody who writes it owns.
     fn hold(&mut self) {}
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use podstorm_objects::{ApiError, Now, ObjectMeta};
 
-use super::create::refuse_invalid;
+use super::create::{check_size, refuse_invalid};
 use super::field_manager::Manager;
 use super::store::PodPart;
 use super::store::counts::{Verb, WriteEffects};
@@ -224,6 +224,7 @@ pub(super) fn prepare_and_validate<R: Strategy>(
     let part = PodPart::of(verb);
     if !status {
         new.set_defaults(Some(old));
+        check_size(new)?;
     }
     match manager {
         Some(manager) => manager.written(Some(old), new),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::hostile::{DEFINITIONS, JSON, THINGS, ask_as};
+use super::hostile::{DEFINITIONS, JSON, MERGE_PATCH, THINGS, ask_as};
 use super::*;
 
 /// A server with a kind for whose objects each entry of `list` is held against a thousand alternatives.
@@ -71,6 +71,45 @@ fn probes_and_small_requests_are_answered_beside_long_ones() {
         }
         assert!(asked > 10, "{asked} in {all:?}");
         assert!(slowest < all / 4, "{slowest:?} of {all:?}");
+    });
+}
+
+#[test]
+fn what_is_large_may_be_the_body_the_object_or_the_schema() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    runtime.block_on(async {
+        let server = with_alternatives(Duration::from_secs(60)).await;
+        let (code, message) = ask_as(&server, "POST", THINGS, JSON, thing("large", 2_000)).await;
+        assert_eq!(code, 201, "{message}");
+        let patch = json!({"metadata": {"labels": {"a": "b"}}}).to_string();
+        let large = format!("{THINGS}/large");
+        for (what, method, path, media, body) in [
+            ("body", "POST", THINGS, JSON, thing("b", 1_000)),
+            ("object", "PATCH", &large, MERGE_PATCH, patch),
+            ("schema", "POST", THINGS, JSON, thing("s", 200)),
+        ] {
+            // The one thread that serves is free while another works: it is not the one that answers.
+            let server = server.clone();
+            let (path, asks) = (path.to_owned(), what);
+            let asked = tokio::spawn(async move {
+                let (method, media) = (method.to_owned(), media.to_owned());
+                ask_as(&server, &method, &path, &media, body).await
+            });
+            let began = Instant::now();
+            let mut turns = 0;
+            while !asked.is_finished() {
+                tokio::spawn(async {}).await.expect("it is free");
+                turns += 1;
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            let (code, message) = asked.await.expect("it is answered");
+            assert!(code < 300, "{asks}: {message}");
+            assert!(turns > 3, "{asks}: {turns} turns in {:?}", began.elapsed());
+        }
     });
 }
 

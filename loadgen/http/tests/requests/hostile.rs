@@ -353,6 +353,25 @@ async fn defaults_make_no_object_larger_than_a_body() {
         )),
         "{message}"
     );
+    // Three bytes each, a hundred once they have their defaults.
+    let empty = json!({"containers": vec![json!({}); 60_000]});
+    let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": empty});
+    let of_set = json!({"selector": {"matchLabels": {"a": "b"}}, "template": template});
+    let of_controller = json!({"selector": {"a": "b"}, "template": template});
+    for (path, spec) in [
+        ("/api/v1/namespaces/default/pods", &empty),
+        ("/apis/apps/v1/namespaces/default/replicasets", &of_set),
+        (
+            "/api/v1/namespaces/default/replicationcontrollers",
+            &of_controller,
+        ),
+    ] {
+        let object = json!({"metadata": {"name": "a"}, "spec": spec});
+        let refused = json(send(&server, "POST", path, &object).await).await;
+        let message = refused["message"].as_str().unwrap_or("");
+        let wanted = format!("is invalid: <nil>: Too long: may not be more than {BYTES_MAX} bytes");
+        assert!(message.ends_with(&wanted), "{path}: {message:.300}");
+    }
     for kind in [MERGE_PATCH, JSON_PATCH] {
         let patch = match kind {
             JSON_PATCH => json!([{"op": "add", "path": "/list", "value": vec![json!({}); 30_000]}]),
