@@ -49,6 +49,11 @@ impl Body {
         matches!(self.content, Content::List(_))
     }
 
+    /// Whether it goes on for as long as the client likes.
+    pub(crate) fn is_endless(&self) -> bool {
+        matches!(self.content, Content::Watch(_) | Content::Live(_))
+    }
+
     /// Keeps the place of its request for as long as it is sent.
     pub(crate) fn keep(&mut self, place: KeptPlace) {
         self._place = Some(place);

@@ -108,6 +108,12 @@ impl Credentials {
         self.tokens.insert(token.into(), user).is_none()
     }
 
+    /// Whether a request with these headers has the credential that it needs. `now_ns` is asked for tokens alone.
+    pub(crate) fn accepts(&self, headers: &HeaderMap, now_ns: impl Fn() -> i64) -> bool {
+        let is_good = |token| self.of_token(token, now_ns()).is_some();
+        !self.required || bearer(headers).is_some_and(is_good)
+    }
+
     /// The user of a token that is good now.
     pub(crate) fn of_token(&self, token: &str, now_ns: i64) -> Option<Arc<User>> {
         if let Some(user) = self.tokens.get(token) {

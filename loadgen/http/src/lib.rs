@@ -29,6 +29,8 @@ mod autoscaler;
 mod body;
 mod catalog;
 mod component_status;
+mod connected;
+mod connections;
 mod credentials;
 mod delete;
 mod discovery;
@@ -406,6 +408,11 @@ impl ApiServer {
 
     pub(crate) fn credentials(&self) -> &Credentials {
         &self.0.settings.credentials
+    }
+
+    /// Whether a request with these headers has the credential that the server wants.
+    pub(crate) fn accepts(&self, headers: &HeaderMap) -> bool {
+        self.credentials().accepts(headers, || self.now().mono_ns)
     }
 
     pub(crate) fn in_flight(&self, is_mutating: bool) -> &InFlight {

@@ -5,24 +5,22 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::{Request, Response, Version};
+use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
-use crate::answer::Body;
+use crate::connected::{Arriving, Observed, Sending, drive};
+pub use crate::connections::ConnectionLimits;
+use crate::connections::{Connection, Connections};
 use crate::credentials::{User, draw_hash_seed};
 use crate::tls::Tls;
 use crate::{ApiServer, ConnectionLost, tls};
 
-/// How long a client may take to send the head of a request.
-pub(crate) const HEAD_WITHIN: Duration = Duration::from_secs(30);
-/// Most connections at once; others wait to be accepted.
-const CONNECTIONS_MAX: usize = 10_000;
 /// How long requests that are being answered may still take when the server stops.
 const DRAIN_WITHIN: Duration = Duration::from_secs(10);
 
@@ -49,79 +47,128 @@ pub async fn serve_with(
     tls: Option<Tls>,
     stop: impl Future<Output = ()>,
 ) -> io::Result<SocketAddr> {
+    serve_within(server, listener, tls, ConnectionLimits::default(), stop).await
+}
+
+/// As [`serve_with`], with limits of its own.
+///
+/// # Errors
+/// As there.
+#[doc(hidden)]
+pub async fn serve_within(
+    server: ApiServer,
+    listener: TcpListener,
+    tls: Option<Tls>,
+    limits: ConnectionLimits,
+    stop: impl Future<Output = ()>,
+) -> io::Result<SocketAddr> {
     draw_hash_seed()?;
     let address = listener.local_addr()?;
-    let graceful = GracefulShutdown::new();
-    // Dropped when the server stops: handshakes that are under way end.
-    let (open, closed) = watch::channel(());
+    // Dropped by connections when they end, and told when the server stops.
+    let (open, stops) = watch::channel(());
     let mut stop = std::pin::pin!(stop);
-    let free = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let connections = Arc::new(Connections::new(limits));
     loop {
         let accept = async {
-            let place = Arc::clone(&free).acquire_owned().await;
-            (listener.accept().await, place)
+            let (stream, _) = listener.accept().await?;
+            io::Result::Ok((stream, connections.enter().await))
         };
-        let (accepted, place) = tokio::select! {
+        let accepted = tokio::select! {
             () = &mut stop => break,
             accepted = accept => accepted,
         };
-        let Ok((stream, _)) = accepted else {
+        let Ok((stream, connection)) = accepted else {
             // Out of descriptors, or the client has gone: the next may do better.
+            connections.close_oldest();
             tokio::time::sleep(Duration::from_millis(10)).await;
             continue;
         };
         // A watch's event should not wait for the next.
         let _best_effort = stream.set_nodelay(true);
-        let (server, watcher) = (server.clone(), graceful.watcher());
-        let (tls, mut closed) = (tls.clone(), closed.clone());
+        let (server, tls, stops) = (server.clone(), tls.clone(), stops.clone());
         tokio::spawn(async move {
-            let Some(tls) = tls else {
-                serve_plain(&server, watcher, stream).await;
-                return drop(place);
-            };
-            let greeted = tokio::select! {
-                greeted = tls.greet(stream) => greeted,
-                _ = closed.changed() => None,
-            };
-            if let Some(greeted) = greeted {
-                tls::serve(&server, watcher, greeted).await;
+            match tls {
+                None => serve_plain(&server, stream, connection, stops).await,
+                Some(tls) => serve_tls(&server, &tls, stream, connection, stops).await,
             }
-            drop(place);
         });
     }
-    drop((listener, open));
+    drop((listener, stops));
     server.drain();
-    let _in_time = tokio::time::timeout(DRAIN_WITHIN, graceful.shutdown()).await;
+    let _none_is_open = open.send(());
+    let _in_time = tokio::time::timeout(DRAIN_WITHIN, open.closed()).await;
     Ok(address)
 }
 
 /// Serves a connection without TLS to its end.
-async fn serve_plain(server: &ApiServer, watcher: Watcher, stream: TcpStream) {
-    let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new())
-        .header_read_timeout(HEAD_WITHIN);
-    let connection = http.serve_connection(TokioIo::new(stream), service(server, None));
-    // A client that goes away harms nobody.
-    let _ended = watcher.watch(connection).await;
+async fn serve_plain(
+    server: &ApiServer,
+    stream: TcpStream,
+    connection: Connection,
+    stops: watch::Receiver<()>,
+) {
+    let connection = Arc::new(connection);
+    let stream = TokioIo::new(Observed::new(stream, connection.activity()));
+    // The connection has deadlines for all its states.
+    let http = http1::Builder::new()
+        .header_read_timeout(None)
+        .serve_connection(stream, service(server, None, &connection));
+    drive(http, &connection, stops).await;
+}
+
+/// Shakes hands, and serves a connection to its end.
+async fn serve_tls(
+    server: &ApiServer,
+    tls: &Tls,
+    stream: TcpStream,
+    connection: Connection,
+    mut stops: watch::Receiver<()>,
+) {
+    let greeted = tokio::select! {
+        greeted = tls.greet(stream, connection.limits().handshake) => greeted,
+        () = connection.activity().told_to_go() => None,
+        _ = stops.changed() => None,
+    };
+    if let Some(greeted) = greeted {
+        tls::serve(server, greeted, connection, stops).await;
+    }
 }
 
 /// What answers the requests of one connection. They are sent by `user`, where it is known.
 pub(crate) fn service(
     server: &ApiServer,
     user: Option<Arc<User>>,
+    connection: &Arc<Connection>,
 ) -> impl Service<
     Request<Incoming>,
-    Response = Response<Body>,
+    Response = Response<Sending>,
     Error = ConnectionLost,
     Future: Send + 'static,
 > + use<> {
-    let server = server.clone();
+    let (server, connection) = (server.clone(), Arc::clone(connection));
+    if user.is_some() {
+        connection.prove();
+    }
     service_fn(move |mut request: Request<Incoming>| {
+        if !connection.is_proven() && server.accepts(request.headers()) {
+            connection.prove();
+        }
+        let activity = connection.activity();
+        let (answering, stage) = activity.begin(
+            request.version() == Version::HTTP_2,
+            !request.body().is_end_stream(),
+        );
         if let Some(user) = &user {
             request.extensions_mut().insert(Arc::clone(user));
         }
-        let server = server.clone();
-        // An answer that a fault loses closes the connection, or resets the stream.
-        async move { server.answer(request).await }
+        let request = request.map(|body| Arriving { body, stage });
+        let (server, activity) = (server.clone(), Arc::clone(activity));
+        async move {
+            // An answer that a fault loses closes the connection, or resets the stream.
+            let response = server.answer(request).await?;
+            let stage = activity.send(response.body().is_endless());
+            drop(answering);
+            Ok(response.map(|body| Sending { body, stage }))
+        }
     })
 }

@@ -1,16 +1,19 @@
 //! The twin of `tls` in a build without that feature: no HTTP/2, and whoever asks for TLS is told so. It has the
 //! same shape, so that no caller asks which of them it has.
 
-use hyper_util::server::graceful::Watcher;
+use std::time::Duration;
+
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 
 use crate::ApiServer;
+use crate::connections::Connection;
 
 /// A connection after the handshake: there is none.
 pub(crate) enum Greeted {}
 
 #[cfg_attr(test, expect(dead_code, reason = "tests listen with the other"))]
-pub(crate) async fn serve(_: &ApiServer, _: Watcher, greeted: Greeted) {
+pub(crate) async fn serve(_: &ApiServer, greeted: Greeted, _: Connection, _: watch::Receiver<()>) {
     match greeted {}
 }
 
@@ -25,7 +28,7 @@ pub enum Tls {}
 
 impl Tls {
     #[cfg_attr(test, expect(dead_code, reason = "tests listen with the other"))]
-    pub(crate) async fn greet(&self, _: TcpStream) -> Option<Greeted> {
+    pub(crate) async fn greet(&self, _: TcpStream, _: Duration) -> Option<Greeted> {
         match *self {}
     }
 }

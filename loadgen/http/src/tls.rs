@@ -9,7 +9,6 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::Watcher;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
     Issuer, KeyPair, KeyUsagePurpose,
@@ -19,17 +18,18 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::ApiServer;
+use crate::connected::{Observed, drive};
+use crate::connections::Connection;
 use crate::credentials::User;
-use crate::listen::{HEAD_WITHIN, service};
+use crate::listen::service;
 
 /// Most watches and other requests at once over one connection of HTTP/2.
 const STREAMS_MAX: u32 = 1000;
-/// How long a client may take to shake hands.
-const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
 /// How a client that does not speak TLS is told so.
 const NOT_TLS: &[u8] = b"HTTP/1.0 400 Bad Request\r\nConnection: close\r\n\r\n\
     This is a server of HTTPS: begin the address with https://\n";
@@ -55,17 +55,25 @@ impl From<rustls::Error> for TlsError {
 pub(crate) type Greeted = (TlsStream<TcpStream>, Option<Arc<User>>);
 
 /// Serves a connection to its end, in HTTP/1.1 or HTTP/2 as the client has chosen.
-pub(crate) async fn serve(server: &ApiServer, watcher: Watcher, (stream, user): Greeted) {
+pub(crate) async fn serve(
+    server: &ApiServer,
+    (stream, user): Greeted,
+    connection: Connection,
+    stops: watch::Receiver<()>,
+) {
+    let connection = Arc::new(connection);
+    let stream = TokioIo::new(Observed::new(stream, connection.activity()));
     let mut http = auto::Builder::new(TokioExecutor::new());
-    http.http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_WITHIN);
+    // The connection has deadlines for all its states.
+    http.http1().header_read_timeout(None);
+    let [ask_every, answer_within] = connection.limits().ping;
     http.http2()
         .timer(TokioTimer::new())
+        .keep_alive_interval(ask_every)
+        .keep_alive_timeout(answer_within)
         .max_concurrent_streams(STREAMS_MAX);
-    let connection = http.serve_connection(TokioIo::new(stream), service(server, user));
-    // A client that goes away harms nobody.
-    let _ended = watcher.watch(connection).await;
+    let http = http.serve_connection(stream, service(server, user, &connection));
+    drive(http, &connection, stops).await;
 }
 
 /// How a server speaks TLS: what it shows, and whom it believes.
@@ -81,10 +89,10 @@ impl fmt::Debug for Tls {
 impl Tls {
     /// Shakes hands, and looks who the client's certificate says it is. `None` where it does not speak
     /// TLS, has a certificate of somebody else's, or takes too long.
-    pub(crate) async fn greet(&self, mut stream: TcpStream) -> Option<Greeted> {
+    pub(crate) async fn greet(&self, mut stream: TcpStream, within: Duration) -> Option<Greeted> {
         /// How a client begins that speaks TLS.
         const HANDSHAKE: u8 = 22;
-        let shaken = tokio::time::timeout(HANDSHAKE_WITHIN, async {
+        let shaken = tokio::time::timeout(within, async {
             let mut first = [0];
             if stream.peek(&mut first).await.ok()? > 0 && first[0].is_ascii_uppercase() {
                 // What is no handshake but looks like a method.

@@ -42,7 +42,7 @@ async fn say(address: SocketAddr, bytes: &[u8]) -> String {
 
 /// Expects that a request for the path gets an answer with that code.
 async fn expect(address: SocketAddr, path: &str, code: u16) {
-    let get = format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
+    let get = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
     let answer = say(address, get.as_bytes()).await;
     assert!(answer.starts_with(&format!("HTTP/1.1 {code}")), "{answer}");
 }
@@ -53,7 +53,7 @@ async fn is_served(address: SocketAddr) {
 
 fn post(length: usize, body: &str) -> Vec<u8> {
     format!(
-        "POST /api/v1/namespaces HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\
+        "POST /api/v1/namespaces HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
          content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
     )
     .into_bytes()
@@ -65,7 +65,7 @@ async fn what_is_no_request_or_a_long_one_is_refused() {
     let (long, longish) = ("a".repeat(1 << 20), "a".repeat(70_000));
     let many: String = (0..200).map(|n| format!("x-{n}: 1\r\n")).collect();
     let get = |path: &str, headers: &str| {
-        format!("GET /{path} HTTP/1.1\r\nhost: a\r\n{headers}\r\n").into_bytes()
+        format!("GET /{path} HTTP/1.1\r\nhost: localhost\r\n{headers}\r\n").into_bytes()
     };
     let long_header = format!("x: {long}\r\n");
     for (bytes, answer) in [
@@ -80,7 +80,7 @@ async fn what_is_no_request_or_a_long_one_is_refused() {
         (get("", &long_header), "HTTP/1.1 431"),
         (get("version", &many), "HTTP/1.1 431"),
         (
-            b"BREW /api/v1/pods HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n".to_vec(),
+            b"BREW /api/v1/pods HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n".to_vec(),
             "HTTP/1.1 405",
         ),
         (post(4 << 20, &"x".repeat(4 << 20)), "HTTP/1.1 413"),
@@ -115,7 +115,7 @@ async fn idle_and_deaf_clients_hold_nobody_up() {
         // Half a head, and a watch that is never read.
         let request = match number % 2 {
             0 => "GET /api/v1/pods HTTP/1.1\r\nho",
-            _ => "GET /api/v1/pods?watch=1 HTTP/1.1\r\nhost: a\r\n\r\n",
+            _ => "GET /api/v1/pods?watch=1 HTTP/1.1\r\nhost: localhost\r\n\r\n",
         };
         client.write_all(request.as_bytes()).await.unwrap();
         kept.push(client);
@@ -128,8 +128,8 @@ async fn idle_and_deaf_clients_hold_nobody_up() {
 #[tokio::test]
 async fn requests_sent_at_once_are_answered_in_order() {
     let address = server().await;
-    let twice = b"GET /api HTTP/1.1\r\nhost: a\r\n\r\n\
-        GET /nowhere HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+    let twice = b"GET /api HTTP/1.1\r\nhost: localhost\r\n\r\n\
+        GET /nowhere HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
     let back = say(address, twice).await;
     let codes: Vec<&str> = back
         .match_indices("HTTP/1.1 ")
@@ -142,7 +142,7 @@ async fn requests_sent_at_once_are_answered_in_order() {
 async fn a_client_that_has_said_all_it_will_is_still_answered() {
     let address = server().await;
     let mut client = TcpStream::connect(address).await.unwrap();
-    let version = b"GET /version HTTP/1.1\r\nhost: a\r\n\r\n";
+    let version = b"GET /version HTTP/1.1\r\nhost: localhost\r\n\r\n";
     client.write_all(version).await.unwrap();
     client.shutdown().await.unwrap();
     let mut back = String::new();
@@ -177,7 +177,7 @@ async fn a_body_that_is_packed_is_not_unpacked() {
     let packed = packed.finish().unwrap();
     let address = server().await;
     let mut request = format!(
-        "POST /api/v1/namespaces HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\
+        "POST /api/v1/namespaces HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
          content-type: application/json\r\ncontent-encoding: gzip\r\n\
          content-length: {}\r\n\r\n",
         packed.len()
@@ -219,7 +219,7 @@ async fn watches_that_are_not_read_take_no_memory_for_what_they_miss() {
     let mut deaf = Vec::new();
     for _ in 0..20 {
         let mut client = TcpStream::connect(address).await.unwrap();
-        let watch = b"GET /api/v1/configmaps?watch=1 HTTP/1.1\r\nhost: a\r\n\r\n";
+        let watch = b"GET /api/v1/configmaps?watch=1 HTTP/1.1\r\nhost: localhost\r\n\r\n";
         client.write_all(watch).await.unwrap();
         let mut head = [0; 12];
         client.read_exact(&mut head).await.unwrap();

@@ -15,7 +15,7 @@ use tokio_rustls::TlsConnector;
 
 use super::*;
 
-fn jane() -> Credentials {
+pub(super) fn jane() -> Credentials {
     let mut credentials = Credentials::default();
     let user = User {
         name: "jane".to_owned(),
@@ -146,7 +146,11 @@ async fn secure(authority: &Authority) -> SocketAddr {
     on_socket(server, Some(tls.expect("a server's certificate"))).await
 }
 
-fn client(authority: &Authority, identity: Option<&Identity>, alpn: &[&str]) -> TlsConnector {
+pub(super) fn client(
+    authority: &Authority,
+    identity: Option<&Identity>,
+    alpn: &[&str],
+) -> TlsConnector {
     let mut roots = RootCertStore::empty();
     let root = CertificateDer::from_pem_slice(authority.certificate().as_bytes());
     roots.add(root.expect("a certificate")).expect("it is one");

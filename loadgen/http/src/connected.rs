@@ -1,0 +1,233 @@
+//! What a connection's bytes, requests and answers tell its [`Activity`], and the task that ends it in time.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use hyper_util::server::graceful::GracefulConnection;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+
+use crate::answer::Body;
+use crate::connections::{Activity, Connection, Stage};
+use crate::faults::ConnectionLost;
+
+/// How long a client of HTTP/2 may take to hear that an idle connection ends.
+const GOODBYE_WITHIN: Duration = Duration::from_secs(5);
+
+/// Serves a connection until it ends by itself, a deadline passes, or it has to make room for another one. When the
+/// server stops, it ends with what is being answered.
+pub(crate) async fn drive<C: GracefulConnection>(
+    http: C,
+    connection: &Connection,
+    mut stops: watch::Receiver<()>,
+) {
+    let (activity, limits) = (connection.activity(), connection.limits());
+    let deadline = || {
+        let latest = Instant::now() + limits.idle;
+        // Looked at again after that time at the latest: HTTP/2 ends answers in tasks of their own.
+        let ends_at = activity.ends_at(limits);
+        ends_at.map_or(latest, |ends_at| ends_at.min(latest))
+    };
+    let mut http = pin!(http);
+    let mut out = pin!(activity.told_to_go());
+    let mut stopped = pin!(async { drop(stops.changed().await) });
+    let mut is_leaving = false;
+    let mut sleep = pin!(sleep_until(deadline()));
+    poll_fn(|context| {
+        if !is_leaving && stopped.as_mut().poll(context).is_ready() {
+            is_leaving = true;
+            http.as_mut().graceful_shutdown();
+        }
+        // A client that goes away harms no other.
+        if http.as_mut().poll(context).is_ready() || out.as_mut().poll(context).is_ready() {
+            return Poll::Ready(());
+        }
+        if let Some(ends_at) = activity.ends_at(limits)
+            && ends_at < sleep.deadline()
+        {
+            sleep.as_mut().reset(ends_at);
+        }
+        while sleep.as_mut().poll(context).is_ready() {
+            let ends_at = activity.ends_at(limits);
+            if ends_at.is_none_or(|ends_at| ends_at > Instant::now()) {
+                sleep.as_mut().reset(deadline());
+                continue;
+            }
+            if is_leaving || !activity.is_http2() {
+                return Poll::Ready(());
+            }
+            // The next request may be on its way: its client hears that it is not served here.
+            is_leaving = true;
+            http.as_mut().graceful_shutdown();
+            context.waker().wake_by_ref();
+            sleep.as_mut().reset(Instant::now() + GOODBYE_WITHIN);
+        }
+        Poll::Pending
+    })
+    .await;
+}
+
+/// The bytes of a connection. A client that has sent all it will is answered before HTTP hears of it.
+#[derive(Debug)]
+pub(crate) struct Observed<S> {
+    stream: S,
+    activity: Arc<Activity>,
+    /// Whether the last bytes could not be sent at once.
+    is_full: bool,
+}
+
+impl<S> Observed<S> {
+    pub(crate) fn new(stream: S, activity: &Arc<Activity>) -> Observed<S> {
+        Observed {
+            stream,
+            activity: Arc::clone(activity),
+            is_full: false,
+        }
+    }
+
+    /// Bytes were sent, or could not be.
+    fn sent<T>(&mut self, context: &Context<'_>, sent: &Poll<io::Result<T>>) {
+        self.is_full = sent.is_pending();
+        if self.activity.has_ended() && !self.is_full {
+            // Nothing else lets HTTP look for the end.
+            context.waker().wake_by_ref();
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Observed<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        let ended = match &read {
+            Poll::Ready(Ok(())) => buffer.filled().len() == before,
+            // TLS, of which the client left out the end.
+            Poll::Ready(Err(error)) => error.kind() == io::ErrorKind::UnexpectedEof,
+            Poll::Pending => return Poll::Pending,
+        };
+        if !ended {
+            self.activity.has_read();
+        } else if self.activity.end(context) || self.is_full {
+            // The end of the answer, or of its sending, lets HTTP read again.
+            return Poll::Pending;
+        }
+        read
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Observed<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let sent = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.sent(context, &sent);
+        if sent.is_ready() {
+            self.activity.has_written();
+        }
+        sent
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let sent = Pin::new(&mut self.stream).poll_write_vectored(context, bytes);
+        self.sent(context, &sent);
+        if sent.is_ready() {
+            self.activity.has_written();
+        }
+        sent
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let sent = Pin::new(&mut self.stream).poll_flush(context);
+        self.sent(context, &sent);
+        sent
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+/// The body of a request, until it has come.
+#[derive(Debug)]
+pub(crate) struct Arriving<B> {
+    pub(crate) body: B,
+    pub(crate) stage: Option<Stage>,
+}
+
+impl<B: HttpBody + Unpin> HttpBody for Arriving<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(context);
+        if matches!(frame, Poll::Ready(None)) || self.body.is_end_stream() {
+            self.stage = None;
+        } else if let (Poll::Pending, Some(stage)) = (&frame, &self.stage) {
+            stage.starve(context);
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// The body of an answer, until it is sent.
+#[derive(Debug)]
+pub(crate) struct Sending {
+    pub(crate) body: Body,
+    pub(crate) stage: Stage,
+}
+
+impl HttpBody for Sending {
+    type Data = Bytes;
+    type Error = ConnectionLost;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, ConnectionLost>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(context);
+        if frame.is_ready() {
+            self.stage.moves();
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
