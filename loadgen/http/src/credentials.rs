@@ -108,6 +108,11 @@ impl Credentials {
         self.tokens.insert(token.into(), user).is_none()
     }
 
+    /// Whether everybody needs one.
+    pub(crate) fn are_required(&self) -> bool {
+        self.required
+    }
+
     /// Whether a request with these headers has the credential that it needs. `now_ns` is asked for tokens alone.
     pub(crate) fn accepts(&self, headers: &HeaderMap, now_ns: impl Fn() -> i64) -> bool {
         let is_good = |token| self.of_token(token, now_ns()).is_some();

@@ -70,6 +70,7 @@ mod token_request;
 mod view;
 mod warnings;
 mod watch;
+mod web_pages;
 mod yaml;
 
 use std::fmt;
@@ -93,6 +94,7 @@ pub use limits::{MUTATING_REQUESTS_INFLIGHT, REQUESTS_INFLIGHT};
 pub use no_tls as tls;
 pub use requests::{Answered, Log};
 pub use time::VirtualTime;
+pub use web_pages::BUILT_IN_HOSTS;
 
 use catalog::Catalog;
 use encoded::Encoded;
@@ -156,6 +158,7 @@ pub struct Settings {
     log_line: String,
     reaches_kubelets: bool,
     credentials: Credentials,
+    allowed_hosts: Vec<String>,
     /// Of requests that read, and of those that write.
     requests_max: [u64; 2],
     request_timeout: Duration,
@@ -210,6 +213,14 @@ impl Builder {
     #[must_use]
     pub fn credentials(mut self, credentials: Credentials) -> Builder {
         self.settings.credentials = credentials;
+        self
+    }
+
+    /// Further names of hosts that clients of a [listener](listen) may call the server by. Where the server wants
+    /// credentials, any name will do; else only addresses, [`BUILT_IN_HOSTS`], names below `localhost`, and these.
+    #[must_use]
+    pub fn allowed_hosts(mut self, names: Vec<String>) -> Builder {
+        self.settings.allowed_hosts = names;
         self
     }
 
@@ -309,6 +320,7 @@ impl ApiServer {
                 log_line: "a simulated container runs here".to_owned(),
                 reaches_kubelets: true,
                 credentials: Credentials::default(),
+                allowed_hosts: Vec::new(),
                 requests_max: [REQUESTS_INFLIGHT, MUTATING_REQUESTS_INFLIGHT],
                 request_timeout: REQUEST_TIMEOUT,
                 log: None,
@@ -413,6 +425,20 @@ impl ApiServer {
     /// Whether a request with these headers has the credential that the server wants.
     pub(crate) fn accepts(&self, headers: &HeaderMap) -> bool {
         self.credentials().accepts(headers, || self.now().mono_ns)
+    }
+
+    /// Whether a request may come from a web page, or from where it comes.
+    ///
+    /// # Errors
+    /// As [`web_pages::check`]; none where the server wants credentials, which no page has.
+    pub(crate) fn check_page<B: http_body::Body>(
+        &self,
+        request: &Request<B>,
+    ) -> Result<(), ApiError> {
+        match self.credentials().are_required() {
+            true => Ok(()),
+            false => web_pages::check(request, &self.0.settings.allowed_hosts),
+        }
     }
 
     pub(crate) fn in_flight(&self, is_mutating: bool) -> &InFlight {

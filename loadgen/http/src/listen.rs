@@ -153,6 +153,7 @@ pub(crate) fn service(
         if !connection.is_proven() && server.accepts(request.headers()) {
             connection.prove();
         }
+        let refused = server.check_page(&request);
         let activity = connection.activity();
         let (answering, stage) = activity.begin(
             request.version() == Version::HTTP_2,
@@ -165,7 +166,7 @@ pub(crate) fn service(
         let (server, activity) = (server.clone(), Arc::clone(activity));
         async move {
             // An answer that a fault loses closes the connection, or resets the stream.
-            let response = server.answer(request).await?;
+            let response = server.answer_unless(refused, request).await?;
             let stage = activity.send(response.body().is_endless());
             drop(answering);
             Ok(response.map(|body| Sending { body, stage }))

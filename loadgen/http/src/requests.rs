@@ -67,6 +67,19 @@ impl ApiServer {
         B: http_body::Body<Data = Bytes>,
         B::Error: Into<BoxError>,
     {
+        self.answer_unless(Ok(()), request).await
+    }
+
+    /// As [`answer`](ApiServer::answer), unless the listener refuses the request: then that error is the answer.
+    pub(crate) async fn answer_unless<B>(
+        &self,
+        refused: Result<(), ApiError>,
+        request: Request<B>,
+    ) -> Result<Response<Body>, ConnectionLost>
+    where
+        B: http_body::Body<Data = Bytes>,
+        B::Error: Into<BoxError>,
+    {
         let began = Instant::now();
         let (head, body) = request.into_parts();
         let catalog = self.catalog();
@@ -76,7 +89,8 @@ impl ApiServer {
         }
         let query = Query::of(head.uri.query());
         let what = Attributes::of(&head, &route, &query);
-        let user = self.credentials().user_of(&head, || self.now().mono_ns);
+        let user = || self.credentials().user_of(&head, || self.now().mono_ns);
+        let user = refused.and_then(|()| user());
         let struck = match &user {
             Ok(_) => self.strike(|| Asked::of(&head, &route, &query)),
             Err(_) => None,

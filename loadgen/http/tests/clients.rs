@@ -189,6 +189,81 @@ async fn a_body_that_is_packed_is_not_unpacked() {
     is_served(address).await;
 }
 
+#[tokio::test]
+async fn web_pages_reach_nothing_without_credentials() {
+    let address = server().await;
+    let ask = async |head: &str, body: &str| {
+        let length = body.len();
+        let request = format!("{head}connection: close\r\ncontent-length: {length}\r\n\r\n{body}");
+        let answer = say(address, request.as_bytes()).await;
+        let code = answer.split(' ').nth(1).map(str::to_owned);
+        (code.unwrap_or_default(), answer)
+    };
+    let create = "POST /api/v1/namespaces HTTP/1.1\r\n";
+    let namespace = r#"{"metadata": {"name": "n"}}"#;
+    for (head, body, code, told) in [
+        (
+            "GET /api/v1/secrets HTTP/1.1\r\nhost: evil.example\r\n",
+            "",
+            "403",
+            "--allowed-host",
+        ),
+        (
+            "GET http://evil.example/api HTTP/1.1\r\nhost: localhost\r\n",
+            "",
+            "403",
+            "evil.example",
+        ),
+        (
+            "GET /api HTTP/1.1\r\nhost: localhost\r\norigin: null\r\n",
+            "",
+            "403",
+            "null",
+        ),
+        (
+            "GET /api HTTP/1.1\r\nhost: localhost\r\nsec-fetch-site: cross-site\r\n",
+            "",
+            "403",
+            "another site",
+        ),
+        (
+            &format!("{create}host: localhost\r\n"),
+            namespace,
+            "415",
+            "--json",
+        ),
+        (
+            &format!("{create}host: localhost\r\ncontent-type: text/plain\r\n"),
+            namespace,
+            "415",
+            "--json",
+        ),
+        (
+            "POST /podstorm/faults HTTP/1.1\r\nhost: localhost\r\n",
+            r#"{"effect": "end-watch"}"#,
+            "415",
+            "--json",
+        ),
+        (
+            "POST /podstorm/clock/advance HTTP/1.1\r\nhost: localhost\r\n",
+            "",
+            "415",
+            "--json",
+        ),
+        (
+            &format!("{create}host: localhost\r\ncontent-type: application/json\r\n"),
+            namespace,
+            "201",
+            "n",
+        ),
+    ] {
+        let (found, answer) = ask(head, body).await;
+        assert_eq!(found, code, "{head}: {answer}");
+        assert!(answer.contains(told), "{head}: {answer}");
+    }
+    expect(address, "/podstorm/faults", 200).await;
+}
+
 /// Memory of this process, bytes.
 #[cfg(target_os = "linux")]
 fn resident() -> u64 {

@@ -27,6 +27,16 @@ pub(super) struct AccessFlags {
     /// token,user,uid,"group,group"
     #[arg(long, value_name = "FILE", help_heading = "Access")]
     token_auth_file: Option<PathBuf>,
+    /// A further name by which clients may call the server; without credentials it answers to addresses, to
+    /// localhost and to the names of Kubernetes alone, so that no web page reaches it; repeatable
+    #[arg(
+        long = "allowed-host",
+        value_name = "NAME",
+        value_parser = host,
+        conflicts_with_all = ["tls", "token_auth_file"],
+        help_heading = "Access"
+    )]
+    allowed_hosts: Vec<String>,
     /// Listen where other machines can reach it, without TLS, and so without or with readable
     /// credentials
     #[arg(long, help_heading = "Access")]
@@ -34,6 +44,11 @@ pub(super) struct AccessFlags {
 }
 
 impl AccessFlags {
+    /// The names that clients without a credential may call the server by.
+    pub(super) fn allowed_hosts(&self) -> &[String] {
+        &self.allowed_hosts
+    }
+
     /// The token file, which is read.
     pub(super) fn token_file(&self) -> Option<&PathBuf> {
         self.token_auth_file.as_ref()
@@ -60,5 +75,14 @@ impl AccessFlags {
         };
         let names = self.tls.then_some(&self.tls_names[..]);
         Access::new(listen.ip(), names, tokens)
+    }
+}
+
+/// The name of a host, as requests have it.
+fn host(text: &str) -> Result<String, String> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    match text.chars().all(is_part) && text.starts_with(|c: char| c != '.') {
+        true => Ok(text.trim_end_matches('.').to_owned()),
+        false => Err("expected a name without scheme and port, such as build.example".to_owned()),
     }
 }

@@ -275,6 +275,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
         );
         let api = api
             .credentials(credentials)
+            .allowed_hosts(flags.access.allowed_hosts().to_vec())
             .requests_inflight(reading, mutating);
         match log {
             Some(log) => api.log(log),

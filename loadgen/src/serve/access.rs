@@ -4,17 +4,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use anyhow::{Context, Result};
 use podstorm_http::tls::{Authority, Identity, Tls};
-use podstorm_http::{Credentials, User, random_token};
+use podstorm_http::{BUILT_IN_HOSTS, Credentials, User, random_token};
 
-/// Names of the server that its certificate has beside its address.
-const NAMES: [&str; 6] = [
-    "localhost",
-    "127.0.0.1",
-    "::1",
-    "kubernetes",
-    "kubernetes.default",
-    "kubernetes.default.svc",
-];
+/// Addresses of the server that its certificate has beside the one that it listens at.
+const ADDRESSES: [&str; 2] = ["127.0.0.1", "::1"];
 /// The user that the kubeconfig stands for, and its group.
 const ADMIN: [&str; 2] = ["kubernetes-admin", "system:masters"];
 
@@ -69,7 +62,8 @@ impl Access {
         access.login.token = Some(token);
         if let Some(names) = names {
             let authority = Authority::new().context("--tls")?;
-            let mut all: Vec<String> = NAMES.map(str::to_owned).to_vec();
+            let own = BUILT_IN_HOSTS.into_iter().chain(ADDRESSES);
+            let mut all: Vec<String> = own.map(str::to_owned).collect();
             all.push(listen.to_string());
             all.extend(names.iter().cloned());
             all.sort();

@@ -62,6 +62,11 @@ impl Drop for Page {
 impl Page {
     /// An empty page.
     pub(crate) fn new() -> Page {
+        Page::with("")
+    }
+
+    /// An empty page in a browser that is started with this argument too.
+    pub(crate) fn with(argument: &str) -> Page {
         let program = browser();
         let folder = TempDir::new().expect("a folder for temporary files");
         let made = Command::new("mkfifo")
@@ -72,10 +77,11 @@ impl Page {
         // The browser reads from 3 and writes to 4.
         let line = "exec \"$0\" --headless --disable-gpu --no-first-run --no-sandbox \
             --disable-background-networking --disable-dev-shm-usage --user-data-dir=profile \
-            --remote-debugging-pipe about:blank 3<commands 4>messages";
+            --remote-debugging-pipe ${1:+\"$1\"} about:blank 3<commands 4>messages";
         let browser = Command::new("sh")
             .args(["-c", line])
             .arg(&program)
+            .arg(argument)
             .current_dir(&folder)
             .stdin(Stdio::null())
             .stderr(Stdio::null())
@@ -154,7 +160,7 @@ impl Page {
     /// The value of an expression of JavaScript.
     #[track_caller]
     pub(crate) fn value(&mut self, expression: &str) -> Value {
-        let asked = json!({"expression": expression, "returnByValue": true});
+        let asked = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
         let answer = self.call("Runtime.evaluate", &asked);
         assert_eq!(answer["exceptionDetails"], Value::Null, "{expression}");
         answer["result"]["value"].clone()

@@ -33,7 +33,7 @@ impl Cluster {
         let mut stream = TcpStream::connect(&self.server.address).expect("it listens");
         let length = body.len();
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
              content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
         );
         stream.write_all(request.as_bytes()).expect("it reads");

@@ -11,3 +11,4 @@ mod page;
 mod served;
 mod transcripts;
 mod walkthroughs;
+mod web_pages;

@@ -371,14 +371,14 @@ async fn over_a_connection_a_lost_answer_closes_it_and_a_cut_watch_is_incomplete
     let body = map("a").to_string();
     let length = body.len();
     let create = format!(
-        "POST {MAPS} HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n\
+        "POST {MAPS} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
          content-length: {length}\r\n\r\n{body}"
     );
     assert_eq!(say(address, &create).await, "");
     let a = format!("{MAPS}/a");
     assert_eq!(status_of(&server, "GET", &a, Value::Null).await, 200);
 
-    let watch = format!("GET {MAPS}?watch=1 HTTP/1.1\r\nhost: a\r\n\r\n");
+    let watch = format!("GET {MAPS}?watch=1 HTTP/1.1\r\nhost: localhost\r\n\r\n");
     for (effect, is_whole) in [(Effect::EndWatch, true), (Effect::CutWatch, false)] {
         server.faults().arm(Fault::new(effect)).unwrap();
         // The end of what is sent in chunks is one of no length.

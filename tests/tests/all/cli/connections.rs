@@ -37,7 +37,7 @@ fn thousands_of_clients_are_served_and_leave_nothing_behind() {
     let silent: Vec<TcpStream> = (0..SILENT).map(|_| connect(&serving)).collect();
     let mut watches: Vec<TcpStream> = (0..WATCHES).map(|_| connect(&serving)).collect();
     let watch = "GET /api/v1/namespaces/default/pods?watch=true&resourceVersion=0 HTTP/1.1\r\n\
-                 host: a\r\n\r\n";
+                 host: localhost\r\n\r\n";
     for stream in &mut watches {
         stream.write_all(watch.as_bytes()).expect("it reads");
     }

@@ -77,7 +77,7 @@ impl Serving {
         let mut stream = TcpStream::connect(self.address).expect("it listens");
         let length = body.len();
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n{lines}\
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{lines}\
              content-length: {length}\r\n\r\n{body}"
         );
         stream.write_all(request.as_bytes()).expect("it reads");
@@ -340,7 +340,12 @@ fn virtual_time_is_moved_by_a_request() {
     let clock = serving.get("/podstorm/clock");
     holds(&clock, "\"now\":\"2026-01-01T00:00:00.000000Z\"");
     let body = "{\"seconds\": 86400}";
-    let moved = serving.ask("POST", "/podstorm/clock/advance", "", body);
+    let moved = serving.ask(
+        "POST",
+        "/podstorm/clock/advance",
+        "content-type: application/json\r\n",
+        body,
+    );
     holds(&moved, "\"now\":\"2026-01-02T00:00:00.000000Z\"");
 }
 

@@ -1,0 +1,324 @@
+//! What web pages in a user's browser may ask a server without credentials: nothing, but for the server's own page.
+//!
+//! A browser sends requests of any page to any address that its machine reaches, and lets the page read the answers
+//! where the names match. Three checks keep pages out:
+//!
+//! * The host that a request names is an address, or a name that nobody can point elsewhere, or one that the server's
+//!   user allows. A page of `evil.example`, whose name now leads to this server, is refused (DNS rebinding).
+//! * The page of a request, where the browser names one, is of this server.
+//! * What changes something has a type that browsers do not send for pages of others without asking first.
+//!
+//! A server with credentials needs none of this: no page knows them.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use http::header::{CONTENT_TYPE, HOST, ORIGIN};
+use http::uri::Authority;
+use http::{HeaderMap, Method, Request};
+use http_body::Body;
+use podstorm_objects::{ApiError, Reason};
+
+use crate::media::BodyType;
+
+/// Names of every server: those of its own machine, and those that a cluster's pods use.
+pub const BUILT_IN_HOSTS: [&str; 4] = [
+    "localhost",
+    "kubernetes",
+    "kubernetes.default",
+    "kubernetes.default.svc",
+];
+
+/// Whether a request may come from where it comes from.
+///
+/// # Errors
+/// 403 for a host that is not allowed, or a page of another server; 415 for a change without a type that is read here.
+pub(crate) fn check<B: Body>(request: &Request<B>, allowed: &[String]) -> Result<(), ApiError> {
+    let headers = request.headers();
+    if let Some(wrong) = hosts(request).find(|host| !is_allowed(host, allowed)) {
+        return Err(refused(format!(
+            "the server is called by {wrong:?}, a name that a web page could have pointed at it; if \
+             the name is yours, start the server with --allowed-host, or with credentials"
+        )));
+    }
+    if let Some(origin) = foreign_origin(request) {
+        return Err(refused(format!(
+            "the request comes from a web page of {origin:?}; without credentials the server answers \
+             no pages but its own"
+        )));
+    }
+    if !is_navigation(request) && headers.get("sec-fetch-site").is_some_and(is_elsewhere) {
+        return Err(refused(
+            "the request comes from a web page of another site; without credentials the server \
+             answers no pages but its own",
+        ));
+    }
+    match changes(request) && !has_type(headers) {
+        true => Err(untyped()),
+        false => Ok(()),
+    }
+}
+
+/// What a request calls the server, with the port. None where it leaves that out, as no browser does.
+fn hosts<B>(request: &Request<B>) -> impl Iterator<Item = &str> {
+    let named = request.headers().get_all(HOST).iter();
+    let named = named.map(|value| value.to_str().unwrap_or("?"));
+    named.chain(request.uri().authority().map(Authority::as_str))
+}
+
+/// Whether a request may call the server so. Allocates nothing.
+fn is_allowed(host: &str, allowed: &[String]) -> bool {
+    let (host, port) = match host.strip_prefix('[').map(|rest| rest.split_once(']')) {
+        Some(Some((address, port))) if address.parse::<Ipv6Addr>().is_ok() => (address, port),
+        Some(_) => return false,
+        None => host.split_at(host.find(':').unwrap_or(host.len())),
+    };
+    let digits = port.strip_prefix(':').unwrap_or(port);
+    if !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+        return false;
+    }
+    let name = host.strip_suffix('.').unwrap_or(host);
+    let is = |known: &str| name.eq_ignore_ascii_case(known);
+    let is_below = |domain: &str| {
+        let start = name
+            .len()
+            .checked_sub(domain.len())
+            .filter(|start| *start > 0);
+        let end = start.and_then(|start| name.get(start..));
+        end.is_some_and(|end| end.eq_ignore_ascii_case(domain))
+    };
+    host.parse::<IpAddr>().is_ok()
+        || BUILT_IN_HOSTS.into_iter().any(is)
+        || is_below(".localhost")
+        || allowed.iter().any(|known| is(known))
+}
+
+/// The origin of a page that the request comes from, where that is not the server itself.
+fn foreign_origin<B>(request: &Request<B>) -> Option<&str> {
+    request.headers().get_all(ORIGIN).iter().find_map(|origin| {
+        let origin = origin.to_str().unwrap_or("?");
+        let host = origin.split_once("://").map_or("", |(_, host)| host);
+        let is_own = hosts(request).any(|own| own.eq_ignore_ascii_case(host));
+        (!is_own).then_some(origin)
+    })
+}
+
+/// Whether `Sec-Fetch-Site` tells of another site.
+fn is_elsewhere(site: &http::HeaderValue) -> bool {
+    !["same-origin", "none"]
+        .map(str::as_bytes)
+        .contains(&site.as_bytes())
+}
+
+/// Whether the user follows a link to the server's page. The page with the link sees nothing of it.
+fn is_navigation<B>(request: &Request<B>) -> bool {
+    let is = |name: &str, wanted: &str| {
+        let value = request.headers().get(name);
+        value.is_some_and(|value| value.as_bytes() == wanted.as_bytes())
+    };
+    request.method() == Method::GET
+        && request.uri().path() == "/"
+        && is("sec-fetch-mode", "navigate")
+        && is("sec-fetch-dest", "document")
+}
+
+/// Whether a request changes something by what its body says. What is below `/podstorm` may do so without one.
+fn changes<B: Body>(request: &Request<B>) -> bool {
+    let is_read = [Method::GET, Method::HEAD, Method::OPTIONS].contains(request.method());
+    let is_delete = request.method() == Method::DELETE;
+    let is_ours = request
+        .uri()
+        .path()
+        .trim_start_matches('/')
+        .starts_with("podstorm");
+    !is_read && (!request.body().is_end_stream() || is_ours && !is_delete)
+}
+
+/// Whether a body has a type, of those that the server reads.
+fn has_type(headers: &HeaderMap) -> bool {
+    let is_empty = |value: &http::HeaderValue| value.as_bytes().trim_ascii().is_empty();
+    headers
+        .get(CONTENT_TYPE)
+        .is_some_and(|kind| !is_empty(kind))
+        && BodyType::of(headers).is_some()
+}
+
+fn refused(message: impl Into<String>) -> ApiError {
+    ApiError::status(403, Reason::Forbidden, message.into())
+}
+
+fn untyped() -> ApiError {
+    let message = "the body of the request needs a type that the server reads, such as \
+                   `Content-Type: application/json` (curl --json): without credentials the server \
+                   refuses what any web page could send";
+    ApiError::status(415, Reason::Other("UnsupportedMediaType".into()), message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use http_body_util::Full;
+
+    fn code(method: &str, path: &str, headers: &[(&str, &str)], body: &'static str) -> u16 {
+        let mut request = Request::builder().method(method).uri(path);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let body = Full::new(Bytes::from_static(body.as_bytes()));
+        let request = request.body(body).expect("a request");
+        let allowed = ["build.example".to_owned()];
+        check(&request, &allowed).map_or_else(|error| error.code, |()| 200)
+    }
+
+    #[test]
+    fn only_names_that_lead_here_are_answered() {
+        for host in [
+            "localhost",
+            "localhost:8011",
+            "LOCALHOST.:8011",
+            "app.localhost:1",
+            "127.0.0.1:8011",
+            "[::1]:8011",
+            "[::1]",
+            "192.0.2.7",
+            "kubernetes.default.svc:443",
+            "Build.example:80",
+        ] {
+            assert_eq!(code("GET", "/api", &[("host", host)], ""), 200, "{host}");
+        }
+        for host in [
+            "evil.example",
+            "evil.example:8011",
+            "127.0.0.1.evil.example",
+            "localhost.evil.example",
+            "evillocalhost",
+            "xbuild.example",
+            "localhost:x@evil.example",
+            "2130706433",
+            "[evil.example]",
+            "[::1]evil.example",
+            "127.0.0.1:8011.evil.example",
+            "",
+            "a b",
+        ] {
+            assert_eq!(code("GET", "/api", &[("host", host)], ""), 403, "{host}");
+            let uri = format!("http://{host}/api");
+            if uri.parse::<http::Uri>().is_ok() {
+                assert_eq!(
+                    code("GET", &uri, &[("host", "localhost")], ""),
+                    403,
+                    "{uri}"
+                );
+            }
+            let both = [("host", "localhost"), ("host", host)];
+            assert_eq!(code("GET", "/api", &both, ""), 403, "{host}");
+        }
+        assert_eq!(
+            code("GET", "/api", &[], ""),
+            200,
+            "no browser leaves it out"
+        );
+    }
+
+    #[test]
+    fn pages_of_others_get_nothing() {
+        let host = ("host", "localhost:8011");
+        for origin in [
+            "null",
+            "http://localhost:3000",
+            "https://evil.example",
+            "http://localhost",
+            "",
+            "file://",
+        ] {
+            for method in ["GET", "POST", "OPTIONS", "DELETE"] {
+                assert_eq!(
+                    code(method, "/api", &[host, ("origin", origin)], ""),
+                    403,
+                    "{origin}"
+                );
+            }
+        }
+        let own = [
+            host,
+            ("origin", "http://localhost:8011"),
+            ("sec-fetch-site", "same-origin"),
+        ];
+        assert_eq!(code("GET", "/podstorm/live", &own, ""), 200);
+        for (site, expected) in [
+            ("none", 200),
+            ("same-origin", 200),
+            ("same-site", 403),
+            ("cross-site", 403),
+            ("x", 403),
+        ] {
+            let headers = [host, ("sec-fetch-site", site)];
+            assert_eq!(code("GET", "/api", &headers, ""), expected, "{site}");
+            // A link to the page, not a frame of it, and not to anything else.
+            let link = |dest| {
+                [
+                    host,
+                    ("sec-fetch-site", site),
+                    ("sec-fetch-mode", "navigate"),
+                    ("sec-fetch-dest", dest),
+                ]
+            };
+            assert_eq!(code("GET", "/", &link("document"), ""), 200, "{site}");
+            assert_eq!(code("GET", "/", &link("iframe"), ""), expected, "{site}");
+            assert_eq!(
+                code("GET", "/api", &link("document"), ""),
+                expected,
+                "{site}"
+            );
+            assert_eq!(code("POST", "/", &link("document"), ""), expected, "{site}");
+        }
+    }
+
+    #[test]
+    fn what_changes_something_has_a_type_that_pages_do_not_send() {
+        let simple = [
+            "",
+            "text/plain",
+            "Text/Plain;charset=UTF-8",
+            "application/x-www-form-urlencoded",
+            "multipart/form-data; boundary=x",
+            "application/octet-stream",
+            "text/plain;application/json",
+        ];
+        let read = [
+            "application/json",
+            "Application/JSON; charset=utf-8",
+            "application/yaml",
+            "application/vnd.kubernetes.protobuf",
+            "application/merge-patch+json",
+            "application/apply-patch+yaml",
+        ];
+        for method in ["POST", "PUT", "PATCH", "DELETE"] {
+            for (path, body, needs) in [
+                ("/api/v1/namespaces", "{}", true),
+                ("/api/v1/namespaces/a/pods/b/eviction", "", false),
+                ("/podstorm/faults", "{}", true),
+                ("/podstorm/clock/advance", "", method != "DELETE"),
+                ("//podstorm/clock/advance", "", method != "DELETE"),
+            ] {
+                let refused = if needs { 415 } else { 200 };
+                assert_eq!(code(method, path, &[], body), refused, "{method} {path}");
+                for kind in simple {
+                    assert_eq!(
+                        code(method, path, &[("content-type", kind)], body),
+                        refused,
+                        "{method} {path} {kind}"
+                    );
+                }
+                for kind in read {
+                    assert_eq!(
+                        code(method, path, &[("content-type", kind)], body),
+                        200,
+                        "{method} {path} {kind}"
+                    );
+                }
+            }
+        }
+        assert_eq!(code("GET", "/podstorm/clock", &[], ""), 200);
+    }
+}
