@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::hint::black_box;
+use std::io::{self, Write};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, ensure};
@@ -71,7 +72,7 @@ fn main() -> Result<ExitCode> {
         ];
         table.add_row([case.name.to_owned()].into_iter().chain(row));
     }
-    println!("{table}");
+    writeln!(io::stdout(), "{table}")?;
     ensure!(
         steepest <= GROWTH_MAX,
         "a request takes more than {GROWTH_MAX} times as many instructions with ten times the entries"
