@@ -12,7 +12,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use http::header::{CONTENT_TYPE, HOST, ORIGIN};
+use http::header::{CONTENT_TYPE, HOST, ORIGIN, USER_AGENT};
 use http::uri::Authority;
 use http::{HeaderMap, Method, Request};
 use http_body::Body;
@@ -133,13 +133,19 @@ fn changes<B: Body>(request: &Request<B>) -> bool {
     !is_read && (!request.body().is_end_stream() || is_ours && !is_delete)
 }
 
-/// Whether a body has a type, of those that the server reads.
+/// Whether a body has a type, of those that the server reads. A program that gives its name may leave the type out, as
+/// `kubectl create --raw` does; no page can give another name than its browser's without asking first.
 fn has_type(headers: &HeaderMap) -> bool {
-    let is_empty = |value: &http::HeaderValue| value.as_bytes().trim_ascii().is_empty();
-    headers
-        .get(CONTENT_TYPE)
-        .is_some_and(|kind| !is_empty(kind))
-        && BodyType::of(headers).is_some()
+    let text = |name| {
+        let value: Option<&http::HeaderValue> = headers.get(name);
+        value.map(|value| value.as_bytes().trim_ascii())
+    };
+    match text(CONTENT_TYPE) {
+        Some(kind) => !kind.is_empty() && BodyType::of(headers).is_some(),
+        None => text(USER_AGENT).is_some_and(|name| {
+            !name.is_empty() && !name.starts_with(b"Mozilla") && !name.starts_with(b"Opera")
+        }),
+    }
 }
 
 fn refused(message: impl Into<String>) -> ApiError {
@@ -320,5 +326,23 @@ mod tests {
             }
         }
         assert_eq!(code("GET", "/podstorm/clock", &[], ""), 200);
+        for (agent, expected) in [
+            ("kubectl/v1.36.3", 200),
+            ("Mozilla/5.0 (X11)", 415),
+            ("", 415),
+        ] {
+            let headers = [("user-agent", agent)];
+            assert_eq!(
+                code("POST", "/podstorm/faults", &headers, "{}"),
+                expected,
+                "{agent}"
+            );
+            let simple = [("user-agent", agent), ("content-type", "text/plain")];
+            assert_eq!(
+                code("POST", "/podstorm/faults", &simple, "{}"),
+                415,
+                "{agent}"
+            );
+        }
     }
 }
