@@ -56,6 +56,26 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     }
 }
 
+/// Reads bytes: digits, with `Ki`, `Mi`, `Gi` or `Ti` after them.
+///
+/// # Errors
+/// No whole number, zero, or more than fits.
+pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
+    let units = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40)];
+    let unit = units
+        .into_iter()
+        .find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, shift)));
+    let (digits, shift) = unit.unwrap_or((text, 0));
+    let number = digits
+        .parse::<u64>()
+        .ok()
+        .filter(|_| digits.bytes().all(|c| c.is_ascii_digit()));
+    match number.and_then(|number| number.checked_mul(1 << shift)) {
+        Some(bytes @ 1..) => Ok(bytes),
+        _ => refuse("expected bytes above 0, such as 512Mi or 2Gi"),
+    }
+}
+
 /// Reads a duration: a number with its unit (`500ms`, `1.5s`), or several (`1h30m`, `1d12h`). Zero is
 /// `0s`. The result is in nanoseconds.
 ///

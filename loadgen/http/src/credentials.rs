@@ -13,6 +13,8 @@ use podstorm_apiserver::errors;
 use podstorm_objects::{ApiError, Reason};
 use serde_json::{Map, Value, json};
 
+use crate::route::Route;
+
 /// Most tokens of service accounts at once.
 const ISSUED_MAX: usize = 10_000;
 /// The group of everybody who has shown a credential.
@@ -149,18 +151,21 @@ impl Credentials {
     /// The user of a request.
     ///
     /// # Errors
-    /// 401 where credentials are needed, and there is none or a wrong one; 400 for groups without a
-    /// user to act as.
+    /// 401 where credentials are needed, and there is none or a wrong one: what is public is asked without one; 400
+    /// for groups without a user to act as.
     pub(crate) fn user_of(
         &self,
         head: &http::request::Parts,
+        route: &Route,
         now_ns: impl Fn() -> i64,
     ) -> Result<Arc<User>, ApiError> {
         let user = match head.extensions.get::<Arc<User>>() {
             Some(user) => Arc::clone(user),
             None => match bearer(&head.headers).and_then(|token| self.of_token(token, now_ns())) {
                 Some(user) => user,
-                _ if self.required => return Err(unauthorized()),
+                _ if self.required && (bearer(&head.headers).is_some() || !route.is_public()) => {
+                    return Err(unauthorized());
+                }
                 _ => Arc::clone(&ANONYMOUS),
             },
         };

@@ -47,6 +47,7 @@ mod list;
 pub mod listen;
 mod live;
 mod media;
+mod memory;
 mod metrics;
 #[cfg(any(test, not(feature = "tls")))]
 #[doc(hidden)]
@@ -90,6 +91,7 @@ pub use answer::Body;
 pub use credentials::{Credentials, User, draw_hash_seed, random_token};
 pub use faults::ConnectionLost;
 pub use limits::{MUTATING_REQUESTS_INFLIGHT, REQUESTS_INFLIGHT};
+pub use memory::Memory;
 #[cfg(not(feature = "tls"))]
 pub use no_tls as tls;
 pub use requests::{Answered, Log};
@@ -159,6 +161,7 @@ pub struct Settings {
     reaches_kubelets: bool,
     credentials: Credentials,
     allowed_hosts: Vec<String>,
+    memory: Option<Arc<Memory>>,
     /// Of requests that read, and of those that write.
     requests_max: [u64; 2],
     request_timeout: Duration,
@@ -221,6 +224,14 @@ impl Builder {
     #[must_use]
     pub fn allowed_hosts(mut self, names: Vec<String>) -> Builder {
         self.settings.allowed_hosts = names;
+        self
+    }
+
+    /// The memory of the process, above whose limit lists, watches and most writes are refused with 503; without
+    /// limit unless given.
+    #[must_use]
+    pub fn memory(mut self, memory: Arc<Memory>) -> Builder {
+        self.settings.memory = Some(memory);
         self
     }
 
@@ -321,6 +332,7 @@ impl ApiServer {
                 reaches_kubelets: true,
                 credentials: Credentials::default(),
                 allowed_hosts: Vec::new(),
+                memory: None,
                 requests_max: [REQUESTS_INFLIGHT, MUTATING_REQUESTS_INFLIGHT],
                 request_timeout: REQUEST_TIMEOUT,
                 log: None,

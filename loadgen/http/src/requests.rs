@@ -18,7 +18,7 @@ use crate::media::{self, Accepted, Form, Offer};
 use crate::metrics::Attributes;
 use crate::query::Query;
 use crate::route::{Route, Target};
-use crate::{ApiServer, BoxError, Call, heavy, live, received, time, warnings};
+use crate::{ApiServer, BoxError, Call, heavy, live, memory, received, time, warnings};
 
 /// A request that has been answered, for a log.
 #[derive(Clone, Copy, Debug)]
@@ -89,7 +89,10 @@ impl ApiServer {
         }
         let query = Query::of(head.uri.query());
         let what = Attributes::of(&head, &route, &query);
-        let user = || self.credentials().user_of(&head, || self.now().mono_ns);
+        let user = || {
+            self.credentials()
+                .user_of(&head, &route, || self.now().mono_ns)
+        };
         let user = refused.and_then(|()| user());
         let struck = match &user {
             Ok(_) => self.strike(|| Asked::of(&head, &route, &query)),
@@ -97,7 +100,11 @@ impl ApiServer {
         };
         let answered = match (&user, &struck) {
             (_, Some(Struck::RequestLost)) => return Err(ConnectionLost),
-            (_, Some(Struck::Refused(error))) | (Err(error), _) => Err(error.clone()),
+            (_, Some(Struck::Refused(error))) | (Err(error), _) => {
+                // A client that still sends would not see the answer.
+                memory::discard(body).await;
+                Err(error.clone())
+            }
             (Ok(user), _) => {
                 let asked = (route, query, Arc::clone(&catalog));
                 self.answer_user((&head, body), asked, &what, (user, began))
@@ -148,7 +155,17 @@ impl ApiServer {
         B: http_body::Body<Data = Bytes>,
         B::Error: Into<BoxError>,
     {
-        let place = match what.is_long_running {
+        if head.method == http::Method::CONNECT {
+            return Err(answer::method_not_allowed());
+        }
+        if let Some(memory) = &self.0.settings.memory
+            && let Err(refused) = memory.admit(&head.method, &route, what)
+        {
+            // A client that still sends would not see the answer.
+            memory::discard(body).await;
+            return Err(refused);
+        }
+        let place = match what.is_long_running || matches!(route, Route::Health(..)) {
             true => None,
             false => Some(self.in_flight(what.is_mutating).enter()?),
         };

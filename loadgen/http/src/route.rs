@@ -119,6 +119,14 @@ impl Route {
     }
 }
 
+impl Route {
+    /// Whether it is answered to clients without a credential: probes and the version, which tell nothing of the
+    /// cluster, as upstream's role `system:public-info-viewer` has them.
+    pub(crate) fn is_public(&self) -> bool {
+        matches!(self, Route::Health(..) | Route::Version)
+    }
+}
+
 fn within(version: &str, group: &str, rest: &[&str], catalog: &Catalog) -> Route {
     match resolved(version, group, rest, catalog) {
         // Upstream's server of custom resources leaves these to the next one, which knows no path.

@@ -62,7 +62,7 @@ impl Client {
             _ => "application/json",
         };
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nhost: x\r\naccept: application/json\r\ncontent-type: {kind}\r\n\
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\naccept: application/json\r\ncontent-type: {kind}\r\n\
              content-length: {}\r\n\r\n",
             body.len()
         );
@@ -102,7 +102,7 @@ async fn unread_watch(address: SocketAddr, path: &str) -> TcpStream {
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.set_recv_buffer_size(4096).expect("a small buffer");
     let mut stream = socket.connect(address).await.expect("it listens");
-    let head = format!("GET {path}?watch=true HTTP/1.1\r\nhost: x\r\n\r\n");
+    let head = format!("GET {path}?watch=true HTTP/1.1\r\nhost: localhost\r\n\r\n");
     stream.write_all(head.as_bytes()).await.expect("open");
     stream
 }
@@ -171,7 +171,7 @@ async fn unread_watches_hold_the_lines_of_one() {
     assert!(grown < 60 * MB, "{} MB", grown / MB);
     // They are whole for who reads them.
     let mut reader = TcpStream::connect(address).await.expect("it listens");
-    let head = format!("GET {MAPS}?watch=true HTTP/1.1\r\nhost: x\r\n\r\n");
+    let head = format!("GET {MAPS}?watch=true HTTP/1.1\r\nhost: localhost\r\n\r\n");
     reader.write_all(head.as_bytes()).await.expect("open");
     let (mut text, mut chunk) = (Vec::new(), vec![0; 64 << 10]);
     while text.len() < 70 * 20_100 {
@@ -195,7 +195,7 @@ async fn a_body_costs_its_bytes_in_whatever_chunks_it_comes() {
     let chunks = "1\r\nx\r\n".repeat(BYTES);
     for _ in 0..5 {
         let mut stream = TcpStream::connect(address).await.expect("it listens");
-        let head = format!("POST {MAPS} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n");
+        let head = format!("POST {MAPS} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n");
         stream.write_all(head.as_bytes()).await.expect("open");
         stream.write_all(chunks.as_bytes()).await.expect("open");
         open.push(stream);

@@ -11,7 +11,7 @@ use anyhow::{Context, Error, Result, bail};
 use clap::{ArgAction, Args, ValueEnum};
 use podstorm_apiserver::latency::Latency;
 use podstorm_http::tls::Tls;
-use podstorm_http::{Log, MUTATING_REQUESTS_INFLIGHT, REQUESTS_INFLIGHT, draw_hash_seed};
+use podstorm_http::{Log, MUTATING_REQUESTS_INFLIGHT, Memory, REQUESTS_INFLIGHT, draw_hash_seed};
 use podstorm_sim::nodes::{ClientRules, Finishing, NodeChoice, NodeTimes, PodNetwork};
 use podstorm_sim::options::{EngineKind, SimOptions};
 use podstorm_sim::services::{Controllers, Services};
@@ -27,9 +27,9 @@ use crate::manifest::{self, Places};
 use crate::report::output::{Inputs, Output};
 use crate::scenario::{EngineName, Percent, share};
 use crate::serve::{
-    Access, Bound, Login, Refused, RequestLog, ServeOptions, Served, bind, descriptors,
+    Access, Bound, Login, Refused, RequestLog, ServeOptions, Served, bind, descriptors, memory,
 };
-use crate::units::{parse_duration_ns, parse_latency};
+use crate::units::{parse_bytes, parse_duration_ns, parse_latency};
 
 /// What `loadgen serve` is asked for.
 #[derive(Args, Debug)]
@@ -136,6 +136,10 @@ pub(super) struct ServeFlags {
     /// Most requests at once that write; more are answered 429; 0 is no limit
     #[arg(long, value_name = "N", default_value_t = MUTATING_REQUESTS_INFLIGHT)]
     max_mutating_requests_inflight: u64,
+    /// Memory of the process above which lists, watches and most writes are refused with 503 [default: 90% of that of
+    /// the machine or control group, or a quarter of `ulimit -v`]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    memory_limit: Option<u64>,
     /// Write a line to standard error for every request: method, path, status, duration, client, user. No request waits
     /// for the reader: lines are dropped where it is too slow
     #[arg(long)]
@@ -268,6 +272,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
         true => Some(Arc::new(RequestLog::start(error_stream()?)?) as Arc<dyn Log>),
         false => None,
     };
+    let memory = Arc::new(Memory::default());
     let served = Served::start_with(options, |api| {
         let (reading, mutating) = (
             flags.max_requests_inflight,
@@ -276,6 +281,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
         let api = api
             .credentials(credentials)
             .allowed_hosts(flags.access.allowed_hosts().to_vec())
+            .memory(Arc::clone(&memory))
             .requests_inflight(reading, mutating);
         match log {
             Some(log) => api.log(log),
@@ -291,6 +297,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
         .enable_all()
         .build();
     let runtime = runtime.context("can't start threads")?;
+    runtime.spawn(memory::observe(memory, flags.memory_limit));
     let access = (tls, &login);
     let snapshots = Snapshots::start(flags.snapshot.as_ref(), served.cluster())?;
     let serve = serve(&served, bound, access, config, &snapshots, &interrupter);

@@ -9,6 +9,7 @@ pub(crate) mod descriptors;
 mod fork;
 mod kubeconfig;
 mod load;
+pub(crate) mod memory;
 mod own_service;
 mod page;
 mod request_log;

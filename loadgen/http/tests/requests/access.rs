@@ -58,8 +58,6 @@ async fn where_tokens_are_known_nobody_is_let_in_without_one() {
     for wrong in ["", "Bearer", "Bearer other", "Basic c2VjcmV0", "secret"] {
         for path in [
             "/api/v1/pods",
-            "/version",
-            "/healthz",
             "/metrics",
             "/",
             "/podstorm/live",
@@ -69,6 +67,12 @@ async fn where_tokens_are_known_nobody_is_let_in_without_one() {
             assert_eq!(code, 401, "{wrong} {path}");
             let status: Value = serde_json::from_str(&body).unwrap();
             assert_eq!(status["reason"], "Unauthorized");
+        }
+        // What tells nothing of the cluster is public, but a wrong token is wrong everywhere.
+        for path in ["/version", "/healthz", "/livez", "/readyz", "/readyz/ping"] {
+            let (code, _) = reply(&server, get(path).header("Authorization", wrong)).await;
+            let expected = if wrong == "Bearer other" { 401 } else { 200 };
+            assert_eq!(code, expected, "{wrong} {path}");
         }
     }
     for right in ["Bearer secret", "bearer secret", " Bearer secret more"] {
@@ -347,7 +351,7 @@ async fn more_requests_than_the_limit_are_told_to_come_again() {
     let (code, _) = reply(&server, Request::post("/api/v1/namespaces")).await;
     assert_ne!(code, 429);
 
-    // Watches take no place; a list keeps its own until it is sent.
+    // Probes and watches take no place; a list keeps its own until it is sent.
     let mut watches = Vec::new();
     for _ in 0..3 {
         let watch = ask(&server, get("/api/v1/pods?watch=1")).await;
@@ -356,6 +360,9 @@ async fn more_requests_than_the_limit_are_told_to_come_again() {
     }
     let list = ask(&server, get("/api/v1/pods")).await;
     assert_eq!(reply(&server, get("/version")).await.0, 429);
+    for probe in ["/livez", "/readyz", "/healthz", "/readyz/ping"] {
+        assert_eq!(reply(&server, get(probe)).await.0, 200, "{probe}");
+    }
     text(list).await;
     assert_eq!(reply(&server, get("/version")).await.0, 200);
 }
@@ -477,13 +484,10 @@ async fn every_request_is_logged_with_its_user() {
         .header("Authorization", "Bearer secret")
         .header("User-Agent", "test/1");
     reply(&server, known).await;
-    reply(&server, get("/version")).await;
+    reply(&server, get("/api")).await;
     assert_eq!(
         *lines.lock().unwrap(),
-        [
-            "GET /api/v1/pods?limit=1 200 test/1 jane",
-            "GET /version 401  "
-        ]
+        ["GET /api/v1/pods?limit=1 200 test/1 jane", "GET /api 401  "]
     );
 }
 

@@ -10,6 +10,7 @@ mod groups;
 mod heavy;
 mod hostile;
 mod pages;
+mod refusals;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,0 +1,89 @@
+//! What a server takes on while its process has little memory left.
+
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use http::Method;
+use http_body_util::BodyExt;
+use podstorm_objects::{ApiError, Reason};
+
+use crate::body;
+use crate::metrics::Attributes;
+use crate::route::Route;
+
+/// The memory of the process and its limit, bytes. Whoever looks at the process sets both; each request reads them.
+/// Without a limit until they are set.
+#[derive(Debug, Default)]
+pub struct Memory {
+    used: AtomicU64,
+    /// 0: there is none.
+    limit: AtomicU64,
+}
+
+impl Memory {
+    /// What the process uses now, and above which it takes on nothing more; 0 is no limit.
+    pub fn set(&self, used: u64, limit: u64) {
+        // Relaxed, here and below: each is looked at by itself, and a request between the two meets one too early.
+        self.used.store(used, Ordering::Relaxed);
+        self.limit.store(limit, Ordering::Relaxed);
+    }
+
+    /// Whether a request may be carried out: above the limit those may that free memory or take next to none.
+    ///
+    /// # Errors
+    /// 503 with `Retry-After` for lists, watches, and what writes, but for deletions, evictions and the clock.
+    pub(crate) fn admit(
+        &self,
+        method: &Method,
+        route: &Route,
+        what: &Attributes,
+    ) -> Result<(), ApiError> {
+        let used = self.used.load(Ordering::Relaxed);
+        let limit = self.limit.load(Ordering::Relaxed);
+        if limit == 0 || used < limit {
+            return Ok(());
+        }
+        let takes_more = match route {
+            Route::Objects(target) if target.subresource == "eviction" => false,
+            Route::Objects(target) => match *method {
+                Method::DELETE => false,
+                Method::GET | Method::HEAD => what.is_long_running || target.name.is_empty(),
+                _ => true,
+            },
+            Route::Live => true,
+            Route::Faults(_) => what.is_mutating && method != Method::DELETE,
+            _ => false,
+        };
+        match takes_more {
+            true => Err(used_up(used, limit)),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Lets a body come, and keeps nothing of it.
+pub(crate) async fn discard<B: http_body::Body<Data = Bytes>>(body: B) {
+    let mut body = pin!(body);
+    let all = async {
+        let mut left = body::BODY_MAX;
+        while let Some(Ok(frame)) = body.as_mut().frame().await {
+            left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
+            if left == 0 {
+                return;
+            }
+        }
+    };
+    let _in_time = tokio::time::timeout(body::BODY_WITHIN, all).await;
+}
+
+fn used_up(used: u64, limit: u64) -> ApiError {
+    let message = format!(
+        "the server's memory is used up: {} MiB of at most {} MiB; delete objects, end watches, or \
+         start the server with a higher --memory-limit",
+        used >> 20,
+        limit >> 20
+    );
+    let reason = Reason::Other("ServiceUnavailable".into());
+    ApiError::status(503, reason, message).with_retry_after(1)
+}
