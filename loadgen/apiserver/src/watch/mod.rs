@@ -97,14 +97,18 @@ impl Poll {
 pub struct Watch<R: Strategy> {
     log: Arc<Log<R>>,
     watcher: u64,
-    /// Gone when the log has dropped it: a watch that is not read holds no events.
+    /// Gone when the log has dropped it and nobody holds it.
     segment: Weak<Segment<R>>,
+    /// The same between polls, where the history has no limit in bytes: costs less than the reference.
+    held: Option<Arc<Segment<R>>>,
     /// The number of `segment`.
     number: u64,
     /// The next slot of `segment`.
     index: usize,
-    /// The version of the last event, or that after which the watch begins. Events up to it are skipped.
+    /// Events up to this version are skipped.
     after: u64,
+    /// The version of the last event that was read, as far as it is not in a segment that is held.
+    read: u64,
     initial: Option<Initial<R>>,
     sampler: LatencySampler,
     /// When the event at `index` becomes visible, once drawn.
@@ -173,12 +177,14 @@ impl<R: Strategy> Watch<R> {
             version: after,
         });
         Watch {
-            log,
             watcher: position.watcher,
             segment: Arc::downgrade(&position.segment),
             number: position.segment.number,
+            held: (!log.is_bounded()).then_some(position.segment),
+            log,
             index: position.index,
             after,
+            read: after,
             initial,
             sampler: LatencySampler::new(options.latency, options.seed),
             head_visible_ns: None,
@@ -222,9 +228,33 @@ impl<R: Strategy> Watch<R> {
                 next_visible_ns: None,
             };
         }
-        let mut held = self.segment.upgrade();
+        let mut held = self.held.take().or_else(|| self.segment.upgrade());
+        let poll = self.read_on(&mut held, left, now, out);
+        if self.log.is_bounded() {
+            self.read = self.last_read(held.as_deref());
+        } else {
+            self.held = held;
+        }
+        poll
+    }
+
+    /// The version of the last event that was read; `segment` is that of the next one.
+    fn last_read(&self, segment: Option<&Segment<R>>) -> u64 {
+        let last = segment.and_then(|segment| segment.entries[..self.index].last()?.get());
+        last.map_or(self.read, |last| last.version().max(self.read))
+    }
+
+    /// Delivers events from the segment and those that follow, which it holds then.
+    #[inline]
+    fn read_on(
+        &mut self,
+        held: &mut Option<Arc<Segment<R>>>,
+        mut left: usize,
+        now: Now,
+        out: &mut impl FnMut(WatchEvent<R>, Before<'_, R>),
+    ) -> Poll {
         loop {
-            if let Some(segment) = &held
+            if let Some(segment) = &*held
                 && self.index < SEGMENT_LEN
                 && let Some(entry) = segment.entries[self.index].get()
             {
@@ -242,36 +272,35 @@ impl<R: Strategy> Watch<R> {
                     });
                     if visible_ns > now.mono_ns {
                         let before = entry.version() - 1;
-                        let due_ns = self.deliver_bookmark(before, now, out);
+                        let due_ns = self.deliver_bookmark(before, held, now, out);
                         return Poll::until(Some(due_ns.unwrap_or(visible_ns).min(visible_ns)));
                     }
                     self.last_visible_ns = visible_ns;
                     self.head_visible_ns = None;
                 }
-                self.after = entry.version();
                 out(event(entry), Before(Some((segment, self.index))));
                 self.index += 1;
                 left -= 1;
                 continue;
             }
-            let at = (held.as_deref(), self.index);
-            match self
-                .log
-                .advance((self.watcher, self.after), self.number, at)
-            {
+            let (segment, watcher) = (held.as_deref(), self.watcher);
+            let read = || self.last_read(segment);
+            let at = (segment, self.index);
+            match self.log.advance(watcher, read, self.number, at) {
                 Advance::More => {}
                 Advance::Segment(next) => {
+                    self.read = self.last_read(segment);
                     self.segment = Arc::downgrade(&next);
                     self.number = next.number;
                     self.index = 0;
-                    held = Some(next);
+                    *held = Some(next);
                 }
                 Advance::Drained { version } => {
-                    let next_visible_ns = self.deliver_bookmark(version, now, out);
+                    let next_visible_ns = self.deliver_bookmark(version, held, now, out);
                     return Poll::until(next_visible_ns);
                 }
                 Advance::Expired { oldest } => {
-                    let error = errors::expired(self.after, oldest);
+                    let error = errors::expired(self.last_read(segment), oldest);
                     out(WatchEvent::Error(error), Before(None));
                     self.ended = true;
                     return Poll::default();
@@ -336,28 +365,30 @@ impl<R: Strategy> Watch<R> {
     fn deliver_bookmark(
         &mut self,
         version: u64,
+        held: &Option<Arc<Segment<R>>>,
         now: Now,
         out: &mut impl FnMut(WatchEvent<R>, Before<'_, R>),
     ) -> Option<i64> {
         if !self.bookmark_wanted && self.bookmark_timer.is_none() {
             return None;
         }
-        self.deliver_due_bookmark(version, now, out)
+        self.deliver_due_bookmark(version, self.last_read(held.as_deref()), now, out)
     }
 
     #[cold]
     fn deliver_due_bookmark(
         &mut self,
         version: u64,
+        read: u64,
         now: Now,
         out: &mut impl FnMut(WatchEvent<R>, Before<'_, R>),
     ) -> Option<i64> {
-        let version = version.max(self.after);
+        let version = version.max(read);
         let mut wanted = std::mem::take(&mut self.bookmark_wanted);
         if let Some(bookmark_timer) = &mut self.bookmark_timer {
             // No bookmark where the last event or bookmark has the version already.
-            wanted |= bookmark_timer.is_due(version, now)
-                && version > self.after.max(bookmark_timer.last_sent);
+            wanted |=
+                bookmark_timer.is_due(version, now) && version > read.max(bookmark_timer.last_sent);
             bookmark_timer.last_sent = if wanted {
                 version
             } else {

@@ -4,8 +4,9 @@
 //! the log's lock, where versions are assigned. Watches read filled slots without a lock, and take
 //! the lock only at the end of a segment or of the log. Whole segments are dropped once no open
 //! watch needs them and more than [`History::min_events`] remain, or beyond
-//! [`History::max_events`] and [`History::max_bytes`] in any case. Only the log owns segments: a
-//! watch that is not read keeps none alive, and gets 410 when its segment is gone.
+//! [`History::max_events`] and [`History::max_bytes`] in any case; a watch that needs a dropped
+//! segment gets 410. Where bytes have a limit only the log owns segments, so that a watch that is not
+//! read keeps none alive.
 //!
 //! Lock order: a store's shard, then its log. Only the observer is called while the log's lock is
 //! held. [`After::run`] wakes watches and frees memory when all locks are released.
@@ -23,7 +24,7 @@ use smallvec::SmallVec;
 
 pub use self::history::History;
 pub use self::segment::Change;
-use self::segment::Kept;
+use self::segment::{Closed, SEGMENT_BYTES};
 pub(crate) use self::segment::{Entry, SEGMENT_LEN, Segment};
 use super::counts::{WriteEffects, WriteTotals};
 use super::observe::{Commit, Observed};
@@ -45,12 +46,18 @@ struct Watcher {
 }
 
 struct LogState<R> {
-    /// From the oldest kept to the one being filled; never empty.
-    segments: VecDeque<Kept<R>>,
-    /// Filled slots of all segments.
-    events: usize,
-    /// Bytes of all segments.
-    bytes: usize,
+    /// Before the one that is being filled, from the oldest kept on.
+    closed: VecDeque<Closed<R>>,
+    /// Filled slots of those.
+    closed_events: usize,
+    /// Bytes of those.
+    closed_bytes: usize,
+    /// The one that is being filled.
+    tail: Arc<Segment<R>>,
+    /// Its filled slots.
+    tail_len: usize,
+    /// Its bytes.
+    tail_bytes: usize,
     /// The version of the last dropped event, 0 when there is none.
     forgotten: u64,
     /// The version of the last event.
@@ -131,9 +138,12 @@ impl<R: Strategy> Log<R> {
         observed: Option<Arc<Observed>>,
     ) -> Log<R> {
         let state = LogState {
-            segments: VecDeque::from([Kept::new(0, keeps_past)]),
-            events: 0,
-            bytes: 0,
+            closed: VecDeque::new(),
+            closed_events: 0,
+            closed_bytes: 0,
+            tail: Segment::new(0, keeps_past),
+            tail_len: 0,
+            tail_bytes: 0,
             forgotten: 0,
             last_version: 0,
             watchers: Vec::new(),
@@ -157,13 +167,18 @@ impl<R: Strategy> Log<R> {
         state.totals = totals;
     }
 
+    /// Whether the history has a limit in bytes, so that a watch must keep no segment alive.
+    pub(crate) fn is_bounded(&self) -> bool {
+        self.history.max_bytes != usize::MAX
+    }
+
     /// What an object counts for in [`History::max_bytes`]. To be asked before a lock is taken: O(size of
     /// the object), or O(1) where bytes have no limit.
     #[inline]
     pub(crate) fn bytes_of(&self, object: &R) -> usize {
-        match self.history.max_bytes {
-            usize::MAX => 0,
-            _ => object.bytes(),
+        match self.is_bounded() {
+            false => 0,
+            true => object.bytes(),
         }
     }
 
@@ -196,7 +211,7 @@ impl<R: Strategy> Log<R> {
     pub(crate) fn open_at_end(&self, waker: Option<Waker>) -> (Position<R>, u64) {
         let mut state = self.state.lock();
         let version = self.version.load(Ordering::Relaxed);
-        let (segment, index) = (state.tail().segment.clone(), state.tail().len);
+        let (segment, index) = (state.tail.clone(), state.tail_len);
         (state.register(segment, index, waker), version)
     }
 
@@ -211,7 +226,7 @@ impl<R: Strategy> Log<R> {
             return Err(state.oldest());
         }
         let (at, index) = state.behind(version);
-        let segment = state.segments[at].segment.clone();
+        let segment = state.segment(at).clone();
         Ok(state.register(segment, index, waker))
     }
 
@@ -239,7 +254,7 @@ impl<R: Strategy> Log<R> {
         }
         let mut undo = Vec::new();
         let mut first = index;
-        for Kept { segment, .. } in state.segments.range(at..) {
+        for segment in (at..=state.closed.len()).map(|at| state.segment(at)) {
             let events = segment.entries[first..].iter().map_while(OnceLock::get);
             for (entry, index) in events.zip(first..) {
                 undo.push(Undo {
@@ -249,16 +264,17 @@ impl<R: Strategy> Log<R> {
             }
             first = 0;
         }
-        let segment = state.segments[at].segment.clone();
+        let segment = state.segment(at).clone();
         let position = watch.map(|waker| state.register(segment, index, waker));
         Ok(Past { undo, position })
     }
 
-    /// What follows the events that a watch has read: those up to the version `after`, the last of them
+    /// What follows the events that a watch has read: those up to the version `read`, the last of them
     /// before `index` of the segment of that number. The segment is `None` where it was dropped.
     pub(crate) fn advance(
         &self,
-        (watcher, after): (u64, u64),
+        watcher: u64,
+        read: impl FnOnce() -> u64,
         number: u64,
         (segment, index): (Option<&Segment<R>>, usize),
     ) -> Advance<R> {
@@ -268,24 +284,24 @@ impl<R: Strategy> Log<R> {
         if slot.is_some_and(|slot| slot.get().is_some()) {
             return Advance::More;
         }
-        if number == state.tail().segment.number {
+        if number == state.tail.number {
             // A full tail too: the next segment is made by the next commit.
             state.watcher(watcher).drained = true;
             return Advance::Drained {
                 version: self.version.load(Ordering::Relaxed),
             };
         }
-        let front = state.segments[0].segment.number;
+        let front = state.segment(0).number;
         // A dropped segment has left the list before, which the lock makes seen.
         let is_dropped = segment.is_none() || number + 1 < front;
-        if is_dropped && after < state.forgotten {
+        if is_dropped && read() < state.forgotten {
             return Advance::Expired {
                 oldest: state.oldest(),
             };
         }
         let next = if is_dropped { front } else { number + 1 };
         let at = usize::try_from(next - front).expect("segments in memory fit a usize");
-        let next = state.segments[at].segment.clone();
+        let next = state.segment(at).clone();
         state.watcher(watcher).segment = next.number;
         let mut garbage = SmallVec::new();
         state.forget(self.history, &mut garbage);
@@ -309,13 +325,11 @@ impl<R: Strategy> Log<R> {
     /// from an older version, get 410.
     pub(crate) fn compact(&self) {
         let mut state = self.state.lock();
-        if state.tail().len > 0 {
+        if state.tail_len > 0 {
             state.extend();
         }
-        let last = state.segments.len() - 1;
-        let keep = state.segments.split_off(last);
-        let garbage = std::mem::replace(&mut state.segments, keep);
-        (state.events, state.bytes) = (0, 0);
+        let garbage = std::mem::take(&mut state.closed);
+        (state.closed_events, state.closed_bytes) = (0, 0);
         state.forgotten = state.last_version;
         let wakers = state.take_wakers();
         drop(state);
@@ -332,25 +346,24 @@ type Garbage<R> = SmallVec<[Arc<Segment<R>>; 1]>;
 type Wakers = SmallVec<[Waker; 4]>;
 
 impl<R: Strategy> LogState<R> {
-    fn tail(&self) -> &Kept<R> {
-        self.segments.back().expect("a log has a segment")
+    /// The segment at that place: of the closed ones, or the one that is being filled.
+    fn segment(&self, at: usize) -> &Arc<Segment<R>> {
+        let closed = self.closed.get(at);
+        closed.map_or(&self.tail, |closed| &closed.segment)
     }
 
     /// The segment and the index of the first event newer than `version`, or the end.
     fn behind(&self, version: u64) -> (usize, usize) {
         let newer = |entry: &OnceLock<Entry<R>>| entry.get().is_none_or(|e| e.version() > version);
         // The first segment whose last event is newer, and the first newer event within.
-        let at = self
-            .segments
-            .partition_point(|kept| kept.len > 0 && kept.last_version <= version)
-            .min(self.segments.len() - 1);
-        let entries = &self.segments[at].segment.entries;
+        let at = (self.closed).partition_point(|closed| closed.last_version <= version);
+        let entries = &self.segment(at).entries;
         (at, entries.partition_point(|entry| !newer(entry)))
     }
 
     /// The version of the oldest event kept.
     fn oldest(&self) -> u64 {
-        let first = self.segments[0].segment.entries[0].get();
+        let first = self.segment(0).entries[0].get();
         first.map_or(self.last_version + 1, Entry::version)
     }
 
@@ -387,29 +400,40 @@ impl<R: Strategy> LogState<R> {
     }
 
     fn extend(&mut self) {
-        let number = self.tail().segment.number + 1;
-        self.segments.push_back(Kept::new(number, self.keeps_past));
+        let next = Segment::new(self.tail.number + 1, self.keeps_past);
+        let closed = Closed {
+            segment: std::mem::replace(&mut self.tail, next),
+            len: std::mem::take(&mut self.tail_len),
+            bytes: std::mem::take(&mut self.tail_bytes),
+            last_version: self.last_version,
+        };
+        self.closed_events += closed.len;
+        self.closed_bytes += closed.bytes;
+        self.closed.push_back(closed);
     }
 
     /// Removes the segments that need not be kept.
     fn forget(&mut self, history: History, garbage: &mut Garbage<R>) {
         let slowest = |watchers: &[Watcher]| watchers.iter().map(|watcher| watcher.segment).min();
         let mut slowest_now = slowest(&self.watchers);
-        while self.segments.len() > 1 {
-            let front = &self.segments[0];
+        while let Some(front) = self.closed.front() {
             let needed = slowest_now.is_some_and(|slowest| slowest <= front.segment.number);
             let keep = if needed {
                 history.max_events
             } else {
                 history.min_events
             };
-            if self.events - front.len < keep && self.bytes <= history.max_bytes {
+            let rest = self.closed_events - front.len + self.tail_len;
+            let bytes = self.closed_bytes + self.tail_bytes;
+            if rest < keep && bytes <= history.max_bytes {
                 return;
             }
-            let front = self.segments.pop_front().expect("more than one");
+            let Some(front) = self.closed.pop_front() else {
+                return;
+            };
             self.forgotten = front.last_version;
-            self.events -= front.len;
-            self.bytes -= front.bytes;
+            self.closed_events -= front.len;
+            self.closed_bytes -= front.bytes;
             if needed {
                 for watcher in &mut self.watchers {
                     if watcher.segment <= front.segment.number {
@@ -466,7 +490,7 @@ impl<R: Strategy> Append<'_, R> {
             .metadata_mut()
             .resource_version = ResourceVersion::Number(version);
         let state = &mut *self.state;
-        if state.tail().is_full() {
+        if state.tail_len == SEGMENT_LEN || state.tail_bytes >= SEGMENT_BYTES {
             state.extend();
             state.forget(self.log.history, &mut self.garbage);
         }
@@ -475,20 +499,16 @@ impl<R: Strategy> Append<'_, R> {
             object: object.clone(),
             commit_ns: now.mono_ns,
         };
-        let tail = state.segments.back_mut().expect("a log has a segment");
-        let slot = &tail.segment.entries[tail.len];
+        let slot = &state.tail.entries[state.tail_len];
         assert!(slot.set(entry).is_ok(), "a slot is filled once");
         if state.keeps_past
             && let Some(old) = old
         {
-            let slot = &tail.segment.before[tail.len];
+            let slot = &state.tail.before[state.tail_len];
             assert!(slot.set(old.clone()).is_ok(), "a slot is filled once");
         }
-        tail.len += 1;
-        tail.bytes += bytes;
-        tail.last_version = version;
-        state.events += 1;
-        state.bytes += bytes;
+        state.tail_len += 1;
+        state.tail_bytes += bytes;
         state.last_version = version;
         let was_ready = old.is_some_and(|old| old.is_ready_pod());
         let is_ready = change != Change::Deleted && object.is_ready_pod();

@@ -9,7 +9,7 @@ use crate::store::primitives::OnceLock;
 pub(crate) const SEGMENT_LEN: usize = if MODELLED { 2 } else { 512 };
 
 /// A segment whose objects have that many bytes gets no more events: a 64th of what a server keeps.
-const SEGMENT_BYTES: usize = if MODELLED { 1 } else { 1 << 20 };
+pub(super) const SEGMENT_BYTES: usize = if MODELLED { 1 } else { 1 << 20 };
 
 /// Whether a model checker runs.
 const MODELLED: bool = cfg!(any(feature = "loom", feature = "shuttle"));
@@ -64,7 +64,7 @@ impl<R> Segment<R> {
         self.before.get(index)?.get().cloned()
     }
 
-    fn new(number: u64, keeps_past: bool) -> Arc<Segment<R>> {
+    pub(super) fn new(number: u64, keeps_past: bool) -> Arc<Segment<R>> {
         let entries = (0..SEGMENT_LEN).map(|_| OnceLock::new()).collect();
         let kept = if keeps_past { SEGMENT_LEN } else { 0 };
         let before = (0..kept).map(|_| OnceLock::new()).collect();
@@ -76,28 +76,13 @@ impl<R> Segment<R> {
     }
 }
 
-/// A segment, as the log knows it.
-pub(super) struct Kept<R> {
+/// A segment that gets no more events.
+pub(super) struct Closed<R> {
     pub(super) segment: Arc<Segment<R>>,
-    /// Filled slots. Only the last segment may have none.
+    /// Filled slots, at least one.
     pub(super) len: usize,
     /// Of the objects of its events, about; 0 where bytes have no limit.
     pub(super) bytes: usize,
     /// The version of its last event.
     pub(super) last_version: u64,
-}
-
-impl<R> Kept<R> {
-    pub(super) fn new(number: u64, keeps_past: bool) -> Kept<R> {
-        Kept {
-            segment: Segment::new(number, keeps_past),
-            len: 0,
-            bytes: 0,
-            last_version: 0,
-        }
-    }
-
-    pub(super) fn is_full(&self) -> bool {
-        self.len == SEGMENT_LEN || self.bytes >= SEGMENT_BYTES
-    }
 }
