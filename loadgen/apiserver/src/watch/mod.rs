@@ -99,8 +99,10 @@ pub struct Watch<R: Strategy> {
     watcher: u64,
     /// Gone when the log has dropped it and nobody holds it.
     segment: Weak<Segment<R>>,
-    /// The same between polls, where the history has no limit in bytes: costs less than the reference.
+    /// The same while it is read, and between polls too unless the watch lets go.
     held: Option<Arc<Segment<R>>>,
+    /// Whether the history has a limit in bytes. Otherwise it costs less to hold the segment.
+    lets_go: bool,
     /// The number of `segment`.
     number: u64,
     /// The next slot of `segment`.
@@ -181,6 +183,7 @@ impl<R: Strategy> Watch<R> {
             segment: Arc::downgrade(&position.segment),
             number: position.segment.number,
             held: (!log.is_bounded()).then_some(position.segment),
+            lets_go: log.is_bounded(),
             log,
             index: position.index,
             after,
@@ -228,33 +231,34 @@ impl<R: Strategy> Watch<R> {
                 next_visible_ns: None,
             };
         }
-        let mut held = self.held.take().or_else(|| self.segment.upgrade());
-        let poll = self.read_on(&mut held, left, now, out);
-        if self.log.is_bounded() {
-            self.read = self.last_read(held.as_deref());
-        } else {
-            self.held = held;
+        if self.held.is_none() {
+            self.held = self.segment.upgrade();
+        }
+        let poll = self.read_on(left, now, out);
+        if self.lets_go {
+            self.read = self.last_read();
+            self.held = None;
         }
         poll
     }
 
-    /// The version of the last event that was read; `segment` is that of the next one.
-    fn last_read(&self, segment: Option<&Segment<R>>) -> u64 {
-        let last = segment.and_then(|segment| segment.entries[..self.index].last()?.get());
+    /// The version of the last event that was read.
+    fn last_read(&self) -> u64 {
+        let held = self.held.as_deref();
+        let last = held.and_then(|segment| segment.entries[..self.index].last()?.get());
         last.map_or(self.read, |last| last.version().max(self.read))
     }
 
-    /// Delivers events from the segment and those that follow, which it holds then.
+    /// Delivers events from the segment that is held and those that follow, which it holds then.
     #[inline]
     fn read_on(
         &mut self,
-        held: &mut Option<Arc<Segment<R>>>,
         mut left: usize,
         now: Now,
         out: &mut impl FnMut(WatchEvent<R>, Before<'_, R>),
     ) -> Poll {
         loop {
-            if let Some(segment) = &*held
+            if let Some(segment) = &self.held
                 && self.index < SEGMENT_LEN
                 && let Some(entry) = segment.entries[self.index].get()
             {
@@ -272,7 +276,7 @@ impl<R: Strategy> Watch<R> {
                     });
                     if visible_ns > now.mono_ns {
                         let before = entry.version() - 1;
-                        let due_ns = self.deliver_bookmark(before, held, now, out);
+                        let due_ns = self.deliver_bookmark(before, now, out);
                         return Poll::until(Some(due_ns.unwrap_or(visible_ns).min(visible_ns)));
                     }
                     self.last_visible_ns = visible_ns;
@@ -283,24 +287,23 @@ impl<R: Strategy> Watch<R> {
                 left -= 1;
                 continue;
             }
-            let (segment, watcher) = (held.as_deref(), self.watcher);
-            let read = || self.last_read(segment);
-            let at = (segment, self.index);
-            match self.log.advance(watcher, read, self.number, at) {
+            let read = || self.last_read();
+            let at = (self.held.as_deref(), self.index);
+            match self.log.advance(self.watcher, read, self.number, at) {
                 Advance::More => {}
                 Advance::Segment(next) => {
-                    self.read = self.last_read(segment);
+                    self.read = self.last_read();
                     self.segment = Arc::downgrade(&next);
                     self.number = next.number;
                     self.index = 0;
-                    *held = Some(next);
+                    self.held = Some(next);
                 }
                 Advance::Drained { version } => {
-                    let next_visible_ns = self.deliver_bookmark(version, held, now, out);
+                    let next_visible_ns = self.deliver_bookmark(version, now, out);
                     return Poll::until(next_visible_ns);
                 }
                 Advance::Expired { oldest } => {
-                    let error = errors::expired(self.last_read(segment), oldest);
+                    let error = errors::expired(self.last_read(), oldest);
                     out(WatchEvent::Error(error), Before(None));
                     self.ended = true;
                     return Poll::default();
@@ -365,24 +368,23 @@ impl<R: Strategy> Watch<R> {
     fn deliver_bookmark(
         &mut self,
         version: u64,
-        held: &Option<Arc<Segment<R>>>,
         now: Now,
         out: &mut impl FnMut(WatchEvent<R>, Before<'_, R>),
     ) -> Option<i64> {
         if !self.bookmark_wanted && self.bookmark_timer.is_none() {
             return None;
         }
-        self.deliver_due_bookmark(version, self.last_read(held.as_deref()), now, out)
+        self.deliver_due_bookmark(version, now, out)
     }
 
     #[cold]
     fn deliver_due_bookmark(
         &mut self,
         version: u64,
-        read: u64,
         now: Now,
         out: &mut impl FnMut(WatchEvent<R>, Before<'_, R>),
     ) -> Option<i64> {
+        let read = self.last_read();
         let version = version.max(read);
         let mut wanted = std::mem::take(&mut self.bookmark_wanted);
         if let Some(bookmark_timer) = &mut self.bookmark_timer {
