@@ -154,7 +154,7 @@ fn create(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> 
     writer.admitted = sent.admitted;
     let api = api(call, target).dry_run(dry_run).managed_by(&writer);
     let created =
-        view::stored(call.cluster(), object).and_then(|object| api.create(object, call.now));
+        view::stored_new(call.cluster(), object).and_then(|object| api.create(object, call.now));
     let created = match created {
         Err(error) => return Ok(refuse(call, target, error, &warnings)),
         Ok(created) => created,

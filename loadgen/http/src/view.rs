@@ -241,25 +241,45 @@ pub(crate) fn stored_json(kind: Kind, json: &Value) -> Value {
     json
 }
 
-/// A client's object as one of the kind that is stored.
+/// A client's new object as one of the kind that is stored.
 ///
 /// # Errors
-/// 400 where it can't be one.
+/// 400 where it can't be one, 422 where it breaks rules of its version.
+pub(crate) fn stored_new(cluster: &Cluster, object: AnyObject) -> Result<AnyObject, ApiError> {
+    stored_over(cluster, object, None)
+}
+
+/// A client's object as one of the kind that is stored, over the one that has its name.
+///
+/// # Errors
+/// As [`stored_new`].
 pub(crate) fn stored(cluster: &Cluster, object: AnyObject) -> Result<AnyObject, ApiError> {
+    if !is_version(object.kind()) {
+        return Ok(object);
+    }
+    let metadata = object.metadata();
+    let stored = cluster.api(stored_kind(object.kind()));
+    let old = stored.get(&metadata.namespace, &metadata.name);
+    let old = old.ok().map(|old| old.to_json());
+    stored_over(cluster, object, old.as_ref())
+}
+
+fn stored_over(
+    cluster: &Cluster,
+    object: AnyObject,
+    old: Option<&Value>,
+) -> Result<AnyObject, ApiError> {
     let kind = object.kind();
     let Some(view) = view_of(kind) else {
         return Ok(object);
     };
     let stored = stored_kind(kind);
-    let metadata = object.metadata();
-    let old = cluster.api(stored).get(&metadata.namespace, &metadata.name);
     let mut json = object.to_json();
     if let Value::Object(members) = &mut json {
         (view.from)(members);
         set_type(members, stored);
     }
-    let old = old.ok().map(|old| old.to_json());
-    check(view, (stored, &object.metadata().name), &json, old.as_ref())?;
+    check(view, (stored, &object.metadata().name), &json, old)?;
     let read = cluster.api(stored).read(json)?;
     read.map_err(|problem| cannot_be_handled(kind, &problem.to_string()))
 }

@@ -72,7 +72,11 @@ async fn apply(server: &ApiServer, manager: &str, config: &str) -> bool {
     if code >= 400 {
         assert_eq!(applied["kind"], "Status", "{applied}");
         let message = applied["message"].as_str().unwrap_or("");
-        let known = ["failed to create typed patch object", "strconv.ParseUint: "];
+        let known = [
+            "failed to create typed patch object",
+            "failed to convert new object",
+            "strconv.ParseUint: ",
+        ];
         let is_known = known.iter().any(|known| message.starts_with(known));
         assert!(code < 500 || is_known, "{applied}");
         assert_eq!(before, after, "refused: {applied}");

@@ -123,7 +123,8 @@ fn all(body: Body) -> Vec<u8> {
 }
 
 /// What Kubernetes answers with 500 although the client made the mistake: how the messages begin.
-const SERVER_ERRORS: [&str; 8] = [
+const SERVER_ERRORS: [&str; 9] = [
+    "failed to convert new object",
     "resourceVersion should not be set on objects to be created",
     "This pod has more than one PodDisruptionBudget",
     "Non-matching dry-run options in request and content",

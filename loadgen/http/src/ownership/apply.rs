@@ -103,7 +103,7 @@ fn create(
     openapi::drop_unknown_fields(target.kind, &mut applied);
     admission::admit(call.cluster(), target.kind, &mut applied)?;
     let object = body::read(call, target.kind, applied)?;
-    let created = api.create(view::stored(call.cluster(), object)?, call.now)?;
+    let created = api.create(view::stored_new(call.cluster(), object)?, call.now)?;
     view::shown(target.kind, created)
 }
 
@@ -177,7 +177,7 @@ impl Writer<'_> {
     /// The stored object, or none, with a configuration applied.
     ///
     /// # Errors
-    /// 500 for a configuration that isn't of the kind, as upstream; 409 where it changes others' fields.
+    /// 500 for a configuration that isn't of the kind or makes no object of it, as upstream; 409 where it changes others' fields.
     fn applied(
         &self,
         config: &Map<String, Value>,
@@ -245,9 +245,18 @@ impl Writer<'_> {
             let owners = serde_json::from_str(&owners.to_text()).unwrap_or_default();
             metadata.insert(MANAGED.to_owned(), owners);
         }
-        match applied {
-            Value::Object(members) => Ok(members),
-            _ => Err(errors::bad_request("what is applied is no object")),
+        let Value::Object(members) = applied else {
+            return Err(errors::bad_request("what is applied is no object"));
+        };
+        // Upstream has no Go type for custom resources.
+        let is_builtin = self.kind.row().custom.is_none();
+        match openapi::wrong_conversion(self.kind, &members).filter(|_| is_builtin) {
+            None => Ok(members),
+            Some(problem) => {
+                let of = identity(self.kind, &config);
+                let why = format!("failed to convert new object ({of}) to proper version");
+                Err(not_applied(&format!("{why}: {problem}")))
+            }
         }
     }
 }
@@ -267,14 +276,22 @@ fn check_types(kind: Kind, config: &Value, of: Type<'_>) -> Result<(), ApiError>
                 .collect::<String>()
         ),
     };
+    let of = identity(kind, config);
+    let why = format!("failed to create typed patch object ({of}): {problems}");
+    Err(not_applied(&why))
+}
+
+/// What messages call the object of a configuration.
+fn identity(kind: Kind, config: &Value) -> String {
     let metadata = |member: &str| config["metadata"][member].as_str().unwrap_or("").to_owned();
     let (namespace, name) = (metadata("namespace"), metadata("name"));
     let version = with_group(kind.api_version());
-    let message = format!(
-        "failed to create typed patch object ({namespace}/{name}; {version}, Kind={}): {problems}",
-        kind.name()
-    );
-    Err(ApiError::status(500, Reason::Other(String::new()), message))
+    format!("{namespace}/{name}; {version}, Kind={}", kind.name())
+}
+
+/// 500, as upstream answers where a configuration can't be made an object.
+fn not_applied(why: &str) -> ApiError {
+    ApiError::status(500, Reason::Other(String::new()), why)
 }
 
 /// 409: an apply would change what others own. The answer names as many fields as can be [listed](Listed).

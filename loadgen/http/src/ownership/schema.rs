@@ -94,6 +94,11 @@ impl<'a> Type<'a> {
         self.schema["x-kubernetes-int-or-string"] == true
     }
 
+    /// Whether it is an amount, which may be written as a number.
+    pub(super) fn is_quantity(&self) -> bool {
+        referred(self.property).is_some_and(|(name, _)| name.ends_with(".Quantity"))
+    }
+
     /// How this value is owned; what no schema describes member by member.
     pub(super) fn form(&self, value: &Value) -> Form {
         let extension = |name| self.extension(name).and_then(Value::as_str);

@@ -349,10 +349,16 @@ fn check(value: &Value, of: Type<'_>, path: &Path<'_>, found: &mut Listed) {
         (_, Value::Null) => {}
         _ if of.is_int_or_string() => {}
         ("integer" | "number", Value::Number(_)) | ("boolean", Value::Bool(_)) => {}
-        // Quantities are strings to the schema, and may be written as numbers.
-        ("string", Value::String(_) | Value::Number(_)) => {}
+        ("string", Value::String(_)) => {}
+        ("string", Value::Number(_)) if of.is_quantity() => {}
         ("integer" | "number", _) => wrong("numeric (int or float)"),
-        ("string", _) => wrong("string"),
+        // Upstream shows the value of this type alone.
+        ("string", _) => {
+            let (path, value) = (place(path), go_syntax(value));
+            found.push(format_args!(
+                "{path}: expected string, got &value.valueUnstructured{{Value:{value}}}"
+            ));
+        }
         ("boolean", _) => wrong("boolean"),
         ("object", Value::Object(members)) => {
             for (name, inner) in members {
@@ -408,6 +414,26 @@ fn go(value: &Value) -> &'static str {
         Value::String(_) => "string",
         Value::Array(_) => "[]interface {}",
         Value::Object(_) => "map[string]interface {}",
+    }
+}
+
+/// A value as Go's syntax has it (`%#v`).
+fn go_syntax(value: &Value) -> String {
+    match value {
+        Value::Null => "interface {}(nil)".to_owned(),
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(go_syntax).collect();
+            format!("{}{{{}}}", go(value), items.join(", "))
+        }
+        Value::Object(members) => {
+            let members = members
+                .iter()
+                .map(|(name, value)| format!("{name:?}:{}", go_syntax(value)));
+            let mut members: Vec<String> = members.collect();
+            members.sort_unstable();
+            format!("{}{{{}}}", go(value), members.join(", "))
+        }
+        other => other.to_string(),
     }
 }
 
@@ -514,6 +540,8 @@ mod tests {
         let table = r#"
 {"spec": {"containers": {}}} => .spec.containers: expected list, got map[string]interface {}
 {"spec": {"hostNetwork": "yes"}} => .spec.hostNetwork: expected boolean, got string
+{"metadata": {"labels": {"a": 1}}} => .metadata.labels.a: expected string, got &value.valueUnstructured{Value:1}
+{"spec": {"nodeName": ["a", true, null, {"b": 0.5}]}} => .spec.nodeName: expected string, got &value.valueUnstructured{Value:[]interface {}{"a", true, interface {}(nil), map[string]interface {}{"b":0.5}}}
 {"metadata": {"labels": []}} => .metadata.labels: expected map, got []interface {}
 {"spec": {"containers": [{"name": "a", "imaeg": "x"}]}} => .spec.containers[name="a"].imaeg: field not declared in schema
 {"metadata": {"finalizers": ["x/a", "x/a"]}} => .metadata.finalizers: duplicate entries for key [="x/a"]

@@ -366,3 +366,56 @@ async fn an_object_of_a_kind_without_namespaces_is_in_none_whatever_it_says() {
     assert_eq!(refused["message"], wanted);
     assert_eq!(refused["code"], 400);
 }
+
+#[tokio::test]
+async fn a_new_event_under_a_name_that_is_taken_is_refused_as_one() {
+    let server = with_namespace(builder(), "default").await;
+    let event = json!({"metadata": {"name": "a"}, "eventTime": "2026-01-01T00:00:00.000000Z",
+        "reportingController": "a.b/c", "reportingInstance": "i", "action": "Look",
+        "reason": "Seen", "type": "Normal"});
+    let path = "/apis/events.k8s.io/v1/namespaces/default/events";
+    assert_eq!(post(&server, path, event.clone()).await["reason"], "Seen");
+    let mut other = event;
+    other["reason"] = "Lost".into();
+    let refused = post(&server, path, other).await;
+    assert_eq!(refused["reason"], "AlreadyExists", "{refused}");
+}
+
+#[tokio::test]
+async fn what_is_applied_has_the_types_of_its_kind() {
+    let server = with_namespace(builder(), "default").await;
+    let apply = async |path: &str, body: Value| {
+        let path = format!("{path}?fieldManager=m");
+        let kind = "application/apply-patch+yaml";
+        hostile::ask_as(&server, "PATCH", &path, kind, body.to_string()).await
+    };
+    let path = "/apis/storage.k8s.io/v1/volumeattachments/a";
+    let attachment = |name: Value| {
+        json!({"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment",
+            "metadata": {"name": "a"}, "spec": {"attacher": "a.b", "nodeName": "n",
+                "source": {"persistentVolumeName": name}}})
+    };
+    let (code, message) = apply(path, attachment(json!(-1))).await;
+    let wanted = ".spec.source.persistentVolumeName: expected string, got &value.valueUnstructured{Value:-1}";
+    assert_eq!(code, 500);
+    assert!(message.ends_with(wanted), "{message}");
+    let path = "/api/v1/namespaces/default/secrets/a";
+    let secret = |data: &str| {
+        json!({"apiVersion": "v1", "kind": "Secret",
+            "metadata": {"name": "a"}, "data": {"a": data}})
+    };
+    let refused = async || {
+        let (code, message) = apply(path, secret("not base64")).await;
+        assert_eq!(code, 500);
+        assert!(
+            message.starts_with(
+                "failed to convert new object (/a; /v1, Kind=Secret) to proper version: "
+            ),
+            "{message}"
+        );
+    };
+    // As a new object and over one that is there.
+    refused().await;
+    assert_eq!(apply(path, secret("YQ==")).await.0, 201);
+    refused().await;
+}
