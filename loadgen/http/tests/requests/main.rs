@@ -6,6 +6,7 @@ mod connections;
 mod custom;
 mod eviction;
 mod faults;
+mod fuzzed;
 mod groups;
 mod heavy;
 mod hostile;
