@@ -90,13 +90,11 @@ fn create(
 ) -> Result<AnyObject, ApiError> {
     if let Some(Value::Object(metadata)) = applied.get_mut("metadata") {
         metadata.remove("resourceVersion");
-        metadata
-            .entry("name")
-            .or_insert(target.name.as_str().into());
-        if !target.namespace.is_empty() {
-            metadata
-                .entry("namespace")
-                .or_insert(target.namespace.as_str().into());
+        for (member, at) in [("name", &target.name), ("namespace", &target.namespace)] {
+            let is_named = |value: &Value| !value.is_null() && value != "";
+            if !at.is_empty() && !metadata.get(member).is_some_and(is_named) {
+                metadata.insert(member.to_owned(), at.as_str().into());
+            }
         }
     }
     // Into the form in which everything is stored; what is unknown was refused before.

@@ -414,6 +414,15 @@ async fn what_is_applied_has_the_types_of_its_kind() {
             "{message}"
         );
     };
+    // The name is that of the path, whatever stands for none.
+    for name in [json!(null), json!("")] {
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": name, "generateName": "g-"}});
+        let path = "/api/v1/namespaces/default/configmaps/a";
+        assert_eq!(apply(path, map).await.0, 201);
+        let gone = send(&server, "DELETE", path, &Value::Null).await;
+        assert_eq!(gone.status(), 200);
+    }
     // As a new object and over one that is there.
     refused().await;
     assert_eq!(apply(path, secret("YQ==")).await.0, 201);
