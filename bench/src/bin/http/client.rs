@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use bytes::Bytes;
-use http::Request;
+use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
@@ -65,8 +65,8 @@ impl Connection {
         Ok(Connection { sender, token })
     }
 
-    /// Sends a request, and returns the body of its answer, which is a success.
-    pub(crate) async fn send(&mut self, asked: &Asked) -> anyhow::Result<Incoming> {
+    /// Sends a request.
+    pub(crate) async fn ask(&mut self, asked: &Asked) -> anyhow::Result<Response<Incoming>> {
         let mut request = Request::builder()
             .method(asked.method)
             .uri(&asked.path)
@@ -78,7 +78,12 @@ impl Connection {
         }
         let request = request.body(Full::new(asked.body.clone()))?;
         self.sender.ready().await?;
-        let response = self.sender.send_request(request).await?;
+        Ok(self.sender.send_request(request).await?)
+    }
+
+    /// Sends a request, and returns the body of its answer, which is a success.
+    pub(crate) async fn send(&mut self, asked: &Asked) -> anyhow::Result<Incoming> {
+        let response = self.ask(asked).await?;
         let status = response.status();
         if !status.is_success() {
             let body = response.into_body().collect().await?.to_bytes();

@@ -8,6 +8,7 @@ mod client;
 mod manager;
 mod rows;
 mod server;
+mod soak;
 mod table;
 mod wrk;
 
@@ -31,16 +32,53 @@ struct Arguments {
     /// Do little of everything, to see that it runs; nothing is written
     #[arg(long)]
     smoke: bool,
+
+    /// Instead put our server alone under mixed load, and see whether its memory is flat; nothing is written
+    ///
+    /// Prints the resident memory of each minute and a verdict; exit code 1 where the second half is not
+    /// within 5 %.
+    #[arg(long, conflicts_with = "smoke")]
+    soak: bool,
+
+    /// How long --soak takes
+    #[arg(long, requires = "soak", default_value_t = 15)]
+    minutes: u64,
+
+    /// The program that --soak serves with [default: a release build]
+    #[arg(long, requires = "soak")]
+    loadgen: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
+    let arguments = Arguments::parse();
+    let done = match arguments.soak {
+        true => soaked(&arguments),
+        false => run(&arguments).map(|()| true),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             let _ = writeln!(io::stderr(), "http: {error:#}");
             ExitCode::from(2)
         }
     }
+}
+
+/// Whether the server's memory was flat.
+fn soaked(arguments: &Arguments) -> anyhow::Result<bool> {
+    let loadgen = match &arguments.loadgen {
+        Some(loadgen) => loadgen.clone(),
+        None => podstorm_bench::whole::loadgen()?,
+    };
+    runtime()?.block_on(soak::soak(loadgen, arguments.minutes))
+}
+
+fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build();
+    runtime.context("can't start threads")
 }
 
 fn run(arguments: &Arguments) -> anyhow::Result<()> {
@@ -65,11 +103,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
     };
     raise_open_files()?;
     let mut run = Run::begin("cargo run --release --bin http".to_owned());
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build();
-    let runtime = runtime.context("can't start threads")?;
-    let rows = runtime.block_on(rows::all(&programs, &sizes, |line| {
+    let rows = runtime()?.block_on(rows::all(&programs, &sizes, |line| {
         let _ = writeln!(io::stderr(), "{line}");
     }))?;
     run.end(now());

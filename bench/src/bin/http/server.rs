@@ -106,24 +106,32 @@ pub(crate) struct Server {
 impl Server {
     /// Ours, without nodes. It may not yet listen.
     pub(crate) fn ours(programs: &Programs<'_>, tls: bool) -> anyhow::Result<Server> {
-        let (began, address) = (Instant::now(), free_address()?);
-        let kubeconfig = programs
-            .folder
-            .join(format!("ours-{}.kubeconfig", address.port()));
-        let mut arguments = words(
+        let arguments = words(
             "serve --nodes 0 --controllers=-garbagecollector \
              --max-requests-inflight 0 --max-mutating-requests-inflight 0",
         );
+        Server::served(programs.loadgen, programs.folder, arguments, tls)
+    }
+
+    /// Ours, by the arguments of `loadgen`. It may not yet listen.
+    pub(crate) fn served(
+        loadgen: &Path,
+        folder: &Path,
+        mut arguments: Vec<String>,
+        tls: bool,
+    ) -> anyhow::Result<Server> {
+        let (began, address) = (Instant::now(), free_address()?);
+        let kubeconfig = folder.join(format!("ours-{}.kubeconfig", address.port()));
         arguments.push(format!("--listen={address}"));
         arguments.push(format!("--kubeconfig={}", kubeconfig.display()));
         if tls {
-            let tokens = programs.folder.join("tokens");
+            let tokens = folder.join("tokens");
             fs::write(&tokens, format!("{TOKEN},bench,bench\n"))?;
             arguments.push("--tls".to_owned());
             arguments.push(format!("--token-auth-file={}", tokens.display()));
         }
-        let log = programs.folder.join(format!("ours-{}.log", address.port()));
-        let api = Process::start(programs.loadgen, &arguments, &log)?;
+        let log = folder.join(format!("ours-{}.log", address.port()));
+        let api = Process::start(loadgen, &arguments, &log)?;
         let mut server = Server {
             api,
             store: None,
