@@ -6,6 +6,8 @@
 //! time. The long runs are libFuzzer's: `tests/fuzz/libfuzzer` calls the same functions.
 
 mod applies;
+mod definitions;
+mod field_selectors;
 mod json;
 mod manifests;
 mod mutate;
@@ -36,7 +38,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 14] = [
+pub const TARGETS: [Target; 16] = [
     selectors::STRING,
     selectors::JSON,
     manifests::FILES,
@@ -51,6 +53,8 @@ pub const TARGETS: [Target; 14] = [
     requests::REQUESTS,
     requests::PROTOBUF,
     applies::APPLIES,
+    definitions::DEFINITIONS,
+    field_selectors::FIELDS,
 ];
 
 impl Target {

@@ -58,6 +58,8 @@ targets! {
     requests: "request",
     protobuf_bodies: "protobuf",
     applies: "apply",
+    definitions: "definition",
+    field_selectors: "selector-field",
 }
 
 #[test]
