@@ -195,7 +195,9 @@ async fn a_body_costs_its_bytes_in_whatever_chunks_it_comes() {
     let chunks = "1\r\nx\r\n".repeat(BYTES);
     for _ in 0..5 {
         let mut stream = TcpStream::connect(address).await.expect("it listens");
-        let head = format!("POST {MAPS} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n");
+        let head = format!(
+            "POST {MAPS} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
+        );
         stream.write_all(head.as_bytes()).await.expect("open");
         stream.write_all(chunks.as_bytes()).await.expect("open");
         open.push(stream);
