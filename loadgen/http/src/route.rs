@@ -120,10 +120,10 @@ impl Route {
 }
 
 impl Route {
-    /// Whether it is answered to clients without a credential: probes and the version, which tell nothing of the
-    /// cluster, as upstream's role `system:public-info-viewer` has them.
+    /// Whether it is answered to clients without a credential: probes, which tell nothing of the cluster. Their single
+    /// checks and the version want one, as of the server whose answers are recorded.
     pub(crate) fn is_public(&self) -> bool {
-        matches!(self, Route::Health(..) | Route::Version)
+        matches!(self, Route::Health(_, None))
     }
 }
 

@@ -63,7 +63,6 @@ impl Placed {
     /// # Errors
     /// What is there is a directory or not to be replaced.
     pub(super) fn put(self, place: &Path) -> io::Result<File> {
-        self.0.as_file().sync_all()?;
         Ok(self.0.persist(place)?)
     }
 }

@@ -99,6 +99,7 @@ async fn send_all(cases: &[Value]) -> usize {
                     "This pod has more than one PodDisruptionBudget",
                     "Non-matching dry-run options",
                     "failed to create typed patch object",
+                    "failed to convert new object",
                     "strconv.ParseUint: parsing ",
                     "map: ",
                     "unknown patch type",

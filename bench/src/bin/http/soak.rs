@@ -78,7 +78,8 @@ const KINDS: [(&str, &str, &str); 9] = [
 /// A server that doesn't start or ends, an answer of 5xx, a connection that it breaks off.
 pub(crate) async fn soak(loadgen: PathBuf, minutes: u64) -> anyhow::Result<bool> {
     let folder = tempfile::TempDir::new().context("a folder for temporary files")?;
-    let flags = words("serve --nodes 3 --pods-per-node 1000");
+    // Events stay for an hour unless told otherwise: what is kept of a minute shows as much.
+    let flags = words("serve --nodes 3 --pods-per-node 1000 --event-ttl 1m");
     let server = Server::served(&loadgen, folder.path(), flags, false)?;
     first_answer(&server).await?;
     ensure!(minutes >= 2, "a soak has two halves: 2 minutes or more");
