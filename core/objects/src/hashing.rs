@@ -1,8 +1,8 @@
-//! The hashers of maps whose keys others choose: names, UIDs, labels, texts of requests.
+//! Hashers for maps with client-controlled keys: names, UIDs, labels, request texts.
 //!
-//! Their seeds are fixed, so that runs are repeatable, until a process that serves others draws one: whoever knows the
-//! seeds can send keys that collide, and have every look-up compare them all. A map keeps the hasher that it was made
-//! with. No order of such a map is ever seen.
+//! The seeds are fixed in simulations, which makes runs repeatable. A process that serves a network draws a random seed:
+//! a client that knows the seed can send colliding keys and make every lookup linear. A map keeps the hasher that it was
+//! created with. No output depends on the iteration order of such a map.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,9 +11,9 @@ use ahash::RandomState;
 /// 0 until it is drawn.
 static SEED: AtomicU64 = AtomicU64::new(0);
 
-/// A hasher for a new map.
+/// The hasher for a new map.
 pub fn hash_state() -> RandomState {
-    // Ordering: a number that stands for itself; a map made meanwhile may have either.
+    // Relaxed: the seed guards no other data; a map created concurrently may get either seed.
     let seed = SEED.load(Ordering::Relaxed);
     RandomState::with_seeds(
         0x243f_6a88_85a3_08d3 ^ seed,
@@ -23,10 +23,10 @@ pub fn hash_state() -> RandomState {
     )
 }
 
-/// Seeds the maps that are made from now on, in this process. The first seed but 0 stays: calls after it change
-/// nothing.
+/// Sets the seed of all maps that this process creates from now on. The first non-zero seed stays; later calls have no
+/// effect.
 pub fn seed_hashes(seed: u64) {
-    // Ordering: as in `hash_state`.
+    // Relaxed: as in `hash_state`.
     let _stays = SEED.compare_exchange(0, seed, Ordering::Relaxed, Ordering::Relaxed);
 }
 

@@ -37,13 +37,13 @@ pub struct ScalePaths {
     pub selector: Option<JsonPath>,
 }
 
-/// A schema that is there for as long as anybody [holds](CustomSchema::hold) it: schemas are large and
-/// change, and rows are never freed.
+/// A schema that lives as long as a reference from [`hold`](CustomSchema::hold) does. Rows are never freed; schemas
+/// are large and change, so rows must not keep them alive.
 #[derive(Debug, Default)]
 pub struct CustomSchema(RwLock<Weak<Value>>);
 
 impl CustomSchema {
-    /// The schema; one that takes any object where nobody holds it. A lock for the time of a clone.
+    /// The schema, or one that accepts any object after the last reference is gone. Locks while it clones an `Arc`.
     pub fn get(&self) -> Arc<Value> {
         let held = self.0.read().unwrap_or_else(PoisonError::into_inner);
         held.upgrade().unwrap_or_else(|| {
@@ -52,7 +52,8 @@ impl CustomSchema {
         })
     }
 
-    /// A share of the schema, which `make` makes where nobody holds it; always the same.
+    /// A reference that keeps the schema alive. `make` builds the schema if no reference exists; it must always build
+    /// the same one.
     pub fn hold(&self, make: impl FnOnce() -> Value) -> Arc<Value> {
         let mut held = self.0.write().unwrap_or_else(PoisonError::into_inner);
         held.upgrade().unwrap_or_else(|| {
@@ -62,7 +63,7 @@ impl CustomSchema {
         })
     }
 
-    /// A share of the schema, if anybody holds it.
+    /// A reference that keeps the schema alive; `None` after the last one is gone.
     pub fn held(&self) -> Option<Arc<Value>> {
         let held = self.0.read().unwrap_or_else(PoisonError::into_inner);
         held.upgrade()
