@@ -18,8 +18,8 @@ const GROWTH_MAX: f64 = 12.0;
 #[derive(Debug, Parser)]
 struct Flags {
     /// The fewer entries.
-    #[arg(long, default_value_t = 500, value_name = "N")]
-    entries: usize,
+    #[arg(long, default_value_t = 500, value_name = "N", value_parser = clap::value_parser!(u32).range(10..=10_000))]
+    entries: u32,
     /// Only requests whose names contain this.
     #[arg(long, default_value = "", value_name = "TEXT")]
     only: String,
@@ -37,7 +37,8 @@ fn main() -> Result<ExitCode> {
         "no request is named like --only {:?}",
         flags.only
     );
-    let sizes = [flags.entries, 10 * flags.entries];
+    let few = usize::try_from(flags.entries)?;
+    let sizes = [few, 10 * few];
     if flags.send {
         for case in cases {
             // What a process makes once, such as schemas.

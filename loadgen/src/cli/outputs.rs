@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
-use crate::report::output::{Inputs, Output};
+use crate::report::output::{Inputs, Output, OutputError};
 
 /// What makes the content of a file.
 pub(super) type Content<'a> = &'a dyn Fn(&mut dyn Write) -> io::Result<()>;
@@ -25,10 +25,7 @@ impl Outputs {
         path: Option<&PathBuf>,
         inputs: &Inputs,
     ) -> Result<()> {
-        match path {
-            Some(path) => self.add(Output::open(flag, path, inputs)?),
-            None => Ok(()),
-        }
+        self.open_by(Output::open, flag, path, inputs)
     }
 
     /// The same for what holds secrets.
@@ -41,8 +38,18 @@ impl Outputs {
         path: Option<&PathBuf>,
         inputs: &Inputs,
     ) -> Result<()> {
+        self.open_by(Output::open_private, flag, path, inputs)
+    }
+
+    fn open_by(
+        &mut self,
+        open: fn(&'static str, &Path, &Inputs) -> Result<Output, OutputError>,
+        flag: &'static str,
+        path: Option<&PathBuf>,
+        inputs: &Inputs,
+    ) -> Result<()> {
         match path {
-            Some(path) => self.add(Output::open_private(flag, path, inputs)?),
+            Some(path) => self.add(open(flag, path, inputs)?),
             None => Ok(()),
         }
     }

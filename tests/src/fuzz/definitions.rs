@@ -1,11 +1,10 @@
 //! Definitions of custom resources with any schema, and an object of theirs.
 
-use podstorm_apiserver::{Cluster, ClusterOptions, limits};
-use podstorm_http::ApiServer;
+use podstorm_apiserver::limits;
 use serde_json::{Value, json};
 
 use super::Target;
-use super::requests::{ask, runtime};
+use super::requests::{ask, runtime, with_default_namespace};
 
 pub(super) const DEFINITIONS: Target = Target {
     name: "definition",
@@ -34,15 +33,8 @@ fn define(data: &[u8]) -> bool {
     object.insert("apiVersion".into(), "example.com/v1".into());
     object.insert("kind".into(), "Thing".into());
     object.insert("metadata".into(), json!({"name": "a"}));
-    let server = ApiServer::builder(Cluster::new(ClusterOptions::default()).into()).build();
     runtime().block_on(async {
-        let namespace = json!({"metadata": {"name": "default"}});
-        assert_eq!(
-            ask(&server, "POST", "/api/v1/namespaces", &namespace)
-                .await
-                .0,
-            201
-        );
+        let server = with_default_namespace().await;
         let (code, answer) = ask(&server, "POST", PATH, &definition).await;
         if code != 201 {
             assert_refused(code, &answer);

@@ -2,12 +2,10 @@
 
 use std::fmt::Write as _;
 
-use podstorm_apiserver::{Cluster, ClusterOptions};
-use podstorm_http::ApiServer;
 use serde_json::{Value, json};
 
 use super::Target;
-use super::requests::{ask, runtime};
+use super::requests::{ask, runtime, with_default_namespace};
 
 pub(super) const FIELDS: Target = Target {
     name: "selector-field",
@@ -22,15 +20,8 @@ fn list(data: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(data) else {
         return false;
     };
-    let server = ApiServer::builder(Cluster::new(ClusterOptions::default()).into()).build();
     runtime().block_on(async {
-        let namespace = json!({"metadata": {"name": "default"}});
-        assert_eq!(
-            ask(&server, "POST", "/api/v1/namespaces", &namespace)
-                .await
-                .0,
-            201
-        );
+        let server = with_default_namespace().await;
         for (name, policy) in [("a", "Always"), ("b", "Never"), ("c", "Never")] {
             let pod = json!({"metadata": {"name": name}, "spec": {"nodeName": format!("n-{name}"),
                 "restartPolicy": policy, "containers": [{"name": "c", "image": "i"}]}});

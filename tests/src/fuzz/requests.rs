@@ -10,7 +10,7 @@ use http_body::Body as _;
 use http_body_util::Full;
 use podstorm_apiserver::{Cluster, ClusterOptions, kind_named};
 use podstorm_http::{ApiServer, Body, protobuf};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tokio::runtime::{Builder, Runtime};
 
 use super::Target;
@@ -79,6 +79,15 @@ fn request(data: &[u8]) -> bool {
 pub(super) fn runtime() -> Runtime {
     let runtime = Builder::new_current_thread().enable_time().build();
     runtime.expect("a runtime without threads of its own")
+}
+
+/// A server with the namespace `default`.
+pub(super) async fn with_default_namespace() -> ApiServer {
+    let server = ApiServer::builder(Cluster::new(ClusterOptions::default()).into()).build();
+    let namespace = json!({"metadata": {"name": "default"}});
+    let (code, answer) = ask(&server, "POST", "/api/v1/namespaces", &namespace).await;
+    assert_eq!(code, 201, "{answer}");
+    server
 }
 
 /// Sends a request with that body.

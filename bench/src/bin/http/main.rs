@@ -40,8 +40,8 @@ struct Arguments {
     #[arg(long, conflicts_with = "smoke")]
     soak: bool,
 
-    /// How long --soak takes
-    #[arg(long, requires = "soak", default_value_t = 15)]
+    /// How long --soak takes: 2 minutes or more, a half to fill the server and a half to judge it
+    #[arg(long, requires = "soak", default_value_t = 15, value_parser = clap::value_parser!(u64).range(2..=1440))]
     minutes: u64,
 
     /// The program that --soak serves with [default: a release build]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::hostile::{DEFINITIONS, JSON, MERGE_PATCH, THINGS, ask_as};
+use super::hostile::{JSON, MERGE_PATCH, THINGS, ask_as, define};
 use super::*;
 
 /// A server with a kind for whose objects each entry of `list` is held against a thousand alternatives.
@@ -16,12 +16,17 @@ async fn with_alternatives(timeout: Duration) -> ApiServer {
     let entry = json!({"type": "object", "anyOf": alternatives, "x-kubernetes-preserve-unknown-fields": true});
     let schema =
         json!({"type": "object", "properties": {"list": {"type": "array", "items": entry}}});
-    let definition = json!({"metadata": {"name": "things.example.com"}, "spec": {
-        "group": "example.com", "scope": "Namespaced", "names": {"plural": "things", "kind": "Thing"},
-        "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]}});
-    let made = send(&server, "POST", DEFINITIONS, &definition).await;
-    assert_eq!(made.status(), 201, "{}", json(made).await);
+    define(&server, schema).await;
     server
+}
+
+/// Runs a test on a server's one thread, beside the threads of what takes long.
+fn on_one_thread(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build();
+    runtime.expect("a runtime").block_on(test);
 }
 
 /// Something that takes `entries` thousand looks, and fits.
@@ -33,12 +38,7 @@ fn thing(name: &str, entries: usize) -> String {
 
 #[test]
 fn probes_and_small_requests_are_answered_beside_long_ones() {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .expect("a runtime");
-    runtime.block_on(async {
+    on_one_thread(async {
         let server = with_alternatives(Duration::from_secs(60)).await;
         let began = Instant::now();
         let long = (0..3).map(|number| {
@@ -76,12 +76,7 @@ fn probes_and_small_requests_are_answered_beside_long_ones() {
 
 #[test]
 fn what_is_large_may_be_the_body_the_object_or_the_schema() {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .expect("a runtime");
-    runtime.block_on(async {
+    on_one_thread(async {
         let server = with_alternatives(Duration::from_secs(60)).await;
         let (code, message) = ask_as(&server, "POST", THINGS, JSON, thing("large", 2_000)).await;
         assert_eq!(code, 201, "{message}");

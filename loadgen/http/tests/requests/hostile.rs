@@ -25,12 +25,18 @@ async fn with_things(default: Value) -> ApiServer {
         "spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
         "list": {"type": "array", "items": {"type": "object", "properties": {
             "a": {"type": "object", "x-kubernetes-preserve-unknown-fields": true, "default": default}}}}}});
+    define(&server, schema).await;
+    server
+}
+
+/// Defines the kind of [`THINGS`], with that schema; returns the definition.
+pub(super) async fn define(server: &ApiServer, schema: Value) -> Value {
     let definition = json!({"metadata": {"name": "things.example.com"}, "spec": {
         "group": "example.com", "scope": "Namespaced", "names": {"plural": "things", "kind": "Thing"},
         "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]}});
-    let made = send(&server, "POST", DEFINITIONS, &definition).await;
+    let made = send(server, "POST", DEFINITIONS, &definition).await;
     assert_eq!(made.status(), 201, "{}", json(made).await);
-    server
+    definition
 }
 
 fn thing(spec: Value) -> Value {
@@ -423,11 +429,7 @@ async fn long_names_make_no_long_answers() {
     let maps = |of: Value| json!({"type": "object", "additionalProperties": of});
     let schema = json!({"type": "object", "properties": {
         "numbers": maps(of_map), "closed": maps(closed), "lists": maps(listed)}});
-    let definition = json!({"metadata": {"name": "things.example.com"}, "spec": {
-        "group": "example.com", "scope": "Namespaced", "names": {"plural": "things", "kind": "Thing"},
-        "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]}});
-    let made = send(&server, "POST", DEFINITIONS, &definition).await;
-    assert_eq!(made.status(), 201);
+    let definition = define(&server, schema).await;
     let with = |list: &str, of: Value| {
         let mut object =
             json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a"}});
