@@ -28,17 +28,20 @@ fn ask(address: &str, method: &str, path: &str, body: &str) -> String {
     answer
 }
 
-/// A server of an empty page, for as long as the test runs. Returns its port.
+/// A server of an empty page, for as long as the test runs. Returns its port. Each connection has its own thread: a
+/// browser opens connections ahead of need and leaves them silent while it asks over another one.
 fn page_of_others() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let port = listener.local_addr().expect("it is bound").port();
     thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.expect("a connection");
-            let _request = stream.read(&mut [0; 4096]);
-            let _gone = stream.write_all(
-                b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\nconnection: close\r\n\r\n<html></html>",
-            );
+            thread::spawn(move || {
+                let _request = stream.read(&mut [0; 4096]);
+                let _gone = stream.write_all(
+                    b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\nconnection: close\r\n\r\n<html></html>",
+                );
+            });
         }
     });
     port
