@@ -1,6 +1,6 @@
 //! Writes the schemas of the kinds that the API server serves, as its OpenAPI documents contain them:
 //!
-//!     cargo run -p podstorm-tests --features openapi --bin openapi > loadgen/http/src/openapi/schemas.json.gz
+//!     cargo run -p podstorm-tests --features openapi --bin openapi > loadgen/apiserver/src/schemas/schemas.json.gz
 //!
 //! Names, types and descriptions are those of Kubernetes 1.36, by way of `k8s-openapi`'s types. To
 //! serve a new kind, add its type here and run the command.

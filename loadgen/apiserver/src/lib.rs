@@ -77,6 +77,7 @@ mod pods;
 mod quotas;
 mod ranges;
 mod scale;
+pub mod schemas;
 mod state;
 mod store;
 mod strategic;
@@ -115,7 +116,7 @@ pub use store::counts::{PodTotals, WriteCounts};
 pub use store::log::{Change, History};
 pub use store::observe::{Commit, CommitObserver};
 pub use store::{ClusterResource, Footprint, PodPart, Strategy};
-pub use strategic::{PatchProblem, go_text, json_merge, merge_key, strategic_merge};
+pub use strategic::{PatchProblem, go_text, json_merge, strategic_merge};
 pub use watch::{AnyWatch, Poll, Seen, Watch, WatchFrom, WatchOptions};
 
 use any::DynamicStores;

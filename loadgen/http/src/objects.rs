@@ -329,6 +329,9 @@ fn patch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     answer_with(call, 200, &patched, (&writer, &warnings))
 }
 
+/// The schema of a scale.
+const SCALE: &str = "io.k8s.api.autoscaling.v1.Scale";
+
 fn get_scale(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     let scale = api(call, target).scale(&target.namespace, &target.name)?;
     answer_scale(call, target, &scale)
@@ -347,13 +350,12 @@ fn change_scale(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiE
         let mut document = scale_json(target, &api.scale(namespace, name)?);
         // The patch holds for whatever version there is, unless it names one.
         document["metadata"]["resourceVersion"] = Value::Null;
-        patch.apply(&mut document)?;
+        patch.apply_to(openapi::schema_named(SCALE), &mut document)?;
         document
     } else {
         let mut document = body::document(call, "Scale")?;
         check_is_scale(&document)?;
-        let schema = "io.k8s.api.autoscaling.v1.Scale";
-        let unknown = openapi::drop_unknown_of(schema, &mut document, true);
+        let unknown = openapi::drop_unknown_of(SCALE, &mut document, true);
         let unknown = openapi::unknown_fields(false, &unknown);
         warnings = body::judge_unknown(call, ("autoscaling/v1", "Scale"), unknown)?;
         Value::Object(document)

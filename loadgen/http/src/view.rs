@@ -334,7 +334,7 @@ pub(crate) fn patch(
         let old = api.get(namespace, name)?;
         let version = old.metadata().resource_version.to_string();
         let mut json = shown(kind, Arc::clone(&old))?.to_json();
-        patch.apply(&mut json)?;
+        patch.apply(kind, &mut json)?;
         api.check_patched(patch, &mut json)?;
         let is_of_any_version = json["metadata"]["resourceVersion"] == version;
         if let (Some(view), Value::Object(members)) = (view, &mut json) {

@@ -1,7 +1,8 @@
 //! Merge patches against a merge that is plain to see, strategic merge patches against the same where they
 //! say no more, and both through the server; JSON patches, and how deep and large each sort makes a document.
 
-use podstorm::object::{Map, Now, Object, Pod, Resource};
+use podstorm::object::{Kind, Map, Now, Object, Pod, Resource};
+use podstorm_apiserver::schemas::schema_of_kind;
 use podstorm_apiserver::{Cluster, ClusterOptions, Patch, json_merge, limits, strategic_merge};
 use serde_json::{Value, json};
 
@@ -40,15 +41,17 @@ fn run(data: &[u8]) -> bool {
     json_merge(&mut again, &patch);
     assert_eq!(again, merged, "merged twice");
 
+    let schema = schema_of_kind(Kind::POD);
+    let merge = |document: &mut Map| strategic_merge(schema.as_deref(), document, &patch);
     let mut strategic = document.clone();
-    if strategic_merge(&mut strategic, &patch).is_ok() {
+    if merge(&mut strategic).is_ok() {
         if is_plain(&Value::Object(patch.clone())) {
             assert_eq!(strategic, merged, "without lists and directives");
         }
         let is_named = names_entries(&Value::Object(patch.clone()), false);
         if is_named && has_keyed_lists(&Value::Object(document)) {
             let mut again = strategic.clone();
-            let result = strategic_merge(&mut again, &patch);
+            let result = merge(&mut again);
             assert!(result.is_ok(), "refused the second time: {result:?}");
             assert_eq!(again, strategic, "patched twice");
         }
@@ -73,7 +76,7 @@ fn operations(mut document: Value, patch: Vec<Value>) -> bool {
 
 /// Applies a patch: what it makes can be stored and read back. Whether it is carried out.
 fn is_within_limits(patch: &Patch, document: &mut Value) -> bool {
-    let is_applied = patch.apply(document).is_ok();
+    let is_applied = patch.apply(Kind::POD, document).is_ok();
     if is_applied {
         assert_eq!(limits::check(document), Ok(()));
         let text = document.to_string();

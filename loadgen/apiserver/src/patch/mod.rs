@@ -4,14 +4,17 @@ mod json;
 
 use std::sync::Arc;
 
-use podstorm_objects::{ApiError, Event, EventPatch, Map, Now, ObjectMeta, OwnerReference, Reason};
+use podstorm_objects::{
+    ApiError, Event, EventPatch, Kind, Map, Now, ObjectMeta, OwnerReference, Reason,
+};
 use serde_json::Value;
 
 use super::field_manager::Manager;
 use super::kinds::share;
 use super::places::Places;
+use super::schemas::schema_of_kind;
 use super::store::counts::{Verb, WriteEffects};
-use super::strategic::{json_merge, strategic_merge};
+use super::strategic::{PatchProblem, json_merge, strategic_merge};
 use super::update::{Update, check_put, prepare_and_validate};
 use super::{Cluster, ClusterResource, KindStore, Strategy, errors, limits, meta};
 
@@ -65,17 +68,34 @@ impl Patch {
         }
     }
 
-    /// Applies it to the document of an object, as deep and as large as [`limits`] allow.
+    /// Applies it to the document of an object of that kind, as deep and as large as [`limits`] allow.
     ///
     /// # Errors
-    /// 500 for a strategic patch that can't be applied; 422 for a JSON patch that fails, and then the document
-    /// is as it was; 400, 413 or 422 where the document exceeds a [limit](limits::Exceeded).
-    pub fn apply(&self, document: &mut Value) -> Result<(), ApiError> {
+    /// 400 for a directive of a strategic patch in a wrong form, 500 for one that doesn't fit the object; 422 for a
+    /// JSON patch that fails, and then the document is as it was; 400, 413 or 422 where the document exceeds a
+    /// [limit](limits::Exceeded).
+    pub fn apply(&self, kind: Kind, document: &mut Value) -> Result<(), ApiError> {
+        let schema = match self {
+            Patch::Strategic(_) => schema_of_kind(kind),
+            Patch::Merge(_) | Patch::Json(_) => None,
+        };
+        self.apply_to(schema.as_deref(), document)
+    }
+
+    /// As [`apply`](Patch::apply), to a document with that schema.
+    ///
+    /// # Errors
+    /// As [`apply`](Patch::apply).
+    pub fn apply_to(&self, schema: Option<&Value>, document: &mut Value) -> Result<(), ApiError> {
         match (self, &mut *document) {
             (Patch::Strategic(patch), Value::Object(document)) => {
-                strategic_merge(document, patch).map_err(|problem| {
+                strategic_merge(schema, document, patch).map_err(|problem| match problem {
+                    PatchProblem::Malformed(text) => errors::bad_request(text),
+                    PatchProblem::Unsupported(_) => rejected(),
                     // Sic: upstream calls it the server's fault, and gives no reason.
-                    ApiError::status(500, Reason::Other(String::new()), problem.0)
+                    PatchProblem::Unfit(text) => {
+                        ApiError::status(500, Reason::Other(String::new()), text)
+                    }
                 })?;
             }
             (Patch::Merge(patch), Value::Object(document)) => json_merge(document, patch),
@@ -189,20 +209,20 @@ impl Cluster {
 
 /// The stored object with the patch applied.
 fn patched<R: Strategy>(old: &R, patch: &Patch, manager: Manager<'_>) -> Result<R, ApiError> {
+    let kind = old.kind();
     let mut document = old.to_json();
-    if let Err(problem) = patch.apply(&mut document) {
+    if let Err(problem) = patch.apply(kind, &mut document) {
         // It may be about empty members that clients are shown, and messages quote them.
         let Some(manager) = manager else {
             return Err(problem);
         };
         document = old.to_json();
         manager.complete(&mut document);
-        patch.apply(&mut document)?;
+        patch.apply(kind, &mut document)?;
     }
     if let Some(manager) = manager {
         manager.patched(patch.merged(), &mut document)?;
     }
-    let kind = old.kind();
     R::read(kind, document).map_err(|problem| {
         let name = &old.metadata().name;
         let message = format!("{} \"{name}\" is invalid: patch: {problem}", kind.name());

@@ -218,12 +218,12 @@ fn what_is_not_there_passes_a_test_for_null() {
             {"op": "add", "path": "/finalizers", "value": ["a"]}]"#,
     );
     let mut document = json!({"name": "a"});
-    finalizers.apply(&mut document).unwrap();
+    finalizers.apply(Kind::POD, &mut document).unwrap();
     assert_eq!(document, json!({"name": "a", "finalizers": ["a"]}));
     // Now there are some, and nothing is changed.
-    assert!(finalizers.apply(&mut document).is_err());
+    assert!(finalizers.apply(Kind::POD, &mut document).is_err());
     let half =
         patch(r#"[{"op": "remove", "path": "/name"}, {"op": "test", "path": "/b", "value": 1}]"#);
-    assert!(half.apply(&mut document).is_err());
+    assert!(half.apply(Kind::POD, &mut document).is_err());
     assert_eq!(document, json!({"name": "a", "finalizers": ["a"]}));
 }

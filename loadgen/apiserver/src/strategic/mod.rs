@@ -1,321 +1,296 @@
-//! Merge patches of JSON documents: strategic ones, which know the keyed lists of the Kubernetes
-//! API, and plain ones.
+//! Merge patches of JSON documents: strategic ones, which merge lists and maps by the rules of their fields, and
+//! plain ones.
+//!
+//! Source: `util/strategicpatch` of Kubernetes' apimachinery.
+
+mod lists;
 
 use podstorm_objects::Map;
 use serde_json::Value;
 
 use crate::places::Places;
+use crate::schemas::{referred, struct_name};
 
 /// The member that says what to do with its map or list entry: `delete` or `replace`.
 const DIRECTIVE: &str = "$patch";
 /// The member with the keys of a map that stay.
 const RETAIN_KEYS: &str = "$retainKeys";
-/// Prefix of the member with the entries to remove from a list of strings.
-const DELETE_FROM: &str = "$deleteFromPrimitiveList/";
-/// Prefix of the member that orders a list's entries.
-const ELEMENT_ORDER: &str = "$setElementOrder/";
+/// What the member begins with that has the entries to remove from a list of values.
+const DELETE_FROM: &str = "$deleteFromPrimitiveList";
+/// What the member begins with that orders a list's entries.
+const ELEMENT_ORDER: &str = "$setElementOrder";
 
-/// How a list is merged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ListKind {
-    /// The patch's list replaces the stored one.
-    Atomic,
-    /// A set of strings: the patch's entries are added.
-    Set,
-    /// Maps with this key: entries with equal keys are merged.
-    Keyed(&'static str),
-}
-
-/// How a list is merged; `parent` is the member that holds it, `""` at the root.
-fn list_kind(parent: &str, member: &str) -> ListKind {
-    use ListKind::{Atomic, Keyed, Set};
-    match (parent, member) {
-        ("metadata", "ownerReferences") => Keyed("uid"),
-        ("metadata", "finalizers") | ("spec", "podCIDRs" | "finalizers") => Set,
-        (_, "containers" | "initContainers" | "ephemeralContainers" | "volumes" | "env") => {
-            Keyed("name")
-        }
-        ("spec", "imagePullSecrets" | "schedulingGates" | "resourceClaims") => Keyed("name"),
-        ("spec", "hostAliases") => Keyed("ip"),
-        ("spec", "topologySpreadConstraints") => Keyed("topologyKey"),
-        ("containers" | "initContainers" | "ephemeralContainers", "ports") => {
-            Keyed("containerPort")
-        }
-        (_, "volumeMounts") => Keyed("mountPath"),
-        (_, "volumeDevices") => Keyed("devicePath"),
-        ("status", "conditions" | "addresses") => Keyed("type"),
-        ("status", "podIPs" | "hostIPs") => Keyed("ip"),
-        _ => Atomic,
-    }
-}
-
-/// The member by which the entries of a list are told apart in strategic merge patches: its merge
-/// key, empty for a set of strings; `None` for a list that patches replace. `parent` is the member
-/// that holds the object with the list, `""` at the root.
-pub fn merge_key(parent: &str, member: &str) -> Option<&'static str> {
-    match list_kind(parent, member) {
-        ListKind::Atomic => None,
-        ListKind::Set => Some(""),
-        ListKind::Keyed(key) => Some(key),
-    }
-}
-
-/// A patch that can't be applied; the text says why.
+/// A patch that can't be applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct PatchProblem(pub String);
+pub enum PatchProblem {
+    /// A directive has another form than it may have.
+    #[error("{0}")]
+    Malformed(&'static str),
+    /// It asks for what there is no merge for.
+    #[error("{0}")]
+    Unsupported(&'static str),
+    /// Patch and document don't fit together, as the text says.
+    #[error("{0}")]
+    Unfit(String),
+}
 
-/// Applies a strategic merge patch. Null removes a member; a map is merged member by member; a
-/// list with a merge key entry by entry; anything else is replaced.
+const WRONG_RETAIN_KEYS: PatchProblem =
+    PatchProblem::Malformed("invalid patch format of retainKeys");
+const WRONG_DELETION: PatchProblem =
+    PatchProblem::Malformed("invalid patch format of primitive list");
+const WRONG_ORDER: PatchProblem =
+    PatchProblem::Malformed("invalid patch format of setElementOrder list");
+
+/// What is known of a value that is merged: the schema of its struct, of its entries' structs where it is a list;
+/// nothing where it is no struct.
+#[derive(Clone, Copy, Debug)]
+struct Of<'a>(Option<&'a Value>);
+
+/// What is known of a member, and how patches merge it.
+#[derive(Clone, Copy, Debug)]
+struct Field<'a> {
+    property: Option<&'a Value>,
+}
+
+impl<'a> Of<'a> {
+    /// # Errors
+    /// A struct has no member of that name.
+    fn declared(self, member: &str) -> Result<Field<'a>, PatchProblem> {
+        let field = self.member(member);
+        match (self.0, field.property) {
+            (Some(schema), None) if schema.get("properties").is_some() => {
+                let struct_name = struct_name(schema);
+                Err(PatchProblem::Unfit(format!(
+                    "unable to find api field in struct {struct_name} for the json field {member:?}"
+                )))
+            }
+            _ => Ok(field),
+        }
+    }
+
+    fn member(self, member: &str) -> Field<'a> {
+        let property = self.0.and_then(|schema| {
+            let declared = schema.get("properties").and_then(|all| all.get(member));
+            declared.or_else(|| schema.get("additionalProperties"))
+        });
+        Field { property }
+    }
+}
+
+impl<'a> Field<'a> {
+    /// Whether one of its strategies, which commas divide, is this one.
+    fn has_strategy(self, strategy: &str) -> bool {
+        let strategies = self.extension("x-kubernetes-patch-strategy");
+        strategies.split(',').any(|it| it == strategy)
+    }
+
+    /// By which member the entries of its list are told apart; empty for a list of values.
+    fn merge_key(self) -> &'a str {
+        self.extension("x-kubernetes-patch-merge-key")
+    }
+
+    fn extension(self, name: &str) -> &'a str {
+        let text = self
+            .property
+            .and_then(|property| property.get(name)?.as_str());
+        text.unwrap_or("")
+    }
+
+    /// What is known of its value, of the entries of its list.
+    fn inside(self) -> Of<'a> {
+        let property = self
+            .property
+            .map(|property| property.get("items").unwrap_or(property));
+        Of(property.map(|property| referred(property).map_or(property, |(_, schema)| schema)))
+    }
+}
+
+/// Applies a strategic merge patch to an object with that schema. Null removes a member; maps are merged member by
+/// member and lists entry by entry where their field says so; anything else is replaced. No directive stays in the
+/// object. O(object + patch).
 ///
 /// # Errors
-/// A directive that does not exist or stands where it can't.
-pub fn strategic_merge(target: &mut Map, patch: &Map) -> Result<(), PatchProblem> {
-    merge_map(target, patch, "")
+/// A directive that does not exist, has a wrong form or stands where it can't; entries of a list without their key.
+/// The object is half patched then.
+pub fn strategic_merge(
+    schema: Option<&Value>,
+    target: &mut Map,
+    patch: &Map,
+) -> Result<(), PatchProblem> {
+    merge_map(target, patch, Of(schema))
 }
 
-fn merge_map(target: &mut Map, patch: &Map, place: &str) -> Result<(), PatchProblem> {
+fn merge_map(target: &mut Map, patch: &Map, of: Of<'_>) -> Result<(), PatchProblem> {
     match directive(patch)? {
-        Some("delete") => {
+        Some(Directive::Delete) => {
             target.clear();
             return Ok(());
         }
-        Some("replace") => {
-            *target = patch.clone();
-            target.remove(DIRECTIVE);
+        Some(Directive::Replace) => {
+            *target = added_map(patch);
             return Ok(());
         }
-        _ => {}
+        None => {}
     }
-    if let Some(keys) = patch.get(RETAIN_KEYS) {
-        let keys = keys.as_array().map(Vec::as_slice).unwrap_or_default();
-        let keys: Places<&str> = keys.iter().filter_map(Value::as_str).collect();
-        target.retain(|key, _| keys.contains(&key.as_str()));
-    }
+    retain_keys(target, patch)?;
     for (member, value) in patch {
-        if let Some(list) = member.strip_prefix(DELETE_FROM) {
-            delete_from(target, list, value);
-        } else if member.starts_with('$') {
-            // The order of a list is applied when the list is merged; the rest was read above.
-        } else {
-            merge_member(target, patch, member, value, place)?;
+        match Member::of(member)? {
+            Member::Plain(member) => match patch.get(&format!("{ELEMENT_ORDER}/{member}")) {
+                None => merge_member(target, member, value, of)?,
+                Some(order) => lists::order(target, member, Some(value), order, of)?,
+            },
+            Member::Deletion(list) => lists::delete(target, list, value)?,
+            // With its list, where the patch has that too.
+            Member::Order(list) if !patch.contains_key(list) => {
+                lists::order(target, list, None, value, of)?;
+            }
+            Member::Order(_) | Member::Directive => {}
         }
     }
-    // A patch may order a list without changing it.
-    for (member, order) in patch {
-        if let Some(list) = member.strip_prefix(ELEMENT_ORDER)
-            && !patch.contains_key(list)
-            && let Some(Value::Array(entries)) = target.get_mut(list)
-            && let Value::Array(order) = order
-        {
-            let kind = list_kind(place, list);
-            let stored = entries.clone();
-            *entries = arrange(std::mem::take(entries), order, &stored, kind);
+    Ok(())
+}
+
+/// A member of a patch, by its name.
+enum Member<'a> {
+    Plain(&'a str),
+    /// Values that are taken out of this list.
+    Deletion(&'a str),
+    /// The order of this list.
+    Order(&'a str),
+    /// Read before.
+    Directive,
+}
+
+impl Member<'_> {
+    /// # Errors
+    /// A name of a directive for a list that names no list.
+    fn of(name: &str) -> Result<Member<'_>, PatchProblem> {
+        if !name.starts_with('$') {
+            return Ok(Member::Plain(name));
+        }
+        let list = |begin: &str| name.strip_prefix(begin).map(|rest| rest.strip_prefix('/'));
+        if let Some(list) = list(DELETE_FROM) {
+            return list.map(Member::Deletion).ok_or(WRONG_DELETION);
+        }
+        if let Some(list) = list(ELEMENT_ORDER) {
+            return list.map(Member::Order).ok_or(WRONG_ORDER);
+        }
+        Ok(match name {
+            DIRECTIVE | RETAIN_KEYS => Member::Directive,
+            other => Member::Plain(other),
+        })
+    }
+}
+
+/// # Errors
+/// The keys that stay are no list, or the patch sets another one.
+fn retain_keys(target: &mut Map, patch: &Map) -> Result<(), PatchProblem> {
+    let Some(keys) = patch.get(RETAIN_KEYS) else {
+        return Ok(());
+    };
+    let keys = keys.as_array().ok_or(WRONG_RETAIN_KEYS)?;
+    let keys: Places<&str> = keys.iter().filter_map(Value::as_str).collect();
+    for (member, value) in patch {
+        let sets = matches!(Member::of(member), Ok(Member::Plain(_))) && !value.is_null();
+        if sets && !keys.contains(&member.as_str()) {
+            return Err(WRONG_RETAIN_KEYS);
         }
     }
+    target.retain(|key, _| keys.contains(&key.as_str()));
     Ok(())
 }
 
 fn merge_member(
     target: &mut Map,
-    patch: &Map,
     member: &str,
     value: &Value,
-    place: &str,
+    of: Of<'_>,
 ) -> Result<(), PatchProblem> {
-    match value {
-        Value::Null => {
-            target.remove(member);
-        }
-        // Sic: what a directive replaces must be there.
-        Value::Object(changes) if directive(changes)?.is_some() && !target.contains_key(member) => {
-        }
-        Value::Object(changes) => {
-            let entry = target
-                .entry(member)
-                .or_insert_with(|| Value::Object(Map::new()));
-            if !entry.is_object() {
-                *entry = Value::Object(Map::new());
-            }
-            if let Value::Object(map) = entry {
-                merge_map(map, changes, member)?;
-            }
-            if directive(changes)? == Some("delete") {
-                target.remove(member);
+    if value.is_null() {
+        target.remove(member);
+        return Ok(());
+    }
+    match (target.get_mut(member), value) {
+        (Some(Value::Object(stored)), Value::Object(changes)) => {
+            let field = of.declared(member)?;
+            if field.has_strategy("replace") {
+                *stored = added_map(changes);
+            } else {
+                merge_map(stored, changes, field.inside())?;
             }
         }
-        Value::Array(changes) => {
-            let kind = list_kind(place, member);
-            if kind == ListKind::Atomic {
-                target.insert(member.to_owned(), value.clone());
-                return Ok(());
+        (Some(Value::Array(stored)), Value::Array(changes)) => {
+            let field = of.declared(member)?;
+            match field.has_strategy("merge") {
+                true => lists::merge(stored, changes, field)?,
+                false => *stored = added_list(changes),
             }
-            let stored = match target.get_mut(member) {
-                Some(Value::Array(entries)) => std::mem::take(entries),
-                _ => Vec::new(),
-            };
-            let order = patch
-                .get(&format!("{ELEMENT_ORDER}{member}"))
-                .and_then(Value::as_array);
-            let merged = merge_list(stored, changes, order, kind, member)?;
-            if merged.is_empty() && !target.contains_key(member) {
-                // The patch has only directives for a list that does not exist.
-                return Ok(());
-            }
-            target.insert(member.to_owned(), Value::Array(merged));
         }
-        other => {
-            target.insert(member.to_owned(), other.clone());
-        }
+        _ => match added(value) {
+            Some(value) => drop(target.insert(member.to_owned(), value)),
+            None => drop(target.remove(member)),
+        },
     }
     Ok(())
 }
 
-/// Merges the entries of a patch into a list of sets or keyed maps.
-fn merge_list(
-    stored: Vec<Value>,
-    changes: &[Value],
-    order: Option<&Vec<Value>>,
-    kind: ListKind,
-    member: &str,
-) -> Result<Vec<Value>, PatchProblem> {
-    let is_object = |entry: &Value| entry.is_object();
-    let mut all = stored.iter().chain(changes).map(is_object);
-    let first = all.next();
-    if first.is_some_and(|first| all.any(|other| other != first)) {
-        let both = Value::Array(vec![stored.into(), changes.into()]);
-        let problem = format!("list element types are not identical: {}", go_text(&both));
-        return Err(PatchProblem(problem));
-    }
-    let mut plain: Vec<Value> = Vec::with_capacity(changes.len());
-    let mut deleted = Places::default();
-    for change in changes {
-        if change.get(DIRECTIVE).is_some_and(|it| it == "merge") {
-            let problem = "merging lists cannot yet be specified in the patch";
-            return Err(PatchProblem(problem.to_owned()));
+/// What a value of a patch adds where there is nothing to merge it with: it without its nulls and directives. `None`
+/// where a directive says what to do with what isn't there, sic: also how to replace it.
+fn added(value: &Value) -> Option<Value> {
+    match value {
+        Value::Object(members) if members.contains_key(DIRECTIVE) => None,
+        Value::Object(members) => Some(added_map(members).into()),
+        Value::Array(items) => {
+            let added = added_list(items);
+            let is_nothing = added.is_empty() && !items.is_empty();
+            (!is_nothing).then_some(added.into())
         }
-        let special = change.as_object().map(directive).transpose()?.flatten();
-        match special {
-            Some("replace") => {
-                let is_plain = |entry: &&Value| entry.get(DIRECTIVE).is_none();
-                return Ok(changes.iter().filter(is_plain).cloned().collect());
-            }
-            Some("delete") => {
-                if let ListKind::Keyed(key) = kind {
-                    let id = change.get(key).ok_or_else(|| without_key(change, key))?;
-                    deleted.push(id);
-                }
-            }
-            _ => plain.push(change.clone()),
-        }
-    }
-    let is_kept = |entry: &&Value| match kind {
-        ListKind::Keyed(key) if !deleted.is_empty() => {
-            entry.get(key).is_none_or(|id| !deleted.contains(&id))
-        }
-        _ => true,
-    };
-    let mut entries: Vec<Value> = stored.iter().filter(is_kept).cloned().collect();
-    let mut ids: Places<Option<&Value>> = (stored.iter().filter(is_kept))
-        .map(|entry| id_of(entry, kind))
-        .collect();
-    for change in &plain {
-        let id = id_of(change, kind);
-        let place = ids.position(&id);
-        // To merge may have taken a key away that is null or has directives.
-        let place = place.filter(|place| id_of(&entries[*place], kind) == id);
-        match (kind, change) {
-            (ListKind::Keyed(key), Value::Object(members)) => {
-                id.ok_or_else(|| without_key(change, key))?;
-                if let Some(Value::Object(entry)) = place.map(|place| &mut entries[place]) {
-                    merge_map(entry, members, member)?;
-                    continue;
-                }
-                let mut entry = Map::new();
-                merge_map(&mut entry, members, member)?;
-                entries.push(Value::Object(entry));
-            }
-            (ListKind::Keyed(key), _) => return Err(without_key(change, key)),
-            _ if place.is_some() => continue,
-            _ => entries.push(change.clone()),
-        }
-        ids.push(id);
-    }
-    Ok(arrange(entries, order.unwrap_or(&plain), &stored, kind))
-}
-
-/// What tells an entry of a list from the others: its key, or itself; `None` where it has none.
-fn id_of(entry: &Value, kind: ListKind) -> Option<&Value> {
-    match kind {
-        ListKind::Keyed(key) => entry.get(key),
-        _ => Some(entry),
+        other => Some(other.clone()),
     }
 }
 
-/// Sorts the entries: those in `order` get that order, the others keep the stored order. One of the
-/// others goes before one of `order` only if it was stored before it. So new entries come before
-/// those that the patch does not name.
-fn arrange(entries: Vec<Value>, order: &[Value], stored: &[Value], kind: ListKind) -> Vec<Value> {
-    let in_order: Places<Option<&Value>> = order.iter().map(|entry| id_of(entry, kind)).collect();
-    let in_stored: Places<Option<&Value>> = stored.iter().map(|entry| id_of(entry, kind)).collect();
-    // With its places in the order and in the stored list.
-    type Placed = (Option<usize>, Option<usize>, Value);
-    let placed = entries.into_iter().map(|entry| {
-        let id = id_of(&entry, kind);
-        (in_order.position(&id), in_stored.position(&id), entry)
-    });
-    let (mut listed, mut others): (Vec<Placed>, Vec<Placed>) =
-        placed.partition(|(in_order, ..)| in_order.is_some());
-    listed.sort_by_key(|(in_order, ..)| *in_order);
-    others.sort_by_key(|(_, in_stored, _)| *in_stored);
-    let mut arranged = Vec::with_capacity(listed.len() + others.len());
-    let (mut listed, mut others) = (listed.into_iter().peekable(), others.into_iter().peekable());
-    while let (Some((_, left, _)), Some((_, right, _))) = (others.peek(), listed.peek()) {
-        let left_first = match (left, right) {
-            (Some(left), Some(right)) => left < right,
-            _ => false,
-        };
-        arranged.extend(if left_first {
-            others.next()
-        } else {
-            listed.next()
-        });
-    }
-    let placed = arranged.into_iter().chain(listed).chain(others);
-    placed.map(|(_, _, entry)| entry).collect()
+fn added_map(members: &Map) -> Map {
+    let stays = |(name, value): &(&String, &Value)| !is_directive(name) && !value.is_null();
+    let members = members.iter().filter(stays);
+    members
+        .filter_map(|(name, value)| Some((name.clone(), added(value)?)))
+        .collect()
 }
 
-fn delete_from(target: &mut Map, list: &str, texts: &Value) {
-    if let (Some(Value::Array(entries)), Value::Array(texts)) = (target.get_mut(list), texts) {
-        let texts: Places<&Value> = texts.iter().collect();
-        entries.retain(|entry| !texts.contains(&entry));
-    }
+fn added_list(items: &[Value]) -> Vec<Value> {
+    items.iter().filter_map(added).collect()
 }
 
-fn directive(map: &Map) -> Result<Option<&str>, PatchProblem> {
+fn is_directive(name: &str) -> bool {
+    !matches!(Member::of(name), Ok(Member::Plain(_)))
+}
+
+/// What `$patch` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Directive {
+    Delete,
+    Replace,
+}
+
+fn directive(map: &Map) -> Result<Option<Directive>, PatchProblem> {
     match map.get(DIRECTIVE) {
         None => Ok(None),
-        Some(Value::String(text)) if matches!(&**text, "delete" | "replace") => Ok(Some(text)),
+        Some(Value::String(text)) if text == "delete" => Ok(Some(Directive::Delete)),
+        Some(Value::String(text)) if text == "replace" => Ok(Some(Directive::Replace)),
         Some(other) => {
             // As Go prints what should be a text.
             let shown = match other {
                 Value::Number(number) if number.is_i64() => format!("%!s(int64={number})"),
+                Value::Number(number) => format!("%!s(float64={number})"),
                 Value::Bool(flag) => format!("%!s(bool={flag})"),
                 other => go_text(other),
             };
             let map = go_text(&Value::Object(map.clone()));
-            Err(PatchProblem(format!(
+            Err(PatchProblem::Unfit(format!(
                 "unknown patch type: {shown} in map: {map}"
             )))
         }
     }
-}
-
-fn without_key(entry: &Value, key: &str) -> PatchProblem {
-    PatchProblem(format!(
-        "map: {} does not contain declared merge key: {key}",
-        go_text(entry)
-    ))
 }
 
 /// A value as Go prints it.

@@ -8,7 +8,9 @@ use podstorm_objects::{ApiError, Kind};
 use serde_json::{Map, Value, json};
 
 use super::operations::{self, reference};
-use super::{OBJECT_META, SCHEMAS, properties, referred_by_name, schema_name, swagger};
+use super::{
+    OBJECT_META, SCHEMAS, properties, referred_by_name, schema_name, schema_name_of, swagger,
+};
 use crate::catalog::{Catalog, GroupVersion};
 use crate::discovery::fingerprint;
 use crate::reviews;
@@ -156,7 +158,7 @@ fn of_kinds(of: &GroupVersion, kinds: &[Kind]) -> Value {
         let name = custom.map_or_else(|| schema_name(*kind), |_| OBJECT_META.to_owned());
         add_schema(&mut used, &name);
         for part in kind.row().subresources {
-            let name = super::schema_name_of(part.api_version, part.kind);
+            let name = schema_name_of(part.api_version, part.kind);
             add_schema(&mut used, &name);
         }
         if kind.row().has_scale {

@@ -89,10 +89,6 @@ impl Walk {
         let any = schema.get("additionalProperties");
         let mut own = Listed::default();
         object.retain(|name, member| {
-            // Directives of patches are no members.
-            if name.starts_with('$') {
-                return true;
-            }
             let at = path.member(name);
             match (known.and_then(|known| known.get(name)), any) {
                 (Some(property), _) => {

@@ -195,8 +195,8 @@ impl Writer<'_> {
             Some(stored) => owners_of(stored)
                 .filter(|owners| !owners.is_empty())
                 .unwrap_or_else(|| {
-                    let empty = plain(Map::new().into(), of);
-                    let there = plain(object.clone(), of);
+                    let empty = plain(Map::new().into(), self.kind);
+                    let there = plain(object.clone(), self.kind);
                     let there = Difference::between(&empty, &there, of).ignoring(&ignored);
                     Owners::before_first_apply(&there.added, version, &self.now)
                 }),
@@ -207,7 +207,7 @@ impl Writer<'_> {
             let of = Type::of(&schema);
             let old = stored.map_or_else(|| Map::new().into(), |old| view::json(kind, old));
             let new = view::converted(self.kind, kind, new.clone());
-            let (old, new) = (plain(old, of), plain(new, of));
+            let (old, new) = (plain(old, kind), plain(new, kind));
             Some(Difference::between(&old, &new, of).ignoring(&ignored))
         };
         let mut application = Application {

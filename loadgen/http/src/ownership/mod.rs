@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, PoisonError};
 
-use podstorm_apiserver::FieldManager;
+use podstorm_apiserver::{FieldManager, schemas};
 use podstorm_objects::{ApiError, Kind, Object};
 use serde_json::{Map, Value};
 
@@ -260,7 +260,7 @@ impl Writer<'_> {
         };
         let schema = schema_of(self.kind);
         let of = Type::of(&schema);
-        let form = |object: &dyn Object| plain(view::json(self.kind, object), of);
+        let form = |object: &dyn Object| plain(view::json(self.kind, object), self.kind);
         let is_same = || Difference::between(&form(old), &form(&*new), of).is_none();
         if before.same_but_times(&after) && is_same() {
             set_owners(new, &before);
@@ -297,7 +297,7 @@ impl Writer<'_> {
             let schema = schema_of(kind);
             let of = Type::of(&schema);
             let old = old.map_or_else(|| Map::new().into(), |old| view::json(kind, old));
-            let (old, new) = (plain(old, of), plain(view::json(kind, &*new), of));
+            let (old, new) = (plain(old, kind), plain(view::json(kind, &*new), kind));
             Some(Difference::between(&old, &new, of).ignoring(&ignored))
         };
         let version = self.kind.api_version();
@@ -314,13 +314,15 @@ impl Writer<'_> {
 
 /// Adds the members that Go writes although they are empty.
 pub(crate) fn fill(kind: Kind, object: &mut Value) {
-    Type::of(&schema_of(kind)).fill(object);
+    if let Value::Object(members) = object {
+        schemas::fill(kind, members);
+    }
 }
 
 /// The object as it is compared: without owners, with what is written although it is empty.
-fn plain(object: Value, of: Type<'_>) -> Value {
+fn plain(object: Value, kind: Kind) -> Value {
     let mut object = without_owners(object);
-    of.fill(&mut object);
+    fill(kind, &mut object);
     object
 }
 

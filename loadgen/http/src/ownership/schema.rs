@@ -1,11 +1,11 @@
 //! What the schemas say of fields: how lists and maps are merged, and who owns their parts.
 
 use podstorm_objects::Kind;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::set;
 pub(super) use crate::openapi::Schema;
-use crate::openapi::{referred, schema_of_kind, written};
+use crate::openapi::{referred, schema_of_kind};
 
 /// The type of a value: a property or a schema, as OpenAPI has it.
 #[derive(Clone, Copy, Debug)]
@@ -47,36 +47,6 @@ impl<'a> Type<'a> {
         Type {
             property: schema,
             schema,
-        }
-    }
-
-    /// Adds the members that Go writes although they are empty, as they are no pointers: to them belong
-    /// no fields, but to their parts.
-    pub(super) fn fill(&self, value: &mut Value) {
-        match value {
-            Value::Object(members) => {
-                // Of a custom kind nothing is written that is empty.
-                let Some(written) = written(self.schema) else {
-                    return;
-                };
-                for name in written {
-                    let empty = match self.member(name).map(|of| of.json_type()) {
-                        Some("object") => Value::Object(Map::new()),
-                        _ => Value::Null,
-                    };
-                    members.entry(name).or_insert(empty);
-                }
-                for (name, inner) in members {
-                    if let Some(of) = self.member(name) {
-                        of.fill(inner);
-                    }
-                }
-            }
-            Value::Array(items) => {
-                let of = self.item();
-                items.iter_mut().for_each(|item| of.fill(item));
-            }
-            _ => {}
         }
     }
 

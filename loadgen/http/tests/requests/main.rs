@@ -10,6 +10,7 @@ mod fuzzed;
 mod groups;
 mod heavy;
 mod hostile;
+mod merged;
 mod pages;
 mod refusals;
 

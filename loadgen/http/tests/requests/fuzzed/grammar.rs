@@ -11,18 +11,18 @@ use super::mutate::Mutates;
 
 /// A kind: where it is served, and a valid object of it.
 #[derive(Debug)]
-pub(super) struct Sample {
+pub(crate) struct Sample {
     /// As in `apis/apps/v1`.
-    pub(super) prefix: &'static str,
-    pub(super) is_namespaced: bool,
-    pub(super) resource: &'static str,
-    kind: &'static str,
+    pub(crate) prefix: &'static str,
+    pub(crate) is_namespaced: bool,
+    pub(crate) resource: &'static str,
+    pub(crate) kind: &'static str,
     object: Map<String, Value>,
 }
 
 impl Sample {
     /// All, in an order in which they can be created.
-    pub(super) fn all() -> Vec<Sample> {
+    pub(crate) fn all() -> Vec<Sample> {
         let lines = include_str!("objects.txt").lines();
         lines
             .map(|line| {
@@ -40,11 +40,11 @@ impl Sample {
     }
 
     /// Whether objects of it are stored, and not answered alone.
-    pub(super) fn is_stored(&self) -> bool {
+    pub(crate) fn is_stored(&self) -> bool {
         !self.resource.ends_with("reviews")
     }
 
-    pub(super) fn collection(&self, namespace: &str) -> String {
+    pub(crate) fn collection(&self, namespace: &str) -> String {
         match self.is_namespaced {
             true => format!("/{}/namespaces/{namespace}/{}", self.prefix, self.resource),
             false => format!("/{}/{}", self.prefix, self.resource),
@@ -52,7 +52,7 @@ impl Sample {
     }
 
     /// The valid object; it keeps a name that its kind prescribes.
-    pub(super) fn object(&self, name: &str) -> Value {
+    pub(crate) fn object(&self, name: &str) -> Value {
         let mut object = Value::Object(self.object.clone());
         let (_, api_version) = self.prefix.split_once('/').expect("api or apis");
         object["apiVersion"] = api_version.into();

@@ -4,7 +4,7 @@
 //!
 //! `FUZZED_SEEDS=FIRST..END` names the seeds; a seed is a server of its own. A failure prints its one request.
 
-mod grammar;
+pub(super) mod grammar;
 mod mutate;
 
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ const REQUESTS: usize = 400;
 const RENEWED_AFTER: usize = 100;
 
 /// What Kubernetes answers with 500 although the client made the mistake: how the messages begin.
-const SERVER_ERRORS: [&str; 11] = [
+const SERVER_ERRORS: [&str; 17] = [
     "failed to convert new object",
     "no endpoints available for service",
     "simulated nodes and containers run no processes",
@@ -34,6 +34,12 @@ const SERVER_ERRORS: [&str; 11] = [
     "map: ",
     "unknown patch type",
     "merging lists cannot yet be",
+    "expected a []interface {}, but received a ",
+    "expected a map[string]interface {}, but received a ",
+    "list element types are not identical: ",
+    "no elements in any of the given slices",
+    "unable to find api field in struct ",
+    "The order in patch list:",
 ];
 
 /// How often each method, media type, resource and class of codes occurred.

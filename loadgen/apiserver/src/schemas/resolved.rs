@@ -7,13 +7,14 @@ use ahash::RandomState;
 use hashbrown::HashMap;
 use serde_json::{Map, Value};
 
-use super::marks::Marks;
-use super::{SCHEMAS, referred_by_name};
+use super::{SCHEMAS, referred_by_name, rules};
 
 /// The member of a reference with the number of the schema that it refers to.
 const NUMBER: &str = "$";
 /// The member of a schema with the names of its members that Go writes even where they are empty.
 const WRITTEN: &str = "$written";
+/// The member of a schema with the name of its struct.
+const STRUCT: &str = "$name";
 
 struct Resolved {
     schemas: Vec<(&'static str, Value)>,
@@ -31,10 +32,11 @@ static RESOLVED: LazyLock<Resolved> = LazyLock::new(|| {
             .map(|(number, name)| (name.as_str(), number)),
     );
     let schemas = SCHEMAS.iter();
-    let marks = Marks::read();
     let schemas = schemas.map(|(name, schema)| {
         let mut slim = resolve(schema, &numbers);
-        slim[WRITTEN] = marks.written(name, schema).into();
+        let written = rules::written(name, schema).into_iter();
+        slim[STRUCT] = rules::struct_name(name).into();
+        slim[WRITTEN] = written.map(|(member, _)| member).collect();
         (name.as_str(), slim)
     });
     Resolved {
@@ -67,19 +69,24 @@ fn resolve(schema: &Value, numbers: &HashMap<&str, usize, RandomState>) -> Value
 }
 
 /// The schema of that name.
-pub(crate) fn schema_named(name: &str) -> Option<&'static Value> {
+pub fn schema_named(name: &str) -> Option<&'static Value> {
     let number = RESOLVED.numbers.get(name)?;
     Some(&RESOLVED.schemas[*number].1)
 }
 
 /// The members of a struct that Go writes even where they are empty; `None` for what is no struct of Go's.
-pub(crate) fn written(schema: &Value) -> Option<impl Iterator<Item = &str>> {
+pub fn written(schema: &Value) -> Option<impl Iterator<Item = &str>> {
     let names = schema.get(WRITTEN)?.as_array()?;
     Some(names.iter().filter_map(Value::as_str))
 }
 
+/// What Go calls the struct of a schema; empty for what is none.
+pub fn struct_name(schema: &Value) -> &str {
+    schema.get(STRUCT).and_then(Value::as_str).unwrap_or("")
+}
+
 /// The schema that a property or an item refers to, with its name.
-pub(crate) fn referred(property: &Value) -> Option<(&'static str, &'static Value)> {
+pub fn referred(property: &Value) -> Option<(&'static str, &'static Value)> {
     let number = match property.get(NUMBER) {
         Some(number) => usize::try_from(number.as_u64()?).ok()?,
         // Of a definition, whose references have names.

@@ -1,0 +1,140 @@
+//! The members that Go writes of a struct even where they are empty, as they are no pointers.
+//!
+//! Source: `encoding/json`, and the tags of the types in Kubernetes' `k8s.io/api`, as far as the published defaults
+//! tell them ([`rules::written`]).
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use podstorm_objects::Kind;
+use serde_json::{Map, Value};
+
+use super::{SCHEMAS, properties, referred_by_name, rules, schema_name};
+
+/// A struct: what is written of it, and the members in which there are such structs.
+#[derive(Default)]
+struct Struct {
+    written: Vec<(&'static str, Value)>,
+    inner: Vec<(&'static str, Holds, usize)>,
+}
+
+/// How a member holds structs.
+#[derive(Clone, Copy)]
+enum Holds {
+    One,
+    List,
+    Map,
+}
+
+struct Structs {
+    all: Vec<Struct>,
+    numbers: BTreeMap<&'static str, usize>,
+}
+
+static STRUCTS: LazyLock<Structs> = LazyLock::new(|| {
+    let numbers: BTreeMap<&str, usize> = SCHEMAS
+        .keys()
+        .enumerate()
+        .map(|(number, name)| (name.as_str(), number))
+        .collect();
+    let held = |property: &'static Value| {
+        let by = |part: &str, holds| Some((referred_by_name(property.get(part)?)?, holds));
+        let one = referred_by_name(property).map(|name| (name, Holds::One));
+        let list = || by("items", Holds::List);
+        one.or_else(list)
+            .or_else(|| by("additionalProperties", Holds::Map))
+    };
+    let mut all: Vec<Struct> = Vec::with_capacity(SCHEMAS.len());
+    for (name, schema) in SCHEMAS.iter() {
+        let inner = properties(schema).filter_map(|(member, property)| {
+            let (name, holds) = held(property)?;
+            Some((member.as_str(), holds, *numbers.get(name)?))
+        });
+        all.push(Struct {
+            written: rules::written(name, schema),
+            inner: inner.collect(),
+        });
+    }
+    leave_out_what_is_complete(&mut all);
+    Structs { all, numbers }
+});
+
+/// Takes the members out below which nothing is written: they need not be walked.
+fn leave_out_what_is_complete(all: &mut [Struct]) {
+    let mut matters: Vec<bool> = all.iter().map(|of| !of.written.is_empty()).collect();
+    loop {
+        let before = matters.clone();
+        for (number, of) in all.iter().enumerate() {
+            matters[number] |= of.inner.iter().any(|(_, _, inner)| matters[*inner]);
+        }
+        if before == matters {
+            break;
+        }
+    }
+    for of in all {
+        of.inner.retain(|(_, _, inner)| matters[*inner]);
+    }
+}
+
+/// Adds what Go writes of a kind's objects although it is empty: `spec` and `status` of a Node, `resources` of each
+/// container. Nothing of metadata and of custom kinds. O(members of structs that have such).
+pub fn fill(kind: Kind, object: &mut Map<String, Value>) {
+    if kind.row().custom.is_none() {
+        fill_of(&schema_name(kind), object);
+    }
+}
+
+/// As [`fill`], of the status alone, or of another member.
+pub fn fill_member(kind: Kind, member: &str, object: &mut Map<String, Value>) {
+    let structs = &*STRUCTS;
+    let of = structs.numbers.get(schema_name(kind).as_str());
+    let Some(of) = of.map(|number| &structs.all[*number]) else {
+        return;
+    };
+    for (name, value) in of.written.iter().filter(|(name, _)| *name == member) {
+        object.entry(*name).or_insert_with(|| value.clone());
+    }
+    for inner in of.inner.iter().filter(|(name, ..)| *name == member) {
+        structs.fill_inner(*inner, object);
+    }
+}
+
+/// As [`fill`], of an object with the schema of that name.
+pub fn fill_of(schema: &str, object: &mut Map<String, Value>) {
+    let structs = &*STRUCTS;
+    if let Some(number) = structs.numbers.get(schema) {
+        structs.fill(*number, object);
+    }
+}
+
+impl Structs {
+    fn fill(&self, number: usize, object: &mut Map<String, Value>) {
+        let of = &self.all[number];
+        for (name, value) in &of.written {
+            if !object.contains_key(*name) {
+                object.insert((*name).to_owned(), value.clone());
+            }
+        }
+        for inner in &of.inner {
+            self.fill_inner(*inner, object);
+        }
+    }
+
+    fn fill_inner(
+        &self,
+        (name, holds, number): (&str, Holds, usize),
+        object: &mut Map<String, Value>,
+    ) {
+        let structs = |value: &mut Value| {
+            if let Value::Object(object) = value {
+                self.fill(number, object);
+            }
+        };
+        match (object.get_mut(name), holds) {
+            (Some(value), Holds::One) => structs(value),
+            (Some(Value::Array(items)), Holds::List) => items.iter_mut().for_each(structs),
+            (Some(Value::Object(entries)), Holds::Map) => entries.values_mut().for_each(structs),
+            _ => {}
+        }
+    }
+}
