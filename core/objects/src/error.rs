@@ -19,7 +19,7 @@ pub struct ApiError {
     pub resent: bool,
 }
 
-/// `details` of a `Status`. What is empty or 0 is left out of its JSON.
+/// `details` of a `Status`. What is empty or 0 is left out of its JSON; of some errors it is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Details {
     /// The object's name.

@@ -6,10 +6,10 @@ use podstorm_objects::{
 };
 use serde_json::Value;
 
-use crate::defaulting::Within;
+use crate::defaulting::{Fill, Within};
 use crate::store::Strategy;
 use crate::validation::validate_metadata;
-use crate::{Cluster, builtin, custom, errors, limits, meta};
+use crate::{Cluster, builtin, custom, errors, limits, meta, schemas};
 
 const STATUS: &str = "status";
 
@@ -23,16 +23,12 @@ fn keep(new: &mut DynamicObject, old: &DynamicObject, member: &str) {
 
 /// Sets the members of the status that are never absent.
 fn fill_status(object: &mut DynamicObject) {
-    let new_status = object.kind().row().rules.new_status;
-    if new_status.is_empty() {
-        return;
+    schemas::fill_member(object.kind(), STATUS, &mut object.fields);
+    let first_phase = object.kind().row().rules.first_phase;
+    if !first_phase.is_empty() {
+        let status = |status: &mut Map| status.set_absent("phase", first_phase);
+        object.fields.within(STATUS, status);
     }
-    let filled: Map = serde_json::from_str(new_status).expect("rows hold JSON");
-    object.fields.within(STATUS, |status| {
-        for (name, value) in filled {
-            status.entry(name).or_insert(value);
-        }
-    });
 }
 
 /// The rules that an object breaks: the one of its size alone, with its defaults, where that is broken.
@@ -72,6 +68,7 @@ impl Strategy for DynamicObject {
 
     fn set_defaults(&mut self, _old: Option<&Self>) {
         (self.kind().row().rules.default)(self);
+        schemas::fill(self.kind(), &mut self.fields);
         custom::shape(self);
     }
 

@@ -40,7 +40,7 @@ pub fn not_found(kind: Kind, name: &str) -> ApiError {
 /// 404: the server serves no such kind, or the kind has no such subresource.
 pub fn unknown_resource() -> ApiError {
     let message = "the server could not find the requested resource";
-    ApiError::status(404, Reason::NotFound, message)
+    ApiError::status(404, Reason::NotFound, message).with_details(Details::default())
 }
 
 /// 409: the name is taken; `terminating` says whether that object is being deleted.

@@ -15,7 +15,7 @@ use crate::defaulting::{
     default_pod, default_replica_set, default_replication_controller, qos_class,
 };
 use crate::store::PodPart;
-use crate::{Cluster, finalizer, meta, validation};
+use crate::{Cluster, finalizer, meta, schemas, validation};
 
 /// The label that every namespace has: its name.
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
@@ -23,9 +23,17 @@ const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 /// The member of a pod's status that its spec determines once and for all.
 const QOS_CLASS: &str = "qosClass";
 
+/// Reads an object once it has what Go writes of it although it is empty: its text is what clients get.
+fn read_filled<R: Resource>(mut value: Value) -> Result<R, DecodeError> {
+    if let Value::Object(members) = &mut value {
+        schemas::fill(R::KIND, members);
+    }
+    R::from_json(value)
+}
+
 impl Strategy for Namespace {
     fn read(_: Kind, value: Value) -> Result<Self, DecodeError> {
-        Self::from_json(value)
+        read_filled(value)
     }
 
     fn hold(&mut self) {
@@ -94,13 +102,13 @@ impl Strategy for Namespace {
 
 impl Strategy for Node {
     fn read(_: Kind, value: Value) -> Result<Self, DecodeError> {
-        Self::from_json(value)
+        read_filled(value)
     }
 
     fn set_defaults(&mut self, _old: Option<&Self>) {
         // The second was added to the first.
         unite_addresses(&mut self.spec);
-        fill_allocatable(&mut self.status);
+        fill_status(&mut self.status);
     }
 
     fn prepare_for_update(&mut self, old: &Self) {
@@ -111,7 +119,7 @@ impl Strategy for Node {
     fn prepare_for_status_update(&mut self, old: &Self) {
         self.spec = old.spec.clone();
         self.unschedulable = old.unschedulable;
-        fill_allocatable(&mut self.status);
+        fill_status(&mut self.status);
     }
 
     fn validate_create(&self) -> Vec<Cause> {
@@ -143,6 +151,11 @@ fn unite_addresses(spec: &mut Map) {
 }
 
 /// What a node has, all of it can be allocated unless it says otherwise.
+fn fill_status(status: &mut Map) {
+    fill_allocatable(status);
+    schemas::fill_of("io.k8s.api.core.v1.NodeStatus", status);
+}
+
 fn fill_allocatable(status: &mut Map) {
     if status.get("allocatable").is_none_or(Value::is_null)
         && let Some(capacity) = status.get("capacity").filter(|it| !it.is_null()).cloned()
@@ -153,7 +166,7 @@ fn fill_allocatable(status: &mut Map) {
 
 impl Strategy for Event {
     fn read(_: Kind, value: Value) -> Result<Self, DecodeError> {
-        Self::from_json(value)
+        read_filled(value)
     }
 
     fn validate_create(&self) -> Vec<Cause> {
@@ -169,7 +182,7 @@ impl Strategy for Event {
 
 impl Strategy for Pod {
     fn read(_: Kind, value: Value) -> Result<Self, DecodeError> {
-        Self::from_json(value)
+        read_filled(value)
     }
 
     fn prepare_for_create(&mut self) {
@@ -290,7 +303,7 @@ impl Strategy for Pod {
 
 impl Strategy for ReplicaSet {
     fn read(_: Kind, value: Value) -> Result<Self, DecodeError> {
-        Self::from_json(value)
+        read_filled(value)
     }
 
     fn prepare_for_create(&mut self) {
@@ -346,7 +359,7 @@ impl Strategy for ReplicaSet {
 
 impl Strategy for ReplicationController {
     fn read(_: Kind, value: Value) -> Result<Self, DecodeError> {
-        Self::from_json(value)
+        read_filled(value)
     }
 
     fn prepare_for_create(&mut self) {

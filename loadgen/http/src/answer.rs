@@ -9,7 +9,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WARNING};
 use http::{HeaderValue, Response, StatusCode};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use podstorm_objects::json::Writer;
-use podstorm_objects::{ApiError, Object};
+use podstorm_objects::{ApiError, Details, Object, Reason};
 use serde_json::Value;
 
 use crate::faults::ConnectionLost;
@@ -134,15 +134,66 @@ pub(crate) fn json(code: u16, body: impl Into<Bytes>) -> Response<Body> {
     respond(code, JSON, Body::whole(body))
 }
 
+/// A document as Go's encoder writes it: what it is comes first, in lists and tables of what they hold too, and a line
+/// feed last.
+fn text_of(document: &Value) -> String {
+    let mut out = String::new();
+    put_document(document, &mut out);
+    out.push('\n');
+    out
+}
+
+/// The members that come first in the struct of an object.
+const FIRST: [&str; 3] = ["kind", "apiVersion", "metadata"];
+/// The members of lists, tables and their rows that hold objects.
+const HOLDING: [&str; 3] = ["items", "rows", "object"];
+
+fn put_document(value: &Value, out: &mut String) {
+    match value {
+        Value::Object(members) => {
+            let first = FIRST
+                .into_iter()
+                .filter_map(|name| members.get_key_value(name));
+            let others = members
+                .iter()
+                .filter(|(name, _)| !FIRST.contains(&name.as_str()));
+            out.push('{');
+            for (place, (name, value)) in first.chain(others).enumerate() {
+                if place > 0 {
+                    out.push(',');
+                }
+                out.push_str(&Value::from(name.as_str()).to_string());
+                out.push(':');
+                match HOLDING.contains(&name.as_str()) {
+                    true => put_document(value, out),
+                    false => out.push_str(&value.to_string()),
+                }
+            }
+            out.push('}');
+        }
+        Value::Array(items) => {
+            out.push('[');
+            for (place, item) in items.iter().enumerate() {
+                if place > 0 {
+                    out.push(',');
+                }
+                put_document(item, out);
+            }
+            out.push(']');
+        }
+        other => out.push_str(&other.to_string()),
+    }
+}
+
 /// A document, in the form that the client accepts.
 pub(crate) fn document(code: u16, form: Form, value: &Value) -> Response<Body> {
     match form {
-        Form::Json => json(code, value.to_string()),
+        Form::Json => json(code, text_of(value)),
         Form::Yaml => respond(code, YAML, Body::whole(yaml::text(value))),
         Form::Protobuf => match protobuf::encode(value) {
             Some(bytes) => respond(code, PROTOBUF, Body::whole(bytes)),
             // What has no message: the result of a subresource, say.
-            None => json(code, value.to_string()),
+            None => json(code, text_of(value)),
         },
     }
 }
@@ -156,7 +207,9 @@ pub(crate) fn object(code: u16, form: Form, object: &dyn Object) -> Response<Bod
     }
     let mut out = Writer::new();
     object.write_json(&mut out);
-    json(code, out.into_string())
+    let mut text = out.into_string();
+    text.push('\n');
+    json(code, text)
 }
 
 pub(crate) fn text(code: u16, text: impl Into<Bytes>) -> Response<Body> {
@@ -186,11 +239,8 @@ pub(crate) fn error(error: &ApiError, form: Form) -> Response<Body> {
 /// 405 with the methods that are allowed.
 pub(crate) fn method_not_allowed() -> ApiError {
     let message = "the server does not allow this method on the requested resource";
-    ApiError::status(
-        405,
-        podstorm_objects::Reason::Other("MethodNotAllowed".into()),
-        message,
-    )
+    ApiError::status(405, Reason::Other("MethodNotAllowed".into()), message)
+        .with_details(Details::default())
 }
 
 /// Most characters of all warnings of an answer, and of one warning of an answer that would have more: as upstream.
@@ -265,7 +315,22 @@ fn add_warning(response: &mut Response<Body>, text: &str, is_cut: bool) -> usize
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn what_a_document_is_comes_first_and_a_line_feed_last() {
+        let object = json!({"apiVersion": "v1", "data": {"kind": "k", "apiVersion": "v"},
+            "kind": "ConfigMap", "metadata": {"name": "a"}});
+        let list = json!({"kind": "ConfigMapList", "apiVersion": "v1", "items": [object, null]});
+        assert_eq!(
+            text_of(&list),
+            "{\"kind\":\"ConfigMapList\",\"apiVersion\":\"v1\",\"items\":[{\"kind\":\"ConfigMap\",\
+             \"apiVersion\":\"v1\",\"metadata\":{\"name\":\"a\"},\
+             \"data\":{\"apiVersion\":\"v\",\"kind\":\"k\"}},null]}\n"
+        );
+    }
 
     fn warnings(response: &Response<Body>) -> Vec<usize> {
         let all = response.headers().get_all(WARNING).iter();
@@ -274,7 +339,7 @@ mod tests {
 
     #[test]
     fn long_warnings_are_cut_off_when_all_are_too_long() {
-        let mut response = json(200, "");
+        let mut response = super::json(200, "");
         let long = |letter: &str| letter.repeat(1_500);
         warn(&mut response, &[long("a"), "b".to_owned(), long("a")]);
         warn(&mut response, &[long("c"), "b".to_owned()]);

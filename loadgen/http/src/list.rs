@@ -110,6 +110,8 @@ pub(crate) fn answer_list(
         Shape::MetadataList(version) => {
             let items = items.iter().map(|item| table::metadata_of(&**item));
             let items: Vec<Value> = items.collect();
+            // Nothing was appended to upstream's list, sic.
+            let items = Some(items).filter(|items| !items.is_empty());
             json!({"kind": "PartialObjectMetadataList", "apiVersion": version,
                 "metadata": metadata.to_json(), "items": items})
         }
@@ -212,7 +214,7 @@ impl ListBody {
             head: Some(head),
             items: Some(items.into_iter()),
             type_text: (kind.row().custom.is_none())
-                .then(|| format!("{{\"apiVersion\":\"{version}\",\"kind\":\"{name}\",")),
+                .then(|| format!("{{\"kind\":\"{name}\",\"apiVersion\":\"{version}\",")),
             out: Writer::new(),
         }
     }

@@ -5,7 +5,7 @@
 
 use http::HeaderMap;
 use http::header::{ACCEPT, CONTENT_TYPE};
-use podstorm_objects::{ApiError, Kind, Reason};
+use podstorm_objects::{ApiError, Details, Kind, Reason};
 
 use crate::protobuf;
 
@@ -99,10 +99,15 @@ pub(crate) fn accepted(headers: &HeaderMap, offer: Offer) -> Result<Accepted, Ap
     let is_routed = matches!(offer, Offer::Groups | Offer::Group)
         || clauses.iter().any(|clause| !clause.wanted.is_empty());
     let written = offer.written();
-    Err(crate::not_acceptable(match is_routed {
-        true => format!("only the following media types are accepted: {written}"),
-        false => format!("406: Not Acceptable\n\nAvailable representations: {written}"),
-    }))
+    Err(match is_routed {
+        true => crate::not_acceptable(format!(
+            "only the following media types are accepted: {written}"
+        )),
+        false => crate::not_acceptable(format!(
+            "406: Not Acceptable\n\nAvailable representations: {written}"
+        ))
+        .with_details(Details::default()),
+    })
 }
 
 /// Whether a client would rather have a page of HTML than anything that the API writes: a browser.

@@ -432,12 +432,16 @@ fn scale_json(target: &Target, scale: &Scale) -> Value {
     if !scale.selector.is_empty() {
         status["selector"] = scale.selector.as_str().into();
     }
+    let mut spec = json!({});
+    if scale.replicas != 0 {
+        spec["replicas"] = scale.replicas.into();
+    }
     json!({"kind": "Scale", "apiVersion": "autoscaling/v1",
         "metadata": {"name": target.name, "namespace": target.namespace,
             "uid": scale.uid.to_string(),
             "resourceVersion": scale.resource_version.to_string(),
             "creationTimestamp": scale.creation_timestamp.to_string()},
-        "spec": {"replicas": scale.replicas}, "status": status})
+        "spec": spec, "status": status})
 }
 
 /// `POST` of a Binding: to a pod, or with the pod's name within.

@@ -6,7 +6,9 @@
 
 use std::sync::Arc;
 
-use podstorm_apiserver::{Api, Cluster, Patch, PodPart, check_patched, custom, errors, kind_named};
+use podstorm_apiserver::{
+    Api, Cluster, Patch, PodPart, check_patched, custom, errors, kind_named, schemas,
+};
 use podstorm_objects::{
     AnyObject, ApiError, Cause, DynamicObject, Kind, Now, Object, ResourceType,
 };
@@ -202,7 +204,8 @@ pub(crate) fn shown(kind: Kind, object: AnyObject) -> Result<AnyObject, ApiError
         return Ok(object);
     }
     let shown = DynamicObject::from_json(kind, json(kind, &*object));
-    let shown = shown.map_err(|problem| fails(&problem.to_string()))?;
+    let mut shown = shown.map_err(|problem| fails(&problem.to_string()))?;
+    schemas::fill(kind, &mut shown.fields);
     Ok(Arc::new(shown))
 }
 

@@ -6,7 +6,9 @@ use super::{open, put_kind};
 use crate::decode::{DecodeError, Members, Path};
 use crate::json::{JsonValue, Writer};
 use crate::shape::{Shape, check};
-use crate::{Event, EventTopic, Kind, ObjectReference, Regarding, Resource, ResourceVersion, Uid};
+use crate::{
+    Event, EventTopic, Kind, ObjectReference, Regarding, Resource, ResourceVersion, Time, Uid,
+};
 
 const REFERENCE: Shape = Shape::Object(&[
     ("apiVersion", Shape::Text),
@@ -41,22 +43,29 @@ const REFERENCE_MEMBERS: [&str; 6] = [
 
 object!(Event, |event, out| {
     let topic = &*event.topic;
-    if let Some(regarding) = &event.regarding {
-        out.member("involvedObject", |out| {
-            out.object(|out| regarding.write(out))
+    // An API server writes what is no pointer in Go even where it is empty.
+    out.member("involvedObject", |out| {
+        out.object(|out| {
+            if let Some(regarding) = &event.regarding {
+                regarding.write(out);
+            }
         });
-    }
+    });
     out.put_text("type", &topic.kind);
     out.put_text("reason", &topic.reason);
     out.put_text("message", &event.message);
     out.put_number("count", event.count.into());
-    out.put_time("firstTimestamp", event.first_timestamp);
-    out.put_time("lastTimestamp", event.last_timestamp);
-    out.put_object("source", |out| {
-        out.put_text("component", &topic.component);
-        out.put_text("host", &topic.host);
+    out.put_time_or_null("firstTimestamp", event.first_timestamp);
+    out.put_time_or_null("lastTimestamp", event.last_timestamp);
+    if !event.rest.as_str().contains("\"eventTime\":") {
+        out.put_time_or_null("eventTime", Time::UNSET);
+    }
+    out.member("source", |out| {
+        out.object(|out| {
+            out.put_text("component", &topic.component);
+            out.put_text("host", &topic.host);
+        });
     });
-    // An API server writes these two members even when they are empty.
     out.put("reportingComponent", &*topic.reporting_component);
     out.put("reportingInstance", &*topic.reporting_instance);
     out.put_rest(&event.rest);
@@ -79,7 +88,8 @@ impl Resource for Event {
         };
         let event = Event {
             metadata,
-            regarding,
+            regarding: regarding
+                .filter(|it| !matches!(it, Regarding::Other(rest) if rest.is_empty())),
             topic: topic.into(),
             message: members.text("message")?.into(),
             count: members.i32("count")?,

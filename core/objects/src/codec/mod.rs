@@ -113,10 +113,18 @@ fn item<'t, 'p>(value: JsonValue<'t>, path: &'p Path<'p>) -> Result<Members<'t, 
     Members::new(value, path)
 }
 
-/// Writes `apiVersion` and `kind`.
+/// Writes `kind` and `apiVersion`, in the order of Go's structs; custom objects are none, and sorted.
 fn put_kind(out: &mut Writer, kind: Kind) {
-    out.put("apiVersion", kind.api_version());
-    out.put("kind", kind.name());
+    match kind.row().custom {
+        None => {
+            out.put("kind", kind.name());
+            out.put("apiVersion", kind.api_version());
+        }
+        Some(_) => {
+            out.put("apiVersion", kind.api_version());
+            out.put("kind", kind.name());
+        }
+    }
 }
 
 #[cfg(test)]

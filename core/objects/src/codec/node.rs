@@ -54,8 +54,8 @@ object!(Node, |node, out| {
     if pods_allocatable(&status).ok().flatten() != node.pods_allocatable {
         set_allocatable(&mut status, node.pods_allocatable);
     }
-    out.put_object("spec", |out| out.put_members(&spec));
-    out.put_object("status", |out| out.put_members(&status));
+    out.member("spec", |out| out.object(|out| out.put_members(&spec)));
+    out.member("status", |out| out.object(|out| out.put_members(&status)));
 });
 
 impl Resource for Node {

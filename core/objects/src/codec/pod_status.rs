@@ -230,7 +230,11 @@ impl PodCondition {
     fn write(&self, out: &mut Writer) {
         out.put_some("type", self.kind.as_str());
         out.put_some("status", self.status.as_str());
-        out.put_time("lastTransitionTime", self.last_transition_time.get());
+        // Go can't leave out times that are no pointers.
+        if !self.rest.as_str().contains("\"lastProbeTime\":") {
+            out.put_time_or_null("lastProbeTime", Time::UNSET);
+        }
+        out.put_time_or_null("lastTransitionTime", self.last_transition_time.get());
         let typed = [
             self.kind.as_str().map(|_| "type"),
             self.status.as_str().map(|_| "status"),

@@ -7,11 +7,11 @@ use crate::json::{JsonValue, Tape, Writer};
 use crate::{ApiError, Cause, Details, Reason};
 
 impl ApiError {
-    /// The `Status` object. `details` is written only if it is not empty.
+    /// The `Status` object.
     pub fn to_json(&self) -> Value {
         Writer::object_value(|out| {
-            out.put("apiVersion", "v1");
             out.put("kind", "Status");
+            out.put("apiVersion", "v1");
             let token = self.details.as_ref().map(|details| &details.continue_token);
             out.member("metadata", |out| {
                 out.object(|out| {
@@ -24,18 +24,20 @@ impl ApiError {
             out.put_text("message", &self.message);
             out.put_text("reason", self.reason.as_str());
             out.put_number("code", self.code.into());
-            out.put_object("details", |out| {
-                let Some(details) = &self.details else {
-                    return;
-                };
-                out.put_text("name", &details.name);
-                out.put_text("group", &details.group);
-                out.put_text("kind", &details.kind);
-                out.put_text("uid", &details.uid);
-                out.put_list("causes", &details.causes, |out, cause| {
-                    out.object(|out| cause.write(out));
+            let Some(details) = &self.details else {
+                return;
+            };
+            out.member("details", |out| {
+                out.object(|out| {
+                    out.put_text("name", &details.name);
+                    out.put_text("group", &details.group);
+                    out.put_text("kind", &details.kind);
+                    out.put_text("uid", &details.uid);
+                    out.put_list("causes", &details.causes, |out, cause| {
+                        out.object(|out| cause.write(out));
+                    });
+                    out.put_number("retryAfterSeconds", details.retry_after_seconds.into());
                 });
-                out.put_number("retryAfterSeconds", details.retry_after_seconds.into());
             });
         })
     }
@@ -77,12 +79,15 @@ impl ApiError {
                 continue_token: String::new(),
             })
         };
-        let mut details = members.child("details", read)?.unwrap_or_default();
+        let details = members.child("details", read)?;
+        let has_details = details.is_some();
+        let mut details = details.unwrap_or_default();
         let token = |value: JsonValue<'_>, path: &Path<'_>| {
             Ok(Members::new(value, path)?.text("continue")?.to_owned())
         };
         details.continue_token = members.child("metadata", token)?.unwrap_or_default();
-        error.details = (details != Details::default()).then(|| Box::new(details));
+        let has_details = has_details || !details.continue_token.is_empty();
+        error.details = has_details.then(|| Box::new(details));
         Ok(error)
     }
 }

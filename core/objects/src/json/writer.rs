@@ -257,6 +257,14 @@ impl Writer {
         }
     }
 
+    /// Puts a time, null where it is unset.
+    pub(crate) fn put_time_or_null(&mut self, name: &'static str, time: Time) {
+        match time.is_unset() {
+            true => self.member(name, |out| out.raw("null")),
+            false => self.put_shown(name, &time),
+        }
+    }
+
     /// Puts a list unless it is empty.
     pub(crate) fn put_list<T>(
         &mut self,

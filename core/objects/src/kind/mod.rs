@@ -179,8 +179,8 @@ pub struct Rules {
     /// Sets what follows from the name and the UID of a new object, and from a number that no
     /// other object gets.
     pub complete: fn(&mut DynamicObject, u64),
-    /// The status of a new object, in JSON, whose members are never absent; empty where it has none.
-    pub new_status: &'static str,
+    /// `status.phase` where nobody has set it; empty for none.
+    pub first_phase: &'static str,
     /// Fills in defaults of a changed status.
     pub prepare_status: fn(&mut DynamicObject),
     /// The rules that an object breaks, other than those of metadata. For an update it also gets
@@ -198,7 +198,7 @@ impl Rules {
         prepare: |_, _| {},
         identify: None,
         complete: |_, _| {},
-        new_status: "",
+        first_phase: "",
         prepare_status: |_| {},
         validate: |_, _| Vec::new(),
         validate_status: |_, _| Vec::new(),

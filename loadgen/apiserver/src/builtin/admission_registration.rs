@@ -95,7 +95,6 @@ pub(super) static ROWS: [ResourceType; 6] = [
                     &["spec.matchConstraints", "spec.validations[].expression"],
                 )
             },
-            new_status: "{}",
             ..Rules::NONE
         },
         ..REGISTRATION

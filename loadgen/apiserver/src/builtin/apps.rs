@@ -31,7 +31,6 @@ pub(super) static ROWS: [ResourceType; 4] = [
         columns: DEPLOYMENT,
         rules: Rules {
             default: default_deployment,
-            new_status: "{}",
             validate,
             validate_status: |new, old| OF_DEPLOYMENT.check(new, old),
             ..Rules::NONE
@@ -48,7 +47,6 @@ pub(super) static ROWS: [ResourceType; 4] = [
             prepare: count_templates,
             validate,
             validate_status: |new, old| OF_DAEMON_SET.check(new, old),
-            new_status: r#"{"currentNumberScheduled":0,"numberMisscheduled":0,"desiredNumberScheduled":0,"numberReady":0}"#,
             ..Rules::NONE
         },
         ..WORKLOAD
@@ -63,7 +61,6 @@ pub(super) static ROWS: [ResourceType; 4] = [
             default: default_stateful_set,
             validate,
             validate_status: |new, old| OF_STATEFUL_SET.check(new, old),
-            new_status: r#"{"replicas":0,"availableReplicas":0}"#,
             ..Rules::NONE
         },
         ..WORKLOAD

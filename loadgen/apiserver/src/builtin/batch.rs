@@ -36,7 +36,6 @@ pub(super) static ROWS: [ResourceType; 2] = [
             },
             validate: job::validate,
             validate_status: job_status::validate,
-            new_status: "{}",
             ..Rules::NONE
         },
         ..BATCH
@@ -49,7 +48,6 @@ pub(super) static ROWS: [ResourceType; 2] = [
         rules: Rules {
             default: default_cron_job,
             validate: validate_cron_job,
-            new_status: "{}",
             ..Rules::NONE
         },
         ..BATCH

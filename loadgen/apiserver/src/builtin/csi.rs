@@ -89,7 +89,6 @@ pub(super) static ROWS: [ResourceType; 5] = [
                     &["spec.attacher", "spec.nodeName", "spec.source"],
                 )
             },
-            new_status: r#"{"attached":false}"#,
             ..Rules::NONE
         },
         ..STORAGE

@@ -36,7 +36,6 @@ pub(super) static ROWS: [ResourceType; 4] = [
         rules: Rules {
             default: |claim| claim.fields.within("spec", default_claim),
             validate: |new, old| fixed_spec(new, old, "spec.devices.requests[].name"),
-            new_status: "{}",
             ..Rules::NONE
         },
         ..RESOURCE

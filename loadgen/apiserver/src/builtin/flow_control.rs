@@ -32,7 +32,6 @@ pub(super) static ROWS: [ResourceType; 2] = [
                 })
             },
             validate: |schema, _| missing(schema, &["spec.priorityLevelConfiguration.name"]),
-            new_status: "{}",
             ..Rules::NONE
         },
         ..FLOW_CONTROL
@@ -44,7 +43,6 @@ pub(super) static ROWS: [ResourceType; 2] = [
         rules: Rules {
             default: |level| level.fields.within("spec", default_level),
             validate: |level, _| missing(level, &["spec.type"]),
-            new_status: "{}",
             ..Rules::NONE
         },
         ..FLOW_CONTROL

@@ -58,7 +58,6 @@ pub(super) static ROWS: [ResourceType; 3] = [
                 }
             },
             validate: |request, _| validate_request(request),
-            new_status: "{}",
             ..Rules::NONE
         },
         ..ResourceType::DEFAULT
@@ -82,7 +81,6 @@ pub(super) static ROWS: [ResourceType; 3] = [
                 });
             },
             validate: |service, _| validate_service(service),
-            new_status: "{}",
             ..Rules::NONE
         },
         ..ResourceType::DEFAULT

@@ -30,7 +30,6 @@ pub(super) static ROWS: [ResourceType; 5] = [
         columns: INGRESS,
         rules: Rules {
             validate: |ingress, _| validate_ingress(ingress),
-            new_status: r#"{"loadBalancer":{}}"#,
             ..Rules::NONE
         },
         ..NETWORKING
@@ -96,7 +95,6 @@ pub(super) static ROWS: [ResourceType; 5] = [
         columns: RANGE,
         rules: Rules {
             validate: validate_range,
-            new_status: "{}",
             ..Rules::NONE
         },
         ..NETWORKING

@@ -32,7 +32,6 @@ pub(super) static ROWS: [ResourceType; 5] = [
         rules: Rules {
             shape: BUDGET_SHAPE,
             validate: validate_budget,
-            new_status: r#"{"disruptionsAllowed":0,"currentHealthy":0,"desiredHealthy":0,"expectedPods":0}"#,
             validate_status: |new, old| OF_BUDGET.check(new, old),
             ..Rules::NONE
         },
@@ -68,7 +67,6 @@ pub(super) static ROWS: [ResourceType; 5] = [
         returns_deleted: true,
         columns: QUOTA,
         rules: Rules {
-            new_status: "{}",
             validate: |quota, _| super::limits::validate_quota(quota),
             ..Rules::NONE
         },
@@ -100,7 +98,6 @@ pub(super) static ROWS: [ResourceType; 5] = [
             default: default_autoscaler,
             validate: |scaler, _| super::autoscaling::validate(scaler),
             validate_status: |scaler, _| super::autoscaling::validate_status(scaler),
-            new_status: r#"{"desiredReplicas":0,"currentMetrics":null}"#,
             ..Rules::NONE
         },
         ..ResourceType::DEFAULT

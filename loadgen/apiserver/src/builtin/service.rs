@@ -36,7 +36,6 @@ pub(super) static ROWS: [ResourceType; 3] = [
             complete: service_addresses::give,
             prepare_status: default_status,
             validate: service_rules::validate,
-            new_status: r#"{"loadBalancer":{}}"#,
             ..Rules::NONE
         },
         ..ResourceType::DEFAULT

@@ -38,7 +38,7 @@ pub(super) static ROWS: [ResourceType; 3] = [
                 });
             },
             validate: validate_volume,
-            new_status: r#"{"phase":"Pending"}"#,
+            first_phase: "Pending",
             ..Rules::NONE
         },
         ..ResourceType::DEFAULT
@@ -61,7 +61,7 @@ pub(super) static ROWS: [ResourceType; 3] = [
             },
             validate: validate_claim,
             validate_status: |claim, _| validate_claim_status(claim),
-            new_status: r#"{"phase":"Pending"}"#,
+            first_phase: "Pending",
             ..Rules::NONE
         },
         ..ResourceType::DEFAULT

@@ -168,6 +168,8 @@ fn fill_container<T: Fill>(container: &mut T) {
     let message = "/dev/termination-log";
     container.set("terminationMessagePath", message);
     container.set("terminationMessagePolicy", "File");
+    // No pointer in Go: never absent.
+    container.set_absent("resources", Map::new());
     container.each("ports", |port| port.set("protocol", "TCP"));
     container.each("env", |variable| {
         variable.with("valueFrom", fill_field_reference);

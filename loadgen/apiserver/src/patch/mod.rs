@@ -5,7 +5,7 @@ mod json;
 use std::sync::Arc;
 
 use podstorm_objects::{
-    ApiError, Event, EventPatch, Kind, Map, Now, ObjectMeta, OwnerReference, Reason,
+    ApiError, Details, Event, EventPatch, Kind, Map, Now, ObjectMeta, OwnerReference, Reason,
 };
 use serde_json::Value;
 
@@ -114,7 +114,7 @@ impl Patch {
 /// 422: a JSON patch fails.
 fn rejected() -> ApiError {
     let message = "the server rejected our request due to an error in our request";
-    ApiError::status(422, Reason::Invalid, message)
+    ApiError::status(422, Reason::Invalid, message).with_details(Details::default())
 }
 
 impl Cluster {

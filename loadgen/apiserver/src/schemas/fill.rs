@@ -79,27 +79,32 @@ fn leave_out_what_is_complete(all: &mut [Struct]) {
 /// Adds what Go writes of a kind's objects although it is empty: `spec` and `status` of a Node, `resources` of each
 /// container. Nothing of metadata and of custom kinds. O(members of structs that have such).
 pub fn fill(kind: Kind, object: &mut Map<String, Value>) {
-    if kind.row().custom.is_none() {
-        fill_of(&schema_name(kind), object);
-    }
+    fill_members(kind, object, |member| member != "metadata");
 }
 
-/// As [`fill`], of the status alone, or of another member.
+/// As [`fill`], of one member alone.
 pub fn fill_member(kind: Kind, member: &str, object: &mut Map<String, Value>) {
+    fill_members(kind, object, |name| name == member);
+}
+
+fn fill_members(kind: Kind, object: &mut Map<String, Value>, is_wanted: impl Fn(&str) -> bool) {
+    if kind.row().custom.is_some() {
+        return;
+    }
     let structs = &*STRUCTS;
     let of = structs.numbers.get(schema_name(kind).as_str());
     let Some(of) = of.map(|number| &structs.all[*number]) else {
         return;
     };
-    for (name, value) in of.written.iter().filter(|(name, _)| *name == member) {
-        object.entry(*name).or_insert_with(|| value.clone());
+    for written in of.written.iter().filter(|(name, _)| is_wanted(name)) {
+        write(written, object);
     }
-    for inner in of.inner.iter().filter(|(name, ..)| *name == member) {
+    for inner in of.inner.iter().filter(|(name, ..)| is_wanted(name)) {
         structs.fill_inner(*inner, object);
     }
 }
 
-/// As [`fill`], of an object with the schema of that name.
+/// As [`fill`], of a struct with the schema of that name.
 pub fn fill_of(schema: &str, object: &mut Map<String, Value>) {
     let structs = &*STRUCTS;
     if let Some(number) = structs.numbers.get(schema) {
@@ -107,13 +112,22 @@ pub fn fill_of(schema: &str, object: &mut Map<String, Value>) {
     }
 }
 
+/// An empty list is stored as none, and read back as null.
+fn write((name, empty): &(&str, Value), object: &mut Map<String, Value>) {
+    match object.get_mut(*name) {
+        None => drop(object.insert((*name).to_owned(), empty.clone())),
+        Some(Value::Array(items)) if items.is_empty() => {
+            object.insert((*name).to_owned(), empty.clone());
+        }
+        Some(_) => {}
+    }
+}
+
 impl Structs {
     fn fill(&self, number: usize, object: &mut Map<String, Value>) {
         let of = &self.all[number];
-        for (name, value) in &of.written {
-            if !object.contains_key(*name) {
-                object.insert((*name).to_owned(), value.clone());
-            }
+        for written in &of.written {
+            write(written, object);
         }
         for inner in &of.inner {
             self.fill_inner(*inner, object);

@@ -316,6 +316,9 @@ impl Writer<'_> {
 pub(crate) fn fill(kind: Kind, object: &mut Value) {
     if let Value::Object(members) = object {
         schemas::fill(kind, members);
+        members
+            .entry("metadata")
+            .or_insert_with(|| Map::new().into());
     }
 }
 
