@@ -138,9 +138,13 @@ fn put(number: u32, property: &Value, member: &Value, out: &mut Writer) {
 }
 
 fn value(number: u32, property: &Value, value: &Value, out: &mut Writer) {
-    let referred = referred(property).map(|(name, _)| name);
-    let last = referred.and_then(|name| name.rsplit('.').next());
+    let referred = referred(property);
+    let last = referred.and_then(|(name, _)| name.rsplit('.').next());
     match (last.unwrap_or(""), value) {
+        ("FieldsV1" | "RawExtension" | "JSON", Value::Null) => out.message(number, |_| {}),
+        ("FieldsV1" | "RawExtension" | "JSON", _) => {
+            out.message(number, |out| out.bytes(1, value.to_string().as_bytes()));
+        }
         (_, Value::Null) => {}
         ("Time" | "MicroTime", Value::String(text)) => {
             out.message(number, |out| time(text, out));
@@ -156,28 +160,55 @@ fn value(number: u32, property: &Value, value: &Value, out: &mut Writer) {
             out.number(2, value.as_i64().unwrap_or(0));
             out.bytes(3, b"");
         }),
-        ("FieldsV1" | "RawExtension", _) => {
-            out.message(number, |out| out.bytes(1, value.to_string().as_bytes()));
+        _ => match referred.and_then(|(name, schema)| Some((name, schema["oneOf"].as_array()?))) {
+            Some((name, forms)) => out.message(number, |out| either(name, forms, value, out)),
+            None => plain(number, property, referred, value, out),
+        },
+    }
+}
+
+/// A schema, or what stands in its place: the first form and the second.
+fn either(name: &str, forms: &[Value], value: &Value, out: &mut Writer) {
+    for (number, member) in MESSAGES.get(name).into_iter().flatten() {
+        match (member.name, forms, value) {
+            ("schema", [form, _], Value::Object(_)) => put(*number, form, value, out),
+            ("schema", ..) => {}
+            // Go says of a schema that it allows something.
+            ("allows", _, Value::Object(_)) => out.number(*number, 1),
+            (_, [_, form], Value::Array(_) | Value::Bool(_)) => put(*number, form, value, out),
+            _ => {}
         }
-        (_, Value::Bool(flag)) => out.number(number, i64::from(*flag)),
-        (_, Value::Number(_)) => out.number(number, value.as_i64().unwrap_or(0)),
-        (_, Value::String(text)) => {
-            let schema = match referred {
-                Some(name) => schema_named(name),
-                None => Some(property),
-            };
-            match schema.is_some_and(|schema| schema["format"] == "byte") {
+    }
+}
+
+fn plain(
+    number: u32,
+    property: &Value,
+    referred: Option<(&str, &Value)>,
+    value: &Value,
+    out: &mut Writer,
+) {
+    match value {
+        Value::Null => {}
+        Value::Bool(flag) => out.number(number, i64::from(*flag)),
+        Value::Number(value) => match property["type"] == "number" {
+            true => out.double(number, value.as_f64().unwrap_or(0.0)),
+            false => out.number(number, value.as_i64().unwrap_or(0)),
+        },
+        Value::String(text) => {
+            let schema = referred.map_or(property, |(_, schema)| schema);
+            match schema["format"] == "byte" {
                 true => out.bytes(number, &BASE64_STANDARD.decode(text).unwrap_or_default()),
                 false => out.bytes(number, text.as_bytes()),
             }
         }
-        (_, Value::Object(object)) => {
-            if let Some(name) = referred {
+        Value::Object(object) => {
+            if let Some((name, _)) = referred {
                 out.message(number, |out| message(name, name, object, out));
             }
         }
-        // A list of lists: there is none.
-        (_, Value::Array(_)) => {}
+        // A list that is a value by itself, as in a map: a message of entries.
+        Value::Array(_) => out.message(number, |out| put(1, property, value, out)),
     }
 }
 

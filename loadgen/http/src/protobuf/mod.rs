@@ -10,12 +10,13 @@ mod encode;
 pub(crate) mod wire;
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::LazyLock;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use podstorm_objects::Time;
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 
 use crate::openapi::{schema_named, schema_of};
 pub(crate) use encode::{encode, is_known, put_event};
@@ -33,6 +34,8 @@ struct Member {
     name: &'static str,
     /// Whether a zero says nothing.
     is_absent_at_zero: bool,
+    /// Whether an empty text says something.
+    is_there_when_empty: bool,
 }
 
 /// The members of each message by their number.
@@ -44,11 +47,11 @@ static MESSAGES: LazyLock<BTreeMap<&str, BTreeMap<u32, Member>>> = LazyLock::new
         let name = words.next().unwrap_or("");
         let members = words.filter_map(|word| word.rsplit_once('='));
         let members = members.filter_map(|(name, number)| {
-            let digits = number.trim_end_matches('?');
-            let is_absent_at_zero = digits != number;
+            let digits = number.trim_end_matches(['?', '!']);
             let member = Member {
                 name,
-                is_absent_at_zero,
+                is_absent_at_zero: number.ends_with('?'),
+                is_there_when_empty: number.ends_with('!'),
             };
             Some((digits.parse().ok()?, member))
         });
@@ -134,114 +137,200 @@ fn message(
             }
             continue;
         }
-        let property =
-            schema_named(schema).and_then(|schema| schema.get("properties")?.get(member.name));
-        let Some(property) = property else {
+        let Some(of_object) = schema_named(schema) else {
             continue;
         };
-        put(member, property, field, depth, into)?;
+        let Some(property) = of_object["properties"].get(member.name) else {
+            continue;
+        };
+        if let Some(value) = put(member, property, field, depth, into)? {
+            let says_something = match &value {
+                Value::String(text) if text.is_empty() => {
+                    member.is_there_when_empty || is_required(of_object, member.name)
+                }
+                other => !member.is_absent_at_zero || *other != 0 && *other != false,
+            };
+            if says_something {
+                into.insert(member.name.to_owned(), value);
+            }
+        }
     }
     Ok(())
 }
 
-/// Puts a member: an entry of a list or a map, or the whole value.
+fn is_required(schema: &Value, member: &str) -> bool {
+    let required = schema["required"].as_array();
+    required.is_some_and(|required| required.iter().any(|name| name == member))
+}
+
+/// Puts an entry of a list or a map; the value of any other member comes back.
 fn put(
     member: &Member,
     property: &Value,
     field: Field<'_>,
     depth: usize,
     into: &mut Map<String, Value>,
-) -> Result<(), WireError> {
+) -> Result<Option<Value>, WireError> {
     if let Some(items) = property.get("items") {
-        let value = value(items, field, depth)?;
         let list = into
             .entry(member.name)
             .or_insert_with(|| Value::Array(Vec::new()));
-        if let (Value::Array(list), Some(value)) = (list, value) {
-            list.push(value);
+        if let Value::Array(list) = list {
+            push(items, field, depth, list)?;
         }
-        return Ok(());
+        return Ok(None);
     }
-    if let (Some(each), Field::Bytes(entry)) = (property.get("additionalProperties"), field) {
-        let (mut key, mut entry_value) = (String::new(), None);
-        for field in Reader::new(entry) {
-            match field? {
-                (1, Field::Bytes(text)) => key = text_of(text)?,
-                (2, field) => entry_value = value(each, field, depth)?,
-                _ => {}
+    let (Some(each), Field::Bytes(entry)) = (property.get("additionalProperties"), field) else {
+        return value(property, field, depth);
+    };
+    // What an entry doesn't say is empty.
+    let (mut key, mut of_entry) = (String::new(), Field::Bytes(&[]));
+    for field in Reader::new(entry) {
+        match field? {
+            (1, Field::Bytes(text)) => key = text_of(text)?,
+            (2, field) => of_entry = field,
+            _ => {}
+        }
+    }
+    let of_entry = value(each, of_entry, depth)?.unwrap_or_default();
+    let map = into
+        .entry(member.name)
+        .or_insert_with(|| Value::Object(Map::new()));
+    if let Value::Object(map) = map {
+        map.insert(key, of_entry);
+    }
+    Ok(None)
+}
+
+/// Adds an entry of a list, or many numbers at once.
+fn push(
+    items: &Value,
+    field: Field<'_>,
+    depth: usize,
+    list: &mut Vec<Value>,
+) -> Result<(), WireError> {
+    let is_numeric = items["type"] == "integer" || items["type"] == "boolean";
+    match field {
+        Field::Bytes(bytes) if is_numeric => {
+            for packed in Reader::new(bytes).numbers() {
+                list.push(number(items, packed?));
             }
         }
-        let map = into
-            .entry(member.name)
-            .or_insert_with(|| Value::Object(Map::new()));
-        if let Value::Object(map) = map {
-            map.insert(key, entry_value.unwrap_or_else(|| "".into()));
-        }
-        return Ok(());
-    }
-    if let Some(value) = value(property, field, depth)? {
-        let is_zero = value == 0 || value == false;
-        let says_nothing = value == "" || is_zero && member.is_absent_at_zero;
-        if !says_nothing {
-            into.insert(member.name.to_owned(), value);
-        }
+        field => list.extend(value(items, field, depth)?),
     }
     Ok(())
 }
 
+fn number(property: &Value, number: u64) -> Value {
+    // Negative numbers are sent as those of 64 bits in two's complement.
+    let signed = i64::from_ne_bytes(number.to_ne_bytes());
+    match property["type"] == "boolean" {
+        true => (number != 0).into(),
+        // Go cuts a number of 32 bits off.
+        false if property["format"] == "int32" => (signed as i32).into(),
+        false => signed.into(),
+    }
+}
+
 /// The value of a field; `None` for a time that is not set.
 fn value(property: &Value, field: Field<'_>, depth: usize) -> Result<Option<Value>, WireError> {
-    let referred = crate::openapi::referred(property).map(|(name, _)| name);
     let bytes = match field {
         Field::Bytes(bytes) => bytes,
-        Field::Number(number) => {
-            let is_flag = property["type"] == "boolean";
-            // Negative numbers are sent as those of 64 bits in two's complement.
-            let signed = i64::from_ne_bytes(number.to_ne_bytes());
-            return Ok(Some(if is_flag {
-                (number != 0).into()
-            } else {
-                signed.into()
-            }));
-        }
+        Field::Number(sent) => return Ok(Some(number(property, sent))),
     };
-    let Some(name) = referred else {
-        return match property["format"].as_str() {
-            Some("byte") => Ok(Some(BASE64_STANDARD.encode(bytes).into())),
+    let Some((name, schema)) = crate::openapi::referred(property) else {
+        if let Some(items) = property.get("items") {
+            return list(items, bytes, depth).map(Some);
+        }
+        return match (property["type"].as_str(), property["format"].as_str()) {
+            (Some("number"), _) => double(bytes).map(Some),
+            (_, Some("byte")) => Ok(Some(BASE64_STANDARD.encode(bytes).into())),
             _ => text_of(bytes).map(|text| Some(text.into())),
         };
     };
     match name.rsplit('.').next().unwrap_or("") {
-        "Time" => Ok(time(bytes, false)?),
-        "MicroTime" => Ok(time(bytes, true)?),
-        "Quantity" => inner_text(bytes).map(|text| Some(text.into())),
+        "Time" => time(bytes, false),
+        "MicroTime" => time(bytes, true),
+        "Quantity" => quantity(bytes).map(|text| Some(text.into())),
         "IntOrString" => int_or_string(bytes).map(Some),
-        "FieldsV1" | "RawExtension" => {
-            for field in Reader::new(bytes) {
-                if let (1, Field::Bytes(json)) = field? {
-                    return Ok(serde_json::from_slice(json).ok());
-                }
+        "FieldsV1" | "RawExtension" | "JSON" => raw(bytes).map(Some),
+        _ if schema["format"] == "byte" => Ok(Some(BASE64_STANDARD.encode(bytes).into())),
+        _ => match schema["oneOf"].as_array() {
+            Some(forms) => either(name, forms, bytes, depth).map(Some),
+            None => {
+                let mut object = Map::new();
+                message(name, name, bytes, depth, &mut object)?;
+                Ok(Some(Value::Object(object)))
             }
-            Ok(None)
-        }
-        _ if schema_named(name).is_some_and(|schema| schema["format"] == "byte") => {
-            Ok(Some(BASE64_STANDARD.encode(bytes).into()))
-        }
-        _ => {
-            let mut object = Map::new();
-            message(name, name, bytes, depth, &mut object)?;
-            Ok(Some(Value::Object(object)))
-        }
+        },
     }
 }
 
-fn inner_text(bytes: &[u8]) -> Result<String, WireError> {
+/// A list that is a value by itself, as in a map: a message of entries.
+fn list(items: &Value, bytes: &[u8], depth: usize) -> Result<Value, WireError> {
+    let mut list = Vec::new();
+    for field in Reader::new(bytes) {
+        if let (1, field) = field? {
+            push(items, field, depth, &mut list)?;
+        }
+    }
+    Ok(list.into())
+}
+
+/// A schema, or what stands in its place: the first form and the second.
+fn either(name: &str, forms: &[Value], bytes: &[u8], depth: usize) -> Result<Value, WireError> {
+    let depth = depth.checked_sub(1).ok_or(WireError::TooDeep)?;
+    let (mut schema, mut other) = (None, None);
+    let members = MESSAGES.get(name);
+    for field in Reader::new(bytes) {
+        let (number, field) = field?;
+        let member = members.and_then(|members| members.get(&number));
+        match (member.map(|member| member.name), forms) {
+            (Some("schema"), [form, _]) => schema = value(form, field, depth)?,
+            (Some(_), [_, form]) => match form.get("items") {
+                Some(items) => {
+                    let list = other.get_or_insert_with(|| Value::Array(Vec::new()));
+                    if let Value::Array(list) = list {
+                        push(items, field, depth, list)?;
+                    }
+                }
+                None => other = value(form, field, depth)?,
+            },
+            _ => {}
+        }
+    }
+    Ok(schema.or(other).unwrap_or_default())
+}
+
+fn double(bytes: &[u8]) -> Result<Value, WireError> {
+    let bytes = bytes.try_into().map_err(|_| WireError::Form(2))?;
+    let double = f64::from_le_bytes(bytes);
+    // Go writes whole numbers without a fraction.
+    let whole = double as i64;
+    if whole as f64 == double && whole != i64::MAX {
+        return Ok(whole.into());
+    }
+    let number = Number::from_f64(double).ok_or(WireError::NotJson)?;
+    Ok(number.into())
+}
+
+/// A document of any form; null where there is none.
+fn raw(bytes: &[u8]) -> Result<Value, WireError> {
+    for field in Reader::new(bytes) {
+        if let (1, Field::Bytes(json)) = field? {
+            return serde_json::from_slice(json).map_err(|_| WireError::NotJson);
+        }
+    }
+    Ok(Value::Null)
+}
+
+fn quantity(bytes: &[u8]) -> Result<String, WireError> {
     for field in Reader::new(bytes) {
         if let (1, Field::Bytes(text)) = field? {
             return text_of(text);
         }
     }
-    Ok(String::new())
+    Ok("0".to_owned())
 }
 
 fn int_or_string(bytes: &[u8]) -> Result<Value, WireError> {
@@ -257,28 +346,42 @@ fn int_or_string(bytes: &[u8]) -> Result<Value, WireError> {
     Ok(if is_text { text.into() } else { number.into() })
 }
 
+/// The seconds that have a text: those of the years 0 to 9999.
+const SECONDS: RangeInclusive<i64> = -62_167_219_200..=253_402_300_799;
+/// The first second of the year 1, which says that no time is set.
+const UNSET_SECONDS: i64 = -62_135_596_800;
+
 /// A time as text; `None` where it is not set.
 fn time(bytes: &[u8], micro: bool) -> Result<Option<Value>, WireError> {
-    let (mut seconds, mut nanos) = (None, 0);
+    let (mut seconds, mut nanos) = (0, 0);
     for field in Reader::new(bytes) {
         match field? {
-            (1, Field::Number(value)) => seconds = Some(i64::from_ne_bytes(value.to_ne_bytes())),
+            (1, Field::Number(value)) => seconds = i64::from_ne_bytes(value.to_ne_bytes()),
             (2, Field::Number(value)) => nanos = i64::from_ne_bytes(value.to_ne_bytes()),
             _ => {}
         }
     }
-    let Some(seconds) = seconds else {
+    // Go takes more nanoseconds than there are in a second.
+    let seconds = i128::from(seconds) + i128::from(nanos.div_euclid(1_000_000_000));
+    let seconds = i64::try_from(seconds).map_err(|_| WireError::Time)?;
+    let nanos = nanos.rem_euclid(1_000_000_000);
+    if bytes.is_empty() || seconds == UNSET_SECONDS && nanos == 0 {
         return Ok(None);
-    };
+    }
+    if !SECONDS.contains(&seconds) {
+        return Err(WireError::Time);
+    }
     let text = Time::from_unix_seconds(seconds).to_string();
     if !micro {
         return Ok(Some(text.into()));
     }
-    let micros = nanos.rem_euclid(1_000_000_000) / 1000;
+    let micros = nanos / 1000;
     Ok(Some(
         format!("{}.{micros:06}Z", text.trim_end_matches('Z')).into(),
     ))
 }
 
+#[cfg(test)]
+mod every_kind;
 #[cfg(test)]
 mod tests;

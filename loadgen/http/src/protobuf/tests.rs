@@ -5,6 +5,7 @@ use std::io::Read;
 use flate2::read::GzDecoder;
 use serde_json::json;
 
+use super::wire::Writer;
 use super::*;
 
 /// Bodies that client-go has written, with the equal JSON.
@@ -144,5 +145,293 @@ fn an_ingress_and_what_goes_with_it_come_back_as_they_went() {
         let bytes = encode(&document).expect("a known message");
         let read = decode(&bytes).expect("what was written");
         assert_eq!(Value::Object(read), document);
+    }
+}
+
+/// A body of that kind whose message is put together field by field.
+fn sent(api_version: &str, kind: &str, put: impl FnOnce(&mut Writer)) -> Vec<u8> {
+    let mut envelope = Writer::default();
+    envelope.message(1, |out| {
+        out.bytes(1, api_version.as_bytes());
+        out.bytes(2, kind.as_bytes());
+    });
+    envelope.message(2, put);
+    [MAGIC, &envelope.into_bytes()].concat()
+}
+
+/// Messages within each other, the outermost first, and what the innermost holds.
+fn within(numbers: &[u32], put: &dyn Fn(&mut Writer), out: &mut Writer) {
+    match numbers {
+        [first, rest @ ..] => out.message(*first, |out| within(rest, put, out)),
+        [] => put(out),
+    }
+}
+
+const RULES: &str = "authorization.k8s.io/v1";
+const DEFINED: [&str; 2] = ["apiextensions.k8s.io/v1", "CustomResourceDefinition"];
+const CLAIM: [&str; 2] = ["v1", "PersistentVolumeClaim"];
+const POD: [&str; 2] = ["v1", "Pod"];
+const SLICE: [&str; 2] = ["resource.k8s.io/v1", "ResourceSlice"];
+
+/// What is at a place of an object that a client sends.
+#[test]
+fn values_of_every_form_are_read() {
+    let extra = |out: &mut Writer| {
+        out.bytes(1, b"scopes");
+        out.message(2, |out| {
+            out.bytes(1, b"a");
+            out.bytes(1, b"b");
+        });
+    };
+    let both = json!({"scopes": ["a", "b"]});
+    let schema = [2, 7, 4, 1];
+    type Put<'a> = &'a dyn Fn(&mut Writer);
+    type Case<'a> = ([&'a str; 2], &'a [u32], Put<'a>, &'a str, Value);
+    let cases: [Case<'_>; 26] = [
+        (
+            [RULES, "SubjectAccessReview"],
+            &[2, 5],
+            &extra,
+            "/spec/extra",
+            both.clone(),
+        ),
+        (
+            [RULES, "LocalSubjectAccessReview"],
+            &[2, 5],
+            &extra,
+            "/spec/extra",
+            both.clone(),
+        ),
+        (
+            ["certificates.k8s.io/v1", "CertificateSigningRequest"],
+            &[2, 6],
+            &extra,
+            "/spec/extra",
+            both.clone(),
+        ),
+        (
+            ["authentication.k8s.io/v1", "TokenReview"],
+            &[3, 2, 4],
+            &extra,
+            "/status/user/extra",
+            both,
+        ),
+        (
+            [RULES, "SubjectAccessReview"],
+            &[2, 5],
+            &|out| out.bytes(1, b"scopes"),
+            "/spec/extra",
+            json!({"scopes": []}),
+        ),
+        (
+            DEFINED,
+            &schema,
+            &|out| out.double(11, -1.5),
+            "/minimum",
+            json!(-1.5),
+        ),
+        (
+            DEFINED,
+            &schema,
+            &|out| out.double(9, 3.0),
+            "/maximum",
+            json!(3),
+        ),
+        (
+            DEFINED,
+            &schema,
+            &|out| out.number(13, 0),
+            "/maxLength",
+            json!(0),
+        ),
+        (
+            DEFINED,
+            &schema,
+            &|out| out.message(8, |out| out.bytes(1, b"{\"a\": [null]}")),
+            "/default",
+            json!({"a": [null]}),
+        ),
+        (
+            DEFINED,
+            &schema,
+            &|out| {
+                out.message(20, |out| out.bytes(1, b"1"));
+                out.message(20, |_| {});
+            },
+            "/enum",
+            json!([1, null]),
+        ),
+        (
+            DEFINED,
+            &schema,
+            &|out| out.message(30, |out| out.number(1, 0)),
+            "/additionalProperties",
+            json!(false),
+        ),
+        (
+            DEFINED,
+            &schema,
+            &|out| {
+                out.message(30, |out| {
+                    out.number(1, 1);
+                    out.message(2, |out| out.bytes(5, b"string"));
+                });
+            },
+            "/additionalProperties",
+            json!({"type": "string"}),
+        ),
+        (
+            DEFINED,
+            &schema,
+            &|out| out.message(24, |out| out.message(2, |out| out.bytes(5, b"integer"))),
+            "/items",
+            json!([{"type": "integer"}]),
+        ),
+        (
+            DEFINED,
+            &schema,
+            &|out| {
+                out.message(32, |out| {
+                    out.bytes(1, b"x");
+                    out.message(2, |out| out.bytes(2, b"y"));
+                });
+            },
+            "/dependencies",
+            json!({"x": ["y"]}),
+        ),
+        (
+            DEFINED,
+            &schema,
+            &|out| out.bytes(3, b""),
+            "/$ref",
+            json!(""),
+        ),
+        (
+            DEFINED,
+            &[2, 7, 5, 1],
+            &|_| {},
+            "/spec/versions/0/subresources/status",
+            json!({}),
+        ),
+        (
+            CLAIM,
+            &[2],
+            &|out| out.bytes(5, b""),
+            "/spec/storageClassName",
+            json!(""),
+        ),
+        (
+            ["apps/v1", "StatefulSet"],
+            &[2, 7, 2],
+            &|out| out.number(1, 0),
+            "/spec/updateStrategy/rollingUpdate/partition",
+            json!(0),
+        ),
+        (
+            ["scheduling.k8s.io/v1", "PriorityClass"],
+            &[],
+            &|out| out.number(3, 0),
+            "/globalDefault",
+            Value::Null,
+        ),
+        (
+            CLAIM,
+            &[2],
+            &|out| out.bytes(3, b""),
+            "/spec/volumeName",
+            Value::Null,
+        ),
+        (
+            CLAIM,
+            &[3, 3],
+            &|out| out.bytes(1, b"storage"),
+            "/status/capacity/storage",
+            json!("0"),
+        ),
+        (
+            POD,
+            &[2, 2],
+            &|out| out.bytes(1, b""),
+            "/spec/containers/0/name",
+            json!(""),
+        ),
+        (
+            POD,
+            &[2, 14],
+            &|out| out.bytes(4, &[1, 0x80, 1]),
+            "/spec/securityContext/supplementalGroups",
+            json!([1, 128]),
+        ),
+        (
+            POD,
+            &[2],
+            &|out| out.number(25, (5 << 32) - 7),
+            "/spec/priority",
+            json!(-7),
+        ),
+        (
+            SLICE,
+            &[2, 6, 2],
+            &|out| out.message(2, |out| out.bytes(6, &[2, 3])),
+            "/spec/devices/0/attributes//ints",
+            json!([2, 3]),
+        ),
+        (
+            POD,
+            &[1, 8],
+            &|out| out.number(1, UNSET_SECONDS),
+            "/metadata/creationTimestamp",
+            Value::Null,
+        ),
+    ];
+    for ([version, kind], numbers, put, at, expected) in cases {
+        let read = decode(&sent(version, kind, |out| within(numbers, put, out)));
+        let read = Value::Object(read.unwrap_or_else(|error| panic!("{kind}{at}: {error}")));
+        let of_schema = match [version, kind] == DEFINED && !at.starts_with("/spec") {
+            true => "/spec/versions/0/schema/openAPIV3Schema",
+            false => "",
+        };
+        let found = read.pointer(&format!("{of_schema}{at}"));
+        assert_eq!(found.unwrap_or(&Value::Null), &expected, "{kind}{at}");
+        // What is written of it is the same again.
+        let again = decode(&encode(&read).expect("a known message"));
+        assert_eq!(again.map(Value::Object), Ok(read), "{kind}{at}");
+    }
+}
+
+#[test]
+fn values_without_a_form_in_json_are_refused() {
+    let definition = |put: &dyn Fn(&mut Writer)| {
+        sent(DEFINED[0], DEFINED[1], |out| {
+            within(&[2, 7, 4, 1], put, out)
+        })
+    };
+    let born = |seconds| {
+        sent("v1", "Pod", |out| {
+            within(&[1, 8], &|out| out.number(1, seconds), out)
+        })
+    };
+    for (body, why) in [
+        (
+            definition(&|out| out.message(8, |out| out.bytes(1, b"{"))),
+            WireError::NotJson,
+        ),
+        (
+            definition(&|out| out.double(9, f64::NAN)),
+            WireError::NotJson,
+        ),
+        (definition(&|out| out.bytes(9, b"1")), WireError::Form(2)),
+        (born(i64::MIN), WireError::Time),
+        (born(i64::MAX), WireError::Time),
+        (born(SECONDS.start() - 1), WireError::Time),
+        (born(SECONDS.end() + 1), WireError::Time),
+    ] {
+        let Err(ProtobufError::Broken(_, found)) = decode(&body) else {
+            panic!("{why}: {:?}", decode(&body));
+        };
+        assert_eq!(found, why);
+    }
+    for seconds in [*SECONDS.start(), *SECONDS.end()] {
+        assert!(decode(&born(seconds)).is_ok());
     }
 }

@@ -17,6 +17,12 @@ pub enum WireError {
     /// A text is not UTF-8.
     #[error("has a text that is not UTF-8")]
     NotUtf8,
+    /// A value has no form in JSON.
+    #[error("has a value that is not JSON")]
+    NotJson,
+    /// A time has no text.
+    #[error("has a time outside the years 0 to 9999")]
+    Time,
     /// Messages lie in each other deeper than any object's.
     #[error("is nested too deep")]
     TooDeep,
@@ -49,6 +55,17 @@ impl<'a> Reader<'a> {
             }
         }
         Err(WireError::LongNumber)
+    }
+
+    /// The numbers of a list that is sent as one field; ends after an error.
+    pub(super) fn numbers(mut self) -> impl Iterator<Item = Result<u64, WireError>> {
+        std::iter::from_fn(move || {
+            let number = (!self.0.is_empty()).then(|| self.varint())?;
+            if number.is_err() {
+                self.0 = &[];
+            }
+            Some(number)
+        })
     }
 
     fn bytes(&mut self, count: u64) -> Result<&'a [u8], WireError> {
@@ -112,6 +129,12 @@ impl Writer {
     pub(crate) fn number(&mut self, field: u32, number: i64) {
         self.varint(u64::from(field) << 3);
         self.varint(u64::from_ne_bytes(number.to_ne_bytes()));
+    }
+
+    /// A number with a fraction.
+    pub(crate) fn double(&mut self, field: u32, number: f64) {
+        self.varint(u64::from(field) << 3 | 1);
+        self.0.extend_from_slice(&number.to_le_bytes());
     }
 
     pub(crate) fn bytes(&mut self, field: u32, bytes: &[u8]) {

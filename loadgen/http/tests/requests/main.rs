@@ -12,6 +12,7 @@ mod heavy;
 mod hostile;
 mod merged;
 mod pages;
+mod protobuf;
 mod refusals;
 
 use std::net::SocketAddr;
