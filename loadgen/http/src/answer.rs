@@ -13,6 +13,7 @@ use podstorm_objects::{ApiError, Details, Object, Reason};
 use serde_json::Value;
 
 use crate::faults::ConnectionLost;
+use crate::indented::Indenter;
 use crate::limits::KeptPlace;
 use crate::list::ListBody;
 use crate::live::LiveBody;
@@ -61,6 +62,16 @@ impl Body {
 
     pub(crate) fn whole(bytes: impl Into<Bytes>) -> Body {
         Body::of(Content::Whole(bytes.into()))
+    }
+
+    /// Breaks what is JSON into lines.
+    pub(crate) fn indent(&mut self) {
+        match &mut self.content {
+            Content::Whole(bytes) => *bytes = Indenter::default().push(bytes).into(),
+            Content::List(list) => list.indent(),
+            // Each event is a line.
+            Content::Watch(_) | Content::Live(_) => {}
+        }
     }
 
     pub(crate) fn list(list: ListBody) -> Body {
@@ -128,6 +139,13 @@ pub(crate) fn respond(code: u16, media: HeaderValue, body: Body) -> Response<Bod
     headers.insert(CONTENT_TYPE, media);
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
     response
+}
+
+/// Breaks an answer in JSON into lines.
+pub(crate) fn indent(response: &mut Response<Body>) {
+    if response.headers().get(CONTENT_TYPE) == Some(&JSON) {
+        response.body_mut().indent();
+    }
 }
 
 pub(crate) fn json(code: u16, body: impl Into<Bytes>) -> Response<Body> {
@@ -210,6 +228,13 @@ pub(crate) fn object(code: u16, form: Form, object: &dyn Object) -> Response<Bod
     let mut text = out.into_string();
     text.push('\n');
     json(code, text)
+}
+
+/// 204.
+pub(crate) fn nothing() -> Response<Body> {
+    let mut response = Response::new(Body::whole(Bytes::new()));
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response
 }
 
 pub(crate) fn text(code: u16, text: impl Into<Bytes>) -> Response<Body> {

@@ -68,7 +68,7 @@ pub(crate) fn is(kind: Kind) -> bool {
 /// # Errors
 /// 404 for another name; 405 for what isn't a read.
 pub(crate) fn serve(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
-    if *call.method != Method::GET || call.query.flag("watch") {
+    if *call.method != Method::GET || target.is_watch(&call.query) {
         return Err(answer::method_not_allowed());
     }
     let mut response = match target.name.as_str() {

@@ -57,8 +57,9 @@ fn deleted(kind: Kind, object: &dyn Object) -> Value {
 }
 
 pub(crate) fn delete_all(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
-    let wanted = wanted(call)?;
+    call.query.of_collection()?;
     let selection = Selection::of(target, &call.query)?;
+    let wanted = wanted(call)?;
     let api = call
         .cluster()
         .api(view::stored_kind(target.kind))

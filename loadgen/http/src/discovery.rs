@@ -260,7 +260,12 @@ fn singular(kind: Kind) -> String {
 /// Source: `discovery.StorageVersionHash` of Kubernetes' apiserver.
 fn storage_version_hash(stored: Kind) -> String {
     let of = GroupVersion::of(stored.api_version());
-    let text = format!("{}/{}/{}", of.group, of.version, stored.name());
+    let version = match of.group.as_str() {
+        // Upstream still stores definitions in their older version.
+        "apiextensions.k8s.io" => "v1beta1",
+        _ => of.version.as_str(),
+    };
+    let text = format!("{}/{version}/{}", of.group, stored.name());
     BASE64_STANDARD.encode(&Sha256::digest(text)[..8])
 }
 

@@ -2,9 +2,12 @@
 //!
 //! Source: `pkg/registry/core/pod/strategy.go` of Kubernetes; recorded answers of 1.36.
 
+use std::net::IpAddr;
+
 use http::{Method, Response};
 use podstorm_apiserver::errors;
 use podstorm_objects::{ApiError, Kind, Node, Object, Pod, Reason};
+use serde_json::Value;
 
 use crate::Call;
 use crate::answer::{self, Body};
@@ -28,6 +31,9 @@ const OF_STREAM: [(&str, &str); 4] = [
     ("tty", "tty"),
 ];
 
+/// The parts of objects that kubelets are asked for.
+pub(crate) const PARTS: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
+
 /// Answers what is asked of a kubelet.
 ///
 /// # Errors
@@ -49,7 +55,7 @@ fn log(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     let container = container(call, &pod)?;
     let Some(node) = pod.node_name.as_deref() else {
         // There is nobody yet who could be asked for one.
-        return Ok(answer::text(200, String::new()));
+        return Ok(answer::nothing());
     };
     check_node(call, node)?;
     if !call.server.0.settings.reaches_kubelets {
@@ -98,9 +104,13 @@ fn proxy(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
         (Some("http" | "https"), Some(name), _) => name,
         (name, ..) => name.unwrap_or(""),
     };
-    call.cluster()
+    let object = call
+        .cluster()
         .api(target.kind)
         .get(&target.namespace, name)?;
+    if target.kind == Kind::POD && !is_global(&object.to_json()["status"]["podIP"]) {
+        return Err(errors::bad_request("address not allowed"));
+    }
     if target.kind.name() == "Service" {
         let why = format!("no endpoints available for service {name:?}");
         return Err(ApiError::status(
@@ -110,6 +120,21 @@ fn proxy(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
         ));
     }
     Err(not_simulated(target))
+}
+
+/// Whether a text is an address of one place on a network, as Go's `IsGlobalUnicast` says.
+fn is_global(address: &Value) -> bool {
+    match address.as_str().and_then(|text| text.parse().ok()) {
+        Some(IpAddr::V4(it)) => {
+            let elsewhere = it.is_link_local() || it.is_loopback() || it.is_multicast();
+            !(elsewhere || it.is_broadcast() || it.is_unspecified())
+        }
+        Some(IpAddr::V6(it)) => {
+            let elsewhere = it.is_unicast_link_local() || it.is_loopback() || it.is_multicast();
+            !(elsewhere || it.is_unspecified())
+        }
+        None => false,
+    }
 }
 
 fn not_simulated(target: &Target) -> ApiError {

@@ -40,6 +40,7 @@ mod events;
 pub mod faults;
 mod health;
 mod heavy;
+mod indented;
 mod json_syntax;
 mod kubelet;
 mod limits;
@@ -486,14 +487,26 @@ impl Call<'_> {
         &self.catalog
     }
 
+    /// Whether no client waits for the end of the answer.
+    fn is_long_running(&self, route: &Route) -> bool {
+        let Route::Objects(target) = route else {
+            return false;
+        };
+        kubelet::PARTS.contains(&target.subresource.as_str())
+            || *self.method == Method::GET && target.is_watch(&self.query)
+    }
+
     fn serve(&self, route: Route) -> Result<Response<Body>, ApiError> {
+        if !self.is_long_running(&route) {
+            self.query.check_timeout()?;
+        }
         match route {
             Route::Objects(target) => objects::serve(self, &target),
             Route::UnknownResource => Err(errors::unknown_resource()),
             Route::UnknownPath => Ok(answer::text(404, "404 page not found\n")),
             Route::Health(endpoint, check) => Ok(health::serve(self, &endpoint, check.as_deref())),
             Route::Review(kind, namespace) => reviews::serve(self, kind, &namespace),
-            Route::Metrics => Ok(answer::text(200, metrics::text(self.server))),
+            Route::Metrics => Ok(metrics::serve(self.server)),
             Route::Clock => time::show(self),
             Route::Page => Ok(live::page(self.server)),
             Route::Live => live::stream(self),

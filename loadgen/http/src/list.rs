@@ -8,6 +8,7 @@ use podstorm_objects::{AnyObject, ApiError, Cause, Kind, Object, ResourceVersion
 use serde_json::{Map, Value, json};
 
 use crate::answer::{self, Body};
+use crate::indented::Indenter;
 use crate::media::{Accepted, Form, Shape};
 use crate::query::{Query, options_invalid, version_number};
 use crate::route::Target;
@@ -20,11 +21,11 @@ const CHUNK: usize = 64 << 10;
 
 pub(crate) fn list(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     let (query, kind) = (&call.query, target.kind);
+    let (_, limit) = query.of_collection()?;
     let selection = Selection::of(target, query)?;
-    let limit = query.number("limit")?.unwrap_or(0);
-    // As upstream's cache, which answers whatever state it has, and all of it.
-    let from_cache = query.text("resourceVersion") == "0" && query.text("continue").is_empty();
-    let limit = if from_cache { 0 } else { limit };
+    // As upstream's cache, which answers whatever state it has, and all of it, or all that follows a page.
+    let from_cache = query.text("resourceVersion") == "0";
+    let limit = limit.filter(|_| !from_cache).unwrap_or(0);
     let exact = check_versions(query)?;
     let api = call.cluster().api(view::stored_kind(kind));
     let is_selected = |object: &dyn Object| selection.matches(object);
@@ -205,6 +206,7 @@ pub(crate) struct ListBody {
     /// How the text of each item begins, which it leaves out; of custom objects nothing.
     type_text: Option<String>,
     out: Writer,
+    indenter: Option<Indenter>,
 }
 
 impl ListBody {
@@ -216,7 +218,13 @@ impl ListBody {
             type_text: (kind.row().custom.is_none())
                 .then(|| format!("{{\"kind\":\"{name}\",\"apiVersion\":\"{version}\",")),
             out: Writer::new(),
+            indenter: None,
         }
+    }
+
+    /// Breaks what follows into lines.
+    pub(crate) fn indent(&mut self) {
+        self.indenter = Some(Indenter::default());
     }
 
     /// The next chunk; `None` at the end.
@@ -246,6 +254,9 @@ impl ListBody {
                 None => chunk.push_str(text),
             }
         }
-        Some(Bytes::from(chunk))
+        Some(match &mut self.indenter {
+            None => chunk.into(),
+            Some(indenter) => indenter.push(chunk.as_bytes()).into(),
+        })
     }
 }

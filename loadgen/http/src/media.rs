@@ -53,8 +53,12 @@ pub(crate) enum Shape {
 /// Which shapes a request can be answered in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Offer {
-    /// Objects of the API: as they are, as tables, as metadata.
-    Objects(Kind),
+    /// Objects of the API: as they are, as metadata, as tables if there are any of them. Collections are watched too.
+    Objects {
+        kind: Kind,
+        has_tables: bool,
+        is_watchable: bool,
+    },
     /// `/api`.
     Versions,
     /// `/apis`.
@@ -71,14 +75,28 @@ impl Offer {
     /// The forms that the server writes, as messages list them.
     fn written(self) -> &'static str {
         match self {
-            Offer::Objects(kind) if !protobuf::is_known(kind) => {
+            Offer::Objects { kind, .. } if !protobuf::is_known(kind) => {
                 "application/json, application/yaml"
             }
             Offer::JsonAlone => "application/json",
             _ => "application/json, application/yaml, application/vnd.kubernetes.protobuf",
         }
     }
+
+    /// What the messages of upstream's router add.
+    fn also_routed(self) -> String {
+        match self {
+            Offer::Objects {
+                is_watchable: true, ..
+            } => format!(", {WATCHED}"),
+            _ => String::new(),
+        }
+    }
 }
+
+/// The forms of watches, as messages list them.
+pub(crate) const WATCHED: &str =
+    "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
 
 /// The first clause of `Accept` that the server can satisfy, in the order of their weights.
 ///
@@ -104,7 +122,8 @@ pub(crate) fn accepted(headers: &HeaderMap, offer: Offer) -> Result<Accepted, Ap
             "only the following media types are accepted: {written}"
         )),
         false => crate::not_acceptable(format!(
-            "406: Not Acceptable\n\nAvailable representations: {written}"
+            "406: Not Acceptable\n\nAvailable representations: {written}{}",
+            offer.also_routed()
         ))
         .with_details(Details::default()),
     })
@@ -170,7 +189,7 @@ impl<'a> Clause<'a> {
             "application/json" | "*/*" => Form::Json,
             "application/yaml" if offer != Offer::JsonAlone => Form::Yaml,
             PROTOBUF => match offer {
-                Offer::Objects(kind) if protobuf::is_known(kind) => Form::Protobuf,
+                Offer::Objects { kind, .. } if protobuf::is_known(kind) => Form::Protobuf,
                 _ => return None,
             },
             _ => return None,
@@ -183,11 +202,14 @@ impl<'a> Clause<'a> {
         let is_meta = self.group == "meta.k8s.io" && !version.is_empty();
         let shape = match (offer, self.wanted) {
             (_, "") => Shape::Object,
-            (Offer::Objects(_), "Table") if is_meta && form != Form::Protobuf => {
-                Shape::Table(version)
-            }
-            (Offer::Objects(_), "PartialObjectMetadata") if is_meta => Shape::Metadata(version),
-            (Offer::Objects(_), "PartialObjectMetadataList") if is_meta => {
+            (
+                Offer::Objects {
+                    has_tables: true, ..
+                },
+                "Table",
+            ) if is_meta && form != Form::Protobuf => Shape::Table(version),
+            (Offer::Objects { .. }, "PartialObjectMetadata") if is_meta => Shape::Metadata(version),
+            (Offer::Objects { .. }, "PartialObjectMetadataList") if is_meta => {
                 Shape::MetadataList(version)
             }
             (Offer::Versions | Offer::Groups, "APIGroupDiscoveryList")

@@ -11,10 +11,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
-use http::Method;
+use http::{HeaderValue, Method, Response};
 use podstorm_objects::Kind;
 
 use crate::ApiServer;
+use crate::answer::{self, Body};
 use crate::catalog::{Catalog, GroupVersion};
 use crate::media::BodyType;
 use crate::query::Query;
@@ -107,8 +108,7 @@ impl Attributes {
                 let part = target.subresource.as_str();
                 let known = SUBRESOURCES.iter().position(|known| *known == part);
                 found.subresource = known.unwrap_or(0);
-                found.is_long_running =
-                    *method == Method::GET && part.is_empty() && query.flag("watch");
+                found.is_long_running = *method == Method::GET && target.is_watch(query);
                 (target.namespace.as_str(), target.name.as_str())
             }
             Route::Live => {
@@ -334,8 +334,16 @@ fn resource_labels(kind: Option<Kind>) -> String {
     )
 }
 
+/// The form of the text, as the library of Prometheus names it.
+const FORM: HeaderValue =
+    HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8; escaping=underscores");
+
+pub(crate) fn serve(server: &ApiServer) -> Response<Body> {
+    answer::respond(200, FORM, Body::whole(text(server)))
+}
+
 /// All metrics as Prometheus reads them.
-pub(crate) fn text(server: &ApiServer) -> String {
+fn text(server: &ApiServer) -> String {
     let mut out = Text(String::new());
     let metrics = server.metrics();
     let custom = metrics.custom_resources();

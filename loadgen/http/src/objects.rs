@@ -42,7 +42,8 @@ fn serve_stored(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiE
     let is_of_object = ["", "approval", "ephemeralcontainers", "resize", "status"]
         .contains(&target.subresource.as_str());
     match (call.method.clone(), target.subresource.as_str(), on_object) {
-        (Method::GET, "", _) if call.query.flag("watch") => watch::watch(call, target),
+        (Method::GET, ..) if target.is_watch(&call.query) => watch::watch(call, target),
+        _ if target.watched => Err(answer::method_not_allowed()),
         (Method::GET, "", false) => list::list(call, target),
         (Method::GET, _, true) if is_of_object => get(call, target),
         (Method::POST, "", false) if is_in_namespace(target) => create(call, target),
@@ -59,9 +60,7 @@ fn serve_stored(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiE
         (Method::PUT | Method::PATCH, "scale", true) => change_scale(call, target),
         (Method::POST, "binding", true) => bind(call, &target.namespace, Some(&target.name)),
         (Method::POST, "eviction", true) => evict(call, target),
-        (_, "attach" | "exec" | "log" | "portforward" | "proxy", true) => {
-            kubelet::serve(call, target)
-        }
+        (_, part, true) if kubelet::PARTS.contains(&part) => kubelet::serve(call, target),
         (Method::POST, "token", true) => token_request::create(call, target),
         _ => Err(answer::method_not_allowed()),
     }
@@ -85,11 +84,7 @@ pub(crate) fn answer(
     let document = match shape {
         Shape::Object | Shape::Discovery => return Ok(answer::object(code, form, &**object)),
         Shape::Metadata(version) => table::partial(&**object, version),
-        Shape::MetadataList(_) => {
-            let why =
-                "you requested PartialObjectMetadataList, but the requested object is not a list";
-            return Err(crate::not_acceptable(why.to_owned()));
-        }
+        Shape::MetadataList(_) => return Err(is_no_list()),
         Shape::Table(version) => {
             let include = table::Include::of(&call.query)?;
             let kind = object.kind();
@@ -100,6 +95,12 @@ pub(crate) fn answer(
         }
     };
     Ok(answer::document(code, form, &document))
+}
+
+/// 406: a list is asked for where there is one object.
+pub(crate) fn is_no_list() -> ApiError {
+    let why = "you requested PartialObjectMetadataList, but the requested object is not a list";
+    crate::not_acceptable(why.to_owned())
 }
 
 /// As [`answer`], with warnings.

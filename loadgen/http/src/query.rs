@@ -1,6 +1,7 @@
 //! The parameters after the `?` of a request.
 
 use std::borrow::Cow;
+use std::num::{IntErrorKind, ParseIntError};
 
 use podstorm_apiserver::errors;
 use podstorm_objects::{ApiError, Cause, ResourceVersion};
@@ -39,18 +40,40 @@ impl<'a> Query<'a> {
         }
     }
 
-    /// A whole number; `None` when absent or empty.
+    /// A whole number; `None` when absent.
     ///
     /// # Errors
     /// 400 for any other text.
     pub(crate) fn number(&self, name: &str) -> Result<Option<i64>, ApiError> {
-        match self.text(name) {
-            "" => Ok(None),
-            text => text.parse().map(Some).map_err(|_| {
-                let why = format!("strconv.ParseInt: parsing {text:?}: invalid syntax");
-                errors::bad_request(why)
-            }),
-        }
+        let Some(text) = self.all(name).next() else {
+            return Ok(None);
+        };
+        text.parse().map(Some).map_err(|error: ParseIntError| {
+            let problem = match error.kind() {
+                IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
+                _ => "invalid syntax",
+            };
+            errors::bad_request(format!("strconv.ParseInt: parsing {text:?}: {problem}"))
+        })
+    }
+
+    /// The numbers of a request for a collection, whatever it uses of them: `timeoutSeconds` and `limit`.
+    ///
+    /// # Errors
+    /// 400 for one that is none.
+    pub(crate) fn of_collection(&self) -> Result<(Option<i64>, Option<i64>), ApiError> {
+        Ok((self.number("timeoutSeconds")?, self.number("limit")?))
+    }
+
+    /// Looks at `timeout`, how long a client would wait for the answer.
+    ///
+    /// # Errors
+    /// 400 for what is no duration.
+    pub(crate) fn check_timeout(&self) -> Result<(), ApiError> {
+        duration_problem(self.text("timeout")).map_or(Ok(()), |problem| {
+            let why = format!("invalid timeout specified in the request URL - time: {problem}");
+            Err(errors::bad_request(why))
+        })
     }
 
     pub(crate) fn resource_version(&self) -> ResourceVersion {
@@ -64,6 +87,38 @@ impl<'a> Query<'a> {
     pub(crate) fn dry_run(&self, options: &str) -> Result<bool, ApiError> {
         check_dry_run(self.all("dryRun"), options)
     }
+}
+
+/// Why a text is no duration, as Go says it; nothing is wrong with an empty one.
+fn duration_problem(text: &str) -> Option<String> {
+    let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if text.is_empty() || rest == "0" {
+        return None;
+    }
+    let invalid = || Some(format!("invalid duration {text:?}"));
+    if rest.is_empty() {
+        return invalid();
+    }
+    while !rest.is_empty() {
+        let number = rest.trim_start_matches(|c: char| c.is_ascii_digit());
+        let fraction = number.strip_prefix('.');
+        let after = fraction.map_or(number, |digits| {
+            digits.trim_start_matches(|c: char| c.is_ascii_digit())
+        });
+        let digits = rest[..rest.len() - after.len()].trim_matches('.');
+        let whole = rest[..rest.len() - number.len()].parse::<i64>();
+        if digits.is_empty() || whole.is_err() && rest.len() > number.len() {
+            return invalid();
+        }
+        let end = after.find(|c: char| c == '.' || c.is_ascii_digit());
+        let (unit, others) = after.split_at(end.unwrap_or(after.len()));
+        match unit {
+            "" => return Some(format!("missing unit in duration {text:?}")),
+            "ns" | "us" | "µs" | "μs" | "ms" | "s" | "m" | "h" => rest = others,
+            unknown => return Some(format!("unknown unit {unknown:?} in duration {text:?}")),
+        }
+    }
+    None
 }
 
 /// Whether all of these values of `dryRun` are `All`; none is no.

@@ -17,8 +17,8 @@ use crate::faults::{Asked, ConnectionLost, Struck};
 use crate::media::{self, Accepted, Form, Offer};
 use crate::metrics::Attributes;
 use crate::query::Query;
-use crate::route::{Route, Target};
-use crate::{ApiServer, BoxError, Call, heavy, live, memory, received, time, warnings};
+use crate::route::Route;
+use crate::{ApiServer, BoxError, Call, heavy, indented, live, memory, received, time, warnings};
 
 /// A request that has been answered, for a log.
 #[derive(Clone, Copy, Debug)]
@@ -89,6 +89,7 @@ impl ApiServer {
         }
         let query = Query::of(head.uri.query());
         let what = Attributes::of(&head, &route, &query);
+        let is_indented = indented::is_wanted(&head, &route, &query);
         let user = || {
             self.credentials()
                 .user_of(&head, &route, || self.now().mono_ns)
@@ -114,6 +115,9 @@ impl ApiServer {
         let mut response = answered.unwrap_or_else(|error| answer::error(&error, Form::Json));
         if let Some(Struck::AnswerLost(Some(error))) = &struck {
             response = answer::error(error, Form::Json);
+        }
+        if is_indented {
+            answer::indent(&mut response);
         }
         if !self.is_current(&catalog) {
             // What it defined is served from now on.
@@ -183,8 +187,28 @@ impl ApiServer {
             | Route::Faults(_)
             | Route::OpenApi(_)
             | Route::OlderOpenApi => Ok(Accepted::JSON),
-            Route::Objects(Target { kind, .. }) | Route::Review(kind, _) => {
-                media::accepted(&head.headers, Offer::Objects(*kind))
+            Route::Objects(target) => {
+                let is_collection = target.name.is_empty() || target.watched;
+                let offer = Offer::Objects {
+                    kind: target.kind,
+                    has_tables: !["binding", "eviction", "token"]
+                        .contains(&target.subresource.as_str()),
+                    is_watchable: is_collection && head.method == Method::GET,
+                };
+                media::accepted(&head.headers, offer)
+            }
+            Route::Review(kind, _) => {
+                let offer = Offer::Objects {
+                    kind: *kind,
+                    has_tables: false,
+                    is_watchable: false,
+                };
+                media::accepted(&head.headers, offer)
+            }
+            // Nothing is there in whatever form.
+            Route::UnknownResource | Route::UnknownPath => {
+                let accepted = media::accepted(&head.headers, Offer::Plain);
+                Ok(accepted.unwrap_or(Accepted::JSON))
             }
             Route::CoreVersions => media::accepted(&head.headers, Offer::Versions),
             Route::Groups => media::accepted(&head.headers, Offer::Groups),

@@ -9,7 +9,8 @@ use podstorm_objects::{ApiError, Kind, ResourceType};
 use serde_json::{Value, json};
 
 use crate::answer::{self, Body};
-use crate::{Call, body, objects, openapi};
+use crate::media::Shape;
+use crate::{Call, body, objects, openapi, table};
 
 /// The methods of reviews, as discovery lists them.
 pub(crate) const VERBS: &[&str] = &["create"];
@@ -127,6 +128,11 @@ pub(crate) fn serve(
     if kind.name() != "SelfSubjectReview" {
         document["spec"] = spec;
     }
+    let document = match call.accepted.shape {
+        Shape::Metadata(version) => table::metadata_alone(kind, &document, version),
+        Shape::MetadataList(_) => return Err(objects::is_no_list()),
+        _ => document,
+    };
     let mut response = answer::document(201, call.accepted.form, &document);
     answer::warn(&mut response, &warnings);
     Ok(response)

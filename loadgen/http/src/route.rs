@@ -8,7 +8,8 @@ use percent_encoding::percent_decode_str;
 use podstorm_objects::Kind;
 
 use crate::catalog::{Catalog, GroupVersion};
-use crate::{health, reviews};
+use crate::query::Query;
+use crate::{component_status, health, reviews};
 
 /// What a path names.
 #[derive(Debug, PartialEq)]
@@ -65,6 +66,17 @@ pub(crate) struct Target {
     pub(crate) name: String,
     /// Empty for the object itself.
     pub(crate) subresource: String,
+    /// Whether the path alone asks for a watch: `/watch` is before the rest, as old clients put it.
+    pub(crate) watched: bool,
+}
+
+impl Target {
+    /// Whether a `GET` of it is a watch. A single object is watched by the old paths alone, else it is read whatever
+    /// the query says.
+    pub(crate) fn is_watch(&self, query: &Query<'_>) -> bool {
+        let is_collection = self.name.is_empty() && self.subresource.is_empty();
+        self.watched || is_collection && query.flag("watch")
+    }
 }
 
 impl Route {
@@ -143,6 +155,10 @@ fn resolved(version: &str, group: &str, rest: &[&str], catalog: &Catalog) -> Rou
     if catalog.kinds(&of).is_none() {
         return Route::UnknownResource;
     }
+    let (watched, rest) = match rest {
+        ["watch", rest @ ..] if !rest.is_empty() => (true, rest),
+        _ => (false, rest),
+    };
     let (namespace, resource, name, subresource) = match *rest {
         [] => return Route::Resources(of),
         ["namespaces"] => ("", "namespaces", "", ""),
@@ -172,6 +188,10 @@ fn resolved(version: &str, group: &str, rest: &[&str], catalog: &Catalog) -> Rou
     if !fits || !subresource.is_empty() && !has_subresource(kind, subresource) {
         return Route::UnknownResource;
     }
+    let is_watched = !reviews::is_review(kind) && !component_status::is(kind);
+    if watched && !(is_watched && subresource.is_empty()) {
+        return Route::UnknownResource;
+    }
     if reviews::is_review(kind) {
         return match name.is_empty() && kind.is_namespaced() != namespace.is_empty() {
             true => Route::Review(kind, namespace.to_owned()),
@@ -183,6 +203,7 @@ fn resolved(version: &str, group: &str, rest: &[&str], catalog: &Catalog) -> Rou
         namespace: namespace.to_owned(),
         name: name.to_owned(),
         subresource: subresource.to_owned(),
+        watched,
     })
 }
 

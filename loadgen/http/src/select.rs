@@ -40,11 +40,17 @@ impl Selection {
         };
         let mut fields = field_selector(target.kind, query.text("fieldSelector"))?;
         if !target.name.is_empty() {
-            fields.push(Requirement {
+            let named = Requirement {
                 field: "metadata.name".to_owned(),
                 equal: true,
                 value: target.name.clone(),
-            });
+            };
+            if !fields.is_empty() && !fields.contains(&named) {
+                let why = "both a name and a field selector provided; please provide one or the \
+                           other.";
+                return Err(errors::bad_request(why));
+            }
+            fields.push(named);
         }
         Ok(Selection {
             namespace: target.namespace.clone(),
@@ -202,6 +208,7 @@ mod tests {
             namespace: "shop".into(),
             name: String::new(),
             subresource: String::new(),
+            watched: false,
         };
         let text = form_urlencoded::Serializer::new(String::new())
             .append_pair("labelSelector", labels)

@@ -127,7 +127,25 @@ fn row(kind: Kind, item: &dyn Object, version: &str, include: Include, now: Now)
     let json = of_view.as_ref().unwrap_or(&whole);
     let columns = stored.row().columns.iter();
     let cells: Value = columns.map(|column| column.cell.of(json, now)).collect();
-    json!({"cells": cells, "object": carried(kind, whole, version, include)})
+    let completed = completed(kind, json);
+    let mut row = json!({"cells": cells, "object": carried(kind, whole, version, include)});
+    if let Some((reason, message)) = completed {
+        row["conditions"] = json!([{"type": "Completed", "status": "True", "reason": reason,
+            "message": message}]);
+    }
+    row
+}
+
+/// How a pod has ended and what is said of it, which clients may leave out of what they print.
+///
+/// Source: `printPod` of Kubernetes' `printers/internalversion`.
+fn completed(kind: Kind, object: &Value) -> Option<(&'static str, &'static str)> {
+    match object["status"]["phase"].as_str()? {
+        _ if kind != Kind::POD => None,
+        "Succeeded" => Some(("Succeeded", "The pod has completed successfully.")),
+        "Failed" => Some(("Failed", "The pod failed.")),
+        _ => None,
+    }
 }
 
 /// What a row carries of its object.
@@ -172,5 +190,41 @@ fn alone(kind: Kind, mut metadata: Value) -> Value {
             members.into()
         }
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_described_by_words_of_their_own_kind() {
+        let columns = columns(Kind::REPLICATION_CONTROLLER).to_string();
+        assert!(columns.contains("ready replicas for this replication controller"));
+        assert!(!columns.to_lowercase().contains("replicaset"), "{columns}");
+    }
+
+    #[test]
+    fn a_row_tells_how_its_pod_has_ended() {
+        let now = Now {
+            mono_ns: 0,
+            wall_ns: 0,
+        };
+        for (kind, phase, reason) in [
+            (Kind::POD, "Succeeded", "Succeeded"),
+            (Kind::POD, "Failed", "Failed"),
+            (Kind::POD, "Running", ""),
+            (Kind::POD, "", ""),
+            (Kind::NAMESPACE, "Failed", ""),
+        ] {
+            let object = json!({"metadata": {"name": "a"}, "status": {"phase": phase}});
+            let object = podstorm_objects::DynamicObject::from_json(kind, object).unwrap();
+            let row = row(kind, &object, "meta.k8s.io/v1", Include::None, now);
+            assert_eq!(
+                row["conditions"][0]["reason"].as_str().unwrap_or(""),
+                reason,
+                "{phase}"
+            );
+        }
     }
 }

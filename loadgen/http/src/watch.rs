@@ -23,7 +23,7 @@ use crate::answer::{self, Body};
 use crate::catalog::GroupVersion;
 use crate::encoded::Shows;
 use crate::faults::{Asked, ConnectionLost, Waiting, WatchFault};
-use crate::media::{Form, Shape};
+use crate::media::{Form, Shape, WATCHED};
 use crate::metrics::OpenWatch;
 use crate::query::{Query, options_invalid, version_number};
 use crate::route::Target;
@@ -41,10 +41,10 @@ const TIMEOUT: Duration = Duration::from_secs(45 * 60);
 pub(crate) fn watch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     let query = &call.query;
     if call.accepted.form == Form::Yaml {
-        let message = "only the following media types are accepted: application/json;stream=watch, \
-                       application/vnd.kubernetes.protobuf;stream=watch";
-        return Err(crate::not_acceptable(message.to_owned()));
+        let message = format!("only the following media types are accepted: {WATCHED}");
+        return Err(crate::not_acceptable(message));
     }
+    let (timeout, _) = query.of_collection()?;
     let selection = Selection::of(target, query)?;
     let begin = Beginning::of(query, call.cluster().resource_version())?;
     let waiting = Arc::new(Waiting::watch(Asked::of_watch(call, target)));
@@ -67,7 +67,7 @@ pub(crate) fn watch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, 
         Err(error) if error.code == 410 => (None, Some(error)),
         Err(error) => return Err(error),
     };
-    let timeout = match query.number("timeoutSeconds")? {
+    let timeout = match timeout {
         Some(seconds) if seconds > 0 => Duration::from_secs(seconds.unsigned_abs()),
         _ => TIMEOUT,
     };

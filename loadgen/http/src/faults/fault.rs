@@ -390,7 +390,7 @@ impl Asked {
         let is_named = !target.name.is_empty();
         let reads = [Method::GET, Method::HEAD].contains(method);
         let verb = match *method {
-            Method::GET if target.subresource.is_empty() && query.flag("watch") => Verb::Watch,
+            Method::GET if target.is_watch(query) => Verb::Watch,
             _ if reads && is_named => Verb::Get,
             _ if reads => Verb::List,
             Method::POST => Verb::Create,

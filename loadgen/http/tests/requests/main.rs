@@ -11,6 +11,7 @@ mod groups;
 mod heavy;
 mod hostile;
 mod merged;
+mod old_ways;
 mod pages;
 mod protobuf;
 mod refusals;

@@ -184,9 +184,18 @@ pub(super) const REPLICA_SET: &[Column] = &[
 
 pub(super) const REPLICATION_CONTROLLER: &[Column] = &[
     Column::NAME,
-    DESIRED,
-    CURRENT,
-    READY,
+    Column {
+        description: "Replicas is the number of desired replicas. This is a pointer to distinguish between explicit zero and unspecified. Defaults to 1. More info: https://kubernetes.io/docs/concepts/workloads/controllers/replicationcontroller#what-is-a-replicationcontroller",
+        ..DESIRED
+    },
+    Column {
+        description: "Replicas is the most recently observed number of replicas. More info: https://kubernetes.io/docs/concepts/workloads/controllers/replicationcontroller#what-is-a-replicationcontroller",
+        ..CURRENT
+    },
+    Column {
+        description: "The number of ready replicas for this replication controller.",
+        ..READY
+    },
     Column::AGE,
     CONTAINERS,
     IMAGES,
