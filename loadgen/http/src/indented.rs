@@ -28,16 +28,16 @@ pub(crate) fn is_wanted(head: &Parts, route: &Route, query: &Query<'_>) -> bool 
         _ => return false,
     }
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-    let accept = text(ACCEPT).unwrap_or("");
-    if accept.contains("pretty=1") {
-        return true;
-    }
-    match query.text("pretty") {
+    let is_meant = match query.text("pretty") {
         "" => {
             let agent = text(USER_AGENT).unwrap_or("");
             OF_PEOPLE.iter().any(|program| agent.starts_with(program))
         }
         said => ["1", "t", "T", "true", "TRUE", "True"].contains(&said),
+    };
+    is_meant || {
+        let mut said = text(ACCEPT).unwrap_or("").split([',', ';']);
+        said.any(|part| part.trim() == "pretty=1")
     }
 }
 

@@ -33,6 +33,26 @@ async fn with_maps() -> ApiServer {
     )
     .await;
     assert_eq!(made.status(), 201);
+    let definition = json!({"metadata": {"name": "gadgets.a.b"}, "spec": {"group": "a.b",
+        "scope": "Namespaced", "names": {"plural": "gadgets", "kind": "Gadget"},
+        "versions": [{"name": "v1", "served": true, "storage": true,
+            "schema": {"openAPIV3Schema": {"type": "object"}}}]}});
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    assert_eq!(
+        send(&server, "POST", definitions, &definition)
+            .await
+            .status(),
+        201
+    );
+    let gadget = json!({"apiVersion": "a.b/v1", "kind": "Gadget", "metadata": {"name": "g"}});
+    let made = send(
+        &server,
+        "POST",
+        "/apis/a.b/v1/namespaces/n/gadgets",
+        &gadget,
+    )
+    .await;
+    assert_eq!(made.status(), 201);
     server
 }
 
@@ -62,6 +82,8 @@ async fn old_paths_of_watches_are_watched() {
             "Deployment a",
         ),
         ("/apis/apps/v1/watch/deployments", "Deployment a"),
+        ("/apis/a.b/v1/watch/namespaces/n/gadgets", "Gadget g"),
+        ("/apis/a.b/v1/watch/gadgets", "Gadget g"),
         ("/api/v1/watch/namespaces/n", "Namespace n"),
         (
             "/api/v1/watch/namespaces?fieldSelector=metadata.name%3Dn",
