@@ -220,10 +220,10 @@ fn text_of(value: &Value) -> String {
 }
 
 fn time(text: &str, out: &mut Writer) {
-    let Some(nanos) = text.parse::<Time>().ok().and_then(|time| time.unix_nanos()) else {
+    let Some(seconds) = text.parse::<Time>().ok().and_then(Time::unix_seconds) else {
         return;
     };
-    out.number(1, nanos.div_euclid(1_000_000_000));
+    out.number(1, seconds);
     let fraction = text.split_once('.').map_or("", |(_, rest)| rest);
     let digits: String = fraction
         .chars()

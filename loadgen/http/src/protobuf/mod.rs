@@ -126,6 +126,7 @@ fn message(
 ) -> Result<(), WireError> {
     let depth = depth.checked_sub(1).ok_or(WireError::TooDeep)?;
     let members = MESSAGES.get(name);
+    let of_object = schema_named(schema).unwrap_or(&Value::Null);
     for field in Reader::new(bytes) {
         let (number, field) = field?;
         let Some(member) = members.and_then(|members| members.get(&number)) else {
@@ -137,9 +138,6 @@ fn message(
             }
             continue;
         }
-        let Some(of_object) = schema_named(schema) else {
-            continue;
-        };
         let Some(property) = of_object["properties"].get(member.name) else {
             continue;
         };

@@ -435,3 +435,21 @@ fn values_without_a_form_in_json_are_refused() {
         assert!(decode(&born(seconds)).is_ok());
     }
 }
+
+#[test]
+fn times_of_all_years_come_back_as_they_went() {
+    for time in [
+        "0000-01-01T00:00:00Z",
+        "0001-01-01T00:00:01Z",
+        "1969-12-31T23:59:59Z",
+        "1970-01-01T00:00:00Z",
+        "2262-04-11T23:47:17Z",
+        "9999-12-31T23:59:59Z",
+    ] {
+        let micro = time.replace('Z', ".000007Z");
+        let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"creationTimestamp": time}, "spec": {"renewTime": micro}});
+        let read = decode(&encode(&lease).expect("a known message"));
+        assert_eq!(read.map(Value::Object), Ok(lease));
+    }
+}
