@@ -1,5 +1,5 @@
-//! `conformance DIR [--only SUBJECT/ID]`: runs every recorded case in a folder, or those whose ids begin so, and
-//! prints `passed/total` per file.
+//! `conformance DIR`: runs every recorded case in a folder and those below, or some of them, and prints `passed/total`
+//! per file.
 //!
 //! Exit status: 0 when every case agrees or is a known deviation, 1 when one does not or something can't be read, 2 for
 //! wrong usage.
@@ -7,9 +7,12 @@
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use podstorm_tests::conformance::deviations::reason;
-use podstorm_tests::conformance::runner::{Failure, FileReport, Only, run_folder};
+use podstorm_tests::conformance::runner::{
+    Failure, FileReport, LIMIT, LeftOut, Only, Options, run_folder,
+};
 
 /// How many differing cases are named for each file.
 const NAMED: usize = 5;
@@ -17,30 +20,48 @@ const NAMED: usize = 5;
 /// Longest difference printed, in characters; whole pods would fill the screen.
 const DIFFERENCE_MAX: usize = 600;
 
-const USAGE: &str = "usage: conformance DIR [--only SUBJECT/ID]
+const USAGE: &str =
+    "usage: conformance DIR [--only SUBJECT[/ID]] [--all] [--whole] [--limit SECONDS]
 
-Runs every *.jsonl and *.jsonl.gz in DIR.
---only runs the cases of SUBJECT whose ids begin with ID, and prints all that differs.";
+Runs the recorded cases of every *.jsonl and *.jsonl.gz in DIR and in the folders below.
+A file's name up to the first dot is the subject, without digits at its end; in a folder that
+is called after a subject, as deployment/, the folder's name comes before it. What belongs to a
+subject that is not known here is named and not run.
+
+  --only SUBJECT[/ID]  the cases of SUBJECT alone, or those whose ids begin with ID; implies
+                       --all and --whole
+  --all                name every case that differs, not 5 for each file, and all that differs
+                       in it, not the first alone; known deviations too
+  --whole              print differences whole, not their first 600 characters
+  --limit SECONDS      how long a case may take in each way of running it, 60 unless told; one
+                       that takes longer differs, and the others go on
+  -h, --help           print this";
+
+/// What is asked for.
+#[derive(Default)]
+struct Args {
+    folder: Option<String>,
+    options: Options,
+    all: bool,
+    whole: bool,
+    help: bool,
+}
 
 fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    let (folder, only) = match args[..] {
-        [folder] => (folder, None),
-        [folder, "--only", only] | ["--only", only, folder] => (folder, Some(only)),
-        _ => {
-            complain(USAGE);
+    let args = match read_args(std::env::args().skip(1)) {
+        Ok(args) => args,
+        Err(problem) => {
+            complain(&format!("conformance: {problem}\n\n{USAGE}"));
             return ExitCode::from(2);
         }
     };
-    let only = only.map(|only| {
-        let (subject, id) = only.split_once('/').unwrap_or((only, ""));
-        Only {
-            subject: subject.to_owned(),
-            id: id.to_owned(),
-        }
-    });
-    match run(Path::new(folder), only.as_ref()) {
+    let ended = match &args.folder {
+        Some(folder) if !args.help => run(Path::new(folder), &args),
+        _ => writeln!(io::stdout(), "{USAGE}")
+            .map(|()| true)
+            .map_err(Into::into),
+    };
+    match ended {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -50,64 +71,141 @@ fn main() -> ExitCode {
     }
 }
 
+/// Reads the command line.
+///
+/// # Errors
+/// What is wrong with it.
+fn read_args(words: impl Iterator<Item = String>) -> Result<Args, String> {
+    let (mut args, mut words) = (Args::default(), words);
+    while let Some(word) = words.next() {
+        let (name, mut value) = match word.split_once('=') {
+            Some((name, value)) if name.starts_with("--") => (name, Some(value.to_owned())),
+            _ => (&*word, None),
+        };
+        match name {
+            "--only" | "--limit" => {
+                let value = value.take().or_else(|| words.next());
+                let value = value.ok_or_else(|| format!("{name} needs a value"))?;
+                match name {
+                    "--only" => args.options.only = Some(only(&value)?),
+                    _ => args.options.limit = limit(&value)?,
+                }
+            }
+            "--all" => args.all = true,
+            "--whole" => args.whole = true,
+            "-h" | "--help" => args.help = true,
+            name if name.starts_with('-') => return Err(format!("unknown option {name}")),
+            folder => match args.folder.replace(folder.to_owned()) {
+                Some(first) => return Err(format!("two folders: {first} and {folder}")),
+                None => continue,
+            },
+        }
+        if value.is_some() {
+            return Err(format!("{name} takes no value"));
+        }
+    }
+    if args.folder.is_none() && !args.help {
+        return Err("no folder".to_owned());
+    }
+    args.all |= args.options.only.is_some();
+    args.whole |= args.options.only.is_some();
+    Ok(args)
+}
+
+fn only(value: &str) -> Result<Only, String> {
+    let (subject, id) = value.split_once('/').unwrap_or((value, ""));
+    match subject {
+        "" => Err(format!("--only {value:?} names no subject")),
+        _ => Ok(Only {
+            subject: subject.to_owned(),
+            id: id.to_owned(),
+        }),
+    }
+}
+
+fn limit(value: &str) -> Result<Duration, String> {
+    let seconds = value.parse().ok().filter(|seconds| *seconds > 0.0);
+    let limit = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let wrong = || {
+        format!(
+            "--limit {value:?} is no number of seconds above 0, like {}",
+            LIMIT.as_secs()
+        )
+    };
+    limit.filter(|limit| !limit.is_zero()).ok_or_else(wrong)
+}
+
 /// Whether every case agrees with its record, and there is one.
-fn run(folder: &Path, only: Option<&Only>) -> Result<bool, Box<dyn std::error::Error>> {
-    let reports = run_folder(folder, only)?;
+fn run(folder: &Path, args: &Args) -> Result<bool, Box<dyn std::error::Error>> {
+    let reports = run_folder(folder, &args.options)?;
     let mut out = io::stdout().lock();
     for report in &reports {
         print(&mut out, report)?;
-        match only {
-            Some(only) => print_all(&mut out, &only.subject, report)?,
-            None => print_some(&mut out, report)?,
-        }
+        print_failures(&mut out, report, args)?;
     }
     let passed: usize = reports.iter().map(FileReport::passed).sum();
     let total: usize = reports.iter().map(|report| report.total).sum();
     let deviations: usize = reports.iter().map(|report| report.deviations.len()).sum();
+    let is_unknown = |report: &&FileReport| report.left_out == Some(LeftOut::Unknown);
+    let unknown = match reports.iter().filter(is_unknown).count() {
+        0 => String::new(),
+        files => format!(", files of unknown subjects: {files}"),
+    };
     let known = known(deviations);
-    writeln!(out, "{:24} {passed}/{total}{known}", "all")?;
+    writeln!(out, "{:36} {passed}/{total}{known}{unknown}", "all")?;
     Ok(passed + deviations == total && total > 0)
 }
 
 fn print(out: &mut impl Write, report: &FileReport) -> io::Result<()> {
-    if let Some(elsewhere) = report.elsewhere {
-        return writeln!(out, "{:24} run by {elsewhere} alone", report.name);
+    match report.left_out {
+        Some(LeftOut::RunBy(program)) => {
+            return writeln!(out, "{:36} run by {program} alone", report.name);
+        }
+        Some(LeftOut::Unknown) => {
+            let (name, subject) = (&report.name, &report.subject);
+            return writeln!(out, "{name:36} not run: the subject {subject} is not known");
+        }
+        None => {}
     }
     let known = known(report.deviations.len());
     let (passed, total) = (report.passed(), report.total);
-    writeln!(out, "{:24} {passed}/{total}{known}", report.name)?;
+    writeln!(out, "{:36} {passed}/{total}{known}", report.name)?;
     for (way, passed) in &report.ways {
-        writeln!(out, "    {way:20} {passed}/{total}")?;
+        writeln!(out, "    {way:32} {passed}/{total}")?;
     }
     for (category, counts) in &report.categories {
-        writeln!(out, "    {category:20} {}/{}", counts.passed, counts.total)?;
+        writeln!(out, "    {category:32} {}/{}", counts.passed, counts.total)?;
     }
     Ok(())
 }
 
-fn print_some(out: &mut impl Write, report: &FileReport) -> io::Result<()> {
-    for failure in report.failures.iter().take(NAMED) {
-        let text: String = failure.difference.chars().take(DIFFERENCE_MAX).collect();
-        let cut = if text.len() < failure.difference.len() {
-            " ..."
-        } else {
-            ""
-        };
-        writeln!(out, "    {}: {text}{cut}", failure.id)?;
+fn print_failures(out: &mut impl Write, report: &FileReport, args: &Args) -> io::Result<()> {
+    let most = if args.all { usize::MAX } else { NAMED };
+    for failure in report.failures.iter().take(most) {
+        print_case(out, failure, "", args)?;
     }
-    if report.failures.len() > NAMED {
-        writeln!(out, "    and {} more", report.failures.len() - NAMED)?;
+    if report.failures.len() > most {
+        writeln!(out, "    and {} more", report.failures.len() - most)?;
+    }
+    for failure in report.deviations.iter().filter(|_| args.all) {
+        let reason = reason(&report.subject, &failure.id).unwrap_or_default();
+        print_case(out, failure, &format!("known ({reason}): "), args)?;
     }
     Ok(())
 }
 
-fn print_all(out: &mut impl Write, subject: &str, report: &FileReport) -> io::Result<()> {
-    for Failure { id, difference } in &report.failures {
-        writeln!(out, "    {id}: {difference}")?;
-    }
-    for Failure { id, difference } in &report.deviations {
-        let reason = reason(subject, id).unwrap_or_default();
-        writeln!(out, "    {id}: known ({reason}): {difference}")?;
+fn print_case(out: &mut impl Write, failure: &Failure, note: &str, args: &Args) -> io::Result<()> {
+    let mut before = format!("    {}: {note}", failure.id);
+    for difference in failure.differences.all() {
+        let end = difference.char_indices().nth(DIFFERENCE_MAX);
+        match end.filter(|_| !args.whole) {
+            Some((end, _)) => writeln!(out, "{before}{} ...", &difference[..end])?,
+            None => writeln!(out, "{before}{difference}")?,
+        }
+        if !args.all {
+            break;
+        }
+        before = " ".repeat(8);
     }
     Ok(())
 }

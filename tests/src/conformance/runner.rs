@@ -1,31 +1,52 @@
-//! Runs a folder of recorded cases: every `*.jsonl` and `*.jsonl.gz` in it, one case a line.
+//! Runs a folder of recorded cases: every `*.jsonl` and `*.jsonl.gz` in it and in the folders below, one case a line.
 //!
 //! Cases are spread over threads and share nothing, but for those of [`http`], which share a server; the
 //! report is in file and line order, so it does not depend on the threads.
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::io::Read;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
-use flate2::read::MultiGzDecoder;
 use serde_json::Value;
 
-use super::{deviations, http, run_case};
+use super::differences::Differences;
+use super::files::{CaseFile, find, read};
+use super::limit::run_all;
+use super::{Run, deviations, http, run_case, runner_of};
 
-/// How many cases a thread takes at a time: enough to make the counter cheap, few enough that the
-/// long cases at the end of a file don't all go to one thread.
-const CHUNK: usize = 16;
+pub use super::files::read_cases;
+
+/// How long a case may take, in each way of running it: no case takes a tenth of it on a machine with other work.
+pub const LIMIT: Duration = Duration::from_secs(60);
+
+/// Which cases are run, and how.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Those of one subject whose ids begin so; all without.
+    pub only: Option<Only>,
+    /// How long a case may take, in each way of running it.
+    pub limit: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            only: None,
+            limit: LIMIT,
+        }
+    }
+}
 
 /// What came of one file.
 #[derive(Clone, Debug, Default)]
 pub struct FileReport {
-    /// The file's name without its folder.
+    /// The file's path below the folder.
     pub name: String,
+    /// The subject of its cases.
+    pub subject: String,
     /// How many cases it holds, of those that were asked for.
     pub total: usize,
     /// Those that differ from the record and should not, in file order; and those that don't differ
@@ -33,12 +54,21 @@ pub struct FileReport {
     pub failures: Vec<Failure>,
     /// Those that differ as the list of deviations says.
     pub deviations: Vec<Failure>,
-    /// What runs the cases, where it is not run here: they need a program from outside.
-    pub elsewhere: Option<&'static str>,
+    /// Why its cases are not run here, if so.
+    pub left_out: Option<LeftOut>,
     /// Where cases are run in several ways: how many pass in each.
     pub ways: Vec<(&'static str, usize)>,
     /// The categories of those cases, by name.
     pub categories: BTreeMap<String, Counts>,
+}
+
+/// Why the cases of a file are not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeftOut {
+    /// They need a program from outside; this runs them.
+    RunBy(&'static str),
+    /// Nobody here knows the subject.
+    Unknown,
 }
 
 /// How many cases there are, and how many of them agree with their record.
@@ -55,8 +85,8 @@ pub struct Counts {
 pub struct Failure {
     /// The case's `id`; `line N` where it has none.
     pub id: String,
-    /// What differs.
-    pub difference: String,
+    /// What differs, the first that was found first.
+    pub differences: Differences,
 }
 
 /// Which cases are asked for: those of one subject whose ids begin so.
@@ -70,10 +100,12 @@ pub struct Only {
 
 /// A case that was run.
 struct Ended {
-    line: usize,
     id: String,
-    outcome: Result<(), String>,
+    outcome: Result<(), Differences>,
 }
+
+/// The lines of a file that hold cases, with their numbers.
+type Lines = Arc<Vec<(usize, String)>>;
 
 impl FileReport {
     /// How many cases agree with their record.
@@ -82,186 +114,138 @@ impl FileReport {
     }
 }
 
-/// Runs every case of every file in `folder`, files in the order of their names; with `only` just those.
+/// Runs every case of every file in `folder` and below; of one subject where it is asked for.
 ///
 /// # Errors
-/// When the folder or a file can't be read or holds nothing; differences are no errors but part of
-/// the reports.
-pub fn run_folder(folder: &Path, only: Option<&Only>) -> Result<Vec<FileReport>, String> {
-    let files = files(folder)?.into_iter();
-    let is_asked =
-        |path: &PathBuf| only.is_none_or(|only| subject_of(&name_of(path)) == only.subject);
-    let asked = files.filter(is_asked);
-    asked.map(|file| run_file(&file, only)).collect()
+/// When the folder or a file can't be read or holds nothing, or nothing is there of what is asked for; differences are no
+/// errors but part of the reports.
+pub fn run_folder(folder: &Path, options: &Options) -> Result<Vec<FileReport>, String> {
+    let mut files = find(folder)?;
+    if let Some(Only { subject, .. }) = &options.only {
+        let subjects: BTreeSet<String> = files.iter().map(|it| it.subject.clone()).collect();
+        files.retain(|file| file.subject == *subject);
+        if files.is_empty() {
+            let (folder, there) = (folder.display(), Vec::from_iter(subjects).join(", "));
+            return Err(format!(
+                "no subject {subject:?} in {folder}; it has {there}"
+            ));
+        }
+    }
+    let reports = files.iter().map(|file| run_file(file, options));
+    let reports = reports.collect::<Result<Vec<_>, _>>()?;
+    let is_empty = |report: &FileReport| report.total == 0 && report.left_out.is_none();
+    match &options.only {
+        Some(Only { subject, id }) if reports.iter().all(is_empty) => {
+            Err(format!("no id of {subject} begins with {id:?}"))
+        }
+        _ => Ok(reports),
+    }
 }
 
-/// Runs the cases of one file. Its subject is its name up to the first dot.
-fn run_file(path: &Path, only: Option<&Only>) -> Result<FileReport, String> {
-    let name = name_of(path);
-    if subject_of(&name) == "kubectl" {
-        return Ok(FileReport {
-            name,
-            elsewhere: Some("cargo real"),
+fn run_file(file: &CaseFile, options: &Options) -> Result<FileReport, String> {
+    let left_out = match &*file.subject {
+        "kubectl" => Some(LeftOut::RunBy("cargo real")),
+        "http" => None,
+        subject => runner_of(subject).is_none().then_some(LeftOut::Unknown),
+    };
+    let report = match left_out {
+        Some(_) => FileReport {
+            left_out,
             ..FileReport::default()
-        });
-    }
-    let text = read(path).map_err(|error| unreadable(path, &error))?;
-    let lines: Vec<(usize, &str)> = (1..)
-        .zip(text.lines())
-        .filter(|(_, line)| !line.trim().is_empty())
-        .collect();
-    if lines.is_empty() {
-        return Err(format!("no cases in {}", path.display()));
-    }
+        },
+        None => {
+            let text = read(&file.path)?;
+            let lines = (1..).zip(text.lines().map(str::to_owned));
+            let lines: Vec<_> = lines.filter(|(_, text)| !text.trim().is_empty()).collect();
+            if lines.is_empty() {
+                return Err(format!("no cases in {}", file.path.display()));
+            }
+            run_lines(&file.subject, &Arc::new(lines), options)
+        }
+    };
     Ok(FileReport {
-        name: name.clone(),
-        ..run_lines(subject_of(&name), &lines, only)
+        name: file.name.clone(),
+        subject: file.subject.clone(),
+        ..report
     })
 }
 
-fn name_of(path: &Path) -> String {
-    let name = path.file_name().unwrap_or_default();
-    name.to_string_lossy().into_owned()
-}
-
-fn subject_of(name: &str) -> &str {
-    name.split('.').next().unwrap_or_default()
-}
-
-/// The cases of a file, to be used in another way than to be run here.
-///
-/// # Errors
-/// When it can't be read, or a line of it.
-pub fn read_cases(path: &Path) -> std::io::Result<Vec<Value>> {
-    let text = read(path)?;
-    let lines = text.lines().map(serde_json::from_str);
-    Ok(lines.collect::<Result<_, _>>()?)
-}
-
-fn unreadable(path: &Path, error: &std::io::Error) -> String {
-    format!("cannot read {}: {error}", path.display())
-}
-
-fn files(folder: &Path) -> Result<Vec<PathBuf>, String> {
-    let unreadable = |error| unreadable(folder, &error);
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(unreadable)? {
-        let path = entry.map_err(unreadable)?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if name.ends_with(".jsonl") || name.ends_with(".jsonl.gz") {
-            files.push(path);
-        }
-    }
-    files.sort();
-    match files.is_empty() {
-        true => Err(format!("no *.jsonl or *.jsonl.gz in {}", folder.display())),
-        false => Ok(files),
-    }
-}
-
-fn read(path: &Path) -> std::io::Result<String> {
-    let mut file = File::open(path)?;
-    let mut text = String::new();
-    if path.extension().is_some_and(|extension| extension == "gz") {
-        MultiGzDecoder::new(file).read_to_string(&mut text)?;
-    } else {
-        file.read_to_string(&mut text)?;
-    }
-    Ok(text)
-}
-
-/// All but the name of the file.
-fn run_lines(subject: &str, lines: &[(usize, &str)], only: Option<&Only>) -> FileReport {
+/// All but what the file is called.
+fn run_lines(subject: &str, lines: &Lines, options: &Options) -> FileReport {
     let mut report = FileReport::default();
-    let mut ended = match subject {
-        "http" => run_together(lines, only, &mut report),
-        _ => run_apart(subject, lines, only),
+    let ended = match runner_of(subject) {
+        Some(run) => run_apart(run, lines, options),
+        None => run_together(lines, options, &mut report),
     };
-    ended.sort_by_key(|ended| ended.line);
     report.total = ended.len();
     let mut seen = BTreeSet::new();
-    for Ended { id, outcome, .. } in ended {
+    for Ended { id, outcome } in ended {
         let unique = seen.insert(id.clone());
         let outcome = outcome.and_then(|()| match unique {
             true => Ok(()),
-            false => Err("the id occurs twice".to_owned()),
+            false => Err("the id occurs twice".to_owned().into()),
         });
         let known = deviations::reason(subject, &id).filter(|_| unique);
         match (outcome, known) {
             (Ok(()), None) => {}
             (Ok(()), Some(_)) => {
-                let difference = "it is listed as a deviation and is none".to_owned();
-                report.failures.push(Failure { id, difference });
+                let differences = "it is listed as a deviation and is none".to_owned().into();
+                report.failures.push(Failure { id, differences });
             }
-            (Err(difference), None) => report.failures.push(Failure { id, difference }),
-            (Err(difference), Some(_)) => report.deviations.push(Failure { id, difference }),
+            (Err(differences), None) => report.failures.push(Failure { id, differences }),
+            (Err(differences), Some(_)) => report.deviations.push(Failure { id, differences }),
         }
     }
     report
 }
 
-/// Runs cases that share nothing, on all cores; they end in any order.
-fn run_apart(subject: &str, lines: &[(usize, &str)], only: Option<&Only>) -> Vec<Ended> {
-    let next = AtomicUsize::new(0);
-    let all: Mutex<Vec<Ended>> = Mutex::default();
-    let work = || {
-        loop {
-            // Relaxed: the counter only hands out chunks; the lines were there before the threads.
-            let start = next.fetch_add(CHUNK, Ordering::Relaxed);
-            let Some(rest) = lines.get(start..) else {
-                break;
-            };
-            let mut ended = Vec::new();
-            for (line, text) in rest.iter().take(CHUNK) {
-                let (id, case) = parse(*line, text);
-                if is_asked(only, &id) {
-                    let outcome = case.and_then(|case| catching(|| run_case(subject, case)));
-                    ended.push(Ended {
-                        line: *line,
-                        id,
-                        outcome,
-                    });
-                }
-            }
-            all.lock()
-                .expect("no thread panics holding it")
-                .extend(ended);
-        }
-    };
+/// Runs cases that share nothing, on all cores.
+fn run_apart(run: Run, lines: &Lines, options: &Options) -> Vec<Ended> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        for _ in 0..threads.min(lines.len().div_ceil(CHUNK)) {
-            scope.spawn(work);
+    let (shared, only) = (Arc::clone(lines), options.only.clone());
+    let outcomes = run_all(lines.len(), threads, options.limit, move || {
+        let (lines, only) = (Arc::clone(&shared), only.clone());
+        move |at, _: &_| {
+            let (line, text) = &lines[at];
+            let (id, case) = parse(*line, text);
+            let run = || Ok(run_case(run, case?)?);
+            is_asked(only.as_ref(), &id).then(|| Ended {
+                id,
+                outcome: catching(run),
+            })
         }
     });
-    all.into_inner().expect("no thread panics holding it")
+    let ended = outcomes.into_iter().zip(&**lines);
+    let ended = ended.filter_map(|(outcome, (line, text))| match outcome {
+        Ok(ended) => ended,
+        Err(hung) => Some(Ended {
+            id: parse(*line, text).0,
+            outcome: Err(hung.into()),
+        }),
+    });
+    ended.collect()
 }
 
 /// Runs cases that share a server, and counts them in the report by way and category.
-fn run_together(
-    lines: &[(usize, &str)],
-    only: Option<&Only>,
-    report: &mut FileReport,
-) -> Vec<Ended> {
-    let (mut ended, mut cases) = (Vec::new(), Vec::new());
-    for (line, text) in lines {
+fn run_together(lines: &Lines, options: &Options, report: &mut FileReport) -> Vec<Ended> {
+    let (mut ended, mut places, mut cases) = (Vec::new(), Vec::new(), Vec::new());
+    for (line, text) in &**lines {
         let (id, case) = parse(*line, text);
-        if !is_asked(only, &id) {
+        if !is_asked(options.only.as_ref(), &id) {
             continue;
         }
         let outcome = case.map(|mut case| {
             http::keep_texts(&mut case, text);
-            cases.push((ended.len(), case));
+            places.push(ended.len());
+            cases.push(case);
         });
-        ended.push(Ended {
-            line: *line,
-            id,
-            outcome,
-        });
+        let outcome = outcome.map_err(Differences::from);
+        ended.push(Ended { id, outcome });
     }
-    let (places, cases): (Vec<usize>, Vec<Value>) = cases.into_iter().unzip();
+    let cases = Arc::new(cases);
+    let all_played = http::play_all(&cases, options.limit);
     let (mut in_process, mut over_http) = (0, 0);
-    for ((place, case), played) in places.into_iter().zip(&cases).zip(http::play_all(&cases)) {
+    for ((place, case), played) in places.into_iter().zip(&*cases).zip(all_played) {
         in_process += usize::from(played.in_process.is_ok());
         over_http += usize::from(played.over_http.is_ok());
         let outcome = played.outcome();
@@ -296,9 +280,9 @@ fn parse(line: usize, text: &str) -> (String, Result<Value, String>) {
 }
 
 /// Runs a case; that it panics is a difference too.
-pub(super) fn catching(run: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+pub(super) fn catching(run: impl FnOnce() -> Result<(), Differences>) -> Result<(), Differences> {
     catch_unwind(AssertUnwindSafe(run))
-        .unwrap_or_else(|panic| Err(format!("panicked: {}", panic_text(&*panic))))
+        .unwrap_or_else(|panic| Err(format!("panicked: {}", panic_text(&*panic)).into()))
 }
 
 fn panic_text(panic: &(dyn Any + Send)) -> &str {
@@ -314,8 +298,9 @@ mod tests {
     const GOOD: &str = r#"{"id":"a","ops":[{"op":"EnsureReady","owner":"x","ready":true}]}"#;
 
     fn run(subject: &str, lines: &[&str]) -> Vec<Failure> {
-        let numbered: Vec<_> = (1..).zip(lines.iter().copied()).collect();
-        run_lines(subject, &numbered, None).failures
+        let numbered = (1..).zip(lines.iter().map(|line| (*line).to_owned()));
+        let lines = Arc::new(numbered.collect());
+        run_lines(subject, &lines, &Options::default()).failures
     }
 
     #[test]
@@ -338,25 +323,23 @@ mod tests {
         ] {
             let failures = run("consistency", &[line]);
             assert!(
-                failures[0].difference.contains(part),
+                failures[0].differences.first().contains(part),
                 "{line}: {failures:?}"
             );
         }
         assert_eq!(
-            run("consistency", &[GOOD, GOOD])[0].difference,
+            run("consistency", &[GOOD, GOOD])[0].differences.first(),
             "the id occurs twice"
-        );
-        assert_eq!(
-            run("nothing", &[GOOD])[0].difference,
-            "no such subject: nothing"
         );
     }
 
     #[test]
     fn failures_keep_the_order_of_the_lines() {
-        let lines: Vec<String> = (0..200).map(|n| format!("{{\"id\":\"{n:03}\"}}")).collect();
+        let lines: Vec<String> = (0..200)
+            .map(|n| format!("{{\"id\":\"{n:03}\",\"extra\":1}}"))
+            .collect();
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
-        let failures = run("nothing", &lines);
+        let failures = run("consistency", &lines);
         assert_eq!(failures.len(), 200);
         assert!(failures.is_sorted_by_key(|failure| failure.id.clone()));
     }

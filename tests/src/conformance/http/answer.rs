@@ -4,6 +4,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use serde_json::{Value, json};
 
+use super::super::differences::Differences;
 use super::compare::is_named;
 use super::play::Case;
 
@@ -15,15 +16,14 @@ pub(super) struct Answer {
 }
 
 impl Case {
-    pub(super) fn compare(&mut self, step: &Value, answer: &Answer) -> Result<(), String> {
+    pub(super) fn compare(&mut self, step: &Value, answer: &Answer) -> Result<(), Differences> {
         let recorded = &step["response"];
         if recorded["status"] != answer.status {
             let text = String::from_utf8_lossy(&answer.body);
-            return Err(format!(
-                "status {}, recorded {recorded}: {text}",
-                answer.status
-            ));
+            let status = answer.status;
+            return Err(format!("status {status}, recorded {recorded}: {text}").into());
         }
+        let mut all = Vec::new();
         if let Some(headers) = recorded["headers"].as_object() {
             for (name, value) in headers {
                 let found = answer.headers.get_all(name.as_str()).iter();
@@ -37,9 +37,10 @@ impl Case {
                 if name == "Last-Modified" && wanted == ["$time"] {
                     // A time in the form of headers.
                     match found.as_slice() {
-                        [time] if httpdate::parse_http_date(time).is_ok() => continue,
-                        _ => return Err(format!("{name}: found {found:?}")),
+                        [time] if httpdate::parse_http_date(time).is_ok() => {}
+                        _ => all.push(format!("{name}: found {found:?}")),
                     }
+                    continue;
                 }
                 let same = found.len() == wanted.len()
                     && wanted
@@ -47,24 +48,24 @@ impl Case {
                         .zip(&found)
                         .all(|(a, b)| self.symbols.matches_text(a, b));
                 if !same {
-                    return Err(format!("{name}: recorded {wanted:?}, found {found:?}"));
+                    all.push(format!("{name}: recorded {wanted:?}, found {found:?}"));
                 }
             }
         }
         if recorded["bodyBinary"] == true {
-            return Ok(());
+            return Differences::none_of(all);
         }
         if let Some(text) = recorded["bodyText"].as_str() {
             let found = String::from_utf8_lossy(&answer.body);
             // One of upstream's writers of OpenAPI ends the text with a line feed, another does not.
             let (text, found) = (text.trim_end_matches('\n'), found.trim_end_matches('\n'));
-            return match self.symbols.matches_text(text, found) {
-                true => Ok(()),
-                false => Err(format!("recorded {text:?}, found {found:?}")),
-            };
+            if !self.symbols.matches_text(text, found) {
+                all.push(format!("recorded {text:?}, found {found:?}"));
+            }
+            return Differences::none_of(all);
         }
         let Some(body) = recorded.get("body") else {
-            return Ok(());
+            return Differences::none_of(all);
         };
         let found: Value = serde_json::from_slice(&answer.body)
             .map_err(|error| format!("the answer is no JSON: {error}"))?;
@@ -96,7 +97,9 @@ impl Case {
         if recorded.get("pathCount").is_some() {
             found = summary(&found, recorded.get("deploymentItem").is_some());
         }
-        self.symbols.difference("body", &recorded, &found)
+        let symbols = &mut self.symbols;
+        symbols.differences("body", &recorded, &found, &mut all);
+        Differences::none_of(all)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::shapes::fits;
 
@@ -241,80 +241,78 @@ impl Symbols {
         others.all(|(_, other)| other != value)
     }
 
-    /// Where an answer differs from the recorded one.
-    pub(super) fn difference(
+    /// Adds where an answer differs from the recorded one.
+    pub(super) fn differences(
         &mut self,
         path: &str,
         recorded: &Value,
         found: &Value,
-    ) -> Result<(), String> {
-        let differs = || Err(format!("{path}: recorded {recorded}, found {found}"));
-        match (recorded, found) {
-            (Value::String(recorded), Value::String(found)) => {
-                match self.matches_text(recorded, found) {
-                    true => Ok(()),
-                    false => differs(),
-                }
-            }
+        all: &mut Vec<String>,
+    ) {
+        let is_same = match (recorded, found) {
+            (Value::String(recorded), Value::String(found)) => self.matches_text(recorded, found),
             (Value::String(symbol), Value::Number(found)) if symbol.starts_with('$') => {
-                match self.matches_text(symbol, &found.to_string()) {
-                    true => Ok(()),
-                    false => differs(),
-                }
+                self.matches_text(symbol, &found.to_string())
             }
-            (Value::String(text), _) if text.starts_with("not kept") => Ok(()),
+            (Value::String(text), _) if text.starts_with("not kept") => true,
             (Value::Object(recorded), Value::Object(_)) if path.ends_with("fieldsV1") => {
                 // Empty members have a meaning here, and names may hold symbols.
                 let recorded = self.fill(&Value::Object(recorded.clone()).to_string());
-                match serde_json::from_str::<Value>(&recorded) {
-                    Ok(recorded) if recorded == *found => Ok(()),
-                    _ => differs(),
-                }
+                serde_json::from_str::<Value>(&recorded).is_ok_and(|recorded| recorded == *found)
             }
-            (Value::Array(recorded_items), Value::Array(items)) => {
+            (Value::Array(recorded), Value::Array(items)) if recorded.len() == items.len() => {
                 let is_managed = path.ends_with("managedFields");
-                let (recorded_items, items) = match is_managed {
-                    true => (&by_owner(recorded_items), &by_owner(items)),
-                    false => (recorded_items, items),
+                let (recorded, items) = match is_managed {
+                    true => (&by_owner(recorded), &by_owner(items)),
+                    false => (recorded, items),
                 };
-                if recorded_items.len() != items.len() {
-                    return differs();
+                for (number, (recorded, found)) in recorded.iter().zip(items).enumerate() {
+                    self.differences(&format!("{path}[{number}]"), recorded, found, all);
                 }
-                for (number, (recorded, found)) in recorded_items.iter().zip(items).enumerate() {
-                    self.difference(&format!("{path}[{number}]"), recorded, found)?;
-                }
-                Ok(())
+                true
             }
-            (Value::Object(recorded_members), Value::Object(members)) => {
-                for (name, recorded) in recorded_members {
-                    if name == "$rest" || self.is_dropped(name) {
-                        continue;
-                    }
-                    if name == "columnDefinitions" && recorded.is_string() {
-                        continue;
-                    }
-                    let at = format!("{path}.{name}");
-                    // Of what is not kept whole, null is what wasn't there.
-                    if recorded.is_null() && recorded_members.contains_key("$rest") {
-                        continue;
-                    }
-                    let Some(found) = members.get(name) else {
-                        return Err(format!("{at}: recorded {recorded}, found nothing"));
-                    };
-                    self.difference(&at, recorded, found)?;
-                }
-                if recorded_members.contains_key("$rest") {
-                    return Ok(());
-                }
-                for (name, found) in members {
-                    if !recorded_members.contains_key(name) && !self.is_dropped(name) {
-                        return Err(format!("{path}.{name}: recorded nothing, found {found}"));
-                    }
-                }
-                Ok(())
+            (Value::Object(recorded), Value::Object(members)) => {
+                self.member_differences(path, recorded, members, all);
+                true
             }
-            _ if recorded == found => Ok(()),
-            _ => differs(),
+            _ => recorded == found,
+        };
+        if !is_same {
+            all.push(format!("{path}: recorded {recorded}, found {found}"));
+        }
+    }
+
+    fn member_differences(
+        &mut self,
+        path: &str,
+        recorded_members: &Map<String, Value>,
+        members: &Map<String, Value>,
+        all: &mut Vec<String>,
+    ) {
+        for (name, recorded) in recorded_members {
+            if name == "$rest" || self.is_dropped(name) {
+                continue;
+            }
+            if name == "columnDefinitions" && recorded.is_string() {
+                continue;
+            }
+            // Of what is not kept whole, null is what wasn't there.
+            if recorded.is_null() && recorded_members.contains_key("$rest") {
+                continue;
+            }
+            let at = format!("{path}.{name}");
+            match members.get(name) {
+                Some(found) => self.differences(&at, recorded, found, all),
+                None => all.push(format!("{at}: recorded {recorded}, found nothing")),
+            }
+        }
+        if recorded_members.contains_key("$rest") {
+            return;
+        }
+        for (name, found) in members {
+            if !recorded_members.contains_key(name) && !self.is_dropped(name) {
+                all.push(format!("{path}.{name}: recorded nothing, found {found}"));
+            }
         }
     }
 

@@ -3,6 +3,7 @@
 use http_body_util::BodyExt;
 use serde_json::Value;
 
+use super::super::differences::Differences;
 use super::answer::name_of;
 use super::play::Case;
 use super::server::Server;
@@ -14,7 +15,7 @@ impl Case {
         server: &Server,
         name: &str,
         step: &Value,
-    ) -> Result<(), String> {
+    ) -> Result<(), Differences> {
         let is_free = |line: &Value| {
             step["free"] == "the BOOKMARK may be missing or there" && line["type"] == "BOOKMARK"
         };
@@ -43,7 +44,7 @@ impl Case {
             self.watches.insert(name.to_owned(), watched);
         }
         if ended != ends {
-            return Err(format!("ended {ended}, recorded {ends}"));
+            return Err(format!("ended {ended}, recorded {ends}").into());
         }
         let lines = text
             .split(|byte| *byte == b'\n')
@@ -52,11 +53,8 @@ impl Case {
         let mut lines = lines.map_err(|error| error.to_string())?;
         lines.retain(|line| !is_free(line));
         if recorded.len() != lines.len() {
-            return Err(format!(
-                "{} events, recorded {}: {lines:?}",
-                lines.len(),
-                recorded.len()
-            ));
+            let (came, wanted, lines) = (lines.len(), recorded.len(), Value::from(lines));
+            return Err(format!("{came} events, recorded {wanted}: {lines}").into());
         }
         let before = self.symbols.clone();
         match self.compare_events(&recorded, &lines) {
@@ -69,10 +67,12 @@ impl Case {
         }
     }
 
-    fn compare_events(&mut self, recorded: &[Value], lines: &[Value]) -> Result<(), String> {
+    fn compare_events(&mut self, recorded: &[Value], lines: &[Value]) -> Result<(), Differences> {
+        let mut all = Vec::new();
         for (recorded, found) in recorded.iter().zip(lines) {
             if recorded["type"] != found["type"] {
-                return Err(format!("recorded {recorded}, found {found}"));
+                all.push(format!("recorded {recorded}, found {found}"));
+                continue;
             }
             let at = format!("{} event", recorded["type"]);
             let (object, found) = (&recorded["object"], &found["object"]);
@@ -82,14 +82,14 @@ impl Case {
                 false => &[],
             };
             for member in members {
-                self.symbols
-                    .difference(&at, &object[member], &found[member])?;
+                let (object, found) = (&object[member], &found[member]);
+                self.symbols.differences(&at, object, found, &mut all);
             }
             if members.is_empty() {
-                self.symbols.difference(&at, object, found)?;
+                self.symbols.differences(&at, object, found, &mut all);
             }
         }
-        Ok(())
+        Differences::none_of(all)
     }
 }
 

@@ -14,8 +14,14 @@ mod sent;
 mod server;
 mod shapes;
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
+
+use super::differences::Differences;
+use super::limit::run_all;
 
 pub use sent::keep_texts;
 pub use server::{AUTHORIZATION, Server};
@@ -25,9 +31,9 @@ pub use shapes::fits;
 #[derive(Clone, Debug)]
 pub struct Played {
     /// In process.
-    pub in_process: Result<(), String>,
+    pub in_process: Result<(), Differences>,
     /// Over HTTP/1.1.
-    pub over_http: Result<(), String>,
+    pub over_http: Result<(), Differences>,
 }
 
 impl Played {
@@ -35,27 +41,23 @@ impl Played {
     ///
     /// # Errors
     /// When it differs in either way.
-    pub fn outcome(&self) -> Result<(), String> {
-        match (&self.in_process, &self.over_http) {
+    pub fn outcome(self) -> Result<(), Differences> {
+        match (self.in_process, self.over_http) {
             (Ok(()), Ok(())) => Ok(()),
-            (Err(difference), Ok(())) => Err(format!("in process alone: {difference}")),
-            (Ok(()), Err(difference)) => Err(format!("over HTTP alone: {difference}")),
+            (Err(differences), Ok(())) => Err(differences.about("in process alone")),
+            (Ok(()), Err(differences)) => Err(differences.about("over HTTP alone")),
             // The same, but for uids and times.
-            (Err(difference), Err(_)) => Err(difference.clone()),
+            (Err(differences), Err(_)) => Err(differences),
         }
     }
 }
 
-/// Plays all cases of a file, in the order of the cases.
+/// Plays all cases of a file, each within the limit in each way. What comes back is in the order of the cases.
 #[must_use]
-pub fn play_all(cases: &[Value]) -> Vec<Played> {
+pub fn play_all(cases: &Arc<Vec<Value>>, limit: Duration) -> Vec<Played> {
     let (in_process, over_http) = std::thread::scope(|scope| {
-        let over_http = scope.spawn(|| {
-            let runtime = runtime(false);
-            let server = runtime.block_on(Server::listening());
-            play_on(&runtime, server, cases)
-        });
-        let in_process = play_on(&runtime(true), Ok(Server::in_process()), cases);
+        let over_http = scope.spawn(|| play_in_one_way(false, cases, limit));
+        let in_process = play_in_one_way(true, cases, limit);
         (in_process, over_http.join().expect("its panics are caught"))
     });
     let pairs = in_process.into_iter().zip(over_http);
@@ -75,23 +77,36 @@ fn runtime(is_paused: bool) -> Runtime {
         .expect("a runtime of one thread")
 }
 
-fn play_on(
-    runtime: &Runtime,
-    server: Result<Server, String>,
-    cases: &[Value],
-) -> Vec<Result<(), String>> {
-    let mut server = match server {
-        Ok(server) => server,
-        Err(error) => return vec![Err(error); cases.len()],
-    };
-    let mut outcomes = vec![Ok(()); cases.len()];
+/// One case after the other on one server; on a fresh one after a case that hangs, for the old one hangs with it.
+fn play_in_one_way(
+    in_process: bool,
+    cases: &Arc<Vec<Value>>,
+    limit: Duration,
+) -> Vec<Result<(), Differences>> {
     // These were recorded before any case had defined a kind.
     let is_early = |case: &Value| matches!(case["category"].as_str(), Some("discovery" | "paths"));
     let mut order: Vec<usize> = (0..cases.len()).collect();
     order.sort_by_key(|at| !is_early(&cases[*at]));
-    for at in order {
-        let playing = play::play(&mut server, &cases[at]);
-        outcomes[at] = super::runner::catching(|| runtime.block_on(playing));
+    let order = Arc::new(order);
+    let (to_play, in_order) = (Arc::clone(cases), Arc::clone(&order));
+    let played = run_all(cases.len(), 1, limit, move || {
+        let (cases, order) = (Arc::clone(&to_play), Arc::clone(&in_order));
+        let runtime = runtime(in_process);
+        let mut server = match in_process {
+            true => Ok(Server::in_process()),
+            false => runtime.block_on(Server::listening()),
+        };
+        move |at, place: &_| {
+            let server = server
+                .as_mut()
+                .map_err(|error| Differences::from(&**error))?;
+            let playing = play::play(server, &cases[order[at]], place);
+            super::runner::catching(|| runtime.block_on(playing))
+        }
+    });
+    let mut outcomes = vec![Ok(()); cases.len()];
+    for (at, outcome) in order.iter().zip(played) {
+        outcomes[*at] = outcome.unwrap_or_else(|hung| Err(hung.into()));
     }
     outcomes
 }

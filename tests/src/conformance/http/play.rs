@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use http_body_util::BodyExt;
 use serde_json::Value;
 
+use super::super::differences::Differences;
+use super::super::limit::Place;
 use super::answer::Answer;
 use super::compare::Symbols;
 use super::order;
@@ -36,11 +38,15 @@ pub(super) struct Watched {
     pub(super) is_past_start: bool,
 }
 
-/// Plays the steps of a case.
+/// Plays the steps of a case, those after one that differs too.
 ///
 /// # Errors
-/// What differs first.
-pub(super) async fn play(server: &mut Server, case: &Value) -> Result<(), String> {
+/// What differs.
+pub(super) async fn play(
+    server: &mut Server,
+    case: &Value,
+    place: &Place,
+) -> Result<(), Differences> {
     only_known(case, CASE, "case")?;
     server.tick();
     let mut playing = Case::default();
@@ -52,20 +58,37 @@ pub(super) async fn play(server: &mut Server, case: &Value) -> Result<(), String
             serde_json::json!({"method": "POST", "path": "/api/v1/namespaces", "body": body});
         let answer = playing.send(server, &step).await?;
         if answer.status() != 201 {
-            return Err(format!(
-                "the namespace was not created: {}",
-                answer.status()
-            ));
+            let problem = format!("the namespace was not created: {}", answer.status());
+            return Err(problem.into());
         }
         // Read to its end, so that the connection is free again.
         answer.into_body().collect().await?;
     }
     let steps = case["steps"].as_array().ok_or("no steps")?;
+    let mut all = Vec::new();
     for (number, step) in steps.iter().enumerate() {
-        let played = playing.step(server, number, step).await;
-        played.map_err(|difference| format!("step {number}: {difference}"))?;
+        let name = format!("step {number}");
+        place.reach(format!("{name} ({})", title(step)));
+        if let Err(differences) = playing.step(server, number, step).await {
+            all.extend_from_slice(differences.about(&name).all());
+        }
     }
-    order::check(&playing.symbols, case)
+    if all.is_empty() {
+        order::check(&playing.symbols, case)?;
+    }
+    Differences::none_of(all)
+}
+
+/// What a step does, in a few words.
+fn title(step: &Value) -> String {
+    let text = |member: &str| step[member].as_str();
+    match text("events") {
+        Some(watch) => format!("events of {watch}"),
+        None => {
+            let (method, path) = (text("method").unwrap_or("GET"), text("path"));
+            format!("{method} {}", path.unwrap_or_default())
+        }
+    }
 }
 
 fn only_known(value: &Value, known: &str, what: &str) -> Result<(), String> {
@@ -82,7 +105,7 @@ impl Case {
         server: &mut Server,
         number: usize,
         step: &Value,
-    ) -> Result<(), String> {
+    ) -> Result<(), Differences> {
         only_known(step, STEP, "step")?;
         only_known(&step["response"], ANSWER, "response")?;
         if let Some(name) = step["events"].as_str() {

@@ -1,0 +1,48 @@
+//! What differs between a case and its record.
+
+/// One difference or more, in the order in which they were found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Differences(Vec<String>);
+
+impl Differences {
+    /// The first.
+    #[must_use]
+    pub fn first(&self) -> &str {
+        &self.0[0]
+    }
+
+    /// All, the first first.
+    #[must_use]
+    pub fn all(&self) -> &[String] {
+        &self.0
+    }
+
+    /// The same, with what all of them are about before each.
+    pub(super) fn about(self, what: &str) -> Differences {
+        let all = self.0.into_iter();
+        Differences(
+            all.map(|difference| format!("{what}: {difference}"))
+                .collect(),
+        )
+    }
+
+    /// `Ok` where there is none.
+    pub(super) fn none_of(all: Vec<String>) -> Result<(), Differences> {
+        match all.is_empty() {
+            true => Ok(()),
+            false => Err(Differences(all)),
+        }
+    }
+}
+
+impl From<String> for Differences {
+    fn from(difference: String) -> Differences {
+        Differences(vec![difference])
+    }
+}
+
+impl From<&str> for Differences {
+    fn from(difference: &str) -> Differences {
+        difference.to_owned().into()
+    }
+}

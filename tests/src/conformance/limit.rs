@@ -1,0 +1,149 @@
+//! Runs cases on threads of their own and leaves behind those that take too long.
+//!
+//! A thread can't be ended from outside: one whose case hangs is left to itself, another goes on with the next case, and
+//! what the first one answers after all counts for nothing.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How far a case has come, told by the thread that runs it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Place(Arc<Mutex<String>>);
+
+impl Place {
+    /// The case has come here.
+    pub(super) fn reach(&self, place: String) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = place;
+    }
+
+    fn text(&self) -> String {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+/// Runs the cases `0..total` on `threads` threads, and gives their outcomes in order.
+///
+/// `make` makes what runs cases, once on each thread; that takes the number of a case and tells where it is.
+///
+/// # Errors
+/// Of a case that takes longer than `limit`: where it was then.
+pub(super) fn run_all<T, R>(
+    total: usize,
+    threads: usize,
+    limit: Duration,
+    make: impl Fn() -> R + Send + Sync + 'static,
+) -> Vec<Result<T, String>>
+where
+    T: Send + 'static,
+    R: FnMut(usize, &Place) -> T,
+{
+    let (next, make) = (Arc::new(AtomicUsize::new(0)), Arc::new(make));
+    let lane = || {
+        let mut ended = Vec::new();
+        while let Some(hung) = run_lane(total, limit, &next, &make, &mut ended) {
+            ended.push(hung);
+        }
+        ended
+    };
+    let mut outcomes: Vec<_> = std::thread::scope(|scope| {
+        let lanes: Vec<_> = (0..threads.min(total)).map(|_| scope.spawn(lane)).collect();
+        let ended = lanes.into_iter().map(|lane| lane.join());
+        ended.flat_map(|ended| ended.unwrap_or_default()).collect()
+    });
+    outcomes.sort_by_key(|(case, _)| *case);
+    let mut outcomes = outcomes.into_iter().peekable();
+    (0..total)
+        .map(|case| match outcomes.next_if(|(ended, _)| *ended == case) {
+            Some((_, outcome)) => outcome,
+            None => Err("the thread that should run it has ended".to_owned()),
+        })
+        .collect()
+}
+
+/// Runs cases on a new thread until none is left, or one hangs: that one and where it was.
+fn run_lane<T, R>(
+    total: usize,
+    limit: Duration,
+    next: &Arc<AtomicUsize>,
+    make: &Arc<impl Fn() -> R + Send + Sync + 'static>,
+    ended: &mut Vec<(usize, Result<T, String>)>,
+) -> Option<(usize, Result<T, String>)>
+where
+    T: Send + 'static,
+    R: FnMut(usize, &Place) -> T,
+{
+    let (sender, receiver) = channel();
+    let (place, current) = (Place::default(), Arc::new(AtomicUsize::new(total)));
+    let (told, running) = (place.clone(), Arc::clone(&current));
+    let (next, make) = (Arc::clone(next), Arc::clone(make));
+    std::thread::spawn(move || {
+        let mut run = make();
+        loop {
+            let case = next.fetch_add(1, Ordering::Relaxed);
+            if case >= total {
+                return;
+            }
+            told.reach("its begin".to_owned());
+            running.store(case, Ordering::Release);
+            if sender.send((case, run(case, &told))).is_err() {
+                // It took too long: another thread has gone on.
+                return;
+            }
+        }
+    });
+    loop {
+        match receiver.recv_timeout(limit) {
+            Ok((case, outcome)) => ended.push((case, Ok(outcome))),
+            Err(RecvTimeoutError::Disconnected) => return None,
+            Err(RecvTimeoutError::Timeout) => {
+                let case = current.load(Ordering::Acquire);
+                // Its thread has not even begun with a case.
+                if case == total {
+                    continue;
+                }
+                let (place, seconds) = (place.text(), limit.as_secs_f64());
+                let hung = format!("hung at {place}: no end within {seconds} s");
+                return Some((case, Err(hung)));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_case_that_hangs_holds_up_none_of_the_others() {
+        for threads in [1, 3] {
+            let outcomes = run_all(9, threads, Duration::from_secs(2), || {
+                move |case, place: &Place| {
+                    place.reach(format!("step {case}"));
+                    if case == 3 {
+                        loop {
+                            std::thread::park();
+                        }
+                    }
+                    case * 2
+                }
+            });
+            let hung = "hung at step 3: no end within 2 s".to_owned();
+            let mut wanted: Vec<_> = (0..9).map(|case| Ok(case * 2)).collect();
+            wanted[3] = Err(hung);
+            assert_eq!(outcomes, wanted);
+        }
+    }
+
+    #[test]
+    fn cases_whose_thread_ends_are_not_lost() {
+        let run = || |_: usize, _: &Place| panic!("planned");
+        let outcomes: Vec<Result<(), _>> = run_all(2, 1, Duration::from_secs(60), run);
+        assert!(outcomes.iter().all(Result::is_err));
+        assert_eq!(outcomes.len(), 2);
+    }
+}
