@@ -2,16 +2,15 @@
 
 use podstorm_objects::cells::{containers, number, pairs, selector};
 use podstorm_objects::{
-    Cause, Cell, Column, DynamicObject, Kind, MetadataChecks, ResourceType, Rules,
+    Cause, Cell, Column, DynamicObject, Kind, Map, MetadataChecks, NameFormat, ResourceType, Rules,
 };
 use serde_json::Value;
 
 use super::columns::{column, wide_column};
 use super::counts::Counts;
-use super::{deployment, template};
+use super::{rollout, template};
 use crate::defaulting::{Fill, Within};
-use crate::errors::required;
-use crate::validation::{Checks, Field, IMMUTABLE, names};
+use crate::validation::{Checks, Field, IMMUTABLE, Workload, names};
 
 const APPS: ResourceType = ResourceType {
     group: "apps",
@@ -31,7 +30,7 @@ pub(super) static ROWS: [ResourceType; 4] = [
         columns: DEPLOYMENT,
         rules: Rules {
             default: default_deployment,
-            validate,
+            validate: validate_deployment,
             validate_status: |new, old| OF_DEPLOYMENT.check(new, old),
             ..Rules::NONE
         },
@@ -45,7 +44,7 @@ pub(super) static ROWS: [ResourceType; 4] = [
         rules: Rules {
             default: default_daemon_set,
             prepare: count_templates,
-            validate,
+            validate: validate_daemon_set,
             validate_status: |new, old| OF_DAEMON_SET.check(new, old),
             ..Rules::NONE
         },
@@ -54,12 +53,14 @@ pub(super) static ROWS: [ResourceType; 4] = [
     ResourceType {
         kind: "StatefulSet",
         resource: "statefulsets",
+        // They begin those of pods, with a number behind.
+        name_format: NameFormat::Label,
         short_names: &["sts"],
         has_scale: true,
         columns: STATEFUL_SET,
         rules: Rules {
             default: default_stateful_set,
-            validate,
+            validate: validate_stateful_set,
             validate_status: |new, old| OF_STATEFUL_SET.check(new, old),
             ..Rules::NONE
         },
@@ -107,11 +108,15 @@ fn default_daemon_set(set: &mut DynamicObject) {
         spec.set_absent("revisionHistoryLimit", 10);
         spec.within("updateStrategy", |strategy| {
             strategy.set("type", "RollingUpdate");
-            if strategy.text("type") == "RollingUpdate" {
-                strategy.within("rollingUpdate", |rolling| {
-                    rolling.set_absent("maxUnavailable", 1);
-                    rolling.set_absent("maxSurge", 0);
-                });
+            let rolls = strategy.text("type") == "RollingUpdate";
+            let default = |rolling: &mut Map| {
+                // Upstream's own type has no absent numbers.
+                rolling.set_absent("maxUnavailable", i64::from(rolls));
+                rolling.set_absent("maxSurge", 0);
+            };
+            match rolls {
+                true => strategy.within("rollingUpdate", default),
+                false => strategy.with("rollingUpdate", default),
             }
         });
     });
@@ -172,25 +177,31 @@ fn count_templates(new: &mut DynamicObject, old: Option<&DynamicObject>) {
     new.metadata.annotations = new.metadata.annotations.with(COUNT, &count.to_string());
 }
 
-/// What Deployments, DaemonSets and StatefulSets have in common with ReplicaSets.
-fn validate(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> {
+fn validate_deployment(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> {
     let checks = Checks::default();
     let spec = checks.field(new, "spec");
-    let before = old.map(|old| checks.field(old, "spec").value);
-    let shared = template::validate(new);
-    match new.kind().name() {
-        "Deployment" => deployment::check(&spec, shared),
-        "StatefulSet" => {
-            checks.extend(shared);
-            check_stateful(&spec, before);
-            return checks.found();
-        }
-        _ => checks.extend(shared),
-    }
-    if let Some(before) = before {
+    rollout::check_deployment(&spec, template::validate(new, Workload::REPLICA_SET));
+    keep_selector(&spec, old);
+    checks.found()
+}
+
+fn validate_daemon_set(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> {
+    let checks = Checks::default();
+    let spec = checks.field(new, "spec");
+    let mut shared = template::validate(new, Workload::DAEMON_SET);
+    // Which selectors there may be is checked entry by entry alone.
+    shared.retain(|cause| {
+        cause.field != "spec.selector" || cause.message.contains("empty selector is invalid")
+    });
+    rollout::check_daemon_set(&spec, shared);
+    keep_selector(&spec, old);
+    checks.found()
+}
+
+fn keep_selector(spec: &Field<'_>, old: Option<&DynamicObject>) {
+    if let Some(before) = old.map(|old| spec.checks.field(old, "spec").value) {
         spec.at("selector").unchanged(&before["selector"]);
     }
-    checks.found()
 }
 
 /// The numbers of the status of a StatefulSet.
@@ -249,8 +260,7 @@ const OF_DAEMON_SET: Counts = Counts {
     parts: &[],
 };
 
-/// The rules of StatefulSets alone: their claims, numbers and names.
-fn check_stateful(spec: &Field<'_>, before: Option<&Value>) {
+fn validate_stateful_set(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> {
     const MUTABLE: [&str; 7] = [
         "replicas",
         "ordinals",
@@ -260,28 +270,48 @@ fn check_stateful(spec: &Field<'_>, before: Option<&Value>) {
         "persistentVolumeClaimRetentionPolicy",
         "minReadySeconds",
     ];
-    for (number, claim) in spec.at("volumeClaimTemplates").items().enumerate() {
-        super::storage::check_claim_spec(&claim.at("spec"));
-        if claim.at("metadata").at("name").text().is_empty() {
-            for member in ["persistentVolumeClaim.claimName", "name"] {
-                let field = format!("spec.template.spec.volumes[{number}].{member}");
-                spec.checks.push(required(field, ""));
-            }
-        }
-    }
-    for member in ["whenDeleted", "whenScaled"] {
-        let policy = spec.at("persistentVolumeClaimRetentionPolicy").at(member);
-        policy.one_of(&["Retain", "Delete"]);
-    }
+    let checks = Checks::default();
+    let spec = checks.field(new, "spec");
     let policy = spec.at("podManagementPolicy");
     if policy.value.is_string() && !["OrderedReady", "Parallel"].contains(&policy.text()) {
         policy.invalid("must be 'OrderedReady' or 'Parallel'");
     }
+    rollout::check_stateful_set(&spec.at("updateStrategy"));
+    for member in ["whenDeleted", "whenScaled"] {
+        let policy = spec.at("persistentVolumeClaimRetentionPolicy").at(member);
+        policy.one_of(&["Retain", "Delete"]);
+    }
+    let shared = template::validate(new, Workload::STATEFUL_SET);
+    let is_of_template = |cause: &Cause| cause.field.starts_with("spec.template");
+    let is_of_selector = |cause: &Cause| cause.field.starts_with("spec.selector");
+    let (of_template, rest): (Vec<_>, Vec<_>) = shared.into_iter().partition(is_of_template);
+    let (mut of_selector, counts): (Vec<_>, Vec<_>) = rest.into_iter().partition(is_of_selector);
+    checks.extend(counts);
     spec.at("ordinals").at("start").not_negative();
+    for cause in &mut of_selector {
+        cause.message = cause.message.replace(": invalid label selector", "");
+    }
+    checks.extend(of_selector);
+    if old.is_none() {
+        for claim in spec.at("volumeClaimTemplates").items() {
+            super::storage::check_claim_spec(&claim.at("spec"));
+        }
+    }
+    // Sic: the template's metadata is checked twice.
+    let of_metadata = ["spec.template.labels", "spec.template.annotations"];
+    let is_of_metadata = |cause: &Cause| {
+        of_metadata
+            .iter()
+            .any(|field| cause.field.starts_with(field))
+    };
+    let again = of_template.iter().filter(|cause| is_of_metadata(cause));
+    checks.extend(again.cloned().collect());
+    checks.extend(of_template);
     let service = spec.at("serviceName");
-    if !service.text().is_empty() {
+    if old.is_none() && !service.text().is_empty() {
         service.fits(names::dns_label);
     }
+    let before = old.map(|old| checks.field(old, "spec").value);
     if before.is_some_and(|before| spec.changes_beyond(before, &MUTABLE)) {
         spec.forbidden(
             "updates to statefulset spec for fields other than 'replicas', 'ordinals', \
@@ -289,6 +319,7 @@ fn check_stateful(spec: &Field<'_>, before: Option<&Value>) {
              'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden",
         );
     }
+    checks.found()
 }
 
 fn validate_revision(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> {

@@ -5,9 +5,9 @@ use podstorm_objects::{Cause, Cell, Column, DynamicObject, Now, ResourceType, Ru
 use serde_json::Value;
 
 use super::columns::{column, wide_column};
-use super::{job, job_status, schedule, template};
+use super::{job, job_status, schedule};
 use crate::defaulting::{Fill, Within};
-use crate::errors::invalid_value;
+use crate::errors::{invalid_value, not_supported_value};
 use crate::validation::Checks;
 
 const BATCH: ResourceType = ResourceType {
@@ -61,7 +61,7 @@ fn default_cron_job(job: &mut DynamicObject) {
         spec.set_absent("successfulJobsHistoryLimit", 3);
         spec.set_absent("failedJobsHistoryLimit", 1);
         spec.with("jobTemplate", |job| {
-            job.with("spec", template::set_defaults);
+            job.with("spec", job::default_template);
         });
     });
 }
@@ -90,7 +90,15 @@ fn validate_cron_job(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Ca
     ] {
         spec.at(member).not_negative();
     }
-    template::validate_ending(&spec.at("jobTemplate").at("spec").at("template"));
+    let of_jobs = spec.at("jobTemplate").at("spec");
+    job::validate_spec(&of_jobs);
+    let (selector, by_hand) = (of_jobs.at("selector"), of_jobs.at("manualSelector"));
+    if !selector.is_null() {
+        selector.invalid("`selector` will be auto-generated");
+    }
+    if *by_hand.value == true {
+        checks.push(not_supported_value(by_hand.path, true, &["nil", "false"]));
+    }
     checks.found()
 }
 

@@ -5,7 +5,9 @@ use podstorm_objects::{Cell, Column, MetadataChecks, ResourceType, Rules, Subres
 use serde_json::Value;
 
 use super::columns::column;
+use super::template;
 use crate::defaulting::{Fill, fill_spec};
+use crate::validation::Checks;
 
 pub(super) static ROWS: [ResourceType; 2] = [
     ResourceType {
@@ -34,6 +36,11 @@ pub(super) static ROWS: [ResourceType; 2] = [
                 template
                     .fields
                     .with("template", |template| template.with("spec", fill_spec));
+            },
+            validate: |new, _| {
+                let checks = Checks::default();
+                template::validate_alone(&checks.field(new, "template"));
+                checks.found()
             },
             ..Rules::NONE
         },

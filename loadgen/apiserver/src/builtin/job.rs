@@ -46,15 +46,20 @@ pub(super) fn default(job: &mut DynamicObject) {
             "TerminatingOrFailed"
         };
         spec.set_absent("podReplacementPolicy", replaced);
-        spec.with("podFailurePolicy", |policy| {
-            policy.each("rules", |rule| {
-                rule.each("onPodConditions", |condition| {
-                    condition.set("status", "True");
-                });
+        default_template(spec);
+    });
+}
+
+/// Sets what the spec of a Job leaves out that is not the Job's own, as CronJobs do too.
+pub(super) fn default_template(spec: &mut Map) {
+    spec.with("podFailurePolicy", |policy| {
+        policy.each("rules", |rule| {
+            rule.each("onPodConditions", |condition| {
+                condition.set("status", "True");
             });
         });
-        template::set_defaults(spec);
     });
+    template::set_defaults(spec);
 }
 
 /// Gives a Job, unless its selector is the user's own, one that finds its pods alone: by the Job's
@@ -107,18 +112,24 @@ pub(super) fn validate(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<
     let checks = Checks::default();
     let spec = checks.field(new, "spec");
     check_own_selector(new, &spec);
-    for member in ["parallelism", "completions", "backoffLimit"] {
-        spec.at(member).not_negative();
-    }
-    template::validate_ending(&spec.at("template"));
-    check_spec(&spec);
-    check_success_policy(&spec);
+    validate_spec(&spec);
     check_selector(&spec);
     check_names_of_pods(new, &spec);
     if let Some(old) = old {
         check_update(&spec, old);
     }
     checks.found()
+}
+
+/// The rules of the spec of a Job, or of the Jobs that a CronJob makes.
+pub(super) fn validate_spec(spec: &Field<'_>) {
+    for member in ["parallelism", "completions", "backoffLimit"] {
+        spec.at(member).not_negative();
+    }
+    let has_failure_policy = !spec.value["podFailurePolicy"].is_null();
+    template::validate_ending(&spec.at("template"), has_failure_policy);
+    check_spec(spec);
+    check_success_policy(spec);
 }
 
 /// The labels of a Job's pods are the Job's own, unless it selects by hand.

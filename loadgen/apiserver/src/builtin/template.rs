@@ -1,4 +1,5 @@
-//! Pod templates within kinds that have no Rust type: defaults and rules are those of ReplicaSets.
+//! Pod templates within kinds that have no Rust type: their defaults, and what is checked of them as their kind uses
+//! them. The rules are those of ReplicaSets' templates.
 
 use podstorm_objects::decode::Path;
 use podstorm_objects::{Cause, DynamicObject, Map, PodTemplate, ReplicaSet, Resource};
@@ -6,55 +7,16 @@ use serde_json::{Value, json};
 
 use crate::defaulting::{Within, fill_spec};
 use crate::errors::invalid_value;
-use crate::validation::{Field, validate_replica_set_spec, validate_template};
+use crate::places::Places;
+use crate::validation::{Field, Workload, validate_replica_set_spec, validate_template};
 
 /// Sets the defaults of `template` in a spec.
 pub(super) fn set_defaults(spec: &mut Map) {
     spec.within("template", |template| template.within("spec", fill_spec));
 }
 
-/// The broken rules of a spec with replicas, selector and template: those of ReplicaSets, in texts of
-/// the kind's own.
-pub(super) fn validate(object: &DynamicObject) -> Vec<Cause> {
-    let kind = object.kind().name();
-    let mut causes = validate_as_replica_set(object);
-    let is_of_selector = |cause: &Cause| cause.field == "spec.selector";
-    match kind {
-        // Which selectors there may be is checked entry by entry alone.
-        "DaemonSet" => causes.retain(|cause| {
-            !is_of_selector(cause) || cause.message.contains("empty selector is invalid")
-        }),
-        "StatefulSet" => {
-            for cause in causes.iter_mut().filter(|cause| is_of_selector(cause)) {
-                cause.message = cause.message.replace(": invalid label selector", "");
-            }
-            // Sic: the template's metadata is checked twice.
-            let of_template = ["spec.template.labels", "spec.template.annotations"];
-            let again = causes
-                .iter()
-                .filter(|cause| of_template.contains(&&*cause.field));
-            causes.extend(again.cloned().collect::<Vec<_>>());
-        }
-        _ => {}
-    }
-    for cause in &mut causes {
-        match kind {
-            "StatefulSet" | "DaemonSet" => {
-                let of_kind = format!("activeDeadlineSeconds in {kind}");
-                cause.message = (cause.message)
-                    .replace("activeDeadlineSeconds in ReplicaSet", &of_kind)
-                    .replace(
-                        "invalid for deployment",
-                        &format!("invalid for {}", kind.to_lowercase()),
-                    );
-            }
-            _ => {}
-        }
-    }
-    causes
-}
-
-fn validate_as_replica_set(object: &DynamicObject) -> Vec<Cause> {
+/// The broken rules of a spec with selector and template: those of ReplicaSets, in texts of the kind's own.
+pub(super) fn validate(object: &DynamicObject, of: Workload) -> Vec<Cause> {
     let spec = object.fields.get("spec").cloned().unwrap_or_default();
     let mut of_set: Map = ["replicas", "minReadySeconds", "selector", "template"]
         .into_iter()
@@ -62,8 +24,13 @@ fn validate_as_replica_set(object: &DynamicObject) -> Vec<Cause> {
         .collect();
     // DaemonSets have none.
     of_set.entry("replicas").or_insert(1.into());
+    if let Some(template) = of_set.get_mut("template")
+        && of.kind == Workload::STATEFUL_SET.kind
+    {
+        prepare_stateful(template, &spec["volumeClaimTemplates"]);
+    }
     match ReplicaSet::from_json(json!({"spec": of_set})) {
-        Ok(set) => validate_replica_set_spec(&set.spec),
+        Ok(set) => validate_replica_set_spec(&set.spec, of),
         Err(problem) => vec![invalid_value(
             problem.path.to_string(),
             &Value::Null,
@@ -72,8 +39,39 @@ fn validate_as_replica_set(object: &DynamicObject) -> Vec<Cause> {
     }
 }
 
-/// The broken rules of the template of a Job, whose pods end.
-pub(super) fn validate_ending(template: &Field<'_>) {
+/// Makes of a StatefulSet's template what its pods will have: a volume for each template of claims, before the volumes
+/// of the template and in place of one with its name, and names in DNS that the controller sets.
+///
+/// Source: `volumesToAddForTemplates` of Kubernetes' `pkg/apis/apps/validation`.
+fn prepare_stateful(template: &mut Value, claims: &Value) {
+    let Some(Value::Object(spec)) = template.get_mut("spec") else {
+        return;
+    };
+    for member in ["hostname", "subdomain"] {
+        spec.remove(member);
+    }
+    let name_of = |named: &Value| named["name"].as_str().unwrap_or("").to_owned();
+    let mut names = Places::default();
+    let mut volumes = Vec::new();
+    for claim in claims.as_array().into_iter().flatten() {
+        let name = name_of(&claim["metadata"]);
+        if !names.contains(&name) {
+            volumes.push(json!({"name": name, "persistentVolumeClaim": {"claimName": name}}));
+            names.push(name);
+        }
+    }
+    if volumes.is_empty() {
+        return;
+    }
+    if let Some(Value::Array(own)) = spec.remove("volumes") {
+        let others = own.into_iter();
+        volumes.extend(others.filter(|volume| !names.contains(&name_of(volume))));
+    }
+    spec.insert("volumes".to_owned(), volumes.into());
+}
+
+/// The broken rules of a template by itself.
+pub(super) fn validate_alone(template: &Field<'_>) {
     match PodTemplate::from_json(template.value.clone()) {
         Ok(read) => {
             let path = Path::ROOT.member(&template.path);
@@ -84,9 +82,22 @@ pub(super) fn validate_ending(template: &Field<'_>) {
             field.invalid_as(Value::Null, &problem.problem);
         }
     }
-    // Sic: upstream calls the default, which a job can't have, missing.
+}
+
+/// The broken rules of the template of a Job, whose pods end.
+pub(super) fn validate_ending(template: &Field<'_>, has_failure_policy: bool) {
+    const ENDING: [&str; 2] = ["OnFailure", "Never"];
+    validate_alone(template);
     let policy = template.at("spec").at("restartPolicy");
-    if policy.text() == "Always" {
-        policy.required("valid values: \"OnFailure\", \"Never\"");
+    match policy.text() {
+        // Sic: upstream calls the default, which a job can't have, missing.
+        "Always" | "" => policy.required("valid values: \"OnFailure\", \"Never\""),
+        "OnFailure" if has_failure_policy => {
+            policy.invalid("only \"Never\" is supported when podFailurePolicy is specified");
+        }
+        _ => policy.must_be_one_of(&ENDING),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,7 @@
 //! Values as upstream's messages quote them: with the fields of Kubernetes' internal types, in their order,
 //! those that say nothing too. And how two of them differ.
 //!
-//! Source: `pkg/apis/core/types.go` and `pkg/apis/batch/types.go` of Kubernetes; `diff.Diff` of apimachinery.
+//! Source: `types.go` in `pkg/apis/core`, `batch` and `apps` of Kubernetes; `diff.Diff` of apimachinery.
 
 mod difference;
 

@@ -40,9 +40,9 @@ pub(crate) use resources::is_of_quota;
 pub use security::allow_privileged;
 pub(crate) use selector::validate_selector;
 pub use workload::{
-    validate_replica_set, validate_replica_set_except_pod_spec, validate_replica_set_spec,
-    validate_replica_set_update, validate_replicas, validate_replication_controller,
-    validate_status, validate_template,
+    Workload, validate_replica_set, validate_replica_set_except_pod_spec,
+    validate_replica_set_spec, validate_replica_set_update, validate_replicas,
+    validate_replication_controller, validate_status, validate_template,
 };
 
 /// The broken rules of an object's metadata, as its kind's row says.

@@ -72,12 +72,18 @@ pub(crate) fn dns_label(text: &str) -> Option<String> {
     if text.len() > LABEL_BYTES_MAX {
         return Some(too_long(LABEL_BYTES_MAX));
     }
-    (!is_dns_part(text)).then(|| {
+    if is_dns_part(text) {
+        return None;
+    }
+    if dns_subdomain(text).is_none() {
+        return Some("must not contain dots".to_owned());
+    }
+    Some(
         "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', \
          and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', \
          regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
-            .to_owned()
-    })
+            .to_owned(),
+    )
 }
 
 /// A label key: an optional DNS subdomain with a slash, then a name.

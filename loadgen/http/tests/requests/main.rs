@@ -15,6 +15,7 @@ mod old_ways;
 mod pages;
 mod protobuf;
 mod refusals;
+mod workloads;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

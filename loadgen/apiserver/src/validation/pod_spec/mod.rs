@@ -78,7 +78,7 @@ pub(super) fn check_node_name(name: Option<&str>, path: &Path<'_>, causes: &mut 
     }
 }
 
-/// Checks the volumes and returns their names.
+/// Checks the volumes and returns the names of those that are sound: others can't be mounted.
 fn check_volumes<'a>(
     fields: JsonValue<'a>,
     path: &Path<'_>,
@@ -88,15 +88,7 @@ fn check_volumes<'a>(
     let mut seen = Places::default();
     for (index, volume) in items(fields, "volumes") {
         let path = list.item(index);
-        let name_path = path.member("name");
-        let name = text(volume, "name");
-        if name.is_empty() {
-            causes.required(&name_path, "");
-        } else if let Some(problem) = names::dns_label(name) {
-            causes.invalid(&name_path, name, problem);
-        } else if seen.contains(&name) {
-            causes.duplicate(&name_path, name);
-        }
+        let before = causes.all.len();
         let mut sources: Vec<(&str, JsonValue<'_>)> = volume
             .pairs()
             .filter(|(key, value)| *key != "name" && !value.is_null())
@@ -117,7 +109,19 @@ fn check_volumes<'a>(
                 "may not specify more than 1 volume type",
             );
         }
-        seen.push(name);
+        let name_path = path.member("name");
+        let name = text(volume, "name");
+        if name.is_empty() {
+            causes.required(&name_path, "");
+        } else {
+            causes.text(&name_path, name, names::dns_label(name));
+            if seen.contains(&name) {
+                causes.duplicate(&name_path, name);
+            }
+        }
+        if causes.all.len() == before {
+            seen.push(name);
+        }
     }
     seen
 }

@@ -1,6 +1,7 @@
 //! Validation of ReplicaSets and ReplicationControllers.
 
 use podstorm_objects::decode::Path;
+use podstorm_objects::json::JsonValue;
 use podstorm_objects::{
     Cause, LabelSelector, Labels, ObjectMeta, PodTemplate, ReplicaSet, ReplicaSetSpec,
     ReplicaSetStatus, ReplicationController, Selector,
@@ -27,21 +28,51 @@ pub fn validate_replica_set_except_pod_spec(replica_set: &ReplicaSet) -> Vec<Cau
     causes.found()
 }
 
-/// The broken rules of the spec of a ReplicaSet, or of what a kind without a Rust type has in common
-/// with it.
-pub fn validate_replica_set_spec(spec: &ReplicaSetSpec) -> Vec<Cause> {
+/// What messages call the kind that a template belongs to.
+#[derive(Clone, Copy, Debug)]
+pub struct Workload {
+    /// Where its pods have a deadline.
+    pub kind: &'static str,
+    /// Where its selector is empty.
+    pub of_selector: &'static str,
+}
+
+impl Workload {
+    /// A ReplicaSet, or a Deployment.
+    pub const REPLICA_SET: Workload = Workload {
+        kind: "ReplicaSet",
+        of_selector: "deployment",
+    };
+    /// A StatefulSet.
+    pub const STATEFUL_SET: Workload = Workload {
+        kind: "StatefulSet",
+        of_selector: "statefulset",
+    };
+    /// A DaemonSet.
+    pub const DAEMON_SET: Workload = Workload {
+        kind: "DaemonSet",
+        of_selector: "daemonset",
+    };
+    const CONTROLLER: Workload = Workload {
+        kind: "ReplicationController",
+        of_selector: "",
+    };
+}
+
+/// The broken rules of what the spec of a kind without a Rust type has in common with that of a ReplicaSet.
+pub fn validate_replica_set_spec(spec: &ReplicaSetSpec, of: Workload) -> Vec<Cause> {
     let mut causes = Causes::default();
-    check_replica_set_spec(spec, PodSpecCheck::Full, &mut causes);
+    check_spec(spec, PodSpecCheck::Full, of, &mut causes);
     causes.found()
 }
 
-/// The broken rules of a template whose pods may end, at that path.
+/// The broken rules of a template, at that path, that hold for templates of all kinds.
 pub fn validate_template(template: &PodTemplate, path: &Path<'_>) -> Vec<Cause> {
     let mut causes = Causes::default();
     check_template(template, None, path, &mut causes);
     let spec_path = path.member("spec");
     template.spec.look(template.token_volume, |spec| {
-        pod_spec::check(spec, template.node_name.as_deref(), &spec_path, &mut causes);
+        check_template_spec(spec, template, &spec_path, &mut causes);
     });
     causes.found()
 }
@@ -110,6 +141,10 @@ fn check_meta(meta: &ObjectMeta, causes: &mut Causes) {
 }
 
 fn check_replica_set_spec(spec: &ReplicaSetSpec, of_pods: PodSpecCheck, causes: &mut Causes) {
+    check_spec(spec, of_pods, Workload::REPLICA_SET, causes);
+}
+
+fn check_spec(spec: &ReplicaSetSpec, of_pods: PodSpecCheck, of: Workload, causes: &mut Causes) {
     let path = Path::ROOT.member("spec");
     check_counts(spec.replicas, spec.min_ready_seconds, &path, causes);
     let selector_path = path.member("selector");
@@ -121,11 +156,8 @@ fn check_replica_set_spec(spec: &ReplicaSetSpec, of_pods: PodSpecCheck, causes: 
             Selector::compile(None).ok()
         }
         Some(written) if is_empty(written) => {
-            causes.invalid(
-                &selector_path,
-                written.to_json(),
-                "empty selector is invalid for deployment",
-            );
+            let detail = format!("empty selector is invalid for {}", of.of_selector);
+            causes.invalid(&selector_path, written.to_json(), detail);
             None
         }
         Some(written) => {
@@ -134,24 +166,25 @@ fn check_replica_set_spec(spec: &ReplicaSetSpec, of_pods: PodSpecCheck, causes: 
             if compiled.is_err() || causes.all.len() > before || causes.is_full() {
                 let detail = "invalid label selector";
                 causes.invalid(&selector_path, written.to_json(), detail);
-                return check_rest(spec, of_pods, None, &path, causes);
+                return check_rest(spec, (of_pods, of), None, &path, causes);
             }
             compiled.ok()
         }
     };
-    check_rest(spec, of_pods, compiled.as_ref(), &path, causes);
+    check_rest(spec, (of_pods, of), compiled.as_ref(), &path, causes);
 }
 
 fn check_rest(
     spec: &ReplicaSetSpec,
-    of_pods: PodSpecCheck,
+    (of_pods, of): (PodSpecCheck, Workload),
     selector: Option<&Selector>,
     path: &Path<'_>,
     causes: &mut Causes,
 ) {
     let template_path = path.member("template");
     check_template(&spec.template, selector, &template_path, causes);
-    check_pod_spec(&spec.template, of_pods, &template_path, causes);
+    let of = (of, spec.replicas);
+    check_pod_spec(&spec.template, of_pods, of, &template_path, causes);
 }
 
 fn is_empty(selector: &LabelSelector) -> bool {
@@ -176,7 +209,8 @@ fn check_controller_spec(controller: &ReplicationController, causes: &mut Causes
         None => causes.required(&template_path, ""),
         Some(template) => {
             check_template(template, selector.as_ref(), &template_path, causes);
-            check_pod_spec(template, PodSpecCheck::Full, &template_path, causes);
+            let of = (Workload::CONTROLLER, controller.replicas);
+            check_pod_spec(template, PodSpecCheck::Full, of, &template_path, causes);
         }
     }
 }
@@ -216,31 +250,67 @@ fn check_template(
 }
 
 /// Checks the spec of a template whose pods must always be restarted.
-fn check_pod_spec(template: &PodTemplate, is: PodSpecCheck, path: &Path<'_>, causes: &mut Causes) {
+fn check_pod_spec(
+    template: &PodTemplate,
+    is: PodSpecCheck,
+    (of, replicas): (Workload, Option<i32>),
+    path: &Path<'_>,
+    causes: &mut Causes,
+) {
     let spec_path = path.member("spec");
     if is == PodSpecCheck::Skip {
         pod_spec::check_node_name(template.node_name.as_deref(), &spec_path, causes);
         return;
     }
     template.spec.look(template.token_volume, |spec| {
-        pod_spec::check(spec, template.node_name.as_deref(), &spec_path, causes);
-        if container::items(spec, "ephemeralContainers")
-            .next()
-            .is_some()
-        {
-            let detail = "ephemeral containers not allowed in pod template";
-            causes.forbidden(&spec_path.member("ephemeralContainers"), detail);
+        check_template_spec(spec, template, &spec_path, causes);
+        if replicas.is_some_and(|replicas| replicas > 1) {
+            check_shared_disks(spec, &spec_path, causes);
         }
-        // An unknown policy was reported already.
         let policy = container::text(spec, "restartPolicy");
-        if matches!(policy, "OnFailure" | "Never") {
+        if policy != "Always" {
             causes.not_supported(&spec_path.member("restartPolicy"), policy, &["Always"]);
         }
         if spec.get("activeDeadlineSeconds").is_some() {
-            let detail = "activeDeadlineSeconds in ReplicaSet is not Supported";
+            let detail = format!("activeDeadlineSeconds in {} is not Supported", of.kind);
             causes.forbidden(&spec_path.member("activeDeadlineSeconds"), detail);
         }
     });
+}
+
+/// Checks the spec of any template.
+fn check_template_spec(
+    spec: JsonValue<'_>,
+    template: &PodTemplate,
+    path: &Path<'_>,
+    causes: &mut Causes,
+) {
+    pod_spec::check(spec, template.node_name.as_deref(), path, causes);
+    if container::items(spec, "ephemeralContainers")
+        .next()
+        .is_some()
+    {
+        let detail = "ephemeral containers not allowed in pod template";
+        causes.forbidden(&path.member("ephemeralContainers"), detail);
+    }
+}
+
+/// Disks that one machine alone can write are not for several pods.
+fn check_shared_disks(spec: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes) {
+    let volumes = path.member("volumes");
+    for (index, volume) in container::items(spec, "volumes") {
+        let Some(disk) = container::member(volume, "gcePersistentDisk") else {
+            continue;
+        };
+        let is_read_only = disk.get("readOnly").and_then(|it| it.as_bool());
+        if is_read_only != Some(true) {
+            let path = volumes.item(index);
+            let path = path.member("GCEPersistentDisk");
+            let detail = "must be true for replicated pods > 1; GCE PD can only be mounted on \
+                          multiple machines if it is read-only";
+            causes.invalid(&path.member("readOnly"), false, detail);
+        }
+    }
 }
 
 fn check_status(status: &ReplicaSetStatus, causes: &mut Causes) {

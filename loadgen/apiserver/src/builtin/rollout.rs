@@ -1,0 +1,218 @@
+//! How Deployments, DaemonSets and StatefulSets roll out, and the order of what is told of the first two.
+//!
+//! Source: `pkg/apis/apps/validation` of Kubernetes.
+
+use podstorm_objects::Cause;
+use serde_json::Value;
+
+use super::policy::{NO_PERCENT, percent};
+use crate::errors::not_supported_value;
+use crate::internal;
+use crate::validation::Field;
+
+/// Adds the broken rules of a Deployment's spec with defaults to those that it shares with a ReplicaSet's.
+pub(super) fn check_deployment(spec: &Field<'_>, shared: Vec<Cause>) {
+    with_readiness_last(spec, shared, || {
+        let strategy = spec.at("strategy");
+        let rolling = strategy.at("rollingUpdate");
+        match strategy.at("type").text() {
+            "Recreate" if !rolling.is_null() => {
+                rolling.forbidden("may not be specified when strategy `type` is 'Recreate'");
+            }
+            "Recreate" => {}
+            "RollingUpdate" => check_rolling(&rolling),
+            _ => unknown(
+                &strategy,
+                "DeploymentStrategy",
+                ["Recreate", "RollingUpdate"],
+            ),
+        }
+    });
+    let deadline = spec.at("progressDeadlineSeconds");
+    spec.at("revisionHistoryLimit").not_negative();
+    deadline.not_negative();
+    let min_ready = spec.at("minReadySeconds").number();
+    let is_short = |deadline| deadline <= min_ready;
+    if deadline.value.as_i64().is_some_and(is_short) {
+        deadline.invalid("must be greater than minReadySeconds");
+    }
+}
+
+/// As [`check_deployment`], of a DaemonSet.
+pub(super) fn check_daemon_set(spec: &Field<'_>, shared: Vec<Cause>) {
+    with_readiness_last(spec, shared, || {});
+    let strategy = spec.at("updateStrategy");
+    let rolling = strategy.at("rollingUpdate");
+    match strategy.at("type").text() {
+        "OnDelete" => {}
+        "RollingUpdate" if rolling.is_null() => rolling.required(""),
+        "RollingUpdate" => {
+            let (unavailable, surge) = (rolling.at("maxUnavailable"), rolling.at("maxSurge"));
+            let shares = [&unavailable, &surge];
+            shares.into_iter().for_each(check_share);
+            shares.into_iter().for_each(check_at_most_all);
+            match (number(&unavailable) != 0, number(&surge) != 0) {
+                (true, true) => surge.invalid("may not be set when maxUnavailable is non-zero"),
+                (false, false) => unavailable.required("cannot be 0 when maxSurge is 0"),
+                _ => {}
+            }
+        }
+        _ => unknown(
+            &strategy,
+            "DaemonSetUpdateStrategy",
+            ["RollingUpdate", "OnDelete"],
+        ),
+    }
+    spec.at("revisionHistoryLimit").not_negative();
+}
+
+/// The rules of how a StatefulSet is updated.
+pub(super) fn check_stateful_set(strategy: &Field<'_>) {
+    let rolling = strategy.at("rollingUpdate");
+    let invalid = |field: &Field<'_>, of: &str, detail: &str| {
+        let cause = internal::invalid(field.path.as_str(), (field.value, of), detail);
+        field.checks.push(cause);
+    };
+    match strategy.at("type").text() {
+        "OnDelete" if !rolling.is_null() => {
+            let detail = "only allowed for updateStrategy 'RollingUpdate'";
+            invalid(&rolling, "RollingUpdateStatefulSetStrategy", detail);
+        }
+        "OnDelete" => {}
+        "RollingUpdate" => {
+            rolling.at("partition").not_negative();
+            let unavailable = rolling.at("maxUnavailable");
+            if !unavailable.is_null() {
+                check_share(&unavailable);
+                if number(&unavailable) == 0 {
+                    unavailable.invalid("cannot be 0");
+                }
+                check_at_most_all(&unavailable);
+            }
+        }
+        _ => {
+            let detail = "must be 'RollingUpdate' or 'OnDelete'";
+            invalid(strategy, "StatefulSetUpdateStrategy", detail);
+        }
+    }
+}
+
+/// Adds what was found already, with what is looked at before the seconds that pods must be ready.
+fn with_readiness_last(spec: &Field<'_>, shared: Vec<Cause>, before: impl FnOnce()) {
+    let is_of_readiness = |cause: &Cause| cause.field == "spec.minReadySeconds";
+    let (of_readiness, others) = shared.into_iter().partition(is_of_readiness);
+    spec.checks.extend(others);
+    before();
+    spec.checks.extend(of_readiness);
+}
+
+/// A strategy of no kind that there is, shown as Go writes its structure.
+fn unknown(strategy: &Field<'_>, of: &str, kinds: [&str; 2]) {
+    let shown = internal::quoted(strategy.value, of);
+    let cause = not_supported_value(strategy.path.as_str(), shown, &kinds);
+    strategy.checks.push(cause);
+}
+
+/// A share is a number or a percentage.
+fn check_share(share: &Field<'_>) {
+    match share.value.as_str() {
+        Some(text) if percent(text).is_none() => share.invalid(NO_PERCENT),
+        Some(_) => {}
+        None => share.not_negative(),
+    }
+}
+
+fn check_at_most_all(share: &Field<'_>) {
+    if share.value.is_string() && number(share) > 100 {
+        share.invalid("must not be greater than 100%");
+    }
+}
+
+/// The number of a share as it is written: what can't be read is none.
+fn number(share: &Field<'_>) -> i64 {
+    match share.value {
+        Value::String(text) => percent(text).map_or(0, i64::from),
+        value => value.as_i64().unwrap_or(0),
+    }
+}
+
+fn check_rolling(rolling: &Field<'_>) {
+    let (unavailable, surge) = (rolling.at("maxUnavailable"), rolling.at("maxSurge"));
+    [&unavailable, &surge].into_iter().for_each(check_share);
+    if number(&unavailable) == 0 && number(&surge) == 0 {
+        unavailable.invalid("may not be 0 when `maxSurge` is 0");
+    }
+    check_at_most_all(&unavailable);
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::validation::{Checks, MUST_NOT_BE_NEGATIVE};
+
+    /// The fields and messages of what is wrong with a spec.
+    fn wrong(spec: &Value) -> Vec<String> {
+        let checks = Checks::default();
+        check_deployment(&checks.value("spec", spec), Vec::new());
+        (checks.found().iter())
+            .map(|cause| format!("{}: {}", cause.field, cause.message))
+            .collect()
+    }
+
+    #[test]
+    fn strategies_that_cannot_roll_out_are_refused() {
+        let of = "spec.strategy.rollingUpdate";
+        let rolling = |unavailable: Value, surge: Value| {
+            let rolling = json!({"maxUnavailable": unavailable, "maxSurge": surge});
+            wrong(&json!({"strategy": {"type": "RollingUpdate", "rollingUpdate": rolling}}))
+        };
+        assert_eq!(rolling(json!("25%"), json!("25%")), [""; 0]);
+        assert_eq!(rolling(json!(0), json!("200%")), [""; 0]);
+        // It may come to nothing.
+        assert_eq!(rolling(json!("1%"), json!(0)), [""; 0]);
+        let invalid = |field: &str, value: &str, why: &str| {
+            format!("{of}.{field}: Invalid value: {value}: {why}")
+        };
+        let unavailable = |value: &str, why: &str| invalid("maxUnavailable", value, why);
+        let both = "may not be 0 when `maxSurge` is 0";
+        let found = rolling(json!(0), json!(0));
+        assert_eq!(found, [unavailable("0", both)]);
+        let found = rolling(json!("0%"), json!("0%"));
+        assert_eq!(found, [unavailable("\"0%\"", both)]);
+        let found = rolling(json!("101%"), json!(1));
+        let all = "must not be greater than 100%";
+        assert_eq!(found, [unavailable("\"101%\"", all)]);
+        let found = rolling(json!(-1), json!("x"));
+        let surge = invalid("maxSurge", "\"x\"", NO_PERCENT);
+        assert_eq!(found, [unavailable("-1", MUST_NOT_BE_NEGATIVE), surge]);
+        let strategy = |strategy: Value| wrong(&json!({"strategy": strategy}));
+        assert_eq!(strategy(json!({"type": "Recreate"})), [""; 0]);
+        let found = strategy(json!({"type": "Recreate", "rollingUpdate": {}}));
+        let why = "may not be specified when strategy `type` is 'Recreate'";
+        assert_eq!(found, [format!("{of}: Forbidden: {why}")]);
+        let unsupported = "spec.strategy: Unsupported value: \
+            {\"Type\":\"Foo\",\"RollingUpdate\":null}: \
+            supported values: \"Recreate\", \"RollingUpdate\"";
+        assert_eq!(strategy(json!({"type": "Foo"})), [unsupported]);
+    }
+
+    #[test]
+    fn the_deadline_is_longer_than_a_pod_must_be_ready() {
+        let of = |deadline: i64, min_ready: i64| {
+            let spec = json!({"strategy": {"type": "Recreate"}, "revisionHistoryLimit": 0,
+                "progressDeadlineSeconds": deadline, "minReadySeconds": min_ready});
+            wrong(&spec)
+        };
+        assert_eq!(of(6, 5), [""; 0]);
+        let field = "spec.progressDeadlineSeconds: Invalid value";
+        let longer =
+            |deadline: i64| format!("{field}: {deadline}: must be greater than minReadySeconds");
+        assert_eq!(of(5, 5), [longer(5)]);
+        assert_eq!(
+            of(-1, 0),
+            [format!("{field}: -1: {MUST_NOT_BE_NEGATIVE}"), longer(-1)]
+        );
+    }
+}
