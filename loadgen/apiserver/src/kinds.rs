@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use podstorm_objects::{
-    Cause, ConditionStatus, ConditionType, DecodeError, Event, Kind, Map, Namespace, Node,
-    ObjectMeta, Pod, PodCondition, PodConditions, PodPhase, PodSpec, PodStatus, ReplicaSet,
+    ApiError, Cause, ConditionStatus, ConditionType, DecodeError, Event, Kind, Map, Namespace,
+    Node, ObjectMeta, Pod, PodCondition, PodConditions, PodPhase, PodSpec, PodStatus, ReplicaSet,
     ReplicaSetStatus, ReplicationController, Resource, Rest, Time,
 };
 use serde_json::Value;
@@ -187,6 +187,10 @@ impl Strategy for Pod {
 
     fn prepare_for_create(&mut self) {
         self.status = pending_status(qos_rest(&self.spec));
+    }
+
+    fn admit_change(&mut self, cluster: &Cluster, old: &Self) -> Result<(), ApiError> {
+        cluster.admit_changed_pod(self, old)
     }
 
     fn apply_ranges(&mut self, cluster: &Cluster) {

@@ -1,5 +1,6 @@
 //! What upstream's admission plugins fill into new objects before they are stored: into pods what the cluster
-//! says, and the taint of new nodes (TaintNodesByCondition).
+//! says, and the taint of new nodes (TaintNodesByCondition). What they do when a pod changes is the cluster's, which
+//! has the old one at hand.
 
 use std::collections::BTreeSet;
 

@@ -40,12 +40,12 @@ pub(super) fn load(
         .chain(numbered.map(|(number, object)| (Some(number), object)))
         .collect();
     let definition = kind_named("CustomResourceDefinition");
-    let class = kind_named("PriorityClass");
+    let classes = [kind_named("PriorityClass"), kind_named("RuntimeClass")];
     // Stable: otherwise in the order of the files.
     objects.sort_by_key(|(_, object)| match object.kind() {
         kind if kind == Kind::NAMESPACE => 0,
         kind if Some(kind) == definition => 1,
-        kind if Some(kind) == class => 2,
+        kind if classes.contains(&Some(kind)) => 2,
         // New ones last, so that no generated name is one of a dump.
         _ if !object.metadata().uid.is_empty() => 3,
         _ => 4,

@@ -39,6 +39,7 @@ pub(crate) const SERVICE: Kind = Kind::of(&service::ROWS[0]);
 
 pub use columns::column_description;
 pub(crate) use service_rules::not_allocated;
+pub(crate) const PRIORITY_CLASS: Kind = Kind::of(&policy::ROWS[1]);
 /// `v1` `ResourceQuota`.
 pub(crate) const QUOTA: Kind = Kind::of(&policy::ROWS[2]);
 /// `v1` `LimitRange`.

@@ -33,11 +33,12 @@ pub(crate) struct Charge {
     more: Amounts,
 }
 
-/// Whether there ever was a quota, and a range of limits.
+/// Whether there ever was a quota, a range of limits, and a class of priority.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     quotas: AtomicBool,
     pub(crate) ranges: AtomicBool,
+    classes: AtomicBool,
 }
 
 impl Seen {
@@ -48,7 +49,13 @@ impl Seen {
             self.quotas.store(true, Ordering::Relaxed);
         } else if kind == builtin::LIMIT_RANGE {
             self.ranges.store(true, Ordering::Relaxed);
+        } else if kind == builtin::PRIORITY_CLASS {
+            self.classes.store(true, Ordering::Relaxed);
         }
+    }
+
+    pub(crate) fn has_classes(&self) -> bool {
+        self.classes.load(Ordering::Relaxed)
     }
 
     pub(crate) fn has_quotas(&self) -> bool {

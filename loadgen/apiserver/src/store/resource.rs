@@ -1,7 +1,7 @@
 //! The strategy of a kind: what the server knows of it besides its row.
 
 use compact_str::CompactString;
-use podstorm_objects::{Cause, DecodeError, Kind, Object, Resource, Time, Uid};
+use podstorm_objects::{ApiError, Cause, DecodeError, Kind, Object, Resource, Time, Uid};
 use serde_json::Value;
 
 use super::KindStore;
@@ -37,6 +37,14 @@ pub trait Strategy: Object + Footprint + Clone + PartialEq {
 
     /// Adds what holds an object until everything in it is gone, which nobody who writes it owns.
     fn hold(&mut self) {}
+
+    /// Fills in what plugins of admission add when a client changes the object.
+    ///
+    /// # Errors
+    /// What they refuse.
+    fn admit_change(&mut self, _cluster: &Cluster, _old: &Self) -> Result<(), ApiError> {
+        Ok(())
+    }
 
     /// Fills in what the LimitRanges of its namespace say.
     fn apply_ranges(&mut self, _cluster: &Cluster) {}

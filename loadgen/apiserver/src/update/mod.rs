@@ -227,7 +227,13 @@ pub(super) fn prepare_and_validate<R: Strategy>(
         check_size(new)?;
     }
     match manager {
-        Some(manager) => manager.written(Some(old), new),
+        Some(manager) => {
+            manager.written(Some(old), new);
+            // Nobody owns what is added.
+            if !status && part.is_none() {
+                new.admit_change(cluster, old)?;
+            }
+        }
         None => meta::keep_managed_fields(new.metadata_mut(), old.metadata()),
     }
     match part {

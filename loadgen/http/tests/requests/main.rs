@@ -1,6 +1,7 @@
 //! Requests to a server in process or over a connection, and what clients get: a module for each subject.
 
 mod access;
+mod admission;
 mod connections;
 #[cfg(target_os = "linux")]
 mod custom;

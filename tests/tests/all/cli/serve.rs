@@ -193,6 +193,51 @@ fn what_a_file_has_is_served_or_named() {
 }
 
 #[test]
+fn files_are_checked_and_admitted_as_requests_are() {
+    let text = "
+apiVersion: v1
+kind: Pod
+metadata: {name: solo}
+spec: {runtimeClassName: slow, containers: [{name: main, image: 'solo:1'}]}
+---
+apiVersion: node.k8s.io/v1
+kind: RuntimeClass
+metadata: {name: slow}
+handler: h
+overhead: {podFixed: {cpu: 1}}
+---
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: store}
+spec:
+  serviceName: store
+  selector: {matchLabels: {app: store}}
+  template:
+    metadata: {labels: {app: store}}
+    spec:
+      containers:
+      - {name: main, image: store, volumeMounts: [{name: disk, mountPath: /disk}]}
+  volumeClaimTemplates:
+  - metadata: {name: disk}
+    spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+";
+    let folder = folder_of(&[("m.yaml", text)]);
+    let line = "serve --listen localhost:0 --nodes 0 -f m.yaml";
+    let serving = Serving::start(&folder, line, false);
+    let set = serving.get("/apis/apps/v1/namespaces/default/statefulsets/store");
+    holds(&set, "HTTP/1.1 200");
+    let pod = "/api/v1/namespaces/default/pods/solo";
+    let replaced = r#"{"metadata": {"name": "solo"}, "spec": {"runtimeClassName": "slow",
+        "overhead": {"cpu": "1"}, "containers": [{"name": "main", "image": "solo:2"}]}}"#;
+    let json = "content-type: application/json\r\n";
+    for found in [serving.get(pod), serving.ask("PUT", pod, json, replaced)] {
+        let kept = "HTTP/1.1 200 | \"overhead\":{\"cpu\":\"1\"} | \"priority\":0 | \
+                    \"preemptionPolicy\":\"PreemptLowerPriority\" | node.kubernetes.io/not-ready";
+        holds(&found, kept);
+    }
+}
+
+#[test]
 fn a_port_in_use_is_refused_with_the_fix_before_anything_is_read_or_written() {
     let held = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = held.local_addr().expect("it listens");
