@@ -92,7 +92,7 @@ impl Strategy for Namespace {
     }
 
     fn validate_create(&self) -> Vec<Cause> {
-        validation::validate_namespace(self)
+        validation::validate_namespace(self, false)
     }
 
     fn validate_status_update(&self, _old: &Self) -> Vec<Cause> {

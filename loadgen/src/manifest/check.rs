@@ -113,7 +113,7 @@ pub(super) fn default_and_check(
 ) -> Result<(), DecodeError> {
     check_metadata(object)?;
     let mut causes = match object {
-        InputObject::Namespace(namespace) => validate_namespace(namespace),
+        InputObject::Namespace(namespace) => validate_namespace(namespace, false),
         InputObject::Node(node) => validate_node(node),
         InputObject::Pod(pod) => checked.check_pod(pod),
         InputObject::ReplicaSet(replica_set) => checked.check_replica_set(replica_set),

@@ -13,15 +13,15 @@ pub(super) fn count(text: &str, completions: i64) -> Result<i64, String> {
         .sum())
 }
 
-/// Whether two texts name an index both.
-pub(super) fn overlap(one: &str, other: &str, completions: i64) -> bool {
-    let (Ok(one), Ok(other)) = (intervals(one, completions), intervals(other, completions)) else {
-        return false;
-    };
+/// The first index that two texts name both.
+pub(super) fn overlap(one: &str, other: &str, completions: i64) -> Option<i64> {
+    let one = intervals(one, completions).ok()?;
+    let other = intervals(other, completions).ok()?;
     // Both are in order.
-    one.iter().any(|(first, last)| {
+    one.iter().find_map(|(first, last)| {
         let next = other.partition_point(|it| it.1 < *first);
-        other.get(next).is_some_and(|it| it.0 <= *last)
+        let next = other.get(next).filter(|it| it.0 <= *last)?;
+        Some(next.0.max(*first))
     })
 }
 
@@ -84,9 +84,9 @@ mod tests {
         ] {
             assert_eq!(count(text, 3), Err(problem.to_owned()));
         }
-        assert!(overlap("0-2,5", "5-7", 9));
-        assert!(!overlap("0-2", "3", 9));
-        assert!(overlap("1,7", "0,3-4,7-8", 9));
-        assert!(!overlap("1-2,5,9", "0,3-4,6-8", 10));
+        assert_eq!(overlap("0-2,5", "5-7", 9), Some(5));
+        assert_eq!(overlap("0-2", "3", 9), None);
+        assert_eq!(overlap("1,7", "0,3-4,7-8", 9), Some(7));
+        assert_eq!(overlap("1-2,5,9", "0,3-4,6-8", 10), None);
     }
 }

@@ -112,10 +112,15 @@ pub(super) fn validate(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<
     let checks = Checks::default();
     let spec = checks.field(new, "spec");
     check_own_selector(new, &spec);
-    validate_spec(&spec);
-    check_selector(&spec);
+    let check = || {
+        validate_spec(&spec);
+        check_selector(&spec);
+    };
+    check();
     check_names_of_pods(new, &spec);
     if let Some(old) = old {
+        // Sic: a changed spec is looked at twice.
+        check();
         check_update(&spec, old);
     }
     checks.found()
@@ -205,38 +210,16 @@ fn check_names_of_pods(job: &DynamicObject, spec: &Field<'_>) {
 /// What may change of a Job: all numbers, and while it waits to be started, where its pods may run.
 fn check_update(spec: &Field<'_>, old: &DynamicObject) {
     let before = spec.checks.field(old, "spec").value;
-    // What is quoted with the fields of upstream's internal type.
-    let fixed_as = |field: Field<'_>, before: &Value, of: &str| {
-        if field.value != before {
-            let cause = internal::invalid(field.path, (field.value, of), IMMUTABLE);
-            spec.checks.push(cause);
-        }
-    };
     let completions = spec.at("completions");
-    let is_indexed = spec.value["completionMode"] == "Indexed";
-    if is_indexed
-        && *completions.value != before["completions"]
+    if spec.value["completionMode"] != "Indexed" {
+        completions.unchanged(&before["completions"]);
+    } else if *completions.value != before["completions"]
         && !completions.is_null()
         && *completions.value != spec.value["parallelism"]
     {
         completions.invalid("can only be modified in tandem with spec.parallelism");
     }
-    for (member, of) in [
-        ("selector", ""),
-        ("completionMode", ""),
-        ("podFailurePolicy", "PodFailurePolicy"),
-        ("backoffLimitPerIndex", ""),
-        ("managedBy", ""),
-        ("successPolicy", "SuccessPolicy"),
-    ] {
-        match of {
-            "" => spec.at(member).unchanged(&before[member]),
-            of => fixed_as(spec.at(member), &before[member], of),
-        }
-    }
-    if !is_indexed {
-        completions.unchanged(&before["completions"]);
-    }
+    spec.at("selector").unchanged(&before["selector"]);
     let started = old.fields.get("status").map(|status| &status["startTime"]);
     let waits = before["suspend"] == true && started.is_none_or(Value::is_null);
     let mut old_template = before["template"].clone();
@@ -244,8 +227,28 @@ fn check_update(spec: &Field<'_>, old: &DynamicObject) {
     if waits {
         put_directives(&mut old_template, template.value);
     }
-    fixed_as(template.at("spec"), &old_template["spec"], "PodSpec");
-    template.at("metadata").unchanged(&old_template["metadata"]);
+    // What is quoted has the fields of upstream's internal types.
+    let fixed = |field: Field<'_>, before: &Value, quoted: &dyn Fn(&Value) -> String| {
+        if field.value != before {
+            let shown = quoted(field.value);
+            spec.checks
+                .push(internal::invalid_as(field.path, &shown, IMMUTABLE));
+        }
+    };
+    let of = |name: &'static str| move |value: &Value| internal::quoted(value, name);
+    match waits {
+        true => fixed(template.at("spec"), &old_template["spec"], &of("PodSpec")),
+        false => fixed(template, &old_template, &internal::template),
+    }
+    spec.at("completionMode")
+        .unchanged(&before["completionMode"]);
+    let policy = "podFailurePolicy";
+    fixed(spec.at(policy), &before[policy], &of("PodFailurePolicy"));
+    for member in ["backoffLimitPerIndex", "managedBy"] {
+        spec.at(member).unchanged(&before[member]);
+    }
+    let policy = "successPolicy";
+    fixed(spec.at(policy), &before[policy], &of("SuccessPolicy"));
 }
 
 /// Puts the members of a new template that say where pods may run, and with how much, into an old one.

@@ -208,12 +208,10 @@ impl Write<'_> {
         }
         if (completed_change || failed_change)
             && let (Some(failed), Some(completions)) = (failed, completions)
-            && indexes::overlap(completed, failed, completions)
+            && let Some(index) = indexes::overlap(completed, failed, completions)
         {
-            self.wrong(
-                "failedIndexes",
-                "failedIndexes and completedIndexes overlap",
-            );
+            let detail = format!("failedIndexes and completedIndexes overlap at index: {index}");
+            self.wrong("failedIndexes", &detail);
         }
     }
 

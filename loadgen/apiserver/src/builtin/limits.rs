@@ -1,12 +1,14 @@
 //! The rules of ResourceQuotas and LimitRanges.
 
+use std::collections::BTreeSet;
+
 use podstorm_objects::{Cause, DynamicObject, Map, Quantity, canonical_quantity};
 use serde_json::Value;
 
 use crate::defaulting::{Fill, Within};
 use crate::errors::duplicate;
 use crate::places::Places;
-use crate::validation::{Checks, Field, MUST_NOT_BE_NEGATIVE, is_of_quota, names};
+use crate::validation::{Checks, Field, IMMUTABLE, MUST_NOT_BE_NEGATIVE, is_of_quota, names};
 
 /// Scopes, and whether each is about pods alone.
 const SCOPES: [&str; 7] = [
@@ -60,10 +62,21 @@ fn shown(value: &Value) -> String {
     canonical_quantity(&text).unwrap_or(text)
 }
 
+fn names_in<'a>(list: &Field<'a>) -> BTreeSet<&'a str> {
+    list.items().map(|it| it.text()).collect()
+}
+
 /// The broken rules of a ResourceQuota.
-pub(super) fn validate_quota(quota: &DynamicObject) -> Vec<Cause> {
+pub(super) fn validate_quota(quota: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> {
     let checks = Checks::default();
     let spec = checks.field(quota, "spec");
+    if let Some(old) = old {
+        let before = checks.field(old, "spec").at("scopes");
+        let scopes = spec.at("scopes");
+        if names_in(&scopes) != names_in(&before) {
+            scopes.invalid(IMMUTABLE);
+        }
+    }
     let hard = spec.at("hard");
     for (name, entry) in hard.entries() {
         match names::qualified_name(name) {

@@ -67,7 +67,7 @@ pub(super) static ROWS: [ResourceType; 5] = [
         returns_deleted: true,
         columns: QUOTA,
         rules: Rules {
-            validate: |quota, _| super::limits::validate_quota(quota),
+            validate: super::limits::validate_quota,
             ..Rules::NONE
         },
         ..ResourceType::DEFAULT

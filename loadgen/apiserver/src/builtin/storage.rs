@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::columns::{column, or_unset, wide_column};
 use crate::defaulting::{Fill, Within};
 use crate::errors::not_supported;
+use crate::internal;
 use crate::validation::{Checks, Field, names, validate_selector};
 
 pub(super) static ROWS: [ResourceType; 3] = [
@@ -216,15 +217,65 @@ pub(super) fn check_claim_spec(spec: &Field<'_>) {
 }
 
 fn validate_claim(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> {
-    const MUTABLE: [&str; 3] = ["resources", "volumeAttributesClassName", "volumeName"];
     let checks = Checks::default();
     let spec = checks.field(new, "spec");
     check_claim_spec(&spec);
-    let before = old.map(|old| checks.field(old, "spec").value);
-    if before.is_some_and(|before| spec.changes_beyond(before, &MUTABLE)) {
-        spec.forbidden("spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims");
+    if let Some(old) = old {
+        let status = checks.field(new, "status").value;
+        check_claim_change(&spec, checks.field(old, "spec").value, status);
     }
     checks.found()
+}
+
+/// What may change of a claim: its volume and its class once, and while it is bound, how much it asks for.
+///
+/// Source: `ValidatePersistentVolumeClaimUpdate` of Kubernetes' `pkg/apis/core/validation`.
+fn check_claim_change(spec: &Field<'_>, before: &Value, status: &Value) {
+    let (mut was, mut is) = (before.clone(), spec.value.clone());
+    let (Some(old), Some(new)) = (was.as_object_mut(), is.as_object_mut()) else {
+        return;
+    };
+    let keep = |to: &mut Map, from: &Map, member: &str| match from.get(member) {
+        Some(value) => drop(to.insert(member.to_owned(), value.clone())),
+        None => drop(to.remove(member)),
+    };
+    if old.text("volumeName").is_empty() {
+        keep(old, new, "volumeName");
+    }
+    if before["storageClassName"].is_null() {
+        keep(new, old, "storageClassName");
+    }
+    if status["phase"] == "Bound" {
+        if let (Some(Value::Object(of_new)), Value::Object(of_old)) = (
+            new.get_mut("resources")
+                .and_then(|it| it.get_mut("requests")),
+            &before["resources"]["requests"],
+        ) {
+            keep(of_new, of_old, "storage");
+        }
+        if !spec.at("volumeAttributesClassName").is_null() {
+            keep(new, old, "volumeAttributesClassName");
+        }
+    }
+    if is != was {
+        let lines = |spec: &Value| internal::lines(spec, "PersistentVolumeClaimSpec");
+        let difference = internal::unified(&lines(&was), &lines(&is));
+        spec.forbidden(format!(
+            "spec is immutable after creation except resources.requests and \
+             volumeAttributesClassName for bound claims\n{difference}"
+        ));
+    }
+    let size = |value: &Value| Some(Quantity::from_json(value).ok()?.ceil());
+    let asked = spec.at("resources").at("requests").at("storage");
+    let (new, old) = (
+        size(asked.value),
+        size(&before["resources"]["requests"]["storage"]),
+    );
+    if new.is_some() && new < old && new <= size(&status["capacity"]["storage"]) {
+        asked.forbidden("field can not be less than status.capacity");
+    }
+    let mode = spec.checks.value("volumeMode", spec.at("volumeMode").value);
+    mode.unchanged(&before["volumeMode"]);
 }
 
 fn validate_class(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> {

@@ -111,15 +111,48 @@ pub(crate) fn lines(value: &Value, of: &str) -> Vec<String> {
     out.text.split('\n').map(str::to_owned).collect()
 }
 
+/// A pod template as one line: the metadata is of a type that is the same inside and outside.
+pub(crate) fn template(value: &Value) -> String {
+    const METADATA: [&str; 12] = [
+        "name",
+        "generateName",
+        "namespace",
+        "uid",
+        "resourceVersion",
+        "generation",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "labels",
+        "annotations",
+        "ownerReferences",
+        "finalizers",
+    ];
+    let metadata = METADATA.into_iter().filter_map(|member| {
+        let value = value["metadata"].get(member)?;
+        (!value.is_null()).then(|| format!("\"{member}\":{value},"))
+    });
+    let (metadata, spec): (String, _) = (metadata.collect(), quoted(&value["spec"], "PodSpec"));
+    format!("{{{metadata}\"Spec\":{spec}}}")
+}
+
 /// The cause of 422 of a value that upstream quotes in this form.
 pub(crate) fn invalid(
     field: impl Into<String>,
     (value, of): (&Value, &str),
     detail: &str,
 ) -> podstorm_objects::Cause {
+    invalid_as(field, &quoted(value, of), detail)
+}
+
+/// As [`invalid`], with the value as it is quoted.
+pub(crate) fn invalid_as(
+    field: impl Into<String>,
+    quoted: &str,
+    detail: &str,
+) -> podstorm_objects::Cause {
     podstorm_objects::Cause {
         reason: "FieldValueInvalid".to_owned(),
-        message: format!("Invalid value: {}: {detail}", quoted(value, of)),
+        message: format!("Invalid value: {quoted}: {detail}"),
         field: field.into(),
     }
 }

@@ -32,7 +32,7 @@ impl Cluster {
             let mut new = namespace.clone();
             prepare_and_validate(self, &mut new, &**old, effects.verb, None)?;
             set(&mut new, &namespace);
-            refuse_invalid(self, &**old, validation::validate_namespace(&new))?;
+            refuse_invalid(self, &**old, validation::validate_namespace(&new, true))?;
             Ok(Update::Write(new, effects))
         })
     }

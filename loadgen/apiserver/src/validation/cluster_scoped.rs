@@ -51,8 +51,8 @@ pub fn validate_node(node: &Node) -> Vec<Cause> {
     causes.found()
 }
 
-/// The broken rules of a new or changed namespace.
-pub fn validate_namespace(namespace: &Namespace) -> Vec<Cause> {
+/// The broken rules of a new or changed namespace, or of one whose finalizers are changed.
+pub fn validate_namespace(namespace: &Namespace, is_finalized: bool) -> Vec<Cause> {
     let mut causes = Causes::default();
     let meta = Path::ROOT.member("metadata");
     metadata::check(
@@ -68,15 +68,13 @@ pub fn validate_namespace(namespace: &Namespace) -> Vec<Cause> {
         .fields
         .get("spec")
         .and_then(|spec| spec.get("finalizers"));
-    for (index, name) in finalizers
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .enumerate()
-    {
+    let finalizers = finalizers.and_then(Value::as_array).into_iter().flatten();
+    for (index, name) in finalizers.enumerate() {
         let name = name.as_str().unwrap_or("");
         if let Some(problem) = metadata::finalizer_problem(name) {
-            causes.invalid(&list.item(index), name, problem);
+            // Sic: those of a new one are told of without their numbers.
+            let path = list.item(index);
+            causes.invalid(if is_finalized { &path } else { &list }, name, problem);
         }
     }
     causes.found()
@@ -85,7 +83,7 @@ pub fn validate_namespace(namespace: &Namespace) -> Vec<Cause> {
 /// The broken rules of a namespace with a changed status: its phase says whether it is being
 /// deleted.
 pub fn validate_namespace_status(namespace: &Namespace) -> Vec<Cause> {
-    let mut causes = Causes::from(validate_namespace(namespace));
+    let mut causes = Causes::from(validate_namespace(namespace, false));
     let is_deleting = namespace.metadata.is_deleting();
     if namespace.terminating != is_deleting || !is_deleting && phase(namespace) != "Active" {
         let detail = match is_deleting {
@@ -173,9 +171,12 @@ mod tests {
 
 {"metadata": {"name": "a.b"}, "spec": {"finalizers": ["-"]}}
 > metadata.name: Invalid value: "a.b"
-> spec.finalizers[0]: Invalid
+> spec.finalizers: Invalid
 "#;
-        check(|namespace| validate_namespace(&read(namespace)), table);
+        check(
+            |namespace| validate_namespace(&read(namespace), false),
+            table,
+        );
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub(super) struct Surroundings<'a> {
     pub(super) volumes: &'a Places<&'a str>,
     /// Whether the pod is in the host network, where host port and container port must be equal.
     pub(super) host_network: bool,
+    /// The seconds that the pod gets to end.
+    pub(super) grace_seconds: Option<i64>,
 }
 
 /// The string of a member; empty when absent.
@@ -97,11 +99,7 @@ pub(super) fn check(
         for moment in ["postStart", "preStop"] {
             if let Some(handler) = member(hooks, moment) {
                 let path = path.member(moment);
-                let kinds = ["exec", "httpGet", "tcpSocket", "sleep"];
-                if !kinds.iter().any(|kind| member(handler, kind).is_some()) {
-                    causes.required(&path, "must specify a handler type");
-                }
-                check_handler(handler, &path, causes);
+                check_handler(handler, around.grace_seconds, &path, causes);
             }
         }
     }
@@ -260,45 +258,55 @@ fn check_probe(probe: JsonValue<'_>, name: &str, path: &Path<'_>, causes: &mut C
             causes.invalid(&member, seconds, "must be greater than 0");
         }
     }
-    let mut handlers = ["exec", "httpGet", "tcpSocket", "grpc"]
-        .into_iter()
-        .filter(|handler| member(probe, handler).is_some());
-    if handlers.next().is_none() {
-        causes.required(path, "must specify a handler type");
-    }
-    for handler in handlers {
-        causes.forbidden(
-            &path.member(handler),
-            "may not specify more than 1 handler type",
-        );
-    }
-    check_handler(probe, path, causes);
+    check_handler(probe, None, path, causes);
 }
 
-/// Checks what a probe or a hook of the life cycle does.
-fn check_handler(handler: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes) {
-    if let Some(action) = member(handler, "exec") {
-        let command = action.get("command");
-        if command.is_none_or(|command| command.items().next().is_none()) {
-            let path = path.member("exec");
-            causes.required(&path.member("command"), "");
+/// Checks what a probe or a hook of the life cycle does: the first of the ways in which it may.
+fn check_handler(
+    handler: JsonValue<'_>,
+    grace_seconds: Option<i64>,
+    path: &Path<'_>,
+    causes: &mut Causes,
+) {
+    let kinds = ["exec", "httpGet", "tcpSocket", "grpc", "sleep"].into_iter();
+    let mut given = kinds.filter_map(|kind| Some((kind, member(handler, kind)?)));
+    let Some((kind, action)) = given.next() else {
+        causes.required(path, "must specify a handler type");
+        return;
+    };
+    let at = path.member(kind);
+    match kind {
+        "exec" => {
+            let command = action.get("command");
+            if command.is_none_or(|command| command.items().next().is_none()) {
+                causes.required(&at.member("command"), "");
+            }
         }
-    }
-    if let Some(action) = member(handler, "httpGet") {
-        let path = path.member("httpGet");
-        check_port(action, &path, causes);
-        choice(action, "scheme", &["HTTP", "HTTPS"], &path, causes);
-        for (_, header) in items(action, "httpHeaders") {
-            // Sic: without the number of the header.
-            let name = text(header, "name");
-            causes.text(&path.member("httpHeaders"), name, names::header(name));
+        "httpGet" => {
+            check_port(action, &at, causes);
+            choice(action, "scheme", &["HTTP", "HTTPS"], &at, causes);
+            for (_, header) in items(action, "httpHeaders") {
+                // Sic: without the number of the header.
+                let name = text(header, "name");
+                causes.text(&at.member("httpHeaders"), name, names::header(name));
+            }
         }
+        "sleep" => {
+            let seconds = number(action, "seconds");
+            if let Some(most) = grace_seconds
+                && !(0..=most).contains(&seconds)
+            {
+                let detail = format!(
+                    "must be non-negative and less than terminationGracePeriodSeconds ({most})"
+                );
+                causes.invalid(&at, seconds, detail);
+            }
+        }
+        _ => check_port(action, &at, causes),
     }
-    if let Some(action) = member(handler, "tcpSocket") {
-        check_port(action, &path.member("tcpSocket"), causes);
-    }
-    if let Some(action) = member(handler, "grpc") {
-        check_port(action, &path.member("grpc"), causes);
+    for (other, _) in given {
+        let detail = "may not specify more than 1 handler type";
+        causes.forbidden(&path.member(other), detail);
     }
 }
 

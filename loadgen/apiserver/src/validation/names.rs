@@ -86,6 +86,14 @@ pub(crate) fn dns_label(text: &str) -> Option<String> {
     )
 }
 
+/// All that is wrong with a label key: an empty name has the wrong characters too.
+pub(crate) fn label_key_problems(text: &str) -> Vec<String> {
+    let is_empty = text.is_empty() || text.ends_with('/');
+    // Of another letter that is none.
+    let again = is_empty.then(|| qualified_name("~")).flatten();
+    qualified_name(text).into_iter().chain(again).collect()
+}
+
 /// A label key: an optional DNS subdomain with a slash, then a name.
 pub(crate) fn qualified_name(text: &str) -> Option<String> {
     let whole = match check_label_key(text).err()? {

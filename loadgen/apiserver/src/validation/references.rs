@@ -166,6 +166,10 @@ pub(super) fn check_field_reference(
             }
             _ => causes.invalid(&at, map, "does not support subscript"),
         }
+    } else if !["", "v1"].contains(&text(reference, "apiVersion")) {
+        let version = text(reference, "apiVersion");
+        let detail = format!("error converting fieldPath: unsupported pod version: {version}");
+        causes.invalid(&at, field, detail);
     } else if !FIELDS.contains(&field) {
         let detail = format!("error converting fieldPath: field label not supported: {field}");
         causes.invalid(&at, field, detail);

@@ -148,10 +148,18 @@ fn check_pod_term(term: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes) {
             selector::check(&written, &path.member(key), causes);
         }
     }
+    let of_namespaces = term.get("namespaces").into_iter();
+    for name in of_namespaces.flat_map(|names| names.items()) {
+        let name = name.as_str().unwrap_or("");
+        // Sic: without its number.
+        causes.text(&path.member("namespace"), name, names::dns_label(name));
+    }
     let key = text(term, "topologyKey");
     let at = path.member("topologyKey");
-    match key {
-        "" => causes.required(&at, "can not be empty"),
-        key => causes.text(&at, key, names::qualified_name(key)),
+    if key.is_empty() {
+        causes.required(&at, "can not be empty");
+    }
+    for problem in names::label_key_problems(key) {
+        causes.invalid(&at, key, problem);
     }
 }

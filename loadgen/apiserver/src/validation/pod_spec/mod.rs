@@ -138,6 +138,9 @@ fn check_containers(
     let around = Surroundings {
         volumes,
         host_network,
+        grace_seconds: fields
+            .get("terminationGracePeriodSeconds")
+            .and_then(|it| it.as_i64()),
     };
     if items(fields, "containers").next().is_none() {
         causes.required(&path.member("containers"), "");

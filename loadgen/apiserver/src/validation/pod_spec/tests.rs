@@ -85,6 +85,23 @@ fn good_specs_break_no_rule_and_each_broken_rule_is_named() {
 > spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey: Invalid
 > spec.affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].weight: Invalid value: 0
 > spec.affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].podAffinityTerm.topologyKey: Required
+> spec.affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].podAffinityTerm.topologyKey: Invalid value: "": name part must be non-empty
+> spec.affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].podAffinityTerm.topologyKey: Invalid value: "": name part must consist of
+
+{"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "k", "namespaces": ["ok", "Bad_", "a.b"]}]}}}
+> spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].namespace: Invalid value: "Bad_": a lowercase RFC 1123 label
+> spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].namespace: Invalid value: "a.b": must not contain dots
+
+{"terminationGracePeriodSeconds": 5, "containers": [{"name": "c", "image": "i", "lifecycle": {"postStart": {"httpGet": {"port": 0}, "exec": {"command": ["a"]}, "sleep": {"seconds": 99}}, "preStop": {"sleep": {"seconds": 6}}}}]}
+> spec.containers[0].lifecycle.postStart.httpGet: Forbidden: may not specify more than 1 handler type
+> spec.containers[0].lifecycle.postStart.sleep: Forbidden: may not specify more than 1 handler type
+> spec.containers[0].lifecycle.preStop.sleep: Invalid value: 6: must be non-negative and less than terminationGracePeriodSeconds (5)
+
+{"terminationGracePeriodSeconds": 5, "containers": [{"name": "c", "image": "i", "lifecycle": {"preStop": {"sleep": {"seconds": 5}}}, "livenessProbe": {"tcpSocket": {"port": 1}, "grpc": {"port": 0}}}]}
+> spec.containers[0].livenessProbe.grpc: Forbidden: may not specify more than 1 handler type
+
+{"containers": [{"name": "c", "image": "i", "env": [{"name": "A", "valueFrom": {"fieldRef": {"apiVersion": "v2", "fieldPath": "metadata.name"}}}]}]}
+> spec.containers[0].env[0].valueFrom.fieldRef.fieldPath: Invalid value: "metadata.name": error converting fieldPath: unsupported pod version: v2
 
 {"initContainers": [{"name": "i", "image": "i", "lifecycle": {}, "livenessProbe": {}}]}
 > spec.initContainers[0].lifecycle: Forbidden
@@ -185,8 +202,8 @@ fn good_specs_break_no_rule_and_each_broken_rule_is_named() {
 > spec.containers[0].livenessProbe.periodSeconds: Invalid value: -1
 > spec.containers[0].livenessProbe.successThreshold: Invalid value: 2: must be 1
 > spec.containers[0].livenessProbe: Required value
-> spec.containers[0].readinessProbe.grpc: Forbidden
 > spec.containers[0].readinessProbe.exec.command: Required
+> spec.containers[0].readinessProbe.grpc: Forbidden
 "#;
     for (patch, starts) in cases(specs) {
         assert_starts(&problems(&patch), &starts, &patch);

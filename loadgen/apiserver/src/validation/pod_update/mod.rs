@@ -76,8 +76,13 @@ fn check_members(
     if number(before, grace).is_some_and(|seconds| seconds < 0) && number(after, grace) == Some(1) {
         put_back(&mut rest, before_all, grace);
     }
-    let was_gated = items(before, "schedulingGates").next().is_some();
-    if was_gated && extends(after.get("nodeSelector"), before.get("nodeSelector")) {
+    if items(before, "schedulingGates").next().is_some() {
+        if !extends(after.get("nodeSelector"), before.get("nodeSelector")) {
+            let detail =
+                "only additions to spec.nodeSelector are allowed (no mutations or deletions)";
+            let shown = rest.get("nodeSelector").cloned().unwrap_or_default();
+            causes.invalid(&path.member("nodeSelector"), shown, detail);
+        }
         put_back(&mut rest, before_all, "nodeSelector");
     }
     let mut before_all = before_all.clone();
@@ -181,12 +186,13 @@ fn check_tolerations(
 
 /// Checks that no scheduling gate was added.
 fn check_gates(after: JsonValue<'_>, before: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes) {
-    for (_, gate) in items(after, "schedulingGates") {
+    let list = path.member("schedulingGates");
+    for (index, gate) in items(after, "schedulingGates") {
         let name = text(gate, "name");
         if !items(before, "schedulingGates").any(|(_, old)| text(old, "name") == name) {
             let detail =
                 format!("only deletion is allowed, but found new scheduling gate '{name}'");
-            causes.forbidden(&path.member("schedulingGates"), detail);
+            causes.forbidden(&list.item(index).member("name"), detail);
         }
     }
 }

@@ -67,6 +67,7 @@ fn check_entries(spec: JsonValue<'_>, causes: &mut Causes) {
         let around = Surroundings {
             volumes: &volumes,
             host_network: false,
+            grace_seconds: None,
         };
         container::check(entry, Role::Main, around, &path, causes);
         let name = text(entry, "name");
