@@ -147,7 +147,7 @@ fn create(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> 
     let sent = body::object(call, target.kind)?;
     let (mut object, mut warnings) = (sent.object, sent.warnings);
     place(&mut object, target)?;
-    if !object.metadata().resource_version.is_unset() {
+    if names_version(&object.metadata().resource_version) {
         let why = "resourceVersion should not be set on objects to be created";
         return Err(ApiError::status(500, Reason::Other(String::new()), why));
     }
@@ -166,6 +166,20 @@ fn create(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> 
     }
     let shown = view::shown(target.kind, created)?;
     answer_with(call, 201, &shown, (&writer, &warnings))
+}
+
+/// Whether an object names a version that could be stored; a new one may name anything else.
+///
+/// Source: `ObjectResourceVersion` of Kubernetes' apiserver, by which `store.Create` of etcd3 decides.
+fn names_version(version: &ResourceVersion) -> bool {
+    match version {
+        ResourceVersion::Unset => false,
+        ResourceVersion::Number(_) => true,
+        ResourceVersion::Opaque(text) => {
+            let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
+            is_plain && text.parse().is_ok_and(|number: u64| number > 0)
+        }
+    }
 }
 
 fn update(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {

@@ -5,6 +5,7 @@ mod admission;
 mod connections;
 #[cfg(target_os = "linux")]
 mod custom;
+mod decoding;
 mod eviction;
 mod faults;
 mod fuzzed;
