@@ -8,7 +8,7 @@ use std::fmt::Display;
 use podstorm_apiserver::{internal_text, kind_named};
 use serde_json::{Map, Value, json};
 
-use crate::openapi;
+use crate::decode::{self, By, Form};
 
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
 const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
@@ -337,9 +337,12 @@ fn outside_names(value: Value) -> Value {
 
 /// Whether a member of version 2 is of its type.
 fn is_right(part: &str, member: &str, value: &Value) -> bool {
-    let scaler = Map::from_iter([(part.to_owned(), json!({member: value}))]);
+    let scaler = json!({part: {member: value}});
     let kind = kind_named("HorizontalPodAutoscaler");
-    kind.is_some_and(|kind| openapi::wrong_type(kind, &scaler).is_none())
+    kind.is_some_and(|kind| {
+        let read = decode::tree(scaler, Form::Kind(kind), By::Json);
+        read.wrong.is_none()
+    })
 }
 
 #[cfg(test)]

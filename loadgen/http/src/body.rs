@@ -7,8 +7,9 @@ use podstorm_apiserver::{errors, limits};
 use podstorm_objects::{AnyObject, ApiError, DynamicObject, Kind, Reason};
 use serde_json::{Map, Value};
 
+use crate::decode::{self, By, Document, Form};
 use crate::media::{BodyType, unsupported};
-use crate::{Call, admission, json_syntax, openapi, protobuf, view, warnings};
+use crate::{Call, admission, json_syntax, protobuf, view, warnings};
 
 /// Most bytes of a body, as upstream.
 pub(crate) const BODY_MAX: usize = limits::BYTES_MAX;
@@ -32,56 +33,54 @@ pub(crate) fn too_slow() -> ApiError {
     ApiError::status(504, Reason::Timeout, message)
 }
 
-/// The body as a document; `expected` is the kind that an object without one is taken for.
+/// The body as a document of that form; `expected` is the kind that an object without one is taken for.
 ///
 /// # Errors
 /// 415 for a type of body that is no document's; 400 for a body that can't be read.
-pub(crate) fn document(call: &Call<'_>, expected: &str) -> Result<Map<String, Value>, ApiError> {
-    let value = match BodyType::of(call.headers) {
-        Some(BodyType::Json) => serde_json::from_slice(&call.body).map_err(|error| {
-            let problem = json_syntax::problem(&call.body).unwrap_or_else(|| error.to_string());
-            unrecognized(
-                expected,
-                &format!("json parse error: {problem}"),
-                &call.body,
-            )
-        })?,
-        Some(BodyType::Yaml) => yaml(&call.body).map_err(|error| {
-            unrecognized(expected, &format!("yaml parse error: {error}"), &call.body)
-        })?,
+pub(crate) fn document(call: &Call<'_>, expected: &str, form: Form) -> Result<Document, ApiError> {
+    read(call, form)?.map_err(|why| unrecognized(expected, &why, &call.body))
+}
+
+/// As [`document`]; what is wrong with a body is told without the kind that it is taken for.
+///
+/// # Errors
+/// 415 for a type of body that is no document's.
+pub(crate) fn read(call: &Call<'_>, form: Form) -> Result<Result<Document, String>, ApiError> {
+    const NO_TYPE: &str = "couldn't get version/kind; json parse error:";
+    let body = &call.body;
+    let read = match BodyType::of(call.headers) {
+        Some(BodyType::Json) => {
+            decode::json(body, form).map_err(|problem| format!("{NO_TYPE} {problem}"))
+        }
+        Some(BodyType::Yaml) => decode::yaml(body, form),
         Some(BodyType::Protobuf) => {
-            let decoded = protobuf::decode(&call.body);
-            Value::Object(decoded.map_err(|error| errors::bad_request(error.to_string()))?)
+            let decoded = protobuf::decode(body);
+            let decoded = decoded.map_err(|error| errors::bad_request(error.to_string()))?;
+            Ok(decode::tree(decoded.into(), form, By::Json))
         }
         _ => return Err(unsupported(READ)),
     };
-    match value {
-        Value::Object(members) => Ok(members),
-        Value::Null => Ok(Map::new()),
-        other => {
-            let found = json_syntax::name_of(&other);
-            let why = format!(
-                "json parse error: json: cannot unmarshal {found} into Go value of type struct {{ \
-                 APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \
-                 \"json:\\\"kind,omitempty\\\"\" }}"
-            );
-            Err(unrecognized(expected, &why, &call.body))
-        }
-    }
+    Ok(read.and_then(|read| match (read.found, &read.wrong) {
+        ("object" | "null", None) => Ok(read),
+        // The type is read first, and alone.
+        ("object" | "null", Some(wrong)) => match wrong_type_of_type(wrong) {
+            Some(wrong) => Err(format!("{NO_TYPE} {wrong}")),
+            None => Ok(read),
+        },
+        (found, _) => Err(format!(
+            "{NO_TYPE} json: cannot unmarshal {found} into Go value of type struct {{ APIVersion \
+             string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \
+             \"json:\\\"kind,omitempty\\\"\" }}"
+        )),
+    }))
 }
 
-/// Reads YAML of at most 64 levels: the library's own limit, as a level takes kilobytes of stack. What aliases
-/// stand for may have as many bytes as one request may add to a document.
-///
-/// # Errors
-/// It is no YAML, too deep or too large.
-pub(crate) fn yaml(text: &[u8]) -> Result<Value, serde_saphyr::Error> {
-    let options = serde_saphyr::options! {
-        budget: serde_saphyr::budget! {
-            max_total_scalar_bytes: text.len() + limits::BYTES_MAX,
-        },
-    };
-    serde_saphyr::from_slice_with_options(text, options)
+/// The problem of a `kind` or `apiVersion` that is no text, as it is told of these two alone.
+fn wrong_type_of_type(wrong: &str) -> Option<String> {
+    let (begin, field) = wrong.split_once(" field ")?;
+    let (_, member) = field.split_once('.')?;
+    let is_type = ["kind of type string", "apiVersion of type string"].contains(&member);
+    is_type.then(|| format!("{begin} field .{member}"))
 }
 
 fn unrecognized(expected: &str, why: &str, body: &[u8]) -> ApiError {
@@ -97,8 +96,7 @@ fn unrecognized(expected: &str, why: &str, body: &[u8]) -> ApiError {
         _ => text,
     };
     errors::bad_request(format!(
-        "the object provided is unrecognized (must be of type {expected}): couldn't get \
-         version/kind; {why} ({quoted})"
+        "the object provided is unrecognized (must be of type {expected}): {why} ({quoted})"
     ))
 }
 
@@ -118,15 +116,14 @@ pub(crate) struct Sent {
 /// As [`document`]; 400 for an object of another kind, with a member of a wrong type or, where
 /// `fieldValidation` is `Strict`, with one that the kind doesn't have.
 pub(crate) fn object(call: &Call<'_>, kind: Kind) -> Result<Sent, ApiError> {
-    let mut document = document(call, kind.name())?;
+    let mut document = document(call, kind.name(), Form::Kind(kind))?;
+    let members = document.members();
     match kind.row().custom {
-        None => check_type(kind, &document)?,
-        Some(_) => check_custom_type(kind, &document)?,
+        None => check_type(kind, &members)?,
+        Some(_) => check_custom_type(kind, &members)?,
     }
-    if let Some(problem) = openapi::wrong_type(kind, &document) {
-        return Err(cannot_be_handled(kind, &as_spelled(call, problem)));
-    }
-    let warnings = check_fields(call, kind, &mut document)?;
+    let warnings = judge(call, (kind.api_version(), kind.name()), document)?;
+    let mut document = members;
     let admitted = match *call.method == http::Method::POST {
         true => admission::admit(call.cluster(), kind, &mut document)?,
         false => Vec::new(),
@@ -135,7 +132,7 @@ pub(crate) fn object(call: &Call<'_>, kind: Kind) -> Result<Sent, ApiError> {
         true => warnings::of_new_pod(&document),
         false => Vec::new(),
     };
-    let mut object = read(call, kind, document)?;
+    let mut object = object_of(call, kind, document)?;
     if kind.name() == REVISION && is_json(call) && json_syntax::has_blanks(&call.body, "data") {
         object = with_blanks(object);
     }
@@ -168,77 +165,29 @@ fn with_blanks(object: AnyObject) -> AnyObject {
     }
 }
 
-/// A problem with a number, which upstream quotes as it was spelled.
-#[cold]
-fn as_spelled(call: &Call<'_>, problem: String) -> String {
-    let respelled = || {
-        let (before, rest) = problem.split_once("number ")?;
-        let (number, after) = rest.split_once(' ')?;
-        let spelled = json_syntax::spelling(&call.body, number.parse().ok()?)?;
-        Some(format!("{before}number {spelled} {after}"))
-    };
-    match is_json(call) {
-        true => respelled().unwrap_or(problem),
-        false => problem,
-    }
-}
-
-/// Sorts the paths of unknown members as upstream's decoder comes upon them: as they were written, but YAML,
-/// which is turned into JSON, by their names.
-fn sort_as_sent(call: &Call<'_>, paths: &mut [String]) {
-    match BodyType::of(call.headers) {
-        Some(BodyType::Json) => json_syntax::sort_as_written(&call.body, paths),
-        Some(BodyType::Yaml) => {
-            if let Ok(value) = yaml(&call.body) {
-                json_syntax::sort_as_written(value.to_string().as_bytes(), paths);
-            }
-        }
-        _ => {}
-    }
-}
-
-/// Takes the unknown members out of a document; each is a warning.
+/// Judges what was found in a document: what is unknown or there twice are warnings, unless it is ignored.
 ///
 /// # Errors
-/// 400 with all of them where `fieldValidation` is `Strict`.
-pub(crate) fn check_fields(
-    call: &Call<'_>,
-    kind: Kind,
-    document: &mut Map<String, Value>,
-) -> Result<Vec<String>, ApiError> {
-    let unknown = match *call.method == http::Method::PATCH {
-        true => openapi::drop_unknown_changes(kind, document),
-        false => {
-            let mut unknown = openapi::drop_unknown_fields(kind, document);
-            // Of custom objects they are told sorted.
-            if unknown.len() > 1 && kind.row().custom.is_none() {
-                sort_as_sent(call, &mut unknown);
-            }
-            unknown
-        }
-    };
-    let unknown = openapi::unknown_fields(kind.row().custom.is_some(), &unknown);
-    judge_unknown(call, (kind.api_version(), kind.name()), unknown)
-}
-
-/// What becomes of the unknown members of an object: warnings, unless they are ignored.
-///
-/// # Errors
-/// As [`check_fields`].
-pub(crate) fn judge_unknown(
+/// 400 for a member of a wrong type; with all of them where `fieldValidation` is `Strict`.
+pub(crate) fn judge(
     call: &Call<'_>,
     (api_version, kind): (&str, &str),
-    unknown: Vec<String>,
+    document: Document,
 ) -> Result<Vec<String>, ApiError> {
-    let validation = call.query.text("fieldValidation");
-    if validation == "Ignore" {
-        return Ok(Vec::new());
-    }
-    if validation == "Strict" && !unknown.is_empty() {
-        let problem = format!("strict decoding error: {}", unknown.join(", "));
+    if let Some(problem) = document.wrong {
         return Err(unhandled(api_version, kind, &problem));
     }
-    Ok(unknown)
+    let mut strict = document.strict;
+    match call.query.text("fieldValidation") {
+        "Ignore" => strict.clear(),
+        "Strict" if !strict.is_empty() => {
+            let problem = format!("strict decoding error: {}", strict.join(", "));
+            return Err(unhandled(api_version, kind, &problem));
+        }
+        // Sic: a warning of several lines, as YAML has them, is none.
+        _ => strict.retain(|told| !told.contains('\n')),
+    }
+    Ok(strict)
 }
 
 /// A document as an object of that kind.
@@ -246,7 +195,7 @@ pub(crate) fn judge_unknown(
 /// # Errors
 /// 400 for an object of another kind or with a member of a wrong type; for one that exceeds a
 /// [limit](limits::Exceeded).
-pub(crate) fn read(
+pub(crate) fn object_of(
     call: &Call<'_>,
     kind: Kind,
     mut document: Map<String, Value>,

@@ -6,6 +6,7 @@ use podstorm_objects::{ApiError, Kind, Object, ResourceVersion, Uid};
 use serde_json::{Map, Value, json};
 
 use crate::answer::{self, Body};
+use crate::decode::Form;
 use crate::query::{check_dry_run, options_invalid};
 use crate::route::Target;
 use crate::select::Selection;
@@ -77,7 +78,9 @@ pub(crate) fn delete_all(call: &Call<'_>, target: &Target) -> Result<Response<Bo
 /// The options of a deletion: those of the body, else those of the query.
 pub(crate) fn wanted(call: &Call<'_>) -> Result<Wanted, ApiError> {
     if !call.body.is_empty() {
-        let document = body::document(call, "DeleteOptions")?;
+        let form = Form::Named("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions");
+        let mut read = body::read(call, form)?.map_err(errors::bad_request)?;
+        let document = read.members();
         let kind = document.get("kind").and_then(Value::as_str).unwrap_or("");
         if !["", "DeleteOptions"].contains(&kind) {
             let version = document.get("apiVersion").and_then(Value::as_str);
@@ -87,6 +90,9 @@ pub(crate) fn wanted(call: &Call<'_>) -> Result<Wanted, ApiError> {
                 version.unwrap_or("")
             );
             return Err(errors::bad_request(why));
+        }
+        if let Some(problem) = read.wrong {
+            return Err(errors::bad_request(problem));
         }
         return of_document(&document);
     }

@@ -4,8 +4,10 @@
 use podstorm_objects::Kind;
 use serde_json::{Map, Value};
 
-use crate::{openapi, view};
+use crate::decode::{self, By, Form};
+use crate::view;
 
+pub use crate::yaml::{Cause, Doubled, Problem, Yaml, read as yaml};
 pub use view::at_version;
 
 /// The document of an object in the version that its kind is stored in.
@@ -34,10 +36,14 @@ pub fn stored(kind: Kind, is_new: bool, members: Map<String, Value>) -> Result<D
     let mut members = members;
     let mut unknown = Vec::new();
     if is_new {
-        if let Some(problem) = openapi::wrong_type(kind, &members) {
+        let mut read = decode::tree(members.into(), Form::Kind(kind), By::Json);
+        members = read.members();
+        if let Some(problem) = read.wrong {
             return Err(problem);
         }
-        unknown = openapi::drop_unknown_fields(kind, &mut members);
+        let told = read.strict.iter();
+        let paths = told.filter_map(|told| told.split_once('"')?.1.strip_suffix('"'));
+        unknown = paths.map(str::to_owned).collect();
     }
     let stored = view::stored_kind(kind);
     Ok(Document {

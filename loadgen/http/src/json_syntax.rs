@@ -1,9 +1,7 @@
 //! What is wrong with a text that is no JSON, in the words of Go's decoder; and what a text says besides the values
-//! in it: the order of members, how a number is spelled, blanks.
+//! in it: how a number is spelled, blanks.
 //!
 //! Source: `scanner.go` of Go's `encoding/json`.
-
-use std::collections::BTreeMap;
 
 use serde_json::Value;
 
@@ -22,21 +20,22 @@ pub(crate) fn name_of(value: &Value) -> &'static str {
     }
 }
 
+/// As [`name_of`], of the value that a text is, which is JSON.
+pub(crate) fn name_of_text(text: &[u8]) -> &'static str {
+    match text.trim_ascii_start().first() {
+        Some(b'{') => "object",
+        Some(b'[') => "array",
+        Some(b'"') => "string",
+        Some(b't' | b'f') => "bool",
+        Some(b'n') | None => "null",
+        Some(_) => "number",
+    }
+}
+
 /// The first problem of a text; `None` for JSON. O(bytes).
 pub(crate) fn problem(text: &[u8]) -> Option<String> {
     let mut reader = Reader { text, at: 0 };
     reader.document().err()
-}
-
-/// Sorts paths of members, `spec.containers[0].name`, as these are in a text, which is JSON. O(bytes).
-pub(crate) fn sort_as_written(text: &[u8], paths: &mut [String]) {
-    let mut places: BTreeMap<String, usize> = paths
-        .iter()
-        .map(|path| (path.clone(), text.len()))
-        .collect();
-    let mut reader = Reader { text, at: 0 };
-    reader.find(&mut String::new(), &mut places);
-    paths.sort_by_key(|path| places[path]);
 }
 
 /// How the first number of that value is spelled in a text, which is JSON. O(bytes).
@@ -84,7 +83,7 @@ struct Reader<'t> {
 
 impl<'t> Reader<'t> {
     /// Goes to the next name of the object that is being read, and past it and its colon.
-    fn next_name(&mut self) -> Option<(usize, String)> {
+    fn next_name(&mut self) -> Option<String> {
         if let Some(b'{' | b',') = self.peek() {
             self.at += 1;
         }
@@ -94,50 +93,13 @@ impl<'t> Reader<'t> {
         let name = serde_json::from_slice(&self.text[begin..self.at]).ok()?;
         self.peek();
         self.at += 1;
-        Some((begin, name))
-    }
-
-    /// Notes where the members with these paths are, in the value that begins here and is at `path`.
-    fn find(&mut self, path: &mut String, places: &mut BTreeMap<String, usize>) {
-        let length = path.len();
-        match self.peek() {
-            Some(b'{') => {
-                while let Some((at, name)) = self.next_name() {
-                    if length > 0 {
-                        path.push('.');
-                    }
-                    path.push_str(&name);
-                    if let Some(place) = places.get_mut(path.as_str()) {
-                        *place = at.min(*place);
-                    }
-                    self.find(path, places);
-                    path.truncate(length);
-                }
-                self.at += 1;
-            }
-            Some(b'[') => {
-                self.at += 1;
-                for number in 0.. {
-                    if self.peek() == Some(b',') {
-                        self.at += 1;
-                    }
-                    if matches!(self.peek(), None | Some(b']')) {
-                        break;
-                    }
-                    path.push_str(&format!("[{number}]"));
-                    self.find(path, places);
-                    path.truncate(length);
-                }
-                self.at += 1;
-            }
-            _ => drop(self.value()),
-        }
+        Some(name)
     }
 
     /// The text of a member of the object that begins here: the last one, which counts.
     fn member(&mut self, wanted: &str) -> Option<&'t [u8]> {
         let mut found = None;
-        while let Some((_, name)) = self.next_name() {
+        while let Some(name) = self.next_name() {
             self.peek();
             let begin = self.at;
             self.value().ok()?;
@@ -374,16 +336,6 @@ mod tests {
         assert_eq!(problem(nested(10_000).as_bytes()), None);
         let told = problem(nested(10_001).as_bytes());
         assert_eq!(told.as_deref(), Some("exceeded max depth"));
-    }
-
-    #[test]
-    fn paths_are_sorted_as_they_were_written() {
-        let text = br#"{"s\u0070ec": {"b": [{"y": 1, "x": {"deep": []}}, "]", {"x": 2}], "a": "}"}, "A": 0}"#;
-        let paths = "A spec.a spec.b[0].x spec.b[0].x.deep spec.b[0].y spec.b[2].x";
-        let mut paths: Vec<String> = paths.split(' ').map(str::to_owned).collect();
-        sort_as_written(text, &mut paths);
-        let sorted = "spec.b[0].y spec.b[0].x spec.b[0].x.deep spec.b[2].x spec.a A";
-        assert_eq!(paths.join(" "), sorted);
     }
 
     #[test]

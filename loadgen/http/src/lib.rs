@@ -32,6 +32,7 @@ mod component_status;
 mod connected;
 mod connections;
 mod credentials;
+mod decode;
 mod delete;
 mod discovery;
 pub mod documents;

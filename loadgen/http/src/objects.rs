@@ -12,12 +12,13 @@ use podstorm_objects::{
 use serde_json::{Map, Value, json};
 
 use crate::answer::{self, Body};
+use crate::decode::{By, Form};
 use crate::media::{Accepted, BodyType, Shape, unsupported};
 use crate::query::options_invalid;
 use crate::route::Target;
 use crate::{
-    Call, body, component_status, delete, json_syntax, kubelet, list, openapi, ownership, reviews,
-    table, token_request, view, warnings, watch,
+    Call, body, component_status, decode, delete, json_syntax, kubelet, list, ownership, patched,
+    reviews, table, token_request, view, warnings, watch,
 };
 
 /// What patches may be, as messages list it.
@@ -261,52 +262,66 @@ fn check_field_validation(call: &Call<'_>, options: &str) -> Result<(), ApiError
     }
 }
 
-/// The patch in the body.
-fn read_patch(call: &Call<'_>) -> Result<Patch, ApiError> {
-    let kind = BodyType::of(call.headers);
-    let document = || -> Result<Map<String, Value>, ApiError> {
-        let parsed: Result<Value, _> = serde_json::from_slice(&call.body);
-        match parsed {
-            Ok(Value::Object(patch)) => Ok(patch),
-            Ok(_) => Err(errors::bad_request("the patch is no object")),
-            Err(error) => Err(errors::bad_request(format!(
-                "the patch can't be read: {error}"
-            ))),
-        }
+/// The patch in the body, and what the strict decoder says of it.
+fn read_patch(call: &Call<'_>) -> Result<(Patch, Vec<String>), ApiError> {
+    let (begin, is_strategic) = match BodyType::of(call.headers) {
+        Some(BodyType::StrategicPatch) => ("", true),
+        Some(BodyType::MergePatch) => ("error decoding patch: ", false),
+        Some(BodyType::JsonPatch) => return read_operations(&call.body),
+        _ => return Err(unsupported(PATCHES)),
     };
-    match kind {
-        Some(BodyType::StrategicPatch) => Ok(Patch::Strategic(document()?)),
-        Some(BodyType::MergePatch) => Ok(Patch::Merge(document()?)),
-        Some(BodyType::JsonPatch) => read_operations(&call.body),
-        _ => Err(unsupported(PATCHES)),
+    let to_patch = |members| match is_strategic {
+        true => Patch::Strategic(members),
+        false => Patch::Merge(members),
+    };
+    let wrong = |problem: String| errors::bad_request(format!("{begin}{problem}"));
+    let read = decode::json(&call.body, Form::Any).map_err(wrong)?;
+    match (read.value, read.found) {
+        (Value::Object(members), _) => Ok((to_patch(members), read.strict)),
+        (Value::Null, _) => Ok((to_patch(Map::new()), read.strict)),
+        (_, found) => {
+            let into = "Go value of type map[string]interface {}";
+            Err(wrong(format!("json: cannot unmarshal {found} into {into}")))
+        }
     }
 }
 
 /// # Errors
 /// 400 for a body that is no list of objects.
-fn read_operations(body: &[u8]) -> Result<Patch, ApiError> {
+fn read_operations(body: &[u8]) -> Result<(Patch, Vec<String>), ApiError> {
     let wrong = |problem: &str| errors::bad_request(format!("error decoding patch: {problem}"));
-    let parsed: Value = serde_json::from_slice(body)
-        .map_err(|error| wrong(&json_syntax::problem(body).unwrap_or_else(|| error.to_string())))?;
-    let cannot = |found: &Value, into: &str| {
-        let kind = json_syntax::name_of(found);
+    let read = decode::json(body, Form::Any).map_err(|problem| wrong(&problem))?;
+    let cannot = |found: &str, into: &str| {
         wrong(&format!(
-            "json: cannot unmarshal {kind} into Go value of type {into}"
+            "json: cannot unmarshal {found} into Go value of type {into}"
         ))
     };
-    let operations = match &parsed {
-        Value::Null => &Vec::new(),
+    let operations = match read.value {
+        Value::Null => Vec::new(),
         Value::Array(operations) => operations,
-        other => return Err(cannot(other, "[]handlers.jsonPatchOp")),
+        _ => return Err(cannot(read.found, "[]handlers.jsonPatchOp")),
     };
-    let operations: Result<Vec<Map<String, Value>>, ApiError> = (operations.iter())
-        .map(|operation| match operation {
-            Value::Object(members) => Ok(members.clone()),
-            Value::Null => Ok(Map::new()),
-            other => Err(cannot(other, "handlers.jsonPatchOp")),
-        })
-        .collect();
-    Patch::json(&operations?)
+    let mut strict = read.strict;
+    let mut each = Vec::with_capacity(operations.len());
+    for (number, operation) in operations.into_iter().enumerate() {
+        let members = match operation {
+            Value::Object(members) => members,
+            Value::Null => Map::new(),
+            other => return Err(cannot(json_syntax::name_of(&other), "handlers.jsonPatchOp")),
+        };
+        let names = members.keys().map(String::as_str);
+        let unknown = names.filter(|name| !["from", "op", "path", "value"].contains(name));
+        strict.extend(unknown.map(|name| {
+            format!(
+                "unknown field {}",
+                ownership::go_quoted(&format!("[{number}].{name}"))
+            )
+        }));
+        each.push(members);
+    }
+    strict.truncate(decode::NOTES_MAX);
+    let strict = strict.into_iter().map(|told| format!("json patch {told}"));
+    Ok((Patch::json(&each)?, strict.collect()))
 }
 
 fn patch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
@@ -324,28 +339,27 @@ fn patch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     if is_custom && BodyType::of(call.headers) == Some(BodyType::StrategicPatch) {
         return Err(unsupported(PATCHES_OF_CUSTOM));
     }
-    let mut patch = read_patch(call)?;
-    let mut warnings = match &mut patch {
-        Patch::Merge(members) => body::check_fields(call, target.kind, members)?,
-        // What they make is looked at: one may take an unknown member away.
-        Patch::Strategic(_) | Patch::Json(_) => Vec::new(),
-    };
-    let writer = ownership::Writer::updating(call, target, "PatchOptions")?;
+    let (patch, doubled) = read_patch(call)?;
+    let mut writer = ownership::Writer::updating(call, target, "PatchOptions")?;
+    writer.doubled = doubled;
     let api = api(call, target).dry_run(dry_run).managed_by(&writer);
     let (namespace, name) = (&target.namespace, &target.name);
     let what = (target.kind, target.subresource.as_str());
     let patched = match view::patch(&api, what, (namespace, name), &patch, call.now) {
-        Err(error) => return Ok(refuse(call, target, error, &warnings)),
+        Err(error) => return Ok(refuse(call, target, error, &strict_of(call, &writer))),
         Ok(patched) => patched,
     };
-    if call.query.text("fieldValidation") != "Ignore" {
-        warnings.extend(writer.unknown_fields());
-    }
+    let warnings = strict_of(call, &writer);
     answer_with(call, 200, &patched, (&writer, &warnings))
 }
 
-/// The schema of a scale.
-const SCALE: &str = "io.k8s.api.autoscaling.v1.Scale";
+/// What the strict decoder says of a patch and what it has made, as warnings.
+fn strict_of(call: &Call<'_>, writer: &ownership::Writer<'_>) -> Vec<String> {
+    match call.query.text("fieldValidation") {
+        "Ignore" => Vec::new(),
+        _ => writer.unknown_fields(),
+    }
+}
 
 fn get_scale(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     let scale = api(call, target).scale(&target.namespace, &target.name)?;
@@ -359,44 +373,40 @@ fn change_scale(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiE
     }
     let api = api(call, target);
     let (namespace, name) = (&target.namespace, &target.name);
-    let mut warnings = Vec::new();
-    let document = if call.method == Method::PATCH {
-        let patch = read_patch(call)?;
+    let read = if call.method == Method::PATCH {
+        let (patch, doubled) = read_patch(call)?;
         let mut document = scale_json(target, &api.scale(namespace, name)?);
         // The patch holds for whatever version there is, unless it names one.
         document["metadata"]["resourceVersion"] = Value::Null;
-        patch.apply_to(openapi::schema_named(SCALE), &mut document)?;
-        document
+        patch.apply_to(openapi::schema_named(decode::SCALE_SCHEMA), &mut document)?;
+        let made = document.clone();
+        let mut read = decode::tree(document, decode::SCALE, By::Json);
+        if let Some(problem) = read.wrong {
+            return Err(patched::invalid_scale(&made, &problem));
+        }
+        read.strict.splice(..0, doubled);
+        read
     } else {
-        let mut document = body::document(call, "Scale")?;
-        check_is_scale(&document)?;
-        let unknown = openapi::drop_unknown_of(SCALE, &mut document, true);
-        let unknown = openapi::unknown_fields(false, &unknown);
-        warnings = body::judge_unknown(call, ("autoscaling/v1", "Scale"), unknown)?;
-        Value::Object(document)
+        let read = body::document(call, "Scale", decode::SCALE)?;
+        check_is_scale(&read.value)?;
+        read
     };
+    let document = read.value.clone();
+    let warnings = body::judge(call, ("autoscaling/v1", "Scale"), read)?;
     let named = document["metadata"]["name"].as_str().unwrap_or("");
     if named != name {
         return Err(errors::bad_request(format!(
             "the name of the object ({named}) does not match the name on the URL ({name})"
         )));
     }
-    let replicas = match document["spec"]["replicas"].clone() {
-        Value::Null => 0,
-        value => {
-            let number = value.as_i64().and_then(|number| i32::try_from(number).ok());
-            number.ok_or_else(|| {
-                let why = "Scale cannot be handled: spec.replicas must be a whole number";
-                errors::bad_request(why)
-            })?
-        }
-    };
+    let replicas = document["spec"]["replicas"].as_i64().unwrap_or(0);
     let text = |member: &str| {
         let text = document["metadata"][member].as_str();
         text.filter(|text| !text.is_empty())
     };
     let update = ScaleUpdate {
-        replicas,
+        // It has been read as one of 32 bits.
+        replicas: i32::try_from(replicas).unwrap_or_default(),
         uid: text("uid").map(Uid::new),
         resource_version: text("resourceVersion").map(ResourceVersion::new),
     };
@@ -412,8 +422,8 @@ fn change_scale(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiE
 
 /// # Errors
 /// 400 for a document of another kind.
-fn check_is_scale(document: &Map<String, Value>) -> Result<(), ApiError> {
-    let text = |member: &str| document.get(member).and_then(Value::as_str).unwrap_or("");
+fn check_is_scale(document: &Value) -> Result<(), ApiError> {
+    let text = |member: &str| document[member].as_str().unwrap_or("");
     let (kind, api_version) = (text("kind"), text("apiVersion"));
     if matches!(kind, "" | "Scale") {
         return Ok(());
@@ -467,11 +477,10 @@ pub(crate) fn bind(
 ) -> Result<Response<Body>, ApiError> {
     let dry_run = call.query.dry_run("CreateOptions")?;
     let kind = reviews::binding();
-    let document = body::document(call, kind.name())?;
+    let mut read = body::document(call, kind.name(), Form::Kind(kind))?;
+    let document = read.members();
     body::check_type(kind, &document)?;
-    if let Some(problem) = openapi::wrong_type(kind, &document) {
-        return Err(body::cannot_be_handled(kind, &problem));
-    }
+    let warnings = body::judge(call, (kind.api_version(), kind.name()), read)?;
     let metadata = document.get("metadata").unwrap_or(&Value::Null);
     let named = metadata["name"].as_str().unwrap_or("");
     if name.is_some_and(|name| !named.is_empty() && named != name) {
@@ -501,7 +510,7 @@ pub(crate) fn bind(
     let name = name.unwrap_or(named);
     call.cluster()
         .bind_as(namespace, name, &binding, call.now)?;
-    Ok(answer::document(201, call.accepted.form, &success()))
+    Ok(succeeded(call, &warnings))
 }
 
 /// # Errors
@@ -527,16 +536,16 @@ fn check_binding_target(kind: &str, node: &str) -> Result<(), ApiError> {
 fn evict(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     let in_query: Vec<&str> = call.query.all("dryRun").collect();
     call.query.dry_run("CreateOptions")?;
-    let eviction = body::document(call, "Eviction")?;
+    let form = Form::Named("io.k8s.api.policy.v1.Eviction");
+    let mut read = body::document(call, "Eviction", form)?;
+    let eviction = read.members();
     check_eviction_type(&eviction)?;
+    let warnings = body::judge(call, ("policy/v1", "Eviction"), read)?;
     let named = eviction.get("metadata").and_then(|of| of.get("name"));
     let named = named.and_then(Value::as_str).unwrap_or("");
     let none = Map::new();
-    let options = match eviction.get("deleteOptions") {
-        None | Some(Value::Null) => &none,
-        Some(Value::Object(options)) => options,
-        Some(_) => return Err(errors::bad_request("deleteOptions must be an object")),
-    };
+    let options = eviction.get("deleteOptions").and_then(Value::as_object);
+    let options = options.unwrap_or(&none);
     let in_body = options.get("dryRun").and_then(Value::as_array);
     let in_body: Vec<&str> = in_body
         .into_iter()
@@ -557,7 +566,7 @@ fn evict(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
         .cluster()
         .evict(namespace, name, &options, dry_run, call.now)?;
     match evicted {
-        Eviction::Evicted => Ok(answer::document(201, call.accepted.form, &success())),
+        Eviction::Evicted => Ok(succeeded(call, &warnings)),
         // Not 201: the code of a `Status` that is no success is that of the answer.
         Eviction::Refused(status) => Err(status),
     }
@@ -566,12 +575,8 @@ fn evict(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
 /// # Errors
 /// 400 for a body that is no Eviction of `policy/v1` or `v1beta1`; absent members are right.
 fn check_eviction_type(eviction: &Map<String, Value>) -> Result<(), ApiError> {
-    let member = |name: &str| match eviction.get(name) {
-        None | Some(Value::Null) => Ok(""),
-        Some(Value::String(text)) => Ok(text.as_str()),
-        Some(_) => Err(errors::bad_request(format!("{name} must be a text"))),
-    };
-    let (kind, api_version) = (member("kind")?, member("apiVersion")?);
+    let member = |name: &str| eviction.get(name).and_then(Value::as_str).unwrap_or("");
+    let (kind, api_version) = (member("kind"), member("apiVersion"));
     let versions = ["", "policy/v1", "policy/v1beta1"];
     if ["", "Eviction"].contains(&kind) && versions.contains(&api_version) {
         return Ok(());
@@ -583,7 +588,11 @@ fn check_eviction_type(eviction: &Map<String, Value>) -> Result<(), ApiError> {
     )))
 }
 
-fn success() -> Value {
-    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
-        "code": 201})
+/// 201 with a `Status`.
+fn succeeded(call: &Call<'_>, warnings: &[String]) -> Response<Body> {
+    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
+        "code": 201});
+    let mut response = answer::document(201, call.accepted.form, &status);
+    answer::warn(&mut response, warnings);
+    response
 }

@@ -6,51 +6,56 @@ use podstorm_apiserver::{errors, go_text, kind_named};
 use podstorm_objects::{ApiError, Kind};
 use serde_json::{Map, Value};
 
-use crate::openapi;
+use crate::decode::{self, By, Form};
 
-/// Brings the document into form; returns its unknown members, as warnings. `patch` has the members of one
-/// that was merged, with whether it was strategic: what it doesn't name is in form already.
+/// Brings the document into form; returns what the strict decoder says of it, as warnings. `patch` has the members of
+/// one that was merged, with whether it was strategic: what it doesn't name is in form already. `doubled` is what the
+/// decoder has said of the text of the patch.
 ///
 /// # Errors
-/// 422 for a member of a wrong type, and for an unknown one that a JSON patch has made, where that is wanted.
+/// 422 for a member of a wrong type, and where that is wanted for one that is unknown or there twice.
 pub(crate) fn check(
     kind: Kind,
     patch: Option<(&Map<String, Value>, bool)>,
-    is_apply: bool,
-    is_strict: bool,
+    (doubled, is_strict): (&[String], bool),
     document: &mut Map<String, Value>,
 ) -> Result<Vec<String>, ApiError> {
-    if is_apply {
-        openapi::drop_unknown_fields(kind, document);
-        return Ok(Vec::new());
-    }
     let strategic = patch.filter(|(_, is_strategic)| *is_strategic);
     let strategic = strategic.map(|(members, _)| members);
+    let made = |document: &Map<String, Value>| match strategic {
+        Some(_) => None,
+        None => Some(Value::Object(document.clone()).to_string()),
+    };
     if let Some(problem) = other_kind(kind, document).filter(|_| strategic.is_none()) {
-        return Err(invalid(strategic, document, &problem));
+        return Err(invalid(strategic, made(document), &problem));
     }
     let mut untouched = match patch {
         Some((members, _)) => take_others(document, members),
         None => Map::new(),
     };
-    let problem = match strategic {
-        Some(_) => openapi::wrong_conversion(kind, document),
-        None => openapi::wrong_type(kind, document),
+    let by = match strategic {
+        Some(_) => By::Conversion,
+        None => By::Json,
+    };
+    // Messages quote what a merge has made.
+    let before = strategic.is_none().then(|| document.clone());
+    let mut read = decode::tree(std::mem::take(document).into(), Form::Kind(kind), by);
+    *document = read.members();
+    let strict: Vec<String> = doubled.iter().cloned().chain(read.strict).collect();
+    let problem = match (read.wrong, is_strict && !strict.is_empty()) {
+        (Some(problem), _) => Some(problem),
+        (None, true) => Some(format!("strict decoding error: {}", strict.join(", "))),
+        (None, false) => None,
     };
     if let Some(problem) = problem {
-        document.append(&mut untouched);
-        return Err(invalid(strategic, document, &problem));
-    }
-    let mut before = is_strict.then(|| document.clone());
-    let unknown = openapi::drop_unknown_fields(kind, document);
-    let unknown = openapi::unknown_fields(kind.row().custom.is_some(), &unknown);
-    if let Some(before) = before.as_mut().filter(|_| !unknown.is_empty()) {
-        let problem = format!("strict decoding error: {}", unknown.join(", "));
-        before.append(&mut untouched);
-        return Err(invalid(strategic, before, &problem));
+        let made = before.map(|mut before| {
+            before.append(&mut untouched);
+            Value::Object(before).to_string()
+        });
+        return Err(invalid(strategic, made, &problem));
     }
     document.append(&mut untouched);
-    Ok(unknown)
+    Ok(strict)
 }
 
 /// Takes the members out of a document that a patch doesn't name.
@@ -74,7 +79,10 @@ fn other_kind(kind: Kind, document: &Map<String, Value>) -> Option<String> {
     let known = kind_named(name).filter(|known| known.api_version() == api_version);
     // Of a kind that there is, it is read as one.
     known
-        .and_then(|known| openapi::wrong_type(known, document))
+        .and_then(|known| {
+            let document = Value::Object(document.clone());
+            decode::tree(document, Form::Kind(known), By::Json).wrong
+        })
         .or_else(|| {
             Some(format!(
                 "no kind {name:?} is registered for version {api_version:?} in scheme \
@@ -86,13 +94,18 @@ fn other_kind(kind: Kind, document: &Map<String, Value>) -> Option<String> {
 /// 422 that quotes the patch where it was strategic, and else what it made.
 fn invalid(
     strategic: Option<&Map<String, Value>>,
-    document: &Map<String, Value>,
+    made: Option<String>,
     problem: &str,
 ) -> ApiError {
-    let quoted = match strategic {
-        Some(members) => go_text(&members.clone().into()),
-        None => Value::Object(document.clone()).to_string(),
+    let quoted = match (strategic, made) {
+        (Some(members), _) => go_text(&members.clone().into()),
+        (None, made) => made.unwrap_or_default(),
     };
     let cause = errors::invalid_value("patch", &quoted.into(), problem);
     errors::invalid_of(("", ""), "", vec![cause])
+}
+
+/// 422: a patch has made what the Scale that it is of can't be.
+pub(crate) fn invalid_scale(made: &Value, problem: &str) -> ApiError {
+    invalid(None, Some(made.to_string()), problem)
 }

@@ -9,8 +9,9 @@ use podstorm_objects::{ApiError, Kind, ResourceType};
 use serde_json::{Value, json};
 
 use crate::answer::{self, Body};
+use crate::decode::Form;
 use crate::media::Shape;
-use crate::{Call, body, objects, openapi, table};
+use crate::{Call, body, objects, table};
 
 /// The methods of reviews, as discovery lists them.
 pub(crate) const VERBS: &[&str] = &["create"];
@@ -93,12 +94,10 @@ pub(crate) fn serve(
     if kind.name() == "Binding" {
         return objects::bind(call, namespace, None);
     }
-    let mut review = body::document(call, kind.name())?;
+    let mut document = body::document(call, kind.name(), Form::Kind(kind))?;
+    let mut review = document.members();
     body::check_type(kind, &review)?;
-    if let Some(problem) = openapi::wrong_type(kind, &review) {
-        return Err(body::cannot_be_handled(kind, &problem));
-    }
-    let warnings = body::check_fields(call, kind, &mut review)?;
+    let warnings = body::judge(call, (kind.api_version(), kind.name()), document)?;
     let metadata = review.remove("metadata").filter(Value::is_object);
     let mut metadata = metadata.unwrap_or_else(|| json!({}));
     let spec = review.remove("spec").filter(Value::is_object);

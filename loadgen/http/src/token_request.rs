@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::answer::{self, Body};
 use crate::credentials::{User, random_token};
+use crate::decode::Form;
 use crate::reviews::{AUDIENCE, AUTHENTICATION};
 use crate::route::Target;
 use crate::{Call, body};
@@ -24,14 +25,15 @@ const MOST_SECONDS: i64 = 1 << 32;
 /// # Errors
 /// 400 for a body that can't be read, 422 for a time that can't be, 404 where there is no such account.
 pub(crate) fn create(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
-    let request = body::document(call, "TokenRequest")?;
+    let form = Form::Named("io.k8s.api.authentication.v1.TokenRequest");
+    let mut document = body::document(call, "TokenRequest", form)?;
+    let request = document.members();
+    let warnings = body::judge(call, (AUTHENTICATION[1], "TokenRequest"), document)?;
     let spec = request.get("spec").and_then(Value::as_object);
     let spec = spec.cloned().unwrap_or_default();
     let seconds = match spec.get("expirationSeconds").unwrap_or(&Value::Null) {
         Value::Null => USUAL_SECONDS,
-        value => value.as_i64().ok_or_else(|| {
-            errors::bad_request("TokenRequest: spec.expirationSeconds must be a whole number")
-        })?,
+        value => value.as_i64().unwrap_or_default(),
     };
     let problem = match seconds {
         ..LEAST_SECONDS => Some("may not specify a duration less than 10 minutes"),
@@ -70,7 +72,9 @@ pub(crate) fn create(call: &Call<'_>, target: &Target) -> Result<Response<Body>,
         "spec": {"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": bound},
         "status": {"token": token,
             "expirationTimestamp": Time::from_unix_seconds(expires).to_string()}});
-    Ok(answer::document(201, call.accepted.form, &document))
+    let mut response = answer::document(201, call.accepted.form, &document);
+    answer::warn(&mut response, &warnings);
+    Ok(response)
 }
 
 /// Whom the token is for: the server unless the request says otherwise.

@@ -14,9 +14,10 @@ use super::set::FieldSet;
 use super::walk::{self, Difference};
 use super::{MANAGED, Writer, ignored, owners_of, plain, without_owners};
 use crate::answer::Body;
+use crate::decode::{self, By, Form};
 use crate::query::options_invalid;
 use crate::route::Target;
-use crate::{Call, admission, body, json_syntax, objects, openapi, view, warnings, yaml};
+use crate::{Call, admission, body, objects, view, warnings};
 
 /// The annotation with what `kubectl apply` applied last without server-side apply.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -28,13 +29,9 @@ pub(crate) fn apply(call: &Call<'_>, target: &Target) -> Result<Response<Body>, 
     let writer = Writer::applying(call, target)?;
     require_manager(call)?;
     let dry_run = call.query.dry_run("PatchOptions")?;
-    let config = read_config(call)?;
+    let (config, doubled) = read_config(call)?;
     let kind = target.kind;
     check_config((kind.api_version(), kind.name(), &target.name), &config)?;
-    let warnings = match call.query.text("fieldValidation") {
-        "" | "Ignore" => Vec::new(),
-        _ => body::check_fields(call, kind, &mut config.clone())?,
-    };
     let force = call.query.flag("force");
     let api = call.cluster().api(view::stored_kind(kind));
     let api = api.dry_run(dry_run).managed_by(&writer);
@@ -45,6 +42,7 @@ pub(crate) fn apply(call: &Call<'_>, target: &Target) -> Result<Response<Body>, 
             Err(error) => return Err(error),
         };
         let applied = writer.applied(&config, stored.as_deref(), force)?;
+        check_doubled(call, &doubled)?;
         let Some(stored) = stored else {
             let created = create(call, target, applied, &api)?;
             let mut all = Vec::new();
@@ -54,7 +52,6 @@ pub(crate) fn apply(call: &Call<'_>, target: &Target) -> Result<Response<Body>, 
                     all.extend(warnings::of_new_pod(&pod));
                 }
             }
-            all.extend(warnings);
             return objects::answer_with(call, 201, &created, (&writer, &all));
         };
         let names_version = config
@@ -76,7 +73,7 @@ pub(crate) fn apply(call: &Call<'_>, target: &Target) -> Result<Response<Body>, 
                     return Err(error);
                 }
             }
-            updated => return objects::answer_with(call, 200, &updated?, (&writer, &warnings)),
+            updated => return objects::answer_with(call, 200, &updated?, (&writer, &[])),
         }
     }
 }
@@ -97,10 +94,8 @@ fn create(
             }
         }
     }
-    // Into the form in which everything is stored; what is unknown was refused before.
-    openapi::drop_unknown_fields(target.kind, &mut applied);
     admission::admit(call.cluster(), target.kind, &mut applied)?;
-    let object = body::read(call, target.kind, applied)?;
+    let object = body::object_of(call, target.kind, applied)?;
     let created = api.create(view::stored_new(call.cluster(), object)?, call.now)?;
     view::shown(target.kind, created)
 }
@@ -115,23 +110,33 @@ pub(super) fn require_manager(call: &Call<'_>) -> Result<(), ApiError> {
     Ok(())
 }
 
+/// The configuration, with what upstream's strict decoder says of its members that are there twice.
+///
 /// # Errors
 /// 400 for a body that can't be read.
-pub(super) fn read_config(call: &Call<'_>) -> Result<Map<String, Value>, ApiError> {
-    match body::yaml(&call.body) {
-        Ok(Value::Object(config)) => Ok(config),
-        Ok(Value::Null) => Ok(Map::new()),
-        Ok(other) => {
-            let found = json_syntax::name_of(&other);
-            Err(errors::bad_request(format!(
-                "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot \
-                 unmarshal {found} into Go value of type map[string]interface {{}}"
-            )))
-        }
-        Err(error) => Err(errors::bad_request(format!(
-            "error decoding YAML: error converting YAML to JSON: yaml: {}",
-            yaml::problem(&call.body, &error)
+pub(super) fn read_config(call: &Call<'_>) -> Result<(Map<String, Value>, Vec<String>), ApiError> {
+    let read = decode::yaml(&call.body, Form::Any).map_err(|why| {
+        let why = format!("error decoding YAML: error converting YAML to JSON: {why}");
+        errors::bad_request(why)
+    })?;
+    match (read.value, read.found) {
+        (Value::Object(config), _) => Ok((config, read.strict)),
+        (Value::Null, _) => Ok((Map::new(), read.strict)),
+        (_, found) => Err(errors::bad_request(format!(
+            "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot \
+             unmarshal {found} into Go value of type map[string]interface {{}}"
         ))),
+    }
+}
+
+/// # Errors
+/// 400 for members that are there twice where `fieldValidation` is `Strict`.
+pub(super) fn check_doubled(call: &Call<'_>, doubled: &[String]) -> Result<(), ApiError> {
+    match (doubled.first(), call.query.text("fieldValidation")) {
+        (Some(told), "Strict") => Err(errors::bad_request(format!(
+            "error strict decoding YAML: error converting YAML to JSON: {told}"
+        ))),
+        _ => Ok(()),
     }
 }
 
@@ -246,9 +251,10 @@ impl Writer<'_> {
         let Value::Object(members) = applied else {
             return Err(errors::bad_request("what is applied is no object"));
         };
-        // Upstream has no Go type for custom resources.
-        let is_builtin = self.kind.row().custom.is_none();
-        match openapi::wrong_conversion(self.kind, &members).filter(|_| is_builtin) {
+        // Into the form in which everything is stored; what is unknown was refused before.
+        let mut read = decode::tree(members.into(), Form::Kind(self.kind), By::Conversion);
+        let members = read.members();
+        match read.wrong {
             None => Ok(members),
             Some(problem) => {
                 let of = identity(self.kind, &config);
@@ -288,7 +294,7 @@ fn identity(kind: Kind, config: &Value) -> String {
 }
 
 /// 500, as upstream answers where a configuration can't be made an object.
-fn not_applied(why: &str) -> ApiError {
+pub(super) fn not_applied(why: &str) -> ApiError {
     ApiError::status(500, Reason::Other(String::new()), why)
 }
 

@@ -109,9 +109,11 @@ pub(crate) struct Writer<'a> {
     now: String,
     /// The members of the spec that admission added.
     pub(crate) admitted: Vec<String>,
+    /// What the strict decoder says of the text of a patch.
+    pub(crate) doubled: Vec<String>,
     /// Whether unknown members are an error: `fieldValidation=Strict`.
     is_strict: bool,
-    /// The unknown members of what a patch has made.
+    /// What the strict decoder says of a patch and what it has made.
     unknown: Mutex<Vec<String>>,
     /// The generation of the object that was changed, once it is known.
     generation: AtomicI64,
@@ -138,6 +140,7 @@ impl<'a> Writer<'a> {
             operation: Operation::Update,
             now: call.now.wall().to_string(),
             admitted: Vec::new(),
+            doubled: Vec::new(),
             is_strict: call.query.text("fieldValidation") == "Strict",
             unknown: Mutex::default(),
             generation: AtomicI64::new(NO_GENERATION),
@@ -220,6 +223,7 @@ impl FieldManager for Writer<'_> {
             operation: Operation::Update,
             now: self.now.clone(),
             is_strict: false,
+            doubled: Vec::new(),
             unknown: Mutex::default(),
             generation: AtomicI64::new(NO_GENERATION),
             admitted: Vec::new(),
@@ -239,8 +243,12 @@ impl FieldManager for Writer<'_> {
         let Value::Object(members) = document else {
             return Ok(());
         };
-        let is_apply = self.operation == Operation::Apply;
-        let found = patched::check(self.kind, patch, is_apply, self.is_strict, members)?;
+        // What is applied has been checked.
+        if self.operation == Operation::Apply {
+            return Ok(());
+        }
+        let strict = (self.doubled.as_slice(), self.is_strict);
+        let found = patched::check(self.kind, patch, strict, members)?;
         *self.unknown.lock().unwrap_or_else(PoisonError::into_inner) = found;
         Ok(())
     }

@@ -4,9 +4,12 @@ use podstorm_apiserver::{Scale, ScaleUpdate, errors};
 use podstorm_objects::ApiError;
 use serde_json::Value;
 
-use super::apply::{check_config, conflict, read_config, require_manager};
+use super::apply::{
+    check_config, check_doubled, conflict, not_applied, read_config, require_manager,
+};
 use super::owners::Conflict;
 use super::{Writer, owners_of, replicas_way};
+use crate::decode::{self, By, SCALE};
 use crate::route::Target;
 use crate::{Call, view};
 
@@ -15,8 +18,15 @@ pub(crate) fn apply_scale(call: &Call<'_>, target: &Target) -> Result<Scale, Api
     let writer = Writer::applying(call, target)?;
     require_manager(call)?;
     let dry_run = call.query.dry_run("PatchOptions")?;
-    let config = read_config(call)?;
+    let (config, doubled) = read_config(call)?;
     check_config(("autoscaling/v1", "Scale", &target.name), &config)?;
+    let mut read = decode::tree(config.into(), SCALE, By::Conversion);
+    let config = read.members();
+    if let Some(problem) = read.wrong {
+        let why = format!("failed to create typed patch object: {problem}");
+        return Err(not_applied(&why));
+    }
+    check_doubled(call, &doubled)?;
     let replicas = config.get("spec").and_then(|spec| spec.get("replicas"));
     let replicas = replicas
         .and_then(Value::as_i64)

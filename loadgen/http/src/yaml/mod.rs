@@ -4,13 +4,17 @@
 //! Source: `yaml_emitter_emit` of libyaml as go-yaml 2 has it, and that library's `encode.go`.
 
 mod problem;
+mod read;
+mod resolve;
 mod scalar;
 
 use std::cmp::Ordering;
 
 use serde_json::{Map, Value};
 
-pub(crate) use problem::problem;
+pub(crate) use problem::doubled_message;
+pub use problem::{Cause, Problem};
+pub use read::{Doubled, Yaml, read};
 use scalar::{Style, style_of};
 
 /// Spaces of a level.
@@ -252,8 +256,9 @@ mod tests {
             folded.trim_end()
         );
         assert_eq!(text(&document), expected);
-        let again: Value =
-            serde_saphyr::from_str(&text(&json!({"a": {"b": ["c d", "- e"]}}))).unwrap();
+        let again: Value = read(&text(&json!({"a": {"b": ["c d", "- e"]}})))
+            .unwrap()
+            .value;
         assert_eq!(again, json!({"a": {"b": ["c d", "- e"]}}));
     }
 }

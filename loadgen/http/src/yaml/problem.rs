@@ -1,36 +1,213 @@
 //! What is wrong with a text that is no YAML, in the words of go-yaml where they are known.
 //!
-//! Source: `parserc.go` and `decode.go` of go-yaml 2.
+//! Source: `scannerc.go`, `parserc.go` and `decode.go` of go-yaml 2.
 
-/// The problem of a text that could not be read, after `yaml: `.
-pub(crate) fn problem(text: &[u8], error: &serde_saphyr::Error) -> String {
-    let told = error.to_string();
-    let Some(close) = [("'{'", '}'), ("'['", ']')]
-        .into_iter()
-        .find_map(|(open, close)| {
-            told.contains(&format!("unclosed bracket {open}"))
-                .then_some(close)
-        })
-    else {
-        return told;
-    };
-    // Where the text ends, which is at the begin of a line; lines are counted from nought there.
-    let breaks = text.iter().filter(|byte| **byte == b'\n').count();
-    let line = breaks + usize::from(!text.ends_with(b"\n"));
-    match text.trim_ascii_end().last() {
-        Some(b',' | b':' | b'{' | b'[') => {
-            format!("line {line}: did not find expected node content")
+use granit_parser::{ErrorKind, ScanError};
+use podstorm_apiserver::limits::READ_DEPTH_MAX;
+
+use super::read::Doubled;
+
+/// Why a text can't be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Line and column, from 1, where they are known.
+    pub place: Option<(u64, u64)>,
+    /// In the words of go-yaml, after `yaml: `, or of Go's encoder of JSON.
+    pub told: String,
+    /// In words without a place.
+    pub plain: String,
+    /// What sort of problem it is.
+    pub cause: Cause,
+}
+
+/// What sort of problem a text has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// It is no YAML, or can be no JSON.
+    Text,
+    /// More lies within each other than may.
+    Depth,
+    /// Aliases stand for more than they may.
+    Aliases,
+}
+
+impl Problem {
+    pub(super) fn of(place: Option<(u64, u64)>, told: String) -> Problem {
+        Problem {
+            place,
+            plain: told.clone(),
+            told,
+            cause: Cause::Text,
         }
-        _ => format!("line {line}: did not find expected ',' or '{close}'"),
     }
+
+    /// As messages of Kubernetes have it.
+    pub(crate) fn message(&self) -> String {
+        // Those of the encoder, and of names that can be none, come from elsewhere.
+        let is_yaml = !self.told.starts_with("json: ") && !self.told.starts_with("unsupported map");
+        format!("{}{}", if is_yaml { "yaml: " } else { "" }, self.told)
+    }
+}
+
+/// A character that may not be in a text.
+pub(super) fn of_character(character: char) -> Problem {
+    let told = match character {
+        '\0'..='\u{9f}' => "control characters are not allowed",
+        _ => "invalid Unicode character",
+    };
+    Problem::of(None, told.to_owned())
+}
+
+pub(super) fn too_deep(place: (u64, u64)) -> Problem {
+    Problem {
+        cause: Cause::Depth,
+        ..Problem::of(
+            Some(place),
+            format!("lies deeper than {READ_DEPTH_MAX} levels"),
+        )
+    }
+}
+
+pub(super) fn aliases(place: (u64, u64)) -> Problem {
+    Problem {
+        cause: Cause::Aliases,
+        ..Problem::of(Some(place), "document contains excessive aliasing".into())
+    }
+}
+
+/// What no token can start with.
+const NO_TOKEN: &str = "found character that cannot start any token";
+
+/// A tab where a token begins.
+pub(super) fn tab(place: (u64, u64)) -> Problem {
+    let told = match place.0 {
+        1 => NO_TOKEN.to_owned(),
+        line => format!("line {line}: {NO_TOKEN}"),
+    };
+    Problem {
+        plain: "a tab can't be used as indentation".to_owned(),
+        ..Problem::of(Some(place), told)
+    }
+}
+
+/// What go-yaml's strict decoder says of members that are there twice.
+pub(crate) fn doubled_message(doubled: &[Doubled]) -> String {
+    // As many as messages of the decoder of JSON list.
+    const TOLD_MAX: usize = 100;
+    let told = doubled.iter().take(TOLD_MAX).map(|one| {
+        let (line, name) = (one.place.0, &one.name);
+        format!("\n  line {line}: key {name:?} already set in map")
+    });
+    format!("yaml: unmarshal errors:{}", told.collect::<String>())
+}
+
+/// Which part of go-yaml finds it: the scanner counts lines from 1, the parser from nought.
+#[derive(Clone, Copy, PartialEq)]
+enum By {
+    Scanner,
+    Parser,
+}
+
+pub(super) fn of_scan(error: &ScanError, text: &str) -> Problem {
+    let at = error.marker();
+    let place = (at.line() as u64, at.col() as u64 + 1);
+    if *error.kind() == ErrorKind::RecursionLimitExceeded {
+        return too_deep(place);
+    }
+    let plain = error.info();
+    let told = match words(error.kind()) {
+        // What is left open is found where the text ends.
+        Some((told, _)) if is_open(error.kind()) => told_at_end(text, told),
+        Some((told, by)) => {
+            let before = at.line().saturating_sub(1);
+            match (before, by) {
+                (0, _) => told.to_owned(),
+                (before, By::Scanner) => format!("line {}: {told}", before + 1),
+                (before, By::Parser) => format!("line {before}: {told}"),
+            }
+        }
+        None => format!("line {}: {plain}", at.line()),
+    };
+    Problem {
+        place: Some(place),
+        told,
+        plain,
+        cause: Cause::Text,
+    }
+}
+
+fn is_open(kind: &ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::UnclosedFlowCollection { .. }
+            | ErrorKind::UnexpectedEofFlowMapping
+            | ErrorKind::UnexpectedEofImplicitFlowMapping
+            | ErrorKind::UnexpectedEofFlowSequence
+    )
+}
+
+/// The end of a text is at the begin of a line; lines are counted from nought there.
+fn told_at_end(text: &str, told: &str) -> String {
+    let breaks = text.bytes().filter(|byte| *byte == b'\n').count();
+    let line = breaks + usize::from(!text.ends_with('\n'));
+    let told = match text.trim_ascii_end().as_bytes().last() {
+        Some(b',' | b':' | b'{' | b'[') => "did not find expected node content",
+        _ => told,
+    };
+    format!("line {line}: {told}")
+}
+
+fn words(kind: &ErrorKind) -> Option<(&'static str, By)> {
+    use ErrorKind::*;
+    const MAPPING: &str = "did not find expected ',' or '}'";
+    const SEQUENCE: &str = "did not find expected ',' or ']'";
+    Some(match kind {
+        UnclosedFlowCollection { open: '{' }
+        | MismatchedFlowCollectionEnd { open: '{', .. }
+        | UnexpectedEofFlowMapping
+        | UnexpectedEofImplicitFlowMapping
+        | ExpectedFlowMappingSeparator => (MAPPING, By::Parser),
+        UnclosedFlowCollection { .. }
+        | MismatchedFlowCollectionEnd { .. }
+        | UnexpectedEofFlowSequence
+        | ExpectedFlowSequenceSeparator => (SEQUENCE, By::Parser),
+        ExpectedBlockMappingKey => ("did not find expected key", By::Parser),
+        ExpectedBlockSequenceEntry => ("did not find expected '-' indicator", By::Parser),
+        ExpectedNodeContent | MisplacedFlowCollectionEnd => {
+            ("did not find expected node content", By::Parser)
+        }
+        ExpectedDocumentStart => ("did not find expected <document start>", By::Parser),
+        TabNotAllowed | TabInBlockIndentation | TabInIndentation | UnexpectedCharacter { .. } => {
+            (NO_TOKEN, By::Scanner)
+        }
+        MappingValueNotAllowed => (
+            "mapping values are not allowed in this context",
+            By::Scanner,
+        ),
+        MappingKeyNotAllowed => ("mapping keys are not allowed in this context", By::Scanner),
+        BlockSequenceEntryNotAllowed => (
+            "block sequence entries are not allowed in this context",
+            By::Scanner,
+        ),
+        SimpleKeyExpected | InvalidSimpleKey => ("could not find expected ':'", By::Scanner),
+        UnclosedQuotedScalar => ("found unexpected end of stream", By::Scanner),
+        DocumentIndicatorInQuotedScalar => ("found unexpected document indicator", By::Scanner),
+        UnknownQuotedScalarEscape => ("found unknown escape character", By::Scanner),
+        InvalidQuotedScalarHexEscape => ("did not find expected hexdecimal number", By::Scanner),
+        MissingAnchorOrAliasName => (
+            "did not find expected alphabetic or numeric character",
+            By::Scanner,
+        ),
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::problem;
+    use super::super::read::read;
 
     #[test]
-    fn what_is_left_open_is_told_as_go_yaml_tells_it() {
+    fn what_is_wrong_is_told_as_go_yaml_tells_it() {
         for (text, told) in [
             ("{bad", "line 1: did not find expected ',' or '}'"),
             (
@@ -39,9 +216,24 @@ mod tests {
             ),
             ("{a: [1", "line 1: did not find expected ',' or ']'"),
             ("{a: 1,\n", "line 1: did not find expected node content"),
+            (
+                "\tbad: tab\n",
+                "found character that cannot start any token",
+            ),
+            (
+                "a: 1\nb: c: d\n",
+                "line 2: mapping values are not allowed in this context",
+            ),
+            (
+                "a: 1\nb: @c\n",
+                "line 2: found character that cannot start any token",
+            ),
+            (
+                "a: 1\nb:\n\t- c\n",
+                "line 3: found character that cannot start any token",
+            ),
         ] {
-            let error = serde_saphyr::from_str::<serde_json::Value>(text).unwrap_err();
-            assert_eq!(problem(text.as_bytes(), &error), told, "{text}");
+            assert_eq!(read(text).unwrap_err().told, told, "{text:?}");
         }
     }
 }

@@ -1,0 +1,446 @@
+//! One pass over a document, guided by the schema of what it should be: types are checked, members that are unknown
+//! or there twice are noted, unknown and empty ones left out, nothing becomes what it stands for, and quantities and
+//! times get their one spelling.
+//!
+//! Source: `decode.go` of `sigs.k8s.io/json`, `FromUnstructured` of apimachinery's `runtime` package.
+
+use std::fmt;
+
+use podstorm_apiserver::limits::BYTES_MAX;
+use serde::de::{
+    Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
+use serde_json::{Map, Value};
+
+use super::types::{self, Wrong};
+use crate::openapi::{referred, written};
+use crate::ownership::go_quoted;
+
+/// Which of upstream's decoders takes the document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum By {
+    /// The one of JSON, in which members come as they are written.
+    Json,
+    /// The conversion of what strategic patches and applies make: a number without a fraction is an integer.
+    Conversion,
+}
+
+/// Most unknown and doubled members that upstream's decoder tells.
+pub(crate) const NOTES_MAX: usize = 100;
+
+/// What was found in a document.
+#[derive(Debug)]
+pub(super) struct Notes {
+    pub(super) by: By,
+    /// The first member of a wrong type.
+    pub(super) wrong: Option<String>,
+    /// Whether nothing more is looked for: a value that reads itself has refused what it was given.
+    is_ended: bool,
+    /// Members that are unknown or there twice, in the words of the decoder.
+    pub(super) strict: Vec<String>,
+    strict_bytes: usize,
+}
+
+impl Notes {
+    pub(super) fn new(by: By) -> Notes {
+        Notes {
+            by,
+            wrong: None,
+            is_ended: false,
+            strict: Vec::new(),
+            strict_bytes: 0,
+        }
+    }
+
+    fn wrong(&mut self, wrong: Wrong) {
+        match wrong {
+            _ if self.is_ended => {}
+            Wrong::Ends(told) => {
+                self.is_ended = true;
+                self.wrong = Some(told);
+            }
+            Wrong::GoesOn(told) => {
+                self.wrong.get_or_insert(told);
+            }
+        }
+    }
+
+    #[cold]
+    fn strict(&mut self, what: &str, at: &At<'_>) {
+        if self.strict.len() == NOTES_MAX || self.strict_bytes > BYTES_MAX {
+            return;
+        }
+        let note = format!("{what} field {}", go_quoted(&at.to_string()));
+        if !self.strict.contains(&note) {
+            self.strict_bytes += note.len();
+            self.strict.push(note);
+        }
+    }
+}
+
+/// A place in a document, as a chain from the root.
+#[derive(Clone, Copy)]
+pub(super) struct At<'a> {
+    up: Option<&'a At<'a>>,
+    step: Step<'a>,
+}
+
+#[derive(Clone, Copy)]
+enum Step<'a> {
+    Root,
+    /// A member of a struct, with the name of the struct.
+    Member(&'a str, &'a str),
+    /// A member of a map, or of what messages about types don't name.
+    Key(&'a str),
+    Item(usize),
+}
+
+impl<'a> At<'a> {
+    pub(super) const ROOT: At<'static> = At {
+        up: None,
+        step: Step::Root,
+    };
+
+    /// The metadata of an object whose other members nobody knows.
+    pub(super) fn metadata() -> At<'a> {
+        At {
+            up: Some(&At::ROOT),
+            step: Step::Key("metadata"),
+        }
+    }
+
+    fn below(&'a self, step: Step<'a>) -> At<'a> {
+        At {
+            up: Some(self),
+            step,
+        }
+    }
+
+    /// Whether it is a member of a map.
+    pub(super) fn is_key(&self) -> bool {
+        matches!(self.step, Step::Key(_))
+    }
+
+    /// `PodSpec.spec.hostNetwork`: the last struct on the way, and its members on the way.
+    pub(super) fn go_field(&self) -> String {
+        let chain = std::iter::successors(Some(self), |at| at.up);
+        let members = chain.filter_map(|at| match at.step {
+            Step::Member(of, name) => Some((of, name)),
+            _ => None,
+        });
+        let members: Vec<(&str, &str)> = members.collect();
+        let of = members.first().map_or("", |(of, _)| of);
+        let names = members.iter().rev().map(|(_, name)| *name);
+        format!("{of}.{}", names.collect::<Vec<_>>().join("."))
+    }
+}
+
+impl fmt::Display for At<'_> {
+    /// `spec.containers[0].imaeg`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(up) = self.up else {
+            return Ok(());
+        };
+        up.fmt(f)?;
+        match self.step {
+            Step::Item(number) => write!(f, "[{number}]"),
+            Step::Member(_, name) | Step::Key(name) if up.up.is_none() => f.write_str(name),
+            Step::Member(_, name) | Step::Key(name) => write!(f, ".{name}"),
+            Step::Root => Ok(()),
+        }
+    }
+}
+
+/// What a value should be.
+#[derive(Clone, Copy)]
+pub(super) struct Of<'s> {
+    /// The property that has it: what Go calls its type comes from there.
+    pub(super) property: &'s Value,
+    pub(super) schema: &'s Value,
+    /// The name of the schema.
+    pub(super) name: &'s str,
+}
+
+impl<'s> Of<'s> {
+    pub(super) fn schema(schema: &'s Value, name: &'s str) -> Of<'s> {
+        Of {
+            property: schema,
+            schema,
+            name,
+        }
+    }
+
+    fn property(property: &'s Value) -> Of<'s> {
+        let (name, schema) = referred(property).unwrap_or(("", property));
+        Of {
+            property,
+            schema,
+            name,
+        }
+    }
+
+    /// The name of the type.
+    pub(super) fn last(&self) -> &'s str {
+        self.name.rsplit('.').next().unwrap_or("")
+    }
+
+    pub(super) fn json_type(&self) -> &'s str {
+        self.schema["type"].as_str().unwrap_or("")
+    }
+
+    /// Whether any JSON will do.
+    fn is_any(&self) -> bool {
+        let says = |member: &str| self.schema.get(member).is_some();
+        match self.json_type() {
+            "" => !says("x-kubernetes-int-or-string"),
+            "object" => !says("properties") && !says("additionalProperties"),
+            _ => false,
+        }
+    }
+
+    /// What nothing is in a list or a map.
+    fn zero(&self) -> Value {
+        match (self.json_type(), self.last()) {
+            (_, "Quantity") => "0".into(),
+            (_, "IntOrString") => 0.into(),
+            (_, "Time" | "MicroTime") => Value::Null,
+            ("string", _) if self.schema["format"] != "byte" => "".into(),
+            ("boolean", _) => false.into(),
+            ("integer" | "number", _) => 0.into(),
+            ("object", _) if self.schema.get("properties").is_some() => Map::new().into(),
+            _ => Value::Null,
+        }
+    }
+}
+
+/// A value that is being read; what it should be is `None` where anything will do and only members that are there
+/// twice are noted.
+pub(super) struct Node<'n, 's> {
+    pub(super) notes: &'n mut Notes,
+    pub(super) of: Option<Of<'s>>,
+    pub(super) at: At<'n>,
+}
+
+impl<'de> DeserializeSeed<'de> for Node<'_, '_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Value, D::Error> {
+        match self.of {
+            // Upstream keeps it as a text.
+            Some(of) if of.is_any() => Value::deserialize(from),
+            _ => from.deserialize_any(self),
+        }
+    }
+}
+
+impl<'de> Visitor<'de> for Node<'_, '_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(match (self.of, self.at.step) {
+            (Some(of), Step::Item(_) | Step::Key(_)) => of.zero(),
+            _ => Value::Null,
+        })
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(self.scalar(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(self.scalar(value.into()))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(self.scalar(value.into()))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(self.scalar(value.into()))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(self.scalar(value.into()))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(self.scalar(value.into()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
+        let item = match self.of {
+            None => None,
+            Some(of) => match of.schema.get("items") {
+                Some(item) if of.json_type() == "array" => Some(Of::property(item)),
+                _ => {
+                    let wrong = types::wrong(of, "array", self.notes.by, &self.at);
+                    self.notes.wrong(wrong);
+                    while list.next_element::<IgnoredAny>()?.is_some() {}
+                    return Ok(Value::Null);
+                }
+            },
+        };
+        let mut items = Vec::new();
+        loop {
+            let node = Node {
+                notes: self.notes,
+                of: item,
+                at: self.at.below(Step::Item(items.len())),
+            };
+            match list.next_element_seed(node)? {
+                Some(item) => items.push(item),
+                None => return Ok(items.into()),
+            }
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Value, A::Error> {
+        let Some(of) = self.of else {
+            return self.entries(map, None);
+        };
+        if of.json_type() == "object" {
+            if let Some(each) = of.schema.get("additionalProperties") {
+                return self.entries(map, Some(Of::property(each)));
+            }
+            if let Some(Value::Object(known)) = of.schema.get("properties") {
+                return self.members(map, of, known);
+            }
+        }
+        let wrong = types::wrong(of, "object", self.notes.by, &self.at);
+        self.notes.wrong(wrong);
+        let mut map = map;
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Value::Null)
+    }
+}
+
+impl Node<'_, '_> {
+    /// Checks a value of one piece, and gives it its spelling.
+    fn scalar(self, value: Value) -> Value {
+        let Some(of) = self.of else {
+            return value;
+        };
+        match types::scalar(of, value, self.notes.by, &self.at) {
+            Ok(value) => value,
+            Err(wrong) => {
+                self.notes.wrong(wrong);
+                Value::Null
+            }
+        }
+    }
+
+    /// Reads a map from names to values of one type, or one of anything.
+    fn entries<'de, A: MapAccess<'de>>(
+        self,
+        mut map: A,
+        each: Option<Of<'_>>,
+    ) -> Result<Value, A::Error> {
+        let mut entries = Map::new();
+        while let Some(name) = map.next_key::<String>()? {
+            let at = self.at.below(Step::Key(&name));
+            if entries.contains_key(&name) {
+                self.notes.strict("duplicate", &at);
+            }
+            let value = map.next_value_seed(Node {
+                notes: self.notes,
+                of: each,
+                at,
+            })?;
+            put(&mut entries, name, value, each);
+        }
+        Ok(entries.into())
+    }
+
+    /// Reads the members of a struct.
+    fn members<'de, A: MapAccess<'de>>(
+        self,
+        mut map: A,
+        of: Of<'_>,
+        known: &Map<String, Value>,
+    ) -> Result<Value, A::Error> {
+        let struct_name = of.last();
+        let mut members = Map::new();
+        // Those that were there and are left out.
+        let mut empty: Vec<String> = Vec::new();
+        let mut unknown: Vec<String> = Vec::new();
+        while let Some(name) = map.next_key::<String>()? {
+            let at = self.at.below(Step::Member(struct_name, &name));
+            let Some(property) = known.get(&name) else {
+                map.next_value::<IgnoredAny>()?;
+                match self.notes.by {
+                    By::Json => self.notes.strict("unknown", &at),
+                    // What is within comes first.
+                    By::Conversion => unknown.push(name),
+                }
+                continue;
+            };
+            if members.contains_key(&name) || empty.contains(&name) {
+                self.notes.strict("duplicate", &at);
+            }
+            let each = Of::property(property);
+            let value = map.next_value_seed(Node {
+                notes: self.notes,
+                of: Some(each),
+                at,
+            })?;
+            if is_left_out(property, &value) && !is_kept(of, &name) {
+                members.remove(&name);
+                empty.push(name);
+            } else {
+                put(&mut members, name, value, Some(each));
+            }
+        }
+        for name in unknown {
+            let at = self.at.below(Step::Member(struct_name, &name));
+            self.notes.strict("unknown", &at);
+        }
+        // Sic: a condition without a status has an empty one.
+        if struct_name.ends_with("Condition") && struct_name != "PodCondition" {
+            members.entry("status").or_insert_with(|| "".into());
+        }
+        Ok(members.into())
+    }
+}
+
+/// Puts a value where there may be one already: Go reads into the struct or map that is there.
+fn put(members: &mut Map<String, Value>, name: String, value: Value, of: Option<Of<'_>>) {
+    let is_merged = of.is_some_and(|of| !of.is_any());
+    match (members.get_mut(&name), value) {
+        (Some(Value::Object(there)), Value::Object(more)) if is_merged => merge(there, more),
+        (_, value) => drop(members.insert(name, value)),
+    }
+}
+
+fn merge(there: &mut Map<String, Value>, more: Map<String, Value>) {
+    for (name, value) in more {
+        match (there.get_mut(&name), value) {
+            (Some(Value::Object(there)), Value::Object(more)) => merge(there, more),
+            (_, value) => drop(there.insert(name, value)),
+        }
+    }
+}
+
+/// Whether a member is nothing, a list without entries or a map without keys, which Go leaves out.
+fn is_left_out(property: &Value, member: &Value) -> bool {
+    match member {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(entries) => {
+            entries.is_empty() && property.get("additionalProperties").is_some()
+        }
+        _ => false,
+    }
+}
+
+/// Whether a member is written though it is empty.
+fn is_kept(of: Of<'_>, name: &str) -> bool {
+    let required = of.schema.get("required").and_then(Value::as_array);
+    // Of rules of scaling an empty list is not the default one.
+    of.last() == "HPAScalingRules"
+        || required.is_some_and(|required| required.iter().any(|it| it == name))
+        || written(of.schema).is_some_and(|mut written| written.any(|it| it == name))
+}

@@ -1,0 +1,240 @@
+//! What values of one piece may be, and what upstream's decoders say of others.
+//!
+//! Source: `UnmarshalTypeError` of Go's `encoding/json`; `FromUnstructured` and the types that read themselves of
+//! apimachinery.
+
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use base64::{DecodeError, DecodeSliceError};
+use podstorm_objects::{
+    Quantity, Time, TimeError, canonical_quantity, is_canonical_quantity, milli_quantity,
+};
+use serde_json::{Number, Value};
+
+use super::pass::{At, By, Of};
+use crate::json_syntax;
+use crate::openapi::referred;
+
+/// What is wrong with a value.
+#[derive(Debug)]
+pub(super) enum Wrong {
+    /// It can't be what it should be; the decoder goes on, and tells the first.
+    GoesOn(String),
+    /// A type that reads itself refuses it, which ends the decoder.
+    Ends(String),
+}
+
+/// What is wrong with a value of that JSON type, which can't be what it should be.
+pub(super) fn wrong(of: Of<'_>, found: &str, by: By, at: &At<'_>) -> Wrong {
+    match of.last() {
+        "Quantity" => Wrong::Ends(NO_QUANTITY.to_owned()),
+        // They read a text, a number of 32 bits.
+        "Time" | "MicroTime" => Wrong::Ends(unmarshal(found, "string", at)),
+        "IntOrString" => Wrong::Ends(unmarshal(found, "int32", at)),
+        _ if by == By::Json => Wrong::GoesOn(unmarshal(found, &go_type(of.property), at)),
+        _ => Wrong::Ends(unconvertible(of, found)),
+    }
+}
+
+fn unmarshal(found: &str, wanted: &str, at: &At<'_>) -> String {
+    let field = at.go_field();
+    format!("json: cannot unmarshal {found} into Go struct field {field} of type {wanted}")
+}
+
+/// What the conversion says of a value of that JSON type.
+fn unconvertible(of: Of<'_>, found: &str) -> String {
+    let source = match found {
+        "array" => "slice",
+        "object" => "map",
+        found => found,
+    };
+    let go = go_type(of.property);
+    let is_map = of.schema.get("additionalProperties").is_some();
+    match (of.json_type(), source) {
+        ("array", _) => format!("cannot restore slice from {source}"),
+        ("object", _) if is_map => format!("cannot restore map from {source}"),
+        ("object", _) => format!("cannot restore struct from: {source}"),
+        (_, "int64" | "float64") => format!("cannot convert {source} to {go}"),
+        _ => format!("unrecognized type: {go}"),
+    }
+}
+
+/// A value of one piece as what it should be.
+///
+/// # Errors
+/// It can't be that.
+pub(super) fn scalar(of: Of<'_>, value: Value, by: By, at: &At<'_>) -> Result<Value, Wrong> {
+    let found = |value: &Value| match value {
+        Value::Number(number) if by == By::Conversion => match number.is_i64() {
+            true => "int64".to_owned(),
+            false => "float64".to_owned(),
+        },
+        // A number that is none of its type's is told.
+        Value::Number(number) if is_number(of) => format!("number {}", go_number(number)),
+        other => json_syntax::name_of(other).to_owned(),
+    };
+    let refuse = |value: &Value| Err(wrong(of, &found(value), by, at));
+    match of.last() {
+        "Quantity" => return quantity(value, at),
+        "IntOrString" => {
+            let fits = match &value {
+                Value::Number(number) => fits_int32(number),
+                other => other.is_string(),
+            };
+            return if fits { Ok(value) } else { refuse(&value) };
+        }
+        "Time" | "MicroTime" => {
+            return match value {
+                Value::String(text) => time(text, of.last() == "MicroTime"),
+                other => refuse(&other),
+            };
+        }
+        _ => {}
+    }
+    if of.schema["x-kubernetes-int-or-string"] == true {
+        let fits = value.is_string() || value.is_number();
+        return if fits { Ok(value) } else { refuse(&value) };
+    }
+    match (of.json_type(), value) {
+        ("string", Value::String(text)) if of.schema["format"] == "byte" => {
+            match wrong_base64(&text) {
+                None => Ok(text.into()),
+                Some(told) => Err(Wrong::GoesOn(told)),
+            }
+        }
+        ("string", value @ Value::String(_))
+        | ("boolean", value @ Value::Bool(_))
+        | ("number", value @ Value::Number(_))
+        // A schema that says nothing takes anything.
+        | ("", value) => Ok(value),
+        ("integer", Value::Number(number)) => integer(of, number, by).or_else(|value| refuse(&value)),
+        (_, value) => refuse(&value),
+    }
+}
+
+fn is_number(of: Of<'_>) -> bool {
+    of.json_type() == "integer" || of.last() == "IntOrString"
+}
+
+fn fits_int32(number: &Number) -> bool {
+    number.as_i64().is_some_and(|it| i32::try_from(it).is_ok())
+}
+
+fn integer(of: Of<'_>, number: Number, by: By) -> Result<Value, Value> {
+    const WHOLE_MAX: f64 = 9.2e18;
+    let is_short = of.schema["format"] == "int32";
+    let fits = |number: &Number| number.is_i64() && (!is_short || fits_int32(number));
+    if fits(&number) {
+        return Ok(number.into());
+    }
+    let whole = number
+        .as_f64()
+        .filter(|it| it.fract() == 0.0 && it.abs() < WHOLE_MAX);
+    match (by, whole) {
+        (By::Conversion, Some(whole)) if number.is_f64() => {
+            let whole = Number::from(whole as i64);
+            if fits(&whole) {
+                Ok(whole.into())
+            } else {
+                Err(number.into())
+            }
+        }
+        _ => Err(number.into()),
+    }
+}
+
+/// A number as Go writes it: what has no fraction has no point.
+fn go_number(number: &Number) -> String {
+    const WITH_EXPONENT: f64 = 1e21;
+    match number.as_f64() {
+        Some(float) if number.is_f64() && float.abs() < WITH_EXPONENT => float.to_string(),
+        _ => number.to_string(),
+    }
+}
+
+/// What Go calls the type of a property.
+fn go_type(property: &Value) -> String {
+    if let Some((name, _)) = referred(property) {
+        let mut parts = name.rsplit('.');
+        let (last, version) = (parts.next().unwrap_or(""), parts.next().unwrap_or(""));
+        return format!("{version}.{last}");
+    }
+    let format = property["format"].as_str();
+    match (property["type"].as_str().unwrap_or(""), format) {
+        ("string", Some("byte")) => "[]uint8".to_owned(),
+        ("boolean", _) => "bool".to_owned(),
+        ("integer", format) => format.unwrap_or("int64").to_owned(),
+        ("number", _) => "float64".to_owned(),
+        ("array", _) => format!("[]{}", go_type(&property["items"])),
+        ("object", _) => match property.get("additionalProperties") {
+            Some(each) => format!("map[string]{}", go_type(each)),
+            None => "map[string]interface {}".to_owned(),
+        },
+        (other, _) => other.to_owned(),
+    }
+}
+
+const NO_QUANTITY: &str = "quantities must match the regular expression \
+                           '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+
+/// A quantity in its one spelling. Most have it already. Amounts of resources, which are in maps by their names, are
+/// rounded up to thousandths.
+///
+/// Source: `resource.ParseQuantity` of apimachinery.
+fn quantity(value: Value, at: &At<'_>) -> Result<Value, Wrong> {
+    if value.as_str().is_some_and(is_canonical_quantity) {
+        return Ok(value);
+    }
+    let text = match (Quantity::from_json(&value), &value) {
+        (Ok(_), Value::String(text)) => text,
+        (Ok(_), Value::Number(number)) => &go_number(number),
+        _ => return Err(Wrong::Ends(NO_QUANTITY.to_owned())),
+    };
+    let spelled = match at.is_key() {
+        true => milli_quantity(text),
+        false => canonical_quantity(text),
+    };
+    Ok(spelled.map_or(value, Value::from))
+}
+
+/// A time as Go writes it: in UTC, in whole seconds or with six digits. The zero time is nothing.
+///
+/// Source: `metav1.Time` and `MicroTime` of apimachinery.
+fn time(text: String, is_micro: bool) -> Result<Value, Wrong> {
+    const LAYOUTS: [&str; 2] = [
+        "2006-01-02T15:04:05Z07:00",
+        "2006-01-02T15:04:05.000000Z07:00",
+    ];
+    let layout = LAYOUTS[usize::from(is_micro)];
+    let told = |error: TimeError| Wrong::Ends(error.told(&text, layout));
+    if is_micro {
+        let (time, micros) = Time::read_micros(&text).map_err(told)?;
+        return Ok(match time.is_unset() {
+            true => Value::Null,
+            false => format!("{}.{micros:06}Z", time.to_string().trim_end_matches('Z')).into(),
+        });
+    }
+    let time = Time::read(&text).map_err(told)?;
+    Ok(match time {
+        time if time.is_unset() => Value::Null,
+        time if time.is_written(&text) => text.into(),
+        time => time.to_string().into(),
+    })
+}
+
+fn wrong_base64(text: &str) -> Option<String> {
+    // Go's decoder passes over line ends.
+    let text: String = text
+        .chars()
+        .filter(|it| !matches!(it, '\r' | '\n'))
+        .collect();
+    let mut out = vec![0; text.len()];
+    let at = match BASE64_STANDARD.decode_slice(&text, &mut out).err()? {
+        DecodeSliceError::DecodeError(
+            DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol(at, _),
+        ) => at,
+        // What is left of a group of four; of one that is not filled up, its end.
+        _ if text.ends_with('=') => text.len(),
+        _ => text.len() / 4 * 4,
+    };
+    Some(format!("illegal base64 data at input byte {at}"))
+}
