@@ -19,6 +19,9 @@ pub(super) enum Document {
     List(Map<String, Value>),
 }
 
+/// What a document should be.
+pub(super) const OBJECT: &str = "a Kubernetes object with apiVersion, kind and metadata";
+
 /// The message about items that are no list.
 pub(super) const NO_ITEMS: &str = "expected the list of objects in items";
 
@@ -59,7 +62,7 @@ impl<'de> Visitor<'de> for DocumentSeed {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a Kubernetes object with apiVersion, kind and metadata")
+        f.write_str(OBJECT)
     }
 
     fn visit_unit<E: Error>(self) -> Result<Value, E> {
@@ -67,17 +70,7 @@ impl<'de> Visitor<'de> for DocumentSeed {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Value, A::Error> {
-        ValueSeed.deserialize(MapAccessDeserializer::new(map))
-    }
-}
-
-/// Reads any value.
-pub(super) struct ValueSeed;
-
-impl<'de> DeserializeSeed<'de> for ValueSeed {
-    type Value = Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        Ok(Tape::deserialize(deserializer)?.root().to_value())
+        let value = Tape::deserialize(MapAccessDeserializer::new(map))?;
+        Ok(value.root().to_value())
     }
 }

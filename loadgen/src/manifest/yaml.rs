@@ -4,16 +4,15 @@
 
 use std::io::{self, BufRead, Read};
 
-use podstorm_apiserver::limits::READ_DEPTH_MAX;
+use podstorm_http::documents::{self, Cause};
 use podstorm_located::{Located, Mistake};
+use podstorm_objects::decode::describe;
 use podstorm_objects::json::{JsonValue, Tape};
-use serde::de::DeserializeSeed;
 use serde_json::Value;
-use serde_saphyr::Options;
 
 use super::collect::Collector;
 use super::decode;
-use super::document::{self, Document, DocumentSeed, NO_ITEMS, ValueSeed};
+use super::document::{self, Document, NO_ITEMS, OBJECT};
 use super::error::ManifestError;
 use super::json::given_twice;
 use super::text::{NUL, nul_in, place_of};
@@ -331,58 +330,36 @@ fn has_text(line: &[u8]) -> bool {
 
 /// Reads the one document of a text: an object, or null.
 pub(super) fn read_document(text: &str) -> Result<Value, Mistake> {
-    read_seed(text, DocumentSeed)
+    match read_value(text)? {
+        value @ (Value::Object(_) | Value::Null) => Ok(value),
+        other => Err(Mistake {
+            place: Some((1, 1)),
+            problem: format!("expected {OBJECT}, found {}", describe(&other)),
+        }),
+    }
 }
 
-/// Reads a text that is one value.
+/// Reads a text that is one value. A member may be there twice only where a merge key (`<<`) brings it too.
 pub(super) fn read_value(text: &str) -> Result<Value, Mistake> {
-    read_seed(text, ValueSeed)
-}
-
-fn read_seed(
-    text: &str,
-    seed: impl for<'de> DeserializeSeed<'de, Value = Value>,
-) -> Result<Value, Mistake> {
-    let read = serde_saphyr::with_deserializer_from_str_with_options(text, options(text), |de| {
-        seed.deserialize(de)
-    });
-    read.map_err(|error| {
-        // The line is counted from the start of the file elsewhere.
-        let Mistake { place, problem } = Mistake::of_yaml(error);
-        let twice = problem.strip_prefix("duplicate mapping key `");
-        let problem = match problem.contains("limits breached") {
-            true if problem.contains("Depth") => {
-                format!("lies deeper than {READ_DEPTH_MAX} levels")
-            }
-            true => {
+    let read = documents::yaml(text).map_err(|found| {
+        let problem = match found.cause {
+            Cause::Text | Cause::Depth => found.plain,
+            Cause::Aliases => {
                 "its anchors and aliases (&a, *a) stand for far more text than there is: write \
-                     out what they stand for"
+                 out what they stand for"
                     .to_owned()
             }
-            false => match twice.and_then(|rest| rest.split_once('`')) {
-                Some((name, _)) => given_twice(name),
-                None => problem,
-            },
         };
+        // The line is counted from the start of the file elsewhere.
+        let place = found.place;
         Mistake { place, problem }
-    })
-}
-
-/// Reading as Kubernetes' own tools do: YAML 1.1 octal numbers (`0644`) and booleans (`yes`).
-/// The limits follow the size of the text: a dump is large, an alias bomb is small.
-fn options(text: &str) -> Options {
-    let size = text.len().max(1 << 20);
-    serde_saphyr::options! {
-        budget: serde_saphyr::budget! {
-            max_events: size.saturating_mul(2),
-            max_nodes: size,
-            max_total_scalar_bytes: size.saturating_mul(2),
-            max_aliases: size / 4,
-            max_anchors: size / 4,
-            max_depth: READ_DEPTH_MAX,
-        },
-        legacy_octal_numbers: true,
-        with_snippet: false,
+    })?;
+    match read.doubled.iter().find(|one| !one.is_merged) {
+        None => Ok(read.value),
+        Some(one) => Err(Mistake {
+            place: Some(one.place),
+            problem: given_twice(&one.name),
+        }),
     }
 }
 
