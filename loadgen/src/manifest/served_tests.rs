@@ -241,3 +241,54 @@ fn what_is_to_be_created_is_checked_as_a_create_is() {
     let stored = loaded.objects[0].as_object().to_json().to_string();
     assert!(!stored.contains("nodeSelektor"), "{stored}");
 }
+
+#[test]
+fn yaml_in_files_is_what_it_is_in_bodies() {
+    let table = r#"
+volumes: [{name: k, secret: {secretName: k, defaultMode: 0400}}] => /volumes/0/secret/defaultMode 256
+volumes: [{name: k, secret: {secretName: k, items: [{key: a, path: a, mode: 0o644}]}}] => /volumes/0/secret/items/0/mode 420
+volumes: [{name: k, configMap: {name: k, defaultMode: 400.0}}] => /volumes/0/configMap/defaultMode 400
+volumes: [{name: k, emptyDir: {sizeLimit: 1e9}}] => /volumes/0/emptyDir/sizeLimit "1G"
+securityContext: {runAsUser: 1_000, fsGroup: 0b11} => /securityContext/fsGroup 3
+terminationGracePeriodSeconds: 3e1 => /terminationGracePeriodSeconds 30
+hostNetwork: yes => /hostNetwork true
+enableServiceLinks: off => /enableServiceLinks false
+nodeSelector: {on: x, 010: z} => /nodeSelector {"8":"z","true":"x"}
+nodeSelector: {a: 2026-01-02, c: "0400", d: !!str 5} => /nodeSelector {"a":"2026-01-02","c":"0400","d":"5"}
+nodeSelector: {a: 0400} => found the number 256
+hostNetwork: "yes" => found the string "yes"
+volumes: [{name: k, secret: {secretName: k, defaultMode: 1.5}}] => cannot unmarshal number 1.5 into Go struct field SecretVolumeSource.spec.volumes.secret.defaultMode of type int32
+activeDeadlineSeconds: .inf => unsupported value: +Inf
+nodeSelector: {a: b, a: c} => the field "a" is given twice
+"#;
+    for row in table.trim().lines() {
+        let (part, wanted) = row.split_once(" => ").expect(row);
+        let text = format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec:\n  containers: [{{name: c, \
+             image: i}}]\n  {part}\n"
+        );
+        let loaded = load_served_text(&text);
+        match (wanted.split_once(' '), loaded) {
+            (Some((pointer, value)), Ok(loaded)) if pointer.starts_with('/') => {
+                let value: Value = serde_json::from_str(value).expect(value);
+                let found = loaded.objects[0].as_object().to_json();
+                let found = found.pointer(&format!("/spec{pointer}"));
+                assert_eq!(found, Some(&value), "{row}");
+            }
+            (_, Ok(_)) => panic!("{row}: it is taken"),
+            (_, Err(error)) => {
+                let told = error.to_string();
+                assert!(told.contains(wanted), "{row}: {told}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_a_merge_key_brings_may_be_given_again() {
+    let text = "x-usual: &usual {a: b, c: d}\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: m}\n\
+                data:\n  <<: *usual\n  c: e\n";
+    let loaded = served(text);
+    let found = loaded.objects[0].as_object().to_json();
+    assert_eq!(found["data"], json!({"a": "b", "c": "e"}));
+}

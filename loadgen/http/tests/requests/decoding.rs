@@ -92,3 +92,254 @@ async fn a_new_object_names_no_version_that_could_be_stored() {
         }
     }
 }
+
+/// The code of an answer, the values of `Warning`, and the body.
+async fn ask(
+    server: &ApiServer,
+    method: &str,
+    path: &str,
+    media: &str,
+    body: &str,
+) -> (u16, Vec<String>, Value) {
+    let request = Request::builder().method(method).uri(path);
+    let request = request.header("content-type", media);
+    let request = request.body(Full::new(Bytes::from(body.to_owned())));
+    let answer = server.answer(request.expect("a request")).await;
+    let answer = answer.expect("it is answered");
+    let warnings = answer.headers().get_all("warning").iter();
+    let warnings = warnings.map(|text| {
+        let text = text.to_str().expect("it is a text");
+        let quoted = text.strip_prefix("299 - ").expect("its code");
+        serde_json::from_str(quoted).expect("a text in quotes")
+    });
+    let warnings = warnings.collect();
+    (answer.status().as_u16(), warnings, json(answer).await)
+}
+
+/// What is wrong with the rows of a table, all of them.
+#[derive(Default)]
+struct Wrong(Vec<String>);
+
+impl Wrong {
+    fn unless(&mut self, holds: bool, told: impl FnOnce() -> String) {
+        if !holds {
+            self.0.push(told());
+        }
+    }
+}
+
+impl Drop for Wrong {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            assert!(self.0.is_empty(), "{}: {:#?}", self.0.len(), self.0);
+        }
+    }
+}
+
+/// Parts of pods in YAML: what each member becomes as JSON, or what is told of it; and what is told where it is
+/// applied, if that is something else.
+const YAML_PARTS: &str = r#"
+volumes: [{name: k, secret: {secretName: k, defaultMode: 0400}}] => /volumes/0/secret/defaultMode 256
+volumes: [{name: k, secret: {secretName: k, items: [{key: a, path: a, mode: 0o644}]}}] => /volumes/0/secret/items/0/mode 420
+volumes: [{name: k, configMap: {name: k, defaultMode: 0x1A4}}] => /volumes/0/configMap/defaultMode 420
+volumes: [{name: k, configMap: {name: k, defaultMode: 400.0}}] => /volumes/0/configMap/defaultMode 400
+securityContext: {runAsUser: 1_000} => /securityContext/runAsUser 1000
+securityContext: {fsGroup: 0b11} => /securityContext/fsGroup 3
+terminationGracePeriodSeconds: 3e1 => /terminationGracePeriodSeconds 30
+terminationGracePeriodSeconds: 08 => /terminationGracePeriodSeconds 8
+hostNetwork: yes => /hostNetwork true
+shareProcessNamespace: On => /shareProcessNamespace true
+enableServiceLinks: off => /enableServiceLinks false
+volumes: [{name: k, emptyDir: {sizeLimit: 1e9}}] => /volumes/0/emptyDir/sizeLimit "1G"
+initContainers: [{name: i, image: i, resources: {limits: {cpu: 0.5, memory: 0x400}}}] => /initContainers/0/resources/limits {"cpu":"500m","memory":"1024"}
+nodeSelector: {on: x, 010: z} => /nodeSelector {"8":"z","true":"x"}
+nodeSelector: {a: 2026-01-02, b: 1.2.3, c: "0400"} => /nodeSelector {"a":"2026-01-02","b":"1.2.3","c":"0400"}
+nodeSelector: {a: !!str 0400} => /nodeSelector {"a":"0400"}
+nodeName: ~ => /nodeName null
+nodeSelector: {a: 0400} => cannot unmarshal number into Go struct field PodSpec.spec.nodeSelector of type string => .spec.nodeSelector.a: expected string, got &value.valueUnstructured{Value:256}
+nodeSelector: {a: yes} => cannot unmarshal bool into Go struct field PodSpec.spec.nodeSelector of type string => .spec.nodeSelector.a: expected string, got &value.valueUnstructured{Value:true}
+hostNetwork: "yes" => cannot unmarshal string into Go struct field PodSpec.spec.hostNetwork of type bool => .spec.hostNetwork: expected boolean, got string
+terminationGracePeriodSeconds: 1.5 => cannot unmarshal number 1.5 into Go struct field PodSpec.spec.terminationGracePeriodSeconds of type int64 => cannot convert float64 to int64
+terminationGracePeriodSeconds: "30" => cannot unmarshal string into Go struct field PodSpec.spec.terminationGracePeriodSeconds of type int64 => .spec.terminationGracePeriodSeconds: expected numeric (int or float), got string
+activeDeadlineSeconds: .inf => json: unsupported value: +Inf
+"#;
+
+fn pod_in_yaml(name: &str, part: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec:\n  containers: [{{name: main, \
+         image: example/i}}]\n  {part}\n"
+    )
+}
+
+#[tokio::test]
+async fn yaml_is_read_as_upstream_reads_it_whatever_the_verb() {
+    let server = with_namespace(builder(), "default").await;
+    let pods = "/api/v1/namespaces/default/pods";
+    let mut wrong = Wrong::default();
+    for (number, row) in YAML_PARTS.trim().lines().enumerate() {
+        let mut row = row.split(" => ");
+        let (part, wanted) = (row.next().expect("a part"), row.next().expect("a wish"));
+        let applied = row.next().unwrap_or(wanted);
+        let (posted, other) = (format!("p{number}"), format!("a{number}"));
+        let apply = format!("{pods}/{other}?fieldManager=m");
+        for (method, path, media, name, wanted) in [
+            ("POST", pods, "application/yaml", &posted, wanted),
+            ("PATCH", &apply, APPLY, &other, applied),
+        ] {
+            let body = pod_in_yaml(name, part);
+            let (code, _, found) = ask(&server, method, path, media, &body).await;
+            let is_right = match wanted.split_once(' ') {
+                Some((pointer, value)) if pointer.starts_with('/') => {
+                    let value: Value = serde_json::from_str(value).expect(value);
+                    let at = format!("/spec{pointer}");
+                    code == 201 && *found.pointer(&at).unwrap_or(&Value::Null) == value
+                }
+                _ => {
+                    code >= 400
+                        && found["message"]
+                            .as_str()
+                            .is_some_and(|it| it.contains(wanted))
+                }
+            };
+            wrong.unless(is_right, || format!("{method} {part}: {code} {found}"));
+        }
+    }
+}
+
+/// Writes by which no member gets a value of a wrong type: verb, path, media type, body, code, what is told.
+const WRONG_TYPES: &str = r#"
+PATCH | deployments/web | merge | {"spec": {"replicas": 1.5}} | 422 | cannot unmarshal number 1.5 into Go struct field DeploymentSpec.spec.replicas of type int32
+PATCH | deployments/web | merge | {"spec": {"replicas": "3"}} | 422 | cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32
+PATCH | deployments/web | merge | {"spec": {"template": {"spec": {"volumes": [{"name": "k", "secret": {"secretName": "k", "defaultMode": 400.5}}]}}}} | 422 | number 400.5 into Go struct field SecretVolumeSource.spec.template.spec.volumes.secret.defaultMode of type int32
+PATCH | deployments/web | strategic | {"spec": {"replicas": 1.5}} | 422 | cannot convert float64 to int32
+PATCH | deployments/web | strategic | {"spec": {"paused": "yes"}} | 422 | unrecognized type: bool
+PATCH | deployments/web | json-patch | [{"op": "add", "path": "/spec/replicas", "value": true}] | 422 | cannot unmarshal bool into Go struct field DeploymentSpec.spec.replicas of type int32
+PATCH | deployments/web/status | merge | {"status": {"replicas": "x"}} | 422 | cannot unmarshal string into Go struct field DeploymentStatus.status.replicas of type int32
+PATCH | deployments/web/scale | merge | {"spec": {"replicas": 1.5}} | 422 | cannot unmarshal number 1.5 into Go struct field ScaleSpec.spec.replicas of type int32
+PATCH | deployments/web/scale?fieldManager=m | apply | {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "web"}, "spec": {"replicas": 1.5}} | 500 | cannot convert float64 to int32
+PUT | deployments/web/scale | json | {"metadata": {"name": "web"}, "spec": {"replicas": 1.5}} | 400 | cannot unmarshal number 1.5 into Go struct field ScaleSpec.spec.replicas of type int32
+PUT | deployments/web/scale | json | {"metadata": {"name": 5}, "spec": {"replicas": 1}} | 400 | cannot unmarshal number into Go struct field ObjectMeta.metadata.name of type string
+POST | pods/p/binding | json | {"target": {"name": 5}} | 400 | cannot unmarshal number into Go struct field ObjectReference.target.name of type string
+POST | pods/p/eviction | json | {"metadata": {"name": "p"}, "deleteOptions": {"gracePeriodSeconds": "x"}} | 400 | cannot unmarshal string into Go struct field DeleteOptions.deleteOptions.gracePeriodSeconds of type int64
+POST | serviceaccounts/a/token | json | {"spec": {"expirationSeconds": 600.5}} | 400 | cannot unmarshal number 600.5 into Go struct field TokenRequestSpec.spec.expirationSeconds of type int64
+DELETE | pods/p | json | {"gracePeriodSeconds": "x"} | 400 | json: cannot unmarshal string into Go struct field DeleteOptions.gracePeriodSeconds of type int64
+DELETE | pods/p | json | {bad | 400 | couldn't get version/kind; json parse error: invalid character 'b' looking for beginning of object key string
+POST | pods | json | {"kind": 5} | 400 | the object provided is unrecognized (must be of type Pod): couldn't get version/kind; json parse error: json: cannot unmarshal number into Go struct field .kind of type string ({"kind": 5})
+PATCH | deployments/web | merge | {bad | 400 | error decoding patch: invalid character 'b' looking for beginning of object key string
+PATCH | deployments/web | strategic | [] | 400 | json: cannot unmarshal array into Go value of type map[string]interface {}
+"#;
+
+fn media_of(name: &str) -> &'static str {
+    match name {
+        "merge" => MERGE_PATCH,
+        "strategic" => STRATEGIC,
+        "json-patch" => JSON_PATCH,
+        "apply" => APPLY,
+        "yaml" => "application/yaml",
+        _ => JSON,
+    }
+}
+
+async fn with_deployment() -> ApiServer {
+    let server = with_namespace(builder(), "default").await;
+    let template = json!({"metadata": {"labels": {"a": "b"}},
+        "spec": {"containers": [{"name": "c", "image": "example/i"}]}});
+    let deployment = json!({"metadata": {"name": "web"}, "spec": {"replicas": 1,
+        "selector": {"matchLabels": {"a": "b"}}, "template": template}});
+    let pod = json!({"metadata": {"name": "p"}, "spec": template["spec"]});
+    for (path, object) in [("deployments", deployment), ("pods", pod)] {
+        let made = send(&server, "POST", &path_of(path), &object).await;
+        assert_eq!(made.status(), 201);
+    }
+    server
+}
+
+fn path_of(rest: &str) -> String {
+    let group = match rest.starts_with("deployments") {
+        true => "/apis/apps/v1",
+        false => "/api/v1",
+    };
+    format!("{group}/namespaces/default/{rest}")
+}
+
+#[tokio::test]
+async fn no_verb_stores_a_value_of_a_wrong_type() {
+    let server = with_deployment().await;
+    let mut wrong = Wrong::default();
+    for row in WRONG_TYPES.trim().lines() {
+        let [method, path, media, body, code, told] = row.splitn(6, " | ").collect::<Vec<_>>()[..]
+        else {
+            panic!("{row}");
+        };
+        let found = ask(&server, method, &path_of(path), media_of(media), body).await;
+        let message = found.2["message"].as_str().unwrap_or("");
+        let is_right = found.0.to_string() == code && message.contains(told);
+        wrong.unless(is_right, || format!("{row}: {found:?}"));
+    }
+    let patch = r#"{"spec": {"replicas": 3.0}}"#;
+    let found = ask(
+        &server,
+        "PATCH",
+        &path_of("deployments/web"),
+        STRATEGIC,
+        patch,
+    )
+    .await;
+    assert_eq!((found.0, &found.2["spec"]["replicas"]), (200, &json!(3)));
+}
+
+/// Writes with members that are there twice or unknown: verb, path, media type, body, what `Warn` tells, and what
+/// `Strict` does where that is something else.
+const STRICT: &str = r#"
+POST | deployments | json | {"metadata": {"name": "NAME"}, "spec": {"bogus": 1, "replicas": 1, "replicas": 2, SPEC}} | unknown field "spec.bogus", duplicate field "spec.replicas"
+POST | deployments | yaml | {"metadata": {"name": "NAME"}, "spec": {"replicas": 1, "replicas": 2, "bogus": 1, SPEC}} | unknown field "spec.bogus" | yaml: unmarshal errors:~  line 1: key "replicas" already set in map, unknown field "spec.bogus"
+PUT | deployments/web | json | {"metadata": {"name": "web", "name": "web"}, "spec": {"replicas": 2, SPEC}} | duplicate field "metadata.name"
+PATCH | deployments/web | merge | {"spec": {"replicas": 1, "replicas": 2}} | duplicate field "spec.replicas"
+PATCH | deployments/web | merge | {"spec": {"replicas": 1, "replicas": 2, "bogus": 1}, "spam": null} | duplicate field "spec.replicas", unknown field "spec.bogus"
+PATCH | deployments/web | strategic | {"spec": {"replicas": 1, "replicas": 2}, "bogus": 1} | duplicate field "spec.replicas", unknown field "bogus"
+PATCH | deployments/web | json-patch | [{"op": "add", "op": "add", "path": "/spec/replicas", "value": 2, "more": 1}] | json patch duplicate field "[0].op", json patch unknown field "[0].more"
+PATCH | deployments/web?fieldManager=m&force=true | apply | {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {"replicas": 1, "replicas": 2}} |  | error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:~  line 1: key "replicas" already set in map
+PUT | deployments/web/scale | json | {"metadata": {"name": "web"}, "spec": {"replicas": 1, "replicas": 2}} | duplicate field "spec.replicas"
+POST | pods/p/eviction?dryRun=All | json | {"metadata": {"name": "p"}, "bogus": 1, "deleteOptions": {"dryRun": ["All"]}} | unknown field "bogus"
+"#;
+
+#[tokio::test]
+async fn members_that_are_there_twice_or_unknown_are_told_whatever_the_verb() {
+    const SPEC: &str = r#""selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels":
+        {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "example/i"}]}}"#;
+    let server = with_deployment().await;
+    let mut wrong = Wrong::default();
+    for (number, row) in STRICT.trim().lines().enumerate() {
+        let mut parts = row.split(" | ");
+        let mut next = || parts.next().unwrap_or("");
+        let (method, path, media, body, told) = (next(), next(), next(), next(), next().trim());
+        let refused = Some(next()).filter(|it| !it.is_empty()).unwrap_or(told);
+        let body = body.replace("SPEC", &SPEC.replace('\n', " "));
+        let and = if path.contains('?') { '&' } else { '?' };
+        for validation in ["Strict", "Ignore", "Warn", ""] {
+            let body = body.replace("NAME", &format!("n{number}{}", validation.to_lowercase()));
+            let path = format!("{}{and}fieldValidation={validation}", path_of(path));
+            let (code, warnings, found) = ask(&server, method, &path, media_of(media), &body).await;
+            let message = found["message"].as_str().unwrap_or("");
+            let is_right = match validation {
+                "Strict" => {
+                    let told = match refused.starts_with("error") {
+                        true => refused.to_owned(),
+                        false => format!("strict decoding error: {refused}"),
+                    };
+                    code >= 400 && message.ends_with(&told.replace('~', "\n"))
+                }
+                "Ignore" => code < 300 && warnings.is_empty(),
+                _ => code < 300 && warnings.join(", ") == told,
+            };
+            wrong.unless(is_right, || {
+                format!("{row}: {validation}: {code} {warnings:?} {message}")
+            });
+            // The last of them counts.
+            let replicas = &found["spec"]["replicas"];
+            wrong.unless(code >= 300 || replicas.is_null() || *replicas == 2, || {
+                format!("{row}: {replicas}")
+            });
+        }
+    }
+}
