@@ -315,6 +315,17 @@ pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
     response.extensions_mut().insert(warned);
 }
 
+/// As [`warn`], before the warnings that there are.
+pub(crate) fn warn_first(response: &mut Response<Body>, warnings: &[String]) {
+    if warnings.is_empty() {
+        return;
+    }
+    let warned: Option<Warned> = response.extensions_mut().remove();
+    response.headers_mut().remove(WARNING);
+    warn(response, warnings);
+    warn(response, &warned.unwrap_or_default().texts);
+}
+
 /// Adds one, and counts its characters. One that no header may hold is left out.
 fn add_warning(response: &mut Response<Body>, text: &str, is_cut: bool) -> usize {
     let max = if is_cut { WARNING_MAX } else { usize::MAX };
@@ -360,6 +371,15 @@ mod tests {
     fn warnings(response: &Response<Body>) -> Vec<usize> {
         let all = response.headers().get_all(WARNING).iter();
         all.map(|text| text.len() - "299 - \"\"".len()).collect()
+    }
+
+    #[test]
+    fn what_is_known_first_is_told_first() {
+        let mut response = json(200, "");
+        warn(&mut response, &["bc".to_owned(), "a".to_owned()]);
+        warn_first(&mut response, &[]);
+        warn_first(&mut response, &["def".to_owned(), "a".to_owned()]);
+        assert_eq!(warnings(&response), [3, 1, 2]);
     }
 
     #[test]

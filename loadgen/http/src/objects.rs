@@ -133,13 +133,37 @@ fn refuse(
 }
 
 fn get(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
-    let wanted = call.query.resource_version().number().unwrap_or(0);
+    let wanted = version_of(call.query.text("resourceVersion"))?;
     let current = call.cluster().resource_version();
     if wanted > current {
         return Err(errors::version_too_large(wanted, current));
     }
     let object = api(call, target).get(&target.namespace, &target.name)?;
     answer(call, 200, &view::shown(target.kind, object)?)
+}
+
+/// The version that a read asks for; nought where it asks for any.
+///
+/// # Errors
+/// 500, sic, for what is no number.
+fn version_of(text: &str) -> Result<u64, ApiError> {
+    if text.is_empty() {
+        return Ok(0);
+    }
+    // Go reads no sign.
+    let number = text.parse().ok().filter(|_| !text.starts_with('+'));
+    number.ok_or_else(|| {
+        let is_large = text.bytes().all(|byte| byte.is_ascii_digit());
+        let why = if is_large {
+            "value out of range"
+        } else {
+            "invalid syntax"
+        };
+        let why = format!(
+            "resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: {why}"
+        );
+        ApiError::status(500, Reason::Other(String::new()), why)
+    })
 }
 
 fn create(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {

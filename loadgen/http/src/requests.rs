@@ -291,7 +291,8 @@ impl Call<'_> {
         let warnings = warnings::of(&route, self.method, &self.query, &self.body);
         let served = self.serve(route);
         let mut response = served.unwrap_or_else(|error| answer::error(&error, self.accepted.form));
-        answer::warn(&mut response, &warnings);
+        // They are told before what is asked for is looked at.
+        answer::warn_first(&mut response, &warnings);
         response
     }
 }

@@ -16,7 +16,8 @@ pub(super) static ROWS: [ResourceType; 3] = [
     ResourceType {
         kind: "Service",
         name_format: NameFormat::Label,
-        metadata_checks: MetadataChecks::BOTH,
+        // Since names of new Services may be longer ones, an update looks at nothing but the change.
+        metadata_checks: MetadataChecks::CHANGE,
         put_creates: true,
         resource: "services",
         subresources: &[Subresource::of_core(

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use podstorm_objects::{
-    ApiError, Cause, Kind, Now, ObjectMeta, OptionalSeconds, Reason, ResourceVersion, Str, Time,
-    Uid,
+    ApiError, Kind, Now, ObjectMeta, OptionalSeconds, ResourceVersion, Str, Time, Uid,
 };
 
 use crate::store::counts::{Verb, WriteEffects};
@@ -180,12 +179,9 @@ fn check_options(options: &DeleteOptions) -> Result<(), ApiError> {
     };
     let policy = policy.as_str();
     let detail = "orphanDependents and deletionPropagation cannot be both set";
-    let cause: Cause = errors::invalid_value("propagationPolicy", &policy.into(), detail);
-    let message = format!(
-        "DeleteOptions.meta.k8s.io \"\" is invalid: {}: {}",
-        cause.field, cause.message
-    );
-    Err(ApiError::status(422, Reason::Invalid, message).with_cause(cause))
+    let cause = errors::invalid_value("propagationPolicy", &policy.into(), detail);
+    let of = ("DeleteOptions", "meta.k8s.io");
+    Err(errors::invalid_of(of, "", vec![cause]))
 }
 
 /// Decides the step of a deletion.

@@ -50,9 +50,24 @@ pub fn validate_metadata(kind: Kind, metadata: &ObjectMeta) -> Vec<Cause> {
     let mut causes = Causes::default();
     let path = Path::ROOT.member("metadata");
     let name = names::rule(kind.row().name_format);
-    metadata::check(metadata, kind.is_namespaced(), name, &path, &mut causes);
+    let is_generic =
+        kind.row().custom.is_some() || kind.name() == "Event" || GENERIC.contains(&kind.group());
+    let check = match is_generic {
+        true => metadata::check_generic,
+        false => metadata::check,
+    };
+    check(metadata, kind.is_namespaced(), name, &path, &mut causes);
     causes.found()
 }
+
+/// The groups whose objects have the metadata that all servers of Kubernetes check alike. Source: whose
+/// `ValidateObjectMeta` the `validation` packages of these groups call.
+const GENERIC: [&str; 4] = [
+    "admissionregistration.k8s.io",
+    "apiextensions.k8s.io",
+    "apiregistration.k8s.io",
+    "coordination.k8s.io",
+];
 
 /// The causes of an update, as often as upstream finds them: the checks that all kinds share and those of
 /// the kind find the same again. `causes` has each problem of metadata once; `changes` are those of

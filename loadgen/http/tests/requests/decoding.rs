@@ -343,3 +343,73 @@ async fn members_that_are_there_twice_or_unknown_are_told_whatever_the_verb() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_read_asks_for_a_version_that_is_a_number() {
+    let server = with_deployment().await;
+    let mut wrong = Wrong::default();
+    for (version, why) in [
+        ("", ""),
+        ("0", ""),
+        ("1", ""),
+        ("00", ""),
+        ("abc", "invalid syntax"),
+        ("-1", "invalid syntax"),
+        ("%2B1", "invalid syntax"),
+        ("1.5", "invalid syntax"),
+        ("18446744073709551616", "value out of range"),
+    ] {
+        let path = path_of(&format!("deployments/web?resourceVersion={version}"));
+        let (code, _, found) = ask(&server, "GET", &path, JSON, "").await;
+        let message = found["message"].as_str().unwrap_or("");
+        let begin = "resourceVersion: Invalid value: \"";
+        let is_right = match why {
+            "" => code == 200,
+            why => code == 500 && message.starts_with(begin) && message.ends_with(why),
+        };
+        wrong.unless(is_right, || format!("{version}: {code} {message}"));
+    }
+}
+
+#[tokio::test]
+async fn finalizers_need_a_domain_where_the_kind_asks_for_one() {
+    let server = with_deployment().await;
+    let mut wrong = Wrong::default();
+    for (path, object, asks) in [
+        ("/api/v1/namespaces/default/configmaps", json!({}), true),
+        ("/api/v1/namespaces/default/secrets", json!({}), true),
+        (
+            "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+            json!({}),
+            true,
+        ),
+        (
+            "/apis/scheduling.k8s.io/v1/priorityclasses",
+            json!({}),
+            true,
+        ),
+        (
+            "/apis/coordination.k8s.io/v1/namespaces/default/leases",
+            json!({}),
+            false,
+        ),
+        (
+            "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
+            json!({}),
+            false,
+        ),
+        (
+            "/api/v1/namespaces/default/events",
+            json!({"involvedObject": {"namespace": "default"}}),
+            false,
+        ),
+    ] {
+        let mut object = object;
+        object["metadata"] = json!({"name": "a", "finalizers": ["nodomain"]});
+        let (code, _, found) = ask(&server, "POST", path, JSON, &object.to_string()).await;
+        let told = found["message"]
+            .to_string()
+            .contains("metadata.finalizers[0]");
+        wrong.unless(told == asks, || format!("{path}: {code} {found}"));
+    }
+}

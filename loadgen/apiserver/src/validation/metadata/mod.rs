@@ -13,14 +13,33 @@ use crate::limits::BYTES_MAX;
 const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
 /// Keeps a definition until its objects are gone.
 pub(crate) const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
-/// Finalizers that need no domain. The last is that of definitions, for which upstream does not ask for one: a
-/// definition that is being deleted is imported with it.
-const STANDARD_FINALIZERS: [&str; 4] = ["kubernetes", "orphan", "foregroundDeletion", CLEANUP];
+/// Finalizers that need no domain.
+const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
 /// The annotation that ranks a pod for deletion.
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
 /// Checks all of `metadata`, of a new object or of a changed one.
 pub(super) fn check(
+    meta: &ObjectMeta,
+    is_namespaced: bool,
+    name_rule: Rule,
+    path: &Path<'_>,
+    causes: &mut Causes,
+) {
+    check_generic(meta, is_namespaced, name_rule, path, causes);
+    let path = path.member("finalizers");
+    for (index, finalizer) in meta.finalizers().iter().enumerate() {
+        if names::qualified_name(finalizer).is_none()
+            && let Some(problem) = finalizer_problem(finalizer)
+        {
+            // Sic: this problem alone says which.
+            causes.invalid(&path.item(index), &**finalizer, problem);
+        }
+    }
+}
+
+/// As [`check`], of a kind whose rules are those that all servers share: a finalizer needs no domain.
+pub(super) fn check_generic(
     meta: &ObjectMeta,
     is_namespaced: bool,
     name_rule: Rule,
@@ -207,13 +226,9 @@ fn check_finalizers(meta: &ObjectMeta, path: &Path<'_>, causes: &mut Causes) {
             .iter()
             .any(|finalizer| &**finalizer == name)
     };
-    for (index, finalizer) in meta.finalizers().iter().enumerate() {
+    for finalizer in meta.finalizers().iter() {
         if let Some(problem) = names::qualified_name(finalizer) {
             causes.invalid(path, &**finalizer, problem);
-        } else if !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(&&**finalizer) {
-            let detail = "name is neither a standard finalizer name nor is it fully qualified";
-            // Sic: this problem alone says which.
-            causes.invalid(&path.item(index), &**finalizer, detail);
         }
     }
     if has("orphan") && has("foregroundDeletion") {
