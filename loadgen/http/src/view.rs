@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use podstorm_apiserver::validation::validate_metadata;
 use podstorm_apiserver::{
     Api, Cluster, Patch, PodPart, check_patched, custom, errors, kind_named, schemas,
 };
@@ -26,6 +27,8 @@ struct View {
     to: fn(&mut Map<String, Value>),
     /// And back.
     from: fn(&mut Map<String, Value>),
+    /// Whether its rules ask more of a new object's metadata than those of the stored kind.
+    checks_metadata: bool,
     /// The rules of this version alone that an object breaks, in the stored form.
     check: fn(&Value, Option<&Value>) -> Vec<Cause>,
 }
@@ -71,6 +74,7 @@ static VIEWS: [View; 2] = [
             }
             event.retain(|_, value| !value.is_null());
         },
+        checks_metadata: true,
         check: events::check,
     },
     View {
@@ -87,6 +91,7 @@ static VIEWS: [View; 2] = [
         of: "HorizontalPodAutoscaler",
         to: autoscaler::to_v1,
         from: autoscaler::from_v1,
+        checks_metadata: false,
         check: |_, _| Vec::new(),
     },
 ];
@@ -282,20 +287,20 @@ fn stored_over(
         (view.from)(members);
         set_type(members, stored);
     }
-    check(view, (stored, &object.metadata().name), &json, old)?;
+    let mut causes = Vec::new();
+    if old.is_none() && view.checks_metadata {
+        causes = validate_metadata(kind, object.metadata());
+    }
+    causes.extend((view.check)(&json, old));
+    refuse_broken((stored, &object.metadata().name), causes)?;
     let read = cluster.api(stored).read(json)?;
     read.map_err(|problem| cannot_be_handled(kind, &problem.to_string()))
 }
 
 /// # Errors
 /// 422 with the rules of the version that an object breaks.
-fn check(
-    view: &View,
-    (kind, name): (Kind, &str),
-    new: &Value,
-    old: Option<&Value>,
-) -> Result<(), ApiError> {
-    match (view.check)(new, old) {
+fn refuse_broken((kind, name): (Kind, &str), causes: Vec<Cause>) -> Result<(), ApiError> {
+    match causes {
         causes if causes.is_empty() => Ok(()),
         causes => Err(errors::invalid(kind, name, causes)),
     }
@@ -345,7 +350,8 @@ pub(crate) fn patch(
             set_type(members, stored_kind(kind));
         }
         if let Some(view) = view {
-            check(view, (stored_kind(kind), name), &json, Some(&old.to_json()))?;
+            let causes = (view.check)(&json, Some(&old.to_json()));
+            refuse_broken((stored_kind(kind), name), causes)?;
         }
         let read = api.read(json)?;
         let mut object = read.map_err(|problem| cannot_be_handled(kind, &problem.to_string()))?;

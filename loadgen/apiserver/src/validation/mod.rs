@@ -50,8 +50,9 @@ pub fn validate_metadata(kind: Kind, metadata: &ObjectMeta) -> Vec<Cause> {
     let mut causes = Causes::default();
     let path = Path::ROOT.member("metadata");
     let name = names::rule(kind.row().name_format);
-    let is_generic =
-        kind.row().custom.is_some() || kind.name() == "Event" || GENERIC.contains(&kind.group());
+    let is_generic = kind.row().custom.is_some()
+        || (kind.group(), kind.name()) == ("", "Event")
+        || GENERIC.contains(&kind.group());
     let check = match is_generic {
         true => metadata::check_generic,
         false => metadata::check,

@@ -403,6 +403,11 @@ async fn finalizers_need_a_domain_where_the_kind_asks_for_one() {
             json!({"involvedObject": {"namespace": "default"}}),
             false,
         ),
+        (
+            "/apis/events.k8s.io/v1/namespaces/default/events",
+            json!({"regarding": {"namespace": "default"}}),
+            true,
+        ),
     ] {
         let mut object = object;
         object["metadata"] = json!({"name": "a", "finalizers": ["nodomain"]});
