@@ -17,8 +17,8 @@ use crate::media::{Accepted, BodyType, Shape, unsupported};
 use crate::query::options_invalid;
 use crate::route::Target;
 use crate::{
-    Call, body, component_status, decode, delete, json_syntax, kubelet, list, ownership, patched,
-    reviews, table, token_request, view, warnings, watch,
+    Call, body, component_status, decode, delete, json_syntax, kubelet, list, openapi, ownership,
+    patched, reviews, table, token_request, view, warnings, watch,
 };
 
 /// What patches may be, as messages list it.
