@@ -7,7 +7,7 @@ use podstorm_objects::{
     Node, ObjectMeta, Pod, PodCondition, PodConditions, PodPhase, PodSpec, PodStatus, ReplicaSet,
     ReplicaSetStatus, ReplicationController, Resource, Rest, Time,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::store::KindStore;
 use super::{ClusterResource, Strategy};
@@ -57,7 +57,7 @@ impl Strategy for Namespace {
 
     fn prepare_for_create(&mut self) {
         self.terminating = false;
-        let status = serde_json::json!({"phase": "Active"});
+        let status = json!({"phase": "Active"});
         self.fields.insert("status".to_owned(), status);
     }
 
@@ -180,9 +180,27 @@ impl Strategy for Event {
     }
 }
 
+/// Makes the one address of a pod and the first of all equal; where they differ, the one is right.
+///
+/// Source: `pkg/apis/core/v1/conversion.go` of Kubernetes.
+fn agree_on_addresses(status: &mut Map) {
+    let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or("").to_owned();
+    let one = text(status.get("podIP"));
+    let first = text(status.get("podIPs").and_then(|all| all.get(0)?.get("ip")));
+    if one.is_empty() && !first.is_empty() {
+        status.insert("podIP".to_owned(), first.into());
+    } else if one != first {
+        status.insert("podIPs".to_owned(), json!([{"ip": one}]));
+    }
+}
+
 impl Strategy for Pod {
     fn read(_: Kind, value: Value) -> Result<Self, DecodeError> {
-        read_filled(value)
+        let mut pod = value;
+        if let Some(status) = pod.get_mut("status").and_then(Value::as_object_mut) {
+            agree_on_addresses(status);
+        }
+        read_filled(pod)
     }
 
     fn prepare_for_create(&mut self) {
