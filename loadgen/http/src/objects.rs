@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use http::{Method, Response};
-use podstorm_apiserver::{
-    Binding, Eviction, EvictionRequest, Patch, PodPart, Scale, ScaleUpdate, errors,
-};
+use podstorm_apiserver::{Binding, Eviction, EvictionRequest, PodPart, Scale, ScaleUpdate, errors};
 use podstorm_objects::{
     AnyObject, ApiError, Kind, Labels, Namespace, Reason, ResourceVersion, Uid,
 };
@@ -17,13 +15,9 @@ use crate::media::{Accepted, BodyType, Shape, unsupported};
 use crate::query::options_invalid;
 use crate::route::Target;
 use crate::{
-    Call, body, component_status, decode, delete, json_syntax, kubelet, list, openapi, ownership,
-    patched, reviews, table, token_request, view, warnings, watch,
+    Call, body, component_status, decode, delete, kubelet, list, openapi, ownership, patched,
+    reviews, table, token_request, view, warnings, watch,
 };
-
-/// What patches may be, as messages list it.
-const PATCHES: &str = "application/json-patch+json, application/merge-patch+json, \
-                       application/strategic-merge-patch+json, application/apply-patch+yaml";
 
 /// What patches of custom objects may be: nobody knows how to merge their lists.
 const PATCHES_OF_CUSTOM: &str =
@@ -286,68 +280,6 @@ fn check_field_validation(call: &Call<'_>, options: &str) -> Result<(), ApiError
     }
 }
 
-/// The patch in the body, and what the strict decoder says of it.
-fn read_patch(call: &Call<'_>) -> Result<(Patch, Vec<String>), ApiError> {
-    let (begin, is_strategic) = match BodyType::of(call.headers) {
-        Some(BodyType::StrategicPatch) => ("", true),
-        Some(BodyType::MergePatch) => ("error decoding patch: ", false),
-        Some(BodyType::JsonPatch) => return read_operations(&call.body),
-        _ => return Err(unsupported(PATCHES)),
-    };
-    let to_patch = |members| match is_strategic {
-        true => Patch::Strategic(members),
-        false => Patch::Merge(members),
-    };
-    let wrong = |problem: String| errors::bad_request(format!("{begin}{problem}"));
-    let read = decode::json(&call.body, Form::Any).map_err(wrong)?;
-    match (read.value, read.found) {
-        (Value::Object(members), _) => Ok((to_patch(members), read.strict)),
-        (Value::Null, _) => Ok((to_patch(Map::new()), read.strict)),
-        (_, found) => {
-            let into = "Go value of type map[string]interface {}";
-            Err(wrong(format!("json: cannot unmarshal {found} into {into}")))
-        }
-    }
-}
-
-/// # Errors
-/// 400 for a body that is no list of objects.
-fn read_operations(body: &[u8]) -> Result<(Patch, Vec<String>), ApiError> {
-    let wrong = |problem: &str| errors::bad_request(format!("error decoding patch: {problem}"));
-    let read = decode::json(body, Form::Any).map_err(|problem| wrong(&problem))?;
-    let cannot = |found: &str, into: &str| {
-        wrong(&format!(
-            "json: cannot unmarshal {found} into Go value of type {into}"
-        ))
-    };
-    let operations = match read.value {
-        Value::Null => Vec::new(),
-        Value::Array(operations) => operations,
-        _ => return Err(cannot(read.found, "[]handlers.jsonPatchOp")),
-    };
-    let mut strict = read.strict;
-    let mut each = Vec::with_capacity(operations.len());
-    for (number, operation) in operations.into_iter().enumerate() {
-        let members = match operation {
-            Value::Object(members) => members,
-            Value::Null => Map::new(),
-            other => return Err(cannot(json_syntax::name_of(&other), "handlers.jsonPatchOp")),
-        };
-        let names = members.keys().map(String::as_str);
-        let unknown = names.filter(|name| !["from", "op", "path", "value"].contains(name));
-        strict.extend(unknown.map(|name| {
-            format!(
-                "unknown field {}",
-                ownership::go_quoted(&format!("[{number}].{name}"))
-            )
-        }));
-        each.push(members);
-    }
-    strict.truncate(decode::NOTES_MAX);
-    let strict = strict.into_iter().map(|told| format!("json patch {told}"));
-    Ok((Patch::json(&each)?, strict.collect()))
-}
-
 fn patch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     if BodyType::of(call.headers) == Some(BodyType::ApplyPatch) {
         return ownership::apply(call, target);
@@ -363,7 +295,7 @@ fn patch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     if is_custom && BodyType::of(call.headers) == Some(BodyType::StrategicPatch) {
         return Err(unsupported(PATCHES_OF_CUSTOM));
     }
-    let (patch, doubled) = read_patch(call)?;
+    let (patch, doubled) = patched::read(call)?;
     let mut writer = ownership::Writer::updating(call, target, "PatchOptions")?;
     writer.doubled = doubled;
     let api = api(call, target).dry_run(dry_run).managed_by(&writer);
@@ -398,7 +330,7 @@ fn change_scale(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiE
     let api = api(call, target);
     let (namespace, name) = (&target.namespace, &target.name);
     let read = if call.method == Method::PATCH {
-        let (patch, doubled) = read_patch(call)?;
+        let (patch, doubled) = patched::read(call)?;
         let mut document = scale_json(target, &api.scale(namespace, name)?);
         // The patch holds for whatever version there is, unless it names one.
         document["metadata"]["resourceVersion"] = Value::Null;

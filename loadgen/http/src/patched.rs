@@ -1,12 +1,82 @@
-//! What a patch has made, checked before it is an object again.
+//! Patches, read from bodies; what they have made, checked before it is an object again.
 //!
 //! Source: `endpoints/handlers/patch.go` of Kubernetes' apiserver.
 
-use podstorm_apiserver::{errors, go_text, kind_named};
+use podstorm_apiserver::{Patch, errors, go_text, kind_named};
 use podstorm_objects::{ApiError, Kind};
 use serde_json::{Map, Value};
 
 use crate::decode::{self, By, Form};
+use crate::media::{BodyType, unsupported};
+use crate::ownership::go_quoted;
+use crate::{Call, json_syntax};
+
+/// What patches may be, as messages list it.
+const PATCHES: &str = "application/json-patch+json, application/merge-patch+json, \
+                       application/strategic-merge-patch+json, application/apply-patch+yaml";
+
+/// The patch in the body, and what the strict decoder says of it.
+///
+/// # Errors
+/// 415 for a type of body that is no patch's; 400 for a body that can't be read.
+pub(crate) fn read(call: &Call<'_>) -> Result<(Patch, Vec<String>), ApiError> {
+    let (begin, is_strategic) = match BodyType::of(call.headers) {
+        Some(BodyType::StrategicPatch) => ("", true),
+        Some(BodyType::MergePatch) => ("error decoding patch: ", false),
+        Some(BodyType::JsonPatch) => return read_operations(&call.body),
+        _ => return Err(unsupported(PATCHES)),
+    };
+    let to_patch = |members| match is_strategic {
+        true => Patch::Strategic(members),
+        false => Patch::Merge(members),
+    };
+    let wrong = |problem: String| errors::bad_request(format!("{begin}{problem}"));
+    let read = decode::json(&call.body, Form::Any).map_err(wrong)?;
+    match (read.value, read.found) {
+        (Value::Object(members), _) => Ok((to_patch(members), read.strict)),
+        (Value::Null, _) => Ok((to_patch(Map::new()), read.strict)),
+        (_, found) => {
+            let into = "Go value of type map[string]interface {}";
+            Err(wrong(format!("json: cannot unmarshal {found} into {into}")))
+        }
+    }
+}
+
+/// # Errors
+/// 400 for a body that is no list of objects.
+fn read_operations(body: &[u8]) -> Result<(Patch, Vec<String>), ApiError> {
+    let wrong = |problem: &str| errors::bad_request(format!("error decoding patch: {problem}"));
+    let read = decode::json(body, Form::Any).map_err(|problem| wrong(&problem))?;
+    let cannot = |found: &str, into: &str| {
+        wrong(&format!(
+            "json: cannot unmarshal {found} into Go value of type {into}"
+        ))
+    };
+    let operations = match read.value {
+        Value::Null => Vec::new(),
+        Value::Array(operations) => operations,
+        _ => return Err(cannot(read.found, "[]handlers.jsonPatchOp")),
+    };
+    let mut strict = read.strict;
+    let mut each = Vec::with_capacity(operations.len());
+    for (number, operation) in operations.into_iter().enumerate() {
+        let members = match operation {
+            Value::Object(members) => members,
+            Value::Null => Map::new(),
+            other => return Err(cannot(json_syntax::name_of(&other), "handlers.jsonPatchOp")),
+        };
+        let names = members.keys().map(String::as_str);
+        let unknown = names.filter(|name| !["from", "op", "path", "value"].contains(name));
+        strict.extend(
+            unknown
+                .map(|name| format!("unknown field {}", go_quoted(&format!("[{number}].{name}")))),
+        );
+        each.push(members);
+    }
+    strict.truncate(decode::NOTES_MAX);
+    let strict = strict.into_iter().map(|told| format!("json patch {told}"));
+    Ok((Patch::json(&each)?, strict.collect()))
+}
 
 /// Brings the document into form; returns what the strict decoder says of it, as warnings. `patch` has the members of
 /// one that was merged, with whether it was strategic: what it doesn't name is in form already. `doubled` is what the

@@ -71,8 +71,9 @@ impl Notes {
             return;
         }
         let note = format!("{what} field {}", go_quoted(&at.to_string()));
+        // One that is known already has cost as much.
+        self.strict_bytes += note.len();
         if !self.strict.contains(&note) {
-            self.strict_bytes += note.len();
             self.strict.push(note);
         }
     }
@@ -378,7 +379,8 @@ impl Node<'_, '_> {
                 }
                 continue;
             };
-            if members.contains_key(&name) || empty.contains(&name) {
+            let was_empty = empty.contains(&name);
+            if was_empty || members.contains_key(&name) {
                 self.notes.strict("duplicate", &at);
             }
             let each = Of::property(property);
@@ -389,7 +391,9 @@ impl Node<'_, '_> {
             })?;
             if is_left_out(property, &value) && !is_kept(of, &name) {
                 members.remove(&name);
-                empty.push(name);
+                if !was_empty {
+                    empty.push(name);
+                }
             } else {
                 put(&mut members, name, value, Some(each));
             }

@@ -1,6 +1,7 @@
 //! What becomes of documents, by tables.
 
 use podstorm_apiserver::kind_named;
+use podstorm_apiserver::limits::BYTES_MAX;
 use serde_json::json;
 
 use super::*;
@@ -80,6 +81,20 @@ Pod {"metadata": {"a\n\"\u0085": 1}} => unknown "metadata.a\n\"\u0085"
     let many: Map<String, Value> = (0..500).map(|at| (at.to_string(), json!(1))).collect();
     let found = tree(many.into(), form("Pod"), By::Json);
     assert_eq!(found.strict.len(), NOTES_MAX);
+}
+
+#[test]
+fn notes_have_no_more_bytes_than_a_body() {
+    let long = "x".repeat(BYTES_MAX / 3);
+    let unknown: Map<String, Value> = (0..20).map(|at| (format!("u{at}"), json!(1))).collect();
+    let schema = json!({"properties": {long: unknown}});
+    let definition = json!({"spec": {"versions": [{"schema": {"openAPIV3Schema": schema}}]}});
+    let found = tree(definition, form("CustomResourceDefinition"), By::Json);
+    assert!(
+        (3..6).contains(&found.strict.len()),
+        "{}",
+        found.strict.len()
+    );
 }
 
 #[test]
