@@ -38,10 +38,6 @@ fn broken_rules(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> 
     }
     let row = new.kind().row();
     let mut causes = validate_metadata(new.kind(), &new.metadata);
-    // Of budgets upstream checks only what is common to all kinds.
-    if new.kind() == builtin::BUDGET {
-        causes.retain(|cause| !cause.field.starts_with("metadata.finalizers["));
-    }
     causes.extend((row.rules.validate)(new, old));
     causes.extend(custom::validate(new, old));
     causes
@@ -173,11 +169,11 @@ impl Strategy for DynamicObject {
 
     fn validate_create(&self) -> Vec<Cause> {
         // An address that was given elsewhere may be of another network.
-        if self.kind() == builtin::SERVICE
-            && self.metadata.uid.is_empty()
-            && let Some(cause) = builtin::not_allocated(self)
-        {
-            return vec![cause];
+        if self.kind() == builtin::SERVICE && self.metadata.uid.is_empty() {
+            let causes = builtin::not_allocated(self);
+            if !causes.is_empty() {
+                return causes;
+            }
         }
         broken_rules(self, None)
     }

@@ -3,7 +3,8 @@
 //! Source: `ValidateEventCreate` and `ValidateEventUpdate` of Kubernetes' `pkg/apis/core/validation`.
 
 use podstorm_apiserver::errors::{invalid_value, required};
-use podstorm_objects::Cause;
+use podstorm_apiserver::validation;
+use podstorm_objects::{Cause, ObjectMeta};
 use serde_json::Value;
 
 const INSTANCE_BYTES_MAX: usize = 128;
@@ -81,9 +82,8 @@ fn check_series(event: &Value, causes: &mut Vec<Cause>) {
 
 fn check_new(event: &Value, causes: &mut Vec<Cause>) {
     let text = |member: &str| event[member].as_str().unwrap_or("");
-    if event["eventTime"].is_null() {
-        causes.push(required("eventTime", ""));
-    } else {
+    let has_time = !event["eventTime"].is_null();
+    if has_time {
         for member in [
             "reportingComponent",
             "reportingInstance",
@@ -93,21 +93,37 @@ fn check_new(event: &Value, causes: &mut Vec<Cause>) {
             if text(member).is_empty() {
                 causes.push(required(told(member), ""));
             }
+            if member == "reportingComponent" {
+                let problems = validation::qualified_name_problems(text(member));
+                causes.extend(
+                    (problems.iter())
+                        .map(|problem| invalid_value(told(member), &event[member], problem)),
+                );
+            }
         }
         for (member, most) in [
             ("reportingInstance", INSTANCE_BYTES_MAX),
+            ("action", INSTANCE_BYTES_MAX),
+            ("reason", INSTANCE_BYTES_MAX),
             ("message", NOTE_BYTES_MAX),
         ] {
             if text(member).len() > most {
-                let unit = if member == "message" {
-                    "bytes"
-                } else {
-                    "characters"
-                };
-                let detail = format!("can have at most {most} {unit}");
+                let detail = format!("can have at most {most} characters");
                 causes.push(invalid_value(member, &"".into(), &detail));
             }
         }
+    }
+    if let Ok(metadata) = ObjectMeta::from_json(event["metadata"].clone()) {
+        let found = validation::validate_core_metadata(&metadata);
+        // It may follow from the path.
+        causes.extend(
+            found
+                .into_iter()
+                .filter(|it| it.field != "metadata.namespace"),
+        );
+    }
+    if !has_time {
+        causes.push(required("eventTime", ""));
     }
     check_series(event, causes);
     let kind = text("type");
@@ -136,7 +152,7 @@ mod tests {
 
     #[test]
     fn new_events_are_of_the_new_form_and_stay_what_they_are() {
-        let event = json!({"eventTime": "2026-01-01T00:00:00.000000Z", "reportingComponent": "a.b/c",
+        let event = json!({"metadata": {"name": "e"}, "eventTime": "2026-01-01T00:00:00.000000Z", "reportingComponent": "a.b/c",
             "reportingInstance": "c-1", "action": "Binding", "reason": "Bound", "type": "Normal"});
         let fields = |new, old| {
             let causes = check(new, old);
@@ -146,8 +162,22 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         assert_eq!(fields(&event, None), [""; 0]);
-        let old = json!({"count": 2, "type": "Odd", "source": {"component": "kubelet"}});
+        let old = json!({"metadata": {"name": "e"}, "count": 2, "type": "Odd", "source": {"component": "kubelet"}});
         assert_eq!(fields(&old, None), ["eventTime", "type", "count", "source"]);
+        let mut named = event.clone();
+        named["metadata"] = json!({"name": "Bad_", "finalizers": ["plain"]});
+        named["reportingComponent"] = "".into();
+        let of_controller = "reportingController";
+        assert_eq!(
+            fields(&named, None),
+            [
+                of_controller,
+                of_controller,
+                of_controller,
+                "metadata.name",
+                "metadata.finalizers[0]"
+            ]
+        );
         let mut changed = event.clone();
         changed["series"] = json!({"count": 1});
         changed["message"] = "x".into();

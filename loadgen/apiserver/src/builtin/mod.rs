@@ -10,6 +10,7 @@ mod core;
 mod counts;
 mod csi;
 mod devices;
+mod endpoint_slice;
 mod flow_control;
 mod indexes;
 mod job;

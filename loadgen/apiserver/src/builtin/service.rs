@@ -8,9 +8,8 @@ use podstorm_objects::{
 use serde_json::Value;
 
 use super::columns::{column, first_of, joined, wide_column};
-use super::{service_addresses, service_rules};
+use super::{endpoint_slice, service_addresses, service_rules};
 use crate::defaulting::{Fill, Within};
-use crate::errors::{invalid_value, required};
 
 pub(super) static ROWS: [ResourceType; 3] = [
     ResourceType {
@@ -74,16 +73,7 @@ pub(super) static ROWS: [ResourceType; 3] = [
                     port.set_absent("protocol", "TCP");
                 });
             },
-            validate: |new, old| {
-                let of = |slice: &DynamicObject| slice.fields.get("addressType").cloned();
-                match (of(new), old.map(of)) {
-                    (None, _) => vec![required("addressType", "")],
-                    (Some(new), Some(old)) if Some(&new) != old.as_ref() => {
-                        vec![invalid_value("addressType", &new, "field is immutable")]
-                    }
-                    _ => Vec::new(),
-                }
-            },
+            validate: endpoint_slice::validate,
             ..Rules::NONE
         },
         ..ResourceType::DEFAULT

@@ -15,8 +15,69 @@ const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort
 const OUT_OF_RANGE: &str = "must be between 1 and 65535, inclusive";
 const OF_BALANCERS: &str = "may only be used when `type` is 'LoadBalancer'";
 
-/// Why a new Service can't have an address. Upstream gives it before it looks at anything else.
-pub(crate) fn not_allocated(new: &DynamicObject) -> Option<Cause> {
+/// Why a Service can't have its addresses and ports. Upstream gives them to a new one before it looks at anything else.
+pub(crate) fn not_allocated(new: &DynamicObject) -> Vec<Cause> {
+    let checks = Checks::default();
+    check_families(&checks.field(new, "spec"));
+    let mut causes = checks.found();
+    if causes.is_empty() {
+        causes.extend(no_address(new));
+    }
+    if causes.is_empty() {
+        let checks = Checks::default();
+        check_node_ports(&checks.field(new, "spec"));
+        causes = checks.found();
+    }
+    causes
+}
+
+/// A cluster has addresses of one family.
+fn check_families(spec: &Field<'_>) {
+    let families = spec.at("ipFamilies");
+    if spec.at("type").text() == "ExternalName" {
+        return;
+    }
+    let mut seen = Places::default();
+    let mut is_sound = true;
+    for family in families.items() {
+        let is_known = ["IPv4", "IPv6"].contains(&family.text());
+        if !is_known {
+            family.must_be_one_of(&["IPv4", "IPv6"]);
+        } else if seen.contains(&family.text()) {
+            family.duplicate();
+        }
+        is_sound &= is_known && !seen.contains(&family.text());
+        seen.push(family.text());
+    }
+    // Nothing is given to one without addresses whose endpoints are not looked for.
+    let selects = spec.at("selector").entries().next().is_some();
+    if !is_sound || spec.at("clusterIP").text() == "None" && !selects {
+        return;
+    }
+    let policy = spec.at("ipFamilyPolicy");
+    if policy.text() == "RequireDualStack" {
+        policy.invalid("this cluster is not configured for dual-stack services");
+    }
+    for family in families.items().filter(|family| family.text() == "IPv6") {
+        family.invalid("not configured on this cluster");
+    }
+}
+
+fn check_node_ports(spec: &Field<'_>) {
+    if !["NodePort", "LoadBalancer"].contains(&spec.at("type").text()) {
+        return;
+    }
+    for port in spec.at("ports").items() {
+        let port = port.at("nodePort");
+        if port.number() != 0 && !(30_000..=32_767).contains(&port.number()) {
+            port.invalid(
+                "provided port is not in the valid range. The range of valid ports is 30000-32767",
+            );
+        }
+    }
+}
+
+fn no_address(new: &DynamicObject) -> Option<Cause> {
     let spec = new.fields.get("spec")?;
     let wanted = text(spec, "/clusterIP");
     let is_valid = wanted.is_empty() || names::ip_address(wanted).is_none();
@@ -63,6 +124,14 @@ pub(super) fn validate(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<
     let spec = checks.field(new, "spec");
     check_type(&spec);
     check_ports(&spec);
+    let selector = spec.at("selector");
+    for (key, value) in selector.entries() {
+        let problems = names::label_key_problems(key).into_iter();
+        problems.for_each(|problem| selector.invalid_as(key, problem));
+        if let Some(problem) = names::label_value(value.text()) {
+            selector.invalid_as(value.text(), problem);
+        }
+    }
     check_affinity(&spec);
     check_addresses(&spec);
     check_traffic(&spec);

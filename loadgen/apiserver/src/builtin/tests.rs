@@ -214,3 +214,76 @@ fn text_of_a_secret_is_stored_encoded() {
     assert_eq!(secret["data"], json!({"a": "YQ==", "b": "Yg=="}));
     assert_eq!(secret.get("stringData"), None);
 }
+
+#[test]
+fn services_get_ports_and_addresses_that_the_cluster_has() {
+    let service = kind("Service");
+    let with = |spec: Value| {
+        let mut all = json!({"ports": [{"port": 80}], "selector": {"app": "web"}});
+        super::super::strategic::json_merge(
+            all.as_object_mut().unwrap(),
+            spec.as_object().unwrap(),
+        );
+        causes(service, json!({"spec": all}))
+    };
+    for sound in [
+        json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 32767}]}),
+        json!({"ipFamilyPolicy": "PreferDualStack", "ipFamilies": ["IPv4"]}),
+        json!({"clusterIP": "None", "selector": null, "ipFamilyPolicy": "RequireDualStack"}),
+        json!({"type": "ExternalName", "externalName": "a.b", "ports": null, "selector": null}),
+    ] {
+        assert_eq!(with(sound.clone()), [""; 0], "{sound}");
+    }
+    for (spec, what) in [
+        (
+            json!({"type": "LoadBalancer", "ports": [{"port": 80, "nodePort": 32768}]}),
+            "spec.ports[0].nodePort: Invalid value: 32768: provided port is not in the valid range",
+        ),
+        (
+            json!({"ipFamilies": ["IPv4", "IPv6"], "ipFamilyPolicy": "PreferDualStack"}),
+            "spec.ipFamilies[1]: Invalid value: \"IPv6\": not configured on this cluster",
+        ),
+        (
+            json!({"clusterIP": "None", "ipFamilyPolicy": "RequireDualStack"}),
+            "spec.ipFamilyPolicy: Invalid value: \"RequireDualStack\": this cluster is not",
+        ),
+        (
+            json!({"selector": {"app": "bad value!"}}),
+            "spec.selector: Invalid value: \"bad value!\": a valid label must be",
+        ),
+    ] {
+        let found = with(spec.clone());
+        assert!(found[0].starts_with(what), "{spec}: {found:?}");
+        assert_eq!(found.len(), 1, "{spec}: {found:?}");
+    }
+}
+
+#[test]
+fn endpoints_of_slices_can_be_reached() {
+    let slice = |kind: &str, addresses: Value| {
+        let endpoints = json!([{"addresses": addresses}]);
+        let value = json!({"addressType": kind, "endpoints": endpoints, "ports": []});
+        causes(super::super::kind_named("EndpointSlice").unwrap(), value)
+    };
+    assert_eq!(slice("IPv4", json!(["192.0.2.1"])), [""; 0]);
+    assert_eq!(slice("IPv6", json!(["2001:db8::1"])), [""; 0]);
+    assert_eq!(slice("FQDN", json!(["a.example."])), [""; 0]);
+    for (kind, address, what) in [
+        ("IPv4", "127.0.0.1", "may not be in the loopback range"),
+        ("IPv4", "0.0.0.0", "may not be unspecified"),
+        ("IPv4", "169.254.1.1", "may not be in the link-local range"),
+        ("IPv6", "ff02::1", "may not be in the link-local multicast"),
+        ("IPv4", "::1", "must be an IPv4 address"),
+        ("FQDN", "alone", "should be a domain with at least two"),
+    ] {
+        let found = slice(kind, json!([address]));
+        assert!(found[0].contains(what), "{address}: {found:?}");
+        assert_eq!(found.len(), 1, "{address}: {found:?}");
+    }
+    let many: Vec<String> = (0..101).map(|n| format!("10.0.0.{n}")).collect();
+    let found = slice("IPv4", json!(many));
+    assert_eq!(
+        found,
+        ["endpoints[0].addresses: Too many: 101: must have at most 100 items"]
+    );
+}

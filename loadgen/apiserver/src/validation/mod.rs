@@ -70,6 +70,19 @@ const GENERIC: [&str; 4] = [
     "coordination.k8s.io",
 ];
 
+/// The broken rules of the metadata of an object in a namespace, as of most kinds: the name is a subdomain.
+pub fn validate_core_metadata(metadata: &ObjectMeta) -> Vec<Cause> {
+    let mut causes = Causes::default();
+    let path = Path::ROOT.member("metadata");
+    metadata::check(metadata, true, names::dns_subdomain, &path, &mut causes);
+    causes.found()
+}
+
+/// All that is wrong with a text that should be a qualified name, like the key of a label.
+pub fn qualified_name_problems(text: &str) -> Vec<String> {
+    names::label_key_problems(text)
+}
+
 /// The causes of an update, as often as upstream finds them: the checks that all kinds share and those of
 /// the kind find the same again. `causes` has each problem of metadata once; `changes` are those of
 /// the metadata's change. A write to the status checks the change alone.
@@ -287,6 +300,31 @@ mod tests {
         assert_eq!(counts(Kind::POD, true), [2, 3, 3, 1, 1, 0, 1]);
         assert_eq!(counts(Kind::REPLICA_SET, false), [2, 3, 3, 1, 1, 0, 1]);
         assert_eq!(counts(Kind::EVENT, false), [1, 2, 2, 1, 1, 0, 1]);
+    }
+
+    #[test]
+    fn finalizers_of_some_kinds_need_no_domain() {
+        let mut metadata = ObjectMeta {
+            name: "a".into(),
+            ..ObjectMeta::default()
+        };
+        metadata.finalizers = Some(std::sync::Arc::new(vec!["plain".into()]));
+        for (kind, is_free) in [
+            ("Lease", true),
+            ("PodDisruptionBudget", true),
+            ("MutatingWebhookConfiguration", true),
+            ("CustomResourceDefinition", true),
+            ("Event", true),
+            ("ConfigMap", false),
+            ("StorageClass", false),
+            ("ClusterRole", false),
+            ("Ingress", false),
+        ] {
+            let found = crate::kind_named(kind).expect("a kind of the table");
+            metadata.namespace = if found.is_namespaced() { "n" } else { "" }.into();
+            let causes = validate_metadata(found, &metadata);
+            assert_eq!(causes.is_empty(), is_free, "{kind}: {causes:?}");
+        }
     }
 
     #[test]

@@ -125,7 +125,7 @@ pub(crate) fn qualified_name(text: &str) -> Option<String> {
 }
 
 /// A label value.
-pub(super) fn label_value(text: &str) -> Option<String> {
+pub(crate) fn label_value(text: &str) -> Option<String> {
     Some(match check_label_value(text).err()? {
         SyntaxError::TooLong => "must be no more than 63 bytes".to_owned(),
         _ => {
