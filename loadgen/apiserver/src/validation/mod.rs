@@ -63,11 +63,12 @@ pub fn validate_metadata(kind: Kind, metadata: &ObjectMeta) -> Vec<Cause> {
 
 /// The groups whose objects have the metadata that all servers of Kubernetes check alike. Source: whose
 /// `ValidateObjectMeta` the `validation` packages of these groups call.
-const GENERIC: [&str; 4] = [
+const GENERIC: [&str; 5] = [
     "admissionregistration.k8s.io",
     "apiextensions.k8s.io",
     "apiregistration.k8s.io",
     "coordination.k8s.io",
+    "policy",
 ];
 
 /// The broken rules of the metadata of an object in a namespace, as of most kinds: the name is a subdomain.
