@@ -22,7 +22,7 @@ use crate::store::owners::ObjectKey;
 use crate::store::{KindStore, Shared, Strategy};
 use crate::{
     AnyWatch, Cluster, DeleteOptions, Deletion, ListOptions, ListPage, Patch, WatchFrom,
-    WatchOptions, builtin, errors,
+    WatchOptions, builtin, errors, schemas,
 };
 
 /// A store whose kind is known only at run time. Its methods do what the requests of the same names
@@ -169,7 +169,10 @@ impl<R: Strategy> AnyStore for KindStore<R> {
         cluster.strip_owner(self, key, owner, now);
     }
 
-    fn read(&self, kind: Kind, value: Value) -> Result<AnyObject, DecodeError> {
+    fn read(&self, kind: Kind, mut value: Value) -> Result<AnyObject, DecodeError> {
+        if let Value::Object(members) = &mut value {
+            schemas::fill(kind, members);
+        }
         Ok(Arc::new(R::read(kind, value)?))
     }
 

@@ -23,17 +23,9 @@ const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 /// The member of a pod's status that its spec determines once and for all.
 const QOS_CLASS: &str = "qosClass";
 
-/// Reads an object once it has what Go writes of it although it is empty: its text is what clients get.
-fn read_filled<R: Resource>(mut value: Value) -> Result<R, DecodeError> {
-    if let Value::Object(members) = &mut value {
-        schemas::fill(R::KIND, members);
-    }
-    R::from_json(value)
-}
-
 impl Strategy for Namespace {
     fn read(_: Kind, value: Value) -> Result<Self, DecodeError> {
-        read_filled(value)
+        Self::from_json(value)
     }
 
     fn hold(&mut self) {
@@ -102,7 +94,7 @@ impl Strategy for Namespace {
 
 impl Strategy for Node {
     fn read(_: Kind, value: Value) -> Result<Self, DecodeError> {
-        read_filled(value)
+        Self::from_json(value)
     }
 
     fn set_defaults(&mut self, _old: Option<&Self>) {
@@ -166,7 +158,7 @@ fn fill_allocatable(status: &mut Map) {
 
 impl Strategy for Event {
     fn read(_: Kind, value: Value) -> Result<Self, DecodeError> {
-        read_filled(value)
+        Self::from_json(value)
     }
 
     fn validate_create(&self) -> Vec<Cause> {
@@ -200,7 +192,7 @@ impl Strategy for Pod {
         if let Some(status) = pod.get_mut("status").and_then(Value::as_object_mut) {
             agree_on_addresses(status);
         }
-        read_filled(pod)
+        Self::from_json(pod)
     }
 
     fn prepare_for_create(&mut self) {
@@ -325,7 +317,7 @@ impl Strategy for Pod {
 
 impl Strategy for ReplicaSet {
     fn read(_: Kind, value: Value) -> Result<Self, DecodeError> {
-        read_filled(value)
+        Self::from_json(value)
     }
 
     fn prepare_for_create(&mut self) {
@@ -381,7 +373,7 @@ impl Strategy for ReplicaSet {
 
 impl Strategy for ReplicationController {
     fn read(_: Kind, value: Value) -> Result<Self, DecodeError> {
-        read_filled(value)
+        Self::from_json(value)
     }
 
     fn prepare_for_create(&mut self) {

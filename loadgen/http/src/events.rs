@@ -4,7 +4,7 @@
 
 use podstorm_apiserver::errors::{invalid_value, required};
 use podstorm_apiserver::validation;
-use podstorm_objects::{Cause, ObjectMeta};
+use podstorm_objects::Cause;
 use serde_json::Value;
 
 const INSTANCE_BYTES_MAX: usize = 128;
@@ -113,15 +113,6 @@ fn check_new(event: &Value, causes: &mut Vec<Cause>) {
             }
         }
     }
-    if let Ok(metadata) = ObjectMeta::from_json(event["metadata"].clone()) {
-        let found = validation::validate_core_metadata(&metadata);
-        // It may follow from the path.
-        causes.extend(
-            found
-                .into_iter()
-                .filter(|it| it.field != "metadata.namespace"),
-        );
-    }
     if !has_time {
         causes.push(required("eventTime", ""));
     }
@@ -164,20 +155,9 @@ mod tests {
         assert_eq!(fields(&event, None), [""; 0]);
         let old = json!({"metadata": {"name": "e"}, "count": 2, "type": "Odd", "source": {"component": "kubelet"}});
         assert_eq!(fields(&old, None), ["eventTime", "type", "count", "source"]);
-        let mut named = event.clone();
-        named["metadata"] = json!({"name": "Bad_", "finalizers": ["plain"]});
-        named["reportingComponent"] = "".into();
-        let of_controller = "reportingController";
-        assert_eq!(
-            fields(&named, None),
-            [
-                of_controller,
-                of_controller,
-                of_controller,
-                "metadata.name",
-                "metadata.finalizers[0]"
-            ]
-        );
+        let mut nameless = event.clone();
+        nameless["reportingComponent"] = "".into();
+        assert_eq!(fields(&nameless, None), ["reportingController"; 3]);
         let mut changed = event.clone();
         changed["series"] = json!({"count": 1});
         changed["message"] = "x".into();

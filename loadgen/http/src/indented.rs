@@ -36,8 +36,8 @@ pub(crate) fn is_wanted(head: &Parts, route: &Route, query: &Query<'_>) -> bool 
         said => ["1", "t", "T", "true", "TRUE", "True"].contains(&said),
     };
     is_meant || {
-        let mut said = text(ACCEPT).unwrap_or("").split([',', ';']);
-        said.any(|part| part.trim() == "pretty=1")
+        let said = text(ACCEPT).unwrap_or("");
+        said.contains("pretty=1") && said.split([',', ';']).any(|part| part.trim() == "pretty=1")
     }
 }
 

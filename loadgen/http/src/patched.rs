@@ -99,9 +99,9 @@ pub(crate) fn check(
     if let Some(problem) = other_kind(kind, document).filter(|_| strategic.is_none()) {
         return Err(invalid(strategic, made(document), &problem));
     }
-    let mut untouched = match patch {
-        Some((members, _)) => take_others(document, members),
-        None => Map::new(),
+    let untouched = match patch {
+        Some((members, _)) => Untouched::take(document, members),
+        None => Untouched::default(),
     };
     let by = match strategic {
         Some(_) => By::Conversion,
@@ -119,16 +119,49 @@ pub(crate) fn check(
     };
     if let Some(problem) = problem {
         let made = before.map(|mut before| {
-            before.append(&mut untouched);
+            untouched.put_back(&mut before);
             Value::Object(before).to_string()
         });
         return Err(invalid(strategic, made, &problem));
     }
-    document.append(&mut untouched);
+    untouched.put_back(document);
     Ok(strict)
 }
 
-/// Takes the members out of a document that a patch doesn't name.
+/// What a patch doesn't name of a document and of its members: it is in form already.
+#[derive(Default)]
+struct Untouched {
+    members: Map<String, Value>,
+    within: Vec<(String, Map<String, Value>)>,
+}
+
+impl Untouched {
+    fn take(document: &mut Map<String, Value>, named: &Map<String, Value>) -> Untouched {
+        let members = take_others(document, named);
+        let mut within = Vec::new();
+        for (name, value) in document.iter_mut() {
+            if let (Value::Object(inner), Some(Value::Object(named))) = (value, named.get(name))
+                && !named.keys().any(|name| name.starts_with('$'))
+            {
+                within.push((name.clone(), take_others(inner, named)));
+            }
+        }
+        Untouched { members, within }
+    }
+
+    fn put_back(mut self, document: &mut Map<String, Value>) {
+        document.append(&mut self.members);
+        let within = self.within.into_iter();
+        for (name, mut others) in within.filter(|(_, others)| !others.is_empty()) {
+            // What has become empty may have been left out meanwhile.
+            let inner = document.entry(name).or_insert_with(|| Map::new().into());
+            if let Value::Object(inner) = inner {
+                inner.append(&mut others);
+            }
+        }
+    }
+}
+
 fn take_others(
     document: &mut Map<String, Value>,
     named: &Map<String, Value>,

@@ -57,7 +57,7 @@ object!(Event, |event, out| {
     out.put_number("count", event.count.into());
     out.put_time_or_null("firstTimestamp", event.first_timestamp);
     out.put_time_or_null("lastTimestamp", event.last_timestamp);
-    if !event.rest.as_str().contains("\"eventTime\":") {
+    if event.rest.is_empty() || !event.rest.as_str().contains("\"eventTime\":") {
         out.put_time_or_null("eventTime", Time::UNSET);
     }
     out.member("source", |out| {

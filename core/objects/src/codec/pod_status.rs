@@ -231,7 +231,7 @@ impl PodCondition {
         out.put_some("type", self.kind.as_str());
         out.put_some("status", self.status.as_str());
         // Go can't leave out times that are no pointers.
-        if !self.rest.as_str().contains("\"lastProbeTime\":") {
+        if self.rest.is_empty() || !self.rest.as_str().contains("\"lastProbeTime\":") {
             out.put_time_or_null("lastProbeTime", Time::UNSET);
         }
         out.put_time_or_null("lastTransitionTime", self.last_transition_time.get());
@@ -347,7 +347,8 @@ mod tests {
                 "phase": "Running", "reason": "r", "startTime": time.to_string(),
                 "hostIP": "10.0.0.1", "hostIPs": [{"ip": "10.0.0.1"}],
                 "podIP": "10.0.0.2", "podIPs": [{"ip": "10.0.0.2"}],
-                "conditions": [{"type": "Ready", "status": "True"}],
+                "conditions": [{"type": "Ready", "status": "True",
+                    "lastProbeTime": null, "lastTransitionTime": null}],
                 "containerStatuses": [{"name": "c", "ready": false, "restartCount": 0,
                     "state": {"running": {"startedAt": time.to_string()}}}],
             })

@@ -27,18 +27,21 @@ impl ApiError {
             let Some(details) = &self.details else {
                 return;
             };
-            out.member("details", |out| {
-                out.object(|out| {
-                    out.put_text("name", &details.name);
-                    out.put_text("group", &details.group);
-                    out.put_text("kind", &details.kind);
-                    out.put_text("uid", &details.uid);
-                    out.put_list("causes", &details.causes, |out, cause| {
-                        out.object(|out| cause.write(out));
-                    });
-                    out.put_number("retryAfterSeconds", details.retry_after_seconds.into());
+            let write = |out: &mut Writer| {
+                out.put_text("name", &details.name);
+                out.put_text("group", &details.group);
+                out.put_text("kind", &details.kind);
+                out.put_text("uid", &details.uid);
+                out.put_list("causes", &details.causes, |out, cause| {
+                    out.object(|out| cause.write(out));
                 });
-            });
+                out.put_number("retryAfterSeconds", details.retry_after_seconds.into());
+            };
+            match details.continue_token.is_empty() {
+                true => out.member("details", |out| out.object(write)),
+                // Written elsewhere, and upstream's details are not there then.
+                false => out.put_object("details", write),
+            }
         })
     }
 

@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::fmt;
 
 use arcstr::ArcStr;
+use memchr::memchr2;
 use serde_json::Value;
 
 use super::{Tape, Writer};
@@ -149,10 +150,10 @@ impl Rest {
 fn end_of_string(text: &[u8]) -> Option<usize> {
     let mut at = 1;
     loop {
-        match text.get(at)? {
+        at += memchr2(b'"', b'\\', text.get(at..)?)?;
+        match text[at] {
             b'"' => return Some(at + 1),
-            b'\\' => at += 2,
-            _ => at += 1,
+            _ => at += 2,
         }
     }
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::field_manager::Manager;
 use super::kinds::share;
 use super::places::Places;
-use super::schemas::schema_of_kind;
+use super::schemas::{self, schema_of_kind};
 use super::store::counts::{Verb, WriteEffects};
 use super::strategic::{PatchProblem, json_merge, strategic_merge};
 use super::update::{Update, check_put, prepare_and_validate};
@@ -223,11 +223,26 @@ fn patched<R: Strategy>(old: &R, patch: &Patch, manager: Manager<'_>) -> Result<
     if let Some(manager) = manager {
         manager.patched(patch.merged(), &mut document)?;
     }
+    fill(kind, patch, &mut document);
     R::read(kind, document).map_err(|problem| {
         let name = &old.metadata().name;
         let message = format!("{} \"{name}\" is invalid: patch: {problem}", kind.name());
         ApiError::status(422, Reason::Invalid, message)
     })
+}
+
+/// Adds what Go writes although it is empty to what the patch has touched; the rest has it.
+fn fill(kind: Kind, patch: &Patch, document: &mut Value) {
+    let Value::Object(members) = document else {
+        return;
+    };
+    match patch.merged() {
+        Some((touched, _)) => {
+            let touched = touched.keys().filter(|member| *member != "metadata");
+            touched.for_each(|member| schemas::fill_member(kind, member, members));
+        }
+        None => schemas::fill(kind, members),
+    }
 }
 
 /// Shares again what the patch did not change: reading JSON has made copies.

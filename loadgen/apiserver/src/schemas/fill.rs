@@ -116,21 +116,42 @@ pub fn fill_of(schema: &str, object: &mut Map<String, Value>) {
 fn write((name, empty): &(&str, Value), object: &mut Map<String, Value>) {
     match object.get_mut(*name) {
         None => drop(object.insert((*name).to_owned(), empty.clone())),
-        Some(Value::Array(items)) if items.is_empty() => {
-            object.insert((*name).to_owned(), empty.clone());
-        }
-        Some(_) => {}
+        Some(value) => empty_list(value, empty),
+    }
+}
+
+fn empty_list(value: &mut Value, empty: &Value) {
+    if value.as_array().is_some_and(Vec::is_empty) {
+        value.clone_from(empty);
     }
 }
 
 impl Structs {
+    /// Members and tables are sorted alike, so one pass finds what is missing, which mostly is nothing.
     fn fill(&self, number: usize, object: &mut Map<String, Value>) {
         let of = &self.all[number];
-        for written in &of.written {
-            write(written, object);
+        let mut missing: Vec<&(&str, Value)> = Vec::new();
+        let mut written = of.written.iter().peekable();
+        let mut inner = of.inner.iter().peekable();
+        for (name, value) in object.iter_mut() {
+            let name = name.as_str();
+            while let Some(absent) = written.next_if(|(other, _)| *other < name) {
+                missing.push(absent);
+            }
+            if let Some((_, empty)) = written.next_if(|(other, _)| *other == name) {
+                empty_list(value, empty);
+            }
+            while inner.next_if(|(other, ..)| *other < name).is_some() {}
+            if let Some((_, holds, number)) = inner.next_if(|(other, ..)| *other == name) {
+                self.fill_value(*holds, *number, value);
+            }
         }
-        for inner in &of.inner {
-            self.fill_inner(*inner, object);
+        missing.extend(written);
+        for (name, empty) in missing {
+            object.insert((*name).to_owned(), empty.clone());
+            if let Some(inner) = of.inner.iter().find(|(other, ..)| other == name) {
+                self.fill_inner(*inner, object);
+            }
         }
     }
 
@@ -139,15 +160,21 @@ impl Structs {
         (name, holds, number): (&str, Holds, usize),
         object: &mut Map<String, Value>,
     ) {
+        if let Some(value) = object.get_mut(name) {
+            self.fill_value(holds, number, value);
+        }
+    }
+
+    fn fill_value(&self, holds: Holds, number: usize, value: &mut Value) {
         let structs = |value: &mut Value| {
             if let Value::Object(object) = value {
                 self.fill(number, object);
             }
         };
-        match (object.get_mut(name), holds) {
-            (Some(value), Holds::One) => structs(value),
-            (Some(Value::Array(items)), Holds::List) => items.iter_mut().for_each(structs),
-            (Some(Value::Object(entries)), Holds::Map) => entries.values_mut().for_each(structs),
+        match (value, holds) {
+            (value, Holds::One) => structs(value),
+            (Value::Array(items), Holds::List) => items.iter_mut().for_each(structs),
+            (Value::Object(entries), Holds::Map) => entries.values_mut().for_each(structs),
             _ => {}
         }
     }

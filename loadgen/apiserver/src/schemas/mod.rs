@@ -15,7 +15,7 @@ use podstorm_objects::Kind;
 use serde_json::{Map, Value};
 
 pub use fill::{fill, fill_member, fill_of};
-pub use resolved::{referred, schema_named, struct_name, written};
+pub use resolved::{Type, referred, schema_named, struct_name, written};
 
 /// Schemas by their name, e.g. `io.k8s.api.core.v1.Pod`, as OpenAPI v3 publishes them.
 pub static SCHEMAS: LazyLock<Map<String, Value>> = LazyLock::new(|| {

@@ -15,6 +15,81 @@ const NUMBER: &str = "$";
 const WRITTEN: &str = "$written";
 /// The member of a schema with the name of its struct.
 const STRUCT: &str = "$name";
+/// The member of each schema with its [`Type`], as a number. Its name is before all others, so it is found at once.
+const TYPE: &str = "";
+
+/// What a value is to a decoder, in a few bits: looking words up in a schema costs more than the value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Type(u64);
+
+/// What JSON calls types, by their number; the first is anything.
+const NAMES: [&str; 7] = [
+    "", "string", "boolean", "integer", "number", "array", "object",
+];
+const NAME_BITS: u64 = 7;
+/// Further bits.
+const PROPERTIES: u64 = 1 << 3;
+const ENTRIES: u64 = 1 << 4;
+const INT_OR_STRING: u64 = 1 << 5;
+const BYTES: u64 = 1 << 6;
+const INT32: u64 = 1 << 7;
+
+impl Type {
+    fn new(schema: &Value) -> Type {
+        let name = schema["type"].as_str().unwrap_or("");
+        let number = NAMES.iter().position(|it| *it == name).unwrap_or(0);
+        let bits = [
+            (PROPERTIES, schema.get("properties").is_some()),
+            (ENTRIES, schema.get("additionalProperties").is_some()),
+            (INT_OR_STRING, schema["x-kubernetes-int-or-string"] == true),
+            (BYTES, schema["format"] == "byte"),
+            (INT32, schema["format"] == "int32"),
+        ];
+        let set = bits.iter().filter(|(_, is_set)| *is_set);
+        Type(set.fold(number as u64, |all, (bit, _)| all | bit))
+    }
+
+    /// The type of a schema that [`schema_named`] and [`referred`] give, or of a property of one.
+    #[must_use]
+    pub fn of(schema: &Value) -> Type {
+        let known = schema.get(TYPE).and_then(Value::as_u64);
+        known.map_or_else(|| Type::new(schema), Type)
+    }
+
+    /// What JSON calls it; empty for anything.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        NAMES[(self.0 & NAME_BITS) as usize]
+    }
+
+    /// Whether it is a text of bytes.
+    #[must_use]
+    pub fn is_bytes(self) -> bool {
+        self.0 & BYTES != 0
+    }
+
+    /// Whether it is a number of 32 bits.
+    #[must_use]
+    pub fn is_int32(self) -> bool {
+        self.0 & INT32 != 0
+    }
+
+    /// Whether it is a number or a text.
+    #[must_use]
+    pub fn is_int_or_string(self) -> bool {
+        self.0 & INT_OR_STRING != 0
+    }
+
+    /// Whether any JSON will do.
+    #[must_use]
+    pub fn is_any(self) -> bool {
+        match self.name() {
+            "" => !self.is_int_or_string(),
+            "object" => self.0 & (PROPERTIES | ENTRIES) == 0,
+            _ => false,
+        }
+    }
+}
 
 struct Resolved {
     schemas: Vec<(&'static str, Value)>,
@@ -65,6 +140,7 @@ fn resolve(schema: &Value, numbers: &HashMap<&str, usize, RandomState>) -> Value
         };
         slim.insert(name.clone(), value);
     }
+    slim.insert(TYPE.to_owned(), Type::new(schema).0.into());
     slim.into()
 }
 
@@ -89,6 +165,7 @@ pub fn struct_name(schema: &Value) -> &str {
 pub fn referred(property: &Value) -> Option<(&'static str, &'static Value)> {
     let number = match property.get(NUMBER) {
         Some(number) => usize::try_from(number.as_u64()?).ok()?,
+        None if property.get(TYPE).is_some() => return None,
         // Of a definition, whose references have names.
         None => *RESOLVED.numbers.get(referred_by_name(property)?)?,
     };

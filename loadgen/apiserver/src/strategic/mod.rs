@@ -133,9 +133,14 @@ fn merge_map(target: &mut Map, patch: &Map, of: Of<'_>) -> Result<(), PatchProbl
         None => {}
     }
     retain_keys(target, patch)?;
+    let has_orders = patch.keys().any(|name| name.starts_with(ELEMENT_ORDER));
+    let order_of = |member: &str| match has_orders {
+        true => patch.get(&format!("{ELEMENT_ORDER}/{member}")),
+        false => None,
+    };
     for (member, value) in patch {
         match Member::of(member)? {
-            Member::Plain(member) => match patch.get(&format!("{ELEMENT_ORDER}/{member}")) {
+            Member::Plain(member) => match order_of(member) {
                 None => merge_member(target, member, value, of)?,
                 Some(order) => lists::order(target, member, Some(value), order, of)?,
             },

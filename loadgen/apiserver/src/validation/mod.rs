@@ -71,14 +71,6 @@ const GENERIC: [&str; 5] = [
     "policy",
 ];
 
-/// The broken rules of the metadata of an object in a namespace, as of most kinds: the name is a subdomain.
-pub fn validate_core_metadata(metadata: &ObjectMeta) -> Vec<Cause> {
-    let mut causes = Causes::default();
-    let path = Path::ROOT.member("metadata");
-    metadata::check(metadata, true, names::dns_subdomain, &path, &mut causes);
-    causes.found()
-}
-
 /// All that is wrong with a text that should be a qualified name, like the key of a label.
 pub fn qualified_name_problems(text: &str) -> Vec<String> {
     names::label_key_problems(text)

@@ -13,7 +13,7 @@ use serde::de::{
 use serde_json::{Map, Value};
 
 use super::types::{self, Wrong};
-use crate::openapi::{referred, written};
+use crate::openapi::{Type, referred, written};
 use crate::ownership::go_quoted;
 
 /// Which of upstream's decoders takes the document.
@@ -160,6 +160,7 @@ pub(super) struct Of<'s> {
     pub(super) schema: &'s Value,
     /// The name of the schema.
     pub(super) name: &'s str,
+    pub(super) is: Type,
 }
 
 impl<'s> Of<'s> {
@@ -168,6 +169,7 @@ impl<'s> Of<'s> {
             property: schema,
             schema,
             name,
+            is: Type::of(schema),
         }
     }
 
@@ -177,6 +179,7 @@ impl<'s> Of<'s> {
             property,
             schema,
             name,
+            is: Type::of(schema),
         }
     }
 
@@ -185,18 +188,8 @@ impl<'s> Of<'s> {
         self.name.rsplit('.').next().unwrap_or("")
     }
 
-    pub(super) fn json_type(&self) -> &'s str {
-        self.schema["type"].as_str().unwrap_or("")
-    }
-
-    /// Whether any JSON will do.
-    fn is_any(&self) -> bool {
-        let says = |member: &str| self.schema.get(member).is_some();
-        match self.json_type() {
-            "" => !says("x-kubernetes-int-or-string"),
-            "object" => !says("properties") && !says("additionalProperties"),
-            _ => false,
-        }
+    pub(super) fn json_type(&self) -> &'static str {
+        self.is.name()
     }
 
     /// What nothing is in a list or a map.
@@ -205,7 +198,7 @@ impl<'s> Of<'s> {
             (_, "Quantity") => "0".into(),
             (_, "IntOrString") => 0.into(),
             (_, "Time" | "MicroTime") => Value::Null,
-            ("string", _) if self.schema["format"] != "byte" => "".into(),
+            ("string", _) if !self.is.is_bytes() => "".into(),
             ("boolean", _) => false.into(),
             ("integer" | "number", _) => 0.into(),
             ("object", _) if self.schema.get("properties").is_some() => Map::new().into(),
@@ -228,7 +221,7 @@ impl<'de> DeserializeSeed<'de> for Node<'_, '_> {
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Value, D::Error> {
         match self.of {
             // Upstream keeps it as a text.
-            Some(of) if of.is_any() => Value::deserialize(from),
+            Some(of) if of.is.is_any() => Value::deserialize(from),
             _ => from.deserialize_any(self),
         }
     }
@@ -412,7 +405,7 @@ impl Node<'_, '_> {
 
 /// Puts a value where there may be one already: Go reads into the struct or map that is there.
 fn put(members: &mut Map<String, Value>, name: String, value: Value, of: Option<Of<'_>>) {
-    let is_merged = of.is_some_and(|of| !of.is_any());
+    let is_merged = of.is_some_and(|of| !of.is.is_any());
     match (members.get_mut(&name), value) {
         (Some(Value::Object(there)), Value::Object(more)) if is_merged => merge(there, more),
         (_, value) => drop(members.insert(name, value)),

@@ -90,12 +90,12 @@ pub(super) fn scalar(of: Of<'_>, value: Value, by: By, at: &At<'_>) -> Result<Va
         }
         _ => {}
     }
-    if of.schema["x-kubernetes-int-or-string"] == true {
+    if of.is.is_int_or_string() {
         let fits = value.is_string() || value.is_number();
         return if fits { Ok(value) } else { refuse(&value) };
     }
     match (of.json_type(), value) {
-        ("string", Value::String(text)) if of.schema["format"] == "byte" => {
+        ("string", Value::String(text)) if of.is.is_bytes() => {
             match wrong_base64(&text) {
                 None => Ok(text.into()),
                 Some(told) => Err(Wrong::GoesOn(told)),
@@ -121,7 +121,7 @@ fn fits_int32(number: &Number) -> bool {
 
 fn integer(of: Of<'_>, number: Number, by: By) -> Result<Value, Value> {
     const WHOLE_MAX: f64 = 9.2e18;
-    let is_short = of.schema["format"] == "int32";
+    let is_short = of.is.is_int32();
     let fits = |number: &Number| number.is_i64() && (!is_short || fits_int32(number));
     if fits(&number) {
         return Ok(number.into());

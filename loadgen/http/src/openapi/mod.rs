@@ -8,7 +8,7 @@ mod swagger;
 
 pub(crate) use document::{Document, Older, index, older};
 pub(crate) use podstorm_apiserver::schemas::{
-    OBJECT_META, Schema, referred, schema_named, schema_of, schema_of_kind, written,
+    OBJECT_META, Schema, Type, referred, schema_named, schema_of, schema_of_kind, written,
 };
 use podstorm_apiserver::schemas::{
     REFERENCE, SCHEMAS, properties, referred_by_name, schema_name, schema_name_of,
