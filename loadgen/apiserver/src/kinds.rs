@@ -15,7 +15,7 @@ use crate::defaulting::{
     default_pod, default_replica_set, default_replication_controller, qos_class,
 };
 use crate::store::PodPart;
-use crate::{Cluster, finalizer, meta, schemas, validation};
+use crate::{Cluster, finalizer, meta, validation};
 
 /// The label that every namespace has: its name.
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
@@ -100,7 +100,7 @@ impl Strategy for Node {
     fn set_defaults(&mut self, _old: Option<&Self>) {
         // The second was added to the first.
         unite_addresses(&mut self.spec);
-        fill_status(&mut self.status);
+        fill_allocatable(&mut self.status);
     }
 
     fn prepare_for_update(&mut self, old: &Self) {
@@ -111,7 +111,7 @@ impl Strategy for Node {
     fn prepare_for_status_update(&mut self, old: &Self) {
         self.spec = old.spec.clone();
         self.unschedulable = old.unschedulable;
-        fill_status(&mut self.status);
+        fill_allocatable(&mut self.status);
     }
 
     fn validate_create(&self) -> Vec<Cause> {
@@ -143,11 +143,6 @@ fn unite_addresses(spec: &mut Map) {
 }
 
 /// What a node has, all of it can be allocated unless it says otherwise.
-fn fill_status(status: &mut Map) {
-    fill_allocatable(status);
-    schemas::fill_of("io.k8s.api.core.v1.NodeStatus", status);
-}
-
 fn fill_allocatable(status: &mut Map) {
     if status.get("allocatable").is_none_or(Value::is_null)
         && let Some(capacity) = status.get("capacity").filter(|it| !it.is_null()).cloned()

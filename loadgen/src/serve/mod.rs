@@ -274,6 +274,7 @@ fn add_node(cluster: &Cluster, number: u64, pods: u32, now: Now) -> Result<()> {
                 condition("Ready", "True", "KubeletReady", "simulated kubelet is ready"),
             ],
             "addresses": [{"type": "Hostname", "address": name}],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": 0}},
             "nodeInfo": {"kubeletVersion": "v1.36.2", "operatingSystem": "linux",
                 "architecture": "amd64", "osImage": "simulated", "kernelVersion": "",
                 "containerRuntimeVersion": "podstorm://1", "kubeProxyVersion": "", "bootID": "",

@@ -48,7 +48,8 @@ fn run(data: &[u8]) -> bool {
         if is_plain(&Value::Object(patch.clone())) {
             assert_eq!(strategic, merged, "without lists and directives");
         }
-        let is_named = names_entries(&Value::Object(patch.clone()), false);
+        let value = Value::Object(patch.clone());
+        let is_named = names_entries(&value, false) && !orders(&value);
         if is_named && has_keyed_lists(&Value::Object(document)) {
             let mut again = strategic.clone();
             let result = merge(&mut again);
@@ -111,6 +112,17 @@ fn is_plain(value: &Value) -> bool {
             .iter()
             .all(|(name, value)| !name.starts_with('$') && is_plain(value)),
         _ => true,
+    }
+}
+
+/// Whether a directive is checked once there is something to merge with, and not before.
+fn orders(value: &Value) -> bool {
+    match value {
+        Value::Array(items) => items.iter().any(orders),
+        Value::Object(members) => members
+            .iter()
+            .any(|(name, value)| name.starts_with('$') && name != "$patch" || orders(value)),
+        _ => false,
     }
 }
 

@@ -154,7 +154,7 @@ fn all(body: Body) -> Vec<u8> {
 }
 
 /// What Kubernetes answers with 500 although the client made the mistake: how the messages begin.
-const SERVER_ERRORS: [&str; 9] = [
+const SERVER_ERRORS: [&str; 16] = [
     "failed to convert new object",
     "resourceVersion should not be set on objects to be created",
     "This pod has more than one PodDisruptionBudget",
@@ -164,6 +164,13 @@ const SERVER_ERRORS: [&str; 9] = [
     "map: ",
     "unknown patch type",
     "merging lists cannot yet be",
+    "expected a []interface {}, but received a ",
+    "expected a map[string]interface {}, but received a ",
+    "list element types are not identical: ",
+    "no elements in any of the given slices",
+    "unable to find api field in struct ",
+    "The order in patch list:",
+    "cannot merge lists without merge key for ",
 ];
 
 fn assert_is_status(code: u16, text: &[u8]) {

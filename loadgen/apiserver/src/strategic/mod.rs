@@ -217,7 +217,7 @@ fn merge_member(
     }
     match (target.get_mut(member), value) {
         (Some(Value::Object(stored)), Value::Object(changes)) => {
-            let field = of.declared(member)?;
+            let field = of.member(member);
             if field.has_strategy("replace") {
                 *stored = added_map(changes);
             } else {
@@ -225,7 +225,7 @@ fn merge_member(
             }
         }
         (Some(Value::Array(stored)), Value::Array(changes)) => {
-            let field = of.declared(member)?;
+            let field = of.member(member);
             match field.has_strategy("merge") {
                 true => lists::merge(stored, changes, field)?,
                 false => *stored = added_list(changes),

@@ -184,7 +184,7 @@ fn an_event_has_the_fields_of_core_v1() {
                 "uid": "7f420cbd-206a-47ea-a64a-f37288a6840d",
             },
             "reason": "SuccessfulCreate", "message": "Created pod: web-3", "type": "Normal",
-            "count": 1,
+            "count": 1, "eventTime": null,
             "firstTimestamp": "2027-01-15T08:00:00Z", "lastTimestamp": "2027-01-15T08:00:00Z",
             "source": {"component": "replicaset-controller"},
             "reportingComponent": "replicaset-controller", "reportingInstance": "",
