@@ -2,7 +2,7 @@
 //! apply, protobuf and the published OpenAPI read it from.
 //!
 //! The types are those of Kubernetes 1.36, written by `tests/bin/openapi.rs`; what they say besides types is in
-//! tables ([`rules`]). Custom kinds have schemas of their own, in the same form.
+//! tables (`rules`). Custom kinds have schemas of their own, in the same form.
 
 mod fill;
 mod resolved;
