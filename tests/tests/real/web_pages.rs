@@ -64,7 +64,9 @@ fn attack(server: &str) -> String {
             const send = async (path, options) => {{
                 try {{
                     const answer = await fetch({server:?} + path, {{signal: AbortSignal.timeout(2000), ...options}});
-                    read.push(path + ' ' + answer.type + ' ' + await answer.text());
+                    // Browsers get JSON in lines.
+                    const text = (await answer.text()).replace(/\\s+/g, '');
+                    read.push(path + ' ' + answer.type + ' ' + text);
                 }} catch (error) {{}}
             }};
             for (const [path, body] of {posts}) {{
