@@ -179,7 +179,7 @@ pub struct Rules {
     /// Sets what follows from the name and the UID of a new object, and from a number that no
     /// other object gets.
     pub complete: fn(&mut DynamicObject, u64),
-    /// `status.phase` where nobody has set it; empty for none.
+    /// The phase that a new object's status begins with; empty for kinds without one.
     pub first_phase: &'static str,
     /// Fills in defaults of a changed status.
     pub prepare_status: fn(&mut DynamicObject),

@@ -1,4 +1,4 @@
-//! How Deployments, DaemonSets and StatefulSets roll out, and the order of what is told of the first two.
+//! Rollout strategies of Deployments, DaemonSets and StatefulSets: their rules, and the order in which errors are reported.
 //!
 //! Source: `pkg/apis/apps/validation` of Kubernetes.
 
