@@ -41,7 +41,7 @@ pub(crate) fn document(call: &Call<'_>, expected: &str, form: Form) -> Result<Do
     read(call, form)?.map_err(|why| unrecognized(expected, &why, &call.body))
 }
 
-/// As [`document`]; what is wrong with a body is told without the kind that it is taken for.
+/// As [`document`], but error messages don't name the expected kind.
 ///
 /// # Errors
 /// 415 for a type of body that is no document's.
@@ -75,7 +75,7 @@ pub(crate) fn read(call: &Call<'_>, form: Form) -> Result<Result<Document, Strin
     }))
 }
 
-/// The problem of a `kind` or `apiVersion` that is no text, as it is told of these two alone.
+/// The message for a `kind` or `apiVersion` that is not a string; it differs from that of other members.
 fn wrong_type_of_type(wrong: &str) -> Option<String> {
     let (begin, field) = wrong.split_once(" field ")?;
     let (_, member) = field.split_once('.')?;

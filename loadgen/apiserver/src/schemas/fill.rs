@@ -104,14 +104,6 @@ fn fill_members(kind: Kind, object: &mut Map<String, Value>, is_wanted: impl Fn(
     }
 }
 
-/// As [`fill`], of a struct with the schema of that name.
-pub fn fill_of(schema: &str, object: &mut Map<String, Value>) {
-    let structs = &*STRUCTS;
-    if let Some(number) = structs.numbers.get(schema) {
-        structs.fill(*number, object);
-    }
-}
-
 /// An empty list is stored as none, and read back as null.
 fn write((name, empty): &(&str, Value), object: &mut Map<String, Value>) {
     match object.get_mut(*name) {

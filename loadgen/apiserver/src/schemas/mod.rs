@@ -14,7 +14,7 @@ use flate2::read::GzDecoder;
 use podstorm_objects::Kind;
 use serde_json::{Map, Value};
 
-pub use fill::{fill, fill_member, fill_of};
+pub use fill::{fill, fill_member};
 pub use resolved::{Type, referred, schema_named, struct_name, written};
 
 /// Schemas by their name, e.g. `io.k8s.api.core.v1.Pod`, as OpenAPI v3 publishes them.

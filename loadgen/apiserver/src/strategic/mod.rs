@@ -84,7 +84,7 @@ impl<'a> Field<'a> {
         strategies.split(',').any(|it| it == strategy)
     }
 
-    /// By which member the entries of its list are told apart; empty for a list of values.
+    /// The merge key of the list; empty for a list of scalars.
     fn merge_key(self) -> &'a str {
         self.extension("x-kubernetes-patch-merge-key")
     }

@@ -72,7 +72,7 @@ pub fn validate_namespace(namespace: &Namespace, is_finalized: bool) -> Vec<Caus
     for (index, name) in finalizers.enumerate() {
         let name = name.as_str().unwrap_or("");
         if let Some(problem) = metadata::finalizer_problem(name) {
-            // Sic: those of a new one are told of without their numbers.
+            // Sic: for a new namespace, upstream's errors name the list, not the entry.
             let path = list.item(index);
             causes.invalid(if is_finalized { &path } else { &list }, name, problem);
         }

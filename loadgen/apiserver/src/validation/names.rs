@@ -89,7 +89,7 @@ pub(crate) fn dns_label(text: &str) -> Option<String> {
 /// All that is wrong with a label key: an empty name has the wrong characters too.
 pub(crate) fn label_key_problems(text: &str) -> Vec<String> {
     let is_empty = text.is_empty() || text.ends_with('/');
-    // Of another letter that is none.
+    // `~` stands for any invalid character: it yields the error for wrong characters.
     let again = is_empty.then(|| qualified_name("~")).flatten();
     qualified_name(text).into_iter().chain(again).collect()
 }

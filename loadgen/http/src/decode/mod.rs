@@ -51,7 +51,7 @@ pub(crate) struct Document {
 /// Reads JSON. O(bytes).
 ///
 /// # Errors
-/// What Go says of a text that is none.
+/// Go's message for invalid JSON.
 pub(crate) fn json(text: &[u8], form: Form) -> Result<Document, String> {
     let mut from = serde_json::Deserializer::from_slice(text);
     let read = guided(&mut from, form, By::Json).and_then(|read| from.end().map(|()| read));
@@ -77,7 +77,7 @@ fn as_spelled(text: &[u8], problem: String) -> String {
 /// Reads YAML. Members that are there twice are noted first. O(bytes), and what aliases stand for.
 ///
 /// # Errors
-/// What upstream says of a text that is none.
+/// Upstream's message for invalid YAML.
 pub(crate) fn yaml(text: &[u8], form: Form) -> Result<Document, String> {
     let text = std::str::from_utf8(text);
     let text = text.map_err(|_| "yaml: invalid leading UTF-8 octet".to_owned())?;

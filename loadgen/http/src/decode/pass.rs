@@ -102,7 +102,7 @@ impl<'a> At<'a> {
         step: Step::Root,
     };
 
-    /// The metadata of an object whose other members nobody knows.
+    /// The metadata of a custom object, the only part that has a Go type.
     pub(super) fn metadata() -> At<'a> {
         At {
             up: Some(&At::ROOT),
