@@ -7,6 +7,7 @@
 //! (labels, specs, owner references).
 
 mod address;
+mod calendar;
 mod codec;
 mod conditions;
 mod container;

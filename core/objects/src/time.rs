@@ -3,8 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use jiff::SignedDuration;
-use jiff::civil::{Date, DateTime, date, datetime};
+use crate::calendar;
 
 /// An API time stamp: whole seconds since 1970-01-01T00:00:00Z, the resolution in which the API
 /// server serves `metav1.Time`. Unset is what Go calls the zero time and sorts before all others.
@@ -112,8 +111,8 @@ impl Time {
     }
 }
 
-/// Where seconds count from.
-const EPOCH: DateTime = datetime(1970, 1, 1, 0, 0, 0, 0);
+/// The form of nearly all times.
+const USUAL: &[u8; 20] = b"0000-00-00T00:00:00Z";
 
 /// The first and last second that RFC 3339 can write, 0000-01-01T00:00:00Z and
 /// 9999-12-31T23:59:59Z: the epoch is day 719,528 of the former's calendar, 10,000 years are
@@ -184,24 +183,70 @@ impl fmt::Display for Time {
         let Some(seconds) = self.unix_seconds() else {
             return Ok(());
         };
-        let seconds = seconds.clamp(*WRITABLE_SECONDS.start(), *WRITABLE_SECONDS.end());
-        let at = EPOCH + SignedDuration::from_secs(seconds);
-        let mut text = *b"0000-00-00T00:00:00Z";
-        let (year, two) = (at.year().unsigned_abs(), |part: i8| part.unsigned_abs());
-        for (place, part) in [
-            (0, (year / 100) as u8),
-            (2, (year % 100) as u8),
-            (5, two(at.month())),
-            (8, two(at.day())),
-            (11, two(at.hour())),
-            (14, two(at.minute())),
-            (17, two(at.second())),
-        ] {
-            text[place] += part / 10;
-            text[place + 1] += part % 10;
-        }
-        f.write_str(str::from_utf8(&text).expect("digits are ASCII"))
+        f.write_str(usual_text(seconds, &mut [0; USUAL.len()]))
     }
+}
+
+impl Time {
+    /// The time that a text of that second means.
+    fn of_readable(seconds: i64) -> Time {
+        match seconds {
+            GO_ZERO_SECONDS => Time::UNSET,
+            seconds => Time(seconds),
+        }
+    }
+
+    /// As `Display`, without a formatter: writes the text into `room`.
+    pub(crate) fn text(self, room: &mut [u8; 20]) -> &str {
+        self.unix_seconds().map_or("", |at| usual_text(at, room))
+    }
+}
+
+/// Writes a time as its text, or the nearest one that has four digits for its year.
+fn usual_text(seconds: i64, room: &mut [u8; 20]) -> &str {
+    let seconds = seconds.clamp(*WRITABLE_SECONDS.start(), *WRITABLE_SECONDS.end());
+    let (day, second) = (
+        seconds.div_euclid(86_400),
+        seconds.rem_euclid(86_400) as u32,
+    );
+    let (year, month, day) = calendar::date(day as i32);
+    *room = *USUAL;
+    for (place, part) in [
+        (0, year / 100),
+        (2, year % 100),
+        (5, month),
+        (8, day),
+        (11, second / 3600),
+        (14, second / 60 % 60),
+        (17, second % 60),
+    ] {
+        room[place] += (part / 10) as u8;
+        room[place + 1] += (part % 10) as u8;
+    }
+    str::from_utf8(room).expect("digits are ASCII")
+}
+
+/// Reads a text of the usual form; `None` for every other text, and for parts out of range.
+fn read_usual(text: &str) -> Option<i64> {
+    let text: &[u8; 20] = text.as_bytes().try_into().ok()?;
+    let mut is_usual = true;
+    for (byte, usual) in text.iter().zip(USUAL) {
+        is_usual &= match usual {
+            b'0' => byte.is_ascii_digit(),
+            mark => byte == mark,
+        };
+    }
+    let two = |at: usize| u32::from(text[at] & 15) * 10 + u32::from(text[at + 1] & 15);
+    let (year, month, day) = (two(0) * 100 + two(2), two(5), two(8));
+    let (hour, minute, second) = (two(11), two(14), two(17));
+    let is_usual = is_usual
+        && (1..=12).contains(&month)
+        && (1..=calendar::days_of_month(year, month)).contains(&day)
+        && hour < 24
+        && minute < 60
+        && second < 60;
+    let day = is_usual.then(|| calendar::day(year, month, day))?;
+    Some(i64::from(day) * 86_400 + i64::from(hour * 3600 + minute * 60 + second))
 }
 
 impl FromStr for Time {
@@ -225,6 +270,9 @@ impl Time {
     /// # Errors
     /// What Go doesn't read, and a time whose year in UTC doesn't have four digits.
     pub fn read(text: &str) -> Result<Time, TimeError> {
+        if let Some(seconds) = read_usual(text) {
+            return Ok(Time::of_readable(seconds));
+        }
         let mut reader = Reader { text, at: 0 };
         let local = reader.local()?;
         let fraction = text.as_bytes().get(reader.at..).unwrap_or_default();
@@ -325,10 +373,10 @@ impl Reader<'_> {
         if second > 59 {
             return Err(range("second"));
         }
-        let first = Date::new(year as i16, month as i8, 1).expect("month and year are checked");
-        let days = first.duration_since(date(1970, 1, 1)).as_secs() + (day - 1) * 86_400;
-        let has_day = (1..=i64::from(first.days_in_month())).contains(&day);
-        Ok((days + hour * 3600 + minute * 60 + second, has_day))
+        let (year, month) = (year as u32, month as u32);
+        let days = i64::from(calendar::day(year, month, 1)) + day - 1;
+        let has_day = (1..=i64::from(calendar::days_of_month(year, month))).contains(&day);
+        Ok((days * 86_400 + hour * 3600 + minute * 60 + second, has_day))
     }
 
     /// Reads `Z` or `+05:30` and the end of the text.
@@ -341,10 +389,9 @@ impl Reader<'_> {
             return Err(TimeError(Mismatch::Range("day")));
         }
         let seconds = local - offset;
-        match seconds {
-            GO_ZERO_SECONDS => Ok(Time::UNSET),
-            seconds if WRITABLE_SECONDS.contains(&seconds) => Ok(Time(seconds)),
-            _ => Err(TimeError(Mismatch::Year)),
+        match WRITABLE_SECONDS.contains(&seconds) {
+            true => Ok(Time::of_readable(seconds)),
+            false => Err(TimeError(Mismatch::Year)),
         }
     }
 

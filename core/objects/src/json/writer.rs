@@ -253,7 +253,7 @@ impl Writer {
     /// Puts a time unless it is unset.
     pub(crate) fn put_time(&mut self, name: &'static str, time: Time) {
         if !time.is_unset() {
-            self.put_shown(name, &time);
+            self.member(name, |out| out.plain(time.text(&mut [0; 20])));
         }
     }
 
@@ -261,7 +261,7 @@ impl Writer {
     pub(crate) fn put_time_or_null(&mut self, name: &'static str, time: Time) {
         match time.is_unset() {
             true => self.member(name, |out| out.raw("null")),
-            false => self.put_shown(name, &time),
+            false => self.put_time(name, time),
         }
     }
 
