@@ -118,10 +118,12 @@ impl<'t> JsonValue<'t> {
 
     /// The members of an object as trees.
     pub fn to_map(&self) -> Map {
-        let pairs = self.pairs();
-        pairs
-            .map(|(name, value)| (name.to_owned(), value.to_value()))
-            .collect()
+        let mut map = Map::new();
+        // Collected, they would go through a list of their own.
+        for (name, value) in self.pairs() {
+            map.insert(name.to_owned(), value.to_value());
+        }
+        map
     }
 
     pub(super) fn number(&self) -> Option<Number> {
