@@ -41,3 +41,10 @@ fn a_seed_leaves_the_same_trace_every_time() {
         assert_eq!(trace(), trace(), "seed {seed}");
     }
 }
+
+#[test]
+fn a_sync_that_is_to_be_retried_is_no_quiet() {
+    // A write was refused just before the faults ended; its retry is due a minute later, and slow.
+    let verdict = play_deployments(&draw(4_088_111_027_740_049, &[]), Behaviour::Hardened);
+    assert_eq!(verdict.violation.map(|it| it.to_string()), None);
+}

@@ -271,6 +271,12 @@ impl FaultHarness {
                 .all(|handler| handler.rests_after(0))
     }
 
+    /// Whether the last sync of a key failed, so that it will be retried.
+    pub fn has_retries(&self) -> bool {
+        let mut handlers = self.alive_managers().flat_map(|manager| &manager.handlers);
+        handlers.any(|handler| handler.has_retries())
+    }
+
     /// Advances virtual time to `end_ns` and runs all tasks until then. Stops earlier when a
     /// controller has died, or when `stop`, which is called after every task, returns true.
     pub fn advance(&mut self, end_ns: i64, mut stop: impl FnMut() -> bool) -> Stopped {
