@@ -39,7 +39,8 @@ pub(crate) fn day(year: u32, month: u32, day: u32) -> i32 {
 
 /// How many days a month has.
 pub(crate) fn days_of_month(year: u32, month: u32) -> u32 {
-    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let ends = |years| year.is_multiple_of(years);
+    let is_leap = ends(4) && (!ends(100) || ends(400));
     match month {
         2 => 28 + u32::from(is_leap),
         4 | 6 | 9 | 11 => 30,
