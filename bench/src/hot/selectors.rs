@@ -90,6 +90,6 @@ pub fn owners(count: usize) -> impl FnMut() -> u64 {
             .owners()
             .matching(namespace, black_box(&labels[turn]));
         assert!(found.len() == 1);
-        found[0].key.index() as u64
+        found[0].0.index() as u64
     }
 }

@@ -3,10 +3,28 @@
 
 use std::sync::Arc;
 
-use podstorm_objects::{ObjectMeta, OwnerReference, Pod, Str};
+use podstorm_objects::{Kind, Object, ObjectMeta, OwnerReference, Pod, Str};
 
 use crate::client::{ApiError, OwnerPatch};
-use crate::owned::Owned;
+
+/// What an owner may own: an object, or one with values derived from it.
+pub trait Owned {
+    /// The kind of the object.
+    fn kind(&self) -> Kind;
+
+    /// The metadata of the object.
+    fn metadata(&self) -> &ObjectMeta;
+}
+
+impl<T: Object + ?Sized> Owned for T {
+    fn kind(&self) -> Kind {
+        Object::kind(self)
+    }
+
+    fn metadata(&self) -> &ObjectMeta {
+        Object::metadata(self)
+    }
+}
 
 /// What to do with one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,25 +4,23 @@
 use std::sync::Arc;
 
 use podstorm_objects::{
-    AnyObject, Deployment, Kind, Labels, ObjectMeta, ObjectReference, OwnerReference, ReplicaSet,
-    Selector, SelectorError, Str,
+    Deployment, Kind, ObjectMeta, ObjectReference, OwnerReference, ReplicaSet, Selector,
+    SelectorError, Str, Uid,
 };
-use podstorm_runtime::cache::SelectorIndex;
+use podstorm_runtime::claim::Owned;
 use podstorm_runtime::intern::KeyId;
-use podstorm_runtime::objects::ObjectStore;
-use podstorm_runtime::owned::{Owned, OwnedObjects};
-use podstorm_runtime::primitives::{Mutex, lock};
+use podstorm_runtime::store::{Cached, Store};
 
 use super::find_new::readable_revision;
 use super::template::TemplateForm;
-use crate::cache::{Delta, PodCache};
+use crate::cache::PodCache;
 
 /// A cached Deployment.
 #[derive(Debug)]
 pub(super) struct CachedDeployment {
     pub(super) object: Arc<Deployment>,
     /// The compiled selector, or the error of compiling it.
-    pub(super) selector: Result<Selector, SelectorError>,
+    pub(super) selector: Result<Arc<Selector>, SelectorError>,
     /// Its template, to be compared with others.
     pub(super) form: TemplateForm,
     /// The controller reference of its ReplicaSets.
@@ -41,13 +39,60 @@ pub(super) struct CachedSet {
     pub(super) revision: Option<i64>,
 }
 
-impl Owned for CachedDeployment {
-    fn kind(&self) -> Kind {
-        Kind::DEPLOYMENT
+impl Cached for CachedDeployment {
+    type Object = Deployment;
+    type Context = ();
+
+    fn derive(object: Arc<Deployment>, _: KeyId, old: Option<&Self>, _: &()) -> Self {
+        let (meta, spec) = (&object.metadata, &object.spec);
+        let form = match old {
+            Some(old) if old.object.spec.template == spec.template => old.form,
+            _ => TemplateForm::of(&spec.template),
+        };
+        let selector = match old {
+            Some(old) if old.object.spec.selector == spec.selector => old.selector.clone(),
+            _ => Selector::compile(spec.selector.as_deref()).map(Arc::new),
+        };
+        CachedDeployment {
+            selector,
+            form,
+            controller_ref: Arc::new(Kind::DEPLOYMENT.controller_reference(meta)),
+            reference: Arc::new(ObjectReference::new(Kind::DEPLOYMENT, meta)),
+            object,
+        }
     }
 
-    fn metadata(&self) -> &ObjectMeta {
-        &self.object.metadata
+    fn object(&self) -> &Arc<Deployment> {
+        &self.object
+    }
+
+    fn selector(&self) -> Option<&Arc<Selector>> {
+        self.selector.as_ref().ok()
+    }
+}
+
+impl Cached for CachedSet {
+    type Object = ReplicaSet;
+    type Context = ();
+
+    const BY_CONTROLLER: bool = true;
+    const ORPHANS: bool = true;
+
+    fn derive(object: Arc<ReplicaSet>, _: KeyId, old: Option<&Self>, _: &()) -> Self {
+        let template = &object.spec.template;
+        let form = match old {
+            Some(old) if old.object.spec.template == *template => old.form,
+            _ => TemplateForm::of(template),
+        };
+        CachedSet {
+            revision: readable_revision(&object.metadata),
+            object,
+            form,
+        }
+    }
+
+    fn object(&self) -> &Arc<ReplicaSet> {
+        &self.object
     }
 }
 
@@ -61,122 +106,38 @@ impl Owned for CachedSet {
     }
 }
 
-impl CachedSet {
-    /// Of an object that is not cached, or takes the place of `old`, whose form it shares if the
-    /// template is the same.
-    pub(super) fn of(object: Arc<ReplicaSet>, old: Option<&CachedSet>) -> CachedSet {
-        let template = &object.spec.template;
-        let form = match old {
-            Some(old) if old.object.spec.template == *template => old.form,
-            _ => TemplateForm::of(template),
-        };
-        CachedSet {
-            revision: readable_revision(&object.metadata),
-            object,
-            form,
-        }
-    }
-}
-
 /// All that is known, and the pods.
 #[derive(Debug)]
 pub(super) struct Caches {
-    pub(super) deployments: ObjectStore<CachedDeployment>,
-    selectors: Mutex<SelectorIndex>,
-    pub(super) sets: OwnedObjects<CachedSet>,
+    pub(super) deployments: Store<CachedDeployment>,
+    pub(super) sets: Store<CachedSet>,
     pub(super) pods: Arc<PodCache>,
 }
 
 impl Caches {
     pub(super) fn new(pods: Arc<PodCache>) -> Caches {
         Caches {
-            deployments: ObjectStore::default(),
-            selectors: Mutex::default(),
-            sets: OwnedObjects::default(),
+            deployments: Store::default(),
+            sets: Store::default(),
             pods,
         }
-    }
-
-    /// The Deployment that an object is, with what is derived from it.
-    pub(super) fn derive_deployment(&self, object: &AnyObject) -> Option<Arc<CachedDeployment>> {
-        let object = Deployment::of(object)?;
-        let (meta, spec) = (&object.metadata, &object.spec);
-        let key = self.deployments.find(&meta.namespace, &meta.name);
-        let old = key.and_then(|key| self.deployments.get(key));
-        let form = match &old {
-            Some(old) if old.object.spec.template == spec.template => old.form,
-            _ => TemplateForm::of(&spec.template),
-        };
-        Some(Arc::new(CachedDeployment {
-            selector: Selector::compile(spec.selector.as_deref()),
-            form,
-            controller_ref: Arc::new(Kind::DEPLOYMENT.controller_reference(meta)),
-            reference: Arc::new(ObjectReference::new(Kind::DEPLOYMENT, meta)),
-            object,
-        }))
-    }
-
-    /// The ReplicaSet that an object is, with what is derived from it.
-    pub(super) fn derive_set(&self, object: &AnyObject) -> Option<Arc<CachedSet>> {
-        let object: Arc<ReplicaSet> = object.clone().downcast()?;
-        let meta = &object.metadata;
-        let old = self.sets.get(&meta.namespace, &meta.name);
-        Some(Arc::new(CachedSet::of(object, old.as_deref())))
-    }
-
-    /// Applies a change of a Deployment and returns its key.
-    pub(super) fn apply(&self, delta: Delta<CachedDeployment>) -> KeyId {
-        let (meta, new) = match &delta {
-            Delta::Applied(new) => (new.metadata(), Some(Arc::clone(new))),
-            Delta::Deleted(last) => (last.metadata(), None),
-        };
-        let key = self.deployments.key(&meta.namespace, &meta.name);
-        let old = self.deployments.get(key);
-        {
-            let mut selectors = lock(&self.selectors);
-            for (deployment, is_new) in [(&old, false), (&new, true)] {
-                if let Some(deployment) = deployment
-                    && let Ok(selector) = &deployment.selector
-                {
-                    let namespace = &deployment.object.metadata.namespace;
-                    if is_new {
-                        selectors.insert(namespace, selector, key);
-                    } else {
-                        selectors.remove(namespace, selector, key);
-                    }
-                }
-            }
-        }
-        self.deployments.apply(delta)
     }
 
     /// The Deployment to which a controller reference resolves: by name, of the same UID.
     pub(super) fn resolve(&self, meta: &ObjectMeta) -> Option<(KeyId, Arc<CachedDeployment>)> {
         let owner = meta.controller()?;
-        if *owner.kind != *Kind::DEPLOYMENT.name() {
-            return None;
-        }
-        let key = self.deployments.find(&meta.namespace, &owner.name)?;
-        let found = self.deployments.get(key)?;
-        (found.object.metadata.uid == owner.uid).then_some((key, found))
+        let is_one = *owner.kind == *Kind::DEPLOYMENT.name();
+        is_one.then(|| self.deployments.resolve(&meta.namespace, owner))?
     }
 
-    /// The Deployments whose selector matches these labels, in name order. Nothing matches an object
-    /// without labels, and an empty or broken selector matches nothing.
-    pub(super) fn matching(&self, namespace: &Str, labels: &Labels) -> Vec<KeyId> {
-        if labels.is_empty() {
-            return Vec::new();
-        }
-        let mut keys = Vec::new();
-        lock(&self.selectors).candidates(namespace, labels, |key| keys.push(key));
-        keys.retain(|key| {
-            let found = self.deployments.get(*key);
-            found.is_some_and(|found| match &found.selector {
-                Ok(selector) => !selector.is_empty() && selector.matches(labels),
-                Err(_) => false,
-            })
-        });
-        keys.sort_by_cached_key(|key| self.deployments.name(*key).name);
-        keys
+    /// The ReplicaSets that a Deployment could keep, release or adopt: those whose controller has that
+    /// UID, and the orphans of its namespace.
+    pub(super) fn candidates(&self, namespace: &Str, owner: &Uid) -> Vec<Arc<CachedSet>> {
+        let (owned, orphans) = (self.sets.owned(owner), self.sets.orphans(namespace));
+        let most = |hint: (usize, Option<usize>)| hint.1.unwrap_or(0);
+        let mut found = Vec::with_capacity(most(owned.size_hint()) + most(orphans.size_hint()));
+        owned.for_each(|(_, set)| found.push(set));
+        orphans.for_each(|(_, set)| found.push(set));
+        found
     }
 }

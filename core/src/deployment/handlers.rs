@@ -5,116 +5,111 @@
 //! the server for the ReplicaSets of a Deployment when a pod ends; a handler makes no calls here, and the
 //! cached ones serve as well, because a later event of theirs wakes the Deployment anyway.
 
-use podstorm_objects::{AnyObject, Kind, Now, Object, Pod, ResourceVersion};
-use podstorm_runtime::owned::OwnedChange;
+use podstorm_objects::{
+    AnyObject, Deployment, Kind, Now, Object, ObjectMeta, Pod, ResourceVersion,
+};
+use podstorm_runtime::intern::KeyId;
+use podstorm_runtime::store::{Change, Keyed};
 
 use super::Shared;
 use super::cache::{CachedDeployment, CachedSet};
 use super::sizes::RECREATE;
 use crate::cache::Delta;
 
+/// No key of a ReplicaSet is kept anywhere.
+struct NoKeys;
+
+impl Keyed for NoKeys {
+    fn is_idle(&self, _: KeyId) -> bool {
+        true
+    }
+
+    fn forget(&self, _: KeyId) {}
+}
+
 impl Shared {
     /// Whatever happens to a Deployment wakes it.
     pub(super) fn deployment_changed(&self, delta: Delta<dyn Object>, now: Now) {
-        let derive = |object: &AnyObject| self.caches.derive_deployment(object);
         // The informer of this kind delivers no other kind.
-        let delta = match &delta {
-            Delta::Applied(object) => derive(object).map(Delta::Applied),
-            Delta::Deleted(object) => derive(object).map(Delta::Deleted),
-        };
-        if let Some(delta) = delta {
-            let key = self.caches.apply(delta);
-            self.queue.add(key, now.mono_ns);
+        if let Some(delta) = delta.filter_map(|object| Deployment::of(&object)) {
+            let change = self.caches.deployments.apply(delta, &self.queue, now);
+            self.queue.add(change.key, now.mono_ns);
         }
     }
 
-    /// All Deployments: those that are gone are woken first, in the order of their keys.
+    /// All Deployments: those that are gone are woken first.
     pub(super) fn deployments_listed(
         &self,
         objects: &[AnyObject],
         version: &ResourceVersion,
         now: Now,
     ) {
+        let listed = objects.iter().filter_map(Deployment::of).collect();
         let deployments = &self.caches.deployments;
-        let derive = |object: &AnyObject| self.caches.derive_deployment(object);
-        let listed: Vec<_> = objects.iter().filter_map(derive).collect();
-        let named: std::collections::BTreeSet<_> = listed
-            .iter()
-            .map(|it| &it.object.metadata)
-            .map(|meta| deployments.key(&meta.namespace, &meta.name))
-            .collect();
-        let gone = deployments.keys().filter(|key| !named.contains(key));
-        let gone: Vec<_> = gone.filter_map(|key| deployments.get(key)).collect();
-        deployments.version().before_list(version);
-        let gone = gone.into_iter().map(Delta::Deleted);
-        for delta in gone.chain(listed.into_iter().map(Delta::Applied)) {
-            let key = self.caches.apply(delta);
-            self.queue.add(key, now.mono_ns);
+        for change in deployments.replace(listed, version, &self.queue, now) {
+            self.queue.add(change.key, now.mono_ns);
         }
-        deployments.bookmark(version);
     }
 
     pub(super) fn replica_set_changed(&self, delta: Delta<dyn Object>, now: Now) {
-        let (Delta::Applied(object) | Delta::Deleted(object)) = &delta;
-        let Some(set) = self.caches.derive_set(object) else {
-            return;
-        };
-        let change = match delta {
-            Delta::Applied(_) => self.caches.sets.put(set),
-            Delta::Deleted(_) => self.caches.sets.remove(set),
-        };
-        self.handle_set(&change, now);
-    }
-
-    pub(super) fn replica_sets_listed(
-        &self,
-        objects: &[AnyObject],
-        version: &ResourceVersion,
-        now: Now,
-    ) {
-        let derive = |object: &AnyObject| self.caches.derive_set(object);
-        let listed = objects.iter().filter_map(derive).collect();
-        for change in self.caches.sets.replace(listed, version) {
+        if let Some(delta) = delta.filter_map(|object| object.downcast()) {
+            let change = self.caches.sets.apply(delta, &NoKeys, now);
             self.handle_set(&change, now);
         }
     }
 
-    fn handle_set(&self, change: &OwnedChange<CachedSet>, now: Now) {
-        let new = &change.new.object.metadata;
-        match &change.old {
-            _ if change.deleted => self.wake_owner(&change.new, now),
-            None if new.is_deleting() => self.wake_owner(&change.new, now),
-            None if new.controller().is_some() => self.wake_owner(&change.new, now),
-            None => self.wake_matching(&change.new, now),
-            Some(old) => self.set_updated(old, &change.new, now),
+    pub(super) fn replica_sets_listed(
+        &self,
+        objects: Vec<AnyObject>,
+        version: &ResourceVersion,
+        now: Now,
+    ) {
+        let listed = objects.into_iter().filter_map(|it| it.downcast());
+        let sets = &self.caches.sets;
+        for change in sets.replace(listed.collect(), version, &NoKeys, now) {
+            self.handle_set(&change, now);
         }
     }
 
-    fn set_updated(&self, old: &CachedSet, new: &CachedSet, now: Now) {
-        let (was, is) = (&old.object.metadata, &new.object.metadata);
+    fn handle_set(&self, change: &Change<CachedSet>, now: Now) {
+        let Some(new) = &change.new else {
+            if let Some(last) = &change.last {
+                self.wake_owner(&last.metadata, now);
+            }
+            return;
+        };
+        let is = &new.object.metadata;
+        match &change.old {
+            None if is.is_deleting() || is.controller().is_some() => self.wake_owner(is, now),
+            None => self.wake_matching(is, now),
+            Some(old) => self.set_updated(&old.object.metadata, is, now),
+        }
+    }
+
+    fn set_updated(&self, was: &ObjectMeta, is: &ObjectMeta, now: Now) {
         if was.resource_version == is.resource_version {
             return;
         }
         let controller_changed = was.controller() != is.controller();
         if controller_changed {
-            self.wake_owner(old, now);
+            self.wake_owner(was, now);
         }
         if is.controller().is_some() {
-            self.wake_owner(new, now);
+            self.wake_owner(is, now);
         } else if controller_changed || was.labels != is.labels {
-            self.wake_matching(new, now);
+            self.wake_matching(is, now);
         }
     }
 
-    fn wake_owner(&self, set: &CachedSet, now: Now) {
-        if let Some((key, _)) = self.caches.resolve(&set.object.metadata) {
+    fn wake_owner(&self, set: &ObjectMeta, now: Now) {
+        if let Some((key, _)) = self.caches.resolve(set) {
             self.queue.add(key, now.mono_ns);
         }
     }
 
-    fn wake_matching(&self, set: &CachedSet, now: Now) {
-        let meta = &set.object.metadata;
-        for key in self.caches.matching(&meta.namespace, &meta.labels) {
+    fn wake_matching(&self, set: &ObjectMeta, now: Now) {
+        let deployments = &self.caches.deployments;
+        for (key, _) in deployments.matching(&set.namespace, &set.labels) {
             self.queue.add(key, now.mono_ns);
         }
     }
@@ -128,8 +123,7 @@ impl Shared {
         if *owner.kind != *Kind::REPLICA_SET.name() {
             return;
         }
-        let set = self.caches.sets.get(&pod.metadata.namespace, &owner.name);
-        let Some(set) = set.filter(|set| set.object.metadata.uid == owner.uid) else {
+        let Some((_, set)) = self.caches.sets.resolve(&pod.metadata.namespace, owner) else {
             return;
         };
         if let Some((key, deployment)) = self.caches.resolve(&set.object.metadata)
@@ -150,14 +144,14 @@ impl Shared {
         let selects_all = deployment.object.spec.selector.is_none();
         let mut pods = 0;
         let uid = &deployment.object.metadata.uid;
-        self.caches.sets.for_each_owned(uid, |set| {
+        for (_, set) in self.caches.sets.owned(uid) {
             let meta = &set.object.metadata;
             if selects_all || selector.matches(&meta.labels) {
                 let owner = Kind::REPLICA_SET.controller_reference(meta);
                 let owned = self.caches.pods.owned_by(&meta.namespace, &owner);
                 pods += owned.map_or(0, |owned| owned.lock().len());
             }
-        });
+        }
         pods > 0
     }
 }

@@ -91,7 +91,7 @@ impl Controller {
 
     /// The key of a name; a new name gets a new key.
     pub fn key(&self, namespace: &str, name: &str) -> KeyId {
-        self.0.caches.deployments.key(namespace, name)
+        self.0.caches.deployments.intern(namespace, name)
     }
 
     /// What a sync of that key would begin with: the cached Deployment, and the cached ReplicaSets that
@@ -100,7 +100,7 @@ impl Controller {
         let caches = &self.0.caches;
         let deployment = caches.deployments.get(key)?.object.clone();
         let meta = &deployment.metadata;
-        let sets = caches.sets.candidates(&meta.namespace, &meta.uid);
+        let sets = caches.candidates(&meta.namespace, &meta.uid);
         let sets = sets.iter().map(|set| set.object.clone()).collect();
         Some((deployment, sets))
     }
@@ -143,7 +143,7 @@ impl Workload for Controller {
     }
 
     fn others_listed(&self, _: Kind, objects: Vec<AnyObject>, version: &ResourceVersion, now: Now) {
-        self.0.replica_sets_listed(&objects, version, now);
+        self.0.replica_sets_listed(objects, version, now);
     }
 
     fn pod_owner_kind(&self) -> Kind {
@@ -177,5 +177,36 @@ impl Workload for Controller {
         let retries = sync.failure().is_some_and(|failure| !failure.is_final);
         let retries = retries && queue.num_requeues(key) < DEPLOYMENT_RETRIES_MAX;
         queue.finish(key, retries, now.mono_ns);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use podstorm_objects::{DynamicObject, Uid};
+    use podstorm_runtime::workqueue::Take;
+
+    #[test]
+    fn keys_grow_with_the_deployments_alive_within_minutes() {
+        let controller = Controller::new(ControllerOptions::default(), Arc::default());
+        for number in 0..1_000_i64 {
+            let now = Now {
+                mono_ns: number * 10_000_000_000,
+                ..Now::default()
+            };
+            let mut deployment = DynamicObject::new(Kind::DEPLOYMENT);
+            deployment.metadata.namespace = "ns".into();
+            deployment.metadata.name = format!("web-{number}").into();
+            deployment.metadata.uid = Uid::from_u128(number as u128 + 1);
+            let deployment: AnyObject = Arc::new(deployment);
+            controller.object_changed(Delta::Applied(deployment.clone()), now);
+            controller.object_changed(Delta::Deleted(deployment), now);
+            let queue = controller.queue();
+            while let Take::Key(key) = queue.try_take(now.mono_ns) {
+                assert_eq!(*controller.name(key).name, *format!("web-{number}"));
+                queue.done(key, now.mono_ns);
+            }
+        }
+        assert!(controller.key("ns", "one more").0 < 40);
     }
 }

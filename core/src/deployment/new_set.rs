@@ -170,7 +170,7 @@ impl Sync<'_> {
         error: &ApiError,
     ) -> Result<Set, SyncFailure> {
         let namespace = &self.deployment.metadata.namespace;
-        let found = self.shared.caches.sets.get(namespace, name);
+        let found = self.shared.caches.sets.get_named(namespace, name);
         let Some(found) = found else {
             let message = format!("replicaset.apps \"{name}\" not found");
             return Err(SyncStep::NotCached.error(message));

@@ -189,8 +189,7 @@ impl Sync<'_> {
             let text = "has invalid label selector";
             SyncStep::Selector.error(format!("deployment {namespace}/{name} {text}: {error}"))
         })?;
-        let sets = &self.shared.caches.sets;
-        let candidates = sets.candidates(&meta.namespace, &meta.uid);
+        let candidates = self.shared.caches.candidates(&meta.namespace, &meta.uid);
         let reference = cached.controller_ref.clone();
         let matches = |set: &CachedSet| selector.matches(&set.object.metadata.labels);
         // Upstream's order is that of a map.

@@ -15,13 +15,8 @@ impl Controller {
     /// enqueued. An owner that is gone, or was replaced by another with the same name, first loses
     /// its expectations and records.
     pub fn owner_changed(&self, change: &OwnerChange, now: Now) {
-        match (&change.old, &change.new) {
-            (_, None) => self.recycled_ids.insert(change.key, now.mono_ns),
-            (None, Some(_)) => self.recycled_ids.remove(change.key),
-            (Some(_), Some(_)) => {}
-        }
-        if let Some(uid) = &change.deleted_uid {
-            self.forget_written(change.key, uid);
+        if let Some(last) = &change.last {
+            self.forget_written(change.key, &last.metadata.uid);
             self.expectations.delete(change.key);
             self.queue.add(change.key, now.mono_ns);
         }
@@ -140,11 +135,9 @@ impl Controller {
     }
 
     pub(super) fn enqueue_matching(&self, pod: &Pod, now: Now) {
-        for owner in self
-            .owners
-            .matching(&pod.metadata.namespace, &pod.metadata.labels)
-        {
-            self.queue.add(owner.key, now.mono_ns);
+        let meta = &pod.metadata;
+        for (key, _) in self.owners.matching(&meta.namespace, &meta.labels) {
+            self.queue.add(key, now.mono_ns);
         }
     }
 

@@ -23,7 +23,8 @@ mod listed;
 mod metrics;
 mod owners;
 pub mod reconcile;
-mod recycled_ids;
+#[cfg(test)]
+mod recycled_key_tests;
 mod scale;
 mod status;
 mod steps;
@@ -38,19 +39,19 @@ use podstorm_runtime::driver::Workload;
 use podstorm_runtime::expectations::Expectations;
 use podstorm_runtime::intern::{KeyId, ObjectKey};
 use podstorm_runtime::limits::BURST_REPLICAS;
+use podstorm_runtime::store::Keyed;
 use podstorm_runtime::workqueue::RateLimitingQueue;
 
 use crate::cache::{Delta, Listed, PodCache, PodChange};
 use crate::policy::{Behaviour, Policy};
 use crate::ranking::RankFields;
 use hardened::Hardened;
-use recycled_ids::RecycledIds;
 
 pub use adapter::as_replica_set;
 pub use deletion_order::{DeletionOrder, Ranked};
 pub use key::{KeyError, parse_key};
 pub use metrics::ControllerMetrics;
-pub use owners::{Owner, OwnerChange, OwnerStore};
+pub use owners::{Owner, OwnerChange, OwnerContext, OwnerStore};
 pub use podstorm_runtime::driver::Step;
 pub use sync::{Outcome, Sync, SyncError, SyncErrorClass};
 
@@ -114,7 +115,6 @@ pub struct Controller {
     expectations: Expectations<KeyId, PodName>,
     consistency: ConsistencyStore<KeyId>,
     hardened: Hardened,
-    recycled_ids: RecycledIds,
     queue: RateLimitingQueue<KeyId>,
     metrics: ControllerMetrics,
 }
@@ -134,13 +134,15 @@ impl Controller {
         let of_upstream =
             options.gates.stale_controller_consistency && options.kind == Kind::REPLICA_SET;
         Controller {
-            owners: OwnerStore::new(options.kind, pods),
+            owners: OwnerStore::new(OwnerContext {
+                kind: options.kind,
+                pods,
+            }),
             keeps_records: hardened.records_every_write() || of_upstream,
             options,
             expectations: Expectations::new(),
             consistency: ConsistencyStore::new(kinds),
             hardened,
-            recycled_ids: RecycledIds::default(),
             queue: RateLimitingQueue::new(),
             metrics: ControllerMetrics::new(),
         }
@@ -158,7 +160,7 @@ impl Controller {
 
     /// The pod cache.
     pub fn pods(&self) -> &Arc<PodCache> {
-        self.owners.pods()
+        &self.owners.context().pods
     }
 
     /// The expectations.
@@ -183,18 +185,13 @@ impl Controller {
 
     /// Applies a watch event of an owner to the store and handles the change.
     pub fn owner_delta(&self, delta: Delta<ReplicaSet>, now: Now) {
-        if let Delta::Applied(object) = &delta {
-            self.reuse_key(&object.metadata, now);
-        }
-        self.owner_changed(&self.owners.apply(delta), now);
+        let change = self.owners.apply(delta, self, now);
+        self.owner_changed(&change, now);
     }
 
     /// Replaces all owners by a list and handles every change.
     pub fn owner_replace(&self, items: Vec<Arc<ReplicaSet>>, version: &ResourceVersion, now: Now) {
-        for item in &items {
-            self.reuse_key(&item.metadata, now);
-        }
-        for change in self.owners.replace(items, version) {
+        for change in self.owners.replace(items, version, self, now) {
             self.owner_changed(&change, now);
         }
     }
@@ -210,7 +207,7 @@ impl Controller {
 
     /// Advances the version of the store of owners without a change.
     pub fn owner_bookmark(&self, version: &ResourceVersion) {
-        self.owners.version().set(version);
+        self.owners.bookmark(version);
     }
 
     /// Gives the key of a finished sync back to the queue. After success its failures are
@@ -218,6 +215,19 @@ impl Controller {
     pub fn finish(&self, sync: &mut Sync, now: Now) {
         self.retry(sync, now);
         self.queue.done(sync.key(), now.mono_ns);
+    }
+}
+
+impl Keyed for Controller {
+    fn is_idle(&self, key: KeyId) -> bool {
+        self.queue.is_idle(key)
+    }
+
+    fn forget(&self, key: KeyId) {
+        self.queue.forget(key);
+        self.expectations.delete(key);
+        self.consistency.clear(&key, None);
+        self.hardened.forget(key);
     }
 }
 
@@ -235,11 +245,7 @@ impl Workload for Controller {
 
     fn object_changed(&self, delta: Delta<dyn Object>, now: Now) {
         // The informer of this kind delivers no other kind.
-        let delta = match delta {
-            Delta::Applied(object) => as_replica_set(&object).map(Delta::Applied),
-            Delta::Deleted(object) => as_replica_set(&object).map(Delta::Deleted),
-        };
-        if let Some(delta) = delta {
+        if let Some(delta) = delta.filter_map(|object| as_replica_set(&object)) {
             self.owner_delta(delta, now);
         }
     }

@@ -8,7 +8,7 @@ use podstorm_objects::{Labels, Now, Pod, Selector, Time, Uid};
 use podstorm_runtime::cache::NamespacedSelector;
 use smallvec::SmallVec;
 
-use super::owners::Owner;
+use super::owners::{Owner, related_selectors};
 use super::reconcile::{StatusCounts, availability_cutoff};
 use super::sync::PodCounts;
 use super::{Controller, Sync};
@@ -310,7 +310,7 @@ impl Controller {
             ..
         } = &mut sync.to_delete;
         related.clear();
-        self.owners.related_selectors(owner, selectors);
+        related_selectors(&self.owners, owner, selectors);
         if selectors.is_empty() && self.hardened.ranks_without_owner() {
             let selector = owner.selector.iter().cloned();
             let namespace = &owner.object.metadata.namespace;
@@ -338,7 +338,7 @@ impl Controller {
     /// explanations. O(pods of the related label sets).
     pub fn related_pods(&self, owner: &Owner) -> Vec<Arc<Pod>> {
         let (mut pods, mut selectors, mut label_sets) = (Vec::new(), Vec::new(), Vec::new());
-        self.owners.related_selectors(owner, &mut selectors);
+        related_selectors(&self.owners, owner, &mut selectors);
         self.pods().matching_label_sets(&selectors, &mut label_sets);
         for (labels, owned_pods) in label_sets {
             let members = owned_pods.lock();

@@ -8,8 +8,8 @@ use podstorm::client::{Answer, EventIntent, Request};
 use podstorm::driver::{Step, SyncState, Workload};
 use podstorm::intern::{KeyId, ObjectKey};
 use podstorm::object::{AnyObject, Kind, Now, Object, Pod, Resource, ResourceVersion};
-use podstorm::objects::ObjectStore;
 use podstorm::ranking::RankFields;
+use podstorm::store::Store;
 use podstorm::workqueue::RateLimitingQueue;
 use serde_json::json;
 
@@ -18,7 +18,7 @@ use serde_json::json;
 pub(crate) struct OnePodEach {
     kind: Kind,
     pods: Arc<PodCache>,
-    maps: ObjectStore,
+    maps: Store<AnyObject>,
     queue: RateLimitingQueue<KeyId>,
 }
 
@@ -56,14 +56,14 @@ impl OnePodEach {
         OnePodEach {
             kind,
             pods: Arc::clone(pods),
-            maps: ObjectStore::default(),
+            maps: Store::default(),
             queue: RateLimitingQueue::new(),
         }
     }
 
     fn request(&self, key: KeyId) -> Option<Request> {
         let ObjectKey { namespace, name } = self.maps.name(key);
-        let map = self.maps.get(key).filter(is_runner);
+        let map = self.maps.get(key).filter(|map| is_runner(map));
         let Some(pod) = self.pods.get(&namespace, &name) else {
             let owner = self.kind.controller_reference(map?.metadata());
             let body = json!({"spec": {"containers": [{"name": "runner", "image": "runner:1"}]}});
@@ -108,18 +108,19 @@ impl Workload for OnePodEach {
     }
 
     fn object_changed(&self, delta: Delta<dyn Object>, now: Now) {
-        self.queue.add(self.maps.apply(delta), now.mono_ns);
+        let change = self.maps.apply(delta, &self.queue, now);
+        self.queue.add(change.key, now.mono_ns);
     }
 
     fn objects_listed(&self, maps: Vec<AnyObject>, version: &ResourceVersion, now: Now) {
-        for key in self.maps.replace(maps, version) {
-            self.queue.add(key, now.mono_ns);
+        for change in self.maps.replace(maps, version, &self.queue, now) {
+            self.queue.add(change.key, now.mono_ns);
         }
     }
 
     fn pod_changed(&self, change: &PodChange, now: Now) {
         let meta = &change.new.metadata;
-        let key = self.maps.key(&meta.namespace, &meta.name);
+        let key = self.maps.intern(&meta.namespace, &meta.name);
         self.queue.add(key, now.mono_ns);
     }
 

@@ -168,8 +168,7 @@ pub fn outcome(objects: &Objects, question: &Question, costs: &[(String, i32)]) 
     let (namespace, name) = (&object.metadata.namespace, &object.metadata.name);
     let owner = controller
         .owners()
-        .find(namespace, name)
-        .and_then(|key| controller.owners().get(key))
+        .get_named(namespace, name)
         .expect("the cache has the object that was put there");
 
     let mut rows: Vec<Row> = Vec::new();

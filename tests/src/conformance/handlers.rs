@@ -49,7 +49,7 @@ impl Harness {
         match op.as_str() {
             "parentAdd" | "parentUpdate" | "parentDelete" => {
                 let delta = delta(&op, workload(kind, step.value("object"))?);
-                let change = controller.owners().apply(delta);
+                let change = controller.owners().apply(delta, controller, now);
                 controller.owner_changed(&change, now);
             }
             "parentTombstone" => {
@@ -58,7 +58,7 @@ impl Harness {
                 let object = step.take("object");
                 let object = object.map(|it| workload(kind, it)).transpose()?;
                 let owners = controller.owners();
-                let change = owners.apply_tombstone(namespace, name, object.as_deref());
+                let change = owners.apply_tombstone(namespace, name, object, now);
                 if let Some(change) = change {
                     controller.owner_changed(&change, now);
                 }
@@ -138,7 +138,7 @@ fn delta<T: ?Sized>(op: &str, object: Arc<T>) -> Delta<T> {
 /// Records a write for every workload that is cached, and for those of which one is to be cleared, `owner=uid`:
 /// what is cleared can be seen then. Gives owners and UIDs.
 fn write_for_all(controller: &Controller, cleared: &[String]) -> BTreeMap<String, Uid> {
-    let cached = controller.owners().all().into_iter().map(|workload| {
+    let cached = controller.owners().all().into_iter().map(|(_, workload)| {
         let meta = &workload.object.metadata;
         (
             format!("{}/{}", meta.namespace, meta.name),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use podstorm::cache::{Delta, PodCache};
-use podstorm::object::{Map, Pod};
+use podstorm::object::{Map, Now, Pod};
 use podstorm::replicaset::{Controller, ControllerOptions};
 use serde_json::json;
 
@@ -18,9 +18,11 @@ pub(super) fn run(case: &mut Fields) -> Result<(), String> {
     let cache = Arc::new(PodCache::new());
     let controller = Controller::new(ControllerOptions::new(kind), cache.clone());
     for value in workloads {
-        controller
-            .owners()
-            .apply(Delta::Applied(workload(kind, value)?));
+        controller.owners().apply(
+            Delta::Applied(workload(kind, value)?),
+            &controller,
+            Now::default(),
+        );
     }
     for pod in &pods {
         cache.apply(Delta::Applied(pod.clone()));

@@ -102,9 +102,11 @@ pub(super) fn run_scripted(inputs: Value) -> Result<Run, String> {
         .into_iter()
         .chain((!workload_json.is_null()).then_some(workload_json))
     {
-        controller
-            .owners()
-            .apply(Delta::Applied(workload(kind, value)?));
+        controller.owners().apply(
+            Delta::Applied(workload(kind, value)?),
+            &controller,
+            Now::default(),
+        );
     }
     for pod in &pods {
         cache.apply(Delta::Applied(pod.clone()));

@@ -66,6 +66,19 @@ pub enum Delta<T: ?Sized> {
     Deleted(Arc<T>),
 }
 
+impl<T: ?Sized> Delta<T> {
+    /// The same of the object that `read` makes of its own; `None` if it makes none.
+    pub fn filter_map<U: ?Sized>(
+        self,
+        read: impl FnOnce(Arc<T>) -> Option<Arc<U>>,
+    ) -> Option<Delta<U>> {
+        match self {
+            Delta::Applied(object) => read(object).map(Delta::Applied),
+            Delta::Deleted(object) => read(object).map(Delta::Deleted),
+        }
+    }
+}
+
 impl<T: ?Sized> Clone for Delta<T> {
     fn clone(&self) -> Self {
         match self {

@@ -22,11 +22,11 @@ fn behind_in(owners: &OwnerStore, kind: WorkloadKind, cluster: &Cluster) -> Opti
     let known = owners.all();
     let stale = sets.iter().find(|set| {
         let same = |version| version == &set.metadata.resource_version;
-        let of_name = known.iter().find(|owner| {
+        let of_name = known.iter().find(|(_, owner)| {
             let known = &owner.object.metadata;
             known.name == set.metadata.name && known.namespace == set.metadata.namespace
         });
-        !of_name.is_some_and(|owner| same(&owner.object.metadata.resource_version))
+        !of_name.is_some_and(|(_, owner)| same(&owner.object.metadata.resource_version))
     });
     if let Some(set) = stale {
         return Some(format!("a cache is behind on {}", set.metadata.name));
@@ -35,7 +35,7 @@ fn behind_in(owners: &OwnerStore, kind: WorkloadKind, cluster: &Cluster) -> Opti
         return Some(format!("a cache has a {} that is gone", kind.kind().name()));
     }
     let (pods, _) = cluster.list::<Pod>(None);
-    let cached = owners.pods();
+    let cached = &owners.context().pods;
     let stale = pods.iter().find(|pod| {
         let known = cached.get(&pod.metadata.namespace, &pod.metadata.name);
         !known.is_some_and(|known| known.metadata.resource_version == pod.metadata.resource_version)

@@ -133,7 +133,7 @@ fn expects(harness: &FaultHarness) -> bool {
     controllers.any(|controller| {
         let expectations = controller.expectations();
         let owners = controller.owners().all();
-        let mut keys = owners.iter().map(|owner| owner.key);
+        let mut keys = owners.iter().map(|(key, _)| *key);
         keys.any(|key| !expectations.satisfied(key, now_ns))
     })
 }

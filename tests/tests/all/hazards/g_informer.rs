@@ -203,14 +203,18 @@ fn hazard_70_tombstones() {
     }
     // And an owner's without its object.
     let owners = manual.controller.owners();
-    assert!(owners.apply_tombstone(NAMESPACE, "web", None).is_none());
+    assert!(
+        owners
+            .apply_tombstone(NAMESPACE, "web", None, manual.now)
+            .is_none()
+    );
     let key = owners.intern(NAMESPACE, "web");
     assert!(owners.get(key).is_none());
     assert_eq!(manual.controller.queue().len(), 0);
     // With it, what is waited for is forgotten and the key is woken.
     manual.controller.expectations().expect_creations(key, 5, 0);
     let change = owners
-        .apply_tombstone(NAMESPACE, "web", Some(&set))
+        .apply_tombstone(NAMESPACE, "web", Some(set.clone()), manual.now)
         .unwrap();
     manual.controller.owner_changed(&change, manual.now);
     assert_eq!(manual.expected("web"), None);

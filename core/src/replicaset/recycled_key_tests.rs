@@ -1,38 +1,13 @@
-//! Tests of recycled keys.
+//! Tests of keys that owners leave to others.
 
 use std::sync::Arc;
 
-use super::super::{ControllerOptions, Step, Sync};
-use super::*;
+use super::{Controller, ControllerOptions, Step, Sync};
 use crate::cache::{Delta, PodCache};
 use crate::policy::Behaviour;
-use podstorm_objects::{Kind, ReplicaSet, Uid};
+use podstorm_objects::{Kind, Now, ReplicaSet, Uid};
+use podstorm_runtime::store::KEY_COOLDOWN_NS;
 use podstorm_runtime::workqueue::Take;
-
-const A: KeyId = KeyId(1);
-const B: KeyId = KeyId(2);
-
-#[test]
-fn keys_are_reused_oldest_first_after_their_cooldown() {
-    let recycled_ids = RecycledIds::default();
-    recycled_ids.insert(B, 10);
-    recycled_ids.insert(A, 20);
-    assert_eq!(recycled_ids.take(9 + KEY_COOLDOWN_NS, |_| true), None);
-    assert_eq!(recycled_ids.take(20 + KEY_COOLDOWN_NS, |_| true), Some(B));
-    assert_eq!(recycled_ids.take(20 + KEY_COOLDOWN_NS, |_| true), Some(A));
-    assert_eq!(recycled_ids.take(20 + KEY_COOLDOWN_NS, |_| true), None);
-}
-
-#[test]
-fn a_key_that_is_back_is_not_reused() {
-    let recycled_ids = RecycledIds::default();
-    recycled_ids.insert(A, 10);
-    recycled_ids.remove(A);
-    assert_eq!(recycled_ids.take(10 + KEY_COOLDOWN_NS, |_| true), None);
-    recycled_ids.insert(A, 10);
-    recycled_ids.insert(A, 15);
-    assert_eq!(recycled_ids.take(14 + KEY_COOLDOWN_NS, |_| true), None);
-}
 
 fn controller(behaviour: Behaviour) -> Controller {
     let options = ControllerOptions {
@@ -133,16 +108,4 @@ fn a_key_whose_owner_is_back_is_not_reused() {
     let key = |name| controller.owners().find("ns", name);
     assert!(key("web").is_some() && key("other").is_some());
     assert_ne!(key("web"), key("other"));
-}
-
-#[test]
-fn a_key_in_use_starts_its_cooldown_again() {
-    let recycled_ids = RecycledIds::default();
-    recycled_ids.insert(A, 0);
-    recycled_ids.insert(B, 1);
-    let now_ns = 1 + KEY_COOLDOWN_NS;
-    assert_eq!(recycled_ids.take(now_ns, |key| key != A), Some(B));
-    let again_ns = now_ns + KEY_COOLDOWN_NS;
-    assert_eq!(recycled_ids.take(again_ns - 1, |_| true), None);
-    assert_eq!(recycled_ids.take(again_ns, |_| true), Some(A));
 }

@@ -1,0 +1,421 @@
+//! The objects of one kind as controllers read them: each in a form that is derived once, when the
+//! object arrives, by dense key and by what else the kind's controllers look for.
+
+mod indexes;
+mod recycled;
+
+use std::collections::BTreeSet;
+use std::fmt::{self, Debug, Formatter};
+use std::sync::Arc;
+
+use podstorm_objects::{
+    Labels, Now, Object, ObjectMeta, OwnerReference, ResourceVersion, Selector, Str, Uid,
+};
+use smallvec::SmallVec;
+
+use self::indexes::Indexes;
+use self::recycled::Recycled;
+use crate::cache::{Delta, StoreVersion};
+use crate::intern::{AppendTable, DenseKey, KeyId, KeyTable, ObjectKey};
+use crate::primitives::{Mutex, MutexGuard, lock};
+use crate::workqueue::RateLimitingQueue;
+
+pub use self::recycled::KEY_COOLDOWN_NS;
+
+/// The form in which a store keeps an object.
+pub trait Cached: Sized {
+    /// The object.
+    type Object: Object + ?Sized;
+
+    /// What forms are attached to, e.g. a cache of pods.
+    type Context;
+
+    /// Whether objects are found by their controller: [`Store::owned`].
+    const BY_CONTROLLER: bool = false;
+
+    /// Whether objects without a controller are found by their namespace: [`Store::orphans`].
+    const ORPHANS: bool = false;
+
+    /// The form of an object with this key. `old` is the form that it replaces, and may be that of
+    /// another object of the same name; what has not changed is shared with it.
+    fn derive(
+        object: Arc<Self::Object>,
+        key: KeyId,
+        old: Option<&Self>,
+        context: &Self::Context,
+    ) -> Self;
+
+    /// The object.
+    fn object(&self) -> &Arc<Self::Object>;
+
+    /// The selector by which [`Store::matching`] finds the object, if it has one that compiles.
+    fn selector(&self) -> Option<&Arc<Selector>> {
+        None
+    }
+
+    /// This form has left the store, and `new` has taken its place.
+    fn replaced(&self, new: Option<&Self>, context: &Self::Context) {
+        let _ = (new, context);
+    }
+}
+
+/// An object as it is.
+impl<T: Object + ?Sized> Cached for Arc<T> {
+    type Object = T;
+    type Context = ();
+
+    fn derive(object: Arc<T>, _: KeyId, _: Option<&Self>, _: &()) -> Self {
+        object
+    }
+
+    fn object(&self) -> &Arc<T> {
+        self
+    }
+}
+
+/// What is kept elsewhere by the keys of a store. The store gives keys of objects that are gone to
+/// other names later.
+pub trait Keyed {
+    /// Whether no work on this key waits or is under way.
+    fn is_idle(&self, key: KeyId) -> bool;
+
+    /// The key gets another name: forget everything that is kept by it.
+    fn forget(&self, key: KeyId);
+}
+
+impl Keyed for RateLimitingQueue<KeyId> {
+    fn is_idle(&self, key: KeyId) -> bool {
+        RateLimitingQueue::is_idle(self, key)
+    }
+
+    fn forget(&self, key: KeyId) {
+        RateLimitingQueue::forget(self, key);
+    }
+}
+
+/// The objects of one kind. One informer changes the store; any thread reads it. An event costs
+/// O(1), and takes the lock of the indexes only when it changes them; a look-up by key takes the
+/// lock of that key alone.
+///
+/// Keys are given to other names when their object has been gone for [`KEY_COOLDOWN_NS`], so what
+/// is kept by key grows with the objects that are alive within a few minutes.
+pub struct Store<T: Cached> {
+    context: T::Context,
+    keys: KeyTable,
+    recycled: Mutex<Recycled>,
+    slots: AppendTable<Mutex<Option<Arc<T>>>>,
+    indexes: Mutex<Indexes>,
+    version: StoreVersion,
+}
+
+impl<T: Cached> Debug for Store<T> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store")
+            .field("keys", &self.keys.len())
+            .field("version", &self.version)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T: Cached<Context: Default>> Default for Store<T> {
+    fn default() -> Self {
+        Store::new(T::Context::default())
+    }
+}
+
+/// Keys of an index, copied so that its lock is not held while their objects are read.
+type Keys = SmallVec<[KeyId; 32]>;
+
+/// What an event has changed.
+#[derive(Debug)]
+pub struct Change<T: Cached> {
+    /// The key of the object.
+    pub key: KeyId,
+    /// The object as the store had it; `None` if it was not known.
+    pub old: Option<Arc<T>>,
+    /// The object now; `None` if it is gone.
+    pub new: Option<Arc<T>>,
+    /// The last state of an object that is gone.
+    pub last: Option<Arc<T::Object>>,
+}
+
+impl<T: Cached> Store<T> {
+    /// An empty store, whose forms are attached to `context`.
+    pub fn new(context: T::Context) -> Store<T> {
+        Store {
+            context,
+            keys: KeyTable::new(),
+            recycled: Mutex::default(),
+            slots: AppendTable::new(),
+            indexes: Mutex::default(),
+            version: StoreVersion::default(),
+        }
+    }
+
+    /// What forms are attached to.
+    pub fn context(&self) -> &T::Context {
+        &self.context
+    }
+
+    /// Applies a watch event. `keyed` keeps something by the store's keys.
+    pub fn apply(&self, delta: Delta<T::Object>, keyed: &impl Keyed, now: Now) -> Change<T> {
+        match delta {
+            Delta::Applied(object) => {
+                let version = object.metadata().resource_version.clone();
+                let key = self.key_of(object.metadata(), keyed, now);
+                let change = self.put(key, object, now);
+                // Last: whoever sees the version finds the object.
+                self.version.set(&version);
+                change
+            }
+            Delta::Deleted(object) => {
+                let meta = object.metadata();
+                let key = self.intern(&meta.namespace, &meta.name);
+                let version = meta.resource_version.clone();
+                let change = self.remove(key, object, now);
+                self.version.set(&version);
+                change
+            }
+        }
+    }
+
+    /// Applies a tombstone: the object leaves the store. The handlers get `last_known`; they get
+    /// nothing if the tombstone has no object.
+    pub fn apply_tombstone(
+        &self,
+        namespace: &str,
+        name: &str,
+        last_known: Option<Arc<T::Object>>,
+        now: Now,
+    ) -> Option<Change<T>> {
+        let key = self.intern(namespace, name);
+        let old = self.swap(key, None, now);
+        let last = last_known?;
+        // Handlers use the name of the object that they get.
+        let key = self.intern(&last.metadata().namespace, &last.metadata().name);
+        Some(Change {
+            key,
+            old,
+            new: None,
+            last: Some(last),
+        })
+    }
+
+    /// Replaces the whole store by a list. Objects that the list doesn't have come first, in name
+    /// order, as deleted in the state last cached; then the items in list order. O(n log n).
+    ///
+    /// A version that the list takes back is taken back first, the version of the list is set last:
+    /// see [`StoreVersion::before_list`].
+    pub fn replace(
+        &self,
+        items: Vec<Arc<T::Object>>,
+        version: &ResourceVersion,
+        keyed: &impl Keyed,
+        now: Now,
+    ) -> Vec<Change<T>> {
+        self.version.before_list(version);
+        let key = |item: &Arc<T::Object>| {
+            let key = self.key_of(item.metadata(), keyed, now);
+            // No later item may get it.
+            lock(&self.recycled).remove(key);
+            key
+        };
+        let keys: Vec<KeyId> = items.iter().map(key).collect();
+        let listed: BTreeSet<KeyId> = keys.iter().copied().collect();
+        let mut gone = self.all();
+        gone.retain(|(key, _)| !listed.contains(key));
+        gone.sort_by_cached_key(|(key, _)| self.name(*key).to_string());
+        let gone = gone.into_iter();
+        let mut changes: Vec<Change<T>> = gone
+            .map(|(key, form)| self.remove(key, form.object().clone(), now))
+            .collect();
+        let items = keys.into_iter().zip(items);
+        changes.extend(items.map(|(key, item)| self.put(key, item, now)));
+        self.version.set(version);
+        changes
+    }
+
+    /// The periodic resync: an update of every object to itself, in key order.
+    pub fn resync(&self) -> Vec<Change<T>> {
+        let unchanged = |(key, form): (KeyId, Arc<T>)| Change {
+            key,
+            old: Some(form.clone()),
+            new: Some(form),
+            last: None,
+        };
+        self.all().into_iter().map(unchanged).collect()
+    }
+
+    /// Advances the version without a change.
+    pub fn bookmark(&self, version: &ResourceVersion) {
+        self.version.set(version);
+    }
+
+    /// The version that the store has reached.
+    pub fn version(&self) -> &StoreVersion {
+        &self.version
+    }
+
+    /// The key of a name; a new name gets a new key.
+    pub fn intern(&self, namespace: &str, name: &str) -> KeyId {
+        self.keys.intern(namespace, name)
+    }
+
+    /// The key of a name, if it has one.
+    pub fn find(&self, namespace: &str, name: &str) -> Option<KeyId> {
+        self.keys.find(namespace, name)
+    }
+
+    /// The name of a key.
+    ///
+    /// # Panics
+    /// The key is of another store.
+    pub fn name(&self, key: KeyId) -> ObjectKey {
+        self.keys.key(key)
+    }
+
+    /// The object of this key, if it is cached. Takes only the lock of this key.
+    pub fn get(&self, key: KeyId) -> Option<Arc<T>> {
+        lock(self.slots.get(key.index())?).clone()
+    }
+
+    /// The object of a name, if it is cached.
+    pub fn get_named(&self, namespace: &str, name: &str) -> Option<Arc<T>> {
+        self.get(self.find(namespace, name)?)
+    }
+
+    /// The object that an owner reference of this kind means: of that name, and that UID.
+    pub fn resolve(&self, namespace: &str, owner: &OwnerReference) -> Option<(KeyId, Arc<T>)> {
+        let key = self.find(namespace, &owner.name)?;
+        let found = self.get(key)?;
+        (found.object().metadata().uid == owner.uid).then_some((key, found))
+    }
+
+    /// Every key ever given, with an object or without.
+    pub fn keys(&self) -> impl Iterator<Item = KeyId> {
+        (0..self.keys.len()).map(KeyId::from_index)
+    }
+
+    /// Every cached object, in key order.
+    pub fn all(&self) -> Vec<(KeyId, Arc<T>)> {
+        self.with_objects(self.keys()).collect()
+    }
+
+    /// The objects of a namespace whose selector is valid, not empty, and matches the labels, in
+    /// name order. Nothing matches an object without labels. O(labels + candidates). Allocates only
+    /// for more than four objects.
+    pub fn matching(&self, namespace: &Str, labels: &Labels) -> SmallVec<[(KeyId, Arc<T>); 4]> {
+        let mut found = SmallVec::new();
+        if labels.is_empty() {
+            return found;
+        }
+        let mut keys: SmallVec<[KeyId; 4]> = SmallVec::new();
+        let candidates = |key| keys.push(key);
+        self.lock_indexes()
+            .selectors
+            .candidates(namespace, labels, candidates);
+        for (key, object) in self.with_objects(keys) {
+            if let Some(selector) = object.selector()
+                && !selector.is_empty()
+                && selector.matches(labels)
+            {
+                found.push((key, object));
+            }
+        }
+        if found.len() > 1 {
+            found.sort_by_cached_key(|(_, form)| form.object().metadata().name.clone());
+        }
+        found
+    }
+
+    /// The objects whose controller has that UID, in key order. Allocates only for more than 32.
+    /// Needs [`Cached::BY_CONTROLLER`].
+    pub fn owned(&self, controller: &Uid) -> impl Iterator<Item = (KeyId, Arc<T>)> {
+        debug_assert!(T::BY_CONTROLLER, "the kind keeps this index");
+        let indexes = self.lock_indexes();
+        let keys = indexes.by_controller.get(controller);
+        self.with_objects(keys.map_or(Keys::new(), |keys| Keys::from_slice(keys)))
+    }
+
+    /// The objects of a namespace without a controller, in key order. Needs [`Cached::ORPHANS`].
+    pub fn orphans(&self, namespace: &str) -> impl Iterator<Item = (KeyId, Arc<T>)> {
+        debug_assert!(T::ORPHANS, "the kind keeps this index");
+        let indexes = self.lock_indexes();
+        let keys = indexes.orphans.get(namespace);
+        self.with_objects(keys.map_or(Keys::new(), |keys| keys.iter().copied().collect()))
+    }
+
+    fn with_objects(
+        &self,
+        keys: impl IntoIterator<Item = KeyId>,
+    ) -> impl Iterator<Item = (KeyId, Arc<T>)> {
+        let keys = keys.into_iter();
+        keys.filter_map(|key| Some((key, self.get(key)?)))
+    }
+
+    /// The key of an object that comes. A new name gets a key whose object has long been gone, if
+    /// there is one.
+    fn key_of(&self, meta: &ObjectMeta, keyed: &impl Keyed, now: Now) -> KeyId {
+        let (namespace, name) = (&*meta.namespace, &*meta.name);
+        if let Some(known) = self.find(namespace, name) {
+            return known;
+        }
+        let is_free = |key| self.get(key).is_none() && keyed.is_idle(key);
+        let free = lock(&self.recycled).take(now.mono_ns, is_free);
+        if let Some(key) = free {
+            keyed.forget(key);
+            if self.keys.rename(key, namespace, name) {
+                return key;
+            }
+        }
+        self.intern(namespace, name)
+    }
+
+    fn put(&self, key: KeyId, object: Arc<T::Object>, now: Now) -> Change<T> {
+        let old = self.get(key);
+        let new = Arc::new(T::derive(object, key, old.as_deref(), &self.context));
+        let old = self.swap(key, Some(new.clone()), now);
+        Change {
+            key,
+            old,
+            new: Some(new),
+            last: None,
+        }
+    }
+
+    fn remove(&self, key: KeyId, last: Arc<T::Object>, now: Now) -> Change<T> {
+        Change {
+            key,
+            old: self.swap(key, None, now),
+            new: None,
+            last: Some(last),
+        }
+    }
+
+    /// Stores an object or none, brings keys and indexes up to date, and returns the old object.
+    fn swap(&self, key: KeyId, new: Option<Arc<T>>, now: Now) -> Option<Arc<T>> {
+        let old = std::mem::replace(&mut *lock(self.slots.get_or_grow(key.index())), new.clone());
+        match (&old, &new) {
+            (_, None) => lock(&self.recycled).insert(key, now.mono_ns),
+            (None, Some(_)) => lock(&self.recycled).remove(key),
+            (Some(_), Some(_)) => {}
+        }
+        let (was, is) = (old.as_deref(), new.as_deref());
+        if !indexes::are_same(was, is) {
+            let mut indexes = self.lock_indexes();
+            was.inspect(|form| indexes.remove(key, *form));
+            is.inspect(|form| indexes.insert(key, *form));
+        }
+        if let Some(old) = &old {
+            old.replaced(new.as_deref(), &self.context);
+        }
+        old
+    }
+
+    fn lock_indexes(&self) -> MutexGuard<'_, Indexes> {
+        lock(&self.indexes)
+    }
+}
+
+#[cfg(test)]
+mod tests;
