@@ -10,6 +10,6 @@ pub mod replicaset;
 
 pub use podstorm_objects as object;
 pub use podstorm_runtime::{
-    claim, client, consistency, driver, expectations, intern, limits, metrics, primitives,
+    claim, client, consistency, driver, expectations, intern, limits, metrics, owned, primitives,
     reflector, slow_start, store, workqueue,
 };

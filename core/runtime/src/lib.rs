@@ -4,7 +4,8 @@
 //!
 //! No module knows which workload is controlled. [`cache`] is the informer cache, [`workqueue`] the
 //! queue, [`expectations`] and [`consistency`] keep a sync from acting on an old cache, [`claim`]
-//! adopts and releases objects, [`driver`] runs syncs, and [`client`] is the layer before the API.
+//! adopts and releases objects, [`owned`] says which owners an event wakes, [`store`] keeps objects in the
+//! form that controllers read, [`driver`] runs syncs, and [`client`] is the layer before the API.
 
 pub mod cache;
 pub mod claim;
@@ -15,6 +16,7 @@ pub mod expectations;
 pub mod intern;
 pub mod limits;
 pub mod metrics;
+pub mod owned;
 pub mod primitives;
 pub mod reflector;
 pub mod slow_start;

@@ -9,6 +9,7 @@ use podstorm_objects::{
     AnyObject, Deployment, Kind, Now, Object, ObjectMeta, Pod, ResourceVersion,
 };
 use podstorm_runtime::intern::KeyId;
+use podstorm_runtime::owned::OwnedHandlers;
 use podstorm_runtime::store::{Change, Keyed};
 
 use super::Shared;
@@ -72,45 +73,10 @@ impl Shared {
     }
 
     fn handle_set(&self, change: &Change<CachedSet>, now: Now) {
-        let Some(new) = &change.new else {
-            if let Some(last) = &change.last {
-                self.wake_owner(&last.metadata, now);
-            }
-            return;
-        };
-        let is = &new.object.metadata;
-        match &change.old {
-            None if is.is_deleting() || is.controller().is_some() => self.wake_owner(is, now),
-            None => self.wake_matching(is, now),
-            Some(old) => self.set_updated(&old.object.metadata, is, now),
-        }
-    }
-
-    fn set_updated(&self, was: &ObjectMeta, is: &ObjectMeta, now: Now) {
-        if was.resource_version == is.resource_version {
-            return;
-        }
-        let controller_changed = was.controller() != is.controller();
-        if controller_changed {
-            self.wake_owner(was, now);
-        }
-        if is.controller().is_some() {
-            self.wake_owner(is, now);
-        } else if controller_changed || was.labels != is.labels {
-            self.wake_matching(is, now);
-        }
-    }
-
-    fn wake_owner(&self, set: &ObjectMeta, now: Now) {
-        if let Some((key, _)) = self.caches.resolve(set) {
-            self.queue.add(key, now.mono_ns);
-        }
-    }
-
-    fn wake_matching(&self, set: &ObjectMeta, now: Now) {
-        let deployments = &self.caches.deployments;
-        for (key, _) in deployments.matching(&set.namespace, &set.labels) {
-            self.queue.add(key, now.mono_ns);
+        let old = change.old.as_ref().map(|old| &old.object.metadata);
+        let new = change.new.as_ref().map(|new| &new.object);
+        if let Some(new) = new.or(change.last.as_ref()) {
+            self.dependent_changed(old, &new.metadata, change.new.is_none(), now);
         }
     }
 
@@ -153,5 +119,26 @@ impl Shared {
             }
         }
         pods > 0
+    }
+}
+
+impl OwnedHandlers for Shared {
+    type Dependent<'a> = &'a ObjectMeta;
+
+    const ENDS_GRACEFULLY: bool = false;
+
+    fn owner(&self, set: &ObjectMeta) -> Option<KeyId> {
+        self.caches.resolve(set).map(|(key, _)| key)
+    }
+
+    fn wake_matching(&self, set: &ObjectMeta, now: Now) {
+        let deployments = &self.caches.deployments;
+        for (key, _) in deployments.matching(&set.namespace, &set.labels) {
+            self.wake(key, now);
+        }
+    }
+
+    fn wake(&self, deployment: KeyId, now: Now) {
+        self.queue.add(deployment, now.mono_ns);
     }
 }

@@ -1,6 +1,7 @@
 //! Handles a list of pods in runs, so that a start with a million pods adds a few thousand keys.
 
 use podstorm_objects::Now;
+use podstorm_runtime::owned::{OwnedHandlers, OwnedPod};
 
 use super::Controller;
 use crate::cache::{Listed, PodRun};
@@ -21,7 +22,8 @@ impl Controller {
     /// Handles the pods of one run: one observation per pod, and one key for all.
     fn handle_run(&self, run: &PodRun, now: Now) {
         for pod in &run.others {
-            self.handle_new_pod(pod, Some(&run.owned_pods), now);
+            let owned_pods = Some(&*run.owned_pods);
+            self.dependent_added(OwnedPod { pod, owned_pods }, now);
         }
         if run.not_deleting > 0
             && let Some(key) = self.resolve(Some(&run.owned_pods))

@@ -12,21 +12,24 @@ use std::sync::Arc;
 
 #[cfg(test)]
 use podstorm_objects::Uid;
-use podstorm_objects::{Kind, Now, Pod, ReplicaSet};
+use podstorm_objects::{Kind, Now, ObjectMeta, Pod, ReplicaSet};
 use podstorm_runtime::client::{Answer, ApiError, Reason};
 use podstorm_runtime::consistency::Fences;
 use podstorm_runtime::intern::KeyId;
 use podstorm_runtime::limits::HARDENED_STALE_RETRY_MAX_NS;
+use podstorm_runtime::owned::{Dependent, OwnedHandlers, OwnedPod};
 
 use super::owners::Owner;
 use super::sync::{Outcome, Sync, SyncErrorClass};
 use super::{Controller, Step};
-use crate::cache::PodChange;
 use crate::policy::Policy;
+use crate::ranking::RankFields;
 #[cfg(test)]
 use pending_creates::Holder;
 use pending_creates::PendingCreates;
 pub(super) use pending_creates::PendingNames;
+
+type Owned<'a> = OwnedPod<'a, RankFields>;
 
 /// The rows of a controller's behaviour, and the state of the hardened one.
 #[derive(Debug)]
@@ -278,31 +281,29 @@ impl Controller {
     /// lost a pod too, and so have the owners that matched an orphan. If the event of the earlier
     /// change was lost, nothing else wakes them.
     #[inline(always)]
-    pub(super) fn wake_previous_owners(&self, change: &PodChange, now: Now) {
+    pub(super) fn wake_previous_owners(&self, old: Owned<'_>, last: Owned<'_>, now: Now) {
         if self.hardened.policy.wake_previous_owners {
-            self.enqueue_previous_owners(change, now);
+            self.enqueue_previous_owners(old, last, now);
         }
     }
 
     #[inline(never)]
-    fn enqueue_previous_owners(&self, change: &PodChange, now: Now) {
-        let Some(old) = &change.old else {
-            return;
-        };
-        if old.metadata.controller() == change.new.metadata.controller() {
+    fn enqueue_previous_owners(&self, old: Owned<'_>, last: Owned<'_>, now: Now) {
+        let (was, is) = (old.metadata(), last.metadata());
+        if was.controller() == is.controller() {
             return;
         }
-        if old.metadata.controller().is_none() {
-            self.enqueue_matching(old, now);
-        } else if let Some(key) = self.resolve(change.old_owned_pods.as_deref()) {
-            self.queue.add(key, now.mono_ns);
+        if was.controller().is_none() {
+            self.wake_matching(was, now);
+        } else if let Some(key) = self.owner(old) {
+            self.wake(key, now);
         }
     }
 
     /// Handles an adoption: wakes the other owners that matched the orphan.
-    pub(super) fn wake_other_matches(&self, orphan: &Pod, now: Now) {
+    pub(super) fn wake_other_matches(&self, orphan: &ObjectMeta, now: Now) {
         if self.hardened.policy.wake_previous_owners {
-            self.enqueue_matching(orphan, now);
+            self.wake_matching(orphan, now);
         }
     }
 

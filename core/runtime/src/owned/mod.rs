@@ -1,0 +1,191 @@
+//! What the events of owned objects mean to their owners: which observe a creation or a deletion,
+//! and which are woken.
+//!
+//! Source: the handlers of dependents that all workload controllers in Kubernetes' `pkg/controller`
+//! have in common: `addPod`, `updatePod`, `deletePod`, and those of ReplicaSets in `deployment`.
+
+use podstorm_objects::{Now, ObjectMeta, Pod};
+
+use crate::cache::{OwnedPods, PodChange};
+use crate::intern::KeyId;
+
+/// An owned object in one state, with what leads to its owner.
+pub trait Dependent: Copy {
+    /// Its metadata.
+    fn metadata(&self) -> &ObjectMeta;
+}
+
+impl Dependent for &ObjectMeta {
+    fn metadata(&self) -> &ObjectMeta {
+        self
+    }
+}
+
+/// A pod in one state, with the owned pods of its controller or, of an orphan, of its namespace: they
+/// lead to the owner in one load.
+#[derive(Debug)]
+pub struct OwnedPod<'a, F> {
+    /// The pod.
+    pub pod: &'a Pod,
+    /// What it is among.
+    pub owned_pods: Option<&'a OwnedPods<F>>,
+}
+
+impl<F> Clone for OwnedPod<'_, F> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<F> Copy for OwnedPod<'_, F> {}
+
+impl<F> Dependent for OwnedPod<'_, F> {
+    fn metadata(&self) -> &ObjectMeta {
+        &self.pod.metadata
+    }
+}
+
+impl<'a, F> OwnedPod<'a, F> {
+    /// The states before and after a change.
+    #[inline]
+    pub fn states(change: &'a PodChange<F>) -> (Option<Self>, Self) {
+        let (old, new) = (&change.old_owned_pods, &change.new_owned_pods);
+        let old = change.old.as_deref().map(|pod| OwnedPod {
+            pod,
+            owned_pods: old.as_deref(),
+        });
+        let new = OwnedPod {
+            pod: &change.new,
+            owned_pods: new.as_deref(),
+        };
+        (old, new)
+    }
+}
+
+/// The handlers of one kind of owned objects. A workload says how its owners are found and woken;
+/// what it has no use for it leaves out.
+pub trait OwnedHandlers {
+    /// An owned object.
+    type Dependent<'a>: Dependent;
+
+    /// Whether an object that is being deleted counts as gone: so for pods, which end gracefully.
+    const ENDS_GRACEFULLY: bool;
+
+    /// The key of the cached owner that the object's controller reference means.
+    fn owner(&self, object: Self::Dependent<'_>) -> Option<KeyId>;
+
+    /// Wakes the owners that could adopt the object.
+    fn wake_matching(&self, object: &ObjectMeta, now: Now);
+
+    /// Wakes an owner.
+    fn wake(&self, owner: KeyId, now: Now);
+
+    /// The owner may have waited for this object's creation.
+    fn creation_observed(&self, owner: KeyId) {
+        let _ = owner;
+    }
+
+    /// The owner may have waited for this object's deletion.
+    fn deletion_observed(&self, owner: KeyId, object: &ObjectMeta) {
+        let _ = (owner, object);
+    }
+
+    /// An object of this owner has changed, and the owner was woken: for what is to be looked at
+    /// later.
+    fn updated(&self, owner: KeyId, old: Self::Dependent<'_>, new: Self::Dependent<'_>, now: Now) {
+        let _ = (owner, old, new, now);
+    }
+
+    /// An orphan has got a controller.
+    fn adopted(&self, orphan: &ObjectMeta, now: Now) {
+        let _ = (orphan, now);
+    }
+
+    /// An object that was known is gone, or counts as gone.
+    fn ended(&self, old: Self::Dependent<'_>, last: Self::Dependent<'_>, now: Now) {
+        let _ = (old, last, now);
+    }
+
+    /// Handles a change: the object before, if it was known, and now or, if it is `gone`, in its
+    /// last state. The caches have the change.
+    #[inline]
+    fn dependent_changed(
+        &self,
+        old: Option<Self::Dependent<'_>>,
+        new: Self::Dependent<'_>,
+        gone: bool,
+        now: Now,
+    ) {
+        if gone {
+            self.deleted(new, now);
+            if let Some(old) = old {
+                self.ended(old, new, now);
+            }
+            return;
+        }
+        match old {
+            None => self.dependent_added(new, now),
+            Some(old) => self.dependent_updated(old, new, now),
+        }
+    }
+
+    /// Handles an object that was not known.
+    #[inline]
+    fn dependent_added(&self, object: Self::Dependent<'_>, now: Now) {
+        let meta = object.metadata();
+        if meta.is_deleting() {
+            // First seen while it is terminating, so it never counts as a creation.
+            self.deleted(object, now);
+        } else if meta.controller().is_none() {
+            self.wake_matching(meta, now);
+        } else if let Some(owner) = self.owner(object) {
+            self.creation_observed(owner);
+            self.wake(owner, now);
+        }
+    }
+
+    /// Handles an object that was known. One of the same version has not changed.
+    #[inline]
+    fn dependent_updated(&self, old: Self::Dependent<'_>, new: Self::Dependent<'_>, now: Now) {
+        let (was, is) = (old.metadata(), new.metadata());
+        if was.resource_version == is.resource_version {
+            return;
+        }
+        let labels_changed = || was.labels != is.labels;
+        if Self::ENDS_GRACEFULLY && is.is_deleting() {
+            // A graceful deletion begins with an update. For counting, the object is already gone.
+            self.deleted(new, now);
+            if labels_changed() {
+                self.deleted(old, now);
+            }
+            self.ended(old, new, now);
+            return;
+        }
+        let controller_changed = was.controller() != is.controller();
+        if controller_changed && was.controller().is_none() {
+            self.adopted(was, now);
+        } else if controller_changed && let Some(owner) = self.owner(old) {
+            self.wake(owner, now);
+        }
+        if is.controller().is_none() {
+            if controller_changed || labels_changed() {
+                self.wake_matching(is, now);
+            }
+        } else if let Some(owner) = self.owner(new) {
+            self.wake(owner, now);
+            self.updated(owner, old, new, now);
+        }
+    }
+
+    /// No owner waits for the deletion of an orphan: it has none.
+    #[inline]
+    fn deleted(&self, object: Self::Dependent<'_>, now: Now) {
+        if let Some(owner) = self.owner(object) {
+            self.deletion_observed(owner, object.metadata());
+            self.wake(owner, now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
