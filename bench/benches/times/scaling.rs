@@ -2,13 +2,14 @@
 //! Writes `bench/results/scaling.json` and `.md`.
 //!
 //! `cargo bench -p podstorm-bench -- scaling` takes the throughput; the same with `--features contention`
-//! counts locks and exchanges per event.
+//! counts locks and exchanges per event. `-- scaling/paired` takes the queue and its plain rival in turn, alone.
 
 use anyhow::Context as _;
 use podstorm_bench::asked::Asked;
 use podstorm_bench::gate::measurement::Toolchain;
 use podstorm_bench::results::machine::{Commit, Machine, load_average};
 use podstorm_bench::results::{Unit, package_directory, record};
+use podstorm_bench::scaling::paired::Paired;
 use podstorm_bench::scaling::report::{
     CountRow, Counts, Curve, EngineRun, Point, Report, Source, Throughput,
 };
@@ -51,7 +52,11 @@ pub(crate) fn run(asked: &Asked) -> anyhow::Result<()> {
                 .flat_map(|subject| counts(subject, cores))
                 .collect(),
         });
-    } else {
+    }
+    if !COUNTS && asked.wants("scaling/paired") {
+        report.paired = Some(Paired::measure(source(""), &subjects::all()));
+    }
+    if !COUNTS && asked.wants("scaling/curves") {
         let source = source("");
         let transfer_ns = transfer_ns(cores)?;
         let curve = |subject: &Subject| -> anyhow::Result<Curve> {

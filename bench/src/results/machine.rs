@@ -10,7 +10,7 @@ use super::package_directory;
 /// A machine, as far as Linux tells; unknown parts are empty or zero.
 #[derive(Clone, Debug, Serialize)]
 pub struct Machine {
-    /// Processor: name, family and model.
+    /// Processor: name, family, model and stepping.
     pub cpu_model: String,
     /// Processors that this process may use.
     pub cores: usize,
@@ -34,7 +34,10 @@ impl Machine {
             let of = |name| member("/proc/cpuinfo", name);
             // Virtual machines give one name to several generations.
             let (name, family, model) = (of("model name")?, of("cpu family")?, of("model")?);
-            Some(format!("{name} (family {family}, model {model})"))
+            let stepping = of("stepping")?;
+            Some(format!(
+                "{name} (family {family}, model {model}, stepping {stepping})"
+            ))
         };
         let memory = || {
             let text = member("/proc/meminfo", "MemTotal")?;

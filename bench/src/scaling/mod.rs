@@ -4,6 +4,7 @@
 //! beside it runs its plain rival. With the feature `contention` the locks and exchanges of each
 //! event are counted too (which slows what is counted, so that throughput is taken without it).
 
+pub mod paired;
 pub mod report;
 pub mod subjects;
 
@@ -51,25 +52,17 @@ pub struct PerEvent {
     pub exchanges: f64,
     /// Exchanges that came too late.
     pub exchanges_failed: f64,
-    /// Pushes to and pops from bounded queues.
-    pub queue_steps: f64,
 }
 
 impl PerEvent {
-    fn of(counts: [u64; 5], events: f64) -> PerEvent {
-        let [
-            locks,
-            locks_contended,
-            exchanges,
-            exchanges_failed,
-            queue_steps,
-        ] = counts.map(|count| count as f64 / events);
+    fn of(counts: [u64; 4], events: f64) -> PerEvent {
+        let [locks, locks_contended, exchanges, exchanges_failed] =
+            counts.map(|count| count as f64 / events);
         PerEvent {
             locks,
             locks_contended,
             exchanges,
             exchanges_failed,
-            queue_steps,
         }
     }
 }
@@ -79,20 +72,22 @@ impl PerEvent {
 pub struct Run {
     /// Events of all threads together, per second; none when in no round they ran at the same time.
     pub events_per_second: Option<f64>,
+    /// The same in the middle round, where `events_per_second` is that of a lucky one.
+    pub middle_per_second: Option<f64>,
     /// What was counted; zeros without the feature.
     pub per_event: PerEvent,
 }
 
 /// Runs the workers, each on a thread of its own, in rounds: all wait for each other, spinning, so that
 /// all have a core when the round begins, and then do `events` events each. A round lasts from the
-/// first start to the last end; which one counts, `typical_ns` tells.
+/// first start to the last end; which one counts, `round_ns` tells.
 ///
 /// # Panics
 /// Without a round or a worker.
 pub fn run(workers: Vec<Worker>, rounds: usize, events: u32) -> Run {
     let count = workers.len();
     let (clock, arrived) = (RealClock::start(), AtomicUsize::new(0));
-    let (mut spans, mut counts) = (vec![Span::EMPTY; rounds], [0; 5]);
+    let (mut spans, mut counts) = (vec![Span::EMPTY; rounds], [0; 4]);
     std::thread::scope(|scope| {
         let (clock, arrived) = (&clock, &arrived);
         let spawn = |mut worker: Worker| {
@@ -124,9 +119,10 @@ pub fn run(workers: Vec<Worker>, rounds: usize, events: u32) -> Run {
     });
     let events_of_round = f64::from(events) * count as f64;
     let has_cores = count <= std::thread::available_parallelism().map_or(1, usize::from);
+    let per_second = |length_ns| events_of_round * 1e9 / length_ns as f64;
     Run {
-        events_per_second: typical_ns(&spans, has_cores)
-            .map(|length_ns| events_of_round * 1e9 / length_ns as f64),
+        events_per_second: round_ns(&spans, has_cores, 20).map(per_second),
+        middle_per_second: round_ns(&spans, has_cores, 2).map(per_second),
         per_event: PerEvent::of(counts, events_of_round * rounds as f64),
     }
 }
@@ -165,17 +161,17 @@ impl Span {
     }
 }
 
-/// The length of the round that a twentieth of them beat: other work on the machine takes cores away
+/// The length of the round that one in so many of them beats. One in 20 where the design is to be seen: other work on the machine takes cores away
 /// from most rounds and adds none, and one lucky round alone proves nothing. Where each thread can
 /// have a core, rounds don't count in which they ran one after the other, for these tell nothing of
 /// what threads do to each other.
-fn typical_ns(rounds: &[Span], has_cores: bool) -> Option<i64> {
+fn round_ns(rounds: &[Span], has_cores: bool, one_in: usize) -> Option<i64> {
     let counted = rounds
         .iter()
         .filter(|round| !has_cores || round.is_concurrent());
     let mut lengths: Vec<i64> = counted.map(Span::length).collect();
     lengths.sort_unstable();
-    lengths.get(lengths.len() / 20).copied()
+    lengths.get(lengths.len() / one_in).copied()
 }
 
 /// Waits until `all` have arrived since the beginning. Spins, and gives the core away now and then,
@@ -194,20 +190,19 @@ fn meet(arrived: &AtomicUsize, all: usize) {
     }
 }
 
-/// What this thread counted since the last call: locks, locks found taken, exchanges, exchanges too late, steps of
-/// queues.
+/// What this thread counted since the last call: locks, locks found taken, exchanges, exchanges too late.
 #[cfg(feature = "contention")]
-fn taken_counts() -> [u64; 5] {
+fn taken_counts() -> [u64; 4] {
     let counts = podstorm::primitives::contention::take();
     let (locks, exchanges) = (counts.locks, counts.exchanges);
     let (contended, failed) = (counts.locks_contended, counts.exchanges_failed);
-    [locks, contended, exchanges, failed, counts.queue_steps]
+    [locks, contended, exchanges, failed]
 }
 
 /// Nothing is counted without the feature.
 #[cfg(not(feature = "contention"))]
-fn taken_counts() -> [u64; 5] {
-    [0; 5]
+fn taken_counts() -> [u64; 4] {
+    [0; 4]
 }
 
 /// Whether locks and exchanges are counted in this build.
@@ -253,12 +248,16 @@ mod tests {
         };
         let together = round([(0, 100), (20, 110)]);
         let in_turn = round([(0, 50), (40, 90)]);
-        assert_eq!(typical_ns(&[together, in_turn], true), Some(110));
-        assert_eq!(typical_ns(&[together, in_turn], false), Some(90));
-        assert_eq!(typical_ns(&[in_turn], true), None);
+        assert_eq!(round_ns(&[together, in_turn], true, 20), Some(110));
+        assert_eq!(round_ns(&[together, in_turn], false, 20), Some(90));
+        assert_eq!(round_ns(&[in_turn], true, 20), None);
         // Two of forty are quicker.
         let mut many = vec![round([(0, 200), (0, 200)]); 38];
         many.extend([together, round([(0, 150), (0, 150)])]);
-        assert_eq!(typical_ns(&many, true), Some(200));
+        assert_eq!(round_ns(&many, true, 20), Some(200));
+        assert_eq!(
+            round_ns(&[together, round([(0, 150), (0, 150)])], true, 2),
+            Some(150)
+        );
     }
 }

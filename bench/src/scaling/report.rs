@@ -7,6 +7,7 @@ use std::path::Path;
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
+use super::paired::Paired;
 use super::{PerEvent, Subject, modelled};
 use crate::write_whole;
 
@@ -18,6 +19,9 @@ pub const MODELLED_CORES: usize = 16;
 pub struct Report {
     /// Taken without the feature.
     pub throughput: Option<Throughput>,
+    /// Taken without it too.
+    #[serde(default)]
+    pub paired: Option<Paired>,
     /// Taken with it.
     pub counts: Option<Counts>,
 }
@@ -153,13 +157,14 @@ impl Report {
     pub fn markdown(&self) -> String {
         let throughput = self.throughput.as_ref().map(Throughput::markdown);
         let counts = self.counts.as_ref().map(Counts::markdown);
-        let parts = [throughput, counts].into_iter().flatten();
+        let paired = self.paired.as_ref().map(Paired::markdown);
+        let parts = [throughput, paired, counts].into_iter().flatten();
         String::from("# Scaling\n") + &parts.collect::<String>()
     }
 }
 
 impl Source {
-    fn markdown(&self) -> String {
+    pub(super) fn markdown(&self) -> String {
         let load = self.load_before;
         let load = load.map_or(String::new(), |load| format!(", load {load:.1} before"));
         format!(
@@ -246,22 +251,21 @@ impl Counts {
         let rows = join(&self.rows, |row| {
             let count = row.per_event;
             format!(
-                "| {}, {} keys | {} | {:.2} | {:.4} | {:.2} | {:.4} | {:.2} |\n",
+                "| {}, {} keys | {} | {:.2} | {:.4} | {:.2} | {:.4} |\n",
                 row.subject,
                 row.keys,
                 row.threads,
                 count.locks,
                 count.locks_contended,
                 count.exchanges,
-                count.exchanges_failed,
-                count.queue_steps
+                count.exchanges_failed
             )
         });
         format!(
             "\n## Locks and exchanges per event\n\n{}\n\n\
-             Of podstorm's own words and locks; a step of the bounded queue is one exchange or more inside it.\n\n\
-             | what | threads | locks | found taken | exchanges | too late | queue steps |\n\
-             |---|---:|---:|---:|---:|---:|---:|\n{rows}",
+             Of podstorm's words and locks.\n\n\
+             | what | threads | locks | found taken | exchanges | too late |\n\
+             |---|---:|---:|---:|---:|---:|\n{rows}",
             self.source.markdown()
         )
     }

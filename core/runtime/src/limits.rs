@@ -52,7 +52,15 @@ pub const RETRY_QPS: f64 = 10.0;
 /// The burst of failures, over all keys, before [`RETRY_QPS`] limits them.
 pub const RETRY_BURST: u32 = 100;
 
-/// The capacity of the work queue's first ring. One slot has 16 bytes, so 16 KiB. (Models with two
+/// How often the processor pauses when another thread was quicker (`primitives::back_off`). A pause is
+/// 5 to 60 ns. A quarter of this is the least at which the queue loses to no plain lock where a
+/// pause takes 25 ns (`bench/results/scaling.md`); more delays single keys for nothing.
+pub const BACK_OFF_PAUSES: u32 = 256;
+
+/// How often in a row, before a thread gives its core away.
+pub const BACK_OFFS_BEFORE_YIELDING: u32 = 2;
+
+/// The capacity of the work queue's first ring. One cell has 8 bytes, so 8 KiB. (Models with two
 /// or three keys must see rings replaced.)
 pub const QUEUE_FIRST_CAPACITY: usize = if cfg!(any(feature = "loom", feature = "shuttle")) {
     1

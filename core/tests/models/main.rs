@@ -6,7 +6,6 @@
 //! longer ones also run at random schedules: `tests/schedules`.
 //!
 //! The code under test is the library's, with the checker's atomics and locks in place of std's.
-//! Crossbeam's queue is replaced by a ring with the same orderings; its own code is not checked.
 
 mod cache;
 mod delays;
@@ -42,8 +41,8 @@ fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let model = std::sync::Arc::new(model);
     builder.check(move || {
         let model = model.clone();
-        // 16,384 words: what loom gives a model's first thread is too small for unoptimised frames.
-        let roomy = checker::thread::Builder::new().stack_size(1 << 14);
+        // 32,768 words: what loom gives a model's first thread is too small for unoptimised frames.
+        let roomy = checker::thread::Builder::new().stack_size(1 << 15);
         let first = roomy.spawn(move || model()).expect("loom starts it");
         first.join().expect("what fails ends the run");
     });

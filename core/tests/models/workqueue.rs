@@ -117,6 +117,21 @@ fn a_late_push_to_an_old_ring_is_found() {
     });
 }
 
+/// A key whose add has returned is found although an add before it has its place and not yet its
+/// key in it. Both keys are in one ring.
+#[test]
+fn a_key_behind_an_unfinished_add_is_found() {
+    check(3, || {
+        let queue = Arc::new(Queue::with_capacity(2));
+        let slow = beside(&queue, |queue| assert!(queue.add(0, 0)));
+        queue.add(1, 0);
+        assert!(matches!(queue.try_take(0), Take::Key(_)), "a key was lost");
+        slow.join().unwrap();
+        assert!(matches!(queue.try_take(0), Take::Key(_)), "a key was lost");
+        assert_eq!(queue.try_take(0), Take::Empty);
+    });
+}
+
 /// If one add returned before another began, its key is served first, whatever rings the keys are
 /// in.
 #[test]

@@ -1,8 +1,7 @@
 //! Primitives that count how each thread uses them: how often it took a lock, and found it taken;
 //! how often it exchanged a word, and failed. Otherwise they are those of std.
 //!
-//! Loads, stores and reference counts are not counted. Of crossbeam's queue only the number of
-//! calls is counted.
+//! Loads, stores and reference counts are not counted.
 
 use std::cell::Cell;
 use std::ops::{AddAssign, Deref, DerefMut};
@@ -22,8 +21,6 @@ pub struct Counts {
     pub exchanges: u64,
     /// Compare-exchanges that found another value than expected and changed nothing.
     pub exchanges_failed: u64,
-    /// Pushes to and pops from bounded queues. Each is one or more atomic operations.
-    pub queue_steps: u64,
 }
 
 impl AddAssign for Counts {
@@ -32,7 +29,6 @@ impl AddAssign for Counts {
         self.locks_contended += other.locks_contended;
         self.exchanges += other.exchanges;
         self.exchanges_failed += other.exchanges_failed;
-        self.queue_steps += other.queue_steps;
     }
 }
 
@@ -43,7 +39,6 @@ thread_local! {
         locks_contended: 0,
         exchanges: 0,
         exchanges_failed: 0,
-        queue_steps: 0,
     }) };
 }
 
@@ -135,45 +130,6 @@ impl<T> RwLock<T> {
     /// When a thread panicked while it held the lock.
     pub fn write(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
         taken(self.0.try_write(), || self.0.write())
-    }
-}
-
-/// crossbeam's bounded queue, counted.
-#[derive(Debug)]
-pub struct ArrayQueue<T>(crossbeam_queue::ArrayQueue<T>);
-
-impl<T> ArrayQueue<T> {
-    /// A queue with this capacity.
-    ///
-    /// # Panics
-    /// The capacity is zero.
-    pub fn new(capacity: usize) -> Self {
-        ArrayQueue(crossbeam_queue::ArrayQueue::new(capacity))
-    }
-
-    /// As crossbeam's.
-    ///
-    /// # Errors
-    /// When it is full; gives the value back.
-    pub fn push(&self, value: T) -> Result<(), T> {
-        count(|counts| counts.queue_steps += 1);
-        self.0.push(value)
-    }
-
-    /// As crossbeam's.
-    pub fn pop(&self) -> Option<T> {
-        count(|counts| counts.queue_steps += 1);
-        self.0.pop()
-    }
-
-    /// As crossbeam's.
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// As crossbeam's.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
     }
 }
 
@@ -308,8 +264,8 @@ mod tests {
         queue.done(3, 2);
         queue.add(3, 3);
         let counts = take();
-        assert_eq!((counts.locks, counts.queue_steps), (0, 2));
-        // To running, to idle, to queued.
-        assert_eq!((counts.exchanges, counts.exchanges_failed), (3, 0));
+        assert_eq!(counts.locks, 0);
+        // From the ring, to running, to idle, to queued, to the ring.
+        assert_eq!((counts.exchanges, counts.exchanges_failed), (5, 0));
     }
 }

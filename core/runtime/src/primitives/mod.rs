@@ -1,5 +1,5 @@
-//! The only module that names synchronisation primitives: std's atomics and locks, crossbeam's
-//! bounded queue and padding.
+//! The only module that names synchronisation primitives: std's atomics and locks, and crossbeam's
+//! padding.
 //!
 //! With the feature `loom` they are the model checker's, which runs through all interleavings
 //! (`tests/models`). With the feature `shuttle` they are those of a tester that runs long schedules
@@ -22,7 +22,6 @@ pub use std::sync::atomic::{AtomicBool, AtomicU8, fence};
 pub use std::sync::{Condvar, MutexGuard};
 #[cfg(not(any(feature = "contention", feature = "loom", feature = "shuttle")))]
 pub use {
-    crossbeam_queue::ArrayQueue,
     std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicUsize},
     std::sync::{Mutex, RwLock},
 };
@@ -31,7 +30,7 @@ pub use {
     feature = "contention",
     not(any(feature = "loom", feature = "shuttle"))
 ))]
-pub use contention::{ArrayQueue, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Mutex, RwLock};
+pub use contention::{AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Mutex, RwLock};
 
 #[cfg(any(feature = "loom", feature = "shuttle"))]
 pub use {
@@ -39,8 +38,11 @@ pub use {
         AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, fence,
     },
     checker::sync::{Condvar, Mutex, MutexGuard, RwLock},
-    model::{ArrayQueue, OnceLock},
+    model::OnceLock,
 };
+
+#[cfg(not(any(feature = "loom", feature = "shuttle")))]
+use crate::limits::{BACK_OFF_PAUSES, BACK_OFFS_BEFORE_YIELDING};
 
 pub use crossbeam_utils::CachePadded;
 pub use std::sync::Arc;
@@ -82,6 +84,27 @@ pub fn store_among_exchanges(word: &AtomicU64, value: u64) {
     // Relaxed: the caller orders it.
     #[cfg(not(feature = "loom"))]
     word.store(value, Ordering::Relaxed);
+}
+
+/// Waits a moment, after another thread was quicker. Begin with no `attempts`.
+///
+/// The moment is long on purpose: threads that try again at once take the line from each other at
+/// every step, while one that stays away lets the other do hundreds of steps. It is bounded: from
+/// the third attempt on, the thread gives its core away, for the other may need it to get on.
+#[cold]
+pub fn back_off(attempts: &mut u32) {
+    #[cfg(any(feature = "loom", feature = "shuttle"))]
+    let _ = (attempts, checker::thread::yield_now());
+    #[cfg(not(any(feature = "loom", feature = "shuttle")))]
+    {
+        *attempts += 1;
+        if *attempts > BACK_OFFS_BEFORE_YIELDING {
+            return std::thread::yield_now();
+        }
+        for _ in 0..BACK_OFF_PAUSES {
+            std::hint::spin_loop();
+        }
+    }
 }
 
 /// Locks a mutex.

@@ -8,7 +8,7 @@ use super::slot::{KeyState, Overflow, Slot, Word};
 use super::stats::{QueueStats, Reported};
 use crate::intern::{AppendTable, DenseKey};
 use crate::limits::TABLE_FIRST_CHUNK;
-use crate::primitives::{Ordering, between_seq_cst};
+use crate::primitives::{Ordering, back_off, between_seq_cst};
 
 /// What [`WorkQueue::try_take`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,23 +71,22 @@ impl<K: DenseKey> WorkQueue<K> {
             return false;
         }
         let slot = self.slots.get_or_grow(key.index());
-        let mut seen = slot.word();
+        let mut attempts = 0;
         loop {
+            let seen = slot.word();
             let state = seen.state();
             let next = match state {
                 KeyState::Idle => Word::new(KeyState::Queued, now_ns),
                 KeyState::Running => Word::new(KeyState::Dirty, now_ns),
                 KeyState::Queued | KeyState::Dirty => seen,
             };
-            match slot.exchange(seen, next) {
-                Err(other) => seen = other,
-                Ok(()) => {
-                    if state == KeyState::Idle {
-                        self.fifo.push(control, ring_index(key));
-                    }
-                    return next != seen;
+            if slot.exchange(seen, next) {
+                if state == KeyState::Idle {
+                    self.fifo.push(control, ring_index(key));
                 }
+                return next != seen;
             }
+            back_off(&mut attempts);
         }
     }
 
@@ -141,15 +140,17 @@ impl<K: DenseKey> WorkQueue<K> {
             return;
         }
         slot.count_work(now_ns, &self.overflow);
+        let mut attempts = 0;
         let again = loop {
             let (next, again) = match seen.state() {
                 KeyState::Dirty => (Word::new(KeyState::Queued, seen.added_ns()), true),
                 _ => (Word::new(KeyState::Idle, 0), false),
             };
-            match slot.exchange(seen, next) {
-                Err(other) => seen = other,
-                Ok(()) => break again,
+            if slot.exchange(seen, next) {
+                break again;
             }
+            back_off(&mut attempts);
+            seen = slot.word();
         };
         between_seq_cst();
         let control = self.fifo.control();

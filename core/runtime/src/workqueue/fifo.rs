@@ -3,10 +3,11 @@
 //!
 //! README.md in this folder describes the protocol; the comments here describe each step.
 
+use super::ring::Ring;
 use crate::limits::{QUEUE_FIRST_CAPACITY, QUEUE_GENERATIONS};
 use crate::primitives::{
-    ArrayQueue, AtomicU64, CachePadded, Condvar, Mutex, MutexGuard, OnceLock, Ordering,
-    between_seq_cst, fence, lock,
+    AtomicU64, CachePadded, Condvar, Mutex, MutexGuard, OnceLock, Ordering, between_seq_cst, fence,
+    lock,
 };
 
 /// The control word. All threads read it and it rarely changes, so each core keeps a copy. From the
@@ -58,7 +59,7 @@ pub(super) enum Popped {
 pub(super) struct Fifo {
     control: CachePadded<AtomicU64>,
     /// Ring `g` has capacity for `first_capacity << g` keys. Made under `growth`, never freed.
-    rings: [OnceLock<ArrayQueue<u32>>; QUEUE_GENERATIONS],
+    rings: [OnceLock<Ring>; QUEUE_GENERATIONS],
     first_capacity: usize,
     /// Held to add a ring and to retire the oldest. Never held while taking `park`.
     growth: Mutex<()>,
@@ -83,7 +84,7 @@ impl Fifo {
             pushed: Condvar::new(),
             done: Condvar::new(),
         };
-        fifo.rings[0].get_or_init(|| ArrayQueue::new(first_capacity));
+        fifo.rings[0].get_or_init(|| Ring::new(first_capacity));
         fifo
     }
 
@@ -95,7 +96,7 @@ impl Fifo {
     }
 
     #[inline]
-    fn ring(&self, generation: usize) -> &ArrayQueue<u32> {
+    fn ring(&self, generation: usize) -> &Ring {
         self.rings[generation]
             .get()
             .expect("the control word names rings that exist")
@@ -108,7 +109,7 @@ impl Fifo {
         if key as usize >> control.newest() >= self.first_capacity {
             control = self.grow_for(key);
         }
-        self.push_to(control.newest(), key);
+        self.ring(control.newest()).push(key);
         let after = self.control_after_ring();
         if after.newest() != control.newest() {
             self.move_late_keys(control.newest());
@@ -135,12 +136,6 @@ impl Fifo {
     fn fence_before_ring() {
         // SeqCst: as in `control_after_ring`.
         fence(Ordering::SeqCst);
-    }
-
-    #[inline]
-    fn push_to(&self, generation: usize, key: u32) {
-        let pushed = self.ring(generation).push(key);
-        pushed.expect("a ring has room for every key below its capacity, and each is in it once");
     }
 
     /// Takes the oldest key.
@@ -194,7 +189,7 @@ impl Fifo {
             if (key as usize) >> control.newest() < self.first_capacity {
                 return control;
             }
-            self.rings[next].get_or_init(|| ArrayQueue::new(self.first_capacity << next));
+            self.rings[next].get_or_init(|| Ring::new(self.first_capacity << next));
             // Release: publishes the ring.
             self.control.fetch_add(1 << NEWEST_SHIFT, Ordering::Release);
         }
@@ -214,7 +209,7 @@ impl Fifo {
             }
             while let Some(key) = self.ring(generation).pop() {
                 // This ring cannot be replaced under the lock.
-                self.push_to(control.newest(), key);
+                self.ring(control.newest()).push(key);
                 parked += u64::from(self.control_after_ring().parked() > 0);
             }
         }

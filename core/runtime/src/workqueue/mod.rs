@@ -20,6 +20,7 @@ mod delay;
 mod fifo;
 mod rate_limit;
 mod rate_limiting;
+mod ring;
 mod slot;
 mod stats;
 #[cfg(test)]

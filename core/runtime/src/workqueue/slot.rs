@@ -86,15 +86,14 @@ impl Slot {
     }
 
     /// Replaces `seen` by `next`, even if they are the same: an add that changes nothing must still
-    /// be visible to the thread that takes the key.
+    /// be visible to the thread that takes the key. False if another thread has changed it.
     #[inline]
-    pub(super) fn exchange(&self, seen: Word, next: Word) -> Result<(), Word> {
+    pub(super) fn exchange(&self, seen: Word, next: Word) -> bool {
         // SeqCst: everything before an add is visible to the thread that takes the key, and
         // everything before `done` to the thread that takes it next; and as in `word`.
-        let result =
-            self.word
-                .compare_exchange_weak(seen.0, next.0, Ordering::SeqCst, Ordering::SeqCst);
-        result.map(drop).map_err(Word)
+        self.word
+            .compare_exchange(seen.0, next.0, Ordering::SeqCst, Ordering::SeqCst)
+            .is_ok()
     }
 
     /// Marks a popped key as taken. No other thread changes it meanwhile, but adds touch it.

@@ -1,0 +1,183 @@
+//! The work queue and its plain rival in turn, many times: what a round on a busy machine or an
+//! unlucky one costs, and not only the best.
+
+use std::fmt::Write as _;
+
+use podstorm_sim::clock::RealClock;
+use serde::{Deserialize, Serialize};
+
+use super::report::Source;
+use super::{Run, Subject, run};
+
+/// Pairs of rounds of each subject.
+pub const PAIRS: usize = 15;
+/// Rounds of threads in one of a pair; their middle one counts.
+const ROUNDS: usize = 40;
+/// Tries for threads that run at the same time.
+const ATTEMPTS: usize = 10;
+/// Where medians are this close, they are equal.
+const EQUAL: f64 = 0.95;
+
+/// All that was measured.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Paired {
+    /// Where it comes from.
+    pub source: Source,
+    /// Nanoseconds of one `std::hint::spin_loop`, the quickest of several thousand.
+    pub pause_ns: f64,
+    /// By subject.
+    pub subjects: Vec<Pairs>,
+}
+
+/// One subject at two threads.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Pairs {
+    /// As in `Curve`.
+    pub subject: String,
+    /// As in `Curve`.
+    pub keys: String,
+    /// Events per second of all threads together, ours and the plain rival's, in the order of the
+    /// rounds.
+    pub rounds: Vec<[f64; 2]>,
+    /// Pairs in which the machine never let both threads run at the same time.
+    pub without_figure: usize,
+}
+
+impl Paired {
+    /// Measures the subjects of the work queue, one pair of each after the other.
+    pub fn measure(source: Source, subjects: &[Subject]) -> Paired {
+        let subjects: Vec<&Subject> = subjects
+            .iter()
+            .filter(|subject| subject.name.starts_with("workqueue"))
+            .collect();
+        let mut pairs: Vec<Pairs> = subjects.iter().map(|subject| Pairs::of(subject)).collect();
+        for turn in 0..PAIRS {
+            for (subject, pairs) in subjects.iter().zip(&mut pairs) {
+                pairs.add(subject, turn % 2 == 0);
+            }
+        }
+        Paired {
+            source,
+            pause_ns: pause_ns(),
+            subjects: pairs,
+        }
+    }
+
+    pub(super) fn markdown(&self) -> String {
+        let mut text = format!(
+            "\n## The queue and one lock, in turn\n\n{}\n\n\
+             Two threads, {PAIRS} pairs of rounds; a round is the middle one of {ROUNDS}. Millions of events a second. The ratio is that of a \
+             pair, ours to plain:\nabove 1 the queue is quicker. Medians of ratios from {EQUAL} on count as equal. A pause of the processor \
+             takes {:.1} ns here.\n\n\
+             | what | who | pairs | worst | quarter | median | three quarters | best |\n\
+             |---|---|---:|---:|---:|---:|---:|---:|\n",
+            self.source.markdown(),
+            self.pause_ns
+        );
+        for pairs in &self.subjects {
+            let of = |value: fn(&[f64; 2]) -> f64| pairs.rounds.iter().map(value).collect();
+            let mut row = |what: &str, who: &str, values: Vec<f64>, scale: f64| {
+                let cells = quarters(values).map_or_else(
+                    || " – | – | – | – | –".to_owned(),
+                    |five| {
+                        five.map(|value| format!(" {:.2} |", value / scale))
+                            .concat()
+                    },
+                );
+                let count = pairs.rounds.len();
+                writeln!(text, "| {what} | {who} | {count} |{}", cells.trim_end())
+                    .expect("a text takes all");
+            };
+            let what = format!("{}, {} keys", pairs.subject, pairs.keys);
+            row(&what, "podstorm", of(|round| round[0]), 1e6);
+            row("", "plain", of(|round| round[1]), 1e6);
+            row("", "ratio", of(|round| round[0] / round[1]), 1.0);
+        }
+        text
+    }
+}
+
+impl Pairs {
+    fn of(subject: &Subject) -> Pairs {
+        Pairs {
+            subject: subject.name.to_owned(),
+            keys: subject.keys.to_owned(),
+            ..Pairs::default()
+        }
+    }
+
+    fn add(&mut self, subject: &Subject, ours_first: bool) {
+        let one = |workers: fn(usize) -> Vec<super::Worker>| {
+            let figure = |_| -> Option<f64> {
+                let run: Run = run(workers(2), ROUNDS, subject.events);
+                run.middle_per_second
+            };
+            (0..ATTEMPTS).find_map(figure)
+        };
+        let (ours, plain) = if ours_first {
+            let ours = one(subject.ours);
+            (ours, one(subject.plain))
+        } else {
+            let plain = one(subject.plain);
+            (one(subject.ours), plain)
+        };
+        match ours.zip(plain) {
+            Some((ours, plain)) => self.rounds.push([ours, plain]),
+            None => self.without_figure += 1,
+        }
+    }
+}
+
+/// The least, the quarters and the greatest.
+fn quarters(mut values: Vec<f64>) -> Option<[f64; 5]> {
+    values.sort_unstable_by(f64::total_cmp);
+    let last = values.len().checked_sub(1)?;
+    Some([0, 1, 2, 3, 4].map(|quarter| values[last * quarter / 4]))
+}
+
+fn pause_ns() -> f64 {
+    const PAUSES: u32 = 256;
+    let clock = RealClock::start();
+    let once = |_| {
+        let start_ns = clock.now().mono_ns;
+        for _ in 0..PAUSES {
+            std::hint::spin_loop();
+        }
+        clock.now().mono_ns - start_ns
+    };
+    let least_ns = (0..4_000).map(once).min().expect("several");
+    least_ns as f64 / f64::from(PAUSES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_quarters_are_of_the_sorted_values() {
+        let values = (0..=14).rev().map(f64::from).collect();
+        assert_eq!(quarters(values), Some([0.0, 3.0, 7.0, 10.0, 14.0]));
+        assert_eq!(quarters(vec![2.0]), Some([2.0; 5]));
+        assert_eq!(quarters(vec![]), None);
+    }
+
+    #[test]
+    fn the_table_has_the_ratio_of_each_pair_and_not_of_the_medians() {
+        let paired = Paired {
+            subjects: vec![Pairs {
+                rounds: vec![[1e6, 2e6], [4e6, 1e6], [3e6, 3e6]],
+                ..Pairs::default()
+            }],
+            ..Paired::default()
+        };
+        let text = paired.markdown();
+        assert!(
+            text.contains("| podstorm | 3 | 1.00 | 1.00 | 3.00 | 3.00 | 4.00 |"),
+            "{text}"
+        );
+        assert!(
+            text.contains("| ratio | 3 | 0.50 | 0.50 | 1.00 | 1.00 | 4.00 |"),
+            "{text}"
+        );
+    }
+}

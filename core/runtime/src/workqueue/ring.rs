@@ -1,0 +1,126 @@
+//! A bounded ring of keys. A push is one addition and one store, a pop one load and one exchange.
+//!
+//! It relies on what the queue guarantees: a key is in the ring at most once and its index is below
+//! the capacity, so no push finds the ring full.
+
+use crate::primitives::{AtomicU64, CachePadded, Ordering, back_off};
+
+#[derive(Debug)]
+pub(super) struct Ring {
+    /// The position of the next pop. Positions only grow.
+    head: CachePadded<AtomicU64>,
+    /// The position of the next push.
+    tail: CachePadded<AtomicU64>,
+    /// The lap in the upper half, counted from 1, and the key in the lower: one word, so that a pop
+    /// reads both at once and has nothing to give back.
+    cells: Box<[AtomicU64]>,
+}
+
+const LAP_SHIFT: u32 = u32::BITS;
+
+impl Ring {
+    /// A ring for this many keys, a power of two.
+    pub(super) fn new(capacity: usize) -> Self {
+        debug_assert!(capacity.is_power_of_two());
+        Ring {
+            head: CachePadded::new(AtomicU64::new(0)),
+            tail: CachePadded::new(AtomicU64::new(0)),
+            cells: (0..capacity).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    #[inline]
+    fn cell(&self, position: u64) -> &AtomicU64 {
+        &self.cells[position as usize & (self.cells.len() - 1)]
+    }
+
+    /// What the cell holds above its key once it was pushed to at this position. The lap before had
+    /// another, whatever the capacity.
+    #[inline]
+    fn lap(&self, position: u64) -> u64 {
+        ((position >> self.cells.len().trailing_zeros()) + 1) << LAP_SHIFT
+    }
+
+    /// Appends a key that is not in the ring.
+    #[inline]
+    pub(super) fn push(&self, key: u32) {
+        // Relaxed: the cell publishes the key. The pop that made room for it happened before: the
+        // key's own word was exchanged since.
+        let position = self.tail.fetch_add(1, Ordering::Relaxed);
+        // Release: a pop of this key reads what happened before the push.
+        self.cell(position)
+            .store(self.lap(position) | u64::from(key), Ordering::Release);
+    }
+
+    /// Takes the oldest key.
+    #[inline]
+    pub(super) fn pop(&self) -> Option<u32> {
+        let mut attempts = 0;
+        loop {
+            // Relaxed: an old head is found out by the exchange, or by the tail.
+            let head = self.head.load(Ordering::Relaxed);
+            // Acquire: pairs with the push's Release.
+            let cell = self.cell(head).load(Ordering::Acquire);
+            if (cell ^ self.lap(head)) >> LAP_SHIFT == 0 {
+                // Relaxed, both: the key was read already, and its word orders what follows.
+                let won = self.head.compare_exchange(
+                    head,
+                    head + 1,
+                    Ordering::Relaxed,
+                    Ordering::Relaxed,
+                );
+                if won.is_ok() {
+                    return Some(cell as u32);
+                }
+            // Relaxed: who must not miss a push has a fence before.
+            } else if self.tail.load(Ordering::Relaxed) == head {
+                return None;
+            }
+            // Another thread took the key, or is about to store one.
+            back_off(&mut attempts);
+        }
+    }
+
+    /// The number of keys.
+    pub(super) fn len(&self) -> usize {
+        // Relaxed, both: it may be out of date when it returns.
+        let tail = self.tail.load(Ordering::Relaxed);
+        tail.saturating_sub(self.head.load(Ordering::Relaxed)) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_come_out_in_order_over_many_laps() {
+        for capacity in [1, 2, 8] {
+            let ring = Ring::new(capacity);
+            let mut next = 0;
+            for waiting in (1..=capacity as u32).cycle().take(40) {
+                let keys: Vec<u32> = (next..next + waiting).collect();
+                keys.iter().for_each(|&key| ring.push(key));
+                assert_eq!(ring.len(), keys.len());
+                let taken: Vec<u32> = std::iter::from_fn(|| ring.pop()).collect();
+                assert_eq!(taken, keys, "capacity {capacity}");
+                next += waiting;
+            }
+            assert_eq!((ring.pop(), ring.len()), (None, 0));
+        }
+    }
+
+    #[test]
+    fn the_largest_keys_and_laps_stay_apart() {
+        let ring = Ring::new(2);
+        // Two positions before the laps' half of a word is full.
+        let position = (1 << 33) - 4;
+        ring.head.store(position, Ordering::Relaxed);
+        ring.tail.store(position, Ordering::Relaxed);
+        for key in [u32::MAX, 0, u32::MAX - 1, 7, u32::MAX, 1] {
+            assert_eq!(ring.pop(), None);
+            ring.push(key);
+            assert_eq!(ring.pop(), Some(key));
+        }
+    }
+}
