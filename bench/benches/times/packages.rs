@@ -160,7 +160,7 @@ fn uids(count: usize) -> Vec<Uid> {
         .collect()
 }
 
-/// The ring under the work queue: a push and a pop, by several threads at once.
+/// The ring that was under the work queue: a push and a pop, by several threads at once.
 fn queues(threads: u32) -> [Timed; 2] {
     const WAITING: u32 = 1_000;
     [

@@ -57,8 +57,8 @@ pub const RETRY_BURST: u32 = 100;
 /// pause takes 25 ns (`bench/results/scaling.md`); more delays single keys for nothing.
 pub const BACK_OFF_PAUSES: u32 = 256;
 
-/// How often in a row, before a thread gives its core away.
-pub const BACK_OFFS_BEFORE_YIELDING: u32 = 2;
+/// How often a thread that waits for another pauses as long, before it gives its core away.
+pub const WAITS_BEFORE_YIELDING: u32 = 2;
 
 /// The capacity of the work queue's first ring. One cell has 8 bytes, so 8 KiB. (Models with two
 /// or three keys must see rings replaced.)

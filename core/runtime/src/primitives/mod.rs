@@ -42,7 +42,8 @@ pub use {
 };
 
 #[cfg(not(any(feature = "loom", feature = "shuttle")))]
-use crate::limits::{BACK_OFF_PAUSES, BACK_OFFS_BEFORE_YIELDING};
+use crate::limits::BACK_OFF_PAUSES;
+use crate::limits::WAITS_BEFORE_YIELDING;
 
 pub use crossbeam_utils::CachePadded;
 pub use std::sync::Arc;
@@ -86,25 +87,33 @@ pub fn store_among_exchanges(word: &AtomicU64, value: u64) {
     word.store(value, Ordering::Relaxed);
 }
 
-/// Waits a moment, after another thread was quicker. Begin with no `attempts`.
+/// Stays away for a moment, after another thread has won an exchange.
 ///
 /// The moment is long on purpose: threads that try again at once take the line from each other at
-/// every step, while one that stays away lets the other do hundreds of steps. It is bounded: from
-/// the third attempt on, the thread gives its core away, for the other may need it to get on.
+/// every step, while one that stays away lets the other do hundreds of steps. The core is kept: on a
+/// busy machine it would be gone for milliseconds, and nobody waits for it.
 #[cold]
-pub fn back_off(attempts: &mut u32) {
+pub fn back_off() {
     #[cfg(any(feature = "loom", feature = "shuttle"))]
-    let _ = (attempts, checker::thread::yield_now());
+    checker::thread::yield_now();
     #[cfg(not(any(feature = "loom", feature = "shuttle")))]
-    {
-        *attempts += 1;
-        if *attempts > BACK_OFFS_BEFORE_YIELDING {
-            return std::thread::yield_now();
-        }
-        for _ in 0..BACK_OFF_PAUSES {
-            std::hint::spin_loop();
-        }
+    for _ in 0..BACK_OFF_PAUSES {
+        std::hint::spin_loop();
     }
+}
+
+/// Waits a moment for what another thread is about to do. Begin with no `attempts`. Spins a bounded
+/// time and then gives its core away, for the other may need it to get on.
+#[cold]
+pub fn wait_for_another(attempts: &mut u32) {
+    if *attempts < WAITS_BEFORE_YIELDING {
+        *attempts += 1;
+        return back_off();
+    }
+    #[cfg(any(feature = "loom", feature = "shuttle"))]
+    checker::thread::yield_now();
+    #[cfg(not(any(feature = "loom", feature = "shuttle")))]
+    std::thread::yield_now();
 }
 
 /// Locks a mutex.

@@ -71,7 +71,6 @@ impl<K: DenseKey> WorkQueue<K> {
             return false;
         }
         let slot = self.slots.get_or_grow(key.index());
-        let mut attempts = 0;
         loop {
             let seen = slot.word();
             let state = seen.state();
@@ -86,7 +85,7 @@ impl<K: DenseKey> WorkQueue<K> {
                 }
                 return next != seen;
             }
-            back_off(&mut attempts);
+            back_off();
         }
     }
 
@@ -140,7 +139,6 @@ impl<K: DenseKey> WorkQueue<K> {
             return;
         }
         slot.count_work(now_ns, &self.overflow);
-        let mut attempts = 0;
         let again = loop {
             let (next, again) = match seen.state() {
                 KeyState::Dirty => (Word::new(KeyState::Queued, seen.added_ns()), true),
@@ -149,7 +147,7 @@ impl<K: DenseKey> WorkQueue<K> {
             if slot.exchange(seen, next) {
                 break again;
             }
-            back_off(&mut attempts);
+            back_off();
             seen = slot.word();
         };
         between_seq_cst();

@@ -3,7 +3,7 @@
 //! It relies on what the queue guarantees: a key is in the ring at most once and its index is below
 //! the capacity, so no push finds the ring full.
 
-use crate::primitives::{AtomicU64, CachePadded, Ordering, back_off};
+use crate::primitives::{AtomicU64, CachePadded, Ordering, back_off, wait_for_another};
 
 #[derive(Debug)]
 pub(super) struct Ring {
@@ -72,12 +72,15 @@ impl Ring {
                 if won.is_ok() {
                     return Some(cell as u32);
                 }
+                back_off();
+                continue;
+            }
             // Relaxed: who must not miss a push has a fence before.
-            } else if self.tail.load(Ordering::Relaxed) == head {
+            if self.tail.load(Ordering::Relaxed) == head {
                 return None;
             }
-            // Another thread took the key, or is about to store one.
-            back_off(&mut attempts);
+            // A push has its position and is about to store its key.
+            wait_for_another(&mut attempts);
         }
     }
 
