@@ -46,7 +46,7 @@ pub(crate) fn run(asked: &Asked) -> anyhow::Result<()> {
     let mut report = Report::read(&folder.join("scaling.json"));
     if COUNTS {
         report.counts = Some(Counts {
-            source: source(" --features contention"),
+            source: source(" --features contention", "scaling"),
             rows: subjects::all()
                 .iter()
                 .flat_map(|subject| counts(subject, cores))
@@ -54,10 +54,13 @@ pub(crate) fn run(asked: &Asked) -> anyhow::Result<()> {
         });
     }
     if !COUNTS && asked.wants("scaling/paired") {
-        report.paired = Some(Paired::measure(source(""), &subjects::all()));
+        report.paired = Some(Paired::measure(
+            source("", "scaling/paired"),
+            &subjects::all(),
+        ));
     }
     if !COUNTS && asked.wants("scaling/curves") {
-        let source = source("");
+        let source = source("", "scaling");
         let transfer_ns = transfer_ns(cores)?;
         let curve = |subject: &Subject| -> anyhow::Result<Curve> {
             Ok(Curve::new(subject, points(subject, cores)?, transfer_ns))
@@ -110,10 +113,10 @@ fn record_rows(throughput: &Throughput, cores: usize) {
     }
 }
 
-fn source(features: &str) -> Source {
+fn source(features: &str, filter: &str) -> Source {
     let machine = Machine::here();
     Source {
-        command: format!("cargo bench -p podstorm-bench{features} -- scaling"),
+        command: format!("cargo bench -p podstorm-bench{features} -- {filter}"),
         cpu_model: machine.cpu_model,
         cores: machine.cores,
         commit: Commit::here().text(),
