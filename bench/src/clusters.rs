@@ -114,10 +114,11 @@ impl Plan {
     pub fn build(&self) -> Cluster {
         let drawn = self.draw();
         let cache = Arc::new(PodCache::new());
-        let controller = Controller::new(ControllerOptions::new(Kind::REPLICA_SET), cache.clone());
+        let options = ControllerOptions::new(Kind::REPLICA_SET);
+        let (controller, owners) = Controller::alone(options, cache.clone());
         let (mut keys, mut replica_sets, mut pods) = (Vec::new(), Vec::new(), Vec::new());
         for (replica_set, owned) in drawn {
-            controller.owner_delta(Delta::Applied(replica_set.clone()), NOW);
+            owners.apply(Delta::Applied(replica_set.clone()), NOW);
             let meta = &replica_set.metadata;
             keys.push(controller.owners().intern(&meta.namespace, &meta.name));
             for pod in &owned {
@@ -209,7 +210,7 @@ impl Plan {
 #[derive(Debug)]
 pub struct Cluster {
     /// Of ReplicaSets.
-    pub controller: Controller,
+    pub controller: Arc<Controller>,
     /// The keys of the ReplicaSets; old revisions come last, here and below.
     pub keys: Vec<KeyId>,
     /// The ReplicaSets, as cached.

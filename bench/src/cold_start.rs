@@ -10,7 +10,7 @@ use podstorm::cache::PodCache;
 use podstorm::client::{Answer, Request};
 use podstorm::driver::{Driver, sync_all};
 use podstorm::object::{
-    Kind, LabelSelector, Labels, Namespace, Node, Now, ObjectMeta, Pod, ReplicaSet,
+    AnyObject, Kind, LabelSelector, Labels, Namespace, Node, Now, ObjectMeta, Pod, ReplicaSet,
     ResourceVersion, Str, Time, Uid,
 };
 use podstorm::reflector::{Action, Delivery, Reflector, ReflectorOptions};
@@ -150,9 +150,11 @@ pub fn start(cluster: &Cluster) -> Start {
     let now = || Duration::from_secs_f64(clock.seconds());
     let mut start = Start::default();
     let cache = Arc::new(PodCache::new());
-    let controller = Controller::new(ControllerOptions::new(Kind::REPLICA_SET), cache.clone());
+    let options = ControllerOptions::new(Kind::REPLICA_SET);
+    let (controller, owners) = Controller::alone(options, cache.clone());
     initial::<ReplicaSet>(cluster, &now, &mut start, |objects, version| {
-        controller.owner_replace(objects, version, NOW);
+        let objects = objects.into_iter().map(|object| object as AnyObject);
+        owners.replace(objects.collect(), version, NOW);
     });
     let served = start.served;
     initial::<Pod>(cluster, &now, &mut start, |pods, version| {
@@ -165,7 +167,7 @@ pub fn start(cluster: &Cluster) -> Start {
     };
     let mut driver = Driver::<Sync>::default();
     let mut first = None;
-    let syncs = sync_all(&controller, &mut driver, &mut idle_server, NOW, |sync| {
+    let syncs = sync_all(&*controller, &mut driver, &mut idle_server, NOW, |sync| {
         assert!(matches!(sync.outcome(), Outcome::Ok));
         first.get_or_insert_with(&now);
     });

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use podstorm::cache::{Delta, PodCache};
 use podstorm::client::{Answer, Request};
 use podstorm::driver::{Driver, sync_all};
+use podstorm::informer::AnyInformer;
 use podstorm::object::{Kind, LabelSelector, Labels, Now, OwnerReference, Pod, ReplicaSet, Uid};
 use podstorm::policy::Behaviour;
 use podstorm::replicaset::{Controller, ControllerOptions, Sync};
@@ -34,7 +35,8 @@ const ROLLOUTS: usize = 2_000;
 
 struct Harness {
     cache: Arc<PodCache>,
-    controller: Controller,
+    controller: Arc<Controller>,
+    owners: Arc<dyn AnyInformer>,
     driver: Driver<Sync>,
     now: Now,
     version: u64,
@@ -50,8 +52,8 @@ impl Harness {
         set.spec.replicas = Some(replicas);
         set.metadata.generation += 1;
         set.metadata.resource_version = self.version().into();
-        let delta = Delta::Applied(Arc::new(set.clone()));
-        self.controller.owner_delta(delta, self.now);
+        let set = Arc::new(set.clone());
+        self.owners.apply(Delta::Applied(set), self.now);
     }
 
     fn pod(&mut self, pod: Pod, is_gone: bool) {
@@ -108,7 +110,7 @@ impl Harness {
                 other => panic!("{other:?} is not expected here"),
             }
         };
-        sync_all(controller, driver, &mut server, *now, |_| {});
+        sync_all(&**controller, driver, &mut server, *now, |_| {});
         (made, deleted)
     }
 }
@@ -164,8 +166,8 @@ fn roll_out(harness: &mut Harness, number: u128) {
     harness.work();
     for mut set in sets {
         set.metadata.resource_version = harness.version().into();
-        let delta = Delta::Deleted(Arc::new(set));
-        harness.controller.owner_delta(delta, harness.now);
+        let gone = Delta::Deleted(Arc::new(set) as _);
+        harness.owners.apply(gone, harness.now);
     }
     harness.work();
     harness.now.mono_ns += ROLLOUT_NS;
@@ -184,8 +186,10 @@ fn nothing_is_kept_for_replica_sets_that_are_gone() {
             policy: behaviour.policy(),
             ..ControllerOptions::new(Kind::REPLICA_SET)
         };
+        let (controller, owners) = Controller::alone(options, cache.clone());
         let mut harness = Harness {
-            controller: Controller::new(options, cache.clone()),
+            controller,
+            owners,
             cache,
             driver: Driver::default(),
             now: Now::default(),

@@ -5,8 +5,8 @@ use std::error::Error;
 use std::io::{self, Read, Write as _};
 use std::process::ExitCode;
 
-use podstorm::deployment::template::{pod_template_hash, replica_set_name};
 use podstorm::object::{Deployment, Resource as _};
+use podstorm::template::{pod_template_hash, replica_set_name};
 
 fn main() -> ExitCode {
     let (text, exit_code) = match name(io::stdin().lock()) {

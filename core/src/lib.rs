@@ -7,9 +7,10 @@ pub mod deployment;
 pub mod policy;
 pub mod ranking;
 pub mod replicaset;
+pub mod template;
 
 pub use podstorm_objects as object;
 pub use podstorm_runtime::{
-    claim, client, consistency, driver, expectations, intern, limits, metrics, owned, primitives,
-    reflector, slow_start, store, workqueue,
+    claim, client, consistency, driver, expectations, informer, intern, limits, metrics, owned,
+    primitives, reflector, slow_start, store, workqueue,
 };

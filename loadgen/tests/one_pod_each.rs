@@ -9,10 +9,11 @@ mod workload;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use podstorm::cache::PodCache;
+use podstorm::informer::Informers;
 use podstorm::object::{
     AnyObject, DynamicObject, Kind, Namespace, Node, Now, Pod, ReplicaSet, Resource,
 };
+use podstorm::ranking::RankFields;
 use podstorm_apiserver::latency::Latency;
 use podstorm_apiserver::{Cluster, ClusterOptions, DeleteOptions, kind_named};
 use podstorm_sim::engine::Harness;
@@ -30,8 +31,8 @@ fn kind() -> Kind {
     kind_named("ConfigMap").unwrap()
 }
 
-fn make(pods: &Arc<PodCache>) -> OnePodEach {
-    OnePodEach::new(kind(), pods)
+fn make(informers: &mut Informers<RankFields>) -> Arc<OnePodEach> {
+    OnePodEach::new(kind(), informers)
 }
 
 fn map(name: &str, class: &str) -> AnyObject {

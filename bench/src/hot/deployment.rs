@@ -3,14 +3,15 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
-use podstorm::cache::{Delta, PodCache};
+use podstorm::cache::Delta;
 use podstorm::client::{Answer, Request};
-use podstorm::deployment::template::{pod_template_hash, with_hash_label};
 use podstorm::deployment::{Controller, ControllerOptions};
-use podstorm::driver::{AsyncSync, Driver, Progress, SyncState, Workload};
+use podstorm::driver::{AsyncSync, Driver, Progress, SyncState};
+use podstorm::informer::Informers;
 use podstorm::object::{
     AnyObject, Deployment, Kind, Now, PodTemplate, ReplicaSet, Resource, Time, Uid,
 };
+use podstorm::template::{pod_template_hash, with_hash_label};
 use serde_json::json;
 
 use crate::clusters::NOW;
@@ -21,15 +22,17 @@ const REPLICAS: i32 = 3;
 /// A sync with nothing to do, of a Deployment whose rollouts have left `revisions` ReplicaSets, the newest
 /// of which has all pods.
 pub fn idle(revisions: usize) -> impl FnMut() -> u64 {
-    let controller = Controller::new(ControllerOptions::default(), Arc::new(PodCache::new()));
+    let mut informers = Informers::new(Arc::default());
+    let controller = Controller::new(ControllerOptions::default(), &mut informers);
     let deployment = Arc::new(settled(revisions));
     let templates = (1..=revisions).map(template);
     let sets = templates.enumerate().map(|(at, template)| {
         let set = replica_set(&deployment, template, at + 1 == revisions, at + 1);
         Arc::new(set) as AnyObject
     });
-    controller.others_listed(Kind::REPLICA_SET, sets.collect(), &1.into(), NOW);
-    controller.object_changed(Delta::Applied(deployment as AnyObject), NOW);
+    let informer = |kind| informers.take(kind);
+    informer(Kind::REPLICA_SET).replace(sets.collect(), &1.into(), NOW);
+    informer(Kind::DEPLOYMENT).apply(Delta::Applied(deployment), NOW);
     let key = controller.key("shop", "web");
     let mut driver = Driver::<AsyncSync>::default();
     let mut no_api = |request: &Request, _: Now| -> Answer {

@@ -5,7 +5,7 @@
 //! No module knows which workload is controlled. [`cache`] is the informer cache, [`workqueue`] the
 //! queue, [`expectations`] and [`consistency`] keep a sync from acting on an old cache, [`claim`]
 //! adopts and releases objects, [`owned`] says which owners an event wakes, [`store`] keeps objects in the
-//! form that controllers read, [`driver`] runs syncs, and [`client`] is the layer before the API.
+//! form that controllers read, [`informer`] fills the stores of all kinds, [`driver`] runs syncs, and [`client`] is the layer before the API.
 
 pub mod cache;
 pub mod claim;
@@ -13,6 +13,7 @@ pub mod client;
 pub mod consistency;
 pub mod driver;
 pub mod expectations;
+pub mod informer;
 pub mod intern;
 pub mod limits;
 pub mod metrics;

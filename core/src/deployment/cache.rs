@@ -1,19 +1,20 @@
-//! The Deployments and ReplicaSets that the controller knows, each with what is derived from it once,
-//! when it arrives.
+//! The Deployments and ReplicaSets that the controller reads. Each Deployment has what is derived from
+//! it once, when it arrives; the store of ReplicaSets is the one of their own controller.
 
 use std::sync::Arc;
 
 use podstorm_objects::{
-    Deployment, Kind, ObjectMeta, ObjectReference, OwnerReference, ReplicaSet, Selector,
+    AnyObject, Deployment, Kind, ObjectMeta, ObjectReference, OwnerReference, Selector,
     SelectorError, Str, Uid,
 };
-use podstorm_runtime::claim::Owned;
+use podstorm_runtime::informer::{Informed, Informers};
 use podstorm_runtime::intern::KeyId;
 use podstorm_runtime::store::{Cached, Store};
 
-use super::find_new::readable_revision;
-use super::template::TemplateForm;
-use crate::cache::PodCache;
+use crate::ranking::RankFields;
+use crate::replicaset::owners;
+use crate::replicaset::{Owner, OwnerStore};
+use crate::template::TemplateForm;
 
 /// A cached Deployment.
 #[derive(Debug)]
@@ -27,16 +28,6 @@ pub(super) struct CachedDeployment {
     pub(super) controller_ref: Arc<OwnerReference>,
     /// The reference that Events about it carry.
     pub(super) reference: Arc<ObjectReference>,
-}
-
-/// A cached ReplicaSet.
-#[derive(Debug)]
-pub(super) struct CachedSet {
-    pub(super) object: Arc<ReplicaSet>,
-    /// Its template, to be compared with others.
-    pub(super) form: TemplateForm,
-    /// Its revision, 0 without one; `None` if that can't be read.
-    pub(super) revision: Option<i64>,
 }
 
 impl Cached for CachedDeployment {
@@ -71,55 +62,24 @@ impl Cached for CachedDeployment {
     }
 }
 
-impl Cached for CachedSet {
-    type Object = ReplicaSet;
-    type Context = ();
-
-    const BY_CONTROLLER: bool = true;
-    const ORPHANS: bool = true;
-
-    fn derive(object: Arc<ReplicaSet>, _: KeyId, old: Option<&Self>, _: &()) -> Self {
-        let template = &object.spec.template;
-        let form = match old {
-            Some(old) if old.object.spec.template == *template => old.form,
-            _ => TemplateForm::of(template),
-        };
-        CachedSet {
-            revision: readable_revision(&object.metadata),
-            object,
-            form,
-        }
-    }
-
-    fn object(&self) -> &Arc<ReplicaSet> {
-        &self.object
+impl Informed for CachedDeployment {
+    fn read(object: AnyObject) -> Option<Arc<Deployment>> {
+        Deployment::of(&object)
     }
 }
 
-impl Owned for CachedSet {
-    fn kind(&self) -> Kind {
-        Kind::REPLICA_SET
-    }
-
-    fn metadata(&self) -> &ObjectMeta {
-        &self.object.metadata
-    }
-}
-
-/// All that is known, and the pods.
+/// The stores that the controller reads. That of ReplicaSets leads to their pods.
 #[derive(Debug)]
 pub(super) struct Caches {
-    pub(super) deployments: Store<CachedDeployment>,
-    pub(super) sets: Store<CachedSet>,
-    pub(super) pods: Arc<PodCache>,
+    pub(super) deployments: Arc<Store<CachedDeployment>>,
+    pub(super) sets: Arc<OwnerStore>,
 }
 
 impl Caches {
-    pub(super) fn new(pods: Arc<PodCache>) -> Caches {
+    pub(super) fn new(informers: &mut Informers<RankFields>) -> Caches {
         Caches {
-            deployments: Store::default(),
-            sets: Store::default(),
-            pods,
+            deployments: informers.store(Kind::DEPLOYMENT, || ()),
+            sets: owners::store(Kind::REPLICA_SET, informers),
         }
     }
 
@@ -132,7 +92,7 @@ impl Caches {
 
     /// The ReplicaSets that a Deployment could keep, release or adopt: those whose controller has that
     /// UID, and the orphans of its namespace.
-    pub(super) fn candidates(&self, namespace: &Str, owner: &Uid) -> Vec<Arc<CachedSet>> {
+    pub(super) fn candidates(&self, namespace: &Str, owner: &Uid) -> Vec<Arc<Owner>> {
         let (owned, orphans) = (self.sets.owned(owner), self.sets.orphans(namespace));
         let most = |hint: (usize, Option<usize>)| hint.1.unwrap_or(0);
         let mut found = Vec::with_capacity(most(owned.size_hint()) + most(orphans.size_hint()));

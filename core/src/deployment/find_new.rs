@@ -6,7 +6,7 @@ use std::num::{IntErrorKind, ParseIntError};
 use podstorm_objects::{ObjectMeta, PodTemplate, ReplicaSet, Str, Time};
 
 use super::annotations::REVISION;
-use super::template::{TemplateForm, same_template};
+use crate::template::{TemplateForm, same_template};
 
 /// Sorts the ReplicaSets that a Deployment controls by creation and tells the place of the new one:
 /// the first with the Deployment's template, even if it is being deleted. All others are old.

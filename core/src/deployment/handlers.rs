@@ -5,81 +5,39 @@
 //! the server for the ReplicaSets of a Deployment when a pod ends; a handler makes no calls here, and the
 //! cached ones serve as well, because a later event of theirs wakes the Deployment anyway.
 
-use podstorm_objects::{
-    AnyObject, Deployment, Kind, Now, Object, ObjectMeta, Pod, ResourceVersion,
-};
+use podstorm_objects::{Kind, Now, ObjectMeta, Pod};
+use podstorm_runtime::informer::Handler;
 use podstorm_runtime::intern::KeyId;
 use podstorm_runtime::owned::OwnedHandlers;
 use podstorm_runtime::store::{Change, Keyed};
 
 use super::Shared;
-use super::cache::{CachedDeployment, CachedSet};
+use super::cache::CachedDeployment;
 use super::sizes::RECREATE;
-use crate::cache::Delta;
+use crate::replicaset::{Owner, OwnerChange};
 
-/// No key of a ReplicaSet is kept anywhere.
-struct NoKeys;
-
-impl Keyed for NoKeys {
-    fn is_idle(&self, _: KeyId) -> bool {
-        true
+/// Whatever happens to a Deployment wakes it.
+impl Handler<CachedDeployment> for Shared {
+    fn handle(&self, change: &Change<CachedDeployment>, now: Now) {
+        self.queue.add(change.key, now.mono_ns);
     }
 
-    fn forget(&self, _: KeyId) {}
+    fn keyed(&self) -> Option<&dyn Keyed> {
+        Some(&self.queue)
+    }
 }
 
-impl Shared {
-    /// Whatever happens to a Deployment wakes it.
-    pub(super) fn deployment_changed(&self, delta: Delta<dyn Object>, now: Now) {
-        // The informer of this kind delivers no other kind.
-        if let Some(delta) = delta.filter_map(|object| Deployment::of(&object)) {
-            let change = self.caches.deployments.apply(delta, &self.queue, now);
-            self.queue.add(change.key, now.mono_ns);
-        }
-    }
-
-    /// All Deployments: those that are gone are woken first.
-    pub(super) fn deployments_listed(
-        &self,
-        objects: &[AnyObject],
-        version: &ResourceVersion,
-        now: Now,
-    ) {
-        let listed = objects.iter().filter_map(Deployment::of).collect();
-        let deployments = &self.caches.deployments;
-        for change in deployments.replace(listed, version, &self.queue, now) {
-            self.queue.add(change.key, now.mono_ns);
-        }
-    }
-
-    pub(super) fn replica_set_changed(&self, delta: Delta<dyn Object>, now: Now) {
-        if let Some(delta) = delta.filter_map(|object| object.downcast()) {
-            let change = self.caches.sets.apply(delta, &NoKeys, now);
-            self.handle_set(&change, now);
-        }
-    }
-
-    pub(super) fn replica_sets_listed(
-        &self,
-        objects: Vec<AnyObject>,
-        version: &ResourceVersion,
-        now: Now,
-    ) {
-        let listed = objects.into_iter().filter_map(|it| it.downcast());
-        let sets = &self.caches.sets;
-        for change in sets.replace(listed.collect(), version, &NoKeys, now) {
-            self.handle_set(&change, now);
-        }
-    }
-
-    fn handle_set(&self, change: &Change<CachedSet>, now: Now) {
+impl Handler<Owner> for Shared {
+    fn handle(&self, change: &OwnerChange, now: Now) {
         let old = change.old.as_ref().map(|old| &old.object.metadata);
         let new = change.new.as_ref().map(|new| &new.object);
         if let Some(new) = new.or(change.last.as_ref()) {
             self.dependent_changed(old, &new.metadata, change.new.is_none(), now);
         }
     }
+}
 
+impl Shared {
     /// A pod is gone. If its Deployment recreates pods, and none of the old ones is left, new ones can
     /// be created.
     pub(super) fn pod_deleted(&self, pod: &Pod, now: Now) {
@@ -113,9 +71,7 @@ impl Shared {
         for (_, set) in self.caches.sets.owned(uid) {
             let meta = &set.object.metadata;
             if selects_all || selector.matches(&meta.labels) {
-                let owner = Kind::REPLICA_SET.controller_reference(meta);
-                let owned = self.caches.pods.owned_by(&meta.namespace, &owner);
-                pods += owned.map_or(0, |owned| owned.lock().len());
+                pods += set.owned_pods.lock().len();
             }
         }
         pods > 0

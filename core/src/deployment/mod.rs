@@ -4,12 +4,11 @@
 //! What it does is Kubernetes' own controller's, request by request, its oddities included; see
 //! `docs/deployments.md`. Each file is one part of it:
 //!
-//! * `cache`: the Deployments and ReplicaSets that it knows, each with what is derived from it once;
-//!   `handlers`: what wakes a Deployment.
+//! * `cache`: the Deployments and ReplicaSets that it reads; `handlers`: what wakes a Deployment.
 //! * `sync`: the steps of one sync, in their order. `rolling`, `recreate`, `scaling` and
 //!   `rollback` are the ways in which it ends; `clean_up` deletes what the history is too short for.
 //! * `find_new`: which ReplicaSet has the Deployment's template. `new_set`: its revision, or its
-//!   creation. `template`: when templates are equal, and the hash by which a ReplicaSet is named.
+//!   creation. [`crate::template`]: when templates are equal, and the hash that names a ReplicaSet.
 //! * `proportions`, `sizes`: how many pods each ReplicaSet gets. `status`, `conditions`: what is
 //!   told about a rollout.
 //! * `rollout`: what `kubectl rollout` makes of it.
@@ -33,19 +32,20 @@ mod scaling;
 pub mod sizes;
 mod status;
 mod sync;
-pub mod template;
 
 use std::sync::Arc;
 
-use podstorm_objects::{AnyObject, Deployment, Kind, Now, Object, ReplicaSet, ResourceVersion};
+use podstorm_objects::{Deployment, Kind, Now, ReplicaSet};
 use podstorm_runtime::driver::{AsyncSync, Step, Workload};
+use podstorm_runtime::informer::Informers;
 use podstorm_runtime::intern::{KeyId, ObjectKey};
 use podstorm_runtime::limits::DEPLOYMENT_RETRIES_MAX;
 use podstorm_runtime::workqueue::RateLimitingQueue;
 
-use crate::cache::{Delta, Listed, PodCache, PodChange};
+use crate::cache::{Listed, PodChange};
 use crate::ranking::RankFields;
-use cache::Caches;
+use crate::replicaset::Owner;
+use cache::{CachedDeployment, Caches};
 
 pub use proportions::{ScaleMode, ScalePlan, scale_plan};
 pub use revisions::set_annotations;
@@ -67,7 +67,7 @@ impl Default for ControllerOptions {
     }
 }
 
-/// The controller, over a cache of pods that it shares with others. A clone is the same controller.
+/// The controller, over informers that it shares with others. A clone is the same controller.
 #[derive(Clone, Debug)]
 pub struct Controller(Arc<Shared>);
 
@@ -80,13 +80,16 @@ struct Shared {
 }
 
 impl Controller {
-    /// A controller that knows of no Deployment yet.
-    pub fn new(options: ControllerOptions, pods: Arc<PodCache>) -> Controller {
-        Controller(Arc::new(Shared {
+    /// A controller that reads Deployments, ReplicaSets and pods from these informers.
+    pub fn new(options: ControllerOptions, informers: &mut Informers<RankFields>) -> Controller {
+        let shared = Arc::new(Shared {
             options,
-            caches: Caches::new(pods),
+            caches: Caches::new(informers),
             queue: RateLimitingQueue::new(),
-        }))
+        });
+        informers.add_handler::<CachedDeployment>(Kind::DEPLOYMENT, Arc::clone(&shared) as _);
+        informers.add_handler::<Owner>(Kind::REPLICA_SET, Arc::clone(&shared) as _);
+        Controller(shared)
     }
 
     /// The key of a name; a new name gets a new key.
@@ -122,28 +125,8 @@ impl Workload for Controller {
         &self.0.queue
     }
 
-    fn object_changed(&self, delta: Delta<dyn Object>, now: Now) {
-        self.0.deployment_changed(delta, now);
-    }
-
-    fn objects_listed(&self, objects: Vec<AnyObject>, version: &ResourceVersion, now: Now) {
-        self.0.deployments_listed(&objects, version, now);
-    }
-
-    fn bookmark(&self, version: &ResourceVersion) {
-        self.0.caches.deployments.bookmark(version);
-    }
-
     fn other_kinds(&self) -> &[Kind] {
         &[Kind::REPLICA_SET]
-    }
-
-    fn other_changed(&self, delta: Delta<dyn Object>, now: Now) {
-        self.0.replica_set_changed(delta, now);
-    }
-
-    fn others_listed(&self, _: Kind, objects: Vec<AnyObject>, version: &ResourceVersion, now: Now) {
-        self.0.replica_sets_listed(objects, version, now);
     }
 
     fn pod_owner_kind(&self) -> Kind {
@@ -183,12 +166,15 @@ impl Workload for Controller {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use podstorm_objects::{DynamicObject, Uid};
+    use crate::cache::Delta;
+    use podstorm_objects::{AnyObject, DynamicObject, Uid};
     use podstorm_runtime::workqueue::Take;
 
     #[test]
     fn keys_grow_with_the_deployments_alive_within_minutes() {
-        let controller = Controller::new(ControllerOptions::default(), Arc::default());
+        let mut informers = Informers::new(Arc::default());
+        let controller = Controller::new(ControllerOptions::default(), &mut informers);
+        let deployments = informers.take(Kind::DEPLOYMENT);
         for number in 0..1_000_i64 {
             let now = Now {
                 mono_ns: number * 10_000_000_000,
@@ -199,8 +185,8 @@ mod tests {
             deployment.metadata.name = format!("web-{number}").into();
             deployment.metadata.uid = Uid::from_u128(number as u128 + 1);
             let deployment: AnyObject = Arc::new(deployment);
-            controller.object_changed(Delta::Applied(deployment.clone()), now);
-            controller.object_changed(Delta::Deleted(deployment), now);
+            deployments.apply(Delta::Applied(deployment.clone()), now);
+            deployments.apply(Delta::Deleted(deployment), now);
             let queue = controller.queue();
             while let Take::Key(key) = queue.try_take(now.mono_ns) {
                 assert_eq!(*controller.name(key).name, *format!("web-{number}"));

@@ -19,7 +19,7 @@ use super::conditions::{
 use super::revisions::set_annotations;
 use super::sizes::new_replica_set_size;
 use super::sync::{Set, Sets, Sync, SyncStep};
-use super::template::{
+use crate::template::{
     HASH_LABEL, TemplateForm, pod_template_hash, replica_set_name, same_template, with_hash_label,
 };
 
@@ -177,7 +177,7 @@ impl Sync<'_> {
         };
         let owner = found.object.metadata.controller();
         let is_own = owner.is_some_and(|owner| owner.uid == self.deployment.metadata.uid);
-        if is_own && self.has_new_template(&found.object, &found.form) {
+        if is_own && self.has_new_template(&found.object, found.template_form()) {
             return Ok(found.object.clone());
         }
         self.deployment_mut().status.collision_count = Some(count.unwrap_or(0).wrapping_add(1));

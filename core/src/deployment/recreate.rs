@@ -54,7 +54,8 @@ impl Sync<'_> {
         sets.old.iter().any(|set| {
             let meta = &set.metadata;
             let owner = Kind::REPLICA_SET.controller_reference(meta);
-            let owned = self.shared.caches.pods.owned_by(&meta.namespace, &owner);
+            let pods = &self.shared.caches.sets.context().pods;
+            let owned = pods.owned_by(&meta.namespace, &owner);
             owned.is_some_and(|owned| {
                 let members = owned.lock();
                 let mut pods = members.iter();

@@ -12,7 +12,7 @@ use podstorm_runtime::driver::SyncFailure;
 use super::annotations::{ROLLBACK_TO, is_copied};
 use super::find_new::{last_revision, readable_revision};
 use super::sync::{Set, Sync, SyncStep};
-use super::template::{TemplateForm, without_hash_label};
+use crate::template::{TemplateForm, without_hash_label};
 
 impl Sync<'_> {
     /// The revision to go back to, 0 for the last one.

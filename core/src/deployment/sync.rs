@@ -11,10 +11,11 @@ use podstorm_runtime::driver::{Calls, SyncFailure};
 use podstorm_runtime::intern::KeyId;
 
 use super::Shared;
-use super::cache::{CachedDeployment, CachedSet};
+use super::cache::CachedDeployment;
 use super::conditions::{PAUSED, RESUMED, TIMED_OUT, progress_deadline, progressing_is};
-use super::find_new::{max_revision, new_and_old};
+use super::find_new::{max_revision, new_and_old, readable_revision};
 use super::sizes::{RECREATE, ROLLING_UPDATE};
+use crate::replicaset::Owner;
 
 /// A ReplicaSet as a sync has it: as cached, or as the server answered.
 pub(super) type Set = Arc<ReplicaSet>;
@@ -191,7 +192,7 @@ impl Sync<'_> {
         })?;
         let candidates = self.shared.caches.candidates(&meta.namespace, &meta.uid);
         let reference = cached.controller_ref.clone();
-        let matches = |set: &CachedSet| selector.matches(&set.object.metadata.labels);
+        let matches = |set: &Owner| selector.matches(&set.object.metadata.labels);
         // Upstream's order is that of a map.
         let mut claim = Claim::new(meta, reference, candidates, matches).by_name();
         loop {
@@ -230,12 +231,15 @@ impl Sync<'_> {
         let template = &cached.object.spec.template;
         let new = new_and_old(
             &mut sets,
-            |set| (&*set.object, &set.form),
+            |set| (&*set.object, set.template_form()),
             template,
             &cached.form,
         );
         let new = new.map(|at| sets.remove(at));
-        let highest = max_revision(sets.iter().filter_map(|set| set.revision));
+        let highest = max_revision(
+            sets.iter()
+                .filter_map(|set| readable_revision(&set.object.metadata)),
+        );
         self.new_revision = highest.wrapping_add(1);
         self.claimed = Sets {
             new: new.map(|set| set.object.clone()),

@@ -2,39 +2,56 @@
 //! keys (for the queue). They do nothing else and make no API call.
 
 use podstorm_objects::{Now, ObjectMeta, Uid};
+use podstorm_runtime::informer::Handler;
 use podstorm_runtime::intern::KeyId;
 use podstorm_runtime::owned::{OwnedHandlers, OwnedPod};
+use podstorm_runtime::store::Keyed;
 
 use super::Controller;
-use super::owners::OwnerChange;
+use super::owners::{Owner, OwnerChange};
 use crate::cache::{OwnedPods, PodChange};
 use crate::ranking::RankFields;
 
 const NS_PER_SECOND: i64 = 1_000_000_000;
 
-impl Controller {
-    /// Handles a change of the owners that the caller has applied. Added and updated owners are
-    /// enqueued. An owner that is gone, or was replaced by another with the same name, first loses
+impl Handler<Owner> for Controller {
+    /// Wakes the owner. One that is gone, or was replaced by another with the same name, first loses
     /// its expectations and records.
-    pub fn owner_changed(&self, change: &OwnerChange, now: Now) {
-        if let Some(last) = &change.last {
-            self.forget_written(change.key, &last.metadata.uid);
-            self.expectations.delete(change.key);
-            self.queue.add(change.key, now.mono_ns);
-        }
-        if let Some(new) = &change.new {
-            if let Some(old) = &change.old {
-                let old_uid = &old.object.metadata.uid;
-                if *old_uid != new.object.metadata.uid {
-                    self.forget_written(change.key, old_uid);
-                    self.expectations.delete(change.key);
-                    self.queue.add(change.key, now.mono_ns);
-                }
+    fn handle(&self, change: &OwnerChange, now: Now) {
+        let gone = match (&change.last, &change.old, &change.new) {
+            (Some(last), _, _) => Some(last),
+            (None, Some(old), Some(new)) => {
+                let is_replaced = old.object.metadata.uid != new.object.metadata.uid;
+                is_replaced.then_some(&old.object)
             }
-            self.queue.add(change.key, now.mono_ns);
+            _ => None,
+        };
+        if let Some(gone) = gone {
+            self.forget_written(change.key, &gone.metadata.uid);
+            self.expectations.delete(change.key);
         }
+        self.queue.add(change.key, now.mono_ns);
     }
 
+    fn keyed(&self) -> Option<&dyn Keyed> {
+        Some(self)
+    }
+}
+
+impl Keyed for Controller {
+    fn is_idle(&self, key: KeyId) -> bool {
+        self.queue.is_idle(key)
+    }
+
+    fn forget(&self, key: KeyId) {
+        self.queue.forget(key);
+        self.expectations.delete(key);
+        self.consistency.clear(&key, None);
+        self.hardened.forget(key);
+    }
+}
+
+impl Controller {
     fn forget_written(&self, key: KeyId, uid: &Uid) {
         if self.keeps_records {
             self.consistency.clear(&key, Some(uid));

@@ -5,10 +5,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use podstorm_objects::{
-    Kind, LabelSelector, Labels, Now, Pod, PodTemplate, ReplicaSet, ResourceVersion, Time, Uid,
+    Kind, LabelSelector, Labels, Now, Object, Pod, PodTemplate, ReplicaSet, ResourceVersion, Time,
+    Uid,
 };
 use podstorm_runtime::client::{Answer, ApiError, OwnerPatch, Reason, Request};
 use podstorm_runtime::driver::{Driver, Progress, Transport};
+use podstorm_runtime::informer::AnyInformer;
 use podstorm_runtime::intern::KeyId;
 
 use super::as_replica_set;
@@ -29,7 +31,9 @@ pub(super) enum Fault {
 
 /// A controller, its caches and a driver of its syncs over a [`Server`].
 pub(super) struct Harness {
-    pub(super) controller: Controller,
+    pub(super) controller: Arc<Controller>,
+    /// The informer of the owners.
+    pub(super) owners: Arc<dyn AnyInformer>,
     pub(super) cache: Arc<PodCache>,
     pub(super) driver: Driver<Sync>,
     pub(super) key: KeyId,
@@ -42,7 +46,7 @@ pub(super) struct Server {
     pub(super) owner: Arc<ReplicaSet>,
     pub(super) pods: BTreeMap<String, Arc<Pod>>,
     pod_events: VecDeque<Delta<Pod>>,
-    owner_events: VecDeque<Delta<ReplicaSet>>,
+    owner_events: VecDeque<Delta<dyn Object>>,
     version: u64,
     /// The version of the last write: of pods, of owners.
     last: [u64; 2],
@@ -80,7 +84,7 @@ impl Harness {
             policy: behaviour.policy(),
             ..ControllerOptions::new(kind)
         };
-        let controller = Controller::new(options, cache.clone());
+        let (controller, owners) = Controller::alone(options, cache.clone());
         let labels = Labels::from_pairs([("app", "web")]);
         let mut owner = ReplicaSet::default();
         owner.metadata.name = "web".into();
@@ -102,10 +106,11 @@ impl Harness {
             wall_ns: 1_700_000_000_000_000_000,
         };
         cache.bookmark(&10.into());
-        controller.owner_delta(Delta::Applied(owner.clone()), now);
+        owners.apply(Delta::Applied(owner.clone()), now);
         Harness {
             key: controller.owners().intern("ns", "web"),
             controller,
+            owners,
             cache,
             driver: Driver::default(),
             now,
@@ -140,7 +145,7 @@ impl Harness {
 
     fn start(&mut self) -> Progress {
         let (controller, server) = (&self.controller, &mut self.server);
-        self.driver.begin(controller, self.key, server, self.now)
+        self.driver.begin(&**controller, self.key, server, self.now)
     }
 
     /// Answers a batch and goes on to the next.
@@ -157,7 +162,7 @@ impl Harness {
 
     fn resume(&mut self) -> Progress {
         let (controller, server) = (&self.controller, &mut self.server);
-        self.driver.poll(controller, server, self.now)
+        self.driver.poll(&**controller, server, self.now)
     }
 
     /// Goes on after [`answer`](Harness::answer) to the sync's end.
@@ -181,7 +186,7 @@ impl Harness {
     /// Delivers all events of owners.
     pub(super) fn deliver_owners(&mut self) {
         for delta in std::mem::take(&mut self.server.owner_events) {
-            self.controller.owner_delta(delta, self.now);
+            self.owners.apply(delta, self.now);
         }
     }
 

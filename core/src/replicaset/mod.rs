@@ -21,7 +21,7 @@ mod harness;
 mod key;
 mod listed;
 mod metrics;
-mod owners;
+pub(crate) mod owners;
 pub mod reconcile;
 #[cfg(test)]
 mod recycled_key_tests;
@@ -33,16 +33,16 @@ mod sync;
 use std::sync::Arc;
 
 use compact_str::CompactString;
-use podstorm_objects::{AnyObject, Kind, Now, Object, ReplicaSet, ResourceVersion};
+use podstorm_objects::{Kind, Now};
 use podstorm_runtime::consistency::ConsistencyStore;
 use podstorm_runtime::driver::Workload;
 use podstorm_runtime::expectations::Expectations;
+use podstorm_runtime::informer::{AnyInformer, Informers};
 use podstorm_runtime::intern::{KeyId, ObjectKey};
 use podstorm_runtime::limits::BURST_REPLICAS;
-use podstorm_runtime::store::Keyed;
 use podstorm_runtime::workqueue::RateLimitingQueue;
 
-use crate::cache::{Delta, Listed, PodCache, PodChange};
+use crate::cache::{Listed, PodCache, PodChange};
 use crate::policy::{Behaviour, Policy};
 use crate::ranking::RankFields;
 use hardened::Hardened;
@@ -111,7 +111,7 @@ pub struct Controller {
     options: ControllerOptions,
     /// Whether read-your-writes records are kept. Upstream keeps none for ReplicationControllers.
     keeps_records: bool,
-    owners: OwnerStore,
+    owners: Arc<OwnerStore>,
     expectations: Expectations<KeyId, PodName>,
     consistency: ConsistencyStore<KeyId>,
     hardened: Hardened,
@@ -120,11 +120,14 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// A controller over this pod cache, with an empty store of owners.
+    /// A controller that reads its owners and their pods from these informers.
     ///
     /// # Panics
     /// The kind is neither ReplicaSet nor ReplicationController.
-    pub fn new(options: ControllerOptions, pods: Arc<PodCache>) -> Controller {
+    pub fn new(
+        options: ControllerOptions,
+        informers: &mut Informers<RankFields>,
+    ) -> Arc<Controller> {
         assert!(
             [Kind::REPLICA_SET, Kind::REPLICATION_CONTROLLER].contains(&options.kind),
             "only ReplicaSets and ReplicationControllers are controlled"
@@ -133,11 +136,9 @@ impl Controller {
         let hardened = Hardened::new(options.policy, kinds);
         let of_upstream =
             options.gates.stale_controller_consistency && options.kind == Kind::REPLICA_SET;
-        Controller {
-            owners: OwnerStore::new(OwnerContext {
-                kind: options.kind,
-                pods,
-            }),
+        let kind = options.kind;
+        let controller = Arc::new(Controller {
+            owners: owners::store(kind, informers),
             keeps_records: hardened.records_every_write() || of_upstream,
             options,
             expectations: Expectations::new(),
@@ -145,7 +146,22 @@ impl Controller {
             hardened,
             queue: RateLimitingQueue::new(),
             metrics: ControllerMetrics::new(),
-        }
+        });
+        informers.add_handler::<Owner>(kind, Arc::clone(&controller) as _);
+        controller
+    }
+
+    /// A controller that shares its informers with no other workload, and the informer of its owners.
+    ///
+    /// # Panics
+    /// As [`new`](Controller::new).
+    pub fn alone(
+        options: ControllerOptions,
+        pods: Arc<PodCache>,
+    ) -> (Arc<Controller>, Arc<dyn AnyInformer>) {
+        let (mut informers, kind) = (Informers::new(pods), options.kind);
+        let controller = Controller::new(options, &mut informers);
+        (controller, informers.take(kind))
     }
 
     /// The options.
@@ -183,51 +199,11 @@ impl Controller {
         &self.metrics
     }
 
-    /// Applies a watch event of an owner to the store and handles the change.
-    pub fn owner_delta(&self, delta: Delta<ReplicaSet>, now: Now) {
-        let change = self.owners.apply(delta, self, now);
-        self.owner_changed(&change, now);
-    }
-
-    /// Replaces all owners by a list and handles every change.
-    pub fn owner_replace(&self, items: Vec<Arc<ReplicaSet>>, version: &ResourceVersion, now: Now) {
-        for change in self.owners.replace(items, version, self, now) {
-            self.owner_changed(&change, now);
-        }
-    }
-
-    /// The periodic resync of the owners (upstream: every 12 to 24 hours): adds every key. The
-    /// resync of the pods, [`PodCache::resync`], changes nothing, because handlers ignore pods
-    /// whose version has not changed.
-    pub fn owner_resync(&self, now: Now) {
-        for change in self.owners.resync() {
-            self.owner_changed(&change, now);
-        }
-    }
-
-    /// Advances the version of the store of owners without a change.
-    pub fn owner_bookmark(&self, version: &ResourceVersion) {
-        self.owners.bookmark(version);
-    }
-
     /// Gives the key of a finished sync back to the queue. After success its failures are
     /// forgotten; after a failure it is retried after a growing delay.
     pub fn finish(&self, sync: &mut Sync, now: Now) {
         self.retry(sync, now);
         self.queue.done(sync.key(), now.mono_ns);
-    }
-}
-
-impl Keyed for Controller {
-    fn is_idle(&self, key: KeyId) -> bool {
-        self.queue.is_idle(key)
-    }
-
-    fn forget(&self, key: KeyId) {
-        self.queue.forget(key);
-        self.expectations.delete(key);
-        self.consistency.clear(&key, None);
-        self.hardened.forget(key);
     }
 }
 
@@ -241,22 +217,6 @@ impl Workload for Controller {
 
     fn name(&self, key: KeyId) -> ObjectKey {
         self.owners.name(key)
-    }
-
-    fn object_changed(&self, delta: Delta<dyn Object>, now: Now) {
-        // The informer of this kind delivers no other kind.
-        if let Some(delta) = delta.filter_map(|object| as_replica_set(&object)) {
-            self.owner_delta(delta, now);
-        }
-    }
-
-    fn objects_listed(&self, objects: Vec<AnyObject>, version: &ResourceVersion, now: Now) {
-        let sets = objects.iter().filter_map(as_replica_set).collect();
-        self.owner_replace(sets, version, now);
-    }
-
-    fn bookmark(&self, version: &ResourceVersion) {
-        self.owner_bookmark(version);
     }
 
     #[inline]
@@ -292,20 +252,22 @@ impl Workload for Controller {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use podstorm_objects::{Pod, Uid};
+    use crate::cache::Delta;
+    use podstorm_objects::{Pod, ReplicaSet, Uid};
     use podstorm_runtime::workqueue::Take;
 
     #[test]
     fn a_resync_adds_every_owner_and_no_key_for_pods() {
         let pods = Arc::new(PodCache::new());
-        let controller = Controller::new(ControllerOptions::new(Kind::REPLICA_SET), pods.clone());
+        let options = ControllerOptions::new(Kind::REPLICA_SET);
+        let (controller, owners) = Controller::alone(options, pods.clone());
         let now = Now::default();
         for name in ["a", "b"] {
             let mut owner = ReplicaSet::default();
             owner.metadata.name = name.into();
             owner.metadata.namespace = "ns".into();
             owner.metadata.uid = Uid::new(name);
-            controller.owner_delta(Delta::Applied(Arc::new(owner)), now);
+            owners.apply(Delta::Applied(Arc::new(owner)), now);
         }
         let mut pod = Pod::default();
         pod.metadata.name = "p".into();
@@ -318,7 +280,7 @@ mod tests {
             controller.pod_changed(&change, now);
         }
         assert_eq!(controller.queue().len(), 0);
-        controller.owner_resync(now);
+        owners.resync(now);
         assert_eq!(controller.queue().len(), 2);
     }
 }

@@ -1,18 +1,25 @@
 //! The store of owners: ReplicaSets, or ReplicationControllers converted to ReplicaSets. Each has its
-//! compiled selector, its owned pods, and the pod from its template.
+//! compiled selector, its owned pods, and, made when first needed, the pod from its template and the
+//! template's form. All workloads that read ReplicaSets share the store.
 
 use std::sync::Arc;
 
 use podstorm_objects::{
-    Kind, ObjectReference, OwnerReference, Pod, ReplicaSet, Selector, SelectorError, Str,
+    AnyObject, Kind, ObjectMeta, ObjectReference, OwnerReference, Pod, ReplicaSet, Selector,
+    SelectorError, Str,
 };
 use podstorm_runtime::cache::NamespacedSelector;
+use podstorm_runtime::claim::Owned;
+use podstorm_runtime::informer::{Informed, Informers};
 use podstorm_runtime::intern::KeyId;
 use podstorm_runtime::primitives::OnceLock;
 use podstorm_runtime::store::{Cached, Change, Store};
 
+use super::adapter::as_replica_set;
 use super::reconcile::pod_from_template;
 use crate::cache::{OwnedPods, PodCache};
+use crate::ranking::RankFields;
+use crate::template::TemplateForm;
 
 /// The cached owners of one kind.
 pub type OwnerStore = Store<Owner>;
@@ -48,8 +55,16 @@ pub struct Owner {
     pub(crate) orphans: Arc<OwnedPods>,
     /// The pod to create, made from the template when first needed.
     pod_from_template: OnceLock<Arc<Pod>>,
+    /// The form of its template, made when first needed: only Deployments compare templates.
+    template_form: OnceLock<TemplateForm>,
     /// The reference that Events about the owner carry, made when first needed.
     reference: OnceLock<Arc<ObjectReference>>,
+}
+
+/// The store of a kind's owners, of which a controller manager has one.
+pub(crate) fn store(kind: Kind, informers: &mut Informers<RankFields>) -> Arc<OwnerStore> {
+    let pods = Arc::clone(informers.pods());
+    informers.store(kind, || OwnerContext { kind, pods })
 }
 
 impl Owner {
@@ -57,6 +72,12 @@ impl Owner {
     pub fn pod_from_template(&self) -> &Arc<Pod> {
         self.pod_from_template
             .get_or_init(|| Arc::new(pod_from_template(&self.object, &self.controller_ref)))
+    }
+
+    /// The template, to be compared with others. O(1), but O(bytes) for the first caller.
+    pub fn template_form(&self) -> &TemplateForm {
+        self.template_form
+            .get_or_init(|| TemplateForm::of(&self.object.spec.template))
     }
 
     /// The reference to the object in this version, for Events about it; `kind` is its kind.
@@ -73,6 +94,9 @@ impl Cached for Owner {
     /// For the selectors of siblings, which ranking reads.
     const BY_CONTROLLER: bool = true;
 
+    /// For the ReplicaSets that a Deployment could adopt.
+    const ORPHANS: bool = true;
+
     fn derive(
         object: Arc<ReplicaSet>,
         key: KeyId,
@@ -86,12 +110,8 @@ impl Cached for Owner {
             _ => Selector::compile(object.spec.selector.as_deref()).map(Arc::new),
         };
         if let Some(old) = old {
-            let pod_from_template = OnceLock::new();
-            if Arc::ptr_eq(&old.object.spec.template, &object.spec.template)
-                && let Some(built) = old.pod_from_template.get()
-            {
-                pod_from_template.get_or_init(|| built.clone());
-            }
+            let (was, is) = (&old.object.spec.template, &object.spec.template);
+            let made = Some(old).filter(|_| Arc::ptr_eq(was, is) || was == is);
             return Owner {
                 key,
                 namespace: old.namespace.clone(),
@@ -99,7 +119,8 @@ impl Cached for Owner {
                 controller_ref: old.controller_ref.clone(),
                 owned_pods: old.owned_pods.clone(),
                 orphans: old.orphans.clone(),
-                pod_from_template,
+                pod_from_template: kept(made.map(|old| &old.pod_from_template)),
+                template_form: kept(made.map(|old| &old.template_form)),
                 reference: OnceLock::new(),
                 object,
             };
@@ -114,6 +135,7 @@ impl Cached for Owner {
             orphans: pods.orphans(&meta.namespace),
             controller_ref,
             pod_from_template: OnceLock::new(),
+            template_form: OnceLock::new(),
             reference: OnceLock::new(),
             object,
         }
@@ -131,6 +153,31 @@ impl Cached for Owner {
         if !new.is_some_and(|new| Arc::ptr_eq(&self.owned_pods, &new.owned_pods)) {
             context.pods.detach_owner(&self.owned_pods);
         }
+    }
+}
+
+/// What was made of the last version, if it was made.
+fn kept<T: Clone>(made: Option<&OnceLock<T>>) -> OnceLock<T> {
+    let kept = OnceLock::new();
+    if let Some(value) = made.and_then(OnceLock::get) {
+        kept.get_or_init(|| value.clone());
+    }
+    kept
+}
+
+impl Informed for Owner {
+    fn read(object: AnyObject) -> Option<Arc<ReplicaSet>> {
+        as_replica_set(&object)
+    }
+}
+
+impl Owned for Owner {
+    fn kind(&self) -> Kind {
+        Kind::REPLICA_SET
+    }
+
+    fn metadata(&self) -> &ObjectMeta {
+        &self.object.metadata
     }
 }
 

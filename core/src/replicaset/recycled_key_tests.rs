@@ -5,16 +5,17 @@ use std::sync::Arc;
 use super::{Controller, ControllerOptions, Step, Sync};
 use crate::cache::{Delta, PodCache};
 use crate::policy::Behaviour;
-use podstorm_objects::{Kind, Now, ReplicaSet, Uid};
+use podstorm_objects::{AnyObject, Kind, Now, ReplicaSet, Uid};
+use podstorm_runtime::informer::AnyInformer;
 use podstorm_runtime::store::KEY_COOLDOWN_NS;
 use podstorm_runtime::workqueue::Take;
 
-fn controller(behaviour: Behaviour) -> Controller {
+fn controller(behaviour: Behaviour) -> (Arc<Controller>, Arc<dyn AnyInformer>) {
     let options = ControllerOptions {
         policy: behaviour.policy(),
         ..ControllerOptions::new(Kind::REPLICA_SET)
     };
-    Controller::new(options, Arc::new(PodCache::new()))
+    Controller::alone(options, Arc::new(PodCache::new()))
 }
 
 fn owner(name: &str, uid: u128) -> Arc<ReplicaSet> {
@@ -46,18 +47,18 @@ fn work(controller: &Controller, now: Now) {
 
 #[test]
 fn keys_grow_with_the_owners_alive_within_the_cooldown() {
-    let controller = controller(Behaviour::Upstream);
+    let (controller, owners) = controller(Behaviour::Upstream);
     for second in 0..20_000 {
         let now = at(second);
         let name = format!("web-{second}");
         let set = owner(&name, second as u128 + 1);
-        controller.owner_delta(Delta::Applied(set.clone()), now);
+        owners.apply(Delta::Applied(set.clone()), now);
         let key = controller.owners().intern("ns", &name);
         assert_eq!(&*controller.owners().name(key).name, name);
         let known = controller.owners().get(key).expect("it was applied");
         assert_eq!(known.object.metadata.uid, set.metadata.uid);
         work(&controller, now);
-        controller.owner_delta(Delta::Deleted(set), now);
+        owners.apply(Delta::Deleted(set), now);
         work(&controller, now);
     }
     let rest_seconds = usize::try_from(KEY_COOLDOWN_NS / 1_000_000_000).expect("positive");
@@ -68,14 +69,14 @@ fn keys_grow_with_the_owners_alive_within_the_cooldown() {
 
 #[test]
 fn a_successor_in_a_key_inherits_nothing() {
-    let controller = controller(Behaviour::Hardened);
+    let (controller, owners) = controller(Behaviour::Hardened);
     let (old, new) = (owner("old", 1), owner("new", 2));
-    controller.owner_delta(Delta::Applied(old.clone()), at(0));
+    owners.apply(Delta::Applied(old.clone()), at(0));
     let key = controller.owners().intern("ns", "old");
     while controller.queue().try_take(0) != Take::Empty {
         controller.queue().done(key, 0);
     }
-    controller.owner_delta(Delta::Deleted(old.clone()), at(1));
+    owners.apply(Delta::Deleted(old.clone()), at(1));
     while controller.queue().try_take(0) != Take::Empty {
         controller.queue().done(key, 0);
     }
@@ -87,7 +88,7 @@ fn a_successor_in_a_key_inherits_nothing() {
         .consistency
         .wrote_at(key, uid, Kind::POD, &7.into());
     controller.queue.add_rate_limited(key, 0);
-    controller.owner_delta(Delta::Applied(new), at(301));
+    owners.apply(Delta::Applied(new), at(301));
     assert_eq!(controller.owners().find("ns", "new"), Some(key));
     assert_eq!(controller.expectations.counts(key), None);
     assert!(controller.hardened.remembers_nothing(key, uid));
@@ -97,14 +98,14 @@ fn a_successor_in_a_key_inherits_nothing() {
 
 #[test]
 fn a_key_whose_owner_is_back_is_not_reused() {
-    let controller = controller(Behaviour::Upstream);
+    let (controller, owners) = controller(Behaviour::Upstream);
     let (web, other) = (owner("web", 1), owner("other", 2));
-    controller.owner_delta(Delta::Applied(web.clone()), at(0));
-    controller.owner_delta(Delta::Deleted(web.clone()), at(1));
-    controller.owner_delta(Delta::Applied(web), at(2));
+    owners.apply(Delta::Applied(web.clone()), at(0));
+    owners.apply(Delta::Deleted(web.clone()), at(1));
+    owners.apply(Delta::Applied(web), at(2));
     work(&controller, at(2));
-    let list = vec![owner("web", 1), other];
-    controller.owner_replace(list, &9.into(), at(900));
+    let list: Vec<AnyObject> = vec![owner("web", 1), other];
+    owners.replace(list, &9.into(), at(900));
     let key = |name| controller.owners().find("ns", name);
     assert!(key("web").is_some() && key("other").is_some());
     assert_ne!(key("web"), key("other"));

@@ -16,7 +16,7 @@ use workload::OnePodEach;
 fn main() -> anyhow::Result<()> {
     let kind = kind_named("ConfigMap").expect("every cluster serves it");
     let options = SimOptions::new(EngineKind::Virtual, 1);
-    let make = move |pods: &_| OnePodEach::new(kind, pods);
+    let make = move |informers: &mut _| OnePodEach::new(kind, informers);
     let mut harness = Harness::with_workload(&options, "one-pod-each", make);
     let (cluster, now) = (Arc::clone(harness.cluster()), harness.now());
     cluster.create(

@@ -3,13 +3,14 @@
 
 use std::sync::Arc;
 
-use podstorm::cache::{Delta, Listed, PodCache, PodChange};
+use podstorm::cache::{Listed, PodCache, PodChange};
 use podstorm::client::{Answer, EventIntent, Request};
 use podstorm::driver::{Step, SyncState, Workload};
+use podstorm::informer::{Handler, Informers};
 use podstorm::intern::{KeyId, ObjectKey};
-use podstorm::object::{AnyObject, Kind, Now, Object, Pod, Resource, ResourceVersion};
+use podstorm::object::{AnyObject, Kind, Now, Pod, Resource};
 use podstorm::ranking::RankFields;
-use podstorm::store::Store;
+use podstorm::store::{Change, Keyed, Store};
 use podstorm::workqueue::RateLimitingQueue;
 use serde_json::json;
 
@@ -18,7 +19,7 @@ use serde_json::json;
 pub(crate) struct OnePodEach {
     kind: Kind,
     pods: Arc<PodCache>,
-    maps: Store<AnyObject>,
+    maps: Arc<Store<AnyObject>>,
     queue: RateLimitingQueue<KeyId>,
 }
 
@@ -51,14 +52,16 @@ impl SyncState for OneRequest {
 }
 
 impl OnePodEach {
-    /// One that knows of no ConfigMap yet; `kind` is theirs.
-    pub(crate) fn new(kind: Kind, pods: &Arc<PodCache>) -> OnePodEach {
-        OnePodEach {
+    /// One that reads objects of this kind, and pods.
+    pub(crate) fn new(kind: Kind, informers: &mut Informers<RankFields>) -> Arc<OnePodEach> {
+        let workload = Arc::new(OnePodEach {
             kind,
-            pods: Arc::clone(pods),
-            maps: Store::default(),
+            pods: Arc::clone(informers.pods()),
+            maps: informers.store(kind, || ()),
             queue: RateLimitingQueue::new(),
-        }
+        });
+        informers.add_handler::<AnyObject>(kind, Arc::clone(&workload) as _);
+        workload
     }
 
     fn request(&self, key: KeyId) -> Option<Request> {
@@ -91,6 +94,16 @@ fn is_runner(map: &AnyObject) -> bool {
     class.is_some_and(|class| &**class == "runner") && !map.metadata().is_deleting()
 }
 
+impl Handler<AnyObject> for OnePodEach {
+    fn handle(&self, change: &Change<AnyObject>, now: Now) {
+        self.queue.add(change.key, now.mono_ns);
+    }
+
+    fn keyed(&self) -> Option<&dyn Keyed> {
+        Some(&self.queue)
+    }
+}
+
 impl Workload for OnePodEach {
     type Fields = RankFields;
     type Sync = OneRequest;
@@ -105,17 +118,6 @@ impl Workload for OnePodEach {
 
     fn queue(&self) -> &RateLimitingQueue<KeyId> {
         &self.queue
-    }
-
-    fn object_changed(&self, delta: Delta<dyn Object>, now: Now) {
-        let change = self.maps.apply(delta, &self.queue, now);
-        self.queue.add(change.key, now.mono_ns);
-    }
-
-    fn objects_listed(&self, maps: Vec<AnyObject>, version: &ResourceVersion, now: Now) {
-        for change in self.maps.replace(maps, version, &self.queue, now) {
-            self.queue.add(change.key, now.mono_ns);
-        }
     }
 
     fn pod_changed(&self, change: &PodChange, now: Now) {

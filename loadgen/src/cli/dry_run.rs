@@ -8,8 +8,8 @@ use ahash::RandomState;
 use hashbrown::HashMap;
 use podstorm::deployment::find_new::new_and_old;
 use podstorm::deployment::rollout::rollout_status;
-use podstorm::deployment::template::TemplateForm;
 use podstorm::intern::FIXED_STATE;
+use podstorm::template::TemplateForm;
 use podstorm_objects::{
     Deployment, ObjectMeta, OwnerReference, Pod, ReplicaSet, ReplicaSetStatus, Uid,
 };

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use podstorm::cache::PodCache;
 use podstorm::replicaset::{Controller, ControllerOptions};
-use podstorm_objects::{Kind, Labels, Now, Pod, ReplicaSet, ResourceVersion, Time};
+use podstorm_objects::{AnyObject, Kind, Labels, Now, Pod, ReplicaSet, ResourceVersion, Time};
 
 use self::find::full_name;
 use self::order::{Outcome, Question};
@@ -158,18 +158,18 @@ impl Objects {
         options: ControllerOptions,
         changed: &Arc<ReplicaSet>,
         pods: Vec<Arc<Pod>>,
-    ) -> Controller {
+    ) -> Arc<Controller> {
         let cache = Arc::new(PodCache::new());
         let kind = options.kind;
-        let controller = Controller::new(options, Arc::clone(&cache));
+        let (controller, informer) = Controller::alone(options, Arc::clone(&cache));
         let version = ResourceVersion::from(1);
         let name = |owner: &ReplicaSet| full_name(&owner.metadata);
         let owners = self.owners(kind).iter();
         let owners = owners.map(|owner| match name(owner) == name(changed) {
-            true => Arc::clone(changed),
-            false => Arc::clone(owner),
+            true => Arc::clone(changed) as AnyObject,
+            false => Arc::clone(owner) as AnyObject,
         });
-        controller.owner_replace(owners.collect(), &version, Now::default());
+        informer.replace(owners.collect(), &version, Now::default());
         cache.replace(pods, &version);
         controller
     }

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use podstorm::cache::{Delta, PodCache};
-use podstorm::object::{Kind, Now, Uid};
+use podstorm::informer::{AnyInformer, Handler};
+use podstorm::object::{AnyObject, Kind, Now, Uid};
 use podstorm::replicaset::{Controller, ControllerOptions, parse_key};
 use serde_json::Value;
 
@@ -16,10 +17,12 @@ use super::{Fields, expect_eq};
 /// Runs one case.
 pub(super) fn run(case: &mut Fields) -> Result<(), String> {
     let kind = workload_kind(&case.text("kind")?)?;
-    let controller = Controller::new(ControllerOptions::new(kind), Arc::new(PodCache::new()));
+    let pods = Arc::new(PodCache::new());
+    let (controller, owners) = Controller::alone(ControllerOptions::new(kind), pods);
     let mut harness = Harness {
         kind,
         controller,
+        owners,
         now_ns: 0,
         expected: BTreeSet::new(),
     };
@@ -28,7 +31,8 @@ pub(super) fn run(case: &mut Fields) -> Result<(), String> {
 
 struct Harness {
     kind: Kind,
-    controller: Controller,
+    controller: Arc<Controller>,
+    owners: Arc<dyn AnyInformer>,
     now_ns: i64,
     /// Every key that ever had expectations, to be looked at after each step.
     expected: BTreeSet<String>,
@@ -48,9 +52,8 @@ impl Harness {
         let pods = controller.pods();
         match op.as_str() {
             "parentAdd" | "parentUpdate" | "parentDelete" => {
-                let delta = delta(&op, workload(kind, step.value("object"))?);
-                let change = controller.owners().apply(delta, controller, now);
-                controller.owner_changed(&change, now);
+                let object: AnyObject = workload(kind, step.value("object"))?;
+                self.owners.apply(delta(&op, object), now);
             }
             "parentTombstone" => {
                 let key = step.text("key")?;
@@ -60,7 +63,7 @@ impl Harness {
                 let owners = controller.owners();
                 let change = owners.apply_tombstone(namespace, name, object, now);
                 if let Some(change) = change {
-                    controller.owner_changed(&change, now);
+                    controller.handle(&change, now);
                 }
             }
             "podAdd" | "podUpdate" | "podDelete" => {

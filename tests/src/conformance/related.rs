@@ -16,11 +16,11 @@ pub(super) fn run(case: &mut Fields) -> Result<(), String> {
     let workloads = case.list("parents")?;
     let pods: Vec<Arc<Pod>> = case.all("pods", pod)?;
     let cache = Arc::new(PodCache::new());
-    let controller = Controller::new(ControllerOptions::new(kind), cache.clone());
+    let (controller, _) = Controller::alone(ControllerOptions::new(kind), cache.clone());
     for value in workloads {
         controller.owners().apply(
             Delta::Applied(workload(kind, value)?),
-            &controller,
+            controller.queue(),
             Now::default(),
         );
     }

@@ -49,7 +49,7 @@ pub(super) struct Run {
     expectations: Value,
     added_after: Vec<Value>,
     /// With its read-your-writes records; none where the key was refused.
-    controller: Option<Controller>,
+    controller: Option<Arc<Controller>>,
     pub(super) age_ratios: (u64, f64),
 }
 
@@ -97,14 +97,14 @@ pub(super) fn run_scripted(inputs: Value) -> Result<Run, String> {
         gates,
         policy: Behaviour::Upstream.policy(),
     };
-    let controller = Controller::new(options, cache.clone());
+    let (controller, _) = Controller::alone(options, cache.clone());
     for value in siblings
         .into_iter()
         .chain((!workload_json.is_null()).then_some(workload_json))
     {
         controller.owners().apply(
             Delta::Applied(workload(kind, value)?),
-            &controller,
+            controller.queue(),
             Now::default(),
         );
     }
@@ -128,7 +128,7 @@ pub(super) fn run_scripted(inputs: Value) -> Result<Run, String> {
     let mut driver = Driver::<Sync>::default();
     let mut events = Vec::new();
     let mut involved = Value::Null;
-    let mut progress = driver.begin(&controller, id, &mut AnswersLater, now);
+    let mut progress = driver.begin(&*controller, id, &mut AnswersLater, now);
     loop {
         for event in driver.sync.take_events() {
             events.push(json!({
@@ -141,7 +141,7 @@ pub(super) fn run_scripted(inputs: Value) -> Result<Run, String> {
             break;
         }
         api.answer_all(&mut driver)?;
-        progress = driver.poll(&controller, &mut AnswersLater, now);
+        progress = driver.poll(&*controller, &mut AnswersLater, now);
     }
     events.sort_by_key(Value::to_string);
     let error = match driver.sync.outcome() {
@@ -241,7 +241,7 @@ fn set_consistency(
         if of == Kind::POD {
             controller.pods().bookmark(&reached);
         } else {
-            controller.owner_bookmark(&reached);
+            controller.owners().bookmark(&reached);
         }
     }
     written.finish()?;
@@ -306,7 +306,7 @@ fn compare(run: Run, out: &mut Fields) -> Result<(), String> {
     )?;
     expect_eq("addAfter", &run.added_after, &out.list("addAfter")?)?;
     let skipped = out.text("staleSkip")?;
-    compare_records(run.controller.as_ref(), out, !skipped.is_empty())?;
+    compare_records(run.controller.as_deref(), out, !skipped.is_empty())?;
     let ours = match &run.error {
         Some((class, text, _)) if class == "consistency" => {
             text.rsplit(' ').next().unwrap_or_default().to_owned()

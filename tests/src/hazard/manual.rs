@@ -6,7 +6,8 @@ use std::sync::Arc;
 use podstorm::cache::{Listed, PodCache};
 use podstorm::client::{Answer, EventIntent, Request};
 use podstorm::driver::{Driver, Progress};
-use podstorm::object::{Kind, Namespace, Now, Pod, ReplicaSet, Resource};
+use podstorm::informer::AnyInformer;
+use podstorm::object::{AnyObject, Kind, Namespace, Now, Pod, ReplicaSet, Resource};
 use podstorm::replicaset::{Controller, ControllerOptions, Outcome, Sync};
 use podstorm::workqueue::Take;
 use podstorm_apiserver::{Cluster, ClusterOptions};
@@ -22,7 +23,9 @@ pub struct ManualController {
     /// The API server.
     pub cluster: Arc<Cluster>,
     /// The controller.
-    pub controller: Controller,
+    pub controller: Arc<Controller>,
+    /// The informer of its ReplicaSets.
+    pub owners: Arc<dyn AnyInformer>,
     /// The present.
     pub now: Now,
 }
@@ -73,8 +76,10 @@ impl ManualController {
     /// A controller of that cluster that has heard of nothing.
     pub fn of(cluster: Arc<Cluster>, now: Now) -> ManualController {
         let options = ControllerOptions::new(Kind::REPLICA_SET);
+        let (controller, owners) = Controller::alone(options, Arc::new(PodCache::new()));
         ManualController {
-            controller: Controller::new(options, Arc::new(PodCache::new())),
+            controller,
+            owners,
             cluster,
             now,
         }
@@ -110,7 +115,8 @@ impl ManualController {
     /// The controller hears of the ReplicaSets as they are.
     pub fn list_sets(&self) {
         let (sets, version) = self.cluster.list::<ReplicaSet>(None);
-        self.controller.owner_replace(sets, &version, self.now);
+        let sets = sets.into_iter().map(|set| set as AnyObject);
+        self.owners.replace(sets.collect(), &version, self.now);
     }
 
     /// The pod cache is filled with the pods as they are; no handler hears of it yet.
@@ -141,7 +147,7 @@ impl ManualController {
             calls.push(Call::of(request));
             intercept(request).unwrap_or_else(|| client.carry_out(request, &mut counted, now))
         };
-        let progress = driver.begin(&self.controller, key, &mut server, self.now);
+        let progress = driver.begin(&*self.controller, key, &mut server, self.now);
         assert_eq!(progress, Progress::Finished, "the server answers at once");
         let sync = &mut driver.sync;
         let done = Done {

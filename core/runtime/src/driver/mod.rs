@@ -13,9 +13,9 @@
 
 mod async_sync;
 
-use podstorm_objects::{AnyObject, Kind, Now, Object, ResourceVersion};
+use podstorm_objects::{Kind, Now};
 
-use crate::cache::{Delta, Listed, PodChange, PodFields};
+use crate::cache::{Listed, PodChange, PodFields};
 use crate::client::{Answer, EventIntent, Request};
 use crate::intern::{KeyId, ObjectKey};
 use crate::workqueue::{RateLimitingQueue, Take};
@@ -64,8 +64,9 @@ pub trait SyncState: Default + Send {
     fn outcome_label(&self) -> &'static str;
 }
 
-/// A controller of one kind of workload: what it watches, its keys, and the requests of a sync. No
-/// I/O, no clock. All input comes in by these methods, on any thread.
+/// A controller of one kind of workload: what it reads, its keys, and the requests of a sync. No
+/// I/O, no clock. All input comes in by these methods, and by the handlers that the workload adds to
+/// the [`Informers`](crate::informer::Informers) of its controller manager; on any thread.
 ///
 /// Several workloads share one cache of pods, which the program that runs them fills. Each workload
 /// gets the changes that [concern](PodChange::concerns) owners of its
@@ -86,45 +87,16 @@ pub trait Workload: Send + Sync + std::fmt::Debug + 'static {
     /// The queue of keys to sync.
     fn queue(&self) -> &RateLimitingQueue<KeyId>;
 
-    /// An object of its kind was added, changed or deleted.
-    fn object_changed(&self, delta: Delta<dyn Object>, now: Now);
-
-    /// These are all objects of its kind at this version.
-    fn objects_listed(&self, objects: Vec<AnyObject>, version: &ResourceVersion, now: Now);
-
-    /// No object of its kind changed up to this version. Needed only by workloads that compare
-    /// their writes with what their caches have seen, like
-    /// [`ConsistencyStore`](crate::consistency::ConsistencyStore).
-    fn bookmark(&self, version: &ResourceVersion) {
-        let _ = version;
-    }
-
     /// A pod changed. The cache has the change already.
     fn pod_changed(&self, change: &PodChange<Self::Fields>, now: Now);
 
     /// The cache was replaced by a list of pods, with these changes.
     fn pods_listed(&self, listed: &Listed<Self::Fields>, now: Now);
 
-    /// The kinds besides its own and pods that it hears of, for a workload that owns objects other
-    /// than pods.
+    /// The kinds besides its own and pods that it reads, for a workload that owns objects other than
+    /// pods.
     fn other_kinds(&self) -> &[Kind] {
         &[]
-    }
-
-    /// An object of one of the [`other_kinds`](Workload::other_kinds) was added, changed or deleted.
-    fn other_changed(&self, delta: Delta<dyn Object>, now: Now) {
-        let _ = (delta, now);
-    }
-
-    /// These are all objects of one of the [`other_kinds`](Workload::other_kinds) at this version.
-    fn others_listed(
-        &self,
-        kind: Kind,
-        objects: Vec<AnyObject>,
-        version: &ResourceVersion,
-        now: Now,
-    ) {
-        let _ = (kind, objects, version, now);
     }
 
     /// The kind that owns the pods whose changes it hears of: its own, or that of its objects.

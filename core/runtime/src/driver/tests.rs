@@ -49,9 +49,6 @@ impl Workload for Twice {
         }
     }
 
-    fn object_changed(&self, _: Delta<dyn Object>, _: Now) {}
-    fn objects_listed(&self, _: Vec<AnyObject>, _: &ResourceVersion, _: Now) {}
-    fn bookmark(&self, _: &ResourceVersion) {}
     fn pod_changed(&self, _: &PodChange<()>, _: Now) {}
     fn pods_listed(&self, _: &Listed<()>, _: Now) {}
 

@@ -9,8 +9,8 @@ use podstorm_objects::{Deployment, Labels, ReplicaSet, Selector, Str};
 
 use super::super::annotations::{CHANGE_CAUSE, is_copied};
 use super::super::find_new::{new_and_old, revision};
-use super::super::template::{TemplateForm, same_template, without_hash_label};
 use super::RolloutError;
+use crate::template::{TemplateForm, same_template, without_hash_label};
 
 /// The revisions of a Deployment, in ascending order. Shows as the table that kubectl prints.
 #[derive(Clone, Debug, PartialEq)]

@@ -238,13 +238,13 @@ fn owners_that_match_an_orphan_are_woken_when_another_adopts_it() {
             policy: behaviour.policy(),
             ..ControllerOptions::new(Kind::REPLICA_SET)
         };
-        let controller = Controller::new(options, pods.clone());
+        let (controller, owners) = Controller::alone(options, pods.clone());
         let now = Now::default();
         for name in ["api", "web"] {
             let set = json!({"metadata": {"name": name, "namespace": "ns", "uid": name},
                 "spec": {"selector": {"matchLabels": {"app": "x"}}}});
             let set = Arc::new(ReplicaSet::from_json(set).unwrap());
-            controller.owner_delta(Delta::Applied(set), now);
+            owners.apply(Delta::Applied(set), now);
         }
         let pod = |version: &str, owner: Option<&str>| {
             let owner = owner.map(|name| {
@@ -280,11 +280,11 @@ fn finish_keys(controller: &Controller) {
 fn a_pod_of_the_other_kind_s_owner_wakes_nobody_here() {
     let pods = Arc::new(PodCache::new());
     let controllers = [Kind::REPLICATION_CONTROLLER, Kind::REPLICA_SET]
-        .map(|kind| Controller::new(ControllerOptions::new(kind), pods.clone()));
+        .map(|kind| Controller::alone(ControllerOptions::new(kind), pods.clone()));
     let now = Now::default();
     let owner = json!({"metadata": {"name": "web", "namespace": "ns", "uid": "u"}});
     let owner = Arc::new(ReplicaSet::from_json(owner).unwrap());
-    controllers[0].owner_delta(Delta::Applied(owner), now);
+    controllers[0].1.apply(Delta::Applied(owner), now);
     let pod = json!({"metadata": {
         "name": "p", "namespace": "ns", "uid": "p",
         "ownerReferences": [{
@@ -294,10 +294,10 @@ fn a_pod_of_the_other_kind_s_owner_wakes_nobody_here() {
     }});
     let pod = Pod::from_json(pod).unwrap();
     let change = pods.apply(Delta::Applied(Arc::new(pod)));
-    for controller in &controllers {
+    for (controller, _) in &controllers {
         controller.pod_changed(&change, now);
     }
-    let woken = controllers.map(|controller| controller.queue().len());
+    let woken = controllers.map(|(controller, _)| controller.queue().len());
     assert_eq!(woken, [1, 0]);
 }
 

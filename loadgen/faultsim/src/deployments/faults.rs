@@ -5,14 +5,14 @@ use podstorm_sim::faults::{ApiFault, Call, CrashPoint, Effect, FaultClass, Strea
 use crate::action::Action;
 use crate::draw::Dice;
 
-/// The watches of the Deployment controller, its own twice.
+/// The watches of both controllers, those that the Deployment controller reads more often.
 const STREAMS: [StreamKind; 6] = [
     StreamKind::Pods,
     StreamKind::ReplicaSets,
     StreamKind::Deployments,
     StreamKind::Deployments,
-    StreamKind::DeploymentReplicaSets,
-    StreamKind::DeploymentReplicaSets,
+    StreamKind::ReplicaSets,
+    StreamKind::ReplicaSets,
 ];
 
 /// The calls of both controllers, those of the Deployment controller more often.

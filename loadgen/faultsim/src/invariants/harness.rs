@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use podstorm::cache::{Delta, PodCache};
 use podstorm::client::{Answer, Request};
+use podstorm::informer::AnyInformer;
 use podstorm::intern::KeyId;
 use podstorm::policy::Behaviour;
 use podstorm::replicaset::{Controller, ControllerOptions, Sync};
@@ -27,7 +28,8 @@ pub(super) const NOW: Now = Now {
 /// test says.
 pub(super) struct CheckerHarness {
     pub(super) checker: Checker,
-    pub(super) controller: Controller,
+    pub(super) controller: Arc<Controller>,
+    owners: Arc<dyn AnyInformer>,
     pub(super) version: u64,
     syncs: u64,
 }
@@ -72,9 +74,11 @@ impl CheckerHarness {
             policy: behaviour.policy(),
             ..ControllerOptions::new(kind)
         };
+        let (controller, owners) = Controller::alone(options, Arc::new(PodCache::new()));
         CheckerHarness {
             checker: Checker::of(&schedule, How::untold(behaviour)),
-            controller: Controller::new(options, Arc::new(PodCache::new())),
+            controller,
+            owners,
             version: 0,
             syncs: 0,
         }
@@ -131,8 +135,7 @@ impl CheckerHarness {
     }
 
     pub(super) fn see_set(&self, set: &Arc<ReplicaSet>) {
-        self.controller
-            .owner_delta(Delta::Applied(Arc::clone(set)), NOW);
+        self.owners.apply(Delta::Applied(set.clone()), NOW);
     }
 
     pub(super) fn pod(&mut self, name: &str, owner: Option<&str>, more: Value) -> Arc<Pod> {

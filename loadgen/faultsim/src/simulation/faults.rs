@@ -74,9 +74,7 @@ impl Simulation {
             Action::Compact { stream } => {
                 let kind = match stream {
                     StreamKind::Pods => Some(Kind::POD),
-                    StreamKind::ReplicaSets | StreamKind::DeploymentReplicaSets => {
-                        Some(Kind::REPLICA_SET)
-                    }
+                    StreamKind::ReplicaSets => Some(Kind::REPLICA_SET),
                     StreamKind::ReplicationControllers => Some(Kind::REPLICATION_CONTROLLER),
                     StreamKind::Deployments => Some(Kind::DEPLOYMENT),
                     // No controller here looks after anything else.

@@ -320,7 +320,7 @@ impl Simulation {
         if stale.versions > 0 {
             if let Some(connection) = self.harness.alive().last() {
                 let all = StreamKind::ALL.into_iter();
-                for stream in all.chain(StreamKind::OF_DEPLOYMENTS) {
+                for stream in all.chain([StreamKind::Deployments]) {
                     let for_ns = i64::from(stale.for_ms) * MS;
                     connection.lag(stream, u64::from(stale.versions), for_ns);
                 }

@@ -9,9 +9,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use podstorm::cache::PodCache;
 use podstorm::deployment;
 use podstorm::driver::Workload;
+use podstorm::informer::Informers;
 use podstorm::ranking::RankFields;
 use podstorm::replicaset::Controller;
 use podstorm_apiserver::{Cluster, ClusterOptions};
@@ -143,12 +143,12 @@ impl FaultHarness {
     }
 
     /// Adds a workload to the controller managers that are started from now on: `make` makes it
-    /// over the cache of pods that the controllers of a manager share. Its Events name `component`
+    /// over the informers that the controllers of a manager share. Its Events name `component`
     /// as their source. It gets as many workers as the controller of ReplicaSets, and no observer.
     pub fn add_workload<W: Workload<Fields = RankFields>>(
         &mut self,
         component: &'static str,
-        make: impl Fn(&Arc<PodCache>) -> W + Send + Sync + 'static,
+        make: impl Fn(&mut Informers<RankFields>) -> Arc<W> + Send + Sync + 'static,
     ) {
         let workers = self.builder.options.controller.concurrent_replicaset_syncs;
         let observer = Arc::new(NoopObserver);

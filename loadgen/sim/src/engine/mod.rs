@@ -9,7 +9,7 @@ pub mod event_sink;
 pub mod fault_harness;
 mod garbage_collector;
 mod harness;
-mod informer;
+mod list_watch;
 mod namespaces;
 pub mod observer;
 mod orphaned;
@@ -22,9 +22,9 @@ mod worker_transport;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 
-use podstorm::cache::PodCache;
 use podstorm::deployment;
 use podstorm::driver::Workload;
+use podstorm::informer::Informers;
 use podstorm::ranking::RankFields;
 use podstorm::reflector::ReflectorOptions;
 use podstorm::replicaset::{Controller, ControllerOptions, Gates};
@@ -40,7 +40,7 @@ use disruption::DisruptionTask;
 use event_expiry::EventExpiryTask;
 use event_sink::{EventQueue, EventWriter};
 use garbage_collector::GarbageCollectorTask;
-use informer::{Informer, Others, Owners, Pods};
+use list_watch::{ListWatch, Objects, Pods};
 use namespaces::NamespaceTask;
 use observer::{NoopObserver, Observer};
 use pod_gc::PodGcTask;
@@ -63,12 +63,15 @@ pub use worker_transport::CallWaits;
 /// The controllers of a controller manager, which share its cache of pods.
 pub type Runners = SmallVec<[Arc<dyn AnyRunner>; 4]>;
 
-/// Adds a workload to a controller manager, over its cache of pods.
+/// Adds a workload to a controller manager, over its informers.
 type AddWorkload = Arc<
-    dyn Fn(&mut Builder, &Arc<PodCache>, Option<&Arc<Connection>>) -> Arc<dyn AnyRunner>
+    dyn Fn(&mut Builder, &mut Informers<RankFields>, Option<&Arc<Connection>>) -> Arc<dyn AnyRunner>
         + Send
         + Sync,
 >;
+
+/// The number that the random numbers of the watch of pods come from.
+const PODS: u64 = 2;
 
 /// Builds the tasks of a run, and adds controllers to it.
 pub struct Builder {
@@ -274,13 +277,18 @@ impl Builder {
         with_replication_controllers: bool,
         hooks: Option<&Hooks>,
     ) -> (Vec<Arc<ControllerRunner>>, Runners) {
-        let cache: Arc<PodCache> = Arc::default();
+        let mut informers = Informers::new(Arc::default());
         let workers = self.options.controller.concurrent_replicaset_syncs;
         let kind = Kind::REPLICA_SET;
         let mut runners = Vec::new();
         if self.has(ControllerName::ReplicaSet) {
-            let rs = self.controller(kind, "replicaset-controller", workers, &cache, hooks);
-            self.owners(&rs, 0);
+            let rs = self.controller(
+                kind,
+                "replicaset-controller",
+                workers,
+                &mut informers,
+                hooks,
+            );
             runners.push(rs);
         }
         // In a run without ReplicationControllers their controller would only see pods that do not
@@ -288,22 +296,38 @@ impl Builder {
         if with_replication_controllers && self.has(ControllerName::ReplicationController) {
             let workers = self.options.controller.concurrent_rc_syncs;
             let kind = Kind::REPLICATION_CONTROLLER;
-            let rc = self.controller(kind, "replication-controller", workers, &cache, hooks);
-            self.owners(&rc, 1);
+            let rc = self.controller(
+                kind,
+                "replication-controller",
+                workers,
+                &mut informers,
+                hooks,
+            );
             runners.push(rc);
         }
         let as_handler = |runner: &Arc<ControllerRunner>| Arc::clone(runner) as Arc<dyn AnyRunner>;
         let mut handlers: Runners = runners.iter().map(as_handler).collect();
         let connection = hooks.map(|hooks| &hooks.connection);
         for add in self.added.clone() {
-            handlers.push(add(self, &cache, connection));
+            handlers.push(add(self, &mut informers, connection));
+        }
+        let numbers = (0..).filter(|number| *number != PODS);
+        for (number, informer) in numbers.zip(informers.all()) {
+            let kind = informer.kind();
+            let readers = handlers.iter().filter(|handler| handler.reads(kind));
+            let listener = Objects {
+                informer: Arc::clone(informer),
+                readers: readers.cloned().collect(),
+            };
+            let source = KindSource(Arc::clone(&self.cluster), kind);
+            self.watch(source, listener, number, connection);
         }
         let listener = Pods {
-            cache,
-            handlers: handlers.clone(),
+            cache: Arc::clone(informers.pods()),
+            readers: handlers.clone(),
         };
         let source = PodSource(Arc::clone(&self.cluster));
-        self.informer(source, listener, 2, connection);
+        self.watch(source, listener, PODS, connection);
         (runners, handlers)
     }
 
@@ -313,7 +337,7 @@ impl Builder {
         kind: Kind,
         component: &'static str,
         workers: usize,
-        cache: &Arc<PodCache>,
+        informers: &mut Informers<RankFields>,
         hooks: Option<&Hooks>,
     ) -> Arc<ControllerRunner> {
         let settings = &self.options.controller;
@@ -327,14 +351,14 @@ impl Builder {
             },
             policy: self.options.policy,
         };
-        let controller = Controller::new(options, Arc::clone(cache));
+        let controller = Controller::new(options, informers);
         self.workload(controller, component, workers, hooks)
     }
 
     /// Adds a workload with its workers, timer and event writer.
     fn workload<W: Workload>(
         &mut self,
-        workload: W,
+        workload: Arc<W>,
         component: &'static str,
         workers: usize,
         hooks: Option<&Hooks<W>>,
@@ -373,24 +397,22 @@ impl Builder {
     }
 
     /// Adds a workload of the caller to every controller manager that is made from now on. `make`
-    /// makes it over the manager's cache of pods, `observer` sees its workers.
+    /// makes it over the manager's informers, `observer` sees its workers.
     fn add_workload<W: Workload<Fields = RankFields>>(
         &mut self,
         component: &'static str,
         workers: usize,
         observer: Arc<dyn Observer<W>>,
-        make: impl Fn(&Arc<PodCache>) -> W + Send + Sync + 'static,
+        make: impl Fn(&mut Informers<RankFields>) -> Arc<W> + Send + Sync + 'static,
     ) {
-        let number = 3 + self.added.len() as u64;
-        self.added.push(Arc::new(move |builder, cache, connection| {
-            let hooks = connection.map(|connection| Hooks {
-                connection: Arc::clone(connection),
-                observer: Arc::clone(&observer),
-            });
-            let runner = builder.workload(make(cache), component, workers, hooks.as_ref());
-            builder.owners(&runner, number);
-            runner
-        }));
+        self.added
+            .push(Arc::new(move |builder, informers, connection| {
+                let hooks = connection.map(|connection| Hooks {
+                    connection: Arc::clone(connection),
+                    observer: Arc::clone(&observer),
+                });
+                builder.workload(make(informers), component, workers, hooks.as_ref())
+            }));
     }
 
     /// Adds the controller of Deployments to every controller manager that is made from now on.
@@ -400,32 +422,14 @@ impl Builder {
             terminating_replicas: settings.gate("DeploymentReplicaSetTerminatingReplicas"),
         };
         let workers = settings.concurrent_deployment_syncs;
-        let make = move |pods: &Arc<PodCache>| {
-            deployment::Controller::new(options.clone(), Arc::clone(pods))
+        let make = move |informers: &mut Informers<RankFields>| {
+            Arc::new(deployment::Controller::new(options.clone(), informers))
         };
         self.add_workload("deployment-controller", workers, observer, make);
     }
 
-    /// Adds the informers of a controller's owners and of the other kinds that it hears of.
-    fn owners<W: Workload>(&mut self, runner: &Arc<ControllerRunner<W>>, number: u64) {
-        let source = KindSource(Arc::clone(&self.cluster), runner.controller.kind());
-        let connection = runner.connection().cloned();
-        self.informer(
-            source,
-            Owners(Arc::clone(runner)),
-            number,
-            connection.as_ref(),
-        );
-        for (at, kind) in (1_u64..).zip(runner.controller.other_kinds()) {
-            let source = KindSource(Arc::clone(&self.cluster), *kind);
-            let listener = Others(Arc::clone(runner), *kind);
-            // Each has random numbers of its own.
-            let number = number + (at << 16);
-            self.informer(source, listener, number, connection.as_ref());
-        }
-    }
-
-    fn informer<L: informer::Listener + 'static>(
+    /// Adds a task that lists and watches.
+    fn watch<L: list_watch::Listener + 'static>(
         &mut self,
         source: L::Source,
         listener: L,
@@ -451,7 +455,7 @@ impl Builder {
             informer_waker = Some(Arc::clone(&waker));
             let how = (connection, reflector);
             let what = (source, listener);
-            Informer::new(cluster, what, latency, waker, started, delivered, how)
+            ListWatch::new(cluster, what, latency, waker, started, delivered, how)
         });
         self.informer_wakers.extend(informer_waker);
     }

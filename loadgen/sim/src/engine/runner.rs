@@ -81,7 +81,7 @@ impl<W: Workload> Clone for Hooks<W> {
 impl<W: Workload> ControllerRunner<W> {
     pub(super) fn new(
         builder: &Builder,
-        controller: W,
+        controller: Arc<W>,
         client: Arc<Client>,
         events: Arc<EventQueue>,
         timer: TaskId,
@@ -92,7 +92,7 @@ impl<W: Workload> ControllerRunner<W> {
             hooks,
             times: Arc::clone(&builder.times),
             recorded: Arc::clone(&builder.recorded),
-            controller: Arc::new(controller),
+            controller,
             client,
             events,
             executor: Arc::clone(&builder.executor),
@@ -255,6 +255,8 @@ pub trait AnyRunner: Send + Sync + std::fmt::Debug {
     fn has_retries(&self) -> bool;
     /// The kind whose objects it syncs.
     fn kind(&self) -> Kind;
+    /// Whether it reads objects of a kind.
+    fn reads(&self, kind: Kind) -> bool;
     /// Its work queue.
     fn queue(&self) -> &RateLimitingQueue<KeyId>;
     /// The task that queues its delayed keys.
@@ -298,6 +300,10 @@ impl<W: Workload<Fields = RankFields>> AnyRunner for ControllerRunner<W> {
 
     fn kind(&self) -> Kind {
         self.controller.kind()
+    }
+
+    fn reads(&self, kind: Kind) -> bool {
+        self.kind() == kind || self.controller.other_kinds().contains(&kind)
     }
 
     fn queue(&self) -> &RateLimitingQueue<KeyId> {

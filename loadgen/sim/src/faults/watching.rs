@@ -19,47 +19,34 @@ const KEPT: usize = 8;
 pub enum StreamKind {
     /// The watch of pods.
     Pods,
-    /// The watch of ReplicaSets.
+    /// The watch of ReplicaSets. Older schedules name that of the controller of Deployments, which had
+    /// one of its own.
+    #[serde(alias = "deployment-replica-sets")]
     ReplicaSets,
     /// The watch of ReplicationControllers.
     ReplicationControllers,
-    /// The watch of any other workload's objects.
+    /// The watch of any other kind.
     Others,
     /// The watch of Deployments.
     Deployments,
-    /// The watch of ReplicaSets by the controller of Deployments.
-    DeploymentReplicaSets,
 }
 
 impl StreamKind {
     /// The number of kinds.
-    pub(super) const COUNT: usize = StreamKind::DeploymentReplicaSets as usize + 1;
+    pub(super) const COUNT: usize = StreamKind::Deployments as usize + 1;
 
-    /// The watch of a controller's owners.
-    pub fn of(owners: Kind) -> StreamKind {
-        if owners == Kind::REPLICA_SET {
+    /// The watch of a kind.
+    pub fn of(kind: Kind) -> StreamKind {
+        if kind == Kind::REPLICA_SET {
             StreamKind::ReplicaSets
-        } else if owners == Kind::REPLICATION_CONTROLLER {
+        } else if kind == Kind::REPLICATION_CONTROLLER {
             StreamKind::ReplicationControllers
-        } else if owners == Kind::DEPLOYMENT {
+        } else if kind == Kind::DEPLOYMENT {
             StreamKind::Deployments
         } else {
             StreamKind::Others
         }
     }
-
-    /// The watch of the other kinds that the controller of these owners hears of.
-    pub fn beside(owners: Kind) -> StreamKind {
-        if owners == Kind::DEPLOYMENT {
-            StreamKind::DeploymentReplicaSets
-        } else {
-            StreamKind::Others
-        }
-    }
-
-    /// The watches of the controller of Deployments, but for the one of pods, which it shares.
-    pub const OF_DEPLOYMENTS: [StreamKind; 2] =
-        [StreamKind::Deployments, StreamKind::DeploymentReplicaSets];
 
     /// Every watch of the controllers of owners of pods. Seeds are drawn by this list.
     pub const ALL: [StreamKind; 3] = [

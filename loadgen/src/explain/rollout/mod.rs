@@ -13,14 +13,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use podstorm::cache::PodCache;
 use podstorm::client::{Answer, Request};
 use podstorm::deployment::find_new::by_creation;
 use podstorm::deployment::rollout::rollout_status;
 use podstorm::deployment::sizes::{max_surge, max_unavailable};
-use podstorm::deployment::template::{TemplateForm, same_template};
 use podstorm::deployment::{Controller, ControllerOptions};
 use podstorm::driver::{Driver, Progress, Workload};
+use podstorm::informer::Informers;
+use podstorm::template::{TemplateForm, same_template};
 use podstorm_apiserver::{Cluster, ClusterOptions};
 use podstorm_objects::{
     AnyObject, Deployment, Kind, Namespace, Now, ObjectMeta, ReplicaSet, ReplicaSetStatus,
@@ -319,12 +319,17 @@ impl Server {
 
     /// One sync of a controller that has seen everything.
     fn sync(&mut self) -> Vec<Asked> {
-        let controller = Controller::new(ControllerOptions::default(), Arc::new(PodCache::new()));
+        let mut informers = Informers::new(Arc::default());
+        let controller = Controller::new(ControllerOptions::default(), &mut informers);
         let (now, version) = (self.now, 1.into());
         let objects = vec![self.deployment() as AnyObject];
         let sets = self.sets().into_iter().map(|set| set as AnyObject);
-        controller.objects_listed(objects, &version, now);
-        controller.others_listed(Kind::REPLICA_SET, sets.collect(), &version, now);
+        for (kind, objects) in [
+            (Kind::REPLICA_SET, sets.collect()),
+            (Kind::DEPLOYMENT, objects),
+        ] {
+            informers.take(kind).replace(objects, &version, now);
+        }
         let key = controller.key(&self.at.0, &self.at.1);
         let mut counts = self.counts();
         let (mut asked, mut calls) = (Vec::new(), ApiCalls::default());

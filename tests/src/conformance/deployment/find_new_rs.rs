@@ -3,8 +3,8 @@
 use podstorm::deployment::find_new::{
     by_revision, last_revision, max_revision, new_and_old, readable_revision,
 };
-use podstorm::deployment::template::TemplateForm;
 use podstorm::object::{ReplicaSet, Resource};
+use podstorm::template::TemplateForm;
 use serde_json::{Value, json};
 
 use crate::conformance::{Fields, expect_eq};

@@ -31,11 +31,11 @@ fn step(harness: &Harness, step: &mut Fields) -> Result<(), String> {
         ("garbage", _) | (_, None) => {}
         (op, Some(object)) if op.starts_with("deployment") => {
             let object: AnyObject = Arc::new(super::deployment(object)?);
-            controller.object_changed(delta(op, object), now);
+            harness.deployments.apply(delta(op, object), now);
         }
         (op, Some(object)) if op.starts_with("replicaSet") => {
             let object: AnyObject = Arc::new(super::sync::replica_set(object)?);
-            controller.other_changed(delta(op, object), now);
+            harness.sets.apply(delta(op, object), now);
         }
         ("podStore", Some(object)) => {
             harness.pods.apply(Delta::Applied(pod(object)?));

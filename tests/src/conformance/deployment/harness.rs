@@ -7,6 +7,7 @@ use podstorm::cache::{Delta, PodCache};
 use podstorm::client::{Answer, ApiError, Request};
 use podstorm::deployment::{Controller, ControllerOptions};
 use podstorm::driver::{Driver, Progress, SyncState, Workload};
+use podstorm::informer::{AnyInformer, Informers};
 use podstorm::intern::KeyId;
 use podstorm::object::{AnyObject, Deployment, Kind, Map, Now, Pod, ReplicaSet, Resource};
 use podstorm_apiserver::json_merge;
@@ -50,6 +51,9 @@ pub(super) fn conflict(kind: Kind, name: &str) -> ApiError {
 /// The controller over caches that hold these objects.
 pub(super) struct Harness {
     pub(super) controller: Controller,
+    /// The informers of Deployments and of ReplicaSets.
+    pub(super) deployments: Arc<dyn AnyInformer>,
+    pub(super) sets: Arc<dyn AnyInformer>,
     pub(super) pods: Arc<PodCache>,
     pub(super) driver: Driver<<Controller as Workload>::Sync>,
 }
@@ -72,8 +76,11 @@ impl Harness {
             terminating_replicas,
         };
         let pods = Arc::new(PodCache::new());
+        let mut informers = Informers::new(pods.clone());
         Harness {
-            controller: Controller::new(options, pods.clone()),
+            controller: Controller::new(options, &mut informers),
+            deployments: informers.take(Kind::DEPLOYMENT),
+            sets: informers.take(Kind::REPLICA_SET),
             pods,
             driver: Driver::default(),
         }
@@ -82,7 +89,7 @@ impl Harness {
     pub(super) fn put_deployment(&self, value: Value) -> Result<(), String> {
         let object = super::deployment(value)?;
         let delta = Delta::Applied(Arc::new(object) as AnyObject);
-        self.controller.object_changed(delta, Now::default());
+        self.deployments.apply(delta, Now::default());
         Ok(())
     }
 
@@ -96,9 +103,7 @@ impl Harness {
                 .map_err(|error| format!("replicaSet: {error}"))
         };
         let sets: Vec<AnyObject> = values.into_iter().map(read).collect::<Result<_, _>>()?;
-        let version = 1.into();
-        self.controller
-            .others_listed(Kind::REPLICA_SET, sets, &version, Now::default());
+        self.sets.replace(sets, &1.into(), Now::default());
         Ok(())
     }
 

@@ -14,8 +14,8 @@ pub(super) mod rollouts;
 pub(super) mod sync;
 pub(super) mod template_equal;
 
-use podstorm::deployment::template::TemplateForm;
 use podstorm::object::{Deployment, PodTemplate, Resource};
+use podstorm::template::TemplateForm;
 use serde_json::Value;
 
 /// A Deployment from its JSON.

@@ -1,6 +1,6 @@
 //! Cases of `deployment_pod_template_hash`: from template to hash and name.
 
-use podstorm::deployment::template::{pod_template_dump, pod_template_hash, replica_set_name};
+use podstorm::template::{pod_template_dump, pod_template_hash, replica_set_name};
 use serde_json::json;
 
 use crate::conformance::{Fields, expect_eq};

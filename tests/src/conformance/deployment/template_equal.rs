@@ -1,6 +1,6 @@
 //! Cases of `deployment_template_equal`: whether two templates are the same.
 
-use podstorm::deployment::template::same_template;
+use podstorm::template::same_template;
 
 use crate::conformance::{Fields, expect_eq};
 

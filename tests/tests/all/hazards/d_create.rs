@@ -368,8 +368,8 @@ fn hazard_43_template_without_labels() {
     });
     let set = ReplicaSet::from_json(with(idle_set("web", 2), bare)).unwrap();
     manual
-        .controller
-        .owner_replace(vec![Arc::new(set)], &1.into(), manual.now);
+        .owners
+        .replace(vec![Arc::new(set)], &1.into(), manual.now);
     let mut written = None;
     let done = manual.sync_next(|request| {
         let Request::PutStatus { object } = request else {

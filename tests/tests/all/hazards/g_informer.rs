@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use podstorm::cache::Delta;
 use podstorm::client::ApiError;
+use podstorm::informer::Handler;
 use podstorm::object::{Pod, ReplicaSet, ResourceVersion};
 use podstorm::replicaset::{Outcome, SyncErrorClass};
 use podstorm_apiserver::latency::Latency;
@@ -151,7 +152,7 @@ fn hazard_69_nothing_but_bookmarks() {
     assert!(matches!(error.class, SyncErrorClass::Consistency(_)));
     let version = ResourceVersion::from(manual.cluster.resource_version());
     manual.controller.pods().bookmark(&version);
-    manual.controller.owner_bookmark(&version);
+    manual.owners.bookmark(&version);
     assert_eq!(manual.controller.queue().len(), 0);
     assert_eq!(manual.expected("web"), Some((1, 0)));
     manual.controller.queue().add(key, manual.now.mono_ns);
@@ -216,7 +217,7 @@ fn hazard_70_tombstones() {
     let change = owners
         .apply_tombstone(NAMESPACE, "web", Some(set.clone()), manual.now)
         .unwrap();
-    manual.controller.owner_changed(&change, manual.now);
+    manual.controller.handle(&change, manual.now);
     assert_eq!(manual.expected("web"), None);
     assert_eq!(manual.controller.queue().len(), 1);
 }
@@ -279,7 +280,9 @@ fn hazard_72_resync() {
         controller.pod_changed(&change, sim.now());
     }
     assert_eq!(controller.queue().len(), 0);
-    controller.owner_resync(sim.now());
+    for change in controller.owners().resync() {
+        controller.handle(&change, sim.now());
+    }
     assert_eq!(controller.queue().len(), 3);
     sim.release(StreamKind::Pods);
     sim.run(seconds(1));

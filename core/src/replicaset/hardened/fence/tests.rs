@@ -188,7 +188,7 @@ fn two_workers_may_ask_for_the_start_at_once() {
     assert_eq!(harness.answer_and_resume(), Progress::Finished);
     assert!(is_postponed(harness.driver.sync.outcome()));
     harness.cache.bookmark(&20.into());
-    harness.controller.owner_bookmark(&20.into());
+    harness.owners.bookmark(&20.into());
     assert_eq!(harness.sync(), Outcome::Ok);
     assert_eq!(harness.server.calls("read"), 2);
 }
@@ -245,7 +245,7 @@ fn a_key_that_expects_something_wakes_by_itself() {
         let version = harness.server.remove_pod(&name);
         harness.server.forget_pod_events();
         harness.cache.bookmark(&version);
-        harness.controller.owner_bookmark(&version);
+        harness.owners.bookmark(&version);
         harness.advance(HARDENED_RETRY_MAX_NS - 1);
         assert!(!harness.take());
         harness.advance(EXPECTATIONS_TIMEOUT_NS);

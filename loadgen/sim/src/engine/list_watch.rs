@@ -1,6 +1,6 @@
-//! Informers: list and watch one kind as the runtime's reflector decides, and pass the changes to a
-//! cache, in order. The informer of pods fills the shared pod cache and then calls every
-//! controller. Each controller has an informer of its owners.
+//! Lists and watches one kind, as the runtime's reflector decides, and passes the changes on in their
+//! order: those of pods to the shared pod cache and then to every controller, those of another kind to
+//! its informer.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,14 +8,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use podstorm::cache::{Delta, PodCache};
 use podstorm::client::{ApiError, WatchEvent};
-use podstorm::driver::Workload;
+use podstorm::informer::AnyInformer;
 use podstorm::reflector::{Action, Delivery, Reflector, ReflectorOptions};
 use podstorm_apiserver::latency::Latency;
 use podstorm_apiserver::{Cluster, Poll, WatchFrom, WatchOptions, errors};
-use podstorm_objects::{AnyObject, Kind, Now, Object, Pod, ResourceVersion};
+use podstorm_objects::{AnyObject, Now, Object, Pod, ResourceVersion};
 
 use super::Runners;
-use super::runner::ControllerRunner;
 use super::sources::{self, KindSource, PodSource, Source};
 use crate::executor::{Next, Task, Waker};
 use crate::faults::watching::WatchState;
@@ -24,9 +23,9 @@ use crate::faults::{ApiFault, Connection, CrashPoint, StreamEnd, StreamKind};
 /// Most events applied in one run.
 const BATCH: usize = 4000;
 
-/// Handles what an informer lists and watches.
+/// Handles what is listed and watched.
 pub(super) trait Listener: Send {
-    /// Where the informer lists and watches.
+    /// Where to list and watch.
     type Source: Source;
 
     /// Which of a controller's watches it is.
@@ -41,18 +40,29 @@ pub(super) trait Listener: Send {
     /// There is no further change up to that version.
     fn bookmark(&mut self, version: &ResourceVersion);
 
+    /// The controllers that hear of the objects.
+    fn readers(&self) -> &Runners;
+
     /// The first `replace` is done: the cache is filled.
-    fn synced(&mut self);
+    fn synced(&self) {
+        self.readers()
+            .iter()
+            .for_each(|reader| reader.informer_synced());
+    }
 
     /// A batch of events is done: wakes the workers for it.
-    fn batch_over(&mut self, now: Now);
+    fn batch_over(&self, now: Now) {
+        self.readers()
+            .iter()
+            .for_each(|reader| reader.keys_added(now));
+    }
 }
 
 /// The objects that a listener handles.
 type Watched<L> = <<L as Listener>::Source as Source>::Object;
 
-/// One informer.
-pub(super) struct Informer<L: Listener> {
+/// The list and watch of one kind.
+pub(super) struct ListWatch<L: Listener> {
     cluster: Arc<Cluster>,
     source: L::Source,
     listener: L,
@@ -71,8 +81,8 @@ pub(super) struct Informer<L: Listener> {
     kept: VecDeque<WatchEvent<Watched<L>>>,
 }
 
-impl<L: Listener> Informer<L> {
-    /// An informer that begins once `started` is set and its waker called. It counts events in
+impl<L: Listener> ListWatch<L> {
+    /// One that begins once `started` is set and its waker called. It counts events in
     /// `delivered`.
     pub(super) fn new(
         cluster: Arc<Cluster>,
@@ -83,7 +93,7 @@ impl<L: Listener> Informer<L> {
         delivered: Arc<AtomicU64>,
         (connection, reflector): (Option<Arc<Connection>>, ReflectorOptions),
     ) -> Self {
-        Informer {
+        ListWatch {
             cluster,
             source,
             listener,
@@ -257,7 +267,7 @@ impl<L: Listener> Informer<L> {
     }
 }
 
-impl<L: Listener> Informer<L> {
+impl<L: Listener> ListWatch<L> {
     /// Applies fault injection to the watch. Returns whether the watch goes on: false when it was
     /// ended, an error when events are held back.
     fn check_faults(&mut self, now: Now) -> Result<bool, Next> {
@@ -305,7 +315,7 @@ impl<L: Listener> Informer<L> {
     }
 }
 
-impl<L: Listener> Task for Informer<L> {
+impl<L: Listener> Task for ListWatch<L> {
     fn run(&mut self, now: Now) -> Next {
         // Acquire: what the scenario wrote before it started the controller is visible.
         if !self.started.load(Ordering::Acquire) {
@@ -332,7 +342,7 @@ impl<L: Listener> Task for Informer<L> {
 /// Passes pods to the shared cache, then to every controller that they concern.
 pub(super) struct Pods {
     pub(super) cache: Arc<PodCache>,
-    pub(super) handlers: Runners,
+    pub(super) readers: Runners,
 }
 
 impl Listener for Pods {
@@ -344,15 +354,15 @@ impl Listener for Pods {
 
     fn apply(&mut self, delta: Delta<Pod>, now: Now) {
         let change = self.cache.apply(delta);
-        for handler in &self.handlers {
-            handler.pod_changed(&change, now);
+        for reader in &self.readers {
+            reader.pod_changed(&change, now);
         }
     }
 
     fn replace(&mut self, objects: Vec<Arc<Pod>>, version: &ResourceVersion, now: Now) {
         let listed = self.cache.replace(objects, version);
-        for handler in &self.handlers {
-            handler.pods_listed(&listed, now);
+        for reader in &self.readers {
+            reader.pods_listed(&listed, now);
         }
     }
 
@@ -360,78 +370,38 @@ impl Listener for Pods {
         self.cache.bookmark(version);
     }
 
-    fn synced(&mut self) {
-        self.handlers
-            .iter()
-            .for_each(|handler| handler.informer_synced());
-    }
-
-    fn batch_over(&mut self, now: Now) {
-        for handler in &self.handlers {
-            handler.keys_added(now);
-        }
+    fn readers(&self) -> &Runners {
+        &self.readers
     }
 }
 
-/// Passes the owners of a controller to it.
-pub(super) struct Owners<W: Workload>(pub(super) Arc<ControllerRunner<W>>);
+/// Passes the objects of another kind to the kind's informer, which has those who read it.
+pub(super) struct Objects {
+    pub(super) informer: Arc<dyn AnyInformer>,
+    /// The controllers that read the kind.
+    pub(super) readers: Runners,
+}
 
-impl<W: Workload> Listener for Owners<W> {
+impl Listener for Objects {
     type Source = KindSource;
 
     fn stream(&self) -> StreamKind {
-        StreamKind::of(self.0.controller.kind())
+        StreamKind::of(self.informer.kind())
     }
 
     fn apply(&mut self, delta: Delta<dyn Object>, now: Now) {
-        self.0.controller.object_changed(delta, now);
+        self.informer.apply(delta, now);
     }
 
     fn replace(&mut self, objects: Vec<AnyObject>, version: &ResourceVersion, now: Now) {
-        self.0.controller.objects_listed(objects, version, now);
+        self.informer.replace(objects, version, now);
     }
 
     fn bookmark(&mut self, version: &ResourceVersion) {
-        self.0.controller.bookmark(version);
+        self.informer.bookmark(version);
     }
 
-    fn synced(&mut self) {
-        self.0.informer_synced();
-    }
-
-    fn batch_over(&mut self, now: Now) {
-        self.0.keys_added(now);
-    }
-}
-
-/// Passes the objects of another kind to a controller that hears of them.
-pub(super) struct Others<W: Workload>(pub(super) Arc<ControllerRunner<W>>, pub(super) Kind);
-
-impl<W: Workload> Listener for Others<W> {
-    type Source = KindSource;
-
-    fn stream(&self) -> StreamKind {
-        StreamKind::beside(self.0.controller.kind())
-    }
-
-    fn apply(&mut self, delta: Delta<dyn Object>, now: Now) {
-        self.0.controller.other_changed(delta, now);
-    }
-
-    fn replace(&mut self, objects: Vec<AnyObject>, version: &ResourceVersion, now: Now) {
-        self.0
-            .controller
-            .others_listed(self.1, objects, version, now);
-    }
-
-    /// Nothing is compared with what this cache has seen.
-    fn bookmark(&mut self, _: &ResourceVersion) {}
-
-    fn synced(&mut self) {
-        self.0.informer_synced();
-    }
-
-    fn batch_over(&mut self, now: Now) {
-        self.0.keys_added(now);
+    fn readers(&self) -> &Runners {
+        &self.readers
     }
 }

@@ -1,0 +1,212 @@
+//! Informers: one for each kind that the workloads of a controller manager read, however many read
+//! it. An informer has the store of its kind, and passes each change to the workloads in a fixed
+//! order, after the store has it.
+//!
+//! Informers do no I/O: whoever lists and watches a kind, as a
+//! [`Reflector`](crate::reflector::Reflector) decides, passes what came to its [`AnyInformer`]. Pods
+//! have a path of their own: [`PodCache`], [`Workload::pod_changed`](crate::driver::Workload::pod_changed).
+//!
+//! Source: the shared informers of client-go, of which a controller manager has one for each kind.
+
+use std::any::Any;
+use std::fmt::{self, Debug, Formatter};
+use std::sync::Arc;
+
+use podstorm_objects::{AnyObject, Kind, Now, Object, ResourceVersion};
+
+use crate::cache::{Delta, PodCache};
+use crate::intern::KeyId;
+use crate::store::{Cached, Change, Keyed, Store};
+
+/// A form of which an informer keeps a store.
+pub trait Informed: Cached<Context: Send + Sync> + Send + Sync + 'static {
+    /// The object that the form is derived from; `None` for an object of another kind.
+    fn read(object: AnyObject) -> Option<Arc<Self::Object>>;
+}
+
+/// An object as it is.
+impl Informed for AnyObject {
+    fn read(object: AnyObject) -> Option<AnyObject> {
+        Some(object)
+    }
+}
+
+/// What a workload does with the changes of one kind.
+pub trait Handler<T: Cached>: Send + Sync {
+    /// An object was added, changed, deleted or listed. The store has the change.
+    fn handle(&self, change: &Change<T>, now: Now);
+
+    /// What the workload keeps by the keys of this kind: for most, the queue of those that it syncs.
+    fn keyed(&self) -> Option<&dyn Keyed> {
+        None
+    }
+}
+
+/// The informer of one kind, whatever the form in which its store keeps objects.
+pub trait AnyInformer: Any + Debug + Send + Sync {
+    /// The kind.
+    fn kind(&self) -> Kind;
+
+    /// An object was added, changed or deleted. An object of another kind is left out.
+    fn apply(&self, delta: Delta<dyn Object>, now: Now);
+
+    /// These are all objects of the kind at this version; see [`Store::replace`].
+    fn replace(&self, objects: Vec<AnyObject>, version: &ResourceVersion, now: Now);
+
+    /// No object of the kind changed up to this version.
+    fn bookmark(&self, version: &ResourceVersion);
+
+    /// The periodic resync (upstream: every 12 to 24 hours): passes an update of every object to
+    /// itself. There is none of pods: handlers ignore a pod whose version has not changed.
+    fn resync(&self, now: Now);
+}
+
+struct Informer<T: Informed> {
+    kind: Kind,
+    store: Arc<Store<T>>,
+    handlers: Vec<Arc<dyn Handler<T>>>,
+}
+
+impl<T: Informed> Debug for Informer<T> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Informer")
+            .field("kind", &self.kind)
+            .field("store", &self.store)
+            .field("handlers", &self.handlers.len())
+            .finish()
+    }
+}
+
+impl<T: Informed> Informer<T> {
+    fn handle(&self, change: &Change<T>, now: Now) {
+        for handler in &self.handlers {
+            handler.handle(change, now);
+        }
+    }
+
+    fn keyed(&self) -> impl Iterator<Item = &dyn Keyed> {
+        self.handlers.iter().filter_map(|handler| handler.keyed())
+    }
+}
+
+impl<T: Informed> Keyed for Informer<T> {
+    fn is_idle(&self, key: KeyId) -> bool {
+        self.keyed().all(|keyed| keyed.is_idle(key))
+    }
+
+    fn forget(&self, key: KeyId) {
+        self.keyed().for_each(|keyed| keyed.forget(key));
+    }
+}
+
+impl<T: Informed> AnyInformer for Informer<T> {
+    fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    fn apply(&self, delta: Delta<dyn Object>, now: Now) {
+        if let Some(delta) = delta.filter_map(T::read) {
+            self.handle(&self.store.apply(delta, self, now), now);
+        }
+    }
+
+    fn replace(&self, objects: Vec<AnyObject>, version: &ResourceVersion, now: Now) {
+        let objects = objects.into_iter().filter_map(T::read).collect();
+        for change in self.store.replace(objects, version, self, now) {
+            self.handle(&change, now);
+        }
+    }
+
+    fn bookmark(&self, version: &ResourceVersion) {
+        self.store.bookmark(version);
+    }
+
+    fn resync(&self, now: Now) {
+        for change in self.store.resync() {
+            self.handle(&change, now);
+        }
+    }
+}
+
+/// The informers of one controller manager, while its workloads are made: each takes the
+/// [stores](Informers::store) that it reads, and then [hears](Informers::add_handler) of their
+/// changes.
+#[derive(Debug)]
+pub struct Informers<F> {
+    pods: Arc<PodCache<F>>,
+    kinds: Vec<Arc<dyn AnyInformer>>,
+}
+
+impl<F> Informers<F> {
+    /// The informers of no kind yet, beside this cache of pods.
+    pub fn new(pods: Arc<PodCache<F>>) -> Informers<F> {
+        Informers {
+            pods,
+            kinds: Vec::new(),
+        }
+    }
+
+    /// The cache of pods.
+    pub fn pods(&self) -> &Arc<PodCache<F>> {
+        &self.pods
+    }
+
+    /// The store of a kind. Who asks first makes it, attached to `context`.
+    ///
+    /// # Panics
+    /// Another workload reads the kind in another form.
+    pub fn store<T: Informed>(
+        &mut self,
+        kind: Kind,
+        context: impl FnOnce() -> T::Context,
+    ) -> Arc<Store<T>> {
+        if self.find(kind).is_none() {
+            self.kinds.push(Arc::new(Informer::<T> {
+                kind,
+                store: Arc::new(Store::new(context())),
+                handlers: Vec::new(),
+            }));
+        }
+        Arc::clone(&self.informer(kind).store)
+    }
+
+    /// From now on passes each change of a kind to this handler, after all handlers before it.
+    ///
+    /// # Panics
+    /// The kind has no store of this form, or its informer was [taken](Informers::take) before.
+    pub fn add_handler<T: Informed>(&mut self, kind: Kind, handler: Arc<dyn Handler<T>>) {
+        self.informer(kind).handlers.push(handler);
+    }
+
+    /// The informers, in the order in which their kinds were first read.
+    pub fn all(&self) -> &[Arc<dyn AnyInformer>] {
+        &self.kinds
+    }
+
+    /// The informer of a kind, for whoever lists and watches it.
+    ///
+    /// # Panics
+    /// No workload reads the kind.
+    pub fn take(&self, kind: Kind) -> Arc<dyn AnyInformer> {
+        let informer = self.find(kind);
+        Arc::clone(informer.unwrap_or_else(|| panic!("no workload reads {kind:?}")))
+    }
+
+    fn find(&self, kind: Kind) -> Option<&Arc<dyn AnyInformer>> {
+        self.kinds.iter().find(|informer| informer.kind() == kind)
+    }
+
+    fn informer<T: Informed>(&mut self, kind: Kind) -> &mut Informer<T> {
+        let informer = self.kinds.iter_mut().find(|known| known.kind() == kind);
+        let informer = informer.and_then(Arc::get_mut);
+        let informer =
+            informer.expect("handlers are added to a store before its informer is taken");
+        let informer: &mut dyn Any = informer;
+        informer
+            .downcast_mut()
+            .expect("all workloads read the kind in one form")
+    }
+}
+
+#[cfg(test)]
+mod tests;
