@@ -61,7 +61,9 @@ pub use meta::{ObjectMeta, OptionalSeconds};
 pub use node::Node;
 pub use object::{AnyObject, Object, Resource};
 pub use owners::{OwnerReference, OwnerReferences};
-pub use patch::{EventPatch, EventSource, EventWrite, OwnerPatch};
+pub use patch::{
+    DeleteOptions, EventPatch, EventSource, EventWrite, OwnerPatch, Propagation, Scale,
+};
 pub use pod::{Pod, PodPhase, PodSpec, PodStart, PodStatus, SpecContainer};
 pub use quantity::{
     Quantity, QuantityError, canonical_quantity, is_canonical_quantity, milli_quantity,

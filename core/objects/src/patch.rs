@@ -6,7 +6,8 @@ use compact_str::CompactString;
 use serde_json::{Value, json};
 
 use crate::{
-    Event, EventTopic, ObjectMeta, ObjectReference, OwnerReference, Regarding, Str, Time, Uid,
+    Event, EventTopic, ObjectMeta, ObjectReference, OwnerReference, Regarding, ResourceVersion,
+    Str, Time, Uid,
 };
 
 /// A change of an object's owner references.
@@ -112,4 +113,58 @@ impl EventPatch {
             rest: crate::Rest::NONE,
         }
     }
+}
+
+/// The propagation policy: what happens to the dependents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Propagation {
+    /// They lose their reference before the object is removed.
+    Orphan,
+    /// The object is removed at once, its dependents later.
+    Background,
+    /// The dependents that block the deletion are removed first.
+    Foreground,
+}
+
+impl Propagation {
+    /// The value in `propagationPolicy`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Propagation::Orphan => "Orphan",
+            Propagation::Background => "Background",
+            Propagation::Foreground => "Foreground",
+        }
+    }
+}
+
+/// The options of a deletion. The default is that of an empty request body.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeleteOptions {
+    /// Seconds for the object to end by itself; 0: at once; negative values count as 1.
+    pub grace_period_seconds: Option<i64>,
+    /// What happens to the dependents.
+    pub propagation: Option<Propagation>,
+    /// The UID that the object must have.
+    pub precondition_uid: Option<Uid>,
+    /// The version that the object must have.
+    pub precondition_rv: Option<ResourceVersion>,
+    /// The older form of `propagation`: true is `Orphan`.
+    pub orphan_dependents: Option<bool>,
+}
+
+/// `autoscaling/v1` `Scale` of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scale {
+    /// The object's UID.
+    pub uid: Uid,
+    /// The object's version.
+    pub resource_version: ResourceVersion,
+    /// When the object was created.
+    pub creation_timestamp: Time,
+    /// `spec.replicas`.
+    pub replicas: i32,
+    /// `status.replicas`.
+    pub status_replicas: i32,
+    /// `status.selector`.
+    pub selector: String,
 }

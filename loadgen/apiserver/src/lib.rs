@@ -99,7 +99,7 @@ use podstorm_objects::{
 pub use api::Api;
 pub use builtin::{column_description, kind_named};
 pub use create::validate_loaded;
-pub use delete::{DeleteOptions, Deletion, Propagation};
+pub use delete::Deletion;
 pub use field_manager::FieldManager;
 pub use gc::GarbageItem;
 pub use internal::quoted as internal_text;
@@ -109,7 +109,8 @@ pub use patch::{Operation, Patch};
 pub use places::Places;
 pub use pods::evict::{Eviction, EvictionCalls, EvictionRequest, evict};
 pub use pods::{Binding, TOLERATED_TAINTS, add_by_key};
-pub use scale::{Scalable, Scale, ScaleUpdate};
+pub use podstorm_objects::{DeleteOptions, Propagation, Scale};
+pub use scale::{Scalable, ScaleUpdate};
 pub use state::ClusterState;
 pub use store::KindStore;
 pub use store::counts::{PodTotals, WriteCounts};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use podstorm_objects::{
     ApiError, Details, DynamicObject, JsonPath, Kind, LabelSelector, Labels, Map, Now, Reason,
-    ReplicaSet, ReplicationController, ResourceVersion, ScalePaths, Time, Uid,
+    ReplicaSet, ReplicationController, ResourceVersion, Scale, ScalePaths, Uid,
 };
 use serde_json::Value;
 
@@ -157,23 +157,6 @@ fn check_has_replicas(object: &DynamicObject) -> Result<(), ApiError> {
             Err(ApiError::status(500, Reason::InternalError, why))
         }
     }
-}
-
-/// `autoscaling/v1` `Scale` of an object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Scale {
-    /// The object's UID.
-    pub uid: Uid,
-    /// The object's version.
-    pub resource_version: ResourceVersion,
-    /// When the object was created.
-    pub creation_timestamp: Time,
-    /// `spec.replicas`.
-    pub replicas: i32,
-    /// `status.replicas`.
-    pub status_replicas: i32,
-    /// `status.selector`.
-    pub selector: String,
 }
 
 /// A change of scale; the default has no preconditions.

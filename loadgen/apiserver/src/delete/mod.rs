@@ -3,76 +3,37 @@
 use std::sync::Arc;
 
 use podstorm_objects::{
-    ApiError, Kind, Now, ObjectMeta, OptionalSeconds, ResourceVersion, Str, Time, Uid,
+    ApiError, DeleteOptions, Kind, Now, ObjectMeta, OptionalSeconds, Propagation, Str, Time,
 };
 
 use crate::store::counts::{Verb, WriteEffects};
 use crate::store::{CommitOutcome, KindStore};
 use crate::{Cluster, ClusterResource, Strategy, errors, meta};
 
-/// The propagation policy: what happens to the dependents.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Propagation {
-    /// They lose their reference before the object is removed.
-    Orphan,
-    /// The object is removed at once, its dependents later.
-    Background,
-    /// The dependents that block the deletion are removed first.
-    Foreground,
-}
-
-impl Propagation {
-    /// The value in `propagationPolicy`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Propagation::Orphan => "Orphan",
-            Propagation::Background => "Background",
-            Propagation::Foreground => "Foreground",
+/// Checks the preconditions of a deletion against an object of that kind.
+///
+/// # Errors
+/// 409 for another UID or version.
+pub(crate) fn check_preconditions(
+    options: &DeleteOptions,
+    kind: Kind,
+    metadata: &ObjectMeta,
+) -> Result<(), ApiError> {
+    let uid = options.precondition_uid.as_ref();
+    if let Some(uid) = uid.filter(|uid| **uid != metadata.uid) {
+        let (name, found) = (&metadata.name, &metadata.uid);
+        // Namespaces have a way of their own.
+        if kind == Kind::NAMESPACE {
+            return Err(errors::uid_mismatch("namespaces", name, uid, found));
         }
+        return Err(errors::deletion_uid_mismatch(kind, name, uid, found));
     }
-}
-
-/// The options of a deletion. The default is that of an empty request body.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DeleteOptions {
-    /// Seconds for the object to end by itself; 0: at once; negative values count as 1.
-    pub grace_period_seconds: Option<i64>,
-    /// What happens to the dependents.
-    pub propagation: Option<Propagation>,
-    /// The UID that the object must have.
-    pub precondition_uid: Option<Uid>,
-    /// The version that the object must have.
-    pub precondition_rv: Option<ResourceVersion>,
-    /// The older form of `propagation`: true is `Orphan`.
-    pub orphan_dependents: Option<bool>,
-}
-
-impl DeleteOptions {
-    /// Checks the preconditions against an object of that kind.
-    ///
-    /// # Errors
-    /// 409 for another UID or version.
-    pub(crate) fn check_preconditions(
-        &self,
-        kind: Kind,
-        metadata: &ObjectMeta,
-    ) -> Result<(), ApiError> {
-        let uid = self.precondition_uid.as_ref();
-        if let Some(uid) = uid.filter(|uid| **uid != metadata.uid) {
-            let (name, found) = (&metadata.name, &metadata.uid);
-            // Namespaces have a way of their own.
-            if kind == Kind::NAMESPACE {
-                return Err(errors::uid_mismatch("namespaces", name, uid, found));
-            }
-            return Err(errors::deletion_uid_mismatch(kind, name, uid, found));
-        }
-        let version = self.precondition_rv.as_ref();
-        if let Some(wanted) = version.filter(|wanted| **wanted != metadata.resource_version) {
-            let (name, found) = (&metadata.name, &metadata.resource_version);
-            return Err(errors::deletion_version_mismatch(kind, name, wanted, found));
-        }
-        Ok(())
+    let version = options.precondition_rv.as_ref();
+    if let Some(wanted) = version.filter(|wanted| **wanted != metadata.resource_version) {
+        let (name, found) = (&metadata.name, &metadata.resource_version);
+        return Err(errors::deletion_version_mismatch(kind, name, wanted, found));
     }
+    Ok(())
 }
 
 /// The result of a deletion.
@@ -124,7 +85,7 @@ impl Cluster {
             let Some(old) = store.read(&key) else {
                 return Err(errors::not_found(store.kind(), name));
             };
-            options.check_preconditions(store.kind(), old.metadata())?;
+            check_preconditions(options, store.kind(), old.metadata())?;
             match plan(&*old, options, now) {
                 DeletionStep::Pending => {
                     return Ok(Deletion {

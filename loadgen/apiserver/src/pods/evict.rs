@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use podstorm_objects::{ApiError, Cause, Details, Kind, Now, Pod, PodPhase, Reason};
 
+use crate::delete::check_preconditions;
 use crate::disruption::{Budget, target};
 use crate::store::counts::{Verb, WriteEffects};
 use crate::update::{Update, prepare_and_validate};
@@ -215,7 +216,7 @@ fn mark_and_delete(
         return calls.delete_pod(options);
     }
     let marked = calls.put_pod_status(&|latest| {
-        options.check_preconditions(Kind::POD, &latest.metadata)?;
+        check_preconditions(options, Kind::POD, &latest.metadata)?;
         Ok(target::evicted(latest, request.now))
     })?;
     match options.precondition_rv {
