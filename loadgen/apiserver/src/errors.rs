@@ -43,6 +43,15 @@ pub fn unknown_resource() -> ApiError {
     ApiError::status(404, Reason::NotFound, message).with_details(Details::default())
 }
 
+/// 415: the body of a request has a type that is not read here.
+pub fn unsupported(accepted: &str) -> ApiError {
+    let message = format!(
+        "the body of the request was in an unknown format - accepted media types include: \
+         {accepted}"
+    );
+    ApiError::status(415, Reason::Other("UnsupportedMediaType".into()), message)
+}
+
 /// 409: the name is taken; `terminating` says whether that object is being deleted.
 pub fn already_exists(kind: Kind, name: &str, terminating: bool) -> ApiError {
     let prefix = if terminating {

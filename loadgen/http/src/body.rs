@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use podstorm_apiserver::errors::unsupported;
 use podstorm_apiserver::{errors, limits};
 use podstorm_objects::{AnyObject, ApiError, DynamicObject, Kind, Reason};
 use serde_json::{Map, Value};
 
 use crate::decode::{self, By, Document, Form};
-use crate::media::{BodyType, unsupported};
+use crate::media::BodyType;
 use crate::{Call, admission, json_syntax, protobuf, view, warnings};
 
 /// Most bytes of a body, as upstream.

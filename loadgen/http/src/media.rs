@@ -5,7 +5,7 @@
 
 use http::HeaderMap;
 use http::header::{ACCEPT, CONTENT_TYPE};
-use podstorm_objects::{ApiError, Details, Kind, Reason};
+use podstorm_objects::{ApiError, Details, Kind};
 
 use crate::protobuf;
 
@@ -256,13 +256,4 @@ impl BodyType {
             _ => None,
         }
     }
-}
-
-/// 415: the body of a request has a type that is not read here.
-pub(crate) fn unsupported(accepted: &str) -> ApiError {
-    let message = format!(
-        "the body of the request was in an unknown format - accepted media types include: \
-         {accepted}"
-    );
-    ApiError::status(415, Reason::Other("UnsupportedMediaType".into()), message)
 }

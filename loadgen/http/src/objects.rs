@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use http::{Method, Response};
+use podstorm_apiserver::errors::unsupported;
 use podstorm_apiserver::{Binding, Eviction, EvictionRequest, PodPart, Scale, ScaleUpdate, errors};
 use podstorm_objects::{
     AnyObject, ApiError, Kind, Labels, Namespace, Reason, ResourceVersion, Uid,
@@ -11,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::answer::{self, Body};
 use crate::decode::{By, Form};
-use crate::media::{Accepted, BodyType, Shape, unsupported};
+use crate::media::{Accepted, BodyType, Shape};
 use crate::query::options_invalid;
 use crate::route::Target;
 use crate::{

@@ -2,12 +2,13 @@
 //!
 //! Source: `endpoints/handlers/patch.go` of Kubernetes' apiserver.
 
+use podstorm_apiserver::errors::unsupported;
 use podstorm_apiserver::{Patch, errors, go_text, kind_named};
 use podstorm_objects::{ApiError, Kind};
 use serde_json::{Map, Value};
 
 use crate::decode::{self, By, Form};
-use crate::media::{BodyType, unsupported};
+use crate::media::BodyType;
 use crate::ownership::go_quoted;
 use crate::{Call, json_syntax};
 
