@@ -10,8 +10,13 @@
 //!                ▲                                └─ none: Driver::answer ───┤
 //!                └───────────────── resume ◀── every request is answered ◀───┘
 //! ```
+//!
+//! A sync of several sequences side by side is resumed at each answer instead: see
+//! [`SyncState::GOES_ON_AT_EACH_ANSWER`].
 
 mod async_sync;
+
+use std::mem;
 
 use podstorm_objects::{Kind, Now};
 
@@ -20,14 +25,14 @@ use crate::client::{Answer, EventIntent, Request};
 use crate::intern::{KeyId, ObjectKey};
 use crate::workqueue::{RateLimitingQueue, Take};
 
-pub use async_sync::{AsyncSync, Calls, SyncFailure};
+pub use async_sync::{AsyncSync, Calls, Started, SyncFailure, join_all};
 
 /// What a sync needs next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Step {
-    /// Carry out [`SyncState::requests`] concurrently, pass each [`SyncState::answer`], then call
-    /// [`Workload::resume`].
+    /// Carry out those of [`SyncState::requests`] that are new, concurrently, pass each
+    /// [`SyncState::answer`], then call [`Workload::resume`].
     Requests,
     /// The sync is over.
     Finished,
@@ -47,7 +52,13 @@ impl Step {
 /// A sync in progress, as a driver sees it. Made once and reused, with its scratch memory, for
 /// every key.
 pub trait SyncState: Default + Send {
-    /// The requests to carry out concurrently.
+    /// Whether the sync is resumed at each answer instead of after the last one of its batch, so
+    /// that sequences of requests side by side don't wait for each other. Its requests keep their
+    /// indices until it is over; new ones follow them.
+    const GOES_ON_AT_EACH_ANSWER: bool = false;
+
+    /// The requests to carry out concurrently, the answered ones of a sync that goes on at each
+    /// answer included.
     fn requests(&self) -> &[Request];
 
     /// Sets the answer of a request, in any order.
@@ -107,10 +118,11 @@ pub trait Workload: Send + Sync + std::fmt::Debug + 'static {
     /// Begins the sync of a key that was taken from the queue.
     fn begin(&self, key: KeyId, sync: &mut Self::Sync, now: Now) -> Step;
 
-    /// Continues the sync after every request of the batch has an answer.
+    /// Continues the sync after every request of the batch has an answer; after an answer if its
+    /// state [says so](SyncState::GOES_ON_AT_EACH_ANSWER).
     ///
     /// # Panics
-    /// A request has no answer, or the sync is over.
+    /// A request of a batch has no answer, or the sync is over.
     fn resume(&self, sync: &mut Self::Sync, now: Now) -> Step;
 
     /// Gives the key of a finished sync back to the queue, to be forgotten or retried.
@@ -119,8 +131,8 @@ pub trait Workload: Send + Sync + std::fmt::Debug + 'static {
 
 /// Carries requests out.
 pub trait Transport {
-    /// Sends the request with this index in its batch. `None`: the answer comes later, by
-    /// [`Driver::answer`].
+    /// Sends the request with this index in [`SyncState::requests`]. `None`: the answer comes later,
+    /// by [`Driver::answer`].
     fn send(&mut self, index: usize, request: &Request, now: Now) -> Option<Answer>;
 }
 
@@ -148,6 +160,10 @@ pub struct Driver<S> {
     pub sync: S,
     /// The number of requests without an answer.
     waiting: usize,
+    /// Of a sync that goes on at each answer: the number of requests that were sent, and whether
+    /// one was answered since the sync last went on.
+    sent: usize,
+    is_answered: bool,
 }
 
 impl<S: SyncState> Driver<S> {
@@ -160,6 +176,11 @@ impl<S: SyncState> Driver<S> {
         transport: &mut impl Transport,
         now: Now,
     ) -> Progress {
+        // The last sync may have been abandoned.
+        self.waiting = 0;
+        if S::GOES_ON_AT_EACH_ANSWER {
+            (self.sent, self.is_answered) = (0, false);
+        }
         let step = workload.begin(key, &mut self.sync, now);
         self.drive(workload, step, transport, now)
     }
@@ -171,16 +192,27 @@ impl<S: SyncState> Driver<S> {
     pub fn answer(&mut self, index: usize, answer: Answer) {
         self.sync.answer(index, answer);
         self.waiting -= 1;
+        self.is_answered |= S::GOES_ON_AT_EACH_ANSWER;
     }
 
-    /// Continues the sync if every request has an answer.
+    /// Whether the sync waits for another answer; if not, the caller resumes it.
+    #[inline]
+    fn must_wait(&mut self) -> bool {
+        match S::GOES_ON_AT_EACH_ANSWER {
+            true => !mem::take(&mut self.is_answered),
+            false => self.waiting > 0,
+        }
+    }
+
+    /// Continues the sync if every request has an answer; if any has got one since, where the sync
+    /// goes on at each.
     pub fn poll<W: Workload<Sync = S>>(
         &mut self,
         workload: &W,
         transport: &mut impl Transport,
         now: Now,
     ) -> Progress {
-        if self.waiting > 0 {
+        if self.must_wait() {
             return Progress::Waiting;
         }
         let step = workload.resume(&mut self.sync, now);
@@ -196,13 +228,21 @@ impl<S: SyncState> Driver<S> {
         now: Now,
     ) -> Progress {
         while step == Step::Requests {
-            for index in 0..self.sync.requests().len() {
+            let last = self.sync.requests().len();
+            let first = match S::GOES_ON_AT_EACH_ANSWER {
+                true => mem::replace(&mut self.sent, last),
+                false => 0,
+            };
+            for index in first..last {
                 match transport.send(index, &self.sync.requests()[index], now) {
-                    Some(answer) => self.sync.answer(index, answer),
+                    Some(answer) => {
+                        self.sync.answer(index, answer);
+                        self.is_answered |= S::GOES_ON_AT_EACH_ANSWER;
+                    }
                     None => self.waiting += 1,
                 }
             }
-            if self.waiting > 0 {
+            if self.must_wait() {
                 return Progress::Waiting;
             }
             step = workload.resume(&mut self.sync, now);

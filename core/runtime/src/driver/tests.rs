@@ -34,23 +34,31 @@ impl SyncState for State {
     }
 }
 
-impl Workload for Twice {
-    type Fields = ();
-    type Sync = State;
+/// What no test here uses of a workload of keys without objects.
+macro_rules! of_no_objects {
+    () => {
+        type Fields = ();
 
-    fn kind(&self) -> Kind {
-        Kind::REPLICA_SET
-    }
-
-    fn name(&self, _: KeyId) -> ObjectKey {
-        ObjectKey {
-            namespace: "ns".into(),
-            name: "a".into(),
+        fn kind(&self) -> Kind {
+            Kind::REPLICA_SET
         }
-    }
 
-    fn pod_changed(&self, _: &PodChange<()>, _: Now) {}
-    fn pods_listed(&self, _: &Listed<()>, _: Now) {}
+        fn name(&self, _: KeyId) -> ObjectKey {
+            ObjectKey {
+                namespace: "ns".into(),
+                name: "a".into(),
+            }
+        }
+
+        fn pod_changed(&self, _: &PodChange<()>, _: Now) {}
+        fn pods_listed(&self, _: &Listed<()>, _: Now) {}
+    };
+}
+
+impl Workload for Twice {
+    of_no_objects!();
+
+    type Sync = State;
 
     fn queue(&self) -> &RateLimitingQueue<KeyId> {
         &self.0
@@ -120,4 +128,96 @@ fn answers_that_come_later_are_waited_for() {
     driver.answer(1, answer());
     assert_eq!(driver.poll(&workload, &mut slow, now), Progress::Finished);
     assert_eq!(slow.0, [0, 1, 0, 1]);
+}
+
+/// Asks for two sequences of requests side by side.
+#[derive(Debug)]
+struct SideBySide(RateLimitingQueue<KeyId>);
+
+impl Workload for SideBySide {
+    of_no_objects!();
+
+    type Sync = AsyncSync;
+
+    fn queue(&self) -> &RateLimitingQueue<KeyId> {
+        &self.0
+    }
+
+    fn begin(&self, key: KeyId, sync: &mut AsyncSync, now: Now) -> Step {
+        sync.begin(key, now, |calls| async move {
+            let sequence = async |length: usize| {
+                for _ in 0..length {
+                    calls
+                        .request(Request::ReadVersion { kind: Kind::POD })
+                        .await;
+                }
+            };
+            join_all([sequence(1), sequence(3)]).await;
+            Ok(())
+        })
+    }
+
+    fn resume(&self, sync: &mut AsyncSync, now: Now) -> Step {
+        sync.resume(now)
+    }
+
+    fn finish(&self, sync: &mut AsyncSync, now: Now) {
+        self.0.done(sync.key(), now.mono_ns);
+    }
+}
+
+/// Notes what it sends, and answers the requests with these indices at once.
+struct Noting {
+    at_once: Vec<usize>,
+    sent: Vec<usize>,
+}
+
+impl Transport for Noting {
+    fn send(&mut self, index: usize, _: &Request, _: Now) -> Option<Answer> {
+        self.sent.push(index);
+        self.at_once.contains(&index).then(answer)
+    }
+}
+
+#[test]
+fn sequences_side_by_side_go_on_at_each_answer() {
+    let (workload, now) = (SideBySide(RateLimitingQueue::new()), Now::default());
+    let key = KeyId::default();
+    let mut driver = Driver::default();
+    let mut transport = Noting {
+        at_once: vec![1],
+        sent: Vec::new(),
+    };
+    for _ in 0..2 {
+        // The first round is abandoned amid its requests.
+        transport.sent.clear();
+        let begun = driver.begin(&workload, key, &mut transport, now);
+        assert_eq!(begun, Progress::Waiting);
+        assert_eq!(transport.sent, [0, 1, 2], "one is answered at once");
+        let polled = driver.poll(&workload, &mut transport, now);
+        assert_eq!(polled, Progress::Waiting, "nothing is answered since");
+        driver.answer(2, answer());
+        let polled = driver.poll(&workload, &mut transport, now);
+        assert_eq!(polled, Progress::Waiting);
+        assert_eq!(transport.sent, [0, 1, 2, 3], "each is sent once");
+    }
+    driver.answer(3, answer());
+    driver.answer(0, answer());
+    let polled = driver.poll(&workload, &mut transport, now);
+    assert_eq!(polled, Progress::Finished);
+}
+
+#[test]
+fn a_batch_that_was_abandoned_does_not_hold_up_the_next_sync() {
+    let (workload, now) = (Twice(RateLimitingQueue::new()), Now::default());
+    let mut driver = Driver::default();
+    let mut transport = Noting {
+        at_once: Vec::new(),
+        sent: Vec::new(),
+    };
+    let begun = driver.begin(&workload, KeyId::default(), &mut transport, now);
+    assert_eq!(begun, Progress::Waiting);
+    transport.at_once = vec![0, 1];
+    let begun = driver.begin(&workload, KeyId::default(), &mut transport, now);
+    assert_eq!(begun, Progress::Finished);
 }

@@ -1,13 +1,14 @@
 //! Carries the requests of one worker to the server and back: a [`Transport`] with the client's
 //! limiter, latency and fault injection.
 //!
-//! The requests of one batch are concurrent: each waits for the limiter and has its latency on its
-//! own. A request that takes no time is answered at once.
+//! The requests of one batch are concurrent, and so are the batches of a sync that goes on at each
+//! answer: each request waits for the limiter and has its latency on its own. A request that takes no
+//! time is answered at once.
 
 use std::sync::Arc;
 
 use podstorm::client::{Answer, ApiError, Request};
-use podstorm::driver::{Transport, Workload};
+use podstorm::driver::{SyncState, Transport, Workload};
 use podstorm::intern::KeyId;
 use podstorm_objects::Now;
 
@@ -18,11 +19,21 @@ use crate::due_queue::DueQueue;
 use crate::faults::connection::OrphanedRequest;
 use crate::faults::{BatchPosition, Call, CrashPoint, FaultId, InjectedOutcome, OutgoingRequest};
 
+/// A request that was sent.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    /// Its index among those of its sync.
+    index: usize,
+    /// Its index in its batch.
+    place: u32,
+    /// How often it was sent before.
+    attempts: u32,
+}
+
 /// A request in flight.
 #[derive(Debug)]
 struct InFlight {
-    index: usize,
-    attempts: u32,
+    sent: Sent,
     state: InFlightState,
 }
 
@@ -99,7 +110,7 @@ pub(super) enum Travel {
     Answered(usize, Answer),
     /// Nothing happens before that moment, ns.
     Until(i64),
-    /// No request is in flight.
+    /// No request is in flight, or none but those that the sync does not wait for before it goes on.
     Over,
 }
 
@@ -111,6 +122,8 @@ pub(super) struct WorkerTransport<W: Workload> {
     /// Whether requests are carried out at once.
     is_direct: bool,
     in_flight: DueQueue<InFlight>,
+    /// Whether the sync has an answer since it last went on, if it goes on at each.
+    is_answered: bool,
     /// Requests of the current sync.
     pub(super) asked: u32,
     /// Requests that were carried out at once, in all syncs.
@@ -136,6 +149,7 @@ impl<W: Workload> WorkerTransport<W> {
             call_latency,
             is_direct,
             in_flight: DueQueue::default(),
+            is_answered: false,
             asked: 0,
             carried_out: 0,
             key: KeyId::default(),
@@ -148,7 +162,12 @@ impl<W: Workload> WorkerTransport<W> {
 
     /// The transport at this moment of the cluster's time.
     pub(super) fn at(&mut self, now: Now) -> At<'_, W> {
-        At(self, now)
+        self.is_answered = false;
+        At {
+            transport: self,
+            now,
+            first: None,
+        }
     }
 
     /// A sync begins.
@@ -170,45 +189,41 @@ impl<W: Workload> WorkerTransport<W> {
     /// Moves the requests in flight until one has its answer.
     pub(super) fn travel(&mut self, requests: &[Request], now: Now) -> Travel {
         while let Some(flight) = self.in_flight.pop_due(now.mono_ns) {
-            let (index, attempts) = (flight.index, flight.attempts);
+            let sent = flight.sent;
+            let request = &requests[sent.index];
             let answer = match flight.state {
                 InFlightState::ToServer { back_ns, fault } => {
-                    self.deliver(index, &requests[index], attempts, back_ns, fault, now)
+                    self.deliver(sent, request, back_ns, fault, now)
                 }
                 InFlightState::ToClient(answer) => Some(answer),
             };
             if let Some(answer) = answer
-                && let Some(answer) = self.accept(index, &requests[index], attempts, answer, now)
+                && let Some(answer) = self.accept(sent, request, answer, now)
             {
-                return Travel::Answered(index, answer);
+                self.is_answered |= <W::Sync as SyncState>::GOES_ON_AT_EACH_ANSWER;
+                return Travel::Answered(sent.index, answer);
             }
             if self.runner.is_dead() {
                 return Travel::Over;
             }
         }
-        self.in_flight
-            .next_due_ns()
-            .map_or(Travel::Over, Travel::Until)
+        match self.in_flight.next_due_ns() {
+            Some(due_ns) if !self.is_answered => Travel::Until(due_ns),
+            _ => Travel::Over,
+        }
     }
 
     /// Orphans the requests on their way to the server: the controller is dead.
     pub(super) fn abandon(&mut self, requests: &[Request]) {
         for (due_ns, flight) in self.in_flight.take_all() {
             if matches!(flight.state, InFlightState::ToServer { .. }) {
-                self.orphan(&requests[flight.index], due_ns, false);
+                self.orphan(&requests[flight.sent.index], due_ns, false);
             }
         }
     }
 
     /// Sends one request when the limiter allows it, not before `not_before_ns`.
-    fn depart(
-        &mut self,
-        index: usize,
-        request: &Request,
-        attempts: u32,
-        not_before_ns: i64,
-        now: Now,
-    ) {
+    fn depart(&mut self, sent: Sent, request: &Request, not_before_ns: i64, now: Now) {
         let verb = RequestInfo::of(request).verb;
         let wait_ns = self.runner.client.reserve_ns(verb, now);
         let sent_ns = now.mono_ns.saturating_add(wait_ns);
@@ -216,7 +231,7 @@ impl<W: Workload> WorkerTransport<W> {
         self.waits.add(now.mono_ns, sent_ns, back_ns);
         let outcome = match self.call_latency.refused() {
             Some(error) => InjectedOutcome::Refuse(error, 0),
-            None => self.inject(index, request, attempts, now),
+            None => self.inject(sent, request, now),
         };
         let mut fault = Fault::None;
         let mut late_ns = 0;
@@ -226,17 +241,13 @@ impl<W: Workload> WorkerTransport<W> {
             InjectedOutcome::Refuse(error, after_ns) => {
                 self.calls.count(RequestInfo::of(request), error.code);
                 let answer = InFlightState::ToClient(Answer::Failed(error));
-                return self.push(back_ns.saturating_add(after_ns), index, attempts, answer);
+                return self.push(back_ns.saturating_add(after_ns), sent, answer);
             }
             InjectedOutcome::LoseAnswer(error) => fault = Fault::Lost(Box::new(error)),
             InjectedOutcome::CommitLate(error, after_ns) => {
                 self.orphan(request, due_ns.saturating_add(after_ns), true);
-                return self.push(
-                    back_ns,
-                    index,
-                    attempts,
-                    InFlightState::ToClient(Answer::Failed(error)),
-                );
+                let answer = InFlightState::ToClient(Answer::Failed(error));
+                return self.push(back_ns, sent, answer);
             }
             InjectedOutcome::Twice(mark) => {
                 self.orphan(request, due_ns, true);
@@ -249,12 +260,12 @@ impl<W: Workload> WorkerTransport<W> {
             back_ns: back_ns.saturating_add(late_ns * 2),
             fault,
         };
-        self.push(due_ns.saturating_add(late_ns), index, attempts, state);
+        self.push(due_ns.saturating_add(late_ns), sent, state);
         self.runner.dies_at(CrashPoint::AfterRequest);
     }
 
     /// Reports the request to the observer, and returns what fault injection makes of it.
-    fn inject(&self, index: usize, request: &Request, attempts: u32, now: Now) -> InjectedOutcome {
+    fn inject(&self, sent: Sent, request: &Request, now: Now) -> InjectedOutcome {
         let (Some(hooks), Some(sync)) = (&self.runner.hooks, self.sync_id()) else {
             return InjectedOutcome::Pass;
         };
@@ -262,20 +273,20 @@ impl<W: Workload> WorkerTransport<W> {
         let position = BatchPosition {
             // The batch that is being sent has been counted. A request that is sent again counts as
             // the next batch.
-            batch: self.batches - u32::from(attempts == 0),
-            index: u32::try_from(index).unwrap_or(u32::MAX),
+            batch: self.batches - u32::from(sent.attempts == 0),
+            index: sent.place,
         };
-        if attempts == 0 {
+        if sent.attempts == 0 {
             let workload = &*self.runner.controller;
             hooks.observer.sends(sync, workload, request, position, now);
         }
-        let sent = OutgoingRequest {
+        let outgoing = OutgoingRequest {
             call: Call::of(request),
             request: Some(request),
             workload: &workload.name,
             position,
         };
-        hooks.connection.inject(&sent, now)
+        hooks.connection.inject(&outgoing, now)
     }
 
     /// Passes a request on as an orphaned one.
@@ -293,22 +304,16 @@ impl<W: Workload> WorkerTransport<W> {
         });
     }
 
-    fn push(&mut self, due_ns: i64, index: usize, attempts: u32, state: InFlightState) {
-        let flight = InFlight {
-            index,
-            attempts,
-            state,
-        };
-        self.in_flight.push(due_ns, flight);
+    fn push(&mut self, due_ns: i64, sent: Sent, state: InFlightState) {
+        self.in_flight.push(due_ns, InFlight { sent, state });
     }
 
     /// Carries out a request that has reached the server; returns its answer if that takes no time
     /// to come back.
     fn deliver(
         &mut self,
-        index: usize,
+        sent: Sent,
         asked: &Request,
-        attempts: u32,
         back_ns: i64,
         fault: Fault,
         now: Now,
@@ -338,7 +343,11 @@ impl<W: Workload> WorkerTransport<W> {
             Fault::Lost(error) => answer = Answer::Failed(*error),
             // The second create made a second pod, or the second answer differs from the first.
             Fault::Again(mark) => {
-                let is_create = matches!(asked, Request::CreatePod { .. });
+                let is_create = match asked {
+                    Request::CreatePod { .. } => true,
+                    Request::Create { object } => object.metadata().name.is_empty(),
+                    _ => false,
+                };
                 if let Some(connection) = self.runner.connection()
                     && (is_create || matches!(answer, Answer::Failed(_)))
                 {
@@ -351,7 +360,7 @@ impl<W: Workload> WorkerTransport<W> {
             return None;
         }
         if back_ns > now.mono_ns {
-            self.push(back_ns, index, attempts, InFlightState::ToClient(answer));
+            self.push(back_ns, sent, InFlightState::ToClient(answer));
             return None;
         }
         Some(answer)
@@ -360,18 +369,21 @@ impl<W: Workload> WorkerTransport<W> {
     /// Accepts an answer that is back. Returns it for the sync, unless the call is sent again.
     fn accept(
         &mut self,
-        index: usize,
+        sent: Sent,
         request: &Request,
-        attempts: u32,
         mut answer: Answer,
         now: Now,
     ) -> Option<Answer> {
-        if let Some(wait_ns) = retry_after_ns(&answer, attempts) {
-            self.depart(index, request, attempts + 1, now.mono_ns + wait_ns, now);
+        if let Some(wait_ns) = retry_after_ns(&answer, sent.attempts) {
+            let again = Sent {
+                attempts: sent.attempts + 1,
+                ..sent
+            };
+            self.depart(again, request, now.mono_ns + wait_ns, now);
             return None;
         }
         if let Answer::Failed(error) = &mut answer {
-            error.resent = attempts > 0;
+            error.resent = sent.attempts > 0;
         }
         if let (Some(hooks), Some(sync)) = (&self.runner.hooks, self.sync_id()) {
             hooks.observer.answered(sync, request, &answer, now);
@@ -382,23 +394,33 @@ impl<W: Workload> WorkerTransport<W> {
 
 /// The transport at a moment of the cluster's time; the controller's own clock may differ.
 #[derive(Debug)]
-pub(super) struct At<'a, W: Workload>(&'a mut WorkerTransport<W>, Now);
+pub(super) struct At<'a, W: Workload> {
+    transport: &'a mut WorkerTransport<W>,
+    now: Now,
+    /// The index of the first request that was sent at this moment. Unless requests are carried out
+    /// at once, they are one batch.
+    first: Option<usize>,
+}
 
 impl<W: Workload> Transport for At<'_, W> {
     fn send(&mut self, index: usize, request: &Request, _: Now) -> Option<Answer> {
-        let At(transport, now) = self;
-        let now = *now;
-        if index == 0 {
-            transport.batches = transport.batches.wrapping_add(1);
-        }
+        let (transport, now) = (&mut *self.transport, self.now);
         transport.asked += 1;
+        let mut sent = Sent {
+            index,
+            place: 0,
+            attempts: 0,
+        };
         if transport.is_direct {
             transport.carried_out = transport.carried_out.wrapping_add(1);
-            let answer = transport.deliver(index, request, 0, now.mono_ns, Fault::None, now)?;
-            return transport.accept(index, request, 0, answer, now);
+            let answer = transport.deliver(sent, request, now.mono_ns, Fault::None, now)?;
+            return transport.accept(sent, request, answer, now);
         }
+        let first = *self.first.get_or_insert(index);
+        transport.batches = transport.batches.wrapping_add(u32::from(first == index));
+        sent.place = u32::try_from(index - first).unwrap_or(u32::MAX);
         if !transport.runner.dies_at(CrashPoint::BeforeRequest) {
-            transport.depart(index, request, 0, now.mono_ns, now);
+            transport.depart(sent, request, now.mono_ns, now);
         }
         None
     }

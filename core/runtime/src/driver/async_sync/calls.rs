@@ -1,0 +1,245 @@
+//! The side of an [`AsyncSync`](super::AsyncSync) that its steps hold.
+
+use std::future::{Future, poll_fn};
+use std::mem;
+use std::sync::Arc;
+use std::task::Poll;
+
+use podstorm_objects::{ApiError, Now};
+
+use crate::client::{Answer, EventIntent, Request};
+use crate::limits::SLOW_START_INITIAL_BATCH;
+use crate::primitives::{Mutex, lock};
+use crate::slow_start::SlowStart;
+
+/// How the steps of a sync reach what is outside: the time, the API, and Events.
+///
+/// A request is made when its future is polled first. Each gets a ticket, by which its answer comes
+/// back, so futures of several requests can be open and be polled in any order. The requests of one
+/// poll of the steps go out together, in the order in which they were made. A future that is
+/// dropped takes nothing back: its request is carried out, its answer is thrown away, and the sync
+/// waits for it before it ends.
+#[derive(Clone, Debug, Default)]
+pub struct Calls(Arc<Mutex<Exchange>>);
+
+#[derive(Debug, Default)]
+struct Exchange {
+    now: Now,
+    /// The requests since the last poll.
+    asked: Vec<Request>,
+    /// What has become of each request, by ticket.
+    replies: Vec<Reply>,
+    /// How many requests have no answer.
+    open: usize,
+    /// How many answers have come.
+    answered: usize,
+    events: Vec<EventIntent>,
+}
+
+#[derive(Debug)]
+enum Reply {
+    Open,
+    /// The answer, and how many came before it.
+    Here(Answer, usize),
+    Taken,
+}
+
+/// What a slow start has come to.
+#[derive(Clone, Debug)]
+pub struct Started {
+    /// The answers, by the number that the request was made with.
+    pub answers: Vec<Answer>,
+    /// The calls that succeeded. One that is refused because its namespace is being deleted is
+    /// among them, as upstream's controllers take it for no error.
+    pub successes: usize,
+    /// The calls that were not made, as an earlier batch had a failure.
+    pub skipped: usize,
+    /// The index of the failed answer that came first.
+    first_failed: Option<usize>,
+}
+
+impl Started {
+    /// The error of the call that failed first, in the order of the answers.
+    pub fn first_error(&self) -> Option<&ApiError> {
+        failure(self.answers.get(self.first_failed?)?)
+    }
+
+    /// The errors of all calls that failed, by the number of the call.
+    pub fn errors(&self) -> impl Iterator<Item = (usize, &ApiError)> {
+        let numbered = self.answers.iter().enumerate();
+        numbered.filter_map(|(at, answer)| failure(answer).map(|error| (at, error)))
+    }
+}
+
+/// The error of a failed create.
+fn failure(answer: &Answer) -> Option<&ApiError> {
+    match answer {
+        Answer::Failed(error) if !error.has_cause("NamespaceTerminating") => Some(error),
+        _ => None,
+    }
+}
+
+impl Calls {
+    /// The time: when the sync began, or when it last went on after an answer.
+    pub fn now(&self) -> Now {
+        lock(&self.0).now
+    }
+
+    /// Makes an API call and waits for its answer.
+    pub async fn request(&self, request: Request) -> Answer {
+        let ticket = self.ask(request);
+        poll_fn(|_| match lock(&self.0).claim(ticket) {
+            Some((answer, _)) => Poll::Ready(answer),
+            None => Poll::Pending,
+        })
+        .await
+    }
+
+    /// Makes API calls at once and waits for all answers, which it returns in the order of the
+    /// requests. O(requests) in all, however often it is polled.
+    pub async fn batch(&self, requests: impl IntoIterator<Item = Request>) -> Vec<Answer> {
+        let answers = self.answers(requests).await;
+        answers.into_iter().map(|(answer, _)| answer).collect()
+    }
+
+    /// Makes `count` API calls in batches of 1, 2, 4, … up to the first batch with a failure.
+    /// `request` makes the request of each number below `count`.
+    ///
+    /// Source: `slowStartBatch` of Kubernetes' `pkg/controller/replicaset`, and its twins in the
+    /// controllers of Jobs and DaemonSets.
+    pub async fn slow_start(
+        &self,
+        count: usize,
+        mut request: impl FnMut(usize) -> Request,
+    ) -> Started {
+        let mut batches = SlowStart::new(count, SLOW_START_INITIAL_BATCH);
+        let mut answers = Vec::new();
+        let mut first_failed = None;
+        while let Some(size) = batches.next_batch() {
+            let begin = answers.len();
+            let requests = (begin..begin + size).map(&mut request);
+            for (at, (answer, order)) in self.answers(requests).await.into_iter().enumerate() {
+                let failed = failure(&answer).is_some();
+                batches.on_result(!failed);
+                if failed && first_failed.is_none_or(|(first, _)| order < first) {
+                    first_failed = Some((order, begin + at));
+                }
+                answers.push(answer);
+            }
+        }
+        Started {
+            answers,
+            successes: batches.successes(),
+            skipped: batches.skipped(),
+            first_failed: first_failed.map(|(_, at)| at),
+        }
+    }
+
+    /// Records an Event.
+    pub fn event(&self, event: EventIntent) {
+        lock(&self.0).events.push(event);
+    }
+
+    /// The answers of a batch, each with how many answers came before it.
+    async fn answers(&self, requests: impl IntoIterator<Item = Request>) -> Vec<(Answer, usize)> {
+        // Unlocked between requests: what makes them may look at the time.
+        let tickets = requests.into_iter().map(|request| self.ask(request));
+        let (mut first, mut count) = (0, 0);
+        for ticket in tickets {
+            (first, count) = (ticket - count, count + 1);
+        }
+        let mut answers = Vec::with_capacity(count);
+        poll_fn(|_| {
+            let mut exchange = lock(&self.0);
+            while answers.len() < count {
+                match exchange.claim(first + answers.len()) {
+                    Some(answer) => answers.push(answer),
+                    None => return Poll::Pending,
+                }
+            }
+            Poll::Ready(())
+        })
+        .await;
+        answers
+    }
+
+    /// Makes a request and returns its ticket.
+    fn ask(&self, request: Request) -> usize {
+        let exchange = &mut *lock(&self.0);
+        exchange.asked.push(request);
+        exchange.replies.push(Reply::Open);
+        exchange.open += 1;
+        exchange.replies.len() - 1
+    }
+
+    pub(super) fn reset(&self) {
+        let mut exchange = lock(&self.0);
+        exchange.asked.clear();
+        exchange.replies.clear();
+        exchange.events.clear();
+        (exchange.open, exchange.answered) = (0, 0);
+    }
+
+    pub(super) fn set_now(&self, now: Now) {
+        lock(&self.0).now = now;
+    }
+
+    /// Sets the answer of the request with that ticket.
+    pub(super) fn answer(&self, ticket: usize, answer: Answer) {
+        let exchange = &mut *lock(&self.0);
+        let reply = exchange.replies.get_mut(ticket);
+        let reply = reply.unwrap_or_else(|| panic!("there is no request {ticket}"));
+        let is_open = matches!(reply, Reply::Open);
+        assert!(is_open, "request {ticket} is answered twice");
+        *reply = Reply::Here(answer, exchange.answered);
+        exchange.answered += 1;
+        exchange.open -= 1;
+    }
+
+    /// Moves new requests and Events out; returns whether a request has no answer.
+    pub(super) fn take(&self, requests: &mut Vec<Request>, events: &mut Vec<EventIntent>) -> bool {
+        let mut exchange = lock(&self.0);
+        requests.append(&mut exchange.asked);
+        events.append(&mut exchange.events);
+        exchange.open > 0
+    }
+}
+
+impl Exchange {
+    /// Takes the answer of the request with that ticket, with how many came before it.
+    fn claim(&mut self, ticket: usize) -> Option<(Answer, usize)> {
+        match mem::replace(&mut self.replies[ticket], Reply::Taken) {
+            Reply::Here(answer, order) => Some((answer, order)),
+            other => {
+                self.replies[ticket] = other;
+                None
+            }
+        }
+    }
+}
+
+/// Polls all futures until each has its output; returns the outputs in the order of the futures.
+/// They are polled in that order, and each poll polls all that are not done: for a few sequences of
+/// requests side by side. What is made of requests alone is a [`batch`](Calls::batch).
+pub async fn join_all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
+    let boxed = futures.into_iter().map(|future| (Box::pin(future), None));
+    let mut running: Vec<_> = boxed.collect();
+    poll_fn(|context| {
+        let mut all_done = true;
+        for (future, output) in &mut running {
+            if output.is_none() {
+                match future.as_mut().poll(context) {
+                    Poll::Ready(done) => *output = Some(done),
+                    Poll::Pending => all_done = false,
+                }
+            }
+        }
+        match all_done {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    })
+    .await;
+    let outputs = running.into_iter().filter_map(|(_, output)| output);
+    outputs.collect()
+}

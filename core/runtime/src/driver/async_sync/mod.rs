@@ -1,0 +1,141 @@
+//! Syncs that are written as one `async fn`, for workloads whose syncs make a handful of requests:
+//! one after the other, several at once, or several sequences side by side. The driver polls the
+//! function: it is no task, has no waker and needs no runtime. One allocation for each sync.
+
+mod calls;
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use podstorm_objects::Now;
+
+use super::{Step, SyncState};
+use crate::client::{Answer, EventIntent, Request};
+use crate::intern::KeyId;
+
+pub use calls::{Calls, Started, join_all};
+
+/// Why a sync failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct SyncFailure {
+    /// The step that failed, in one or two words for statistics.
+    pub label: &'static str,
+    /// The error's text.
+    pub message: String,
+    /// Whether a retry can't help, so that the key waits for the next event.
+    pub is_final: bool,
+}
+
+/// What is left of a sync.
+type Steps = Pin<Box<dyn Future<Output = Result<(), SyncFailure>> + Send>>;
+
+/// A sync in progress whose steps are an `async fn`. It goes on at each answer, and is over when
+/// its steps are and every request has its answer.
+#[derive(Default)]
+pub struct AsyncSync {
+    key: KeyId,
+    /// Present while the steps are under way.
+    steps: Option<Steps>,
+    calls: Calls,
+    /// All requests of the sync, by ticket.
+    requests: Vec<Request>,
+    events: Vec<EventIntent>,
+    outcome: Option<SyncFailure>,
+}
+
+impl fmt::Debug for AsyncSync {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AsyncSync")
+            .field("key", &self.key)
+            .field("requests", &self.requests)
+            .field("outcome", &self.outcome)
+            .finish_non_exhaustive()
+    }
+}
+
+impl AsyncSync {
+    /// Begins the sync of a key: `steps` gets the calls and returns the steps as a future.
+    ///
+    /// # Panics
+    /// The steps wait for something else than an answer, here and in
+    /// [`resume`](AsyncSync::resume).
+    pub fn begin<F>(&mut self, key: KeyId, now: Now, steps: impl FnOnce(Calls) -> F) -> Step
+    where
+        F: Future<Output = Result<(), SyncFailure>> + Send + 'static,
+    {
+        // The last sync may have been abandoned.
+        self.steps = None;
+        self.calls.reset();
+        self.requests.clear();
+        self.events.clear();
+        (self.key, self.outcome) = (key, None);
+        self.steps = Some(Box::pin(steps(self.calls.clone())));
+        self.go_on(now)
+    }
+
+    /// Goes on after an answer, or several.
+    ///
+    /// # Panics
+    /// The sync is over.
+    pub fn resume(&mut self, now: Now) -> Step {
+        assert!(
+            self.steps.is_some() || !self.requests.is_empty(),
+            "a sync that is over can't be resumed"
+        );
+        self.go_on(now)
+    }
+
+    /// The key being synced.
+    pub fn key(&self) -> KeyId {
+        self.key
+    }
+
+    /// Why the sync failed, once it is over; `None` if it didn't.
+    pub fn failure(&self) -> Option<&SyncFailure> {
+        self.outcome.as_ref()
+    }
+
+    fn go_on(&mut self, now: Now) -> Step {
+        self.calls.set_now(now);
+        if let Some(steps) = &mut self.steps
+            && let Poll::Ready(outcome) =
+                steps.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+        {
+            self.steps = None;
+            self.outcome = outcome.err();
+        }
+        let waits = self.calls.take(&mut self.requests, &mut self.events);
+        if waits {
+            return Step::Requests;
+        }
+        assert!(self.steps.is_none(), "a sync waits for nothing but answers");
+        self.requests.clear();
+        Step::Finished
+    }
+}
+
+impl SyncState for AsyncSync {
+    const GOES_ON_AT_EACH_ANSWER: bool = true;
+
+    fn requests(&self) -> &[Request] {
+        &self.requests
+    }
+
+    fn answer(&mut self, index: usize, answer: Answer) {
+        self.calls.answer(index, answer);
+    }
+
+    fn events(&mut self) -> &mut Vec<EventIntent> {
+        &mut self.events
+    }
+
+    fn outcome_label(&self) -> &'static str {
+        self.outcome.as_ref().map_or("ok", |failure| failure.label)
+    }
+}
+
+#[cfg(test)]
+mod tests;
