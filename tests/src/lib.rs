@@ -6,4 +6,5 @@ pub mod conformance;
 pub mod fuzz;
 pub mod harness;
 pub mod hazard;
+pub mod requests;
 pub mod tree;

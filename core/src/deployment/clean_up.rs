@@ -30,6 +30,7 @@ impl Sync<'_> {
                 kind: Kind::REPLICA_SET,
                 namespace: set.metadata.namespace.clone(),
                 name: set.metadata.name.clone(),
+                options: None,
             };
             match self.calls.request(request).await {
                 Answer::Failed(error) if !error.is_not_found() => {

@@ -29,8 +29,9 @@ pub fn step_of(call: Call, place: BatchPosition) -> &'static str {
         Call::DeletePod => "deleting",
         Call::PatchPod => "patching",
         Call::GetOwner => "reading the ReplicaSet",
-        // No step of the controllers that own pods, whose faults are counted.
+        // No steps of the controllers that own pods, whose faults are counted.
         Call::WriteObject => "writing a ReplicaSet",
+        Call::ReadOther => "reading something else",
         Call::PutStatus => "writing the status",
         Call::ReadVersion => "reading a version",
         Call::WriteEvent => "writing an Event",

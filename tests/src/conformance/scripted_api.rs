@@ -154,14 +154,14 @@ impl Api {
                 }
             }
             Request::PatchOwners {
-                kind: _,
+                kind,
                 namespace,
                 name,
                 patch,
             } => {
                 let body = patch.body();
                 self.requests.push(
-                    json!({"verb": "patch", "resource": "pods", "name": name.as_str(), "body": body}),
+                    json!({"verb": "patch", "resource": kind.resource(), "name": name.as_str(), "body": body}),
                 );
                 if self.cancelled {
                     return Ok(cancelled());
@@ -187,9 +187,9 @@ impl Api {
                 }
                 Answer::Pod(Arc::new(pod))
             }
-            Request::Get { name, .. } => {
+            Request::Get { kind, name, .. } => {
                 self.requests.push(
-                    json!({"verb": "get", "resource": self.kind.resource(), "name": name.as_str()}),
+                    json!({"verb": "get", "resource": kind.resource(), "name": name.as_str()}),
                 );
                 if self.cancelled && self.puts_called == 0 {
                     return Ok(cancelled());
@@ -317,4 +317,32 @@ pub(super) fn api_error(value: &Value) -> Result<ApiError, String> {
     }
     fields.finish()?;
     Ok(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use podstorm::object::Now;
+    use podstorm_apiserver::{Cluster, ClusterOptions};
+
+    use super::*;
+    use crate::requests::{furnish, samples};
+
+    /// What upstream's controller never asks for is told, whatever it is.
+    #[test]
+    fn a_request_that_no_record_has_is_an_error() {
+        let cluster = Arc::new(Cluster::new(ClusterOptions::default()));
+        furnish(&cluster, Now::default());
+        for sample in samples(&cluster) {
+            let script = Fields::new(json!({}), "api").unwrap();
+            let api = Api::new(script, Kind::REPLICA_SET, Value::Null, &[], false);
+            let answer = api.unwrap().answer(&sample.request);
+            let has_answer = matches!(
+                sample.request,
+                Request::CreatePod { .. } | Request::DeletePod { .. }
+            );
+            assert_eq!(answer.is_ok(), has_answer, "{:?}", sample.request);
+        }
+    }
 }

@@ -8,6 +8,7 @@ mod hazards;
 mod live_view;
 mod mangled;
 mod readme;
+mod requests;
 mod structure;
 mod tidy;
 mod walkthroughs;

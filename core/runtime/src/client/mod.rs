@@ -11,6 +11,7 @@ pub use event_recorder::EventRecorder;
 pub use event_sink::{EVENT_QUEUE_MAX, EventSink, SinkStep};
 pub use events::{EventIntent, EventMessage, EventType};
 pub use podstorm_objects::{
-    ApiError, Cause, EventPatch, EventWrite, ObjectReference, OwnerPatch, Reason, WatchEvent,
+    ApiError, Cause, DeleteOptions, EventPatch, EventWrite, ObjectReference, OwnerPatch,
+    Propagation, Reason, Scale, WatchEvent,
 };
-pub use request::{Answer, Request};
+pub use request::{Answer, Patch, Request, Selection};

@@ -1,9 +1,14 @@
-//! The API calls that a sync can request, and their answers.
+//! The API calls that a sync can request, and their answers: the API's verbs, and typed forms of
+//! those that are asked for most.
 
 use std::sync::Arc;
 
 use compact_str::CompactString;
-use podstorm_objects::{AnyObject, Kind, OwnerPatch, Pod, ResourceVersion, Str, Uid};
+use podstorm_objects::{
+    AnyObject, DeleteOptions, Kind, Map, Namespace, OwnerPatch, Pod, ResourceVersion, Scale, Str,
+    Uid,
+};
+use serde_json::Value;
 
 use super::ApiError;
 
@@ -49,6 +54,15 @@ pub enum Request {
         /// Its name.
         name: CompactString,
     },
+    /// A consistent read of all objects of a collection, in one page.
+    List {
+        /// Their kind.
+        kind: Kind,
+        /// Their namespace; empty for all.
+        namespace: Str,
+        /// Which of them.
+        selection: Selection,
+    },
     /// `POST` of an object other than a pod, with its name and namespace.
     Create {
         /// The object.
@@ -59,8 +73,26 @@ pub enum Request {
         /// The object.
         object: AnyObject,
     },
-    /// `DELETE` of an object other than a pod, by name, with empty options.
-    Delete {
+    /// `PUT` of an object's `/status`.
+    PutStatus {
+        /// The object with its new status.
+        object: AnyObject,
+    },
+    /// `PATCH` of an object.
+    Patch {
+        /// Its kind.
+        kind: Kind,
+        /// Its namespace.
+        namespace: Str,
+        /// Its name.
+        name: CompactString,
+        /// What to change.
+        patch: Box<Patch>,
+        /// Whether it patches `/status`.
+        of_status: bool,
+    },
+    /// `GET` of an object's `/scale`.
+    GetScale {
         /// Its kind.
         kind: Kind,
         /// Its namespace.
@@ -68,16 +100,85 @@ pub enum Request {
         /// Its name.
         name: CompactString,
     },
-    /// `PUT` of an object's `/status`.
-    PutStatus {
-        /// The object with its new status.
-        object: AnyObject,
+    /// `PUT` of an object's `/scale`: sets the number of replicas that is wanted.
+    PutScale {
+        /// Its kind.
+        kind: Kind,
+        /// Its namespace.
+        namespace: Str,
+        /// Its name.
+        name: CompactString,
+        /// The scale as read, with another `replicas`. UID and version are preconditions, unless
+        /// they are empty.
+        scale: Box<Scale>,
+    },
+    /// `PUT` of a namespace's `/finalize`: sets the finalizers of its spec.
+    Finalize {
+        /// The namespace, at the version that it carries.
+        namespace: Arc<Namespace>,
+    },
+    /// `DELETE` of an object by name.
+    Delete {
+        /// Its kind.
+        kind: Kind,
+        /// Its namespace.
+        namespace: Str,
+        /// Its name.
+        name: CompactString,
+        /// The options; `None` sends empty ones.
+        options: Option<Box<DeleteOptions>>,
+    },
+    /// `DELETE` of the objects of a collection, one after the other.
+    DeleteCollection {
+        /// Their kind.
+        kind: Kind,
+        /// Their namespace; empty for all.
+        namespace: Str,
+        /// Which of them.
+        selection: Selection,
+        /// The options of each deletion; `None` sends empty ones.
+        options: Option<Box<DeleteOptions>>,
     },
     /// A consistent read of the version that a resource has reached, without its objects: `GET
     /// ?limit=1` of the whole resource without a `resourceVersion`.
     ReadVersion {
         /// The kind of its objects.
         kind: Kind,
+    },
+    /// `GET` of a path whose answer is no object of a [`Kind`], e.g. of the metrics API.
+    Raw {
+        /// The path with its query, e.g. `/apis/metrics.k8s.io/v1beta1/namespaces/a/pods`.
+        path: CompactString,
+    },
+}
+
+/// Which objects of a collection a request is about. The default is all of its namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// `labelSelector`; empty for any labels. The text of
+    /// [`Selector::nothing`](podstorm_objects::Selector::nothing) is empty too.
+    pub labels: CompactString,
+    /// `fieldSelector`, e.g. `spec.nodeName=a`; empty for any fields.
+    pub fields: CompactString,
+}
+
+/// The body of a `PATCH`, by its type.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Patch {
+    /// `application/strategic-merge-patch+json`.
+    Strategic(Map),
+    /// `application/merge-patch+json`: RFC 7386.
+    Merge(Map),
+    /// `application/json-patch+json`: the operations of RFC 6902.
+    Json(Vec<Map>),
+    /// `application/apply-patch+yaml`: server-side apply.
+    Apply {
+        /// The fields that the manager wants, with `apiVersion` and `kind`.
+        object: Map,
+        /// `fieldManager`.
+        manager: CompactString,
+        /// Whether it takes over fields of other managers.
+        force: bool,
     },
 }
 
@@ -88,11 +189,25 @@ pub enum Answer {
     Pod(Arc<Pod>),
     /// The object as read, created, written or patched.
     Object(AnyObject),
+    /// The objects of a list.
+    List {
+        /// Sorted by namespace and name.
+        items: Vec<AnyObject>,
+        /// The version of the list.
+        version: ResourceVersion,
+    },
+    /// The scale as read or written.
+    Scale(Box<Scale>),
     /// The deletion was accepted, with the version of its commit if the server returned it.
     Deleted(Option<ResourceVersion>),
     /// The version that a resource has reached. A cache that has reached it shows every write that
     /// was committed before the read.
     Version(ResourceVersion),
+    /// What is at a [path](Request::Raw).
+    Raw(Value),
     /// Anything but success.
     Failed(ApiError),
 }
+
+// Batches hold hundreds: a sync's memory and the time to move an answer depend on them.
+const _: () = assert!(size_of::<Request>() <= 80 && size_of::<Answer>() <= 64);

@@ -176,6 +176,7 @@ fn a_history_that_is_cut_too_short_is_noticed() {
                 kind: Kind::REPLICA_SET,
                 namespace: set.metadata.namespace.clone(),
                 name: set.metadata.name.clone(),
+                options: None,
             };
             (set.replicas() == 0).then(|| vec![delete, request.clone()])
         }),

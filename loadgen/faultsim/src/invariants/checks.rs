@@ -13,7 +13,7 @@ use podstorm_sim::faults::{BatchPosition, Call};
 use super::super::coverage::step_of;
 use super::super::model::{is_active, owns, selects};
 use super::oracle::{OracleState, SyncState};
-use super::order::{batch_is_in_order, rough_order};
+use super::order::{batch_is_in_order, is_of_a_replica_set, rough_order};
 use super::statuses;
 
 pub(super) type Checked = Result<(), (&'static str, String)>;
@@ -318,6 +318,7 @@ impl OracleState {
             return Ok(());
         };
         sync.look();
+        is_of_a_replica_set(request)?;
         let call = Call::of(request);
         sync.asked |= call != Call::ReadVersion;
         sync.step = step_of(call, place);

@@ -43,6 +43,8 @@ use oracle::OracleState;
 use reach::Reach;
 use trace::Trace;
 
+pub(crate) use trace::request_words;
+
 /// How long after the beginning of the quiet there may still be syncs for the last writes, ns.
 const QUIET_SETTLES_NS: i64 = 60_000_000_000;
 

@@ -1,10 +1,38 @@
-//! The orders that a sync keeps: of its batches of creates, and of the pods that it deletes.
+//! The orders that a sync keeps: of its batches of creates, and of the pods that it deletes. And what
+//! a sync may ask for at all.
 
+use podstorm::client::Request;
 use podstorm_objects::{Pod, PodPhase};
+use podstorm_sim::engine::client::RequestInfo;
 use podstorm_sim::faults::BatchPosition;
 
 use super::checks::Checked;
 use super::oracle::SyncState;
+
+/// I2: nothing but what ReplicaSets ask for, as their bounds don't count other forms of it.
+pub(super) fn is_of_a_replica_set(request: &Request) -> Checked {
+    match request {
+        Request::CreatePod { .. }
+        | Request::DeletePod { .. }
+        | Request::PatchOwners { .. }
+        | Request::Get { .. }
+        | Request::PutStatus { .. }
+        | Request::ReadVersion { .. } => Ok(()),
+        Request::List { .. }
+        | Request::Create { .. }
+        | Request::Put { .. }
+        | Request::Patch { .. }
+        | Request::GetScale { .. }
+        | Request::PutScale { .. }
+        | Request::Finalize { .. }
+        | Request::Delete { .. }
+        | Request::DeleteCollection { .. }
+        | Request::Raw { .. } => {
+            let text = format!("a ReplicaSet's sync asks for {}", RequestInfo::of(request));
+            Err(("I2", text))
+        }
+    }
+}
 
 /// S6: batches of 1, 2, 4, …, and none after one that failed.
 pub(super) fn batch_is_in_order(sync: &mut SyncState, place: BatchPosition) -> Checked {

@@ -280,6 +280,22 @@ fn a_pod_for_another_owner_is_noticed() {
 }
 
 #[test]
+fn another_form_of_a_delete_is_noticed() {
+    let mut harness = CheckerHarness::new(Behaviour::Upstream);
+    let set = harness.set("web-uid", 1, json!({}));
+    harness.see_set(&set);
+    let sync = harness.sync();
+    let delete = Request::Delete {
+        kind: Kind::POD,
+        namespace: "default".into(),
+        name: "web-1".into(),
+        options: None,
+    };
+    harness.sends(sync, &delete, 0);
+    assert_eq!(harness.verdict(), Some("I2"));
+}
+
+#[test]
 fn pods_written_for_the_deleting_or_the_gone_are_noticed() {
     let mut harness = CheckerHarness::new(Behaviour::Upstream);
     let deleting = json!({"metadata": {

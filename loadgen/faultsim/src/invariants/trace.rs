@@ -4,6 +4,7 @@ use podstorm::client::Request;
 use podstorm::replicaset::as_replica_set;
 use podstorm_apiserver::{Change, Commit};
 use podstorm_objects::{Pod, ReplicaSet, ReplicationController, Uid};
+use podstorm_sim::engine::client::RequestInfo;
 use podstorm_sim::engine::observer::{Origin, SyncId};
 
 /// FNV-1a over 128 bits: equal on every machine.
@@ -98,9 +99,19 @@ fn set_text(set: &ReplicaSet) -> String {
     )
 }
 
-/// One request in words.
+/// A request of a sync.
 pub(super) fn request_text(sync: SyncId, request: &Request) -> String {
-    let what = match request {
+    format!(
+        "  sync {} of controller {} asks: {}",
+        sync.number,
+        sync.incarnation,
+        request_words(request)
+    )
+}
+
+/// One request in words.
+pub(crate) fn request_words(request: &Request) -> String {
+    match request {
         Request::CreatePod { name, .. } => {
             let name = name.as_deref().unwrap_or("a new name");
             format!("create a pod as {name}")
@@ -115,21 +126,23 @@ pub(super) fn request_text(sync: SyncId, request: &Request) -> String {
         Request::Put { object } => format!("write {}", object.metadata().name),
         Request::Delete { name, .. } => format!("delete {name}"),
         Request::PutStatus { object } => {
-            let status = as_replica_set(object).map(|set| set.status.clone());
-            let status = status.unwrap_or_default();
-            format!(
-                "write the status of {}: {} replicas, generation {}",
-                object.metadata().name,
-                status.replicas,
-                status.observed_generation
-            )
+            let told = as_replica_set(object).map(|set| {
+                let (replicas, generation) = (set.status.replicas, set.status.observed_generation);
+                format!(": {replicas} replicas, generation {generation}")
+            });
+            let name = &object.metadata().name;
+            format!("write the status of {name}{}", told.unwrap_or_default())
         }
         Request::ReadVersion { kind } => format!("read the version of {}", kind.resource()),
-    };
-    format!(
-        "  sync {} of controller {} asks: {what}",
-        sync.number, sync.incarnation
-    )
+        Request::Patch { name, .. }
+        | Request::GetScale { name, .. }
+        | Request::PutScale { name, .. } => format!("{} of {name}", RequestInfo::of(request)),
+        Request::List { namespace, .. } | Request::DeleteCollection { namespace, .. } => {
+            format!("{} of namespace {namespace:?}", RequestInfo::of(request))
+        }
+        Request::Finalize { namespace } => format!("finalize {}", namespace.metadata.name),
+        Request::Raw { path } => format!("get {path}"),
+    }
 }
 
 /// Enough of a UID to tell it from others.

@@ -1,6 +1,7 @@
 //! Kinds of API calls, and wrong answers to them.
 
 use podstorm::client::{ApiError, Cause, Reason, Request};
+use podstorm_objects::Kind;
 use serde::{Deserialize, Serialize};
 
 listed! {
@@ -10,16 +11,18 @@ listed! {
     pub enum Call {
         /// `create pods`.
         CreatePod,
-        /// `delete pods`.
+        /// `delete pods`, one or several.
         DeletePod,
-        /// `patch` of what the owner owns: adoption and release.
+        /// `patch` of what the owner owns, as adoption and release are, or of a pod.
         PatchPod,
         /// `get` of the owner: before adoption, and after a refused status write.
         GetOwner,
-        /// `update` of the owner's status.
+        /// `update` or `patch` of a status.
         PutStatus,
-        /// `create`, `update` or `delete` of an object that is no pod.
+        /// `create`, `update`, `patch` or `delete` of an object that is no pod, or of its scale.
         WriteObject,
+        /// Any other read: of a collection, a scale, a path.
+        ReadOther,
         /// A consistent read of the server's current version.
         ReadVersion,
         /// Writes of Events.
@@ -32,20 +35,40 @@ impl Call {
     pub fn of(request: &Request) -> Call {
         match request {
             Request::CreatePod { .. } => Call::CreatePod,
+            Request::Create { object } if object.kind() == Kind::POD => Call::CreatePod,
             Request::DeletePod { .. } => Call::DeletePod,
-            Request::PatchOwners { .. } => Call::PatchPod,
-            Request::Get { .. } => Call::GetOwner,
-            Request::Create { .. } | Request::Put { .. } | Request::Delete { .. } => {
-                Call::WriteObject
+            Request::Delete { kind, .. } | Request::DeleteCollection { kind, .. }
+                if *kind == Kind::POD =>
+            {
+                Call::DeletePod
             }
-            Request::PutStatus { .. } => Call::PutStatus,
+            Request::PatchOwners { .. } => Call::PatchPod,
+            Request::PutStatus { .. }
+            | Request::Patch {
+                of_status: true, ..
+            } => Call::PutStatus,
+            Request::Patch { kind, .. } if *kind == Kind::POD => Call::PatchPod,
+            Request::Create { .. }
+            | Request::Put { .. }
+            | Request::Patch { .. }
+            | Request::PutScale { .. }
+            | Request::Finalize { .. }
+            | Request::Delete { .. }
+            | Request::DeleteCollection { .. } => Call::WriteObject,
+            Request::Get { .. } => Call::GetOwner,
+            Request::List { .. } | Request::GetScale { .. } | Request::Raw { .. } => {
+                Call::ReadOther
+            }
             Request::ReadVersion { .. } => Call::ReadVersion,
         }
     }
 
     /// Whether the call changes an object or a status.
     pub fn is_write(self) -> bool {
-        !matches!(self, Call::GetOwner | Call::ReadVersion | Call::WriteEvent)
+        !matches!(
+            self,
+            Call::GetOwner | Call::ReadOther | Call::ReadVersion | Call::WriteEvent
+        )
     }
 }
 

@@ -2,9 +2,10 @@
 //! the next request that fits, from any controller.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use podstorm::client::{ApiError, Request};
+use podstorm_objects::Pod;
 use serde::{Deserialize, Serialize};
 
 use super::answer::{ApiFault, Call};
@@ -288,17 +289,28 @@ impl Armed {
         }
     }
 
+    /// The request as a webhook leaves it: without labels, or without owners, where it creates a pod.
     fn changed(&self, request: &Request) -> Request {
         let mut request = request.clone();
-        if let Request::CreatePod { pod: body, .. } = &mut request {
-            let mut pod = podstorm_objects::Pod::clone(body);
-            match self.effect {
-                Effect::StripLabels => pod.metadata.labels = Default::default(),
-                _ => pod.metadata.owner_references = Default::default(),
+        match &mut request {
+            Request::CreatePod { pod, .. } => self.strip(Arc::make_mut(pod)),
+            Request::Create { object } => {
+                if let Some(pod) = object.downcast_ref::<Pod>() {
+                    let mut pod = pod.clone();
+                    self.strip(&mut pod);
+                    *object = Arc::new(pod);
+                }
             }
-            *body = std::sync::Arc::new(pod);
+            _ => {}
         }
         request
+    }
+
+    fn strip(&self, pod: &mut Pod) {
+        match self.effect {
+            Effect::StripLabels => pod.metadata.labels = Default::default(),
+            _ => pod.metadata.owner_references = Default::default(),
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use podstorm::informer::{AnyInformer, Informers};
 use podstorm::intern::KeyId;
 use podstorm::object::{AnyObject, Deployment, Kind, Map, Now, Pod, ReplicaSet, Resource};
 use podstorm_apiserver::json_merge;
+use podstorm_sim::engine::client::RequestInfo;
 use serde_json::{Value, json};
 
 use crate::conformance::fields::{is_empty, without};
@@ -194,22 +195,28 @@ impl Bases {
     /// What a request asks for, as the records show it; the body of a `put` is whole.
     pub(super) fn note(request: &Request) -> Value {
         match request {
-            Request::Get { name, .. } => {
-                json!({"verb": "get", "resource": "deployments", "name": name.as_str()})
+            Request::Get { kind, name, .. } => {
+                json!({"verb": "get", "resource": kind.resource(), "name": name.as_str()})
             }
-            Request::PatchOwners { name, patch, .. } => json!({
-                "verb": "patch", "resource": "replicasets", "name": name.as_str(),
+            Request::PatchOwners {
+                kind, name, patch, ..
+            } => json!({
+                "verb": "patch", "resource": kind.resource(), "name": name.as_str(),
                 "body": patch.body(),
             }),
-            Request::Create { object } => {
-                json!({"verb": "create", "resource": "replicasets", "body": body(object)})
-            }
+            Request::Create { object } => json!({
+                "verb": "create", "resource": object.kind().resource(), "body": body(object),
+            }),
             Request::Put { object } => written(object, None),
             Request::PutStatus { object } => written(object, Some("status")),
-            Request::Delete { name, .. } => {
-                json!({"verb": "delete", "resource": "replicasets", "name": name.as_str()})
-            }
-            other => panic!("a Deployment asks for none of these: {other:?}"),
+            Request::Delete {
+                kind,
+                name,
+                options: None,
+                ..
+            } => json!({"verb": "delete", "resource": kind.resource(), "name": name.as_str()}),
+            // Upstream asks for no such thing, so that no record has it.
+            other => json!({"asked": RequestInfo::of(other).to_string()}),
         }
     }
 

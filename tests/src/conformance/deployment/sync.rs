@@ -298,3 +298,39 @@ fn outcome(scripted: Option<&Value>) -> Option<&Value> {
 pub(super) fn replica_set(value: Value) -> Result<ReplicaSet, String> {
     ReplicaSet::from_json(value).map_err(|error| format!("replicaSet: {error}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use podstorm_apiserver::{Cluster, ClusterOptions};
+    use podstorm_sim::engine::client::RequestInfo;
+
+    use super::*;
+    use crate::requests::{furnish, samples};
+
+    /// What upstream's controller never asks for is told, whatever it is.
+    #[test]
+    fn a_request_that_no_record_has_is_an_error() {
+        let cluster = Cluster::new(ClusterOptions::default());
+        furnish(&cluster, Now::default());
+        for sample in samples(&cluster) {
+            let script = Fields::new(json!({}), "api").unwrap();
+            let mut api = Api::new(script, Value::Null, &[], Now::default()).unwrap();
+            let answer = api.answer(&sample.request);
+            let is_recorded = matches!(
+                sample.request,
+                Request::PatchOwners { .. }
+                    | Request::Create { .. }
+                    | Request::Put { .. }
+                    | Request::PutStatus { .. }
+                    | Request::Delete { .. }
+            );
+            // One of another resource differs from what is recorded.
+            let resource = RequestInfo::of(&sample.request)
+                .kind
+                .map(|kind| kind.resource());
+            let noted = api.requests[0]["resource"].as_str();
+            assert!(noted.is_none() || noted == resource, "{noted:?}");
+            assert!(is_recorded || answer.is_err(), "{:?}", sample.request);
+        }
+    }
+}

@@ -15,7 +15,7 @@ use podstorm_sim::engine::observer::{Observer, Origin, SyncId};
 use podstorm_sim::faults::BatchPosition;
 
 use super::users::deployments;
-use crate::invariants::{Checker, QUIET_SYNCS_MAX};
+use crate::invariants::{Checker, QUIET_SYNCS_MAX, request_words};
 use crate::objects::NAMESPACE;
 
 mod checks;
@@ -274,18 +274,8 @@ impl Observer<deployment::Controller> for RolloutChecker {
     ) {
         self.state().quiet.asked_ns = Some(now.mono_ns);
         self.checker.note(|| {
-            let what = match request {
-                Request::Create { object } => format!("creates {}", object.metadata().name),
-                Request::Put { object } => format!("writes {}", object.metadata().name),
-                Request::PutStatus { object } => {
-                    format!("writes the status of {}", object.metadata().name)
-                }
-                Request::Delete { name, .. } => format!("deletes {name}"),
-                Request::PatchOwners { name, .. } => format!("patches the owners of {name}"),
-                Request::Get { name, .. } => format!("reads {name}"),
-                _ => "asks for something else".to_owned(),
-            };
-            format!("  {}.{} {what}", sync.incarnation, sync.number)
+            let what = request_words(request);
+            format!("  {}.{} asks: {what}", sync.incarnation, sync.number)
         });
     }
 

@@ -4,6 +4,8 @@
 //! All workers of a controller and its event writer share one limiter, as they share one client in
 //! kube-controller-manager. Without limit and latency a request is carried out at once.
 
+mod carry_out;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,10 +15,9 @@ use crossbeam_utils::CachePadded;
 use podstorm::client::{Answer, ApiError, Reason, Request};
 use podstorm::metrics::{Histogram, HistogramSnapshot};
 use podstorm::workqueue::TokenBucket;
+use podstorm_apiserver::Cluster;
 use podstorm_apiserver::latency::LatencySampler;
-use podstorm_apiserver::{Cluster, DeleteOptions, Deletion, Patch};
-use podstorm_objects::{Kind, Map, Now, Pod};
-use serde_json::Value;
+use podstorm_objects::{Kind, Now};
 
 use crate::lock;
 
@@ -53,7 +54,7 @@ pub fn method_of(verb: &str) -> &'static str {
         "create" => "POST",
         "update" => "PUT",
         "patch" => "PATCH",
-        "delete" => "DELETE",
+        "delete" | "deletecollection" => "DELETE",
         _ => "GET",
     }
 }
@@ -94,104 +95,6 @@ impl Client {
         let all = METHODS.into_iter().zip(waits);
         all.map(|(method, waits)| (method, waits.snapshot()))
     }
-
-    /// Carries a request out now.
-    pub fn carry_out(&self, request: &Request, calls: &mut ApiCalls, now: Now) -> Answer {
-        let cluster = &self.cluster;
-        let answer = match request {
-            Request::CreatePod {
-                namespace,
-                pod: body,
-                name,
-            } => {
-                let created = cluster.create_pod(namespace, body, name.as_ref(), now);
-                created.map_or_else(Answer::Failed, Answer::Pod)
-            }
-            Request::DeletePod {
-                namespace,
-                name,
-                uid,
-            } => {
-                let options = DeleteOptions {
-                    precondition_uid: uid.clone(),
-                    ..DeleteOptions::default()
-                };
-                let deleted = cluster.delete::<Pod>(namespace, name, &options, now);
-                let version =
-                    |deleted: Deletion<Pod>| deleted.object.metadata.resource_version.clone();
-                deleted.map_or_else(Answer::Failed, |deleted| {
-                    Answer::Deleted(Some(version(deleted)))
-                })
-            }
-            Request::PatchOwners {
-                kind,
-                namespace,
-                name,
-                patch,
-            } if *kind == Kind::POD => {
-                let patched = cluster.patch_pod_owner(namespace, name, patch, now);
-                patched.map_or_else(Answer::Failed, Answer::Pod)
-            }
-            Request::PatchOwners {
-                kind,
-                namespace,
-                name,
-                patch,
-            } => {
-                let body = Patch::Strategic(members_of(patch.body()));
-                let patched = cluster.api(*kind).patch(namespace, name, &body, now);
-                patched.map_or_else(Answer::Failed, Answer::Object)
-            }
-            Request::Create { object } => {
-                let created = cluster.api(object.kind()).create(object.clone(), now);
-                created.map_or_else(Answer::Failed, Answer::Object)
-            }
-            Request::Put { object } => {
-                let written = cluster.api(object.kind()).update(object.clone(), now);
-                written.map_or_else(Answer::Failed, Answer::Object)
-            }
-            Request::Delete {
-                kind,
-                namespace,
-                name,
-            } => {
-                let options = DeleteOptions::default();
-                let deleted = cluster.api(*kind).delete(namespace, name, &options, now);
-                deleted.map_or_else(Answer::Failed, |_| Answer::Deleted(None))
-            }
-            Request::Get {
-                kind,
-                namespace,
-                name,
-            } => {
-                let found = cluster.api(*kind).get(namespace, name);
-                found.map_or_else(Answer::Failed, Answer::Object)
-            }
-            Request::PutStatus { object } => {
-                let api = cluster.api(object.kind());
-                let written = api.update_status(object.clone(), now);
-                written.map_or_else(Answer::Failed, Answer::Object)
-            }
-            Request::ReadVersion { kind } => {
-                let version = cluster.api(*kind).last_version();
-                version.map_or_else(Answer::Failed, |version| Answer::Version(version.into()))
-            }
-        };
-        let code = match (&answer, request) {
-            (Answer::Failed(error), _) => error.code,
-            (_, Request::CreatePod { .. } | Request::Create { .. }) => 201,
-            _ => 200,
-        };
-        calls.count(RequestInfo::of(request), code);
-        answer
-    }
-}
-
-fn members_of(body: Value) -> Map {
-    match body {
-        Value::Object(members) => members,
-        other => panic!("a patch is an object: {other}"),
-    }
 }
 
 /// The verb and the resource of a call.
@@ -199,19 +102,23 @@ fn members_of(body: Value) -> Map {
 pub struct RequestInfo {
     /// The verb of the API, e.g. `create`.
     pub verb: &'static str,
-    /// The kind of the resource.
-    pub kind: Kind,
-    /// Whether the resource is the object's status.
-    pub of_status: bool,
+    /// The kind of the resource; `None` for a path that is no resource.
+    pub kind: Option<Kind>,
+    /// The subresource, e.g. `status`; empty for whole objects.
+    pub subresource: &'static str,
 }
 
 impl RequestInfo {
     /// A call on whole objects.
     pub const fn new(verb: &'static str, kind: Kind) -> RequestInfo {
+        RequestInfo::on("", verb, kind)
+    }
+
+    const fn on(subresource: &'static str, verb: &'static str, kind: Kind) -> RequestInfo {
         RequestInfo {
             verb,
-            kind,
-            of_status: false,
+            kind: Some(kind),
+            subresource,
         }
     }
 
@@ -221,24 +128,42 @@ impl RequestInfo {
             Request::CreatePod { .. } => RequestInfo::new("create", Kind::POD),
             Request::DeletePod { .. } => RequestInfo::new("delete", Kind::POD),
             Request::PatchOwners { kind, .. } => RequestInfo::new("patch", *kind),
+            Request::Get { kind, .. } => RequestInfo::new("get", *kind),
+            Request::List { kind, .. } | Request::ReadVersion { kind } => {
+                RequestInfo::new("list", *kind)
+            }
             Request::Create { object } => RequestInfo::new("create", object.kind()),
             Request::Put { object } => RequestInfo::new("update", object.kind()),
+            Request::PutStatus { object } => RequestInfo::on("status", "update", object.kind()),
+            Request::Patch {
+                kind, of_status, ..
+            } => {
+                let subresource = if *of_status { "status" } else { "" };
+                RequestInfo::on(subresource, "patch", *kind)
+            }
+            Request::GetScale { kind, .. } => RequestInfo::on("scale", "get", *kind),
+            Request::PutScale { kind, .. } => RequestInfo::on("scale", "update", *kind),
+            Request::Finalize { .. } => RequestInfo::on("finalize", "update", Kind::NAMESPACE),
             Request::Delete { kind, .. } => RequestInfo::new("delete", *kind),
-            Request::Get { kind, .. } => RequestInfo::new("get", *kind),
-            Request::PutStatus { object } => RequestInfo {
-                of_status: true,
-                ..RequestInfo::new("update", object.kind())
+            Request::DeleteCollection { kind, .. } => RequestInfo::new("deletecollection", *kind),
+            Request::Raw { .. } => RequestInfo {
+                verb: "get",
+                kind: None,
+                subresource: "",
             },
-            Request::ReadVersion { kind } => RequestInfo::new("list", *kind),
         }
     }
 }
 
-/// `update replicasets/status`.
+/// `update replicasets/status`; `get /` for a path that is no resource.
 impl fmt::Display for RequestInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let subresource = if self.of_status { "/status" } else { "" };
-        write!(f, "{} {}{subresource}", self.verb, self.kind.resource())
+        let resource = self.kind.map_or("", |kind| kind.resource());
+        write!(f, "{} {resource}", self.verb)?;
+        match (self.kind, self.subresource) {
+            (Some(_), "") => Ok(()),
+            (_, subresource) => write!(f, "/{subresource}"),
+        }
     }
 }
 

@@ -1,0 +1,200 @@
+//! Carries requests out on the cluster in this process, as its API server would over a network.
+
+use podstorm::client::{self, Answer, ApiError, Request, Selection};
+use podstorm_apiserver::{
+    Cluster, DeleteOptions, Deletion, ListOptions, Patch, ScaleUpdate, Selectors, errors,
+};
+use podstorm_objects::{Kind, Map, Namespace, Now, Object, Pod, ResourceVersion};
+use serde_json::Value;
+
+use super::{ApiCalls, Client, RequestInfo};
+
+/// The types of patch that this server takes: server-side apply needs the owners of fields, which
+/// only its HTTP face keeps.
+const PATCHES: &str = "application/json-patch+json, application/merge-patch+json, \
+                       application/strategic-merge-patch+json";
+/// Those that it takes for custom kinds.
+const PATCHES_OF_CUSTOM: &str = "application/json-patch+json, application/merge-patch+json";
+
+impl Client {
+    /// Carries a request out now.
+    pub fn carry_out(&self, request: &Request, calls: &mut ApiCalls, now: Now) -> Answer {
+        let answer = answer(&self.cluster, request, now).unwrap_or_else(Answer::Failed);
+        let code = match (&answer, request) {
+            (Answer::Failed(error), _) => error.code,
+            (_, Request::CreatePod { .. } | Request::Create { .. }) => 201,
+            _ => 200,
+        };
+        calls.count(RequestInfo::of(request), code);
+        answer
+    }
+}
+
+fn answer(cluster: &Cluster, request: &Request, now: Now) -> Result<Answer, ApiError> {
+    Ok(match request {
+        Request::CreatePod {
+            namespace,
+            pod,
+            name,
+        } => Answer::Pod(cluster.create_pod(namespace, pod, name.as_ref(), now)?),
+        Request::DeletePod {
+            namespace,
+            name,
+            uid,
+        } => {
+            let options = DeleteOptions {
+                precondition_uid: uid.clone(),
+                ..DeleteOptions::default()
+            };
+            let deleted = cluster.delete::<Pod>(namespace, name, &options, now)?;
+            Answer::Deleted(Some(deleted.object.metadata.resource_version.clone()))
+        }
+        Request::PatchOwners {
+            kind,
+            namespace,
+            name,
+            patch,
+        } => {
+            if *kind == Kind::POD {
+                let patched = cluster.patch_pod_owner(namespace, name, patch, now)?;
+                return Ok(Answer::Pod(patched));
+            }
+            let body = Patch::Strategic(members_of(patch.body()));
+            Answer::Object(cluster.api(*kind).patch(namespace, name, &body, now)?)
+        }
+        Request::Get {
+            kind,
+            namespace,
+            name,
+        } => Answer::Object(cluster.api(*kind).get(namespace, name)?),
+        Request::List {
+            kind,
+            namespace,
+            selection,
+        } => {
+            let selectors = selectors(*kind, selection)?;
+            let page = cluster.api(*kind).list(&ListOptions {
+                namespace: in_namespace(namespace),
+                select: Some(&|object| selectors.matches(object)),
+                ..ListOptions::default()
+            })?;
+            Answer::List {
+                items: page.items,
+                version: page.resource_version,
+            }
+        }
+        Request::Create { object } => {
+            Answer::Object(cluster.api(object.kind()).create(object.clone(), now)?)
+        }
+        Request::Put { object } => {
+            Answer::Object(cluster.api(object.kind()).update(object.clone(), now)?)
+        }
+        Request::PutStatus { object } => {
+            let api = cluster.api(object.kind());
+            Answer::Object(api.update_status(object.clone(), now)?)
+        }
+        Request::Patch {
+            kind,
+            namespace,
+            name,
+            patch,
+            of_status,
+        } => {
+            let (api, patch) = (cluster.api(*kind), patch_of(*kind, patch)?);
+            Answer::Object(match of_status {
+                true => api.patch_status(namespace, name, &patch, now)?,
+                false => api.patch(namespace, name, &patch, now)?,
+            })
+        }
+        Request::GetScale {
+            kind,
+            namespace,
+            name,
+        } => Answer::Scale(Box::new(cluster.api(*kind).scale(namespace, name)?)),
+        Request::PutScale {
+            kind,
+            namespace,
+            name,
+            scale,
+        } => {
+            let version = &scale.resource_version;
+            let update = ScaleUpdate {
+                replicas: scale.replicas,
+                uid: Some(scale.uid.clone()).filter(|uid| !uid.is_empty()),
+                resource_version: Some(version.clone()).filter(|version| !version.is_unset()),
+            };
+            let api = cluster.api(*kind);
+            Answer::Scale(Box::new(api.update_scale(namespace, name, &update, now)?))
+        }
+        Request::Finalize { namespace } => {
+            let finalized = cluster.finalize(Namespace::clone(namespace), false, now)?;
+            Answer::Object(finalized)
+        }
+        Request::Delete {
+            kind,
+            namespace,
+            name,
+            options,
+        } => {
+            let options = options.as_deref().cloned().unwrap_or_default();
+            let deleted = cluster.api(*kind).delete(namespace, name, &options, now)?;
+            Answer::Deleted(version_of(&deleted))
+        }
+        Request::DeleteCollection {
+            kind,
+            namespace,
+            selection,
+            options,
+        } => {
+            let selectors = selectors(*kind, selection)?;
+            let select = |object: &dyn Object| selectors.matches(object);
+            let options = options.as_deref().cloned().unwrap_or_default();
+            let namespace = in_namespace(namespace);
+            cluster
+                .api(*kind)
+                .delete_collection(namespace, &select, &options, now)?;
+            Answer::Deleted(None)
+        }
+        Request::ReadVersion { kind } => Answer::Version(cluster.api(*kind).last_version()?.into()),
+        // The cluster has resources alone; no metrics API is served beside it.
+        Request::Raw { .. } => return Err(errors::unknown_resource()),
+    })
+}
+
+fn in_namespace(namespace: &str) -> Option<&str> {
+    Some(namespace).filter(|namespace| !namespace.is_empty())
+}
+
+fn selectors(kind: Kind, selection: &Selection) -> Result<Selectors, ApiError> {
+    Selectors::parse(kind, &selection.labels, &selection.fields)
+}
+
+/// # Errors
+/// 415 for a type of patch that objects of the kind don't take; 413 for too many operations.
+fn patch_of(kind: Kind, patch: &client::Patch) -> Result<Patch, ApiError> {
+    let is_custom = kind.row().custom.is_some();
+    match patch {
+        client::Patch::Strategic(_) if is_custom => Err(errors::unsupported(PATCHES_OF_CUSTOM)),
+        client::Patch::Strategic(members) => Ok(Patch::Strategic(members.clone())),
+        client::Patch::Merge(members) => Ok(Patch::Merge(members.clone())),
+        client::Patch::Json(operations) => Patch::json(operations),
+        client::Patch::Apply { .. } => Err(errors::unsupported(match is_custom {
+            true => PATCHES_OF_CUSTOM,
+            false => PATCHES,
+        })),
+    }
+}
+
+/// The version of a deletion's commit, where a server answers with the object.
+fn version_of(deleted: &Deletion<dyn Object>) -> Option<ResourceVersion> {
+    let object = &deleted.object;
+    let is_told = !deleted.removed || object.kind().row().returns_deleted;
+    is_told.then(|| object.metadata().resource_version.clone())
+}
+
+fn members_of(body: Value) -> Map {
+    match body {
+        Value::Object(members) => members,
+        other => panic!("a patch is an object: {other}"),
+    }
+}

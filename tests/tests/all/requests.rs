@@ -1,0 +1,293 @@
+//! Every transport carries every request: each has its effect and its answer, or the right error.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{self, Debug, Formatter};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+
+use podstorm::cache::{Delta, Listed, PodCache, PodChange};
+use podstorm::client::{Answer, Request};
+use podstorm::driver::{AsyncSync, Calls, Step, Workload, join_all};
+use podstorm::intern::{KeyId, ObjectKey};
+use podstorm::object::{AnyObject, Kind, Now, Object, ResourceVersion};
+use podstorm::ranking::RankFields;
+use podstorm::workqueue::RateLimitingQueue;
+use podstorm_apiserver::latency::Latency;
+use podstorm_apiserver::{Cluster, ClusterOptions};
+use podstorm_sim::engine::client::{ApiCalls, Client, RequestInfo};
+use podstorm_sim::engine::fault_harness::{FaultHarness, Stopped};
+use podstorm_sim::engine::observer::NoopObserver;
+use podstorm_sim::faults::{ApiFault, Armed, Call, Effect};
+use podstorm_sim::options::{EngineKind, SimOptions};
+use podstorm_tests::requests::{SORTS, Sample, changes, furnish, samples, sort, state, words};
+
+const NOW: Now = Now {
+    mono_ns: 0,
+    wall_ns: 1_767_225_600_000_000_000,
+};
+const SECOND: i64 = 1_000_000_000;
+
+fn furnished() -> Arc<Cluster> {
+    let cluster = Arc::new(Cluster::new(ClusterOptions::default()));
+    furnish(&cluster, NOW);
+    cluster
+}
+
+#[test]
+fn there_is_a_sample_of_every_kind_of_request() {
+    let samples = samples(&furnished());
+    let sorts: BTreeSet<usize> = samples.iter().map(|it| sort(&it.request)).collect();
+    assert_eq!(sorts, (0..SORTS).collect());
+    let calls: BTreeSet<Call> = samples.iter().map(|it| Call::of(&it.request)).collect();
+    let mut all = BTreeSet::from(Call::ALL);
+    // What is no request of a sync.
+    all.remove(&Call::WriteEvent);
+    assert_eq!(calls, all, "a fault can meet each");
+}
+
+#[test]
+fn a_request_is_carried_out_and_counted_by_the_client() {
+    let cluster = furnished();
+    let client = Client::new(cluster.clone(), None);
+    let mut calls = ApiCalls::default();
+    let mut expected = BTreeMap::new();
+    for sample in samples(&cluster) {
+        let Sample { request, .. } = &sample;
+        assert_eq!(RequestInfo::of(request).to_string(), sample.info);
+        let before = state(&cluster);
+        let answer = client.carry_out(request, &mut calls, NOW);
+        assert_eq!(words(&answer), sample.answer, "{request:?}");
+        assert_eq!(
+            changes(&before, &state(&cluster)),
+            sample.effect,
+            "{request:?}"
+        );
+        let code = match (&answer, sample.info.starts_with("create")) {
+            (Answer::Failed(error), _) => error.code,
+            (_, true) => 201,
+            (_, false) => 200,
+        };
+        *expected
+            .entry(format!("{} {code}", sample.info))
+            .or_insert(0) += 1;
+    }
+    let mut counted = BTreeMap::new();
+    calls.add_to(&mut counted);
+    assert_eq!(counted, expected);
+}
+
+/// A workload of one key, whose sync is run once and has these steps.
+struct Asks {
+    queue: RateLimitingQueue<KeyId>,
+    steps: Steps,
+}
+
+type Steps = Arc<dyn Fn(Calls) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+
+impl Debug for Asks {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Asks").finish_non_exhaustive()
+    }
+}
+
+impl Workload for Asks {
+    type Fields = RankFields;
+    type Sync = AsyncSync;
+
+    fn kind(&self) -> Kind {
+        Kind::NAMESPACE
+    }
+
+    fn name(&self, _: KeyId) -> ObjectKey {
+        ObjectKey {
+            namespace: "".into(),
+            name: "shop".into(),
+        }
+    }
+
+    fn queue(&self) -> &RateLimitingQueue<KeyId> {
+        &self.queue
+    }
+
+    fn object_changed(&self, _: Delta<dyn Object>, _: Now) {}
+    fn pod_changed(&self, _: &PodChange, _: Now) {}
+    fn pods_listed(&self, _: &Listed, _: Now) {}
+
+    fn objects_listed(&self, _: Vec<AnyObject>, _: &ResourceVersion, now: Now) {
+        self.queue.add(KeyId::default(), now.mono_ns);
+    }
+
+    fn begin(&self, key: KeyId, sync: &mut AsyncSync, now: Now) -> Step {
+        sync.begin(key, now, |calls| {
+            let steps = (self.steps)(calls);
+            async move {
+                steps.await;
+                Ok(())
+            }
+        })
+    }
+
+    fn resume(&self, sync: &mut AsyncSync, now: Now) -> Step {
+        sync.resume(now)
+    }
+
+    fn finish(&self, sync: &mut AsyncSync, now: Now) {
+        self.queue.finish(sync.key(), false, now.mono_ns);
+    }
+}
+
+/// A furnished cluster whose API calls take that long.
+fn site(latency: Latency) -> FaultHarness {
+    let mut options = SimOptions::new(EngineKind::Virtual, 1);
+    options.latency.api = latency;
+    let site = FaultHarness::new(&options, ClusterOptions::default(), Arc::new(NoopObserver));
+    furnish(site.cluster(), site.now());
+    site
+}
+
+/// Runs a sync with these steps to its end.
+fn run(site: &mut FaultHarness, steps: Steps) {
+    site.add_workload("asks", move |_: &Arc<PodCache>| Asks {
+        queue: RateLimitingQueue::new(),
+        steps: steps.clone(),
+    });
+    site.start_manager();
+    assert_eq!(site.advance(60 * SECOND, || false), Stopped::AtEnd);
+}
+
+/// What came of all requests in one sync over a worker's transport, some as a batch and the others
+/// each in a sequence of its own, where a fault meets each: the samples, their answers in words, and
+/// the changes.
+fn sent(effect: Option<Effect>, latency: Latency) -> (Vec<Sample>, Vec<String>, Vec<String>) {
+    let mut site = site(latency);
+    let cluster = Arc::clone(site.cluster());
+    let samples = samples(&cluster);
+    let before = state(&cluster);
+    if let Some(effect) = effect {
+        let times = u32::try_from(samples.len()).expect("there are few");
+        for call in Call::ALL {
+            site.network()
+                .arm(Armed::new(&[call], effect.clone(), times));
+        }
+    }
+    let answers = Arc::new(Mutex::new(Vec::new()));
+    let out = answers.clone();
+    let requests: Vec<Request> = samples.iter().map(|it| it.request.clone()).collect();
+    let steps = move |calls: Calls| -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        let (requests, out) = (requests.clone(), out.clone());
+        Box::pin(async move {
+            let (batch, single) = requests.split_at(requests.len() / 2);
+            let single = single.iter().map(|request| calls.request(request.clone()));
+            let mut answers = calls.batch(batch.to_vec()).await;
+            answers.extend(join_all(single).await);
+            *out.lock().expect("no thread panics") = answers;
+        })
+    };
+    run(&mut site, Arc::new(steps));
+    let changes = changes(&before, &state(&cluster));
+    let answers = answers.lock().expect("no thread panics");
+    (samples, answers.iter().map(words).collect(), changes)
+}
+
+/// As upstream's goroutines: a sequence does not wait for a slower one beside it.
+#[test]
+fn sequences_side_by_side_take_their_own_time() {
+    let mut site = site(Latency::Constant(10_000_000));
+    let slow = Armed::new(&[Call::ReadOther], Effect::Slow { by_ms: 500 }, 1);
+    site.network().arm(slow);
+    let cluster = Arc::clone(site.cluster());
+    let request = move |info| {
+        let samples = samples(&cluster).into_iter();
+        let mut found = samples.filter(|it| it.info == info);
+        found.next().expect("there is a sample").request
+    };
+    let (list, get) = (request("list pods"), request("get configmaps"));
+    let times = Arc::new(Mutex::new(Vec::new()));
+    let out = times.clone();
+    let steps = move |calls: Calls| -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        let sequences = [vec![list.clone()], vec![get.clone(); 3]];
+        let out = out.clone();
+        Box::pin(async move {
+            let begun_ns = calls.now().mono_ns;
+            let calls = &calls;
+            let sequences = sequences.into_iter().map(async |requests| {
+                for request in requests {
+                    let verb = RequestInfo::of(&request).verb;
+                    let _answer = calls.request(request).await;
+                    let ms = (calls.now().mono_ns - begun_ns) / 1_000_000;
+                    out.lock().expect("no thread panics").push((verb, ms));
+                }
+            });
+            join_all(sequences).await;
+        })
+    };
+    run(&mut site, Arc::new(steps));
+    let times = times.lock().expect("no thread panics").clone();
+    assert_eq!(
+        times,
+        [("get", 10), ("get", 20), ("get", 30), ("list", 1_010)]
+    );
+}
+
+fn expected(samples: &[Sample]) -> (Vec<String>, Vec<String>) {
+    let answers = samples.iter().map(|it| it.answer.to_owned()).collect();
+    let mut effects: Vec<String> = Vec::new();
+    for sample in samples {
+        effects.extend(sample.effect.iter().map(|&effect| effect.to_owned()));
+    }
+    effects.sort();
+    (answers, effects)
+}
+
+#[test]
+fn a_request_is_carried_by_a_worker_at_once_and_late() {
+    let late = Latency::Constant(5_000_000);
+    for (effect, latency) in [
+        (None, Latency::ZERO),
+        (None, late),
+        (Some(Effect::Slow { by_ms: 300 }), late),
+    ] {
+        let (samples, answers, changes) = sent(effect.clone(), latency);
+        let (expected_answers, effects) = expected(&samples);
+        assert_eq!(answers, expected_answers, "{effect:?}");
+        assert_eq!(changes, effects, "{effect:?}");
+    }
+}
+
+#[test]
+fn a_request_meets_every_fault_of_the_network() {
+    let late = Latency::Constant(5_000_000);
+    let lost = ApiFault::Timeout;
+    let unheard = |after_ms| Effect::CommitLate {
+        answer: lost,
+        after_ms,
+    };
+    for (effect, answer, is_carried_out) in [
+        (
+            Effect::Refuse(ApiFault::Unavailable),
+            "503 ServiceUnavailable",
+            false,
+        ),
+        (Effect::NeverArrives { after_ms: 500 }, "0 ", false),
+        (Effect::LoseAnswer(lost), "0 ", true),
+        (unheard(700), "0 ", true),
+    ] {
+        let (samples, answers, changes) = sent(Some(effect.clone()), late);
+        let (_, effects) = expected(&samples);
+        assert_eq!(answers, vec![answer; samples.len()], "{effect:?}");
+        let effects = if is_carried_out { effects } else { Vec::new() };
+        assert_eq!(changes, effects, "{effect:?}");
+    }
+    // What is carried out twice is there or gone the second time, or changed.
+    let (samples, answers, changes) = sent(Some(Effect::Twice), late);
+    let (once, effects) = expected(&samples);
+    assert_eq!(changes, effects);
+    for (sample, (answer, once)) in samples.iter().zip(answers.iter().zip(&once)) {
+        let again = ["404 NotFound", "409 AlreadyExists", "409 Conflict"];
+        let is_right = answer == once || again.contains(&answer.as_str());
+        assert!(is_right, "{answer} to {:?}", sample.request);
+    }
+    // A webhook changes pods to be created, and nothing else.
+    let (samples, answers, changes) = sent(Some(Effect::StripLabels), late);
+    assert_eq!((answers, changes), expected(&samples));
+}
