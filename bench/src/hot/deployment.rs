@@ -39,7 +39,7 @@ pub fn idle(revisions: usize) -> impl FnMut() -> u64 {
         panic!("there is nothing to do, and yet it asks for {request:?}")
     };
     move || {
-        let progress = driver.begin(&controller, black_box(key), &mut no_api, NOW);
+        let progress = driver.begin(&controller, 0, black_box(key), &mut no_api, NOW);
         assert!(progress == Progress::Finished);
         assert_eq!(driver.sync.outcome_label(), "ok");
         driver.sync.requests().len() as u64

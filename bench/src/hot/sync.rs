@@ -48,7 +48,7 @@ pub fn create(count: usize) -> impl FnMut() -> u64 {
             created += 1;
             Answer::Pod(pods[created - 1].clone())
         };
-        let progress = driver.begin(&*cluster.controller, key, &mut server, NOW);
+        let progress = driver.begin(&*cluster.controller, 0, key, &mut server, NOW);
         assert_eq!((progress, created), (Progress::Finished, pods.len()));
         forget(&cluster, &mut driver.sync)
     }
@@ -91,7 +91,7 @@ pub fn scale_down(plan: Plan) -> impl FnMut() -> u64 {
             deleted += 1;
             Answer::Deleted(None)
         };
-        let progress = driver.begin(&*cluster.controller, key, &mut server, NOW);
+        let progress = driver.begin(&*cluster.controller, 0, key, &mut server, NOW);
         assert_eq!((progress, deleted), (Progress::Finished, DELETED));
         forget(&cluster, &mut driver.sync)
     }

@@ -40,7 +40,7 @@ use podstorm_runtime::driver::{AsyncSync, Step, Workload};
 use podstorm_runtime::informer::Informers;
 use podstorm_runtime::intern::{KeyId, ObjectKey};
 use podstorm_runtime::limits::DEPLOYMENT_RETRIES_MAX;
-use podstorm_runtime::workqueue::RateLimitingQueue;
+use podstorm_runtime::workqueue::{QueueRow, RateLimitingQueue};
 
 use crate::cache::{Listed, PodChange};
 use crate::ranking::RankFields;
@@ -79,13 +79,19 @@ struct Shared {
     queue: RateLimitingQueue<KeyId>,
 }
 
+/// A key whose sync has failed sixteen times in a row waits for the next event.
+const QUEUE: QueueRow = QueueRow {
+    retries_max: Some(DEPLOYMENT_RETRIES_MAX),
+    ..QueueRow::new("deployment")
+};
+
 impl Controller {
     /// A controller that reads Deployments, ReplicaSets and pods from these informers.
     pub fn new(options: ControllerOptions, informers: &mut Informers<RankFields>) -> Controller {
         let shared = Arc::new(Shared {
             options,
             caches: Caches::new(informers),
-            queue: RateLimitingQueue::new(),
+            queue: RateLimitingQueue::of(QUEUE),
         });
         informers.add_handler::<CachedDeployment>(Kind::DEPLOYMENT, Arc::clone(&shared) as _);
         informers.add_handler::<Owner>(Kind::REPLICA_SET, Arc::clone(&shared) as _);
@@ -95,6 +101,11 @@ impl Controller {
     /// The key of a name; a new name gets a new key.
     pub fn key(&self, namespace: &str, name: &str) -> KeyId {
         self.0.caches.deployments.intern(namespace, name)
+    }
+
+    /// The work queue.
+    pub fn queue(&self) -> &RateLimitingQueue<KeyId> {
+        &self.0.queue
     }
 
     /// What a sync of that key would begin with: the cached Deployment, and the cached ReplicaSets that
@@ -117,12 +128,12 @@ impl Workload for Controller {
         Kind::DEPLOYMENT
     }
 
-    fn name(&self, key: KeyId) -> ObjectKey {
+    fn name(&self, _: usize, key: KeyId) -> ObjectKey {
         self.0.caches.deployments.name(key)
     }
 
-    fn queue(&self) -> &RateLimitingQueue<KeyId> {
-        &self.0.queue
+    fn queues(&self) -> &[RateLimitingQueue<KeyId>] {
+        std::slice::from_ref(&self.0.queue)
     }
 
     fn other_kinds(&self) -> &[Kind] {
@@ -145,21 +156,13 @@ impl Workload for Controller {
         }
     }
 
-    fn begin(&self, key: KeyId, sync: &mut AsyncSync, now: Now) -> Step {
+    fn begin(&self, _: usize, key: KeyId, sync: &mut AsyncSync, now: Now) -> Step {
         let shared = Arc::clone(&self.0);
         sync.begin(key, now, |calls| sync::run(shared, key, calls))
     }
 
     fn resume(&self, sync: &mut AsyncSync, now: Now) -> Step {
         sync.resume(now)
-    }
-
-    /// A key whose sync has failed sixteen times in a row waits for the next event.
-    fn finish(&self, sync: &mut AsyncSync, now: Now) {
-        let (queue, key) = (&self.0.queue, sync.key());
-        let retries = sync.failure().is_some_and(|failure| !failure.is_final);
-        let retries = retries && queue.num_requeues(key) < DEPLOYMENT_RETRIES_MAX;
-        queue.finish(key, retries, now.mono_ns);
     }
 }
 
@@ -189,7 +192,7 @@ mod tests {
             deployments.apply(Delta::Deleted(deployment), now);
             let queue = controller.queue();
             while let Take::Key(key) = queue.try_take(now.mono_ns) {
-                assert_eq!(*controller.name(key).name, *format!("web-{number}"));
+                assert_eq!(*controller.name(0, key).name, *format!("web-{number}"));
                 queue.done(key, now.mono_ns);
             }
         }

@@ -9,6 +9,7 @@ use podstorm_runtime::claim::{Claim, ClaimStep};
 use podstorm_runtime::client::{Answer, EventIntent, EventMessage, EventType, Request};
 use podstorm_runtime::driver::{Calls, SyncFailure};
 use podstorm_runtime::intern::KeyId;
+use podstorm_runtime::workqueue::End;
 
 use super::Shared;
 use super::cache::CachedDeployment;
@@ -117,9 +118,9 @@ pub(super) struct Sync<'a> {
 }
 
 /// Runs a sync to its end.
-pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<(), SyncFailure> {
+pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncFailure> {
     let Some(cached) = shared.caches.deployments.get(key) else {
-        return Ok(());
+        return Ok(End::Forget);
     };
     let mut sync = Sync {
         shared: &shared,
@@ -131,7 +132,8 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
         new_revision: 0,
         progressing_set_ns: None,
     };
-    sync.run().await
+    sync.run().await?;
+    Ok(End::Forget)
 }
 
 impl Sync<'_> {

@@ -145,7 +145,8 @@ impl Harness {
 
     fn start(&mut self) -> Progress {
         let (controller, server) = (&self.controller, &mut self.server);
-        self.driver.begin(&**controller, self.key, server, self.now)
+        self.driver
+            .begin(&**controller, 0, self.key, server, self.now)
     }
 
     /// Answers a batch and goes on to the next.
@@ -210,7 +211,7 @@ impl Harness {
     pub(super) fn process_next(&mut self) -> Outcome {
         assert!(self.take(), "the key is due");
         let outcome = self.sync();
-        self.controller.finish(&mut self.driver.sync, self.now);
+        self.driver.finish(&*self.controller, self.now);
         outcome
     }
 

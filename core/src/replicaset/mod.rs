@@ -40,7 +40,7 @@ use podstorm_runtime::expectations::Expectations;
 use podstorm_runtime::informer::{AnyInformer, Informers};
 use podstorm_runtime::intern::{KeyId, ObjectKey};
 use podstorm_runtime::limits::BURST_REPLICAS;
-use podstorm_runtime::workqueue::RateLimitingQueue;
+use podstorm_runtime::workqueue::{QueueRow, RateLimitingQueue};
 
 use crate::cache::{Listed, PodCache, PodChange};
 use crate::policy::{Behaviour, Policy};
@@ -133,6 +133,14 @@ impl Controller {
             "only ReplicaSets and ReplicationControllers are controlled"
         );
         let kinds = [Kind::POD, options.kind];
+        let row = QueueRow {
+            retry_max_ns: options.policy.retry_max_ns,
+            // Upstream's names.
+            ..QueueRow::new(match options.kind == Kind::REPLICA_SET {
+                true => "replicaset",
+                false => "replicationmanager",
+            })
+        };
         let hardened = Hardened::new(options.policy, kinds);
         let of_upstream =
             options.gates.stale_controller_consistency && options.kind == Kind::REPLICA_SET;
@@ -144,7 +152,7 @@ impl Controller {
             expectations: Expectations::new(),
             consistency: ConsistencyStore::new(kinds),
             hardened,
-            queue: RateLimitingQueue::new(),
+            queue: RateLimitingQueue::of(row),
             metrics: ControllerMetrics::new(),
         });
         informers.add_handler::<Owner>(kind, Arc::clone(&controller) as _);
@@ -198,13 +206,6 @@ impl Controller {
     pub fn metrics(&self) -> &ControllerMetrics {
         &self.metrics
     }
-
-    /// Gives the key of a finished sync back to the queue. After success its failures are
-    /// forgotten; after a failure it is retried after a growing delay.
-    pub fn finish(&self, sync: &mut Sync, now: Now) {
-        self.retry(sync, now);
-        self.queue.done(sync.key(), now.mono_ns);
-    }
 }
 
 impl Workload for Controller {
@@ -215,7 +216,7 @@ impl Workload for Controller {
         self.options.kind
     }
 
-    fn name(&self, key: KeyId) -> ObjectKey {
+    fn name(&self, _: usize, key: KeyId) -> ObjectKey {
         self.owners.name(key)
     }
 
@@ -229,23 +230,18 @@ impl Workload for Controller {
     }
 
     #[inline]
-    fn queue(&self) -> &RateLimitingQueue<KeyId> {
-        Controller::queue(self)
+    fn queues(&self) -> &[RateLimitingQueue<KeyId>] {
+        std::slice::from_ref(&self.queue)
     }
 
     #[inline]
-    fn begin(&self, key: KeyId, sync: &mut Sync, now: Now) -> Step {
+    fn begin(&self, _: usize, key: KeyId, sync: &mut Sync, now: Now) -> Step {
         Controller::begin(self, key, sync, now)
     }
 
     #[inline]
     fn resume(&self, sync: &mut Sync, now: Now) -> Step {
         Controller::resume(self, sync, now)
-    }
-
-    #[inline]
-    fn finish(&self, sync: &mut Sync, now: Now) {
-        Controller::finish(self, sync, now);
     }
 }
 

@@ -6,6 +6,7 @@ use super::{Controller, ControllerOptions, Step, Sync};
 use crate::cache::{Delta, PodCache};
 use crate::policy::Behaviour;
 use podstorm_objects::{AnyObject, Kind, Now, ReplicaSet, Uid};
+use podstorm_runtime::driver::SyncState as _;
 use podstorm_runtime::informer::AnyInformer;
 use podstorm_runtime::store::KEY_COOLDOWN_NS;
 use podstorm_runtime::workqueue::Take;
@@ -41,7 +42,7 @@ fn work(controller: &Controller, now: Now) {
     let mut sync = Sync::default();
     while let Take::Key(key) = controller.queue().try_take(now.mono_ns) {
         assert_eq!(controller.begin(key, &mut sync, now), Step::Finished);
-        controller.finish(&mut sync, now);
+        controller.queue().finish(key, sync.end(), now.mono_ns);
     }
 }
 

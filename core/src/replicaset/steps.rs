@@ -18,7 +18,7 @@ use super::owners::Owner;
 use super::sync::{Outcome, Sync, SyncError, SyncErrorClass, SyncStage};
 
 impl Controller {
-    /// Begins the sync of a key that was taken from the queue. End it with [`Controller::finish`].
+    /// Begins the sync of a key that was taken from the queue. A [`Driver`](podstorm_runtime::driver::Driver) gives it back.
     pub fn begin(&self, key: KeyId, sync: &mut Sync, now: Now) -> Step {
         sync.reset(key);
         if self.hardened.records_every_write() {

@@ -10,6 +10,7 @@ use podstorm_runtime::consistency::Kinds;
 use podstorm_runtime::driver::{Step, SyncState};
 use podstorm_runtime::intern::KeyId;
 use podstorm_runtime::slow_start::SlowStart;
+use podstorm_runtime::workqueue::End;
 
 use super::hardened::PendingNames;
 use super::owners::Owner;
@@ -144,6 +145,19 @@ impl SyncState for Sync {
         match &self.outcome {
             Outcome::Ok => "ok",
             Outcome::Failed(error) => error.class.label(),
+        }
+    }
+
+    #[inline]
+    fn end(&self) -> End {
+        match &self.outcome {
+            Outcome::Ok => End::Forget,
+            Outcome::Failed(error) => match error.class {
+                // Before its first request.
+                SyncErrorClass::Consistency(_) => End::Postpone,
+                _ if self.slow_start.successes() > 0 => End::RetryAfterProgress,
+                _ => End::Retry,
+            },
         }
     }
 }

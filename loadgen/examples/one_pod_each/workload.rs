@@ -11,7 +11,7 @@ use podstorm::intern::{KeyId, ObjectKey};
 use podstorm::object::{AnyObject, Kind, Now, Pod, Resource};
 use podstorm::ranking::RankFields;
 use podstorm::store::{Change, Keyed, Store};
-use podstorm::workqueue::RateLimitingQueue;
+use podstorm::workqueue::{End, QueueRow, RateLimitingQueue};
 use serde_json::json;
 
 /// The controller, over a cache of pods that it shares with others.
@@ -26,7 +26,6 @@ pub(crate) struct OnePodEach {
 /// One sync: a single request, or none.
 #[derive(Debug, Default)]
 pub(crate) struct OneRequest {
-    key: KeyId,
     requests: Vec<Request>,
     failed: bool,
     events: Vec<EventIntent>,
@@ -49,6 +48,10 @@ impl SyncState for OneRequest {
     fn outcome_label(&self) -> &'static str {
         if self.failed { "failed" } else { "ok" }
     }
+
+    fn end(&self) -> End {
+        if self.failed { End::Retry } else { End::Forget }
+    }
 }
 
 impl OnePodEach {
@@ -58,7 +61,7 @@ impl OnePodEach {
             kind,
             pods: Arc::clone(informers.pods()),
             maps: informers.store(kind, || ()),
-            queue: RateLimitingQueue::new(),
+            queue: RateLimitingQueue::of(QueueRow::new("one-pod-each")),
         });
         informers.add_handler::<AnyObject>(kind, Arc::clone(&workload) as _);
         workload
@@ -112,12 +115,12 @@ impl Workload for OnePodEach {
         self.kind
     }
 
-    fn name(&self, key: KeyId) -> ObjectKey {
+    fn name(&self, _: usize, key: KeyId) -> ObjectKey {
         self.maps.name(key)
     }
 
-    fn queue(&self) -> &RateLimitingQueue<KeyId> {
-        &self.queue
+    fn queues(&self) -> &[RateLimitingQueue<KeyId>] {
+        std::slice::from_ref(&self.queue)
     }
 
     fn pod_changed(&self, change: &PodChange, now: Now) {
@@ -132,8 +135,8 @@ impl Workload for OnePodEach {
         }
     }
 
-    fn begin(&self, key: KeyId, sync: &mut OneRequest, _: Now) -> Step {
-        (sync.key, sync.failed) = (key, false);
+    fn begin(&self, _: usize, key: KeyId, sync: &mut OneRequest, _: Now) -> Step {
+        sync.failed = false;
         sync.requests.clear();
         sync.requests.extend(self.request(key));
         Step::of(&sync.requests)
@@ -141,9 +144,5 @@ impl Workload for OnePodEach {
 
     fn resume(&self, _: &mut OneRequest, _: Now) -> Step {
         Step::Finished
-    }
-
-    fn finish(&self, sync: &mut OneRequest, now: Now) {
-        self.queue.finish(sync.key, sync.failed, now.mono_ns);
     }
 }

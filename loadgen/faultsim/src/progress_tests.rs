@@ -50,7 +50,7 @@ impl Watch {
 }
 
 impl Observer for Watch {
-    fn sync_begins(&self, sync: SyncId, controller: &Controller, key: KeyId, now: Now) {
+    fn sync_begins(&self, sync: SyncId, controller: &Controller, _: usize, key: KeyId, now: Now) {
         let name = controller.owners().name(key).name.to_string();
         self.state().under_way.insert(sync, (name, now.mono_ns));
     }

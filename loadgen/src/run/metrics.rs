@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use podstorm::metrics::{Family, Kind as MetricKind, Series, Value};
-use podstorm_objects::{Kind, Str};
+use podstorm_objects::Str;
 use podstorm_sim::engine::client::{ApiCalls, Client, method_of};
 use podstorm_sim::engine::event_sink::EventWriter;
 use podstorm_sim::engine::runner::ControllerRunner;
@@ -35,13 +35,9 @@ impl Metrics {
         let now_ns = self.now_ns.load(Ordering::Relaxed);
         let mut all = BTreeMap::new();
         for runner in &self.sources.runners {
-            let kind = runner.kind();
-            let name = match kind == Kind::REPLICATION_CONTROLLER {
-                true => "replicationmanager".to_owned(),
-                false => kind.name().to_lowercase(),
-            };
-            let queue = runner.queue().families(&Str::from(name.as_str()), now_ns);
-            for family in queue.into_iter().chain(limiter_waits(runner.client())) {
+            let queues = runner.queues().iter();
+            let queues = queues.flat_map(|queue| queue.families(now_ns));
+            for family in queues.chain(limiter_waits(runner.client())) {
                 add(&mut all, family);
             }
         }

@@ -287,7 +287,7 @@ impl Engine {
     /// The tasks that queue the controllers' delayed keys.
     fn timers(&self) -> Vec<TaskId> {
         let runners = self.metrics.sources.runners.iter();
-        runners.map(|runner| runner.timer()).collect()
+        runners.flat_map(|runner| runner.timers()).collect()
     }
 
     /// Nothing is left to happen by itself: whether the scenario goes on.

@@ -212,7 +212,7 @@ impl Sampler {
             calls,
         } = &self.sources;
         let pods = cluster.pod_totals();
-        let queues = || runners.iter().map(|runner| runner.queue());
+        let queues = || runners.iter().flat_map(|runner| runner.queues());
         // Relaxed, all: numbers to look at, which order nothing.
         self.samples.push(Sample {
             at_ns,

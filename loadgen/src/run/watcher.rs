@@ -215,7 +215,7 @@ impl<'a> Watcher<'a> {
             .phase
             .load(Ordering::Relaxed)
             .min(phases.len().saturating_sub(1));
-        let runners = sources.runners.iter();
+        let queues = sources.runners.iter().flat_map(|runner| runner.queues());
         let calls = sources.calls.iter();
         let totals = sources.cluster.pod_totals();
         self.observer.progress(&Progress {
@@ -230,7 +230,7 @@ impl<'a> Watcher<'a> {
             created: totals.created,
             deleted: totals.deleted,
             api_calls: calls.map(|total| total.value()).sum(),
-            queue_depth: runners.map(|runner| runner.queue().len()).sum(),
+            queue_depth: queues.map(|queue| queue.len()).sum(),
             engine_seconds: now.mono_ns as f64 / 1e9,
         });
     }

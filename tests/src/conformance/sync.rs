@@ -128,7 +128,7 @@ pub(super) fn run_scripted(inputs: Value) -> Result<Run, String> {
     let mut driver = Driver::<Sync>::default();
     let mut events = Vec::new();
     let mut involved = Value::Null;
-    let mut progress = driver.begin(&*controller, id, &mut AnswersLater, now);
+    let mut progress = driver.begin(&*controller, 0, id, &mut AnswersLater, now);
     loop {
         for event in driver.sync.take_events() {
             events.push(json!({

@@ -148,8 +148,15 @@ fn pod_name(request: &Request) -> &str {
 }
 
 impl Observer for EventLog {
-    fn sync_begins(&self, sync: SyncId, controller: &Controller, key: KeyId, now: Now) {
-        self.checker.sync_begins(sync, controller, key, now);
+    fn sync_begins(
+        &self,
+        sync: SyncId,
+        controller: &Controller,
+        queue: usize,
+        key: KeyId,
+        now: Now,
+    ) {
+        self.checker.sync_begins(sync, controller, queue, key, now);
         let mut state = self.state();
         let at = state.syncs.len();
         state.running.insert(sync, at);

@@ -147,7 +147,7 @@ impl ManualController {
             calls.push(Call::of(request));
             intercept(request).unwrap_or_else(|| client.carry_out(request, &mut counted, now))
         };
-        let progress = driver.begin(&*self.controller, key, &mut server, self.now);
+        let progress = driver.begin(&*self.controller, 0, key, &mut server, self.now);
         assert_eq!(progress, Progress::Finished, "the server answers at once");
         let sync = &mut driver.sync;
         let done = Done {
@@ -155,7 +155,7 @@ impl ManualController {
             outcome: sync.outcome().clone(),
             events: sync.take_events().collect(),
         };
-        self.controller.finish(sync, self.now);
+        driver.finish(&*self.controller, self.now);
         Some(done)
     }
 

@@ -3,15 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Debug, Formatter};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Once};
 
-use podstorm::cache::{Delta, Listed, PodCache, PodChange};
+use podstorm::cache::{Listed, PodChange};
 use podstorm::client::{Answer, Request};
 use podstorm::driver::{AsyncSync, Calls, Step, Workload, join_all};
+use podstorm::informer::{Handler, Informers};
 use podstorm::intern::{KeyId, ObjectKey};
-use podstorm::object::{AnyObject, Kind, Now, Object, ResourceVersion};
+use podstorm::object::{AnyObject, Kind, Now};
 use podstorm::ranking::RankFields;
-use podstorm::workqueue::RateLimitingQueue;
+use podstorm::store::Change;
+use podstorm::workqueue::{End, RateLimitingQueue};
 use podstorm_apiserver::latency::Latency;
 use podstorm_apiserver::{Cluster, ClusterOptions};
 use podstorm_sim::engine::client::{ApiCalls, Client, RequestInfo};
@@ -76,8 +78,9 @@ fn a_request_is_carried_out_and_counted_by_the_client() {
     assert_eq!(counted, expected);
 }
 
-/// A workload of one key, whose sync is run once and has these steps.
+/// A workload of one key, whose sync is run once, when namespaces are known, and has these steps.
 struct Asks {
+    known: Once,
     queue: RateLimitingQueue<KeyId>,
     steps: Steps,
 }
@@ -90,6 +93,14 @@ impl Debug for Asks {
     }
 }
 
+impl Handler<AnyObject> for Asks {
+    fn handle(&self, _: &Change<AnyObject>, now: Now) {
+        self.known.call_once(|| {
+            self.queue.add(KeyId::default(), now.mono_ns);
+        });
+    }
+}
+
 impl Workload for Asks {
     type Fields = RankFields;
     type Sync = AsyncSync;
@@ -98,41 +109,32 @@ impl Workload for Asks {
         Kind::NAMESPACE
     }
 
-    fn name(&self, _: KeyId) -> ObjectKey {
+    fn name(&self, _: usize, _: KeyId) -> ObjectKey {
         ObjectKey {
             namespace: "".into(),
             name: "shop".into(),
         }
     }
 
-    fn queue(&self) -> &RateLimitingQueue<KeyId> {
-        &self.queue
+    fn queues(&self) -> &[RateLimitingQueue<KeyId>] {
+        std::slice::from_ref(&self.queue)
     }
 
-    fn object_changed(&self, _: Delta<dyn Object>, _: Now) {}
     fn pod_changed(&self, _: &PodChange, _: Now) {}
     fn pods_listed(&self, _: &Listed, _: Now) {}
 
-    fn objects_listed(&self, _: Vec<AnyObject>, _: &ResourceVersion, now: Now) {
-        self.queue.add(KeyId::default(), now.mono_ns);
-    }
-
-    fn begin(&self, key: KeyId, sync: &mut AsyncSync, now: Now) -> Step {
+    fn begin(&self, _: usize, key: KeyId, sync: &mut AsyncSync, now: Now) -> Step {
         sync.begin(key, now, |calls| {
             let steps = (self.steps)(calls);
             async move {
                 steps.await;
-                Ok(())
+                Ok(End::Forget)
             }
         })
     }
 
     fn resume(&self, sync: &mut AsyncSync, now: Now) -> Step {
         sync.resume(now)
-    }
-
-    fn finish(&self, sync: &mut AsyncSync, now: Now) {
-        self.queue.finish(sync.key(), false, now.mono_ns);
     }
 }
 
@@ -147,9 +149,15 @@ fn site(latency: Latency) -> FaultHarness {
 
 /// Runs a sync with these steps to its end.
 fn run(site: &mut FaultHarness, steps: Steps) {
-    site.add_workload("asks", move |_: &Arc<PodCache>| Asks {
-        queue: RateLimitingQueue::new(),
-        steps: steps.clone(),
+    site.add_workload("asks", move |informers: &mut Informers<RankFields>| {
+        let asks = Arc::new(Asks {
+            known: Once::new(),
+            queue: RateLimitingQueue::new(),
+            steps: steps.clone(),
+        });
+        informers.store::<AnyObject>(Kind::NAMESPACE, || ());
+        informers.add_handler::<AnyObject>(Kind::NAMESPACE, asks.clone());
+        asks
     });
     site.start_manager();
     assert_eq!(site.advance(60 * SECOND, || false), Stopped::AtEnd);

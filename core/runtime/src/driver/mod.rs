@@ -1,4 +1,4 @@
-//! The loop that drives syncs, without I/O: begin, requests, answers, resume, finish.
+//! The loop that drives syncs, without I/O: begin, requests, answers, resume, end.
 //!
 //! A [`Workload`] decides which requests to make, a [`Transport`] carries them out, and a
 //! [`Driver`] connects the two. A transport may answer at once, as an embedded server or a script
@@ -23,7 +23,7 @@ use podstorm_objects::{Kind, Now};
 use crate::cache::{Listed, PodChange, PodFields};
 use crate::client::{Answer, EventIntent, Request};
 use crate::intern::{KeyId, ObjectKey};
-use crate::workqueue::{RateLimitingQueue, Take};
+use crate::workqueue::{End, RateLimitingQueue, Take};
 
 pub use async_sync::{AsyncSync, Calls, Started, SyncFailure, join_all};
 
@@ -73,6 +73,9 @@ pub trait SyncState: Default + Send {
     /// How the sync ended, in one or two words for statistics: `ok`, `create failed`. Meaningless
     /// before the end.
     fn outcome_label(&self) -> &'static str;
+
+    /// How the sync ended, for its key. Meaningless before the end.
+    fn end(&self) -> End;
 }
 
 /// A controller of one kind of workload: what it reads, its keys, and the requests of a sync. No
@@ -92,11 +95,12 @@ pub trait Workload: Send + Sync + std::fmt::Debug + 'static {
     /// The kind of its objects, which own pods, or objects that do.
     fn kind(&self) -> Kind;
 
-    /// The name of the object with this key.
-    fn name(&self, key: KeyId) -> ObjectKey;
+    /// The name of what this key of its queue `queue` stands for.
+    fn name(&self, queue: usize, key: KeyId) -> ObjectKey;
 
-    /// The queue of keys to sync.
-    fn queue(&self) -> &RateLimitingQueue<KeyId>;
+    /// Its queues of keys to sync, at least one, always the same. Each has keys, workers and a timer of
+    /// its own; other methods name a queue by its place here. The first is that of its objects.
+    fn queues(&self) -> &[RateLimitingQueue<KeyId>];
 
     /// A pod changed. The cache has the change already.
     fn pod_changed(&self, change: &PodChange<Self::Fields>, now: Now);
@@ -115,8 +119,8 @@ pub trait Workload: Send + Sync + std::fmt::Debug + 'static {
         self.kind()
     }
 
-    /// Begins the sync of a key that was taken from the queue.
-    fn begin(&self, key: KeyId, sync: &mut Self::Sync, now: Now) -> Step;
+    /// Begins the sync of a key that was taken from its queue `queue`.
+    fn begin(&self, queue: usize, key: KeyId, sync: &mut Self::Sync, now: Now) -> Step;
 
     /// Continues the sync after every request of the batch has an answer; after an answer if its
     /// state [says so](SyncState::GOES_ON_AT_EACH_ANSWER).
@@ -124,9 +128,6 @@ pub trait Workload: Send + Sync + std::fmt::Debug + 'static {
     /// # Panics
     /// A request of a batch has no answer, or the sync is over.
     fn resume(&self, sync: &mut Self::Sync, now: Now) -> Step;
-
-    /// Gives the key of a finished sync back to the queue, to be forgotten or retried.
-    fn finish(&self, sync: &mut Self::Sync, now: Now);
 }
 
 /// Carries requests out.
@@ -149,7 +150,7 @@ impl<F: FnMut(&Request, Now) -> Answer> Transport for F {
 pub enum Progress {
     /// The sync waits for answers.
     Waiting,
-    /// The sync is over. Its state says how it ended; [`Workload::finish`] takes its key.
+    /// The sync is over. Its state says how it ended; [`Driver::finish`] gives its key back.
     Finished,
 }
 
@@ -164,14 +165,19 @@ pub struct Driver<S> {
     /// one was answered since the sync last went on.
     sent: usize,
     is_answered: bool,
+    /// The place of the queue from which its key was taken.
+    queue: usize,
+    key: KeyId,
 }
 
 impl<S: SyncState> Driver<S> {
-    /// Begins the sync of a key and drives it until it waits for answers or is over.
+    /// Begins the sync of a key that was taken from the workload's queue `queue`, and drives it until
+    /// it waits for answers or is over.
     #[inline]
     pub fn begin<W: Workload<Sync = S>>(
         &mut self,
         workload: &W,
+        queue: usize,
         key: KeyId,
         transport: &mut impl Transport,
         now: Now,
@@ -181,8 +187,15 @@ impl<S: SyncState> Driver<S> {
         if S::GOES_ON_AT_EACH_ANSWER {
             (self.sent, self.is_answered) = (0, false);
         }
-        let step = workload.begin(key, &mut self.sync, now);
+        (self.queue, self.key) = (queue, key);
+        let step = workload.begin(queue, key, &mut self.sync, now);
         self.drive(workload, step, transport, now)
+    }
+
+    /// Gives the key of a sync that is over back to its queue, as the sync has ended.
+    #[inline]
+    pub fn finish<W: Workload<Sync = S>>(&self, workload: &W, now: Now) {
+        workload.queues()[self.queue].finish(self.key, self.sync.end(), now.mono_ns);
     }
 
     /// Sets the answer of a request that was sent.
@@ -251,8 +264,9 @@ impl<S: SyncState> Driver<S> {
     }
 }
 
-/// Syncs every waiting key to its end, over a transport that answers at once. `ended` is called
-/// after each sync, before its key goes back to the queue. Returns the number of syncs.
+/// Syncs every waiting key of every queue to its end, over a transport that answers at once. Keys of
+/// an earlier queue come first. `ended` is called after each sync, before its key goes back to its
+/// queue. Returns the number of syncs.
 ///
 /// # Panics
 /// The transport does not answer a request at once.
@@ -264,16 +278,22 @@ pub fn sync_all<W: Workload>(
     mut ended: impl FnMut(&mut W::Sync),
 ) -> usize {
     let mut syncs = 0;
-    workload.queue().fire_due(now.mono_ns);
-    while let Take::Key(key) = workload.queue().try_take(now.mono_ns) {
-        let progress = driver.begin(workload, key, transport, now);
+    for queue in workload.queues() {
+        queue.fire_due(now.mono_ns);
+    }
+    let take = |(at, queue): (usize, &RateLimitingQueue<KeyId>)| match queue.try_take(now.mono_ns) {
+        Take::Key(key) => Some((at, key)),
+        Take::Empty | Take::ShutDown => None,
+    };
+    while let Some((queue, key)) = workload.queues().iter().enumerate().find_map(take) {
+        let progress = driver.begin(workload, queue, key, transport, now);
         assert_eq!(
             progress,
             Progress::Finished,
             "the transport answers at once"
         );
         ended(&mut driver.sync);
-        workload.finish(&mut driver.sync, now);
+        driver.finish(workload, now);
         syncs += 1;
     }
     syncs

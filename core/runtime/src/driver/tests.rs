@@ -32,6 +32,11 @@ impl SyncState for State {
     fn outcome_label(&self) -> &'static str {
         "ok"
     }
+
+    fn end(&self) -> End {
+        assert_eq!(self.batches, 2);
+        End::Forget
+    }
 }
 
 /// What no test here uses of a workload of keys without objects.
@@ -43,7 +48,7 @@ macro_rules! of_no_objects {
             Kind::REPLICA_SET
         }
 
-        fn name(&self, _: KeyId) -> ObjectKey {
+        fn name(&self, _: usize, _: KeyId) -> ObjectKey {
             ObjectKey {
                 namespace: "ns".into(),
                 name: "a".into(),
@@ -60,11 +65,11 @@ impl Workload for Twice {
 
     type Sync = State;
 
-    fn queue(&self) -> &RateLimitingQueue<KeyId> {
-        &self.0
+    fn queues(&self) -> &[RateLimitingQueue<KeyId>] {
+        std::slice::from_ref(&self.0)
     }
 
-    fn begin(&self, _: KeyId, sync: &mut State, _: Now) -> Step {
+    fn begin(&self, _: usize, _: KeyId, sync: &mut State, _: Now) -> Step {
         let read = Request::ReadVersion { kind: Kind::POD };
         *sync = State {
             requests: vec![read.clone(), read],
@@ -81,11 +86,6 @@ impl Workload for Twice {
             2 => Step::Finished,
             _ => Step::Requests,
         }
-    }
-
-    fn finish(&self, sync: &mut State, now: Now) {
-        assert_eq!(sync.batches, 2);
-        self.0.done(KeyId::default(), now.mono_ns);
     }
 }
 
@@ -120,7 +120,7 @@ fn answers_that_come_later_are_waited_for() {
     }
     let (workload, now) = (Twice(RateLimitingQueue::new()), Now::default());
     let (mut driver, mut slow) = (Driver::default(), Slow(Vec::new()));
-    let begun = driver.begin(&workload, KeyId::default(), &mut slow, now);
+    let begun = driver.begin(&workload, 0, KeyId::default(), &mut slow, now);
     assert_eq!(begun, Progress::Waiting);
     assert_eq!(driver.poll(&workload, &mut slow, now), Progress::Waiting);
     driver.answer(1, answer());
@@ -139,11 +139,11 @@ impl Workload for SideBySide {
 
     type Sync = AsyncSync;
 
-    fn queue(&self) -> &RateLimitingQueue<KeyId> {
-        &self.0
+    fn queues(&self) -> &[RateLimitingQueue<KeyId>] {
+        std::slice::from_ref(&self.0)
     }
 
-    fn begin(&self, key: KeyId, sync: &mut AsyncSync, now: Now) -> Step {
+    fn begin(&self, _: usize, key: KeyId, sync: &mut AsyncSync, now: Now) -> Step {
         sync.begin(key, now, |calls| async move {
             let sequence = async |length: usize| {
                 for _ in 0..length {
@@ -153,16 +153,12 @@ impl Workload for SideBySide {
                 }
             };
             join_all([sequence(1), sequence(3)]).await;
-            Ok(())
+            Ok(End::Forget)
         })
     }
 
     fn resume(&self, sync: &mut AsyncSync, now: Now) -> Step {
         sync.resume(now)
-    }
-
-    fn finish(&self, sync: &mut AsyncSync, now: Now) {
-        self.0.done(sync.key(), now.mono_ns);
     }
 }
 
@@ -191,7 +187,7 @@ fn sequences_side_by_side_go_on_at_each_answer() {
     for _ in 0..2 {
         // The first round is abandoned amid its requests.
         transport.sent.clear();
-        let begun = driver.begin(&workload, key, &mut transport, now);
+        let begun = driver.begin(&workload, 0, key, &mut transport, now);
         assert_eq!(begun, Progress::Waiting);
         assert_eq!(transport.sent, [0, 1, 2], "one is answered at once");
         let polled = driver.poll(&workload, &mut transport, now);
@@ -215,9 +211,9 @@ fn a_batch_that_was_abandoned_does_not_hold_up_the_next_sync() {
         at_once: Vec::new(),
         sent: Vec::new(),
     };
-    let begun = driver.begin(&workload, KeyId::default(), &mut transport, now);
+    let begun = driver.begin(&workload, 0, KeyId::default(), &mut transport, now);
     assert_eq!(begun, Progress::Waiting);
     transport.at_once = vec![0, 1];
-    let begun = driver.begin(&workload, KeyId::default(), &mut transport, now);
+    let begun = driver.begin(&workload, 0, KeyId::default(), &mut transport, now);
     assert_eq!(begun, Progress::Finished);
 }

@@ -178,11 +178,6 @@ impl<F> Informers<F> {
         self.informer(kind).handlers.push(handler);
     }
 
-    /// The informers, in the order in which their kinds were first read.
-    pub fn all(&self) -> &[Arc<dyn AnyInformer>] {
-        &self.kinds
-    }
-
     /// The informer of a kind, for whoever lists and watches it.
     ///
     /// # Panics

@@ -4,7 +4,8 @@
 //! [`add_after`](RateLimitingQueue::add_after) and
 //! [`add_rate_limited`](RateLimitingQueue::add_rate_limited) (later). They leave by
 //! [`try_take`](RateLimitingQueue::try_take) or [`take`](RateLimitingQueue::take) and must be
-//! reported by [`done`](RateLimitingQueue::done). The queue has no timer: a driver asks
+//! given back by [`finish`](RateLimitingQueue::finish), which says how the work ended, or by a bare
+//! [`done`](RateLimitingQueue::done). A [`QueueRow`] says what differs between queues. The queue has no timer: a driver asks
 //! [`next_due`](RateLimitingQueue::next_due) and calls [`fire_due`](RateLimitingQueue::fire_due).
 //! Times are nanoseconds of one monotonic clock.
 //!
@@ -21,12 +22,14 @@ mod fifo;
 mod rate_limit;
 mod rate_limiting;
 mod ring;
+mod row;
 mod slot;
 mod stats;
 #[cfg(test)]
 mod tests;
 
 pub use base::{Take, WorkQueue};
-pub use rate_limit::{ControllerLimiter, ExponentialLimiter, TokenBucket};
+pub use rate_limit::{ControllerLimiter, ExponentialLimiter, Limiter, TokenBucket};
 pub use rate_limiting::RateLimitingQueue;
+pub use row::{End, QueueRow, RetryDelay, Workers};
 pub use stats::QueueStats;

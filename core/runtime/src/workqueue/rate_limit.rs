@@ -1,9 +1,10 @@
-//! How long a failed key waits: an exponential delay per key, and a token bucket that all keys
-//! share; the longer of the two.
+//! How long a failed key waits: a fixed time, or an exponential delay per key; in most queues the
+//! longer of that delay and of a token bucket that all keys share.
 
 use std::fmt;
 use std::marker::PhantomData;
 
+use super::row::RetryDelay;
 use crate::intern::{AppendTable, DenseKey};
 use crate::limits::{BACKOFF_BASE_NS, BACKOFF_MAX_NS, RETRY_BURST, RETRY_QPS};
 use crate::primitives::{AtomicU32, CachePadded, Mutex, Ordering, lock};
@@ -181,9 +182,14 @@ pub struct ControllerLimiter<K> {
 impl<K: DenseKey> ControllerLimiter<K> {
     /// A limiter with upstream's values.
     pub fn new() -> Self {
+        ControllerLimiter::with(ExponentialLimiter::new(BACKOFF_BASE_NS, BACKOFF_MAX_NS))
+    }
+
+    /// A limiter with another exponential delay.
+    fn with(exponential: ExponentialLimiter<K>) -> Self {
         let bucket = TokenBucket::new(RETRY_QPS, RETRY_BURST);
         ControllerLimiter {
-            exponential: ExponentialLimiter::new(BACKOFF_BASE_NS, BACKOFF_MAX_NS),
+            exponential,
             bucket: CachePadded::new(Mutex::new(bucket)),
         }
     }
@@ -223,6 +229,84 @@ impl<K: DenseKey> ControllerLimiter<K> {
 impl<K: DenseKey> Default for ControllerLimiter<K> {
     fn default() -> Self {
         ControllerLimiter::new()
+    }
+}
+
+/// The limiter of one queue, as its row says.
+#[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a queue has one, and most are of the largest variant"
+)]
+pub enum Limiter<K> {
+    /// That of upstream's controllers.
+    Controller(ControllerLimiter<K>),
+    /// An exponential delay alone.
+    Exponential(ExponentialLimiter<K>),
+    /// Always so many ns; counts nothing.
+    Fixed(i64),
+}
+
+impl<K: DenseKey> Limiter<K> {
+    /// A limiter with this delay.
+    pub fn new(delay: RetryDelay) -> Self {
+        match delay {
+            RetryDelay::Exponential {
+                base_ns,
+                max_ns,
+                bucket,
+            } => {
+                let exponential = ExponentialLimiter::new(base_ns, max_ns);
+                match bucket {
+                    true => Limiter::Controller(ControllerLimiter::with(exponential)),
+                    false => Limiter::Exponential(exponential),
+                }
+            }
+            RetryDelay::Fixed(ns) => Limiter::Fixed(ns),
+        }
+    }
+
+    /// Counts a failure. Returns the delay in nanoseconds.
+    pub fn when(&self, key: K, now_ns: i64) -> i64 {
+        match self {
+            Limiter::Controller(limiter) => limiter.when(key, now_ns),
+            Limiter::Exponential(limiter) => limiter.when(key),
+            Limiter::Fixed(ns) => *ns,
+        }
+    }
+
+    /// Counts a failure. Returns the delay in nanoseconds, at most `max_ns`. Takes a token, where
+    /// there is a bucket, only if `takes_token`.
+    pub fn when_within(&self, key: K, max_ns: i64, takes_token: bool, now_ns: i64) -> i64 {
+        match self {
+            Limiter::Controller(limiter) => limiter.when_within(key, max_ns, takes_token, now_ns),
+            _ => self.when(key, now_ns).min(max_ns),
+        }
+    }
+
+    /// Sets the failures of a key to 0. Tokens are not returned.
+    #[inline]
+    pub fn forget(&self, key: K) {
+        if let Some(limiter) = self.exponential() {
+            limiter.forget(key);
+        }
+    }
+
+    /// The failures of a key since it was last forgotten.
+    #[inline]
+    pub fn num_requeues(&self, key: K) -> u32 {
+        self.exponential()
+            .map_or(0, |limiter| limiter.num_requeues(key))
+    }
+
+    /// What counts the failures, if anything does.
+    #[inline]
+    fn exponential(&self) -> Option<&ExponentialLimiter<K>> {
+        match self {
+            Limiter::Controller(limiter) => Some(&limiter.exponential),
+            Limiter::Exponential(limiter) => Some(limiter),
+            Limiter::Fixed(_) => None,
+        }
     }
 }
 

@@ -4,9 +4,11 @@ use podstorm_objects::Str;
 
 use super::base::{Take, WorkQueue};
 use super::delay::DelayHeap;
-use super::rate_limit::ControllerLimiter;
+use super::rate_limit::Limiter;
+use super::row::{End, QueueRow};
 use super::stats::QueueStats;
 use crate::intern::DenseKey;
+use crate::limits::HARDENED_STALE_RETRY_MAX_NS;
 use crate::metrics::Family;
 use crate::primitives::{AtomicI64, CachePadded, Mutex, MutexGuard, Ordering, lock};
 
@@ -17,8 +19,9 @@ const NEVER: i64 = i64::MAX;
 /// with the key's failures. Each key has at most one delayed add, the earliest. Only time ends it.
 #[derive(Debug)]
 pub struct RateLimitingQueue<K> {
+    row: QueueRow,
     queue: WorkQueue<K>,
-    limiter: ControllerLimiter<K>,
+    limiter: Limiter<K>,
     delays: CachePadded<Mutex<Delays>>,
     /// The heap's earliest due time. Written under the lock of `delays`; all accesses are Relaxed, as who
     /// finds it due looks again under that lock.
@@ -52,19 +55,34 @@ impl Delays {
 }
 
 impl<K: DenseKey> RateLimitingQueue<K> {
-    /// An empty queue with the limiter of upstream's controllers.
+    /// An empty queue without a name, otherwise as most of upstream's; see [`QueueRow::new`].
     pub fn new() -> Self {
         RateLimitingQueue::with_capacity(0)
     }
 
-    /// An empty queue with capacity for the keys with indices below `keys`.
+    /// As [`new`](Self::new), with capacity for the keys with indices below `keys`.
     pub fn with_capacity(keys: usize) -> Self {
+        RateLimitingQueue::build(QueueRow::new(""), keys)
+    }
+
+    /// An empty queue with this row.
+    pub fn of(row: QueueRow) -> Self {
+        RateLimitingQueue::build(row, 0)
+    }
+
+    fn build(row: QueueRow, keys: usize) -> Self {
         RateLimitingQueue {
+            row,
             queue: WorkQueue::with_capacity(keys),
-            limiter: ControllerLimiter::new(),
+            limiter: Limiter::new(row.delay),
             delays: CachePadded::default(),
             next_due_ns: CachePadded::new(AtomicI64::new(NEVER)),
         }
+    }
+
+    /// Its row.
+    pub fn row(&self) -> &QueueRow {
+        &self.row
     }
 
     /// Adds a key at once; see [`WorkQueue::add`].
@@ -176,32 +194,51 @@ impl<K: DenseKey> RateLimitingQueue<K> {
         delay_ns
     }
 
-    /// As [`forget`](Self::forget), for keys that are retried by
-    /// [`retry_within`](Self::retry_within): the next failure is a first one and does not wait for
-    /// a retry that is still due. Takes no lock for a key without failures.
-    pub fn forget_retries(&self, key: K) {
-        if self.limiter.num_requeues(key) > 0 {
-            self.limiter.forget(key);
-            lock(&self.delays).note_retry(key.index(), i64::MIN);
-        }
-    }
-
-    /// Gives back a key whose work is over, as upstream's controllers do: after success its
-    /// failures are forgotten; after a failure it is added after a delay that grows with its
-    /// failures.
-    pub fn finish(&self, key: K, failed: bool, now_ns: i64) {
-        if failed {
-            self.add_rate_limited(key, now_ns);
-        } else {
-            self.forget(key);
+    /// Gives back a key that was taken, as its sync has ended. See [`End`]; O(1) on average.
+    #[inline]
+    pub fn finish(&self, key: K, end: End, now_ns: i64) {
+        match end {
+            End::Leave => {}
+            End::Forget => self.forget(key),
+            End::After(delay_ns) => {
+                self.forget(key);
+                self.add_after(key, delay_ns, now_ns);
+            }
+            End::Retry | End::RetryAfterProgress | End::Postpone => self.retry(key, end, now_ns),
         }
         self.done(key, now_ns);
     }
 
-    /// Sets the failures of a key to 0. A delayed add stays.
+    #[inline(never)]
+    fn retry(&self, key: K, end: End, now_ns: i64) {
+        let spent = |max| self.num_requeues(key) >= max;
+        if self.row.retries_max.is_some_and(spent) {
+            return self.forget(key);
+        }
+        let Some(max_ns) = self.row.retry_max_ns else {
+            self.add_rate_limited(key, now_ns);
+            return;
+        };
+        if end == End::RetryAfterProgress {
+            self.forget(key);
+        }
+        let (asked, max_ns) = match end {
+            End::Postpone => (false, max_ns.min(HARDENED_STALE_RETRY_MAX_NS)),
+            _ => (true, max_ns),
+        };
+        self.retry_within(key, max_ns, asked, now_ns);
+    }
+
+    /// Sets the failures of a key to 0. A delayed add stays; where retries are bounded the next
+    /// failure does not wait for it. Takes no lock for a key without failures.
     #[inline]
     pub fn forget(&self, key: K) {
-        self.limiter.forget(key);
+        if self.row.retry_max_ns.is_none() {
+            self.limiter.forget(key);
+        } else if self.limiter.num_requeues(key) > 0 {
+            self.limiter.forget(key);
+            lock(&self.delays).note_retry(key.index(), i64::MIN);
+        }
     }
 
     /// The failures of a key since it was last forgotten.
@@ -267,8 +304,8 @@ impl<K: DenseKey> RateLimitingQueue<K> {
     }
 
     /// The current metrics under their upstream names, labelled with the queue's name. O(keys).
-    pub fn families(&self, name: &Str, now_ns: i64) -> Vec<Family> {
-        self.stats(now_ns).families(name)
+    pub fn families(&self, now_ns: i64) -> Vec<Family> {
+        self.stats(now_ns).families(&Str::from(self.row.name))
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use proptest::prelude::*;
 
-use super::{QueueStats, RateLimitingQueue, Take, WorkQueue};
+use super::{End, QueueRow, QueueStats, RateLimitingQueue, RetryDelay, Take, WorkQueue};
 use crate::limits::{MILLISECOND_NS, QUEUE_FIRST_CAPACITY, SECOND_NS};
 
 type Queue = RateLimitingQueue<u32>;
@@ -74,17 +74,119 @@ fn a_later_add_for_another_reason_is_no_retry() {
 
 #[test]
 fn after_a_success_a_failure_is_a_first_one_though_a_retry_is_to_come() {
-    let queue = Queue::new();
+    let queue = Queue::of(QueueRow {
+        retry_max_ns: Some(SECOND_NS),
+        ..QueueRow::new("bounded")
+    });
     for now_ns in [0, SECOND_NS, 2 * SECOND_NS, 3 * SECOND_NS] {
         queue.fire_due(now_ns);
         queue.retry_within(0, SECOND_NS, true, now_ns);
     }
-    queue.forget_retries(0);
+    queue.forget(0);
     let now_ns = 3 * SECOND_NS + MILLISECOND_NS;
     let delay_ns = queue.retry_within(0, SECOND_NS, true, now_ns);
     assert_eq!(delay_ns, 5 * MILLISECOND_NS);
     assert_eq!(queue.num_requeues(0), 1);
-    queue.forget_retries(99);
+    queue.forget(99);
+}
+
+/// Adds the key, takes it, and gives it back with this end; returns in how many ns it comes again.
+fn ends(queue: &Queue, end: End, now_ns: i64) -> Option<i64> {
+    queue.fire_due(now_ns);
+    queue.add(0, now_ns);
+    assert_eq!(queue.try_take(now_ns), Take::Key(0));
+    queue.finish(0, end, now_ns);
+    assert!(queue.is_idle(0) && queue.is_empty());
+    queue.next_due().map(|due_ns| due_ns - now_ns)
+}
+
+/// A row with these delays, whose keys are retried twice in a row.
+fn twice(delay: RetryDelay) -> QueueRow {
+    QueueRow {
+        delay,
+        retries_max: Some(2),
+        ..QueueRow::new("twice")
+    }
+}
+
+#[test]
+fn a_key_is_given_back_as_its_sync_ends() {
+    let queue = Queue::new();
+    let (s, ms) = (SECOND_NS, MILLISECOND_NS);
+    for (number, end, again, failures) in [
+        (1, End::Retry, Some(5 * ms), 1),
+        (2, End::Postpone, Some(10 * ms), 2),
+        (3, End::RetryAfterProgress, Some(20 * ms), 3),
+        // The failures stay, also over other syncs.
+        (4, End::Leave, None, 3),
+        (5, End::Retry, Some(40 * ms), 4),
+        (6, End::After(7), Some(7), 0),
+        (7, End::Retry, Some(5 * ms), 1),
+        (8, End::Forget, None, 0),
+    ] {
+        assert_eq!(ends(&queue, end, number * s), again, "{number}");
+        assert_eq!(queue.num_requeues(0), failures, "{number}");
+    }
+    // A look that is due is queued before the key is done, so the key comes once more.
+    queue.add(0, 9 * s);
+    assert_eq!(queue.try_take(9 * s), Take::Key(0));
+    queue.finish(0, End::After(0), 9 * s);
+    assert_eq!(queue.try_take(9 * s), Take::Key(0));
+}
+
+#[test]
+fn delays_after_failures_are_those_of_the_row() {
+    let exponential = RetryDelay::Exponential {
+        base_ns: SECOND_NS,
+        max_ns: 3 * SECOND_NS,
+        bucket: false,
+    };
+    let fixed = RetryDelay::Fixed(15 * SECOND_NS);
+    for (row, delays) in [
+        (twice(RetryDelay::CONTROLLER), [Some(5), Some(10), None]),
+        (twice(exponential), [Some(1_000), Some(2_000), None]),
+        (twice(fixed), [Some(15_000); 3]),
+    ] {
+        let queue = Queue::of(row);
+        let after = |number: i64| ends(&queue, End::Retry, number * 60 * SECOND_NS);
+        let found = [1, 2, 3].map(after);
+        assert_eq!(found, delays.map(|ms| ms.map(|ms| ms * MILLISECOND_NS)));
+        // After the last retry the next failure is a first one.
+        assert_eq!(after(4), found[0], "{row:?}");
+    }
+    // Without a bucket a thousand keys wait no longer than one.
+    let queue = Queue::of(twice(exponential));
+    let longest = (0..1_000).map(|key| queue.add_rate_limited(key, 0)).max();
+    assert_eq!(longest, Some(SECOND_NS));
+    queue.add_rate_limited(0, 0);
+    assert_eq!(queue.add_rate_limited(0, 0), 3 * SECOND_NS, "the longest");
+}
+
+#[test]
+fn bounded_retries_know_progress_and_waiting_caches() {
+    let queue = Queue::of(QueueRow {
+        retry_max_ns: Some(30 * SECOND_NS),
+        ..QueueRow::new("bounded")
+    });
+    let after = |number: i64, end| ends(&queue, end, number * 60 * SECOND_NS);
+    let delays: Vec<_> = (1..=20).map(|number| after(number, End::Retry)).collect();
+    assert_eq!(delays[1], Some(10 * MILLISECOND_NS));
+    assert_eq!(delays[19], Some(30 * SECOND_NS));
+    assert_eq!(after(21, End::Postpone), Some(5 * SECOND_NS));
+    assert_eq!(after(22, End::RetryAfterProgress), delays[0]);
+    assert_eq!(queue.num_requeues(0), 1);
+    // A hundred keys that wait for caches leave the tokens to others.
+    let now_ns = 3_600 * SECOND_NS;
+    for key in 0..1_000 {
+        queue.add(key, now_ns);
+    }
+    for key in take_all(&queue) {
+        queue.finish(key, End::Postpone, now_ns);
+    }
+    queue.add(1_000, now_ns);
+    assert_eq!(take_all(&queue), [1_000]);
+    queue.finish(1_000, End::Retry, now_ns);
+    assert_eq!(queue.fire_due(now_ns + 20 * MILLISECOND_NS), 1_001);
 }
 
 #[test]

@@ -16,11 +16,10 @@ use podstorm_objects::{Kind, Now, ObjectMeta, Pod, ReplicaSet};
 use podstorm_runtime::client::{Answer, ApiError, Reason};
 use podstorm_runtime::consistency::Fences;
 use podstorm_runtime::intern::KeyId;
-use podstorm_runtime::limits::HARDENED_STALE_RETRY_MAX_NS;
 use podstorm_runtime::owned::{Dependent, OwnedHandlers, OwnedPod};
 
 use super::owners::Owner;
-use super::sync::{Outcome, Sync, SyncErrorClass};
+use super::sync::{Sync, SyncErrorClass};
 use super::{Controller, Step};
 use crate::policy::Policy;
 use crate::ranking::RankFields;
@@ -304,34 +303,6 @@ impl Controller {
     pub(super) fn wake_other_matches(&self, orphan: &ObjectMeta, now: Now) {
         if self.hardened.policy.wake_previous_owners {
             self.wake_matching(orphan, now);
-        }
-    }
-
-    /// Decides when the key of a finished sync is synced again. After success its failures are
-    /// forgotten; after a failure it is added after a growing delay.
-    pub(super) fn retry(&self, sync: &Sync, now: Now) {
-        let key = sync.key();
-        match (sync.outcome(), self.hardened.policy.retry_max_ns) {
-            (Outcome::Ok, None) => self.queue.forget(key),
-            (Outcome::Ok, Some(_)) => self.queue.forget_retries(key),
-            (Outcome::Failed(_), None) => {
-                self.queue.add_rate_limited(key, now.mono_ns);
-            }
-            (Outcome::Failed(error), Some(max_ns)) => {
-                if sync.slow_start.successes() > 0 {
-                    // The sync made progress, so this counts as a first failure.
-                    self.queue.forget_retries(key);
-                }
-                // A sync that failed the read-your-writes check was postponed before its first
-                // request.
-                let asked = !matches!(error.class, SyncErrorClass::Consistency(_));
-                let max_ns = if asked {
-                    max_ns
-                } else {
-                    max_ns.min(HARDENED_STALE_RETRY_MAX_NS)
-                };
-                self.queue.retry_within(key, max_ns, asked, now.mono_ns);
-            }
         }
     }
 }

@@ -33,9 +33,7 @@ fn refused() -> Fault {
 fn finish_all(harness: &mut Harness) {
     while harness.take() {
         assert_eq!(harness.sync(), Outcome::Ok);
-        harness
-            .controller
-            .finish(&mut harness.driver.sync, harness.now);
+        harness.driver.finish(&*harness.controller, harness.now);
     }
 }
 

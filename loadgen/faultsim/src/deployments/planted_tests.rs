@@ -7,7 +7,6 @@ use std::sync::Arc;
 use podstorm::client::Request;
 use podstorm::deployment::Controller;
 use podstorm::deployment::annotations::REVISION;
-use podstorm::driver::Workload;
 use podstorm::policy::Behaviour;
 use podstorm_objects::{Deployment, Kind, Now, ReplicaSet};
 

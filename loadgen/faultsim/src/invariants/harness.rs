@@ -193,7 +193,7 @@ impl CheckerHarness {
             number: self.syncs,
         };
         self.checker
-            .sync_begins(sync, &self.controller, self.key(), NOW);
+            .sync_begins(sync, &self.controller, 0, self.key(), NOW);
         sync
     }
 

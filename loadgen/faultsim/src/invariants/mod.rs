@@ -377,7 +377,7 @@ impl CommitObserver for Checker {
 }
 
 impl Observer for Checker {
-    fn sync_begins(&self, sync: SyncId, controller: &Controller, key: KeyId, now: Now) {
+    fn sync_begins(&self, sync: SyncId, controller: &Controller, _: usize, key: KeyId, now: Now) {
         self.check(now, |state| {
             state.verdict.syncs += 1;
             state.trace.add_str("sync");

@@ -28,7 +28,7 @@ use podstorm::informer::Informers;
 use podstorm::ranking::RankFields;
 use podstorm::reflector::ReflectorOptions;
 use podstorm::replicaset::{Controller, ControllerOptions, Gates};
-use podstorm::workqueue::TokenBucket;
+use podstorm::workqueue::{TokenBucket, Workers};
 use podstorm_apiserver::latency::LatencySampler;
 use podstorm_apiserver::{Cluster, ClusterOptions};
 use podstorm_objects::Kind;
@@ -251,10 +251,11 @@ impl Builder {
     fn add_worker<W: Workload>(
         &mut self,
         runner: Arc<ControllerRunner<W>>,
+        queue: usize,
         call_latency: CallLatency,
     ) {
         let id = self.executor.reserve_low_priority();
-        let worker = Arc::new(Mutex::new(Worker::new(id, runner, call_latency)));
+        let worker = Arc::new(Mutex::new(Worker::new(id, runner, queue, call_latency)));
         self.install(id, Arc::clone(&worker) as Arc<Mutex<dyn Task>>);
         self.workers.push(worker as Arc<Mutex<dyn AnyWorker>>);
     }
@@ -312,11 +313,16 @@ impl Builder {
             handlers.push(add(self, &mut informers, connection));
         }
         let numbers = (0..).filter(|number| *number != PODS);
-        for (number, informer) in numbers.zip(informers.all()) {
-            let kind = informer.kind();
-            let readers = handlers.iter().filter(|handler| handler.reads(kind));
+        let mut kinds: Vec<Kind> = Vec::new();
+        for kind in handlers.iter().flat_map(|handler| handler.kinds()) {
+            if !kinds.contains(&kind) {
+                kinds.push(kind);
+            }
+        }
+        for (number, kind) in numbers.zip(kinds) {
+            let readers = handlers.iter().filter(|it| it.kinds().contains(&kind));
             let listener = Objects {
-                informer: Arc::clone(informer),
+                informer: informers.take(kind),
                 readers: readers.cloned().collect(),
             };
             let source = KindSource(Arc::clone(&self.cluster), kind);
@@ -355,7 +361,8 @@ impl Builder {
         self.workload(controller, component, workers, hooks)
     }
 
-    /// Adds a workload with its workers, timer and event writer.
+    /// Adds a workload with its timers, workers and event writer. `workers` are those of a queue whose
+    /// row leaves their number to a flag.
     fn workload<W: Workload>(
         &mut self,
         workload: Arc<W>,
@@ -370,10 +377,11 @@ impl Builder {
             .map(|qps| TokenBucket::new((qps as f32).into(), settings.kube_api_burst));
         let client = Arc::new(Client::new(Arc::clone(&self.cluster), limiter));
         let sink = self.executor.reserve();
-        let timer = self.executor.reserve();
+        let rows: Vec<_> = workload.queues().iter().map(|it| *it.row()).collect();
+        let timers: Vec<_> = rows.iter().map(|_| self.executor.reserve()).collect();
         let events = Arc::new(EventQueue::new(Arc::clone(&self.executor), sink));
         let (shared, queue) = (Arc::clone(&client), Arc::clone(&events));
-        let runner = ControllerRunner::new(self, workload, shared, queue, timer, hooks.cloned());
+        let runner = ControllerRunner::new(self, workload, shared, queue, &timers, hooks.cloned());
         let runner = Arc::new(runner);
         // Each controller manager of a run has its own random numbers.
         let first = hooks.map_or(0, |hooks| u64::from(hooks.connection.incarnation()) << 32);
@@ -388,10 +396,20 @@ impl Builder {
         let writer = Arc::new(Mutex::new(writer));
         self.install(sink, Arc::clone(&writer) as Arc<Mutex<dyn Task>>);
         self.writers.push(writer);
-        self.install(timer, Arc::new(Mutex::new(Timer(Arc::clone(&runner)))));
-        for number in 0..workers.max(1) {
-            let call_latency = self.call_latency(component, first + number as u64);
-            self.add_worker(Arc::clone(&runner), call_latency);
+        for (queue, timer) in timers.into_iter().enumerate() {
+            let runner = Arc::clone(&runner);
+            self.install(timer, Arc::new(Mutex::new(Timer { runner, queue })));
+        }
+        let of_queues = rows.iter().enumerate().flat_map(|(queue, row)| {
+            let workers = match row.workers {
+                Workers::Flag => workers,
+                Workers::Number(number) => number,
+            };
+            (0..workers.max(1)).map(move |_| queue)
+        });
+        for (number, queue) in (first..).zip(of_queues) {
+            let call_latency = self.call_latency(component, number);
+            self.add_worker(Arc::clone(&runner), queue, call_latency);
         }
         runner
     }
@@ -527,5 +545,7 @@ fn server_options(options: &SimOptions) -> ClusterOptions {
     }
 }
 
+#[cfg(test)]
+mod queues_tests;
 #[cfg(test)]
 mod services_tests;

@@ -32,8 +32,8 @@ pub struct Origin {
 /// Observes the workers of a run. Calls come in the order of the events. A callback must not call
 /// the cluster.
 pub trait Observer<W: Workload = Controller>: Send + Sync + std::fmt::Debug {
-    /// A key was taken; its sync is about to begin.
-    fn sync_begins(&self, sync: SyncId, controller: &W, key: KeyId, now: Now);
+    /// A key was taken from the controller's queue `queue`; its sync is about to begin.
+    fn sync_begins(&self, sync: SyncId, controller: &W, queue: usize, key: KeyId, now: Now);
 
     /// A request is sent.
     fn sends(
@@ -68,7 +68,7 @@ pub trait Observer<W: Workload = Controller>: Send + Sync + std::fmt::Debug {
 pub struct NoopObserver;
 
 impl<W: Workload> Observer<W> for NoopObserver {
-    fn sync_begins(&self, _: SyncId, _: &W, _: KeyId, _: Now) {}
+    fn sync_begins(&self, _: SyncId, _: &W, _: usize, _: KeyId, _: Now) {}
     fn sends(&self, _: SyncId, _: &W, _: &Request, _: BatchPosition, _: Now) {}
     fn carries_out(&self, _: Option<Origin>) {}
     fn answered(&self, _: SyncId, _: &Request, _: &Answer, _: Now) {}

@@ -1,5 +1,5 @@
-//! Runs one controller: what its workers share, which are its queue, its client, the list of idle
-//! workers and the timer of its delayed keys.
+//! Runs one controller: what its workers share, which are its client and its queues, each with a list
+//! of idle workers and a timer of delayed keys.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,6 +13,7 @@ use podstorm::ranking::RankFields;
 use podstorm::replicaset::Controller;
 use podstorm::workqueue::{RateLimitingQueue, Take};
 use podstorm_objects::{Kind, Now, hash_state};
+use smallvec::SmallVec;
 
 use super::Builder;
 use super::by_phase::{PhaseTimes, Recorded};
@@ -27,7 +28,7 @@ use crate::lock;
 /// The informers of every controller: that of its owners and that of the pods.
 const INFORMERS: usize = 2;
 
-/// One controller with its queue, its idle workers and its timer.
+/// One controller with its queues, their idle workers and timers.
 #[derive(Debug)]
 pub struct ControllerRunner<W: Workload = Controller> {
     /// The controller.
@@ -37,7 +38,8 @@ pub struct ControllerRunner<W: Workload = Controller> {
     /// Its Events.
     pub events: Arc<EventQueue>,
     executor: Arc<Executor>,
-    timer: TaskId,
+    /// What runs its queues, in their order.
+    queues: Box<[QueueRunner]>,
     /// Reads real time, where time is real.
     clock: Option<RealClock>,
     /// Informers whose caches are not filled yet. No sync begins before all are filled.
@@ -46,18 +48,35 @@ pub struct ControllerRunner<W: Workload = Controller> {
     pub begun: AtomicU64,
     /// Syncs finished.
     pub finished: AtomicU64,
-    /// Keys whose last sync failed, and how many they are; the number is written under the lock.
-    failing: Mutex<HashSet<KeyId, RandomState>>,
-    failing_count: AtomicUsize,
-    /// Workers that found no key. A worker adds itself and then looks at the queue once more, so
-    /// that no key is missed between the two.
-    idle: Mutex<Vec<TaskId>>,
     /// Present in a run with fault injection or an observer.
     pub hooks: Option<Hooks<W>>,
     /// The beginnings of the phases.
     pub times: Arc<PhaseTimes>,
     /// The durations recorded by the workers of all controllers.
     pub recorded: Arc<Mutex<Recorded>>,
+}
+
+/// What runs one queue of a controller.
+#[derive(Debug)]
+struct QueueRunner {
+    timer: TaskId,
+    /// Keys whose last sync failed, and how many they are; the number is written under the lock.
+    failing: Mutex<HashSet<KeyId, RandomState>>,
+    failing_count: AtomicUsize,
+    /// Workers that found no key. A worker adds itself and then looks at the queue once more, so
+    /// that no key is missed between the two.
+    idle: Mutex<Vec<TaskId>>,
+}
+
+impl QueueRunner {
+    fn new(timer: TaskId) -> QueueRunner {
+        QueueRunner {
+            timer,
+            failing: Mutex::new(HashSet::with_hasher(hash_state())),
+            failing_count: AtomicUsize::new(0),
+            idle: Mutex::default(),
+        }
+    }
 }
 
 /// The fault injection and the observer of a controller.
@@ -84,7 +103,7 @@ impl<W: Workload> ControllerRunner<W> {
         controller: Arc<W>,
         client: Arc<Client>,
         events: Arc<EventQueue>,
-        timer: TaskId,
+        timers: &[TaskId],
         hooks: Option<Hooks<W>>,
     ) -> ControllerRunner<W> {
         let informers = INFORMERS + controller.other_kinds().len();
@@ -96,14 +115,11 @@ impl<W: Workload> ControllerRunner<W> {
             client,
             events,
             executor: Arc::clone(&builder.executor),
-            timer,
+            queues: timers.iter().copied().map(QueueRunner::new).collect(),
             clock: builder.clock,
             unsynced: AtomicUsize::new(informers),
             begun: AtomicU64::new(0),
             finished: AtomicU64::new(0),
-            failing: Mutex::new(HashSet::with_hasher(hash_state())),
-            failing_count: AtomicUsize::new(0),
-            idle: Mutex::default(),
         }
     }
 
@@ -139,32 +155,34 @@ impl<W: Workload> ControllerRunner<W> {
         // left the queue. So this order of reading can't miss a sync between queue and worker for
         // ever: the caller asks again.
         let finished = self.finished.load(Ordering::Acquire);
-        let waiting = self.controller.queue().len();
+        let waits = (self.controller.queues().iter()).any(|queue| !queue.is_empty());
         let begun = self.begun.load(Ordering::Acquire);
-        finished >= syncs && waiting == 0 && begun == finished
+        finished >= syncs && !waits && begun == finished
     }
 
     /// Notes whether the key of a sync that has just finished is to be retried. Takes a lock only where a key is
     /// or was.
-    pub(crate) fn note_retries(&self, key: KeyId) {
-        let fails = self.controller.queue().num_requeues(key) > 0;
+    pub(crate) fn note_retries(&self, queue: usize, key: KeyId) {
+        let fails = self.controller.queues()[queue].num_requeues(key) > 0;
+        let runner = &self.queues[queue];
         // Relaxed: a key's own syncs follow one another, and no other key matters here.
-        if !fails && self.failing_count.load(Ordering::Relaxed) == 0 {
+        if !fails && runner.failing_count.load(Ordering::Relaxed) == 0 {
             return;
         }
-        let mut failing = lock(&self.failing);
+        let mut failing = lock(&runner.failing);
         match fails {
             true => failing.insert(key),
             false => failing.remove(&key),
         };
         // Relaxed: its readers order it by `finished`.
-        self.failing_count.store(failing.len(), Ordering::Relaxed);
+        runner.failing_count.store(failing.len(), Ordering::Relaxed);
     }
 
     /// Whether the last sync of a key failed, so that it will be retried.
     pub fn has_retries(&self) -> bool {
         // Relaxed: see `note_retries`.
-        self.failing_count.load(Ordering::Relaxed) > 0
+        let fails = |queue: &QueueRunner| queue.failing_count.load(Ordering::Relaxed) > 0;
+        self.queues.iter().any(fails)
     }
 
     /// The current time; on the threads engine more exact than `now`, the beginning of the task's
@@ -188,27 +206,28 @@ impl<W: Workload> ControllerRunner<W> {
         if !self.is_synced() {
             return;
         }
-        let queue = self.controller.queue();
-        let count = queue.len();
-        if count > 0 {
-            let mut idle = lock(&self.idle);
-            for _ in 0..count {
-                let Some(worker) = idle.pop() else { break };
-                self.executor.wake(worker);
+        for (queue, runner) in self.controller.queues().iter().zip(&self.queues) {
+            let count = queue.len();
+            if count > 0 {
+                let mut idle = lock(&runner.idle);
+                for _ in 0..count {
+                    let Some(worker) = idle.pop() else { break };
+                    self.executor.wake(worker);
+                }
             }
-        }
-        if let Some(due_ns) = queue.next_due() {
-            self.executor.wake_at(self.timer, due_ns, now);
+            if let Some(due_ns) = queue.next_due() {
+                self.executor.wake_at(runner.timer, due_ns, now);
+            }
         }
     }
 
-    /// Takes the key that has been queued longest; also returns for how long, ns.
+    /// Takes the key that has been in that queue longest; also returns for how long, ns.
     #[inline]
-    pub(crate) fn take(&self, now: Now) -> Option<(KeyId, u64)> {
+    pub(crate) fn take(&self, queue: usize, now: Now) -> Option<(KeyId, u64)> {
         if !self.is_synced() {
             return None;
         }
-        match self.controller.queue().try_take_with_wait(now.mono_ns) {
+        match self.controller.queues()[queue].try_take_with_wait(now.mono_ns) {
             Take::Key(taken) => Some(taken),
             Take::Empty | Take::ShutDown => None,
         }
@@ -228,8 +247,8 @@ impl<W: Workload> ControllerRunner<W> {
     }
 
     #[inline]
-    pub(crate) fn list_idle(&self, worker: TaskId) {
-        let mut idle = lock(&self.idle);
+    pub(crate) fn list_idle(&self, queue: usize, worker: TaskId) {
+        let mut idle = lock(&self.queues[queue].idle);
         if !idle.contains(&worker) {
             idle.push(worker);
         }
@@ -255,12 +274,12 @@ pub trait AnyRunner: Send + Sync + std::fmt::Debug {
     fn has_retries(&self) -> bool;
     /// The kind whose objects it syncs.
     fn kind(&self) -> Kind;
-    /// Whether it reads objects of a kind.
-    fn reads(&self, kind: Kind) -> bool;
-    /// Its work queue.
-    fn queue(&self) -> &RateLimitingQueue<KeyId>;
-    /// The task that queues its delayed keys.
-    fn timer(&self) -> TaskId;
+    /// The kinds besides pods that it reads.
+    fn kinds(&self) -> SmallVec<[Kind; 4]>;
+    /// Its work queues.
+    fn queues(&self) -> &[RateLimitingQueue<KeyId>];
+    /// The tasks that queue the delayed keys of its queues.
+    fn timers(&self) -> Vec<TaskId>;
     /// Its API client.
     fn client(&self) -> &Arc<Client>;
     /// Its Events.
@@ -302,16 +321,18 @@ impl<W: Workload<Fields = RankFields>> AnyRunner for ControllerRunner<W> {
         self.controller.kind()
     }
 
-    fn reads(&self, kind: Kind) -> bool {
-        self.kind() == kind || self.controller.other_kinds().contains(&kind)
+    fn kinds(&self) -> SmallVec<[Kind; 4]> {
+        let mut kinds = SmallVec::from_slice(self.controller.other_kinds());
+        kinds.insert(0, self.controller.kind());
+        kinds
     }
 
-    fn queue(&self) -> &RateLimitingQueue<KeyId> {
-        self.controller.queue()
+    fn queues(&self) -> &[RateLimitingQueue<KeyId>] {
+        self.controller.queues()
     }
 
-    fn timer(&self) -> TaskId {
-        self.timer
+    fn timers(&self) -> Vec<TaskId> {
+        self.queues.iter().map(|queue| queue.timer).collect()
     }
 
     fn client(&self) -> &Arc<Client> {
@@ -323,17 +344,20 @@ impl<W: Workload<Fields = RankFields>> AnyRunner for ControllerRunner<W> {
     }
 }
 
-/// Queues the delayed keys of a controller when they are due.
+/// Queues the delayed keys of one queue of a controller when they are due.
 #[derive(Debug)]
-pub(super) struct Timer<W: Workload>(pub(super) Arc<ControllerRunner<W>>);
+pub(super) struct Timer<W: Workload> {
+    pub(super) runner: Arc<ControllerRunner<W>>,
+    pub(super) queue: usize,
+}
 
 impl<W: Workload> Task for Timer<W> {
     fn run(&mut self, now: Now) -> Next {
-        let Timer(runner) = self;
+        let Timer { runner, queue } = self;
         if let Some(until_ns) = runner.stopped_until(now) {
             return Next::not_before(until_ns);
         }
-        runner.controller.queue().fire_due(now.mono_ns);
+        runner.controller.queues()[*queue].fire_due(now.mono_ns);
         runner.keys_added(now);
         Next::Idle
     }

@@ -31,6 +31,8 @@ const REQUESTS_PER_RUN: u32 = 64;
 pub struct Worker<W: Workload = Controller> {
     id: TaskId,
     runner: Arc<ControllerRunner<W>>,
+    /// The place of the queue from which it takes keys.
+    queue: usize,
     driver: Driver<W::Sync>,
     transport: WorkerTransport<W>,
     /// Whether a sync is under way.
@@ -66,14 +68,16 @@ impl<W: Workload> Worker<W> {
     pub(crate) fn new(
         id: TaskId,
         runner: Arc<ControllerRunner<W>>,
+        queue: usize,
         call_latency: CallLatency,
     ) -> Worker<W> {
         let recorder = Recorder::new(Arc::clone(&runner.times), Arc::clone(&runner.recorded));
         Worker {
             id,
             recorder,
-            transport: WorkerTransport::new(Arc::clone(&runner), call_latency),
+            transport: WorkerTransport::new(Arc::clone(&runner), queue, call_latency),
             runner,
+            queue,
             driver: Driver::default(),
             busy: false,
             begun_at: Now::default(),
@@ -92,13 +96,13 @@ impl<W: Workload> Worker<W> {
         let number = runner.begun.fetch_add(1, Ordering::Release) + 1;
         self.transport.begin(key, number);
         if let (Some(hooks), Some(sync)) = (&runner.hooks, self.transport.sync_id()) {
-            hooks
-                .observer
-                .sync_begins(sync, &runner.controller, key, present);
+            let observer = &hooks.observer;
+            observer.sync_begins(sync, &runner.controller, self.queue, key, present);
         }
         let own = runner.own_clock(present);
         let sent_at = &mut self.transport.at(now);
-        self.driver.begin(&*runner.controller, key, sent_at, own)
+        let workload = &*runner.controller;
+        self.driver.begin(workload, self.queue, key, sent_at, own)
     }
 
     fn resume(&mut self, now: Now) -> Progress {
@@ -142,10 +146,9 @@ impl<W: Workload> Worker<W> {
             let (workload, state) = (&*runner.controller, &self.driver.sync);
             hooks.observer.sync_ended(sync, workload, state, now);
         }
-        runner
-            .controller
-            .finish(&mut self.driver.sync, runner.own_clock(now));
-        runner.note_retries(self.key);
+        self.driver
+            .finish(&*runner.controller, runner.own_clock(now));
+        runner.note_retries(self.queue, self.key);
         // Release: see `ControllerRunner::rests_after`.
         runner.finished.fetch_add(1, Ordering::Release);
         runner.keys_added(now);
@@ -221,8 +224,8 @@ impl<W: Workload> Task for Worker<W> {
                 if syncs >= SYNCS_PER_RUN || requests >= REQUESTS_PER_RUN {
                     return Next::Again;
                 }
-                let Some((key, waited_ns)) = runner.take(now) else {
-                    runner.list_idle(self.id);
+                let Some((key, waited_ns)) = runner.take(self.queue, now) else {
+                    runner.list_idle(self.queue, self.id);
                     runner.keys_added(now);
                     return Next::Idle;
                 };

@@ -128,6 +128,8 @@ pub(super) struct WorkerTransport<W: Workload> {
     pub(super) asked: u32,
     /// Requests that were carried out at once, in all syncs.
     pub(super) carried_out: u32,
+    /// The place of the queue of its keys.
+    queue: usize,
     /// The key of the current sync, the number of the sync among those of the controller, and the
     /// number of its batches so far.
     key: KeyId,
@@ -140,6 +142,7 @@ pub(super) struct WorkerTransport<W: Workload> {
 impl<W: Workload> WorkerTransport<W> {
     pub(super) fn new(
         runner: Arc<ControllerRunner<W>>,
+        queue: usize,
         call_latency: CallLatency,
     ) -> WorkerTransport<W> {
         let is_direct =
@@ -152,6 +155,7 @@ impl<W: Workload> WorkerTransport<W> {
             is_answered: false,
             asked: 0,
             carried_out: 0,
+            queue,
             key: KeyId::default(),
             number: 0,
             batches: 0,
@@ -269,7 +273,7 @@ impl<W: Workload> WorkerTransport<W> {
         let (Some(hooks), Some(sync)) = (&self.runner.hooks, self.sync_id()) else {
             return InjectedOutcome::Pass;
         };
-        let workload = self.runner.controller.name(self.key);
+        let workload = self.runner.controller.name(self.queue, self.key);
         let position = BatchPosition {
             // The batch that is being sent has been counted. A request that is sent again counts as
             // the next batch.

@@ -338,7 +338,7 @@ impl Server {
             self.client.carry_out(request, &mut calls, now)
         };
         let mut driver: Driver<<Controller as Workload>::Sync> = Driver::default();
-        let progress = driver.begin(&controller, key, &mut transport, now);
+        let progress = driver.begin(&controller, 0, key, &mut transport, now);
         debug_assert_eq!(
             progress,
             Progress::Finished,

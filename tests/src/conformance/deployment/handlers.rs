@@ -49,7 +49,7 @@ fn step(harness: &Harness, step: &mut Fields) -> Result<(), String> {
     let mut ours = Vec::new();
     while let Take::Key(key) = controller.queue().try_take(0) {
         controller.queue().done(key, 0);
-        ours.push(controller.name(key).to_string());
+        ours.push(controller.name(0, key).to_string());
     }
     let mut out = step.object("out")?;
     // The live list: here the cached ReplicaSets are counted, so that none fails.

@@ -140,7 +140,7 @@ impl Harness {
         };
         let progress = self
             .driver
-            .begin(&self.controller, key, &mut transport, now);
+            .begin(&self.controller, 0, key, &mut transport, now);
         assert_eq!(progress, Progress::Finished, "the API answers at once");
         if let Some(error) = error {
             return Err(error);
@@ -160,7 +160,7 @@ impl Harness {
             run.queue
                 .push(json!({"op": "addAfter", "nanos": due_ns - now.mono_ns}));
         }
-        self.controller.finish(&mut self.driver.sync, now);
+        self.driver.finish(&self.controller, now);
         let retried = queue.num_requeues(key) > before + limited;
         run.forgotten = queue.num_requeues(key) == 0;
         if retried == run.forgotten {

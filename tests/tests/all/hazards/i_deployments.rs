@@ -43,7 +43,7 @@ impl Log {
 }
 
 impl Observer<Controller> for Log {
-    fn sync_begins(&self, _: SyncId, _: &Controller, _: KeyId, _: Now) {
+    fn sync_begins(&self, _: SyncId, _: &Controller, _: usize, _: KeyId, _: Now) {
         self.work().syncs += 1;
     }
 

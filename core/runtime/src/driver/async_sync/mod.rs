@@ -14,6 +14,7 @@ use podstorm_objects::Now;
 use super::{Step, SyncState};
 use crate::client::{Answer, EventIntent, Request};
 use crate::intern::KeyId;
+use crate::workqueue::End;
 
 pub use calls::{Calls, Started, join_all};
 
@@ -25,12 +26,12 @@ pub struct SyncFailure {
     pub label: &'static str,
     /// The error's text.
     pub message: String,
-    /// Whether a retry can't help, so that the key waits for the next event.
+    /// Whether a retry can't help: the sync ends with [`End::Forget`], not with [`End::Retry`].
     pub is_final: bool,
 }
 
 /// What is left of a sync.
-type Steps = Pin<Box<dyn Future<Output = Result<(), SyncFailure>> + Send>>;
+type Steps = Pin<Box<dyn Future<Output = Result<End, SyncFailure>> + Send>>;
 
 /// A sync in progress whose steps are an `async fn`. It goes on at each answer, and is over when
 /// its steps are and every request has its answer.
@@ -43,6 +44,7 @@ pub struct AsyncSync {
     /// All requests of the sync, by ticket.
     requests: Vec<Request>,
     events: Vec<EventIntent>,
+    end: End,
     outcome: Option<SyncFailure>,
 }
 
@@ -57,14 +59,15 @@ impl fmt::Debug for AsyncSync {
 }
 
 impl AsyncSync {
-    /// Begins the sync of a key: `steps` gets the calls and returns the steps as a future.
+    /// Begins the sync of a key: `steps` gets the calls and returns the steps as a future. Their value
+    /// says what becomes of the key, and so does a failure.
     ///
     /// # Panics
     /// The steps wait for something else than an answer, here and in
     /// [`resume`](AsyncSync::resume).
     pub fn begin<F>(&mut self, key: KeyId, now: Now, steps: impl FnOnce(Calls) -> F) -> Step
     where
-        F: Future<Output = Result<(), SyncFailure>> + Send + 'static,
+        F: Future<Output = Result<End, SyncFailure>> + Send + 'static,
     {
         // The last sync may have been abandoned.
         self.steps = None;
@@ -105,7 +108,11 @@ impl AsyncSync {
                 steps.as_mut().poll(&mut Context::from_waker(Waker::noop()))
         {
             self.steps = None;
-            self.outcome = outcome.err();
+            (self.end, self.outcome) = match outcome {
+                Ok(end) => (end, None),
+                Err(failure) if failure.is_final => (End::Forget, Some(failure)),
+                Err(failure) => (End::Retry, Some(failure)),
+            };
         }
         let waits = self.calls.take(&mut self.requests, &mut self.events);
         if waits {
@@ -134,6 +141,10 @@ impl SyncState for AsyncSync {
 
     fn outcome_label(&self) -> &'static str {
         self.outcome.as_ref().map_or("ok", |failure| failure.label)
+    }
+
+    fn end(&self) -> End {
+        self.end
     }
 }
 

@@ -16,7 +16,7 @@ fn at(mono_ns: i64) -> Now {
     }
 }
 
-async fn two_reads(calls: Calls) -> Result<(), SyncFailure> {
+async fn two_reads(calls: Calls) -> Result<End, SyncFailure> {
     for _ in 0..2 {
         if let Answer::Failed(error) = calls.request(READ).await {
             return Err(SyncFailure {
@@ -27,7 +27,7 @@ async fn two_reads(calls: Calls) -> Result<(), SyncFailure> {
         }
     }
     assert_eq!(calls.now().mono_ns, 3, "the time of the last answer");
-    Ok(())
+    Ok(End::After(7))
 }
 
 fn version() -> Answer {
@@ -46,7 +46,10 @@ fn each_request_waits_for_its_answer() {
     sync.answer(1, version());
     assert_eq!(sync.resume(at(3)), Step::Finished);
     assert_eq!((sync.outcome_label(), sync.requests().len()), ("ok", 0));
-    assert_eq!(sync.begin(key, at(1), |_| async { Ok(()) }), Step::Finished);
+    assert_eq!(sync.end(), End::After(7));
+    let nothing = |_| async { Ok(End::Leave) };
+    assert_eq!(sync.begin(key, at(1), nothing), Step::Finished);
+    assert_eq!(sync.end(), End::Leave);
 }
 
 #[test]
@@ -58,7 +61,10 @@ fn a_sync_that_was_abandoned_leaves_nothing_to_the_next() {
     assert_eq!(sync.begin(key, at(1), two_reads), Step::Requests);
     sync.answer(0, Answer::Failed(ApiError::transport("gone")));
     assert_eq!(sync.resume(at(2)), Step::Finished);
-    assert_eq!(sync.outcome_label(), "read failed");
+    assert_eq!(
+        (sync.outcome_label(), sync.end()),
+        ("read failed", End::Retry)
+    );
     assert_eq!(sync.failure().unwrap().to_string(), "gone");
 }
 
@@ -108,7 +114,7 @@ struct Run {
 impl Run {
     fn begin<F>(steps: impl FnOnce(Calls, Arc<Mutex<Vec<String>>>) -> F) -> Run
     where
-        F: Future<Output = Result<(), SyncFailure>> + Send + 'static,
+        F: Future<Output = Result<End, SyncFailure>> + Send + 'static,
     {
         let mut run = Run::default();
         let notes = run.notes.clone();
@@ -148,7 +154,7 @@ fn sequences_side_by_side_do_not_wait_for_each_other() {
         };
         let ends = join_all([sequence("a", 1), sequence("b", 3)]).await;
         notes.lock().unwrap().extend(ends);
-        Ok(())
+        Ok(End::Forget)
     });
     assert_eq!(run.asked(), ["a0", "b0"], "one batch");
     // The second is over before the first has its only answer.
@@ -173,7 +179,7 @@ fn a_batch_has_its_answers_in_the_order_of_its_requests() {
         let requests = (0..3).map(|number| read(calls.now().mono_ns * 10 + number));
         let answers = calls.batch(requests).await;
         notes.lock().unwrap().extend(answers.into_iter().map(text));
-        Ok(())
+        Ok(End::Forget)
     });
     assert_eq!(run.answer("12"), Step::Requests);
     assert_eq!(run.answer("10"), Step::Requests);
@@ -193,7 +199,7 @@ fn slow_start(refuse: impl Fn(usize) -> Option<ApiError>) -> (String, usize) {
         let first = started.first_error().map_or("none", |error| &error.message);
         let words = format!("{} {} {first}", started.successes, started.skipped);
         notes.lock().unwrap().push(words);
-        Ok(())
+        Ok(End::Forget)
     });
     let mut answered = 0;
     while answered < run.sync.requests().len() {
@@ -250,7 +256,7 @@ fn the_answer_to_a_future_that_was_dropped_is_thrown_away_and_waited_for() {
         drop((dropped, unasked));
         let kept = text(calls.request(read("kept")).await);
         notes.lock().unwrap().push(kept);
-        Ok(())
+        Ok(End::Forget)
     });
     assert_eq!(
         run.asked(),
@@ -276,7 +282,7 @@ fn a_sync_that_was_abandoned_amid_several_requests_leaves_nothing_to_the_next() 
             answers.into_iter().map(text).collect::<Vec<_>>(),
             ["0", "1", "2"]
         );
-        Ok(())
+        Ok(End::Forget)
     };
     let mut sync = AsyncSync::default();
     for abandoned in [true, false] {
@@ -308,7 +314,7 @@ fn a_sync_that_waits_for_something_else_is_noticed() {
 #[should_panic(expected = "over can't be resumed")]
 fn a_sync_that_is_over_stays_so() {
     let mut sync = AsyncSync::default();
-    let _step = sync.begin(KeyId::default(), at(1), |_| async { Ok(()) });
+    let _step = sync.begin(KeyId::default(), at(1), |_| async { Ok(End::Forget) });
     let _step = sync.resume(at(2));
 }
 
@@ -397,7 +403,7 @@ proptest! {
         let whole = tree.clone();
         let mut step = sync.begin(KeyId::default(), at(1), |calls| async move {
             steps(&calls, &whole, "r".to_owned()).await;
-            Ok(())
+            Ok(End::Forget)
         });
         let (mut answered, mut sent) = (Vec::new(), 0);
         let mut order = order.into_iter().cycle();

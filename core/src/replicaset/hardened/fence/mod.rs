@@ -24,7 +24,7 @@ impl Controller {
     /// fence.
     #[inline(never)]
     pub(in super::super) fn stop_at_fence(&self, sync: &mut Sync) -> Option<Step> {
-        // Clears the last sync's successes, because `finish` reads those of this one.
+        // Clears the last sync's successes, because its end depends on those of this one.
         sync.slow_start = SlowStart::new(0, 1);
         let mut unread = self.hardened.fences.wanted(&sync.key);
         if self.hardened.policy.fence_at_start && !self.hardened.fences.is_started() {
@@ -67,7 +67,7 @@ impl Controller {
         if stopped.is_some() {
             // The server answers again. The caches lag by milliseconds, so the long delay of the
             // earlier failures no longer fits.
-            self.queue.forget_retries(key);
+            self.queue.forget(key);
         }
         stopped
     }

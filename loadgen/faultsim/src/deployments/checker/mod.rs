@@ -218,8 +218,15 @@ impl CommitObserver for RolloutChecker {
 }
 
 impl Observer for RolloutChecker {
-    fn sync_begins(&self, sync: SyncId, controller: &Controller, key: KeyId, now: Now) {
-        self.checker.sync_begins(sync, controller, key, now);
+    fn sync_begins(
+        &self,
+        sync: SyncId,
+        controller: &Controller,
+        queue: usize,
+        key: KeyId,
+        now: Now,
+    ) {
+        self.checker.sync_begins(sync, controller, queue, key, now);
     }
 
     fn sends(
@@ -250,7 +257,14 @@ impl Observer for RolloutChecker {
 }
 
 impl Observer<deployment::Controller> for RolloutChecker {
-    fn sync_begins(&self, sync: SyncId, controller: &deployment::Controller, key: KeyId, _: Now) {
+    fn sync_begins(
+        &self,
+        sync: SyncId,
+        controller: &deployment::Controller,
+        _: usize,
+        key: KeyId,
+        _: Now,
+    ) {
         let Some((deployment, sets)) = controller.cached(key) else {
             return;
         };

@@ -1,0 +1,230 @@
+//! A workload with two queues, played in virtual time: each queue has its own delays, workers and
+//! timer.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use podstorm::cache::{Listed, PodChange};
+use podstorm::client::Request;
+use podstorm::driver::{AsyncSync, Step, SyncFailure, Workload};
+use podstorm::informer::{Handler, Informers};
+use podstorm::intern::{KeyId, ObjectKey};
+use podstorm::ranking::RankFields;
+use podstorm::store::{Change, Store};
+use podstorm::workqueue::{End, QueueRow, RateLimitingQueue, RetryDelay, Workers};
+use podstorm_apiserver::latency::Latency;
+use podstorm_objects::{AnyObject, DynamicObject, Kind, Namespace, Now, Resource};
+use serde_json::json;
+
+use super::Harness;
+use crate::lock;
+use crate::options::{EngineKind, SimOptions};
+
+const MS: i64 = 1_000_000;
+const SECOND: i64 = 1_000 * MS;
+
+/// Two workers; one second after a failure, then two, then three, whatever the number of keys.
+const OWN: QueueRow = QueueRow {
+    delay: RetryDelay::Exponential {
+        base_ns: SECOND,
+        max_ns: 3 * SECOND,
+        bucket: false,
+    },
+    workers: Workers::Number(2),
+    ..QueueRow::new("own")
+};
+
+/// One worker; fifteen seconds after each failure.
+const OTHER: QueueRow = QueueRow {
+    delay: RetryDelay::Fixed(15 * SECOND),
+    workers: Workers::Number(1),
+    ..QueueRow::new("other")
+};
+
+/// Each object has a key in both queues. A sync makes one request and ends as the script says.
+#[derive(Debug)]
+struct TwoQueues {
+    kind: Kind,
+    queues: [RateLimitingQueue<KeyId>; 2],
+    objects: Arc<Store<AnyObject>>,
+    /// How the syncs of a queue and a name end, in their order; the others with `Forget`.
+    script: BTreeMap<(usize, &'static str), Vec<End>>,
+    /// The syncs so far: when each began, ms, of which queue, and the object's name.
+    syncs: Mutex<Vec<(i64, usize, String)>>,
+}
+
+impl TwoQueues {
+    fn begins(&self, queue: usize, key: KeyId, now: Now) -> End {
+        let name = self.objects.name(key).name.to_string();
+        let mut syncs = lock(&self.syncs);
+        let is_same = |sync: &&(i64, usize, String)| (sync.1, &sync.2) == (queue, &name);
+        let number = syncs.iter().filter(is_same).count();
+        let ends = self.script.get(&(queue, &*name));
+        let end = ends.and_then(|ends| ends.get(number)).copied();
+        syncs.push((now.mono_ns / MS, queue, name));
+        end.unwrap_or_default()
+    }
+}
+
+impl Handler<AnyObject> for TwoQueues {
+    fn handle(&self, change: &Change<AnyObject>, now: Now) {
+        for queue in &self.queues {
+            queue.add(change.key, now.mono_ns);
+        }
+    }
+}
+
+impl Workload for TwoQueues {
+    type Fields = RankFields;
+    type Sync = AsyncSync;
+
+    fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    fn name(&self, _: usize, key: KeyId) -> ObjectKey {
+        self.objects.name(key)
+    }
+
+    fn queues(&self) -> &[RateLimitingQueue<KeyId>] {
+        &self.queues
+    }
+
+    fn pod_changed(&self, _: &PodChange, _: Now) {}
+    fn pods_listed(&self, _: &Listed, _: Now) {}
+
+    fn begin(&self, queue: usize, key: KeyId, sync: &mut AsyncSync, now: Now) -> Step {
+        let end = self.begins(queue, key, now);
+        sync.begin(key, now, |calls| async move {
+            calls
+                .request(Request::ReadVersion { kind: Kind::POD })
+                .await;
+            match end {
+                End::Retry => Err(SyncFailure {
+                    label: "failed",
+                    message: "as planned".to_owned(),
+                    is_final: false,
+                }),
+                end => Ok(end),
+            }
+        })
+    }
+
+    fn resume(&self, sync: &mut AsyncSync, now: Now) -> Step {
+        sync.resume(now)
+    }
+}
+
+/// An empty cluster with that workload alone, whose requests take 100 ms.
+fn cluster(script: BTreeMap<(usize, &'static str), Vec<End>>) -> (Harness, Arc<TwoQueues>) {
+    let mut options = SimOptions::new(EngineKind::Virtual, 1);
+    options.latency.api = Latency::Constant(100 * MS);
+    let kind = podstorm_apiserver::kind_named("ConfigMap").unwrap();
+    let made: Arc<OnceLock<Arc<TwoQueues>>> = Arc::default();
+    let slot = Arc::clone(&made);
+    let make = move |informers: &mut Informers<RankFields>| {
+        let workload = Arc::new(TwoQueues {
+            kind,
+            queues: [OWN, OTHER].map(RateLimitingQueue::of),
+            objects: informers.store(kind, || ()),
+            script: script.clone(),
+            syncs: Mutex::default(),
+        });
+        informers.add_handler::<AnyObject>(kind, workload.clone());
+        slot.set(workload.clone()).expect("there is one manager");
+        workload
+    };
+    let mut harness = Harness::with_workload(&options, "two-queues", make);
+    let workload = made.get().expect("it was made").clone();
+    let namespace = json!({"metadata": {"name": "shop"}});
+    let namespace = Namespace::from_json(namespace).unwrap();
+    harness.cluster().create(namespace, harness.now()).unwrap();
+    assert!(harness.settle(60 * SECOND));
+    (harness, workload)
+}
+
+fn put(harness: &Harness, kind: Kind, names: &[&str]) {
+    for name in names {
+        let body = json!({"metadata": {"name": name, "namespace": "shop"}});
+        let object = DynamicObject::from_json(kind, body).unwrap();
+        let api = harness.cluster().api(kind);
+        api.create(Arc::new(object), harness.now()).unwrap();
+    }
+}
+
+/// The moments at which syncs of the queue and the name began, ms.
+fn began(workload: &TwoQueues, queue: usize, name: &str) -> Vec<i64> {
+    let syncs = lock(&workload.syncs);
+    let of = syncs
+        .iter()
+        .filter(|sync| sync.1 == queue && sync.2 == name);
+    of.map(|sync| sync.0).collect()
+}
+
+#[test]
+fn each_queue_has_its_own_delays_workers_and_timer() {
+    let after = End::After(7 * SECOND);
+    let (mut harness, workload) = cluster(BTreeMap::from([
+        ((0, "a"), vec![End::Retry; 4]),
+        ((0, "b"), vec![End::Retry, after, End::Retry]),
+        ((1, "a"), vec![End::Retry, after]),
+        ((1, "b"), vec![End::Retry, End::Retry]),
+    ]));
+    put(&harness, workload.kind, &["a", "b", "c"]);
+    assert!(harness.settle(600 * SECOND), "nothing goes on for ever");
+    let syncs = |queue| ["a", "b", "c"].map(|name| began(&workload, queue, name));
+    // Two at once, the third once one is over. A sync takes 100 ms: 1, 2, 3 and 3 s after each end.
+    assert_eq!(
+        syncs(0),
+        [
+            vec![0, 1_100, 3_200, 6_300, 9_400],
+            // A look after seven seconds forgets the failure, so the next retry comes after 1 s.
+            vec![0, 1_100, 8_200, 9_300],
+            vec![100],
+        ]
+    );
+    // One after another, also where the other queue's workers are idle.
+    assert_eq!(
+        syncs(1),
+        [
+            vec![0, 15_100, 22_200],
+            vec![100, 15_200, 30_300],
+            vec![200],
+        ]
+    );
+    let now_ns = harness.now().mono_ns;
+    for (queue, name) in workload.queues.iter().zip(["own", "other"]) {
+        let mut text = String::new();
+        for family in queue.families(now_ns) {
+            family.write_text(&mut text);
+        }
+        let syncs = lock(&workload.syncs).clone();
+        let own = syncs
+            .iter()
+            .filter(|sync| (sync.1 == 1) == (name == "other"));
+        let line = format!("workqueue_adds_total{{name=\"{name}\"}} {}", own.count());
+        assert!(text.lines().any(|it| it == line), "no {line} in\n{text}");
+    }
+}
+
+#[test]
+fn a_sync_that_leaves_its_key_leaves_its_failures() {
+    let (mut harness, workload) = cluster(BTreeMap::from([(
+        (0, "a"),
+        vec![End::Retry, End::Leave, End::Retry],
+    )]));
+    put(&harness, workload.kind, &["a"]);
+    assert!(harness.settle(600 * SECOND));
+    assert_eq!(began(&workload, 0, "a"), [0, 1_100]);
+    let [own, _] = &workload.queues;
+    let key = workload.objects.intern("shop", "a");
+    assert_eq!(own.num_requeues(key), 1);
+    // The next event brings it back, and the next failure is the second.
+    let woken_ms = harness.now().mono_ns / MS;
+    own.add(key, harness.now().mono_ns);
+    put(&harness, workload.kind, &["b"]);
+    assert!(harness.settle(600 * SECOND));
+    let expected = [0, 1_100, woken_ms, woken_ms + 2_100];
+    assert_eq!(began(&workload, 0, "a"), expected);
+    assert_eq!(own.num_requeues(key), 0);
+}
