@@ -5,6 +5,11 @@
 //! hardened behaviour does, and what that costs. With [`Behaviour::Upstream`] every row is as in
 //! upstream.
 //!
+//! `record_every_write`, `fence_unknown_outcomes` and `fence_at_start` are rules of the runtime's
+//! [`Guard`](podstorm_runtime::consistency::Guard), `retry_max_ns` is a member of a
+//! [`QueueRow`](podstorm_runtime::workqueue::QueueRow), and `watch_retry_max_ns` is the reflector's, so
+//! that any controller can have them. The other rows are the ReplicaSet controller's own.
+//!
 //! Some behaviour is the same in both:
 //!
 //! * The status that a sync writes after creating pods shows the counts from before. The cache

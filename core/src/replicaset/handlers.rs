@@ -46,17 +46,17 @@ impl Keyed for Controller {
     fn forget(&self, key: KeyId) {
         self.queue.forget(key);
         self.expectations.delete(key);
-        self.consistency.clear(&key, None);
-        self.hardened.forget(key);
+        self.guard.records.clear(&key, None);
+        self.forget_unknown(key);
     }
 }
 
 impl Controller {
     fn forget_written(&self, key: KeyId, uid: &Uid) {
-        if self.keeps_records {
-            self.consistency.clear(&key, Some(uid));
+        if self.guard.rules.keeps_records {
+            self.guard.records.clear(&key, Some(uid));
         }
-        self.hardened.forget(key);
+        self.forget_unknown(key);
     }
 
     /// Handles a change of the pod cache that the caller has applied.

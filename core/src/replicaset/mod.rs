@@ -34,12 +34,13 @@ use std::sync::Arc;
 
 use compact_str::CompactString;
 use podstorm_objects::{Kind, Now};
-use podstorm_runtime::consistency::ConsistencyStore;
+use podstorm_runtime::consistency::{ConsistencyStore, Guard, GuardRules};
 use podstorm_runtime::driver::Workload;
 use podstorm_runtime::expectations::Expectations;
 use podstorm_runtime::informer::{AnyInformer, Informers};
 use podstorm_runtime::intern::{KeyId, ObjectKey};
 use podstorm_runtime::limits::BURST_REPLICAS;
+use podstorm_runtime::metrics::Family;
 use podstorm_runtime::workqueue::{QueueRow, RateLimitingQueue};
 
 use crate::cache::{Listed, PodCache, PodChange};
@@ -109,11 +110,10 @@ pub type PodName = CompactString;
 #[derive(Debug)]
 pub struct Controller {
     options: ControllerOptions,
-    /// Whether read-your-writes records are kept. Upstream keeps none for ReplicationControllers.
-    keeps_records: bool,
     owners: Arc<OwnerStore>,
     expectations: Expectations<KeyId, PodName>,
-    consistency: ConsistencyStore<KeyId>,
+    /// Over the caches of pods and of the owners.
+    guard: Guard<KeyId>,
     hardened: Hardened,
     queue: RateLimitingQueue<KeyId>,
     metrics: ControllerMetrics,
@@ -132,7 +132,6 @@ impl Controller {
             [Kind::REPLICA_SET, Kind::REPLICATION_CONTROLLER].contains(&options.kind),
             "only ReplicaSets and ReplicationControllers are controlled"
         );
-        let kinds = [Kind::POD, options.kind];
         let row = QueueRow {
             retry_max_ns: options.policy.retry_max_ns,
             // Upstream's names.
@@ -141,17 +140,22 @@ impl Controller {
                 false => "replicationmanager",
             })
         };
-        let hardened = Hardened::new(options.policy, kinds);
-        let of_upstream =
-            options.gates.stale_controller_consistency && options.kind == Kind::REPLICA_SET;
+        let policy = options.policy;
+        let rules = GuardRules {
+            // Upstream keeps none for ReplicationControllers.
+            keeps_records: options.gates.stale_controller_consistency
+                && options.kind == Kind::REPLICA_SET,
+            every_write: policy.record_every_write,
+            fence_unknown_outcomes: policy.fence_unknown_outcomes,
+            fence_at_start: policy.fence_at_start,
+        };
         let kind = options.kind;
         let controller = Arc::new(Controller {
             owners: owners::store(kind, informers),
-            keeps_records: hardened.records_every_write() || of_upstream,
+            guard: Guard::new(rules, [Kind::POD, kind]),
+            hardened: Hardened::new(policy),
             options,
             expectations: Expectations::new(),
-            consistency: ConsistencyStore::new(kinds),
-            hardened,
             queue: RateLimitingQueue::of(row),
             metrics: ControllerMetrics::new(),
         });
@@ -194,7 +198,12 @@ impl Controller {
 
     /// The read-your-writes records.
     pub fn consistency(&self) -> &ConsistencyStore<KeyId> {
-        &self.consistency
+        &self.guard.records
+    }
+
+    /// What keeps its syncs from acting on old caches.
+    pub fn guard(&self) -> &Guard<KeyId> {
+        &self.guard
     }
 
     /// The work queue.
@@ -202,9 +211,17 @@ impl Controller {
         &self.queue
     }
 
-    /// The controller's own metrics; the queue has its own.
+    /// The controller's own metrics; the guard and the queue have theirs.
     pub fn metrics(&self) -> &ControllerMetrics {
         &self.metrics
+    }
+
+    /// The controller's own metrics and those of the guard, with their values now.
+    pub fn families(&self) -> Vec<Family> {
+        let mut families = self.metrics.families();
+        let skips = "replicaset_controller_stale_sync_skips_total";
+        families.extend(self.guard.families(skips));
+        families
     }
 }
 

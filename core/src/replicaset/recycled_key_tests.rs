@@ -84,16 +84,15 @@ fn a_successor_in_a_key_inherits_nothing() {
     // A sync that was in progress leaves all this behind.
     let uid = &old.metadata.uid;
     controller.expectations.expect_creations(key, 3, 0);
-    controller.hardened.remember_something(key, uid);
-    controller
-        .consistency
-        .wrote_at(key, uid, Kind::POD, &7.into());
+    controller.remember_something(key, uid);
+    let records = controller.consistency();
+    records.wrote_at(key, uid, Kind::POD, &7.into());
     controller.queue.add_rate_limited(key, 0);
     owners.apply(Delta::Applied(new), at(301));
     assert_eq!(controller.owners().find("ns", "new"), Some(key));
     assert_eq!(controller.expectations.counts(key), None);
-    assert!(controller.hardened.remembers_nothing(key, uid));
-    assert_eq!(controller.consistency.record(&key), None);
+    assert!(controller.remembers_nothing(key, uid));
+    assert_eq!(controller.consistency().record(&key), None);
     assert_eq!(controller.queue.num_requeues(key), 0);
 }
 

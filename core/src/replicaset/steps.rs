@@ -7,7 +7,6 @@ use std::sync::Arc;
 use podstorm_objects::{Kind, Now, ObjectMeta, OwnerReference};
 use podstorm_runtime::claim::{Claim, ClaimStep};
 use podstorm_runtime::client::{Answer, ApiError, EventIntent, Request};
-use podstorm_runtime::consistency::Stale;
 use podstorm_runtime::intern::KeyId;
 use podstorm_runtime::slow_start::SlowStart;
 
@@ -21,29 +20,18 @@ impl Controller {
     /// Begins the sync of a key that was taken from the queue. A [`Driver`](podstorm_runtime::driver::Driver) gives it back.
     pub fn begin(&self, key: KeyId, sync: &mut Sync, now: Now) -> Step {
         sync.reset(key);
-        if self.hardened.records_every_write() {
+        let rules = &self.guard.rules;
+        if rules.every_write {
             if let Some(step) = self.stop_at_fence(sync) {
                 return step;
             }
-        } else if self.keeps_records {
-            let stores = [self.pods().version().get(), self.owners.version().get()];
-            if let Err(stale) = self.consistency.ensure_ready(&key, &stores) {
-                return self.postpone(&stale, sync);
+        } else if rules.keeps_records {
+            let versions = [self.pods().version().get(), self.owners.version().get()];
+            if let Err(stale) = self.guard.check_records(&key, &versions) {
+                return sync.postpone(&stale);
             }
         }
         self.begin_after_gate(sync, now)
-    }
-
-    /// Fails a sync whose caches do not show the controller's own writes.
-    #[cold]
-    pub(super) fn postpone(&self, stale: &Stale, sync: &mut Sync) -> Step {
-        let skips = if stale.kind == Kind::POD {
-            &self.metrics.stale_sync_skips_pods
-        } else {
-            &self.metrics.stale_sync_skips_replicasets
-        };
-        skips.increment();
-        sync.fail(SyncErrorClass::Consistency(stale.kind), stale.to_string())
     }
 
     /// Begins a sync after the read-your-writes check has passed.
@@ -54,8 +42,8 @@ impl Controller {
     pub(super) fn begin_after_gate(&self, sync: &mut Sync, now: Now) -> Step {
         let key = sync.key;
         let Some(owner) = self.owners.get(key) else {
-            if self.keeps_records {
-                self.consistency.clear(&key, None);
+            if self.guard.rules.keeps_records {
+                self.guard.records.clear(&key, None);
             }
             self.expectations.delete(key);
             return sync.finish();
@@ -346,13 +334,14 @@ impl Controller {
     /// Records the newest version of the created pods, except for pods that came back with another
     /// controller reference than they were sent with.
     fn record_creations(&self, owner: &Owner, sync: &Sync) {
-        if !self.keeps_records {
+        if !self.guard.rules.keeps_records {
             return;
         }
         let (namespace, uid) = (&owner.object.metadata.namespace, &owner.controller_ref.uid);
         let is_owner = |reference: &Arc<OwnerReference>| *reference == owner.controller_ref;
         // If every write is recorded, it is enough that this sync wrote the pod.
-        let every = self.hardened.records_every_write();
+        let every = self.guard.rules.every_write;
+        let records = &self.guard.records;
         let mut newest = 0;
         for index in &sync.answered {
             let Answer::Pod(pod) = answer_of(&sync.answers, *index) else {
@@ -366,12 +355,11 @@ impl Controller {
             } else if let Some(number) = version.number() {
                 newest = newest.max(number);
             } else {
-                self.consistency.wrote_at(sync.key, uid, Kind::POD, version);
+                records.wrote_at(sync.key, uid, Kind::POD, version);
             }
         }
         if newest > 0 {
-            self.consistency
-                .wrote_at(sync.key, uid, Kind::POD, &newest.into());
+            records.wrote_at(sync.key, uid, Kind::POD, &newest.into());
         }
     }
 
@@ -448,8 +436,8 @@ impl Controller {
     pub(super) fn record_pod_write(&self, meta: &ObjectMeta) {
         if let Some(controller) = meta.controller() {
             let owner = self.owners.intern(&meta.namespace, &controller.name);
-            self.consistency
-                .wrote_at(owner, &controller.uid, Kind::POD, &meta.resource_version);
+            let (uid, version) = (&controller.uid, &meta.resource_version);
+            self.guard.records.wrote_at(owner, uid, Kind::POD, version);
         }
     }
 }

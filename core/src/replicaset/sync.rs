@@ -6,7 +6,7 @@ use std::sync::Arc;
 use podstorm_objects::{Kind, ReplicaSetStatus, Time};
 use podstorm_runtime::claim::Claim;
 use podstorm_runtime::client::{Answer, EventIntent, Request};
-use podstorm_runtime::consistency::Kinds;
+use podstorm_runtime::consistency::{Checked, Kinds, Stale};
 use podstorm_runtime::driver::{Step, SyncState};
 use podstorm_runtime::intern::KeyId;
 use podstorm_runtime::slow_start::SlowStart;
@@ -47,8 +47,8 @@ pub struct Sync {
     /// The error of creating or deleting. Returned only after the status is written.
     pub(super) manage_error: Option<(SyncErrorClass, String)>,
     pub(super) new_status: Option<Box<ReplicaSetStatus>>,
-    /// How often the caches had gone back when their versions were read; hardened behaviour only.
-    pub(super) rewinds: u64,
+    /// What the check of the caches has found; hardened behaviour only.
+    pub(super) checked: Option<Checked>,
     /// Kinds with a write of unknown outcome.
     pub(super) unknown: Kinds,
     /// Why the sync is retried, for an error without Event and condition.
@@ -152,10 +152,10 @@ impl SyncState for Sync {
     fn end(&self) -> End {
         match &self.outcome {
             Outcome::Ok => End::Forget,
+            Outcome::Failed(_) if self.slow_start.successes() > 0 => End::RetryAfterProgress,
             Outcome::Failed(error) => match error.class {
                 // Before its first request.
                 SyncErrorClass::Consistency(_) => End::Postpone,
-                _ if self.slow_start.successes() > 0 => End::RetryAfterProgress,
                 _ => End::Retry,
             },
         }
@@ -266,6 +266,12 @@ impl Sync {
             details: Vec::new(),
         });
         self.finish()
+    }
+
+    /// Fails a sync whose caches do not show the controller's own writes.
+    #[cold]
+    pub(super) fn postpone(&mut self, stale: &Stale) -> Step {
+        self.fail(SyncErrorClass::Consistency(stale.kind), stale.to_string())
     }
 
     /// Replaces the batch of requests.

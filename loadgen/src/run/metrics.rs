@@ -42,7 +42,7 @@ impl Metrics {
             }
         }
         for runner in &self.replica_sets {
-            for family in runner.controller.metrics().families() {
+            for family in runner.controller.families() {
                 add(&mut all, family);
             }
         }

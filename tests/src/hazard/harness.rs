@@ -225,11 +225,7 @@ impl Harness {
     /// ReplicaSets.
     pub fn stale_skips(&self) -> (u64, u64) {
         let controller = self.controller();
-        let metrics = controller.metrics();
-        let (pods, sets) = (
-            &metrics.stale_sync_skips_pods,
-            &metrics.stale_sync_skips_replicasets,
-        );
+        let [pods, sets] = &controller.guard().stale_sync_skips;
         (pods.value(), sets.value())
     }
 

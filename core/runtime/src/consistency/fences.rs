@@ -61,11 +61,11 @@ impl FromIterator<Kind> for Kinds {
 /// All methods cost O(1), except those for keys that want a version: a lock, and O(log of their
 /// number).
 #[derive(Debug)]
-pub struct Fences<K> {
-    kinds: [Kind; 2],
+pub struct Fences<K, const N: usize = 2> {
+    kinds: [Kind; N],
     /// The versions that the caches must reach for every key, by kind: those read at the start, and
     /// those at which pods were counted since. They only grow.
-    floors: CachePadded<[AtomicU64; 2]>,
+    floors: CachePadded<[AtomicU64; N]>,
     /// Whether the versions of the start were read; 0 means no.
     started: AtomicU64,
     /// Keys whose next sync begins by reading versions, because the last sync could not read them.
@@ -74,12 +74,12 @@ pub struct Fences<K> {
     wanted_count: AtomicUsize,
 }
 
-impl<K: Copy + Ord> Fences<K> {
+impl<K: Copy + Ord, const N: usize> Fences<K, N> {
     /// Fences for these kinds: nothing raised, nothing wanted, not started.
-    pub fn new(kinds: [Kind; 2]) -> Self {
+    pub fn new(kinds: [Kind; N]) -> Self {
         Fences {
             kinds,
-            floors: CachePadded::default(),
+            floors: CachePadded::new(std::array::from_fn(|_| AtomicU64::new(0))),
             started: AtomicU64::new(0),
             wanted: Mutex::new(BTreeMap::new()),
             wanted_count: AtomicUsize::new(0),
@@ -143,7 +143,7 @@ impl<K: Copy + Ord> Fences<K> {
 
     /// Raises the fences to these versions of the caches, in the order of the kinds: the caches
     /// must not be older when pods are counted next.
-    pub fn raise_all(&self, stores: &[ResourceVersion; 2]) {
+    pub fn raise_all(&self, stores: &[ResourceVersion; N]) {
         for (floor, store) in self.floors.iter().zip(stores) {
             raise_floor(floor, store);
         }
@@ -154,7 +154,7 @@ impl<K: Copy + Ord> Fences<K> {
     ///
     /// # Errors
     /// The first kind whose cache is behind.
-    pub fn check(&self, stores: &[ResourceVersion; 2]) -> Result<(), Stale> {
+    pub fn check(&self, stores: &[ResourceVersion; N]) -> Result<(), Stale> {
         for (place, store) in stores.iter().enumerate() {
             // Relaxed: see `raise`.
             let floor = self.floors[place].load(Ordering::Relaxed);

@@ -7,11 +7,15 @@
 //! call out of this module, and two are never held at once.
 
 mod fences;
+mod guard;
+#[cfg(test)]
+mod guard_tests;
 
 use std::cmp::Ordering;
 use std::hash::Hash;
 
 pub use fences::{Fences, Kinds};
+pub use guard::{Checked, Guard, GuardRules};
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use podstorm_objects::{Kind, ResourceVersion, Uid};

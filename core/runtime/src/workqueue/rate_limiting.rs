@@ -17,15 +17,19 @@ const NEVER: i64 = i64::MAX;
 
 /// A [`WorkQueue`] whose keys can also be added later, after a given delay or after one that grows
 /// with the key's failures. Each key has at most one delayed add, the earliest. Only time ends it.
+///
+/// In the order of the fields, so that the base queue lies at the beginning and is reached without
+/// an addition.
 #[derive(Debug)]
+#[repr(C)]
 pub struct RateLimitingQueue<K> {
-    row: QueueRow,
     queue: WorkQueue<K>,
-    limiter: Limiter<K>,
     delays: CachePadded<Mutex<Delays>>,
     /// The heap's earliest due time. Written under the lock of `delays`; all accesses are Relaxed, as who
     /// finds it due looks again under that lock.
     next_due_ns: CachePadded<AtomicI64>,
+    limiter: Limiter<K>,
+    row: QueueRow,
 }
 
 #[derive(Debug, Default)]

@@ -13,8 +13,9 @@ use std::sync::Arc;
 #[cfg(test)]
 use podstorm_objects::Uid;
 use podstorm_objects::{Kind, Now, ObjectMeta, Pod, ReplicaSet};
+#[cfg(test)]
+use podstorm_runtime::client::Request;
 use podstorm_runtime::client::{Answer, ApiError, Reason};
-use podstorm_runtime::consistency::Fences;
 use podstorm_runtime::intern::KeyId;
 use podstorm_runtime::owned::{Dependent, OwnedHandlers, OwnedPod};
 
@@ -23,6 +24,7 @@ use super::sync::{Sync, SyncErrorClass};
 use super::{Controller, Step};
 use crate::policy::Policy;
 use crate::ranking::RankFields;
+use fence::stop_rewound;
 #[cfg(test)]
 use pending_creates::Holder;
 use pending_creates::PendingCreates;
@@ -34,7 +36,6 @@ type Owned<'a> = OwnedPod<'a, RankFields>;
 #[derive(Debug)]
 pub(super) struct Hardened {
     policy: Policy,
-    fences: Fences<KeyId>,
     pending_creates: PendingCreates,
 }
 
@@ -53,20 +54,12 @@ pub(super) enum CreateFailure {
 }
 
 impl Hardened {
-    /// Of a controller with these rows, whose caches hold these kinds.
-    pub(super) fn new(policy: Policy, kinds: [Kind; 2]) -> Hardened {
+    /// Of a controller with these rows.
+    pub(super) fn new(policy: Policy) -> Hardened {
         Hardened {
             policy,
-            fences: Fences::new(kinds),
             pending_creates: PendingCreates::default(),
         }
-    }
-
-    /// Whether every write for a key must be in the caches before the key is synced again. If not,
-    /// only the writes that upstream's read-your-writes check records.
-    #[inline]
-    pub(super) fn records_every_write(&self) -> bool {
-        self.policy.record_every_write
     }
 
     /// Whether the controller names pods; if not, the server does.
@@ -85,14 +78,6 @@ impl Hardened {
     /// Whether an owner's own pods count in the co-location ranking if it has no owner itself.
     pub(super) fn ranks_without_owner(&self) -> bool {
         self.policy.rank_without_owner
-    }
-
-    /// Forgets the state of a key.
-    pub(super) fn forget(&self, key: KeyId) {
-        if self.policy.fence_unknown_outcomes {
-            self.fences.forget(&key);
-            self.pending_creates.forget(key);
-        }
     }
 
     /// The delay after which a key is synced again for its pods' availability. `delay_ns` is
@@ -130,21 +115,34 @@ impl Hardened {
 }
 
 #[cfg(test)]
-impl Hardened {
+impl Controller {
     /// The state that a sync leaves if it could not find out the outcome of a create.
     pub(super) fn remember_something(&self, key: KeyId, owner: &Uid) {
-        self.fences.want(key, self.fences.kinds());
-        self.pending_creates
-            .note(key, owner, &"old-x".into(), false, 0);
+        // Nothing is left to be read for the start.
+        self.guard.read_first(key, None, &[], &mut []).unwrap();
+        let read = [Request::ReadVersion { kind: Kind::POD }];
+        let unread = &mut [Some(Answer::Failed(ApiError::transport("no route")))];
+        self.guard.read_last(key, owner, &read, unread).unwrap_err();
+        let names = &self.hardened.pending_creates;
+        names.note(key, owner, &"old-x".into(), false, 0);
     }
 
     pub(super) fn remembers_nothing(&self, key: KeyId, owner: &Uid) -> bool {
-        let pending = self.pending_creates.of(key, owner, 1, |_| Holder::Nobody);
-        self.fences.wanted(&key).is_empty() && pending.free.is_empty()
+        let names = &self.hardened.pending_creates;
+        let pending = names.of(key, owner, 1, |_| Holder::Nobody);
+        self.guard.unread(&key).is_empty() && pending.free.is_empty()
     }
 }
 
 impl Controller {
+    /// Forgets the state of a key.
+    pub(super) fn forget_unknown(&self, key: KeyId) {
+        if self.hardened.policy.fence_unknown_outcomes {
+            self.guard.forget_fences(&key);
+            self.hardened.pending_creates.forget(key);
+        }
+    }
+
     /// Called before the pods are counted.
     #[inline(always)]
     pub(super) fn before_count(&self, owner: &Owner, sync: &mut Sync, now: Now) {
@@ -156,8 +154,9 @@ impl Controller {
     /// Called after the pods were counted. Stops the sync if the cache went back meanwhile.
     #[inline(always)]
     pub(super) fn after_count(&self, sync: &mut Sync) -> Option<Step> {
-        let rewound = self.hardened.policy.record_every_write && self.rewinds() != sync.rewinds;
-        rewound.then(|| self.stop_rewound(sync))
+        let every_write = self.guard.rules.every_write;
+        let rewound = every_write && self.is_rewound(sync);
+        rewound.then(|| stop_rewound(sync))
     }
 
     /// Called at the end of a sync. Returns a step if requests must be made first.
@@ -174,13 +173,13 @@ impl Controller {
     pub(super) fn patched(&self, owner: &Owner, pod: &Pod, key: KeyId, now: Now) {
         if self.hardened.policy.record_every_write {
             let (uid, version) = (&owner.controller_ref.uid, &pod.metadata.resource_version);
-            self.consistency.wrote_at(key, uid, Kind::POD, version);
+            self.guard.records.wrote_at(key, uid, Kind::POD, version);
             // No expectation waits for the event of this write. If it never comes, and the pod
             // changes again before a list shows it, nothing else wakes the key.
             if self.hardened.policy.clear_stale_expectations {
                 self.requeue_later(key, now);
             }
-        } else if self.keeps_records {
+        } else if self.guard.rules.keeps_records {
             self.record_pod_write(&pod.metadata);
         }
     }
@@ -240,8 +239,8 @@ impl Controller {
                 _ => None,
             });
             let uid = &owner.controller_ref.uid;
-            self.consistency
-                .wrote_all(sync.key, uid, Kind::POD, versions);
+            let records = &self.guard.records;
+            records.wrote_all(sync.key, uid, Kind::POD, versions);
         }
     }
 
@@ -264,8 +263,8 @@ impl Controller {
         let (ours, theirs) = (&owner.object.metadata, &live.metadata);
         if ours.uid != theirs.uid || ours.generation != theirs.generation {
             let version = &theirs.resource_version;
-            self.consistency
-                .wrote_at(sync.key, &ours.uid, kind, version);
+            let records = &self.guard.records;
+            records.wrote_at(sync.key, &ours.uid, kind, version);
             let (class, message) = sync.manage_error.take().unwrap_or_else(|| {
                 let message = "the object has changed since its status was computed";
                 (SyncErrorClass::Status, message.to_owned())

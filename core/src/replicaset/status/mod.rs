@@ -66,9 +66,9 @@ impl Controller {
         updated: &ReplicaSet,
         now: Now,
     ) -> Step {
-        if self.keeps_records {
+        if self.guard.rules.keeps_records {
             let uid = &owner.object.metadata.uid;
-            self.consistency.wrote_at(
+            self.guard.records.wrote_at(
                 sync.key,
                 uid,
                 self.options.kind,

@@ -1,16 +1,11 @@
 //! What the caches must show before a key's pods are counted, in the hardened behaviour: the
 //! controller's own writes (the read-your-writes check), the versions read after a write of unknown
 //! outcome (the fence) or before the first sync, and everything that the caches have shown before.
-//! See [`crate::policy`].
-//!
-//! ```text
-//! begin ─▶ fence wanted? ─yes─▶ ReadVersion ─▶ caches there? ─no─▶ put off, retried
-//!                └──────────no──────────────────▲    └─yes─▶ the sync ─▶ outcome unknown?
-//!                                                            yes: ReadVersion, at its end
-//! ```
+//! The checks are the runtime's [`Guard`](podstorm_runtime::consistency::Guard). See
+//! [`crate::policy`].
 
-use podstorm_objects::{Kind, Now, ResourceVersion, Uid};
-use podstorm_runtime::client::{Answer, ApiError, Request};
+use podstorm_objects::{Kind, Now, Uid};
+use podstorm_runtime::cache::StoreVersion;
 use podstorm_runtime::consistency::Kinds;
 use podstorm_runtime::intern::KeyId;
 use podstorm_runtime::limits::{EXPECTATIONS_TIMEOUT_NS, HARDENED_RETRY_MAX_NS};
@@ -26,42 +21,23 @@ impl Controller {
     pub(in super::super) fn stop_at_fence(&self, sync: &mut Sync) -> Option<Step> {
         // Clears the last sync's successes, because its end depends on those of this one.
         sync.slow_start = SlowStart::new(0, 1);
-        let mut unread = self.hardened.fences.wanted(&sync.key);
-        if self.hardened.policy.fence_at_start && !self.hardened.fences.is_started() {
-            unread = self.hardened.fences.kinds();
-        }
+        let unread = self.guard.unread(&sync.key);
         if unread.is_empty() {
             return self.stop_if_caches_lag(sync);
         }
-        Some(self.read_versions(SyncStage::ReadingFence, unread, sync))
+        Some(self.read_versions(SyncStage::ReadingFence, &unread, sync))
     }
 
     /// Handles the versions that were read at the beginning of the sync. Stops the sync if they
     /// could not be read, or if the caches have not reached them.
     pub(in super::super) fn fence_read(&self, sync: &mut Sync) -> Option<Step> {
+        sync.require_answers();
         let key = sync.key;
         let owner = self.owners.get(key);
         let uid = owner.as_ref().map(|owner| &owner.object.metadata.uid);
-        let wanted = !self.hardened.fences.wanted(&key).is_empty();
-        // If another worker was first, the caches must still reach the versions that this sync has
-        // read.
-        let starting = !self.hardened.fences.is_started();
-        let unread = take_versions(sync, |kind, version| {
-            if starting {
-                self.hardened.fences.raise(kind, version);
-            }
-            if let (true, Some(uid)) = (wanted, uid) {
-                self.consistency.wrote_at(key, uid, kind, version);
-            }
-        });
-        if let Some((_, error)) = unread {
+        let (requests, answers) = (&sync.requests, &mut sync.answers);
+        if let Err(error) = self.guard.read_first(key, uid, requests, answers) {
             return Some(sync.fail(SyncErrorClass::Fence, error.message));
-        }
-        if wanted {
-            self.hardened.fences.forget(&key);
-        }
-        if starting {
-            self.hardened.fences.start();
         }
         let stopped = self.stop_if_caches_lag(sync);
         if stopped.is_some() {
@@ -73,47 +49,35 @@ impl Controller {
     }
 
     fn stop_if_caches_lag(&self, sync: &mut Sync) -> Option<Step> {
-        let key = sync.key;
-        // Read before the versions.
-        sync.rewinds = self.rewinds();
-        // Read before any pod: the cache then holds everything up to these versions.
-        let stores = [self.pods().version().get(), self.owners.version().get()];
-        if let Err(stale) = self.hardened.fences.check(&stores) {
-            return Some(self.postpone(&stale, sync));
-        }
-        // A list from a server that lags may take a cache back behind this version, and the record
-        // is dropped once it has been seen.
-        self.hardened.fences.raise_all(&stores);
-        if let Err(stale) = self.consistency.ensure_ready(&key, &stores) {
-            return Some(self.postpone(&stale, sync));
-        }
-        let [pods, _] = &stores;
+        let checked = match self.guard.check(&sync.key, self.stores()) {
+            Ok(checked) => checked,
+            Err(stale) => return Some(sync.postpone(&stale)),
+        };
+        let [pods, _] = &checked.versions;
         if self.hardened.policy.clear_stale_expectations && pods.number().is_some() {
-            self.clear_expectations(key);
+            self.clear_expectations(sync.key);
         }
+        sync.checked = Some(checked);
         None
     }
 
-    /// How often the caches went back to an older list.
-    pub(super) fn rewinds(&self) -> u64 {
-        self.pods().version().rewinds() + self.owners.version().rewinds()
+    /// The versions of the caches, in the order of the guard's kinds.
+    #[inline]
+    pub(in super::super) fn stores(&self) -> [&StoreVersion; 2] {
+        [self.pods().version(), self.owners.version()]
     }
 
-    /// Fails a sync during which a cache went back to an older list: the counted pods may be older
-    /// than the versions that were checked.
-    #[cold]
-    pub(super) fn stop_rewound(&self, sync: &mut Sync) -> Step {
-        self.metrics.stale_sync_skips_pods.increment();
-        sync.claim = None;
-        let message = "a cache went back to an older list while it was read".to_owned();
-        sync.fail(SyncErrorClass::Consistency(Kind::POD), message)
+    /// Whether a cache went back to an older list while the pods were counted.
+    pub(super) fn is_rewound(&self, sync: &Sync) -> bool {
+        let checked = sync.checked.as_ref();
+        checked.is_some_and(|checked| self.guard.is_behind(checked, self.stores()))
     }
 
     /// Clears what the key still expects. The cache shows all that was done for the key, so no
     /// event for it will come.
     fn clear_expectations(&self, key: KeyId) {
         if self.outstanding(key).is_some() {
-            self.metrics.expectations_settled.increment();
+            self.guard.expectations_settled.increment();
         }
         self.expectations.delete(key);
     }
@@ -129,7 +93,7 @@ impl Controller {
     pub(super) fn end_sync(&self, sync: &mut Sync, now: Now) -> Step {
         let unknown = std::mem::take(&mut sync.unknown);
         if self.hardened.policy.fence_unknown_outcomes && !unknown.is_empty() {
-            return self.read_versions(SyncStage::ReadingLastFence, unknown, sync);
+            return self.read_versions(SyncStage::ReadingLastFence, &unknown, sync);
         }
         if self.hardened.policy.clear_stale_expectations && sync.outcome == Outcome::Ok {
             self.requeue_for_expectations(sync.key, now);
@@ -158,52 +122,31 @@ impl Controller {
             .add_after(key, HARDENED_RETRY_MAX_NS, now.mono_ns);
     }
 
-    /// Handles the versions that were read at the end of the sync: the next sync waits for them. A
-    /// version that could not be read is read at the beginning of the next sync.
+    /// Handles the versions that were read at the end of the sync.
     pub(in super::super) fn last_fence_read(&self, uid: &Uid, sync: &mut Sync) -> Step {
-        let key = sync.key;
-        let unread = take_versions(sync, |kind, version| {
-            self.consistency.wrote_at(key, uid, kind, version);
-        });
-        if let Some((kinds, error)) = unread {
-            self.hardened.fences.want(key, kinds);
-            if sync.outcome == Outcome::Ok {
-                return sync.fail(SyncErrorClass::Fence, error.message);
+        sync.require_answers();
+        let (requests, answers) = (&sync.requests, &mut sync.answers);
+        let read = self.guard.read_last(sync.key, uid, requests, answers);
+        match read {
+            Err(error) if sync.outcome == Outcome::Ok => {
+                sync.fail(SyncErrorClass::Fence, error.message)
             }
+            _ => sync.finish(),
         }
-        sync.finish()
     }
 
-    fn read_versions(&self, stage: SyncStage, kinds: Kinds, sync: &mut Sync) -> Step {
-        self.metrics.fences.increment();
-        let requests = kinds.iter().map(|kind| Request::ReadVersion { kind });
-        sync.request(stage, requests)
+    fn read_versions(&self, stage: SyncStage, kinds: &Kinds, sync: &mut Sync) -> Step {
+        sync.request(stage, self.guard.reads(kinds))
     }
 }
 
-/// Calls `read` with every version that was read. Returns the kinds without a version, with an
-/// error.
-fn take_versions(
-    sync: &mut Sync,
-    mut read: impl FnMut(Kind, &ResourceVersion),
-) -> Option<(Kinds, ApiError)> {
-    sync.require_answers();
-    let mut unread = Kinds::default();
-    let mut first_error = None;
-    for (request, answer) in sync.requests.iter().zip(&mut sync.answers) {
-        let Request::ReadVersion { kind } = *request else {
-            panic!("expected a read of a version, not {request:?}");
-        };
-        match answer.take() {
-            Some(Answer::Version(version)) => read(kind, &version),
-            Some(Answer::Failed(error)) => {
-                unread.insert(kind);
-                first_error.get_or_insert(error);
-            }
-            other => panic!("a read of a version can't be answered by {other:?}"),
-        }
-    }
-    first_error.map(|error| (unread, error))
+/// Fails a sync during which a cache went back to an older list: the counted pods may be older than
+/// the versions that were checked.
+#[cold]
+pub(super) fn stop_rewound(sync: &mut Sync) -> Step {
+    sync.claim = None;
+    let message = "a cache went back to an older list while it was read".to_owned();
+    sync.fail(SyncErrorClass::Consistency(Kind::POD), message)
 }
 
 #[cfg(test)]

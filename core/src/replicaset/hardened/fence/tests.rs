@@ -231,7 +231,7 @@ fn expectations_that_will_not_be_seen_hold_nothing_up() {
         harness.catch_up();
         let made = 1 + usize::from(behaviour == Hardened);
         assert_eq!(harness.server.calls("create"), made, "{behaviour:?}");
-        let settled = harness.controller.metrics().expectations_settled.value();
+        let settled = harness.controller.guard().expectations_settled.value();
         assert_eq!(settled, u64::from(behaviour == Hardened));
     }
 }
