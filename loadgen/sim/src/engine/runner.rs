@@ -25,7 +25,7 @@ use crate::executor::{Executor, Next, Task, TaskId};
 use crate::faults::{Connection, CrashPoint};
 use crate::lock;
 
-/// The informers of every controller: that of its owners and that of the pods.
+/// The kinds that every controller reads: its own and pods.
 const INFORMERS: usize = 2;
 
 /// One controller with its queues, their idle workers and timers.
@@ -240,7 +240,7 @@ impl<W: Workload> ControllerRunner<W> {
         self.unsynced.fetch_sub(1, Ordering::Release);
     }
 
-    /// Whether both informers have filled their caches.
+    /// Whether all informers have filled their caches.
     pub fn is_synced(&self) -> bool {
         // Acquire: see `informer_synced`.
         self.unsynced.load(Ordering::Acquire) == 0
