@@ -10,21 +10,21 @@ use crate::template::{TemplateForm, same_template};
 
 /// Sorts the ReplicaSets that a Deployment controls by creation and tells the place of the new one:
 /// the first with the Deployment's template, even if it is being deleted. All others are old.
-/// `parts` gives an item's ReplicaSet and the form of its template, `form` is that of the
+/// `set` gives an item's ReplicaSet, `form_of` the form of its template, and `form` is that of the
 /// Deployment's. Allocates nothing, unless templates are the same in other words.
 ///
 /// Source: `FindNewReplicaSet` and `FindOldReplicaSets` of the controller's utilities.
 pub fn new_and_old<T>(
     claimed: &mut [T],
-    parts: impl Fn(&T) -> (&ReplicaSet, &TemplateForm),
+    set: impl Fn(&T) -> &ReplicaSet,
+    form_of: impl Fn(&T) -> &TemplateForm,
     template: &PodTemplate,
     form: &TemplateForm,
 ) -> Option<usize> {
-    claimed.sort_unstable_by(|a, b| by_creation(parts(a).0, parts(b).0));
-    claimed.iter().position(|it| {
-        let (replica_set, its_form) = parts(it);
-        same_template(&replica_set.spec.template, its_form, template, form)
-    })
+    claimed.sort_unstable_by(|a, b| by_creation(set(a), set(b)));
+    claimed
+        .iter()
+        .position(|it| same_template(&set(it).spec.template, form_of(it), template, form))
 }
 
 /// The oldest first, those without a time before all others; then by name.

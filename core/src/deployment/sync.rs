@@ -233,14 +233,15 @@ impl Sync<'_> {
         let template = &cached.object.spec.template;
         let new = new_and_old(
             &mut sets,
-            |set| (&*set.object, set.template_form()),
+            |set| &set.object,
+            |set| set.template_form(),
             template,
             &cached.form,
         );
         let new = new.map(|at| sets.remove(at));
         let highest = max_revision(
             sets.iter()
-                .filter_map(|set| readable_revision(&set.object.metadata)),
+                .filter_map(|set| set.revision(readable_revision)),
         );
         self.new_revision = highest.wrapping_add(1);
         self.claimed = Sets {

@@ -57,6 +57,8 @@ pub struct Owner {
     pod_from_template: OnceLock<Arc<Pod>>,
     /// The form of its template, made when first needed: only Deployments compare templates.
     template_form: OnceLock<TemplateForm>,
+    /// What Deployments read of its annotations, when first needed.
+    revision: OnceLock<Option<i64>>,
     /// The reference that Events about the owner carry, made when first needed.
     reference: OnceLock<Arc<ObjectReference>>,
 }
@@ -78,6 +80,11 @@ impl Owner {
     pub fn template_form(&self) -> &TemplateForm {
         self.template_form
             .get_or_init(|| TemplateForm::of(&self.object.spec.template))
+    }
+
+    /// The revision that `read` finds in the metadata; read once.
+    pub(crate) fn revision(&self, read: impl FnOnce(&ObjectMeta) -> Option<i64>) -> Option<i64> {
+        *self.revision.get_or_init(|| read(&self.object.metadata))
     }
 
     /// The reference to the object in this version, for Events about it; `kind` is its kind.
@@ -121,6 +128,7 @@ impl Cached for Owner {
                 orphans: old.orphans.clone(),
                 pod_from_template: kept(made.map(|old| &old.pod_from_template)),
                 template_form: kept(made.map(|old| &old.template_form)),
+                revision: OnceLock::new(),
                 reference: OnceLock::new(),
                 object,
             };
@@ -136,6 +144,7 @@ impl Cached for Owner {
             controller_ref,
             pod_from_template: OnceLock::new(),
             template_form: OnceLock::new(),
+            revision: OnceLock::new(),
             reference: OnceLock::new(),
             object,
         }

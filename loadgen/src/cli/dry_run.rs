@@ -221,7 +221,7 @@ impl Summary {
             .map(|set| (*set, TemplateForm::of(&set.spec.template)))
             .collect();
         let form = TemplateForm::of(template);
-        let new = new_and_old(&mut formed, |(set, form)| (set, form), template, &form);
+        let new = new_and_old(&mut formed, |it| it.0, |it| &it.1, template, &form);
         let updated = new.map_or(0, |at| pods_of(formed[at].0).active);
         let meta = &deployment.metadata;
         let name = format!("Deployment {}/{}", meta.namespace, meta.name);

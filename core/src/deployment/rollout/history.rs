@@ -168,7 +168,8 @@ fn owned(
     let form = TemplateForm::of(template);
     let new = new_and_old(
         &mut owned,
-        |it| (&it.replica_set, &it.form),
+        |it| &it.replica_set,
+        |it| &it.form,
         template,
         &form,
     );

@@ -23,7 +23,7 @@ pub(in crate::conformance) fn run(case: &mut Fields) -> Result<(), String> {
         .iter()
         .map(|it| (it, TemplateForm::of(&it.spec.template)))
         .collect();
-    let new = new_and_old(&mut claimed, |it| (it.0, &it.1), &wanted, &wanted_form);
+    let new = new_and_old(&mut claimed, |it| it.0, |it| &it.1, &wanted, &wanted_form);
     let new = new.map(|place| claimed.remove(place).0);
     let old: Vec<&ReplicaSet> = claimed.into_iter().map(|it| it.0).collect();
     let of = |set: &ReplicaSet| readable_revision(&set.metadata);
