@@ -2,9 +2,10 @@
 //! it. An informer has the store of its kind, and passes each change to the workloads in a fixed
 //! order, after the store has it.
 //!
-//! Informers do no I/O: whoever lists and watches a kind, as a
-//! [`Reflector`](crate::reflector::Reflector) decides, passes what came to its [`AnyInformer`]. Pods
-//! have a path of their own: [`PodCache`], [`Workload::pod_changed`](crate::driver::Workload::pod_changed).
+//! Informers do no I/O. The program that runs them lists and watches each kind, as a
+//! [`Reflector`](crate::reflector::Reflector) decides, and passes the results to the kind's
+//! [`AnyInformer`]. Pods have a path of their own: [`PodCache`] and
+//! [`Workload::pod_changed`](crate::driver::Workload::pod_changed).
 //!
 //! Source: the shared informers of client-go, of which a controller manager has one for each kind.
 
@@ -151,7 +152,7 @@ impl<F> Informers<F> {
         &self.pods
     }
 
-    /// The store of a kind. Who asks first makes it, attached to `context`.
+    /// The store of a kind. The first call makes it, attached to `context`.
     ///
     /// # Panics
     /// Another workload reads the kind in another form.
@@ -178,7 +179,7 @@ impl<F> Informers<F> {
         self.informer(kind).handlers.push(handler);
     }
 
-    /// The informer of a kind, for whoever lists and watches it.
+    /// The informer of a kind, for the program that lists and watches it.
     ///
     /// # Panics
     /// No workload reads the kind.

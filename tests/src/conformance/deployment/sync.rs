@@ -307,7 +307,7 @@ mod tests {
     use super::*;
     use crate::requests::{furnish, samples};
 
-    /// What upstream's controller never asks for is told, whatever it is.
+    /// Every request that the controller never makes is reported.
     #[test]
     fn a_request_that_no_record_has_is_an_error() {
         let cluster = Cluster::new(ClusterOptions::default());
