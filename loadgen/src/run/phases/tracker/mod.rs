@@ -16,12 +16,16 @@ use podstorm_objects::{Kind, Now, ObjectMeta, Pod, PodPhase, ReplicaSetStatus, R
 
 mod pick;
 mod state;
+mod strays;
+#[cfg(test)]
+mod tests;
 
 use podstorm_sim::engine::by_phase::{ByPhase, PhaseTimes};
 use podstorm_sim::executor::stream::ObjectEvent;
 use podstorm_sim::nodes::StuckPods;
 
 use self::state::{Counts, PodState, is_held, pods};
+use self::strays::Strays;
 use super::slowest::{Convergence, Slowest};
 use crate::result::{Phase, SlowReplicaSet};
 
@@ -79,6 +83,7 @@ pub(super) struct Tracker {
     pub(super) surplus: u64,
     /// Pods that were taken out of their owners by the scenario, whatever their owner still is.
     isolated: HashSet<Uid, RandomState>,
+    strays: Strays,
     times: Arc<PhaseTimes>,
     /// Which phases only set the cluster up.
     set_up: Box<[bool]>,
@@ -118,6 +123,7 @@ impl Tracker {
             excess: 0,
             surplus: 0,
             isolated: HashSet::with_hasher(FIXED_STATE),
+            strays: HashMap::with_hasher(FIXED_STATE),
             times,
             set_up,
             slowest: Slowest::default(),
@@ -399,22 +405,16 @@ impl Tracker {
         if let Some(&at) = self.by_uid.get(&meta.uid) {
             return at as usize;
         }
-        let at = self.owners.len();
-        self.by_uid.insert(
-            meta.uid.clone(),
-            u32::try_from(at).expect("32 bits of owners"),
-        );
         let deployment = meta.controller();
         let deployment = deployment.filter(|owner| *owner.kind == *Kind::DEPLOYMENT.name());
-        self.owners.push(Owner {
+        let owner = Owner {
             deployment: deployment.map(|owner| (*owner.name).into()),
             namespace: meta.namespace.clone(),
             name: meta.name.clone(),
             since_ns: Some(now.mono_ns),
             ..Owner::default()
-        });
-        self.unconverged += 1;
-        at
+        };
+        self.add_owner(&meta.uid, owner, now)
     }
 
     /// Compares what is with what is wanted, after either changed.
@@ -500,6 +500,10 @@ impl Tracker {
 
     fn pod_seen(&mut self, pod: &Arc<Pod>, added: bool, now: Now) {
         self.owners_before(pod, now);
+        self.place(pod, added, now);
+    }
+
+    fn place(&mut self, pod: &Arc<Pod>, added: bool, now: Now) {
         let owner = self.owner_of(pod);
         let ready_now = pod.is_ready();
         let fresh = PodState {
@@ -567,6 +571,7 @@ impl Tracker {
 
     fn pod_gone(&mut self, pod: &Pod, now: Now) {
         self.owners_before(pod, now);
+        self.forget_stray(pod);
         let Some(state) = self.pods.remove(&pod.metadata.uid) else {
             return;
         };
@@ -577,17 +582,6 @@ impl Tracker {
         if state.pick != NONE {
             self.unlist(state.pick as usize);
         }
-    }
-
-    fn owner_of(&self, pod: &Pod) -> u32 {
-        if !self.isolated.is_empty() && self.isolated.contains(&pod.metadata.uid) {
-            return NONE;
-        }
-        let owner = pod.metadata.controller();
-        owner
-            .and_then(|owner| self.by_uid.get(&owner.uid))
-            .copied()
-            .unwrap_or(NONE)
     }
 
     fn count_excess(&mut self, owner: u32) {

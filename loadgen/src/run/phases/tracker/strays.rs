@@ -1,0 +1,60 @@
+//! Pods that are seen before their owner. Each stream is read on its own, so the events of a pod may
+//! be read before that of the ReplicaSet that it was created for.
+
+use std::sync::Arc;
+
+use ahash::RandomState;
+use hashbrown::HashMap;
+use podstorm::intern::FIXED_STATE;
+use podstorm_objects::{Kind, Now, Pod, Uid};
+
+use super::{NONE, Owner, Tracker};
+
+/// The pods of owners that have not been seen, in their last state, by the UIDs of owner and pod.
+pub(super) type Strays = HashMap<Uid, HashMap<Uid, Arc<Pod>, RandomState>, RandomState>;
+
+impl Tracker {
+    /// The place of the pod's owner; `NONE` without one that counts. A pod whose owner may still be
+    /// seen is kept for it.
+    pub(super) fn owner_of(&mut self, pod: &Arc<Pod>) -> u32 {
+        let uid = &pod.metadata.uid;
+        let owner = pod.metadata.controller();
+        let Some(owner) = owner.filter(|_| !self.isolated.contains(uid)) else {
+            return NONE;
+        };
+        if let Some(&at) = self.by_uid.get(&owner.uid) {
+            return at;
+        }
+        let tracked = [Kind::REPLICA_SET, Kind::REPLICATION_CONTROLLER];
+        if tracked.iter().any(|kind| *owner.kind == *kind.name()) {
+            let of_owner = self.strays.entry(owner.uid.clone());
+            let pods = of_owner.or_insert_with(|| HashMap::with_hasher(FIXED_STATE));
+            pods.insert(uid.clone(), Arc::clone(pod));
+        }
+        NONE
+    }
+
+    /// A pod is gone.
+    pub(super) fn forget_stray(&mut self, pod: &Pod) {
+        if let Some(owner) = pod.metadata.controller()
+            && let Some(pods) = self.strays.get_mut(&owner.uid)
+        {
+            pods.remove(&pod.metadata.uid);
+        }
+    }
+
+    /// Adds an owner, with the pods that were seen before it.
+    pub(super) fn add_owner(&mut self, uid: &Uid, owner: Owner, now: Now) -> usize {
+        let at = self.owners.len();
+        let place = u32::try_from(at).expect("32 bits of owners");
+        self.by_uid.insert(uid.clone(), place);
+        self.owners.push(owner);
+        self.unconverged += 1;
+        let mut pods: Vec<_> = self.strays.remove(uid).into_iter().flatten().collect();
+        pods.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        for (_, pod) in pods {
+            self.place(&pod, false, now);
+        }
+        at
+    }
+}
