@@ -90,8 +90,8 @@ pub fn store_among_exchanges(word: &AtomicU64, value: u64) {
 /// Stays away for a moment, after another thread has won an exchange.
 ///
 /// The moment is long on purpose: threads that try again at once take the line from each other at
-/// every step, while one that stays away lets the other do hundreds of steps. The core is kept: on a
-/// busy machine it would be gone for milliseconds, and nobody waits for it.
+/// every step, while one that stays away lets the other do hundreds of steps. The thread keeps its
+/// core: no other thread waits for it, and a busy machine gives the core back milliseconds later.
 #[cold]
 pub fn back_off() {
     #[cfg(any(feature = "loom", feature = "shuttle"))]

@@ -164,7 +164,7 @@ impl<T: Cached> Store<T> {
                 let version = object.metadata().resource_version.clone();
                 let key = self.key_of(object.metadata(), keyed, now);
                 let change = self.put(key, object, now);
-                // Last: whoever sees the version finds the object.
+                // Last: a reader that sees the version finds the object.
                 self.version.set(&version);
                 change
             }
