@@ -19,7 +19,7 @@ use podstorm_apiserver::{Cluster, ClusterOptions, ClusterResource, WatchFrom, Wa
 use podstorm_sim::clock::RealClock;
 
 use crate::clusters::{NOW, owner_of, replica_set_uid};
-use crate::hot::cache::realistic_pod;
+use crate::hot::cache::{ranking_cache, realistic_pod};
 
 /// Events taken in one poll, as the informers of `loadgen` do.
 const BATCH: usize = 4000;
@@ -180,7 +180,7 @@ pub fn start(cluster: &Cluster) -> Start {
 /// The time in which an empty cache takes a list of pods. What happens before and after, up to the freeing of
 /// both, is off the clock.
 pub fn fill(listed: &[Arc<Pod>], version: &ResourceVersion) -> Duration {
-    let (cache, listed) = (PodCache::new(), listed.to_vec());
+    let (cache, listed) = (ranking_cache(), listed.to_vec());
     let start = WallTime.start();
     let changes = cache.replace(listed, version);
     let taken = WallTime.end(start);

@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use podstorm::cache::{Delta, PodCache};
+use podstorm::cache::Delta;
 use podstorm::object::{Object, Pod, Resource as _};
 use serde_json::Value;
 
 use crate::clusters::{Plan, Sharing};
+use crate::hot::cache::ranking_cache;
 
 /// Pods to a ReplicaSet.
 const EACH: usize = 50;
@@ -20,7 +21,7 @@ const EACH: usize = 50;
 /// When dhat doesn't count.
 pub fn bytes_per_pod(sharing: Sharing, pods: usize) -> f64 {
     let mut sharer = podstorm::object::Sharer::default();
-    bytes_each(sharing, pods, PodCache::new, move |cache, mut pod| {
+    bytes_each(sharing, pods, ranking_cache, move |cache, mut pod| {
         pod.strip_for_cache();
         sharer.share_pod(&mut pod);
         cache.apply(Delta::Applied(Arc::new(pod)));

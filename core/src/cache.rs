@@ -1,25 +1,13 @@
-//! The pod cache with the ranking fields of this crate's workloads stored with each pod. See
-//! [`podstorm_runtime::cache`].
+//! The pod cache, and the ranking fields that it keeps of the pods of ReplicaSets and
+//! ReplicationControllers. See [`podstorm_runtime::cache`].
 
 use podstorm_objects::Pod;
-pub use podstorm_runtime::cache::{Delta, PodFields, StoreVersion, Totals};
+pub use podstorm_runtime::cache::{
+    Delta, Listed, Member, Members, OwnedPods, PodCache, PodChange, PodFields, PodRun,
+    StoreVersion, Totals,
+};
 
 use crate::ranking::RankFields;
-
-/// The cached pods of all namespaces.
-pub type PodCache = podstorm_runtime::cache::PodCache<RankFields>;
-/// What a watch event changed.
-pub type PodChange = podstorm_runtime::cache::PodChange<RankFields>;
-/// What a list changed.
-pub type Listed = podstorm_runtime::cache::Listed<RankFields>;
-/// Consecutive pods of one controller in a list.
-pub type PodRun = podstorm_runtime::cache::PodRun<RankFields>;
-/// The pods of one owner, or the orphans of a namespace.
-pub type OwnedPods = podstorm_runtime::cache::OwnedPods<RankFields>;
-/// One pod of an owner.
-pub type Member = podstorm_runtime::cache::Member<RankFields>;
-/// The pods of an owner, locked.
-pub type Members = podstorm_runtime::cache::Members<RankFields>;
 
 impl PodFields for RankFields {
     #[inline]

@@ -13,7 +13,6 @@ use podstorm::informer::Informers;
 use podstorm::object::{
     AnyObject, DynamicObject, Kind, Namespace, Node, Now, Pod, ReplicaSet, Resource,
 };
-use podstorm::ranking::RankFields;
 use podstorm_apiserver::latency::Latency;
 use podstorm_apiserver::{Cluster, ClusterOptions, DeleteOptions, kind_named};
 use podstorm_sim::engine::Harness;
@@ -31,7 +30,7 @@ fn kind() -> Kind {
     kind_named("ConfigMap").unwrap()
 }
 
-fn make(informers: &mut Informers<RankFields>) -> Arc<OnePodEach> {
+fn make(informers: &mut Informers) -> Arc<OnePodEach> {
     OnePodEach::new(kind(), informers)
 }
 

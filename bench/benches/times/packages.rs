@@ -58,7 +58,8 @@ fn ranking(pods: usize) -> [Timed; 2] {
             let ((fields, counts, options), mut ranker) = (drawn(), Ranker::new().parallel_from(0));
             move || {
                 let rank_of_node = |node| counts.get(node);
-                let chosen = ranker.choose_among(&fields, Some, rank_of_node, &options, 500);
+                let chosen =
+                    ranker.choose_among(&fields, &fields, |_| true, rank_of_node, &options, 500);
                 chosen.len() as u64
             }
         }),

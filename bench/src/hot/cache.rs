@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use podstorm::cache::{Delta, PodCache};
 use podstorm::object::{
-    ConditionStatus, ConditionType, Labels, OwnerReference, Pod, Resource, Str, Uid,
+    ConditionStatus, ConditionType, Kind, Labels, OwnerReference, Pod, Resource, Str, Uid,
 };
+use podstorm::ranking::RankFields;
 
 /// Pods to a ReplicaSet.
 pub const PODS_PER_OWNER: usize = 50;
@@ -90,9 +91,16 @@ fn parts_of(set: usize, template: &Pod) -> (Labels, Arc<OwnerReference>) {
     (labels, Arc::new(owner))
 }
 
+/// An empty cache that keeps of pods what a controller of ReplicaSets ranks them by.
+pub fn ranking_cache() -> PodCache {
+    let cache = PodCache::new();
+    cache.keep::<RankFields>(Kind::REPLICA_SET);
+    cache
+}
+
 /// A cache with those pods.
 pub fn filled(pods: &[Arc<Pod>]) -> PodCache {
-    let cache = PodCache::new();
+    let cache = ranking_cache();
     for pod in pods {
         cache.apply(Delta::Applied(pod.clone()));
     }

@@ -11,7 +11,6 @@ use podstorm_runtime::informer::{Informed, Informers};
 use podstorm_runtime::intern::KeyId;
 use podstorm_runtime::store::{Cached, Store};
 
-use crate::ranking::RankFields;
 use crate::replicaset::owners;
 use crate::replicaset::{Owner, OwnerStore};
 use crate::template::TemplateForm;
@@ -76,7 +75,7 @@ pub(super) struct Caches {
 }
 
 impl Caches {
-    pub(super) fn new(informers: &mut Informers<RankFields>) -> Caches {
+    pub(super) fn new(informers: &mut Informers) -> Caches {
         Caches {
             deployments: informers.store(Kind::DEPLOYMENT, || ()),
             sets: owners::store(Kind::REPLICA_SET, informers),

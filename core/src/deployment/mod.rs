@@ -43,7 +43,6 @@ use podstorm_runtime::limits::DEPLOYMENT_RETRIES_MAX;
 use podstorm_runtime::workqueue::{QueueRow, RateLimitingQueue};
 
 use crate::cache::{Listed, PodChange};
-use crate::ranking::RankFields;
 use crate::replicaset::Owner;
 use cache::{CachedDeployment, Caches};
 
@@ -87,7 +86,7 @@ const QUEUE: QueueRow = QueueRow {
 
 impl Controller {
     /// A controller that reads Deployments, ReplicaSets and pods from these informers.
-    pub fn new(options: ControllerOptions, informers: &mut Informers<RankFields>) -> Controller {
+    pub fn new(options: ControllerOptions, informers: &mut Informers) -> Controller {
         let shared = Arc::new(Shared {
             options,
             caches: Caches::new(informers),
@@ -121,7 +120,6 @@ impl Controller {
 }
 
 impl Workload for Controller {
-    type Fields = RankFields;
     type Sync = AsyncSync;
 
     fn kind(&self) -> Kind {

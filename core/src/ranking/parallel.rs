@@ -43,63 +43,65 @@ impl Ranker {
 
     /// Fills `chosen` with indices into the list. Returns false if one core is faster, or if the
     /// choice needs all keys.
-    pub(super) fn choose_parallel<'a, T: Sync>(
+    pub(super) fn choose_parallel<T: Sync>(
         &mut self,
-        items: &'a [T],
-        fields: &(impl Fn(&'a T) -> Option<&'a RankFields> + Sync),
+        items: &[T],
+        fields: &[RankFields],
+        is_candidate: &(impl Fn(&T) -> bool + Sync),
         rank_of_node: &(impl Fn(u32) -> u32 + Sync),
         options: &RankOptions,
         k: usize,
     ) -> bool {
         let least = self.parallel_from.unwrap_or(PARALLEL_MIN).max(SAMPLE);
-        if items.len() < least || k == 0 || k > items.len() / 4 || rayon::current_num_threads() == 1
-        {
+        let count = items.len().min(fields.len());
+        if count < least || k == 0 || k > count / 4 || rayon::current_num_threads() == 1 {
             return false;
         }
         let packing = Packing::new(options);
-        let key = |item: &'a T| {
-            let fields = fields(item)?;
-            let rank = Packing::rank(fields, rank_of_node);
-            Some((packing.fine(fields, rank), rank))
+        let key = |(item, fields): (&T, &RankFields)| {
+            is_candidate(item).then(|| {
+                let rank = Packing::rank(fields, rank_of_node);
+                (packing.fine(fields, rank), rank)
+            })
         };
-        let sample = items.iter().step_by(items.len() / SAMPLE).filter_map(key);
+        let sample = items.iter().zip(fields).step_by(count / SAMPLE);
+        let sample = sample.filter_map(key);
         self.keys.clear();
         self.keys.extend(sample.map(|(key, _)| key));
-        let (sampled, place) = (self.keys.len(), bound_place(k, items.len()));
+        let (sampled, place) = (self.keys.len(), bound_place(k, count));
         if sampled < SAMPLED_MIN || place >= sampled {
             return false;
         }
         let (_, bound, _) = self.keys.select_nth_unstable(place);
         let bound = *bound;
 
-        let count = items.len().div_ceil(PIECE);
+        let count = count.div_ceil(PIECE);
         if self.pieces.len() < count {
             self.pieces.resize_with(count, Piece::default);
         }
         let pieces = &mut self.pieces[..count];
-        pieces
-            .par_iter_mut()
-            .zip(items.par_chunks(PIECE))
-            .enumerate()
-            .for_each(|(number, (piece, items))| piece.fill(number * PIECE, items, key, bound));
+        let parts = items.par_chunks(PIECE).zip(fields.par_chunks(PIECE));
+        let filled = pieces.par_iter_mut().zip(parts).enumerate();
+        filled.for_each(|(number, (piece, (items, fields)))| {
+            piece.fill(number * PIECE, items.iter().zip(fields), key, bound);
+        });
         let kept = pieces.iter().map(|piece| piece.kept).sum();
         if kept < k || pieces.iter().any(|piece| piece.rank_max > FINE_RANK_MAX) {
             return false; // An unlucky sample, or ranks that need another form of key.
         }
 
         let pieces = std::mem::take(&mut self.pieces);
-        self.cut(&pieces[..count], kept, items, fields, options, k);
+        self.cut(&pieces[..count], kept, fields, options, k);
         self.pieces = pieces;
         true
     }
 
     /// Fills `chosen` from the candidates that the pieces have kept, `kept` in all.
-    fn cut<'a, T>(
+    fn cut(
         &mut self,
         pieces: &[Piece],
         kept: usize,
-        items: &'a [T],
-        fields: &impl Fn(&'a T) -> Option<&'a RankFields>,
+        fields: &[RankFields],
         options: &RankOptions,
         k: usize,
     ) {
@@ -115,20 +117,18 @@ impl Ranker {
             near.zip(piece.keys[..piece.kept].iter().copied())
         });
         let (below, tied) = split(near, *cut, (&mut self.below, &mut tied_at));
-        let tied_fields = tied_at[..tied]
-            .iter()
-            .map(|&at| fields(&items[at as usize]).expect("only items with fields were kept"));
+        let tied_fields = tied_at[..tied].iter().map(|&at| &fields[at as usize]);
         self.fill_chosen(below, &tied_at[..tied], tied_fields, options, k);
         self.tied = tied_at;
     }
 }
 
 impl Piece {
-    fn fill<'a, T>(
+    fn fill<I>(
         &mut self,
         first: usize,
-        items: &'a [T],
-        key: impl Fn(&'a T) -> Option<(u64, u32)>,
+        items: impl ExactSizeIterator<Item = I>,
+        key: impl Fn(I) -> Option<(u64, u32)>,
         bound: u64,
     ) {
         if self.near.len() < items.len() {
@@ -160,7 +160,7 @@ mod tests {
     const NOW_NS: i64 = 1_772_921_233 * 1_000_000_000;
 
     /// Pods with many ties: a handful of ready times and nodes.
-    fn listed(count: u32, seed: u64) -> Vec<Option<RankFields>> {
+    fn listed(count: u32, seed: u64) -> (Vec<bool>, Vec<RankFields>) {
         let mut state = seed;
         let mut draw = |below: u64| {
             state = state
@@ -176,9 +176,9 @@ mod tests {
                 pod.metadata.creation_timestamp = Time::from_unix_seconds(1_772_921_233 - age);
                 pod.node_name = (draw(20) > 0).then(|| "node".into());
                 let node = u32::try_from(draw(50)).unwrap();
-                (draw(10) > 0).then(|| RankFields::of(&pod, node))
+                (draw(10) > 0, RankFields::of(&pod, node))
             })
-            .collect()
+            .unzip()
     }
 
     #[test]
@@ -191,22 +191,19 @@ mod tests {
         let (mut several, mut one) = (Ranker::new().parallel_from(0), Ranker::new());
         let mut shared_out = 0;
         for (count, seed) in [(300, 1), (20_000, 2), (50_000, 3), (9_000, 4)] {
-            let items = listed(count, seed);
+            let (items, fields) = listed(count, seed);
+            let candidates = (0u32..).zip(&fields).zip(&items);
+            let candidates = candidates.filter_map(|(candidate, is)| is.then_some(candidate));
             let mut nodes = NodeCounts::new();
-            items
-                .iter()
-                .flatten()
-                .for_each(|fields| nodes.add(fields.node()));
+            (candidates.clone()).for_each(|(_, fields)| nodes.add(fields.node()));
             for k in [1, 2, 70, 500, 2_000, count as usize] {
-                let candidates = (0u32..).zip(&items);
-                let candidates = candidates.filter_map(|(at, item)| Some((at, item.as_ref()?)));
-                let expected = one.choose(candidates, |node| nodes.get(node), &options, k);
-                let fields = Option::as_ref;
+                let expected = one.choose(candidates.clone(), |node| nodes.get(node), &options, k);
+                let is = |item: &bool| *item;
                 let rank = |node| nodes.get(node);
                 pool.install(|| {
-                    let chosen = several.choose_among(&items, fields, rank, &options, k);
+                    let chosen = several.choose_among(&items, &fields, is, rank, &options, k);
                     assert_eq!(chosen, expected, "{k} of {count}");
-                    let shared = several.choose_parallel(&items, &fields, &rank, &options, k);
+                    let shared = several.choose_parallel(&items, &fields, &is, &rank, &options, k);
                     shared_out += u32::from(shared);
                 });
             }
@@ -223,12 +220,13 @@ mod tests {
             .num_threads(2)
             .build()
             .unwrap();
-        let items = listed(10_000, 5);
+        let (items, fields) = listed(10_000, 5);
         let options = RankOptions::at(NOW_NS);
         let rank = |node| if node == 7 { FINE_RANK_MAX + 1 } else { 1 };
         let mut ranker = Ranker::new().parallel_from(0);
         let parallel = |ranker: &mut Ranker| {
-            pool.install(|| ranker.choose_parallel(&items, &Option::as_ref, &rank, &options, 500))
+            let is = |item: &bool| *item;
+            pool.install(|| ranker.choose_parallel(&items, &fields, &is, &rank, &options, 500))
         };
         assert!(!parallel(&mut ranker));
     }

@@ -92,24 +92,26 @@ impl Ranker {
         &self.chosen
     }
 
-    /// As [`choose`](Self::choose), among the items of a list that have fields. The chosen numbers
-    /// are indices into the list. With the feature `rayon`, a list of some ten thousand items of
+    /// As [`choose`](Self::choose), among the items of a list that are candidates; `fields` are those of
+    /// all items, and the chosen numbers are indices. With the feature `rayon`, a list of some ten thousand items of
     /// which few are to be deleted is split over the rayon pool that the caller runs in; the choice
     /// is the same.
-    pub fn choose_among<'a, T: Sync>(
+    pub fn choose_among<T: Sync>(
         &mut self,
-        items: &'a [T],
-        fields: impl Fn(&'a T) -> Option<&'a RankFields> + Sync,
+        items: &[T],
+        fields: &[RankFields],
+        is_candidate: impl Fn(&T) -> bool + Sync,
         rank_of_node: impl Fn(u32) -> u32 + Sync,
         options: &RankOptions,
         k: usize,
     ) -> &[u32] {
         #[cfg(feature = "rayon")]
-        if self.choose_parallel(items, &fields, &rank_of_node, options, k) {
+        if self.choose_parallel(items, fields, &is_candidate, &rank_of_node, options, k) {
             return &self.chosen;
         }
-        let numbered = (0u32..).zip(items);
-        let candidates = numbered.filter_map(|(at, item)| Some((at, fields(item)?)));
+        let numbered = (0u32..).zip(items.iter().zip(fields));
+        let candidates = numbered.filter(|(_, (item, _))| is_candidate(item));
+        let candidates = candidates.map(|(at, (_, fields))| (at, fields));
         self.choose(candidates, rank_of_node, options, k)
     }
 

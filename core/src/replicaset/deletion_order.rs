@@ -75,15 +75,18 @@ impl Controller {
         {
             let members = owner.owned_pods.lock();
             let matches = matching_sets(&members, selector);
-            for (pod, member) in members.iter().filter(|(_, member)| member.is_active()) {
+            for ((pod, member), fields) in members.iter().zip(members.fields::<RankFields>()) {
+                if !member.is_active() {
+                    continue;
+                }
                 if !matches[member.label_set as usize] {
                     released += usize::from(!deleting);
                     continue;
                 }
                 pods.push(Ranked {
                     pod: pod.clone(),
-                    fields: member.fields.clone(),
-                    rank: rank(&member.fields),
+                    fields: fields.clone(),
+                    rank: rank(fields),
                     adopted: false,
                 });
             }

@@ -10,7 +10,6 @@ use podstorm_runtime::store::Keyed;
 use super::Controller;
 use super::owners::{Owner, OwnerChange};
 use crate::cache::{OwnedPods, PodChange};
-use crate::ranking::RankFields;
 
 const NS_PER_SECOND: i64 = 1_000_000_000;
 
@@ -88,12 +87,12 @@ impl Controller {
 }
 
 impl OwnedHandlers for Controller {
-    type Dependent<'a> = OwnedPod<'a, RankFields>;
+    type Dependent<'a> = OwnedPod<'a>;
 
     const ENDS_GRACEFULLY: bool = true;
 
     #[inline]
-    fn owner(&self, pod: OwnedPod<'_, RankFields>) -> Option<KeyId> {
+    fn owner(&self, pod: OwnedPod<'_>) -> Option<KeyId> {
         self.resolve(pod.owned_pods)
     }
 
@@ -119,13 +118,7 @@ impl OwnedHandlers for Controller {
     }
 
     #[inline]
-    fn updated(
-        &self,
-        owner: KeyId,
-        old: OwnedPod<'_, RankFields>,
-        new: OwnedPod<'_, RankFields>,
-        now: Now,
-    ) {
+    fn updated(&self, owner: KeyId, old: OwnedPod<'_>, new: OwnedPod<'_>, now: Now) {
         if !old.pod.is_ready() && new.pod.is_ready() {
             self.check_availability_later(owner, now);
         }
@@ -137,7 +130,7 @@ impl OwnedHandlers for Controller {
     }
 
     #[inline]
-    fn ended(&self, old: OwnedPod<'_, RankFields>, last: OwnedPod<'_, RankFields>, now: Now) {
+    fn ended(&self, old: OwnedPod<'_>, last: OwnedPod<'_>, now: Now) {
         self.wake_previous_owners(old, last, now);
     }
 }

@@ -124,10 +124,7 @@ impl Controller {
     ///
     /// # Panics
     /// The kind is neither ReplicaSet nor ReplicationController.
-    pub fn new(
-        options: ControllerOptions,
-        informers: &mut Informers<RankFields>,
-    ) -> Arc<Controller> {
+    pub fn new(options: ControllerOptions, informers: &mut Informers) -> Arc<Controller> {
         assert!(
             [Kind::REPLICA_SET, Kind::REPLICATION_CONTROLLER].contains(&options.kind),
             "only ReplicaSets and ReplicationControllers are controlled"
@@ -150,6 +147,7 @@ impl Controller {
             fence_at_start: policy.fence_at_start,
         };
         let kind = options.kind;
+        informers.pods().keep::<RankFields>(kind);
         let controller = Arc::new(Controller {
             owners: owners::store(kind, informers),
             guard: Guard::new(rules, [Kind::POD, kind]),
@@ -226,7 +224,6 @@ impl Controller {
 }
 
 impl Workload for Controller {
-    type Fields = RankFields;
     type Sync = Sync;
 
     fn kind(&self) -> Kind {

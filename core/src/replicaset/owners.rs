@@ -18,7 +18,6 @@ use podstorm_runtime::store::{Cached, Change, Store};
 use super::adapter::as_replica_set;
 use super::reconcile::pod_from_template;
 use crate::cache::{OwnedPods, PodCache};
-use crate::ranking::RankFields;
 use crate::template::TemplateForm;
 
 /// The cached owners of one kind.
@@ -64,7 +63,7 @@ pub struct Owner {
 }
 
 /// The store of a kind's owners, of which a controller manager has one.
-pub(crate) fn store(kind: Kind, informers: &mut Informers<RankFields>) -> Arc<OwnerStore> {
+pub(crate) fn store(kind: Kind, informers: &mut Informers) -> Arc<OwnerStore> {
     let pods = Arc::clone(informers.pods());
     informers.store(kind, || OwnerContext { kind, pods })
 }

@@ -118,55 +118,71 @@ impl Controller {
                 let cutoff = availability_cutoff(owner.object.spec.min_ready_seconds, now.wall_ns);
                 self.count_available(&mut members, selector, cutoff, &mut sync.counts);
             }
-            if !sync.may_scale || wanted == 0 {
-                return None;
-            }
-            let matches = matching_sets(&members, selector);
-            let is_candidate =
-                |member: &Member| member.is_active() && matches[member.label_set as usize];
-            let active = members
-                .members()
-                .iter()
-                .filter(|member| is_candidate(member));
-            let PodsToDelete {
-                names,
-                uids,
-                ranker,
-                related,
-                ..
-            } = &mut sync.to_delete;
-            let by_uid = self.hardened.deletes_by_uid();
-            names.clear();
-            uids.clear();
-            if ranked {
-                let options = self.rank_options(now);
-                let chosen = ranker.choose_among(
-                    members.members(),
-                    |member| is_candidate(member).then_some(&member.fields),
-                    |node| related.get(node),
-                    &options,
-                    wanted,
-                );
-                let name = |at: usize| members.pod(at).metadata.name.clone();
-                names.extend(chosen.iter().map(|&at| name(at as usize)));
-                if by_uid {
-                    let uid = |at: usize| members.pod(at).metadata.uid.clone();
-                    uids.extend(chosen.iter().map(|&at| uid(at as usize)));
-                }
-                let fields = chosen
-                    .iter()
-                    .map(|&at| &members.members()[at as usize].fields);
-                self.observe_age_ratios(active.map(|member| &member.fields), fields, now);
-            } else {
-                let active = members.iter().filter(|(_, member)| is_candidate(member));
-                for (pod, _) in active {
-                    names.push(pod.metadata.name.clone());
-                    if by_uid {
-                        uids.push(pod.metadata.uid.clone());
-                    }
-                }
+            if sync.may_scale && wanted > 0 {
+                let to_delete = &mut sync.to_delete;
+                self.choose_pods(&members, selector, (wanted, ranked), to_delete, now);
             }
             return None;
+        }
+    }
+
+    /// Chooses `wanted` of the owner's matching active pods to delete: by their ranks, or all that
+    /// there are where `is_ranked` is false.
+    #[inline(never)]
+    fn choose_pods(
+        &self,
+        members: &Members,
+        selector: &Selector,
+        (wanted, is_ranked): (usize, bool),
+        to_delete: &mut PodsToDelete,
+        now: Now,
+    ) {
+        let matches = matching_sets(members, selector);
+        let mut sets = members.label_sets().iter().zip(&matches);
+        // As in most owners: all pods are active and match.
+        let all =
+            sets.all(|(set, matches)| set.pods == 0 || (*matches && set.totals.active == set.pods));
+        let is_candidate =
+            |member: &Member| all || (member.is_active() && matches[member.label_set as usize]);
+        let fields = members.fields::<RankFields>();
+        let PodsToDelete {
+            names,
+            uids,
+            ranker,
+            related,
+            ..
+        } = to_delete;
+        let by_uid = self.hardened.deletes_by_uid();
+        names.clear();
+        uids.clear();
+        if is_ranked {
+            let options = self.rank_options(now);
+            let chosen = ranker.choose_among(
+                members.members(),
+                fields,
+                is_candidate,
+                |node| related.get(node),
+                &options,
+                wanted,
+            );
+            let name = |at: usize| members.pod(at).metadata.name.clone();
+            names.extend(chosen.iter().map(|&at| name(at as usize)));
+            if by_uid {
+                let uid = |at: usize| members.pod(at).metadata.uid.clone();
+                uids.extend(chosen.iter().map(|&at| uid(at as usize)));
+            }
+            let active = members.members().iter().zip(fields);
+            let active = active.filter(|(member, _)| is_candidate(member));
+            let chosen = chosen.iter().map(|&at| &fields[at as usize]);
+            self.observe_age_ratios(active.map(|(_, fields)| fields), chosen, now);
+        } else {
+            let active = members.iter().filter(|(_, member)| is_candidate(member));
+            for (pod, _) in active {
+                names.push(pod.metadata.name.clone());
+                if by_uid {
+                    uids.push(pod.metadata.uid.clone());
+                }
+            }
         }
     }
 

@@ -9,7 +9,6 @@ use podstorm::driver::{Step, SyncState, Workload};
 use podstorm::informer::{Handler, Informers};
 use podstorm::intern::{KeyId, ObjectKey};
 use podstorm::object::{AnyObject, Kind, Now, Pod, Resource};
-use podstorm::ranking::RankFields;
 use podstorm::store::{Change, Keyed, Store};
 use podstorm::workqueue::{End, QueueRow, RateLimitingQueue};
 use serde_json::json;
@@ -56,7 +55,7 @@ impl SyncState for OneRequest {
 
 impl OnePodEach {
     /// One that reads objects of this kind, and pods.
-    pub(crate) fn new(kind: Kind, informers: &mut Informers<RankFields>) -> Arc<OnePodEach> {
+    pub(crate) fn new(kind: Kind, informers: &mut Informers) -> Arc<OnePodEach> {
         let workload = Arc::new(OnePodEach {
             kind,
             pods: Arc::clone(informers.pods()),
@@ -108,7 +107,6 @@ impl Handler<AnyObject> for OnePodEach {
 }
 
 impl Workload for OnePodEach {
-    type Fields = RankFields;
     type Sync = OneRequest;
 
     fn kind(&self) -> Kind {

@@ -11,7 +11,6 @@ use podstorm::driver::{AsyncSync, Calls, Step, Workload, join_all};
 use podstorm::informer::{Handler, Informers};
 use podstorm::intern::{KeyId, ObjectKey};
 use podstorm::object::{AnyObject, Kind, Now};
-use podstorm::ranking::RankFields;
 use podstorm::store::Change;
 use podstorm::workqueue::{End, RateLimitingQueue};
 use podstorm_apiserver::latency::Latency;
@@ -102,7 +101,6 @@ impl Handler<AnyObject> for Asks {
 }
 
 impl Workload for Asks {
-    type Fields = RankFields;
     type Sync = AsyncSync;
 
     fn kind(&self) -> Kind {
@@ -149,7 +147,7 @@ fn site(latency: Latency) -> FaultHarness {
 
 /// Runs a sync with these steps to its end.
 fn run(site: &mut FaultHarness, steps: Steps) {
-    site.add_workload("asks", move |informers: &mut Informers<RankFields>| {
+    site.add_workload("asks", move |informers: &mut Informers| {
         let asks = Arc::new(Asks {
             known: Once::new(),
             queue: RateLimitingQueue::new(),

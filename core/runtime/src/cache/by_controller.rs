@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use ahash::RandomState;
 use hashbrown::{HashMap, HashTable};
-use podstorm_objects::{ObjectMeta, OwnerReference, Str, hash_state};
+use podstorm_objects::{Kind, ObjectMeta, OwnerReference, Str, hash_state};
+use smallvec::SmallVec;
 
-use super::PodFields;
+use super::columns::NewColumn;
 use super::owned_pods::{OwnedPods, OwnerId};
 use crate::intern::{FIXED_STATE, KeyId};
 use crate::primitives::{CachePadded, Mutex, MutexGuard, lock};
@@ -19,13 +20,15 @@ const SHARD_SHIFT: u32 = 40;
 
 /// The owned pods of all owners, and the orphans of all namespaces.
 #[derive(Debug)]
-pub(super) struct PodsByController<F>(Box<[CachePadded<Mutex<Shard<F>>>]>);
+pub(super) struct PodsByController(Box<[CachePadded<Mutex<Shard>>]>);
 
 #[derive(Debug)]
-struct Shard<F> {
+struct Shard {
     /// By the owner's UID. Namespace, kind and name are compared too.
-    owned: HashTable<Arc<OwnedPods<F>>>,
-    orphans: HashMap<Str, Arc<OwnedPods<F>>, RandomState>,
+    owned: HashTable<Arc<OwnedPods>>,
+    orphans: HashMap<Str, Arc<OwnedPods>, RandomState>,
+    /// What workloads keep of the pods of owners, by the owners' kind.
+    columns: SmallVec<[(Kind, NewColumn); 2]>,
     /// With more namespaces than this, unused ones are dropped.
     orphans_max: usize,
 }
@@ -33,11 +36,12 @@ struct Shard<F> {
 /// The number of namespaces of a shard that are kept without checking whether they are used.
 const ORPHANS_KEPT: usize = 1;
 
-impl<F: PodFields> Default for PodsByController<F> {
+impl Default for PodsByController {
     fn default() -> Self {
         let shard = || Shard {
             owned: HashTable::new(),
             orphans: HashMap::with_hasher(hash_state()),
+            columns: SmallVec::new(),
             orphans_max: ORPHANS_KEPT,
         };
         PodsByController(
@@ -48,14 +52,28 @@ impl<F: PodFields> Default for PodsByController<F> {
     }
 }
 
-impl<F: PodFields> PodsByController<F> {
-    fn shard(&self, hash: u64) -> MutexGuard<'_, Shard<F>> {
+impl PodsByController {
+    fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
         lock(&self.0[(hash >> SHARD_SHIFT) as usize % SHARDS])
+    }
+
+    /// From now on keeps these fields of each pod of an owner of this kind.
+    pub(super) fn keep(&self, kind: Kind, new_column: NewColumn) {
+        for shard in &self.0 {
+            let mut shard = lock(shard);
+            shard.columns.retain(|(known, _)| *known != kind);
+            shard.columns.push((kind, new_column));
+            for owned_pods in &shard.owned {
+                if owned_pods.owner_kind() == Some(kind.name()) {
+                    owned_pods.lock().keep(new_column);
+                }
+            }
+        }
     }
 
     /// The pods with an object's controller reference or, without one, the orphans of its
     /// namespace. Made if they don't exist.
-    pub(super) fn of(&self, meta: &ObjectMeta) -> Arc<OwnedPods<F>> {
+    pub(super) fn of(&self, meta: &ObjectMeta) -> Arc<OwnedPods> {
         match meta.controller() {
             Some(owner) => {
                 let hash = hash_of(owner);
@@ -66,7 +84,7 @@ impl<F: PodFields> PodsByController<F> {
     }
 
     /// As [`PodsByController::of`], but makes none.
-    pub(super) fn find(&self, meta: &ObjectMeta) -> Option<Arc<OwnedPods<F>>> {
+    pub(super) fn find(&self, meta: &ObjectMeta) -> Option<Arc<OwnedPods>> {
         match meta.controller() {
             Some(owner) => self.find_owned(&meta.namespace, owner),
             None => self
@@ -83,13 +101,13 @@ impl<F: PodFields> PodsByController<F> {
         &self,
         namespace: &Str,
         owner: &OwnerReference,
-    ) -> Option<Arc<OwnedPods<F>>> {
+    ) -> Option<Arc<OwnedPods>> {
         let hash = hash_of(owner);
         self.shard(hash).find_owned(hash, namespace, owner)
     }
 
     /// The orphans of a namespace; an empty list if there are none.
-    pub(super) fn orphans(&self, namespace: &Str) -> Arc<OwnedPods<F>> {
+    pub(super) fn orphans(&self, namespace: &Str) -> Arc<OwnedPods> {
         self.shard(FIXED_STATE.hash_one(namespace))
             .orphans(namespace)
     }
@@ -100,7 +118,7 @@ impl<F: PodFields> PodsByController<F> {
         namespace: &Str,
         owner: &OwnerReference,
         key: KeyId,
-    ) -> Arc<OwnedPods<F>> {
+    ) -> Arc<OwnedPods> {
         let hash = hash_of(owner);
         let mut shard = self.shard(hash);
         let owned_pods = shard.owned(hash, namespace, owner);
@@ -114,7 +132,7 @@ impl<F: PodFields> PodsByController<F> {
     ///
     /// Called after the last pod left and after the owner was detached. The later of the two calls
     /// sees the effect of the other, because both have held the list's lock in between.
-    pub(super) fn drop_if_unused(&self, owned_pods: &Arc<OwnedPods<F>>) {
+    pub(super) fn drop_if_unused(&self, owned_pods: &Arc<OwnedPods>) {
         let Some(owner) = owned_pods.owner_id() else {
             return;
         };
@@ -131,10 +149,10 @@ impl<F: PodFields> PodsByController<F> {
     }
 }
 
-impl<F: PodFields> Shard<F> {
+impl Shard {
     /// Amortised O(1): namespaces come and go. Unused ones are looked for when there are twice as
     /// many as were in use the last time.
-    fn orphans(&mut self, namespace: &Str) -> Arc<OwnedPods<F>> {
+    fn orphans(&mut self, namespace: &Str) -> Arc<OwnedPods> {
         if let Some(owned_pods) = self.orphans.get(namespace) {
             return owned_pods.clone();
         }
@@ -144,16 +162,21 @@ impl<F: PodFields> Shard<F> {
                 .retain(|_, owned_pods| Arc::strong_count(owned_pods) > 1);
             self.orphans_max = (2 * self.orphans.len()).max(ORPHANS_KEPT);
         }
-        let owned_pods = Arc::new(OwnedPods::new(namespace.clone(), None));
+        let owned_pods = Arc::new(OwnedPods::new(namespace.clone(), None, None));
         self.orphans.insert(namespace.clone(), owned_pods.clone());
         owned_pods
     }
 
-    fn owned(&mut self, hash: u64, namespace: &Str, owner: &OwnerReference) -> Arc<OwnedPods<F>> {
+    fn owned(&mut self, hash: u64, namespace: &Str, owner: &OwnerReference) -> Arc<OwnedPods> {
         if let Some(owned_pods) = self.find_owned(hash, namespace, owner) {
             return owned_pods;
         }
-        let owned_pods = Arc::new(OwnedPods::new(namespace.clone(), Some(OwnerId::of(owner))));
+        let kept = (self.columns.iter()).find(|(kind, _)| kind.name() == &*owner.kind);
+        let owned_pods = Arc::new(OwnedPods::new(
+            namespace.clone(),
+            Some(OwnerId::of(owner)),
+            kept.map(|(_, new_column)| *new_column),
+        ));
         self.owned
             .insert_unique(hash, owned_pods.clone(), |owned_pods| {
                 FIXED_STATE.hash_one(
@@ -171,8 +194,8 @@ impl<F: PodFields> Shard<F> {
         hash: u64,
         namespace: &Str,
         owner: &OwnerReference,
-    ) -> Option<Arc<OwnedPods<F>>> {
-        let is_it = |owned_pods: &Arc<OwnedPods<F>>| {
+    ) -> Option<Arc<OwnedPods>> {
+        let is_it = |owned_pods: &Arc<OwnedPods>| {
             owned_pods.owner_id().is_some_and(|held| held.is(owner))
                 && owned_pods.namespace() == namespace
         };

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use hashbrown::HashTable;
 use podstorm_objects::Pod;
 
-use super::PodFields;
 use super::owned_pods::OwnedPods;
 use crate::intern::FIXED_STATE;
 use crate::primitives::{CachePadded, Mutex, MutexGuard, lock};
@@ -60,38 +59,38 @@ fn spread(hash: u32) -> u64 {
 
 /// All shards.
 #[derive(Debug)]
-pub(super) struct Index<F>(Box<[CachePadded<Mutex<Shard<F>>>]>);
+pub(super) struct Index(Box<[CachePadded<Mutex<Shard>>]>);
 
 /// The number of slots that an empty shard keeps.
 const KEPT: usize = 64;
 
 /// The pods of one shard.
 #[derive(Debug)]
-pub(super) struct Shard<F> {
+pub(super) struct Shard {
     /// Slots by namespace and name.
     by_name: HashTable<u32>,
-    slots: Vec<Option<PodSlot<F>>>,
+    slots: Vec<Option<PodSlot>>,
     free: Vec<u32>,
 }
 
 /// One pod.
 #[derive(Debug)]
-pub(super) struct PodSlot<F> {
+pub(super) struct PodSlot {
     pub(super) pod: Arc<Pod>,
-    pub(super) owned_pods: Arc<OwnedPods<F>>,
+    pub(super) owned_pods: Arc<OwnedPods>,
     /// The pod's handle among its owner's pods.
     pub(super) handle: u32,
     /// The hash of the name, so that growing the table reads no names.
     pub(super) hash: u32,
 }
 
-impl<F: PodFields> Default for Index<F> {
+impl Default for Index {
     fn default() -> Self {
         Index((0..SHARDS).map(|_| CachePadded::default()).collect())
     }
 }
 
-impl<F> Default for Shard<F> {
+impl Default for Shard {
     fn default() -> Self {
         Shard {
             by_name: HashTable::new(),
@@ -101,13 +100,14 @@ impl<F> Default for Shard<F> {
     }
 }
 
-impl<F: PodFields> Index<F> {
-    pub(super) fn lock(&self, shard: u32) -> MutexGuard<'_, Shard<F>> {
+impl Index {
+    #[inline]
+    pub(super) fn lock(&self, shard: u32) -> MutexGuard<'_, Shard> {
         lock(&self.0[shard as usize])
     }
 
     /// The shards in order. Each is locked while it is visited.
-    pub(super) fn iter(&self) -> impl Iterator<Item = MutexGuard<'_, Shard<F>>> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = MutexGuard<'_, Shard>> {
         self.0.iter().map(|shard| lock(shard))
     }
 
@@ -116,7 +116,8 @@ impl<F: PodFields> Index<F> {
     }
 }
 
-impl<F: PodFields> Shard<F> {
+impl Shard {
+    #[inline]
     pub(super) fn find(&self, hash: u32, namespace: &str, name: &str) -> Option<u32> {
         let is_it = |&number: &u32| {
             let slot = self.slot(number);
@@ -127,7 +128,7 @@ impl<F: PodFields> Shard<F> {
     }
 
     /// Fills an empty shard with pods that have different names.
-    pub(super) fn fill(&mut self, filled: Vec<PodSlot<F>>) {
+    pub(super) fn fill(&mut self, filled: Vec<PodSlot>) {
         assert!(self.by_name.is_empty());
         let Shard {
             by_name,
@@ -144,7 +145,7 @@ impl<F: PodFields> Shard<F> {
     }
 
     /// Adds a pod whose name is not in the shard.
-    pub(super) fn insert(&mut self, slot: PodSlot<F>) {
+    pub(super) fn insert(&mut self, slot: PodSlot) {
         let hash = slot.hash;
         let number = match self.free.pop() {
             Some(number) => {
@@ -163,7 +164,7 @@ impl<F: PodFields> Shard<F> {
     }
 
     /// Removes a pod. The number comes from `find`.
-    pub(super) fn remove(&mut self, number: u32) -> PodSlot<F> {
+    pub(super) fn remove(&mut self, number: u32) -> PodSlot {
         let slot = self.slots[number as usize]
             .take()
             .expect("found slots are taken");
@@ -178,25 +179,26 @@ impl<F: PodFields> Shard<F> {
         slot
     }
 
-    pub(super) fn slot(&self, number: u32) -> &PodSlot<F> {
+    #[inline]
+    pub(super) fn slot(&self, number: u32) -> &PodSlot {
         self.slots[number as usize]
             .as_ref()
             .expect("indexed slots are taken")
     }
 
-    pub(super) fn slot_mut(&mut self, number: u32) -> &mut PodSlot<F> {
+    pub(super) fn slot_mut(&mut self, number: u32) -> &mut PodSlot {
         self.slots[number as usize]
             .as_mut()
             .expect("indexed slots are taken")
     }
 
     /// The pods, in no particular order.
-    pub(super) fn slots(&self) -> impl Iterator<Item = &PodSlot<F>> {
+    pub(super) fn slots(&self) -> impl Iterator<Item = &PodSlot> {
         self.slots.iter().flatten()
     }
 }
 
-fn hash_of<F>(slots: &[Option<PodSlot<F>>], number: u32) -> u32 {
+fn hash_of(slots: &[Option<PodSlot>], number: u32) -> u32 {
     slots[number as usize]
         .as_ref()
         .expect("indexed slots are taken")

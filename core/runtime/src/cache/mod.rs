@@ -15,6 +15,7 @@
 //! No lock is held across a call into another module of the crate, except for pure functions.
 
 mod by_controller;
+mod columns;
 mod index;
 mod label_set;
 mod listed;
@@ -29,8 +30,7 @@ mod version;
 
 use std::sync::Arc;
 
-use podstorm_objects::Pod;
-
+pub use columns::PodFields;
 pub use label_set::{LabelSet, Totals};
 pub use listed::{Listed, PodRun};
 pub use namespaces::NamespacedSelector;
@@ -38,24 +38,6 @@ pub use owned_pods::{Member, Members, MembersGuard, OwnedPods};
 pub use pods::{PodCache, PodChange};
 pub use selector_index::SelectorIndex;
 pub use version::StoreVersion;
-
-/// The values that the workloads over a cache keep of each pod, dense and apart from the pod
-/// itself. They are computed once per version of the pod and read by syncs that look at many pods.
-/// `()` keeps nothing.
-pub trait PodFields: std::fmt::Debug + Clone + Send + Sync + 'static {
-    /// The fields of a pod. `node` is the dense number of its node's name, 0 without a node.
-    fn of(pod: &Pod, node: u32) -> Self;
-
-    /// The fields of the next version of the pod with these fields.
-    fn next(&self, old: &Pod, new: &Pod, node: u32) -> Self {
-        let _ = old;
-        Self::of(new, node)
-    }
-}
-
-impl PodFields for () {
-    fn of(_: &Pod, _: u32) {}
-}
 
 /// What a watch says happened to an object.
 #[derive(Debug)]

@@ -7,14 +7,13 @@ use ahash::RandomState;
 use hashbrown::{HashMap, HashSet};
 use podstorm_objects::{Labels, Selector, Str, hash_state};
 
-use super::PodFields;
 use super::label_set::LabelSetChange;
 use super::owned_pods::OwnedPods;
 
 /// Per namespace, the owned pods by label set.
 #[derive(Debug)]
-pub(crate) struct Namespaces<F> {
-    by_name: HashMap<Str, LabelSets<F>, RandomState>,
+pub(crate) struct Namespaces {
+    by_name: HashMap<Str, LabelSets, RandomState>,
 }
 
 /// An owner's selector that counts for co-location, with the owner's namespace.
@@ -22,21 +21,21 @@ pub type NamespacedSelector = (Str, Arc<Selector>);
 
 /// The label sets of one namespace.
 #[derive(Debug)]
-struct LabelSets<F> {
-    holders: HashMap<Labels, Vec<Arc<OwnedPods<F>>>, RandomState>,
+struct LabelSets {
+    holders: HashMap<Labels, Vec<Arc<OwnedPods>>, RandomState>,
     /// The label sets by each pair in them.
     by_pair: HashMap<(Str, Str), HashSet<Labels, RandomState>, RandomState>,
 }
 
-impl<F: PodFields> Namespaces<F> {
-    pub(crate) fn new() -> Namespaces<F> {
+impl Namespaces {
+    pub(crate) fn new() -> Namespaces {
         Namespaces {
             by_name: HashMap::with_hasher(hash_state()),
         }
     }
 
     /// Records how a change of owned pods changed their label sets.
-    pub(crate) fn note(&mut self, owned_pods: &Arc<OwnedPods<F>>, change: LabelSetChange) {
+    pub(crate) fn note(&mut self, owned_pods: &Arc<OwnedPods>, change: LabelSetChange) {
         if let Some(labels) = change.added {
             let sets = self
                 .by_name
@@ -62,7 +61,7 @@ impl<F: PodFields> Namespaces<F> {
     pub(crate) fn matching(
         &self,
         selectors: &[NamespacedSelector],
-        found: &mut Vec<(Labels, Arc<OwnedPods<F>>)>,
+        found: &mut Vec<(Labels, Arc<OwnedPods>)>,
     ) {
         found.clear();
         for (at, (namespace, selector)) in selectors.iter().enumerate() {
@@ -88,15 +87,15 @@ impl<F: PodFields> Namespaces<F> {
     }
 }
 
-impl<F: PodFields> LabelSets<F> {
-    fn new() -> LabelSets<F> {
+impl LabelSets {
+    fn new() -> LabelSets {
         LabelSets {
             holders: HashMap::with_hasher(hash_state()),
             by_pair: HashMap::with_hasher(hash_state()),
         }
     }
 
-    fn insert(&mut self, labels: Labels, owned_pods: &Arc<OwnedPods<F>>) {
+    fn insert(&mut self, labels: Labels, owned_pods: &Arc<OwnedPods>) {
         let holders = self.holders.entry(labels.clone()).or_default();
         if holders.is_empty() {
             for pair in labels.pairs() {
@@ -108,7 +107,7 @@ impl<F: PodFields> LabelSets<F> {
         holders.push(owned_pods.clone());
     }
 
-    fn remove(&mut self, labels: &Labels, owned_pods: &Arc<OwnedPods<F>>) {
+    fn remove(&mut self, labels: &Labels, owned_pods: &Arc<OwnedPods>) {
         let Some(holders) = self.holders.get_mut(labels) else {
             return;
         };
@@ -131,7 +130,7 @@ impl<F: PodFields> LabelSets<F> {
     fn candidates(
         &self,
         selector: &Selector,
-        mut candidate: impl FnMut(&Labels, &[Arc<OwnedPods<F>>]),
+        mut candidate: impl FnMut(&Labels, &[Arc<OwnedPods>]),
     ) {
         let pairs = selector.required_pairs();
         if pairs.is_empty() {

@@ -1,6 +1,7 @@
 //! The pods that one owner controls, or the orphans of one namespace, with running totals by label
 //! set, so that a sync with nothing to do looks at no pod.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use ahash::RandomState;
@@ -8,7 +9,7 @@ use hashbrown::HashMap;
 use podstorm_objects::{Labels, OwnerReference, Pod, Str, Time, Uid, hash_state};
 use smallvec::SmallVec;
 
-use super::PodFields;
+use super::columns::{Column, NewColumn, PodFields, reserve_one};
 use super::label_set::{LabelSet, LabelSetChange, PodState, Totals, ready_since};
 use super::ready_times::ReadyTimes;
 use crate::intern::{DenseKey, KeyId};
@@ -16,7 +17,7 @@ use crate::primitives::{AtomicU32, AtomicUsize, Mutex, MutexGuard, Ordering, loc
 
 /// The pods with one controller reference, or the orphans of one namespace.
 #[derive(Debug)]
-pub struct OwnedPods<F> {
+pub struct OwnedPods {
     namespace: Str,
     /// Kind, name and UID of the reference; `None` for the orphans of the namespace.
     owner_id: Option<OwnerId>,
@@ -25,7 +26,7 @@ pub struct OwnedPods<F> {
     owner_key: AtomicU32,
     /// The number of pods, readable without the lock. Written under it.
     pod_count: AtomicUsize,
-    members: Mutex<Members<F>>,
+    members: Mutex<Members>,
 }
 
 /// The identity of a controller reference: kind, name and UID. The API version is ignored.
@@ -59,14 +60,11 @@ impl OwnerId {
 const NO_OWNER: u32 = u32::MAX;
 
 /// A locked view of the owned pods.
-pub type MembersGuard<'a, F> = MutexGuard<'a, Members<F>>;
+pub type MembersGuard<'a> = MutexGuard<'a, Members>;
 
-/// One of the owned pods: the values that syncs and ranking read, dense and apart from the pod
-/// itself.
+/// One of the owned pods: the values that syncs read, dense and apart from the pod itself.
 #[derive(Clone, Debug)]
-pub struct Member<F> {
-    /// The values that the workloads keep of the pod.
-    pub fields: F,
+pub struct Member {
     /// Index into the owner's label sets.
     pub label_set: u32,
     /// The pod's handle: `positions[handle]` is its position.
@@ -76,32 +74,37 @@ pub struct Member<F> {
     state: PodState,
 }
 
-impl<F: PodFields> Member<F> {
+impl Member {
     /// Whether the pod counts as a replica.
+    #[inline]
     pub fn is_active(&self) -> bool {
         self.state.active
     }
 
     /// Whether the pod is terminating.
+    #[inline]
     pub fn is_terminating(&self) -> bool {
         self.state.terminating
     }
 
     /// Whether the pod's `Ready` condition is true.
+    #[inline]
     pub fn is_ready(&self) -> bool {
         self.state.ready
     }
 }
 
-/// The owned pods. `pods[i]` and `members[i]` belong to one pod, and `positions[members[i].handle]`
-/// is `i`.
+/// The owned pods. `pods[i]`, `members[i]` and item `i` of the column belong to one pod, and
+/// `positions[members[i].handle]` is `i`.
 ///
 /// Other modules refer to a pod by its handle. The handle stays the same when other pods come and
 /// go, so no other structure changes when a pod moves to another position.
 #[derive(Debug)]
-pub struct Members<F> {
+pub struct Members {
     pods: Vec<Arc<Pod>>,
-    members: Vec<Member<F>>,
+    members: Vec<Member>,
+    /// What a workload keeps of the pods of owners of this kind.
+    column: Option<Box<dyn Column>>,
     /// By handle: the position or, if the handle is free, the next free handle.
     positions: Vec<u32>,
     /// The first free handle; `NO_HANDLE` if none is free.
@@ -121,26 +124,23 @@ const NO_HANDLE: u32 = u32::MAX;
 /// Up to this number of label sets are searched one by one.
 const SEARCHED_SETS: usize = 8;
 
-/// Reserves memory for one more item, with less to spare than a vector: there is one list per
-/// owner, and half of an 80-byte member for each pod is more than the pod's other entries.
-fn reserve_one<T>(items: &mut Vec<T>) {
-    if items.len() == items.capacity() {
-        items.reserve_exact((items.len() / 4).max(4));
-    }
-}
-
-impl<F: PodFields> OwnedPods<F> {
-    pub(crate) fn new(namespace: Str, owner_id: Option<OwnerId>) -> OwnedPods<F> {
+impl OwnedPods {
+    pub(super) fn new(
+        namespace: Str,
+        owner_id: Option<OwnerId>,
+        new_column: Option<NewColumn>,
+    ) -> OwnedPods {
         OwnedPods {
             namespace,
             owner_id,
             owner_key: AtomicU32::new(NO_OWNER),
             pod_count: AtomicUsize::new(0),
-            members: Mutex::new(Members::default()),
+            members: Mutex::new(Members::new(new_column)),
         }
     }
 
     /// The number of pods.
+    #[inline]
     pub fn pod_count(&self) -> usize {
         // Acquire: pairs with the Release of `set_pod_count`. A caller that was woken by a new pod
         // finds it counted.
@@ -154,6 +154,7 @@ impl<F: PodFields> OwnedPods<F> {
     }
 
     /// The namespace of its pods.
+    #[inline]
     pub fn namespace(&self) -> &Str {
         &self.namespace
     }
@@ -163,16 +164,19 @@ impl<F: PodFields> OwnedPods<F> {
     }
 
     /// Whether these are the orphans of a namespace.
+    #[inline]
     pub fn is_orphans(&self) -> bool {
         self.owner_id.is_none()
     }
 
     /// The kind of the owner; `None` for orphans.
+    #[inline]
     pub fn owner_kind(&self) -> Option<&str> {
         self.owner_id.as_ref().map(|owner_id| &*owner_id.kind)
     }
 
     /// The key of the cached owner to which the pods' controller reference resolves.
+    #[inline]
     pub fn owner_key(&self) -> Option<KeyId> {
         // Acquire: pairs with the Release of `set_owner_key`. The owner is stored before.
         match self.owner_key.load(Ordering::Acquire) {
@@ -190,16 +194,18 @@ impl<F: PodFields> OwnedPods<F> {
     }
 
     /// Its pods, locked.
-    pub fn lock(&self) -> MembersGuard<'_, F> {
+    #[inline]
+    pub fn lock(&self) -> MembersGuard<'_> {
         lock(&self.members)
     }
 }
 
-impl<F: PodFields> Default for Members<F> {
-    fn default() -> Self {
+impl Members {
+    fn new(new_column: Option<NewColumn>) -> Members {
         Members {
             pods: Vec::new(),
             members: Vec::new(),
+            column: new_column.map(|new| new()),
             positions: Vec::new(),
             free_handle: NO_HANDLE,
             is_closed: false,
@@ -208,15 +214,24 @@ impl<F: PodFields> Default for Members<F> {
             free_label_sets: Vec::new(),
         }
     }
-}
 
-impl<F: PodFields> Members<F> {
+    /// From now on keeps these fields of each pod, and those of the pods that are there.
+    pub(super) fn keep(&mut self, new_column: NewColumn) {
+        let mut column = new_column();
+        for (pod, member) in self.iter() {
+            column.push(pod, member.node);
+        }
+        self.column = Some(column);
+    }
+
     /// The number of pods.
+    #[inline]
     pub fn len(&self) -> usize {
         self.pods.len()
     }
 
     /// Whether there is no pod.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.pods.is_empty()
     }
@@ -225,21 +240,36 @@ impl<F: PodFields> Members<F> {
     ///
     /// # Panics
     /// There is no pod at this position.
+    #[inline]
     pub fn pod(&self, position: usize) -> &Arc<Pod> {
         &self.pods[position]
     }
 
     /// The pods with their members, by position.
-    pub fn iter(&self) -> impl Iterator<Item = (&Arc<Pod>, &Member<F>)> {
+    #[inline]
+    pub fn iter(&self) -> impl Iterator<Item = (&Arc<Pod>, &Member)> {
         self.pods.iter().zip(&self.members)
     }
 
     /// The members, by position.
-    pub fn members(&self) -> &[Member<F>] {
+    #[inline]
+    pub fn members(&self) -> &[Member] {
         &self.members
     }
 
+    /// What a workload [keeps](super::PodCache::keep) of the pods, by position.
+    ///
+    /// # Panics
+    /// No workload keeps such fields of the pods of owners of this kind.
+    #[inline]
+    pub fn fields<F: PodFields>(&self) -> &[F] {
+        let column = self.column.as_deref().map(|column| column as &dyn Any);
+        let column = column.and_then(|column| column.downcast_ref::<Vec<F>>());
+        column.expect("a workload keeps these fields of the owner's pods")
+    }
+
     /// Running totals by labels. Label sets without pods are free.
+    #[inline]
     pub fn label_sets(&self) -> &[LabelSet] {
         &self.label_sets
     }
@@ -260,6 +290,9 @@ impl<F: PodFields> Members<F> {
     pub(crate) fn reserve(&mut self, count: usize) {
         self.pods.reserve_exact(count);
         self.members.reserve_exact(count);
+        if let Some(column) = &mut self.column {
+            column.reserve(count);
+        }
         self.positions.reserve_exact(count);
     }
 
@@ -276,12 +309,14 @@ impl<F: PodFields> Members<F> {
         let handle = self.take_handle(position);
         reserve_one(&mut self.members);
         self.members.push(Member {
-            fields: F::of(&pod, node),
             label_set,
             handle,
             node,
             state,
         });
+        if let Some(column) = &mut self.column {
+            column.push(&pod, node);
+        }
         reserve_one(&mut self.pods);
         self.pods.push(pod);
         (
@@ -310,7 +345,9 @@ impl<F: PodFields> Members<F> {
         let member = &mut self.members[position];
         let old = member.state;
         let state = PodState::of(&pod);
-        member.fields = member.fields.next(&self.pods[position], &pod, node);
+        if let Some(column) = &mut self.column {
+            column.update(position, &self.pods[position], &pod, node);
+        }
         member.state = state;
         member.node = node;
         let old_set = member.label_set;
@@ -338,6 +375,9 @@ impl<F: PodFields> Members<F> {
         self.free_handle = handle;
         let pod = self.pods.swap_remove(position as usize);
         let member = self.members.swap_remove(position as usize);
+        if let Some(column) = &mut self.column {
+            column.swap_remove(position as usize);
+        }
         if let Some(moved) = self.members.get(position as usize) {
             self.positions[moved.handle as usize] = position;
         }
@@ -349,6 +389,7 @@ impl<F: PodFields> Members<F> {
     }
 
     /// The index of the label set of exactly these labels.
+    #[inline]
     pub fn label_set_of(&self, labels: &Labels) -> Option<u32> {
         match self.label_sets.first() {
             Some(first) if first.pods > 0 && first.labels.is_same(labels) => Some(0),
@@ -431,6 +472,7 @@ impl<F: PodFields> Members<F> {
     /// of pods.
     ///
     /// O(pods) at the first call and when the cutoff goes back, else O(seconds after the cutoff).
+    #[inline]
     pub fn ready_by(&mut self, label_set: u32, cutoff: Time, later: &mut Vec<(Time, u32)>) -> u32 {
         let set = &mut self.label_sets[label_set as usize];
         let is_kept = set
@@ -473,9 +515,9 @@ impl<F: PodFields> Members<F> {
 }
 
 /// When the active ready pods of a label set became ready. O(pods).
-fn ready_times<F>(
+fn ready_times(
     pods: &[Arc<Pod>],
-    members: &[Member<F>],
+    members: &[Member],
     label_set: u32,
 ) -> impl Iterator<Item = Time> + Clone {
     let all = pods.iter().zip(members);
@@ -499,7 +541,7 @@ mod tests {
 
     #[test]
     fn label_sets_are_found_before_and_after_there_are_many() {
-        let mut members = Members::<()>::default();
+        let mut members = Members::new(None);
         for n in 0..20 {
             assert!(members.insert(labelled(n), 0).1.added.is_some());
             assert_eq!(members.by_labels.is_some(), n >= 8);
@@ -519,7 +561,7 @@ mod tests {
 
     #[test]
     fn a_free_handle_is_used_again_and_only_the_empty_close() {
-        let mut members = Members::<()>::default();
+        let mut members = Members::new(None);
         let [a, b] = [1, 2].map(|n| members.insert(labelled(n), 0).0);
         assert!(members.remove(a).removed.is_some());
         assert_eq!(members.insert(labelled(3), 0).0, a);

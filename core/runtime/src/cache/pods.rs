@@ -16,10 +16,10 @@ use crate::primitives::{CachePadded, Mutex, lock};
 /// The cached pods of all namespaces. One or several informers apply deltas, those of one pod in
 /// their order; workers read owned pods.
 #[derive(Debug)]
-pub struct PodCache<F> {
-    pub(super) index: Index<F>,
-    pub(super) by_controller: PodsByController<F>,
-    pub(super) namespaces: Mutex<Namespaces<F>>,
+pub struct PodCache {
+    pub(super) index: Index,
+    pub(super) by_controller: PodsByController,
+    pub(super) namespaces: Mutex<Namespaces>,
     pub(super) nodes: StrTable,
     /// Alone in its cache line: every sync reads it, and threads that apply events must not slow
     /// each other down by it.
@@ -28,7 +28,7 @@ pub struct PodCache<F> {
 
 /// The change that a delta made.
 #[derive(Clone, Debug)]
-pub struct PodChange<F> {
+pub struct PodChange {
     /// The pod as the store had it; `None` if it was not known.
     pub old: Option<Arc<Pod>>,
     /// The pod now or, if `deleted`, in its last state.
@@ -36,18 +36,18 @@ pub struct PodChange<F> {
     /// Whether the pod is gone.
     pub deleted: bool,
     /// The owned pods of the old pod's controller; `None` if the pod was not known.
-    pub old_owned_pods: Option<Arc<OwnedPods<F>>>,
+    pub old_owned_pods: Option<Arc<OwnedPods>>,
     /// The owned pods of the new pod's controller; `None` if there are none.
-    pub new_owned_pods: Option<Arc<OwnedPods<F>>>,
+    pub new_owned_pods: Option<Arc<OwnedPods>>,
 }
 
-impl<F: PodFields> PodChange<F> {
+impl PodChange {
     /// Whether the change concerns a workload with owners of this kind: the pod belongs or belonged
     /// to such an owner, or it is or was an orphan that can be adopted.
     #[inline]
     pub fn concerns(&self, owners: Kind) -> bool {
-        let is_theirs = |owned_pods: &Option<Arc<OwnedPods<F>>>| {
-            let owner = |owned_pods: &Arc<OwnedPods<F>>| {
+        let is_theirs = |owned_pods: &Option<Arc<OwnedPods>>| {
+            let owner = |owned_pods: &Arc<OwnedPods>| {
                 let kind = owned_pods.owner_kind();
                 kind.is_none_or(|kind| kind == owners.name())
             };
@@ -59,15 +59,15 @@ impl<F: PodFields> PodChange<F> {
     }
 }
 
-impl<F: PodFields> Default for PodCache<F> {
+impl Default for PodCache {
     fn default() -> Self {
         PodCache::new()
     }
 }
 
-impl<F: PodFields> PodCache<F> {
+impl PodCache {
     /// An empty cache.
-    pub fn new() -> PodCache<F> {
+    pub fn new() -> PodCache {
         let nodes = StrTable::new();
         let unbound = nodes.intern("");
         assert_eq!(
@@ -83,6 +83,14 @@ impl<F: PodFields> PodCache<F> {
         }
     }
 
+    /// From now on keeps these fields of each pod of an owner of this kind, in place of what was kept
+    /// of them; see [`Members::fields`]. O(1) before the first pod is cached, then O(owners), and
+    /// O(pods) of those owners.
+    pub fn keep<F: PodFields>(&self, owner_kind: Kind) {
+        self.by_controller
+            .keep(owner_kind, || Box::new(Vec::<F>::new()));
+    }
+
     /// The number of cached pods. Locks the shards one after the other.
     pub fn len(&self) -> usize {
         self.index.len()
@@ -94,11 +102,13 @@ impl<F: PodFields> PodCache<F> {
     }
 
     /// The version that the store has reached.
+    #[inline]
     pub fn version(&self) -> &StoreVersion {
         &self.version
     }
 
     /// The pod with this name.
+    #[inline]
     pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<Pod>> {
         let name_hash = NameHash::of(namespace, name);
         let shard = self.index.lock(name_hash.shard);
@@ -107,6 +117,7 @@ impl<F: PodFields> PodCache<F> {
     }
 
     /// Whether there is a pod with this name.
+    #[inline]
     pub fn contains(&self, namespace: &str, name: &str) -> bool {
         let name_hash = NameHash::of(namespace, name);
         let shard = self.index.lock(name_hash.shard);
@@ -115,7 +126,8 @@ impl<F: PodFields> PodCache<F> {
 
     /// Applies a watch event, returns what it changed, and advances the store's version to that of
     /// the event. Amortised O(1).
-    pub fn apply(&self, delta: Delta<Pod>) -> PodChange<F> {
+    #[inline]
+    pub fn apply(&self, delta: Delta<Pod>) -> PodChange {
         let change = self.apply_out_of_order(delta);
         self.version.set(&change.new.metadata.resource_version);
         change
@@ -126,7 +138,8 @@ impl<F: PodFields> PodCache<F> {
     /// version are applied, one thread sets the version by [`PodCache::bookmark`].
     ///
     /// Threads that apply events of different controllers' pods share no lock, except by chance.
-    pub fn apply_out_of_order(&self, delta: Delta<Pod>) -> PodChange<F> {
+    #[inline]
+    pub fn apply_out_of_order(&self, delta: Delta<Pod>) -> PodChange {
         match delta {
             Delta::Applied(pod) => self.put(pod),
             Delta::Deleted(pod) => self.take(pod),
@@ -134,13 +147,14 @@ impl<F: PodFields> PodCache<F> {
     }
 
     /// The pods with this controller reference in a namespace; `None` if there are none.
-    pub fn owned_by(&self, namespace: &Str, owner: &OwnerReference) -> Option<Arc<OwnedPods<F>>> {
+    #[inline]
+    pub fn owned_by(&self, namespace: &Str, owner: &OwnerReference) -> Option<Arc<OwnedPods>> {
         self.by_controller.find_owned(namespace, owner)
     }
 
     /// The periodic resync: an update of every pod to itself. Handlers ignore it.
-    pub fn resync(&self) -> Vec<PodChange<F>> {
-        let unchanged = |slot: &PodSlot<F>| PodChange {
+    pub fn resync(&self) -> Vec<PodChange> {
+        let unchanged = |slot: &PodSlot| PodChange {
             old: Some(slot.pod.clone()),
             new: slot.pod.clone(),
             deleted: false,
@@ -166,7 +180,7 @@ impl<F: PodFields> PodCache<F> {
         namespace: &str,
         name: &str,
         last_known: Option<Arc<Pod>>,
-    ) -> Option<PodChange<F>> {
+    ) -> Option<PodChange> {
         let (old, old_owned_pods) = self.remove(namespace, name).unzip();
         let new = last_known?;
         let new_owned_pods = self.by_controller.find(&new.metadata);
@@ -180,23 +194,26 @@ impl<F: PodFields> PodCache<F> {
     }
 
     /// Attaches a cached owner to the pods that refer to it, and returns them.
+    #[inline]
     pub fn attach_owner(
         &self,
         namespace: &Str,
         owner: &OwnerReference,
         key: KeyId,
-    ) -> Arc<OwnedPods<F>> {
+    ) -> Arc<OwnedPods> {
         self.by_controller.attach(namespace, owner, key)
     }
 
     /// Detaches an owner. Its owned pods stay as long as there are any.
-    pub fn detach_owner(&self, owned_pods: &Arc<OwnedPods<F>>) {
+    #[inline]
+    pub fn detach_owner(&self, owned_pods: &Arc<OwnedPods>) {
         owned_pods.set_owner_key(None);
         self.by_controller.drop_if_unused(owned_pods);
     }
 
     /// The orphans of a namespace; an empty list if there are none.
-    pub fn orphans(&self, namespace: &Str) -> Arc<OwnedPods<F>> {
+    #[inline]
+    pub fn orphans(&self, namespace: &Str) -> Arc<OwnedPods> {
         self.by_controller.orphans(namespace)
     }
 
@@ -209,12 +226,12 @@ impl<F: PodFields> PodCache<F> {
     pub fn matching_label_sets(
         &self,
         selectors: &[NamespacedSelector],
-        found: &mut Vec<(Labels, Arc<OwnedPods<F>>)>,
+        found: &mut Vec<(Labels, Arc<OwnedPods>)>,
     ) {
         lock(&self.namespaces).matching(selectors, found);
     }
 
-    pub(super) fn put(&self, pod: Arc<Pod>) -> PodChange<F> {
+    pub(super) fn put(&self, pod: Arc<Pod>) -> PodChange {
         let (namespace, name) = (&pod.metadata.namespace, &*pod.metadata.name);
         let name_hash = NameHash::of(namespace, name);
         let mut shard = self.index.lock(name_hash.shard);
@@ -266,7 +283,7 @@ impl<F: PodFields> PodCache<F> {
         }
     }
 
-    pub(super) fn take(&self, last: Arc<Pod>) -> PodChange<F> {
+    pub(super) fn take(&self, last: Arc<Pod>) -> PodChange {
         let meta = &last.metadata;
         let Some((old, old_owned_pods)) = self.remove(&meta.namespace, &meta.name) else {
             let new_owned_pods = self.by_controller.find(meta);
@@ -293,7 +310,7 @@ impl<F: PodFields> PodCache<F> {
     }
 
     /// Removes a pod. Returns it and the owned pods that it was in.
-    fn remove(&self, namespace: &str, name: &str) -> Option<(Arc<Pod>, Arc<OwnedPods<F>>)> {
+    fn remove(&self, namespace: &str, name: &str) -> Option<(Arc<Pod>, Arc<OwnedPods>)> {
         let name_hash = NameHash::of(namespace, name);
         let mut shard = self.index.lock(name_hash.shard);
         let slot = shard.find(name_hash.hash, namespace, name)?;
@@ -308,7 +325,7 @@ impl<F: PodFields> PodCache<F> {
     }
 
     /// Adds a pod to the owned pods of its controller, or to the orphans of its namespace.
-    fn enter(&self, pod: &Arc<Pod>, node: u32) -> (Arc<OwnedPods<F>>, u32) {
+    fn enter(&self, pod: &Arc<Pod>, node: u32) -> (Arc<OwnedPods>, u32) {
         loop {
             let owned_pods = self.by_controller.of(&pod.metadata);
             let mut members = owned_pods.lock();
@@ -323,7 +340,7 @@ impl<F: PodFields> PodCache<F> {
         }
     }
 
-    fn leave(&self, owned_pods: &Arc<OwnedPods<F>>, handle: u32) {
+    fn leave(&self, owned_pods: &Arc<OwnedPods>, handle: u32) {
         let mut members = owned_pods.lock();
         let change = members.remove(handle);
         self.settle(owned_pods, &members, change);
@@ -334,14 +351,14 @@ impl<F: PodFields> PodCache<F> {
     }
 
     /// Publishes a change in the number of owned pods.
-    fn settle(&self, owned_pods: &Arc<OwnedPods<F>>, members: &Members<F>, change: LabelSetChange) {
+    fn settle(&self, owned_pods: &Arc<OwnedPods>, members: &Members, change: LabelSetChange) {
         owned_pods.set_pod_count(members.len());
         self.note(owned_pods, change);
     }
 
     /// Records label sets that were added or removed. The owned pods are locked, so the namespaces
     /// get their changes in order.
-    pub(super) fn note(&self, owned_pods: &Arc<OwnedPods<F>>, change: LabelSetChange) {
+    pub(super) fn note(&self, owned_pods: &Arc<OwnedPods>, change: LabelSetChange) {
         if !change.is_none() {
             lock(&self.namespaces).note(owned_pods, change);
         }

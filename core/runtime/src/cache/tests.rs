@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use podstorm_objects::{
     ConditionStatus, ConditionType, Kind, Labels, ObjectMeta, OwnerReference, Pod, PodPhase,
-    Selector, Str, Time, Uid,
+    ResourceVersion, Selector, Str, Time, Uid,
 };
 use proptest::prelude::*;
 
-use super::{Delta, NamespacedSelector, PodCache};
+use super::{Delta, NamespacedSelector, PodCache, PodFields};
 use crate::intern::KeyId;
 
 /// What a step does to one pod: sets its owner, its labels, whether it has ended and whether it is
@@ -56,13 +56,38 @@ fn pod(name: u8, version: u64, (controller, labels, ended, deleting): (u8, u8, b
     pod
 }
 
+/// What a test keeps of each pod of a ReplicaSet: its version, and how often it was updated since it
+/// was kept.
+#[derive(Debug)]
+struct Kept {
+    version: ResourceVersion,
+    updates: usize,
+}
+
+impl PodFields for Kept {
+    fn of(pod: &Pod, _: u32) -> Kept {
+        Kept {
+            version: pod.metadata.resource_version.clone(),
+            updates: 0,
+        }
+    }
+
+    fn next(&self, old: &Pod, new: &Pod, node: u32) -> Kept {
+        assert_eq!(self.version, old.metadata.resource_version);
+        Kept {
+            updates: self.updates + 1,
+            ..Kept::of(new, node)
+        }
+    }
+}
+
 /// Active pods by namespace, owner and labels.
 type Counts = BTreeMap<(String, Option<String>, String), u32>;
 
 /// Counts by a selector that matches everything, or by selectors of single label sets.
 ///
 /// It also checks the pods that have been ready since the cutoff.
-fn counts_of(cache: &PodCache<()>, selectors: &[&str], cutoff: Time) -> Counts {
+fn counts_of(cache: &PodCache, selectors: &[&str], cutoff: Time) -> Counts {
     let compiled = selectors
         .iter()
         .map(|text| Selector::parse(text).expect("it is valid"));
@@ -78,6 +103,13 @@ fn counts_of(cache: &PodCache<()>, selectors: &[&str], cutoff: Time) -> Counts {
         let mut members = owned_pods.lock();
         assert!(members.totals_are_exact());
         assert_eq!(owned_pods.pod_count(), members.len());
+        if !owned_pods.is_orphans() {
+            let kept = members.fields::<Kept>().iter().map(|kept| &kept.version);
+            let versions = members
+                .iter()
+                .map(|(pod, _)| &pod.metadata.resource_version);
+            assert!(kept.eq(versions));
+        }
         let index = members
             .label_set_of(&labels)
             .expect("the index names sets that exist");
@@ -113,7 +145,7 @@ fn counts_of(cache: &PodCache<()>, selectors: &[&str], cutoff: Time) -> Counts {
 
 #[test]
 fn a_change_concerns_its_owners_kind_and_every_kind_for_an_orphan() {
-    let cache = PodCache::<()>::new();
+    let cache = PodCache::new();
     let kinds = [Kind::REPLICA_SET, Kind::REPLICATION_CONTROLLER];
     cache.attach_owner(&"a".into(), &owner(1), KeyId::default());
     let of = |version, controller| Arc::new(pod(0, version, (controller, 0, false, false)));
@@ -131,6 +163,35 @@ fn a_change_concerns_its_owners_kind_and_every_kind_for_an_orphan() {
     }
 }
 
+#[test]
+fn fields_are_kept_of_the_pods_of_one_kind_of_owner() {
+    let cache = PodCache::new();
+    let put = |version, kind: Kind| {
+        let mut pod = pod(1, version, (0, 0, false, false));
+        let meta = ObjectMeta {
+            uid: Uid::from_u128(version.into()),
+            ..ObjectMeta::default()
+        };
+        pod.metadata.name = format!("of-{}", kind.name()).into();
+        pod.metadata
+            .owner_references
+            .push(Arc::new(kind.controller_reference(&meta)));
+        let change = cache.apply(Delta::Applied(Arc::new(pod)));
+        change.new_owned_pods.expect("it has an owner")
+    };
+    let before = put(1, Kind::REPLICA_SET);
+    let other = put(2, Kind::REPLICATION_CONTROLLER);
+    cache.keep::<Kept>(Kind::REPLICA_SET);
+    assert_eq!(
+        before.lock().fields::<Kept>().len(),
+        1,
+        "as if from the start"
+    );
+    assert_eq!(put(3, Kind::REPLICA_SET).lock().fields::<Kept>().len(), 1);
+    let kept = std::panic::catch_unwind(|| other.lock().fields::<Kept>().len());
+    assert!(kept.is_err(), "nothing is kept of pods of another kind");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
@@ -141,8 +202,9 @@ proptest! {
             1..80,
         )
     ) {
-        let cache = PodCache::<()>::new();
+        let cache = PodCache::new();
         let mut plain: BTreeMap<u8, Pod> = BTreeMap::new();
+        cache.keep::<Kept>(Kind::REPLICA_SET);
         for (version, (name, shape)) in (1u64..).zip(steps) {
             let shape: Shape = shape;
             let known = plain.contains_key(&name);
@@ -202,7 +264,10 @@ fn threads_that_apply_different_pods_leave_what_one_leaves() {
     const THREADS: u8 = 4;
     for seed in 0..8 {
         let lives: Vec<Vec<Delta<Pod>>> = (0..40).map(|name| life(name, seed)).collect();
-        let (single, shared) = (PodCache::<()>::new(), PodCache::<()>::new());
+        let (single, shared) = (PodCache::new(), PodCache::new());
+        for cache in [&single, &shared] {
+            cache.keep::<Kept>(Kind::REPLICA_SET);
+        }
         for version in 0..lives[0].len() {
             for life in &lives {
                 single.apply(life[version].clone());
@@ -232,7 +297,7 @@ fn threads_that_apply_different_pods_leave_what_one_leaves() {
             }
         });
         assert_eq!(shared.len(), single.len());
-        let counts = |cache: &PodCache<()>| counts_of(cache, &[""], Time::UNSET);
+        let counts = |cache: &PodCache| counts_of(cache, &[""], Time::UNSET);
         assert_eq!(counts(&shared), counts(&single));
         for change in single.resync() {
             let meta = &change.new.metadata;

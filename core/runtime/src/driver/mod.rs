@@ -20,7 +20,7 @@ use std::mem;
 
 use podstorm_objects::{Kind, Now};
 
-use crate::cache::{Listed, PodChange, PodFields};
+use crate::cache::{Listed, PodChange};
 use crate::client::{Answer, EventIntent, Request};
 use crate::intern::{KeyId, ObjectKey};
 use crate::workqueue::{End, RateLimitingQueue, Take};
@@ -86,9 +86,6 @@ pub trait SyncState: Default + Send {
 /// gets the changes that [concern](PodChange::concerns) owners of its
 /// [`pod_owner_kind`](Workload::pod_owner_kind), after the cache has them.
 pub trait Workload: Send + Sync + std::fmt::Debug + 'static {
-    /// The fields that the shared cache keeps of each pod.
-    type Fields: PodFields;
-
     /// The state of a sync.
     type Sync: SyncState;
 
@@ -103,10 +100,10 @@ pub trait Workload: Send + Sync + std::fmt::Debug + 'static {
     fn queues(&self) -> &[RateLimitingQueue<KeyId>];
 
     /// A pod changed. The cache has the change already.
-    fn pod_changed(&self, change: &PodChange<Self::Fields>, now: Now);
+    fn pod_changed(&self, change: &PodChange, now: Now);
 
     /// The cache was replaced by a list of pods, with these changes.
-    fn pods_listed(&self, listed: &Listed<Self::Fields>, now: Now);
+    fn pods_listed(&self, listed: &Listed, now: Now);
 
     /// The kinds besides its own and pods that it reads, for a workload that owns objects other than
     /// pods.

@@ -42,8 +42,6 @@ impl SyncState for State {
 /// What no test here uses of a workload of keys without objects.
 macro_rules! of_no_objects {
     () => {
-        type Fields = ();
-
         fn kind(&self) -> Kind {
             Kind::REPLICA_SET
         }
@@ -55,8 +53,8 @@ macro_rules! of_no_objects {
             }
         }
 
-        fn pod_changed(&self, _: &PodChange<()>, _: Now) {}
-        fn pods_listed(&self, _: &Listed<()>, _: Now) {}
+        fn pod_changed(&self, _: &PodChange, _: Now) {}
+        fn pods_listed(&self, _: &Listed, _: Now) {}
     };
 }
 

@@ -133,14 +133,14 @@ impl<T: Informed> AnyInformer for Informer<T> {
 /// [stores](Informers::store) that it reads, and then [hears](Informers::add_handler) of their
 /// changes.
 #[derive(Debug)]
-pub struct Informers<F> {
-    pods: Arc<PodCache<F>>,
+pub struct Informers {
+    pods: Arc<PodCache>,
     kinds: Vec<Arc<dyn AnyInformer>>,
 }
 
-impl<F> Informers<F> {
+impl Informers {
     /// The informers of no kind yet, beside this cache of pods.
-    pub fn new(pods: Arc<PodCache<F>>) -> Informers<F> {
+    pub fn new(pods: Arc<PodCache>) -> Informers {
         Informers {
             pods,
             kinds: Vec::new(),
@@ -148,7 +148,7 @@ impl<F> Informers<F> {
     }
 
     /// The cache of pods.
-    pub fn pods(&self) -> &Arc<PodCache<F>> {
+    pub fn pods(&self) -> &Arc<PodCache> {
         &self.pods
     }
 

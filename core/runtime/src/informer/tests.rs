@@ -75,7 +75,7 @@ struct Both {
 
 impl Both {
     fn new(busy: bool) -> Both {
-        let mut informers = Informers::<()>::new(Arc::default());
+        let mut informers = Informers::new(Arc::default());
         let heard = Arc::default();
         let stores = [("a", false), ("b", busy)].map(|(name, busy)| {
             let store = informers.store::<AnyObject>(KIND, || ());
@@ -165,7 +165,7 @@ impl Informed for Form {
 
 #[test]
 fn objects_of_other_kinds_are_left_out() {
-    let mut informers = Informers::<()>::new(Arc::default());
+    let mut informers = Informers::new(Arc::default());
     let store = informers.store::<Form>(Kind::REPLICA_SET, || ());
     let informer = informers.take(Kind::REPLICA_SET);
     informer.apply(Delta::Applied(object("x", 1)), at(0));
@@ -177,7 +177,7 @@ fn objects_of_other_kinds_are_left_out() {
 #[test]
 #[should_panic(expected = "in one form")]
 fn a_kind_has_one_form() {
-    let mut informers = Informers::<()>::new(Arc::default());
+    let mut informers = Informers::new(Arc::default());
     informers.store::<Form>(KIND, || ());
     informers.store::<AnyObject>(KIND, || ());
 }
@@ -185,7 +185,7 @@ fn a_kind_has_one_form() {
 #[test]
 #[should_panic(expected = "before its informer is taken")]
 fn no_handler_is_added_once_events_may_come() {
-    let mut informers = Informers::<()>::new(Arc::default());
+    let mut informers = Informers::new(Arc::default());
     let store = informers.store::<AnyObject>(KIND, || ());
     let _informer = informers.take(KIND);
     let late = Reader {

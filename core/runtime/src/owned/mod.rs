@@ -23,32 +23,24 @@ impl Dependent for &ObjectMeta {
 
 /// A pod in one state, with the owned pods of its controller or, of an orphan, of its namespace: they
 /// lead to the owner in one load.
-#[derive(Debug)]
-pub struct OwnedPod<'a, F> {
+#[derive(Clone, Copy, Debug)]
+pub struct OwnedPod<'a> {
     /// The pod.
     pub pod: &'a Pod,
     /// What it is among.
-    pub owned_pods: Option<&'a OwnedPods<F>>,
+    pub owned_pods: Option<&'a OwnedPods>,
 }
 
-impl<F> Clone for OwnedPod<'_, F> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<F> Copy for OwnedPod<'_, F> {}
-
-impl<F> Dependent for OwnedPod<'_, F> {
+impl Dependent for OwnedPod<'_> {
     fn metadata(&self) -> &ObjectMeta {
         &self.pod.metadata
     }
 }
 
-impl<'a, F> OwnedPod<'a, F> {
+impl<'a> OwnedPod<'a> {
     /// The states before and after a change.
     #[inline]
-    pub fn states(change: &'a PodChange<F>) -> (Option<Self>, Self) {
+    pub fn states(change: &'a PodChange) -> (Option<Self>, Self) {
         let (old, new) = (&change.old_owned_pods, &change.new_owned_pods);
         let old = change.old.as_deref().map(|pod| OwnedPod {
             pod,

@@ -23,14 +23,13 @@ use super::owners::Owner;
 use super::sync::{Sync, SyncErrorClass};
 use super::{Controller, Step};
 use crate::policy::Policy;
-use crate::ranking::RankFields;
 use fence::stop_rewound;
 #[cfg(test)]
 use pending_creates::Holder;
 use pending_creates::PendingCreates;
 pub(super) use pending_creates::PendingNames;
 
-type Owned<'a> = OwnedPod<'a, RankFields>;
+type Owned<'a> = OwnedPod<'a>;
 
 /// The rows of a controller's behaviour, and the state of the hardened one.
 #[derive(Debug)]

@@ -12,7 +12,6 @@ use std::sync::{Arc, Mutex};
 use podstorm::deployment;
 use podstorm::driver::Workload;
 use podstorm::informer::Informers;
-use podstorm::ranking::RankFields;
 use podstorm::replicaset::Controller;
 use podstorm_apiserver::{Cluster, ClusterOptions};
 use podstorm_objects::Now;
@@ -145,10 +144,10 @@ impl FaultHarness {
     /// Adds a workload to the controller managers that are started from now on: `make` makes it
     /// over the informers that the controllers of a manager share. Its Events name `component`
     /// as their source. It gets as many workers as the controller of ReplicaSets, and no observer.
-    pub fn add_workload<W: Workload<Fields = RankFields>>(
+    pub fn add_workload<W: Workload>(
         &mut self,
         component: &'static str,
-        make: impl Fn(&mut Informers<RankFields>) -> Arc<W> + Send + Sync + 'static,
+        make: impl Fn(&mut Informers) -> Arc<W> + Send + Sync + 'static,
     ) {
         let workers = self.builder.options.controller.concurrent_replicaset_syncs;
         let observer = Arc::new(NoopObserver);

@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use podstorm::driver::Workload;
 use podstorm::informer::Informers;
-use podstorm::ranking::RankFields;
 use podstorm_apiserver::{Cluster, ClusterOptions, ClusterState, History};
 use podstorm_objects::{ApiError, Now};
 
@@ -201,10 +200,10 @@ impl Harness {
     /// As [`new`](Harness::new), with one more workload: `make` makes it over the informers
     /// that all controllers share. Its Events name `component` as their source. It gets as many
     /// workers as the controller of ReplicaSets.
-    pub fn with_workload<W: Workload<Fields = RankFields>>(
+    pub fn with_workload<W: Workload>(
         options: &SimOptions,
         component: &'static str,
-        make: impl Fn(&mut Informers<RankFields>) -> Arc<W> + Send + Sync + 'static,
+        make: impl Fn(&mut Informers) -> Arc<W> + Send + Sync + 'static,
     ) -> Harness {
         let cluster = Cluster::new(server_options(options));
         Harness::with(options, cluster, None, None, |builder| {

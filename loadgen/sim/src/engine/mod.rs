@@ -25,7 +25,6 @@ use std::sync::{Arc, Mutex};
 use podstorm::deployment;
 use podstorm::driver::Workload;
 use podstorm::informer::Informers;
-use podstorm::ranking::RankFields;
 use podstorm::reflector::ReflectorOptions;
 use podstorm::replicaset::{Controller, ControllerOptions, Gates};
 use podstorm::workqueue::{TokenBucket, Workers};
@@ -65,7 +64,7 @@ pub type Runners = SmallVec<[Arc<dyn AnyRunner>; 4]>;
 
 /// Adds a workload to a controller manager, over its informers.
 type AddWorkload = Arc<
-    dyn Fn(&mut Builder, &mut Informers<RankFields>, Option<&Arc<Connection>>) -> Arc<dyn AnyRunner>
+    dyn Fn(&mut Builder, &mut Informers, Option<&Arc<Connection>>) -> Arc<dyn AnyRunner>
         + Send
         + Sync,
 >;
@@ -343,7 +342,7 @@ impl Builder {
         kind: Kind,
         component: &'static str,
         workers: usize,
-        informers: &mut Informers<RankFields>,
+        informers: &mut Informers,
         hooks: Option<&Hooks>,
     ) -> Arc<ControllerRunner> {
         let settings = &self.options.controller;
@@ -416,12 +415,12 @@ impl Builder {
 
     /// Adds a workload of the caller to every controller manager that is made from now on. `make`
     /// makes it over the manager's informers, `observer` sees its workers.
-    fn add_workload<W: Workload<Fields = RankFields>>(
+    fn add_workload<W: Workload>(
         &mut self,
         component: &'static str,
         workers: usize,
         observer: Arc<dyn Observer<W>>,
-        make: impl Fn(&mut Informers<RankFields>) -> Arc<W> + Send + Sync + 'static,
+        make: impl Fn(&mut Informers) -> Arc<W> + Send + Sync + 'static,
     ) {
         self.added
             .push(Arc::new(move |builder, informers, connection| {
@@ -440,7 +439,7 @@ impl Builder {
             terminating_replicas: settings.gate("DeploymentReplicaSetTerminatingReplicas"),
         };
         let workers = settings.concurrent_deployment_syncs;
-        let make = move |informers: &mut Informers<RankFields>| {
+        let make = move |informers: &mut Informers| {
             Arc::new(deployment::Controller::new(options.clone(), informers))
         };
         self.add_workload("deployment-controller", workers, observer, make);

@@ -9,7 +9,6 @@ use podstorm::client::Request;
 use podstorm::driver::{AsyncSync, Step, SyncFailure, Workload};
 use podstorm::informer::{Handler, Informers};
 use podstorm::intern::{KeyId, ObjectKey};
-use podstorm::ranking::RankFields;
 use podstorm::store::{Change, Store};
 use podstorm::workqueue::{End, QueueRow, RateLimitingQueue, RetryDelay, Workers};
 use podstorm_apiserver::latency::Latency;
@@ -75,7 +74,6 @@ impl Handler<AnyObject> for TwoQueues {
 }
 
 impl Workload for TwoQueues {
-    type Fields = RankFields;
     type Sync = AsyncSync;
 
     fn kind(&self) -> Kind {
@@ -122,7 +120,7 @@ fn cluster(script: BTreeMap<(usize, &'static str), Vec<End>>) -> (Harness, Arc<T
     let kind = podstorm_apiserver::kind_named("ConfigMap").unwrap();
     let made: Arc<OnceLock<Arc<TwoQueues>>> = Arc::default();
     let slot = Arc::clone(&made);
-    let make = move |informers: &mut Informers<RankFields>| {
+    let make = move |informers: &mut Informers| {
         let workload = Arc::new(TwoQueues {
             kind,
             queues: [OWN, OTHER].map(RateLimitingQueue::of),

@@ -9,7 +9,6 @@ use hashbrown::HashSet;
 use podstorm::cache::{Listed, PodChange};
 use podstorm::driver::Workload;
 use podstorm::intern::KeyId;
-use podstorm::ranking::RankFields;
 use podstorm::replicaset::Controller;
 use podstorm::workqueue::{RateLimitingQueue, Take};
 use podstorm_objects::{Kind, Now, hash_state};
@@ -126,38 +125,24 @@ impl<W: Workload> ControllerRunner<W> {
     /// Until when no task of the controller may run, ns, if the controller is dead or paused.
     #[inline]
     pub(crate) fn stopped_until(&self, now: Now) -> Option<i64> {
-        self.hooks.as_ref()?.connection.stopped_until(now)
+        self.connection()?.stopped_until(now)
     }
 
     /// Whether the controller is dead at this point of its work, or dies there.
     #[inline]
     pub(crate) fn dies_at(&self, point: CrashPoint) -> bool {
-        self.hooks
-            .as_ref()
-            .is_some_and(|hooks| hooks.connection.passes(point))
+        self.connection().is_some_and(|it| it.passes(point))
     }
 
     #[inline]
     pub(crate) fn is_dead(&self) -> bool {
-        self.hooks
-            .as_ref()
-            .is_some_and(|hooks| hooks.connection.is_dead())
+        self.connection().is_some_and(|it| it.is_dead())
     }
 
     /// The connection, in a run with fault injection or an observer.
+    #[inline]
     pub(crate) fn connection(&self) -> Option<&Arc<Connection>> {
         self.hooks.as_ref().map(|hooks| &hooks.connection)
-    }
-
-    /// Whether at least `syncs` syncs have finished, none is under way and no key is queued.
-    pub fn rests_after(&self, syncs: u64) -> bool {
-        // Acquire, with the Release increments of the worker. A sync that was counted as begun has
-        // left the queue. So this order of reading can't miss a sync between queue and worker for
-        // ever: the caller asks again.
-        let finished = self.finished.load(Ordering::Acquire);
-        let waits = (self.controller.queues().iter()).any(|queue| !queue.is_empty());
-        let begun = self.begun.load(Ordering::Acquire);
-        finished >= syncs && !waits && begun == finished
     }
 
     /// Notes whether the key of a sync that has just finished is to be retried. Takes a lock only where a key is
@@ -178,13 +163,6 @@ impl<W: Workload> ControllerRunner<W> {
         runner.failing_count.store(failing.len(), Ordering::Relaxed);
     }
 
-    /// Whether the last sync of a key failed, so that it will be retried.
-    pub fn has_retries(&self) -> bool {
-        // Relaxed: see `note_retries`.
-        let fails = |queue: &QueueRunner| queue.failing_count.load(Ordering::Relaxed) > 0;
-        self.queues.iter().any(fails)
-    }
-
     /// The current time; on the threads engine more exact than `now`, the beginning of the task's
     /// run.
     #[inline]
@@ -195,14 +173,91 @@ impl<W: Workload> ControllerRunner<W> {
     /// The current time on the controller's own clock.
     #[inline]
     pub(crate) fn own_clock(&self, now: Now) -> Now {
-        self.hooks
-            .as_ref()
-            .map_or(now, |hooks| hooks.connection.clock(now))
+        self.connection().map_or(now, |it| it.clock(now))
     }
+
+    /// Takes the key that has been in that queue longest; also returns for how long, ns.
+    #[inline]
+    pub(crate) fn take(&self, queue: usize, now: Now) -> Option<(KeyId, u64)> {
+        if !self.is_synced() {
+            return None;
+        }
+        match self.controller.queues()[queue].try_take_with_wait(now.mono_ns) {
+            Take::Key(taken) => Some(taken),
+            Take::Empty | Take::ShutDown => None,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn list_idle(&self, queue: usize, worker: TaskId) {
+        let mut idle = lock(&self.queues[queue].idle);
+        if !idle.contains(&worker) {
+            idle.push(worker);
+        }
+    }
+}
+
+/// A controller of any workload, as those see it that pass changes to it and those that wait for it.
+pub trait AnyRunner: Send + Sync + std::fmt::Debug {
+    /// A pod changed.
+    fn pod_changed(&self, change: &PodChange, now: Now);
+
+    /// The pods were listed.
+    fn pods_listed(&self, listed: &Listed, now: Now);
+
+    /// Records that an informer has filled its cache for the first time. The caller then calls
+    /// [`keys_added`](AnyRunner::keys_added).
+    fn informer_synced(&self);
 
     /// To be called after keys may have been added: wakes idle workers for them, and the timer for
     /// delayed keys.
-    pub(crate) fn keys_added(&self, now: Now) {
+    fn keys_added(&self, now: Now);
+
+    /// Whether all informers have filled their caches.
+    fn is_synced(&self) -> bool;
+
+    /// Whether at least `syncs` syncs have finished, none is under way and no key is queued.
+    fn rests_after(&self, syncs: u64) -> bool;
+
+    /// Whether the last sync of a key failed, so that it will be retried.
+    fn has_retries(&self) -> bool;
+
+    /// The kind whose objects it syncs.
+    fn kind(&self) -> Kind;
+
+    /// The kinds besides pods that it reads.
+    fn kinds(&self) -> SmallVec<[Kind; 4]>;
+
+    /// Its work queues.
+    fn queues(&self) -> &[RateLimitingQueue<KeyId>];
+
+    /// The tasks that queue the delayed keys of its queues.
+    fn timers(&self) -> Vec<TaskId>;
+
+    /// Its API client.
+    fn client(&self) -> &Arc<Client>;
+
+    /// Its Events.
+    fn events(&self) -> &Arc<EventQueue>;
+}
+
+impl<W: Workload> AnyRunner for ControllerRunner<W> {
+    fn pod_changed(&self, change: &PodChange, now: Now) {
+        if change.concerns(self.controller.pod_owner_kind()) {
+            self.controller.pod_changed(change, now);
+        }
+    }
+
+    fn pods_listed(&self, listed: &Listed, now: Now) {
+        self.controller.pods_listed(listed, now);
+    }
+
+    fn informer_synced(&self) {
+        // Release, with the load below: a thread that sees zero sees full caches.
+        self.unsynced.fetch_sub(1, Ordering::Release);
+    }
+
+    fn keys_added(&self, now: Now) {
         if !self.is_synced() {
             return;
         }
@@ -221,100 +276,25 @@ impl<W: Workload> ControllerRunner<W> {
         }
     }
 
-    /// Takes the key that has been in that queue longest; also returns for how long, ns.
-    #[inline]
-    pub(crate) fn take(&self, queue: usize, now: Now) -> Option<(KeyId, u64)> {
-        if !self.is_synced() {
-            return None;
-        }
-        match self.controller.queues()[queue].try_take_with_wait(now.mono_ns) {
-            Take::Key(taken) => Some(taken),
-            Take::Empty | Take::ShutDown => None,
-        }
-    }
-
-    /// Records that an informer has filled its cache for the first time. The caller then calls
-    /// [`ControllerRunner::keys_added`].
-    pub(crate) fn informer_synced(&self) {
-        // Release, with the load below: a thread that sees zero sees full caches.
-        self.unsynced.fetch_sub(1, Ordering::Release);
-    }
-
-    /// Whether all informers have filled their caches.
-    pub fn is_synced(&self) -> bool {
+    fn is_synced(&self) -> bool {
         // Acquire: see `informer_synced`.
         self.unsynced.load(Ordering::Acquire) == 0
     }
 
-    #[inline]
-    pub(crate) fn list_idle(&self, queue: usize, worker: TaskId) {
-        let mut idle = lock(&self.queues[queue].idle);
-        if !idle.contains(&worker) {
-            idle.push(worker);
-        }
-    }
-}
-
-/// A controller of any workload that hears of pods.
-pub trait AnyRunner: Send + Sync + std::fmt::Debug {
-    /// A pod changed.
-    fn pod_changed(&self, change: &PodChange, now: Now);
-    /// The pods were listed.
-    fn pods_listed(&self, listed: &Listed, now: Now);
-    /// An informer has filled its cache for the first time. The caller then calls
-    /// [`keys_added`](AnyRunner::keys_added).
-    fn informer_synced(&self);
-    /// Keys may have been added: wakes idle workers for them, and the timer for delayed keys.
-    fn keys_added(&self, now: Now);
-    /// See [`ControllerRunner::is_synced`].
-    fn is_synced(&self) -> bool;
-    /// See [`ControllerRunner::rests_after`].
-    fn rests_after(&self, syncs: u64) -> bool;
-    /// See [`ControllerRunner::has_retries`].
-    fn has_retries(&self) -> bool;
-    /// The kind whose objects it syncs.
-    fn kind(&self) -> Kind;
-    /// The kinds besides pods that it reads.
-    fn kinds(&self) -> SmallVec<[Kind; 4]>;
-    /// Its work queues.
-    fn queues(&self) -> &[RateLimitingQueue<KeyId>];
-    /// The tasks that queue the delayed keys of its queues.
-    fn timers(&self) -> Vec<TaskId>;
-    /// Its API client.
-    fn client(&self) -> &Arc<Client>;
-    /// Its Events.
-    fn events(&self) -> &Arc<EventQueue>;
-}
-
-impl<W: Workload<Fields = RankFields>> AnyRunner for ControllerRunner<W> {
-    fn pod_changed(&self, change: &PodChange, now: Now) {
-        if change.concerns(self.controller.pod_owner_kind()) {
-            self.controller.pod_changed(change, now);
-        }
-    }
-
-    fn pods_listed(&self, listed: &Listed, now: Now) {
-        self.controller.pods_listed(listed, now);
-    }
-
-    fn informer_synced(&self) {
-        ControllerRunner::informer_synced(self);
-    }
-
-    fn keys_added(&self, now: Now) {
-        ControllerRunner::keys_added(self, now);
-    }
-
-    fn is_synced(&self) -> bool {
-        ControllerRunner::is_synced(self)
-    }
-
     fn rests_after(&self, syncs: u64) -> bool {
-        ControllerRunner::rests_after(self, syncs)
+        // Acquire, with the Release increments of the worker. A sync that was counted as begun has
+        // left the queue. So this order of reading can't miss a sync between queue and worker for
+        // ever: the caller asks again.
+        let finished = self.finished.load(Ordering::Acquire);
+        let waits = (self.controller.queues().iter()).any(|queue| !queue.is_empty());
+        let begun = self.begun.load(Ordering::Acquire);
+        finished >= syncs && !waits && begun == finished
     }
 
     fn has_retries(&self) -> bool {
-        ControllerRunner::has_retries(self)
+        // Relaxed: see `note_retries`.
+        let fails = |queue: &QueueRunner| queue.failing_count.load(Ordering::Relaxed) > 0;
+        self.queues.iter().any(fails)
     }
 
     fn kind(&self) -> Kind {

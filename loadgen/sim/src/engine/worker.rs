@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 
 use super::by_phase::Recorder;
 use super::client::{ApiCalls, CallLatency};
-use super::runner::ControllerRunner;
+use super::runner::{AnyRunner, ControllerRunner};
 use super::worker_transport::{CallWaits, Travel, WorkerTransport};
 use crate::executor::{Next, Task, TaskId};
 use crate::faults::CrashPoint;

@@ -18,7 +18,7 @@ use smallvec::{SmallVec, smallvec};
 use super::index::{NameHash, PodSlot, SHARDS};
 use super::owned_pods::OwnedPods;
 use super::pods::same_controller;
-use super::{PodCache, PodChange, PodFields};
+use super::{PodCache, PodChange};
 use crate::intern::FIXED_STATE;
 use crate::limits::PARALLEL_LIST_MIN;
 use crate::primitives::{AtomicU32, Mutex, Ordering, lock};
@@ -26,18 +26,18 @@ use crate::primitives::{AtomicU32, Mutex, Ordering, lock};
 /// What a list changed. To be handled in this order: first the changes, then the runs. One of the
 /// two is empty.
 #[derive(Debug, Default)]
-pub struct Listed<F> {
+pub struct Listed {
     /// Pods missing from the list, as deleted, in name order; then the listed pods.
-    pub changes: Vec<PodChange<F>>,
+    pub changes: Vec<PodChange>,
     /// All pods of the list, in its order, if the cache was empty before.
-    pub runs: Vec<PodRun<F>>,
+    pub runs: Vec<PodRun>,
 }
 
 /// Consecutive pods of a list with the same controller that the cache did not know before.
 #[derive(Debug)]
-pub struct PodRun<F> {
+pub struct PodRun {
     /// The pods of that controller.
-    pub owned_pods: Arc<OwnedPods<F>>,
+    pub owned_pods: Arc<OwnedPods>,
     /// How many of them are not being deleted.
     pub not_deleting: u32,
     /// The pods that must be handled one by one: orphans, and pods that are being deleted.
@@ -64,20 +64,20 @@ struct Chunk {
 }
 
 /// The owned pods of one owner, and the segments of the list to add to them, in order.
-type OwnerSegments<F> = (Arc<OwnedPods<F>>, SmallVec<[u32; 1]>);
+type OwnerSegments = (Arc<OwnedPods>, SmallVec<[u32; 1]>);
 
 /// How many pods a chunk has. It does not depend on the number of threads, because segments end
 /// with their chunk.
 const CHUNK_LEN: usize = 4096;
 
-impl<F: PodFields> PodCache<F> {
+impl PodCache {
     /// Replaces the whole store by a list. Pods missing from the list come first, as deleted in the
     /// state last cached (tombstones), in name order; then the items in list order. Must not be
     /// called while other threads apply events.
     ///
     /// O(n log n), or O(n) for a list into an empty cache that is sorted by namespace and name, as
     /// servers send it.
-    pub fn replace(&self, items: Vec<Arc<Pod>>, version: &ResourceVersion) -> Listed<F> {
+    pub fn replace(&self, items: Vec<Arc<Pod>>, version: &ResourceVersion) -> Listed {
         self.version().before_list(version);
         let chunks = if self.is_empty() {
             read_chunks(&items)
@@ -98,7 +98,7 @@ impl<F: PodFields> PodCache<F> {
         listed
     }
 
-    fn merge(&self, items: Vec<Arc<Pod>>) -> Vec<PodChange<F>> {
+    fn merge(&self, items: Vec<Arc<Pod>>) -> Vec<PodChange> {
         let mut gone: Vec<Arc<Pod>> = Vec::new();
         {
             let listed: BTreeSet<(&str, &str)> = items.iter().map(|pod| name_of(pod)).collect();
@@ -109,13 +109,13 @@ impl<F: PodFields> PodCache<F> {
         }
         gone.sort_by(|a, b| name_of(a).cmp(&name_of(b)));
         let gone = gone.into_iter().map(|pod| self.take(pod));
-        let mut changes: Vec<PodChange<F>> = gone.collect();
+        let mut changes: Vec<PodChange> = gone.collect();
         changes.extend(items.into_iter().map(|pod| self.put(pod)));
         changes
     }
 
     /// Puts a sorted list into the empty cache.
-    fn fill(&self, items: Vec<Arc<Pod>>, chunks: Vec<Chunk>) -> Vec<PodRun<F>> {
+    fn fill(&self, items: Vec<Arc<Pod>>, chunks: Vec<Chunk>) -> Vec<PodRun> {
         let mut name_hashes = Vec::with_capacity(items.len());
         let mut segments = Vec::new();
         for chunk in chunks {
@@ -124,15 +124,14 @@ impl<F: PodFields> PodCache<F> {
         }
         let all_owned = self.assign(&items, &mut segments);
         let handles: Vec<AtomicU32> = items.iter().map(|_| AtomicU32::new(0)).collect();
-        let all_owned: Vec<Arc<OwnedPods<F>>> =
-            map_all(items.len(), &all_owned, |owner_segments| {
-                self.insert_all(owner_segments, &segments, &items, &handles)
-            });
+        let all_owned: Vec<Arc<OwnedPods>> = map_all(items.len(), &all_owned, |owner_segments| {
+            self.insert_all(owner_segments, &segments, &items, &handles)
+        });
         let run_of = |segment: &ListSegment| run_of(segment, &all_owned, &items);
         let runs = segments.iter().map(run_of).collect();
         // From here on the list's own references move into the index, so no reference count
         // changes.
-        let mut shards: Vec<Vec<PodSlot<F>>> = (0..SHARDS).map(|_| Vec::new()).collect();
+        let mut shards: Vec<Vec<PodSlot>> = (0..SHARDS).map(|_| Vec::new()).collect();
         let mut pods = items.into_iter();
         for segment in &segments {
             let owned_pods = &all_owned[segment.owned_pods as usize];
@@ -152,11 +151,11 @@ impl<F: PodFields> PodCache<F> {
     }
 
     /// Finds the owned pods for each segment.
-    fn assign(&self, items: &[Arc<Pod>], segments: &mut [ListSegment]) -> Vec<OwnerSegments<F>> {
-        let mut all_owned: Vec<OwnerSegments<F>> = Vec::new();
+    fn assign(&self, items: &[Arc<Pod>], segments: &mut [ListSegment]) -> Vec<OwnerSegments> {
+        let mut all_owned: Vec<OwnerSegments> = Vec::new();
         let mut numbers: HashTable<u32> = HashTable::new();
         let hash =
-            |owned_pods: &Arc<OwnedPods<F>>| FIXED_STATE.hash_one(Arc::as_ptr(owned_pods).addr());
+            |owned_pods: &Arc<OwnedPods>| FIXED_STATE.hash_one(Arc::as_ptr(owned_pods).addr());
         for (at, segment) in (0u32..).zip(segments) {
             let owned_pods = self.by_controller.of(&items[segment.pods.start].metadata);
             let is_it = |number: &u32| Arc::ptr_eq(&all_owned[*number as usize].0, &owned_pods);
@@ -179,11 +178,11 @@ impl<F: PodFields> PodCache<F> {
     /// old ones were dropped as unused meanwhile.
     fn insert_all(
         &self,
-        (owned_pods, owner_segments): &OwnerSegments<F>,
+        (owned_pods, owner_segments): &OwnerSegments,
         segments: &[ListSegment],
         items: &[Arc<Pod>],
         handles: &[AtomicU32],
-    ) -> Arc<OwnedPods<F>> {
+    ) -> Arc<OwnedPods> {
         let segments = owner_segments.iter().map(|at| &segments[*at as usize].pods);
         let mut owned_pods = owned_pods.clone();
         loop {
@@ -209,9 +208,9 @@ impl<F: PodFields> PodCache<F> {
     }
 
     /// Adds the slots to the index, which is empty.
-    fn index_all(&self, shards: Vec<Vec<PodSlot<F>>>) {
+    fn index_all(&self, shards: Vec<Vec<PodSlot>>) {
         let count = shards.iter().map(Vec::len).sum();
-        let shards: Vec<(u32, Mutex<Vec<PodSlot<F>>>)> =
+        let shards: Vec<(u32, Mutex<Vec<PodSlot>>)> =
             (0u32..).zip(shards.into_iter().map(Mutex::new)).collect();
         map_all(count, &shards, |(number, slots)| {
             let slots = std::mem::take(&mut *lock(slots));
@@ -268,11 +267,7 @@ fn read_chunk(items: &[Arc<Pod>], range: Range<usize>) -> Chunk {
     chunk
 }
 
-fn run_of<F: PodFields>(
-    segment: &ListSegment,
-    all_owned: &[Arc<OwnedPods<F>>],
-    items: &[Arc<Pod>],
-) -> PodRun<F> {
+fn run_of(segment: &ListSegment, all_owned: &[Arc<OwnedPods>], items: &[Arc<Pod>]) -> PodRun {
     let owned_pods = &all_owned[segment.owned_pods as usize];
     let pods = &items[segment.pods.clone()];
     let all = u32::try_from(pods.len()).expect("fewer pods than 32 bits count");

@@ -40,7 +40,7 @@ fn many() -> Vec<Arc<Pod>> {
 #[test]
 fn a_list_in_bulk_leaves_what_its_pods_one_by_one_leave() {
     let items = many();
-    let (bulk, single) = (PodCache::<()>::new(), PodCache::<()>::new());
+    let (bulk, single) = (PodCache::new(), PodCache::new());
     let listed = bulk.replace(items.clone(), &9.into());
     assert!(listed.changes.is_empty());
     let told = listed
@@ -75,7 +75,7 @@ fn a_list_in_bulk_leaves_what_its_pods_one_by_one_leave() {
 
 #[test]
 fn runs_tell_living_pods_from_those_to_be_looked_at() {
-    let cache = PodCache::<()>::new();
+    let cache = PodCache::new();
     let items = vec![
         pod("a", None, false),
         pod("b", Some(1), false),
@@ -97,7 +97,7 @@ fn runs_tell_living_pods_from_those_to_be_looked_at() {
 #[test]
 fn a_list_that_is_not_sorted_or_names_a_pod_twice_is_taken_one_by_one() {
     for names in [["b", "a"], ["a", "a"]] {
-        let cache = PodCache::<()>::new();
+        let cache = PodCache::new();
         let listed = cache.replace(names.map(|name| pod(name, None, false)).to_vec(), &9.into());
         assert_eq!((listed.changes.len(), listed.runs.len()), (2, 0));
         assert_eq!(cache.len(), if names[0] == names[1] { 1 } else { 2 });
@@ -106,7 +106,7 @@ fn a_list_that_is_not_sorted_or_names_a_pod_twice_is_taken_one_by_one() {
 
 #[test]
 fn a_relist_deletes_what_is_missing_before_it_adds() {
-    let cache = PodCache::<()>::new();
+    let cache = PodCache::new();
     for name in ["c", "a", "b"] {
         cache.apply(crate::cache::Delta::Applied(pod(name, None, false)));
     }
