@@ -3,14 +3,16 @@
 #![doc = include_str!("../README.md")]
 
 pub mod cache;
+pub mod controller;
 pub mod deployment;
 pub mod policy;
 pub mod ranking;
+pub mod registry;
 pub mod replicaset;
 pub mod template;
 
 pub use podstorm_objects as object;
 pub use podstorm_runtime::{
     claim, client, consistency, driver, expectations, informer, intern, limits, metrics, owned,
-    primitives, reflector, slow_start, store, workqueue,
+    primitives, reflector, row, slow_start, store, workqueue,
 };

@@ -3,20 +3,45 @@
 
 use std::collections::BTreeMap;
 
+use podstorm::row::Gate;
+use podstorm_sim::rows::Rows;
+
 use crate::units::refuse;
 
-/// Every known gate, and whether Kubernetes 1.36 locks it. All of them are on by default.
-const KNOWN: [(&str, bool); 5] = [
-    ("DeploymentReplicaSetTerminatingReplicas", false),
-    ("LogarithmicScaleDown", true),
-    ("PodDeletionCost", false),
-    ("StaleControllerConsistencyReplicaSet", false),
-    ("WatchListClient", false),
-];
+/// Every known gate by its name.
+fn known() -> BTreeMap<&'static str, Gate> {
+    Rows::installed().gates()
+}
 
 /// Every known gate as Kubernetes 1.36 has it.
 pub fn defaults() -> BTreeMap<String, bool> {
-    KNOWN.map(|(name, _)| (name.to_owned(), true)).into()
+    let known = known().into_values();
+    known
+        .map(|gate| (gate.name.to_owned(), gate.default))
+        .collect()
+}
+
+/// What `--help` and the schema say: the gates, and what they are by default.
+pub fn help() -> String {
+    let word = |gate: Gate| match gate {
+        Gate {
+            locked_since: Some(_),
+            name,
+            ..
+        } => format!("{name} (locked on)"),
+        Gate {
+            name,
+            default: false,
+            ..
+        } => format!("{name} (off by default)"),
+        Gate { name, .. } => name.to_owned(),
+    };
+    let words: Vec<String> = known().into_values().map(word).collect();
+    format!(
+        "Gates that change behaviour: {}. They are on by default where nothing else is said; the scenario \
+         stale-watch has StaleControllerConsistencyReplicaSet off, as before 1.36, unless it is given",
+        words.join(", ")
+    )
 }
 
 /// Whether one of the assignments names that gate.
@@ -42,10 +67,12 @@ pub fn parse<'a>(
             ));
         };
         let (name, value) = (name.trim(), value.trim());
-        let Some((_, is_locked)) = KNOWN.iter().find(|(known, _)| *known == name) else {
+        let known = known();
+        let Some(gate) = known.get(name) else {
+            let names: Vec<&str> = known.into_keys().collect();
             return refuse(format!(
                 "unknown feature gate {name:?}; known are {}",
-                KNOWN.map(|(known, _)| known).join(", ")
+                names.join(", ")
             ));
         };
         let value = match value.to_ascii_lowercase().as_str() {
@@ -53,8 +80,11 @@ pub fn parse<'a>(
             "false" | "f" | "0" => false,
             _ => return refuse(format!("{name} is true or false, not {value:?}")),
         };
-        if *is_locked && !value {
-            return refuse(format!("{name} is locked to true since Kubernetes 1.31"));
+        if let Some(since) = gate.locked_since
+            && value != gate.default
+        {
+            let to = gate.default;
+            return refuse(format!("{name} is locked to {to} since Kubernetes {since}"));
         }
         let before = chosen.insert(name.to_owned(), value);
         if before.is_some_and(|before| before != value) {

@@ -9,7 +9,6 @@ mod workload;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use podstorm::informer::Informers;
 use podstorm::object::{
     AnyObject, DynamicObject, Kind, Namespace, Node, Now, Pod, ReplicaSet, Resource,
 };
@@ -18,20 +17,29 @@ use podstorm_apiserver::{Cluster, ClusterOptions, DeleteOptions, kind_named};
 use podstorm_sim::engine::Harness;
 use podstorm_sim::engine::fault_harness::{FaultHarness, Stopped};
 use podstorm_sim::engine::observer::NoopObserver;
+use podstorm_sim::engine::registry::Registry;
 use podstorm_sim::faults::{ApiFault, Armed, Call, CrashPoint, Effect, StreamEnd, StreamKind};
 use podstorm_sim::options::{EngineKind, SimOptions};
+use podstorm_sim::services::Controllers;
 use serde_json::json;
 use workload::OnePodEach;
 
 const SECOND: i64 = 1_000_000_000;
-const COMPONENT: &str = "one-pod-each";
 
 fn kind() -> Kind {
     kind_named("ConfigMap").unwrap()
 }
 
-fn make(informers: &mut Informers) -> Arc<OnePodEach> {
-    OnePodEach::new(kind(), informers)
+fn controllers(engine: EngineKind, seed: u64) -> (Registry, SimOptions) {
+    let registry = Registry::upstream().with::<OnePodEach>();
+    let mut options = SimOptions::new(engine, seed);
+    options.services.controllers = Controllers::all(&registry.rows());
+    (registry, options)
+}
+
+fn harness(engine: EngineKind) -> Harness {
+    let (registry, options) = controllers(engine, 1);
+    Harness::of(&options, &registry)
 }
 
 fn map(name: &str, class: &str) -> AnyObject {
@@ -70,7 +78,7 @@ fn runners(names: &[&str]) -> BTreeMap<String, String> {
 #[test]
 fn config_maps_of_the_class_get_their_pods_on_both_engines() {
     for engine in [EngineKind::Virtual, EngineKind::Threads] {
-        let mut harness = Harness::with_workload(&SimOptions::new(engine, 1), COMPONENT, make);
+        let mut harness = harness(engine);
         let cluster = Arc::clone(harness.cluster());
         furnish(&cluster, harness.now());
         let api = cluster.api(kind());
@@ -100,8 +108,7 @@ fn config_maps_of_the_class_get_their_pods_on_both_engines() {
 
 #[test]
 fn each_of_several_workloads_sees_to_its_own() {
-    let mut harness =
-        Harness::with_workload(&SimOptions::new(EngineKind::Virtual, 1), COMPONENT, make);
+    let mut harness = harness(EngineKind::Virtual);
     let cluster = Arc::clone(harness.cluster());
     furnish(&cluster, harness.now());
     let set = json!({
@@ -129,12 +136,12 @@ fn each_of_several_workloads_sees_to_its_own() {
 #[test]
 fn faults_delay_it_and_change_nothing() {
     for seed in 1..=20 {
-        let mut options = SimOptions::new(EngineKind::Virtual, seed);
+        let (registry, mut options) = controllers(EngineKind::Virtual, seed);
         // Behind its ConfigMaps it makes pods for owners that are gone, which are collected at once.
         options.latency.api = Latency::Constant(5_000_000);
         let mut site =
             FaultHarness::new(&options, ClusterOptions::default(), Arc::new(NoopObserver));
-        site.add_workload(COMPONENT, make);
+        site.set_registry(&registry);
         let cluster = Arc::clone(site.cluster());
         furnish(&cluster, site.now());
         site.start_manager();
@@ -168,9 +175,9 @@ fn faults_delay_it_and_change_nothing() {
             });
             let connection = Arc::clone(&site.alive()[0]);
             let stream = if random.bool() {
-                StreamKind::Pods
+                StreamKind::of(Kind::POD)
             } else {
-                StreamKind::Others
+                StreamKind::of(kind())
             };
             match random.u32(0..5) {
                 0 => connection.drop_events(stream, 1),

@@ -28,6 +28,7 @@ mod revisions;
 mod rollback;
 mod rolling;
 pub mod rollout;
+mod row;
 mod scaling;
 pub mod sizes;
 mod status;
@@ -39,15 +40,16 @@ use podstorm_objects::{Deployment, Kind, Now, ReplicaSet};
 use podstorm_runtime::driver::{AsyncSync, Step, Workload};
 use podstorm_runtime::informer::Informers;
 use podstorm_runtime::intern::{KeyId, ObjectKey};
-use podstorm_runtime::limits::DEPLOYMENT_RETRIES_MAX;
-use podstorm_runtime::workqueue::{QueueRow, RateLimitingQueue};
+use podstorm_runtime::workqueue::RateLimitingQueue;
 
 use crate::cache::{Listed, PodChange};
+use crate::controller::ControllerType as _;
 use crate::replicaset::Owner;
 use cache::{CachedDeployment, Caches};
 
 pub use proportions::{ScaleMode, ScalePlan, scale_plan};
 pub use revisions::set_annotations;
+pub use row::Deployments;
 pub use sync::SyncStep;
 
 /// The options of the controller.
@@ -78,19 +80,13 @@ struct Shared {
     queue: RateLimitingQueue<KeyId>,
 }
 
-/// A key whose sync has failed sixteen times in a row waits for the next event.
-const QUEUE: QueueRow = QueueRow {
-    retries_max: Some(DEPLOYMENT_RETRIES_MAX),
-    ..QueueRow::new("deployment")
-};
-
 impl Controller {
     /// A controller that reads Deployments, ReplicaSets and pods from these informers.
     pub fn new(options: ControllerOptions, informers: &mut Informers) -> Controller {
         let shared = Arc::new(Shared {
             options,
             caches: Caches::new(informers),
-            queue: RateLimitingQueue::of(QUEUE),
+            queue: RateLimitingQueue::of(Deployments::ROW.queues[0]),
         });
         informers.add_handler::<CachedDeployment>(Kind::DEPLOYMENT, Arc::clone(&shared) as _);
         informers.add_handler::<Owner>(Kind::REPLICA_SET, Arc::clone(&shared) as _);
@@ -122,24 +118,12 @@ impl Controller {
 impl Workload for Controller {
     type Sync = AsyncSync;
 
-    fn kind(&self) -> Kind {
-        Kind::DEPLOYMENT
-    }
-
     fn name(&self, _: usize, key: KeyId) -> ObjectKey {
         self.0.caches.deployments.name(key)
     }
 
     fn queues(&self) -> &[RateLimitingQueue<KeyId>] {
         std::slice::from_ref(&self.0.queue)
-    }
-
-    fn other_kinds(&self) -> &[Kind] {
-        &[Kind::REPLICA_SET]
-    }
-
-    fn pod_owner_kind(&self) -> Kind {
-        Kind::REPLICA_SET
     }
 
     fn pod_changed(&self, change: &PodChange, now: Now) {

@@ -25,6 +25,7 @@ pub(crate) mod owners;
 pub mod reconcile;
 #[cfg(test)]
 mod recycled_key_tests;
+mod row;
 mod scale;
 mod status;
 mod steps;
@@ -54,6 +55,9 @@ pub use key::{KeyError, parse_key};
 pub use metrics::ControllerMetrics;
 pub use owners::{Owner, OwnerChange, OwnerContext, OwnerStore};
 pub use podstorm_runtime::driver::Step;
+pub use row::{
+    POD_DELETION_COST, ReplicaSets, ReplicationControllers, STALE_CONSISTENCY, TERMINATING_REPLICAS,
+};
 pub use sync::{Outcome, Sync, SyncError, SyncErrorClass};
 
 /// The options of a controller.
@@ -78,17 +82,6 @@ pub struct Gates {
     pub terminating_replicas: bool,
     /// `StaleControllerConsistencyReplicaSet`: a sync waits until the caches have its last writes.
     pub stale_controller_consistency: bool,
-}
-
-impl Default for Gates {
-    /// As in Kubernetes 1.36: all on.
-    fn default() -> Self {
-        Gates {
-            pod_deletion_cost: true,
-            terminating_replicas: true,
-            stale_controller_consistency: true,
-        }
-    }
 }
 
 impl ControllerOptions {
@@ -125,17 +118,9 @@ impl Controller {
     /// # Panics
     /// The kind is neither ReplicaSet nor ReplicationController.
     pub fn new(options: ControllerOptions, informers: &mut Informers) -> Arc<Controller> {
-        assert!(
-            [Kind::REPLICA_SET, Kind::REPLICATION_CONTROLLER].contains(&options.kind),
-            "only ReplicaSets and ReplicationControllers are controlled"
-        );
         let row = QueueRow {
             retry_max_ns: options.policy.retry_max_ns,
-            // Upstream's names.
-            ..QueueRow::new(match options.kind == Kind::REPLICA_SET {
-                true => "replicaset",
-                false => "replicationmanager",
-            })
+            ..row::row_of(options.kind).queues[0]
         };
         let policy = options.policy;
         let rules = GuardRules {
@@ -213,22 +198,10 @@ impl Controller {
     pub fn metrics(&self) -> &ControllerMetrics {
         &self.metrics
     }
-
-    /// The controller's own metrics and those of the guard, with their values now.
-    pub fn families(&self) -> Vec<Family> {
-        let mut families = self.metrics.families();
-        let skips = "replicaset_controller_stale_sync_skips_total";
-        families.extend(self.guard.families(skips));
-        families
-    }
 }
 
 impl Workload for Controller {
     type Sync = Sync;
-
-    fn kind(&self) -> Kind {
-        self.options.kind
-    }
 
     fn name(&self, _: usize, key: KeyId) -> ObjectKey {
         self.owners.name(key)
@@ -246,6 +219,14 @@ impl Workload for Controller {
     #[inline]
     fn queues(&self) -> &[RateLimitingQueue<KeyId>] {
         std::slice::from_ref(&self.queue)
+    }
+
+    /// The controller's own metrics and those of the guard.
+    fn families(&self) -> Vec<Family> {
+        let mut families = self.metrics.families();
+        let skips = "replicaset_controller_stale_sync_skips_total";
+        families.extend(self.guard.families(skips));
+        families
     }
 
     #[inline]

@@ -9,15 +9,18 @@ use std::sync::Arc;
 use podstorm::object::{DynamicObject, Namespace, Pod, Resource};
 use podstorm_apiserver::kind_named;
 use podstorm_sim::engine::Harness;
+use podstorm_sim::engine::registry::Registry;
 use podstorm_sim::options::{EngineKind, SimOptions};
+use podstorm_sim::services::Controllers;
 use serde_json::json;
 use workload::OnePodEach;
 
 fn main() -> anyhow::Result<()> {
     let kind = kind_named("ConfigMap").expect("every cluster serves it");
-    let options = SimOptions::new(EngineKind::Virtual, 1);
-    let make = move |informers: &mut _| OnePodEach::new(kind, informers);
-    let mut harness = Harness::with_workload(&options, "one-pod-each", make);
+    let registry = Registry::upstream().with::<OnePodEach>();
+    let mut options = SimOptions::new(EngineKind::Virtual, 1);
+    options.services.controllers = Controllers::all(&registry.rows());
+    let mut harness = Harness::of(&options, &registry);
     let (cluster, now) = (Arc::clone(harness.cluster()), harness.now());
     cluster.create(
         Namespace::from_json(json!({"metadata": {"name": "shop"}}))?,

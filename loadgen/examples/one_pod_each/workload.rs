@@ -5,18 +5,26 @@ use std::sync::Arc;
 
 use podstorm::cache::{Listed, PodCache, PodChange};
 use podstorm::client::{Answer, EventIntent, Request};
+use podstorm::controller::{ControllerType, Setup};
 use podstorm::driver::{Step, SyncState, Workload};
 use podstorm::informer::{Handler, Informers};
 use podstorm::intern::{KeyId, ObjectKey};
-use podstorm::object::{AnyObject, Kind, Now, Pod, Resource};
+use podstorm::object::{AnyObject, Kind, Now, Pod, Resource, ResourceType};
+use podstorm::row::{ControllerRow, Write};
 use podstorm::store::{Change, Keyed, Store};
 use podstorm::workqueue::{End, QueueRow, RateLimitingQueue};
 use serde_json::json;
 
+/// The kind of its objects.
+pub(crate) const CONFIG_MAP: Kind = Kind::of(&ResourceType {
+    kind: "ConfigMap",
+    resource: "configmaps",
+    ..ResourceType::DEFAULT
+});
+
 /// The controller, over a cache of pods that it shares with others.
 #[derive(Debug)]
 pub(crate) struct OnePodEach {
-    kind: Kind,
     pods: Arc<PodCache>,
     maps: Arc<Store<AnyObject>>,
     queue: RateLimitingQueue<KeyId>,
@@ -53,24 +61,38 @@ impl SyncState for OneRequest {
     }
 }
 
-impl OnePodEach {
-    /// One that reads objects of this kind, and pods.
-    pub(crate) fn new(kind: Kind, informers: &mut Informers) -> Arc<OnePodEach> {
+impl ControllerType for OnePodEach {
+    type Workload = OnePodEach;
+
+    const ROW: &'static ControllerRow = &ControllerRow {
+        name: "one-pod-each-controller",
+        alias: "one-pod-each",
+        component: "one-pod-each",
+        purpose: "ConfigMaps of the class runner",
+        kind: Some(CONFIG_MAP),
+        pod_owners: Some(CONFIG_MAP),
+        writes: &[Write::of(Kind::POD, &["create", "delete"])],
+        queues: &[QueueRow::new("one-pod-each")],
+        ..ControllerRow::DEFAULT
+    };
+
+    fn make(_: &Setup, informers: &mut Informers) -> Arc<OnePodEach> {
         let workload = Arc::new(OnePodEach {
-            kind,
             pods: Arc::clone(informers.pods()),
-            maps: informers.store(kind, || ()),
-            queue: RateLimitingQueue::of(QueueRow::new("one-pod-each")),
+            maps: informers.store(CONFIG_MAP, || ()),
+            queue: RateLimitingQueue::of(Self::ROW.queues[0]),
         });
-        informers.add_handler::<AnyObject>(kind, Arc::clone(&workload) as _);
+        informers.add_handler::<AnyObject>(CONFIG_MAP, Arc::clone(&workload) as _);
         workload
     }
+}
 
+impl OnePodEach {
     fn request(&self, key: KeyId) -> Option<Request> {
         let ObjectKey { namespace, name } = self.maps.name(key);
         let map = self.maps.get(key).filter(|map| is_runner(map));
         let Some(pod) = self.pods.get(&namespace, &name) else {
-            let owner = self.kind.controller_reference(map?.metadata());
+            let owner = CONFIG_MAP.controller_reference(map?.metadata());
             let body = json!({"spec": {"containers": [{"name": "runner", "image": "runner:1"}]}});
             let mut body = Pod::from_json(body).expect("a readable pod");
             body.metadata.owner_references.push(Arc::new(owner));
@@ -81,7 +103,7 @@ impl OnePodEach {
             });
         };
         let owner = pod.metadata.controller()?;
-        let is_ours = &*owner.kind == self.kind.name();
+        let is_ours = &*owner.kind == CONFIG_MAP.name();
         let is_wanted = map.is_some_and(|map| map.metadata().uid == owner.uid);
         (is_ours && !is_wanted && !pod.metadata.is_deleting()).then(|| Request::DeletePod {
             namespace,
@@ -108,10 +130,6 @@ impl Handler<AnyObject> for OnePodEach {
 
 impl Workload for OnePodEach {
     type Sync = OneRequest;
-
-    fn kind(&self) -> Kind {
-        self.kind
-    }
 
     fn name(&self, _: usize, key: KeyId) -> ObjectKey {
         self.maps.name(key)

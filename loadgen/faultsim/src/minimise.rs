@@ -124,6 +124,7 @@ mod tests {
     use super::super::draw::draw;
     use super::super::schedule::Step;
     use super::*;
+    use podstorm_objects::Kind;
     use podstorm_sim::faults::StreamKind;
 
     /// Upstream, without the gate, creates everything twice when pod events stay away for longer
@@ -138,7 +139,7 @@ mod tests {
         let at_ms = schedule.disturb_ms / 2;
         let at = schedule.steps.partition_point(|step| step.at_ms <= at_ms);
         let broken = Action::Break {
-            stream: StreamKind::Pods,
+            stream: StreamKind::of(Kind::POD),
         };
         schedule.steps.insert(at, Step::of_user(at_ms, broken));
         let schedule = AnySchedule::ReplicaSets(schedule);

@@ -8,8 +8,11 @@ use std::sync::Arc;
 
 use podstorm::policy::Behaviour;
 use podstorm_apiserver::ClusterOptions;
+use podstorm_objects::Kind;
 use podstorm_sim::engine::fault_harness::FaultHarness;
 use podstorm_sim::executor::seed::seed_for;
+use podstorm_sim::rows::Rows;
+use podstorm_sim::services::Controllers;
 
 use super::invariants::Checker;
 use super::schedule::{How, Schedule};
@@ -49,12 +52,13 @@ pub fn play(schedule: &Schedule, how: How) -> (Verdict, Vec<String>) {
         observer: Some(Arc::clone(&checker) as _),
         ..ClusterOptions::default()
     };
-    let options = options(&schedule.cluster, schedule.seed, how.behaviour);
-    let mut harness = FaultHarness::new(&options, server, Arc::clone(&checker) as _);
-    // A manager without any would only hear of pods that are none of its business.
+    let mut options = options(&schedule.cluster, schedule.seed, how.behaviour);
+    // A controller without objects would only hear of pods that are none of its business.
     if schedule.has_replication_controllers() {
-        harness.add_replication_controllers();
+        let kinds = [Kind::REPLICA_SET, Kind::REPLICATION_CONTROLLER];
+        options.services.controllers = Controllers::of_kinds(Rows::installed(), &kinds);
     }
+    let harness = FaultHarness::new(&options, server, Arc::clone(&checker) as _);
     let mut simulation = Simulation::new(&schedule.cluster, harness, Arc::clone(&checker), false);
     simulation.start_manager();
     let converged_after_ns = play_phases(&mut simulation, &checker, schedule, how.behaviour);
@@ -169,7 +173,7 @@ mod tests {
                 at_ms: 5_000,
                 class: Some(FaultClass::Compaction),
                 action: Action::Break {
-                    stream: StreamKind::ReplicationControllers,
+                    stream: StreamKind::of(Kind::REPLICATION_CONTROLLER),
                 },
             };
             schedule.steps.insert(0, broken);

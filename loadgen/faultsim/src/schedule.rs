@@ -304,6 +304,7 @@ impl How {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use podstorm_objects::Kind;
     use podstorm_sim::faults::{ApiFault, Call, CrashPoint, Effect, StreamKind};
 
     fn schedule(steps: Vec<Step>) -> Schedule {
@@ -355,7 +356,7 @@ mod tests {
             stale_for_ms: 0,
         };
         let hold = Action::Hold {
-            stream: StreamKind::Pods,
+            stream: StreamKind::of(Kind::POD),
             for_ms: 9,
         };
         let steps = vec![

@@ -41,6 +41,7 @@
 //! its controller managers can be disturbed, killed and started again.
 //!
 //! * [`options`]: what a simulated cluster is made from;
+//! * [`rows`]: the controllers that there are, [`services`]: which of them run;
 //! * [`engine`]: puts a cluster together and runs it;
 //! * [`executor`]: runs tasks on virtual time or on threads;
 //! * [`due_queue`]: items by the moment at which they are due;
@@ -55,6 +56,7 @@ pub mod executor;
 pub mod faults;
 pub mod nodes;
 pub mod options;
+pub mod rows;
 pub mod services;
 
 use std::sync::{Mutex, MutexGuard};

@@ -1,12 +1,17 @@
 //! The options of a simulated cluster: engine, settings of the controllers, latencies.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use podstorm::controller::Setup;
+use podstorm::limits::BURST_REPLICAS;
 use podstorm::policy::{Behaviour, Policy};
+use podstorm::row::{ControllerRow, WorkersFlag};
 use podstorm_apiserver::latency::Latency;
-use schemars::JsonSchema;
-use serde::Serialize;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Serialize, Serializer};
 
+use crate::rows::Rows;
 use crate::services::Services;
 
 /// The options of a simulated cluster.
@@ -41,7 +46,7 @@ pub struct SimOptions {
 }
 
 impl SimOptions {
-    /// Upstream's behaviour with five workers for each kind, no client limit and no latency. The
+    /// Upstream's behaviour and numbers of workers, all controllers, no client limit and no latency. The
     /// threads engine gets all cores.
     pub fn new(engine: EngineKind, seed: u64) -> SimOptions {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -53,10 +58,8 @@ impl SimOptions {
             },
             seed,
             controller: ControllerSettings {
-                concurrent_replicaset_syncs: UPSTREAM_SYNCS as usize,
-                concurrent_rc_syncs: UPSTREAM_SYNCS as usize,
-                concurrent_deployment_syncs: UPSTREAM_SYNCS as usize,
-                burst_replicas: 500,
+                workers: WorkerCounts::default(),
+                burst_replicas: BURST_REPLICAS as u32,
                 kube_api_qps: None,
                 kube_api_burst: UPSTREAM_BURST,
                 feature_gates: BTreeMap::new(),
@@ -102,12 +105,9 @@ impl EngineKind {
 /// The settings of the controllers, under upstream's names.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ControllerSettings {
-    /// `--concurrent-replicaset-syncs`.
-    pub concurrent_replicaset_syncs: usize,
-    /// `--concurrent-rc-syncs`.
-    pub concurrent_rc_syncs: usize,
-    /// `--concurrent-deployment-syncs`.
-    pub concurrent_deployment_syncs: usize,
+    /// The numbers of workers.
+    #[serde(flatten)]
+    pub workers: WorkerCounts,
     /// Most creates or deletes in one sync.
     pub burst_replicas: u32,
     /// `--kube-api-qps`; absent is unlimited.
@@ -119,9 +119,76 @@ pub struct ControllerSettings {
 }
 
 impl ControllerSettings {
-    /// Whether a feature gate is on; a gate that is not listed is on.
-    pub fn gate(&self, name: &str) -> bool {
-        self.feature_gates.get(name).copied().unwrap_or(true)
+    /// What the controllers are made from.
+    pub fn setup(&self, policy: Policy) -> Setup {
+        Setup {
+            policy,
+            burst_replicas: self.burst_replicas as usize,
+            feature_gates: self.feature_gates.clone(),
+        }
+    }
+}
+
+/// How many workers each controller has for the queues whose rows leave that to a flag. Written by the
+/// flags' names, `concurrent_replicaset_syncs`; one that was not set is as its row says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WorkerCounts(BTreeMap<&'static str, usize>);
+
+impl WorkerCounts {
+    /// The workers of a controller, at least 1.
+    pub fn of(&self, row: &ControllerRow) -> usize {
+        row.workers.map_or(1, |workers| self.by(workers))
+    }
+
+    /// The number that a flag sets.
+    pub fn by(&self, workers: WorkersFlag) -> usize {
+        let set = self.0.get(workers.flag).copied();
+        set.unwrap_or(workers.default).max(1)
+    }
+
+    /// Sets the number that a flag sets.
+    pub fn set(&mut self, workers: WorkersFlag, count: usize) {
+        self.0.insert(workers.flag, count);
+    }
+
+    /// The same number for every controller.
+    pub fn all(rows: &Rows, count: usize) -> WorkerCounts {
+        let flags = rows.worker_flags();
+        WorkerCounts(flags.map(|(_, workers)| (workers.flag, count)).collect())
+    }
+}
+
+/// The member of results for a flag.
+fn member(workers: WorkersFlag) -> String {
+    workers.flag.replace('-', "_")
+}
+
+impl Serialize for WorkerCounts {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let flags = Rows::installed().worker_flags();
+        to.collect_map(flags.map(|(_, workers)| (member(workers), self.by(workers))))
+    }
+}
+
+impl JsonSchema for WorkerCounts {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "WorkerCounts".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut properties = serde_json::Map::new();
+        for (row, workers) in Rows::installed().worker_flags() {
+            let mut schema = generator.subschema_for::<usize>();
+            let text = format!("`--{}`: the workers for {}.", workers.flag, row.purpose);
+            schema.insert("description".to_owned(), text.into());
+            properties.insert(member(workers), schema.into());
+        }
+        let required: Vec<String> = properties.keys().cloned().collect();
+        json_schema!({"type": "object", "properties": properties, "required": required})
     }
 }
 
@@ -144,5 +211,3 @@ pub struct LatencySettings {
 pub const UPSTREAM_QPS: f64 = 20.0;
 /// Client burst of a stock controller-manager; also the default where only a QPS is given.
 pub const UPSTREAM_BURST: u32 = 30;
-/// Workers per kind of a stock controller-manager.
-pub const UPSTREAM_SYNCS: u64 = 5;

@@ -1,71 +1,16 @@
-//! The controllers of a served cluster: their names, which of them run, and how they are set.
+//! The controllers of a cluster: which of them run, and how those of a served cluster are set.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// A controller that a served cluster can run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ControllerName {
-    /// ReplicaSets.
-    ReplicaSet,
-    /// ReplicationControllers.
-    ReplicationController,
-    /// Deployments.
-    Deployment,
-    /// The garbage collector.
-    GarbageCollector,
-    /// The end of namespaces that are being deleted.
-    Namespace,
-    /// Pod garbage collection.
-    PodGarbageCollector,
-    /// Disruption budgets.
-    Disruption,
-}
+use podstorm::row::{ControllerRow, RunsIn};
+use podstorm_objects::Kind;
 
-/// Every controller with its name and its older name, both of which upstream knows.
-///
-/// Source: `cmd/kube-controller-manager/names` in Kubernetes.
-const NAMES: [(ControllerName, &str, &str); 7] = [
-    (
-        ControllerName::ReplicaSet,
-        "replicaset-controller",
-        "replicaset",
-    ),
-    (
-        ControllerName::ReplicationController,
-        "replicationcontroller-controller",
-        "replicationcontroller",
-    ),
-    (
-        ControllerName::Deployment,
-        "deployment-controller",
-        "deployment",
-    ),
-    (
-        ControllerName::GarbageCollector,
-        "garbage-collector-controller",
-        "garbagecollector",
-    ),
-    (
-        ControllerName::Namespace,
-        "namespace-controller",
-        "namespace",
-    ),
-    (
-        ControllerName::PodGarbageCollector,
-        "pod-garbage-collector-controller",
-        "podgc",
-    ),
-    (
-        ControllerName::Disruption,
-        "disruption-controller",
-        "disruption",
-    ),
-];
+use crate::rows::Rows;
 
-/// The controllers that run.
+/// The controllers that run, by their names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Controllers(BTreeSet<ControllerName>);
+pub struct Controllers(BTreeSet<&'static str>);
 
 /// A word of `--controllers` that names no controller.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -78,9 +23,22 @@ pub struct UnknownController {
 }
 
 impl Controllers {
+    /// Those of the rows that `runs` says so of.
+    pub fn that(rows: &Rows, runs: impl Fn(&ControllerRow) -> bool) -> Controllers {
+        let rows = rows.iter().filter(|row| runs(row));
+        Controllers(rows.map(|row| row.name).collect())
+    }
+
+    /// Those of objects of these kinds, and those that are parts of the server.
+    pub fn of_kinds(rows: &Rows, kinds: &[Kind]) -> Controllers {
+        Controllers::that(rows, |row| {
+            row.runs_in == RunsIn::Server || row.kind.is_some_and(|kind| kinds.contains(&kind))
+        })
+    }
+
     /// All of them.
-    pub fn all() -> Controllers {
-        Controllers(NAMES.iter().map(|row| row.0).collect())
+    pub fn all(rows: &Rows) -> Controllers {
+        Controllers::that(rows, |_| true)
     }
 
     /// Those of a list as upstream's `--controllers` takes it: `*` is all, `name` is that one, and
@@ -88,49 +46,45 @@ impl Controllers {
     ///
     /// # Errors
     /// A word that names none.
-    pub fn of<T: AsRef<str>>(words: &[T]) -> Result<Controllers, UnknownController> {
+    pub fn of<T: AsRef<str>>(rows: &Rows, words: &[T]) -> Result<Controllers, UnknownController> {
         let words = || words.iter().map(|word| word.as_ref().trim());
         for word in words().filter(|word| *word != "*") {
-            if find(word.strip_prefix('-').unwrap_or(word)).is_none() {
+            if rows.find(word.strip_prefix('-').unwrap_or(word)).is_none() {
                 return Err(UnknownController {
                     word: word.to_owned(),
-                    known: known(),
+                    known: known(rows),
                 });
             }
         }
         let has_star = words().any(|word| word == "*");
-        let runs = |controller: &ControllerName| {
+        let runs = |row: &ControllerRow| {
             let decides = |word: &str| match word.strip_prefix('-') {
-                Some(name) => (find(name) == Some(*controller)).then_some(false),
-                None => (find(word) == Some(*controller)).then_some(true),
+                Some(name) => row.is_called(name).then_some(false),
+                None => row.is_called(word).then_some(true),
             };
             words().find_map(decides).unwrap_or(has_star)
         };
-        let all = NAMES.iter().map(|row| row.0);
-        Ok(Controllers(all.filter(runs).collect()))
+        Ok(Controllers::that(rows, runs))
     }
 
     /// Whether a controller runs.
-    pub fn has(&self, name: ControllerName) -> bool {
-        self.0.contains(&name)
+    pub fn has(&self, row: &ControllerRow) -> bool {
+        self.0.contains(row.name)
     }
 }
 
-fn find(word: &str) -> Option<ControllerName> {
-    let row = NAMES.iter().find(|row| row.1 == word || row.2 == word);
-    row.map(|row| row.0)
-}
-
 /// The names, as a message lists them.
-fn known() -> String {
+fn known(rows: &Rows) -> String {
     let mut text = String::new();
-    for (number, (_, name, older)) in NAMES.iter().enumerate() {
+    let last = rows.iter().count() - 1;
+    for (number, row) in rows.iter().enumerate() {
         let between = match number {
             0 => "",
-            _ if number + 1 == NAMES.len() => " and ",
+            _ if number == last => " and ",
             _ => ", ",
         };
-        write!(text, "{between}{name} ({older})").expect("a text takes everything");
+        let (name, alias) = (row.name, row.alias);
+        write!(text, "{between}{name} ({alias})").expect("a text takes everything");
     }
     text
 }
@@ -151,14 +105,22 @@ pub struct Services {
     pub namespaces_wait: bool,
 }
 
-impl Default for Services {
-    fn default() -> Services {
+impl Services {
+    /// All controllers.
+    pub fn all(rows: &Rows) -> Services {
         Services {
-            controllers: Controllers::all(),
+            controllers: Controllers::all(rows),
             terminated_pod_gc_threshold: 12_500,
             event_ttl_ns: 0,
             namespaces_wait: false,
         }
+    }
+}
+
+impl Default for Services {
+    /// All that are installed.
+    fn default() -> Services {
+        Services::all(Rows::installed())
     }
 }
 
@@ -167,35 +129,39 @@ mod tests {
     use super::*;
 
     fn off(words: &[&str]) -> Vec<&'static str> {
-        let on = Controllers::of(words).unwrap();
-        let rows = NAMES.iter().filter(|row| !on.has(row.0));
-        rows.map(|row| row.2).collect()
+        let rows = Rows::upstream();
+        let on = Controllers::of(&rows, words).unwrap();
+        let rows = rows.iter().filter(|row| !on.has(row));
+        rows.map(|row| row.alias).collect()
     }
 
     #[test]
     fn a_list_says_which_controllers_run() {
-        assert_eq!(Controllers::of(&["*"]), Ok(Controllers::all()));
+        let rows = &Rows::upstream();
+        assert_eq!(Controllers::of(rows, &["*"]), Ok(Controllers::all(rows)));
         assert_eq!(off(&["*", "-podgc"]), ["podgc"]);
         assert_eq!(off(&["-namespace-controller", "*"]), ["namespace"]);
         let first = off(&["*", "replicaset", "-replicaset"]);
         assert_eq!(first.len(), 0, "the first decides");
         let one = ["garbage-collector-controller"];
-        assert_eq!(off(&one).len(), NAMES.len() - 1);
+        assert_eq!(off(&one).len(), rows.iter().count() - 1);
         let none = off(&["-podgc"]);
-        assert_eq!(none.len(), NAMES.len(), "nothing is on without a star");
-        assert_eq!(off(&[]).len(), NAMES.len());
+        let all = rows.iter().count();
+        assert_eq!(none.len(), all, "nothing is on without a star");
+        assert_eq!(off(&[]).len(), all);
     }
 
     #[test]
     fn an_unknown_name_is_refused_with_the_names() {
-        let error = Controllers::of(&["*", "-daemonset"])
+        let rows = &Rows::upstream();
+        let error = Controllers::of(rows, &["*", "-daemonset"])
             .unwrap_err()
             .to_string();
         let begins = error.starts_with("\"-daemonset\" is no controller");
         assert!(begins, "{error}");
         let names = error.contains("pod-garbage-collector-controller (podgc)");
         assert!(names, "{error}");
-        assert!(Controllers::of(&["-*"]).is_err());
-        assert!(Controllers::of(&[""]).is_err());
+        assert!(Controllers::of(rows, &["-*"]).is_err());
+        assert!(Controllers::of(rows, &[""]).is_err());
     }
 }

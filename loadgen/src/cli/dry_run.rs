@@ -9,6 +9,7 @@ use hashbrown::HashMap;
 use podstorm::deployment::find_new::new_and_old;
 use podstorm::deployment::rollout::rollout_status;
 use podstorm::intern::FIXED_STATE;
+use podstorm::replicaset::TERMINATING_REPLICAS;
 use podstorm::template::TemplateForm;
 use podstorm_objects::{
     Deployment, ObjectMeta, OwnerReference, Pod, ReplicaSet, ReplicaSetStatus, Uid,
@@ -97,9 +98,7 @@ pub(super) fn summary(loaded: &Loaded, settings: &Settings) -> String {
         );
         line("orphaned", &text);
     }
-    let gate = settings
-        .controller
-        .gate("DeploymentReplicaSetTerminatingReplicas");
+    let gate = TERMINATING_REPLICAS.is_on(&settings.controller.feature_gates);
     let lacks = |object: &&InputObject| match object {
         InputObject::ReplicaSet(set) => set.status.terminating_replicas.is_none(),
         _ => false,

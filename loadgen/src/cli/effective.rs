@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::metrics::Threshold;
 use crate::scenario::{
     BehaviourName, EngineName, LatencyText, Percent, Positive, Rate, Scenario, ScenarioSettings,
-    Size, Time,
+    Size, Time, WorkersSettings,
 };
 use crate::settings::resolve::{Machine, SettingsRequest, resolve};
 use crate::settings::{EngineKind, Settings};
@@ -47,9 +47,7 @@ fn flags(settings: &Settings, has_files: bool) -> ScenarioSettings {
         namespaces: size(cluster.namespaces).filter(|_| !has_files),
         start_stuck_pods: settings.start_stuck_pods,
         pods_per_node: size(cluster.pods_per_node.into()),
-        concurrent_replicaset_syncs: size(controller.concurrent_replicaset_syncs as u64),
-        concurrent_rc_syncs: size(controller.concurrent_rc_syncs as u64),
-        concurrent_deployment_syncs: size(controller.concurrent_deployment_syncs as u64),
+        workers: WorkersSettings::of(&controller.workers),
         burst_replicas: size(controller.burst_replicas.into()),
         kube_api_qps: controller.kube_api_qps.map(Positive),
         kube_api_burst: size(controller.kube_api_burst.into())

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{ArgGroup, Args, ValueEnum};
 use podstorm::limits::BURST_REPLICAS;
-use podstorm::replicaset::{ControllerOptions, Gates};
+use podstorm::replicaset::{ControllerOptions, Gates, POD_DELETION_COST};
 use podstorm_objects::{Kind, Now, Selector, Time};
 use podstorm_sim::clock::RealClock;
 
@@ -177,7 +177,7 @@ pub(super) fn run(flags: &ExplainFlags) -> Result<u8> {
         pods: flags.prefer_pods.clone(),
         nodes: flags.prefer_nodes.clone(),
     };
-    if !preferred.is_none() && !gates["PodDeletionCost"] {
+    if !preferred.is_none() && !POD_DELETION_COST.is_on(&gates) {
         bail!(
             "{}: with PodDeletionCost=false no annotation changes the order; leave one of the two \
              out",
@@ -196,10 +196,7 @@ pub(super) fn run(flags: &ExplainFlags) -> Result<u8> {
             Ok(0) | Err(_) => bail!("--burst-replicas must be more than zero"),
             Ok(burst) => burst,
         },
-        gates: Gates {
-            pod_deletion_cost: gates["PodDeletionCost"],
-            ..Gates::default()
-        },
+        gates: Gates::of(&gates),
         policy: flags.behaviour.0.policy(),
         ..ControllerOptions::new(kind)
     };

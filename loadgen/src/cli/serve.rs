@@ -14,6 +14,7 @@ use podstorm_http::tls::Tls;
 use podstorm_http::{Log, MUTATING_REQUESTS_INFLIGHT, Memory, REQUESTS_INFLIGHT, draw_hash_seed};
 use podstorm_sim::nodes::{ClientRules, Finishing, NodeChoice, NodeTimes, PodNetwork};
 use podstorm_sim::options::{EngineKind, SimOptions};
+use podstorm_sim::rows::Rows;
 use podstorm_sim::services::{Controllers, Services};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -202,7 +203,8 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
             "--time-scale belongs to --engine threads: virtual time passes only when it is moved"
         );
     }
-    let controllers = Controllers::of(&flags.controllers).context("--controllers")?;
+    let controllers =
+        Controllers::of(Rows::installed(), &flags.controllers).context("--controllers")?;
     draw_hash_seed().context("can't draw random numbers")?;
     let mut inputs = Inputs::default();
     for path in &flags.files {

@@ -84,9 +84,6 @@ size.replicasets --replicasets plain
 size.nodes --nodes plain
 size.namespaces --namespaces plain
 size.pods_per_node --pods-per-node plain
-controller.concurrent_replicaset_syncs --concurrent-replicaset-syncs plain
-controller.concurrent_rc_syncs --concurrent-rc-syncs plain
-controller.concurrent_deployment_syncs --concurrent-deployment-syncs plain
 controller.burst_replicas --burst-replicas plain
 controller.kube_api_qps --kube-api-qps plain
 controller.kube_api_burst --kube-api-burst plain
@@ -113,6 +110,13 @@ size.pods_asked --pods plain
 fn flag_of(member: &str) -> Option<(String, Form)> {
     if let Some(gate) = member.strip_prefix("controller.feature_gates.") {
         return Some((format!("--feature-gates {gate}"), Form::Plain));
+    }
+    // The numbers of workers have the names of their flags.
+    if let Some(name) = member.strip_prefix("controller.concurrent_") {
+        return Some((
+            format!("--concurrent-{}", name.replace('_', "-")),
+            Form::Plain,
+        ));
     }
     let mut rows = FLAGS
         .lines()

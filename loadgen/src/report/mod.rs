@@ -19,3 +19,25 @@ mod stale_watch;
 pub mod terminal;
 #[cfg(test)]
 pub(crate) mod tests;
+
+use podstorm_sim::options::WorkerCounts;
+use podstorm_sim::rows::Rows;
+
+use crate::units::counted;
+
+/// How many workers the controllers have: one number where all have as many.
+fn workers_text(workers: &WorkerCounts) -> String {
+    let flags = Rows::installed().worker_flags();
+    let counts: Vec<_> = flags
+        .map(|(row, flag)| (counted(workers.by(flag) as u64, "worker"), row.purpose))
+        .collect();
+    match counts.first() {
+        Some((first, _)) if counts.iter().all(|(count, _)| count == first) => first.clone(),
+        _ => {
+            let each = counts
+                .iter()
+                .map(|(count, purpose)| format!("{count} for {purpose}"));
+            each.collect::<Vec<_>>().join(", ")
+        }
+    }
+}

@@ -2,6 +2,7 @@
 //! to try next.
 
 use podstorm::policy::Behaviour;
+use podstorm::replicaset::STALE_CONSISTENCY;
 
 use crate::result::RunResult;
 use crate::settings::Settings;
@@ -13,7 +14,7 @@ const EXPIRED: &str = "five minutes later: one event each";
 /// The scenario's phase in which answers to creates are lost.
 const LOST: &str = "scale up; each first answer is lost";
 
-const GATE: &str = "StaleControllerConsistencyReplicaSet";
+const GATE: &str = STALE_CONSISTENCY.name;
 
 /// The explanation of a run.
 pub(super) struct Explanation {
@@ -43,7 +44,7 @@ pub(super) fn explanation(
         counted(size.pods, "pod"),
     );
     let hardened = result.behaviour == "hardened";
-    let gate = settings.controller.gate(GATE);
+    let gate = STALE_CONSISTENCY.is_on(&settings.controller.feature_gates);
     let skips = counted(result.wasted_work.stale_sync_skips, "sync");
     let came = match (hardened, gate) {
         (true, _) => format!(

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use podstorm::metrics::{Family, Kind as MetricKind, Series, Value};
 use podstorm_objects::Str;
+use podstorm_sim::engine::Caches;
 use podstorm_sim::engine::client::{ApiCalls, Client, method_of};
 use podstorm_sim::engine::event_sink::EventWriter;
-use podstorm_sim::engine::runner::ControllerRunner;
 use podstorm_sim::engine::worker::AnyWorker;
 
 use super::sampler::Sources;
@@ -20,8 +20,7 @@ const HOST: &str = "embedded";
 #[derive(Clone, Debug)]
 pub struct Metrics {
     pub(super) sources: Sources,
-    /// The controllers of ReplicaSets and ReplicationControllers, which count more than others.
-    pub(super) replica_sets: Vec<Arc<ControllerRunner>>,
+    pub(super) caches: Vec<Caches>,
     pub(super) workers: Vec<Arc<Mutex<dyn AnyWorker>>>,
     pub(super) writers: Vec<Arc<Mutex<EventWriter>>>,
     /// Engine time when the run was last looked at, ns.
@@ -37,14 +36,10 @@ impl Metrics {
         for runner in &self.sources.runners {
             let queues = runner.queues().iter();
             let queues = queues.flat_map(|queue| queue.families(now_ns));
-            for family in queues.chain(limiter_waits(runner.client())) {
-                add(&mut all, family);
-            }
-        }
-        for runner in &self.replica_sets {
-            for family in runner.controller.families() {
-                add(&mut all, family);
-            }
+            let own = limiter_waits(runner.client())
+                .into_iter()
+                .chain(runner.families());
+            queues.chain(own).for_each(|family| add(&mut all, family));
         }
         add(&mut all, self.requests());
         add(&mut all, self.store_versions());
@@ -102,15 +97,12 @@ impl Metrics {
                 value: Value::Number(version.unwrap_or(0) as f64),
             });
         };
-        for (number, runner) in self.replica_sets.iter().enumerate() {
-            let controller = &runner.controller;
-            let kind = controller.options().kind;
-            let version = controller.owners().version().get().number();
-            push(kind.group(), kind.resource(), version);
-            if number == 0 {
-                // The controllers share one cache of pods.
-                push("", "pods", controller.pods().version().get().number());
+        for caches in &self.caches {
+            for informer in &caches.informers {
+                let kind = informer.kind();
+                push(kind.group(), kind.resource(), informer.version().number());
             }
+            push("", "pods", caches.pods.version().get().number());
         }
         Family {
             name: "store_resource_version",

@@ -26,19 +26,19 @@ mod watcher;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 use std::sync::{Arc, Mutex};
 
+use podstorm::row::{ControllerRow, RunsIn};
 use podstorm_objects::{Kind, Now, Time};
 use podstorm_sim::clock::RealClock;
 use podstorm_sim::engine::by_phase::Recorded;
 use podstorm_sim::engine::event_sink::EventWriter;
-use podstorm_sim::engine::observer::NoopObserver;
-use podstorm_sim::engine::runner::Hooks;
 use podstorm_sim::engine::worker::AnyWorker;
-use podstorm_sim::engine::{Builder, Controls, assemble};
+use podstorm_sim::engine::{Builder, assemble};
 use podstorm_sim::executor::virtual_time;
 use podstorm_sim::executor::{Executor, TaskId, Tasks, Waker, threads};
 use podstorm_sim::faults::Connection;
 use podstorm_sim::nodes::{ClientRules, NodeControl, NodeTimes, Scheduler, StuckPods};
-use podstorm_sim::options::SimOptions;
+use podstorm_sim::rows::Rows;
+use podstorm_sim::services::Controllers as Running;
 
 use phases::{Controllers, Driver, UNPULLABLE};
 use sampler::Sources;
@@ -165,19 +165,22 @@ impl Engine {
         let connection = scenario
             .is_disturbed()
             .then(|| Arc::new(Connection::new(Arc::default(), 0, Arc::new(|| {}))));
-        let hooks = connection.as_ref().map(|connection| Hooks {
-            connection: Arc::clone(connection),
-            observer: Arc::new(NoopObserver),
-        });
         let has = |kind| {
             objects
                 .iter()
                 .any(|object: &InputObject| object.kind() == kind)
         };
-        let controls = Controls {
-            replication_controllers: has(Kind::REPLICATION_CONTROLLER),
-            deployments: has(Kind::DEPLOYMENT) || settings.creates_deployments(),
+        // A controller without objects would only see what does not concern it.
+        let is_needed = |row: &ControllerRow| {
+            let is_there = |kind| {
+                let creates = settings.creates_deployments();
+                kind == Kind::REPLICA_SET || kind == Kind::DEPLOYMENT && creates || has(kind)
+            };
+            row.runs_in == RunsIn::Server || row.kind.is_some_and(is_there)
         };
+        let mut options = settings.sim_options();
+        options.keeps_past = keeps_past;
+        options.services.controllers = Running::that(Rows::installed(), is_needed);
         let pods = objects.iter().filter_map(|object| match object {
             InputObject::Pod(pod) => Some(&**pod),
             _ => None,
@@ -187,23 +190,16 @@ impl Engine {
             false => StuckPods::among(pods).map(Arc::new),
         };
         let has_files = !objects.is_empty();
-        let (mut builder, replica_sets, runners) = assemble(
-            SimOptions {
-                keeps_past,
-                ..settings.sim_options()
-            },
+        let (mut builder, runners) = assemble(
+            options,
             clock,
-            controls,
-            hooks.as_ref(),
+            connection.as_ref(),
             nodes.clone(),
             stuck.clone(),
         );
         let cluster = Arc::clone(&builder.cluster);
         let (quiet, retrying) = (runners.clone(), runners.clone());
-        let caches: Vec<_> = replica_sets
-            .iter()
-            .map(|runner| Arc::clone(runner.controller.pods()))
-            .collect();
+        let caches = builder.caches.clone();
         let controllers = Controllers {
             started: Arc::clone(&builder.started),
             wake: builder.informer_wakers.clone(),
@@ -220,7 +216,7 @@ impl Engine {
             }),
             retries: Box::new(move || retrying.iter().any(|runner| runner.has_retries())),
             pods_cached: Box::new(move || {
-                let cached = caches.iter().map(|cache| cache.len());
+                let cached = caches.iter().map(|caches| caches.pods.len());
                 cached.min().unwrap_or_default()
             }),
             phase_begins: None,
@@ -246,6 +242,7 @@ impl Engine {
             writers,
             scheduler,
             recorded,
+            caches,
             ..
         } = builder;
         let of_worker = |worker: &Arc<Mutex<dyn AnyWorker>>| {
@@ -268,7 +265,7 @@ impl Engine {
                     position,
                     calls,
                 },
-                replica_sets,
+                caches,
                 workers,
                 writers,
                 now_ns: Arc::new(AtomicI64::new(0)),

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use podstorm::policy::Behaviour;
 use podstorm_objects::{Now, Pod};
 use podstorm_sim::clock::RealClock;
+use podstorm_sim::options::WorkerCounts;
+use podstorm_sim::rows::Rows;
 
 use super::{Engine, Observer, Progress, run, virtual_time};
 use crate::result::{Phase, RunResult, SlowReplicaSet};
@@ -179,7 +181,7 @@ fn a_run_past_its_time_limit_says_what_is_missing() {
 fn churn_is_about_the_churn_and_not_about_its_set_up() {
     let mut settings = settings("churn", EngineKind::Virtual);
     // One pod at a time: the set-up takes seconds, replacing a pod milliseconds.
-    settings.controller.concurrent_replicaset_syncs = 1;
+    settings.controller.workers = WorkerCounts::all(Rows::installed(), 1);
     settings.latency.api = Latency::Constant(10_000_000);
     let result = run_ok(&settings);
     let [set_up, churn] = &result.phases[..] else {
@@ -307,7 +309,7 @@ fn churn_says_how_far_it_is() {
 #[test]
 fn waits_in_the_queue_are_exact_and_not_those_of_a_decade() {
     let mut settings = settings("churn", EngineKind::Virtual);
-    settings.controller.concurrent_replicaset_syncs = 1;
+    settings.controller.workers = WorkerCounts::all(Rows::installed(), 1);
     settings.latency.api = Latency::Constant(7_000_000);
     let result = run_ok(&settings);
     let waits = &result.phases[0].queue_duration_seconds;

@@ -13,6 +13,7 @@ mod settings;
 mod template;
 mod text;
 mod toml;
+mod workers;
 
 pub use amount::{Amount, Limit, Which};
 pub use definition::{
@@ -27,3 +28,4 @@ pub(crate) use settings::share;
 pub use template::group_sizes;
 pub(crate) use template::pod_template;
 pub use text::{BehaviourName, EngineName, LatencyText, Percent, Rate, Size, Time};
+pub use workers::WorkersSettings;

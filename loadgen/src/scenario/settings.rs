@@ -15,16 +15,17 @@ use std::collections::BTreeMap;
 use clap::Args;
 use podstorm_sim::options::{UPSTREAM_BURST, UPSTREAM_QPS};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
 use super::amount::Limit;
 use super::load_shape::Positive;
 use super::text::{BehaviourName, EngineName, LatencyText, Percent, Rate, Size, Time};
+use super::workers::{self, WorkersSettings};
 use crate::gates;
 
 /// A field of the settings.
-trait Member: Serialize + Sized {
+pub(super) trait Member: Serialize + Sized {
     /// Whether it is not set.
     fn is_unset(&self) -> bool;
 
@@ -97,13 +98,13 @@ macro_rules! settings {
 }
 
 const SIZE: &str = "Size of the generated cluster";
-const CONTROLLER: &str = "Controller";
+pub(super) const CONTROLLER: &str = "Controller";
 const LATENCIES: &str = "Latencies";
 
 settings! {
     /// Settings by the long names of their flags; absent where they are not set.
     #[derive(Args, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-    #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+    #[serde(rename_all = "kebab-case", deny_unknown_fields, default, remote = "Self")]
     pub struct ScenarioSettings {
         /// threads: real time on every core; virtual: simulated time, the same result for the same seed
         /// [default: threads, unless the scenario says virtual; of a sweep: virtual]
@@ -163,17 +164,11 @@ settings! {
         #[arg(long, value_name = "SIZE", allow_hyphen_values = true, help_heading = SIZE)]
         pods_per_node: Option<Size>,
 
-        /// Workers for ReplicaSets [default: 5]
-        #[arg(long, value_name = "NUMBER", allow_hyphen_values = true, help_heading = CONTROLLER)]
-        concurrent_replicaset_syncs: Option<Size>,
-
-        /// Workers for ReplicationControllers [default: 5]
-        #[arg(long, value_name = "NUMBER", allow_hyphen_values = true, help_heading = CONTROLLER)]
-        concurrent_rc_syncs: Option<Size>,
-
-        /// Workers for Deployments [default: 5]
-        #[arg(long, value_name = "NUMBER", allow_hyphen_values = true, help_heading = CONTROLLER)]
-        concurrent_deployment_syncs: Option<Size>,
+        /// The numbers of workers.
+        #[command(flatten)]
+        #[serde(flatten, skip_deserializing)]
+        #[schemars(!skip_deserializing)]
+        workers: WorkersSettings,
 
         /// Most creates or deletes in one sync [default: 500]
         #[arg(long, value_name = "SIZE", allow_hyphen_values = true, help_heading = CONTROLLER)]
@@ -197,13 +192,10 @@ settings! {
         #[arg(long, value_name = "TIME", allow_hyphen_values = true, help_heading = CONTROLLER)]
         min_ready_seconds: Option<Time>,
 
-        /// Gates that change behaviour: PodDeletionCost, DeploymentReplicaSetTerminatingReplicas,
-        /// StaleControllerConsistencyReplicaSet, WatchListClient (all on by default; the scenario
-        /// stale-watch has StaleControllerConsistencyReplicaSet off, as before 1.36, unless it is given),
-        /// LogarithmicScaleDown (locked on)
-        #[arg(long, value_name = "NAME=BOOL,...", help_heading = CONTROLLER)]
+        /// Feature gates.
+        #[arg(long, value_name = "NAME=BOOL,...", help = gates::help(), help_heading = CONTROLLER)]
         #[serde(with = "gate_map")]
-        #[schemars(with = "BTreeMap<String, bool>")]
+        #[schemars(with = "BTreeMap<String, bool>", description = gates::help())]
         feature_gates: Vec<String>,
 
         /// Whose behaviour: upstream is that of Kubernetes 1.36; hardened is the same without the races and
@@ -253,6 +245,12 @@ settings! {
     }
 }
 
+impl Serialize for ScenarioSettings {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        ScenarioSettings::serialize(self, to)
+    }
+}
+
 /// Feature gates in a file: a map from names to whether they are on.
 mod gate_map {
     use super::{BTreeMap, Deserialize};
@@ -293,9 +291,18 @@ impl ScenarioSettings {
     /// Every field by the name of its flag, in the order of declaration; null where it is not set.
     pub fn members(&self) -> Vec<(String, Value)> {
         let all = serde_json::to_value(self).expect("names and texts make an object");
-        let names = Self::FIELDS.iter().map(|field| field.replace('_', "-"));
         let value = |name: &str| all.get(name).cloned().unwrap_or_default();
+        let names = Self::names().into_iter();
         names.map(|name| (name.clone(), value(&name))).collect()
+    }
+
+    /// The names of the flags, in the order of declaration.
+    pub(super) fn names() -> Vec<String> {
+        let of_field = |field: &&str| match *field {
+            "workers" => workers::flags().map(str::to_owned).collect(),
+            field => vec![field.replace('_', "-")],
+        };
+        Self::FIELDS.iter().flat_map(of_field).collect()
     }
 
     /// Whether flags give one of these settings too.

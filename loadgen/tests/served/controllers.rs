@@ -5,13 +5,15 @@ use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::{Namespace, NamespaceStatus, Pod};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
+use podstorm_sim::rows::Rows;
 use podstorm_sim::services::Controllers;
 
 use super::*;
 
 fn serve(controllers: &[&str]) -> (Served, Client) {
     let mut options = ServeOptions::default();
-    options.sim.services.controllers = Controllers::of(controllers).expect("they are known");
+    options.sim.services.controllers =
+        Controllers::of(Rows::installed(), controllers).expect("they are known");
     let served = Served::start(options).expect("nothing is loaded");
     let client = Client::new(served.api().clone(), "default");
     (served, client)

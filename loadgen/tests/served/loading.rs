@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use podstorm_loadgen::serve::{Access, kubeconfig};
+use podstorm_sim::rows::Rows;
 use podstorm_sim::services::Controllers;
 
 use super::*;
@@ -225,7 +226,7 @@ async fn what_a_file_creates_is_what_a_request_creates() {
     };
     let options = || {
         let mut options = options_without_nodes();
-        let none = Controllers::of(&["-podgc"]).expect("it is known");
+        let none = Controllers::of(Rows::installed(), &["-podgc"]).expect("it is known");
         options.sim.services.controllers = none;
         options
     };

@@ -1,6 +1,7 @@
 //! The ends of hazards are checked. That the checker notices each invariant is tested beside it, in the
 //! fault simulator.
 
+use podstorm::object::Kind;
 use podstorm_sim::faults::StreamKind;
 
 use super::{Harness, idle_set, minutes, seconds};
@@ -19,7 +20,7 @@ fn what_never_converges_is_noticed() {
 fn what_breaks_an_invariant_ends_the_hazard_at_once() {
     let mut sim = Harness::new();
     // The checker does not know that the controller will miss the pod.
-    sim.connection().drop_events(StreamKind::Pods, 1);
+    sim.connection().drop_events(StreamKind::of(Kind::POD), 1);
     sim.create_set(idle_set("web", 3));
     sim.run(minutes(6));
     sim.touch("web");

@@ -3,14 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Debug, Formatter};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, Once};
+use std::sync::{Arc, Mutex, Once, OnceLock};
 
-use podstorm::cache::{Listed, PodChange};
 use podstorm::client::{Answer, Request};
+use podstorm::controller::Setup;
 use podstorm::driver::{AsyncSync, Calls, Step, Workload, join_all};
 use podstorm::informer::{Handler, Informers};
 use podstorm::intern::{KeyId, ObjectKey};
 use podstorm::object::{AnyObject, Kind, Now};
+use podstorm::row::ControllerRow;
 use podstorm::store::Change;
 use podstorm::workqueue::{End, RateLimitingQueue};
 use podstorm_apiserver::latency::Latency;
@@ -18,8 +19,10 @@ use podstorm_apiserver::{Cluster, ClusterOptions};
 use podstorm_sim::engine::client::{ApiCalls, Client, RequestInfo};
 use podstorm_sim::engine::fault_harness::{FaultHarness, Stopped};
 use podstorm_sim::engine::observer::NoopObserver;
+use podstorm_sim::engine::registry::Registry;
 use podstorm_sim::faults::{ApiFault, Armed, Call, Effect};
 use podstorm_sim::options::{EngineKind, SimOptions};
+use podstorm_sim::services::Controllers;
 use podstorm_tests::requests::{SORTS, Sample, changes, furnish, samples, sort, state, words};
 
 const NOW: Now = Now {
@@ -103,10 +106,6 @@ impl Handler<AnyObject> for Asks {
 impl Workload for Asks {
     type Sync = AsyncSync;
 
-    fn kind(&self) -> Kind {
-        Kind::NAMESPACE
-    }
-
     fn name(&self, _: usize, _: KeyId) -> ObjectKey {
         ObjectKey {
             namespace: "".into(),
@@ -117,9 +116,6 @@ impl Workload for Asks {
     fn queues(&self) -> &[RateLimitingQueue<KeyId>] {
         std::slice::from_ref(&self.queue)
     }
-
-    fn pod_changed(&self, _: &PodChange, _: Now) {}
-    fn pods_listed(&self, _: &Listed, _: Now) {}
 
     fn begin(&self, _: usize, key: KeyId, sync: &mut AsyncSync, now: Now) -> Step {
         sync.begin(key, now, |calls| {
@@ -136,27 +132,44 @@ impl Workload for Asks {
     }
 }
 
-/// A furnished cluster whose API calls take that long.
-fn site(latency: Latency) -> FaultHarness {
-    let mut options = SimOptions::new(EngineKind::Virtual, 1);
-    options.latency.api = latency;
-    let site = FaultHarness::new(&options, ClusterOptions::default(), Arc::new(NoopObserver));
-    furnish(site.cluster(), site.now());
-    site
-}
+static ROW: ControllerRow = ControllerRow {
+    name: "asks",
+    component: "asks",
+    kind: Some(Kind::NAMESPACE),
+    ..ControllerRow::DEFAULT
+};
 
-/// Runs a sync with these steps to its end.
-fn run(site: &mut FaultHarness, steps: Steps) {
-    site.add_workload("asks", move |informers: &mut Informers| {
+/// The steps of the syncs to come.
+type Plan = Arc<OnceLock<Steps>>;
+
+/// A furnished cluster whose API calls take that long.
+fn site(latency: Latency) -> (FaultHarness, Plan) {
+    let plan = Plan::default();
+    let steps = Arc::clone(&plan);
+    let make = move |_: &Setup, informers: &mut Informers| {
         let asks = Arc::new(Asks {
             known: Once::new(),
             queue: RateLimitingQueue::new(),
-            steps: steps.clone(),
+            steps: steps.get().expect("there is a plan").clone(),
         });
         informers.store::<AnyObject>(Kind::NAMESPACE, || ());
         informers.add_handler::<AnyObject>(Kind::NAMESPACE, asks.clone());
         asks
-    });
+    };
+    let registry = Registry::upstream().with_row(&ROW, make);
+    let mut options = SimOptions::new(EngineKind::Virtual, 1);
+    options.latency.api = latency;
+    let kinds = [Kind::REPLICA_SET, Kind::NAMESPACE];
+    options.services.controllers = Controllers::of_kinds(&registry.rows(), &kinds);
+    let mut site = FaultHarness::new(&options, ClusterOptions::default(), Arc::new(NoopObserver));
+    site.set_registry(&registry);
+    furnish(site.cluster(), site.now());
+    (site, plan)
+}
+
+/// Runs a sync with these steps to its end.
+fn run((site, plan): &mut (FaultHarness, Plan), steps: Steps) {
+    assert!(plan.set(steps).is_ok(), "a plan for each");
     site.start_manager();
     assert_eq!(site.advance(60 * SECOND, || false), Stopped::AtEnd);
 }
@@ -166,13 +179,14 @@ fn run(site: &mut FaultHarness, steps: Steps) {
 /// the changes.
 fn sent(effect: Option<Effect>, latency: Latency) -> (Vec<Sample>, Vec<String>, Vec<String>) {
     let mut site = site(latency);
-    let cluster = Arc::clone(site.cluster());
+    let cluster = Arc::clone(site.0.cluster());
     let samples = samples(&cluster);
     let before = state(&cluster);
     if let Some(effect) = effect {
         let times = u32::try_from(samples.len()).expect("there are few");
         for call in Call::ALL {
-            site.network()
+            site.0
+                .network()
                 .arm(Armed::new(&[call], effect.clone(), times));
         }
     }
@@ -200,8 +214,8 @@ fn sent(effect: Option<Effect>, latency: Latency) -> (Vec<Sample>, Vec<String>, 
 fn sequences_side_by_side_take_their_own_time() {
     let mut site = site(Latency::Constant(10_000_000));
     let slow = Armed::new(&[Call::ReadOther], Effect::Slow { by_ms: 500 }, 1);
-    site.network().arm(slow);
-    let cluster = Arc::clone(site.cluster());
+    site.0.network().arm(slow);
+    let cluster = Arc::clone(site.0.cluster());
     let request = move |info| {
         let samples = samples(&cluster).into_iter();
         let mut found = samples.filter(|it| it.info == info);

@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use podstorm_sim::rows::Rows;
 use podstorm_tests::tree::{self, root};
 
 /// The crates and their folders from the lowest up: each may name those before it.
@@ -319,4 +320,22 @@ fn paths_are_read_as_the_compiler_does() {
     let names: Vec<&str> = after(&text, "crate").flat_map(heads).collect();
     assert_eq!(names, ["a", "d", "e"]);
     assert_eq!(after(&text, "super::super").flat_map(heads).count(), 1);
+}
+
+/// The table in the documentation has a line for each controller.
+#[test]
+fn the_documentation_has_each_controller() {
+    let text = std::fs::read_to_string(root().join("docs/apiserver.md")).unwrap();
+    let (_, table) = text.split_once("| name, older name |").unwrap();
+    let lines = table.lines().skip(2);
+    let lines = lines.take_while(|line| line.starts_with('|'));
+    let listed: BTreeSet<&str> = lines
+        .map(|line| line.split('|').nth(1).unwrap().trim())
+        .collect();
+    let rows = Rows::upstream();
+    let names: Vec<String> = rows
+        .iter()
+        .map(|row| format!("`{}`, `{}`", row.name, row.alias))
+        .collect();
+    assert_eq!(listed, names.iter().map(String::as_str).collect());
 }

@@ -18,11 +18,12 @@ mod async_sync;
 
 use std::mem;
 
-use podstorm_objects::{Kind, Now};
+use podstorm_objects::Now;
 
 use crate::cache::{Listed, PodChange};
 use crate::client::{Answer, EventIntent, Request};
 use crate::intern::{KeyId, ObjectKey};
+use crate::metrics::Family;
 use crate::workqueue::{End, RateLimitingQueue, Take};
 
 pub use async_sync::{AsyncSync, Calls, Started, SyncFailure, join_all};
@@ -78,19 +79,16 @@ pub trait SyncState: Default + Send {
     fn end(&self) -> End;
 }
 
-/// A controller of one kind of workload: what it reads, its keys, and the requests of a sync. No
+/// A controller of one kind of workload: its keys, and the requests of a sync. No
 /// I/O, no clock. All input comes in by these methods, and by the handlers that the workload adds to
 /// the [`Informers`](crate::informer::Informers) of its controller manager; on any thread.
 ///
 /// Several workloads share one cache of pods, which the program that runs them fills. Each workload
-/// gets the changes that [concern](PodChange::concerns) owners of its
-/// [`pod_owner_kind`](Workload::pod_owner_kind), after the cache has them.
+/// gets the changes that [concern](PodChange::concerns) the
+/// [owners of pods](crate::row::ControllerRow::pod_owners) of its row, after the cache has them.
 pub trait Workload: Send + Sync + std::fmt::Debug + 'static {
     /// The state of a sync.
     type Sync: SyncState;
-
-    /// The kind of its objects, which own pods, or objects that do.
-    fn kind(&self) -> Kind;
 
     /// The name of what this key of its queue `queue` stands for.
     fn name(&self, queue: usize, key: KeyId) -> ObjectKey;
@@ -100,24 +98,24 @@ pub trait Workload: Send + Sync + std::fmt::Debug + 'static {
     fn queues(&self) -> &[RateLimitingQueue<KeyId>];
 
     /// A pod changed. The cache has the change already.
-    fn pod_changed(&self, change: &PodChange, now: Now);
-
-    /// The cache was replaced by a list of pods, with these changes.
-    fn pods_listed(&self, listed: &Listed, now: Now);
-
-    /// The kinds besides its own and pods that it reads, for a workload that owns objects other than
-    /// pods.
-    fn other_kinds(&self) -> &[Kind] {
-        &[]
+    fn pod_changed(&self, change: &PodChange, now: Now) {
+        let _ = (change, now);
     }
 
-    /// The kind that owns the pods whose changes it hears of: its own, or that of its objects.
-    fn pod_owner_kind(&self) -> Kind {
-        self.kind()
+    /// The cache was replaced by a list of pods, with these changes.
+    fn pods_listed(&self, listed: &Listed, now: Now) {
+        for change in &listed.changes {
+            self.pod_changed(change, now);
+        }
     }
 
     /// Begins the sync of a key that was taken from its queue `queue`.
     fn begin(&self, queue: usize, key: KeyId, sync: &mut Self::Sync, now: Now) -> Step;
+
+    /// Its own metrics as they are now; its queues have theirs.
+    fn families(&self) -> Vec<Family> {
+        Vec::new()
+    }
 
     /// Continues the sync after every request of the batch has an answer; after an answer if its
     /// state [says so](SyncState::GOES_ON_AT_EACH_ANSWER).

@@ -1,6 +1,6 @@
 //! Tests of the driver, with a workload that asks for two batches.
 
-use podstorm_objects::{ApiError, Pod};
+use podstorm_objects::{ApiError, Kind, Pod};
 
 use super::*;
 
@@ -42,10 +42,6 @@ impl SyncState for State {
 /// What no test here uses of a workload of keys without objects.
 macro_rules! of_no_objects {
     () => {
-        fn kind(&self) -> Kind {
-            Kind::REPLICA_SET
-        }
-
         fn name(&self, _: usize, _: KeyId) -> ObjectKey {
             ObjectKey {
                 namespace: "ns".into(),

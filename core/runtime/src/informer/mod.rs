@@ -57,6 +57,9 @@ pub trait AnyInformer: Any + Debug + Send + Sync {
     /// No object of the kind changed up to this version.
     fn bookmark(&self, version: &ResourceVersion);
 
+    /// The version that its store has come to.
+    fn version(&self) -> ResourceVersion;
+
     /// The periodic resync (upstream: every 12 to 24 hours): passes an update of every object to
     /// itself. There is none of pods: handlers ignore a pod whose version has not changed.
     fn resync(&self, now: Now);
@@ -120,6 +123,10 @@ impl<T: Informed> AnyInformer for Informer<T> {
 
     fn bookmark(&self, version: &ResourceVersion) {
         self.store.bookmark(version);
+    }
+
+    fn version(&self) -> ResourceVersion {
+        self.store.version().get()
     }
 
     fn resync(&self, now: Now) {

@@ -12,6 +12,7 @@ use podstorm_objects::{Now, Object, ResourceVersion};
 
 use crate::cache::Delta;
 use crate::client::{ApiError, Reason, WatchEvent};
+use crate::row::Gate;
 
 /// First delay, ns.
 const BACKOFF_FIRST_NS: i64 = 800_000_000;
@@ -30,6 +31,9 @@ const WATCH_TIMEOUT_SECONDS: f64 = 300.0;
 
 /// How many objects a page of a list has, if the list is paged.
 const PAGE_LIMIT: u32 = 500;
+
+/// `WatchListClient`: an informer begins with a watch that sends what there is first, in place of a list.
+pub const WATCH_LIST: Gate = Gate::on("WatchListClient");
 
 /// How to list and watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

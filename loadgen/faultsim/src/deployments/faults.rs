@@ -1,5 +1,6 @@
 //! Draws faults, of the classes that can meet a Deployment.
 
+use podstorm_objects::Kind;
 use podstorm_sim::faults::{ApiFault, Call, CrashPoint, Effect, FaultClass, StreamKind};
 
 use crate::action::Action;
@@ -7,12 +8,12 @@ use crate::draw::Dice;
 
 /// The watches of both controllers, those that the Deployment controller reads more often.
 const STREAMS: [StreamKind; 6] = [
-    StreamKind::Pods,
-    StreamKind::ReplicaSets,
-    StreamKind::Deployments,
-    StreamKind::Deployments,
-    StreamKind::ReplicaSets,
-    StreamKind::ReplicaSets,
+    StreamKind::of(Kind::POD),
+    StreamKind::of(Kind::REPLICA_SET),
+    StreamKind::of(Kind::DEPLOYMENT),
+    StreamKind::of(Kind::DEPLOYMENT),
+    StreamKind::of(Kind::REPLICA_SET),
+    StreamKind::of(Kind::REPLICA_SET),
 ];
 
 /// The calls of both controllers, those of the Deployment controller more often.

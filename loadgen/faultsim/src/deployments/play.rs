@@ -2,9 +2,13 @@
 
 use std::sync::Arc;
 
+use podstorm::deployment;
 use podstorm_apiserver::ClusterOptions;
+use podstorm_objects::Kind;
 use podstorm_sim::engine::fault_harness::FaultHarness;
 use podstorm_sim::executor::seed::seed_for;
+use podstorm_sim::rows::Rows;
+use podstorm_sim::services::Controllers;
 
 use super::super::invariants::Checker;
 use super::super::schedule::{self as sets, How};
@@ -30,9 +34,11 @@ pub fn play(schedule: &Schedule, how: How) -> (Verdict, Vec<String>) {
         observer: Some(Arc::clone(&rollout_checker) as _),
         ..ClusterOptions::default()
     };
-    let options = options(cluster, schedule.seed, how.behaviour);
+    let mut options = options(cluster, schedule.seed, how.behaviour);
+    let kinds = [Kind::REPLICA_SET, Kind::DEPLOYMENT];
+    options.services.controllers = Controllers::of_kinds(Rows::installed(), &kinds);
     let mut harness = FaultHarness::new(&options, server, Arc::clone(&rollout_checker) as _);
-    harness.add_deployments(Arc::clone(&rollout_checker) as _);
+    harness.observe::<deployment::Controller>(Arc::clone(&rollout_checker) as _);
     let mut simulation = Simulation::new(cluster, harness, Arc::clone(&checker), false);
     let mut users = Users::new(&schedule.deployments);
     for deployment in &schedule.deployments {

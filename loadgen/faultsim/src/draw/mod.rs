@@ -4,6 +4,7 @@
 
 mod dice;
 
+use podstorm_objects::Kind;
 use podstorm_sim::faults::{ApiFault, Call, CrashPoint, Effect, FaultClass, StreamKind};
 
 use super::action::{Action, Death, Dependents, Tampering};
@@ -197,11 +198,11 @@ impl Dice {
 
     fn stream(&mut self, drawn: &Drawn) -> StreamKind {
         if self.below(3) > 0 {
-            return StreamKind::Pods;
+            return StreamKind::of(Kind::POD);
         }
         match self.one(&drawn.kinds) {
-            WorkloadKind::ReplicaSet => StreamKind::ReplicaSets,
-            WorkloadKind::ReplicationController => StreamKind::ReplicationControllers,
+            WorkloadKind::ReplicaSet => StreamKind::of(Kind::REPLICA_SET),
+            WorkloadKind::ReplicationController => StreamKind::of(Kind::REPLICATION_CONTROLLER),
         }
     }
 
@@ -370,7 +371,7 @@ impl Dice {
                 gap_ms: self.one(&[0, 1, 10, 1_000, 30_000]),
             },
             FaultClass::ExpectationTimeout => Action::Hold {
-                stream: StreamKind::Pods,
+                stream: StreamKind::of(Kind::POD),
                 for_ms: self.random.u32(290_000..=420_000),
             },
             FaultClass::Overload => {

@@ -63,10 +63,7 @@ fn a_share_of_the_seeds_has_replication_controllers_alone_and_beside_replica_set
                 Action::CreateOverlapping { name, .. } => {
                     beside += u32::from(name == "beside");
                 }
-                Action::Hold {
-                    stream: StreamKind::ReplicationControllers,
-                    ..
-                } => {
+                Action::Hold { stream, .. } if stream.kind() == Kind::REPLICATION_CONTROLLER => {
                     assert!(has_controllers);
                     watched += 1;
                 }

@@ -1,8 +1,8 @@
 //! What goes wrong between controllers and cluster, with the clock and with the nodes.
 
 use podstorm_apiserver::DeleteOptions;
-use podstorm_objects::{Kind, Namespace};
-use podstorm_sim::faults::{Armed, Connection, FaultClass, StreamEnd, StreamKind};
+use podstorm_objects::Namespace;
+use podstorm_sim::faults::{Armed, Connection, FaultClass, StreamEnd};
 
 use super::super::action::Action;
 use super::{Later, MS, NAMESPACE, Simulation, Stale, node_name};
@@ -72,18 +72,8 @@ impl Simulation {
                 });
             }
             Action::Compact { stream } => {
-                let kind = match stream {
-                    StreamKind::Pods => Some(Kind::POD),
-                    StreamKind::ReplicaSets => Some(Kind::REPLICA_SET),
-                    StreamKind::ReplicationControllers => Some(Kind::REPLICATION_CONTROLLER),
-                    StreamKind::Deployments => Some(Kind::DEPLOYMENT),
-                    // No controller here looks after anything else.
-                    StreamKind::Others => None,
-                };
-                if let Some(kind) = kind {
-                    let compacted = self.cluster().api(kind).compact();
-                    compacted.expect("every cluster serves these kinds");
-                }
+                let compacted = self.cluster().api(stream.kind()).compact();
+                compacted.expect("every cluster serves the kinds that its controllers watch");
                 self.each_connection(|connection| connection.end(*stream, StreamEnd::Closed));
             }
             Action::ServeStale {

@@ -8,14 +8,19 @@ mod users;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use podstorm::controller::ControllerType as _;
 use podstorm::policy::Behaviour;
+use podstorm::reflector::WATCH_LIST;
+use podstorm::replicaset::{ReplicaSets, ReplicationControllers, STALE_CONSISTENCY};
 use podstorm_apiserver::latency::Latency;
 use podstorm_apiserver::{Api, Cluster};
-use podstorm_objects::{Namespace, Node, Pod, Uid};
+use podstorm_objects::{Kind, Namespace, Node, Pod, Uid};
 use podstorm_sim::due_queue::DueQueue;
 use podstorm_sim::engine::fault_harness::{FaultHarness, Stopped};
 use podstorm_sim::faults::{StreamEnd, StreamKind};
 use podstorm_sim::options::{ControllerSettings, EngineKind, LatencySettings, SimOptions};
+use podstorm_sim::rows::Rows;
+use podstorm_sim::services::Controllers;
 use serde_json::{Value, json};
 
 use super::action::Action;
@@ -32,20 +37,21 @@ pub use ending::Ending;
 /// What a planned cluster is built from.
 pub fn options(planned: &PlannedCluster, seed: u64, behaviour: Behaviour) -> SimOptions {
     let gates = [
-        ("PodDeletionCost", true),
-        ("DeploymentReplicaSetTerminatingReplicas", true),
-        (
-            "StaleControllerConsistencyReplicaSet",
-            planned.stale_controller_consistency,
-        ),
-        ("WatchListClient", planned.watch_list_client),
+        (STALE_CONSISTENCY, planned.stale_controller_consistency),
+        (WATCH_LIST, planned.watch_list_client),
     ];
-    let gates = gates.map(|(name, on)| (name.to_owned(), on));
+    let gates = gates.map(|(gate, on)| (gate.name.to_owned(), on));
     let up_to = |ms: u32| Latency::Uniform(i64::from(ms) * MS / 10, i64::from(ms) * MS);
     let mut options = SimOptions::new(EngineKind::Virtual, seed);
+    for row in [ReplicaSets::ROW, ReplicationControllers::ROW] {
+        let flag = row.workers.expect("both have one");
+        options
+            .controller
+            .workers
+            .set(flag, planned.workers as usize);
+    }
+    options.services.controllers = Controllers::of_kinds(Rows::installed(), &[Kind::REPLICA_SET]);
     options.controller = ControllerSettings {
-        concurrent_replicaset_syncs: planned.workers as usize,
-        concurrent_rc_syncs: planned.workers as usize,
         burst_replicas: planned.burst_replicas,
         feature_gates: gates.into_iter().collect(),
         ..options.controller
@@ -319,8 +325,7 @@ impl Simulation {
         self.harness.start_manager();
         if stale.versions > 0 {
             if let Some(connection) = self.harness.alive().last() {
-                let all = StreamKind::ALL.into_iter();
-                for stream in all.chain([StreamKind::Deployments]) {
+                for stream in StreamKind::all() {
                     let for_ns = i64::from(stale.for_ms) * MS;
                     connection.lag(stream, u64::from(stale.versions), for_ns);
                 }

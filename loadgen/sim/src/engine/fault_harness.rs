@@ -9,16 +9,15 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use podstorm::deployment;
 use podstorm::driver::Workload;
-use podstorm::informer::Informers;
 use podstorm::replicaset::Controller;
 use podstorm_apiserver::{Cluster, ClusterOptions};
 use podstorm_objects::Now;
 
-use super::observer::{NoopObserver, Observer};
+use super::observer::Observer;
 use super::orphaned::{Connections, OrphanedRequests};
-use super::runner::{ControllerRunner, Hooks};
+use super::registry::Registry;
+use super::runner::{ControllerRunner, of_type};
 use super::{Builder, Runners};
 use crate::clock::RealClock;
 use crate::executor::virtual_time::{self, StepOutcome, WALL_START_NS};
@@ -70,13 +69,11 @@ pub struct FaultHarness {
     now: Now,
     managers: Vec<Manager>,
     network: Arc<Network>,
-    observer: Arc<dyn Observer>,
     connections: Connections,
     orphaned: Arc<Mutex<OrphanedRequests>>,
     orphaned_waker: Waker,
     /// Set by a connection when its controller has died or a request was orphaned.
     needs_attention: Arc<AtomicBool>,
-    has_replication_controllers: bool,
 }
 
 impl std::fmt::Debug for FaultHarness {
@@ -117,6 +114,7 @@ impl FaultHarness {
             orphaned_waker = Some(waker);
             OrphanedRequests::new(&cluster, Arc::clone(&connections), Arc::clone(&observer))
         });
+        builder.observers.set(observer);
         builder.tasks.wake_all(&builder.executor);
         FaultHarness {
             builder,
@@ -126,39 +124,23 @@ impl FaultHarness {
             },
             managers: Vec::new(),
             network: Arc::default(),
-            observer,
             connections,
             orphaned,
             orphaned_waker: orphaned_waker.expect("the task was added"),
             needs_attention: Arc::default(),
-            has_replication_controllers: false,
         }
     }
 
-    /// Gives controller managers that are started from now on a controller of
-    /// ReplicationControllers too.
-    pub fn add_replication_controllers(&mut self) {
-        self.has_replication_controllers = true;
+    /// The controllers of managers that are started from now on are of these. Those that
+    /// [run](crate::services::Services::controllers) are as the options say.
+    pub fn set_registry(&mut self, registry: &Registry) {
+        self.builder.registry = registry.clone();
     }
 
-    /// Adds a workload to the controller managers that are started from now on: `make` makes it
-    /// over the informers that the controllers of a manager share. Its Events name `component`
-    /// as their source. It gets as many workers as the controller of ReplicaSets, and no observer.
-    pub fn add_workload<W: Workload>(
-        &mut self,
-        component: &'static str,
-        make: impl Fn(&mut Informers) -> Arc<W> + Send + Sync + 'static,
-    ) {
-        let workers = self.builder.options.controller.concurrent_replicaset_syncs;
-        let observer = Arc::new(NoopObserver);
-        self.builder
-            .add_workload(component, workers, observer, make);
-    }
-
-    /// Gives controller managers that are started from now on a controller of Deployments, whose work
-    /// `observer` sees.
-    pub fn add_deployments(&mut self, observer: Arc<dyn Observer<deployment::Controller>>) {
-        self.builder.add_deployments(observer);
+    /// The work of controllers of this type, in managers that are started from now on, is seen by
+    /// `observer`.
+    pub fn observe<W: Workload>(&mut self, observer: Arc<dyn Observer<W>>) {
+        self.builder.observers.set(observer);
     }
 
     /// The API server.
@@ -202,14 +184,11 @@ impl FaultHarness {
             needs_attention,
         ));
         lock(&self.connections).push(Arc::clone(&connection));
-        let hooks = Hooks {
-            connection: Arc::clone(&connection),
-            observer: Arc::clone(&self.observer),
-        };
         let builder = &mut self.builder;
         let tasks = builder.installed.len();
         let workers = builder.workers.len();
-        let (runners, handlers) = builder.manager(self.has_replication_controllers, Some(&hooks));
+        let handlers = builder.manager(Some(&connection));
+        let runners = of_type(&handlers);
         let tasks = builder.installed[tasks..].to_vec();
         for task in &tasks {
             builder.executor.wake(*task);

@@ -5,7 +5,17 @@ use std::sync::Arc;
 use podstorm_apiserver::Cluster;
 use podstorm_objects::Now;
 
+use super::Builder;
 use crate::executor::{Next, Task};
+
+/// Adds its task.
+pub(super) fn add(builder: &mut Builder) {
+    let cluster = Arc::clone(&builder.cluster);
+    builder.add(|_, waker| {
+        cluster.set_gc_waker(Some(waker));
+        GarbageCollectorTask(Arc::clone(&cluster))
+    });
+}
 
 /// Most objects handled in one run.
 const BATCH: usize = 500;

@@ -11,13 +11,11 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use podstorm::driver::Workload;
-use podstorm::informer::Informers;
 use podstorm_apiserver::{Cluster, ClusterOptions, ClusterState, History};
 use podstorm_objects::{ApiError, Now};
 
 use super::event_sink::EventWriter;
-use super::observer::NoopObserver;
+use super::registry::Registry;
 use super::worker::AnyWorker;
 use super::{Builder, Runners, assemble_with, server_options};
 use crate::clock::RealClock;
@@ -27,7 +25,7 @@ use crate::executor::{threads, virtual_time};
 use crate::lock;
 use crate::nodes::{ClientRules, NodeControl, NodeTimes};
 use crate::options::{EngineKind, SimOptions};
-use crate::services::ControllerName;
+use crate::rows::GARBAGE_COLLECTOR;
 
 /// The time between two checks of a cluster on the threads engine.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
@@ -129,11 +127,21 @@ impl VirtualEngine {
 }
 
 impl Harness {
-    /// Starts an empty cluster with the controllers of ReplicaSets and ReplicationControllers, a
-    /// scheduler, kubelets and the garbage collector.
+    /// Starts an empty cluster with a scheduler, kubelets and those controllers that every cluster can
+    /// have.
     pub fn new(options: &SimOptions) -> Harness {
         let cluster = Cluster::new(server_options(options));
         Harness::with(options, cluster, None, None, |_| {}).started()
+    }
+
+    /// As [`new`](Harness::new), where there are these controllers. Those that
+    /// [run](crate::services::Services::controllers) are to be of them.
+    pub fn of(options: &SimOptions, registry: &Registry) -> Harness {
+        let (cluster, registry) = (Cluster::new(server_options(options)), registry.clone());
+        let harness = Harness::with(options, cluster, None, None, |builder| {
+            builder.registry = registry;
+        });
+        harness.started()
     }
 
     /// As [`new`](Harness::new), with an API server for any client: it [keeps older
@@ -197,22 +205,6 @@ impl Harness {
         Ok(state)
     }
 
-    /// As [`new`](Harness::new), with one more workload: `make` makes it over the informers
-    /// that all controllers share. Its Events name `component` as their source. It gets as many
-    /// workers as the controller of ReplicaSets.
-    pub fn with_workload<W: Workload>(
-        options: &SimOptions,
-        component: &'static str,
-        make: impl Fn(&mut Informers) -> Arc<W> + Send + Sync + 'static,
-    ) -> Harness {
-        let cluster = Cluster::new(server_options(options));
-        Harness::with(options, cluster, None, None, |builder| {
-            let workers = builder.options.controller.concurrent_replicaset_syncs;
-            builder.add_workload(component, workers, Arc::new(NoopObserver), make);
-        })
-        .started()
-    }
-
     fn with(
         options: &SimOptions,
         cluster: Cluster,
@@ -226,15 +218,8 @@ impl Harness {
             mono_ns: 0,
             wall_ns: virtual_time::WALL_START_NS,
         });
-        let (builder, _, handlers) = assemble_with(
-            options.clone(),
-            cluster,
-            clock,
-            true,
-            None,
-            nodes.clone(),
-            add,
-        );
+        let (builder, handlers) =
+            assemble_with(options.clone(), cluster, clock, None, nodes.clone(), add);
         let (cluster, executor) = (builder.cluster, builder.executor);
         // Release: a thread that sees the flag sees the tasks as they were built.
         builder
@@ -412,7 +397,7 @@ fn serving_options(options: &SimOptions) -> ClusterOptions {
     ClusterOptions {
         history: History::SERVED,
         keeps_past: true,
-        leaves_garbage: !controllers.has(ControllerName::GarbageCollector),
+        leaves_garbage: !controllers.has(&GARBAGE_COLLECTOR),
         records_gc_events: true,
         admits_templates: true,
         ..server_options(options)

@@ -12,7 +12,7 @@ use podstorm::informer::AnyInformer;
 use podstorm::reflector::{Action, Delivery, Reflector, ReflectorOptions};
 use podstorm_apiserver::latency::Latency;
 use podstorm_apiserver::{Cluster, Poll, WatchFrom, WatchOptions, errors};
-use podstorm_objects::{AnyObject, Now, Object, Pod, ResourceVersion};
+use podstorm_objects::{AnyObject, Kind, Now, Object, Pod, ResourceVersion};
 
 use super::Runners;
 use super::sources::{self, KindSource, PodSource, Source};
@@ -349,7 +349,7 @@ impl Listener for Pods {
     type Source = PodSource;
 
     fn stream(&self) -> StreamKind {
-        StreamKind::Pods
+        StreamKind::of(Kind::POD)
     }
 
     fn apply(&mut self, delta: Delta<Pod>, now: Now) {

@@ -14,6 +14,7 @@ mod namespaces;
 pub mod observer;
 mod orphaned;
 mod pod_gc;
+pub mod registry;
 pub mod runner;
 mod sources;
 pub mod worker;
@@ -22,11 +23,11 @@ mod worker_transport;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 
-use podstorm::deployment;
+use podstorm::cache::PodCache;
 use podstorm::driver::Workload;
-use podstorm::informer::Informers;
-use podstorm::reflector::ReflectorOptions;
-use podstorm::replicaset::{Controller, ControllerOptions, Gates};
+use podstorm::informer::{AnyInformer, Informers};
+use podstorm::reflector::{ReflectorOptions, WATCH_LIST};
+use podstorm::row::ControllerRow;
 use podstorm::workqueue::{TokenBucket, Workers};
 use podstorm_apiserver::latency::LatencySampler;
 use podstorm_apiserver::{Cluster, ClusterOptions};
@@ -35,14 +36,11 @@ use smallvec::SmallVec;
 
 use by_phase::{PhaseTimes, Recorded};
 use client::{CallLatency, Client};
-use disruption::DisruptionTask;
 use event_expiry::EventExpiryTask;
 use event_sink::{EventQueue, EventWriter};
-use garbage_collector::GarbageCollectorTask;
 use list_watch::{ListWatch, Objects, Pods};
-use namespaces::NamespaceTask;
-use observer::{NoopObserver, Observer};
-use pod_gc::PodGcTask;
+use observer::Observers;
+use registry::Registry;
 use runner::{AnyRunner, ControllerRunner, Hooks, Timer};
 use sources::{KindSource, PodSource};
 use worker::{AnyWorker, Worker};
@@ -55,19 +53,20 @@ use crate::executor::{Executor, Task, TaskId, Tasks, Waker};
 use crate::faults::Connection;
 use crate::nodes::{Kubelets, NodeControl, Scheduler, StuckPods};
 use crate::options::{EngineKind, SimOptions};
-use crate::services::ControllerName;
 
 pub use worker_transport::CallWaits;
 
 /// The controllers of a controller manager, which share its cache of pods.
 pub type Runners = SmallVec<[Arc<dyn AnyRunner>; 4]>;
 
-/// Adds a workload to a controller manager, over its informers.
-type AddWorkload = Arc<
-    dyn Fn(&mut Builder, &mut Informers, Option<&Arc<Connection>>) -> Arc<dyn AnyRunner>
-        + Send
-        + Sync,
->;
+/// What the controllers of a manager read.
+#[derive(Clone, Debug)]
+pub struct Caches {
+    /// The pods.
+    pub pods: Arc<PodCache>,
+    /// The other kinds.
+    pub informers: Vec<Arc<dyn AnyInformer>>,
+}
 
 /// The number that the random numbers of the watch of pods come from.
 const PODS: u64 = 2;
@@ -96,8 +95,12 @@ pub struct Builder {
     pub informer_wakers: Vec<Waker>,
     /// The workers of all controllers.
     pub workers: Vec<Arc<Mutex<dyn AnyWorker>>>,
-    /// The caller's workloads, made anew for each controller manager.
-    added: Vec<AddWorkload>,
+    /// What the controllers of each manager read.
+    pub caches: Vec<Caches>,
+    /// The controllers that there are.
+    registry: Registry,
+    /// What sees the work of controllers.
+    observers: Observers,
     /// The event writers of all controllers.
     pub writers: Vec<Arc<Mutex<EventWriter>>>,
     /// The scheduler, once the tasks around the controllers are added.
@@ -133,7 +136,9 @@ impl Builder {
             delivered: Arc::default(),
             informer_wakers: Vec::new(),
             workers: Vec::new(),
-            added: Vec::new(),
+            caches: Vec::new(),
+            registry: Registry::installed().clone(),
+            observers: Observers::default(),
             writers: Vec::new(),
             scheduler: None,
             times: Arc::new(PhaseTimes::new(options.phases)),
@@ -175,59 +180,28 @@ impl Builder {
                 }
             });
         }
-        self.add(|_, waker| {
-            cluster.set_gc_waker(Some(waker));
-            GarbageCollectorTask(Arc::clone(&cluster))
-        });
-        if self.has(ControllerName::Namespace) {
-            let waits = options.services.namespaces_wait;
-            self.add(|_, waker| NamespaceTask::new(Arc::clone(&cluster), waits, waker));
-        }
+        self.add_server_tasks(true);
     }
 
-    /// Whether a controller runs.
-    fn has(&self, name: ControllerName) -> bool {
-        self.options.services.controllers.has(name)
+    /// Adds the controllers that are parts of the server and run: those of every cluster, or else those
+    /// that only a served one has.
+    fn add_server_tasks(&mut self, of_every_cluster: bool) {
+        let registry = self.registry.clone();
+        for (row, add) in registry.of_server(of_every_cluster) {
+            if self.options.services.controllers.has(row) {
+                add(self);
+            }
+        }
     }
 
     /// Adds the controllers that only a served cluster has.
     fn add_services(&mut self) {
-        let services = self.options.services.clone();
-        let cluster = Arc::clone(&self.cluster);
-        if self.has(ControllerName::PodGarbageCollector) {
-            let threshold = services.terminated_pod_gc_threshold;
-            self.add(|_, _| PodGcTask::new(cluster, threshold));
-        }
-        if services.event_ttl_ns > 0 {
+        let ttl_ns = self.options.services.event_ttl_ns;
+        self.add_server_tasks(false);
+        if ttl_ns > 0 {
             let cluster = Arc::clone(&self.cluster);
-            self.add(|_, waker| EventExpiryTask::new(cluster, services.event_ttl_ns, waker));
+            self.add(|_, waker| EventExpiryTask::new(cluster, ttl_ns, waker));
         }
-        if self.has(ControllerName::Deployment) {
-            self.add_deployments(Arc::new(NoopObserver));
-        }
-        if self.has(ControllerName::Disruption) {
-            self.add_disruption();
-        }
-    }
-
-    /// Adds the disruption controller and its event writer. Only the writer's calls have a latency.
-    fn add_disruption(&mut self) {
-        let cluster = Arc::clone(&self.cluster);
-        let sink = self.executor.reserve();
-        let events = Arc::new(EventQueue::new(Arc::clone(&self.executor), sink));
-        let writer = EventWriter::new(
-            disruption::COMPONENT,
-            Arc::clone(&events),
-            Arc::new(Client::new(Arc::clone(&cluster), None)),
-            self.call_latency(disruption::COMPONENT, 0),
-            self.seed(disruption::COMPONENT, 1),
-            None,
-        );
-        self.install(sink, Arc::new(Mutex::new(writer)));
-        self.add(|_, waker| {
-            cluster.set_disruption_waker(Some(waker));
-            DisruptionTask::new(cluster, events)
-        });
     }
 
     /// Adds a task, made with its number and its waker.
@@ -270,56 +244,31 @@ impl Builder {
     }
 
     /// Adds a controller manager: its caches, its controllers with their workers, and its
-    /// informers, which wait for `started`. `hooks` is present in a run with fault injection or an
-    /// observer. Returns the controllers of this project, and all controllers that share the pods.
-    fn manager(
-        &mut self,
-        with_replication_controllers: bool,
-        hooks: Option<&Hooks>,
-    ) -> (Vec<Arc<ControllerRunner>>, Runners) {
+    /// informers, which wait for `started`. `connection` is present in a run with fault injection or
+    /// observers. Returns its controllers.
+    fn manager(&mut self, connection: Option<&Arc<Connection>>) -> Runners {
         let mut informers = Informers::new(Arc::default());
-        let workers = self.options.controller.concurrent_replicaset_syncs;
-        let kind = Kind::REPLICA_SET;
-        let mut runners = Vec::new();
-        if self.has(ControllerName::ReplicaSet) {
-            let rs = self.controller(
-                kind,
-                "replicaset-controller",
-                workers,
-                &mut informers,
-                hooks,
-            );
-            runners.push(rs);
-        }
-        // In a run without ReplicationControllers their controller would only see pods that do not
-        // concern it.
-        if with_replication_controllers && self.has(ControllerName::ReplicationController) {
-            let workers = self.options.controller.concurrent_rc_syncs;
-            let kind = Kind::REPLICATION_CONTROLLER;
-            let rc = self.controller(
-                kind,
-                "replication-controller",
-                workers,
-                &mut informers,
-                hooks,
-            );
-            runners.push(rc);
-        }
-        let as_handler = |runner: &Arc<ControllerRunner>| Arc::clone(runner) as Arc<dyn AnyRunner>;
-        let mut handlers: Runners = runners.iter().map(as_handler).collect();
-        let connection = hooks.map(|hooks| &hooks.connection);
-        for add in self.added.clone() {
-            handlers.push(add(self, &mut informers, connection));
+        let (registry, observers) = (self.registry.clone(), self.observers.clone());
+        let mut handlers = Runners::new();
+        for (row, add) in registry.of_manager() {
+            if self.options.services.controllers.has(row) {
+                handlers.push(add(self, &mut informers, connection, &observers));
+            }
         }
         let numbers = (0..).filter(|number| *number != PODS);
         let mut kinds: Vec<Kind> = Vec::new();
-        for kind in handlers.iter().flat_map(|handler| handler.kinds()) {
+        for kind in handlers.iter().flat_map(|handler| handler.row().watched()) {
             if !kinds.contains(&kind) {
                 kinds.push(kind);
             }
         }
+        self.caches.push(Caches {
+            pods: Arc::clone(informers.pods()),
+            informers: kinds.iter().map(|kind| informers.take(*kind)).collect(),
+        });
         for (number, kind) in numbers.zip(kinds) {
-            let readers = handlers.iter().filter(|it| it.kinds().contains(&kind));
+            let reads = |it: &&Arc<dyn AnyRunner>| it.row().watched().any(|one| one == kind);
+            let readers = handlers.iter().filter(reads);
             let listener = Objects {
                 informer: informers.take(kind),
                 readers: readers.cloned().collect(),
@@ -333,43 +282,19 @@ impl Builder {
         };
         let source = PodSource(Arc::clone(&self.cluster));
         self.watch(source, listener, PODS, connection);
-        (runners, handlers)
+        handlers
     }
 
-    /// Adds a controller of this project with its workers, timer and event writer.
-    fn controller(
-        &mut self,
-        kind: Kind,
-        component: &'static str,
-        workers: usize,
-        informers: &mut Informers,
-        hooks: Option<&Hooks>,
-    ) -> Arc<ControllerRunner> {
-        let settings = &self.options.controller;
-        let options = ControllerOptions {
-            kind,
-            burst_replicas: settings.burst_replicas as usize,
-            gates: Gates {
-                pod_deletion_cost: settings.gate("PodDeletionCost"),
-                terminating_replicas: settings.gate("DeploymentReplicaSetTerminatingReplicas"),
-                stale_controller_consistency: settings.gate("StaleControllerConsistencyReplicaSet"),
-            },
-            policy: self.options.policy,
-        };
-        let controller = Controller::new(options, informers);
-        self.workload(controller, component, workers, hooks)
-    }
-
-    /// Adds a workload with its timers, workers and event writer. `workers` are those of a queue whose
-    /// row leaves their number to a flag.
-    fn workload<W: Workload>(
+    /// Adds a workload with its timers, workers and event writer.
+    pub(crate) fn workload<W: Workload>(
         &mut self,
         workload: Arc<W>,
-        component: &'static str,
-        workers: usize,
+        row: &'static ControllerRow,
         hooks: Option<&Hooks<W>>,
-    ) -> Arc<ControllerRunner<W>> {
+    ) -> Arc<dyn AnyRunner> {
+        let component = row.component;
         let settings = &self.options.controller;
+        let workers = settings.workers.of(row);
         let limiter = settings
             .kube_api_qps
             // Of single precision, as in client-go.
@@ -380,7 +305,8 @@ impl Builder {
         let timers: Vec<_> = rows.iter().map(|_| self.executor.reserve()).collect();
         let events = Arc::new(EventQueue::new(Arc::clone(&self.executor), sink));
         let (shared, queue) = (Arc::clone(&client), Arc::clone(&events));
-        let runner = ControllerRunner::new(self, workload, shared, queue, &timers, hooks.cloned());
+        let what = (workload, row);
+        let runner = ControllerRunner::new(self, what, shared, queue, &timers, hooks.cloned());
         let runner = Arc::new(runner);
         // Each controller manager of a run has its own random numbers.
         let first = hooks.map_or(0, |hooks| u64::from(hooks.connection.incarnation()) << 32);
@@ -413,38 +339,6 @@ impl Builder {
         runner
     }
 
-    /// Adds a workload of the caller to every controller manager that is made from now on. `make`
-    /// makes it over the manager's informers, `observer` sees its workers.
-    fn add_workload<W: Workload>(
-        &mut self,
-        component: &'static str,
-        workers: usize,
-        observer: Arc<dyn Observer<W>>,
-        make: impl Fn(&mut Informers) -> Arc<W> + Send + Sync + 'static,
-    ) {
-        self.added
-            .push(Arc::new(move |builder, informers, connection| {
-                let hooks = connection.map(|connection| Hooks {
-                    connection: Arc::clone(connection),
-                    observer: Arc::clone(&observer),
-                });
-                builder.workload(make(informers), component, workers, hooks.as_ref())
-            }));
-    }
-
-    /// Adds the controller of Deployments to every controller manager that is made from now on.
-    fn add_deployments(&mut self, observer: Arc<dyn Observer<deployment::Controller>>) {
-        let settings = &self.options.controller;
-        let options = deployment::ControllerOptions {
-            terminating_replicas: settings.gate("DeploymentReplicaSetTerminatingReplicas"),
-        };
-        let workers = settings.concurrent_deployment_syncs;
-        let make = move |informers: &mut Informers| {
-            Arc::new(deployment::Controller::new(options.clone(), informers))
-        };
-        self.add_workload("deployment-controller", workers, observer, make);
-    }
-
     /// Adds a task that lists and watches.
     fn watch<L: list_watch::Listener + 'static>(
         &mut self,
@@ -463,7 +357,7 @@ impl Builder {
         let connection = connection.cloned();
         let (policy, usual) = (self.options.policy, ReflectorOptions::default());
         let reflector = ReflectorOptions {
-            streaming: self.options.controller.gate("WatchListClient"),
+            streaming: WATCH_LIST.is_on(&self.options.controller.feature_gates),
             backoff_max_ns: policy.watch_retry_max_ns.unwrap_or(usual.backoff_max_ns),
             ..usual
         };
@@ -478,60 +372,36 @@ impl Builder {
     }
 }
 
-/// Which controllers a run needs besides that of ReplicaSets: one that has no objects would only see
-/// what does not concern it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Controls {
-    /// That of ReplicationControllers.
-    pub replication_controllers: bool,
-    /// That of Deployments.
-    pub deployments: bool,
-}
-
 /// Builds all tasks of a run but the one that drives its scenario. Informers wait for `started`.
-/// Returns the controllers of ReplicaSets and ReplicationControllers, and all controllers.
+/// Returns the controllers too.
 pub fn assemble(
     options: SimOptions,
     clock: RealClock,
-    controls: Controls,
-    hooks: Option<&Hooks>,
+    connection: Option<&Arc<Connection>>,
     nodes: Option<Arc<NodeControl>>,
     stuck: Option<Arc<StuckPods>>,
-) -> (Builder, Vec<Arc<ControllerRunner>>, Runners) {
+) -> (Builder, Runners) {
     let cluster = Cluster::new(server_options(&options));
-    assemble_with(
-        options,
-        cluster,
-        clock,
-        controls.replication_controllers,
-        hooks,
-        nodes,
-        |builder| {
-            builder.stuck = stuck;
-            if controls.deployments {
-                builder.add_deployments(Arc::new(NoopObserver));
-            }
-        },
-    )
+    assemble_with(options, cluster, clock, connection, nodes, |builder| {
+        builder.stuck = stuck;
+    })
 }
 
-/// As [`assemble`]: `add` may add workloads, and all controllers that share the pods are returned
-/// too.
+/// As [`assemble`]: `add` may add tasks before the others.
 fn assemble_with(
     options: SimOptions,
     cluster: Cluster,
     clock: RealClock,
-    with_replication_controllers: bool,
-    hooks: Option<&Hooks>,
+    connection: Option<&Arc<Connection>>,
     nodes: Option<Arc<NodeControl>>,
     add: impl FnOnce(&mut Builder),
-) -> (Builder, Vec<Arc<ControllerRunner>>, Runners) {
+) -> (Builder, Runners) {
     let mut builder = Builder::new(options, clock, cluster);
     builder.nodes = nodes;
     add(&mut builder);
-    let (runners, handlers) = builder.manager(with_replication_controllers, hooks);
+    let runners = builder.manager(connection);
     builder.add_cluster_tasks();
-    (builder, runners, handlers)
+    (builder, runners)
 }
 
 /// The API server of a cluster.

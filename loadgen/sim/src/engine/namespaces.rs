@@ -8,8 +8,18 @@ use podstorm_apiserver::Cluster;
 use podstorm_apiserver::namespaces::{FIRST_AFTER_NS, StoreApi, sync};
 use podstorm_objects::{Namespace, Now};
 
+use super::Builder;
 use crate::executor::stream::{ObjectEvent, ObjectStream};
 use crate::executor::{Next, Task, Waker};
+
+/// Adds its task.
+pub(super) fn add(builder: &mut Builder) {
+    let (cluster, waits) = (
+        Arc::clone(&builder.cluster),
+        builder.options.services.namespaces_wait,
+    );
+    builder.add(|_, waker| NamespaceTask::new(cluster, waits, waker));
+}
 
 /// First delay after an error, ns; it doubles with each.
 const RETRY_FIRST_NS: i64 = 5_000_000;

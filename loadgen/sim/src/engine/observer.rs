@@ -1,6 +1,9 @@
 //! Observes the work of controllers as it happens: for the fault simulator's invariant checker and
 //! for event logs.
 
+use std::any::Any;
+use std::sync::Arc;
+
 use podstorm::client::{Answer, Request};
 use podstorm::driver::Workload;
 use podstorm::intern::KeyId;
@@ -61,6 +64,31 @@ pub trait Observer<W: Workload = Controller>: Send + Sync + std::fmt::Debug {
 
     /// A sync has ended; its key is about to be marked as done.
     fn sync_ended(&self, sync: SyncId, controller: &W, state: &W::Sync, now: Now);
+}
+
+/// The observers of a run, one for each type of workload at most. A clone shares them.
+#[derive(Clone, Debug, Default)]
+pub struct Observers(Vec<Arc<dyn AnyObserver>>);
+
+/// An `Arc<dyn Observer<W>>`.
+trait AnyObserver: Any + Send + Sync + std::fmt::Debug {}
+
+impl<W: Workload> AnyObserver for Arc<dyn Observer<W>> {}
+
+impl Observers {
+    /// Adds the observer of a type of workload, in place of the one before.
+    pub fn set<W: Workload>(&mut self, observer: Arc<dyn Observer<W>>) {
+        self.0.insert(0, Arc::new(observer));
+    }
+
+    /// The observer of a type of workload; one that observes nothing where none was set.
+    pub fn of<W: Workload>(&self) -> Arc<dyn Observer<W>> {
+        let typed = self.0.iter().find_map(|observer| {
+            let observer: &dyn Any = &**observer;
+            observer.downcast_ref::<Arc<dyn Observer<W>>>()
+        });
+        typed.map_or_else(|| Arc::new(NoopObserver) as _, Arc::clone)
+    }
 }
 
 /// Observes nothing.

@@ -6,7 +6,15 @@ use podstorm_apiserver::Cluster;
 use podstorm_apiserver::podgc::{PodCollector, ROUND_EVERY_NS};
 use podstorm_objects::Now;
 
+use super::Builder;
 use crate::executor::{Next, Task};
+
+/// Adds its task.
+pub(super) fn add(builder: &mut Builder) {
+    let cluster = Arc::clone(&builder.cluster);
+    let threshold = builder.options.services.terminated_pod_gc_threshold;
+    builder.add(|_, _| PodGcTask::new(cluster, threshold));
+}
 
 /// The pod garbage collector of a cluster. A cluster with it never comes to rest.
 #[derive(Debug)]

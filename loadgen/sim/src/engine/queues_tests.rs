@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use podstorm::cache::{Listed, PodChange};
 use podstorm::client::Request;
+use podstorm::controller::Setup;
 use podstorm::driver::{AsyncSync, Step, SyncFailure, Workload};
 use podstorm::informer::{Handler, Informers};
 use podstorm::intern::{KeyId, ObjectKey};
+use podstorm::row::ControllerRow;
 use podstorm::store::{Change, Store};
 use podstorm::workqueue::{End, QueueRow, RateLimitingQueue, RetryDelay, Workers};
 use podstorm_apiserver::latency::Latency;
@@ -16,8 +17,10 @@ use podstorm_objects::{AnyObject, DynamicObject, Kind, Namespace, Now, Resource}
 use serde_json::json;
 
 use super::Harness;
+use super::registry::Registry;
 use crate::lock;
 use crate::options::{EngineKind, SimOptions};
+use crate::services::Controllers;
 
 const MS: i64 = 1_000_000;
 const SECOND: i64 = 1_000 * MS;
@@ -76,10 +79,6 @@ impl Handler<AnyObject> for TwoQueues {
 impl Workload for TwoQueues {
     type Sync = AsyncSync;
 
-    fn kind(&self) -> Kind {
-        self.kind
-    }
-
     fn name(&self, _: usize, key: KeyId) -> ObjectKey {
         self.objects.name(key)
     }
@@ -87,9 +86,6 @@ impl Workload for TwoQueues {
     fn queues(&self) -> &[RateLimitingQueue<KeyId>] {
         &self.queues
     }
-
-    fn pod_changed(&self, _: &PodChange, _: Now) {}
-    fn pods_listed(&self, _: &Listed, _: Now) {}
 
     fn begin(&self, queue: usize, key: KeyId, sync: &mut AsyncSync, now: Now) -> Step {
         let end = self.begins(queue, key, now);
@@ -120,7 +116,7 @@ fn cluster(script: BTreeMap<(usize, &'static str), Vec<End>>) -> (Harness, Arc<T
     let kind = podstorm_apiserver::kind_named("ConfigMap").unwrap();
     let made: Arc<OnceLock<Arc<TwoQueues>>> = Arc::default();
     let slot = Arc::clone(&made);
-    let make = move |informers: &mut Informers| {
+    let make = move |_: &Setup, informers: &mut Informers| {
         let workload = Arc::new(TwoQueues {
             kind,
             queues: [OWN, OTHER].map(RateLimitingQueue::of),
@@ -132,7 +128,15 @@ fn cluster(script: BTreeMap<(usize, &'static str), Vec<End>>) -> (Harness, Arc<T
         slot.set(workload.clone()).expect("there is one manager");
         workload
     };
-    let mut harness = Harness::with_workload(&options, "two-queues", make);
+    let row: &ControllerRow = Box::leak(Box::new(ControllerRow {
+        name: "two-queues",
+        component: "two-queues",
+        kind: Some(kind),
+        ..ControllerRow::DEFAULT
+    }));
+    let registry = Registry::upstream().with_row(row, make);
+    options.services.controllers = Controllers::of_kinds(&registry.rows(), &[kind]);
+    let mut harness = Harness::of(&options, &registry);
     let workload = made.get().expect("it was made").clone();
     let namespace = json!({"metadata": {"name": "shop"}});
     let namespace = Namespace::from_json(namespace).unwrap();

@@ -1,22 +1,25 @@
 //! Runs one controller: what its workers share, which are its client and its queues, each with a list
 //! of idle workers and a timer of delayed keys.
 
+use std::any::Any;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ahash::RandomState;
 use hashbrown::HashSet;
 use podstorm::cache::{Listed, PodChange};
+use podstorm::client::Request;
 use podstorm::driver::Workload;
 use podstorm::intern::KeyId;
+use podstorm::metrics::Family;
 use podstorm::replicaset::Controller;
+use podstorm::row::ControllerRow;
 use podstorm::workqueue::{RateLimitingQueue, Take};
 use podstorm_objects::{Kind, Now, hash_state};
-use smallvec::SmallVec;
 
 use super::Builder;
 use super::by_phase::{PhaseTimes, Recorded};
-use super::client::Client;
+use super::client::{Client, RequestInfo};
 use super::event_sink::EventQueue;
 use super::observer::Observer;
 use crate::clock::RealClock;
@@ -24,14 +27,13 @@ use crate::executor::{Executor, Next, Task, TaskId};
 use crate::faults::{Connection, CrashPoint};
 use crate::lock;
 
-/// The kinds that every controller reads: its own and pods.
-const INFORMERS: usize = 2;
-
 /// One controller with its queues, their idle workers and timers.
 #[derive(Debug)]
 pub struct ControllerRunner<W: Workload = Controller> {
     /// The controller.
     pub controller: Arc<W>,
+    /// What it is.
+    pub row: &'static ControllerRow,
     /// Its API client.
     pub client: Arc<Client>,
     /// Its Events.
@@ -99,13 +101,12 @@ impl<W: Workload> Clone for Hooks<W> {
 impl<W: Workload> ControllerRunner<W> {
     pub(super) fn new(
         builder: &Builder,
-        controller: Arc<W>,
+        (controller, row): (Arc<W>, &'static ControllerRow),
         client: Arc<Client>,
         events: Arc<EventQueue>,
         timers: &[TaskId],
         hooks: Option<Hooks<W>>,
     ) -> ControllerRunner<W> {
-        let informers = INFORMERS + controller.other_kinds().len();
         ControllerRunner {
             hooks,
             times: Arc::clone(&builder.times),
@@ -116,7 +117,9 @@ impl<W: Workload> ControllerRunner<W> {
             executor: Arc::clone(&builder.executor),
             queues: timers.iter().copied().map(QueueRunner::new).collect(),
             clock: builder.clock,
-            unsynced: AtomicUsize::new(informers),
+            // Those of its kinds, and that of pods.
+            unsynced: AtomicUsize::new(row.watched().count() + 1),
+            row,
             begun: AtomicU64::new(0),
             finished: AtomicU64::new(0),
         }
@@ -137,6 +140,22 @@ impl<W: Workload> ControllerRunner<W> {
     #[inline]
     pub(crate) fn is_dead(&self) -> bool {
         self.connection().is_some_and(|it| it.is_dead())
+    }
+
+    /// Whether the row names this request. A row that names none, as of a test's workload, is not asked.
+    pub(crate) fn is_named(&self, request: &Request) -> bool {
+        let RequestInfo {
+            verb,
+            kind,
+            subresource,
+        } = RequestInfo::of(request);
+        self.row.writes.is_empty()
+            || kind.is_none_or(|kind| self.row.may_send(verb, kind, subresource))
+    }
+
+    /// The kind whose objects it syncs.
+    pub(crate) fn kind(&self) -> Kind {
+        self.row.kind.expect("a workload syncs objects of one kind")
     }
 
     /// The connection, in a run with fault injection or an observer.
@@ -198,7 +217,7 @@ impl<W: Workload> ControllerRunner<W> {
 }
 
 /// A controller of any workload, as those see it that pass changes to it and those that wait for it.
-pub trait AnyRunner: Send + Sync + std::fmt::Debug {
+pub trait AnyRunner: Any + Send + Sync + std::fmt::Debug {
     /// A pod changed.
     fn pod_changed(&self, change: &PodChange, now: Now);
 
@@ -222,17 +241,17 @@ pub trait AnyRunner: Send + Sync + std::fmt::Debug {
     /// Whether the last sync of a key failed, so that it will be retried.
     fn has_retries(&self) -> bool;
 
-    /// The kind whose objects it syncs.
-    fn kind(&self) -> Kind;
-
-    /// The kinds besides pods that it reads.
-    fn kinds(&self) -> SmallVec<[Kind; 4]>;
+    /// What it is.
+    fn row(&self) -> &'static ControllerRow;
 
     /// Its work queues.
     fn queues(&self) -> &[RateLimitingQueue<KeyId>];
 
     /// The tasks that queue the delayed keys of its queues.
     fn timers(&self) -> Vec<TaskId>;
+
+    /// Its metrics as they are now, but for those of its queues and its client.
+    fn families(&self) -> Vec<Family>;
 
     /// Its API client.
     fn client(&self) -> &Arc<Client>;
@@ -243,13 +262,16 @@ pub trait AnyRunner: Send + Sync + std::fmt::Debug {
 
 impl<W: Workload> AnyRunner for ControllerRunner<W> {
     fn pod_changed(&self, change: &PodChange, now: Now) {
-        if change.concerns(self.controller.pod_owner_kind()) {
+        let owners = self.row.pod_owners;
+        if owners.is_some_and(|kind| change.concerns(kind)) {
             self.controller.pod_changed(change, now);
         }
     }
 
     fn pods_listed(&self, listed: &Listed, now: Now) {
-        self.controller.pods_listed(listed, now);
+        if self.row.pod_owners.is_some() {
+            self.controller.pods_listed(listed, now);
+        }
     }
 
     fn informer_synced(&self) {
@@ -297,14 +319,8 @@ impl<W: Workload> AnyRunner for ControllerRunner<W> {
         self.queues.iter().any(fails)
     }
 
-    fn kind(&self) -> Kind {
-        self.controller.kind()
-    }
-
-    fn kinds(&self) -> SmallVec<[Kind; 4]> {
-        let mut kinds = SmallVec::from_slice(self.controller.other_kinds());
-        kinds.insert(0, self.controller.kind());
-        kinds
+    fn row(&self) -> &'static ControllerRow {
+        self.row
     }
 
     fn queues(&self) -> &[RateLimitingQueue<KeyId>] {
@@ -315,6 +331,10 @@ impl<W: Workload> AnyRunner for ControllerRunner<W> {
         self.queues.iter().map(|queue| queue.timer).collect()
     }
 
+    fn families(&self) -> Vec<Family> {
+        self.controller.families()
+    }
+
     fn client(&self) -> &Arc<Client> {
         &self.client
     }
@@ -322,6 +342,13 @@ impl<W: Workload> AnyRunner for ControllerRunner<W> {
     fn events(&self) -> &Arc<EventQueue> {
         &self.events
     }
+}
+
+/// Those of the controllers that are workloads of this type, in their order.
+pub fn of_type<W: Workload>(runners: &[Arc<dyn AnyRunner>]) -> Vec<Arc<ControllerRunner<W>>> {
+    let any = |runner: &Arc<dyn AnyRunner>| Arc::clone(runner) as Arc<dyn Any + Send + Sync>;
+    let typed = runners.iter().map(|runner| any(runner).downcast());
+    typed.filter_map(Result::ok).collect()
 }
 
 /// Queues the delayed keys of one queue of a controller when they are due.

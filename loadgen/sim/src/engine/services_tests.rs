@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::Harness;
 use crate::nodes::{ClientRules, NodeTimes};
 use crate::options::{EngineKind, SimOptions};
+use crate::rows::Rows;
 use crate::services::Controllers;
 
 const SECOND_NS: i64 = 1_000_000_000;
@@ -18,7 +19,7 @@ fn read<R: Resource>(value: Value) -> R {
 /// A served cluster on virtual time with those controllers, namespace `shop` and node `n1`.
 fn serving(controllers: &[&str], namespaces_wait: bool) -> Harness {
     let mut options = SimOptions::new(EngineKind::Virtual, 1);
-    options.services.controllers = Controllers::of(controllers).unwrap();
+    options.services.controllers = Controllers::of(Rows::installed(), controllers).unwrap();
     options.services.namespaces_wait = namespaces_wait;
     furnished(&options)
 }
@@ -234,7 +235,7 @@ fn an_owner_in_another_namespace_is_reported_and_the_object_collected() {
 fn an_event_goes_an_hour_after_it_was_last_written() {
     const HOUR_NS: i64 = 3600 * SECOND_NS;
     let mut options = SimOptions::new(EngineKind::Virtual, 1);
-    options.services.controllers = Controllers::of(&["-podgc"]).unwrap();
+    options.services.controllers = Controllers::of(Rows::installed(), &["-podgc"]).unwrap();
     options.services.event_ttl_ns = HOUR_NS;
     let mut harness = furnished(&options);
     let event = |name: String| {

@@ -185,7 +185,7 @@ impl<W: Workload> WorkerTransport<W> {
         let hooks = self.runner.hooks.as_ref()?;
         Some(SyncId {
             incarnation: hooks.connection.incarnation(),
-            kind: self.runner.controller.kind(),
+            kind: self.runner.kind(),
             number: self.number,
         })
     }
@@ -301,7 +301,7 @@ impl<W: Workload> WorkerTransport<W> {
         connection.orphan(OrphanedRequest {
             due_ns,
             incarnation: connection.incarnation(),
-            kind: self.runner.controller.kind(),
+            kind: self.runner.kind(),
             sync: self.number,
             answered,
             request: request.clone(),
@@ -409,6 +409,12 @@ pub(super) struct At<'a, W: Workload> {
 impl<W: Workload> Transport for At<'_, W> {
     fn send(&mut self, index: usize, request: &Request, _: Now) -> Option<Answer> {
         let (transport, now) = (&mut *self.transport, self.now);
+        debug_assert!(
+            transport.runner.is_named(request),
+            "the row of {} names no {}",
+            transport.runner.row.name,
+            RequestInfo::of(request)
+        );
         transport.asked += 1;
         let mut sent = Sent {
             index,

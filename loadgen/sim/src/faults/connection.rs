@@ -5,7 +5,7 @@
 //! dead they do nothing any more, and nobody gets the answers of the requests that they had in
 //! flight.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use podstorm::client::{Request, WatchEvent};
@@ -83,8 +83,8 @@ struct ConnectionState {
     crash: Option<(CrashPoint, u32)>,
     /// The fault that armed the crash.
     crash_fault_id: Option<FaultId>,
-    /// By the number of the stream's kind.
-    streams: [StreamFaults; StreamKind::COUNT],
+    /// Of those watches that were opened, or are to be struck.
+    streams: BTreeMap<StreamKind, StreamFaults>,
     orphaned: Vec<OrphanedRequest>,
     /// Events lost and events repeated, in all streams.
     altered: (u64, u64),
@@ -163,7 +163,7 @@ impl Connection {
         let fault_id = self.network.fault_id();
         let mut state = self.state();
         state.paused_until_ns = until_ns;
-        for stream in &mut state.streams {
+        for stream in state.streams.values_mut() {
             stream.fault_ids.held.extend(fault_id);
         }
     }
@@ -207,7 +207,7 @@ impl Connection {
     }
 
     fn with_stream<T>(&self, kind: StreamKind, change: impl FnOnce(&mut StreamFaults) -> T) -> T {
-        change(&mut self.state().streams[kind as usize])
+        change(self.state().streams.entry(kind).or_default())
     }
 
     /// Arms a fault of a watch; `change` also gets the number of the fault.
@@ -297,7 +297,7 @@ impl Connection {
         state.paused_until_ns = i64::MIN;
         state.wall_offset_ns = 0;
         state.crash = None;
-        for stream in &mut state.streams {
+        for stream in state.streams.values_mut() {
             let (incomplete, broken) = (stream.incomplete, stream.broken);
             *stream = StreamFaults {
                 broken,
@@ -437,31 +437,31 @@ mod tests {
     #[test]
     fn a_watch_that_has_only_begun_makes_up_for_nothing() {
         let (connection, now) = (connection(), Now::default());
-        connection.drop_events(StreamKind::Pods, 1);
+        connection.drop_events(StreamKind::of(Kind::POD), 1);
         let mut events = vec![WatchEvent::Added(Arc::new(()))];
-        connection.alter(StreamKind::Pods, &mut events, &mut VecDeque::new());
-        connection.take_lag(StreamKind::Pods, now);
-        connection.opened(StreamKind::Pods, true);
-        assert!(connection.is_incomplete(StreamKind::Pods));
-        connection.listed(StreamKind::Pods);
-        assert!(!connection.is_incomplete(StreamKind::Pods));
+        connection.alter(StreamKind::of(Kind::POD), &mut events, &mut VecDeque::new());
+        connection.take_lag(StreamKind::of(Kind::POD), now);
+        connection.opened(StreamKind::of(Kind::POD), true);
+        assert!(connection.is_incomplete(StreamKind::of(Kind::POD)));
+        connection.listed(StreamKind::of(Kind::POD));
+        assert!(!connection.is_incomplete(StreamKind::of(Kind::POD)));
     }
 
     #[test]
     fn healing_lists_anew_where_events_were_lost() {
         let connection = connection();
-        connection.drop_events(StreamKind::Pods, 1);
-        connection.hold(StreamKind::ReplicaSets, 100);
+        connection.drop_events(StreamKind::of(Kind::POD), 1);
+        connection.hold(StreamKind::of(Kind::REPLICA_SET), 100);
         let pod = Arc::new(());
         let mut events = vec![WatchEvent::Added(pod)];
         let mut kept = VecDeque::new();
-        connection.alter(StreamKind::Pods, &mut events, &mut kept);
-        assert!(events.is_empty() && connection.is_incomplete(StreamKind::Pods));
+        connection.alter(StreamKind::of(Kind::POD), &mut events, &mut kept);
+        assert!(events.is_empty() && connection.is_incomplete(StreamKind::of(Kind::POD)));
         connection.heal();
         let state = |kind| connection.watch_state(kind, true, Now::default());
         let expired = WatchState::Ended(StreamEnd::Expired);
-        assert_eq!(state(StreamKind::Pods), expired);
-        assert_eq!(state(StreamKind::ReplicaSets), WatchState::Open);
+        assert_eq!(state(StreamKind::of(Kind::POD)), expired);
+        assert_eq!(state(StreamKind::of(Kind::REPLICA_SET)), WatchState::Open);
     }
 
     #[test]
@@ -469,18 +469,22 @@ mod tests {
         for held_back in [true, false] {
             let connection = connection();
             connection.network().set_fault_id(Some(7));
-            connection.hold(StreamKind::Pods, 100);
-            connection.drop_events(StreamKind::ReplicaSets, 1);
+            connection.hold(StreamKind::of(Kind::POD), 100);
+            connection.drop_events(StreamKind::of(Kind::REPLICA_SET), 1);
             let pods = held_back.then(|| WatchEvent::Added(Arc::new(())));
             let mut events: Vec<_> = pods.into_iter().collect();
-            connection.alter(StreamKind::Pods, &mut events, &mut VecDeque::new());
+            connection.alter(StreamKind::of(Kind::POD), &mut events, &mut VecDeque::new());
             let noticed: Vec<FaultId> = connection.network().take_noticed().into_iter().collect();
             assert_eq!(noticed, if held_back { vec![7] } else { vec![] });
             // What comes later was not held back, and a list makes up for what would be lost.
             let mut events = vec![WatchEvent::Added(Arc::new(()))];
-            connection.alter(StreamKind::Pods, &mut events, &mut VecDeque::new());
-            connection.take_lag(StreamKind::ReplicaSets, Now::default());
-            connection.alter(StreamKind::ReplicaSets, &mut events, &mut VecDeque::new());
+            connection.alter(StreamKind::of(Kind::POD), &mut events, &mut VecDeque::new());
+            connection.take_lag(StreamKind::of(Kind::REPLICA_SET), Now::default());
+            connection.alter(
+                StreamKind::of(Kind::REPLICA_SET),
+                &mut events,
+                &mut VecDeque::new(),
+            );
             assert!(connection.network().take_noticed().is_empty());
         }
     }
@@ -491,11 +495,11 @@ mod tests {
         connection.network().set_fault_id(Some(7));
         let noticed = || connection.network().take_noticed().len();
         for is_noticed in [true, false] {
-            connection.end(StreamKind::Pods, StreamEnd::Closed);
-            connection.ended(StreamKind::Pods, is_noticed);
+            connection.end(StreamKind::of(Kind::POD), StreamEnd::Closed);
+            connection.ended(StreamKind::of(Kind::POD), is_noticed);
             assert_eq!(noticed(), usize::from(is_noticed));
-            connection.lag(StreamKind::Pods, 3, 0);
-            connection.lagged(StreamKind::Pods, is_noticed);
+            connection.lag(StreamKind::of(Kind::POD), 3, 0);
+            connection.lagged(StreamKind::of(Kind::POD), is_noticed);
             assert_eq!(noticed(), usize::from(is_noticed));
         }
     }

@@ -2,58 +2,88 @@
 //! them. Events of one object keep their order, except repeated ones.
 
 use std::collections::VecDeque;
+use std::fmt::{self, Display, Formatter, Write};
 
 use podstorm::client::WatchEvent;
+use podstorm::row::{ControllerRow, RunsIn};
 use podstorm_objects::Kind;
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::answer::ApiFault;
 use super::network::FaultId;
+use crate::rows::Rows;
 
 /// The number of last events that are kept to be repeated.
 const KEPT: usize = 8;
 
-/// The watches of a controller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum StreamKind {
-    /// The watch of pods.
-    Pods,
-    /// The watch of ReplicaSets. Older schedules name that of the controller of Deployments, which had
-    /// one of its own.
-    #[serde(alias = "deployment-replica-sets")]
-    ReplicaSets,
-    /// The watch of ReplicationControllers.
-    ReplicationControllers,
-    /// The watch of any other kind.
-    Others,
-    /// The watch of Deployments.
-    Deployments,
-}
+/// The watch of a kind. Schedules name it by the kind: `pods`, `replica-sets`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamKind(Kind);
 
 impl StreamKind {
-    /// The number of kinds.
-    pub(super) const COUNT: usize = StreamKind::Deployments as usize + 1;
-
     /// The watch of a kind.
-    pub fn of(kind: Kind) -> StreamKind {
-        if kind == Kind::REPLICA_SET {
-            StreamKind::ReplicaSets
-        } else if kind == Kind::REPLICATION_CONTROLLER {
-            StreamKind::ReplicationControllers
-        } else if kind == Kind::DEPLOYMENT {
-            StreamKind::Deployments
-        } else {
-            StreamKind::Others
-        }
+    pub const fn of(kind: Kind) -> StreamKind {
+        StreamKind(kind)
     }
 
-    /// Every watch of the controllers of owners of pods. Seeds are drawn by this list.
-    pub const ALL: [StreamKind; 3] = [
-        StreamKind::Pods,
-        StreamKind::ReplicaSets,
-        StreamKind::ReplicationControllers,
-    ];
+    /// The kind.
+    pub const fn kind(self) -> Kind {
+        self.0
+    }
+
+    /// Every watch of the installed controllers, that of pods first.
+    pub fn all() -> Vec<StreamKind> {
+        let mut all = vec![StreamKind(Kind::POD)];
+        let rows = Rows::installed().iter();
+        for kind in rows
+            .filter(|row| row.runs_in == RunsIn::Manager)
+            .flat_map(ControllerRow::watched)
+        {
+            if !all.contains(&StreamKind(kind)) {
+                all.push(StreamKind(kind));
+            }
+        }
+        all
+    }
+}
+
+impl Display for StreamKind {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for (at, c) in self.0.name().char_indices() {
+            if at > 0 && c.is_ascii_uppercase() {
+                f.write_char('-')?;
+            }
+            f.write_char(c.to_ascii_lowercase())?;
+        }
+        f.write_char('s')
+    }
+}
+
+impl Serialize for StreamKind {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for StreamKind {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(from)?;
+        // Once the controller of Deployments had a watch of ReplicaSets of its own.
+        let name = match &*name {
+            "deployment-replica-sets" => "replica-sets",
+            name => name,
+        };
+        let all = StreamKind::all();
+        let found = all.iter().find(|stream| stream.to_string() == name);
+        found.copied().ok_or_else(|| {
+            let names: Vec<String> = all.iter().map(StreamKind::to_string).collect();
+            D::Error::custom(format!(
+                "no controller watches {name:?}; there are {}",
+                names.join(", ")
+            ))
+        })
+    }
 }
 
 /// How a watch ends.

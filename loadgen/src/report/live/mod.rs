@@ -24,7 +24,7 @@ use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::{Terminal, TerminalOptions, Viewport};
 
-use crate::report::colour;
+use crate::report::{colour, workers_text};
 use crate::run::{Observer, Progress};
 use crate::settings::{EngineKind, Settings};
 use crate::units::{counted, duration_text, number_for_people};
@@ -80,7 +80,7 @@ impl About {
                 "{}, {}, {nodes}; {}, {limit}, {} behaviour; {clock} limit {}",
                 counted(size.pods, "pod"),
                 counted(size.replicasets, "ReplicaSet"),
-                counted(controller.concurrent_replicaset_syncs as u64, "worker"),
+                workers_text(&controller.workers),
                 settings.behaviour.as_str(),
                 duration_text(settings.time_limit_ns)
             ),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::report::brake;
+use crate::report::{brake, workers_text};
 use crate::result::{EventWriterCounts, Host, Quantiles, RunResult};
 use crate::settings::{EngineKind, Latency, Settings};
 use crate::units::{
@@ -192,7 +192,7 @@ fn cluster(out: &mut Report, result: &RunResult) {
     };
     let text = format!(
         "{}, {} per sync, {limit}, {} behaviour",
-        counted(controller.concurrent_replicaset_syncs as u64, "worker"),
+        workers_text(&controller.workers),
         counted(u64::from(controller.burst_replicas), "pod"),
         result.behaviour
     );

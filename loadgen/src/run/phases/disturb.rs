@@ -25,15 +25,11 @@ const QUIET_NS: i64 = 30_000_000_000;
 const LOOK_NS: i64 = 1_000_000_000;
 
 impl Stream {
-    fn kinds(self) -> &'static [StreamKind] {
+    fn kinds(self) -> Vec<StreamKind> {
         match self {
-            Stream::Pods => &[StreamKind::Pods],
-            Stream::ReplicaSets => &[StreamKind::ReplicaSets],
-            Stream::All => &[
-                StreamKind::ReplicaSets,
-                StreamKind::ReplicationControllers,
-                StreamKind::Pods,
-            ],
+            Stream::Pods => vec![StreamKind::of(Kind::POD)],
+            Stream::ReplicaSets => vec![StreamKind::of(Kind::REPLICA_SET)],
+            Stream::All => StreamKind::all(),
         }
     }
 }
@@ -55,14 +51,14 @@ impl Driver {
 
     pub(super) fn stall_watch(&self, stream: Stream) -> Action {
         for kind in stream.kinds() {
-            self.connection().hold(*kind, i64::MAX);
+            self.connection().hold(kind, i64::MAX);
         }
         Action::Done
     }
 
     pub(super) fn release_watch(&self, stream: Stream) -> Action {
         for kind in stream.kinds() {
-            self.connection().hold(*kind, i64::MIN);
+            self.connection().hold(kind, i64::MIN);
         }
         self.wake_informers();
         Action::Done
@@ -70,7 +66,7 @@ impl Driver {
 
     pub(super) fn relist_watch(&self, stream: Stream) -> Action {
         for kind in stream.kinds() {
-            self.connection().end(*kind, StreamEnd::ClosedAndExpired);
+            self.connection().end(kind, StreamEnd::ClosedAndExpired);
         }
         self.wake_informers();
         Action::Done
@@ -78,7 +74,8 @@ impl Driver {
 
     pub(super) fn lose_pod_events(&self, events: u64) -> Action {
         let events = u32::try_from(events).unwrap_or(u32::MAX);
-        self.connection().drop_events(StreamKind::Pods, events);
+        self.connection()
+            .drop_events(StreamKind::of(Kind::POD), events);
         Action::Done
     }
 

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use ahash::RandomState;
 use hashbrown::HashMap;
 use podstorm::intern::FIXED_STATE;
+use podstorm::replicaset::TERMINATING_REPLICAS;
 use podstorm_apiserver::ClusterResource;
 use podstorm_objects::{Now, ReplicaSet, ReplicaSetStatus, ReplicationController, Str};
 
@@ -175,8 +176,8 @@ impl Driver {
             });
             return Action::Wrote;
         }
-        let gate = "DeploymentReplicaSetTerminatingReplicas";
-        let terminating = self.settings.controller.gate(gate).then_some(0);
+        let gates = &self.settings.controller.feature_gates;
+        let terminating = TERMINATING_REPLICAS.is_on(gates).then_some(0);
         self.write_status_of(at, now, |set: &mut ReplicaSet| {
             set.status = ReplicaSetStatus {
                 terminating_replicas: terminating,

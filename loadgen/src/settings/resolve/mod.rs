@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Args, Command, FromArgMatches};
-use podstorm_sim::options::{UPSTREAM_BURST, UPSTREAM_QPS, UPSTREAM_SYNCS};
+use podstorm::limits::BURST_REPLICAS;
+use podstorm_sim::options::{UPSTREAM_BURST, UPSTREAM_QPS, WorkerCounts};
+use podstorm_sim::rows::Rows;
 
 use super::{
     ClusterSize, ControllerSettings, EngineKind, Latency, LatencySettings, Settings, memory,
@@ -23,8 +25,6 @@ const QPS_RANGE: std::ops::RangeInclusive<f64> = 0.001..=1e6;
 /// Pods per second that may be deleted from outside, from one an hour.
 const CHURN_RANGE: std::ops::RangeInclusive<f64> = 1.0 / 3_600.0..=1e6;
 
-/// Most creates or deletes in one sync upstream.
-pub const UPSTREAM_BURST_REPLICAS: u64 = 500;
 /// Most workers, and most machine threads.
 const MAX_THREADS: u64 = 4_096;
 
@@ -348,25 +348,20 @@ fn threads(
 }
 
 fn controller(asked: &ScenarioSettings) -> Result<ControllerSettings, SettingsError> {
-    let syncs = |flag: &str, given: Option<Size>| {
-        narrow(flag, given, UPSTREAM_SYNCS, MAX_THREADS).map(|syncs| syncs as usize)
-    };
+    let mut workers = WorkerCounts::default();
+    for (_, flag) in Rows::installed().worker_flags() {
+        let (name, given) = (format!("--{}", flag.flag), asked.workers.get(flag.flag));
+        let count = narrow(&name, given, flag.default as u64, MAX_THREADS)?;
+        workers.set(flag, count as usize);
+    }
     let (kube_api_qps, kube_api_burst) = client_limit(asked)?;
     let given = asked.feature_gates.iter().map(String::as_str);
     Ok(ControllerSettings {
-        concurrent_replicaset_syncs: syncs(
-            "--concurrent-replicaset-syncs",
-            asked.concurrent_replicaset_syncs,
-        )?,
-        concurrent_rc_syncs: syncs("--concurrent-rc-syncs", asked.concurrent_rc_syncs)?,
-        concurrent_deployment_syncs: syncs(
-            "--concurrent-deployment-syncs",
-            asked.concurrent_deployment_syncs,
-        )?,
+        workers,
         burst_replicas: narrow(
             "--burst-replicas",
             asked.burst_replicas,
-            UPSTREAM_BURST_REPLICAS,
+            BURST_REPLICAS as u64,
             i32::MAX as u64,
         )? as u32,
         kube_api_qps,

@@ -1,6 +1,8 @@
 //! What flags and scenarios ask for, and what is made of it or refused.
 
 use super::*;
+use podstorm::controller::ControllerType as _;
+use podstorm::replicaset::{ReplicaSets, STALE_CONSISTENCY};
 
 const CONSISTENCY_GATE: &str = "StaleControllerConsistencyReplicaSet";
 
@@ -45,6 +47,10 @@ fn limit(settings: &str, flags: &str) -> Result<(Option<f64>, u32), String> {
     Ok((controller.kube_api_qps, controller.kube_api_burst))
 }
 
+fn replica_set_workers(settings: &Settings) -> usize {
+    settings.controller.workers.of(ReplicaSets::ROW)
+}
+
 #[test]
 fn without_flags_a_stock_cluster_is_simulated_and_so_are_other_settings_of_it() {
     let request = SettingsRequest::default();
@@ -68,7 +74,7 @@ fn without_flags_a_stock_cluster_is_simulated_and_so_are_other_settings_of_it() 
             (
                 with,
                 settings.controller.kube_api_qps,
-                settings.controller.concurrent_replicaset_syncs,
+                replica_set_workers(&settings),
             )
         });
         told.collect::<Vec<_>>()
@@ -96,7 +102,7 @@ fn up_down_runs_on_every_core_without_limits() {
     assert_eq!(settings.threads, 4);
     assert_eq!(settings.size.pods, 100_000);
     assert_eq!(settings.controller.kube_api_qps, None);
-    assert_eq!(settings.controller.concurrent_replicaset_syncs, 5);
+    assert_eq!(replica_set_workers(&settings), 5);
     assert_eq!(settings.controller.burst_replicas, 500);
     assert!(settings.latency.api.is_zero());
 }
@@ -238,12 +244,12 @@ fn a_stale_watch_is_small_virtual_and_without_the_gate_unless_flags_say_otherwis
     assert_eq!(settings.engine, EngineKind::Virtual);
     assert_eq!((settings.size.pods, settings.size.replicasets), (2_000, 40));
     assert!(settings.size.nodes * 110 >= 4_000);
-    assert!(!settings.controller.gate(CONSISTENCY_GATE));
+    assert!(!STALE_CONSISTENCY.is_on(&settings.controller.feature_gates));
     let gates = format!("PodDeletionCost=true,{CONSISTENCY_GATE}=true");
     let settings = resolved(&format!(
         "--scenario stale-watch --feature-gates {gates} --pods 10 --replicasets 2"
     ));
-    assert!(settings.controller.gate(CONSISTENCY_GATE));
+    assert!(STALE_CONSISTENCY.is_on(&settings.controller.feature_gates));
     assert_eq!((settings.size.pods, settings.size.replicasets), (10, 2));
     let threads = request("--scenario stale-watch --engine threads");
     assert!(problem(&threads).contains("only simulated time"));

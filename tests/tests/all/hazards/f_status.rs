@@ -1,5 +1,6 @@
 //! F. Status and availability.
 
+use podstorm::object::Kind;
 use podstorm::replicaset::SyncErrorClass;
 use podstorm_faultsim::Action;
 use podstorm_sim::faults::{ApiFault, Call, Effect, StreamKind};
@@ -177,7 +178,7 @@ fn hazard_64_statuses_that_change_nothing() {
     let syncs = sim.syncs().len();
     for _ in 0..10 {
         sim.act(Action::Replay {
-            stream: StreamKind::ReplicaSets,
+            stream: StreamKind::of(Kind::REPLICA_SET),
             events: 1,
         });
         sim.touch("web");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use podstorm::cache::Delta;
 use podstorm::client::ApiError;
 use podstorm::informer::Handler;
-use podstorm::object::{Pod, ReplicaSet, ResourceVersion};
+use podstorm::object::{Kind, Pod, ReplicaSet, ResourceVersion};
 use podstorm::replicaset::{Outcome, SyncErrorClass};
 use podstorm_apiserver::latency::Latency;
 use podstorm_apiserver::{Propagation, errors};
@@ -33,7 +33,10 @@ fn hazard_65_watch_expired() {
             let name = sim.active("web").remove(0);
             // The ReplicaSets are heard of first: for one that is gone the controller would make
             // pods as fast as the garbage collector removes them.
-            for (stream, held) in [(StreamKind::Pods, 15), (StreamKind::ReplicaSets, 5)] {
+            for (stream, held) in [
+                (StreamKind::of(Kind::POD), 15),
+                (StreamKind::of(Kind::REPLICA_SET), 5),
+            ] {
                 sim.hold(stream, seconds(held));
                 sim.end(stream, end);
             }
@@ -60,9 +63,9 @@ fn hazard_66_version_too_large() {
     for streaming in [true, false] {
         let mut sim = listing(streaming).holding(idle_set("web", 3));
         let name = sim.active("web").remove(0);
-        sim.hold(StreamKind::Pods, seconds(1));
-        sim.connection().lag(StreamKind::Pods, 4, 0);
-        sim.end(StreamKind::Pods, StreamEnd::Expired);
+        sim.hold(StreamKind::of(Kind::POD), seconds(1));
+        sim.connection().lag(StreamKind::of(Kind::POD), 4, 0);
+        sim.end(StreamKind::of(Kind::POD), StreamEnd::Expired);
         sim.kill_pod(&name);
         sim.run(seconds(10));
         assert_eq!((sim.count(Write::Create), sim.active("web").len()), (4, 3));
@@ -87,7 +90,7 @@ fn hazard_67_stale_list_at_the_start() {
         sim.start();
         sim.checker().stale_start();
         let lag = sim.cluster().resource_version() - before;
-        sim.connection().lag(StreamKind::Pods, lag, 0);
+        sim.connection().lag(StreamKind::of(Kind::POD), lag, 0);
         sim.run(seconds(5));
         assert_eq!(sim.active("web").len(), most);
         sim.run(seconds(300));
@@ -101,17 +104,18 @@ fn hazard_67_stale_list_at_the_start() {
 #[test]
 fn hazard_68_events_come_again() {
     let mut sim = Harness::new();
-    sim.connection().duplicate_events(StreamKind::Pods, 3);
+    sim.connection()
+        .duplicate_events(StreamKind::of(Kind::POD), 3);
     sim.create_set(idle_set("web", 3));
     sim.run(seconds(1));
     assert_eq!(sim.expected("web"), Some((0, 0)));
     assert_eq!(sim.connection().altered_events().1, 3);
     let syncs = sim.syncs().len();
     sim.act(Replay {
-        stream: StreamKind::Pods,
+        stream: StreamKind::of(Kind::POD),
         events: 1,
     });
-    sim.release(StreamKind::Pods);
+    sim.release(StreamKind::of(Kind::POD));
     sim.run(seconds(1));
     assert_eq!(sim.connection().altered_events().1, 4);
     assert_eq!(sim.syncs().len(), syncs);
@@ -123,10 +127,10 @@ fn hazard_68_events_come_again() {
     );
     sim.run(seconds(1));
     sim.act(Replay {
-        stream: StreamKind::Pods,
+        stream: StreamKind::of(Kind::POD),
         events: 4,
     });
-    sim.release(StreamKind::Pods);
+    sim.release(StreamKind::of(Kind::POD));
     sim.run(seconds(1));
     assert_eq!(sim.connection().altered_events().1, 8);
     assert_eq!(sim.expected("web"), Some((0, 0)));
@@ -284,7 +288,7 @@ fn hazard_72_resync() {
         controller.handle(&change, sim.now());
     }
     assert_eq!(controller.queue().len(), 3);
-    sim.release(StreamKind::Pods);
+    sim.release(StreamKind::of(Kind::POD));
     sim.run(seconds(1));
     assert_eq!(sim.syncs().len(), syncs + 3);
     assert_eq!(sim.written().len(), writes);

@@ -16,6 +16,8 @@ use podstorm_sim::engine::fault_harness::{FaultHarness, Stopped};
 use podstorm_sim::engine::observer::{NoopObserver, Observer, Origin, SyncId};
 use podstorm_sim::faults::{ApiFault, Armed, BatchPosition, Call, Effect};
 use podstorm_sim::options::{EngineKind, SimOptions};
+use podstorm_sim::rows::Rows;
+use podstorm_sim::services::Controllers;
 use podstorm_tests::hazard::seconds;
 use serde_json::{Value, json};
 
@@ -73,10 +75,12 @@ struct Shop {
 
 impl Shop {
     fn new() -> Shop {
-        let options = SimOptions::new(EngineKind::Virtual, 7);
+        let mut options = SimOptions::new(EngineKind::Virtual, 7);
+        let kinds = [Kind::REPLICA_SET, Kind::DEPLOYMENT];
+        options.services.controllers = Controllers::of_kinds(Rows::installed(), &kinds);
         let (server, log) = (ClusterOptions::default(), Arc::new(Log::default()));
         let mut harness = FaultHarness::new(&options, server, Arc::new(NoopObserver));
-        harness.add_deployments(Arc::clone(&log) as _);
+        harness.observe::<Controller>(Arc::clone(&log) as _);
         let now = harness.now();
         let namespace = Namespace {
             metadata: named(SHOP),

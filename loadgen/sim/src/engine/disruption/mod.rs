@@ -1,18 +1,38 @@
 //! The disruption controller's task: syncs the cluster's budgets in small batches and hands the
 //! events to an event writer.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use podstorm::client::{EventIntent, EventMessage, EventType};
 use podstorm_apiserver::Cluster;
 use podstorm_apiserver::disruption::DisruptionEvent;
 use podstorm_objects::Now;
 
-use super::event_sink::EventQueue;
+use super::Builder;
+use super::client::Client;
+use super::event_sink::{EventQueue, EventWriter};
 use crate::executor::{Next, Task};
+use crate::rows::DISRUPTION;
 
-/// The component that its Events name, as upstream.
-pub(super) const COMPONENT: &str = "controllermanager";
+/// Adds its task and its event writer. Only the writer's calls have a latency.
+pub(super) fn add(builder: &mut Builder) {
+    let cluster = Arc::clone(&builder.cluster);
+    let sink = builder.executor.reserve();
+    let events = Arc::new(EventQueue::new(Arc::clone(&builder.executor), sink));
+    let writer = EventWriter::new(
+        DISRUPTION.component,
+        Arc::clone(&events),
+        Arc::new(Client::new(Arc::clone(&cluster), None)),
+        builder.call_latency(DISRUPTION.component, 0),
+        builder.seed(DISRUPTION.component, 1),
+        None,
+    );
+    builder.install(sink, Arc::new(Mutex::new(writer)));
+    builder.add(|_, waker| {
+        cluster.set_disruption_waker(Some(waker));
+        DisruptionTask::new(cluster, events)
+    });
+}
 
 /// Most keys synced in one run.
 const BATCH: usize = 100;

@@ -10,6 +10,7 @@ use super::*;
 use crate::engine::Harness;
 use crate::engine::services_tests::{furnished, web};
 use crate::options::{EngineKind, SimOptions};
+use crate::rows::Rows;
 use crate::services::Controllers;
 
 const SECOND: i64 = 1_000_000_000;
@@ -24,7 +25,7 @@ fn harness(engine: EngineKind, startup_ns: i64) -> Harness {
 fn harness_with(controllers: &[&str], engine: EngineKind, startup_ns: i64) -> Harness {
     let mut options = SimOptions::new(engine, 1);
     options.latency.pod_startup = Latency::Constant(startup_ns);
-    options.services.controllers = Controllers::of(controllers).unwrap();
+    options.services.controllers = Controllers::of(Rows::installed(), controllers).unwrap();
     furnished(&options)
 }
 

@@ -11,6 +11,7 @@ use http_body_util::{BodyExt, Full};
 use podstorm_http::Answered;
 use podstorm_loadgen::serve::{Login, ServeOptions, Served, kubeconfig};
 use podstorm_sim::options::{EngineKind, SimOptions};
+use podstorm_sim::rows::Rows;
 use podstorm_sim::services::Controllers;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -129,7 +130,8 @@ fn options(engine: EngineKind, controllers: &str) -> ServeOptions {
         .rules
         .unpullable_images
         .push(MISSING_IMAGE.to_owned());
-    options.sim.services.controllers = Controllers::of(&words).expect("they are known");
+    options.sim.services.controllers =
+        Controllers::of(Rows::installed(), &words).expect("they are known");
     options
 }
 

@@ -1,0 +1,209 @@
+//! The row of a controller: all that the programs that run controllers, and their users, need to know
+//! of one. Flags, feature gates, settings, metrics and documentation follow from the rows; nothing
+//! else lists controllers.
+
+use std::collections::BTreeMap;
+
+use podstorm_objects::Kind;
+
+use crate::workqueue::QueueRow;
+
+/// What a controller is, beside its code.
+#[derive(Debug)]
+pub struct ControllerRow {
+    /// Its name, e.g. `replicaset-controller`, as `--controllers` takes it.
+    pub name: &'static str,
+    /// Its older name, which `--controllers` takes too.
+    pub alias: &'static str,
+    /// The component that its Events name as their source.
+    pub component: &'static str,
+    /// What it does, in a few words: `ReplicaSets`, `pod garbage collection`.
+    pub purpose: &'static str,
+    /// The kind whose objects it syncs; absent where these are of no single kind.
+    pub kind: Option<Kind>,
+    /// The kinds besides pods and its own that it lists and watches.
+    pub reads: &'static [Kind],
+    /// The kind of the owners of the pods of which it hears; absent where it hears of no pod.
+    pub pod_owners: Option<Kind>,
+    /// The requests that it may send besides those to list and watch.
+    pub writes: &'static [Write],
+    /// Its queues; none where it is no workload.
+    pub queues: &'static [QueueRow],
+    /// The flag that says how many workers its queues have, where their rows leave that to a flag.
+    pub workers: Option<WorkersFlag>,
+    /// The feature gates that change its behaviour.
+    pub gates: &'static [Gate],
+    /// The first version of Kubernetes whose API has the kinds that it reads and writes.
+    pub since: &'static str,
+    /// The program that runs it.
+    pub runs_in: RunsIn,
+}
+
+impl ControllerRow {
+    /// A workload without a name yet, with neither flags nor gates, to be changed by `..`.
+    pub const DEFAULT: ControllerRow = ControllerRow {
+        name: "",
+        alias: "",
+        component: "",
+        purpose: "",
+        kind: None,
+        reads: &[],
+        pod_owners: None,
+        writes: &[],
+        queues: &[],
+        workers: None,
+        gates: &[],
+        since: "1.0",
+        runs_in: RunsIn::Manager,
+    };
+
+    /// The kinds besides pods that it lists and watches: its own, then those that it reads.
+    pub fn watched(&self) -> impl Iterator<Item = Kind> {
+        let own = self.kind.filter(|kind| *kind != Kind::POD);
+        own.into_iter().chain(self.reads.iter().copied())
+    }
+
+    /// Whether the row names that request. Kinds that it watches may be listed, too.
+    pub fn may_send(&self, verb: &str, kind: Kind, subresource: &str) -> bool {
+        let is_list = verb == "list" && subresource.is_empty();
+        let named = self.writes.iter().any(|write| {
+            write.kind == kind && write.subresource == subresource && write.verbs.contains(&verb)
+        });
+        named || is_list && (kind == Kind::POD || self.watched().any(|watched| watched == kind))
+    }
+
+    /// Whether that is its name or its older name.
+    pub fn is_called(&self, name: &str) -> bool {
+        self.name == name || self.alias == name
+    }
+}
+
+/// The program that runs a controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunsIn {
+    /// A controller manager, as a client of the API.
+    Manager,
+    /// The simulated API server, whose commits it is a part of.
+    Server,
+}
+
+/// Requests that a controller sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Write {
+    /// Of what.
+    pub kind: Kind,
+    /// The subresource; empty for the object itself.
+    pub subresource: &'static str,
+    /// The verbs, as roles name them: `create`, `update`, `patch`, `delete`, `get`.
+    pub verbs: &'static [&'static str],
+}
+
+impl Write {
+    /// Requests of objects themselves.
+    pub const fn of(kind: Kind, verbs: &'static [&'static str]) -> Write {
+        Write {
+            kind,
+            subresource: "",
+            verbs,
+        }
+    }
+
+    /// Updates of objects' status.
+    pub const fn status(kind: Kind) -> Write {
+        Write {
+            kind,
+            subresource: "status",
+            verbs: &["update"],
+        }
+    }
+}
+
+/// A flag for the number of a controller's workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkersFlag {
+    /// Its name without hyphens in front: `concurrent-replicaset-syncs`.
+    pub flag: &'static str,
+    /// How many workers there are where the flag is not given.
+    pub default: usize,
+}
+
+/// A feature gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gate {
+    /// Its name in Kubernetes.
+    pub name: &'static str,
+    /// Whether it is on where nothing is said of it.
+    pub default: bool,
+    /// The version of Kubernetes since which it can't be changed.
+    pub locked_since: Option<&'static str>,
+}
+
+impl Gate {
+    /// A gate that is on by default.
+    pub const fn on(name: &'static str) -> Gate {
+        Gate {
+            name,
+            default: true,
+            locked_since: None,
+        }
+    }
+
+    /// A gate that is off by default.
+    pub const fn off(name: &'static str) -> Gate {
+        Gate {
+            default: false,
+            ..Gate::on(name)
+        }
+    }
+
+    /// Whether it is on among gates that are set by their names.
+    pub fn is_on(&self, set: &BTreeMap<String, bool>) -> bool {
+        set.get(self.name).copied().unwrap_or(self.default)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROW: ControllerRow = ControllerRow {
+        name: "set-controller",
+        alias: "set",
+        kind: Some(Kind::REPLICA_SET),
+        reads: &[Kind::DEPLOYMENT],
+        writes: &[
+            Write::of(Kind::POD, &["create"]),
+            Write::status(Kind::REPLICA_SET),
+        ],
+        ..ControllerRow::DEFAULT
+    };
+
+    #[test]
+    fn a_row_names_its_requests_and_what_it_watches() {
+        assert!(ROW.may_send("create", Kind::POD, ""));
+        assert!(ROW.may_send("update", Kind::REPLICA_SET, "status"));
+        assert!(ROW.may_send("list", Kind::DEPLOYMENT, ""));
+        for (verb, kind, subresource) in [
+            ("delete", Kind::POD, ""),
+            ("create", Kind::POD, "status"),
+            ("update", Kind::REPLICA_SET, ""),
+            ("list", Kind::NODE, ""),
+        ] {
+            assert!(!ROW.may_send(verb, kind, subresource), "{verb}");
+        }
+        let watched: Vec<Kind> = ROW.watched().collect();
+        assert_eq!(watched, [Kind::REPLICA_SET, Kind::DEPLOYMENT]);
+        assert!(ROW.is_called("set") && ROW.is_called("set-controller"));
+        assert!(!ROW.is_called("controller"));
+    }
+
+    #[test]
+    fn a_gate_that_is_not_set_is_as_its_row_says() {
+        let set = BTreeMap::from([("A".to_owned(), false), ("B".to_owned(), true)]);
+        let gates = [Gate::on("A"), Gate::off("B"), Gate::on("C"), Gate::off("D")];
+        assert_eq!(
+            gates.map(|gate| gate.is_on(&set)),
+            [false, true, true, false]
+        );
+    }
+}

@@ -1,0 +1,58 @@
+//! The row of the controller of Deployments.
+
+use std::sync::Arc;
+
+use podstorm_objects::Kind;
+use podstorm_runtime::informer::Informers;
+use podstorm_runtime::limits::DEPLOYMENT_RETRIES_MAX;
+use podstorm_runtime::row::{ControllerRow, WorkersFlag, Write};
+use podstorm_runtime::workqueue::QueueRow;
+
+use super::{Controller, ControllerOptions};
+use crate::controller::{ControllerType, Setup};
+use crate::replicaset::TERMINATING_REPLICAS;
+
+/// The controller of Deployments.
+#[derive(Clone, Copy, Debug)]
+pub struct Deployments;
+
+impl ControllerType for Deployments {
+    type Workload = Controller;
+
+    const ROW: &'static ControllerRow = &ControllerRow {
+        name: "deployment-controller",
+        alias: "deployment",
+        component: "deployment-controller",
+        purpose: "Deployments",
+        kind: Some(Kind::DEPLOYMENT),
+        reads: &[Kind::REPLICA_SET],
+        pod_owners: Some(Kind::REPLICA_SET),
+        writes: &[
+            Write::of(
+                Kind::REPLICA_SET,
+                &["create", "delete", "get", "patch", "update"],
+            ),
+            Write::of(Kind::DEPLOYMENT, &["get", "update"]),
+            Write::status(Kind::DEPLOYMENT),
+        ],
+        queues: &[QueueRow {
+            // A key whose sync has failed sixteen times in a row waits for the next event.
+            retries_max: Some(DEPLOYMENT_RETRIES_MAX),
+            ..QueueRow::new("deployment")
+        }],
+        workers: Some(WorkersFlag {
+            flag: "concurrent-deployment-syncs",
+            default: 5,
+        }),
+        gates: &[TERMINATING_REPLICAS],
+        since: "1.9",
+        ..ControllerRow::DEFAULT
+    };
+
+    fn make(setup: &Setup, informers: &mut Informers) -> Arc<Controller> {
+        let options = ControllerOptions {
+            terminating_replicas: TERMINATING_REPLICAS.is_on(&setup.feature_gates),
+        };
+        Arc::new(Controller::new(options, informers))
+    }
+}

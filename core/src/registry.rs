@@ -1,0 +1,17 @@
+//! The controllers of this crate, one after the other, for programs that run them.
+
+use crate::controller::ControllerType;
+use crate::{deployment, replicaset};
+
+/// What takes controllers: the registry of a program that runs them.
+pub trait Registrar {
+    /// Adds a controller behind those before it.
+    fn add<C: ControllerType>(&mut self);
+}
+
+/// Adds every controller of this crate.
+pub fn upstream(registrar: &mut impl Registrar) {
+    registrar.add::<replicaset::ReplicaSets>();
+    registrar.add::<replicaset::ReplicationControllers>();
+    registrar.add::<deployment::Deployments>();
+}

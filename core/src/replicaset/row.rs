@@ -1,0 +1,141 @@
+//! The rows of the controllers of ReplicaSets and ReplicationControllers, which are one controller.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use podstorm_objects::Kind;
+use podstorm_runtime::informer::Informers;
+use podstorm_runtime::row::{ControllerRow, Gate, WorkersFlag, Write};
+use podstorm_runtime::workqueue::QueueRow;
+
+use super::{Controller, ControllerOptions, Gates};
+use crate::controller::{ControllerType, Setup};
+
+/// `PodDeletionCost`: the annotation counts in ranking.
+pub const POD_DELETION_COST: Gate = Gate::on("PodDeletionCost");
+/// `DeploymentReplicaSetTerminatingReplicas`: `status.terminatingReplicas` is kept.
+pub const TERMINATING_REPLICAS: Gate = Gate::on("DeploymentReplicaSetTerminatingReplicas");
+/// `StaleControllerConsistencyReplicaSet`: a sync waits until the caches have its last writes.
+pub const STALE_CONSISTENCY: Gate = Gate::on("StaleControllerConsistencyReplicaSet");
+/// `LogarithmicScaleDown`: pods of about the same age count as equally old in ranking.
+const LOGARITHMIC_SCALE_DOWN: Gate = Gate {
+    locked_since: Some("1.31"),
+    ..Gate::on("LogarithmicScaleDown")
+};
+
+/// What both do with pods.
+const PODS: Write = Write::of(Kind::POD, &["create", "delete", "patch"]);
+
+/// The controller of ReplicaSets.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplicaSets;
+
+impl ControllerType for ReplicaSets {
+    type Workload = Controller;
+
+    const ROW: &'static ControllerRow = &ControllerRow {
+        name: "replicaset-controller",
+        alias: "replicaset",
+        component: "replicaset-controller",
+        purpose: "ReplicaSets",
+        kind: Some(Kind::REPLICA_SET),
+        pod_owners: Some(Kind::REPLICA_SET),
+        writes: &[
+            PODS,
+            Write::of(Kind::REPLICA_SET, &["get"]),
+            Write::status(Kind::REPLICA_SET),
+        ],
+        queues: &[QueueRow::new("replicaset")],
+        workers: Some(WorkersFlag {
+            flag: "concurrent-replicaset-syncs",
+            default: 5,
+        }),
+        gates: &[
+            TERMINATING_REPLICAS,
+            LOGARITHMIC_SCALE_DOWN,
+            POD_DELETION_COST,
+            STALE_CONSISTENCY,
+        ],
+        since: "1.9",
+        ..ControllerRow::DEFAULT
+    };
+
+    fn make(setup: &Setup, informers: &mut Informers) -> Arc<Controller> {
+        make(Kind::REPLICA_SET, setup, informers)
+    }
+}
+
+/// The controller of ReplicationControllers.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplicationControllers;
+
+impl ControllerType for ReplicationControllers {
+    type Workload = Controller;
+
+    const ROW: &'static ControllerRow = &ControllerRow {
+        name: "replicationcontroller-controller",
+        alias: "replicationcontroller",
+        component: "replication-controller",
+        purpose: "ReplicationControllers",
+        kind: Some(Kind::REPLICATION_CONTROLLER),
+        pod_owners: Some(Kind::REPLICATION_CONTROLLER),
+        writes: &[
+            PODS,
+            Write::of(Kind::REPLICATION_CONTROLLER, &["get"]),
+            Write::status(Kind::REPLICATION_CONTROLLER),
+        ],
+        queues: &[QueueRow::new("replicationmanager")],
+        workers: Some(WorkersFlag {
+            flag: "concurrent-rc-syncs",
+            default: 5,
+        }),
+        gates: &[
+            TERMINATING_REPLICAS,
+            LOGARITHMIC_SCALE_DOWN,
+            POD_DELETION_COST,
+        ],
+        ..ControllerRow::DEFAULT
+    };
+
+    fn make(setup: &Setup, informers: &mut Informers) -> Arc<Controller> {
+        make(Kind::REPLICATION_CONTROLLER, setup, informers)
+    }
+}
+
+fn make(kind: Kind, setup: &Setup, informers: &mut Informers) -> Arc<Controller> {
+    let options = ControllerOptions {
+        kind,
+        burst_replicas: setup.burst_replicas,
+        gates: Gates::of(&setup.feature_gates),
+        policy: setup.policy,
+    };
+    Controller::new(options, informers)
+}
+
+/// The row of the controller of that kind.
+///
+/// # Panics
+/// The kind is neither of the two.
+pub(super) fn row_of(kind: Kind) -> &'static ControllerRow {
+    let rows = [ReplicaSets::ROW, ReplicationControllers::ROW];
+    let row = rows.into_iter().find(|row| row.kind == Some(kind));
+    row.expect("only ReplicaSets and ReplicationControllers are controlled")
+}
+
+impl Gates {
+    /// Those among gates that are set by their names.
+    pub fn of(set: &BTreeMap<String, bool>) -> Gates {
+        Gates {
+            pod_deletion_cost: POD_DELETION_COST.is_on(set),
+            terminating_replicas: TERMINATING_REPLICAS.is_on(set),
+            stale_controller_consistency: STALE_CONSISTENCY.is_on(set),
+        }
+    }
+}
+
+impl Default for Gates {
+    /// As in Kubernetes 1.36: all on.
+    fn default() -> Self {
+        Gates::of(&BTreeMap::new())
+    }
+}

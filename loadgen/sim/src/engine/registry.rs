@@ -1,0 +1,179 @@
+//! The controllers that a simulated cluster can run: their rows, and what adds them to a cluster.
+
+use std::fmt::{self, Debug, Formatter};
+use std::sync::{Arc, OnceLock};
+
+use podstorm::controller::{ControllerType, Setup};
+use podstorm::driver::Workload;
+use podstorm::informer::Informers;
+use podstorm::registry::{Registrar, upstream};
+use podstorm::row::ControllerRow;
+
+use super::observer::Observers;
+use super::runner::{AnyRunner, Hooks};
+use super::{Builder, disruption, garbage_collector, namespaces, pod_gc};
+use crate::faults::Connection;
+use crate::rows::{DISRUPTION, GARBAGE_COLLECTOR, NAMESPACES, POD_GC, Rows};
+
+/// Adds a controller to the manager that a builder is building.
+pub(crate) type Add = Arc<
+    dyn Fn(&mut Builder, &mut Informers, Option<&Arc<Connection>>, &Observers) -> Arc<dyn AnyRunner>
+        + Send
+        + Sync,
+>;
+
+/// Controllers in the order in which they hear of changes. A clone shares them.
+#[derive(Clone)]
+pub struct Registry(Vec<Entry>);
+
+#[derive(Clone)]
+struct Entry {
+    row: &'static ControllerRow,
+    part: Part,
+}
+
+/// What a controller is a part of, and what adds it there.
+#[derive(Clone)]
+enum Part {
+    /// Of every controller manager.
+    Manager(Add),
+    /// Of every cluster.
+    Cluster(AddTask),
+    /// Of every served cluster.
+    Service(AddTask),
+}
+
+/// Adds the task of a controller that is a part of the server.
+type AddTask = fn(&mut Builder);
+
+static INSTALLED: OnceLock<Registry> = OnceLock::new();
+
+impl Registry {
+    /// Every controller of this project.
+    pub fn upstream() -> Registry {
+        let mut registry = Registry(Vec::new());
+        upstream(&mut registry);
+        registry.0.extend([
+            Entry {
+                row: &GARBAGE_COLLECTOR,
+                part: Part::Cluster(garbage_collector::add),
+            },
+            Entry {
+                row: &NAMESPACES,
+                part: Part::Cluster(namespaces::add),
+            },
+            Entry {
+                row: &POD_GC,
+                part: Part::Service(pod_gc::add),
+            },
+            Entry {
+                row: &DISRUPTION,
+                part: Part::Service(disruption::add),
+            },
+        ]);
+        registry
+    }
+
+    /// The same, with one more controller behind the others.
+    ///
+    /// # Panics
+    /// Another one has its name.
+    #[must_use]
+    pub fn with<C: ControllerType>(self) -> Registry {
+        self.with_row(C::ROW, C::make)
+    }
+
+    /// As [`with`](Registry::with), for a controller that `make` makes.
+    ///
+    /// # Panics
+    /// Another one has its name.
+    #[must_use]
+    pub fn with_row<W: Workload>(
+        mut self,
+        row: &'static ControllerRow,
+        make: impl Fn(&Setup, &mut Informers) -> Arc<W> + Send + Sync + 'static,
+    ) -> Registry {
+        assert!(
+            self.rows().find(row.name).is_none(),
+            "there is a controller of that name: {}",
+            row.name
+        );
+        let add: Add = Arc::new(move |builder, informers, connection, observers| {
+            let hooks = connection.map(|connection| Hooks {
+                connection: Arc::clone(connection),
+                observer: observers.of::<W>(),
+            });
+            let workload = make(
+                &builder.options.controller.setup(builder.options.policy),
+                informers,
+            );
+            builder.workload(workload, row, hooks.as_ref())
+        });
+        let part = Part::Manager(add);
+        self.0.push(Entry { row, part });
+        self
+    }
+
+    /// The same without the controller of that name.
+    #[must_use]
+    pub fn without(mut self, name: &str) -> Registry {
+        self.0.retain(|entry| !entry.row.is_called(name));
+        self
+    }
+
+    /// Makes it the registry of this process, from whose rows flags, settings and results follow. To be
+    /// called first: whoever asked for the [installed](Registry::installed) registry or [its rows](Rows)
+    /// has made it [upstream's](Registry::upstream).
+    ///
+    /// # Errors
+    /// There is one.
+    pub fn install(self) -> Result<(), Registry> {
+        match self.rows().install() {
+            Ok(()) => INSTALLED.set(self),
+            Err(_) => Err(self),
+        }
+    }
+
+    /// The registry of this process.
+    pub fn installed() -> &'static Registry {
+        INSTALLED.get_or_init(Registry::upstream)
+    }
+
+    /// The rows.
+    pub fn rows(&self) -> Rows {
+        self.0.iter().map(|entry| entry.row).collect()
+    }
+
+    /// What adds the controllers of every manager, with their rows.
+    pub(crate) fn of_manager(&self) -> impl Iterator<Item = (&'static ControllerRow, &Add)> {
+        self.0.iter().filter_map(|entry| match &entry.part {
+            Part::Manager(add) => Some((entry.row, add)),
+            Part::Cluster(_) | Part::Service(_) => None,
+        })
+    }
+
+    /// What adds the tasks of every cluster, or else those that only a served one has.
+    pub(crate) fn of_server(
+        &self,
+        of_every_cluster: bool,
+    ) -> impl Iterator<Item = (&'static ControllerRow, AddTask)> {
+        let entries = self.0.iter();
+        entries.filter_map(move |entry| match entry.part {
+            Part::Cluster(add) if of_every_cluster => Some((entry.row, add)),
+            Part::Service(add) if !of_every_cluster => Some((entry.row, add)),
+            _ => None,
+        })
+    }
+}
+
+impl Registrar for Registry {
+    fn add<C: ControllerType>(&mut self) {
+        *self = std::mem::replace(self, Registry(Vec::new())).with::<C>();
+    }
+}
+
+impl Debug for Registry {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Registry").field(&self.rows()).finish()
+    }
+}

@@ -1,0 +1,117 @@
+//! What is known of the controllers that a cluster can run: a [row](ControllerRow) each.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+use podstorm::controller::ControllerType;
+use podstorm::reflector::WATCH_LIST;
+use podstorm::registry::{Registrar, upstream};
+use podstorm::row::{ControllerRow, Gate, RunsIn, WorkersFlag};
+use podstorm_objects::Kind;
+
+/// The garbage collector. Where it does not run, the cluster leaves its garbage.
+pub const GARBAGE_COLLECTOR: ControllerRow = ControllerRow {
+    name: "garbage-collector-controller",
+    alias: "garbagecollector",
+    purpose: "garbage collection of dependents",
+    runs_in: RunsIn::Server,
+    ..ControllerRow::DEFAULT
+};
+
+/// The namespace controller.
+pub const NAMESPACES: ControllerRow = ControllerRow {
+    name: "namespace-controller",
+    alias: "namespace",
+    purpose: "the end of namespaces that are being deleted",
+    kind: Some(Kind::NAMESPACE),
+    runs_in: RunsIn::Server,
+    ..ControllerRow::DEFAULT
+};
+
+/// Pod garbage collection.
+pub const POD_GC: ControllerRow = ControllerRow {
+    name: "pod-garbage-collector-controller",
+    alias: "podgc",
+    purpose: "pod garbage collection",
+    kind: Some(Kind::POD),
+    runs_in: RunsIn::Server,
+    ..ControllerRow::DEFAULT
+};
+
+/// The disruption controller.
+pub const DISRUPTION: ControllerRow = ControllerRow {
+    name: "disruption-controller",
+    alias: "disruption",
+    // As upstream.
+    component: "controllermanager",
+    purpose: "PodDisruptionBudgets",
+    since: "1.21",
+    runs_in: RunsIn::Server,
+    ..ControllerRow::DEFAULT
+};
+
+/// The rows of controllers, in the order in which these hear of changes.
+#[derive(Clone, Debug)]
+pub struct Rows(Vec<&'static ControllerRow>);
+
+static INSTALLED: OnceLock<Rows> = OnceLock::new();
+
+impl Rows {
+    /// Those of every controller of this project.
+    pub fn upstream() -> Rows {
+        let mut rows = Rows(Vec::new());
+        upstream(&mut rows);
+        rows.0
+            .extend([&GARBAGE_COLLECTOR, &NAMESPACES, &POD_GC, &DISRUPTION]);
+        rows
+    }
+
+    /// Makes them the rows of this process, from which its flags, settings and results follow. To be called
+    /// first: whoever asked for the [installed](Rows::installed) rows has made them
+    /// [upstream's](Rows::upstream).
+    ///
+    /// # Errors
+    /// There are some.
+    pub(crate) fn install(self) -> Result<(), Rows> {
+        INSTALLED.set(self)
+    }
+
+    /// The rows of this process.
+    pub fn installed() -> &'static Rows {
+        INSTALLED.get_or_init(Rows::upstream)
+    }
+
+    /// The rows.
+    pub fn iter(&self) -> impl Iterator<Item = &'static ControllerRow> {
+        self.0.iter().copied()
+    }
+
+    /// The row of the controller of that name, or of that older name.
+    pub fn find(&self, name: &str) -> Option<&'static ControllerRow> {
+        self.iter().find(|row| row.is_called(name))
+    }
+
+    /// The flags for the numbers of workers, with the rows that have them.
+    pub fn worker_flags(&self) -> impl Iterator<Item = (&'static ControllerRow, WorkersFlag)> {
+        self.iter().filter_map(|row| Some((row, row.workers?)))
+    }
+
+    /// Every feature gate by its name: those of the rows, and those of all controllers.
+    pub fn gates(&self) -> BTreeMap<&'static str, Gate> {
+        let gates = self.iter().flat_map(|row| row.gates);
+        let gates = gates.chain([&WATCH_LIST]);
+        gates.map(|gate| (gate.name, *gate)).collect()
+    }
+}
+
+impl FromIterator<&'static ControllerRow> for Rows {
+    fn from_iter<T: IntoIterator<Item = &'static ControllerRow>>(rows: T) -> Rows {
+        Rows(rows.into_iter().collect())
+    }
+}
+
+impl Registrar for Rows {
+    fn add<C: ControllerType>(&mut self) {
+        self.0.push(C::ROW);
+    }
+}
