@@ -221,6 +221,13 @@ fn keys_that_come_again_for_ever_are_noticed() {
 }
 
 #[test]
+fn retries_without_a_back_off_are_noticed() {
+    let fault = Fault::Memory(|controller, key, _| controller.queue().forget(key));
+    let found = noticed(fault, Behaviour::Upstream, Seeds::All);
+    assert_eq!(found, "L6");
+}
+
+#[test]
 fn a_pod_too_many_is_noticed() {
     wrong(
         Fault::Requests(|request| match request {

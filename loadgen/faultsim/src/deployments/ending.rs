@@ -160,6 +160,7 @@ pub(super) fn conclude(
         .now()
         .mono_ns
         .max(simulation.harness.network().over_ns());
+    checker.healed(healed_ns);
     simulation.run_to(healed_ns);
     let touches = [TOUCH_AFTER, EXPECTATIONS - TOUCH_AFTER];
     let (touches, last) = match behaviour {

@@ -13,6 +13,7 @@ mod order;
 #[cfg(test)]
 mod patch_tests;
 mod reach;
+mod repeats;
 mod sets;
 mod statuses;
 #[cfg(test)]
@@ -41,6 +42,7 @@ use checks::Checked;
 use metrics::Metrics;
 use oracle::OracleState;
 use reach::Reach;
+use repeats::Repeats;
 use trace::Trace;
 
 pub(crate) use trace::request_words;
@@ -71,6 +73,7 @@ struct State {
     oracle: OracleState,
     metrics: Metrics,
     reach: Reach,
+    repeats: Repeats,
     /// The reference model, where the schedule has no faults.
     lockstep: Option<Lockstep>,
     verdict: Verdict,
@@ -157,6 +160,33 @@ impl Checker {
         busiest
             .filter(|(_, syncs)| **syncs > QUIET_SYNCS_MAX)
             .map(|((_, key), syncs)| format!("{key} was synced {syncs} times in the quiet"))
+    }
+
+    /// The last fault is over at that moment, ns.
+    pub(super) fn healed(&self, at_ns: i64) {
+        self.state().repeats.begin(at_ns);
+    }
+
+    /// The sync of a key of a controller begins whose work this checker does not look at.
+    pub(super) fn other_sync_begins(&self, sync: SyncId, key: &str, now: Now) {
+        let repeats = &mut self.state().repeats;
+        repeats.sync_begins(sync, || key.to_owned(), now);
+    }
+
+    /// A request of such a sync has its answer.
+    pub(super) fn other_answered(
+        &self,
+        sync: SyncId,
+        request: &Request,
+        answer: &Answer,
+        now: Now,
+    ) {
+        self.check(now, |state| state.repeats.answered(sync, request, answer));
+    }
+
+    /// Such a sync has ended.
+    pub(super) fn other_sync_ended(&self, sync: SyncId) {
+        self.state().repeats.sync_ended(sync);
     }
 
     /// A phase begins.
@@ -341,6 +371,7 @@ impl CommitObserver for Checker {
             state.trace.add(commit.now.mono_ns as u64);
             if commit.new.kind() != Kind::EVENT {
                 state.last_write_ns = commit.now.mono_ns;
+                state.repeats.committed();
                 let origin = state.origin;
                 state.note(|| trace::commit_text(commit, origin));
             }
@@ -390,6 +421,8 @@ impl Observer for Checker {
                 let syncs = state.phase_syncs.entry((sync.incarnation, name));
                 *syncs.or_default() += 1;
             }
+            let name = || controller.owners().name(key).name.to_string();
+            state.repeats.sync_begins(sync, name, now);
             state.reach.sync_begins(now);
             state.oracle.sync_begins(sync, controller, key, now)
         });
@@ -427,6 +460,7 @@ impl Observer for Checker {
                 state.note(|| format!("  {} is answered {}: {error}", sync.number, error.code));
             }
             state.reach.answered(answer, now);
+            state.repeats.answered(sync, request, answer)?;
             state.oracle.answered(sync, request, answer)
         });
     }
@@ -439,6 +473,7 @@ impl Observer for Checker {
             if let Outcome::Failed(error) = outcome {
                 state.note(|| format!("sync {} failed: {error}", sync.number));
             }
+            state.repeats.sync_ended(sync);
             state.oracle.sync_ended(sync, outcome)
         });
     }

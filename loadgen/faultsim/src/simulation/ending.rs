@@ -37,6 +37,7 @@ impl Simulation {
         let now_ns = self.harness.now().mono_ns;
         // A request that was lost before is a fault until its time has run out.
         let healed_ns = now_ns.max(self.harness.network().over_ns());
+        self.checker.healed(healed_ns);
         let limit_ns = healed_ns - now_ns + ending.converges_within_ns;
         let converged = self.until_converged(limit_ns, ending.touches, Simulation::missing);
         let Some(since_ns) = converged else {
