@@ -20,7 +20,8 @@ const HOST: &str = "embedded";
 #[derive(Clone, Debug)]
 pub struct Metrics {
     pub(super) sources: Sources,
-    pub(super) caches: Vec<Caches>,
+    /// What the controllers read.
+    pub(super) caches: Option<Caches>,
     pub(super) workers: Vec<Arc<Mutex<dyn AnyWorker>>>,
     pub(super) writers: Vec<Arc<Mutex<EventWriter>>>,
     /// Engine time when the run was last looked at, ns.
@@ -97,7 +98,7 @@ impl Metrics {
                 value: Value::Number(version.unwrap_or(0) as f64),
             });
         };
-        for caches in &self.caches {
+        if let Some(caches) = &self.caches {
             for informer in &caches.informers {
                 let kind = informer.kind();
                 push(kind.group(), kind.resource(), informer.version().number());

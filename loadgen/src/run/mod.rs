@@ -215,10 +215,7 @@ impl Engine {
                     .all(|runner| runner.is_synced() && runner.rests_after(workloads))
             }),
             retries: Box::new(move || retrying.iter().any(|runner| runner.has_retries())),
-            pods_cached: Box::new(move || {
-                let cached = caches.iter().map(|caches| caches.pods.len());
-                cached.min().unwrap_or_default()
-            }),
+            pods_cached: Box::new(move || caches.as_ref().map_or(0, |caches| caches.pods.len())),
             phase_begins: None,
         };
         let executor = Arc::clone(&builder.executor);

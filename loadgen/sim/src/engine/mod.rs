@@ -95,8 +95,8 @@ pub struct Builder {
     pub informer_wakers: Vec<Waker>,
     /// The workers of all controllers.
     pub workers: Vec<Arc<Mutex<dyn AnyWorker>>>,
-    /// What the controllers of each manager read.
-    pub caches: Vec<Caches>,
+    /// What the controllers of the newest manager read.
+    pub caches: Option<Caches>,
     /// The controllers that there are.
     registry: Registry,
     /// What sees the work of controllers.
@@ -136,7 +136,7 @@ impl Builder {
             delivered: Arc::default(),
             informer_wakers: Vec::new(),
             workers: Vec::new(),
-            caches: Vec::new(),
+            caches: None,
             registry: Registry::installed().clone(),
             observers: Observers::default(),
             writers: Vec::new(),
@@ -262,7 +262,7 @@ impl Builder {
                 kinds.push(kind);
             }
         }
-        self.caches.push(Caches {
+        self.caches = Some(Caches {
             pods: Arc::clone(informers.pods()),
             informers: kinds.iter().map(|kind| informers.take(*kind)).collect(),
         });

@@ -91,11 +91,6 @@ impl AsyncSync {
         self.go_on(now)
     }
 
-    /// The key being synced.
-    pub fn key(&self) -> KeyId {
-        self.key
-    }
-
     /// Why the sync failed, once it is over; `None` if it didn't.
     pub fn failure(&self) -> Option<&SyncFailure> {
         self.outcome.as_ref()
