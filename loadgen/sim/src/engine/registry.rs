@@ -177,3 +177,44 @@ impl Debug for Registry {
         f.debug_tuple("Registry").field(&self.rows()).finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::observer::{NoopObserver, Observer};
+    use podstorm::deployment::{self, Deployments};
+    use podstorm::replicaset;
+
+    #[test]
+    fn a_registry_has_the_rows_of_its_controllers_once() {
+        let names = |rows: Rows| rows.iter().map(|row| row.name).collect::<Vec<_>>();
+        let registry = Registry::upstream();
+        assert_eq!(names(registry.rows()), names(Rows::upstream()));
+        let without = registry.clone().without("deployment");
+        assert_eq!(
+            without.rows().iter().count() + 1,
+            registry.rows().iter().count()
+        );
+        assert!(without.rows().find("deployment-controller").is_none());
+        let again = without.with::<Deployments>();
+        let last = again.rows().iter().last().map(|row| row.name);
+        assert_eq!(last, Some(Deployments::ROW.name));
+        let twice = std::panic::catch_unwind(|| Registry::upstream().with::<Deployments>());
+        assert!(twice.is_err(), "a name stands for one controller");
+    }
+
+    #[test]
+    fn the_last_observer_of_a_type_of_workload_is_found() {
+        let mut observers = Observers::default();
+        let [first, second]: [Arc<dyn Observer<deployment::Controller>>; 2] =
+            [Arc::new(NoopObserver), Arc::new(NoopObserver)];
+        observers.set(Arc::clone(&first));
+        observers.set(Arc::clone(&second));
+        let found = observers.of::<deployment::Controller>();
+        assert_eq!(Arc::strong_count(&second), 3, "here, there, and found");
+        assert_eq!(Arc::strong_count(&first), 2);
+        drop(found);
+        let _other = observers.of::<replicaset::Controller>();
+        assert_eq!(Arc::strong_count(&second), 2);
+    }
+}
