@@ -254,6 +254,24 @@ mod tests {
     }
 
     #[test]
+    fn a_watch_is_named_by_its_kind_in_schedules() {
+        for stream in StreamKind::all() {
+            let written = serde_json::to_value(stream).unwrap();
+            assert_eq!(written, stream.to_string());
+            let read: StreamKind = serde_json::from_value(written).unwrap();
+            assert_eq!(read, stream);
+        }
+        let older: StreamKind = serde_json::from_str(r#""deployment-replica-sets""#).unwrap();
+        assert_eq!(older, StreamKind::of(Kind::REPLICA_SET));
+        let refused = serde_json::from_str::<StreamKind>(r#""secrets""#).unwrap_err();
+        let refused = refused.to_string();
+        assert!(
+            refused.contains("there are pods, replica-sets,"),
+            "{refused}"
+        );
+    }
+
+    #[test]
     fn events_are_dropped_doubled_and_sent_again_in_their_order() {
         let mut kept = VecDeque::new();
         let mut faults = StreamFaults {
