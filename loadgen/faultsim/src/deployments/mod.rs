@@ -47,7 +47,7 @@
 //!   or ask for a rolling update. H2 and H10 are ended by a touch.
 //! * **L2** Then nothing is written for ten minutes.
 //! * **L6** No livelock: after the last fault no Deployment asks for the same and gets the same answer
-//!   more than 24 times while nothing is written.
+//!   more than 24 times once nothing was written for a second.
 
 pub mod checker;
 pub mod draw;

@@ -181,7 +181,9 @@ impl Checker {
         answer: &Answer,
         now: Now,
     ) {
-        self.check(now, |state| state.repeats.answered(sync, request, answer));
+        self.check(now, |state| {
+            state.repeats.answered(sync, request, answer, now)
+        });
     }
 
     /// Such a sync has ended.
@@ -371,7 +373,7 @@ impl CommitObserver for Checker {
             state.trace.add(commit.now.mono_ns as u64);
             if commit.new.kind() != Kind::EVENT {
                 state.last_write_ns = commit.now.mono_ns;
-                state.repeats.committed();
+                state.repeats.committed(commit.now);
                 let origin = state.origin;
                 state.note(|| trace::commit_text(commit, origin));
             }
@@ -460,7 +462,7 @@ impl Observer for Checker {
                 state.note(|| format!("  {} is answered {}: {error}", sync.number, error.code));
             }
             state.reach.answered(answer, now);
-            state.repeats.answered(sync, request, answer)?;
+            state.repeats.answered(sync, request, answer, now)?;
             state.oracle.answered(sync, request, answer)
         });
     }
