@@ -50,7 +50,7 @@ fn all_that_is_said_of_controllers_follows_from_their_rows() {
     let registry = Registry::upstream()
         .without(Deployments::ROW.name)
         .with::<Runners>();
-    registry.install().expect("nobody has asked before");
+    registry.install().expect("no registry is installed yet");
 
     // Flags, with their defaults, and gates.
     let settings = |flags: &str| Settings::of_flags(flags, 2);

@@ -66,9 +66,8 @@ impl Rows {
         rows
     }
 
-    /// Makes them the rows of this process, from which its flags, settings and results follow. To be called
-    /// first: whoever asked for the [installed](Rows::installed) rows has made them
-    /// [upstream's](Rows::upstream).
+    /// Makes them the rows of this process, from which its flags, settings and results follow. Call it
+    /// first: reading the [installed](Rows::installed) rows installs [upstream's](Rows::upstream).
     ///
     /// # Errors
     /// There are some.

@@ -10,10 +10,10 @@ use podstorm_sim::engine::observer::SyncId;
 use super::checks::Checked;
 use super::trace::request_words;
 
-/// How often a key may ask for the same and get the same answer once nothing was written for a second. A watch that
-/// failed is tried again half a minute after the last fault, or later; until then a key whose cache is
-/// behind is retried after 5 ms, 10 ms, 20 ms …: 13 times in a minute, which is also the most that
-/// 16,000 seeds have shown. What has no back-off comes to this within a second.
+/// How often a key may ask for the same and get the same answer once nothing was written for a second. A
+/// watch that failed is tried again half a minute after the last fault, or later; until then a key whose
+/// cache is behind is retried after 5 ms, 10 ms, 20 ms …: 13 times in a minute. Retries without a back-off
+/// come to this within a second.
 const REPEATS_MAX: u32 = 24;
 
 /// By then every watch that is open has sent what was written, ns.

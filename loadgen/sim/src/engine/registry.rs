@@ -121,9 +121,9 @@ impl Registry {
         self
     }
 
-    /// Makes it the registry of this process, from whose rows flags, settings and results follow. To be
-    /// called first: whoever asked for the [installed](Registry::installed) registry or [its rows](Rows)
-    /// has made it [upstream's](Registry::upstream).
+    /// Makes it the registry of this process, from whose rows flags, settings and results follow. Call
+    /// it first: reading the [installed](Registry::installed) registry or [its rows](Rows) installs
+    /// [upstream's](Registry::upstream).
     ///
     /// # Errors
     /// There is one.

@@ -263,7 +263,7 @@ impl Observer<deployment::Controller> for RolloutChecker {
         controller: &deployment::Controller,
         _: usize,
         key: KeyId,
-        now: Now,
+        _: Now,
     ) {
         let Some((deployment, sets)) = controller.cached(key) else {
             return;
@@ -271,7 +271,6 @@ impl Observer<deployment::Controller> for RolloutChecker {
         let name = deployment.metadata.name.clone();
         self.checker
             .note(|| format!("sync {}.{} of {name}", sync.incarnation, sync.number));
-        self.checker.other_sync_begins(sync, &name, now);
         let seen = Seen::of(deployment, sets);
         let mut state = self.state();
         state.controller = Some(controller.clone());
@@ -303,8 +302,7 @@ impl Observer<deployment::Controller> for RolloutChecker {
         Observer::<Controller>::carries_out(self, origin);
     }
 
-    fn answered(&self, sync: SyncId, request: &Request, answer: &Answer, now: Now) {
-        self.checker.other_answered(sync, request, answer, now);
+    fn answered(&self, sync: SyncId, request: &Request, answer: &Answer, _: Now) {
         if let Request::PatchOwners { name, .. } = request
             && let Some(seen) = self.state().seen.get_mut(&sync)
         {
@@ -339,7 +337,6 @@ impl Observer<deployment::Controller> for RolloutChecker {
         #[cfg(not(test))]
         let _ = controller;
         let has_failed = state.failure().is_some();
-        self.checker.other_sync_ended(sync);
         self.check(now, |state| state.sync_ended(sync, has_failed));
     }
 }
