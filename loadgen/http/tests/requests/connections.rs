@@ -7,7 +7,7 @@ use podstorm_http::listen::ConnectionLimits;
 use podstorm_http::tls::Authority;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::access::{client, jane};
@@ -37,13 +37,16 @@ impl Reached {
         Reached { address, authority }
     }
 
-    async fn tcp(&self) -> TcpStream {
-        TcpStream::connect(self.address).await.expect("it listens")
+    /// A connection whose client holds [`CLIENT_BUFFER`] bytes at most that the test has not read.
+    async fn tcp(&self) -> std::io::Result<TcpStream> {
+        let socket = TcpSocket::new_v4()?;
+        socket.set_recv_buffer_size(CLIENT_BUFFER)?;
+        socket.connect(self.address).await
     }
 
     /// A connection on which bytes of that protocol can be sent.
     async fn connect(&self, alpn: &str) -> std::io::Result<Box<dyn Stream>> {
-        let stream = TcpStream::connect(self.address).await?;
+        let stream = self.tcp().await?;
         let Some(authority) = &self.authority else {
             return Ok(Box::new(stream));
         };
@@ -88,6 +91,8 @@ fn http2(path: &str) -> Vec<u8> {
     [SETTINGS, &frame, &head].concat()
 }
 
+/// Bytes. Without it the kernel lets the buffer of a fast reader grow, to 32 MB on many machines: as much as a whole answer.
+const CLIENT_BUFFER: u32 = 256 << 10;
 /// Longer than any test takes.
 const NEVER: Duration = Duration::from_secs(3600);
 /// In which nothing ends.
@@ -123,7 +128,7 @@ impl Reached {
     async fn behave(&self, habit: Habit) -> std::io::Result<Box<dyn Stream>> {
         let (mut stream, bytes) = match habit {
             Habit::Tcp(bytes) => (
-                Box::new(self.tcp().await) as Box<dyn Stream>,
+                Box::new(self.tcp().await?) as Box<dyn Stream>,
                 bytes.to_vec(),
             ),
             Habit::Says(alpn, bytes) => (self.connect(alpn).await?, bytes.to_vec()),
@@ -244,7 +249,7 @@ async fn a_client_of_http_2_that_answers_no_ping_is_taken_for_dead() {
         .expect("its watch ends");
 }
 
-/// A server with 30 MB of objects, more than sockets hold.
+/// A server with 30 MB of objects, far more than the sockets between it and a client hold.
 async fn with_much() -> ApiServer {
     let server = with_namespace(builder().credentials(Default::default()), "n").await;
     let data = "x".repeat(1_000_000);
