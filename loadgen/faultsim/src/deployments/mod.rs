@@ -46,6 +46,10 @@
 //!   limit. Hazards H3 and H4 of the controller's specification are exceptions that users end: they scale,
 //!   or ask for a rolling update. H2 and H10 are ended by a touch.
 //! * **L2** Then nothing is written for ten minutes.
+//! * **L6** No livelock: after the last fault no Deployment asks for the same and gets the same answer
+//!   more than 24 times once nothing was written for a second. Hazard H1 is an exception: a Deployment that
+//!   was complete and isn't is looked at every few milliseconds, and where H2 hides a failure the write is
+//!   tried as often.
 
 pub mod checker;
 pub mod draw;

@@ -90,6 +90,18 @@ fn pods_that_are_taken_away_too_early_are_noticed() {
 }
 
 #[test]
+fn retries_without_a_back_off_are_noticed() {
+    noticed(
+        Fault::Memory(|controller, deployment, _| {
+            let meta = &deployment.metadata;
+            let key = controller.key(&meta.namespace, &meta.name);
+            controller.queue().forget(key);
+        }),
+        "L6",
+    );
+}
+
+#[test]
 fn a_revision_that_falls_is_noticed() {
     noticed(
         Fault::Writes(|set| {

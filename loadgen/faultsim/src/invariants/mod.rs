@@ -167,6 +167,30 @@ impl Checker {
         self.state().repeats.begin(at_ns);
     }
 
+    /// The sync of a key of a controller begins whose work this checker does not look at.
+    pub(super) fn other_sync_begins(&self, sync: SyncId, key: &str, now: Now) {
+        let repeats = &mut self.state().repeats;
+        repeats.sync_begins(sync, || key.to_owned(), now);
+    }
+
+    /// A request of such a sync has its answer.
+    pub(super) fn other_answered(
+        &self,
+        sync: SyncId,
+        request: &Request,
+        answer: &Answer,
+        now: Now,
+    ) {
+        self.check(now, |state| {
+            state.repeats.answered(sync, request, answer, now)
+        });
+    }
+
+    /// Such a sync has ended.
+    pub(super) fn other_sync_ended(&self, sync: SyncId) {
+        self.state().repeats.sync_ended(sync);
+    }
+
     /// A phase begins.
     pub(super) fn phase(&self, name: &str, now: Now) {
         let mut state = self.state();

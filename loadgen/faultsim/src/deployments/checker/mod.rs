@@ -10,7 +10,7 @@ use podstorm::driver::AsyncSync;
 use podstorm::intern::KeyId;
 use podstorm::replicaset::{Controller, Sync};
 use podstorm_apiserver::{Change, Cluster, Commit, CommitObserver};
-use podstorm_objects::{Deployment, Kind, Now, Pod, Reason, ReplicaSet, Uid};
+use podstorm_objects::{Deployment, DeploymentCondition, Kind, Now, Pod, Reason, ReplicaSet, Uid};
 use podstorm_sim::engine::observer::{Observer, Origin, SyncId};
 use podstorm_sim::faults::BatchPosition;
 
@@ -263,7 +263,7 @@ impl Observer<deployment::Controller> for RolloutChecker {
         controller: &deployment::Controller,
         _: usize,
         key: KeyId,
-        _: Now,
+        now: Now,
     ) {
         let Some((deployment, sets)) = controller.cached(key) else {
             return;
@@ -271,6 +271,9 @@ impl Observer<deployment::Controller> for RolloutChecker {
         let name = deployment.metadata.name.clone();
         self.checker
             .note(|| format!("sync {}.{} of {name}", sync.incarnation, sync.number));
+        if !is_looked_at_without_end(&deployment) {
+            self.checker.other_sync_begins(sync, &name, now);
+        }
         let seen = Seen::of(deployment, sets);
         let mut state = self.state();
         state.controller = Some(controller.clone());
@@ -302,7 +305,8 @@ impl Observer<deployment::Controller> for RolloutChecker {
         Observer::<Controller>::carries_out(self, origin);
     }
 
-    fn answered(&self, sync: SyncId, request: &Request, answer: &Answer, _: Now) {
+    fn answered(&self, sync: SyncId, request: &Request, answer: &Answer, now: Now) {
+        self.checker.other_answered(sync, request, answer, now);
         if let Request::PatchOwners { name, .. } = request
             && let Some(seen) = self.state().seen.get_mut(&sync)
         {
@@ -337,6 +341,23 @@ impl Observer<deployment::Controller> for RolloutChecker {
         #[cfg(not(test))]
         let _ = controller;
         let has_failed = state.failure().is_some();
+        self.checker.other_sync_ended(sync);
         self.check(now, |state| state.sync_ended(sync, has_failed));
     }
+}
+
+/// Hazard H1 of the controller's specification: a rollout that was over once, and whose pods are no longer
+/// all available, is looked at again every few milliseconds. What fails in such a sync is asked for as often.
+fn is_looked_at_without_end(deployment: &Deployment) -> bool {
+    let (status, wanted) = (&deployment.status, deployment.replicas());
+    let was_over = |it: &DeploymentCondition| {
+        *it.kind == *"Progressing" && *it.reason == *"NewReplicaSetAvailable"
+    };
+    let counts = [
+        status.replicas,
+        status.updated_replicas,
+        status.available_replicas,
+    ];
+    status.conditions.iter().any(was_over)
+        && (counts != [wanted; 3] || status.observed_generation < deployment.metadata.generation)
 }
