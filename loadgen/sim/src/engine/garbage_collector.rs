@@ -11,25 +11,48 @@ use crate::executor::{Next, Task};
 /// Adds its task.
 pub(super) fn add(builder: &mut Builder) {
     let cluster = Arc::clone(&builder.cluster);
+    let delay_ns = match builder.options.services.cleanup_waits {
+        true => BEGINS_AFTER_NS,
+        false => 0,
+    };
     builder.add(|_, waker| {
         cluster.set_gc_waker(Some(waker));
-        GarbageCollectorTask(Arc::clone(&cluster))
+        GarbageCollectorTask {
+            cluster: Arc::clone(&cluster),
+            delay_ns,
+            begins_ns: None,
+        }
     });
 }
 
 /// Most objects handled in one run.
 const BATCH: usize = 500;
 
+/// How long after a commit the collector begins where it waits, ns. Upstream's hears of commits through watches, and reads an
+/// object and its owners from the server before it deletes: controllers have heard of the commit by then.
+/// Were it faster than they, a ReplicaSet that waits for its dependents would replace pods of its own.
+const BEGINS_AFTER_NS: i64 = 10_000_000;
+
 /// The garbage collector of a cluster. The cluster's GC waker must wake this task.
 #[derive(Debug)]
-pub(super) struct GarbageCollectorTask(pub(super) Arc<Cluster>);
+struct GarbageCollectorTask {
+    cluster: Arc<Cluster>,
+    /// From the commit that wakes it to its beginning, ns.
+    delay_ns: i64,
+    /// When it begins with what it was woken for, ns.
+    begins_ns: Option<i64>,
+}
 
 impl Task for GarbageCollectorTask {
     fn run(&mut self, now: Now) -> Next {
-        if self.0.collect_garbage(BATCH, now) == BATCH {
-            Next::Again
-        } else {
-            Next::Idle
+        let begins_ns = *self.begins_ns.get_or_insert(now.mono_ns + self.delay_ns);
+        if now.mono_ns < begins_ns {
+            return Next::At(begins_ns);
         }
+        if self.cluster.collect_garbage(BATCH, now) == BATCH {
+            return Next::Again;
+        }
+        self.begins_ns = None;
+        Next::Idle
     }
 }
