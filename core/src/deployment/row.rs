@@ -13,7 +13,7 @@ use crate::controller::{ControllerType, Setup};
 use crate::replicaset::TERMINATING_REPLICAS;
 
 /// The controller of Deployments.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deployments;
 
 impl ControllerType for Deployments {

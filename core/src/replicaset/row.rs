@@ -27,7 +27,7 @@ const LOGARITHMIC_SCALE_DOWN: Gate = Gate {
 const PODS: Write = Write::of(Kind::POD, &["create", "delete", "patch"]);
 
 /// The controller of ReplicaSets.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplicaSets;
 
 impl ControllerType for ReplicaSets {

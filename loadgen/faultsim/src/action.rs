@@ -1,14 +1,28 @@
 //! What can be done to a cluster and its controllers at one moment of a run.
 
+use std::fmt::Debug;
+
 use podstorm_apiserver::Propagation;
 use podstorm_sim::faults::{ApiFault, Call, CrashPoint, Effect, StreamEnd, StreamKind};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::workloads::WorkloadKind;
 
-/// One action. Names are those of the schedule's ReplicaSets and ReplicationControllers, whatever is
-/// said of a ReplicaSet holds for both; percentages are of its pods, rounded
-/// up.
+/// What a schedule does at one moment: something to the workload's objects, or to the cluster.
+pub trait SubjectAction:
+    Clone + Debug + PartialEq + Eq + Send + Sync + Serialize + DeserializeOwned + From<Action>
+{
+    /// What it does to the cluster, to pods or to ReplicaSets, if it does.
+    fn on_cluster(&self) -> Option<&Action>;
+
+    /// The object that it names, if it names one.
+    fn target(&self) -> Option<&str>;
+}
+
+/// One action. A ReplicaSet or ReplicationController is named, or counted among those that another object
+/// owns: `web/2` is the third of the ReplicaSets of `web`, oldest first; the count begins again behind the
+/// last. Whatever is said of a ReplicaSet holds for both kinds. Percentages are of its pods, rounded up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
     rename_all = "kebab-case",
@@ -315,7 +329,24 @@ pub enum Tampering {
     ForeignController,
 }
 
+impl Death {
+    /// Every way.
+    pub(crate) const ALL: [Death; 4] = [
+        Death::Deleted,
+        Death::Removed,
+        Death::Failed,
+        Death::Succeeded,
+    ];
+}
+
 impl Dependents {
+    /// In the order in which they are drawn.
+    pub(crate) const DRAWN: [Dependents; 3] = [
+        Dependents::Background,
+        Dependents::Orphan,
+        Dependents::Foreground,
+    ];
+
     pub(super) fn policy(self) -> Propagation {
         match self {
             Dependents::Orphan => Propagation::Orphan,
@@ -325,11 +356,11 @@ impl Dependents {
     }
 }
 
-impl Action {
-    /// The ReplicaSet that it names, if it names one.
-    pub fn replica_set(&self) -> Option<&str> {
+/// The ReplicaSet that an action names, if it names one.
+macro_rules! named {
+    ($action:expr, $of_option:ident) => {{
         use Action::*;
-        match self {
+        match $action {
             Scale { replica_set, .. }
             | Touch { replica_set }
             | ChangeTemplate { replica_set }
@@ -344,8 +375,31 @@ impl Action {
             | CreateOverlapping {
                 like: replica_set, ..
             } => Some(replica_set),
-            Requests { replica_set, .. } | CreatePod { replica_set, .. } => replica_set.as_deref(),
+            Requests { replica_set, .. } | CreatePod { replica_set, .. } => {
+                replica_set.$of_option()
+            }
             _ => None,
         }
+    }};
+}
+
+impl Action {
+    /// The ReplicaSet that it names, if it names one.
+    pub fn replica_set(&self) -> Option<&str> {
+        named!(self, as_ref).map(String::as_str)
+    }
+
+    pub(crate) fn replica_set_mut(&mut self) -> Option<&mut String> {
+        named!(self, as_mut)
+    }
+}
+
+impl SubjectAction for Action {
+    fn on_cluster(&self) -> Option<&Action> {
+        Some(self)
+    }
+
+    fn target(&self) -> Option<&str> {
+        self.replica_set()
     }
 }

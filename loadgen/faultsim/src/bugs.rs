@@ -4,7 +4,9 @@
 //! the verdicts show is compared. The schedules are in `loadgen/faultsim/bugs`; those mended upstream (M3 to
 //! M5) have none.
 
-use super::schedule::Schedule;
+use podstorm::replicaset::ReplicaSets;
+
+use super::subject::Schedule;
 
 /// A known bug.
 #[derive(Clone, Copy, Debug)]
@@ -150,7 +152,7 @@ impl Bug {
     ///
     /// # Panics
     /// Never: a test reads them all.
-    pub fn schedule(&self) -> Schedule {
+    pub fn schedule(&self) -> Schedule<ReplicaSets> {
         Schedule::read(self.text).expect("the schedules of known bugs can be read")
     }
 }
@@ -159,19 +161,19 @@ impl Bug {
 mod tests {
     use podstorm::policy::Behaviour;
 
+    use super::super::plan::How;
     use super::super::play::play;
-    use super::super::schedule::How;
     use super::super::verdict::Verdict;
     use super::*;
 
-    fn play_as(schedule: &Schedule, behaviour: Behaviour) -> Verdict {
+    fn play_as(schedule: &Schedule<ReplicaSets>, behaviour: Behaviour) -> Verdict {
         let (verdict, _) = play(schedule, How::untold(behaviour));
         assert_eq!(verdict.violation, None, "{schedule:?}");
         assert!(verdict.converged_after_ns.is_some());
         verdict
     }
 
-    fn schedule(id: &str) -> Schedule {
+    fn schedule(id: &str) -> Schedule<ReplicaSets> {
         Bug::by_name(id).unwrap().schedule()
     }
 

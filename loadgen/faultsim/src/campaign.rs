@@ -5,10 +5,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use podstorm::policy::Behaviour;
+use podstorm_objects::Kind;
 use podstorm_sim::faults::FaultClass;
 
-use super::any::Workload;
 use super::coverage::Pairs;
+use super::rows::SubjectRow;
 use super::verdict::{Struck, Verdict, Violation};
 
 /// Which seeds to play, and how.
@@ -20,8 +21,8 @@ pub struct Campaign {
     pub seeds: Option<u64>,
     /// One behaviour; when absent, even seeds are played with upstream's and odd ones hardened.
     pub behaviour: Option<Behaviour>,
-    /// Whose faults.
-    pub workload: Workload,
+    /// The workload under faults.
+    pub workload: &'static SubjectRow,
     /// Of these classes of faults only; of all of them when empty.
     pub classes: Vec<FaultClass>,
     /// Threads that play.
@@ -46,8 +47,8 @@ pub struct Failure {
 pub struct Sum {
     /// Seeds played.
     pub seeds: u64,
-    /// Those with ReplicationControllers.
-    pub replication_controllers: u64,
+    /// Seeds by the kinds whose controllers ran.
+    pub kinds: BTreeMap<Kind, u64>,
     /// Those in which a controller died.
     pub crashed: u64,
     /// Simulated time, ns.
@@ -172,15 +173,16 @@ pub fn run(
         }
         let seed = campaign.first.wrapping_add(number);
         let behaviour = behaviour_of(seed, campaign.behaviour);
-        let schedule = campaign.workload.draw(seed, &campaign.classes);
+        let schedule = (campaign.workload.draw)(seed, &campaign.classes);
         let verdict = schedule.play_caught(behaviour);
-        let has_controllers = schedule.has_replication_controllers();
         let mut outcome = outcome
             .lock()
             .expect("no thread panics while it holds this lock");
         let sum = &mut outcome.sums[behaviour as usize];
         sum.add(&verdict);
-        sum.replication_controllers += u64::from(has_controllers);
+        for kind in schedule.kinds() {
+            *sum.kinds.entry(kind).or_default() += 1;
+        }
         if let Some(violation) = verdict.violation {
             outcome.failures.push(Failure {
                 seed,
@@ -210,8 +212,11 @@ pub fn run(
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::super::any::play_seed;
+    use podstorm::replicaset::ReplicaSets;
+
     use super::super::draw::draw;
+    use super::super::play::caught;
+    use super::super::rows::SUBJECTS;
     use super::*;
 
     fn campaign(threads: usize, seeds: u64) -> Outcome {
@@ -219,7 +224,7 @@ mod tests {
             first: 1,
             seeds: Some(seeds),
             behaviour: None,
-            workload: Workload::ReplicaSets,
+            workload: &SUBJECTS[0],
             classes: Vec::new(),
             threads,
             failures_max: 100,
@@ -241,7 +246,7 @@ mod tests {
         // Faults were there, and they struck while there was something to do.
         assert!(upstream.faults.values().any(|struck| struck.mattered > 0));
         for sum in &outcome.sums {
-            assert!(sum.replication_controllers > 0);
+            assert!(sum.kinds[&Kind::REPLICATION_CONTROLLER] > 0);
             let faults = sum.faults.values();
             let mut each = faults.clone();
             assert!(each.all(|struck| struck.noticed <= struck.injected));
@@ -256,7 +261,7 @@ mod tests {
     fn a_seed_has_one_trace_however_many_are_played_side_by_side() {
         let trace = |seed: u64| {
             let behaviour = behaviour_of(seed, None);
-            play_seed(&draw(seed, &[]), behaviour).trace
+            caught(&draw::<ReplicaSets>(seed, &[]), behaviour).trace
         };
         let alone: Vec<u128> = (1..13).map(trace).collect();
         let together: Vec<u128> = std::thread::scope(|scope| {

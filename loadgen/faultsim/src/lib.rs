@@ -8,35 +8,40 @@
 //!                minimise ◀───────── invariants ──▶ verdict
 //! ```
 //!
-//! A schedule ([`schedule`]) is data: what exists at first, and timed actions, of users
+//! A schedule ([`Schedule`]) is data: what exists at first, and timed actions, of users
 //! and of faults. It is drawn from a seed ([`draw`]), written by hand, or what is left of another
 //! when all that is not needed for a failure is taken away ([`minimise`]). A run ([`mod@play`])
-//! goes through its phases: build, disturb, heal, and quiet. Deployments have schedules, seeds and
-//! invariants of their own ([`deployments`]).
+//! goes through its phases: build, disturb, heal, and quiet. What is particular to a workload is a
+//! [`subject`]: [`replicasets`], [`deployments`].
 
 pub mod action;
-pub mod any;
 pub mod bugs;
 pub mod campaign;
 pub mod coverage;
 pub mod deployments;
+pub mod dice;
 pub mod draw;
 pub mod invariants;
 pub mod minimise;
 pub mod model;
 pub mod objects;
+pub mod plan;
 #[cfg(test)]
 mod planted_tests;
 pub mod play;
 #[cfg(test)]
 mod progress_tests;
 pub mod reference;
-pub mod schedule;
+pub mod replicasets;
+pub mod rows;
 pub mod simulation;
+pub mod subject;
 pub mod verdict;
 pub mod workloads;
 
 pub use action::Action;
+pub use plan::{How, PlannedCluster, Step};
 pub use play::play;
-pub use schedule::{Schedule, Step};
+pub use rows::{AnySchedule, SUBJECTS, SubjectRow};
+pub use subject::{Schedule, Subject};
 pub use verdict::{Verdict, Violation};

@@ -1,14 +1,16 @@
 //! Takes away from a schedule that fails whatever it does not need to fail in the same way.
 
 use podstorm::policy::Behaviour;
+use podstorm_sim::faults::FaultClass;
 
-use super::any::AnySchedule;
+use super::play::caught;
+use super::subject::{Schedule, Subject};
 
 /// What is left, and how many schedules were played to find out.
 #[derive(Clone, Debug)]
-pub struct Minimised {
+pub struct Minimised<T> {
     /// Fails as the first one did.
-    pub schedule: AnySchedule,
+    pub schedule: T,
     /// Steps of the first one.
     pub steps_before: usize,
     /// Schedules played.
@@ -19,13 +21,14 @@ pub struct Minimised {
 
 /// The smallest schedule found that still breaks that invariant. `enough` is asked before each play,
 /// with the number of plays so far: when it holds, the search ends with what it has. Steps are taken away
-/// in ever smaller runs (delta debugging, Zeller and Hildebrandt 2002), then objects that no step names, then the time after the last step.
-pub fn minimise(
-    schedule: &AnySchedule,
+/// in ever smaller runs (delta debugging, Zeller and Hildebrandt 2002), then objects that no step names, then
+/// the time after the last step.
+pub fn minimise<S: Subject>(
+    schedule: &Schedule<S>,
     behaviour: Behaviour,
     invariant: &str,
     enough: &dyn Fn(u32) -> bool,
-) -> Minimised {
+) -> Minimised<Schedule<S>> {
     let mut search = Search {
         behaviour,
         invariant,
@@ -34,7 +37,7 @@ pub fn minimise(
         cut_short: false,
     };
     let mut best = schedule.clone();
-    let (steps_before, _) = schedule.size();
+    let steps_before = schedule.steps.len();
     let mut run = steps_before.div_ceil(2).max(1);
     loop {
         let removed = search.remove_runs(&mut best, run);
@@ -48,7 +51,8 @@ pub fn minimise(
         };
     }
     search.shrink_world(&mut best);
-    let shorter = best.clone().ending_with_last_step();
+    let mut shorter = best.clone();
+    shorter.disturb_ms = best.steps.last().map_or(0, |step| step.at_ms);
     search.take_if_it_fails(&mut best, shorter);
     Minimised {
         schedule: best,
@@ -72,16 +76,16 @@ impl Search<'_> {
         self.cut_short
     }
 
-    fn fails(&mut self, schedule: &AnySchedule) -> bool {
-        if self.is_over() || !schedule.can_be_played() {
+    fn fails<S: Subject>(&mut self, schedule: &Schedule<S>) -> bool {
+        if self.is_over() || schedule.check().is_err() {
             return false;
         }
         self.plays += 1;
-        let violation = schedule.play_caught(self.behaviour).violation;
+        let violation = caught(schedule, self.behaviour).violation;
         violation.is_some_and(|violation| violation.invariant == self.invariant)
     }
 
-    fn take_if_it_fails(&mut self, best: &mut AnySchedule, other: AnySchedule) -> bool {
+    fn take_if_it_fails<S: Subject>(&mut self, best: &mut Schedule<S>, other: Schedule<S>) -> bool {
         let fails = self.fails(&other);
         if fails {
             *best = other;
@@ -90,12 +94,13 @@ impl Search<'_> {
     }
 
     /// Takes away runs of that many steps, wherever that leaves a failure; whether any was.
-    fn remove_runs(&mut self, best: &mut AnySchedule, run: usize) -> bool {
+    fn remove_runs<S: Subject>(&mut self, best: &mut Schedule<S>, run: usize) -> bool {
         let mut removed = false;
         let mut at = 0;
-        while at < best.size().0 && !self.is_over() {
-            let end = (at + run).min(best.size().0);
-            let other = best.clone().without(at..end, 0..0);
+        while at < best.steps.len() && !self.is_over() {
+            let end = (at + run).min(best.steps.len());
+            let mut other = best.clone();
+            other.steps.drain(at..end);
             if self.take_if_it_fails(best, other) {
                 removed = true;
             } else {
@@ -105,25 +110,28 @@ impl Search<'_> {
         removed
     }
 
-    fn shrink_world(&mut self, best: &mut AnySchedule) {
+    fn shrink_world<S: Subject>(&mut self, best: &mut Schedule<S>) {
         let mut at = 0;
-        while at < best.size().1 {
-            let other = best.clone().without(0..0, at..at + 1);
+        while at < best.objects.len() {
+            let mut other = best.clone();
+            other.objects.remove(at);
             if !self.take_if_it_fails(best, other) {
                 at += 1;
             }
         }
-        *best = best.clone().without_idle_classes();
+        let steps = &best.steps;
+        let has_step = |class: &FaultClass| steps.iter().any(|step| step.class == Some(*class));
+        best.classes.retain(has_step);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::action::Action;
-    use super::super::any::play_seed;
     use super::super::draw::draw;
-    use super::super::schedule::Step;
+    use super::super::plan::Step;
     use super::*;
+    use podstorm::replicaset::ReplicaSets;
     use podstorm_objects::Kind;
     use podstorm_sim::faults::StreamKind;
 
@@ -131,9 +139,9 @@ mod tests {
     /// than expectations last: not a violation, so the search is for one that never converges.
     #[test]
     fn a_failure_that_needs_one_step_is_cut_down_to_it() {
-        let mut schedule = draw(3, &[]);
+        let mut schedule: Schedule<ReplicaSets> = draw(3, &[]);
         schedule.steps.retain(|step| step.class.is_none());
-        let quiet = play_seed(&schedule, Behaviour::Upstream);
+        let quiet = caught(&schedule, Behaviour::Upstream);
         assert!(quiet.is_good(), "{:?}", quiet.violation);
         // A watch that goes silent for good, which no healing ends.
         let at_ms = schedule.disturb_ms / 2;
@@ -142,8 +150,7 @@ mod tests {
             stream: StreamKind::of(Kind::POD),
         };
         schedule.steps.insert(at, Step::of_user(at_ms, broken));
-        let schedule = AnySchedule::ReplicaSets(schedule);
-        let broken = schedule.play_caught(Behaviour::Upstream);
+        let broken = caught(&schedule, Behaviour::Upstream);
         let violation = broken.violation.expect("nothing is heard any more");
         let small = minimise(
             &schedule,
@@ -151,9 +158,9 @@ mod tests {
             violation.invariant,
             &|plays| plays >= 500,
         );
-        assert!(small.schedule.size().0 <= 2, "{:?}", small.schedule);
+        assert!(small.schedule.steps.len() <= 2, "{:?}", small.schedule);
         assert!(small.steps_before > 10 && small.plays <= 500);
-        let again = small.schedule.play_caught(Behaviour::Upstream);
+        let again = caught(&small.schedule, Behaviour::Upstream);
         assert_eq!(again.violation.unwrap().invariant, violation.invariant);
     }
 }

@@ -11,13 +11,13 @@ use std::sync::Arc;
 use podstorm::client::{OwnerPatch, Request};
 use podstorm::intern::KeyId;
 use podstorm::policy::{Behaviour, Policy};
-use podstorm::replicaset::Controller;
+use podstorm::replicaset::{Controller, ReplicaSets};
 use podstorm_objects::{Kind, Now, ReplicaSet, Uid};
 use podstorm_sim::faults::FaultClass;
 use podstorm_sim::options::SimOptions;
 
-use super::any::play_seed;
 use super::draw::draw;
+use super::play::caught;
 
 const SECOND_NS: i64 = 1_000_000_000;
 
@@ -77,18 +77,18 @@ fn noticed(fault: Fault, behaviour: Behaviour, seeds: Seeds) -> &'static str {
         Seeds::Of(class) => vec![class],
         Seeds::All | Seeds::Calm => Vec::new(),
     };
-    let schedules = (1..).map(|seed| draw(seed, &classes));
+    let schedules = (1..).map(|seed| draw::<ReplicaSets>(seed, &classes));
     let mut schedules = schedules
         .filter(|schedule| !matches!(seeds, Seeds::Calm) || schedule.classes.is_empty())
         .take(SEEDS);
     PLANTED.set(Some(fault));
     let found = schedules.find_map(|schedule| {
-        let violation = play_seed(&schedule, behaviour).violation?;
+        let violation = caught(&schedule, behaviour).violation?;
         Some((schedule, violation))
     });
     PLANTED.set(None);
     let (schedule, violation) = found.unwrap_or_else(|| panic!("unnoticed in {SEEDS} seeds"));
-    let healthy = play_seed(&schedule, behaviour).violation;
+    let healthy = caught(&schedule, behaviour).violation;
     assert_eq!(
         healthy, None,
         "seed {} fails without the fault",

@@ -10,7 +10,7 @@ use podstorm::intern::KeyId;
 use podstorm::policy::Behaviour;
 use podstorm::replicaset::{Controller, Sync};
 use podstorm_apiserver::ClusterOptions;
-use podstorm_objects::{Now, Pod, ReplicaSet, Resource};
+use podstorm_objects::{Kind, Now, Pod, ReplicaSet, Resource};
 use podstorm_sim::engine::fault_harness::FaultHarness;
 use podstorm_sim::engine::observer::{Observer, Origin, SyncId};
 use podstorm_sim::executor::seed::seed_for;
@@ -18,7 +18,7 @@ use podstorm_sim::faults::{ApiFault, Armed, BatchPosition, Call, Effect, Network
 
 use super::invariants::Checker;
 use super::objects::{NAMESPACE, replica_set};
-use super::schedule::{How, PlannedCluster};
+use super::plan::{How, PlannedCluster};
 use super::simulation::{Simulation, options};
 
 const MS: i64 = 1_000_000;
@@ -97,7 +97,6 @@ struct Harness {
 impl Harness {
     fn new(behaviour: Behaviour, seed: u64, fraction: f64, startup_ms: u32) -> Harness {
         let cluster = PlannedCluster {
-            replica_sets: Vec::new(),
             nodes: 20,
             workers: WORKERS,
             burst_replicas: 500,
@@ -121,7 +120,7 @@ impl Harness {
             seed: seed_for(seed, "cluster", 0),
             ..ClusterOptions::default()
         };
-        let options = options(&cluster, seed, behaviour);
+        let options = options(&cluster, &[Kind::REPLICA_SET], seed, behaviour);
         let harness = FaultHarness::new(&options, server, Arc::clone(&watch) as _);
         let network = Arc::clone(harness.network());
         watch.network.set(network).expect("it is set once");

@@ -21,7 +21,7 @@ use podstorm_objects::{Pod, ReplicaSet, Uid};
 
 use super::action::{Action, Death};
 use super::model::{is_active, owns, said, selects};
-use super::schedule::Schedule;
+use super::plan::{PlannedCluster, Step};
 use super::workloads;
 
 /// Everything on the server at one moment.
@@ -163,9 +163,13 @@ pub struct Lockstep {
 }
 
 impl Lockstep {
-    /// The model for a schedule, if it has no faults and nothing but what users do in one moment.
-    pub fn of(schedule: &Schedule, behaviour: Behaviour) -> Option<Lockstep> {
-        let simple = schedule.steps.iter().all(|step| {
+    /// The model for a run without faults, if users do nothing but what is done in one moment.
+    pub fn of(
+        steps: &[Step<Action>],
+        cluster: &PlannedCluster,
+        behaviour: Behaviour,
+    ) -> Option<Lockstep> {
+        let simple = steps.iter().all(|step| {
             step.class.is_none()
                 && match &step.action {
                     Action::Kill { how, .. } => matches!(how, Death::Deleted | Death::Removed),
@@ -178,9 +182,9 @@ impl Lockstep {
                     _ => false,
                 }
         });
-        (simple && schedule.classes.is_empty()).then(|| Lockstep {
+        simple.then(|| Lockstep {
             behaviour,
-            burst: schedule.cluster.burst_replicas as usize,
+            burst: cluster.burst_replicas as usize,
             due: Some(BTreeMap::new()),
             rests: true,
             ..Lockstep::default()

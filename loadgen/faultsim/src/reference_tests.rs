@@ -1,11 +1,12 @@
 //! Wrong histories that the reference model must notice, and seeds with which it must agree.
 
+use podstorm::replicaset::ReplicaSets;
 use podstorm_objects::{AnyObject, Kind, Resource};
 use serde_json::{Value, json};
 
-use super::super::any::play_seed;
 use super::super::draw::draw;
 use super::super::objects::{self, controlled_by, replica_set, with};
+use super::super::play::caught;
 use super::*;
 
 /// A ReplicaSet with that many replicas, whose status says that it has `has`.
@@ -41,11 +42,9 @@ fn plain(name: &str, owned: bool) -> Arc<Pod> {
 }
 
 fn lockstep(behaviour: Behaviour) -> Lockstep {
-    let seed = (0..).find_map(|seed| Lockstep::of(&draw(seed, &[]), behaviour));
-    Lockstep {
-        burst: 500,
-        ..seed.expect("some seed has no faults")
-    }
+    let mut cluster = draw::<ReplicaSets>(0, &[]).cluster;
+    cluster.burst_replicas = 500;
+    Lockstep::of(&[], &cluster, behaviour).expect("there are no steps")
 }
 
 fn write(model: &mut Lockstep, change: Change, old: Option<&Arc<Pod>>, new: &Arc<Pod>) {
@@ -171,12 +170,12 @@ fn a_wrong_status_and_too_few_pods_in_the_end_are_told() {
 
 #[test]
 fn the_model_agrees_with_both_behaviours_on_seeds_without_faults() {
-    let schedules = (0..).map(|seed| draw(seed, &[]));
+    let schedules = (0..).map(|seed| draw::<ReplicaSets>(seed, &[]));
     let schedules = schedules.filter(|schedule| schedule.classes.is_empty());
     let (mut compared, mut sometimes) = ([0, 0], BTreeSet::new());
     for schedule in schedules.take(40) {
         for behaviour in Behaviour::ALL {
-            let verdict = play_seed(&schedule, behaviour);
+            let verdict = caught(&schedule, behaviour);
             assert_eq!(verdict.violation, None, "seed {}", schedule.seed);
             compared[0] += verdict.compared[0];
             compared[1] += verdict.compared[1];

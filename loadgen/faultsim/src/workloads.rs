@@ -88,6 +88,22 @@ impl WorkloadKind {
     }
 }
 
+/// A planned ReplicaSet, or a ReplicationController.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct PlannedReplicaSet {
+    /// What it is; absent for a ReplicaSet.
+    #[serde(default, skip_serializing_if = "WorkloadKind::is_usual")]
+    pub kind: WorkloadKind,
+    /// Its name.
+    pub name: String,
+    /// How many replicas.
+    pub replicas: i32,
+    /// `minReadySeconds`.
+    #[serde(default)]
+    pub min_ready_seconds: i32,
+}
+
 /// Every ReplicaSet and ReplicationController that there is.
 pub(super) fn all(cluster: &Cluster) -> Vec<Arc<ReplicaSet>> {
     let kinds = WorkloadKind::ALL.into_iter();

@@ -4,9 +4,7 @@ use anyhow::Result;
 use clap::Args;
 use podstorm::policy::Behaviour;
 use podstorm_faultsim::bugs::{BUGS, Bug};
-use podstorm_faultsim::play::play;
-use podstorm_faultsim::schedule::How;
-use podstorm_faultsim::verdict::Verdict;
+use podstorm_faultsim::{How, Verdict, play};
 
 use super::print;
 use crate::units::wrapped;

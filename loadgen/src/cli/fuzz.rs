@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use podstorm::policy::Behaviour;
-use podstorm_faultsim::any::{AnySchedule, Workload};
 use podstorm_faultsim::campaign::{self, Campaign, Failure, Outcome, Sum};
 use podstorm_faultsim::coverage;
-use podstorm_faultsim::minimise::minimise;
 use podstorm_faultsim::verdict::Conditions;
+use podstorm_faultsim::{AnySchedule, SUBJECTS, SubjectRow};
+use podstorm_objects::Kind;
 use podstorm_sim::clock::RealClock;
 use podstorm_sim::faults::FaultClass;
 use serde_json::{Value, json};
@@ -62,8 +62,8 @@ pub(super) struct FuzzFlags {
     behaviour: Wish,
 
     /// Whose controller is under test: replicaset or deployment, each with seeds of its own
-    #[arg(long, value_name = "NAME", value_parser = workload, default_value = "replicaset")]
-    workload: Workload,
+    #[arg(long, value_name = "NAME", value_parser = SubjectRow::by_name, default_value = SUBJECTS[0].name)]
+    workload: &'static SubjectRow,
 
     /// Only these classes of faults, by name or number (see `loadgen faults`)
     #[arg(long, value_name = "NAME", value_parser = class, value_delimiter = ',')]
@@ -103,35 +103,11 @@ pub(super) fn behaviour(text: &str) -> Result<Wish, String> {
     }
 }
 
-pub(super) fn workload(text: &str) -> Result<Workload, String> {
-    match text {
-        "replicaset" => Ok(Workload::ReplicaSets),
-        "deployment" => Ok(Workload::Deployments),
-        _ => Err("no such workload; there are replicaset and deployment".to_owned()),
-    }
-}
-
 pub(super) fn class(text: &str) -> Result<FaultClass, String> {
     FaultClass::by_name(text).ok_or_else(|| {
         let known: Vec<&str> = FaultClass::ALL.iter().map(|class| class.name()).collect();
         format!("no such class of faults; there are {}", known.join(", "))
     })
-}
-
-/// Refuses classes of faults that never strike the workload: all seeds would be well.
-///
-/// # Errors
-/// Names the first of them, and those that there are.
-pub(super) fn check_classes(workload: Workload, classes: &[FaultClass]) -> Result<()> {
-    let all = workload.classes();
-    if let Some(absent) = classes.iter().find(|class| !all.contains(class)) {
-        let known: Vec<&str> = all.iter().map(|class| class.name()).collect();
-        bail!(
-            "--fault {absent} never strikes with --workload deployment; there are {}",
-            known.join(", ")
-        );
-    }
-    Ok(())
 }
 
 /// Plays seeds, and gives the exit code: 3 when an invariant did not hold, 130 when it was interrupted
@@ -160,7 +136,6 @@ pub(super) fn run(flags: &FuzzFlags) -> Result<u8> {
     {
         bail!("--first {} leaves no room for --seeds {count}", flags.first);
     }
-    check_classes(flags.workload, &flags.fault)?;
     if let Some(folder) = &flags.keep {
         check_folder(folder)?;
     }
@@ -200,12 +175,7 @@ pub(super) fn run(flags: &FuzzFlags) -> Result<u8> {
     let outcome = campaign::run(&campaign, &stop, &progress);
     let took_seconds = begun.seconds();
     teller.finish();
-    let text = || {
-        format!(
-            "{:#}\n",
-            as_json(&outcome, flags.workload, took_seconds, is_interrupted())
-        )
-    };
+    let text = || format!("{:#}\n", as_json(&outcome, took_seconds, is_interrupted()));
     let (_, problem) = outputs.write(&[("--json", &|out| out.write_all(text().as_bytes()))]);
     problem?;
     if !flags.quiet {
@@ -218,8 +188,8 @@ pub(super) fn run(flags: &FuzzFlags) -> Result<u8> {
             teller.say(&format!(
                 "cutting seed {seed} down (up to {MINIMISE_SECONDS} s) "
             ));
-            let schedule = campaign.workload.draw(seed, &campaign.classes);
-            let text = minimised(&schedule, failure, flags.keep.as_deref(), &is_interrupted)?;
+            let schedule = (campaign.workload.draw)(seed, &campaign.classes);
+            let text = minimised(&*schedule, failure, flags.keep.as_deref(), &is_interrupted)?;
             teller.say("");
             if !flags.quiet {
                 print(&text)?;
@@ -234,13 +204,13 @@ pub(super) fn run(flags: &FuzzFlags) -> Result<u8> {
 }
 
 /// What a program wants to know: how many seeds were played, and which failed and why.
-fn as_json(outcome: &Outcome, workload: Workload, took_seconds: f64, interrupted: bool) -> Value {
+fn as_json(outcome: &Outcome, took_seconds: f64, interrupted: bool) -> Value {
     let of_behaviour = |(behaviour, sum): (Behaviour, &Sum)| {
         json!({
             "behaviour": behaviour.as_str(),
             "seeds": sum.seeds,
             "seeds-with-crashes": sum.crashed,
-            "seeds-with-replication-controllers": sum.replication_controllers,
+            "seeds-with-replication-controllers": replication_controllers(sum),
             "syncs": sum.syncs,
             "pods-created": sum.creates,
             "pods-deleted": sum.deletes,
@@ -252,8 +222,8 @@ fn as_json(outcome: &Outcome, workload: Workload, took_seconds: f64, interrupted
         })
     };
     let seeds = outcome.seeds();
-    let faults = workload.classes().iter().map(|class| {
-        let struck = outcome.struck(*class);
+    let faults = FaultClass::ALL.into_iter().map(|class| {
+        let struck = outcome.struck(class);
         json!({
             "class": class.name(),
             "injected": struck.injected,
@@ -262,11 +232,7 @@ fn as_json(outcome: &Outcome, workload: Workload, took_seconds: f64, interrupted
             "struck-while-busy": struck.mattered,
         })
     });
-    // The pairs that can meet are those of the steps of ReplicaSets.
-    let pairs = match workload {
-        Workload::ReplicaSets => coverage::pairs(&outcome.pairs(), seeds),
-        Workload::Deployments => Vec::new(),
-    };
+    let pairs = coverage::pairs(&outcome.pairs(), seeds);
     let pairs = pairs.iter().map(|pair| {
         json!({
             "class": pair.class.name(),
@@ -299,6 +265,12 @@ fn as_json(outcome: &Outcome, workload: Workload, took_seconds: f64, interrupted
     })
 }
 
+/// The seeds in which there were ReplicationControllers.
+fn replication_controllers(sum: &Sum) -> u64 {
+    let seeds = sum.kinds.get(&Kind::REPLICATION_CONTROLLER);
+    seeds.copied().unwrap_or(0)
+}
+
 /// A count in seeds of each of the [`Conditions`].
 fn by_conditions([kept, crashed, broken]: [u64; 3]) -> Value {
     json!({"kept": kept, "crashed": crashed, "broken": broken})
@@ -307,7 +279,7 @@ fn by_conditions([kept, crashed, broken]: [u64; 3]) -> Value {
 /// A failing seed's schedule, cut down to what it needs, for a person; both are written to the folder,
 /// where there is one.
 fn minimised(
-    whole: &AnySchedule,
+    whole: &dyn AnySchedule,
     failure: &Failure,
     keep: Option<&Path>,
     is_interrupted: &dyn Fn() -> bool,
@@ -316,12 +288,12 @@ fn minimised(
     let begun = RealClock::start();
     let enough =
         |plays| plays >= PLAYS_MAX || begun.seconds() >= MINIMISE_SECONDS || is_interrupted();
-    let small = minimise(whole, behaviour, failure.violation.invariant, &enough);
+    let small = whole.minimise(behaviour, failure.violation.invariant, &enough);
     let mut stored = String::new();
     if let Some(folder) = keep {
         fs::create_dir_all(folder)
             .with_context(|| format!("{} can't be made", folder.display()))?;
-        for (name, schedule) in [("whole", whole), ("small", &small.schedule)] {
+        for (name, schedule) in [("whole", whole), ("small", &*small.schedule)] {
             let path = folder.join(format!("seed-{seed}-{}-{name}.yaml", behaviour.as_str()));
             fs::write(&path, schedule.to_yaml())
                 .with_context(|| format!("{} can't be written", path.display()))?;
@@ -336,7 +308,7 @@ fn minimised(
         "\nseed {seed} ({}) needs {}{} of its {} to break {} (loadgen replay --schedule){}:{stored}\n{}",
         behaviour.as_str(),
         if small.cut_short { "at most " } else { "" },
-        small.schedule.size().0,
+        small.schedule.steps(),
         counted(small.steps_before as u64, "step"),
         failure.violation.invariant,
         match small.cut_short {
@@ -370,11 +342,8 @@ fn summary(outcome: &Outcome, campaign: &Campaign, took_seconds: f64) -> String 
     }
     let sometimes = outcome.sometimes();
     text += "\n";
-    // The pairs that can meet are those of the steps of ReplicaSets.
-    if campaign.workload == Workload::ReplicaSets {
-        text += &pairs_summary(outcome);
-        text += "\n";
-    }
+    text += &pairs_summary(outcome);
+    text += "\n";
     text += &format!(
         "{} seen, in seeds\n",
         counted(sometimes.len() as u64, "situation")
@@ -383,8 +352,8 @@ fn summary(outcome: &Outcome, campaign: &Campaign, took_seconds: f64) -> String 
         text += &format!("  {seeds:>8}  {situation}\n");
     }
     text += "\nclass                   injected   noticed    struck  while there was work\n";
-    for class in campaign.workload.classes() {
-        let struck = outcome.struck(*class);
+    for class in FaultClass::ALL {
+        let struck = outcome.struck(class);
         text += &format!(
             "F{:<3}{:<20}{:>8}  {:>8}  {:>8}  {:>8}{}\n",
             class.number(),
@@ -434,11 +403,11 @@ fn pairs_summary(outcome: &Outcome) -> String {
 }
 
 /// The command that plays a failing seed again: the schedule depends on the classes too.
-fn replaying(failure: &Failure, workload: Workload, classes: &[FaultClass]) -> String {
+fn replaying(failure: &Failure, workload: &SubjectRow, classes: &[FaultClass]) -> String {
     let (seed, behaviour) = (failure.seed, failure.behaviour.as_str());
     let mut command = format!("loadgen replay {seed} --behaviour {behaviour}");
-    if workload == Workload::Deployments {
-        command.push_str(" --workload deployment");
+    if workload.name != SUBJECTS[0].name {
+        command.push_str(&format!(" --workload {}", workload.name));
     }
     if !classes.is_empty() {
         let classes: Vec<&str> = classes.iter().map(|class| class.name()).collect();
@@ -467,7 +436,7 @@ fn behaviour_summary(behaviour: Behaviour, sum: &Sum) -> String {
         behaviour.as_str(),
         counted(sum.seeds, "seed"),
         sum.crashed,
-        sum.replication_controllers,
+        replication_controllers(sum),
         counted(sum.syncs, "sync"),
         counted(sum.creates, "pod"),
         count(sum.deletes),
@@ -506,7 +475,7 @@ mod tests {
             },
         };
         let command = "loadgen replay 7 --behaviour hardened";
-        assert_eq!(replaying(&failure, Workload::ReplicaSets, &[]), command);
+        assert_eq!(replaying(&failure, &SUBJECTS[0], &[]), command);
         let classes = &FaultClass::ALL[..2];
         let names = format!(
             "{},{}",
@@ -514,7 +483,7 @@ mod tests {
             FaultClass::ALL[1].name()
         );
         assert_eq!(
-            replaying(&failure, Workload::ReplicaSets, classes),
+            replaying(&failure, &SUBJECTS[0], classes),
             format!("{command} --fault {names}")
         );
     }

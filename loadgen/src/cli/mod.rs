@@ -230,13 +230,8 @@ fn faults() -> String {
     let mut text = String::new();
     for class in FaultClass::ALL {
         let (number, name, what) = (class.number(), class.name(), class.description());
-        let mark = match FaultClass::ON_DEPLOYMENTS.contains(&class) {
-            true => " ",
-            false => "*",
-        };
-        text.push_str(&format!("F{number:<3}{mark}{name:<22} {what}\n"));
+        text.push_str(&format!("F{number:<3} {name:<22} {what}\n"));
     }
-    text.push_str("* not with --workload deployment\n");
     text
 }
 

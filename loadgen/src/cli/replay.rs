@@ -7,15 +7,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use podstorm::policy::Behaviour;
-use podstorm_faultsim::any::{AnySchedule, Workload};
 use podstorm_faultsim::bugs::Bug;
 use podstorm_faultsim::campaign::behaviour_of;
-use podstorm_faultsim::schedule::How;
-use podstorm_faultsim::verdict::Verdict;
+use podstorm_faultsim::{AnySchedule, How, SUBJECTS, SubjectRow, Verdict, rows};
 use podstorm_sim::faults::FaultClass;
 
 use super::bugs::{self, bug};
-use super::fuzz::{Wish, behaviour, check_classes, class, workload};
+use super::fuzz::{Wish, behaviour, class};
 use super::print;
 use crate::units::{counted, without_mark};
 
@@ -43,9 +41,9 @@ pub(super) struct ReplayFlags {
     behaviour: Option<Wish>,
 
     /// replicaset or deployment: whose seed it is
-    #[arg(long, value_name = "NAME", value_parser = workload, default_value = "replicaset",
+    #[arg(long, value_name = "NAME", value_parser = SubjectRow::by_name, default_value = SUBJECTS[0].name,
           conflicts_with_all = ["schedule", "bug"])]
-    workload: Workload,
+    workload: &'static SubjectRow,
 
     /// Only these classes of faults, as they were given to `loadgen fuzz`
     #[arg(long, value_name = "NAME", value_parser = class, value_delimiter = ',')]
@@ -88,13 +86,10 @@ pub(super) fn run(flags: &ReplayFlags) -> Result<u8> {
     if let Some(folder) = flags.schedule.as_ref().filter(|path| path.is_dir()) {
         return run_folder(folder, flags);
     }
-    let stored = match (&flags.schedule, flags.seed, flags.bug) {
-        (_, _, Some(bug)) => AnySchedule::ReplicaSets(bug.schedule()),
+    let stored: Box<dyn AnySchedule> = match (&flags.schedule, flags.seed, flags.bug) {
+        (_, _, Some(bug)) => Box::new(bug.schedule()),
         (Some(path), ..) => read(path)?,
-        (None, Some(seed), None) => {
-            check_classes(flags.workload, &flags.fault)?;
-            flags.workload.draw(seed, &flags.fault)
-        }
+        (None, Some(seed), None) => (flags.workload.draw)(seed, &flags.fault),
         (None, None, None) => bail!("a seed, a schedule or a bug is needed"),
     };
     if flags.print_schedule {
@@ -142,9 +137,9 @@ fn outcome(seed: u64, behaviour: Behaviour, verdict: &Verdict, told: &[String]) 
     text
 }
 
-fn read(path: &Path) -> Result<AnySchedule> {
+fn read(path: &Path) -> Result<Box<dyn AnySchedule>> {
     let text = text_of(path).with_context(|| format!("{} can't be read", path.display()))?;
-    AnySchedule::read(without_mark(&text)).with_context(|| format!("{}", path.display()))
+    rows::read(without_mark(&text)).with_context(|| format!("{}", path.display()))
 }
 
 /// Plays every schedule of a folder; the exit code is 3 when an invariant did not hold in one.
@@ -168,7 +163,8 @@ fn run_folder(folder: &Path, flags: &ReplayFlags) -> Result<u8> {
         bail!("{}: there is no schedule (*.yaml) in it", folder.display());
     }
     // All of them before any is played.
-    let schedules: Vec<AnySchedule> = paths.iter().map(|path| read(path)).collect::<Result<_>>()?;
+    let schedules: Vec<Box<dyn AnySchedule>> =
+        paths.iter().map(|path| read(path)).collect::<Result<_>>()?;
     let mut is_good = true;
     for (path, schedule) in paths.iter().zip(&schedules) {
         let asked = flags.behaviour.and_then(|wish| wish.0);

@@ -1,6 +1,6 @@
 //! Schedules of the fault simulator.
 
-use podstorm_faultsim::schedule::Schedule;
+use podstorm_faultsim::rows::read;
 
 use super::Target;
 
@@ -13,12 +13,12 @@ pub(super) const SCHEDULES: Target = Target {
 
 fn run(data: &[u8]) -> bool {
     let text = String::from_utf8_lossy(data);
-    let Ok(schedule) = Schedule::read(&text) else {
+    let Ok(schedule) = read(&text) else {
         return false;
     };
     let written = schedule.to_yaml();
-    match Schedule::read(&written) {
-        Ok(again) => assert_eq!(again, schedule, "written as\n{written}"),
+    match read(&written) {
+        Ok(again) => assert_eq!(again.to_yaml(), written),
         Err(error) => panic!("{error}\nin what was read and written:\n{written}"),
     }
     true

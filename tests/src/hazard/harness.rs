@@ -10,9 +10,9 @@ use podstorm::replicaset::Controller;
 use podstorm_apiserver::{ClusterOptions, Patch, Propagation};
 use podstorm_faultsim::invariants::Checker;
 use podstorm_faultsim::objects::{self, NAMESPACE, with};
-use podstorm_faultsim::schedule::{How, PlannedCluster};
-use podstorm_faultsim::simulation::{self, Ending, Simulation};
-use podstorm_faultsim::{Action, Step};
+use podstorm_faultsim::replicasets::SetUsers;
+use podstorm_faultsim::simulation::{self, Ending, Simulation, Users as _};
+use podstorm_faultsim::{Action, How, PlannedCluster, Step};
 use podstorm_sim::engine::fault_harness::FaultHarness;
 use podstorm_sim::faults::{
     ApiFault, Armed, Call, Connection, CrashPoint, Effect, StreamEnd, StreamKind,
@@ -42,8 +42,9 @@ pub const fn minutes(count: i64) -> i64 {
 /// when expectations have run out, and half an hour passes without a write.
 const ENDING: Ending = Ending {
     converges_within_ns: minutes(7) + seconds(10),
-    touches: true,
+    touches_ns: &[Ending::EXPECTATIONS_RUN_OUT_NS],
     quiet_ns: minutes(30),
+    ..Ending::DEFAULT
 };
 
 /// How a hazard begins.
@@ -130,7 +131,6 @@ impl Harness {
     /// A hazard whose beginning is changed by `change`.
     pub fn with(change: impl FnOnce(&mut Setup)) -> Harness {
         let cluster = PlannedCluster {
-            replica_sets: Vec::new(),
             nodes: 20,
             workers: 5,
             burst_replicas: 500,
@@ -143,7 +143,7 @@ impl Harness {
         };
         let (seed, behaviour) = (7, Behaviour::Upstream);
         let mut setup = Setup {
-            latency: simulation::options(&cluster, seed, behaviour).latency,
+            latency: simulation::options(&cluster, &[Kind::REPLICA_SET], seed, behaviour).latency,
             cluster,
             starts: true,
         };
@@ -156,7 +156,7 @@ impl Harness {
         let log = Arc::new(EventLog::new(Arc::clone(&checker)));
         let options = SimOptions {
             latency: setup.latency,
-            ..simulation::options(&setup.cluster, seed, behaviour)
+            ..simulation::options(&setup.cluster, &[Kind::REPLICA_SET], seed, behaviour)
         };
         let server = ClusterOptions {
             seed,
@@ -268,11 +268,8 @@ impl Harness {
 
     /// Carries an action of the fault simulator out, of which its checker hears.
     pub fn act(&mut self, action: Action) {
-        self.simulation.act(&Step {
-            at_ms: 0,
-            class: None,
-            action,
-        });
+        let step = Step::of_user(0, action);
+        self.simulation.act(&step, &mut SetUsers::new(&[]));
     }
 
     /// Nothing is heard on a watch for so long.
@@ -449,7 +446,8 @@ impl Harness {
     /// # Panics
     /// When an invariant does not hold.
     pub fn conclude(mut self) {
-        self.simulation.conclude(&ENDING);
+        let (users, checker) = (&mut SetUsers::new(&[]), Arc::clone(&self.checker));
+        self.simulation.conclude(&ENDING, users, &*checker);
         self.check();
         self.concluded = true;
     }

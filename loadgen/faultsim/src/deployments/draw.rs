@@ -1,75 +1,14 @@
-//! Draws a schedule from a seed, by swarm as schedules of ReplicaSets are: each seed has a few classes of
-//! faults, at rates drawn evenly over their orders of magnitude; some have one alone, some none.
+//! Draws Deployments, and what users do to them.
 
 use podstorm_sim::faults::FaultClass;
 
-use super::faults;
-use super::schedule::{PlannedDeployment, Schedule, Step, What};
+use super::PlannedDeployment;
 use super::users::{BAD_TEMPLATES, Strategy, UserAction};
-use crate::action::{Death, Dependents};
-use crate::draw::Dice;
-use crate::schedule::SCHEDULE_VERSION;
-
-/// Of a hundred seeds, those without faults, and those with a single class.
-const SEEDS_WITHOUT_FAULTS: u32 = 15;
-const SEEDS_OF_ONE_CLASS: u32 = 15;
-
-/// How many classes the other seeds have on average.
-const CLASSES: u32 = 4;
-
-/// Most steps of one class in one schedule.
-const STEPS_MAX: usize = 40;
-
-/// What becomes of the pods of what users delete.
-const DEPENDENTS: [Dependents; 3] = [
-    Dependents::Orphan,
-    Dependents::Background,
-    Dependents::Foreground,
-];
-
-/// The schedule of a seed; of these classes only, if any are named. Classes that don't strike Deployments have no
-/// steps.
-pub fn draw(seed: u64, classes: &[FaultClass]) -> Schedule {
-    let mut dice = Dice::new(seed, "deployments", STEPS_MAX);
-    let deployments = dice.deployments();
-    let cluster = dice.cluster(Vec::new(), |_| 500);
-    let shares = (SEEDS_WITHOUT_FAULTS, SEEDS_OF_ONE_CLASS);
-    let all = FaultClass::ON_DEPLOYMENTS;
-    let is_chosen = |dice: &mut Dice| dice.below(all.len() as u32) < CLASSES;
-    let (classes, high) = dice.classes(classes, &all, shares, is_chosen);
-    let disturb_ms = dice.random.u32(60_000..=600_000);
-    let mut steps = Vec::new();
-    for at_ms in dice.user_times(disturb_ms) {
-        let at = dice.random.usize(..deployments.len());
-        for (after_ms, action) in dice.user_action(&deployments[at].name) {
-            let at_ms = (at_ms + after_ms).min(disturb_ms);
-            let what = What::User(action);
-            steps.push(Step { at_ms, what });
-        }
-    }
-    for class in &classes {
-        for at_ms in dice.fault_times(high, disturb_ms) {
-            if let Some(action) = faults::draw(&mut dice, *class) {
-                let what = What::Fault(*class, action);
-                steps.push(Step { at_ms, what });
-            }
-        }
-    }
-    // Stable: steps of the same moment stay in the order in which they were drawn.
-    steps.sort_by_key(|step| step.at_ms);
-    Schedule {
-        version: SCHEDULE_VERSION,
-        seed,
-        deployments,
-        cluster,
-        disturb_ms,
-        classes,
-        steps,
-    }
-}
+use crate::action::{Action, Death, Dependents};
+use crate::dice::Dice;
 
 impl Dice {
-    fn deployments(&mut self) -> Vec<PlannedDeployment> {
+    pub(super) fn deployments(&mut self) -> Vec<PlannedDeployment> {
         let count = self.random.usize(1..=3);
         let names = ["web", "api", "db"];
         // Of one seed in six all Deployments have one selector.
@@ -102,10 +41,9 @@ impl Dice {
     }
 
     /// What users do at one moment, and what of it how much later, ms.
-    fn user_action(&mut self, name: &str) -> Vec<(u32, UserAction)> {
-        let deployment = name.to_owned();
+    pub(super) fn user_action(&mut self, name: &str) -> Vec<(u32, UserAction)> {
+        let replica_set = format!("{name}/{}", self.below(8));
         let name = name.to_owned();
-        let nth = self.below(8);
         let at_once = |action| vec![(0, action)];
         at_once(match self.below(42) {
             0..12 => UserAction::Template(name, self.below(5)),
@@ -125,55 +63,69 @@ impl Dice {
             29 => UserAction::Touch(name),
             30 => UserAction::RollBack(name, self.below(4)),
             31 => {
-                let gap_ms = self.one(&[0, 1, 10, 1_000, 30_000]);
-                return vec![
-                    (0, UserAction::Delete(name.clone(), self.one(&DEPENDENTS))),
-                    (gap_ms, UserAction::Create(name)),
-                ];
+                return self.recreated(name);
             }
-            32 => UserAction::SizeSet {
-                deployment,
-                nth,
+            32 => Action::Scale {
+                replica_set,
                 replicas: self.random.i32(0..=12),
-            },
+            }
+            .into(),
             33 => {
                 let back_ms = self.magnitude(1, 120_000);
-                let lost = UserAction::RelabelSet {
-                    deployment: name,
-                    nth: Some(nth),
-                };
-                let back = UserAction::RelabelSet {
-                    deployment,
-                    nth: None,
-                };
-                return vec![(0, lost), (back_ms, back)];
+                let back = UserAction::FindSets(name);
+                return vec![(0, UserAction::LoseSet(replica_set)), (back_ms, back)];
             }
-            34 => UserAction::DeleteSet {
-                deployment,
-                nth,
-                propagation: self.one(&DEPENDENTS),
-            },
-            35..38 => UserAction::Kill {
-                deployment,
-                nth,
+            34 => Action::DeleteReplicaSet {
+                replica_set,
+                propagation: self.one(&Dependents::DRAWN),
+            }
+            .into(),
+            35..38 => Action::Kill {
+                replica_set,
                 percent: self.one(&[1, 30, 100]),
-                how: self.one(&[
-                    Death::Deleted,
-                    Death::Removed,
-                    Death::Failed,
-                    Death::Succeeded,
-                ]),
-            },
-            38 | 39 => UserAction::EditSet {
-                deployment,
-                nth,
-                template: self.below(5),
-            },
-            _ => UserAction::Flap {
-                deployment,
-                nth,
+                how: self.one(&Death::ALL),
+            }
+            .into(),
+            38 | 39 => UserAction::EditSet(replica_set, self.below(5)),
+            _ => Action::Flap {
+                replica_set,
                 percent: self.one(&[1, 30, 100]),
-            },
+            }
+            .into(),
+        })
+    }
+
+    /// A Deployment is deleted, and created again later.
+    fn recreated(&mut self, name: String) -> Vec<(u32, UserAction)> {
+        let propagation = self.one(&Dependents::DRAWN);
+        let gap_ms = self.one(&[0, 1, 10, 1_000, 30_000]);
+        vec![
+            (0, UserAction::Delete(name.clone(), propagation)),
+            (gap_ms, UserAction::Create(name)),
+        ]
+    }
+
+    /// What a change of a spec does, and the Deployment that is created again.
+    pub(super) fn own_change(
+        &mut self,
+        class: FaultClass,
+        objects: &[PlannedDeployment],
+    ) -> Option<Vec<(u32, UserAction)>> {
+        if ![FaultClass::SpecChange, FaultClass::Recreate].contains(&class) {
+            return None;
+        }
+        let at = self.random.usize(..objects.len());
+        let name = objects[at].name.clone();
+        Some(match class {
+            FaultClass::SpecChange => vec![(
+                0,
+                match self.below(3) {
+                    0 => UserAction::Template(name, self.below(5)),
+                    1 => UserAction::Strategy(name, self.strategy()),
+                    _ => UserAction::MinReady(name, self.one(&[0, 1, 10])),
+                },
+            )],
+            _ => self.recreated(name),
         })
     }
 }

@@ -1,34 +1,14 @@
-//! The end of a run: everything is put right, comes to the wanted state, and stays so.
+//! The end of a run: what is not as wanted yet, and what users do about it.
 
 use podstorm::deployment::annotations::DESIRED_REPLICAS;
-use podstorm::policy::Behaviour;
 use podstorm_apiserver::Cluster;
 use podstorm_objects::{Deployment, ReplicaSet};
 
-use super::super::objects::NAMESPACE;
-use super::super::simulation::Simulation;
 use super::checker::RolloutChecker;
 use super::limits::{is_same, selects};
-use super::users::{BAD_TEMPLATES, Strategy, UserAction, Users, deployments, sets_of};
-
-const MS: i64 = 1_000_000;
-const SECOND: i64 = 1_000 * MS;
-
-/// Users touch what has not come to rest so long after the end of faults: by then what a key that was
-/// dropped, or a scale-down whose error upstream swallows, waits for is nothing but an event.
-const TOUCH_AFTER: i64 = 90 * SECOND;
-
-/// A rollout of a dozen pods, one after the other.
-const ROLLOUT: i64 = 600 * SECOND;
-
-/// Upstream's ReplicaSets: the longest delay of a retry, and two expectations that run out.
-const RETRIES: i64 = 1_600 * SECOND;
-
-/// With upstream's ReplicaSets these are touched when expectations have run out.
-const EXPECTATIONS: i64 = 370 * SECOND;
-
-/// Nothing may be written for so long, after a minute for the last writes.
-const QUIET: i64 = 600 * SECOND;
+use super::users::{BAD_TEMPLATES, DeploymentUsers, Strategy, UserAction, deployments, sets_of};
+use crate::objects::NAMESPACE;
+use crate::simulation::{Simulation, Users as _};
 
 /// What is not as it must be at rest, if anything.
 pub(super) fn missing(simulation: &Simulation, rollout_checker: &RolloutChecker) -> Option<String> {
@@ -131,85 +111,9 @@ fn unclaimed(cluster: &Cluster, deployment: &Deployment) -> Option<String> {
     })
 }
 
-/// Goes on until all is as wanted and nothing is at work, for so long at most; whether it came to that.
-pub(super) fn converges(
-    simulation: &mut Simulation,
-    rollout_checker: &RolloutChecker,
-    limit_ns: i64,
-) -> bool {
-    let missing = |simulation: &Simulation| missing(simulation, rollout_checker);
-    let since_ns = simulation.until_converged(limit_ns, false, missing);
-    since_ns.is_some()
-}
-
-/// Puts everything right and lets the run end, checking L1 and L2; answers how long after the end of
-/// faults everything was as wanted, ns.
-pub(super) fn conclude(
-    simulation: &mut Simulation,
-    users: &mut Users<'_>,
-    rollout_checker: &RolloutChecker,
-    behaviour: Behaviour,
-) -> Option<i64> {
-    let checker = rollout_checker.checker();
-    checker.phase("heal", simulation.harness.now());
-    simulation.heal();
-    put_right(simulation, users);
-    simulation.run_to(simulation.harness.now().mono_ns + MS);
-    let healed_ns = simulation
-        .harness
-        .now()
-        .mono_ns
-        .max(simulation.harness.network().over_ns());
-    checker.healed(healed_ns);
-    simulation.run_to(healed_ns);
-    let touches = [TOUCH_AFTER, EXPECTATIONS - TOUCH_AFTER];
-    let (touches, last) = match behaviour {
-        Behaviour::Hardened => (&touches[..1], ROLLOUT),
-        Behaviour::Upstream => (&touches[..], RETRIES),
-    };
-    let mut has_converged = false;
-    for wait_ns in touches {
-        has_converged = converges(simulation, rollout_checker, *wait_ns);
-        if has_converged || checker.is_over() {
-            break;
-        }
-        touch(simulation, users);
-    }
-    has_converged = has_converged || converges(simulation, rollout_checker, last);
-    // What they were helped with, e.g. a rollback, may have come to where the controller waits again.
-    if !has_converged && !checker.is_over() && help(simulation, users) {
-        has_converged = converges(simulation, rollout_checker, ROLLOUT);
-    }
-    if !has_converged {
-        let missing = missing(simulation, rollout_checker);
-        let text = missing.unwrap_or_else(|| "a controller has not come to rest".to_owned());
-        checker.fail(
-            "L1",
-            format!("not converged: {text}"),
-            simulation.harness.now(),
-        );
-        return None;
-    }
-    let converged_after_ns = (simulation.harness.now().mono_ns - healed_ns).max(0);
-    simulation.run_to(simulation.harness.now().mono_ns + 60 * SECOND);
-    checker.phase("quiet", simulation.harness.now());
-    rollout_checker.quiet_begins();
-    let begun_ns = simulation.harness.now().mono_ns;
-    simulation.run_to(begun_ns + QUIET);
-    if let Some(missing) = missing(simulation, rollout_checker) {
-        let text = format!("converged, and did not stay so: {missing}");
-        checker.fail("L1", text, simulation.harness.now());
-    }
-    let restless = checker.restless(begun_ns);
-    if let Some(text) = restless.or_else(|| rollout_checker.restless(begun_ns)) {
-        checker.fail("L2", text, simulation.harness.now());
-    }
-    Some(converged_after_ns)
-}
-
 /// Users want nothing any more that can't be had.
-fn put_right(simulation: &mut Simulation, users: &mut Users<'_>) {
-    for planned in users.planned {
+pub(super) fn put_right(simulation: &mut Simulation, users: &mut DeploymentUsers) {
+    for planned in &*users.planned() {
         let name = || planned.name.clone();
         let there = deployments(simulation.harness.cluster());
         let Some(deployment) = there.iter().find(|it| *it.metadata.name == *planned.name) else {
@@ -237,7 +141,7 @@ fn can_run(template: &podstorm_objects::PodTemplate) -> bool {
 }
 
 /// Users touch everything, and help.
-fn touch(simulation: &mut Simulation, users: &mut Users<'_>) {
+pub(super) fn touch(simulation: &mut Simulation, users: &mut DeploymentUsers) {
     for deployment in deployments(simulation.harness.cluster()) {
         let name = deployment.metadata.name.to_string();
         users.act(simulation, &UserAction::Touch(name.clone()));
@@ -253,7 +157,7 @@ fn touch(simulation: &mut Simulation, users: &mut Users<'_>) {
 }
 
 /// Users help where the controller is known to wait for them; whether there was such a Deployment.
-fn help(simulation: &mut Simulation, users: &mut Users<'_>) -> bool {
+pub(super) fn help(simulation: &mut Simulation, users: &mut DeploymentUsers) -> bool {
     let mut has_helped = false;
     for deployment in deployments(simulation.harness.cluster()) {
         let name = deployment.metadata.name.to_string();

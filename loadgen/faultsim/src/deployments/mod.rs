@@ -1,14 +1,11 @@
-//! Deployments under faults: a campaign of their own, beside that of ReplicaSets, whose seeds keep their
-//! meaning.
+//! Deployments under faults.
 //!
-//! A seed draws, from a stream of its own ([`draw`]), one to three Deployments, what users do
-//! to them ([`users`]) and faults of the classes that there are. The faults are carried out by the
-//! simulation that schedules of ReplicaSets use, and its checker looks at everything that the controller
-//! of ReplicaSets does. Beside it [`checker`] looks at every commit of the Deployment controller.
+//! A seed draws one to three Deployments, what users do to them ([`users`]), and faults. The checker of ReplicaSets
+//! looks at everything that the controller of ReplicaSets does. Beside it [`checker`] looks at every commit of
+//! the Deployment controller.
 //!
-//! A run ([`mod@play`]) creates them, disturbs the cluster, and puts everything right: faults end, users resume
-//! what is paused and give what can't run a template that can. Then everything must come to the wanted
-//! state, and stay so without a write.
+//! When faults have ended, users resume what is paused and give what can't run a template that can. Then
+//! everything must come to the wanted state, and stay so without a write.
 //!
 //! # Invariants
 //!
@@ -52,17 +49,196 @@
 //!   tried as often.
 
 pub mod checker;
-pub mod draw;
+mod draw;
 mod ending;
-mod faults;
 mod limits;
 #[cfg(test)]
 mod planted_tests;
-pub mod play;
-pub mod schedule;
 #[cfg(test)]
 mod tests;
 pub mod users;
 
-pub use play::play;
-pub use schedule::Schedule;
+use std::sync::Arc;
+
+use podstorm::deployment::Deployments;
+use podstorm::policy::Behaviour;
+use podstorm_objects::Kind;
+use podstorm_sim::faults::{Call, FaultClass, StreamKind};
+use serde::{Deserialize, Serialize};
+
+use crate::dice::{Dice, Odds};
+use crate::invariants::Checker;
+use crate::plan::How;
+use crate::simulation::Ending;
+use crate::subject::{Schedule, Subject, check_within};
+use checker::RolloutChecker;
+use users::{DeploymentUsers, Strategy, UserAction};
+
+const SECOND: i64 = 1_000_000_000;
+
+/// A planned Deployment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct PlannedDeployment {
+    /// Its name.
+    pub name: String,
+    /// The value of the label `app`, by which it selects.
+    pub app: String,
+    /// How many replicas.
+    pub replicas: i32,
+    /// How pods are replaced.
+    pub strategy: Strategy,
+    /// `minReadySeconds`.
+    pub min_ready_seconds: i32,
+    /// `progressDeadlineSeconds`.
+    pub progress_deadline_seconds: i32,
+    /// `revisionHistoryLimit`.
+    pub revision_history_limit: i32,
+}
+
+/// Users touch what has not come to rest so long after the end of faults: by then what a key that was
+/// dropped, or a scale-down whose error upstream swallows, waits for is nothing but an event.
+const TOUCH_AFTER: i64 = 90 * SECOND;
+
+/// A rollout of a dozen pods, one after the other.
+const ROLLOUT: i64 = 600 * SECOND;
+
+/// The watches of both controllers, those that the Deployment controller reads more often.
+const STREAMS: [StreamKind; 6] = [
+    StreamKind::of(Kind::POD),
+    StreamKind::of(Kind::REPLICA_SET),
+    StreamKind::of(Kind::DEPLOYMENT),
+    StreamKind::of(Kind::DEPLOYMENT),
+    StreamKind::of(Kind::REPLICA_SET),
+    StreamKind::of(Kind::REPLICA_SET),
+];
+
+impl Subject for Deployments {
+    type Planned = PlannedDeployment;
+    type Action = UserAction;
+    type Drawing = ();
+    type Users = DeploymentUsers;
+    type Watcher = RolloutChecker;
+
+    const ODDS: Odds = Odds {
+        stream: "deployments",
+        without_faults: 15,
+        of_one_class: 15,
+        classes: 6,
+        steps_max: 40,
+        calls: &[
+            Call::WriteObject,
+            Call::WriteObject,
+            Call::WriteObject,
+            Call::PutStatus,
+            Call::PutStatus,
+            Call::GetOwner,
+            Call::PatchPod,
+            Call::CreatePod,
+            Call::DeletePod,
+        ],
+        writes: &[
+            Call::WriteObject,
+            Call::WriteObject,
+            Call::WriteObject,
+            Call::PutStatus,
+            Call::CreatePod,
+            Call::DeletePod,
+        ],
+        resent: &[Call::WriteObject, Call::CreatePod, Call::DeletePod],
+    };
+
+    fn name(planned: &PlannedDeployment) -> &str {
+        &planned.name
+    }
+
+    fn draw_objects(dice: &mut Dice) -> Vec<PlannedDeployment> {
+        dice.deployments()
+    }
+
+    fn drawing(_: &[PlannedDeployment]) {}
+
+    fn draw_user(
+        dice: &mut Dice,
+        objects: &[PlannedDeployment],
+        (): &mut (),
+    ) -> Vec<(u32, UserAction)> {
+        let at = dice.random.usize(..objects.len());
+        dice.user_action(&objects[at].name)
+    }
+
+    fn draw_own(
+        dice: &mut Dice,
+        class: FaultClass,
+        objects: &[PlannedDeployment],
+        (): &mut (),
+    ) -> Option<Vec<(u32, UserAction)>> {
+        dice.own_change(class, objects)
+    }
+
+    fn draw_target(dice: &mut Dice, objects: &[PlannedDeployment]) -> String {
+        let at = dice.random.usize(..objects.len());
+        format!("{}/{}", objects[at].name, dice.below(8))
+    }
+
+    fn draw_stream(dice: &mut Dice, (): &()) -> StreamKind {
+        dice.one(&STREAMS)
+    }
+
+    fn check_object(planned: &PlannedDeployment) -> Result<(), String> {
+        let (name, replicas) = (&planned.name, planned.replicas);
+        if !(0..=1_000).contains(&replicas) {
+            return Err(format!(
+                "{name:?} wants {replicas} replicas, 0 to 1000 will do"
+            ));
+        }
+        if planned.progress_deadline_seconds <= planned.min_ready_seconds {
+            return Err(format!(
+                "progress-deadline-seconds of {name:?} is not above min-ready-seconds"
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_action(action: &UserAction) -> Result<(), String> {
+        match action {
+            UserAction::Scale(_, replicas) => {
+                let count = u32::try_from(*replicas).unwrap_or(u32::MAX);
+                check_within("replicas", count, 0, 1_000)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn kinds(_: &Schedule<Deployments>) -> Vec<Kind> {
+        vec![Kind::REPLICA_SET, Kind::DEPLOYMENT]
+    }
+
+    fn watcher(schedule: &Schedule<Deployments>, how: How) -> Arc<RolloutChecker> {
+        let checker = Arc::new(Checker::new(&schedule.cluster, how));
+        Arc::new(RolloutChecker::new(checker))
+    }
+
+    fn ending(behaviour: Behaviour) -> Ending {
+        let ending = Ending {
+            builds_within_ns: 900 * SECOND,
+            touches_always: false,
+            helped_within_ns: ROLLOUT,
+            settles_ns: 60 * SECOND,
+            ..Ending::DEFAULT
+        };
+        match behaviour {
+            Behaviour::Hardened => Ending {
+                converges_within_ns: TOUCH_AFTER + ROLLOUT,
+                touches_ns: &[TOUCH_AFTER],
+                ..ending
+            },
+            // ReplicaSets: the longest delay of a retry, and two expectations that run out.
+            Behaviour::Upstream => Ending {
+                converges_within_ns: Ending::EXPECTATIONS_RUN_OUT_NS + 1_600 * SECOND,
+                touches_ns: &[TOUCH_AFTER, Ending::EXPECTATIONS_RUN_OUT_NS],
+                ..ending
+            },
+        }
+    }
+}

@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use podstorm::client::Request;
 use podstorm::deployment::Controller;
+use podstorm::deployment::Deployments;
 use podstorm::deployment::annotations::REVISION;
 use podstorm::policy::Behaviour;
 use podstorm_objects::{Deployment, Kind, Now, ReplicaSet};
 
-use super::draw::draw;
-use crate::any::play_deployments;
+use crate::draw::draw;
+use crate::play::caught;
 
 type Replace = fn(&Request) -> Option<Vec<Request>>;
 
@@ -51,13 +52,15 @@ const SEEDS: u64 = 200;
 #[track_caller]
 fn noticed(fault: Fault, expected: &str) {
     PLANTED.set(Some(fault));
-    let found = (1..=SEEDS).map(|seed| draw(seed, &[])).find(|schedule| {
-        let violation = play_deployments(schedule, Behaviour::Hardened).violation;
-        violation.is_some_and(|it| it.invariant == expected)
-    });
+    let found = (1..=SEEDS)
+        .map(|seed| draw::<Deployments>(seed, &[]))
+        .find(|schedule| {
+            let violation = caught(schedule, Behaviour::Hardened).violation;
+            violation.is_some_and(|it| it.invariant == expected)
+        });
     PLANTED.set(None);
     let schedule = found.unwrap_or_else(|| panic!("{expected} is unbroken in {SEEDS} seeds"));
-    let healthy = play_deployments(&schedule, Behaviour::Hardened).violation;
+    let healthy = caught(&schedule, Behaviour::Hardened).violation;
     let seed = schedule.seed;
     assert_eq!(healthy, None, "seed {seed} fails without the fault");
 }

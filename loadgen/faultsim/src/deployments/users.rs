@@ -2,19 +2,17 @@
 
 use std::sync::Arc;
 
-use podstorm::client::ApiError;
 use podstorm::deployment::annotations::ROLLBACK_TO;
 use podstorm_apiserver::{Cluster, DeleteOptions, Patch};
-use podstorm_objects::{Deployment, DynamicObject, Kind, Now, ReplicaSet};
+use podstorm_objects::{Deployment, DynamicObject, Kind, ReplicaSet};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::super::action::{Action, Death, Dependents};
-use super::super::objects::NAMESPACE;
-use super::super::schedule as sets;
-use super::super::simulation::Simulation;
-use super::super::workloads::members;
-use super::schedule::{PlannedDeployment, Step};
+use super::{PlannedDeployment, ending};
+use crate::action::{Action, Dependents, SubjectAction};
+use crate::objects::NAMESPACE;
+use crate::simulation::{Simulation, Users};
+use crate::workloads::members;
 
 /// Templates of this number and above can't run: they ask for a scheduler that is not there.
 pub const BAD_TEMPLATES: u32 = 10;
@@ -34,10 +32,13 @@ pub enum Strategy {
     },
 }
 
-/// One action. `nth` counts the ReplicaSets of the Deployment, oldest first, and begins again.
+/// What is done at one moment. A ReplicaSet is counted among those of its Deployment, oldest first: `web/2` is
+/// the third; the count begins again behind the last.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", rename_all_fields = "kebab-case")]
 pub enum UserAction {
+    /// Something is done to the cluster, to ReplicaSets or to their pods.
+    Cluster(Action),
     /// Sets the number of replicas.
     Scale(String, i32),
     /// Sets the template, by its number.
@@ -58,74 +59,36 @@ pub enum UserAction {
     Delete(String, Dependents),
     /// Creates it, if it isn't there.
     Create(String),
-    /// Sets the size of a ReplicaSet.
-    SizeSet {
-        /// Whose.
-        deployment: String,
-        /// Which.
-        nth: u32,
-        /// To how many.
-        replicas: i32,
-    },
     /// Gives a ReplicaSet the containers of another template, by its number.
-    EditSet {
-        /// Whose.
-        deployment: String,
-        /// Which.
-        nth: u32,
-        /// To which.
-        template: u32,
-    },
-    /// Takes a ReplicaSet's label away, by which its Deployment selects it, or gives it back to all that
-    /// have lost theirs.
-    RelabelSet {
-        /// Whose.
-        deployment: String,
-        /// Which; absent: all that have lost theirs get it back.
-        nth: Option<u32>,
-    },
-    /// Deletes a ReplicaSet.
-    DeleteSet {
-        /// Whose.
-        deployment: String,
-        /// Which.
-        nth: u32,
-        /// What becomes of its pods.
-        propagation: Dependents,
-    },
-    /// Pods of a ReplicaSet go.
-    Kill {
-        /// Whose.
-        deployment: String,
-        /// Of which ReplicaSet.
-        nth: u32,
-        /// How many, 1 to 100.
-        percent: u32,
-        /// How.
-        how: Death,
-    },
-    /// Pods of a ReplicaSet are not ready for a moment.
-    Flap {
-        /// Whose.
-        deployment: String,
-        /// Of which ReplicaSet.
-        nth: u32,
-        /// How many, 1 to 100.
-        percent: u32,
-    },
+    EditSet(String, u32),
+    /// Takes a ReplicaSet's label away, by which its Deployment selects it.
+    LoseSet(String),
+    /// Gives the label back to all ReplicaSets of a Deployment that have lost theirs.
+    FindSets(String),
 }
 
-impl UserAction {
-    /// The name of the Deployment that it is about.
-    pub(super) fn deployment(&self) -> &str {
+impl From<Action> for UserAction {
+    fn from(action: Action) -> UserAction {
+        UserAction::Cluster(action)
+    }
+}
+
+impl SubjectAction for UserAction {
+    fn on_cluster(&self) -> Option<&Action> {
+        match self {
+            UserAction::Cluster(action) => Some(action),
+            _ => None,
+        }
+    }
+
+    fn target(&self) -> Option<&str> {
         use UserAction::*;
         match self {
-            Scale(name, _) | Template(name, _) | Pause(name, _) | Strategy(name, _) => name,
-            MinReady(name, _) | History(name, _) | Touch(name) | RollBack(name, _) => name,
-            Delete(name, _) | Create(name) => name,
-            SizeSet { deployment, .. } | EditSet { deployment, .. } => deployment,
-            RelabelSet { deployment, .. } | DeleteSet { deployment, .. } => deployment,
-            Kill { deployment, .. } | Flap { deployment, .. } => deployment,
+            Cluster(action) => action.replica_set(),
+            Scale(name, _) | Template(name, _) | Pause(name, _) | Strategy(name, _) => Some(name),
+            MinReady(name, _) | History(name, _) | Touch(name) | RollBack(name, _) => Some(name),
+            Delete(name, _) | Create(name) => Some(name),
+            EditSet(name, _) | LoseSet(name) | FindSets(name) => Some(name),
         }
     }
 }
@@ -194,21 +157,32 @@ pub(super) fn sets_of(cluster: &Cluster, deployment: &Deployment) -> Vec<Arc<Rep
 
 /// Users, and the Deployments that they know.
 #[derive(Debug)]
-pub(super) struct Users<'a> {
-    pub(super) planned: &'a [PlannedDeployment],
+pub struct DeploymentUsers {
+    planned: Arc<[PlannedDeployment]>,
     touches: u64,
 }
 
-impl Users<'_> {
-    pub(super) fn new(planned: &[PlannedDeployment]) -> Users<'_> {
-        Users {
-            planned,
+impl Users for DeploymentUsers {
+    type Planned = PlannedDeployment;
+    type Action = UserAction;
+
+    fn new(planned: &[PlannedDeployment]) -> DeploymentUsers {
+        DeploymentUsers {
+            planned: planned.into(),
             touches: 0,
         }
     }
 
-    /// Carries a user's step out; what the server refuses does not happen.
-    pub(super) fn act(&mut self, simulation: &mut Simulation, action: &UserAction) {
+    fn create(&mut self, simulation: &mut Simulation) {
+        let planned = Arc::clone(&self.planned);
+        simulation.create_with(move |simulation| {
+            for deployment in &*planned {
+                create(simulation, deployment);
+            }
+        });
+    }
+
+    fn act(&mut self, simulation: &mut Simulation, action: &UserAction) {
         use UserAction::*;
         let spec = |spec: Value| json!({"spec": spec});
         let (name, patch) = match action {
@@ -240,7 +214,26 @@ impl Users<'_> {
         simulation.written(patched);
     }
 
-    fn act_on_objects(&mut self, simulation: &mut Simulation, action: &UserAction) {
+    fn put_right(&mut self, simulation: &mut Simulation) {
+        ending::put_right(simulation, self);
+    }
+
+    fn touch(&mut self, simulation: &mut Simulation) {
+        ending::touch(simulation, self);
+    }
+
+    fn help(&mut self, simulation: &mut Simulation) -> bool {
+        ending::help(simulation, self)
+    }
+}
+
+impl DeploymentUsers {
+    /// The Deployments that they know.
+    pub(super) fn planned(&self) -> Arc<[PlannedDeployment]> {
+        Arc::clone(&self.planned)
+    }
+
+    fn act_on_objects(&self, simulation: &mut Simulation, action: &UserAction) {
         use UserAction::*;
         match action {
             Delete(name, propagation) => {
@@ -255,15 +248,12 @@ impl Users<'_> {
                 simulation.written(deleted);
             }
             Create(name) => {
-                let (cluster, now) = (simulation.harness.cluster(), simulation.harness.now());
-                let created = self.create(cluster, name, now);
-                simulation.written(created);
+                if let Some(deployment) = self.planned.iter().find(|it| it.name == *name) {
+                    create(simulation, deployment);
+                }
             }
-            RelabelSet {
-                deployment,
-                nth: None,
-            } => {
-                let app = self.app(deployment);
+            FindSets(name) => {
+                let app = self.app(name);
                 let (sets, _) = simulation
                     .harness
                     .cluster()
@@ -276,92 +266,47 @@ impl Users<'_> {
                     simulation.patch_set(&set.metadata.name, labels(json!(app), json!(null)));
                 }
             }
-            SizeSet { nth, .. }
-            | EditSet { nth, .. }
-            | RelabelSet { nth: Some(nth), .. }
-            | DeleteSet { nth, .. }
-            | Kill { nth, .. }
-            | Flap { nth, .. } => {
-                if let Some(set) = nth_set(simulation, action.deployment(), *nth) {
-                    self.act_on_set(simulation, &set.metadata.name, action);
+            EditSet(target, template) => {
+                let template = json!({"spec": {"containers": containers(*template)}});
+                if let Some(set) = simulation.counted(target) {
+                    simulation.patch_set(&set, json!({"spec": {"template": template}}));
                 }
             }
-            other => unreachable!("{other:?} is a patch of the Deployment"),
-        }
-    }
-
-    fn act_on_set(&self, simulation: &mut Simulation, name: &str, action: &UserAction) {
-        use UserAction::*;
-        let replica_set = name.to_owned();
-        match *action {
-            SizeSet { replicas, .. } => {
-                simulation.patch_set(name, json!({"spec": {"replicas": replicas}}));
+            LoseSet(target) => {
+                let (name, _) = target.split_once('/').unwrap_or((target, ""));
+                if let Some(set) = simulation.counted(target) {
+                    simulation.patch_set(&set, labels(json!(null), json!(self.app(name))));
+                }
             }
-            EditSet { template, .. } => {
-                let template = json!({"spec": {"containers": containers(template)}});
-                simulation.patch_set(name, json!({"spec": {"template": template}}));
-            }
-            DeleteSet { propagation, .. } => simulation.delete_set(name, propagation.policy()),
-            Kill { percent, how, .. } => {
-                let kill = Action::Kill {
-                    replica_set,
-                    percent,
-                    how,
-                };
-                simulation.act(&sets::Step::of_user(0, kill));
-            }
-            Flap { percent, .. } => {
-                let flap = Action::Flap {
-                    replica_set,
-                    percent,
-                };
-                simulation.act(&sets::Step::of_user(0, flap));
-            }
-            _ => {
-                let app = self.app(action.deployment());
-                simulation.patch_set(name, labels(json!(null), json!(app)));
-            }
+            other => unreachable!("{other:?} is a patch of the Deployment, or one on the cluster"),
         }
     }
 
     /// The value of the label by which a Deployment selects.
-    fn app<'b>(&'b self, name: &'b str) -> &'b str {
+    fn app<'a>(&'a self, name: &'a str) -> &'a str {
         let of_name = self.planned.iter().find(|it| it.name == name);
         of_name.map_or(name, |it| &it.app)
     }
-
-    /// Creates a planned Deployment.
-    pub(super) fn create(&self, cluster: &Cluster, name: &str, now: Now) -> Result<(), ApiError> {
-        let of_name = self.planned.iter().find(|it| it.name == name);
-        let Some(it) = of_name else { return Ok(()) };
-        let object = json!({
-            "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"app": it.app}},
-            "spec": {
-                "replicas": it.replicas,
-                "selector": {"matchLabels": {"app": it.app}},
-                "template": template(&it.app, 0),
-                "strategy": it.strategy.to_json(),
-                "minReadySeconds": it.min_ready_seconds,
-                "progressDeadlineSeconds": it.progress_deadline_seconds,
-                "revisionHistoryLimit": it.revision_history_limit,
-            },
-        });
-        let object = DynamicObject::from_json(Kind::DEPLOYMENT, object);
-        let object = Arc::new(object.expect("a Deployment of our own making"));
-        cluster.api(Kind::DEPLOYMENT).create(object, now).map(drop)
-    }
 }
 
-fn of_name(cluster: &Cluster, name: &str) -> Option<Arc<Deployment>> {
-    let found = cluster.api(Kind::DEPLOYMENT).get(NAMESPACE, name).ok()?;
-    Deployment::of(&found)
-}
-
-fn nth_set(simulation: &Simulation, name: &str, nth: u32) -> Option<Arc<ReplicaSet>> {
-    let cluster = simulation.harness.cluster();
-    let mut sets = sets_of(cluster, &*of_name(cluster, name)?);
-    let at = nth as usize % sets.len().max(1);
-    (at < sets.len()).then(|| sets.swap_remove(at))
+/// Creates a planned Deployment.
+fn create(simulation: &Simulation, it: &PlannedDeployment) {
+    let object = json!({
+        "metadata": {"name": it.name, "namespace": NAMESPACE, "labels": {"app": it.app}},
+        "spec": {
+            "replicas": it.replicas,
+            "selector": {"matchLabels": {"app": it.app}},
+            "template": template(&it.app, 0),
+            "strategy": it.strategy.to_json(),
+            "minReadySeconds": it.min_ready_seconds,
+            "progressDeadlineSeconds": it.progress_deadline_seconds,
+            "revisionHistoryLimit": it.revision_history_limit,
+        },
+    });
+    let object = DynamicObject::from_json(Kind::DEPLOYMENT, object);
+    let object = Arc::new(object.expect("a Deployment of our own making"));
+    let (cluster, now) = (simulation.harness.cluster(), simulation.harness.now());
+    simulation.written(cluster.api(Kind::DEPLOYMENT).create(object, now));
 }
 
 /// The label of a ReplicaSet that was relabelled.
@@ -369,11 +314,6 @@ const LOST: &str = "lost-app";
 
 fn labels(app: Value, lost: Value) -> Value {
     json!({"metadata": {"labels": {"app": app, LOST: lost}}})
-}
-
-/// What a step says, for a person.
-pub(super) fn describe(step: &Step) -> String {
-    format!("{:?}", step.what)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use podstorm::client::{Answer, Request};
 use podstorm::informer::AnyInformer;
 use podstorm::intern::KeyId;
 use podstorm::policy::Behaviour;
-use podstorm::replicaset::{Controller, ControllerOptions, Sync};
+use podstorm::replicaset::{Controller, ControllerOptions, ReplicaSets, Sync};
 use podstorm_apiserver::{Change, Commit, CommitObserver};
 use podstorm_objects::{AnyObject, Kind, Now, Pod, ReplicaSet, Resource, Uid};
 use podstorm_sim::engine::observer::{Observer, Origin, SyncId};
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::super::draw::draw;
 use super::super::objects::{NAMESPACE, controlled_by, pod, replica_set, with};
-use super::super::schedule::How;
+use super::super::plan::How;
 use super::Checker;
 
 pub(super) const NOW: Now = Now {
@@ -66,9 +66,9 @@ impl CheckerHarness {
     }
 
     fn made(kind: Kind, behaviour: Behaviour, gate: Option<bool>) -> CheckerHarness {
-        let mut schedule = draw(0, &[]);
-        schedule.cluster.burst_replicas = 500;
-        let drawn = &mut schedule.cluster.stale_controller_consistency;
+        let mut cluster = draw::<ReplicaSets>(0, &[]).cluster;
+        cluster.burst_replicas = 500;
+        let drawn = &mut cluster.stale_controller_consistency;
         *drawn = gate.unwrap_or(*drawn);
         let options = ControllerOptions {
             policy: behaviour.policy(),
@@ -76,7 +76,7 @@ impl CheckerHarness {
         };
         let (controller, owners) = Controller::alone(options, Arc::new(PodCache::new()));
         CheckerHarness {
-            checker: Checker::of(&schedule, How::untold(behaviour)),
+            checker: Checker::new(&cluster, How::untold(behaviour)),
             controller,
             owners,
             version: 0,

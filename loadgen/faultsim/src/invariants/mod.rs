@@ -26,6 +26,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use podstorm::client::{Answer, Request};
 use podstorm::intern::KeyId;
+use podstorm::policy::Behaviour;
 use podstorm::replicaset::{Controller, Outcome, Sync};
 use podstorm_apiserver::{Commit, CommitObserver};
 use podstorm_objects::{Kind, Now, Pod, ReplicaSet, ReplicationController};
@@ -33,10 +34,10 @@ use podstorm_sim::engine::fault_harness::FaultHarness;
 use podstorm_sim::engine::observer::{Observer, Origin, SyncId};
 use podstorm_sim::faults::{BatchPosition, Call, FaultClass};
 
-use super::action::Action;
+use super::action::{Action, SubjectAction};
 use super::coverage;
+use super::plan::{How, PlannedCluster, Step};
 use super::reference::{Lockstep, Snapshot};
-use super::schedule::{How, PlannedCluster, Schedule, Step};
 use super::verdict::{Conditions, Verdict, Violation};
 use checks::Checked;
 use metrics::Metrics;
@@ -106,11 +107,14 @@ impl Checker {
         }
     }
 
-    /// The checker of a schedule: one without faults is also held against the reference model.
-    pub(super) fn of(schedule: &Schedule, how: How) -> Checker {
-        let checker = Checker::new(&schedule.cluster, how);
-        checker.state().lockstep = Lockstep::of(schedule, how.behaviour);
-        checker
+    /// The run is held against the reference model, if these steps are such that the model follows them.
+    pub(super) fn follow(
+        &self,
+        steps: &[Step<Action>],
+        cluster: &PlannedCluster,
+        behaviour: Behaviour,
+    ) {
+        self.state().lockstep = Lockstep::of(steps, cluster, behaviour);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -206,22 +210,29 @@ impl Checker {
     }
 
     /// A step of the schedule is about to be carried out.
-    pub(super) fn acts(&self, step: &Step, harness: &FaultHarness) {
+    pub(super) fn acts<A: SubjectAction>(&self, step: &Step<A>, harness: &FaultHarness) {
+        let on_cluster = step.action.on_cluster();
         let mut state = self.state();
         state.now = harness.now();
-        state.note(|| format!("-> {}", describe(step)));
+        state.note(|| {
+            let class = step.class.map_or("user", FaultClass::name);
+            format!("-> {class}: {:?}", step.action)
+        });
         state.trace.add_str("act");
         state.trace.add(u64::from(step.at_ms));
         state.strike_hits(harness);
         if let Some(class) = step.class
-            && !matches!(step.action, Action::Requests { .. })
+            && !matches!(on_cluster, Some(Action::Requests { .. }))
         {
             state.strike(class, None);
         }
         let (is_busy, nodes) = (!state.oracle.busy.is_empty(), self.nodes);
-        let mark = state.reach.acts(step, is_busy, nodes, harness.now());
+        let reach = &mut state.reach;
+        let mark = reach.acts(step.class, on_cluster, is_busy, nodes, harness.now());
         harness.network().set_fault_id(Some(mark));
-        state.oracle.disturbed(&step.action, harness);
+        if let Some(action) = on_cluster {
+            state.oracle.disturbed(action, harness);
+        }
     }
 
     /// It has been carried out.
@@ -267,7 +278,7 @@ impl Checker {
     }
 
     /// The harness rests, as wanted, or (`rests` is false) users go on before it does.
-    pub(super) fn compares(&self, harness: &FaultHarness, rests: bool) {
+    pub(super) fn holds_against_model(&self, harness: &FaultHarness, rests: bool) {
         self.check(harness.now(), |state| {
             let Some(lockstep) = &mut state.lockstep else {
                 return Ok(());
@@ -479,9 +490,4 @@ impl Observer for Checker {
             state.oracle.sync_ended(sync, outcome)
         });
     }
-}
-
-fn describe(step: &Step) -> String {
-    let class = step.class.map_or("user", FaultClass::name);
-    format!("{class}: {:?}", step.action)
 }

@@ -15,7 +15,7 @@ use podstorm_sim::engine::observer::SyncId;
 
 use super::super::action::Action;
 use super::super::model::is_active;
-use super::super::schedule::PlannedCluster;
+use super::super::plan::PlannedCluster;
 use super::checks::Checked;
 use super::sets::SetState;
 

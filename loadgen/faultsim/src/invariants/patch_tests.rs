@@ -5,7 +5,7 @@ use std::sync::Arc;
 use podstorm::cache::Delta;
 use podstorm::client::{Answer, ApiError, OwnerPatch, Reason, Request};
 use podstorm::policy::Behaviour;
-use podstorm::replicaset::{Outcome, SyncError, SyncErrorClass};
+use podstorm::replicaset::{Outcome, ReplicaSets, SyncError, SyncErrorClass};
 use podstorm_apiserver::Change;
 use podstorm_objects::{Kind, Pod, Uid};
 use podstorm_sim::engine::observer::SyncId;
@@ -226,7 +226,7 @@ fn pods_patched_for_the_deleting_and_pods_of_two_controllers_are_noticed() {
 #[test]
 fn requests_of_a_sync_that_the_gate_refuses_are_noticed() {
     for (asked, expected) in [(false, None), (true, Some("I6"))] {
-        let cluster = draw(0, &[]).cluster;
+        let cluster = draw::<ReplicaSets>(0, &[]).cluster;
         let (harness, sync) = CheckerHarness::syncing(Behaviour::Upstream, 1, &[]);
         let mut oracle = OracleState::new(&cluster, Behaviour::Upstream);
         let opened = oracle.open_sync(sync, &harness.controller, harness.key(), NOW);

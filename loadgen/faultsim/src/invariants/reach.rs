@@ -11,7 +11,6 @@ use podstorm_sim::faults::{FaultClass, FaultId};
 
 use super::super::action::Action;
 use super::super::objects::{STUCK, node_name};
-use super::super::schedule::Step;
 use super::super::verdict::Struck;
 
 const MS: i64 = 1_000_000;
@@ -53,19 +52,26 @@ pub(super) struct Reach {
 impl Reach {
     /// A step is about to be carried out; answers its mark. `is_busy` tells whether a sync is under
     /// way.
-    pub(super) fn acts(&mut self, step: &Step, is_busy: bool, nodes: u32, now: Now) -> FaultId {
+    pub(super) fn acts(
+        &mut self,
+        class: Option<FaultClass>,
+        on_cluster: Option<&Action>,
+        is_busy: bool,
+        nodes: u32,
+        now: Now,
+    ) -> FaultId {
         let mark = FaultId::try_from(self.steps.len()).expect("there are few steps");
-        self.steps.push(step.class);
-        let (sign, for_ms) = match &step.action {
-            Action::Overlap { for_ms } => (Sign::Overlap, *for_ms),
-            Action::WallClock { for_ms, .. } => (Sign::Clock, *for_ms),
-            Action::Quota { for_ms, .. } => (Sign::Quota, *for_ms),
-            Action::LoseNode { node, for_ms } | Action::RejectPods { node, for_ms } => {
+        self.steps.push(class);
+        let (sign, for_ms) = match on_cluster {
+            Some(Action::Overlap { for_ms }) => (Sign::Overlap, *for_ms),
+            Some(Action::WallClock { for_ms, .. }) => (Sign::Clock, *for_ms),
+            Some(Action::Quota { for_ms, .. }) => (Sign::Quota, *for_ms),
+            Some(Action::LoseNode { node, for_ms } | Action::RejectPods { node, for_ms }) => {
                 (Sign::Node(node_name(node % nodes)), *for_ms)
             }
-            Action::Stick { for_ms, .. } => (Sign::Stuck, *for_ms),
+            Some(Action::Stick { for_ms, .. }) => (Sign::Stuck, *for_ms),
             // Whatever is under way takes longer.
-            Action::Pause { .. } if is_busy => {
+            Some(Action::Pause { .. }) if is_busy => {
                 self.noticed.insert(mark);
                 return mark;
             }
@@ -186,12 +192,8 @@ mod tests {
         NOW.plus_ns(seconds * 1_000 * MS)
     }
 
-    fn step(class: FaultClass, action: Action) -> Step {
-        Step {
-            at_ms: 0,
-            class: Some(class),
-            action,
-        }
+    fn acts(reach: &mut Reach, class: FaultClass, action: &Action, nodes: u32) {
+        reach.acts(Some(class), Some(action), false, nodes, NOW);
     }
 
     fn noticed(reach: &Reach, class: FaultClass) -> (u64, u64) {
@@ -216,21 +218,18 @@ mod tests {
     #[test]
     fn what_is_written_at_once_is_noticed_and_nothing_after_that() {
         let mut reach = Reach::default();
-        let kill = step(
-            FaultClass::PodKill,
-            Action::Kill {
-                replica_set: "web".to_owned(),
-                percent: 100,
-                how: Death::Deleted,
-            },
-        );
+        let kill = Action::Kill {
+            replica_set: "web".to_owned(),
+            percent: 100,
+            how: Death::Deleted,
+        };
         let pod = Pod::default();
-        reach.acts(&kill, false, 1, NOW);
+        acts(&mut reach, FaultClass::PodKill, &kill, 1);
         commits(&mut reach, Some(&pod), &pod, None, NOW);
         reach.acted();
         assert_eq!(noticed(&reach, FaultClass::PodKill), (1, 1));
         // There were no pods.
-        reach.acts(&kill, false, 1, NOW);
+        acts(&mut reach, FaultClass::PodKill, &kill, 1);
         reach.acted();
         commits(&mut reach, Some(&pod), &pod, None, NOW);
         assert_eq!(noticed(&reach, FaultClass::PodKill), (2, 1));
@@ -253,7 +252,7 @@ mod tests {
                 node: 3,
                 for_ms: 10_000,
             };
-            reach.acts(&step(FaultClass::NodeFailure, lose), false, 2, NOW);
+            acts(&mut reach, FaultClass::NodeFailure, &lose, 2);
             reach.acted();
             let (old, new, now) = (on(node), ended(node), later(after_s));
             commits(&mut reach, Some(&old), &old, None, now);
@@ -274,7 +273,7 @@ mod tests {
                 (FaultClass::Quota, Action::Quota { pods: 1, for_ms }),
                 (FaultClass::SecondController, Action::Overlap { for_ms }),
             ] {
-                reach.acts(&step(class, action), false, 1, NOW);
+                acts(&mut reach, class, &action, 1);
                 reach.acted();
                 assert_eq!(noticed(&reach, class), (1, 0));
             }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use podstorm::client::{Answer, ApiError, Reason, Request};
 use podstorm::limits::EXPECTATIONS_TIMEOUT_NS;
 use podstorm::policy::Behaviour;
+use podstorm::replicaset::ReplicaSets;
 use podstorm_apiserver::Change;
 use podstorm_objects::{AnyObject, Kind, Now, Object, ReplicaSet, Resource};
 use podstorm_sim::engine::observer::SyncId;
@@ -424,7 +425,7 @@ fn a_stall_longer_than_expectations_explains_creates_of_those_without_a_gate_onl
         (Kind::REPLICATION_CONTROLLER, true, true, None),
         (Kind::REPLICATION_CONTROLLER, false, true, Some("S1")),
     ] {
-        let mut schedule = draw(0, &[]);
+        let mut schedule = draw::<ReplicaSets>(0, &[]);
         schedule.cluster.stale_controller_consistency = gate;
         let mut oracle = super::oracle::OracleState::new(&schedule.cluster, Behaviour::Upstream);
         let mut harness = CheckerHarness::of(kind, Behaviour::Upstream);

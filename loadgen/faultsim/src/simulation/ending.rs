@@ -2,14 +2,9 @@
 
 use podstorm_sim::engine::fault_harness::FaultHarness;
 
-use super::{MS, Simulation};
+use super::{MS, Simulation, Users, Watcher};
 
 const SECOND: i64 = 1_000 * MS;
-
-/// With [`Ending::touches`] each ReplicaSet is touched so long after the faults are over, or later where
-/// a sync still expects something: one that set expectations while a watch that had failed was not yet
-/// tried again waits for them until they run out, and a touch before that is in vain.
-const TOUCH_AFTER: i64 = 370 * SECOND;
 
 /// By then every retry has come: the longest delay of upstream's is 1,000 s, and more where the
 /// bucket was empty.
@@ -18,20 +13,66 @@ const LAST_RETRY: i64 = 2_000 * SECOND;
 /// How a run must end.
 #[derive(Clone, Copy, Debug)]
 pub struct Ending {
+    /// So long after its beginning all is as wanted for the first time.
+    pub builds_within_ns: i64,
     /// So long after everything that went wrong was put right, all is as wanted.
     pub converges_within_ns: i64,
-    /// Whether each ReplicaSet is touched once, when expectations have run out.
-    pub touches: bool,
+    /// So long after that users touch everything, or later where a sync still expects something: one that
+    /// set expectations while a watch that had failed was not yet tried again waits for them until they run
+    /// out, and a touch before that is in vain.
+    pub touches_ns: &'static [i64],
+    /// Whether the last touch comes where all is as wanted before, too.
+    pub touches_always: bool,
+    /// So long after users have helped, where there was something to help with, all is as wanted.
+    pub helped_within_ns: i64,
+    /// What is as wanted may be written about for so long.
+    pub settles_ns: i64,
     /// Nothing may be written for so long after that.
     pub quiet_ns: i64,
 }
 
+impl Ending {
+    /// When expectations have run out, and a watch that had failed was tried again.
+    pub const EXPECTATIONS_RUN_OUT_NS: i64 = 370 * SECOND;
+
+    /// Ten minutes to be built and ten of quiet, no touches, no help.
+    pub const DEFAULT: Ending = Ending {
+        builds_within_ns: 600 * SECOND,
+        converges_within_ns: 0,
+        touches_ns: &[],
+        touches_always: true,
+        helped_within_ns: 0,
+        settles_ns: 0,
+        quiet_ns: 600 * SECOND,
+    };
+}
+
 impl Simulation {
+    /// Goes on until all is as wanted for the first time; whether it came to that.
+    pub(crate) fn builds(&mut self, ending: &Ending, watcher: &impl Watcher) -> bool {
+        let limit_ns = ending.builds_within_ns;
+        let missing = |simulation: &Simulation| watcher.missing(simulation);
+        let built = self.until_converged(limit_ns, &[], true, missing, |_| {});
+        if built.is_none() {
+            let missing = watcher.missing(self).unwrap_or_default();
+            let seconds = limit_ns / SECOND;
+            let text = format!("the cluster was not built within {seconds} s: {missing}");
+            self.checker.fail("L1", text, self.harness.now());
+        }
+        built.is_some()
+    }
+
     /// Puts everything right and lets the run end, checking L1 to L3; answers how long after healing
     /// everything was as wanted, ns.
-    pub fn conclude(&mut self, ending: &Ending) -> Option<i64> {
+    pub fn conclude(
+        &mut self,
+        ending: &Ending,
+        users: &mut impl Users,
+        watcher: &impl Watcher,
+    ) -> Option<i64> {
         self.checker.phase("heal", self.harness.now());
         self.heal();
+        users.put_right(self);
         // What was put right is noticed before anything is checked.
         self.run_to(self.harness.now().mono_ns + MS);
         let now_ns = self.harness.now().mono_ns;
@@ -39,26 +80,38 @@ impl Simulation {
         let healed_ns = now_ns.max(self.harness.network().over_ns());
         self.checker.healed(healed_ns);
         let limit_ns = healed_ns - now_ns + ending.converges_within_ns;
-        let converged = self.until_converged(limit_ns, ending.touches, Simulation::missing);
+        let missing = |simulation: &Simulation| watcher.missing(simulation);
+        let touch = |simulation: &mut Simulation| users.touch(simulation);
+        let (touches_ns, always) = (ending.touches_ns, ending.touches_always);
+        let mut converged = self.until_converged(limit_ns, touches_ns, always, missing, touch);
+        // What they were helped with may have come to where a controller waits again.
+        if converged.is_none() && !self.checker.is_over() && users.help(self) {
+            let limit_ns = ending.helped_within_ns;
+            converged = self.until_converged(limit_ns, &[], true, missing, |_| {});
+        }
         let Some(since_ns) = converged else {
-            let missing = self.missing();
             let text = format!(
                 "not converged {} s after the faults were over: {}",
                 ending.converges_within_ns / SECOND,
-                missing.unwrap_or_else(|| "a controller has not come to rest".to_owned())
+                watcher
+                    .missing(self)
+                    .unwrap_or_else(|| "a controller has not come to rest".to_owned())
             );
             self.checker.fail("L1", text, self.harness.now());
             return None;
         };
         let converged_after_ns = Some((since_ns - healed_ns).max(0));
+        self.run_to(self.harness.now().mono_ns + ending.settles_ns);
         self.checker.phase("quiet", self.harness.now());
+        watcher.quiet_begins();
         let begun_ns = self.harness.now().mono_ns;
         self.run_to(begun_ns + ending.quiet_ns);
-        if let Some(missing) = self.missing() {
+        if let Some(missing) = watcher.missing(self) {
             let text = format!("converged, and did not stay so: {missing}");
             self.checker.fail("L1", text, self.harness.now());
         }
-        if let Some(text) = self.checker.restless(begun_ns) {
+        let restless = self.checker.restless(begun_ns);
+        if let Some(text) = restless.or_else(|| watcher.restless(begun_ns)) {
             self.checker.fail("L2", text, self.harness.now());
         }
         if !self.checker.is_over() {
@@ -83,15 +136,18 @@ impl Simulation {
     }
 
     /// Goes on until nothing is missing and nothing is at work; the moment since when nothing is missing,
-    /// or nothing when that takes longer than `limit_ns`.
-    pub(crate) fn until_converged(
+    /// or nothing when that takes longer than `limit_ns`. `touch` is called at these times of waiting; with
+    /// `always` all of them come before the end.
+    fn until_converged(
         &mut self,
         limit_ns: i64,
-        touch: bool,
+        touches_ns: &[i64],
+        always: bool,
         missing: impl Fn(&Simulation) -> Option<String>,
+        mut touch: impl FnMut(&mut Simulation),
     ) -> Option<i64> {
         let begun_ns = self.harness.now().mono_ns;
-        let mut touched = !touch;
+        let mut touches = touches_ns.iter().copied().peekable();
         let mut since_ns = None;
         let mut step_ns = 50 * MS;
         loop {
@@ -105,21 +161,22 @@ impl Simulation {
                     since_ns.get_or_insert(self.checker.last_write_ns().max(begun_ns));
                 }
             }
-            if touched && since_ns.is_some() && self.harness.rests() {
+            let may_end = !always || touches.peek().is_none();
+            if may_end && since_ns.is_some() && self.harness.rests() {
                 return since_ns;
             }
             let waited = now_ns - begun_ns;
-            if !touched && waited >= TOUCH_AFTER && !expects(&self.harness) {
-                self.touch_all();
-                touched = true;
+            if touches.peek().is_some_and(|at_ns| waited >= *at_ns) && !expects(&self.harness) {
+                touch(self);
+                touches.next();
                 step_ns = 50 * MS;
             }
             if waited >= limit_ns {
                 return None;
             }
             let mut end_ns = (now_ns + step_ns).min(begun_ns + limit_ns);
-            if waited < TOUCH_AFTER && !touched {
-                end_ns = end_ns.min(begun_ns + TOUCH_AFTER);
+            if let Some(at_ns) = touches.peek().filter(|at_ns| waited < **at_ns) {
+                end_ns = end_ns.min(begun_ns + at_ns);
             }
             self.run_to(end_ns);
             step_ns = (step_ns * 5 / 4).min(5 * SECOND);

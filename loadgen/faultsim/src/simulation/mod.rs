@@ -3,39 +3,47 @@
 mod caches;
 mod ending;
 mod faults;
+mod parts;
 mod users;
 
 use std::collections::BTreeMap;
+use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
 
-use podstorm::controller::ControllerType as _;
+use podstorm::deployment::find_new::by_creation;
 use podstorm::policy::Behaviour;
 use podstorm::reflector::WATCH_LIST;
-use podstorm::replicaset::{ReplicaSets, ReplicationControllers, STALE_CONSISTENCY};
+use podstorm::replicaset::STALE_CONSISTENCY;
 use podstorm_apiserver::latency::Latency;
 use podstorm_apiserver::{Api, Cluster};
 use podstorm_objects::{Kind, Namespace, Node, Pod, Uid};
 use podstorm_sim::due_queue::DueQueue;
 use podstorm_sim::engine::fault_harness::{FaultHarness, Stopped};
-use podstorm_sim::faults::{StreamEnd, StreamKind};
+use podstorm_sim::faults::{FaultClass, StreamEnd, StreamKind};
 use podstorm_sim::options::{ControllerSettings, EngineKind, LatencySettings, SimOptions};
 use podstorm_sim::rows::Rows;
 use podstorm_sim::services::Controllers;
 use serde_json::{Value, json};
 
-use super::action::Action;
+use super::action::{Action, SubjectAction};
 use super::invariants::Checker;
 use super::model;
 use super::objects::{NAMESPACE, STUCK, named, node_name};
-use super::schedule::{PlannedCluster, PlannedReplicaSet, Step};
-use super::workloads::WorkloadKind;
+use super::plan::{PlannedCluster, Step};
+use super::workloads::{self, PlannedReplicaSet, WorkloadKind};
 
 const MS: i64 = 1_000_000;
 
 pub use ending::Ending;
+pub use parts::{Users, Watcher};
 
-/// What a planned cluster is built from.
-pub fn options(planned: &PlannedCluster, seed: u64, behaviour: Behaviour) -> SimOptions {
+/// What a planned cluster is built from, in which the controllers of these kinds run.
+pub fn options(
+    planned: &PlannedCluster,
+    kinds: &[Kind],
+    seed: u64,
+    behaviour: Behaviour,
+) -> SimOptions {
     let gates = [
         (STALE_CONSISTENCY, planned.stale_controller_consistency),
         (WATCH_LIST, planned.watch_list_client),
@@ -43,14 +51,11 @@ pub fn options(planned: &PlannedCluster, seed: u64, behaviour: Behaviour) -> Sim
     let gates = gates.map(|(gate, on)| (gate.name.to_owned(), on));
     let up_to = |ms: u32| Latency::Uniform(i64::from(ms) * MS / 10, i64::from(ms) * MS);
     let mut options = SimOptions::new(EngineKind::Virtual, seed);
-    for row in [ReplicaSets::ROW, ReplicationControllers::ROW] {
-        let flag = row.workers.expect("both have one");
-        options
-            .controller
-            .workers
-            .set(flag, planned.workers as usize);
+    for (_, flag) in Rows::installed().worker_flags() {
+        let workers = planned.workers as usize;
+        options.controller.workers.set(flag, workers);
     }
-    options.services.controllers = Controllers::of_kinds(Rows::installed(), &[Kind::REPLICA_SET]);
+    options.services.controllers = Controllers::of_kinds(Rows::installed(), kinds);
     options.controller = ControllerSettings {
         burst_replicas: planned.burst_replicas,
         feature_gates: gates.into_iter().collect(),
@@ -97,8 +102,18 @@ enum Later {
     LiftQuota,
     /// A node is back, and takes pods.
     RestoreNode { node: u32 },
-    /// The namespace is created again, with its ReplicaSets, as soon as it is gone.
+    /// The namespace is created again, with its objects, as soon as it is gone.
     CreateNamespace,
+}
+
+/// Creates the objects of a workload that stands on ReplicaSets, when the namespace is there again.
+#[derive(Clone)]
+struct CreateObjects(Arc<dyn Fn(&mut Simulation) + Send + Sync>);
+
+impl Debug for CreateObjects {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("CreateObjects")
+    }
 }
 
 /// A cluster with controllers that meet faults, and the checker that looks at all of it.
@@ -120,6 +135,7 @@ pub struct Simulation {
     touches: u64,
     /// Whether the namespace was deleted and is not back.
     away: bool,
+    create_objects: Option<CreateObjects>,
 }
 
 #[derive(Clone, Debug)]
@@ -133,7 +149,7 @@ struct SetPlan {
 }
 
 impl Simulation {
-    /// Creates what is planned on that cluster, whose commits and controllers `checker` hears of.
+    /// Creates the nodes and the namespace on that cluster, whose commits and controllers `checker` hears of.
     ///
     /// # Panics
     /// When the cluster has objects already.
@@ -143,25 +159,18 @@ impl Simulation {
         checker: Arc<Checker>,
         is_scripted: bool,
     ) -> Simulation {
-        let plan = |set: &PlannedReplicaSet| SetPlan {
-            kind: set.kind,
-            like: set.name.clone(),
-            replicas: set.replicas,
-            min_ready_seconds: set.min_ready_seconds,
-            deleted: false,
-        };
-        let sets = planned.replica_sets.iter();
         let simulation = Simulation {
             harness,
             checker,
             planned: planned.clone(),
             is_scripted,
-            sets: sets.map(|set| (set.name.clone(), plan(set))).collect(),
+            sets: BTreeMap::new(),
             later: DueQueue::default(),
             begun_ns: 0,
             crash: (0, Stale::default()),
             touches: 0,
             away: false,
+            create_objects: None,
         };
         let now = simulation.harness.now();
         simulation.create_namespace();
@@ -174,13 +183,38 @@ impl Simulation {
             let created = simulation.cluster().create(node, now);
             created.expect("the name of a node is free");
         }
-        let names: Vec<String> = simulation.sets.keys().cloned().collect();
-        names.iter().for_each(|name| simulation.create_set(name));
         simulation
+    }
+
+    /// Creates ReplicaSets and ReplicationControllers, in the order of their names.
+    pub fn create_sets(&mut self, planned: &[PlannedReplicaSet]) {
+        for set in planned {
+            let plan = SetPlan {
+                kind: set.kind,
+                like: set.name.clone(),
+                replicas: set.replicas,
+                min_ready_seconds: set.min_ready_seconds,
+                deleted: false,
+            };
+            self.sets.insert(set.name.clone(), plan);
+        }
+        let names: Vec<String> = self.sets.keys().cloned().collect();
+        names.iter().for_each(|name| self.create_set(name));
+    }
+
+    /// Creates the objects of a workload that stands on ReplicaSets, now and whenever the namespace is there
+    /// again.
+    pub(super) fn create_with(&mut self, create: impl Fn(&mut Simulation) + Send + Sync + 'static) {
+        create(self);
+        self.create_objects = Some(CreateObjects(Arc::new(create)));
     }
 
     fn cluster(&self) -> &Cluster {
         self.harness.cluster()
+    }
+
+    pub(super) fn checker(&self) -> Arc<Checker> {
+        Arc::clone(&self.checker)
     }
 
     fn create_namespace(&self) {
@@ -359,7 +393,7 @@ impl Simulation {
         self.harness.wake_controllers();
     }
 
-    /// Creates the namespace and its ReplicaSets anew, or waits until it is gone.
+    /// Creates the namespace and its objects anew, or waits until it is gone.
     fn namespace_again(&mut self) {
         if self.cluster().get::<Namespace>("", NAMESPACE).is_ok() {
             return self.after(100 * MS, Later::CreateNamespace);
@@ -371,18 +405,47 @@ impl Simulation {
         for name in names {
             self.create_set(&name);
         }
+        if let Some(CreateObjects(create)) = self.create_objects.clone() {
+            create(self);
+        }
     }
 
     /// Carries one step out.
-    pub fn act(&mut self, step: &Step) {
+    pub fn act<A: SubjectAction>(&mut self, step: &Step<A>, users: &mut impl Users<Action = A>) {
         self.checker.acts(step, &self.harness);
-        self.do_action(step);
+        match step.action.on_cluster() {
+            Some(action) => self.act_on_cluster(step.class, action),
+            None => users.act(self, &step.action),
+        }
         self.checker.acted(&self.harness);
         self.harness.wake_controllers();
     }
 
-    fn do_action(&mut self, step: &Step) {
-        match &step.action {
+    /// The name of the ReplicaSet that is meant by `web/2`; none where `web` owns none.
+    pub(super) fn counted(&self, name: &str) -> Option<String> {
+        let Some((owner, nth)) = name.split_once('/') else {
+            return Some(name.to_owned());
+        };
+        let mut sets = workloads::all(self.cluster());
+        sets.retain(|set| {
+            let controller = set.metadata.controller();
+            controller.is_some_and(|controller| *controller.name == *owner)
+        });
+        sets.sort_by(|a, b| by_creation(a, b));
+        let nth: usize = nth.parse().expect("a schedule is checked first");
+        let set = sets.get(nth % sets.len().max(1))?;
+        Some(set.metadata.name.to_string())
+    }
+
+    fn act_on_cluster(&mut self, class: Option<FaultClass>, action: &Action) {
+        let mut action = action.clone();
+        if let Some(name) = action.replica_set_mut() {
+            let Some(found) = self.counted(name) else {
+                return;
+            };
+            *name = found;
+        }
+        match &action {
             Action::Scale {
                 replica_set,
                 replicas,
@@ -469,7 +532,7 @@ impl Simulation {
                 }
                 self.after_ms(*for_ms, Later::Unstick);
             }
-            action => self.disturb(step.class, action),
+            action => self.disturb(class, action),
         }
     }
 

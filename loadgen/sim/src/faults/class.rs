@@ -52,25 +52,6 @@ fault_classes! {
 }
 
 impl FaultClass {
-    /// The classes that strike Deployments, in order of their numbers. The others change pods and ReplicaSets in
-    /// ways whose rules only the campaign of ReplicaSets knows.
-    pub const ON_DEPLOYMENTS: [FaultClass; 14] = [
-        FaultClass::ApiError,
-        FaultClass::AmbiguousWrite,
-        FaultClass::EventDropped,
-        FaultClass::EventDuplicated,
-        FaultClass::StreamSkew,
-        FaultClass::WatchStall,
-        FaultClass::Compaction,
-        FaultClass::StaleServer,
-        FaultClass::Crash,
-        FaultClass::SecondController,
-        FaultClass::Clock,
-        FaultClass::NodeFailure,
-        FaultClass::Overload,
-        FaultClass::EventSink,
-    ];
-
     /// The number, 1 to 26: F1 to F26 of the reliability plan.
     pub fn number(self) -> usize {
         self as usize + 1

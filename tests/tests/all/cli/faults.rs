@@ -35,11 +35,12 @@ const GATE_ON: &str = "StaleControllerConsistencyReplicaSet=true";
 
 /// A valid schedule, which tests break.
 const SCHEDULE: &str = "\
-version: 3
+version: 4
+workload: replicaset
 seed: 1
+objects:
+  - {name: web, replicas: 3}
 cluster:
-  replica-sets:
-    - {name: web, replicas: 3}
   nodes: 3
   workers: 2
   burst-replicas: 500
@@ -202,43 +203,23 @@ fn how_far_seeds_reach_is_told_with_the_least_met_pairs_first() {
 }
 
 #[test]
-fn deployments_are_said_to_meet_the_faults_that_strike_them_and_no_others() {
-    let of_deployments = FaultClass::ON_DEPLOYMENTS.map(FaultClass::name);
-    // The page: two lists, of those that strike and of those that don't.
-    let page = include_str!("../../../../docs/faults.md");
-    let names = |from: &str| -> Vec<&str> {
-        let (_, list) = page.split_once(from).expect("the list is there");
-        let list = list.split_once('.').map_or(list, |(list, _)| list);
-        list.split('`').skip(1).step_by(2).collect()
-    };
-    assert_eq!(names("classes strike: "), of_deployments);
-    let others = FaultClass::ALL.map(FaultClass::name).into_iter();
-    let others: Vec<&str> = others
-        .filter(|name| !of_deployments.contains(name))
-        .collect();
-    assert_eq!(names("what\nmay follow: "), others);
-    // The list of classes.
-    let listed = told(&run("faults"));
-    let marked = |line: &str| line.split_once('*').map(|(_, rest)| rest.to_owned());
-    let marked: Vec<String> = listed
-        .lines()
-        .filter(|line| line.starts_with('F'))
-        .filter_map(marked)
-        .collect();
-    let marked = marked.iter().filter_map(|line| line.split(' ').next());
-    assert_eq!(marked.collect::<Vec<_>>(), others);
-    // What comes of a campaign.
+fn every_class_strikes_every_workload() {
+    let all = FaultClass::ALL.map(FaultClass::name);
     let folder = folder();
-    let output = run_in(
-        &folder,
-        "fuzz --workload deployment --seeds 2 --json of.json",
-    );
-    let text = ended(&output, 0);
-    assert!(!text.contains("stuck-pod"), "{text}");
-    let faults = json_in(&folder, "of.json")["faults"].clone();
-    let classes = faults.as_array().unwrap().iter();
-    let classes: Vec<&str> = classes.filter_map(|row| row["class"].as_str()).collect();
-    assert_eq!(classes, of_deployments);
+    for workload in ["replicaset", "deployment"] {
+        let line = format!("fuzz --workload {workload} --seeds 60 --json of.json --quiet");
+        ended(&run_in(&folder, &line), 0);
+        let faults = json_in(&folder, "of.json")["faults"].clone();
+        let rows = faults.as_array().expect("a row for each class");
+        let names: Vec<&str> = rows
+            .iter()
+            .filter_map(|row| row["class"].as_str())
+            .collect();
+        assert_eq!(names, all);
+        for row in rows {
+            assert!(row["injected"].as_u64() > Some(0), "{workload}: {row}");
+        }
+    }
 }
 
 #[test]
@@ -269,7 +250,7 @@ fn seeds_of_deployments_hold_and_one_is_shown_step_by_step() {
     let line = "fuzz --workload deployment --seeds 10 --json reach.json";
     let text = stdout(&run_in(&folder, line));
     holds(&text, &format!("10 seeds,  | {SITUATION}"));
-    assert!(!text.contains("pairs met"), "{text}");
+    holds(&text, "faults x steps: | pairs met");
     let result = json_in(&folder, "reach.json");
     assert_eq!(result["situations"][SITUATION], 10);
     let replayed = told(&run("replay 7 --workload deployment"));

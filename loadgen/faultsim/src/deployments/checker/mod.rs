@@ -11,12 +11,15 @@ use podstorm::intern::KeyId;
 use podstorm::replicaset::{Controller, Sync};
 use podstorm_apiserver::{Change, Cluster, Commit, CommitObserver};
 use podstorm_objects::{Deployment, DeploymentCondition, Kind, Now, Pod, Reason, ReplicaSet, Uid};
+use podstorm_sim::engine::fault_harness::FaultHarness;
 use podstorm_sim::engine::observer::{Observer, Origin, SyncId};
 use podstorm_sim::faults::BatchPosition;
 
+use super::ending;
 use super::users::deployments;
 use crate::invariants::{Checker, QUIET_SYNCS_MAX, request_words};
 use crate::objects::NAMESPACE;
+use crate::simulation::{Simulation, Watcher};
 
 mod checks;
 mod seen;
@@ -64,16 +67,6 @@ impl RolloutChecker {
         }
     }
 
-    /// The checker of ReplicaSets beside it.
-    pub(super) fn checker(&self) -> &Checker {
-        &self.checker
-    }
-
-    /// The situations that have been seen.
-    pub fn situations(&self) -> BTreeSet<&'static str> {
-        self.state().situations.clone()
-    }
-
     /// What the caches of the Deployment controller have in another version than the server, if anything: what is
     /// still on its way may bring more to do.
     pub(super) fn behind(&self, cluster: &Cluster) -> Option<String> {
@@ -99,26 +92,6 @@ impl RolloutChecker {
             let name = &meta.name;
             (there != known).then(|| format!("a cache is behind on ReplicaSets of {name}"))
         })
-    }
-
-    /// Nothing is to be done from now on.
-    pub(super) fn quiet_begins(&self) {
-        self.state().quiet = Quiet::default();
-    }
-
-    /// What the Deployment controller did since then (L2).
-    pub(super) fn restless(&self, since_ns: i64) -> Option<String> {
-        let quiet = &self.state().quiet;
-        if let Some(asked_ns) = quiet.asked_ns {
-            let seconds = (asked_ns - since_ns) as f64 / 1e9;
-            return Some(format!(
-                "a Deployment's sync asked for something after {seconds:.3} s of quiet"
-            ));
-        }
-        let busiest = quiet.syncs.iter().max_by_key(|(_, syncs)| **syncs);
-        busiest
-            .filter(|(_, syncs)| **syncs > QUIET_SYNCS_MAX)
-            .map(|(name, syncs)| format!("{name} was synced {syncs} times in the quiet"))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -207,6 +180,42 @@ impl State {
             let pods = self.pods.entry(owner).or_default();
             pods.insert(uid.clone(), Arc::new(pod.clone()));
         }
+    }
+}
+
+impl Watcher for RolloutChecker {
+    fn checker(self: Arc<Self>) -> Arc<Checker> {
+        Arc::clone(&self.checker)
+    }
+
+    fn observe(self: Arc<Self>, harness: &mut FaultHarness) {
+        harness.observe::<deployment::Controller>(self);
+    }
+
+    fn missing(&self, simulation: &Simulation) -> Option<String> {
+        ending::missing(simulation, self)
+    }
+
+    fn quiet_begins(&self) {
+        self.state().quiet = Quiet::default();
+    }
+
+    fn restless(&self, since_ns: i64) -> Option<String> {
+        let quiet = &self.state().quiet;
+        if let Some(asked_ns) = quiet.asked_ns {
+            let seconds = (asked_ns - since_ns) as f64 / 1e9;
+            return Some(format!(
+                "a Deployment's sync asked for something after {seconds:.3} s of quiet"
+            ));
+        }
+        let busiest = quiet.syncs.iter().max_by_key(|(_, syncs)| **syncs);
+        busiest
+            .filter(|(_, syncs)| **syncs > QUIET_SYNCS_MAX)
+            .map(|(name, syncs)| format!("{name} was synced {syncs} times in the quiet"))
+    }
+
+    fn situations(&self) -> Vec<&'static str> {
+        self.state().situations.iter().copied().collect()
     }
 }
 

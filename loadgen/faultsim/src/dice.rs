@@ -6,7 +6,7 @@ use podstorm_sim::executor::seed::seed_for;
 use podstorm_sim::faults::{ApiFault, Call, Effect, FaultClass, StreamEnd, StreamKind};
 
 use crate::action::Action;
-use crate::schedule::{PlannedCluster, PlannedReplicaSet};
+use crate::plan::PlannedCluster;
 
 /// Faults of a class per simulated minute: least and most.
 const RATE: (f64, f64) = (0.1, 12.0);
@@ -14,8 +14,31 @@ const RATE: (f64, f64) = (0.1, 12.0);
 /// What users do, per simulated minute: least and most.
 const USER_RATE: (f64, f64) = (0.5, 12.0);
 
-/// Draws.
-pub(crate) struct Dice {
+/// How the schedules of a workload are drawn.
+#[derive(Clone, Copy, Debug)]
+pub struct Odds {
+    /// The name of its stream of random numbers.
+    pub stream: &'static str,
+    /// Of a hundred seeds, those without faults.
+    pub without_faults: u32,
+    /// Of a hundred seeds, those with a single class.
+    pub of_one_class: u32,
+    /// How many classes the other seeds have on average.
+    pub classes: usize,
+    /// Most steps of one class in one schedule.
+    pub steps_max: usize,
+    /// The calls that are refused or slow, those more often that are named more often. One time in four
+    /// it is any write of pods or statuses instead.
+    pub calls: &'static [Call],
+    /// The writes whose outcome may stay unknown.
+    pub writes: &'static [Call],
+    /// The writes that a layer below may send again.
+    pub resent: &'static [Call],
+}
+
+/// The random numbers of one schedule.
+#[derive(Debug)]
+pub struct Dice {
     pub(crate) random: Rng,
     /// Most steps of one class in one schedule.
     steps_max: usize,
@@ -73,37 +96,33 @@ impl Dice {
         self.times(rate, end_ms)
     }
 
-    /// The classes of a seed, and whether they strike as often as they can. Of a hundred seeds the first
-    /// number have none, the second a single one, and the others those that `is_chosen` says.
+    /// The classes of a seed, and whether they strike as often as they can.
     pub(crate) fn classes(
         &mut self,
         wanted: &[FaultClass],
-        all: &[FaultClass],
-        (without, of_one): (u32, u32),
-        mut is_chosen: impl FnMut(&mut Dice) -> bool,
+        odds: &Odds,
     ) -> (Vec<FaultClass>, bool) {
         if !wanted.is_empty() {
             return (wanted.to_vec(), false);
         }
         let kind = self.below(100);
-        if kind < without {
+        if kind < odds.without_faults {
             return (Vec::new(), false);
         }
-        if kind < without + of_one {
-            return (vec![self.one(all)], true);
+        let all = FaultClass::ALL;
+        if kind < odds.without_faults + odds.of_one_class {
+            return (vec![self.one(&all)], true);
         }
-        let chosen = all.iter().filter(|_| is_chosen(self));
-        (chosen.copied().collect(), false)
+        let is_chosen = |_: &FaultClass| self.random.usize(..all.len()) < odds.classes;
+        (all.into_iter().filter(is_chosen).collect(), false)
     }
 
-    /// A cluster of these objects.
+    /// A cluster.
     pub(crate) fn cluster(
         &mut self,
-        replica_sets: Vec<PlannedReplicaSet>,
         burst_replicas: impl FnOnce(&mut Dice) -> u32,
     ) -> PlannedCluster {
         PlannedCluster {
-            replica_sets,
             nodes: self.random.u32(1..=4),
             workers: self.one(&[1, 2, 5]),
             burst_replicas: burst_replicas(self),

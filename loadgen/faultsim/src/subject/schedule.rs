@@ -2,28 +2,31 @@
 
 use std::collections::BTreeSet;
 
-use podstorm::policy::Behaviour;
 use podstorm_located::{Located, Mistake};
 use podstorm_sim::faults::FaultClass;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::action::Action;
-use super::workloads::WorkloadKind;
+use super::Subject;
+use crate::action::{Action, SubjectAction};
+use crate::plan::{PlannedCluster, Step};
 
 /// The version of the schedule format and of the way seeds are drawn; raised when either changes,
 /// so that an old seed is refused and not replayed as something else.
-pub const SCHEDULE_VERSION: u32 = 3;
+pub const SCHEDULE_VERSION: u32 = 4;
 
-/// A run, as data.
+/// A run of a workload, as data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Schedule {
+#[serde(rename_all = "kebab-case", deny_unknown_fields, bound = "")]
+pub struct Schedule<S: Subject> {
     /// [`SCHEDULE_VERSION`].
     pub version: u32,
+    /// The name of the workload.
+    pub workload: String,
     /// The seed of everything that the cluster draws: UIDs, latencies.
     pub seed: u64,
-    /// What exists at first.
+    /// The workload's objects at first.
+    pub objects: Vec<S::Planned>,
+    /// Their cluster.
     pub cluster: PlannedCluster,
     /// The end of the phase in which things go wrong, ms.
     pub disturb_ms: u32,
@@ -31,80 +34,7 @@ pub struct Schedule {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<FaultClass>,
     /// What is done, in order of time.
-    pub steps: Vec<Step>,
-}
-
-/// The cluster and its controller at the beginning.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct PlannedCluster {
-    /// The ReplicaSets and ReplicationControllers.
-    pub replica_sets: Vec<PlannedReplicaSet>,
-    /// How many nodes.
-    pub nodes: u32,
-    /// How many workers each controller has.
-    pub workers: u32,
-    /// Most creates or deletes in one sync.
-    pub burst_replicas: u32,
-    /// The read-your-writes gate of 1.36.
-    #[serde(default = "yes")]
-    pub stale_controller_consistency: bool,
-    /// Whether initial lists come through the watch.
-    #[serde(default = "yes")]
-    pub watch_list_client: bool,
-    /// The longest time of an API call there and back, ms.
-    pub api_ms: u32,
-    /// The longest time of a watch event, ms.
-    pub watch_ms: u32,
-    /// The longest time of a pod to become ready, ms.
-    pub startup_ms: u32,
-    /// The longest time of a pod to end, ms.
-    pub termination_ms: u32,
-}
-
-/// A planned ReplicaSet, or a ReplicationController.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct PlannedReplicaSet {
-    /// What it is; absent for a ReplicaSet.
-    #[serde(default, skip_serializing_if = "WorkloadKind::is_usual")]
-    pub kind: WorkloadKind,
-    /// Its name.
-    pub name: String,
-    /// How many replicas.
-    pub replicas: i32,
-    /// `minReadySeconds`.
-    #[serde(default)]
-    pub min_ready_seconds: i32,
-}
-
-/// An action with its time.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Step {
-    /// When, ms from the beginning of the disturbed phase.
-    pub at_ms: u32,
-    /// The class of faults it belongs to; absent for what users do.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub class: Option<FaultClass>,
-    /// What is done.
-    pub action: Action,
-}
-
-impl Step {
-    /// What users do at that time.
-    pub fn of_user(at_ms: u32, action: Action) -> Step {
-        let class = None;
-        Step {
-            at_ms,
-            class,
-            action,
-        }
-    }
-}
-
-const fn yes() -> bool {
-    true
+    pub steps: Vec<Step<S::Action>>,
 }
 
 /// A schedule that can't be played, with the place and the mend.
@@ -124,7 +54,7 @@ impl ScheduleError {
     }
 
     /// Refuses a schedule of another version than [`SCHEDULE_VERSION`].
-    pub(crate) fn of_version(version: u32) -> Result<(), ScheduleError> {
+    fn of_version(version: u32) -> Result<(), ScheduleError> {
         if version == SCHEDULE_VERSION {
             return Ok(());
         }
@@ -135,39 +65,14 @@ impl ScheduleError {
     }
 }
 
-impl PlannedCluster {
-    /// Whether its cluster can be played for so long, ms.
-    pub(crate) fn check(&self, disturb_ms: u32) -> Result<(), ScheduleError> {
-        for (name, value, low, high) in [
-            ("cluster.nodes", self.nodes, 1, 1_000),
-            ("cluster.workers", self.workers, 1, 64),
-            ("cluster.burst-replicas", self.burst_replicas, 1, 500),
-            ("disturb-ms", disturb_ms, 0, 24 * 3_600_000),
-        ] {
-            check_within(name, value, low, high).map_err(ScheduleError)?;
-        }
-        Ok(())
-    }
-}
-
-impl Schedule {
-    /// Whether ReplicationControllers are there at any time of the run.
-    pub fn has_replication_controllers(&self) -> bool {
-        let is_one = |kind: WorkloadKind| kind == WorkloadKind::ReplicationController;
-        let mut sets = self.cluster.replica_sets.iter();
-        sets.any(|set| is_one(set.kind))
-            || self.steps.iter().any(|step| match &step.action {
-                Action::CreateOverlapping { kind, .. } => is_one(*kind),
-                _ => false,
-            })
-    }
-
+impl<S: Subject> Schedule<S> {
     /// Reads a schedule from YAML or JSON and checks it.
     ///
     /// # Errors
     /// What is wrong, by line or by step.
-    pub fn read(text: &str) -> Result<Schedule, ScheduleError> {
-        let schedule: Schedule = parsed(text)?;
+    pub fn read(text: &str) -> Result<Schedule<S>, ScheduleError> {
+        header(text)?;
+        let schedule: Schedule<S> = Located::from_yaml(text)?.read()?;
         schedule.check()?;
         Ok(schedule)
     }
@@ -177,58 +82,51 @@ impl Schedule {
     /// # Errors
     /// The first step or setting that can't be, and what would do.
     pub fn check(&self) -> Result<(), ScheduleError> {
-        let fail = |text: String| Err(ScheduleError(text));
         ScheduleError::of_version(self.version)?;
-        let cluster = &self.cluster;
-        cluster.check(self.disturb_ms)?;
-        if cluster.replica_sets.is_empty() {
-            return fail("cluster.replica-sets: at least one is needed".to_owned());
+        self.checked().map_err(ScheduleError)
+    }
+
+    fn checked(&self) -> Result<(), String> {
+        let (cluster, name) = (&self.cluster, S::ROW.alias);
+        if self.workload != name {
+            return Err(format!("workload: {:?} is not {name}", self.workload));
+        }
+        check_within("cluster.nodes", cluster.nodes, 1, 1_000)?;
+        check_within("cluster.workers", cluster.workers, 1, 64)?;
+        check_within("cluster.burst-replicas", cluster.burst_replicas, 1, 500)?;
+        check_within("disturb-ms", self.disturb_ms, 0, 24 * 3_600_000)?;
+        if self.objects.is_empty() {
+            return Err("objects: at least one is needed".to_owned());
         }
         let mut names = BTreeSet::new();
-        for set in &cluster.replica_sets {
-            if !names.insert(set.name.as_str()) {
-                return fail(format!(
-                    "cluster.replica-sets: {:?} is there twice",
-                    set.name
-                ));
+        for object in &self.objects {
+            let name = S::name(object);
+            if !names.insert(name) {
+                return Err(format!("objects: {name:?} is there twice"));
             }
-            if set.replicas < 0 || set.replicas > 5_000 {
-                return fail(format!(
-                    "cluster.replica-sets: {:?} wants {} replicas, 0 to 5000 will do",
-                    set.name, set.replicas
-                ));
-            }
+            S::check_object(object).map_err(|text| format!("objects: {text}"))?;
         }
         for step in &self.steps {
-            if let Action::CreateOverlapping { name, .. } = &step.action {
+            if let Some(Action::CreateOverlapping { name, .. }) = step.action.on_cluster() {
                 names.insert(name);
             }
         }
         let mut last = 0;
         for (number, step) in self.steps.iter().enumerate() {
-            if let Some(name) = step.action.replica_set()
-                && !names.contains(name)
-            {
-                let known: Vec<&str> = names.iter().copied().collect();
-                return fail(format!(
-                    "steps[{number}]: there is no ReplicaSet {name:?}; there are {}",
-                    known.join(", ")
+            let (at_ms, end) = (step.at_ms, self.disturb_ms);
+            if at_ms < last {
+                return Err(format!(
+                    "steps[{number}].at-ms: {at_ms} is before the step before it ({last})"
                 ));
             }
-            if step.at_ms < last {
-                return fail(format!(
-                    "steps[{number}].at-ms: {} is before the step before it ({last})",
-                    step.at_ms
+            if at_ms > end {
+                return Err(format!(
+                    "steps[{number}].at-ms: {at_ms} is after disturb-ms ({end})"
                 ));
             }
-            if step.at_ms > self.disturb_ms {
-                return fail(format!(
-                    "steps[{number}].at-ms: {} is after disturb-ms ({})",
-                    step.at_ms, self.disturb_ms
-                ));
-            }
-            check_action(&step.action).or_else(|text| fail(format!("steps[{number}]: {text}")))?;
-            last = step.at_ms;
+            last = at_ms;
+            check_step::<S>(&step.action, &names)
+                .map_err(|text| format!("steps[{number}]: {text}"))?;
         }
         Ok(())
     }
@@ -239,17 +137,40 @@ impl Schedule {
     }
 }
 
-/// Reads a schedule of this version; what else it says is not checked.
-pub(crate) fn parsed<T: DeserializeOwned>(text: &str) -> Result<T, ScheduleError> {
+/// The workload of a schedule of this version; what else it says is not checked.
+pub(crate) fn header(text: &str) -> Result<String, ScheduleError> {
     #[derive(Deserialize)]
     struct Versioned {
         version: u32,
     }
+    #[derive(Deserialize)]
+    struct Header {
+        workload: String,
+    }
     let file = Located::from_yaml(text)?;
-    // Before the whole, whose members are those of this version.
+    // Before the rest, whose members are those of this version.
     let Versioned { version } = file.read()?;
     ScheduleError::of_version(version)?;
-    Ok(file.read()?)
+    let Header { workload } = file.read()?;
+    Ok(workload)
+}
+
+fn check_step<S: Subject>(action: &S::Action, names: &BTreeSet<&str>) -> Result<(), String> {
+    if let Some(target) = action.target() {
+        let (name, nth) = target.split_once('/').unwrap_or((target, "0"));
+        if !names.contains(name) {
+            let known: Vec<&str> = names.iter().copied().collect();
+            let kind = S::ROW.kind.map_or("object", |kind| kind.name());
+            let known = known.join(", ");
+            return Err(format!("there is no {kind} {name:?}; there are {known}"));
+        }
+        nth.parse::<u32>()
+            .map_err(|_| format!("{target:?}: a number comes after the /, as in {name}/0"))?;
+    }
+    match action.on_cluster() {
+        Some(action) => check_on_cluster(action),
+        None => S::check_action(action),
+    }
 }
 
 /// Whether a number is within these, both included.
@@ -261,7 +182,7 @@ pub(crate) fn check_within(name: &str, value: u32, low: u32, high: u32) -> Resul
 }
 
 /// Whether an action can be carried out.
-pub(crate) fn check_action(action: &Action) -> Result<(), String> {
+fn check_on_cluster(action: &Action) -> Result<(), String> {
     let within = check_within;
     match action {
         Action::Kill { percent, .. }
@@ -284,40 +205,27 @@ pub(crate) fn check_action(action: &Action) -> Result<(), String> {
     }
 }
 
-/// How a schedule is played.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct How {
-    /// Whose behaviour.
-    pub behaviour: Behaviour,
-    /// Whether to write down every commit and every sync, for a person.
-    pub told: bool,
-}
-
-impl How {
-    /// With that behaviour, and nothing written down.
-    pub fn untold(behaviour: Behaviour) -> How {
-        let told = false;
-        How { behaviour, told }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workloads::PlannedReplicaSet;
+    use crate::workloads::WorkloadKind;
+    use podstorm::replicaset::ReplicaSets;
     use podstorm_objects::Kind;
     use podstorm_sim::faults::{ApiFault, Call, CrashPoint, Effect, StreamKind};
 
-    fn schedule(steps: Vec<Step>) -> Schedule {
+    fn schedule(steps: Vec<Step<Action>>) -> Schedule<ReplicaSets> {
         Schedule {
             version: SCHEDULE_VERSION,
+            workload: "replicaset".to_owned(),
             seed: 7,
+            objects: vec![PlannedReplicaSet {
+                kind: WorkloadKind::ReplicaSet,
+                name: "web".into(),
+                replicas: 3,
+                min_ready_seconds: 0,
+            }],
             cluster: PlannedCluster {
-                replica_sets: vec![PlannedReplicaSet {
-                    kind: WorkloadKind::ReplicaSet,
-                    name: "web".into(),
-                    replicas: 3,
-                    min_ready_seconds: 0,
-                }],
                 nodes: 3,
                 workers: 2,
                 burst_replicas: 500,
@@ -374,8 +282,8 @@ mod tests {
         let mut known = schedule(Vec::new());
         let text = known.to_yaml();
         assert!(!text.contains("kind"), "{text}");
-        assert!(!known.has_replication_controllers());
-        known.cluster.replica_sets[0].kind = WorkloadKind::ReplicationController;
+        assert!(ReplicaSets::kinds(&known).len() == 1);
+        known.objects[0].kind = WorkloadKind::ReplicationController;
         let text = known.to_yaml();
         assert!(text.contains("kind: replication-controller"), "{text}");
         assert_eq!(Schedule::read(&text), Ok(known));
@@ -388,7 +296,7 @@ mod tests {
         for kind in WorkloadKind::ALL {
             let schedule = schedule(vec![Step::of_user(1, beside(kind))]);
             assert_eq!(Schedule::read(&schedule.to_yaml()), Ok(schedule.clone()));
-            assert_eq!(schedule.has_replication_controllers(), !kind.is_usual());
+            assert_eq!(ReplicaSets::kinds(&schedule).len() == 2, !kind.is_usual());
         }
     }
 
@@ -406,7 +314,7 @@ mod tests {
         let kill = Action::Kill {
             replica_set: "web".into(),
             percent: 200,
-            how: super::super::action::Death::Deleted,
+            how: crate::action::Death::Deleted,
         };
         let mut old = schedule(Vec::new());
         old.version = 0;
@@ -421,10 +329,25 @@ mod tests {
             assert!(error.contains(words), "{error}");
         }
         // Members of another version are not what is wrong with it.
-        let error = Schedule::read("version: 2\nworld: {}").unwrap_err();
+        let error = crate::rows::read("version: 2\nworld: {}").unwrap_err();
         assert!(error.to_string().contains("version 2"), "{error}");
         let text = touched(&[(1, "web")]).to_yaml();
-        let error = Schedule::read(&text.replace("touch", "tuch")).unwrap_err();
-        assert!(error.to_string().contains("tuch"), "{error}");
+        for (from, to, words) in [
+            ("touch", "tuch", "tuch"),
+            ("workload: replicaset", "workload: pod", "no such workload"),
+            (
+                "workload: replicaset",
+                "workload: deployment",
+                "missing field `app`",
+            ),
+            (
+                "replica-set: web",
+                "replica-set: web/x",
+                "a number comes after the /",
+            ),
+        ] {
+            let error = crate::rows::read(&text.replace(from, to)).unwrap_err();
+            assert!(error.to_string().contains(words), "{to}: {error}");
+        }
     }
 }

@@ -1,0 +1,70 @@
+//! What a workload brings to a run: its users, and what looks at it.
+
+use std::sync::Arc;
+
+use podstorm::replicaset::Controller;
+use podstorm_apiserver::CommitObserver;
+use podstorm_sim::engine::fault_harness::FaultHarness;
+use podstorm_sim::engine::observer::Observer;
+
+use super::Simulation;
+use crate::invariants::Checker;
+
+/// The users of a run.
+pub trait Users: Sized {
+    /// The objects that they create.
+    type Planned;
+    /// What they do.
+    type Action;
+
+    /// Those who know these objects.
+    fn new(planned: &[Self::Planned]) -> Self;
+
+    /// Creates what is planned, at first.
+    fn create(&mut self, simulation: &mut Simulation);
+
+    /// Carries an action out that is not [on the cluster](SubjectAction::on_cluster). What the server refuses
+    /// does not happen.
+    fn act(&mut self, simulation: &mut Simulation, action: &Self::Action);
+
+    /// When faults have ended: users want nothing any more that can't be had.
+    fn put_right(&mut self, _: &mut Simulation) {}
+
+    /// Touches everything once.
+    fn touch(&mut self, simulation: &mut Simulation);
+
+    /// Helps where the controller is known to wait for users; whether there was something to help with.
+    fn help(&mut self, _: &mut Simulation) -> bool {
+        false
+    }
+}
+
+/// What looks at a run: the checker of ReplicaSets, and what looks at more.
+pub trait Watcher: CommitObserver + Observer<Controller> + 'static {
+    /// The checker of ReplicaSets.
+    fn checker(self: Arc<Self>) -> Arc<Checker>;
+
+    /// Observes the controllers of other workloads.
+    fn observe(self: Arc<Self>, _: &mut FaultHarness) {}
+
+    /// What is not as it must be at rest, if anything.
+    fn missing(&self, simulation: &Simulation) -> Option<String> {
+        simulation.missing()
+    }
+
+    /// A step is about to be carried out, or the run is over: a model is held against what was done.
+    fn compares(&self, _: &Simulation) {}
+
+    /// Nothing is to be done from now on.
+    fn quiet_begins(&self) {}
+
+    /// What disturbs the quiet that began at that moment, besides what the checker of ReplicaSets finds.
+    fn restless(&self, _since_ns: i64) -> Option<String> {
+        None
+    }
+
+    /// The situations that have been seen, besides those that the checker of ReplicaSets knows.
+    fn situations(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
+}
