@@ -349,6 +349,20 @@ static DEPLOYMENT: ResourceType = ResourceType {
     ..ResourceType::DEFAULT
 };
 
+/// Without its columns and rules, which the server adds.
+static JOB: ResourceType = ResourceType {
+    group: "batch",
+    api_version: "batch/v1",
+    kind: "Job",
+    resource: "jobs",
+    has_status: true,
+    has_generation: true,
+    orphans_dependents: true,
+    categories: &["all"],
+    selectable: &["status.successful"],
+    ..ResourceType::DEFAULT
+};
+
 static REPLICATION_CONTROLLER: ResourceType = ResourceType {
     kind: "ReplicationController",
     resource: "replicationcontrollers",
@@ -398,6 +412,8 @@ impl Kind {
     pub const REPLICA_SET: Kind = Kind(&REPLICA_SET);
     /// `apps/v1` `Deployment`, whose objects the server keeps without a type of their own.
     pub const DEPLOYMENT: Kind = Kind(&DEPLOYMENT);
+    /// `batch/v1` `Job`, whose objects the server keeps without a type of their own.
+    pub const JOB: Kind = Kind(&JOB);
     /// `v1` `ReplicationController`.
     pub const REPLICATION_CONTROLLER: Kind = Kind(&REPLICATION_CONTROLLER);
     /// `v1` `Event`.

@@ -1,7 +1,7 @@
 //! `batch/v1`: Jobs and CronJobs.
 
 use podstorm_objects::cells::{containers, items, number, selector, since, text};
-use podstorm_objects::{Cause, Cell, Column, DynamicObject, Now, ResourceType, Rules, Time};
+use podstorm_objects::{Cause, Cell, Column, DynamicObject, Kind, Now, ResourceType, Rules, Time};
 use serde_json::Value;
 
 use super::columns::{column, wide_column};
@@ -10,21 +10,8 @@ use crate::defaulting::{Fill, Within};
 use crate::errors::{invalid_value, not_supported_value};
 use crate::validation::Checks;
 
-const BATCH: ResourceType = ResourceType {
-    group: "batch",
-    api_version: "batch/v1",
-    has_status: true,
-    has_generation: true,
-    categories: &["all"],
-    ..ResourceType::DEFAULT
-};
-
 pub(super) static ROWS: [ResourceType; 2] = [
     ResourceType {
-        kind: "Job",
-        resource: "jobs",
-        orphans_dependents: true,
-        selectable: &["status.successful"],
         columns: JOB,
         rules: Rules {
             default: job::default,
@@ -38,11 +25,16 @@ pub(super) static ROWS: [ResourceType; 2] = [
             validate_status: job_status::validate,
             ..Rules::NONE
         },
-        ..BATCH
+        ..*Kind::JOB.row()
     },
     ResourceType {
+        group: "batch",
+        api_version: "batch/v1",
         kind: "CronJob",
         resource: "cronjobs",
+        has_status: true,
+        has_generation: true,
+        categories: &["all"],
         short_names: &["cj"],
         columns: CRON_JOB,
         rules: Rules {
@@ -50,7 +42,7 @@ pub(super) static ROWS: [ResourceType; 2] = [
             validate: validate_cron_job,
             ..Rules::NONE
         },
-        ..BATCH
+        ..ResourceType::DEFAULT
     },
 ];
 
