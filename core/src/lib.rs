@@ -10,6 +10,7 @@ pub mod ranking;
 pub mod registry;
 pub mod replicaset;
 pub mod template;
+pub mod ttl_after_finished;
 
 pub use podstorm_objects as object;
 pub use podstorm_runtime::{

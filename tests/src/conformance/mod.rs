@@ -37,6 +37,7 @@ mod shared;
 mod slow_start;
 mod status;
 mod sync;
+mod ttl;
 mod workqueue;
 
 use serde_json::Value;
@@ -85,6 +86,8 @@ fn runner_of(subject: &str) -> Option<Run> {
         "status" => status::run,
         // Whole syncs, of ReplicationControllers and of ReplicaSets.
         "rc" | "sync" => sync::run,
+        "ttl_handlers" => ttl::handlers,
+        "ttl_sync" => ttl::sync,
         "workqueue" => workqueue::run,
         _ => return None,
     })

@@ -9,7 +9,7 @@ use podstorm_tests::conformance::runner::{FileReport, LeftOut, Options, read_cas
 use serde_json::Value;
 
 /// How many cases each file holds; see `vectors/README.md`.
-const CASES: [(&str, usize); 37] = [
+const CASES: [(&str, usize); 39] = [
     ("active", 118),
     ("claim", 305),
     ("consistency", 94),
@@ -46,6 +46,8 @@ const CASES: [(&str, usize); 37] = [
     ("slow_start", 305),
     ("status", 246),
     ("sync", 1074),
+    ("ttl_handlers", 77),
+    ("ttl_sync", 267),
     ("workqueue", 359),
 ];
 
@@ -65,7 +67,7 @@ fn every_recorded_decision_is_ours_too() {
     let counts: Vec<(&str, usize)> = counts.map(|it| (file(it), it.total)).collect();
     assert_eq!(counts, CASES);
     let total: usize = counts.iter().map(|(_, total)| total).sum();
-    assert_eq!(total, 10782);
+    assert_eq!(total, 11126);
     let deviations = reports.iter().filter(|it| !it.deviations.is_empty());
     let deviations = deviations.map(|it| (file(it), it.deviations.len()));
     assert_eq!(deviations.collect::<Vec<_>>(), DEVIATIONS);

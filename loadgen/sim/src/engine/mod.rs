@@ -418,3 +418,5 @@ fn server_options(options: &SimOptions) -> ClusterOptions {
 mod queues_tests;
 #[cfg(test)]
 mod services_tests;
+#[cfg(test)]
+mod ttl_after_finished_tests;

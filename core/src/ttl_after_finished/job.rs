@@ -1,0 +1,48 @@
+//! What the controller reads of a Job: whether the Job is to be deleted, and when.
+
+use podstorm_objects::{DynamicObject, Object, Time};
+
+/// A Job that has finished and has a TTL.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FinishedJob {
+    /// `spec.ttlSecondsAfterFinished`.
+    ttl_seconds: i64,
+    /// Since when the first condition holds that says that the Job has finished.
+    finished: Time,
+}
+
+impl FinishedJob {
+    /// `None` where the Job has no TTL, is being deleted or has not finished. A Job without a TTL costs
+    /// one look. Who manages the Job (`spec.managedBy`) doesn't matter.
+    ///
+    /// Source: `needsCleanup` in Kubernetes' `pkg/controller/ttlafterfinished`, `IsJobFinished` in its
+    /// `pkg/controller/job/util`.
+    pub(super) fn of(job: &dyn Object) -> Option<FinishedJob> {
+        let members = &job.downcast_ref::<DynamicObject>()?.fields;
+        let ttl_seconds = members.get("spec")?["ttlSecondsAfterFinished"].as_i64()?;
+        if job.metadata().is_deleting() {
+            return None;
+        }
+        let mut conditions = members.get("status")?["conditions"].as_array()?.iter();
+        let end = conditions.find(|condition| {
+            let is_end = condition["type"] == "Complete" || condition["type"] == "Failed";
+            is_end && condition["status"] == "True"
+        })?;
+        let finished = end["lastTransitionTime"].as_str();
+        Some(FinishedJob {
+            ttl_seconds,
+            finished: finished
+                .and_then(|text| text.parse().ok())
+                .unwrap_or_default(),
+        })
+    }
+
+    /// When the TTL ends, in ns since the Unix epoch; `None` where the condition doesn't say since when it
+    /// holds. `status.completionTime` is not looked at. Years of four digits need more than 64 bits.
+    ///
+    /// Source: `getFinishAndExpireTime`.
+    pub(super) fn expiry_ns(self) -> Option<i128> {
+        let seconds = i128::from(self.finished.unix_seconds()?) + i128::from(self.ttl_seconds);
+        Some(seconds * 1_000_000_000)
+    }
+}

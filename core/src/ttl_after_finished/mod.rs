@@ -1,0 +1,128 @@
+//! The TTL-after-finished controller: deletes a Job, with its pods, when the Job has been finished for
+//! `spec.ttlSecondsAfterFinished`.
+//!
+//! `job`: what the controller reads of a Job; `sync`: the steps of one sync. The Jobs are kept as they
+//! come, in the form that is shared with whoever sent them, and a look at one costs a few members.
+//!
+//! Clocks decide: the time in the condition is the writer's, now is this process's, and a Job goes early by
+//! as much as this clock is ahead. Which Job of a name is deleted is certain only between the read and
+//! the deletion, by the UID: a Job that was made anew before the read is judged like any other.
+//!
+//! Source: Kubernetes' `pkg/controller/ttlafterfinished`.
+
+mod job;
+mod row;
+mod sync;
+
+use std::sync::Arc;
+
+use podstorm_objects::{AnyObject, Kind, Now};
+use podstorm_runtime::driver::{AsyncSync, Step, Workload};
+use podstorm_runtime::informer::{Handler, Informers};
+use podstorm_runtime::intern::{KeyId, ObjectKey};
+use podstorm_runtime::metrics::{self, Family, Histogram, Value};
+use podstorm_runtime::store::{Change, Keyed, Store};
+use podstorm_runtime::workqueue::RateLimitingQueue;
+
+use crate::controller::ControllerType as _;
+use job::FinishedJob;
+
+pub use row::TtlAfterFinished;
+
+/// Buckets of the time from the end of the TTL to the deletion: 0.1 s · 2^i for i = 0..=13.
+const DELETION_BOUNDS: [f64; 14] = [
+    0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4, 204.8, 409.6, 819.2,
+];
+
+/// The controller, over informers that it shares with others. A clone is the same controller.
+#[derive(Clone, Debug)]
+pub struct Controller(Arc<Shared>);
+
+/// What syncs, which outlive a borrow, share with the controller.
+#[derive(Debug)]
+struct Shared {
+    jobs: Arc<Store<AnyObject>>,
+    queue: RateLimitingQueue<KeyId>,
+    /// From the end of the TTL to the accepted deletion, s.
+    deletion_seconds: Histogram,
+}
+
+impl Controller {
+    /// A controller that reads Jobs from these informers.
+    pub fn new(informers: &mut Informers) -> Controller {
+        let shared = Arc::new(Shared {
+            jobs: informers.store(Kind::JOB, || ()),
+            queue: RateLimitingQueue::of(TtlAfterFinished::ROW.queues[0]),
+            deletion_seconds: Histogram::new(&DELETION_BOUNDS),
+        });
+        informers.add_handler::<AnyObject>(Kind::JOB, Arc::clone(&shared) as _);
+        Controller(shared)
+    }
+
+    /// The key of a name; a new name gets a new key.
+    pub fn key(&self, namespace: &str, name: &str) -> KeyId {
+        self.0.jobs.intern(namespace, name)
+    }
+
+    /// The work queue.
+    pub fn queue(&self) -> &RateLimitingQueue<KeyId> {
+        &self.0.queue
+    }
+}
+
+impl Shared {
+    /// Counts a deletion that the server has accepted.
+    fn deleted(&self, expiry_ns: i128, now: Now) {
+        let late_ns = i128::from(now.wall_ns) - expiry_ns;
+        self.deletion_seconds.observe(late_ns as f64 / 1e9);
+    }
+}
+
+/// A Job that came, changed or was listed is woken if it has finished and has a TTL. A TTL that was removed
+/// or raised leaves the key where it is: the sync looks again.
+impl Handler<AnyObject> for Shared {
+    fn handle(&self, change: &Change<AnyObject>, now: Now) {
+        let job = change.new.as_ref();
+        if job.is_some_and(|job| FinishedJob::of(&***job).is_some()) {
+            self.queue.add(change.key, now.mono_ns);
+        }
+    }
+
+    fn keyed(&self) -> Option<&dyn Keyed> {
+        Some(&self.queue)
+    }
+}
+
+impl Workload for Controller {
+    type Sync = AsyncSync;
+
+    fn name(&self, _: usize, key: KeyId) -> ObjectKey {
+        self.0.jobs.name(key)
+    }
+
+    fn queues(&self) -> &[RateLimitingQueue<KeyId>] {
+        std::slice::from_ref(&self.0.queue)
+    }
+
+    fn begin(&self, _: usize, key: KeyId, sync: &mut AsyncSync, now: Now) -> Step {
+        let shared = Arc::clone(&self.0);
+        sync.begin(key, now, |calls| sync::run(shared, key, calls))
+    }
+
+    fn resume(&self, sync: &mut AsyncSync, now: Now) -> Step {
+        sync.resume(now)
+    }
+
+    fn families(&self) -> Vec<Family> {
+        vec![Family::single(
+            "ttl_after_finished_controller_job_deletion_duration_seconds",
+            "Seconds from the end of a Job's TTL to the deletion of the Job.",
+            metrics::Kind::Histogram,
+            Vec::new(),
+            Value::Histogram(self.0.deletion_seconds.snapshot()),
+        )]
+    }
+}
+
+#[cfg(test)]
+mod tests;

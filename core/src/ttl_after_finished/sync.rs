@@ -1,0 +1,98 @@
+//! One sync of one Job: look at the cached Job, read the Job from the server, look again, delete.
+//!
+//! Source: `processJob` and `processTTL` in Kubernetes' `pkg/controller/ttlafterfinished`.
+
+use std::sync::Arc;
+
+use podstorm_objects::{DeleteOptions, Kind, Now, Object, Propagation};
+use podstorm_runtime::client::{Answer, Request};
+use podstorm_runtime::driver::{Calls, SyncFailure};
+use podstorm_runtime::intern::{KeyId, ObjectKey};
+use podstorm_runtime::workqueue::End;
+
+use super::Shared;
+use super::job::FinishedJob;
+
+/// What a look at a Job has found.
+#[derive(Clone, Copy, Debug)]
+enum Check {
+    /// The TTL has ended, at this time in ns since the Unix epoch.
+    Expired(i128),
+    /// There is nothing to delete now, and the sync ends so. A TTL that goes on puts the key off until
+    /// its end. Upstream puts the key off during the sync and forgets its failures afterwards, which is
+    /// the same: nothing comes between.
+    Not(End),
+}
+
+/// Runs a sync to its end.
+pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncFailure> {
+    let Some(cached) = shared.jobs.get(key) else {
+        return Ok(End::Forget);
+    };
+    if let Check::Not(end) = check(&**cached, calls.now())? {
+        return Ok(end);
+    }
+    // The cached Job may be older than a longer TTL.
+    let ObjectKey { namespace, name } = shared.jobs.name(key);
+    let read = Request::Get {
+        kind: Kind::JOB,
+        namespace,
+        name: (&*name).into(),
+    };
+    let fresh = match calls.request(read).await {
+        Answer::Object(fresh) => fresh,
+        Answer::Failed(error) if error.is_not_found() => return Ok(End::Forget),
+        Answer::Failed(error) => return Err(failure("read failed", error.message)),
+        other => panic!("a read of a Job can't be answered by {other:?}"),
+    };
+    // Another Job of that name is one as well.
+    let expiry_ns = match check(&*fresh, calls.now())? {
+        Check::Expired(expiry_ns) => expiry_ns,
+        Check::Not(end) => return Ok(end),
+    };
+    let meta = fresh.metadata();
+    let delete = Request::Delete {
+        kind: Kind::JOB,
+        namespace: meta.namespace.clone(),
+        name: meta.name.clone(),
+        options: Some(Box::new(DeleteOptions {
+            propagation: Some(Propagation::Foreground),
+            precondition_uid: Some(meta.uid.clone()),
+            ..DeleteOptions::default()
+        })),
+    };
+    // A Job that is gone or another by now is a failure too: the retry sees which.
+    if let Answer::Failed(error) = calls.request(delete).await {
+        return Err(failure("delete failed", error.message));
+    }
+    shared.deleted(expiry_ns, calls.now());
+    Ok(End::Forget)
+}
+
+/// Whether the TTL of a Job has ended.
+fn check(job: &dyn Object, now: Now) -> Result<Check, SyncFailure> {
+    let Some(finished) = FinishedJob::of(job) else {
+        return Ok(Check::Not(End::Forget));
+    };
+    let Some(expiry_ns) = finished.expiry_ns() else {
+        let meta = job.metadata();
+        let (namespace, name) = (&meta.namespace, &meta.name);
+        let text = format!("unable to find the time when the Job {namespace}/{name} finished");
+        return Err(failure("no finish time", text));
+    };
+    let remaining_ns = expiry_ns - i128::from(now.wall_ns);
+    if remaining_ns <= 0 {
+        return Ok(Check::Expired(expiry_ns));
+    }
+    // 292 years at most, as Go's durations.
+    let delay_ns = i64::try_from(remaining_ns).unwrap_or(i64::MAX);
+    Ok(Check::Not(End::After(delay_ns)))
+}
+
+fn failure(label: &'static str, message: String) -> SyncFailure {
+    SyncFailure {
+        label,
+        message,
+        is_final: false,
+    }
+}
