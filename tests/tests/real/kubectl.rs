@@ -1,5 +1,6 @@
 //! The commands of `kubectl`, each as a user gives it, with what it prints.
 
+use podstorm::object::Time;
 use podstorm_tests::command::cases;
 
 use super::manifests::{DEPLOYMENT, FRONTEND, owner, pod};
@@ -58,6 +59,17 @@ exec POD -- date => simulated nodes and containers run no processes
 attach POD => simulated nodes and containers run no processes
 port-forward POD 0:80 => simulated nodes and containers run no processes
 get gadgets => the server doesn't have a resource type \"gadgets\"
+";
+
+/// A Job that is kept for two seconds after its end, and after its deletion as long as somebody looks at it.
+const SHORT_LIVED: &str = "
+apiVersion: batch/v1
+kind: Job
+metadata: {name: pi, finalizers: [example.com/looked-at]}
+spec:
+  ttlSecondsAfterFinished: 2
+  template:
+    spec: {restartPolicy: Never, containers: [{name: pi, image: perl}]}
 ";
 
 const READY: &str = "get rs frontend -o jsonpath={.status.readyReplicas}";
@@ -419,5 +431,43 @@ fn a_snapshot_is_read_again() {
         let again = served.another(&["-f", &all]);
         again.says("get pods -o name", &names);
         again.becomes(READY, "3");
+    });
+}
+
+#[test]
+#[ignore = "needs kubectl: cargo real"]
+fn a_finished_job_goes_after_its_ttl_with_its_pods() {
+    with_each(&[], |served| {
+        served.apply(SHORT_LIVED);
+        let uid = served.run("get job pi -o jsonpath={.metadata.uid}");
+        let reference = owner("batch/v1", "Job", "pi", &uid);
+        served.apply(&pod("pi-0", &format!("ownerReferences: [{reference}]"), ""));
+        served.run("wait --for=condition=Ready pod/pi-0 --timeout=10s");
+        // What its controller would write, by the clock of the server.
+        let now = served.run("create configmap now -o jsonpath={.metadata.creationTimestamp}");
+        let condition = |kind: &str| {
+            format!("{{\"type\":\"{kind}\",\"status\":\"True\",\"lastTransitionTime\":\"{now}\"}}")
+        };
+        let conditions = ["SuccessCriteriaMet", "Complete"].map(condition).join(",");
+        let status = format!(
+            "{{\"status\":{{\"startTime\":\"{now}\",\"completionTime\":\"{now}\",\
+             \"succeeded\":1,\"conditions\":[{conditions}]}}}}"
+        );
+        served.says(
+            &format!("patch job pi --subresource=status -p '{status}'"),
+            "job.batch/pi patched",
+        );
+        let deleted = "get job pi -o jsonpath={.metadata.deletionTimestamp}";
+        let deleted = served.comes_to(deleted, |text| !text.is_empty());
+        let seconds = |text: &str| {
+            let time: Time = text.parse().expect("a time");
+            time.unix_seconds().expect("one that is set")
+        };
+        let lived = seconds(&deleted) - seconds(&now);
+        assert!((2..10).contains(&lived), "{lived} s");
+        served.becomes("get pods -o name", "");
+        let finalizers = "patch job pi --type=merge -p '{\"metadata\":{\"finalizers\":null}}'";
+        served.says(finalizers, "job.batch/pi patched");
+        served.becomes("get jobs -o name", "");
     });
 }
