@@ -11,7 +11,7 @@ use super::Controller;
 use crate::controller::{ControllerType, Setup};
 
 /// The controller that deletes finished Jobs.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TtlAfterFinished;
 
 impl ControllerType for TtlAfterFinished {

@@ -12,7 +12,8 @@
 //! and of faults. It is drawn from a seed ([`draw`]), written by hand, or what is left of another
 //! when all that is not needed for a failure is taken away ([`minimise`]). A run ([`mod@play`])
 //! goes through its phases: build, disturb, heal, and quiet. What is particular to a workload is a
-//! [`subject`]: [`replicasets`], [`deployments`].
+//! [`subject`]: [`replicasets`], [`deployments`],
+//! [`ttl_after_finished`].
 
 pub mod action;
 pub mod bugs;
@@ -36,6 +37,7 @@ pub mod replicasets;
 pub mod rows;
 pub mod simulation;
 pub mod subject;
+pub mod ttl_after_finished;
 pub mod verdict;
 pub mod workloads;
 

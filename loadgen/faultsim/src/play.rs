@@ -37,7 +37,7 @@ pub fn play<S: Subject>(schedule: &Schedule<S>, how: How) -> Played {
         ..ClusterOptions::default()
     };
     let options = options(cluster, &S::kinds(schedule), seed, how.behaviour);
-    let mut harness = FaultHarness::new(&options, server, Arc::clone(&watcher) as _);
+    let mut harness = FaultHarness::new(&options, server, Arc::clone(&watcher).of_sets());
     Arc::clone(&watcher).observe(&mut harness);
     let mut simulation = Simulation::new(cluster, harness, Arc::clone(&checker), false);
     let mut users = S::Users::new(&schedule.objects);

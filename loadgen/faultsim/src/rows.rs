@@ -5,6 +5,7 @@ use std::fmt::Debug;
 use podstorm::deployment::Deployments;
 use podstorm::policy::Behaviour;
 use podstorm::replicaset::ReplicaSets;
+use podstorm::ttl_after_finished::TtlAfterFinished;
 use podstorm_objects::Kind;
 use podstorm_sim::faults::FaultClass;
 
@@ -26,9 +27,10 @@ pub struct SubjectRow {
 }
 
 /// The workloads of the campaign. The first is the one that is meant where none is named.
-pub static SUBJECTS: [SubjectRow; 2] = [
+pub static SUBJECTS: [SubjectRow; 3] = [
     SubjectRow::of::<ReplicaSets>(),
     SubjectRow::of::<Deployments>(),
+    SubjectRow::of::<TtlAfterFinished>(),
 ];
 
 impl SubjectRow {
@@ -48,7 +50,7 @@ impl SubjectRow {
         let found = SUBJECTS.iter().find(|row| row.name == name);
         found.ok_or_else(|| {
             let known: Vec<&str> = SUBJECTS.iter().map(|row| row.name).collect();
-            format!("no such workload; there are {}", known.join(" and "))
+            format!("no such workload; there are {}", known.join(", "))
         })
     }
 }

@@ -61,7 +61,7 @@ pub(super) struct FuzzFlags {
     #[arg(long, value_name = "NAME", value_parser = behaviour, default_value = "both")]
     behaviour: Wish,
 
-    /// Whose controller is under test: replicaset or deployment, each with seeds of its own
+    /// Whose controller is under test: replicaset, deployment or ttl-after-finished, each with seeds of its own
     #[arg(long, value_name = "NAME", value_parser = SubjectRow::by_name, default_value = SUBJECTS[0].name)]
     workload: &'static SubjectRow,
 

@@ -40,7 +40,7 @@ pub(super) struct ReplayFlags {
     #[arg(long, value_name = "NAME", value_parser = behaviour)]
     behaviour: Option<Wish>,
 
-    /// replicaset or deployment: whose seed it is
+    /// replicaset, deployment or ttl-after-finished: whose seed it is
     #[arg(long, value_name = "NAME", value_parser = SubjectRow::by_name, default_value = SUBJECTS[0].name,
           conflicts_with_all = ["schedule", "bug"])]
     workload: &'static SubjectRow,

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use podstorm::deployment::Deployments;
 use podstorm::replicaset::ReplicaSets;
+use podstorm::ttl_after_finished::TtlAfterFinished;
 
 use super::*;
 
@@ -21,6 +22,7 @@ fn can_be_played_and_drawn_again<S: Subject>() {
 fn every_schedule_that_is_drawn_can_be_played_and_stored_and_drawn_again() {
     can_be_played_and_drawn_again::<ReplicaSets>();
     can_be_played_and_drawn_again::<Deployments>();
+    can_be_played_and_drawn_again::<TtlAfterFinished>();
 }
 
 fn has_every_class_and_sometimes_none<S: Subject>() {
@@ -41,4 +43,5 @@ fn has_every_class_and_sometimes_none<S: Subject>() {
 fn a_few_hundred_seeds_have_every_class_and_some_have_none() {
     has_every_class_and_sometimes_none::<ReplicaSets>();
     has_every_class_and_sometimes_none::<Deployments>();
+    has_every_class_and_sometimes_none::<TtlAfterFinished>();
 }

@@ -20,7 +20,7 @@ mod statuses;
 mod tests;
 mod trace;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
@@ -84,6 +84,8 @@ struct State {
     /// The sync behind the commits that come.
     origin: Option<Origin>,
     now: Now,
+    /// The syncs under way whose work this checker does not look at.
+    others: BTreeSet<SyncId>,
     last_write_ns: i64,
     /// When a controller last asked for a write, ns.
     last_asked_ns: i64,
@@ -173,8 +175,9 @@ impl Checker {
 
     /// The sync of a key of a controller begins whose work this checker does not look at.
     pub(super) fn other_sync_begins(&self, sync: SyncId, key: &str, now: Now) {
-        let repeats = &mut self.state().repeats;
-        repeats.sync_begins(sync, || key.to_owned(), now);
+        let mut state = self.state();
+        state.others.insert(sync);
+        state.repeats.sync_begins(sync, || key.to_owned(), now);
     }
 
     /// A request of such a sync has its answer.
@@ -192,7 +195,9 @@ impl Checker {
 
     /// Such a sync has ended.
     pub(super) fn other_sync_ended(&self, sync: SyncId) {
-        self.state().repeats.sync_ended(sync);
+        let mut state = self.state();
+        state.others.remove(&sync);
+        state.repeats.sync_ended(sync);
     }
 
     /// A phase begins.
@@ -226,7 +231,8 @@ impl Checker {
         {
             state.strike(class, None);
         }
-        let (is_busy, nodes) = (!state.oracle.busy.is_empty(), self.nodes);
+        let is_busy = !state.oracle.busy.is_empty() || !state.others.is_empty();
+        let nodes = self.nodes;
         let reach = &mut state.reach;
         let mark = reach.acts(step.class, on_cluster, is_busy, nodes, harness.now());
         harness.network().set_fault_id(Some(mark));
@@ -254,9 +260,10 @@ impl Checker {
         state.note(|| "a controller has died".to_owned());
         state.trace.add_str("died");
         let deaths = harness.network().take_deaths();
-        if state.oracle.is_busy() {
+        if state.oracle.is_busy() || !state.others.is_empty() {
             state.reach.notice(deaths);
         }
+        state.others.clear();
         state.oracle.died(harness);
     }
 

@@ -40,9 +40,14 @@ pub trait Users: Sized {
 }
 
 /// What looks at a run: the checker of ReplicaSets, and what looks at more.
-pub trait Watcher: CommitObserver + Observer<Controller> + 'static {
+pub trait Watcher: CommitObserver + 'static {
     /// The checker of ReplicaSets.
     fn checker(self: Arc<Self>) -> Arc<Checker>;
+
+    /// What observes the controllers of ReplicaSets.
+    fn of_sets(self: Arc<Self>) -> Arc<dyn Observer<Controller>> {
+        self.checker()
+    }
 
     /// Observes the controllers of other workloads.
     fn observe(self: Arc<Self>, _: &mut FaultHarness) {}

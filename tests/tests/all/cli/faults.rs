@@ -206,7 +206,7 @@ fn how_far_seeds_reach_is_told_with_the_least_met_pairs_first() {
 fn every_class_strikes_every_workload() {
     let all = FaultClass::ALL.map(FaultClass::name);
     let folder = folder();
-    for workload in ["replicaset", "deployment"] {
+    for workload in ["replicaset", "deployment", "ttl-after-finished"] {
         let line = format!("fuzz --workload {workload} --seeds 60 --json of.json --quiet");
         ended(&run_in(&folder, &line), 0);
         let faults = json_in(&folder, "of.json")["faults"].clone();

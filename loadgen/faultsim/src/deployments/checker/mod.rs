@@ -188,6 +188,10 @@ impl Watcher for RolloutChecker {
         Arc::clone(&self.checker)
     }
 
+    fn of_sets(self: Arc<Self>) -> Arc<dyn Observer> {
+        self
+    }
+
     fn observe(self: Arc<Self>, harness: &mut FaultHarness) {
         harness.observe::<deployment::Controller>(self);
     }

@@ -1,0 +1,209 @@
+//! Jobs with a TTL under faults. Nobody runs the Jobs: users write that a Job has finished, as its controller
+//! would, and give it pods.
+//!
+//! # Invariants
+//!
+//! Each looks at one commit of the controller.
+//!
+//! * **T1** The controller deletes Jobs and does nothing else, and deletes the Job alone that its sync has
+//!   read from the server: the UID is the same.
+//! * **T2** The Job that was read had finished, and its TTL was over by the clock of the controller. So no
+//!   unfinished Job goes, nor one whose TTL was raised before the read. One that is raised between the read and
+//!   the deletion goes; upstream's deletion names no version.
+//! * **L1** So long after the end of faults no Job is left whose TTL is over.
+//! * **L2** Then nothing is written or asked for during ten minutes.
+//! * **L6** No livelock, as for all workloads.
+
+mod checker;
+#[cfg(test)]
+mod tests;
+mod users;
+
+use std::sync::Arc;
+
+use podstorm::policy::Behaviour;
+use podstorm::ttl_after_finished::TtlAfterFinished;
+use podstorm_objects::Kind;
+use podstorm_sim::faults::{Call, FaultClass, StreamKind};
+use serde::{Deserialize, Serialize};
+
+use crate::action::{Action, Dependents};
+use crate::dice::{Dice, Odds};
+use crate::invariants::Checker;
+use crate::plan::How;
+use crate::simulation::Ending;
+use crate::subject::{Schedule, Subject, check_within};
+use checker::JobChecker;
+use users::{JobAction, JobUsers};
+
+const SECOND: i64 = 1_000_000_000;
+
+/// TTLs, s; with none a Job stays.
+const TTLS: [Option<u32>; 6] = [None, Some(0), Some(1), Some(10), Some(60), Some(600)];
+
+/// How long ago a Job finished when that is written, s: by a clock that is behind, or ahead.
+const AGES: [i32; 6] = [0, 0, 0, 5, 60, -30];
+
+/// A planned Job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct PlannedJob {
+    /// Its name.
+    pub name: String,
+    /// `ttlSecondsAfterFinished`; absent: the Job stays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl: Option<u32>,
+    /// How many pods it owns at first.
+    pub pods: u32,
+}
+
+impl Subject for TtlAfterFinished {
+    type Planned = PlannedJob;
+    type Action = JobAction;
+    type Drawing = ();
+    type Users = JobUsers;
+    type Watcher = JobChecker;
+
+    const ODDS: Odds = Odds {
+        stream: "ttl-after-finished",
+        without_faults: 10,
+        of_one_class: 15,
+        classes: 6,
+        steps_max: 40,
+        calls: &[Call::GetOwner, Call::WriteObject],
+        writes: &[Call::WriteObject],
+        resent: &[Call::WriteObject],
+    };
+
+    fn name(planned: &PlannedJob) -> &str {
+        &planned.name
+    }
+
+    fn draw_objects(dice: &mut Dice) -> Vec<PlannedJob> {
+        let names = ["pi", "etl", "mail", "scan"];
+        let count = dice.random.usize(1..=names.len());
+        let of_name = |name: &&str| PlannedJob {
+            name: (*name).to_owned(),
+            ttl: dice.one(&TTLS),
+            pods: dice.below(4),
+        };
+        names[..count].iter().map(of_name).collect()
+    }
+
+    fn drawing(_: &[PlannedJob]) {}
+
+    fn draw_user(dice: &mut Dice, objects: &[PlannedJob], (): &mut ()) -> Vec<(u32, JobAction)> {
+        let name = a_name(dice, objects);
+        let action = match dice.below(20) {
+            0..9 => JobAction::Finish {
+                job: name,
+                failed: dice.random.bool(),
+                ago_s: dice.one(&AGES),
+            },
+            9..13 => JobAction::Ttl(name, dice.one(&TTLS)),
+            13 => JobAction::Touch(name),
+            14 => JobAction::Delete(name, dice.one(&Dependents::DRAWN)),
+            15 | 16 => JobAction::Create(name),
+            17 => JobAction::KillPods(name),
+            _ => return recreated(dice, name),
+        };
+        vec![(0, action)]
+    }
+
+    fn draw_own(
+        dice: &mut Dice,
+        class: FaultClass,
+        objects: &[PlannedJob],
+        (): &mut (),
+    ) -> Option<Vec<(u32, JobAction)>> {
+        use FaultClass::*;
+        if ![
+            StatusConflict,
+            PodKill,
+            Tampering,
+            SpecChange,
+            StuckPod,
+            Recreate,
+        ]
+        .contains(&class)
+        {
+            return None;
+        }
+        let name = a_name(dice, objects);
+        let action = match class {
+            StatusConflict => JobAction::WriteStatus(name),
+            PodKill => JobAction::KillPods(name),
+            Tampering => JobAction::OrphanPods(name),
+            SpecChange => JobAction::Ttl(name, dice.one(&TTLS)),
+            StuckPod => {
+                let for_ms = dice.magnitude(1_000, 300_000);
+                let held = |is_held| JobAction::Hold(name.clone(), is_held);
+                return Some(vec![(0, held(true)), (for_ms, held(false))]);
+            }
+            _ => return Some(recreated(dice, name)),
+        };
+        Some(vec![(0, action)])
+    }
+
+    /// Jobs own no ReplicaSets: such an action meets nothing.
+    fn draw_target(dice: &mut Dice, objects: &[PlannedJob]) -> String {
+        a_name(dice, objects)
+    }
+
+    fn draw_stream(dice: &mut Dice, (): &()) -> StreamKind {
+        StreamKind::of(dice.one(&[Kind::JOB, Kind::JOB, Kind::POD]))
+    }
+
+    fn check_object(planned: &PlannedJob) -> Result<(), String> {
+        check_within("ttl", planned.ttl.unwrap_or(0), 0, i32::MAX as u32)?;
+        check_within("pods", planned.pods, 0, 100)
+    }
+
+    fn check_action(action: &JobAction) -> Result<(), String> {
+        match action {
+            JobAction::Ttl(_, Some(ttl)) => check_within("ttl", *ttl, 0, i32::MAX as u32),
+            _ => Ok(()),
+        }
+    }
+
+    fn kinds(_: &Schedule<TtlAfterFinished>) -> Vec<Kind> {
+        vec![Kind::JOB]
+    }
+
+    fn watcher(schedule: &Schedule<TtlAfterFinished>, how: How) -> Arc<JobChecker> {
+        let checker = Arc::new(Checker::new(&schedule.cluster, how));
+        let steps = schedule.steps.iter();
+        let offsets = steps.filter_map(|step| match &step.action {
+            JobAction::Cluster(Action::WallClock { offset_s, .. }) => Some(i64::from(*offset_s)),
+            _ => None,
+        });
+        let ahead_ns = offsets.max().unwrap_or(0).max(0) * SECOND;
+        Arc::new(JobChecker::new(checker, ahead_ns))
+    }
+
+    fn ending(_: Behaviour) -> Ending {
+        Ending {
+            // A retry may be minutes away when faults end: the touch does not wait for it.
+            converges_within_ns: 400 * SECOND,
+            touches_ns: &[90 * SECOND],
+            touches_always: false,
+            settles_ns: 60 * SECOND,
+            ..Ending::DEFAULT
+        }
+    }
+}
+
+fn a_name(dice: &mut Dice, objects: &[PlannedJob]) -> String {
+    let at = dice.random.usize(..objects.len());
+    objects[at].name.clone()
+}
+
+/// A Job is deleted, and another created under its name.
+fn recreated(dice: &mut Dice, name: String) -> Vec<(u32, JobAction)> {
+    let propagation = dice.one(&Dependents::DRAWN);
+    let gap_ms = dice.one(&[0, 1, 10, 1_000, 30_000]);
+    vec![
+        (0, JobAction::Delete(name.clone(), propagation)),
+        (gap_ms, JobAction::Create(name)),
+    ]
+}
