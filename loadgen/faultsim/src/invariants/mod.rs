@@ -10,6 +10,7 @@ mod harness;
 mod metrics;
 mod oracle;
 mod order;
+mod others;
 #[cfg(test)]
 mod patch_tests;
 mod reach;
@@ -20,7 +21,7 @@ mod statuses;
 mod tests;
 mod trace;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
@@ -42,17 +43,17 @@ use super::verdict::{Conditions, Verdict, Violation};
 use checks::Checked;
 use metrics::Metrics;
 use oracle::OracleState;
+use others::Others;
 use reach::Reach;
 use repeats::Repeats;
 use trace::Trace;
 
-pub(crate) use trace::request_words;
 
 /// How long after the beginning of the quiet there may still be syncs for the last writes, ns.
 const QUIET_SETTLES_NS: i64 = 60_000_000_000;
 
 /// How often a key may be synced afterwards: a delayed add from before comes due.
-pub(crate) const QUIET_SYNCS_MAX: u32 = 2;
+const QUIET_SYNCS_MAX: u32 = 2;
 
 /// Checks a run. A run's cluster and workers tell it what they do.
 pub struct Checker {
@@ -84,15 +85,14 @@ struct State {
     /// The sync behind the commits that come.
     origin: Option<Origin>,
     now: Now,
-    /// The syncs under way whose work this checker does not look at.
-    others: BTreeSet<SyncId>,
+    others: Others,
     last_write_ns: i64,
     /// When a controller last asked for a write, ns.
     last_asked_ns: i64,
     /// When the present phase began, ns.
     phase_began_ns: i64,
     /// Syncs in it, but for its beginning, by controller and key.
-    phase_syncs: BTreeMap<(u32, String), u32>,
+    phase_syncs: BTreeMap<(u32, Kind, String), u32>,
 }
 
 impl Checker {
@@ -150,13 +150,15 @@ impl Checker {
     }
 
     /// What disturbs the quiet that began at that moment, if anything: something that was written, a
-    /// write that was asked for and came to nothing, or a key that is synced again and again.
+    /// write that was asked for and came to nothing, any request of another workload, or a key that is synced
+    /// again and again.
     pub(super) fn restless(&self, since_ns: i64) -> Option<String> {
         let state = self.state();
         let seconds = |at_ns: i64| (at_ns - since_ns) as f64 / 1e9;
         for (what, at_ns) in [
             ("something was written", state.last_write_ns),
             ("a write was asked for", state.last_asked_ns),
+            ("something was asked for", state.others.last_asked_ns),
         ] {
             if at_ns > since_ns {
                 return Some(format!("{what} after {:.3} s of quiet", seconds(at_ns)));
@@ -165,39 +167,12 @@ impl Checker {
         let busiest = state.phase_syncs.iter().max_by_key(|(_, syncs)| **syncs);
         busiest
             .filter(|(_, syncs)| **syncs > QUIET_SYNCS_MAX)
-            .map(|((_, key), syncs)| format!("{key} was synced {syncs} times in the quiet"))
+            .map(|((.., key), syncs)| format!("{key} was synced {syncs} times in the quiet"))
     }
 
     /// The last fault is over at that moment, ns.
     pub(super) fn healed(&self, at_ns: i64) {
         self.state().repeats.begin(at_ns);
-    }
-
-    /// The sync of a key of a controller begins whose work this checker does not look at.
-    pub(super) fn other_sync_begins(&self, sync: SyncId, key: &str, now: Now) {
-        let mut state = self.state();
-        state.others.insert(sync);
-        state.repeats.sync_begins(sync, || key.to_owned(), now);
-    }
-
-    /// A request of such a sync has its answer.
-    pub(super) fn other_answered(
-        &self,
-        sync: SyncId,
-        request: &Request,
-        answer: &Answer,
-        now: Now,
-    ) {
-        self.check(now, |state| {
-            state.repeats.answered(sync, request, answer, now)
-        });
-    }
-
-    /// Such a sync has ended.
-    pub(super) fn other_sync_ended(&self, sync: SyncId) {
-        let mut state = self.state();
-        state.others.remove(&sync);
-        state.repeats.sync_ended(sync);
     }
 
     /// A phase begins.
@@ -231,7 +206,7 @@ impl Checker {
         {
             state.strike(class, None);
         }
-        let is_busy = !state.oracle.busy.is_empty() || !state.others.is_empty();
+        let is_busy = !state.oracle.busy.is_empty() || state.others.are_busy();
         let nodes = self.nodes;
         let reach = &mut state.reach;
         let mark = reach.acts(step.class, on_cluster, is_busy, nodes, harness.now());
@@ -260,10 +235,10 @@ impl Checker {
         state.note(|| "a controller has died".to_owned());
         state.trace.add_str("died");
         let deaths = harness.network().take_deaths();
-        if state.oracle.is_busy() || !state.others.is_empty() {
+        if state.oracle.is_busy() || state.others.are_busy() {
             state.reach.notice(deaths);
         }
-        state.others.clear();
+        state.others.die();
         state.oracle.died(harness);
     }
 
@@ -364,6 +339,14 @@ impl State {
     }
 
     /// A fault has struck.
+    /// Counts the sync of a key in this phase, but for the beginning of the phase.
+    fn count_sync(&mut self, sync: SyncId, key: impl FnOnce() -> String, now: Now) {
+        if now.mono_ns - self.phase_began_ns > QUIET_SETTLES_NS {
+            let key = (sync.incarnation, sync.kind, key());
+            *self.phase_syncs.entry(key).or_default() += 1;
+        }
+    }
+
     fn strike(&mut self, class: FaultClass, step: Option<&'static str>) {
         let struck = self.verdict.faults.entry(class).or_default();
         struck.struck += 1;
@@ -436,12 +419,8 @@ impl Observer for Checker {
             if sync.kind != Kind::REPLICA_SET {
                 state.trace.add_str(sync.kind.name());
             }
-            if now.mono_ns - state.phase_began_ns > QUIET_SETTLES_NS {
-                let name = controller.owners().name(key).name.to_string();
-                let syncs = state.phase_syncs.entry((sync.incarnation, name));
-                *syncs.or_default() += 1;
-            }
             let name = || controller.owners().name(key).name.to_string();
+            state.count_sync(sync, name, now);
             state.repeats.sync_begins(sync, name, now);
             state.reach.sync_begins(now);
             state.oracle.sync_begins(sync, controller, key, now)

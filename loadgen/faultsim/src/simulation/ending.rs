@@ -103,15 +103,13 @@ impl Simulation {
         let converged_after_ns = Some((since_ns - healed_ns).max(0));
         self.run_to(self.harness.now().mono_ns + ending.settles_ns);
         self.checker.phase("quiet", self.harness.now());
-        watcher.quiet_begins();
         let begun_ns = self.harness.now().mono_ns;
         self.run_to(begun_ns + ending.quiet_ns);
         if let Some(missing) = watcher.missing(self) {
             let text = format!("converged, and did not stay so: {missing}");
             self.checker.fail("L1", text, self.harness.now());
         }
-        let restless = self.checker.restless(begun_ns);
-        if let Some(text) = restless.or_else(|| watcher.restless(begun_ns)) {
+        if let Some(text) = self.checker.restless(begun_ns) {
             self.checker.fail("L2", text, self.harness.now());
         }
         if !self.checker.is_over() {

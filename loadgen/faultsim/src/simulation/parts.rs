@@ -60,14 +60,6 @@ pub trait Watcher: CommitObserver + 'static {
     /// A step is about to be carried out, or the run is over: a model is held against what was done.
     fn compares(&self, _: &Simulation) {}
 
-    /// Nothing is to be done from now on.
-    fn quiet_begins(&self) {}
-
-    /// What disturbs the quiet that began at that moment, besides what the checker of ReplicaSets finds.
-    fn restless(&self, _since_ns: i64) -> Option<String> {
-        None
-    }
-
     /// The situations that have been seen, besides those that the checker of ReplicaSets knows.
     fn situations(&self) -> Vec<&'static str> {
         Vec::new()

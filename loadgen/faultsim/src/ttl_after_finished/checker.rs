@@ -15,7 +15,7 @@ use podstorm_sim::engine::observer::{Observer, Origin, SyncId};
 use podstorm_sim::faults::BatchPosition;
 
 use super::users::{expiry_ns, is_over, jobs};
-use crate::invariants::{Checker, QUIET_SYNCS_MAX, request_words};
+use crate::invariants::Checker;
 use crate::simulation::{Simulation, Watcher};
 
 /// What does not hold, if anything.
@@ -36,11 +36,6 @@ struct State {
     /// The Job that a sync has read. Kept after the sync has ended: its deletion may be carried out late.
     read: BTreeMap<SyncId, Arc<DynamicObject>>,
     situations: BTreeSet<&'static str>,
-    /// When a Job was written last, ns.
-    written_ns: i64,
-    /// Since the quiet: when something was asked for last, and how often each Job was synced.
-    asked_ns: Option<i64>,
-    syncs: BTreeMap<String, u32>,
 }
 
 impl JobChecker {
@@ -63,7 +58,6 @@ impl JobChecker {
 impl State {
     /// A commit of a Job, of the controller or of others.
     fn committed(&mut self, commit: &Commit, job: &DynamicObject, ahead_ns: i64) -> Checked {
-        self.written_ns = commit.now.mono_ns;
         let Some(origin) = self.origin else {
             return Ok(());
         };
@@ -119,31 +113,6 @@ impl Watcher for JobChecker {
         simulation.missing().or(left)
     }
 
-    fn quiet_begins(&self) {
-        let mut state = self.state();
-        state.asked_ns = None;
-        state.syncs.clear();
-    }
-
-    fn restless(&self, since_ns: i64) -> Option<String> {
-        let state = self.state();
-        let seconds = |at_ns: i64| (at_ns - since_ns) as f64 / 1e9;
-        if let Some(asked_ns) = state.asked_ns {
-            let seconds = seconds(asked_ns);
-            return Some(format!(
-                "a Job's sync asked for something after {seconds:.3} s of quiet"
-            ));
-        }
-        if state.written_ns > since_ns {
-            let seconds = seconds(state.written_ns);
-            return Some(format!("a Job was written after {seconds:.3} s of quiet"));
-        }
-        let busiest = state.syncs.iter().max_by_key(|(_, syncs)| **syncs);
-        busiest
-            .filter(|(_, syncs)| **syncs > QUIET_SYNCS_MAX)
-            .map(|(name, syncs)| format!("{name} was synced {syncs} times in the quiet"))
-    }
-
     fn situations(&self) -> Vec<&'static str> {
         self.state().situations.iter().copied().collect()
     }
@@ -168,18 +137,11 @@ impl CommitObserver for JobChecker {
 impl Observer<Controller> for JobChecker {
     fn sync_begins(&self, sync: SyncId, job: &Controller, queue: usize, key: KeyId, now: Now) {
         let name = job.name(queue, key).name.to_string();
-        self.checker
-            .note(|| format!("sync {}.{} of {name}", sync.incarnation, sync.number));
-        self.checker.other_sync_begins(sync, &name, now);
-        *self.state().syncs.entry(name).or_default() += 1;
+        self.checker.other_sync_begins(sync, &name, true, now);
     }
 
     fn sends(&self, sync: SyncId, _: &Controller, request: &Request, _: BatchPosition, now: Now) {
-        self.state().asked_ns = Some(now.mono_ns);
-        self.checker.note(|| {
-            let what = request_words(request);
-            format!("  {}.{} asks: {what}", sync.incarnation, sync.number)
-        });
+        self.checker.other_sends(sync, request, now);
     }
 
     #[cfg(test)]
@@ -193,18 +155,10 @@ impl Observer<Controller> for JobChecker {
 
     fn answered(&self, sync: SyncId, request: &Request, answer: &Answer, now: Now) {
         self.checker.other_answered(sync, request, answer, now);
-        match answer {
-            Answer::Object(object) => {
-                if let Some(job) = object.clone().downcast::<DynamicObject>() {
-                    self.state().read.insert(sync, job);
-                }
-            }
-            Answer::Failed(error) => self.checker.note(|| {
-                let (incarnation, number) = (sync.incarnation, sync.number);
-                let (code, text) = (error.code, &error.message);
-                format!("  {incarnation}.{number} is answered {code}: {text}")
-            }),
-            _ => {}
+        if let Answer::Object(object) = answer
+            && let Some(job) = object.clone().downcast::<DynamicObject>()
+        {
+            self.state().read.insert(sync, job);
         }
     }
 

@@ -17,7 +17,7 @@ use podstorm_sim::faults::BatchPosition;
 
 use super::ending;
 use super::users::deployments;
-use crate::invariants::{Checker, QUIET_SYNCS_MAX, request_words};
+use crate::invariants::Checker;
 use crate::objects::NAMESPACE;
 use crate::simulation::{Simulation, Watcher};
 
@@ -48,14 +48,6 @@ struct State {
     situations: BTreeSet<&'static str>,
     /// The controller that began a sync last.
     controller: Option<deployment::Controller>,
-    /// How often each Deployment was synced, and when something was asked for last, since the quiet.
-    quiet: Quiet,
-}
-
-#[derive(Debug, Default)]
-struct Quiet {
-    syncs: BTreeMap<String, u32>,
-    asked_ns: Option<i64>,
 }
 
 impl RolloutChecker {
@@ -200,24 +192,6 @@ impl Watcher for RolloutChecker {
         ending::missing(simulation, self)
     }
 
-    fn quiet_begins(&self) {
-        self.state().quiet = Quiet::default();
-    }
-
-    fn restless(&self, since_ns: i64) -> Option<String> {
-        let quiet = &self.state().quiet;
-        if let Some(asked_ns) = quiet.asked_ns {
-            let seconds = (asked_ns - since_ns) as f64 / 1e9;
-            return Some(format!(
-                "a Deployment's sync asked for something after {seconds:.3} s of quiet"
-            ));
-        }
-        let busiest = quiet.syncs.iter().max_by_key(|(_, syncs)| **syncs);
-        busiest
-            .filter(|(_, syncs)| **syncs > QUIET_SYNCS_MAX)
-            .map(|(name, syncs)| format!("{name} was synced {syncs} times in the quiet"))
-    }
-
     fn situations(&self) -> Vec<&'static str> {
         self.state().situations.iter().copied().collect()
     }
@@ -282,16 +256,12 @@ impl Observer<deployment::Controller> for RolloutChecker {
             return;
         };
         let name = deployment.metadata.name.clone();
-        self.checker
-            .note(|| format!("sync {}.{} of {name}", sync.incarnation, sync.number));
-        if !is_looked_at_without_end(&deployment) {
-            self.checker.other_sync_begins(sync, &name, now);
-        }
+        let repeats = !is_looked_at_without_end(&deployment);
+        self.checker.other_sync_begins(sync, &name, repeats, now);
         let seen = Seen::of(deployment, sets);
         let mut state = self.state();
         state.controller = Some(controller.clone());
         state.seen.insert(sync, seen);
-        *state.quiet.syncs.entry(name.to_string()).or_default() += 1;
     }
 
     fn sends(
@@ -302,11 +272,7 @@ impl Observer<deployment::Controller> for RolloutChecker {
         _: BatchPosition,
         now: Now,
     ) {
-        self.state().quiet.asked_ns = Some(now.mono_ns);
-        self.checker.note(|| {
-            let what = request_words(request);
-            format!("  {}.{} asks: {what}", sync.incarnation, sync.number)
-        });
+        self.checker.other_sends(sync, request, now);
     }
 
     #[cfg(test)]
@@ -329,14 +295,10 @@ impl Observer<deployment::Controller> for RolloutChecker {
                 _ => seen.adopt(name),
             }
         }
-        if let Answer::Failed(error) = answer {
-            if let (Request::Create { object }, Reason::AlreadyExists) = (request, &error.reason) {
-                self.state().found(sync, &object.metadata().name);
-            }
-            self.checker.note(|| {
-                let id = (sync.incarnation, sync.number);
-                format!("  {}.{} is answered {}: {error}", id.0, id.1, error.code)
-            });
+        if let (Request::Create { object }, Answer::Failed(error)) = (request, answer)
+            && error.reason == Reason::AlreadyExists
+        {
+            self.state().found(sync, &object.metadata().name);
         }
     }
 

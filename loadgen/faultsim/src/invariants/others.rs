@@ -1,0 +1,78 @@
+//! The syncs of workloads whose work the checker of ReplicaSets does not look at: what their watchers tell it, and
+//! what holds for all workloads (L2, L6).
+
+use std::collections::BTreeSet;
+
+use podstorm::client::{Answer, Request};
+use podstorm_objects::Now;
+use podstorm_sim::engine::observer::SyncId;
+
+use super::Checker;
+use super::trace::request_words;
+
+/// What is known of them.
+#[derive(Debug, Default)]
+pub(super) struct Others {
+    /// Those under way.
+    syncs: BTreeSet<SyncId>,
+    /// When one asked for something last, ns.
+    pub(super) last_asked_ns: i64,
+}
+
+impl Others {
+    /// Whether a sync is under way.
+    pub(super) fn are_busy(&self) -> bool {
+        !self.syncs.is_empty()
+    }
+
+    /// A controller manager has died: its syncs don't end.
+    pub(super) fn die(&mut self) {
+        self.syncs.clear();
+    }
+}
+
+impl Checker {
+    /// The sync of a key begins. `repeats`: whether equal requests with equal answers count (L6).
+    pub(crate) fn other_sync_begins(&self, sync: SyncId, key: &str, repeats: bool, now: Now) {
+        let mut state = self.state();
+        state.note(|| format!("sync {}.{} of {key}", sync.incarnation, sync.number));
+        state.others.syncs.insert(sync);
+        state.count_sync(sync, || key.to_owned(), now);
+        if repeats {
+            state.repeats.sync_begins(sync, || key.to_owned(), now);
+        }
+    }
+
+    /// Such a sync sends a request.
+    pub(crate) fn other_sends(&self, sync: SyncId, request: &Request, now: Now) {
+        let mut state = self.state();
+        state.others.last_asked_ns = now.mono_ns;
+        let (incarnation, number) = (sync.incarnation, sync.number);
+        state.note(|| format!("  {incarnation}.{number} asks: {}", request_words(request)));
+    }
+
+    /// A request of such a sync has its answer.
+    pub(crate) fn other_answered(
+        &self,
+        sync: SyncId,
+        request: &Request,
+        answer: &Answer,
+        now: Now,
+    ) {
+        self.check(now, |state| {
+            if let Answer::Failed(error) = answer {
+                let (incarnation, number) = (sync.incarnation, sync.number);
+                let code = error.code;
+                state.note(|| format!("  {incarnation}.{number} is answered {code}: {error}"));
+            }
+            state.repeats.answered(sync, request, answer, now)
+        });
+    }
+
+    /// Such a sync has ended.
+    pub(crate) fn other_sync_ended(&self, sync: SyncId) {
+        let mut state = self.state();
+        state.others.syncs.remove(&sync);
+        state.repeats.sync_ended(sync);
+    }
+}
