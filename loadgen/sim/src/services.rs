@@ -101,7 +101,8 @@ pub struct Services {
     /// cluster that has Events then never comes to rest before they are gone.
     pub event_ttl_ns: i64,
     /// Whether the garbage collector and the namespace controller begin as late as upstream's. If not, they
-    /// begin with the commit that wakes them, and a namespace is looked at again soon after something went.
+    /// begin with the commit that wakes them (on threads the collector does not), and a namespace is looked
+    /// at again soon after something went.
     pub cleanup_waits: bool,
 }
 

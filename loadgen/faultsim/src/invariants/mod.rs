@@ -48,7 +48,6 @@ use reach::Reach;
 use repeats::Repeats;
 use trace::Trace;
 
-
 /// How long after the beginning of the quiet there may still be syncs for the last writes, ns.
 const QUIET_SETTLES_NS: i64 = 60_000_000_000;
 

@@ -7,14 +7,15 @@ use podstorm_objects::Now;
 
 use super::Builder;
 use crate::executor::{Next, Task};
+use crate::options::EngineKind;
 
 /// Adds its task.
 pub(super) fn add(builder: &mut Builder) {
     let cluster = Arc::clone(&builder.cluster);
-    let delay_ns = match builder.options.services.cleanup_waits {
-        true => BEGINS_AFTER_NS,
-        false => 0,
-    };
+    let options = &builder.options;
+    // On threads the operating system may keep a controller from hearing for a while.
+    let waits = options.services.cleanup_waits || options.engine == EngineKind::Threads;
+    let delay_ns = if waits { BEGINS_AFTER_NS } else { 0 };
     builder.add(|_, waker| {
         cluster.set_gc_waker(Some(waker));
         GarbageCollectorTask {
@@ -28,9 +29,10 @@ pub(super) fn add(builder: &mut Builder) {
 /// Most objects handled in one run.
 const BATCH: usize = 500;
 
-/// How long after a commit the collector begins where it waits, ns. Upstream's hears of commits through watches, and reads an
-/// object and its owners from the server before it deletes: controllers have heard of the commit by then.
-/// Were it faster than they, a ReplicaSet that waits for its dependents would replace pods of its own.
+/// How long after a commit the collector begins where it waits, ns. Upstream's collector hears of commits
+/// through watches, and reads an object and its owners from the server before it deletes: controllers have
+/// heard of the commit by then. Were the collector faster, a ReplicaSet whose pods are collected would replace
+/// them.
 const BEGINS_AFTER_NS: i64 = 10_000_000;
 
 /// The garbage collector of a cluster. The cluster's GC waker must wake this task.
