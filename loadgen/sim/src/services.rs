@@ -100,10 +100,9 @@ pub struct Services {
     /// `--event-ttl`: how long after its last write an Event is deleted, ns; never where it is not positive. A
     /// cluster that has Events then never comes to rest before they are gone.
     pub event_ttl_ns: i64,
-    /// Whether the garbage collector and the namespace controller begin as late as upstream's. If not, they
-    /// begin with the commit that wakes them (on threads the collector does not), and a namespace is looked
-    /// at again soon after something went.
-    pub cleanup_waits: bool,
+    /// Whether a namespace that is being deleted is left alone as long as upstream leaves it. If
+    /// not, it is looked at at once, and again soon after something went.
+    pub namespaces_wait: bool,
 }
 
 impl Services {
@@ -113,7 +112,7 @@ impl Services {
             controllers: Controllers::all(rows),
             terminated_pod_gc_threshold: 12_500,
             event_ttl_ns: 0,
-            cleanup_waits: false,
+            namespaces_wait: false,
         }
     }
 }

@@ -235,7 +235,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
         controllers,
         terminated_pod_gc_threshold: flags.terminated_pod_gc_threshold,
         event_ttl_ns: flags.event_ttl,
-        cleanup_waits: true,
+        namespaces_wait: true,
     };
     sim.latency.pod_startup = flags.pod_startup_latency;
     sim.latency.pod_termination = flags.pod_termination_latency;

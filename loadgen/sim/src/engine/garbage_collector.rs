@@ -12,10 +12,10 @@ use crate::options::EngineKind;
 /// Adds its task.
 pub(super) fn add(builder: &mut Builder) {
     let cluster = Arc::clone(&builder.cluster);
-    let options = &builder.options;
-    // On threads the operating system may keep a controller from hearing for a while.
-    let waits = options.services.cleanup_waits || options.engine == EngineKind::Threads;
-    let delay_ns = if waits { BEGINS_AFTER_NS } else { 0 };
+    let delay_ns = match builder.options.engine {
+        EngineKind::Threads => BEGINS_AFTER_NS,
+        EngineKind::Virtual => 0,
+    };
     builder.add(|_, waker| {
         cluster.set_gc_waker(Some(waker));
         GarbageCollectorTask {
@@ -29,10 +29,11 @@ pub(super) fn add(builder: &mut Builder) {
 /// Most objects handled in one run.
 const BATCH: usize = 500;
 
-/// How long after a commit the collector begins where it waits, ns. Upstream's collector hears of commits
+/// How long after a commit the collector begins on threads, ns. Upstream's collector hears of commits
 /// through watches, and reads an object and its owners from the server before it deletes: controllers have
 /// heard of the commit by then. Were the collector faster, a ReplicaSet whose pods are collected would replace
-/// them.
+/// them where the operating system keeps the thread of an informer for a while. In virtual time nothing is kept,
+/// and time may stand still.
 const BEGINS_AFTER_NS: i64 = 10_000_000;
 
 /// The garbage collector of a cluster. The cluster's GC waker must wake this task.
@@ -56,5 +57,29 @@ impl Task for GarbageCollectorTask {
         }
         self.begins_ns = None;
         Next::Idle
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_begins_when_its_delay_is_over_and_waits_anew_for_the_next_commit() {
+        let mut task = GarbageCollectorTask {
+            cluster: Arc::new(Cluster::new(Default::default())),
+            delay_ns: 10,
+            begins_ns: None,
+        };
+        let mut at = |mono_ns| {
+            task.run(Now {
+                mono_ns,
+                wall_ns: 0,
+            })
+        };
+        assert_eq!(at(100), Next::At(110));
+        assert_eq!(at(105), Next::At(110), "another commit");
+        assert_eq!(at(110), Next::Idle);
+        assert_eq!(at(200), Next::At(210));
     }
 }

@@ -16,7 +16,7 @@ use crate::executor::{Next, Task, Waker};
 pub(super) fn add(builder: &mut Builder) {
     let (cluster, waits) = (
         Arc::clone(&builder.cluster),
-        builder.options.services.cleanup_waits,
+        builder.options.services.namespaces_wait,
     );
     builder.add(|_, waker| NamespaceTask::new(cluster, waits, waker));
 }

@@ -1,6 +1,5 @@
 //! What the controllers of a served cluster do, and that nothing does it when one is switched off.
 
-use podstorm_apiserver::latency::Latency;
 use podstorm_apiserver::{Cluster, DeleteOptions, Propagation, WatchFrom, WatchOptions};
 use podstorm_objects::{Event, Namespace, Node, Object, Pod, ReplicaSet, Resource, WatchEvent};
 use serde_json::{Value, json};
@@ -18,10 +17,10 @@ fn read<R: Resource>(value: Value) -> R {
 }
 
 /// A served cluster on virtual time with those controllers, namespace `shop` and node `n1`.
-fn serving(controllers: &[&str], cleanup_waits: bool) -> Harness {
+fn serving(controllers: &[&str], namespaces_wait: bool) -> Harness {
     let mut options = SimOptions::new(EngineKind::Virtual, 1);
     options.services.controllers = Controllers::of(Rows::installed(), controllers).unwrap();
-    options.services.cleanup_waits = cleanup_waits;
+    options.services.namespaces_wait = namespaces_wait;
     furnished(&options)
 }
 
@@ -106,23 +105,6 @@ fn without_the_garbage_collector_nothing_cascades() {
         let owned = |pod: &std::sync::Arc<Pod>| !pod.metadata.owner_references.is_empty();
         assert!(pods(harness.cluster()).iter().all(owned));
     }
-}
-
-#[test]
-fn controllers_hear_before_a_collector_that_waits() {
-    let replaces = |seed: u64, waits: bool| {
-        let mut options = SimOptions::new(EngineKind::Virtual, seed);
-        options.services.cleanup_waits = waits;
-        options.latency.watch = Latency::Uniform(0, 5_000_000);
-        options.latency.pod_termination = Latency::Constant(SECOND_NS);
-        let mut harness = furnished(&options);
-        harness.cluster().create(web(), harness.now()).unwrap();
-        assert!(harness.until(60 * SECOND_NS, |cluster| ready(cluster) == 2));
-        delete::<ReplicaSet>(&harness, "shop", "web", Some(Propagation::Foreground));
-        harness.until(SECOND_NS / 2, |cluster| pods(cluster).len() > 2)
-    };
-    assert!((1..20).any(|seed| replaces(seed, false)));
-    assert!((1..20).all(|seed| !replaces(seed, true)));
 }
 
 #[test]
