@@ -23,7 +23,7 @@ pub trait Users: Sized {
     /// Creates what is planned, at first.
     fn create(&mut self, simulation: &mut Simulation);
 
-    /// Carries an action out that is not [on the cluster](SubjectAction::on_cluster). What the server refuses
+    /// Carries an action out that is not [on the cluster](crate::action::SubjectAction::on_cluster). What the server refuses
     /// does not happen.
     fn act(&mut self, simulation: &mut Simulation, action: &Self::Action);
 

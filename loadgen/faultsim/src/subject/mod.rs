@@ -79,7 +79,7 @@ pub trait Subject: ControllerType + Clone + Debug + PartialEq + Eq + Send + Sync
         drawing: &mut Self::Drawing,
     ) -> Option<Vec<(u32, Self::Action)>>;
 
-    /// A name of ReplicaSets as an [`Action`] takes it.
+    /// A name of ReplicaSets as an [`Action`](super::action::Action) takes it.
     fn draw_target(dice: &mut Dice, objects: &[Self::Planned]) -> String;
 
     /// A watch of its controllers.
