@@ -1,12 +1,13 @@
 //! The TTL-after-finished controller: deletes a Job, with its pods, when the Job has been finished for
 //! `spec.ttlSecondsAfterFinished`.
 //!
-//! `job`: what the controller reads of a Job; `sync`: the steps of one sync. The Jobs are kept as they
-//! come, in the form that is shared with whoever sent them, and a look at one costs a few members.
+//! `job`: the members of a Job that the controller reads; `sync`: the steps of one sync. The store shares each
+//! Job with the server instead of copying it, and a check reads only a few members.
 //!
-//! Clocks decide: the time in the condition is the writer's, now is this process's, and a Job goes early by
-//! as much as this clock is ahead. Which Job of a name is deleted is certain only between the read and
-//! the deletion, by the UID: a Job that was made anew before the read is judged like any other.
+//! Expiry depends on two clocks: another process writes the time of the condition, and this process reads the
+//! current time. A Job goes early by as much as the clock of this process is ahead. The UID precondition protects
+//! only a Job that replaces another between the read and the deletion. A Job that was recreated before
+//! the read is checked like any other.
 //!
 //! Source: Kubernetes' `pkg/controller/ttlafterfinished`.
 

@@ -1,4 +1,4 @@
-//! The end of a run: what is not as wanted yet, and what users do about it.
+//! The end of a run: which Deployments have not converged, and how users help them.
 
 use podstorm::deployment::annotations::DESIRED_REPLICAS;
 use podstorm_apiserver::Cluster;

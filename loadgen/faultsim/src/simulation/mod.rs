@@ -393,7 +393,7 @@ impl Simulation {
         self.harness.wake_controllers();
     }
 
-    /// Creates the namespace and its objects anew, or waits until it is gone.
+    /// Recreates the namespace and its objects; while the old namespace still exists, tries again later.
     fn namespace_again(&mut self) {
         if self.cluster().get::<Namespace>("", NAMESPACE).is_ok() {
             return self.after(100 * MS, Later::CreateNamespace);

@@ -9,7 +9,7 @@ use podstorm::client::{Answer, Patch, Request};
 use podstorm::policy::Behaviour;
 use podstorm::ttl_after_finished::TtlAfterFinished;
 use podstorm_apiserver::{Change, Commit, CommitObserver as _};
-use podstorm_objects::{AnyObject, DynamicObject, Kind, Now};
+use podstorm_objects::{AnyObject, DynamicObject, Kind, Now, Str};
 use podstorm_sim::engine::observer::{Observer as _, Origin, SyncId};
 use serde_json::json;
 
@@ -46,40 +46,37 @@ fn noticed(replace: Replace, expected: &str) {
     assert_eq!(healthy, None, "seed {}", schedule.seed);
 }
 
-/// A read in place of a deletion: the Job stays.
+/// The kind, namespace and name of the object that a request deletes.
+fn deleted(request: &Request) -> Option<(Kind, &Str, &str)> {
+    match request {
+        Request::Delete {
+            kind,
+            namespace,
+            name,
+            ..
+        } => Some((*kind, namespace, name)),
+        _ => None,
+    }
+}
+
+/// Replaces a deletion with a read: the Job stays.
 fn look_again(request: &Request) -> Option<Vec<Request>> {
-    let Request::Delete {
-        kind,
-        namespace,
-        name,
-        ..
-    } = request
-    else {
-        return None;
-    };
+    let (kind, namespace, name) = deleted(request)?;
     Some(vec![Request::Get {
-        kind: *kind,
+        kind,
         namespace: namespace.clone(),
-        name: name.clone(),
+        name: name.into(),
     }])
 }
 
-/// The Job of the requests, written in place of a deletion.
+/// Replaces a deletion with a write of the Job.
 fn write(request: &Request) -> Option<Vec<Request>> {
-    let Request::Delete {
-        kind,
-        namespace,
-        name,
-        ..
-    } = request
-    else {
-        return None;
-    };
+    let (kind, namespace, name) = deleted(request)?;
     let members = json!({"metadata": {"annotations": {"written": "yes"}}});
     Some(vec![Request::Patch {
-        kind: *kind,
+        kind,
         namespace: namespace.clone(),
-        name: name.clone(),
+        name: name.into(),
         patch: Box::new(Patch::Merge(members.as_object()?.clone())),
         of_status: false,
     }])

@@ -65,7 +65,7 @@ fn complete(harness: &Harness) {
     change(harness, "status", status);
 }
 
-/// A pod, of the Job or of nobody.
+/// Creates a pod that the Job owns, or one without an owner.
 fn create_pod(harness: &Harness, name: &str, owner: Option<&AnyObject>) {
     let pod = json!({"metadata": {"name": name, "namespace": "shop"},
         "spec": {"containers": [{"name": "c", "image": "i"}]}});
@@ -84,7 +84,7 @@ fn pods(harness: &Harness) -> Vec<String> {
         .collect()
 }
 
-/// Whether the Job is there, and nobody deletes it.
+/// Whether the Job exists and is not being deleted.
 fn stays(harness: &Harness) -> bool {
     job(harness).is_some_and(|job| !job.metadata.is_deleting())
 }
@@ -96,7 +96,7 @@ fn a_job_goes_when_its_ttl_ends_and_takes_its_pods_along() {
     let harness = furnished(&options);
     let owner = create(&harness, 30);
     create_pod(&harness, "of-the-job", Some(&owner));
-    create_pod(&harness, "of-nobody", None);
+    create_pod(&harness, "unowned", None);
     harness.advance(7 * SECOND);
     complete(&harness);
     harness.advance(30 * SECOND - 1);
@@ -106,10 +106,10 @@ fn a_job_goes_when_its_ttl_ends_and_takes_its_pods_along() {
     let waits = job(&harness).expect("its pod is there");
     assert!(waits.metadata.is_deleting());
     assert_eq!(*waits.metadata.finalizers()[0], *"foregroundDeletion");
-    assert_eq!(pods(&harness), ["of-nobody", "of-the-job"]);
+    assert_eq!(pods(&harness), ["of-the-job", "unowned"]);
     harness.advance(SECOND);
     assert!(job(&harness).is_none());
-    assert_eq!(pods(&harness), ["of-nobody"]);
+    assert_eq!(pods(&harness), ["unowned"]);
     let calls = harness.api_calls();
     assert_eq!(calls.get("get jobs 200"), Some(&1));
     assert_eq!(calls.get("delete jobs 200"), Some(&1));
