@@ -337,7 +337,6 @@ impl State {
         }
     }
 
-    /// A fault has struck.
     /// Counts the sync of a key in this phase, but for the beginning of the phase.
     fn count_sync(&mut self, sync: SyncId, key: impl FnOnce() -> String, now: Now) {
         if now.mono_ns - self.phase_began_ns > QUIET_SETTLES_NS {
@@ -346,6 +345,7 @@ impl State {
         }
     }
 
+    /// A fault has struck.
     fn strike(&mut self, class: FaultClass, step: Option<&'static str>) {
         let struck = self.verdict.faults.entry(class).or_default();
         struck.struck += 1;

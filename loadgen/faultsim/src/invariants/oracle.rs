@@ -393,6 +393,9 @@ impl OracleState {
 
     /// Nothing more than necessary is kept when all is at rest.
     pub(super) fn at_rest(&self, harness: &FaultHarness) -> Checked {
+        // A name stands for all objects that had it, one after the other: a loop makes thousands.
+        let living = self.sets.values().filter(|set| !set.gone);
+        let living: BTreeSet<_> = living.map(|set| (&set.namespace, &set.name)).collect();
         for controller in harness.controllers() {
             if !controller.queue().is_empty() {
                 return Err(("L2", "keys wait in the queue".to_owned()));
@@ -400,12 +403,16 @@ impl OracleState {
             let kind = controller.options().kind;
             for set in self.sets.values().filter(|set| set.kind == kind) {
                 let key = controller.owners().intern(&set.namespace, &set.name);
+                let is_there = living.contains(&(&set.namespace, &set.name));
                 if let Some(record) = controller.consistency().record(&key) {
-                    self.record_at_rest(set, &record, controller)?;
+                    if !is_there {
+                        return Err(("L3", format!("the record of {}, which is gone", set.name)));
+                    }
+                    record_at_rest(set, &record, controller)?;
                 }
                 let counts = controller.expectations().counts(key);
                 let Some(counts) = counts else { continue };
-                if !self.is_there(set) {
+                if !is_there {
                     let text = format!("expectations of {}, which is gone: {counts:?}", set.name);
                     return Err(("L3", text));
                 }
@@ -418,35 +425,26 @@ impl OracleState {
         }
         Ok(())
     }
+}
 
-    /// Whether an object of that name is there, that one or one that came after it.
-    fn is_there(&self, set: &SetState) -> bool {
-        let mut others = self.sets.values();
-        others.any(|it| !it.gone && (&it.namespace, &it.name) == (&set.namespace, &set.name))
-    }
-
-    /// A record stays until the next sync looks at it; by then the caches must have come so far.
-    fn record_at_rest(&self, set: &SetState, record: &Record, controller: &Controller) -> Checked {
-        if !self.is_there(set) {
-            return Err(("L3", format!("the record of {}, which is gone", set.name)));
+/// A record stays until the next sync looks at it; by then the caches must have come so far.
+fn record_at_rest(set: &SetState, record: &Record, controller: &Controller) -> Checked {
+    let caches = [
+        controller.pods().version().get(),
+        controller.owners().version().get(),
+    ];
+    for (written, cache) in record.written.iter().zip(caches) {
+        if let Some(written) = written
+            && written.compare(&cache) == Some(std::cmp::Ordering::Greater)
+        {
+            let text = format!(
+                "{} waits for version {written} and the cache is at {cache}",
+                set.name
+            );
+            return Err(("S5", text));
         }
-        let caches = [
-            controller.pods().version().get(),
-            controller.owners().version().get(),
-        ];
-        for (written, cache) in record.written.iter().zip(caches) {
-            if let Some(written) = written
-                && written.compare(&cache) == Some(std::cmp::Ordering::Greater)
-            {
-                let text = format!(
-                    "{} waits for version {written} and the cache is at {cache}",
-                    set.name
-                );
-                return Err(("S5", text));
-            }
-        }
-        Ok(())
     }
+    Ok(())
 }
 
 fn has_ended(pod: &Pod) -> bool {
