@@ -10,6 +10,10 @@ const SECOND: i64 = 1_000 * MS;
 /// bucket was empty.
 const LAST_RETRY: i64 = 2_000 * SECOND;
 
+/// How much longer than any other delay a retry may take, as upstream's bucket knows no limit of its debt: a key that
+/// is added by its rate 200 times a second (hazard H1 of Deployments) takes 20 times as many tokens as come back.
+const DEBT: i64 = 14_400 * SECOND;
+
 /// How a run must end.
 #[derive(Clone, Copy, Debug)]
 pub struct Ending {
@@ -134,7 +138,8 @@ impl Simulation {
     }
 
     /// Goes on until nothing is missing and nothing is at work; the moment since when nothing is missing,
-    /// or nothing when that takes longer than `limit_ns`. `touch` is called at these times of waiting; with
+    /// or nothing when that takes longer than `limit_ns`, and longer than [`DEBT`] beyond that while a retry is to
+    /// come. `touch` is called at these times of waiting; with
     /// `always` all of them come before the end.
     fn until_converged(
         &mut self,
@@ -153,6 +158,8 @@ impl Simulation {
             if self.checker.is_over() {
                 return None;
             }
+            let debt_ns = if self.harness.has_retries() { DEBT } else { 0 };
+            let limit_ns = limit_ns + debt_ns;
             match missing(self) {
                 Some(_) => since_ns = None,
                 None => {
