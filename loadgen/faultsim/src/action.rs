@@ -341,7 +341,7 @@ impl Death {
 
 impl Dependents {
     /// In the order in which they are drawn.
-    pub(crate) const DRAWN: [Dependents; 3] = [
+    pub const DRAWN: [Dependents; 3] = [
         Dependents::Background,
         Dependents::Orphan,
         Dependents::Foreground,

@@ -216,7 +216,7 @@ mod tests {
 
     use super::super::draw::draw;
     use super::super::play::caught;
-    use super::super::rows::SUBJECTS;
+    use super::super::rows::Subjects;
     use super::*;
 
     fn campaign(threads: usize, seeds: u64) -> Outcome {
@@ -224,7 +224,7 @@ mod tests {
             first: 1,
             seeds: Some(seeds),
             behaviour: None,
-            workload: &SUBJECTS[0],
+            workload: &Subjects::installed()[0],
             classes: Vec::new(),
             threads,
             failures_max: 100,

@@ -53,11 +53,19 @@ impl Dice {
         }
     }
 
-    pub(crate) fn one<T: Clone>(&mut self, of: &[T]) -> T {
+    /// One of these, each as likely as the others.
+    ///
+    /// # Panics
+    /// There is none.
+    pub fn one<T: Clone>(&mut self, of: &[T]) -> T {
         of[self.random.usize(..of.len())].clone()
     }
 
-    pub(crate) fn below(&mut self, end: u32) -> u32 {
+    /// A number below `end`.
+    ///
+    /// # Panics
+    /// `end` is 0.
+    pub fn below(&mut self, end: u32) -> u32 {
         self.random.u32(..end)
     }
 
@@ -67,7 +75,7 @@ impl Dice {
     }
 
     /// Evenly over the orders of magnitude between the two, as a whole number.
-    pub(crate) fn magnitude(&mut self, low: u32, high: u32) -> u32 {
+    pub fn magnitude(&mut self, low: u32, high: u32) -> u32 {
         let drawn = self.rate((f64::from(low.max(1)), f64::from(high)));
         (drawn as u32).clamp(low, high)
     }

@@ -44,6 +44,6 @@ pub mod workloads;
 pub use action::Action;
 pub use plan::{How, PlannedCluster, Step};
 pub use play::play;
-pub use rows::{AnySchedule, SUBJECTS, SubjectRow};
+pub use rows::{AnySchedule, SubjectRow, Subjects};
 pub use subject::{Schedule, Subject};
 pub use verdict::{Verdict, Violation};

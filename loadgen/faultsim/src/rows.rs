@@ -1,6 +1,7 @@
 //! The workloads of the campaign, and schedules of any of them.
 
 use std::fmt::Debug;
+use std::sync::OnceLock;
 
 use podstorm::deployment::Deployments;
 use podstorm::policy::Behaviour;
@@ -26,15 +27,56 @@ pub struct SubjectRow {
     read: fn(text: &str) -> Result<Box<dyn AnySchedule>, ScheduleError>,
 }
 
-/// The workloads of the campaign. The first is the one that is meant where none is named.
-pub static SUBJECTS: [SubjectRow; 3] = [
-    SubjectRow::of::<ReplicaSets>(),
-    SubjectRow::of::<Deployments>(),
-    SubjectRow::of::<TtlAfterFinished>(),
-];
+/// The workloads that the campaign can put under faults.
+#[derive(Clone, Debug)]
+pub struct Subjects(Vec<SubjectRow>);
+
+static INSTALLED: OnceLock<Subjects> = OnceLock::new();
+
+impl Subjects {
+    /// The workloads of this project.
+    pub fn upstream() -> Subjects {
+        Subjects(Vec::new())
+            .with::<ReplicaSets>()
+            .with::<Deployments>()
+            .with::<TtlAfterFinished>()
+    }
+
+    /// The same, with one more workload behind the others. Its controller must be in the
+    /// [registry](podstorm_sim::engine::registry::Registry) of the process.
+    ///
+    /// # Panics
+    /// Another one has its name.
+    #[must_use]
+    pub fn with<S: Subject>(mut self) -> Subjects {
+        let row = SubjectRow::of::<S>();
+        let mut rows = self.0.iter();
+        assert!(
+            rows.all(|known| known.name != row.name),
+            "there is a workload of that name: {}",
+            row.name
+        );
+        self.0.push(row);
+        self
+    }
+
+    /// Makes these the workloads of this process, of which schedules and the command line know. Call it first:
+    /// [reading them](Subjects::installed) installs [upstream's](Subjects::upstream).
+    ///
+    /// # Errors
+    /// The process has its workloads already.
+    pub fn install(self) -> Result<(), Subjects> {
+        INSTALLED.set(self)
+    }
+
+    /// The workloads of this process. The first one stands in where none is named.
+    pub fn installed() -> &'static [SubjectRow] {
+        &INSTALLED.get_or_init(Subjects::upstream).0
+    }
+}
 
 impl SubjectRow {
-    const fn of<S: Subject>() -> SubjectRow {
+    fn of<S: Subject>() -> SubjectRow {
         SubjectRow {
             name: S::ROW.alias,
             draw: |seed, classes| Box::new(draw::<S>(seed, classes)),
@@ -42,14 +84,14 @@ impl SubjectRow {
         }
     }
 
-    /// The workload of that name.
+    /// The workload of this process with that name.
     ///
     /// # Errors
-    /// There is none; names those that there are.
+    /// There is none; lists the names that there are.
     pub fn by_name(name: &str) -> Result<&'static SubjectRow, String> {
-        let found = SUBJECTS.iter().find(|row| row.name == name);
-        found.ok_or_else(|| {
-            let known: Vec<&str> = SUBJECTS.iter().map(|row| row.name).collect();
+        let rows = Subjects::installed();
+        rows.iter().find(|row| row.name == name).ok_or_else(|| {
+            let known: Vec<&str> = rows.iter().map(|row| row.name).collect();
             format!("no such workload; there are {}", known.join(", "))
         })
     }

@@ -11,7 +11,7 @@ use podstorm::policy::Behaviour;
 use podstorm_faultsim::campaign::{self, Campaign, Failure, Outcome, Sum};
 use podstorm_faultsim::coverage;
 use podstorm_faultsim::verdict::Conditions;
-use podstorm_faultsim::{AnySchedule, SUBJECTS, SubjectRow};
+use podstorm_faultsim::{AnySchedule, SubjectRow, Subjects};
 use podstorm_objects::Kind;
 use podstorm_sim::clock::RealClock;
 use podstorm_sim::faults::FaultClass;
@@ -61,8 +61,8 @@ pub(super) struct FuzzFlags {
     #[arg(long, value_name = "NAME", value_parser = behaviour, default_value = "both")]
     behaviour: Wish,
 
-    /// Whose controller is under test: replicaset, deployment or ttl-after-finished, each with seeds of its own
-    #[arg(long, value_name = "NAME", value_parser = SubjectRow::by_name, default_value = SUBJECTS[0].name)]
+    #[arg(long, value_name = "NAME", help = workload_help("Whose controller is under test; each has seeds of its own"),
+          value_parser = SubjectRow::by_name, default_value = Subjects::installed()[0].name)]
     workload: &'static SubjectRow,
 
     /// Only these classes of faults, by name or number (see `loadgen faults`)
@@ -402,11 +402,17 @@ fn pairs_summary(outcome: &Outcome) -> String {
     text
 }
 
+/// The help of a flag that takes the name of a workload.
+pub(super) fn workload_help(what: &str) -> String {
+    let names = Subjects::installed().iter().map(|row| row.name);
+    format!("{what}: {}", names.collect::<Vec<_>>().join(", "))
+}
+
 /// The command that plays a failing seed again: the schedule depends on the classes too.
 fn replaying(failure: &Failure, workload: &SubjectRow, classes: &[FaultClass]) -> String {
     let (seed, behaviour) = (failure.seed, failure.behaviour.as_str());
     let mut command = format!("loadgen replay {seed} --behaviour {behaviour}");
-    if workload.name != SUBJECTS[0].name {
+    if workload.name != Subjects::installed()[0].name {
         command.push_str(&format!(" --workload {}", workload.name));
     }
     if !classes.is_empty() {
@@ -475,7 +481,7 @@ mod tests {
             },
         };
         let command = "loadgen replay 7 --behaviour hardened";
-        assert_eq!(replaying(&failure, &SUBJECTS[0], &[]), command);
+        assert_eq!(replaying(&failure, &Subjects::installed()[0], &[]), command);
         let classes = &FaultClass::ALL[..2];
         let names = format!(
             "{},{}",
@@ -483,7 +489,7 @@ mod tests {
             FaultClass::ALL[1].name()
         );
         assert_eq!(
-            replaying(&failure, &SUBJECTS[0], classes),
+            replaying(&failure, &Subjects::installed()[0], classes),
             format!("{command} --fault {names}")
         );
     }

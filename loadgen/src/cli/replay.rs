@@ -9,11 +9,11 @@ use clap::Args;
 use podstorm::policy::Behaviour;
 use podstorm_faultsim::bugs::Bug;
 use podstorm_faultsim::campaign::behaviour_of;
-use podstorm_faultsim::{AnySchedule, How, SUBJECTS, SubjectRow, Verdict, rows};
+use podstorm_faultsim::{AnySchedule, How, SubjectRow, Subjects, Verdict, rows};
 use podstorm_sim::faults::FaultClass;
 
 use super::bugs::{self, bug};
-use super::fuzz::{Wish, behaviour, class};
+use super::fuzz::{Wish, behaviour, class, workload_help};
 use super::print;
 use crate::units::{counted, without_mark};
 
@@ -40,8 +40,7 @@ pub(super) struct ReplayFlags {
     #[arg(long, value_name = "NAME", value_parser = behaviour)]
     behaviour: Option<Wish>,
 
-    /// replicaset, deployment or ttl-after-finished: whose seed it is
-    #[arg(long, value_name = "NAME", value_parser = SubjectRow::by_name, default_value = SUBJECTS[0].name,
+    #[arg(long, value_name = "NAME", help = workload_help("Whose seed it is"), value_parser = SubjectRow::by_name, default_value = Subjects::installed()[0].name,
           conflicts_with_all = ["schedule", "bug"])]
     workload: &'static SubjectRow,
 

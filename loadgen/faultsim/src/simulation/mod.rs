@@ -1,5 +1,6 @@
 //! A simulated cluster under faults: carries actions out, and undoes later what lasts for a while.
 
+mod beside;
 mod caches;
 mod ending;
 mod faults;
@@ -34,6 +35,7 @@ use super::workloads::{self, PlannedReplicaSet, WorkloadKind};
 
 const MS: i64 = 1_000_000;
 
+pub use beside::{Beside, Checked, Judge};
 pub use ending::Ending;
 pub use parts::{Users, Watcher};
 
@@ -202,9 +204,8 @@ impl Simulation {
         names.iter().for_each(|name| self.create_set(name));
     }
 
-    /// Creates the objects of a workload that stands on ReplicaSets, now and whenever the namespace is there
-    /// again.
-    pub(super) fn create_with(&mut self, create: impl Fn(&mut Simulation) + Send + Sync + 'static) {
+    /// Creates the objects of a workload, now and whenever the namespace is created again.
+    pub fn create_with(&mut self, create: impl Fn(&mut Simulation) + Send + Sync + 'static) {
         create(self);
         self.create_objects = Some(CreateObjects(Arc::new(create)));
     }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use podstorm::client::ApiError;
 use podstorm_apiserver::{DeleteOptions, Patch, Propagation, ScaleUpdate};
-use podstorm_objects::{OwnerReference, Pod, Resource, Uid};
+use podstorm_objects::{AnyObject, Kind, OwnerReference, Pod, Resource, Uid};
 use serde_json::{Value, json};
 
-use super::super::action::{Death, Tampering};
+use super::super::action::{Death, Dependents, Tampering};
 use super::super::objects::{pod, with};
 use super::super::workloads::{self, members};
 use super::{Later, NAMESPACE, STUCK, Simulation, ready};
@@ -63,6 +63,45 @@ impl Simulation {
         let patch = Patch::Merge(members(json!({"status": status})));
         let (cluster, now) = (self.cluster(), self.harness.now());
         self.written(cluster.patch_status::<Pod>(NAMESPACE, name, &patch, now));
+    }
+
+    /// A user creates an object in the namespace of the simulation.
+    ///
+    /// # Panics
+    /// The kind has no object like that.
+    pub fn create_object(&self, kind: Kind, mut object: Value) -> Option<AnyObject> {
+        if kind.is_namespaced() {
+            object["metadata"]["namespace"] = NAMESPACE.into();
+        }
+        let api = self.cluster().api(kind);
+        let object = api.read(object);
+        let object = object
+            .expect("the server serves the kind")
+            .expect("it is one of its kind");
+        let created = api.create(object, self.harness.now());
+        let object = created.as_ref().ok().cloned();
+        self.written(created);
+        object
+    }
+
+    /// A user merges JSON into an object of the namespace.
+    pub fn patch_object(&self, kind: Kind, name: &str, patch: Value) {
+        let (patch, now) = (Patch::Merge(members(patch)), self.harness.now());
+        self.written(self.cluster().api(kind).patch(NAMESPACE, name, &patch, now));
+    }
+
+    /// A user deletes an object of the namespace.
+    pub fn delete_object(&self, kind: Kind, name: &str, dependents: Dependents) {
+        let options = DeleteOptions {
+            propagation: Some(dependents.policy()),
+            ..DeleteOptions::default()
+        };
+        let now = self.harness.now();
+        self.written(
+            self.cluster()
+                .api(kind)
+                .delete(NAMESPACE, name, &options, now),
+        );
     }
 
     /// A write of users. Where the object is gone, or another rule forbids it, it does not happen.

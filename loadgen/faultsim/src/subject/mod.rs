@@ -1,7 +1,7 @@
 //! What the campaign knows of a workload: how its schedules are drawn, what users do to its objects, and
 //! what must hold of a run.
 //!
-//! A workload joins the campaign by one `impl` of [`Subject`] and one line of [`SUBJECTS`](crate::rows::SUBJECTS).
+//! A workload joins the campaign by one `impl` of [`Subject`] and one line of [`Subjects::upstream`](crate::rows::Subjects::upstream).
 //! Faults of the cluster, of requests and of watches, the phases of a run, the search for small schedules and the
 //! sums over many seeds are the same for all. The checker of ReplicaSets looks at every run: most workloads
 //! stand on their pods.

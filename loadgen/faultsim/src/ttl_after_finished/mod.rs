@@ -31,9 +31,9 @@ use crate::action::{Action, Dependents};
 use crate::dice::{Dice, Odds};
 use crate::invariants::Checker;
 use crate::plan::How;
-use crate::simulation::Ending;
+use crate::simulation::{Beside, Ending};
 use crate::subject::{Schedule, Subject, check_within};
-use checker::JobChecker;
+use checker::JobJudge;
 use users::{JobAction, JobUsers};
 
 const SECOND: i64 = 1_000_000_000;
@@ -62,7 +62,7 @@ impl Subject for TtlAfterFinished {
     type Action = JobAction;
     type Drawing = ();
     type Users = JobUsers;
-    type Watcher = JobChecker;
+    type Watcher = Beside<JobJudge>;
 
     const ODDS: Odds = Odds {
         stream: "ttl-after-finished",
@@ -170,15 +170,17 @@ impl Subject for TtlAfterFinished {
         vec![Kind::JOB]
     }
 
-    fn watcher(schedule: &Schedule<TtlAfterFinished>, how: How) -> Arc<JobChecker> {
-        let checker = Arc::new(Checker::new(&schedule.cluster, how));
+    fn watcher(schedule: &Schedule<TtlAfterFinished>, how: How) -> Arc<Beside<JobJudge>> {
         let steps = schedule.steps.iter();
         let offsets = steps.filter_map(|step| match &step.action {
             JobAction::Cluster(Action::WallClock { offset_s, .. }) => Some(i64::from(*offset_s)),
             _ => None,
         });
         let ahead_ns = offsets.max().unwrap_or(0).max(0) * SECOND;
-        Arc::new(JobChecker::new(checker, ahead_ns))
+        Beside::new(
+            Checker::new(&schedule.cluster, how),
+            JobJudge::new(ahead_ns),
+        )
     }
 
     fn ending(_: Behaviour) -> Ending {

@@ -13,12 +13,13 @@ use podstorm_objects::{AnyObject, DynamicObject, Kind, Now, Str};
 use podstorm_sim::engine::observer::{Observer as _, Origin, SyncId};
 use serde_json::json;
 
-use super::checker::JobChecker;
+use super::checker::JobJudge;
 use crate::campaign::behaviour_of;
 use crate::draw::draw;
 use crate::invariants::Checker;
 use crate::plan::How;
 use crate::play::caught;
+use crate::simulation::{Beside, Watcher as _};
 
 /// What is carried out in place of a request.
 type Replace = fn(&Request) -> Option<Vec<Request>>;
@@ -93,8 +94,7 @@ fn jobs_that_stay_and_jobs_that_are_written_are_noticed() {
 fn verdict(finished: bool, uid: &str, at_s: i64) -> Option<&'static str> {
     let schedule = draw::<TtlAfterFinished>(1, &[]);
     let how = How::untold(Behaviour::Upstream);
-    let checker = Arc::new(Checker::new(&schedule.cluster, how));
-    let jobs = JobChecker::new(Arc::clone(&checker), 0);
+    let jobs = Beside::new(Checker::new(&schedule.cluster, how), JobJudge::new(0));
     let sync = SyncId {
         incarnation: 0,
         kind: Kind::JOB,
@@ -127,7 +127,7 @@ fn verdict(finished: bool, uid: &str, at_s: i64) -> Option<&'static str> {
         new: job(uid),
         now,
     });
-    checker.verdict().0.violation.map(|it| it.invariant)
+    jobs.checker().verdict().0.violation.map(|it| it.invariant)
 }
 
 #[test]

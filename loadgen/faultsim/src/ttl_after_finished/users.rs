@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use podstorm_apiserver::{Cluster, DeleteOptions, Patch};
+use podstorm_apiserver::{Cluster, Patch};
 use podstorm_objects::{DynamicObject, Kind, Pod, Time};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -131,17 +131,7 @@ impl Users for JobUsers {
                 let held = json!({"metadata": {"finalizers": finalizers}});
                 patch(simulation, name, held, false);
             }
-            Delete(name, propagation) => {
-                let options = DeleteOptions {
-                    propagation: Some(propagation.policy()),
-                    ..DeleteOptions::default()
-                };
-                let (api, now) = (
-                    simulation.harness.cluster().api(Kind::JOB),
-                    simulation.harness.now(),
-                );
-                simulation.written(api.delete(NAMESPACE, name, &options, now));
-            }
+            Delete(name, dependents) => simulation.delete_object(Kind::JOB, name, *dependents),
             Create(name) => {
                 if let Some(job) = self.planned.iter().find(|it| it.name == *name) {
                     create(simulation, job);
@@ -243,20 +233,15 @@ fn ended(simulation: &Simulation, failed: bool, ago_s: i32) -> Value {
 fn create(simulation: &Simulation, job: &PlannedJob) {
     let template = json!({"spec": {"restartPolicy": "Never",
         "containers": [{"name": "app", "image": "app:1"}]}});
-    let object = json!({"metadata": {"name": job.name, "namespace": NAMESPACE},
+    let object = json!({"metadata": {"name": job.name},
         "spec": {"ttlSecondsAfterFinished": job.ttl, "template": template}});
-    let object = DynamicObject::from_json(Kind::JOB, object);
-    let object = Arc::new(object.expect("a Job of our own making"));
-    let (cluster, now) = (simulation.harness.cluster(), simulation.harness.now());
-    let created = cluster.api(Kind::JOB).create(object, now);
-    if let Ok(created) = &created {
+    if let Some(created) = simulation.create_object(Kind::JOB, object) {
         let owner = controlled_by(Kind::JOB, &job.name, &created.metadata().uid.to_string());
         for _ in 0..job.pods {
             let generated = json!({"metadata": {"name": null, "generateName": "task-"}});
             simulation.create_pod(with(with(pod("", &job.name), generated), owner.clone()));
         }
     }
-    simulation.written(created);
 }
 
 /// The pods of the Job of that name.
