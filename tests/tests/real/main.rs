@@ -7,6 +7,7 @@ mod control_plane;
 mod kubectl;
 mod live_page;
 mod manifests;
+mod outside;
 mod page;
 mod served;
 mod transcripts;

@@ -30,7 +30,12 @@ pub(crate) struct Server {
 impl Server {
     /// Starts one that keeps its files in a folder, the kubeconfig as `config`.
     pub(crate) fn start(folder: &Path, listen: &str, arguments: &[&str]) -> Server {
-        let mut process = Command::new(loadgen())
+        Server::start_program(loadgen(), folder, listen, arguments)
+    }
+
+    /// The same of another program with the command `serve`.
+    fn start_program(program: &Path, folder: &Path, listen: &str, arguments: &[&str]) -> Server {
+        let mut process = Command::new(program)
             .args(["serve", "--listen", listen, "--kubeconfig", "config"])
             .args(arguments)
             .current_dir(folder)
@@ -71,6 +76,14 @@ pub(crate) fn with_each(arguments: &[&str], test: impl Fn(&Served) + Sync) {
             scope.spawn(move || test(&Served::start(release, version, arguments)));
         }
     });
+}
+
+/// Runs a test with kubectl 1.32 at a server of another program with the command `serve`.
+pub(crate) fn with_program(program: &Path, test: impl FnOnce(&Served)) {
+    let folder = TempDir::new().expect("a folder for temporary files");
+    let server = Server::start_program(program, folder.path(), "127.0.0.1:0", &[]);
+    let (release, version) = RELEASES[0];
+    test(&Served::of(server, folder, release, version));
 }
 
 /// Runs a test with kubectl 1.32 alone.
@@ -119,6 +132,10 @@ impl Served {
     fn start(release: &'static str, version: &str, arguments: &[&str]) -> Served {
         let folder = TempDir::new().expect("a folder for temporary files");
         let server = Server::start(folder.path(), "127.0.0.1:0", arguments);
+        Served::of(server, folder, release, version)
+    }
+
+    fn of(server: Server, folder: TempDir, release: &'static str, version: &str) -> Served {
         let served = Served {
             server,
             release,

@@ -4,7 +4,11 @@
 //! Source: the handlers of dependents that all workload controllers in Kubernetes' `pkg/controller`
 //! have in common: `addPod`, `updatePod`, `deletePod`, and those of ReplicaSets in `deployment`.
 
+mod owners;
+
 use podstorm_objects::{Now, ObjectMeta, Pod};
+
+pub use owners::Owners;
 
 use crate::cache::{OwnedPods, PodChange};
 use crate::intern::KeyId;
