@@ -20,3 +20,4 @@ pub mod settings;
 pub mod size;
 pub mod sweep;
 pub mod units;
+mod workloads;

@@ -45,6 +45,13 @@ pub struct ClusterSize {
     pub pods_asked: Option<u64>,
 }
 
+impl ClusterSize {
+    /// How many workloads there are.
+    pub(crate) fn workloads(&self) -> u64 {
+        self.replicasets
+    }
+}
+
 /// What files bring that decides the size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InputSize {

@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 use std::sync::{Arc, Mutex};
 
 use podstorm::row::{ControllerRow, RunsIn};
-use podstorm_objects::{Kind, Now, Time};
+use podstorm_objects::{Now, Time};
 use podstorm_sim::clock::RealClock;
 use podstorm_sim::engine::by_phase::Recorded;
 use podstorm_sim::engine::event_sink::EventWriter;
@@ -51,6 +51,7 @@ use crate::input::InputObject;
 use crate::result::RunResult;
 use crate::settings::{EngineKind, Settings};
 use crate::units::NS_PER_SECOND;
+use crate::workloads;
 
 /// Runs a scenario to its end, to the time limit, or until `cancel` is set, and reports on what
 /// ran. The result's `host` is always filled in. The command leaves it out of what it writes of a virtual run
@@ -165,16 +166,12 @@ impl Engine {
         let connection = scenario
             .is_disturbed()
             .then(|| Arc::new(Connection::new(Arc::default(), 0, Arc::new(|| {}))));
-        let has = |kind| {
-            objects
-                .iter()
-                .any(|object: &InputObject| object.kind() == kind)
-        };
         // A controller without objects would only see what does not concern it.
         let is_needed = |row: &ControllerRow| {
             let is_there = |kind| {
-                let creates = settings.creates_deployments();
-                kind == Kind::REPLICA_SET || kind == Kind::DEPLOYMENT && creates || has(kind)
+                let workload = workloads::of(kind);
+                workload.is_some_and(|workload| workload.is_generated(settings))
+                    || objects.iter().any(|object| object.kind() == kind)
             };
             row.runs_in == RunsIn::Server || row.kind.is_some_and(is_there)
         };

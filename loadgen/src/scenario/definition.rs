@@ -6,6 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use podstorm_objects::Kind;
+use podstorm_sim::faults::StreamKind;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -210,7 +212,8 @@ pub enum Step {
     Touch(SomeReplicaSets),
     /// Deletes ReplicaSets, whose pods the garbage collector takes, and creates them again under their
     /// names; of files, ReplicationControllers too.
-    RecreateReplicaSets(SomeReplicaSets),
+    #[serde(rename = "recreateReplicaSets")]
+    Recreate(SomeReplicaSets),
     /// Replaces ReplicaSets by successors under the same owner, step by step, as Deployments do it. Where
     /// there are Deployments, they get a new image and these limits, and do it themselves. Of
     /// files, ReplicaSets without pods, which are older revisions, stay as they are, and so do
@@ -299,6 +302,44 @@ pub struct CreateDeployments {
     /// When each is due.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<LoadShape>,
+}
+
+/// What a step creates, where it creates workloads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Creation {
+    /// Of which kind.
+    pub(crate) kind: Kind,
+    /// The kind that such objects belong to; where the run has real ones, they are created in place of their parts.
+    pub(crate) part_of: Option<Kind>,
+    /// How many pods each asks for.
+    pub(crate) replicas: Amount,
+    /// Which.
+    pub(crate) of: Which,
+    /// When each is due.
+    pub(crate) load: Option<LoadShape>,
+}
+
+impl Step {
+    /// What it creates, if it creates workloads.
+    pub(crate) fn creation(&self) -> Option<Creation> {
+        match *self {
+            Step::CreateReplicaSets(create) => Some(Creation {
+                kind: Kind::REPLICA_SET,
+                part_of: create.under_deployments.then_some(Kind::DEPLOYMENT),
+                replicas: create.replicas,
+                of: create.of,
+                load: create.load,
+            }),
+            Step::CreateDeployments(create) => Some(Creation {
+                kind: Kind::DEPLOYMENT,
+                part_of: None,
+                replicas: create.replicas,
+                of: create.of,
+                load: create.load,
+            }),
+            _ => None,
+        }
+    }
 }
 
 /// A new image.
@@ -418,6 +459,17 @@ pub enum Stream {
     All,
 }
 
+impl Stream {
+    /// The kinds that it is of.
+    pub(crate) fn kinds(self) -> Vec<StreamKind> {
+        match self {
+            Stream::Pods => vec![StreamKind::of(Kind::POD)],
+            Stream::ReplicaSets => vec![StreamKind::of(Kind::REPLICA_SET)],
+            Stream::All => StreamKind::all(),
+        }
+    }
+}
+
 /// Answers that are lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -496,7 +548,7 @@ questions! {
     /// Whether it creates ReplicaSets that are not.
     creates_free_sets: Step::CreateReplicaSets(CreateReplicaSets { under_deployments: false, .. })
         | Step::CreateOwnedPods | Step::CreateBarePods | Step::WriteStatuses
-        | Step::RecreateReplicaSets(_) | Step::Touch(_),
+        | Step::Recreate(_) | Step::Touch(_),
     /// Whether it uses `--duration`.
     uses_duration: Step::Churn(Churn { time: None, .. }),
     /// Whether it uses `--churn-rate`.

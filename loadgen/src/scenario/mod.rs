@@ -16,6 +16,7 @@ mod toml;
 mod workers;
 
 pub use amount::{Amount, Limit, Which};
+pub(crate) use definition::Creation;
 pub use definition::{
     Churn, CreateDeployments, CreateReplicaSets, FullThreshold, Group, LoseAnswers, Phase,
     PodQuota, Repeat, RollOut, Scale, Scenario, SetImage, SomeNamespaces, SomeNodes, SomeOfThePods,

@@ -1,4 +1,4 @@
-//! The exact check at the end of a phase: goes through the store and compares every ReplicaSet with its
+//! The exact check at the end of a phase: goes through the store and compares every owner with its
 //! pods, whatever the watches may have said.
 //!
 //! Pods that files brought unready may still be: the caller says how many of each owner.
@@ -8,8 +8,10 @@ use std::fmt::Write;
 use ahash::RandomState;
 use hashbrown::HashMap;
 use podstorm::intern::FIXED_STATE;
-use podstorm_apiserver::Cluster;
-use podstorm_objects::{ObjectMeta, Pod, ReplicaSet, ReplicaSetStatus, ReplicationController, Uid};
+use podstorm_apiserver::{Cluster, ListOptions};
+use podstorm_objects::{ObjectMeta, Pod, Uid};
+
+use crate::workloads::{self, Counts, Demand};
 
 /// Compares every owner with its pods, of which `may_be_unready` says how many may be unready; owners of which nothing is
 /// said are left alone. O(pods + owners).
@@ -36,40 +38,49 @@ pub(super) fn audit(
     });
     let mut wrong = 0u64;
     let mut first = String::new();
-    let mut check = |meta: &ObjectMeta, replicas: i32, status: &ReplicaSetStatus| {
+    let mut check = |meta: &ObjectMeta, Demand { replicas, status }: Demand| {
         let (active, unready) = active.get(&meta.uid).copied().unwrap_or_default();
         let Some(may_be_unready) = may_be_unready(meta) else {
             return;
         };
         let ready = replicas - unready.min(may_be_unready);
-        let counts = [
-            active,
-            status.replicas,
-            status.ready_replicas,
-            status.available_replicas,
-        ];
-        let exact = counts == [replicas, replicas, ready, ready]
-            && status.observed_generation == meta.generation;
+        let wanted = Counts {
+            replicas,
+            ready,
+            available: ready,
+            observed_generation: meta.generation,
+        };
+        let exact = active == replicas && status == wanted;
         // Nobody brings an object to its pods any more that is being deleted.
         if exact || meta.is_deleting() {
             return;
         }
         wrong += 1;
         if first.is_empty() {
-            let [active, shown, ready, available] = counts;
             let _infallible = write!(
                 first,
-                "{}/{} wants {replicas} replicas and has {active}; its status says {shown}, {ready} \
-                 ready, {available} available, generation {} of {}",
-                meta.namespace, meta.name, status.observed_generation, meta.generation,
+                "{}/{} wants {replicas} replicas and has {active}; its status says {}, {} ready, {} available, \
+                 generation {} of {}",
+                meta.namespace,
+                meta.name,
+                status.replicas,
+                status.ready,
+                status.available,
+                status.observed_generation,
+                meta.generation,
             );
         }
     };
-    for owner in cluster.list::<ReplicaSet>(None).0 {
-        check(&owner.metadata, owner.replicas(), &owner.status);
-    }
-    for owner in cluster.list::<ReplicationController>(None).0 {
-        check(&owner.metadata, owner.replicas.unwrap_or(1), &owner.status);
+    for workload in workloads::owners() {
+        let Some(pods) = workload.pods() else {
+            continue;
+        };
+        let page = cluster.api(workload.kind()).list(&ListOptions::default());
+        for owner in page.into_iter().flat_map(|page| page.items) {
+            if let Some(demand) = pods.demand(&*owner) {
+                check(owner.metadata(), demand);
+            }
+        }
     }
     if wrong == 0 {
         Ok(())

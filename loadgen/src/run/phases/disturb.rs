@@ -3,10 +3,8 @@
 
 use std::sync::Arc;
 
-use podstorm_apiserver::{ClusterResource, DeleteOptions, Patch, Propagation};
-use podstorm_objects::{
-    Kind, Namespace, Node, Now, ObjectMeta, ReplicaSet, ReplicaSetStatus, ReplicationController,
-};
+use podstorm_apiserver::{DeleteOptions, Patch, Propagation};
+use podstorm_objects::{Kind, Namespace, Node, Now};
 use podstorm_sim::faults::{
     ApiFault, Armed, Call, Connection, Effect, FaultClass, StreamEnd, StreamKind,
 };
@@ -14,25 +12,15 @@ use podstorm_sim::nodes::NodeControl;
 use serde_json::json;
 
 use super::driver::Driver;
-use super::objects::{anew, members};
 use super::tasks::Action;
 use crate::scenario::{LoseAnswers, Percent, Stream, Which};
+use crate::workloads::objects::members;
 
 /// No pod may be created for so long before a phase counts as quiet, ns.
 const QUIET_NS: i64 = 30_000_000_000;
 
 /// How often that is looked at, ns.
 const LOOK_NS: i64 = 1_000_000_000;
-
-impl Stream {
-    fn kinds(self) -> Vec<StreamKind> {
-        match self {
-            Stream::Pods => vec![StreamKind::of(Kind::POD)],
-            Stream::ReplicaSets => vec![StreamKind::of(Kind::REPLICA_SET)],
-            Stream::All => StreamKind::all(),
-        }
-    }
-}
 
 impl Driver {
     fn connection(&self) -> Arc<Connection> {
@@ -129,7 +117,7 @@ impl Driver {
         self.node_control().lose(&node);
         let options = DeleteOptions::default();
         let deleted = self.cluster.delete::<Node>("", &node, &options, now);
-        self.note("deleting a node", deleted);
+        self.note("deleting", Kind::NODE, deleted);
         Action::Wrote
     }
 
@@ -163,7 +151,7 @@ impl Driver {
             }
             let limit = share.map(|share| share.of(pods));
             let set = self.cluster.set_pod_quota(&namespace, limit, now);
-            self.note("setting a quota", set);
+            self.note("setting the pod quota of", Kind::NAMESPACE, set);
         }
         Action::Done
     }
@@ -185,80 +173,57 @@ impl Driver {
         };
         let options = DeleteOptions::default();
         let deleted = self.cluster.delete::<Namespace>("", &name, &options, now);
-        self.note("deleting a namespace", deleted);
+        self.note("deleting", Kind::NAMESPACE, deleted);
         Action::Wrote
     }
 
-    /// Deletes a ReplicaSet or ReplicationController, and creates it again under its name before its
-    /// pods are gone.
+    /// Deletes a workload, and creates it again under its name before its pods are gone.
     pub(super) fn recreate(&mut self, number: u64, now: Now) -> Action {
         let Some(&at) = self.generated.get(number as usize) else {
             return Action::Skipped;
         };
-        let owner = &self.tracker.owners[at];
-        let (is_rc, replicas) = (owner.is_rc, owner.desired);
-        let created = if is_rc {
-            let fresh = |old: &ReplicationController| ReplicationController {
-                metadata: anew(&old.metadata),
-                status: ReplicaSetStatus::default(),
-                ..old.clone()
-            };
-            self.replace(at, fresh, now)
-        } else {
-            let fresh = |old: &ReplicaSet| ReplicaSet {
-                metadata: anew(&old.metadata),
-                spec: old.spec.clone(),
-                ..ReplicaSet::default()
-            };
-            self.replace(at, fresh, now)
-        };
-        if let Some(created) = created {
-            let at = self.tracker.asked(&created, replicas, now);
-            self.tracker.owners[at].is_rc = is_rc;
+        if let Some(at) = self.replace(at, now) {
             self.generated[number as usize] = at;
         }
         Action::Wrote
     }
 
-    /// Deletes a owner and creates another in its place; the metadata of that one.
-    fn replace<R: ClusterResource>(
-        &mut self,
-        at: usize,
-        fresh: impl FnOnce(&R) -> R,
-        now: Now,
-    ) -> Option<ObjectMeta> {
+    /// Deletes an owner and creates another in its place; the number of that one.
+    fn replace(&mut self, at: usize, now: Now) -> Option<usize> {
         let owner = &self.tracker.owners[at];
+        let (workload, pods, replicas) = (owner.workload, owner.pods(), owner.desired);
         let (namespace, name) = (owner.namespace.clone(), owner.name.clone());
-        let kind = R::KIND.name();
-        let found = self.cluster.get::<R>(&namespace, &name);
-        let found = self.note(&format!("reading a {kind}"), found)?;
-        // Said, as kubectl does: by default a ReplicationController leaves its pods behind.
+        let kind = workload.kind();
+        let found = self.cluster.api(kind).get(&namespace, &name);
+        let found = self.note("reading", kind, found)?;
+        // Said, as kubectl does: by default owners of some kinds leave their pods behind.
         let options = DeleteOptions {
             propagation: Some(Propagation::Background),
             ..DeleteOptions::default()
         };
-        let deleted = self.cluster.delete::<R>(&namespace, &name, &options, now);
-        self.note(&format!("deleting a {kind}"), deleted);
-        let created = self.cluster.create(fresh(&found), now);
-        let created = self.note(&format!("creating a {kind} again"), created)?;
-        Some(created.metadata().clone())
+        let api = self.cluster.api(kind);
+        let deleted = api.delete(&namespace, &name, &options, now);
+        self.note("deleting", kind, deleted);
+        let created = self.cluster.api(kind).create(pods.recreated(&*found)?, now);
+        let created = self.note("creating again", kind, created)?;
+        Some(
+            self.tracker
+                .asked(workload, created.metadata(), replicas, now),
+        )
     }
 
-    /// An event of a ReplicaSet that says nothing.
+    /// An event of a workload that says nothing.
     pub(super) fn touch(&mut self, number: u64, now: Now) -> Action {
         let Some(&at) = self.generated.get(number as usize) else {
             return Action::Skipped;
         };
         let owner = &self.tracker.owners[at];
-        let kind = match owner.is_rc {
-            true => Kind::REPLICATION_CONTROLLER,
-            false => Kind::REPLICA_SET,
-        };
+        let kind = owner.workload.kind();
         let touched = json!({"podstorm.example/touched": now.mono_ns.to_string()});
         let patch = Patch::Merge(members(json!({"metadata": {"annotations": touched}})));
         let api = self.cluster.api(kind);
         let patched = api.patch(&owner.namespace, &owner.name, &patch, now);
-        self.note("touching a ReplicaSet", patched);
+        self.note("touching", kind, patched);
         Action::Wrote
     }
 

@@ -1,11 +1,12 @@
 //! The part that plays a scenario: does a phase's tasks in small portions, waits for its
 //! condition, checks the store, writes down what the phase took, and goes on to the next.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use podstorm_apiserver::{Cluster, PodTotals};
-use podstorm_objects::{Kind, Namespace, Now, Pod, ReplicaSet, ReplicationController, Str};
+use podstorm_objects::{Namespace, Now, Pod, Str};
 use podstorm_sim::executor::seed::seed_for;
 use podstorm_sim::executor::stream::ObjectStream;
 use podstorm_sim::executor::{Executor, Next, Task, Waker};
@@ -13,11 +14,11 @@ use podstorm_sim::nodes::StuckPods;
 
 use super::aborts::Aborts;
 use super::audit::audit;
-use super::deployments::{Deployments, Rollouts};
 use super::exchange::{Controllers, Position, Report};
+use super::heard::Heard;
 use super::load::Loader;
-use super::objects::Objects;
 use super::roll_out::Pair;
+use super::rollouts::{Rollouts, Standing};
 use super::tasks::{Action, WRITES_PER_RUN};
 use super::tracker::Tracker;
 use crate::input::InputObject;
@@ -26,6 +27,8 @@ use crate::scenario::load_shape::{Schedule, SharedBudgets};
 use crate::scenario::{Phase as PhasePlan, Scenario, Step, Until};
 use crate::settings::Settings;
 use crate::units::counted;
+use crate::workloads;
+use crate::workloads::objects::Objects;
 
 /// Between two looks at whether the controllers have come to rest, ns.
 const REST_CHECK_NS: i64 = 1_000_000;
@@ -37,18 +40,18 @@ pub(crate) struct Driver {
     pub(super) executor: Arc<Executor>,
     pub(super) controllers: Controllers,
     pub(super) pods: ObjectStream<Pod>,
-    pub(super) replica_sets: ObjectStream<ReplicaSet>,
-    pub(super) replication_controllers: Option<ObjectStream<ReplicationController>>,
+    /// The workloads of the run, owners of pods first.
+    heard: Vec<Heard>,
     pub(super) tracker: Tracker,
-    pub(super) deployments: Deployments,
+    pub(super) rollouts: Rollouts,
     pub(super) objects: Objects,
     pub(super) loader: Loader,
-    /// Numbers in the tracker of the scenario's ReplicaSets: those that were generated, or those that
+    /// Numbers in the tracker of the scenario's owners of pods: those that were generated, or those that
     /// files brought.
     pub(super) generated: Vec<usize>,
     /// How many successors each has had.
     pub(super) revisions: Vec<u32>,
-    /// What the ReplicaSets of files have at 100 %.
+    /// What the owners of files have at 100 %.
     pub(super) shares: Option<Vec<i32>>,
     /// Names of the nodes there are, those that are silent, and those that reject pods.
     pub(super) nodes: Vec<Str>,
@@ -85,7 +88,7 @@ pub(super) struct Place {
     pub(super) count: Option<u64>,
     /// Of the last such task of the phase.
     pub(super) counted: Option<u64>,
-    /// ReplicaSets and their successors under way, and when to look at them next, ns.
+    /// Workloads and their successors under way, and when to look at them next, ns.
     pub(super) pairs: Vec<Pair>,
     pub(super) look_ns: i64,
     /// Names that the task has still to deal with, the next one last.
@@ -145,18 +148,14 @@ impl Driver {
         controllers: Controllers,
         waker: Waker,
     ) -> Driver {
-        let has = |kind| {
-            objects
-                .iter()
-                .any(|object: &InputObject| object.kind() == kind)
-        };
-        let with_rcs = has(Kind::REPLICATION_CONTROLLER);
-        let with_deployments = settings.creates_deployments() || has(Kind::DEPLOYMENT);
+        let mut heard: Vec<Heard> = workloads::in_run(settings, &objects)
+            .map(|workload| Heard::new(workload, Arc::clone(&cluster), Arc::clone(&waker)))
+            .collect();
+        heard.sort_by_key(|heard| heard.workload.pods().is_none());
         let scenario = &settings.scenario;
         let set_up = scenario.phases.iter().map(|phase| phase.set_up).collect();
         let times = Arc::clone(&controllers.times);
-        let watched = with_deployments.then(|| (Arc::clone(&cluster), Arc::clone(&waker)));
-        let deployments = Deployments::new(watched, Arc::clone(&times));
+        let rollouts = Rollouts::new(Arc::clone(&times));
         let mut tracker = Tracker::new(scenario.picks_pods(), set_up, times, stuck);
         let has_files = !objects.is_empty();
         if has_files {
@@ -169,15 +168,13 @@ impl Driver {
             .started
             .store(tracker.controller_runs, Ordering::Release);
         Driver {
-            pods: ObjectStream::new(Arc::clone(&cluster), Arc::clone(&waker)),
-            replica_sets: ObjectStream::new(Arc::clone(&cluster), Arc::clone(&waker)),
-            replication_controllers: with_rcs
-                .then(|| ObjectStream::new(Arc::clone(&cluster), waker)),
+            pods: ObjectStream::new(Arc::clone(&cluster), waker),
+            heard,
             cluster,
             executor,
             controllers,
             tracker,
-            deployments,
+            rollouts,
             objects: Objects::new(settings),
             shares: has_files.then(Vec::new),
             loader: Loader::new(objects),
@@ -237,11 +234,11 @@ impl Driver {
             surplus: self.tracker.surplus,
             still_not_ready: self.tracker.never_ready,
             incomplete_rollouts: match self.shares {
-                Some(_) => self.deployments.incomplete(&self.tracker),
+                Some(_) => self.rollouts.incomplete(&self.tracker),
                 None => IncompleteRollouts::default(),
             },
             convergence: self.tracker.convergence.clone(),
-            rollouts: self.deployments.rollouts.clone(),
+            rollouts: self.rollouts.took.clone(),
             pod_ready: self.tracker.pod_ready.clone(),
             slowest: self.tracker.slowest(&phases, now),
             phases,
@@ -250,19 +247,12 @@ impl Driver {
 
     /// Hears what has happened; whether anything had, and when to listen again.
     fn listen(&mut self, now: Now) -> Next {
-        let (tracker, doubted) = (&mut self.tracker, &mut self.at.doubted);
         // Owners first: then no pod event before theirs can be missing when the pods' are read.
-        let mut next = self.replica_sets.poll(now, |item| {
-            *doubted = false;
-            tracker.owner_item(item, |owner: &ReplicaSet| (owner.replicas(), &owner.status));
-        });
-        if let Some(stream) = &mut self.replication_controllers {
-            next = next.or(stream.poll(now, |item| {
-                tracker.owner_item(item, |owner: &ReplicationController| {
-                    (owner.replicas.unwrap_or(1), &owner.status)
-                });
-            }));
-        }
+        let owners = self
+            .heard
+            .partition_point(|it| it.workload.pods().is_some());
+        let mut next = self.hear_workloads(0..owners, now);
+        let (tracker, doubted) = (&mut self.tracker, &mut self.at.doubted);
         next = next.or(self.pods.poll(now, |item| {
             *doubted = false;
             tracker.pod_item(item, now);
@@ -270,16 +260,31 @@ impl Driver {
         if self.pods.is_drained() {
             tracker.all_seen(now);
         }
-        next.or(self.deployments.poll(now, tracker.is_loading(), doubted))
+        next.or(self.hear_workloads(owners..self.heard.len(), now))
+    }
+
+    /// Hears of some of the workloads; when to listen again.
+    fn hear_workloads(&mut self, which: Range<usize>, now: Now) -> Next {
+        let (tracker, rollouts) = (&mut self.tracker, &mut self.rollouts);
+        let mut next = Next::Idle;
+        for heard in &mut self.heard[which] {
+            let workload = heard.workload;
+            next = next.or(heard.poll(now, |object, gone| {
+                self.at.doubted = false;
+                tracker.owner_item(workload, object, gone);
+                match workload.rollouts() {
+                    Some(_) if gone => rollouts.gone(workload, object.metadata()),
+                    Some(it) => rollouts.seen((workload, it), object, tracker.is_loading(), now),
+                    None => {}
+                }
+            }));
+        }
+        next
     }
 
     /// Whether the last look at each stream took everything that was there.
     pub(super) fn has_heard_all(&self) -> bool {
-        let rcs = self.replication_controllers.as_ref();
-        self.pods.is_drained()
-            && self.replica_sets.is_drained()
-            && rcs.is_none_or(ObjectStream::is_drained)
-            && self.deployments.is_drained()
+        self.pods.is_drained() && self.heard.iter().all(Heard::is_drained)
     }
 
     /// Does up to [`WRITES_PER_RUN`] writes of the phase's tasks.
@@ -326,16 +331,16 @@ impl Driver {
     /// happen by itself, `rests` that [the controllers rest](Driver::rests).
     fn settle(&mut self, at_rest: bool, rests: bool, now: Now) -> Next {
         let until = self.plan[self.at.phase].until;
-        let rollouts = |failed| self.deployments.rollouts(failed, &self.tracker);
+        let standing = |failed| self.rollouts.standing(failed, &self.tracker);
         let (mut has_stuck, is_replaced) = (false, self.tracker.is_replaced());
-        // A rollout is stuck only while every ReplicaSet has what it is to have.
-        let mut are_over = |failed| match rollouts(failed) {
-            Rollouts::Over => true,
-            Rollouts::Stuck => {
+        // A rollout is stuck only while every owner has what it is to have.
+        let mut are_over = |failed| match standing(failed) {
+            Standing::Over => true,
+            Standing::Stuck => {
                 has_stuck = is_replaced;
                 is_replaced
             }
-            Rollouts::UnderWay => false,
+            Standing::UnderWay => false,
         };
         let met = match until {
             _ if at_rest && self.is_as_good_as_it_gets(until) => true,
@@ -371,7 +376,7 @@ impl Driver {
                     false => Some(tracker.may_be_unready(&meta.uid, at_rest)),
                 }
             })
-            .and_then(|()| self.deployments.audit())
+            .and_then(|()| self.rollouts.audit(&self.cluster))
         {
             // Either something has just changed, and the watches will say so, or the store and
             // the watches contradict each other.
@@ -417,7 +422,7 @@ impl Driver {
             return true;
         }
         let no_worse = tracker.waiting_pods() <= self.at.waiting.min(tracker.came_waiting);
-        let are_over = |failed| self.deployments.rollouts(failed, tracker) != Rollouts::UnderWay;
+        let are_over = |failed| self.rollouts.standing(failed, tracker) != Standing::UnderWay;
         no_worse
             && match until {
                 Until::Converged | Until::Synced | Until::Replaced => {
@@ -513,7 +518,7 @@ impl Driver {
             excess_pods_created: self.tracker.excess - self.at.excess,
             converged: converged && kept,
             set_up: plan.set_up,
-            rollouts_failed: self.deployments.failed(),
+            rollouts_failed: self.rollouts.failed(),
             began_seconds: self.at.started_ns as f64 / 1e9,
             // The distributions are known when the run is over.
             ..Phase::default()

@@ -72,7 +72,7 @@ pub(crate) struct Report {
     /// From the moment an owner's spec was written (or its pods were touched from outside) to the
     /// moment it had its pods and an exact status, ns; by the phase in which that began.
     pub(crate) convergence: ByPhase,
-    /// From the moment a Deployment's spec was written to the moment its rollout was complete, ns; the
+    /// From the moment a spec was written to the moment its rollout was complete, ns; the
     /// same.
     pub(crate) rollouts: ByPhase,
     /// From a pod's creation to its being ready, ns; the same.

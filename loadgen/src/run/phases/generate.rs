@@ -1,4 +1,4 @@
-//! Steps that make a cluster: namespaces, nodes and ReplicaSets, what files brought, pods and statuses
+//! Steps that make a cluster: namespaces, nodes and workloads, what files brought, pods and statuses
 //! that were there before the controller.
 
 use std::sync::Arc;
@@ -7,24 +7,23 @@ use std::sync::atomic::Ordering;
 use ahash::RandomState;
 use hashbrown::HashMap;
 use podstorm::intern::FIXED_STATE;
-use podstorm::replicaset::TERMINATING_REPLICAS;
-use podstorm_apiserver::ClusterResource;
-use podstorm_objects::{Now, ReplicaSet, ReplicaSetStatus, ReplicationController, Str};
+use podstorm_objects::{Kind, Now, Str};
 
 use super::driver::Driver;
 use super::tasks::{Action, WRITES_PER_RUN};
-use crate::scenario::{CreateDeployments, CreateReplicaSets};
+use crate::scenario::Creation;
+use crate::workloads::{self, Part};
 
 impl Driver {
     pub(super) fn create_namespace(&mut self, number: u64, now: Now) -> Action {
         let created = self.cluster.create(self.objects.namespace(number), now);
-        self.note("creating a namespace", created);
+        self.note("creating", Kind::NAMESPACE, created);
         Action::Wrote
     }
 
     pub(super) fn create_node(&mut self, number: u64, now: Now) -> Action {
         let created = self.cluster.create(self.objects.node(number), now);
-        if let Some(node) = self.note("creating a node", created) {
+        if let Some(node) = self.note("creating", Kind::NODE, created) {
             self.nodes.push(node.metadata.name.as_str().into());
         }
         Action::Wrote
@@ -68,33 +67,46 @@ impl Driver {
         Action::Done
     }
 
-    pub(super) fn create_replica_set(
+    /// Creates a workload; where it is part of others and the run has real ones, one of these.
+    pub(super) fn create(
         &mut self,
         number: u64,
         count: u64,
-        create: &CreateReplicaSets,
+        creation: &Creation,
         now: Now,
     ) -> Action {
-        if create.under_deployments && self.settings.deployments {
-            let CreateReplicaSets {
-                replicas, of, load, ..
-            } = *create;
-            let create = CreateDeployments { replicas, of, load };
-            return self.create_deployment(number, count, &create, now);
-        }
-        let replicas = self.amount(create.replicas, (number, count));
-        let deployment = create.under_deployments;
-        let object = self.objects.replica_set(number, replicas, 0, deployment);
-        let created = self.cluster.create(object, now);
-        if let Some(created) = self.note("creating a ReplicaSet", created) {
-            let at = self.tracker.asked(&created.metadata, replicas, now);
+        let maker = creation.part_of.and_then(workloads::of);
+        let maker = maker.filter(|maker| maker.is_generated(&self.settings));
+        let Some(workload) = maker.or_else(|| workloads::of(creation.kind)) else {
+            return Action::Skipped;
+        };
+        let part = Part {
+            number,
+            replicas: self.amount(creation.replicas, (number, count)),
+            revision: 0,
+            is_owned: maker.is_none() && creation.part_of.is_some(),
+        };
+        let Some(object) = workload.make(part, &self.objects, &self.settings) else {
+            return Action::Skipped;
+        };
+        let created = self.cluster.api(workload.kind()).create(object, now);
+        let created = self.note("creating", workload.kind(), created);
+        let meta = created.as_ref().map(|created| created.metadata());
+        if workload.rollouts().is_some() {
+            self.rollouts.generated = true;
+            if let Some(meta) = meta {
+                let share = self.objects.share(number);
+                self.rollouts.asked(workload, meta, share, now);
+            }
+        } else if let Some(meta) = meta {
+            let at = self.tracker.asked(workload, meta, part.replicas, now);
             self.generated.push(at);
             self.revisions.push(0);
         }
         Action::Wrote
     }
 
-    /// How many pods ReplicaSet `number` has at 100 %.
+    /// How many pods workload `number` has at 100 %.
     pub(super) fn share(&self, number: u64) -> i32 {
         match &self.shares {
             Some(shares) => shares.get(number as usize).copied().unwrap_or(0),
@@ -102,7 +114,7 @@ impl Driver {
         }
     }
 
-    /// Namespaces of the scenario's ReplicaSets in their order, and the pods each has at 100 %.
+    /// Namespaces of the scenario's workloads in their order, and the pods each has at 100 %.
     pub(super) fn pods_by_namespace(&self) -> Vec<(Str, u64)> {
         let mut pods: Vec<(Str, u64)> = Vec::new();
         let mut places: HashMap<Str, usize, RandomState> = HashMap::with_hasher(FIXED_STATE);
@@ -110,11 +122,9 @@ impl Driver {
             .generated
             .iter()
             .map(|at| &self.tracker.owners[*at].namespace);
-        // Where Deployments were generated, nothing else was.
-        let generated = self
-            .deployments
-            .generated
-            .then(|| self.deployments.namespaces());
+        // Where workloads with rollouts were generated, nothing else was.
+        let rollouts = &self.rollouts;
+        let generated = rollouts.generated.then(|| rollouts.namespaces());
         let all = owners.chain(generated.into_iter().flatten());
         for (number, namespace) in all.enumerate() {
             let namespace = namespace.clone();
@@ -127,10 +137,10 @@ impl Driver {
         pods
     }
 
-    /// One of the pods that exist before their ReplicaSets, or their controller, do.
+    /// One of the pods that exist before their owners, or their controller, do.
     pub(super) fn create_pods(&mut self, owned: bool, now: Now) -> Action {
         let number = self.at.cursor;
-        if number >= self.settings.size.replicasets {
+        if number >= self.settings.size.workloads() {
             return Action::Done;
         }
         let share = self.objects.share(number);
@@ -140,27 +150,29 @@ impl Driver {
             return Action::Skipped;
         }
         let namespace = self.objects.namespace_of(number).clone();
-        let owner = owned
-            .then(|| {
-                self.generated
-                    .get(number as usize)
-                    .map(|&at| &self.tracker.owners[at])
-            })
-            .flatten()
-            .map(|owner| {
-                self.cluster
-                    .get::<ReplicaSet>(&owner.namespace, &owner.name)
-            });
-        let owner = owner.and_then(Result::ok);
-        // One body for all pods of a ReplicaSet, as its controller would send them.
-        let body = Arc::new(self.objects.pod(number, owner.as_deref()));
+        let owner = match owned {
+            true => self.generated.get(number as usize),
+            false => None,
+        };
+        let owner = owner.map(|&at| &self.tracker.owners[at]);
+        let found = owner.and_then(|owner| {
+            let api = self.cluster.api(owner.workload.kind());
+            api.get(&owner.namespace, &owner.name).ok()
+        });
+        let owner_meta = found.as_ref().map(|found| found.metadata());
+        let pods = owner.map_or(workloads::OWNER, |owner| owner.pods());
+        let Some(pod) = pods.pod(number, owner_meta, &self.objects) else {
+            return Action::Done;
+        };
+        // One body for all pods of an owner, as its controller would send them.
+        let body = Arc::new(pod);
         for _ in 0..WRITES_PER_RUN {
             if self.at.inner >= share {
                 break;
             }
             self.at.inner += 1;
             let created = self.cluster.create_pod(&namespace, &body, None, now);
-            self.note("creating a pod", created);
+            self.note("creating", Kind::POD, created);
         }
         Action::Wrote
     }
@@ -170,37 +182,16 @@ impl Driver {
         let Some(&at) = self.generated.get(number as usize) else {
             return Action::Skipped;
         };
-        if self.tracker.owners[at].is_rc {
-            self.write_status_of(at, now, |rc: &mut ReplicationController| {
-                rc.status = status_of(rc.replicas.unwrap_or(1), rc.metadata.generation);
-            });
-            return Action::Wrote;
-        }
-        let gates = &self.settings.controller.feature_gates;
-        let terminating = TERMINATING_REPLICAS.is_on(gates).then_some(0);
-        self.write_status_of(at, now, |set: &mut ReplicaSet| {
-            set.status = ReplicaSetStatus {
-                terminating_replicas: terminating,
-                ..status_of(set.replicas(), set.metadata.generation)
-            };
-        });
-        Action::Wrote
-    }
-
-    fn write_status_of<R: ClusterResource>(
-        &mut self,
-        at: usize,
-        now: Now,
-        set: impl FnOnce(&mut R),
-    ) {
         let owner = &self.tracker.owners[at];
-        let found = self.cluster.get::<R>(&owner.namespace, &owner.name);
-        if let Some(found) = self.note(&format!("reading a {}", R::KIND.name()), found) {
-            let mut written = R::clone(&found);
-            set(&mut written);
-            let outcome = self.cluster.update_status(written, now);
-            self.note("writing a status", outcome);
+        let (kind, pods) = (owner.workload.kind(), owner.pods());
+        let found = self.cluster.api(kind).get(&owner.namespace, &owner.name);
+        if let Some(found) = self.note("reading", kind, found)
+            && let Some(settled) = pods.settled(&*found, &self.settings)
+        {
+            let outcome = self.cluster.api(kind).update_status(settled, now);
+            self.note("writing the status of", kind, outcome);
         }
+        Action::Wrote
     }
 
     pub(super) fn start_controllers(&mut self, now: Now) -> Action {
@@ -212,17 +203,5 @@ impl Driver {
         self.controllers.started.store(true, Ordering::Release);
         self.controllers.wake.iter().for_each(|wake| wake());
         Action::Done
-    }
-}
-
-/// The status of a owner whose pods are all there and available.
-fn status_of(replicas: i32, generation: i64) -> ReplicaSetStatus {
-    ReplicaSetStatus {
-        replicas,
-        fully_labeled_replicas: replicas,
-        ready_replicas: replicas,
-        available_replicas: replicas,
-        observed_generation: generation,
-        ..ReplicaSetStatus::default()
     }
 }

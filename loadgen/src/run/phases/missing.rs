@@ -27,12 +27,12 @@ impl Driver {
                 counted(self.tracker.deleting, "pod")
             );
         }
-        if let Some((first, count)) = self.deployments.first_unfinished() {
-            let failed = self.deployments.failed();
+        if let Some((first, count)) = self.rollouts.first_unfinished() {
+            let failed = self.rollouts.failed();
             text += &format!(
                 ": {count} of {} not complete, {failed} of them past the progress deadline, \
                  among them that of {first}",
-                counted(self.deployments.count() as u64, "rollout"),
+                counted(self.rollouts.count() as u64, "rollout"),
             );
         }
         Some(text)

@@ -5,24 +5,24 @@
 
 mod aborts;
 mod audit;
-mod deployments;
 mod disturb;
 mod driver;
 #[cfg(test)]
 mod dump_tests;
 mod exchange;
 mod generate;
+mod heard;
 mod load;
 mod missing;
-mod objects;
 mod random_pods;
 mod roll_out;
+mod rollouts;
 mod slowest;
 mod tasks;
 #[cfg(test)]
 mod tests;
 mod tracker;
 
-pub(crate) use deployments::UNPULLABLE;
 pub(crate) use driver::Driver;
 pub(crate) use exchange::{Controllers, Position, Report};
+pub(crate) use rollouts::UNPULLABLE;

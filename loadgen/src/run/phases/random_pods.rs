@@ -1,18 +1,17 @@
 //! Steps that do something to ready pods chosen at random: deletions at a steady rate, deletions of a
-//! share at once, pods taken out of their ReplicaSets.
+//! share at once, pods taken out of their workloads.
 
 use std::sync::Arc;
 
 use podstorm_apiserver::{DeleteOptions, Patch};
-use podstorm_objects::{
-    Kind, Labels, Map, Now, ObjectMeta, Pod, ReplicaSet, ReplicationController, Str,
-};
+use podstorm_objects::{Kind, Labels, Map, Now, ObjectMeta, Pod, Str};
 use serde_json::{Value, json};
 
 use super::driver::Driver;
-use super::objects::members;
 use super::tasks::Action;
 use crate::scenario::{Churn, SomePods};
+use crate::workloads;
+use crate::workloads::objects::members;
 
 /// The value that a relabelled pod's selected labels get.
 const ISOLATED: &str = "isolated";
@@ -71,8 +70,7 @@ impl Driver {
                 .delete::<Pod>(&meta.namespace, &meta.name, &DeleteOptions::default(), now);
     }
 
-    /// Changes the labels by which the pod's ReplicaSet or ReplicationController selects it, as people
-    /// do to look at a pod in peace.
+    /// Changes the labels by which the pod's workload selects it, as people do to look at a pod in peace.
     pub(super) fn relabel_one(&mut self, pod: &Arc<Pod>, now: Now) {
         let meta = &pod.metadata;
         let Some(selected) = self.selected_labels(meta) else {
@@ -85,10 +83,10 @@ impl Driver {
             .cluster
             .patch::<Pod>(&meta.namespace, &meta.name, &patch, now);
         match patched {
-            // Gone meanwhile: it is out of its ReplicaSet all the same.
+            // Gone meanwhile: it is out of its workload all the same.
             Err(error) if error.code == 404 => {}
             patched => {
-                if self.note("relabelling a pod", patched).is_some() {
+                if self.note("relabelling", Kind::POD, patched).is_some() {
                     self.tracker.isolate(&meta.uid, now);
                 }
             }
@@ -97,14 +95,9 @@ impl Driver {
 
     /// The label pairs by which a pod's controller selects it; nothing where that is gone.
     fn selected_labels(&self, pod: &ObjectMeta) -> Option<Labels> {
-        let owner = pod.controller()?;
-        let (namespace, name) = (&pod.namespace, &owner.name);
-        if &*owner.kind == Kind::REPLICATION_CONTROLLER.name() {
-            let found = self.cluster.get::<ReplicationController>(namespace, name);
-            return found.ok().map(|found| found.selector.clone());
-        }
-        let found = self.cluster.get::<ReplicaSet>(namespace, name).ok()?;
-        let selector = found.spec.selector.as_ref();
-        Some(selector.map_or_else(Labels::default, |selector| selector.match_labels.clone()))
+        let (workload, owner) = workloads::controller(pod)?;
+        let api = self.cluster.api(workload.kind());
+        let found = api.get(&pod.namespace, &owner.name).ok()?;
+        workload.pods()?.selected_labels(&*found)
     }
 }

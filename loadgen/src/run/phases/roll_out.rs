@@ -1,22 +1,14 @@
-//! Rolling updates of many ReplicaSets at once, without Deployments: each gets a successor, which grows
-//! while it shrinks, by the rules of a Deployment's `RollingUpdate`.
+//! Rolling updates of many workloads at once where no controller does them: each gets a successor, which grows
+//! while it shrinks, as a rolling update by a controller goes.
 
-use std::sync::Arc;
-
-use compact_str::format_compact;
-use podstorm_objects::{
-    LabelSelector, Labels, Now, ObjectMeta, PodTemplate, ReplicaSet, ReplicaSetSpec,
-};
+use podstorm_objects::Now;
 
 use super::driver::Driver;
-use super::objects::{anew, with};
 use super::tasks::Action;
 use crate::scenario::{RollOut, SetImage};
+use crate::workloads::Part;
 
-/// The label by which the pods of a Deployment's ReplicaSets differ.
-const HASH_LABEL: &str = "pod-template-hash";
-
-/// Between two looks at how far the pairs are, ns: a Deployment's controller reacts within as much.
+/// Between two looks at how far the pairs are, ns: a controller reacts within as much.
 const LOOK_NS: i64 = 100_000_000;
 
 /// A pair under way.
@@ -38,7 +30,7 @@ struct Counts {
     old_available: i32,
 }
 
-/// What old and new are to be scaled to, as a Deployment's controller reckons it: the new one grows
+/// What old and new are to be scaled to, as a controller of rollouts reckons it: the new one grows
 /// into what `surge` leaves free; the old one shrinks by what is available beyond the least that must
 /// be, its own pods that are not available first.
 fn next_scales(counts: Counts, share: i32, surge: i32, unavailable: i32) -> (i32, i32) {
@@ -60,58 +52,11 @@ fn next_scales(counts: Counts, share: i32, surge: i32, unavailable: i32) -> (i32
     (shrunk, grown)
 }
 
-/// The next revision of a ReplicaSet from a file, without pods: the same template and selector but for
-/// the label that tells revisions apart, under the same owner.
-fn successor(old: &ReplicaSet, revision: u32) -> ReplicaSet {
-    // What an earlier successor has been given goes again.
-    let last = format_compact!("-r{}", revision.saturating_sub(1));
-    let next = |text: &str| {
-        let base = match revision {
-            0 | 1 => text,
-            _ => text.strip_suffix(last.as_str()).unwrap_or(text),
-        };
-        format_compact!("{base}-r{revision}")
-    };
-    let template = &old.spec.template;
-    let hash = match template.metadata.labels.get(HASH_LABEL) {
-        Some(hash) => next(hash),
-        None => format_compact!("r{revision}"),
-    };
-    let label = Labels::from_pairs([(HASH_LABEL, hash.as_str())]);
-    let selector = old.spec.selector.as_ref().map(|selector| {
-        Arc::new(LabelSelector {
-            match_labels: with(&selector.match_labels, &label),
-            match_expressions: Arc::clone(&selector.match_expressions),
-        })
-    });
-    let template = PodTemplate {
-        metadata: ObjectMeta {
-            labels: with(&template.metadata.labels, &label),
-            ..template.metadata.clone()
-        },
-        ..PodTemplate::clone(template)
-    };
-    ReplicaSet {
-        metadata: ObjectMeta {
-            name: next(&old.metadata.name),
-            labels: with(&old.metadata.labels, &label),
-            ..anew(&old.metadata)
-        },
-        spec: ReplicaSetSpec {
-            replicas: Some(0),
-            selector,
-            template: Arc::new(template),
-            ..old.spec.clone()
-        },
-        ..ReplicaSet::default()
-    }
-}
-
 impl Driver {
     pub(super) fn roll_out(&mut self, roll_out: RollOut, begun_ns: i64, now: Now) -> Action {
         let count = match self.at.count {
             Some(count) => count,
-            None => roll_out.of.of(self.count_replica_sets()),
+            None => roll_out.of.of(self.count_replaceable()),
         };
         self.at.count = Some(count);
         let begun = self.each_due(
@@ -119,7 +64,7 @@ impl Driver {
             roll_out.load,
             begun_ns,
             now,
-            |driver, number| match driver.deployment_of(number) {
+            |driver, number| match driver.maker_of(number) {
                 Some(at) => driver.set_image(at, &SetImage::default(), Some(&roll_out), now),
                 None => driver.begin_pair(number, now),
             },
@@ -142,16 +87,16 @@ impl Driver {
         }
     }
 
-    /// The ReplicaSets among the scenario's owners: no ReplicationController stands before one.
-    fn count_replica_sets(&self) -> u64 {
-        if self.deployments.generated {
-            return self.deployments.count() as u64;
+    /// How many of the scenario's workloads can be rolled out.
+    fn count_replaceable(&self) -> u64 {
+        if self.rollouts.generated {
+            return self.rollouts.count() as u64;
         }
         let owners = self.generated.iter().map(|at| &self.tracker.owners[*at]);
-        owners.filter(|owner| !owner.is_rc).count() as u64
+        owners.filter(|owner| owner.pods().has_successors()).count() as u64
     }
 
-    /// Creates the successor of a ReplicaSet.
+    /// Creates the successor of a workload.
     fn begin_pair(&mut self, number: u64, now: Now) -> Action {
         let index = number as usize;
         let (Some(&old), Some(&before)) = (self.generated.get(index), self.revisions.get(index))
@@ -159,27 +104,37 @@ impl Driver {
             return Action::Skipped;
         };
         let revision = before + 1;
+        let owner = &self.tracker.owners[old];
+        let workload = owner.workload;
         let successor = match self.shares {
-            None => self.objects.replica_set(number, 0, revision, true),
+            None => {
+                let part = Part {
+                    number,
+                    replicas: 0,
+                    revision,
+                    is_owned: true,
+                };
+                workload.make(part, &self.objects, &self.settings)
+            }
+            // A revision that is kept to go back to.
+            Some(_) if owner.desired == 0 => None,
             Some(_) => {
-                let owner = &self.tracker.owners[old];
-                if owner.desired == 0 {
-                    // A revision that its Deployment keeps to go back to.
-                    return Action::Skipped;
-                }
-                let found = self
-                    .cluster
-                    .get::<ReplicaSet>(&owner.namespace, &owner.name);
-                let Some(found) = self.note("reading a ReplicaSet", found) else {
+                let api = self.cluster.api(workload.kind());
+                let found = api.get(&owner.namespace, &owner.name);
+                let pods = owner.pods();
+                let Some(found) = self.note("reading", workload.kind(), found) else {
                     return Action::Wrote;
                 };
-                successor(&found, revision)
+                pods.successor(&*found, revision)
             }
         };
+        let Some(successor) = successor else {
+            return Action::Skipped;
+        };
         self.revisions[index] = revision;
-        let created = self.cluster.create(successor, now);
-        if let Some(created) = self.note("creating a ReplicaSet", created) {
-            let new = self.tracker.asked(&created.metadata, 0, now);
+        let created = self.cluster.api(workload.kind()).create(successor, now);
+        if let Some(created) = self.note("creating", workload.kind(), created) {
+            let new = self.tracker.asked(workload, created.metadata(), 0, now);
             self.generated[index] = new;
             let share = self.tracker.owners[old].desired;
             self.at.pairs.push(Pair { old, new, share });
@@ -220,8 +175,6 @@ impl Driver {
 
 #[cfg(test)]
 mod tests {
-    use podstorm_objects::Resource;
-
     use super::*;
 
     #[test]
@@ -248,51 +201,6 @@ mod tests {
             }
             assert!(rounds <= 2 * share + 2);
         }
-    }
-
-    #[test]
-    fn a_successor_differs_in_its_name_and_in_the_label_of_its_revision() {
-        let text = |object: &ReplicaSet| {
-            let selector = object.spec.selector.as_ref().unwrap();
-            let texts = [
-                &object.metadata.labels,
-                &selector.match_labels,
-                &object.spec.template.metadata.labels,
-            ];
-            let hashes = texts.map(|labels| labels.get(HASH_LABEL).map(|hash| hash.to_string()));
-            assert!(hashes.iter().all(|hash| *hash == hashes[0]), "{hashes:?}");
-            let app = selector.match_labels.get("app").map(|app| &**app);
-            assert_eq!(app, Some("web"));
-            let hash = hashes[0].clone().unwrap_or_default();
-            format!("{} {hash}", object.metadata.name)
-        };
-        let read = |name: &str, labels: serde_json::Value| {
-            ReplicaSet::from_json(serde_json::json!({
-                "metadata": {"name": name, "namespace": "shop", "uid": "u1", "labels": labels,
-                    "resourceVersion": "7"},
-                "spec": {
-                    "replicas": 3,
-                    "selector": {"matchLabels": labels},
-                    "template": {
-                        "metadata": {"labels": labels},
-                        "spec": {"containers": [{"name": "c", "image": "i"}]},
-                    },
-                },
-                "status": {"replicas": 3},
-            }))
-            .unwrap()
-        };
-        let labels = serde_json::json!({"app": "web", HASH_LABEL: "5d4f"});
-        let old = read("web-5d4f", labels);
-        let first = successor(&old, 1);
-        assert_eq!(text(&first), "web-5d4f-r1 5d4f-r1");
-        assert_eq!(text(&successor(&first, 2)), "web-5d4f-r2 5d4f-r2");
-        assert_eq!(first.spec.replicas, Some(0));
-        assert_eq!(first.status.replicas, 0);
-        assert!(first.metadata.uid.is_empty() && &*first.metadata.namespace == "shop");
-        assert_eq!(first.spec.template.spec, old.spec.template.spec);
-        let plain = successor(&read("web-r0", serde_json::json!({"app": "web"})), 1);
-        assert_eq!(text(&plain), "web-r0-r1 r1");
     }
 
     #[test]

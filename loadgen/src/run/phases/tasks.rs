@@ -1,8 +1,7 @@
 //! The steps of a phase, one write at a time: which code does which step, and when each of its
 //! actions is due.
 
-use podstorm_apiserver::ScaleUpdate;
-use podstorm_objects::{Now, ReplicaSet, ReplicationController};
+use podstorm_objects::{Kind, Now};
 
 use super::driver::Driver;
 use crate::scenario::load_shape::{LoadShape, Schedule};
@@ -26,15 +25,13 @@ impl Driver {
     /// Does one action of a step.
     pub(super) fn act(&mut self, step: &Step, begun_ns: i64, now: Now) -> Action {
         let size = &self.settings.size;
+        let creation = step.creation();
         if self.shares.is_some()
-            && matches!(
-                step,
-                Step::CreateNamespaces
-                    | Step::CreateReplicaSets(_)
-                    | Step::CreateDeployments(_)
-                    | Step::CreateOwnedPods
-                    | Step::WriteStatuses
-            )
+            && (creation.is_some()
+                || matches!(
+                    step,
+                    Step::CreateNamespaces | Step::CreateOwnedPods | Step::WriteStatuses
+                ))
         {
             // The files have brought them.
             return Action::Done;
@@ -49,20 +46,6 @@ impl Driver {
                 self.each(count, |driver, number| driver.create_node(number, now))
             }
             Step::LoadInput => self.load_input(now),
-            Step::CreateReplicaSets(create) => {
-                let create = *create;
-                let count = create.of.of(size.replicasets);
-                self.each_due(count, create.load, begun_ns, now, |driver, number| {
-                    driver.create_replica_set(number, count, &create, now)
-                })
-            }
-            Step::CreateDeployments(create) => {
-                let create = *create;
-                let count = create.of.of(size.replicasets);
-                self.each_due(count, create.load, begun_ns, now, |driver, number| {
-                    driver.create_deployment(number, count, &create, now)
-                })
-            }
             Step::SetImage(set) => {
                 let set = *set;
                 let count = self.how_many(set.of);
@@ -71,7 +54,7 @@ impl Driver {
                     set.load,
                     begun_ns,
                     now,
-                    |driver, number| match driver.deployment_of(number) {
+                    |driver, number| match driver.maker_of(number) {
                         Some(at) => driver.set_image(at, &set, None, now),
                         None => Action::Skipped,
                     },
@@ -97,7 +80,7 @@ impl Driver {
                     driver.touch(number, now)
                 })
             }
-            Step::RecreateReplicaSets(some) => {
+            Step::Recreate(some) => {
                 let count = self.how_many(some.of);
                 self.each_due(count, some.load, begun_ns, now, |driver, number| {
                     driver.recreate(number, now)
@@ -131,14 +114,21 @@ impl Driver {
                 self.lose_pod_events(events)
             }
             Step::LoseAnswers(lose) => self.lose_answers(*lose),
-            Step::Repeat(_) => unreachable!("a plan has its repeated steps written out"),
+            // All others create workloads.
+            _ => {
+                let creation = creation.expect("a plan has its repeated steps written out");
+                let count = creation.of.of(size.workloads());
+                self.each_due(count, creation.load, begun_ns, now, |driver, number| {
+                    driver.create(number, count, &creation, now)
+                })
+            }
         }
     }
 
-    /// How many of the scenario's ReplicaSets, or of its Deployments.
+    /// How many of the scenario's workloads.
     fn how_many(&self, of: Which) -> u64 {
-        of.of(match self.deployments.generated {
-            true => self.deployments.count() as u64,
+        of.of(match self.rollouts.generated {
+            true => self.rollouts.count() as u64,
             false => self.generated.len() as u64,
         })
     }
@@ -191,30 +181,32 @@ impl Driver {
     /// What was done or not, for the report.
     pub(super) fn note<T, E: std::fmt::Display>(
         &mut self,
-        what: &str,
+        doing: &str,
+        kind: Kind,
         outcome: Result<T, E>,
     ) -> Option<T> {
         outcome
             .map_err(|error| {
                 // The first few say enough.
                 if self.failures.len() < 10 {
-                    self.failures.push(format!("{what}: {error}"));
+                    let kind = kind.name();
+                    self.failures.push(format!("{doing} a {kind}: {error}"));
                 }
             })
             .ok()
     }
 
-    /// How many pods a ReplicaSet of a step is to have.
+    /// How many pods a workload of a step is to have.
     pub(super) fn amount(&mut self, amount: Amount, place: (u64, u64)) -> i32 {
         let share = self.share(place.0);
         amount.of(place, share, self.settings.burst_pods, &mut self.random)
     }
 
-    /// Sets the number of pods of a ReplicaSet, if that changes anything.
+    /// Sets the number of pods of a workload, if that changes anything.
     fn scale(&mut self, number: u64, count: u64, scale: &Scale, now: Now) -> Action {
         let replicas = self.amount(scale.replicas, (number, count));
-        if let Some(at) = self.deployment_of(number) {
-            return self.scale_deployment(at, replicas, now);
+        if let Some(at) = self.maker_of(number) {
+            return self.scale_maker(at, replicas, now);
         }
         let Some(&at) = self.generated.get(number as usize) else {
             return Action::Skipped;
@@ -228,23 +220,11 @@ impl Driver {
         if owner.desired == replicas || owner.gone {
             return Action::Skipped;
         }
-        let update = ScaleUpdate {
-            replicas,
-            ..ScaleUpdate::default()
-        };
-        let (namespace, name) = (&owner.namespace, &owner.name);
-        let cluster = &self.cluster;
-        let scaled = if owner.is_rc {
-            cluster
-                .update_scale::<ReplicationController>(namespace, name, &update, now)
-                .map(|scaled| scaled.metadata.clone())
-        } else {
-            cluster
-                .update_scale::<ReplicaSet>(namespace, name, &update, now)
-                .map(|scaled| scaled.metadata.clone())
-        };
-        if let Some(scaled) = self.note("scaling a ReplicaSet", scaled) {
-            self.tracker.asked(&scaled, replicas, now);
+        let workload = owner.workload;
+        let place = (&*owner.namespace, owner.name.as_str());
+        let scaled = workload.scale(&self.cluster, place, replicas, now);
+        if let Some(scaled) = self.note("scaling", workload.kind(), scaled) {
+            self.tracker.asked(workload, &scaled, replicas, now);
         }
         Action::Wrote
     }

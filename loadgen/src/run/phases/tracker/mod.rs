@@ -1,4 +1,4 @@
-//! What the scenario knows of the cluster: counters per ReplicaSet, kept from watches of its own,
+//! What the scenario knows of the cluster: counters per owner of pods, kept from watches of its own,
 //! so that "has everything converged" is one comparison and no scan.
 //!
 //! Two watches come in, of owners and of pods, and no order is given between them. The tracker
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use ahash::RandomState;
 use hashbrown::{HashMap, HashSet};
 use podstorm::intern::FIXED_STATE;
-use podstorm_objects::{Kind, Now, ObjectMeta, Pod, PodPhase, ReplicaSetStatus, Resource, Uid};
+use podstorm_objects::{AnyObject, Kind, Now, ObjectMeta, Pod, PodPhase, Uid};
 
 mod pick;
 mod state;
@@ -24,10 +24,11 @@ use podstorm_sim::engine::by_phase::{ByPhase, PhaseTimes};
 use podstorm_sim::executor::stream::ObjectEvent;
 use podstorm_sim::nodes::StuckPods;
 
-use self::state::{Counts, PodState, is_held, pods};
+use self::state::{PodState, is_held, pods};
 use self::strays::Strays;
 use super::slowest::{Convergence, Slowest};
 use crate::result::{Phase, SlowReplicaSet};
+use crate::workloads::{self, Demand, Workload};
 
 pub(super) use self::state::Owner;
 
@@ -37,10 +38,10 @@ const NONE: u32 = u32::MAX;
 /// A owner's change that waits for the pods before it.
 #[derive(Debug)]
 struct OwnerEvent {
+    workload: Workload,
     version: u64,
     meta: ObjectMeta,
-    replicas: i32,
-    status: Counts,
+    demand: Demand,
     gone: bool,
     deleting: bool,
 }
@@ -169,31 +170,26 @@ impl Tracker {
         self.unready - self.stuck
     }
 
-    /// The Deployments of files with pods that can't become ready: namespace and name. O(owners).
-    pub(super) fn stuck_deployments(&self) -> HashSet<(&str, &str), RandomState> {
+    /// The makers of owners of files with pods that can't become ready: kind, namespace and name. O(owners).
+    pub(super) fn stuck_makers(&self) -> HashSet<(Kind, &str, &str), RandomState> {
         let mut stuck = HashSet::with_hasher(FIXED_STATE);
         let owners = self.owners.iter().filter(|owner| owner.stuck > 0);
-        stuck.extend(owners.filter_map(|owner| {
-            let deployment = owner.deployment.as_deref()?;
-            Some((&*owner.namespace, deployment))
-        }));
+        stuck.extend(owners.filter_map(Owner::maker));
         stuck
     }
 
-    /// How many pods of a Deployment of files can't become ready, and why; `None` where all can. O(owners).
-    pub(super) fn stuck_of(&self, namespace: &str, deployment: &str) -> Option<(i32, &str)> {
-        let owners = self.owners.iter().filter(|owner| {
-            owner.stuck > 0
-                && *owner.namespace == *namespace
-                && owner.deployment.as_deref() == Some(deployment)
-        });
+    /// How many pods of a maker of files can't become ready, and why; `None` where all can. O(owners).
+    pub(super) fn stuck_of(&self, maker: (Kind, &str, &str)) -> Option<(i32, &str)> {
+        let owners = self.owners.iter();
+        let owners = owners.filter(|owner| owner.stuck > 0 && owner.maker() == Some(maker));
         let mut why = None;
         let mut count = 0;
         for owner in owners {
             count += owner.stuck;
             let reason = || {
                 let stuck = self.stuck_pods.as_ref()?;
-                stuck.reason(namespace, "ReplicaSet", &owner.name)
+                let kind = owner.workload.kind().name();
+                stuck.reason(&owner.namespace, kind, &owner.name)
             };
             why = why.or_else(reason);
         }
@@ -294,8 +290,14 @@ impl Tracker {
     }
 
     /// The spec of a owner was written at `now`: it is to have that many pods.
-    pub(super) fn asked(&mut self, meta: &ObjectMeta, replicas: i32, now: Now) -> usize {
-        let at = self.owner_at(meta, now);
+    pub(super) fn asked(
+        &mut self,
+        workload: Workload,
+        meta: &ObjectMeta,
+        replicas: i32,
+        now: Now,
+    ) -> usize {
+        let at = self.owner_at(workload, meta, now);
         let owner = &mut self.owners[at];
         if meta.generation > owner.generation {
             owner.generation = meta.generation;
@@ -308,22 +310,14 @@ impl Tracker {
         at
     }
 
-    /// A change of a owner; it is taken into account when the pods before it have been seen.
-    pub(super) fn owner_item<R: Resource>(
-        &mut self,
-        item: ObjectEvent<R>,
-        read: impl Fn(&R) -> (i32, &ReplicaSetStatus),
-    ) {
-        let (object, gone) = match item {
-            // A stream that starts over repeats what exists; what went meanwhile stays on the
-            // books as unconverged rather than being forgotten in silence.
-            ObjectEvent::Reset => return,
-            ObjectEvent::Added(object) | ObjectEvent::Modified(object) => (object, false),
-            ObjectEvent::Deleted(object) => (object, true),
+    /// A change of an object; if it owns pods, it is taken into account when the pods before it have been seen.
+    pub(super) fn owner_item(&mut self, workload: Workload, object: &AnyObject, gone: bool) {
+        let Some(demand) = workload.pods().and_then(|pods| pods.demand(&**object)) else {
+            return;
         };
-        let (replicas, status) = read(&object);
         let meta = object.metadata();
         self.waiting.push_back(OwnerEvent {
+            workload,
             version: meta.resource_version.number().unwrap_or(0),
             meta: ObjectMeta {
                 name: meta.name.clone(),
@@ -333,8 +327,7 @@ impl Tracker {
                 owner_references: meta.owner_references.clone(),
                 ..ObjectMeta::default()
             },
-            replicas,
-            status: Counts::of(status),
+            demand,
             gone,
             deleting: meta.is_deleting(),
         });
@@ -386,33 +379,31 @@ impl Tracker {
     }
 
     fn owner_seen(&mut self, event: OwnerEvent, now: Now) {
-        let at = self.asked(&event.meta, event.replicas, now);
+        let Demand { replicas, status } = event.demand;
+        let at = self.asked(event.workload, &event.meta, replicas, now);
         let owner = &mut self.owners[at];
-        owner.status = event.status;
+        owner.status = status;
         if event.gone && !owner.gone {
             self.desired -= pods(owner.desired);
         }
         owner.gone = event.gone;
         owner.deleting = event.deleting;
-        let observed = event.status.observed_generation;
+        let observed = status.observed_generation;
         owner
             .demands
             .retain(|&mut (generation, _)| generation >= observed);
         self.recheck(at, now);
     }
 
-    fn owner_at(&mut self, meta: &ObjectMeta, now: Now) -> usize {
+    fn owner_at(&mut self, workload: Workload, meta: &ObjectMeta, now: Now) -> usize {
         if let Some(&at) = self.by_uid.get(&meta.uid) {
             return at as usize;
         }
-        let deployment = meta.controller();
-        let deployment = deployment.filter(|owner| *owner.kind == *Kind::DEPLOYMENT.name());
+        let maker = workloads::controller(meta);
         let owner = Owner {
-            deployment: deployment.map(|owner| (*owner.name).into()),
-            namespace: meta.namespace.clone(),
-            name: meta.name.clone(),
+            maker: maker.map(|(maker, owner)| (maker, (*owner.name).into())),
             since_ns: Some(now.mono_ns),
-            ..Owner::default()
+            ..Owner::new(workload, meta)
         };
         self.add_owner(&meta.uid, owner, now)
     }

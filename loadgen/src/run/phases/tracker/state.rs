@@ -1,12 +1,15 @@
-//! What is known of one ReplicaSet or ReplicationController, and of one pod.
+//! What is known of one owner of pods, and of one pod.
 
 use compact_str::CompactString;
-use podstorm_objects::{ObjectMeta, ReplicaSetStatus, Str};
+use podstorm_objects::{Kind, ObjectMeta, Str};
 use smallvec::SmallVec;
 
-/// A ReplicaSet or ReplicationController.
-#[derive(Debug, Default)]
+use crate::workloads::{Counts, OwnsPods, Workload};
+
+/// An owner of pods.
+#[derive(Debug)]
 pub(in crate::run::phases) struct Owner {
+    pub(in crate::run::phases) workload: Workload,
     pub(in crate::run::phases) namespace: Str,
     pub(in crate::run::phases) name: CompactString,
     pub(in crate::run::phases) desired: i32,
@@ -26,36 +29,46 @@ pub(in crate::run::phases) struct Owner {
     pub(in crate::run::phases) gone: bool,
     /// Whether its deletion has begun: nobody brings it to its pods any more.
     pub(super) deleting: bool,
-    /// Whether it is a ReplicationController.
-    pub(in crate::run::phases) is_rc: bool,
-    /// The Deployment that it belongs to.
-    pub(in crate::run::phases) deployment: Option<CompactString>,
+    /// The workload that it belongs to, and the name of the object.
+    pub(in crate::run::phases) maker: Option<(Workload, CompactString)>,
     /// Generations and their replicas, from the newest one that the controller has reported to
     /// have seen: any of them may be what it acts on.
     pub(super) demands: SmallVec<[(i64, i32); 2]>,
 }
 
-/// The counts of a status that must be exact.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Counts {
-    pub(super) replicas: i32,
-    pub(super) ready: i32,
-    pub(super) available: i32,
-    pub(super) observed_generation: i64,
-}
-
-impl Counts {
-    pub(super) fn of(status: &ReplicaSetStatus) -> Counts {
-        Counts {
-            replicas: status.replicas,
-            ready: status.ready_replicas,
-            available: status.available_replicas,
-            observed_generation: status.observed_generation,
+impl Owner {
+    /// Nothing is known of it but its name.
+    pub(super) fn new(workload: Workload, meta: &ObjectMeta) -> Owner {
+        Owner {
+            workload,
+            namespace: meta.namespace.clone(),
+            name: meta.name.clone(),
+            desired: 0,
+            generation: 0,
+            active: 0,
+            unready: 0,
+            stuck: 0,
+            status: Counts::default(),
+            since_ns: None,
+            converged: false,
+            gone: false,
+            deleting: false,
+            maker: None,
+            demands: SmallVec::new(),
         }
     }
-}
 
-impl Owner {
+    /// What the laboratory does with its pods.
+    pub(in crate::run::phases) fn pods(&self) -> &'static dyn OwnsPods {
+        self.workload.pods().expect("an owner of pods owns pods")
+    }
+
+    /// Kind, namespace and name of the object that it belongs to.
+    pub(super) fn maker(&self) -> Option<(Kind, &str, &str)> {
+        let (workload, name) = self.maker.as_ref()?;
+        Some((workload.kind(), &*self.namespace, name))
+    }
+
     /// Available pods by its status; none where that is of an older spec.
     pub(in crate::run::phases) fn available(&self) -> i32 {
         self.status.available

@@ -1,14 +1,15 @@
 //! Pods that are seen before their owner. Each stream is read on its own, so the events of a pod may
-//! be read before that of the ReplicaSet that it was created for.
+//! be read before that of the owner that it was created for.
 
 use std::sync::Arc;
 
 use ahash::RandomState;
 use hashbrown::HashMap;
 use podstorm::intern::FIXED_STATE;
-use podstorm_objects::{Kind, Now, Pod, Uid};
+use podstorm_objects::{Now, Pod, Uid};
 
 use super::{NONE, Owner, Tracker};
+use crate::workloads;
 
 /// The pods of owners that have not been seen, in their last state, by the UIDs of owner and pod.
 pub(super) type Strays = HashMap<Uid, HashMap<Uid, Arc<Pod>, RandomState>, RandomState>;
@@ -25,8 +26,7 @@ impl Tracker {
         if let Some(&at) = self.by_uid.get(&owner.uid) {
             return at;
         }
-        let tracked = [Kind::REPLICA_SET, Kind::REPLICATION_CONTROLLER];
-        if tracked.iter().any(|kind| *owner.kind == *kind.name()) {
+        if workloads::controller(&pod.metadata).is_some_and(|(it, _)| it.pods().is_some()) {
             let of_owner = self.strays.entry(owner.uid.clone());
             let pods = of_owner.or_insert_with(|| HashMap::with_hasher(FIXED_STATE));
             pods.insert(uid.clone(), Arc::clone(pod));

@@ -1,6 +1,6 @@
 //! The tracker when its streams are read apart.
 
-use podstorm_objects::ReplicaSet;
+use podstorm_objects::{Object, ReplicaSet, Resource};
 use serde_json::json;
 
 use super::*;
@@ -28,8 +28,9 @@ fn pod(name: &str, version: u64) -> Arc<Pod> {
 }
 
 fn see(tracker: &mut Tracker, set: ReplicaSet) {
-    let added = ObjectEvent::Added(Arc::new(set));
-    tracker.owner_item(added, |set: &ReplicaSet| (set.replicas(), &set.status));
+    let workload = workloads::of(set.kind()).unwrap();
+    let set: AnyObject = Arc::new(set);
+    tracker.owner_item(workload, &set, false);
 }
 
 #[test]

@@ -1,0 +1,338 @@
+//! Workloads with rollouts: those that a scenario creates and those of files, what is done with them, and how
+//! far their rollouts are.
+
+use std::sync::Arc;
+
+use ahash::RandomState;
+use compact_str::{CompactString, format_compact};
+use hashbrown::HashMap;
+use podstorm::client::ApiError;
+use podstorm::intern::FIXED_STATE;
+use podstorm_apiserver::Cluster;
+use podstorm_objects::{AnyObject, Kind, Now, ObjectMeta, Str};
+use podstorm_sim::engine::by_phase::{ByPhase, PhaseTimes};
+use serde_json::Value;
+
+use super::driver::Driver;
+use super::tasks::Action;
+use super::tracker::Tracker;
+use crate::result::{IncompleteRollout, IncompleteRollouts};
+use crate::scenario::{RollOut, SetImage};
+use crate::units::counted;
+use crate::workloads::objects::change_spec;
+use crate::workloads::{RollsOut, Workload};
+
+/// What the name of an image that no node can pull ends with.
+pub(crate) const UNPULLABLE: &str = "-unpullable";
+
+/// The objects with rollouts, in the order in which they were first heard of.
+pub(super) struct Rollouts {
+    times: Arc<PhaseTimes>,
+    all: Vec<Known>,
+    by_name: HashMap<(Kind, Str, CompactString), usize, RandomState>,
+    /// Whether the scenario created them: then its steps number them in place of their parts.
+    pub(super) generated: bool,
+    /// From the moment a spec was written to the moment the rollout was complete, ns.
+    pub(super) took: ByPhase,
+}
+
+/// What is known of an object.
+struct Known {
+    workload: Workload,
+    namespace: Str,
+    name: CompactString,
+    /// Its pods at 100 %.
+    share: i32,
+    /// Of the newest spec known here.
+    generation: i64,
+    /// Since when that spec is not carried out.
+    since_ns: Option<i64>,
+    /// Whether `kubectl rollout status` would end well, and whether it would end.
+    complete: bool,
+    over: bool,
+    /// Came from a file with a status that tells of an unfinished rollout: it may stay so.
+    came_unfinished: bool,
+    /// Whether the status is of the newest spec.
+    observed: bool,
+    paused: bool,
+    /// How often its image was changed, and the image before.
+    revision: u32,
+    before: Option<String>,
+}
+
+/// How far the rollouts are that a phase waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// None is left.
+    Over,
+    /// Those that are left can't go on by themselves: they are paused, or have pods that can't become ready.
+    Stuck,
+    UnderWay,
+}
+
+/// Most incomplete rollouts that a result names.
+const ROLLOUTS_SHOWN: usize = 20;
+
+impl Rollouts {
+    /// None yet.
+    pub(super) fn new(times: Arc<PhaseTimes>) -> Rollouts {
+        Rollouts {
+            times,
+            all: Vec::new(),
+            by_name: HashMap::with_hasher(FIXED_STATE),
+            generated: false,
+            took: ByPhase::default(),
+        }
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.all.len()
+    }
+
+    /// The number of an object; a new one gets the next.
+    fn at(&mut self, workload: Workload, meta: &ObjectMeta, share: i32) -> usize {
+        let key = (workload.kind(), meta.namespace.clone(), meta.name.clone());
+        *self.by_name.entry(key).or_insert_with(|| {
+            self.all.push(Known {
+                workload,
+                namespace: meta.namespace.clone(),
+                name: meta.name.clone(),
+                share,
+                generation: 0,
+                since_ns: None,
+                complete: false,
+                over: false,
+                came_unfinished: false,
+                observed: false,
+                paused: false,
+                revision: 0,
+                before: None,
+            });
+            self.all.len() - 1
+        })
+    }
+
+    /// The number of the object of that name.
+    pub(super) fn find(&self, workload: Workload, namespace: &Str, name: &str) -> Option<usize> {
+        let key = (workload.kind(), namespace.clone(), name.into());
+        self.by_name.get(&key).copied()
+    }
+
+    /// A spec was written at `now`.
+    pub(super) fn asked(
+        &mut self,
+        workload: Workload,
+        meta: &ObjectMeta,
+        share: i32,
+        now: Now,
+    ) -> usize {
+        let at = self.at(workload, meta, share);
+        let known = &mut self.all[at];
+        if meta.generation > known.generation {
+            (known.complete, known.over) = (false, false);
+            (known.came_unfinished, known.observed) = (false, false);
+            known.generation = meta.generation;
+            known.since_ns = Some(now.mono_ns);
+        }
+        at
+    }
+
+    /// An object was created or changed.
+    pub(super) fn seen(
+        &mut self,
+        (workload, rolls_out): (Workload, &dyn RollsOut),
+        object: &AnyObject,
+        loading: bool,
+        now: Now,
+    ) {
+        let Some(progress) = rolls_out.progress(object) else {
+            return;
+        };
+        let at = self.asked(workload, object.metadata(), progress.replicas, now);
+        let known = &mut self.all[at];
+        (known.complete, known.over) = (progress.is_complete, progress.is_over);
+        known.paused = progress.is_paused;
+        known.observed = progress.is_observed;
+        if loading {
+            known.came_unfinished = known.observed && !known.complete;
+            known.since_ns = None;
+        }
+        if known.complete
+            && let Some(since_ns) = known.since_ns.take()
+        {
+            let took_ns = u64::try_from(now.mono_ns - since_ns).unwrap_or(0);
+            self.took.record(self.times.phase_at(since_ns), took_ns);
+        }
+    }
+
+    /// An object was deleted.
+    pub(super) fn gone(&mut self, workload: Workload, meta: &ObjectMeta) {
+        if let Some(at) = self.find(workload, &meta.namespace, &meta.name) {
+            let known = &mut self.all[at];
+            (known.complete, known.over, known.since_ns) = (true, true, None);
+        }
+    }
+
+    /// Those whose rollout is not complete; with `failed` those that have failed count as over.
+    fn unfinished(&self, failed: bool) -> impl Iterator<Item = &Known> {
+        let is_unfinished = move |known: &&Known| match failed {
+            true => !known.over && !known.came_unfinished,
+            false => !known.complete && !known.came_unfinished,
+        };
+        self.all.iter().filter(is_unfinished)
+    }
+
+    /// One whose rollout is not complete, for messages, and how many there are. O(objects).
+    pub(super) fn first_unfinished(&self) -> Option<(String, usize)> {
+        let mut unfinished = self.unfinished(false);
+        let first = unfinished.next()?;
+        let name = format!("{}/{}", first.namespace, first.name);
+        Some((name, 1 + unfinished.count()))
+    }
+
+    /// How far the rollouts are; with `failed` those that have failed count as over. O(owners) where one is
+    /// not over, O(objects) otherwise.
+    pub(super) fn standing(&self, failed: bool, tracker: &Tracker) -> Standing {
+        if self.unfinished(failed).next().is_none() {
+            return Standing::Over;
+        }
+        let stuck = tracker.stuck_makers();
+        let is_stuck = |known: &Known| {
+            let maker = (known.workload.kind(), &*known.namespace, &*known.name);
+            known.observed && (known.paused || stuck.contains(&maker))
+        };
+        match self.unfinished(failed).all(is_stuck) {
+            true => Standing::Stuck,
+            false => Standing::UnderWay,
+        }
+    }
+
+    /// The rollouts that are not complete, each with the reason. O(objects + owners × those shown).
+    pub(super) fn incomplete(&self, tracker: &Tracker) -> IncompleteRollouts {
+        let incomplete = self.all.iter().filter(|known| !known.complete);
+        let shown = incomplete.clone().take(ROLLOUTS_SHOWN).map(|known| {
+            let (namespace, name) = (&*known.namespace, known.name.as_str());
+            let maker = (known.workload.kind(), namespace, name);
+            let reason = match tracker.stuck_of(maker) {
+                _ if known.paused => "paused".to_owned(),
+                Some((count, why)) => {
+                    let pods = counted(u64::try_from(count).unwrap_or(0), "pod");
+                    format!("{pods} can't become ready: {why}")
+                }
+                None if known.over => "past its progress deadline".to_owned(),
+                None => "not complete in the files".to_owned(),
+            };
+            IncompleteRollout {
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+                reason,
+            }
+        });
+        IncompleteRollouts {
+            shown: shown.collect(),
+            count: incomplete.count() as u64,
+        }
+    }
+
+    /// How many rollouts have failed: they made no progress within their deadline.
+    pub(super) fn failed(&self) -> u64 {
+        let failed = |known: &&Known| known.over && !known.complete;
+        self.all.iter().filter(failed).count() as u64
+    }
+
+    /// The namespace of each.
+    pub(super) fn namespaces(&self) -> impl Iterator<Item = &Str> {
+        self.all.iter().map(|known| &known.namespace)
+    }
+
+    /// Compares with the store: what counts as complete here is so there.
+    ///
+    /// # Errors
+    /// Says which rollout is not.
+    pub(super) fn audit(&self, cluster: &Cluster) -> Result<(), String> {
+        for known in self.all.iter().filter(|known| known.complete) {
+            let (namespace, name) = (&known.namespace, &known.name);
+            let found = cluster.api(known.workload.kind()).get(namespace, name).ok();
+            let rolls_out = known.workload.rollouts();
+            let progress = rolls_out
+                .zip(found)
+                .and_then(|(it, found)| it.progress(&found));
+            if progress.is_some_and(|progress| !progress.is_complete) {
+                return Err(format!("the rollout of {namespace}/{name} is not complete"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The pods of that number at 100 %.
+    pub(super) fn share(&self, at: usize) -> i32 {
+        self.all.get(at).map_or(0, |known| known.share)
+    }
+}
+
+impl Driver {
+    /// The object with rollouts that a step means by a number, if it is one: of the scenario's own, or the one
+    /// that a workload of files belongs to.
+    pub(super) fn maker_of(&self, number: u64) -> Option<usize> {
+        let number = usize::try_from(number).ok()?;
+        if self.rollouts.generated {
+            return (number < self.rollouts.count()).then_some(number);
+        }
+        let owner = &self.tracker.owners[*self.generated.get(number)?];
+        let (workload, name) = owner.maker.as_ref()?;
+        self.rollouts.find(*workload, &owner.namespace, name)
+    }
+
+    /// Notes that an object's spec was written, or why it was not.
+    fn changed(&mut self, at: usize, changed: Result<ObjectMeta, ApiError>, now: Now) -> Action {
+        let workload = self.rollouts.all[at].workload;
+        if let Some(meta) = self.note("changing", workload.kind(), changed) {
+            let share = self.rollouts.share(at);
+            self.rollouts.asked(workload, &meta, share, now);
+        }
+        Action::Wrote
+    }
+
+    /// Sets the number of pods of an object.
+    pub(super) fn scale_maker(&mut self, at: usize, replicas: i32, now: Now) -> Action {
+        let known = &self.rollouts.all[at];
+        let place = (&*known.namespace, known.name.as_str());
+        let scaled = known.workload.scale(&self.cluster, place, replicas, now);
+        self.changed(at, scaled, now)
+    }
+
+    /// Gives an object another image, and with `limits` the limits of its rolling updates.
+    pub(super) fn set_image(
+        &mut self,
+        at: usize,
+        set: &SetImage,
+        limits: Option<&RollOut>,
+        now: Now,
+    ) -> Action {
+        let known = &mut self.rollouts.all[at];
+        let old = format_compact!("-r{}", known.revision);
+        known.revision += 1;
+        let new = format_compact!("-r{}", known.revision);
+        let end = if set.unpullable { UNPULLABLE } else { "" };
+        let back = set.back.then(|| known.before.take()).flatten();
+        let mut before = None;
+        let change = |spec: &mut Value| {
+            if let Some((rolls_out, limits)) = known.workload.rollouts().zip(limits) {
+                rolls_out.set_limits(spec, limits);
+            }
+            // Of several containers the first: one change is a new template.
+            let image = &mut spec["template"]["spec"]["containers"][0]["image"];
+            let text = image.as_str().unwrap_or_default().to_owned();
+            let base = text.strip_suffix(UNPULLABLE).unwrap_or(&text);
+            let base = base.strip_suffix(old.as_str()).unwrap_or(base);
+            *image = back.unwrap_or_else(|| format!("{base}{new}{end}")).into();
+            before = Some(text);
+        };
+        let api = self.cluster.api(known.workload.kind());
+        let place = (&*known.namespace, known.name.as_str());
+        let changed = change_spec(&api, place, change, now);
+        known.before = before;
+        self.changed(at, changed, now)
+    }
+}

@@ -1,0 +1,223 @@
+//! What the laboratory does with each kind of workload: a folder for each, which says how its objects are
+//! made, what is done to them, and when they are as they should be, and a line in [`ALL`].
+//!
+//! A workload owns pods ([`OwnsPods`]), or has rollouts that its status tells of ([`RollsOut`]), or both. What
+//! plays scenarios (`run::phases`) goes over the list and names no workload.
+
+mod deployment;
+pub(crate) mod objects;
+mod replicaset;
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use podstorm::client::ApiError;
+use podstorm_apiserver::Cluster;
+use podstorm_objects::{
+    AnyObject, Kind, Labels, Now, Object, ObjectMeta, OwnerReference, Pod, ReplicaSetStatus,
+};
+use serde_json::Value;
+
+use self::objects::Objects;
+use crate::input::InputObject;
+use crate::scenario::{RollOut, Scenario};
+use crate::settings::Settings;
+use crate::size::InputSize;
+
+/// A kind of workload, as the laboratory sees it.
+pub(crate) type Workload = &'static dyn LaboratoryWorkload;
+
+/// The workloads that the laboratory knows. Objects of files are loaded, listened to and checked in this order.
+pub(crate) static ALL: [Workload; 3] = [
+    &replicaset::ReplicaSets,
+    &replicaset::ReplicationControllers,
+    &deployment::Deployments,
+];
+
+/// The owner of the pods that a generated cluster has before it has their owners.
+pub(crate) static OWNER: &dyn OwnsPods = &replicaset::ReplicaSets;
+
+/// What the laboratory does with the objects of one kind.
+pub(crate) trait LaboratoryWorkload: Debug + Sync {
+    /// The kind.
+    fn kind(&self) -> Kind;
+
+    /// Whether a run has such objects even where no file brings them.
+    fn is_generated(&self, settings: &Settings) -> bool;
+
+    /// Makes an object for a generated cluster; `None` for a kind that comes from files alone.
+    fn make(&self, part: Part, objects: &Objects, settings: &Settings) -> Option<AnyObject>;
+
+    /// Sets the number of pods of an object; its metadata afterwards.
+    ///
+    /// # Errors
+    /// The server's.
+    fn scale(
+        &self,
+        cluster: &Cluster,
+        at: (&str, &str),
+        replicas: i32,
+        now: Now,
+    ) -> Result<ObjectMeta, ApiError>;
+
+    /// Checks that a scenario can be played over the objects of files.
+    ///
+    /// # Errors
+    /// What the scenario would need, and the mend.
+    fn check_input(&self, _scenario: &Scenario, _input: &InputSize) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// What is done with the pods of its objects, where pods have these as their controllers.
+    fn pods(&self) -> Option<&dyn OwnsPods> {
+        None
+    }
+
+    /// What is done with its rollouts, where it has them.
+    fn rollouts(&self) -> Option<&dyn RollsOut> {
+        None
+    }
+}
+
+/// What the laboratory does with objects that pods have as their controllers. Each method takes an object of the
+/// workload's kind and gives `None` for any other.
+pub(crate) trait OwnsPods: Sync {
+    /// What an object asks for, and what its status says.
+    fn demand(&self, object: &dyn Object) -> Option<Demand>;
+
+    /// The labels by which an object selects its pods.
+    fn selected_labels(&self, object: &dyn Object) -> Option<Labels>;
+
+    /// A pod as object `number` of a generated cluster makes it; without an owner where none is given. `None` for
+    /// a kind that comes from files alone.
+    fn pod(&self, number: u64, owner: Option<&ObjectMeta>, objects: &Objects) -> Option<Pod>;
+
+    /// A new object that takes the place of a deleted one.
+    fn recreated(&self, object: &dyn Object) -> Option<AnyObject>;
+
+    /// The object with the status that its controller leaves behind when all is well.
+    fn settled(&self, object: &dyn Object, settings: &Settings) -> Option<AnyObject>;
+
+    /// Whether its objects can be replaced by successors where no controller does it.
+    fn has_successors(&self) -> bool {
+        false
+    }
+
+    /// The next revision of an object, without pods yet: what replaces it. `None` for a kind without successors.
+    fn successor(&self, _object: &dyn Object, _revision: u32) -> Option<AnyObject> {
+        None
+    }
+}
+
+/// What the laboratory does with objects whose changes are rolled out by their own controller.
+pub(crate) trait RollsOut: Sync {
+    /// How far the rollout of an object's newest spec is; `None` for an object of another kind.
+    fn progress(&self, object: &AnyObject) -> Option<Progress>;
+
+    /// Writes the limits of rolling updates into a spec.
+    fn set_limits(&self, spec: &mut Value, limits: &RollOut);
+}
+
+/// Which object of a generated cluster is made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    /// Its number.
+    pub(crate) number: u64,
+    /// How many pods it asks for.
+    pub(crate) replicas: i32,
+    /// How many revisions came before it.
+    pub(crate) revision: u32,
+    /// Whether it belongs to an object of a workload that makes such objects.
+    pub(crate) is_owned: bool,
+}
+
+/// What an owner of pods asks for, and what its status says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Demand {
+    pub(crate) replicas: i32,
+    pub(crate) status: Counts,
+}
+
+/// The counts of a status that must be exact.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) replicas: i32,
+    pub(crate) ready: i32,
+    pub(crate) available: i32,
+    pub(crate) observed_generation: i64,
+}
+
+impl From<&ReplicaSetStatus> for Counts {
+    fn from(status: &ReplicaSetStatus) -> Counts {
+        Counts {
+            replicas: status.replicas,
+            ready: status.ready_replicas,
+            available: status.available_replicas,
+            observed_generation: status.observed_generation,
+        }
+    }
+}
+
+/// How far a rollout is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Progress {
+    /// How many pods the spec asks for.
+    pub(crate) replicas: i32,
+    /// Whether `kubectl rollout status` would end well.
+    pub(crate) is_complete: bool,
+    /// Whether it would end.
+    pub(crate) is_over: bool,
+    /// Whether the status is of the newest spec.
+    pub(crate) is_observed: bool,
+    /// Whether the rollout is paused.
+    pub(crate) is_paused: bool,
+}
+
+/// The workloads whose objects pods have as their controllers.
+pub(crate) fn owners() -> impl Iterator<Item = Workload> {
+    let all = ALL.into_iter();
+    all.filter(|workload| workload.pods().is_some())
+}
+
+/// The workloads of a run: those that are generated, and those of files.
+pub(crate) fn in_run(
+    settings: &Settings,
+    objects: &[InputObject],
+) -> impl Iterator<Item = Workload> {
+    let is_there = |workload: &Workload| {
+        workload.is_generated(settings) || objects.iter().any(|it| it.kind() == workload.kind())
+    };
+    ALL.into_iter().filter(is_there)
+}
+
+/// The workload of a kind.
+pub(crate) fn of(kind: Kind) -> Option<Workload> {
+    ALL.into_iter().find(|workload| workload.kind() == kind)
+}
+
+/// The workload that an object belongs to by its controller reference, with that reference.
+pub(crate) fn controller(meta: &ObjectMeta) -> Option<(Workload, &Arc<OwnerReference>)> {
+    let owner = meta.controller()?;
+    let is_of = |workload: &Workload| *owner.kind == *workload.kind().name();
+    ALL.into_iter()
+        .find(is_of)
+        .map(|workload| (workload, owner))
+}
+
+impl Scenario {
+    /// Checks that the scenario can be played over the objects of files.
+    ///
+    /// # Errors
+    /// What the scenario would need, and the mend.
+    pub(crate) fn check_input(&self, input: &InputSize) -> Result<(), String> {
+        let name = &self.name;
+        if !self.loads_input() {
+            return Err(format!(
+                "--scenario {name} generates its own cluster and can't be used with -f; leave \
+                 --scenario out to run the objects of the files"
+            ));
+        }
+        ALL.iter()
+            .try_for_each(|workload| workload.check_input(self, input))
+    }
+}

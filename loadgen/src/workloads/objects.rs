@@ -1,0 +1,213 @@
+//! The generated cluster: namespaces, nodes, and what its workloads share. Their pods have one spec.
+
+use std::sync::Arc;
+
+use compact_str::format_compact;
+use podstorm::client::ApiError;
+use podstorm_apiserver::Api;
+use podstorm_objects::{
+    DynamicObject, Labels, Map, Namespace, Node, Now, ObjectMeta, PodSpec, PodTemplate, Str,
+};
+use serde_json::{Value, json};
+
+use crate::scenario::pod_template;
+use crate::settings::{ClusterSize, Settings};
+
+/// Makes the objects of a generated cluster.
+#[derive(Debug)]
+pub(crate) struct Objects {
+    size: ClusterSize,
+    namespaces: Vec<Str>,
+    /// Where the scenario says groups: how many workloads there are up to the end of each, and how many pods they
+    /// have.
+    groups: Vec<(u64, i32)>,
+    /// What the scenario's pod template adds to every pod.
+    labels: Labels,
+    annotations: Labels,
+    /// Shared by every pod of every workload, with all defaults filled in, so that the server
+    /// has nothing to add and need not copy it.
+    pod_spec: Arc<PodSpec>,
+}
+
+impl Objects {
+    pub(crate) fn new(settings: &Settings) -> Objects {
+        let size = settings.size.clone();
+        let count = size.namespaces.max(1);
+        let scenario = &settings.scenario;
+        let template = scenario.pod_template.as_ref();
+        let template = template.and_then(|template| pod_template(template).ok());
+        let (labels, annotations, spec) = match template {
+            Some(template) => (
+                template.metadata.labels.clone(),
+                template.metadata.annotations.clone(),
+                Arc::clone(&template.spec),
+            ),
+            None => Default::default(),
+        };
+        let pod_spec = match scenario.pod_template {
+            Some(_) => spec,
+            None => Arc::new(default_pod_spec()),
+        };
+        let mut end = 0;
+        let groups = size.groups.iter().map(|&(sets, pods)| {
+            end += sets;
+            (end, pods)
+        });
+        let groups: Vec<(u64, i32)> = groups.collect();
+        Objects {
+            groups,
+            labels,
+            annotations,
+            namespaces: (0..count)
+                .map(|number| format!("load-{number:03}").into())
+                .collect(),
+            size,
+            pod_spec,
+        }
+    }
+
+    pub(crate) fn namespace(&self, number: u64) -> Namespace {
+        let name = &*self.namespaces[number as usize];
+        Namespace {
+            metadata: ObjectMeta {
+                name: name.into(),
+                ..ObjectMeta::default()
+            },
+            ..Namespace::default()
+        }
+    }
+
+    pub(crate) fn node(&self, number: u64) -> Node {
+        let name = format_compact!("node-{number:05}");
+        let pods = self.size.pods_per_node;
+        Node {
+            metadata: ObjectMeta {
+                name,
+                ..ObjectMeta::default()
+            },
+            // Written as `status.allocatable`, which would take a kilobyte for each node.
+            pods_allocatable: Some(pods),
+            ..Node::default()
+        }
+    }
+
+    /// The namespace of a workload.
+    pub(crate) fn namespace_of(&self, number: u64) -> &Str {
+        &self.namespaces[(number % self.namespaces.len() as u64) as usize]
+    }
+
+    /// How many pods workload `number` has at 100 %: its group's number, or as even a share as
+    /// there is.
+    pub(crate) fn share(&self, number: u64) -> i32 {
+        if !self.groups.is_empty() {
+            let at = self.groups.partition_point(|(end, _)| *end <= number);
+            return self.groups.get(at).map_or(0, |(_, pods)| *pods);
+        }
+        let count = self.size.workloads().max(1);
+        let share = self.size.pods / count + u64::from(number < self.size.pods % count);
+        i32::try_from(share).unwrap_or(i32::MAX)
+    }
+
+    /// The template of pods with these labels.
+    pub(crate) fn template(&self, labels: &Labels) -> Arc<PodTemplate> {
+        Arc::new(PodTemplate {
+            metadata: ObjectMeta {
+                labels: with(&self.labels, labels),
+                annotations: self.annotations.clone(),
+                ..ObjectMeta::default()
+            },
+            spec: Arc::clone(&self.pod_spec),
+            node_name: None,
+            token_volume: None,
+        })
+    }
+}
+
+/// Metadata of an object that is to be created as a copy of one that is stored.
+pub(crate) fn anew(stored: &ObjectMeta) -> ObjectMeta {
+    ObjectMeta {
+        name: stored.name.clone(),
+        namespace: stored.namespace.clone(),
+        labels: stored.labels.clone(),
+        annotations: stored.annotations.clone(),
+        owner_references: stored.owner_references.clone(),
+        ..ObjectMeta::default()
+    }
+}
+
+/// The second set of labels over the first.
+pub(crate) fn with(template: &Labels, generated: &Labels) -> Labels {
+    if template.is_empty() {
+        return generated.clone();
+    }
+    let own = |(key, _): &&(Str, Str)| generated.get(key).is_none();
+    let all = template.pairs().iter().filter(own).chain(generated.pairs());
+    Labels::from_pairs(all.cloned())
+}
+
+/// Reads an object without a type of its own, changes its spec, and writes it; its metadata afterwards.
+///
+/// # Errors
+/// The server's.
+pub(crate) fn change_spec(
+    api: &Api<'_>,
+    (namespace, name): (&str, &str),
+    change: impl FnOnce(&mut Value),
+    now: Now,
+) -> Result<ObjectMeta, ApiError> {
+    let found = api.get(namespace, name)?;
+    let Some(mut object) = found.downcast_ref::<DynamicObject>().cloned() else {
+        return Ok(found.metadata().clone());
+    };
+    if let Some(spec) = object.fields.get_mut("spec") {
+        change(spec);
+    }
+    let changed = api.update(Arc::new(object), now)?;
+    Ok(changed.metadata().clone())
+}
+
+/// The members of a JSON object; none of any other value.
+pub(crate) fn members(value: Value) -> Map {
+    match value {
+        Value::Object(members) => members,
+        _ => Map::new(),
+    }
+}
+
+/// A small web server's pod, as the API server would have completed it.
+fn default_pod_spec() -> PodSpec {
+    let members = members(json!({
+        "containers": [{
+            "name": "app",
+            "image": "registry.example/load/app:1.0",
+            "imagePullPolicy": "IfNotPresent",
+            "resources": { "requests": { "cpu": "10m", "memory": "16Mi" } },
+            "terminationMessagePath": "/dev/termination-log",
+            "terminationMessagePolicy": "File",
+        }],
+        "dnsPolicy": "ClusterFirst",
+        "enableServiceLinks": true,
+        "restartPolicy": "Always",
+        "schedulerName": "default-scheduler",
+        "securityContext": {},
+        "terminationGracePeriodSeconds": 30,
+    }));
+    PodSpec::from_json(members).expect("a spec of the server's own words")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn objects(pods: u64, replicasets: u64, namespaces: u64) -> Objects {
+        let flags = format!("--pods {pods} --replicasets {replicasets} --namespaces {namespaces}");
+        Objects::new(&Settings::of_flags(&flags, 1).unwrap())
+    }
+
+    #[test]
+    fn shares_are_even_and_add_up() {
+        let objects = objects(103, 10, 4);
+        let shares: Vec<i32> = (0..10).map(|number| objects.share(number)).collect();
+        assert_eq!(shares, [11, 11, 11, 10, 10, 10, 10, 10, 10, 10]);
+    }
+}

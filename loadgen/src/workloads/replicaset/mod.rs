@@ -1,0 +1,220 @@
+//! ReplicaSets, and ReplicationControllers, which the same controller code works on.
+
+mod replication_controller;
+mod successor;
+
+use std::sync::Arc;
+
+use compact_str::format_compact;
+use podstorm::client::ApiError;
+use podstorm::replicaset::TERMINATING_REPLICAS;
+use podstorm_apiserver::{Cluster, ScaleUpdate};
+use podstorm_objects::{
+    AnyObject, Kind, LabelSelector, Labels, Now, Object, ObjectMeta, OwnerReference, Pod,
+    ReplicaSet, ReplicaSetSpec, ReplicaSetStatus, Rest, Str,
+};
+
+pub(super) use replication_controller::ReplicationControllers;
+
+use super::objects::{Objects, anew};
+use super::{Demand, LaboratoryWorkload, OwnsPods, Part};
+use crate::settings::Settings;
+
+/// ReplicaSets. Every run has them: other workloads make them too.
+#[derive(Debug)]
+pub(super) struct ReplicaSets;
+
+/// The name of ReplicaSet `number`, and the value of its pods' label.
+fn app(number: u64) -> compact_str::CompactString {
+    format_compact!("rs-{number:05}")
+}
+
+impl LaboratoryWorkload for ReplicaSets {
+    fn kind(&self) -> Kind {
+        Kind::REPLICA_SET
+    }
+
+    fn is_generated(&self, _settings: &Settings) -> bool {
+        true
+    }
+
+    /// One that belongs to a Deployment selects the pods of its revision only.
+    fn make(&self, part: Part, objects: &Objects, settings: &Settings) -> Option<AnyObject> {
+        let app = app(part.number);
+        let hash = format_compact!("r{}", part.revision);
+        let name = match part.revision {
+            0 => app.clone(),
+            _ => format_compact!("{app}-{hash}"),
+        };
+        let labels = match part.is_owned {
+            false => Labels::from_pairs([("app", app.as_str())]),
+            true => {
+                let pairs = [("app", app.as_str()), (successor::HASH_LABEL, &*hash)];
+                Labels::from_pairs(pairs)
+            }
+        };
+        let owner = part.is_owned.then(|| {
+            let (number, name) = (part.number, format_compact!("deploy-{:05}", part.number));
+            Arc::new(OwnerReference {
+                api_version: "apps/v1".into(),
+                kind: "Deployment".into(),
+                uid: format_compact!("00000000-0000-4000-8000-{number:012x}")
+                    .as_str()
+                    .into(),
+                name: name.as_str().into(),
+                controller: Some(true),
+                block_owner_deletion: Some(true),
+            })
+        });
+        Some(Arc::new(ReplicaSet {
+            metadata: ObjectMeta {
+                name,
+                namespace: Str::clone(objects.namespace_of(part.number)),
+                labels: labels.clone(),
+                owner_references: owner.into_iter().collect(),
+                ..ObjectMeta::default()
+            },
+            spec: ReplicaSetSpec {
+                replicas: Some(part.replicas),
+                min_ready_seconds: settings.min_ready_seconds,
+                selector: Some(Arc::new(LabelSelector {
+                    match_labels: labels.clone(),
+                    match_expressions: Arc::default(),
+                })),
+                template: objects.template(&labels),
+                rest: Rest::NONE,
+            },
+            ..ReplicaSet::default()
+        }))
+    }
+
+    fn scale(
+        &self,
+        cluster: &Cluster,
+        (namespace, name): (&str, &str),
+        replicas: i32,
+        now: Now,
+    ) -> Result<ObjectMeta, ApiError> {
+        let update = ScaleUpdate {
+            replicas,
+            ..ScaleUpdate::default()
+        };
+        let scaled = cluster.update_scale::<ReplicaSet>(namespace, name, &update, now)?;
+        Ok(scaled.metadata.clone())
+    }
+
+    fn pods(&self) -> Option<&dyn OwnsPods> {
+        Some(self)
+    }
+}
+
+impl OwnsPods for ReplicaSets {
+    fn demand(&self, object: &dyn Object) -> Option<Demand> {
+        let set = object.downcast_ref::<ReplicaSet>()?;
+        Some(Demand {
+            replicas: set.replicas(),
+            status: (&set.status).into(),
+        })
+    }
+
+    fn selected_labels(&self, object: &dyn Object) -> Option<Labels> {
+        let set = object.downcast_ref::<ReplicaSet>()?;
+        let selector = set.spec.selector.as_ref();
+        Some(selector.map_or_else(Labels::default, |selector| selector.match_labels.clone()))
+    }
+
+    fn pod(&self, number: u64, owner: Option<&ObjectMeta>, objects: &Objects) -> Option<Pod> {
+        let app = app(number);
+        let labels = Labels::from_pairs([("app", app.as_str())]);
+        let template = objects.template(&labels);
+        let owner = owner.map(|owner| {
+            Arc::new(OwnerReference {
+                api_version: self.kind().api_version().into(),
+                kind: self.kind().name().into(),
+                name: owner.name.as_str().into(),
+                uid: owner.uid.clone(),
+                controller: Some(true),
+                block_owner_deletion: Some(true),
+            })
+        });
+        Some(Pod {
+            metadata: ObjectMeta {
+                generate_name: Some(format!("{app}-").into()),
+                owner_references: owner.into_iter().collect(),
+                ..template.metadata.clone()
+            },
+            spec: Arc::clone(&template.spec),
+            ..Pod::default()
+        })
+    }
+
+    fn recreated(&self, object: &dyn Object) -> Option<AnyObject> {
+        let old = object.downcast_ref::<ReplicaSet>()?;
+        Some(Arc::new(ReplicaSet {
+            metadata: anew(&old.metadata),
+            spec: old.spec.clone(),
+            ..ReplicaSet::default()
+        }))
+    }
+
+    fn settled(&self, object: &dyn Object, settings: &Settings) -> Option<AnyObject> {
+        let mut set = object.downcast_ref::<ReplicaSet>()?.clone();
+        let gates = &settings.controller.feature_gates;
+        set.status = ReplicaSetStatus {
+            terminating_replicas: TERMINATING_REPLICAS.is_on(gates).then_some(0),
+            ..settled_status(set.replicas(), set.metadata.generation)
+        };
+        Some(Arc::new(set))
+    }
+
+    fn has_successors(&self) -> bool {
+        true
+    }
+
+    fn successor(&self, object: &dyn Object, revision: u32) -> Option<AnyObject> {
+        let old = object.downcast_ref::<ReplicaSet>()?;
+        Some(Arc::new(successor::of(old, revision)))
+    }
+}
+
+/// The status of an owner whose pods are all there and available.
+fn settled_status(replicas: i32, generation: i64) -> ReplicaSetStatus {
+    ReplicaSetStatus {
+        replicas,
+        fully_labeled_replicas: replicas,
+        ready_replicas: replicas,
+        available_replicas: replicas,
+        observed_generation: generation,
+        ..ReplicaSetStatus::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replica_sets_match_their_pods_and_share_one_spec() {
+        let settings = Settings::of_flags("--pods 4 --replicasets 2 --namespaces 2", 1).unwrap();
+        let objects = Objects::new(&settings);
+        let [a, b] = [0, 1].map(|number| {
+            let part = Part {
+                number,
+                replicas: 2,
+                revision: 0,
+                is_owned: false,
+            };
+            let made = ReplicaSets.make(part, &objects, &settings).unwrap();
+            made.downcast::<ReplicaSet>().unwrap()
+        });
+        assert_eq!(a.metadata.name, "rs-00000");
+        assert_eq!(&*b.metadata.namespace, "load-001");
+        let pod = ReplicaSets.pod(0, Some(&a.metadata), &objects).unwrap();
+        let selector = a.spec.selector.as_ref().expect("a selector is set");
+        assert!(pod.metadata.labels.contains_all(&selector.match_labels));
+        assert!(Arc::ptr_eq(&a.spec.template.spec, &b.spec.template.spec));
+        assert!(Arc::ptr_eq(&a.spec.template.spec, &pod.spec));
+        let owner = pod.metadata.controller().map(|owner| &*owner.name);
+        assert_eq!(owner, Some("rs-00000"));
+    }
+}

@@ -1,0 +1,102 @@
+//! ReplicationControllers, which files alone bring.
+
+use std::sync::Arc;
+
+use podstorm::client::ApiError;
+use podstorm_apiserver::{Cluster, ScaleUpdate};
+use podstorm_objects::{
+    AnyObject, Kind, Labels, Now, Object, ObjectMeta, Pod, ReplicaSetStatus, ReplicationController,
+};
+
+use super::super::objects::{Objects, anew};
+use super::super::{Demand, LaboratoryWorkload, OwnsPods, Part};
+use super::settled_status;
+use crate::scenario::Scenario;
+use crate::settings::Settings;
+use crate::size::InputSize;
+
+/// ReplicationControllers.
+#[derive(Debug)]
+pub(in crate::workloads) struct ReplicationControllers;
+
+impl LaboratoryWorkload for ReplicationControllers {
+    fn kind(&self) -> Kind {
+        Kind::REPLICATION_CONTROLLER
+    }
+
+    fn is_generated(&self, _settings: &Settings) -> bool {
+        false
+    }
+
+    fn make(&self, _part: Part, _objects: &Objects, _settings: &Settings) -> Option<AnyObject> {
+        None
+    }
+
+    fn scale(
+        &self,
+        cluster: &Cluster,
+        (namespace, name): (&str, &str),
+        replicas: i32,
+        now: Now,
+    ) -> Result<ObjectMeta, ApiError> {
+        let update = ScaleUpdate {
+            replicas,
+            ..ScaleUpdate::default()
+        };
+        let scaled =
+            cluster.update_scale::<ReplicationController>(namespace, name, &update, now)?;
+        Ok(scaled.metadata.clone())
+    }
+
+    fn check_input(&self, scenario: &Scenario, input: &InputSize) -> Result<(), String> {
+        if scenario.rolls_out() && input.owners > 0 && input.owners == input.replication_controllers
+        {
+            return Err(format!(
+                "the scenario {} rolls out ReplicaSets, as their Deployments do, and the files \
+                 have ReplicationControllers only, which no Deployment rolls out: give files with \
+                 ReplicaSets, or a scenario without rollOut (recreateReplicaSets and relabelPods are \
+                 about both kinds)",
+                scenario.name
+            ));
+        }
+        Ok(())
+    }
+
+    fn pods(&self) -> Option<&dyn OwnsPods> {
+        Some(self)
+    }
+}
+
+impl OwnsPods for ReplicationControllers {
+    fn demand(&self, object: &dyn Object) -> Option<Demand> {
+        let rc = object.downcast_ref::<ReplicationController>()?;
+        Some(Demand {
+            replicas: rc.replicas.unwrap_or(1),
+            status: (&rc.status).into(),
+        })
+    }
+
+    fn selected_labels(&self, object: &dyn Object) -> Option<Labels> {
+        let rc = object.downcast_ref::<ReplicationController>()?;
+        Some(rc.selector.clone())
+    }
+
+    fn pod(&self, _number: u64, _owner: Option<&ObjectMeta>, _objects: &Objects) -> Option<Pod> {
+        None
+    }
+
+    fn recreated(&self, object: &dyn Object) -> Option<AnyObject> {
+        let old = object.downcast_ref::<ReplicationController>()?;
+        Some(Arc::new(ReplicationController {
+            metadata: anew(&old.metadata),
+            status: ReplicaSetStatus::default(),
+            ..old.clone()
+        }))
+    }
+
+    fn settled(&self, object: &dyn Object, _settings: &Settings) -> Option<AnyObject> {
+        let mut rc = object.downcast_ref::<ReplicationController>()?.clone();
+        rc.status = settled_status(rc.replicas.unwrap_or(1), rc.metadata.generation);
+        Some(Arc::new(rc))
+    }
+}
