@@ -1,9 +1,14 @@
 //! The pods of one owner among the objects of files, counted.
 
-use podstorm_objects::Pod;
+use ahash::RandomState;
+use hashbrown::HashMap;
+use podstorm_objects::{Pod, Uid};
 use podstorm_sim::nodes::problem;
 
 use crate::units::counted;
+
+/// The active pods of each owner.
+pub(crate) type PodsByOwner<'a> = HashMap<&'a Uid, OwnedPods, RandomState>;
 
 /// The active pods of one owner, or of several together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -52,5 +57,14 @@ impl OwnedPods {
         let of = owner.map_or_else(String::new, |owner| format!(" of {owner}"));
         let Self { stuck, reason, .. } = self;
         (*stuck > 0).then(|| format!("{stuck} of {pods}{of} can't become ready: {reason}"))
+    }
+}
+
+/// `1 pod`, `3 pods`.
+pub(crate) fn pods(number: i32) -> String {
+    match u64::try_from(number) {
+        Ok(number) => counted(number, "pod"),
+        // A status may say anything.
+        Err(_) => format!("{number} pods"),
     }
 }

@@ -4,24 +4,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use ahash::RandomState;
 use hashbrown::HashMap;
-use podstorm::deployment::find_new::new_and_old;
-use podstorm::deployment::rollout::rollout_status;
 use podstorm::intern::FIXED_STATE;
-use podstorm::replicaset::TERMINATING_REPLICAS;
-use podstorm::template::TemplateForm;
-use podstorm_objects::{
-    Deployment, ObjectMeta, OwnerReference, Pod, ReplicaSet, ReplicaSetStatus, Uid,
-};
+use podstorm_objects::{ObjectMeta, OwnerReference, Pod, Uid};
 use podstorm_sim::nodes::why_unready;
 
 use crate::input::InputObject;
 use crate::manifest::Loaded;
-use crate::owned_pods::OwnedPods;
-use crate::report::terminal::workloads;
+use crate::owned_pods::{OwnedPods, PodsByOwner, pods};
 use crate::settings::Settings;
 use crate::units::{count_for_people as count, counted};
+use crate::workloads::{self, Demand, Findings};
 
 /// Most lines of a kind of trouble.
 const SHOWN_MAX: usize = 5;
@@ -33,18 +26,16 @@ struct Summary {
     unready: BTreeMap<String, u64>,
     short: Vec<String>,
     too_many: Vec<String>,
-    /// Owners and Deployments whose status isn't what their pods are.
-    stale: Vec<String>,
-    /// Rollouts that are not complete, by the pods and not by the status.
-    rollouts: Vec<String>,
-    /// Pods whose owner isn't among the objects: a ReplicaSet or ReplicationController, or one of a kind without
-    /// a type of its own of which there are others.
+    /// Of statuses and rollouts.
+    found: Findings,
+    /// Pods whose owner isn't among the objects: a workload, or one of a kind without a type of its own of which
+    /// there are others.
     orphaned: u64,
 }
 
 /// The summary as text.
 pub(super) fn summary(loaded: &Loaded, settings: &Settings) -> String {
-    let (size, input) = (&settings.size, &loaded.size);
+    let (size, input, taken) = (&settings.size, &loaded.size, &loaded.counts.taken);
     let mut out = String::new();
     let mut line = |label: &str, text: &str| {
         let _infallible = writeln!(out, "  {label:13}{text}");
@@ -62,10 +53,7 @@ pub(super) fn summary(loaded: &Loaded, settings: &Settings) -> String {
     let wanted = format!(
         "{} wanted, {}, {}{generated}, {}",
         counted(input.pods, "pod"),
-        workloads(
-            input.owners - input.replication_controllers,
-            input.replication_controllers
-        ),
+        workloads::owners_in_words(|kind| taken.get(kind.name()).copied().unwrap_or(0)),
         counted(input.nodes, "node"),
         counted(input.namespaces, "namespace"),
     );
@@ -81,8 +69,8 @@ pub(super) fn summary(loaded: &Loaded, settings: &Settings) -> String {
     for (label, troubles) in [
         ("short", &found.short),
         ("too many", &found.too_many),
-        ("status", &found.stale),
-        ("rollouts", &found.rollouts),
+        ("status", &found.found.stale),
+        ("rollouts", &found.found.rollouts),
     ] {
         for (number, trouble) in troubles.iter().take(SHOWN_MAX).enumerate() {
             line(if number == 0 { label } else { "" }, trouble);
@@ -98,19 +86,10 @@ pub(super) fn summary(loaded: &Loaded, settings: &Settings) -> String {
         );
         line("orphaned", &text);
     }
-    let gate = TERMINATING_REPLICAS.is_on(&settings.controller.feature_gates);
-    let lacks = |object: &&InputObject| match object {
-        InputObject::ReplicaSet(set) => set.status.terminating_replicas.is_none(),
-        _ => false,
-    };
-    let lacking = loaded.objects.iter().filter(lacks).count() as u64;
-    if gate && lacking > 0 {
-        let text = format!(
-            "{} without status.terminatingReplicas, as before Kubernetes 1.36: the controller will \
-             write each status once",
-            counted(lacking, "ReplicaSet")
-        );
-        line("older", &text);
+    for workload in workloads::ALL {
+        if let Some(text) = workload.older(&loaded.objects, settings) {
+            line("older", &text);
+        }
     }
     if found.is_as_wanted() {
         line(
@@ -120,15 +99,6 @@ pub(super) fn summary(loaded: &Loaded, settings: &Settings) -> String {
     }
     out.push_str("nothing was run\n");
     out
-}
-
-/// `1 pod`, `3 pods`.
-fn pods(number: i32) -> String {
-    match u64::try_from(number) {
-        Ok(number) => counted(number, "pod"),
-        // A status may say anything.
-        Err(_) => format!("{number} pods"),
-    }
 }
 
 /// `Pod: 5,000, ReplicaSet: 100`.
@@ -143,9 +113,9 @@ fn listed(counts: &BTreeMap<String, u64>) -> String {
 impl Summary {
     fn of(objects: &[InputObject]) -> Summary {
         let mut summary = Summary::default();
-        let mut owned: HashMap<&Uid, OwnedPods, RandomState> = HashMap::with_hasher(FIXED_STATE);
+        let mut owned: PodsByOwner<'_> = HashMap::with_hasher(FIXED_STATE);
         for object in objects {
-            if let InputObject::ReplicaSet(_) | InputObject::ReplicationController(_) = object {
+            if workloads::pods_of(object.kind()).is_some() {
                 owned.insert(&object.metadata().uid, OwnedPods::default());
             }
         }
@@ -166,97 +136,24 @@ impl Summary {
             }
         }
         for object in objects {
-            let (replicas, status) = match object {
-                InputObject::ReplicaSet(set) => (set.replicas(), &set.status),
-                InputObject::ReplicationController(rc) => (rc.replicas.unwrap_or(1), &rc.status),
-                _ => continue,
-            };
-            let meta = object.metadata();
-            let none = OwnedPods::default();
-            let pods = owned.get(&meta.uid).unwrap_or(&none);
-            summary.add_owner(object.kind().name(), meta, replicas, status, pods);
+            let demand = workloads::pods_of(object.kind());
+            if let Some(demand) = demand.and_then(|pods| pods.demand(object.as_object())) {
+                let meta = object.metadata();
+                let none = OwnedPods::default();
+                let pods = owned.get(&meta.uid).unwrap_or(&none);
+                summary.add_owner(object.kind().name(), meta, demand, pods);
+            }
         }
-        summary.add_deployments(objects, &owned);
+        let rollouts = workloads::ALL.into_iter().filter_map(|it| it.rollouts());
+        rollouts.for_each(|rollouts| rollouts.examine(objects, &owned, &mut summary.found));
         summary
     }
 
-    fn add_deployments(
-        &mut self,
-        objects: &[InputObject],
-        owned: &HashMap<&Uid, OwnedPods, RandomState>,
-    ) {
-        let mut sets: HashMap<&Uid, Vec<&ReplicaSet>, RandomState> =
-            HashMap::with_hasher(FIXED_STATE);
-        for object in objects {
-            if let InputObject::ReplicaSet(set) = object
-                && let Some(owner) = set.metadata.controller()
-            {
-                sets.entry(&owner.uid).or_default().push(set);
-            }
-        }
-        for object in objects {
-            if let InputObject::Dynamic(object) = object
-                && let Some(deployment) = Deployment::of_untyped(&**object)
-            {
-                let sets = sets.remove(&deployment.metadata.uid).unwrap_or_default();
-                self.add_deployment(deployment, &sets, owned);
-            }
-        }
-    }
-
-    fn add_deployment(
-        &mut self,
-        mut deployment: Deployment,
-        sets: &[&ReplicaSet],
-        owned: &HashMap<&Uid, OwnedPods, RandomState>,
-    ) {
-        let none = OwnedPods::default();
-        let pods_of = |set: &ReplicaSet| owned.get(&set.metadata.uid).unwrap_or(&none);
-        let mut all = OwnedPods::default();
-        sets.iter().for_each(|set| all.add(pods_of(set)));
-        let template = &deployment.spec.template;
-        let formed = sets.iter();
-        let mut formed: Vec<(&ReplicaSet, TemplateForm)> = formed
-            .map(|set| (*set, TemplateForm::of(&set.spec.template)))
-            .collect();
-        let form = TemplateForm::of(template);
-        let new = new_and_old(&mut formed, |it| it.0, |it| &it.1, template, &form);
-        let updated = new.map_or(0, |at| pods_of(formed[at].0).active);
-        let meta = &deployment.metadata;
-        let name = format!("Deployment {}/{}", meta.namespace, meta.name);
-        let status = &mut deployment.status;
-        if status.observed_generation != meta.generation {
-            self.stale
-                .push(format!("{name} has a status of an older spec"));
-        } else if (status.replicas, status.ready_replicas) != (all.active, all.ready) {
-            self.stale.push(format!(
-                "{name} says {}, {} ready, and has {}, {} ready",
-                pods(status.replicas),
-                status.ready_replicas,
-                all.active,
-                all.ready
-            ));
-        }
-        // As the controller will find it.
-        status.replicas = all.active;
-        status.updated_replicas = updated;
-        status.available_replicas = all.ready;
-        let why = match rollout_status(&deployment, 0) {
-            Ok(status) if status.done => return,
-            _ if deployment.spec.paused => "it is paused".to_owned(),
-            Ok(status) => all.problem(None).unwrap_or(status.message),
-            Err(error) => all.problem(None).unwrap_or_else(|| error.to_string()),
-        };
-        self.rollouts.push(format!("{name} is not complete: {why}"));
-    }
-
-    fn add_pod(&mut self, pod: &Pod, owned: &mut HashMap<&Uid, OwnedPods, RandomState>) {
-        let owner = pod
-            .metadata
-            .controller()
-            .filter(|owner| matches!(&*owner.kind, "ReplicaSet" | "ReplicationController"));
+    fn add_pod(&mut self, pod: &Pod, owned: &mut PodsByOwner<'_>) {
         let ready = pod.is_ready();
-        if let Some(owner) = owner {
+        if let Some((workload, owner)) = workloads::controller(&pod.metadata)
+            && workload.pods().is_some()
+        {
             match owned.get_mut(&owner.uid) {
                 None => self.orphaned += 1,
                 Some(owned) if pod.is_active() => owned.count(pod),
@@ -272,8 +169,7 @@ impl Summary {
         &mut self,
         kind: &str,
         meta: &ObjectMeta,
-        replicas: i32,
-        status: &ReplicaSetStatus,
+        Demand { replicas, status }: Demand,
         owned: &OwnedPods,
     ) {
         let name = format!("{kind} {}/{}", meta.namespace, meta.name);
@@ -283,9 +179,9 @@ impl Summary {
             std::cmp::Ordering::Greater => self.too_many.push(trouble),
             std::cmp::Ordering::Equal => {}
         }
-        let told = (status.replicas, status.ready_replicas);
+        let told = (status.replicas, status.ready);
         if told != (owned.active, owned.ready) {
-            self.stale.push(format!(
+            self.found.stale.push(format!(
                 "{name} says {}, {} ready, and has {}, {} ready",
                 pods(told.0),
                 told.1,
@@ -298,8 +194,8 @@ impl Summary {
     fn is_as_wanted(&self) -> bool {
         self.short.is_empty()
             && self.too_many.is_empty()
-            && self.stale.is_empty()
-            && self.rollouts.is_empty()
+            && self.found.stale.is_empty()
+            && self.found.rollouts.is_empty()
             && self.orphaned == 0
     }
 }

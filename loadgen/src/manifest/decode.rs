@@ -13,6 +13,7 @@ use super::Kinds;
 use super::check::{self, CheckedSpecs};
 use super::unknown::{self, Field};
 use crate::input::InputObject;
+use crate::workloads;
 
 /// What an item of a list or a document turned out to be.
 #[derive(Debug)]
@@ -281,9 +282,9 @@ const TYPED: [(Kind, Read); 5] = [
     }),
 ];
 
-/// The kinds without a type of their own that a run takes: Deployments, and what it has no controller for,
-/// as operators without a kind of their own let them own pods.
-const UNTYPED: [&str; 3] = ["Deployment", "ConfigMap", "Lease"];
+/// The kinds that a run takes although it has no controller for them: operators without a kind of their own let them
+/// own pods.
+const OTHERS: [&str; 2] = ["ConfigMap", "Lease"];
 
 fn classify(text: TypeText<'_>, kinds: Kinds) -> Result<Classified, DecodeError> {
     let kind_text = text.required(text.kind(), "kind", "such as ReplicaSet")?;
@@ -297,7 +298,10 @@ fn classify(text: TypeText<'_>, kinds: Kinds) -> Result<Classified, DecodeError>
         }))
     };
     let is_taken = |known: &Kind| {
-        kinds == Kinds::Served || Kind::TYPED.contains(known) || UNTYPED.contains(&known.name())
+        kinds == Kinds::Served
+            || Kind::TYPED.contains(known)
+            || workloads::of(*known).is_some()
+            || OTHERS.contains(&known.name())
     };
     let Some(known) = kind_named(kind_text).filter(is_taken) else {
         return other(cut(kind_text), Why::UnknownKind);

@@ -28,7 +28,6 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use flate2::bufread::MultiGzDecoder;
-use podstorm_objects::Kind;
 
 pub use collect::Places;
 pub use error::ManifestError;
@@ -37,6 +36,7 @@ use self::collect::Collector;
 use crate::input::InputObject;
 use crate::result::InputCounts;
 use crate::size::InputSize;
+use crate::workloads;
 
 /// What the files held.
 #[derive(Debug)]
@@ -124,7 +124,7 @@ fn load_kinds(
     let is_wanted = |object: &InputObject| {
         kinds == Kinds::Served
             || !matches!(object, InputObject::Dynamic(_))
-            || object.kind() == Kind::DEPLOYMENT
+            || workloads::of(object.kind()).is_some()
     };
     if !objects.iter().any(is_wanted) {
         let found = counts.ignored.iter().chain(&counts.taken);
@@ -141,8 +141,8 @@ fn load_kinds(
             .collect();
         let problem = match kinds {
             Kinds::Simulated => format!(
-                "nothing to simulate: found {found}; expected Deployment, ReplicaSet, \
-                 ReplicationController, Pod, Node or Namespace{}",
+                "nothing to simulate: found {found}; expected {}, Pod, Node or Namespace{}",
+                workloads::names().join(", "),
                 what_to_dump(&counts).unwrap_or_default(),
             ),
             Kinds::Served => format!(

@@ -1,11 +1,13 @@
 //! What the objects of files mean for the size of the cluster.
 
-use podstorm_objects::{Deployment, Pod};
 use std::collections::{BTreeMap, BTreeSet};
+
+use podstorm_objects::Pod;
 
 use crate::input::InputObject;
 use crate::result::InputPods;
 use crate::size::InputSize;
+use crate::workloads;
 
 /// Counts pods to come, owners, nodes and the places on them. O(n log n).
 pub(super) fn of_input(objects: &[InputObject]) -> InputSize {
@@ -13,8 +15,8 @@ pub(super) fn of_input(objects: &[InputObject]) -> InputSize {
     let mut namespaces = BTreeSet::new();
     let mut owner_namespaces = BTreeSet::new();
     let mut schedulable = BTreeSet::new();
-    // What each Deployment asks for, and what its ReplicaSets do.
-    let mut deployments: BTreeMap<(&str, &str), (u64, u64)> = BTreeMap::new();
+    // By kind, namespace and name: what a workload that makes others asks for, and what these do.
+    let mut made: BTreeMap<(&str, &str, &str), (u64, u64)> = BTreeMap::new();
     for object in objects {
         let namespace = &*object.metadata().namespace;
         match object {
@@ -32,28 +34,24 @@ pub(super) fn of_input(objects: &[InputObject]) -> InputSize {
                 }
             }
             InputObject::Pod(_) => {}
-            InputObject::Dynamic(object) => {
-                if let Some(deployment) = Deployment::of_untyped(&**object) {
-                    size.deployments += 1;
-                    let wanted = u64::try_from(deployment.replicas()).unwrap_or(0);
-                    let key = (namespace, object.metadata.name.as_str());
-                    deployments.entry(key).or_default().0 = wanted;
+            other => {
+                let (meta, object) = (other.metadata(), other.as_object());
+                let workload = workloads::of(other.kind());
+                workload.inspect(|workload| workload.count(&mut size));
+                let pods = workload.and_then(|workload| workload.pods());
+                let rollouts = workload.and_then(|workload| workload.rollouts());
+                if let Some(demand) = pods.and_then(|it| it.demand(object)) {
+                    let has = u64::try_from(demand.replicas).unwrap_or(0);
+                    if let Some((maker, owner)) = workloads::controller(meta) {
+                        let key = (maker.kind().name(), namespace, &*owner.name);
+                        made.entry(key).or_default().1 += has;
+                    }
+                    size.pods += has;
+                    owner_namespaces.insert(namespace);
+                } else if let Some(it) = rollouts.and_then(|it| it.progress(object)) {
+                    let key = (other.kind().name(), namespace, meta.name.as_str());
+                    made.entry(key).or_default().0 = u64::try_from(it.replicas).unwrap_or(0);
                 }
-            }
-            InputObject::ReplicaSet(object) => {
-                size.owners += 1;
-                if let Some(owner) = object.metadata.controller() {
-                    let has = u64::try_from(object.replicas()).unwrap_or(0);
-                    deployments.entry((namespace, &*owner.name)).or_default().1 += has;
-                }
-                size.pods += u64::try_from(object.replicas()).unwrap_or(0);
-                owner_namespaces.insert(namespace);
-            }
-            InputObject::ReplicationController(object) => {
-                size.owners += 1;
-                size.replication_controllers += 1;
-                size.pods += u64::try_from(object.replicas.unwrap_or(1)).unwrap_or(0);
-                owner_namespaces.insert(namespace);
             }
         }
         if !namespace.is_empty() {
@@ -79,7 +77,7 @@ pub(super) fn of_input(objects: &[InputObject]) -> InputSize {
             size.pods += 1;
         }
     }
-    let missing = deployments
+    let missing = made
         .values()
         .map(|(wanted, has)| wanted.saturating_sub(*has));
     size.pods += missing.sum::<u64>();
@@ -105,11 +103,11 @@ pub(crate) fn pods_as_they_came(objects: &[InputObject]) -> InputPods {
     counts
 }
 
-/// Whether a pod is none of those that its ReplicaSet asks for. An orphan beside owners may be
+/// Whether a pod is none of those that its owner asks for. An orphan beside owners may be
 /// adopted, so it is not counted on top of what they ask for.
 fn is_counted_by_itself(pod: &Pod, owner_namespaces: &BTreeSet<&str>) -> bool {
     match pod.metadata.controller() {
-        Some(owner) => !matches!(&*owner.kind, "ReplicaSet" | "ReplicationController"),
+        Some(_) => workloads::controller(&pod.metadata).is_none_or(|(it, _)| it.pods().is_none()),
         None => !owner_namespaces.contains(&*pod.metadata.namespace),
     }
 }

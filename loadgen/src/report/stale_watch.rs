@@ -40,7 +40,7 @@ pub(super) fn explanation(
         "The controller's pod watch stalled while ReplicaSets ({}) were scaled to {}, and after five \
          minutes each got an event that says nothing. Then the watch came back. Later, at 0 again, \
          the watch stalled once more and the answer to the first create of each was lost.",
-        count(size.replicasets),
+        count(size.workloads()),
         counted(size.pods, "pod"),
     );
     let hardened = result.behaviour == "hardened";

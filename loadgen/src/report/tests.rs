@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::result::{
     Bucket, Build, EventWriterCounts, Histograms, IncompleteRollouts, InputCounts, Outcome, Phase,
-    PodCounts, Quantiles, RunResult, SCHEMA_VERSION, Series, SlowReplicaSet, Waits, WastedWork,
+    PodCounts, Quantiles, RunResult, SCHEMA_VERSION, Series, SlowWorkload, Waits, WastedWork,
 };
 use crate::settings::Settings;
 
@@ -62,7 +62,7 @@ pub(super) fn result() -> RunResult {
             queue_duration_seconds: buckets,
             ..Histograms::default()
         },
-        slowest_replicasets: vec![SlowReplicaSet {
+        slowest_workloads: vec![SlowWorkload {
             namespace: "load-000".into(),
             name: "rs-00007".into(),
             seconds: 1.0,

@@ -14,7 +14,7 @@ use crate::settings::Settings;
 use crate::units::{count_for_people, seconds_for_people};
 
 pub use build::Build;
-pub use series::{Bucket, Histograms, Series, SlowReplicaSet};
+pub use series::{Bucket, Histograms, Series, SlowWorkload};
 
 /// The version of the schema; raised when a member changes its meaning or goes away.
 pub const SCHEMA_VERSION: u32 = 3;
@@ -81,7 +81,8 @@ pub struct RunResult {
     pub histograms: Histograms,
     /// The 20 slowest convergences, the slowest first; what had not converged at the end counts
     /// with what it had taken by then.
-    pub slowest_replicasets: Vec<SlowReplicaSet>,
+    #[serde(rename = "slowest_replicasets")]
+    pub slowest_workloads: Vec<SlowWorkload>,
     /// Kubernetes Events by `type reason`: events{Warning FailedCreate}. They are counted as recorded, before
     /// correlation.
     pub events: BTreeMap<String, u64>,

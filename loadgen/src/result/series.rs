@@ -74,7 +74,8 @@ pub struct Bucket {
 
 /// How long one ReplicaSet or ReplicationController took to converge once.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
-pub struct SlowReplicaSet {
+#[schemars(rename = "SlowReplicaSet")]
+pub struct SlowWorkload {
     /// Its namespace.
     pub namespace: String,
     /// Its name.

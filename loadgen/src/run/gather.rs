@@ -115,7 +115,7 @@ impl Engine {
                 queue_duration_seconds: buckets::of_histogram(&queued),
                 work_duration_seconds: buckets::of_histogram(&worked),
             },
-            slowest_replicasets: report.slowest,
+            slowest_workloads: report.slowest,
             events: self.events(),
             event_writer: self.event_writer(),
             // Relaxed: the threads that counted have ended.

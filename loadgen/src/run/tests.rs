@@ -9,7 +9,7 @@ use podstorm_sim::options::WorkerCounts;
 use podstorm_sim::rows::Rows;
 
 use super::{Engine, Observer, Progress, run, virtual_time};
-use crate::result::{Phase, RunResult, SlowReplicaSet};
+use crate::result::{Phase, RunResult, SlowWorkload};
 use crate::scenario::Scenario;
 use crate::settings::{EngineKind, Latency, LatencySettings, Settings};
 
@@ -207,8 +207,8 @@ fn churn_is_about_the_churn_and_not_about_its_set_up() {
     assert_eq!(of_phases, syncs);
     let idle = set_up.syncs_without_requests + churn.syncs_without_requests;
     assert_eq!(idle, result.wasted_work.syncs_without_requests);
-    let slowest = &result.slowest_replicasets;
-    let fits = |slow: &SlowReplicaSet| slow.phase == "churn" && slow.seconds < 0.1;
+    let slowest = &result.slowest_workloads;
+    let fits = |slow: &SlowWorkload| slow.phase == "churn" && slow.seconds < 0.1;
     assert!(slowest.iter().all(fits), "{slowest:?}");
     let answer = result.answer.expect("it converged");
     let deleted = "100 pods were deleted in 19.8";

@@ -11,8 +11,8 @@ const BASE_BYTES: u64 = 24 << 20;
 /// `up-down` peaked at 1,160 to 1,250 with a node for every 20 and a ReplicaSet for every 50.
 const BYTES_PER_POD: u64 = 1_300;
 
-/// Bytes for each ReplicaSet: object, template, totals, expectations, queue slot.
-const BYTES_PER_REPLICASET: u64 = 6_000;
+/// Bytes for each workload: object, template, totals, expectations, queue slot.
+const BYTES_PER_WORKLOAD: u64 = 6_000;
 
 /// Bytes for each node.
 const BYTES_PER_NODE: u64 = 1_500;
@@ -24,7 +24,7 @@ const BYTES_PER_NAMESPACE: u64 = 1_000;
 pub fn estimate_bytes(size: &ClusterSize) -> u64 {
     [
         (size.pods, BYTES_PER_POD),
-        (size.replicasets, BYTES_PER_REPLICASET),
+        (size.workloads(), BYTES_PER_WORKLOAD),
         (size.nodes, BYTES_PER_NODE),
         (size.namespaces, BYTES_PER_NAMESPACE),
     ]

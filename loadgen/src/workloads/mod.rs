@@ -20,9 +20,11 @@ use serde_json::Value;
 
 use self::objects::Objects;
 use crate::input::InputObject;
+use crate::owned_pods::PodsByOwner;
 use crate::scenario::{RollOut, Scenario};
 use crate::settings::Settings;
 use crate::size::InputSize;
+use crate::units::counted;
 
 /// A kind of workload, as the laboratory sees it.
 pub(crate) type Workload = &'static dyn LaboratoryWorkload;
@@ -59,6 +61,14 @@ pub(crate) trait LaboratoryWorkload: Debug + Sync {
         replicas: i32,
         now: Now,
     ) -> Result<ObjectMeta, ApiError>;
+
+    /// Counts an object of files in the size of the input.
+    fn count(&self, size: &mut InputSize);
+
+    /// What its controller will write once to objects of files from an older Kubernetes, in words.
+    fn older(&self, _objects: &[InputObject], _settings: &Settings) -> Option<String> {
+        None
+    }
 
     /// Checks that a scenario can be played over the objects of files.
     ///
@@ -112,10 +122,22 @@ pub(crate) trait OwnsPods: Sync {
 /// What the laboratory does with objects whose changes are rolled out by their own controller.
 pub(crate) trait RollsOut: Sync {
     /// How far the rollout of an object's newest spec is; `None` for an object of another kind.
-    fn progress(&self, object: &AnyObject) -> Option<Progress>;
+    fn progress(&self, object: &dyn Object) -> Option<Progress>;
 
     /// Writes the limits of rolling updates into a spec.
     fn set_limits(&self, spec: &mut Value, limits: &RollOut);
+
+    /// Adds what isn't as wanted in the objects of files, whose pods are counted by their owners.
+    fn examine(&self, objects: &[InputObject], owned: &PodsByOwner<'_>, found: &mut Findings);
+}
+
+/// What isn't as wanted in objects of files before anything has run, each in words.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    /// Objects whose status isn't what their pods are.
+    pub(crate) stale: Vec<String>,
+    /// Rollouts that are not complete, by the pods and not by the status.
+    pub(crate) rollouts: Vec<String>,
 }
 
 /// Which object of a generated cluster is made.
@@ -177,6 +199,28 @@ pub(crate) struct Progress {
 pub(crate) fn owners() -> impl Iterator<Item = Workload> {
     let all = ALL.into_iter();
     all.filter(|workload| workload.pods().is_some())
+}
+
+/// The names of the kinds, sorted.
+pub(crate) fn names() -> Vec<&'static str> {
+    let mut names: Vec<&str> = ALL.iter().map(|workload| workload.kind().name()).collect();
+    names.sort_unstable();
+    names
+}
+
+/// What is done with the pods of a kind; `None` where pods don't have such objects as their controllers.
+pub(crate) fn pods_of(kind: Kind) -> Option<&'static dyn OwnsPods> {
+    of(kind)?.pods()
+}
+
+/// `3 ReplicaSets, 1 ReplicationController`: how many owners of pods there are, without the kinds of which there is
+/// none.
+pub(crate) fn owners_in_words(count: impl Fn(Kind) -> u64) -> String {
+    let counts = owners().map(|workload| (workload.kind().name(), count(workload.kind())));
+    let (some, none): (Vec<_>, Vec<_>) = counts.partition(|(_, count)| *count > 0);
+    let shown = if some.is_empty() { &none[..1] } else { &some };
+    let words = shown.iter().map(|(name, count)| counted(*count, name));
+    words.collect::<Vec<_>>().join(", ")
 }
 
 /// The workloads of a run: those that are generated, and those of files.

@@ -118,7 +118,7 @@ fn tiles(result: &RunResult) -> Vec<Value> {
     let note = format!("{deleted} deleted, peak {peak}");
     add("pods created", count(pods.created), &note);
     let note = format!("{nodes}, {namespaces}");
-    add("ReplicaSets", count(size.replicasets), &note);
+    add("ReplicaSets", count(size.workloads()), &note);
     if result.elapsed_seconds > 0.0 {
         let rate = (pods.created + pods.deleted) as f64 / result.elapsed_seconds;
         let rate = format!("{}/s", number_for_people(rate));

@@ -5,18 +5,18 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::time;
-use crate::result::{EventWriterCounts, Phase, RunResult, SlowReplicaSet, Waits};
+use crate::result::{EventWriterCounts, Phase, RunResult, SlowWorkload, Waits};
 use crate::units::{
     bytes_for_people, count_for_people as count, number_for_people, seconds_for_people,
 };
 
 /// Rows of the slowest ReplicaSets: name, time, width of its bar in percent, phase, whether over.
 pub(super) fn slowest(result: &RunResult) -> Vec<(String, String, f64, String, bool)> {
-    let all = result.slowest_replicasets.iter();
+    let all = result.slowest_workloads.iter();
     let most = all.clone().map(|one| one.seconds).fold(0.0, f64::max);
     // Where nothing took time there is no slowest.
     let all = all.filter(|one| one.seconds > 1e-9 || !one.converged);
-    let row = |one: &SlowReplicaSet| {
+    let row = |one: &SlowWorkload| {
         (
             format!("{}/{}", one.namespace, one.name),
             time(one.seconds),

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::report::tests::{assert_sound, result};
-use crate::result::{Series, SlowReplicaSet};
+use crate::result::{Series, SlowWorkload};
 
 fn page(result: &RunResult) -> String {
     let report = Report {
@@ -47,10 +47,10 @@ fn a_run_that_failed_says_why_at_its_head() {
     result.outcome.reason = "it was </script> too late".into();
     result.outcome.violations = vec!["a < b".into()];
     result.phases[0].converged = false;
-    result.slowest_replicasets.push(SlowReplicaSet {
+    result.slowest_workloads.push(SlowWorkload {
         name: "</script>".into(),
         seconds: 9.0,
-        ..SlowReplicaSet::default()
+        ..SlowWorkload::default()
     });
     let page = page(&result);
     assert_sound(&page);
@@ -75,7 +75,7 @@ fn a_run_in_which_no_time_passes_and_one_without_samples_have_pages_too() {
     assert!(timeless.contains("writes to the server"));
     result.series = Series::default();
     result.phases.clear();
-    result.slowest_replicasets.clear();
+    result.slowest_workloads.clear();
     result.histograms = Default::default();
     let empty = page(&result);
     assert_sound(&empty);

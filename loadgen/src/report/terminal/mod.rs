@@ -10,6 +10,7 @@ use crate::units::{
     bytes_for_people, count_for_people as count, counted, cut, latency_text, number_for_people,
     seconds_for_people, wrapped,
 };
+use crate::workloads::{self, Workload};
 
 /// Columns before the values.
 const LABEL: usize = 15;
@@ -212,31 +213,21 @@ fn cluster(out: &mut Report, result: &RunResult) {
 /// its own.
 fn controllers(result: &RunResult) -> usize {
     let taken = |kind: &str| result.input.taken.get(kind).is_some_and(|count| *count > 0);
-    let has_deployments = taken("Deployment") || result.settings.creates_deployments();
-    1 + usize::from(taken("ReplicationController")) + usize::from(has_deployments)
+    let runs = |workload: &Workload| {
+        workload.is_generated(&result.settings) || taken(workload.kind().name())
+    };
+    workloads::ALL.into_iter().filter(runs).count()
 }
 
 /// The objects that the controllers work on: those that are generated, or those of the files.
 fn workloads_of(result: &RunResult) -> String {
-    let taken = |kind: &str| result.input.taken.get(kind).copied().unwrap_or(0);
-    let replica_sets = match result.input.taken.is_empty() {
-        true => result.settings.size.replicasets,
-        false => taken("ReplicaSet"),
-    };
-    workloads(replica_sets, taken("ReplicationController"))
-}
-
-/// `3 ReplicaSets, 1 ReplicationController`, without the kind of which there is none.
-pub(crate) fn workloads(replica_sets: u64, rcs: u64) -> String {
-    match (replica_sets, rcs) {
-        (_, 0) => counted(replica_sets, "ReplicaSet"),
-        (0, _) => counted(rcs, "ReplicationController"),
-        _ => format!(
-            "{}, {}",
-            counted(replica_sets, "ReplicaSet"),
-            counted(rcs, "ReplicationController")
-        ),
-    }
+    let is_generated = result.input.taken.is_empty();
+    workloads::owners_in_words(|kind| match is_generated {
+        true if workloads::of(kind).is_some_and(|it| it.is_generated(&result.settings)) => {
+            result.settings.size.workloads()
+        }
+        _ => result.input.taken.get(kind.name()).copied().unwrap_or(0),
+    })
 }
 
 fn latencies(result: &RunResult) -> Vec<String> {

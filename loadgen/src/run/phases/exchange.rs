@@ -9,7 +9,7 @@ use podstorm_sim::executor::Waker;
 use podstorm_sim::faults::Connection;
 use podstorm_sim::nodes::NodeControl;
 
-use crate::result::{IncompleteRollouts, Phase, SlowReplicaSet};
+use crate::result::{IncompleteRollouts, Phase, SlowWorkload};
 
 /// The scenario's hold on the controllers.
 pub(crate) struct Controllers {
@@ -78,5 +78,5 @@ pub(crate) struct Report {
     /// From a pod's creation to its being ready, ns; the same.
     pub(crate) pod_ready: ByPhase,
     /// The slowest convergences, and those that were not over; the slowest first.
-    pub(crate) slowest: Vec<SlowReplicaSet>,
+    pub(crate) slowest: Vec<SlowWorkload>,
 }

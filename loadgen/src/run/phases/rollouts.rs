@@ -146,7 +146,7 @@ impl Rollouts {
         loading: bool,
         now: Now,
     ) {
-        let Some(progress) = rolls_out.progress(object) else {
+        let Some(progress) = rolls_out.progress(&**object) else {
             return;
         };
         let at = self.asked(workload, object.metadata(), progress.replicas, now);
@@ -257,7 +257,7 @@ impl Rollouts {
             let rolls_out = known.workload.rollouts();
             let progress = rolls_out
                 .zip(found)
-                .and_then(|(it, found)| it.progress(&found));
+                .and_then(|(it, found)| it.progress(&*found));
             if progress.is_some_and(|progress| !progress.is_complete) {
                 return Err(format!("the rollout of {namespace}/{name} is not complete"));
             }

@@ -1,5 +1,7 @@
 //! Deployments.
 
+mod input;
+
 use std::sync::Arc;
 
 use compact_str::format_compact;
@@ -8,12 +10,14 @@ use podstorm::deployment::rollout::rollout_status;
 use podstorm_apiserver::Cluster;
 use podstorm_objects::{
     AnyObject, Deployment, DeploymentSpec, DeploymentStrategy, IntOrString, Kind, LabelSelector,
-    Labels, Now, ObjectMeta, RollingUpdate, Str,
+    Labels, Now, Object, ObjectMeta, RollingUpdate, Str,
 };
 use serde_json::{Value, json};
 
 use super::objects::{Objects, change_spec};
-use super::{LaboratoryWorkload, Part, Progress, RollsOut};
+use super::{Findings, LaboratoryWorkload, Part, Progress, RollsOut};
+use crate::input::InputObject;
+use crate::owned_pods::PodsByOwner;
 use crate::scenario::{Limit, RollOut, Scenario};
 use crate::settings::Settings;
 use crate::size::InputSize;
@@ -78,6 +82,10 @@ impl LaboratoryWorkload for Deployments {
         change_spec(&cluster.api(self.kind()), at, set, now)
     }
 
+    fn count(&self, size: &mut InputSize) {
+        size.deployments += 1;
+    }
+
     fn check_input(&self, scenario: &Scenario, input: &InputSize) -> Result<(), String> {
         // Nothing is known before the files are read.
         let is_known = input.owners + input.pods + input.nodes > 0;
@@ -98,8 +106,8 @@ impl LaboratoryWorkload for Deployments {
 }
 
 impl RollsOut for Deployments {
-    fn progress(&self, object: &AnyObject) -> Option<Progress> {
-        let deployment = Deployment::of(object)?;
+    fn progress(&self, object: &dyn Object) -> Option<Progress> {
+        let deployment = Deployment::of_untyped(object)?;
         let (spec, status) = (&deployment.spec, &deployment.status);
         let (is_complete, is_over) = match rollout_status(&deployment, 0) {
             Ok(rollout) => {
@@ -126,5 +134,9 @@ impl RollsOut for Deployments {
             "maxSurge": limit(limits.max_surge),
             "maxUnavailable": limit(limits.max_unavailable),
         }});
+    }
+
+    fn examine(&self, objects: &[InputObject], owned: &PodsByOwner<'_>, found: &mut Findings) {
+        input::examine(objects, owned, found);
     }
 }

@@ -18,7 +18,10 @@ pub(super) use replication_controller::ReplicationControllers;
 
 use super::objects::{Objects, anew};
 use super::{Demand, LaboratoryWorkload, OwnsPods, Part};
+use crate::input::InputObject;
 use crate::settings::Settings;
+use crate::size::InputSize;
+use crate::units::counted;
 
 /// ReplicaSets. Every run has them: other workloads make them too.
 #[derive(Debug)]
@@ -101,6 +104,26 @@ impl LaboratoryWorkload for ReplicaSets {
         };
         let scaled = cluster.update_scale::<ReplicaSet>(namespace, name, &update, now)?;
         Ok(scaled.metadata.clone())
+    }
+
+    fn count(&self, size: &mut InputSize) {
+        size.owners += 1;
+    }
+
+    fn older(&self, objects: &[InputObject], settings: &Settings) -> Option<String> {
+        let is_older = |object: &&InputObject| match object {
+            InputObject::ReplicaSet(set) => set.status.terminating_replicas.is_none(),
+            _ => false,
+        };
+        let count = objects.iter().filter(is_older).count() as u64;
+        let gates = &settings.controller.feature_gates;
+        (count > 0 && TERMINATING_REPLICAS.is_on(gates)).then(|| {
+            format!(
+                "{} without status.terminatingReplicas, as before Kubernetes 1.36: the controller will \
+                 write each status once",
+                counted(count, self.kind().name())
+            )
+        })
     }
 
     fn pods(&self) -> Option<&dyn OwnsPods> {

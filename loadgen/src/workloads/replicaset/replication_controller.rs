@@ -48,6 +48,11 @@ impl LaboratoryWorkload for ReplicationControllers {
         Ok(scaled.metadata.clone())
     }
 
+    fn count(&self, size: &mut InputSize) {
+        size.owners += 1;
+        size.replication_controllers += 1;
+    }
+
     fn check_input(&self, scenario: &Scenario, input: &InputSize) -> Result<(), String> {
         if scenario.rolls_out() && input.owners > 0 && input.owners == input.replication_controllers
         {

@@ -27,7 +27,7 @@ use podstorm_sim::nodes::StuckPods;
 use self::state::{PodState, is_held, pods};
 use self::strays::Strays;
 use super::slowest::{Convergence, Slowest};
-use crate::result::{Phase, SlowReplicaSet};
+use crate::result::{Phase, SlowWorkload};
 use crate::workloads::{self, Demand, Workload};
 
 pub(super) use self::state::Owner;
@@ -262,7 +262,7 @@ impl Tracker {
 
     /// The slowest convergences that did not begin while the cluster was set up, those that are not over at `now` included; the slowest first.
     /// O(owners).
-    pub(super) fn slowest(&self, phases: &[Phase], now: Now) -> Vec<SlowReplicaSet> {
+    pub(super) fn slowest(&self, phases: &[Phase], now: Now) -> Vec<SlowWorkload> {
         let mut slowest = self.slowest.clone();
         for (at, owner) in self.owners.iter().enumerate() {
             if let Some(since_ns) = owner.since_ns {
@@ -276,7 +276,7 @@ impl Tracker {
         }
         let named = |one: &Convergence| {
             let owner = &self.owners[one.owner];
-            SlowReplicaSet {
+            SlowWorkload {
                 namespace: owner.namespace.to_string(),
                 name: owner.name.to_string(),
                 seconds: one.took_ns as f64 / 1e9,
