@@ -2,7 +2,6 @@
 
 pub mod cli;
 pub mod compare;
-pub mod explain;
 pub mod exposition;
 pub mod gates;
 pub mod input;
@@ -19,5 +18,8 @@ pub mod serve;
 pub mod settings;
 pub mod size;
 pub mod sweep;
+mod text;
 pub mod units;
 mod workloads;
+
+pub use workloads::explain;

@@ -11,10 +11,10 @@ use crate::compare::identity::{differences, problem_within};
 use crate::compare::render::{self, Sides};
 use crate::compare::{self, Comparison, Loaded, Tolerance, Tolerances, Weight};
 use crate::metrics::MetricValues;
-use crate::report::json;
 use crate::report::output::{Inputs, Output};
 use crate::result::{InputCounts, RunResult, SCHEMA_VERSION};
 use crate::settings::Settings;
+use crate::text::json;
 use crate::units::{shell_path, shell_word};
 
 /// The flags about baselines.

@@ -6,18 +6,17 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{ArgGroup, Args, ValueEnum};
 use podstorm::limits::BURST_REPLICAS;
-use podstorm::replicaset::{ControllerOptions, Gates, POD_DELETION_COST};
+use podstorm::replicaset::POD_DELETION_COST;
 use podstorm_objects::{Kind, Now, Selector, Time};
 use podstorm_sim::clock::RealClock;
 
-use crate::explain::order::Question;
-use crate::explain::selection::Preferred;
-use crate::explain::table::{self, Layout};
-use crate::explain::{Objects, answer, find, json, rollout};
 use crate::gates;
 use crate::manifest;
 use crate::scenario::BehaviourName;
 use crate::units::parse_size;
+use crate::workloads;
+use crate::workloads::explain::selection::Preferred;
+use crate::workloads::explain::{Asked, Layout};
 
 /// What `loadgen explain` is asked for.
 #[derive(Args, Debug)]
@@ -184,21 +183,12 @@ pub(super) fn run(flags: &ExplainFlags) -> Result<u8> {
             preferred.text()
         );
     }
-    let kind = match flags.replicationcontroller {
-        Some(_) => Kind::REPLICATION_CONTROLLER,
-        None => Kind::REPLICA_SET,
-    };
     let burst = flags
         .burst_replicas
         .map_or(Ok(BURST_REPLICAS), usize::try_from);
-    let options = ControllerOptions {
-        burst_replicas: match burst {
-            Ok(0) | Err(_) => bail!("--burst-replicas must be more than zero"),
-            Ok(burst) => burst,
-        },
-        gates: Gates::of(&gates),
-        policy: flags.behaviour.0.policy(),
-        ..ControllerOptions::new(kind)
+    let burst_replicas = match burst {
+        Ok(0) | Err(_) => bail!("--burst-replicas must be more than zero"),
+        Ok(burst) => burst,
     };
     let now = match flags.now {
         Some(time) => Now {
@@ -209,51 +199,35 @@ pub(super) fn run(flags: &ExplainFlags) -> Result<u8> {
         },
         None => RealClock::start().now(),
     };
+    let named = [
+        (&flags.replicaset, Kind::REPLICA_SET),
+        (&flags.deployment, Kind::DEPLOYMENT),
+        (&flags.replicationcontroller, Kind::REPLICATION_CONTROLLER),
+    ];
+    let mut named = named.into_iter();
+    let named = named.find_map(|(name, kind)| Some((name.as_ref()?, workloads::of(kind)?)));
 
     let loaded = manifest::load(&flags.files, io::stdin().lock())?;
     super::warn(&loaded.warnings);
-    if let (Some(name), None, true) = (&flags.deployment, flags.replicas, preferred.is_none()) {
-        if let Some(found) = rollout::find(&loaded.objects, name)? {
-            let answer = rollout::explain(found, flags.image.as_deref(), now)?;
-            match flags.output {
-                Format::Json => super::print_json(&answer)?,
-                other => {
-                    let text = rollout::table::render(&answer, other == Format::Wide, width());
-                    super::print(&text)?;
-                }
-            }
-            return Ok(0);
-        }
-        if flags.image.is_some() {
-            bail!(
-                "--image: the input has no Deployment; dump it too: kubectl get deploy,rs,pods -A -o json"
-            );
-        }
-    }
-    let objects = Objects::new(loaded.objects)?;
-    let owner = (
-        &flags.replicaset,
-        &flags.deployment,
-        &flags.replicationcontroller,
-    );
-    let (object, chosen) = match owner {
-        (Some(name), ..) | (.., Some(name)) => (find::find(&objects, kind, name)?, None),
-        (_, Some(name), _) => find::find_deployment(&objects, name)?,
-        (None, None, None) => {
-            bail!("--replicaset, --deployment or --replicationcontroller is needed")
-        }
+    let Some((name, workload)) = named else {
+        bail!("--replicaset, --deployment or --replicationcontroller is needed")
     };
-    let question = Question {
-        object,
+    let asked = Asked {
+        objects: loaded.objects,
+        counts: loaded.counts,
         replicas: flags.replicas,
-        options,
+        image: flags.image.clone(),
+        preferred,
+        gates,
+        burst_replicas,
+        policy: flags.behaviour.0.policy(),
         now,
     };
-    let mut answer = answer(&objects, &question, preferred, loaded.counts)?;
-    // How it was chosen comes before the other notes.
-    answer.notes.splice(0..0, chosen);
+    let answer = workload.explain(name, asked)?;
     if flags.output == Format::Json {
-        super::print_json(&json::document(&answer))?;
+        let mut document = Vec::new();
+        answer.write_json(&mut document)?;
+        super::print(&String::from_utf8_lossy(&document))?;
         return Ok(0);
     }
     let layout = Layout {
@@ -261,7 +235,7 @@ pub(super) fn run(flags: &ExplainFlags) -> Result<u8> {
         limit: (!flags.all).then(|| usize::try_from(flags.limit).unwrap_or(usize::MAX)),
         width: width(),
     };
-    super::print(&table::render(&answer, layout))?;
+    super::print(&answer.text(layout))?;
     Ok(0)
 }
 

@@ -47,7 +47,7 @@ use serde::Serialize;
 
 #[cfg(not(feature = "faultsim"))]
 use self::no_faultsim::{self as bugs, self as fuzz, self as replay};
-use crate::report::json;
+use crate::text::json;
 use crate::units::counted;
 
 /// Most warnings about the files of `-f` that are shown.

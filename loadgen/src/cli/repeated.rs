@@ -11,10 +11,11 @@ use super::outputs::Outputs;
 use super::progress::Teller;
 use super::{print_beside, run::repeating};
 use crate::metrics::Threshold;
-use crate::report::{json, terminal};
+use crate::report::terminal;
 use crate::result::{RunResult, thresholds};
 use crate::settings::{EngineKind, Settings};
 use crate::sweep::{self, Job, repeated};
+use crate::text::json;
 use crate::units::{counted, wrapped};
 
 /// Most failed runs that are listed; --json has them all.

@@ -25,7 +25,7 @@ use crate::metrics::Threshold;
 use crate::report::output::Inputs;
 use crate::report::progress::ProgressView;
 use crate::report::terminal;
-use crate::report::{colour, csv, html, json, junit, perf_dash};
+use crate::report::{colour, csv, html, junit, perf_dash};
 use crate::result::{Alternative, InputCounts, thresholds};
 use crate::run::{self, Metrics, Observer, Progress};
 use crate::serve::{Login, RunServer, descriptors};
@@ -33,6 +33,7 @@ use crate::settings::resolve::{Machine, alternatives, resolve};
 use crate::settings::{EngineKind, Settings};
 use crate::size::InputSize;
 use crate::sweep::{self, Job};
+use crate::text::json;
 
 /// Runs, and gives the exit code.
 ///

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::identity::Weight;
 use super::verdict::{Comparison, Row, Verdict};
-use crate::report::columns::columns;
+use crate::text::columns::columns;
 use crate::units::wrapped;
 
 /// Most seeds that are listed.

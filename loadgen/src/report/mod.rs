@@ -3,10 +3,8 @@
 
 mod brake;
 pub mod colour;
-pub(crate) mod columns;
 pub mod csv;
 pub mod html;
-pub mod json;
 pub mod junit;
 #[cfg(feature = "tui")]
 pub mod live;

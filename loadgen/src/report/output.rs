@@ -309,7 +309,7 @@ fn buffered(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::json;
+    use crate::text::json;
 
     fn directory(name: &str) -> PathBuf {
         let path = std::env::temp_dir().join(format!("loadgen-{name}-{}", std::process::id()));

@@ -4,8 +4,8 @@ use std::io::{self, Write};
 
 use serde_json::{Value, json};
 
-use super::json;
 use crate::result::{Quantiles, RunResult};
+use crate::text::json;
 
 /// Writes the file: percentiles of convergence, pod start-up, queue and work durations in
 /// milliseconds, each labelled `Metric`; the run's scenario, engine and the like as labels of all.

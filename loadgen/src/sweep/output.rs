@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use serde_json::{Value, json};
 
 use super::outcome::{Cell, Sweep};
-use crate::report::columns::columns;
+use crate::text::columns::columns;
 use crate::units::counted;
 
 /// The version of the JSON's schema; raised when a member changes its meaning or goes away.

@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 use crate::compare::significance::median;
 use crate::metrics::{Better, MetricName, MetricValues, Shape, Statistic, Unit};
-use crate::report::columns::columns;
 use crate::result::{Host, RunResult};
 use crate::settings::EngineKind;
+use crate::text::columns::columns;
 
 /// The version of the JSON's schema; raised when a member changes its meaning or goes away.
 const SCHEMA_VERSION: u32 = 1;

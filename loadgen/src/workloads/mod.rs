@@ -1,10 +1,11 @@
 //! What the laboratory does with each kind of workload: a folder for each, which says how its objects are
 //! made, what is done to them, and when they are as they should be, and a line in [`ALL`].
 //!
-//! A workload owns pods ([`OwnsPods`]), or has rollouts that its status tells of ([`RollsOut`]), or both. What
-//! plays scenarios (`run::phases`) goes over the list and names no workload.
+//! A workload owns pods ([`OwnsPods`]), or has rollouts that its status tells of ([`RollsOut`]). What plays
+//! scenarios (`run::phases`) goes over the list and names no workload.
 
 mod deployment;
+pub mod explain;
 pub(crate) mod objects;
 mod replicaset;
 
@@ -18,6 +19,7 @@ use podstorm_objects::{
 };
 use serde_json::Value;
 
+use self::explain::{Asked, Explanation};
 use self::objects::Objects;
 use crate::input::InputObject;
 use crate::owned_pods::PodsByOwner;
@@ -77,6 +79,12 @@ pub(crate) trait LaboratoryWorkload: Debug + Sync {
     fn check_input(&self, _scenario: &Scenario, _input: &InputSize) -> Result<(), String> {
         Ok(())
     }
+
+    /// What `loadgen explain` answers about the object of that name.
+    ///
+    /// # Errors
+    /// None of that name, or several; what the files lack for the answer.
+    fn explain(&self, name: &str, asked: Asked) -> anyhow::Result<Box<dyn Explanation>>;
 
     /// What is done with the pods of its objects, where pods have these as their controllers.
     fn pods(&self) -> Option<&dyn OwnsPods> {
@@ -263,5 +271,45 @@ impl Scenario {
         }
         ALL.iter()
             .try_for_each(|workload| workload.check_input(self, input))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use podstorm_objects::{Deployment, ReplicaSet, ReplicationController};
+
+    use super::*;
+
+    #[test]
+    fn a_workload_takes_objects_of_its_own_kind_alone() {
+        let objects: [AnyObject; 4] = [
+            Arc::new(ReplicaSet::default()),
+            Arc::new(ReplicationController::default()),
+            Arc::new(Deployment::default().to_untyped()),
+            Arc::new(Pod::default()),
+        ];
+        for workload in ALL {
+            let taken = |object: &&AnyObject| {
+                let demand = workload.pods().and_then(|it| it.demand(&***object));
+                let progress = workload.rollouts().and_then(|it| it.progress(&***object));
+                demand.is_some() || progress.is_some()
+            };
+            let taken: Vec<Kind> = objects.iter().filter(taken).map(|it| it.kind()).collect();
+            assert_eq!(taken, [workload.kind()]);
+        }
+    }
+
+    #[test]
+    fn owners_of_which_there_is_none_are_not_shown() {
+        let words = |sets: u64, rcs: u64| {
+            owners_in_words(|kind| match kind == Kind::REPLICA_SET {
+                true => sets,
+                false => rcs,
+            })
+        };
+        assert_eq!(words(0, 0), "0 ReplicaSets");
+        assert_eq!(words(1, 0), "1 ReplicaSet");
+        assert_eq!(words(0, 2), "2 ReplicationControllers");
+        assert_eq!(words(3, 1), "3 ReplicaSets, 1 ReplicationController");
     }
 }

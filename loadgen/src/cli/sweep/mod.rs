@@ -17,11 +17,11 @@ use super::outputs::Outputs;
 use super::progress::Teller;
 use super::{effective, print_beside};
 use crate::metrics::{MetricName, Threshold};
-use crate::report::json;
 use crate::report::output::Inputs;
 use crate::settings::EngineKind;
 use crate::settings::resolve::SettingsRequest;
 use crate::sweep::{self, Grid, Sweep};
+use crate::text::json;
 use crate::units::{counted, parse_size};
 
 /// The metrics that a table shows by default.

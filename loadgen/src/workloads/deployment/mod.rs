@@ -1,5 +1,6 @@
 //! Deployments.
 
+mod explain;
 mod input;
 
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use podstorm_objects::{
 };
 use serde_json::{Value, json};
 
+use super::explain::{Asked, Explanation};
 use super::objects::{Objects, change_spec};
 use super::{Findings, LaboratoryWorkload, Part, Progress, RollsOut};
 use crate::input::InputObject;
@@ -98,6 +100,10 @@ impl LaboratoryWorkload for Deployments {
             ));
         }
         Ok(())
+    }
+
+    fn explain(&self, name: &str, asked: Asked) -> anyhow::Result<Box<dyn Explanation>> {
+        explain::answer(name, asked)
     }
 
     fn rollouts(&self) -> Option<&dyn RollsOut> {

@@ -1,5 +1,6 @@
 //! ReplicaSets, and ReplicationControllers, which the same controller code works on.
 
+pub(super) mod explain;
 mod replication_controller;
 mod successor;
 
@@ -16,6 +17,7 @@ use podstorm_objects::{
 
 pub(super) use replication_controller::ReplicationControllers;
 
+use super::explain::{Asked, Explanation};
 use super::objects::{Objects, anew};
 use super::{Demand, LaboratoryWorkload, OwnsPods, Part};
 use crate::input::InputObject;
@@ -124,6 +126,10 @@ impl LaboratoryWorkload for ReplicaSets {
                 counted(count, self.kind().name())
             )
         })
+    }
+
+    fn explain(&self, name: &str, asked: Asked) -> anyhow::Result<Box<dyn Explanation>> {
+        explain::of_owner(self.kind(), name, asked)
     }
 
     fn pods(&self) -> Option<&dyn OwnsPods> {

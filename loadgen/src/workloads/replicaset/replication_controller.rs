@@ -8,9 +8,10 @@ use podstorm_objects::{
     AnyObject, Kind, Labels, Now, Object, ObjectMeta, Pod, ReplicaSetStatus, ReplicationController,
 };
 
+use super::super::explain::{Asked, Explanation};
 use super::super::objects::{Objects, anew};
 use super::super::{Demand, LaboratoryWorkload, OwnsPods, Part};
-use super::settled_status;
+use super::{explain, settled_status};
 use crate::scenario::Scenario;
 use crate::settings::Settings;
 use crate::size::InputSize;
@@ -65,6 +66,10 @@ impl LaboratoryWorkload for ReplicationControllers {
             ));
         }
         Ok(())
+    }
+
+    fn explain(&self, name: &str, asked: Asked) -> anyhow::Result<Box<dyn Explanation>> {
+        explain::of_owner(self.kind(), name, asked)
     }
 
     fn pods(&self) -> Option<&dyn OwnsPods> {

@@ -3,24 +3,24 @@
 //!
 //! [`Objects`] is what the files hold, [`find`] the ReplicaSet asked about, [`order`] what its
 //! syncs would delete, [`prefer`] the annotations that make wanted pods go first; [`words`],
-//! [`table`] and [`json`] show it. [`rollout`] answers for Deployments: what the next syncs do.
+//! [`table`] and [`json`] show it.
 
 pub mod find;
 pub mod json;
 mod notes;
 pub mod order;
 pub mod prefer;
-pub mod rollout;
 pub mod selection;
 pub mod table;
 pub mod words;
 
 use std::collections::BTreeMap;
+use std::io::{self, Write};
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use podstorm::cache::PodCache;
-use podstorm::replicaset::{Controller, ControllerOptions};
+use podstorm::replicaset::{Controller, ControllerOptions, Gates};
 use podstorm_objects::{AnyObject, Kind, Labels, Now, Pod, ReplicaSet, ResourceVersion, Time};
 
 use self::find::full_name;
@@ -29,6 +29,7 @@ use self::prefer::Advice;
 use self::selection::{Preferred, Wished};
 use crate::input::InputObject;
 use crate::result::InputCounts;
+use crate::workloads::explain::{Asked, Explanation, Layout};
 
 /// A question with its answer.
 #[derive(Clone, Debug)]
@@ -68,6 +69,61 @@ pub fn answer(
         advice,
         input,
     })
+}
+
+/// Answers about the owner of pods of that kind and name.
+///
+/// # Errors
+/// None of that name, or several; what the input lacks; a selector that matches nothing.
+pub(super) fn of_owner(kind: Kind, name: &str, asked: Asked) -> Result<Box<dyn Explanation>> {
+    about(kind, asked, |objects| {
+        Ok((find::find(objects, kind, name)?, None))
+    })
+}
+
+/// Answers about the newest ReplicaSet of the Deployment of that name.
+///
+/// # Errors
+/// As [`of_owner`].
+pub(in crate::workloads) fn of_newest(name: &str, asked: Asked) -> Result<Box<dyn Explanation>> {
+    about(Kind::REPLICA_SET, asked, |objects| {
+        find::find_deployment(objects, name)
+    })
+}
+
+/// Answers about the object that `find` finds; its second value says how that was chosen.
+fn about(
+    kind: Kind,
+    asked: Asked,
+    find: impl FnOnce(&Objects) -> Result<(Arc<ReplicaSet>, Option<String>)>,
+) -> Result<Box<dyn Explanation>> {
+    let objects = Objects::new(asked.objects)?;
+    let (object, chosen) = find(&objects)?;
+    let question = Question {
+        object,
+        replicas: asked.replicas,
+        options: ControllerOptions {
+            burst_replicas: asked.burst_replicas,
+            gates: Gates::of(&asked.gates),
+            policy: asked.policy,
+            ..ControllerOptions::new(kind)
+        },
+        now: asked.now,
+    };
+    let mut answer = answer(&objects, &question, asked.preferred, asked.counts)?;
+    // How it was chosen comes before the other notes.
+    answer.notes.splice(0..0, chosen);
+    Ok(Box::new(answer))
+}
+
+impl Explanation for Answer {
+    fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
+        crate::text::json::write(out, &json::document(self))
+    }
+
+    fn text(&self, layout: Layout) -> String {
+        table::render(self, layout)
+    }
 }
 
 /// The objects of the input that bear on a ranking.

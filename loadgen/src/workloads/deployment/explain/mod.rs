@@ -6,10 +6,11 @@
 //! nothing. Pods that came stuck stay so, and so do new ones of a ReplicaSet without a ready pod. The controller
 //! reads the ReplicaSets' statuses; where the files have pods, these say what the statuses are.
 
-pub mod table;
+mod table;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Write};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
@@ -28,10 +29,13 @@ use podstorm_objects::{
 use podstorm_sim::engine::client::{ApiCalls, Client};
 use serde::Serialize;
 
-use super::find::{full_name, near_names, only, some_of};
 use crate::input::InputObject;
 use crate::owned_pods::OwnedPods;
+use crate::text::json;
 use crate::units::{NS_PER_SECOND, duration_text};
+use crate::workloads::explain::{Asked as Question, Explanation, Layout};
+use crate::workloads::replicaset::explain as pods;
+use crate::workloads::replicaset::explain::find::{full_name, near_names, only, some_of};
 use words::Counts;
 
 /// Most syncs that are shown: a rollout of thousands of pods, one at a time, need not be told to its end.
@@ -39,37 +43,37 @@ const SYNCS_MAX: usize = 1_000;
 
 /// The answer.
 #[derive(Clone, Debug, Serialize)]
-pub struct Rollout {
+pub(crate) struct Rollout {
     /// The version of these fields: raised when one changes its meaning.
-    pub schema_version: u32,
+    pub(crate) schema_version: u32,
     /// `Deployment`.
-    pub kind: &'static str,
+    pub(crate) kind: &'static str,
     /// Its namespace.
-    pub namespace: String,
+    pub(crate) namespace: String,
     /// Its name.
-    pub name: String,
+    pub(crate) name: String,
     /// `RollingUpdate` or `Recreate`.
-    pub strategy: String,
+    pub(crate) strategy: String,
     /// `spec.paused`.
-    pub paused: bool,
+    pub(crate) paused: bool,
     /// `spec.replicas`.
-    pub replicas: i32,
+    pub(crate) replicas: i32,
     /// How many pods there may be beyond them.
-    pub max_surge: i32,
+    pub(crate) max_surge: i32,
     /// How many may be missing.
-    pub max_unavailable: i32,
+    pub(crate) max_unavailable: i32,
     /// What is wrong already: pods that can't become ready, conditions that say so.
-    pub problems: Vec<String>,
+    pub(crate) problems: Vec<String>,
     /// What happens, in its order.
-    pub steps: Vec<Step>,
+    pub(crate) steps: Vec<Step>,
     /// What `kubectl rollout status` says then.
-    pub end: String,
+    pub(crate) end: String,
 }
 
 /// A sync that asks for something, or what is waited for before the next.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Step {
+pub(crate) enum Step {
     /// The requests of a sync, in their order.
     Sync(Vec<Asked>),
     /// What must become true before the next sync goes on.
@@ -78,25 +82,54 @@ pub enum Step {
 
 /// A request of a sync.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Asked {
+pub(crate) struct Asked {
     /// `update replicasets`, `update deployments/status`.
-    pub request: String,
+    pub(crate) request: String,
     /// The name of the object.
-    pub name: String,
+    pub(crate) name: String,
     /// The size of a ReplicaSet before and after, where that changes.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub replicas: Option<(i32, i32)>,
+    pub(crate) replicas: Option<(i32, i32)>,
     /// Why.
-    pub why: String,
+    pub(crate) why: String,
 }
 
 /// A Deployment with its ReplicaSets.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub(crate) struct Found {
     deployment: Arc<Deployment>,
     sets: Vec<ReplicaSet>,
     /// The pods of each ReplicaSet, by its name.
     pods: BTreeMap<String, OwnedPods>,
+}
+
+/// Answers about the Deployment of that name: what its next syncs do, where the input has it and nothing is asked
+/// about pods, or which pods of its newest ReplicaSet go.
+///
+/// # Errors
+/// None of that name, or several; an object that the server refuses; what the input lacks.
+pub(super) fn answer(name: &str, asked: Question) -> Result<Box<dyn Explanation>> {
+    if asked.replicas.is_none() && asked.preferred.is_none() {
+        if let Some(found) = find(&asked.objects, name)? {
+            return Ok(Box::new(explain(found, asked.image.as_deref(), asked.now)?));
+        }
+        if asked.image.is_some() {
+            bail!(
+                "--image: the input has no Deployment; dump it too: kubectl get deploy,rs,pods -A -o json"
+            );
+        }
+    }
+    pods::of_newest(name, asked)
+}
+
+impl Explanation for Rollout {
+    fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
+        json::write(out, self)
+    }
+
+    fn text(&self, layout: Layout) -> String {
+        table::render(self, layout.wide, layout.width)
+    }
 }
 
 /// The Deployment of that name among the objects, with its ReplicaSets and their pods; `None` where there is
@@ -104,7 +137,7 @@ pub struct Found {
 ///
 /// # Errors
 /// None of that name, or several.
-pub fn find(input: &[InputObject], wanted: &str) -> Result<Option<Found>> {
+pub(crate) fn find(input: &[InputObject], wanted: &str) -> Result<Option<Found>> {
     let is_deployment = |object: &&InputObject| object.kind() == Kind::DEPLOYMENT;
     let all: Vec<&InputObject> = input.iter().filter(is_deployment).collect();
     let names: Vec<String> = all.iter().map(|one| full_name(one.metadata())).collect();
@@ -165,7 +198,7 @@ pub fn find(input: &[InputObject], wanted: &str) -> Result<Option<Found>> {
 ///
 /// # Errors
 /// An object that the server refuses.
-pub fn explain(found: Found, image: Option<&str>, now: Now) -> Result<Rollout> {
+pub(crate) fn explain(found: Found, image: Option<&str>, now: Now) -> Result<Rollout> {
     let problems = words::problems(&found.deployment, &found.pods);
     let mut server = Server::new(found, image, now)?;
     let start = server.deployment();

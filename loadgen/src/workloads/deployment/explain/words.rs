@@ -11,8 +11,8 @@ use podstorm_objects::{Deployment, Kind, ReplicaSet};
 use podstorm_sim::engine::client::RequestInfo;
 
 use super::Asked;
-use crate::explain::words::pods;
 use crate::owned_pods::OwnedPods;
+use crate::workloads::replicaset::explain::words::pods;
 
 /// What a sync began with.
 pub(super) struct Counts {

@@ -6,8 +6,9 @@ use podstorm::ranking::SegmentKind;
 use super::Answer;
 use super::order::{OpenReason, Outcome, Reason};
 use super::words::{age, counted, fate, phase, pods, reason, state};
-use crate::report::columns::lines;
+use crate::text::columns::lines;
 use crate::units::{shell_word, wrapped};
+use crate::workloads::explain::Layout;
 
 /// Rows on either side of the boundary between those that go and those that stay.
 const AROUND_BOUNDARY: usize = 3;
@@ -15,19 +16,8 @@ const AROUND_BOUNDARY: usize = 3;
 /// Heading of the column with the rule.
 const WHY: &str = "GOES BEFORE THE NEXT BY";
 
-/// How the table is to look.
-#[derive(Clone, Copy, Debug)]
-pub struct Layout {
-    /// All eight ranking fields instead of the ones that people know pods by.
-    pub wide: bool,
-    /// How many rows from the front, then the boundary; `None` shows all.
-    pub limit: Option<usize>,
-    /// Columns of the terminal; a wide table does not keep to them.
-    pub width: u16,
-}
-
 /// The whole answer as text.
-pub fn render(answer: &Answer, layout: Layout) -> String {
+pub(super) fn render(answer: &Answer, layout: Layout) -> String {
     let mut out = String::new();
     let width = usize::from(layout.width);
     paragraph(&mut out, &headline(&answer.outcome), width);
@@ -48,7 +38,7 @@ pub fn render(answer: &Answer, layout: Layout) -> String {
 }
 
 /// Adds a text, broken into lines.
-pub(super) fn paragraph(out: &mut String, text: &str, width: usize) {
+pub(in crate::workloads) fn paragraph(out: &mut String, text: &str, width: usize) {
     wrapped(text, width)
         .iter()
         .for_each(|line| *out += &format!("{line}\n"));

@@ -10,7 +10,7 @@ use serde_json::ser::{Formatter, Serializer};
 ///
 /// # Errors
 /// What the writer's are.
-pub fn write(writer: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
+pub(crate) fn write(writer: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
     let mut serializer = Serializer::with_formatter(&mut *writer, Layout::default());
     value.serialize(&mut serializer)?;
     writer.write_all(b"\n")

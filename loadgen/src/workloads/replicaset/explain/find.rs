@@ -39,7 +39,7 @@ pub fn find(objects: &Objects, kind: Kind, wanted: &str) -> Result<Arc<ReplicaSe
 ///
 /// # Errors
 /// Several of it in different namespaces; an empty part.
-pub(super) fn only(what: &str, wanted: &str, names: &[String]) -> Result<Option<usize>> {
+pub(crate) fn only(what: &str, wanted: &str, names: &[String]) -> Result<Option<usize>> {
     let (namespace, name) = match wanted.split_once('/') {
         Some((namespace, name)) => (Some(namespace), name),
         None => (None, wanted),
@@ -66,7 +66,7 @@ fn as_asked<'a>(wanted: &str, full: &'a str) -> &'a str {
 }
 
 /// The full names nearest to the wanted one, for a message.
-pub(super) fn near_names(wanted: &str, names: &[String]) -> Vec<String> {
+pub(crate) fn near_names(wanted: &str, names: &[String]) -> Vec<String> {
     let known = |full: &String| (as_asked(wanted, full).to_owned(), full.clone());
     nearest(wanted, names.iter().map(known))
 }
@@ -151,7 +151,7 @@ fn revision(object: &ReplicaSet) -> Option<u64> {
 }
 
 /// `NAMESPACE/NAME`.
-pub(super) fn full_name(meta: &ObjectMeta) -> String {
+pub(crate) fn full_name(meta: &ObjectMeta) -> String {
     format!("{}/{}", meta.namespace, meta.name)
 }
 
@@ -170,7 +170,7 @@ pub(super) fn nearest(wanted: &str, known: impl Iterator<Item = (String, String)
 }
 
 /// A list of names that stays short.
-pub(super) fn some_of(names: &[String]) -> String {
+pub(crate) fn some_of(names: &[String]) -> String {
     const SHOWN: usize = 8;
     match names.len() {
         0..=SHOWN => names.join(", "),

@@ -1,12 +1,12 @@
 //! The answer for the terminal.
 
 use super::{Rollout, Step};
-use crate::explain::table::paragraph;
-use crate::explain::words::counted;
-use crate::report::columns::columns;
+use crate::text::columns::columns;
+use crate::workloads::replicaset::explain::table::paragraph;
+use crate::workloads::replicaset::explain::words::counted;
 
 /// The whole answer, in lines of at most `width`. With `wide` also what changes no size.
-pub fn render(rollout: &Rollout, wide: bool, width: u16) -> String {
+pub(crate) fn render(rollout: &Rollout, wide: bool, width: u16) -> String {
     let width = usize::from(width);
     let mut out = String::new();
     paragraph(&mut out, &headline(rollout), width);

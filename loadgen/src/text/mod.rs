@@ -1,0 +1,4 @@
+//! Text for people and programs: columns for the terminal, and JSON.
+
+pub(crate) mod columns;
+pub(crate) mod json;
