@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use podstorm::row::RunsIn;
 use podstorm_sim::rows::Rows;
 use podstorm_tests::tree::{self, root};
 
@@ -29,6 +30,7 @@ const APART: (&str, &str) = ("podstorm_apiserver", "podstorm");
 /// A source file of a crate: its module path, root first, and its text without comments, literals
 /// and tests.
 struct Source {
+    path: String,
     module: Vec<String>,
     text: String,
 }
@@ -40,6 +42,7 @@ fn sources(folder: &str) -> Vec<Source> {
         .map(|file| Source {
             module: module_of(&file.path[below.len() + 1..]),
             text: bare(&file.text),
+            path: file.path,
         })
         .collect();
     // The crate's root and a file at least for each module that it declares.
@@ -338,4 +341,167 @@ fn the_documentation_has_each_controller() {
         .map(|row| format!("`{}`, `{}`", row.name, row.alias))
         .collect();
     assert_eq!(listed, names.iter().map(String::as_str).collect());
+}
+
+/// The crates whose general modules name no workload.
+const GENERAL: [&str; 3] = ["core/runtime", "loadgen/sim", "loadgen"];
+
+/// The folder of workloads.
+const WORKLOADS: &str = "loadgen/src/workloads/";
+
+/// Files and folders that name a workload all the same, each with the reason. The list only gets shorter.
+const NAMING: [(&str, &str); 15] = [
+    (
+        "core/runtime/src/limits.rs",
+        "the retries of one workload's queue",
+    ),
+    (
+        "loadgen/sim/src/engine/",
+        "metrics and the harness of one workload's controller",
+    ),
+    (
+        "loadgen/src/cli/effective.rs",
+        "settings back to flags, see `scenario/settings.rs`",
+    ),
+    (
+        "loadgen/src/cli/explain.rs",
+        "a flag for each workload that is explained",
+    ),
+    (
+        "loadgen/src/cli/fuzz.rs",
+        "a member of the report of a campaign",
+    ),
+    (
+        "loadgen/src/cli/repeated.rs",
+        "names no workload: its jobs are runs",
+    ),
+    (
+        "loadgen/src/cli/run.rs",
+        "names no workload: its jobs are runs",
+    ),
+    (
+        "loadgen/src/cli/sweep/",
+        "names no workload: its jobs are runs",
+    ),
+    (
+        "loadgen/src/input.rs",
+        "the kinds of files that have a type of their own",
+    ),
+    (
+        "loadgen/src/manifest/",
+        "the kinds of files that have a type of their own: how each is read, checked and shared",
+    ),
+    (
+        "loadgen/src/report/stale_watch.rs",
+        "the report of one scenario, about one gate",
+    ),
+    (
+        "loadgen/src/scenario/",
+        "the format of scenario files: steps, streams, groups and size flags",
+    ),
+    (
+        "loadgen/src/settings/",
+        "the size flags, resolved; members of results",
+    ),
+    (
+        "loadgen/src/size.rs",
+        "the size flags, and members of results",
+    ),
+    ("loadgen/src/sweep/", "names no workload: its jobs are runs"),
+];
+
+/// The parts of an identifier, in lower case: `ReplicaSet`, `REPLICA_SET` and `replica_set` have the same ones.
+fn parts(identifier: &str) -> Vec<String> {
+    let mut parts = Vec::new();
+    for word in identifier.split('_').filter(|word| !word.is_empty()) {
+        let is_constant = word.chars().all(|c| !c.is_lowercase());
+        for c in word.chars() {
+            if parts.is_empty() || c.is_uppercase() && !is_constant {
+                parts.push(String::new());
+            }
+            let last: &mut String = parts.last_mut().unwrap();
+            last.extend(c.to_lowercase());
+        }
+        parts.push(String::new());
+    }
+    parts.retain(|part| !part.is_empty());
+    parts
+}
+
+/// Whether an identifier names one of the words, in the singular or the plural.
+fn names(identifier: &str, words: &BTreeSet<String>) -> bool {
+    let parts = parts(identifier);
+    (0..parts.len()).any(|from| {
+        (from..parts.len()).any(|to| {
+            let name = parts[from..=to].concat();
+            let singular = name.strip_suffix('s').unwrap_or(&name);
+            words.contains(&name) || words.contains(singular)
+        })
+    })
+}
+
+/// A workload is a folder: what is general goes over the rows. A file that names one must be listed with a reason,
+/// and a reason that is gone must be taken off the list.
+#[test]
+fn general_modules_name_no_workload() {
+    let plain = |name: &str| name.replace('-', "").to_lowercase();
+    let rows = Rows::upstream();
+    let controllers = rows.iter().filter(|row| row.runs_in == RunsIn::Manager);
+    let words: BTreeSet<String> = controllers
+        .flat_map(|row| {
+            [
+                Some(row.name),
+                Some(row.alias),
+                row.kind.map(|kind| kind.name()),
+            ]
+        })
+        .flatten()
+        .map(plain)
+        .collect();
+    assert!(
+        words.contains("replicaset") && words.contains("deployment"),
+        "{words:?}"
+    );
+    let mut naming: BTreeSet<String> = BTreeSet::new();
+    for source in GENERAL.iter().flat_map(|folder| sources(folder)) {
+        let is_part = |c: char| c.is_alphanumeric() || c == '_';
+        let mut identifiers = source.text.split(|c| !is_part(c));
+        if !source.path.starts_with(WORKLOADS) && identifiers.any(|word| names(word, &words)) {
+            naming.insert(source.path);
+        }
+    }
+    let of = |file: &String, entry: &str| match entry.ends_with('/') {
+        true => file.starts_with(entry),
+        false => file == entry,
+    };
+    let is_listed = |file: &&String| NAMING.iter().any(|(entry, _)| of(file, entry));
+    let new: Vec<&String> = naming.iter().filter(|file| !is_listed(file)).collect();
+    assert_eq!(
+        new, [""; 0],
+        "name a workload: ask its row, or move the code to its folder"
+    );
+    let is_gone = |entry: &&str| !naming.iter().any(|file| of(file, entry));
+    let entries = NAMING.iter().map(|(entry, _)| *entry);
+    let gone: Vec<&str> = entries.filter(is_gone).collect();
+    assert_eq!(
+        gone, [""; 0],
+        "name no workload any more: take them off the list"
+    );
+}
+
+#[test]
+fn names_are_found_in_identifiers_of_every_form() {
+    let words = BTreeSet::from(["replicaset".to_owned(), "job".to_owned()]);
+    for name in [
+        "ReplicaSet",
+        "REPLICA_SET",
+        "replica_sets",
+        "of_replicaset",
+        "JobUsers",
+    ] {
+        assert!(names(name, &words), "{name}");
+    }
+    for name in ["replica", "ReplicaCount", "jobless", "reset"] {
+        assert!(!names(name, &words), "{name}");
+    }
 }
