@@ -5,6 +5,7 @@
 pub mod cache;
 pub mod controller;
 pub mod deployment;
+pub mod namespace;
 pub mod policy;
 pub mod ranking;
 pub mod registry;

@@ -1,7 +1,7 @@
 //! The controllers of this crate, one after the other, for programs that run them.
 
 use crate::controller::ControllerType;
-use crate::{deployment, replicaset, ttl_after_finished};
+use crate::{deployment, namespace, replicaset, ttl_after_finished};
 
 /// What takes controllers: the registry of a program that runs them.
 pub trait Registrar {
@@ -15,4 +15,5 @@ pub fn upstream(registrar: &mut impl Registrar) {
     registrar.add::<replicaset::ReplicationControllers>();
     registrar.add::<deployment::Deployments>();
     registrar.add::<ttl_after_finished::TtlAfterFinished>();
+    registrar.add::<namespace::Namespaces>();
 }

@@ -15,7 +15,7 @@ use podstorm_apiserver::{Cluster, kind_named};
 use serde_json::{Value, json};
 
 /// The number of kinds of requests.
-pub const SORTS: usize = 16;
+pub const SORTS: usize = 17;
 
 const NAMESPACE: &str = "shop";
 
@@ -39,6 +39,7 @@ pub fn sort(request: &Request) -> usize {
         Request::DeleteCollection { .. } => 13,
         Request::ReadVersion { .. } => 14,
         Request::Raw { .. } => 15,
+        Request::Discover => 16,
     }
 }
 
@@ -72,6 +73,16 @@ pub fn words(answer: &Answer) -> String {
         Answer::Version(version) => {
             assert!(version.number().is_some());
             "version".to_owned()
+        }
+        Answer::Discovered(discovery) => {
+            let complete = discovery.failed.is_none() && discovery.malformed.is_none();
+            assert!(complete, "{discovery:?}");
+            let asked = [Kind::POD, Kind::NAMESPACE, config_maps()].map(|kind| {
+                let mut kinds = discovery.kinds.iter();
+                let found = kinds.find(|found| found.kind == kind && found.has("delete"));
+                found.map_or("-", |found| found.kind.resource())
+            });
+            format!("discovered {}", asked.join(" "))
         }
         Answer::Raw(value) => value.to_string(),
         Answer::Failed(error) => format!("{} {}", error.code, error.reason),
@@ -359,6 +370,12 @@ fn of_objects(cluster: &Cluster) -> Vec<Sample> {
             info: "deletecollection configmaps",
             answer: "deleted",
             effect: &["-ConfigMap shop/many-1", "-ConfigMap shop/many-2"],
+        },
+        Sample {
+            request: Request::Discover,
+            info: "get /",
+            answer: "discovered pods namespaces configmaps",
+            effect: &[],
         },
     ]
 }

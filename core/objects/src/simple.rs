@@ -1,5 +1,7 @@
 //! Kinds with few typed fields: namespaces.
 
+use serde_json::{Value, json};
+
 use super::{Map, ObjectMeta};
 
 /// A namespace.
@@ -11,4 +13,25 @@ pub struct Namespace {
     pub terminating: bool,
     /// Every member but `metadata`, `apiVersion`, `kind`.
     pub fields: Map,
+}
+
+impl Namespace {
+    /// The finalizer in the spec that the namespace controller removes from an empty namespace.
+    pub const KUBERNETES: &str = "kubernetes";
+
+    /// The finalizers in the spec, in order. They keep the namespace until it is empty.
+    pub fn finalizers(&self) -> Vec<&str> {
+        let spec = self.fields.get("spec");
+        let finalizers = spec.and_then(|spec| spec.get("finalizers"));
+        let finalizers = finalizers.and_then(Value::as_array).into_iter().flatten();
+        finalizers.filter_map(Value::as_str).collect()
+    }
+
+    /// Sets `status.phase`, and nothing else. A status that is no object stays as it is.
+    pub fn set_phase(&mut self, phase: &str) {
+        let status = self.fields.entry("status").or_insert_with(|| json!({}));
+        if let Value::Object(status) = status {
+            status.insert("phase".into(), phase.into());
+        }
+    }
 }

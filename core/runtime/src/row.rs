@@ -67,7 +67,9 @@ impl ControllerRow {
     pub fn may_send(&self, verb: &str, kind: Kind, subresource: &str) -> bool {
         let is_list = verb == "list" && subresource.is_empty();
         let named = self.writes.iter().any(|write| {
-            write.kind == kind && write.subresource == subresource && write.verbs.contains(&verb)
+            write.kind.is_none_or(|known| known == kind)
+                && write.subresource == subresource
+                && write.verbs.contains(&verb)
         });
         named || is_list && (kind == Kind::POD || self.watched().any(|watched| watched == kind))
     }
@@ -83,6 +85,9 @@ impl ControllerRow {
 pub enum RunsIn {
     /// A controller manager, as a client of the API.
     Manager,
+    /// As [`Manager`](RunsIn::Manager). A simulated cluster has it of its own, beside the controllers that are
+    /// tested or measured: a client without latency, limit or faults.
+    Cluster,
     /// The simulated API server, whose commits it is a part of.
     Server,
 }
@@ -90,11 +95,11 @@ pub enum RunsIn {
 /// Requests that a controller sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Write {
-    /// Of what.
-    pub kind: Kind,
+    /// Of what; `None` is every kind that there is.
+    pub kind: Option<Kind>,
     /// The subresource; empty for the object itself.
     pub subresource: &'static str,
-    /// The verbs, as roles name them: `create`, `update`, `patch`, `delete`, `get`.
+    /// The verbs, as roles name them, e.g. `create` and `update`.
     pub verbs: &'static [&'static str],
 }
 
@@ -102,7 +107,16 @@ impl Write {
     /// Requests of objects themselves.
     pub const fn of(kind: Kind, verbs: &'static [&'static str]) -> Write {
         Write {
-            kind,
+            kind: Some(kind),
+            subresource: "",
+            verbs,
+        }
+    }
+
+    /// Requests of objects of every kind, custom ones too.
+    pub const fn of_every_kind(verbs: &'static [&'static str]) -> Write {
+        Write {
+            kind: None,
             subresource: "",
             verbs,
         }
@@ -110,9 +124,14 @@ impl Write {
 
     /// Updates of objects' status.
     pub const fn status(kind: Kind) -> Write {
+        Write::update_of(kind, "status")
+    }
+
+    /// Updates of a subresource.
+    pub const fn update_of(kind: Kind, subresource: &'static str) -> Write {
         Write {
-            kind,
-            subresource: "status",
+            kind: Some(kind),
+            subresource,
             verbs: &["update"],
         }
     }
@@ -174,6 +193,7 @@ mod tests {
         writes: &[
             Write::of(Kind::POD, &["create"]),
             Write::status(Kind::REPLICA_SET),
+            Write::of_every_kind(&["deletecollection"]),
         ],
         ..ControllerRow::DEFAULT
     };
@@ -183,11 +203,13 @@ mod tests {
         assert!(ROW.may_send("create", Kind::POD, ""));
         assert!(ROW.may_send("update", Kind::REPLICA_SET, "status"));
         assert!(ROW.may_send("list", Kind::DEPLOYMENT, ""));
+        assert!(ROW.may_send("deletecollection", Kind::NODE, ""));
         for (verb, kind, subresource) in [
             ("delete", Kind::POD, ""),
             ("create", Kind::POD, "status"),
             ("update", Kind::REPLICA_SET, ""),
             ("list", Kind::NODE, ""),
+            ("deletecollection", Kind::NODE, "status"),
         ] {
             assert!(!ROW.may_send(verb, kind, subresource), "{verb}");
         }

@@ -69,13 +69,13 @@ impl Strategy for Namespace {
             None => drop(self.fields.remove("spec")),
         }
         if finalizer::phase(self).is_empty() {
-            finalizer::set_phase(self, "Active");
+            self.set_phase("Active");
         }
     }
 
     fn begin_termination(&mut self, _now: Time) -> bool {
         self.terminating = true;
-        finalizer::set_phase(self, "Terminating");
+        self.set_phase("Terminating");
         finalizer::is_held(self)
     }
 
@@ -89,6 +89,12 @@ impl Strategy for Namespace {
 
     fn validate_status_update(&self, _old: &Self) -> Vec<Cause> {
         validation::validate_namespace_status(self)
+    }
+
+    fn committed(cluster: &Cluster, _old: Option<&Self>, new: Option<&Self>) {
+        if new.is_some_and(|new| new.terminating) {
+            cluster.terminations.begun();
+        }
     }
 }
 

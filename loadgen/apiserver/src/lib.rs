@@ -45,7 +45,8 @@
 //! version and appends the event to the kind's log (`log`). After that, with no lock held, the
 //! garbage collector (`gc`) and the disruption controller (`disruption`) are notified and drained
 //! watches are woken. Who runs the cluster has garbage collected
-//! ([`Cluster::collect_garbage`]) and namespaces ended ([`namespaces::sync`]).
+//! ([`Cluster::collect_garbage`]). A client empties namespaces that are being deleted, and finalizes them
+//! ([`Cluster::finalize`]).
 
 mod any;
 mod api;

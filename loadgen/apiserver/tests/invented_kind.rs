@@ -4,7 +4,6 @@
 
 use std::sync::Arc;
 
-use podstorm_apiserver::namespaces::{Outcome, StoreApi, sync};
 use podstorm_apiserver::{
     Api, Change, Cluster, ClusterOptions, DeleteOptions, ListOptions, Patch, Propagation,
     WatchFrom, WatchOptions, kind_named,
@@ -274,25 +273,6 @@ fn an_owner_of_a_kind_that_nobody_has_brought_is_not_taken_for_gone() {
     }
     collect(&cluster);
     assert_eq!(cluster.count::<Pod>(), 2);
-}
-
-#[test]
-fn a_namespace_takes_its_widgets_along() {
-    let (cluster, kind) = served();
-    let api = cluster.api(kind);
-    api.create(widget(kind, "a", json!({})), NOW).unwrap();
-    let options = DeleteOptions::default();
-    cluster
-        .delete::<Namespace>("", "shop", &options, NOW)
-        .unwrap();
-    let mut requests = StoreApi {
-        cluster: &cluster,
-        name: "shop",
-        now: NOW,
-    };
-    assert_eq!(sync(&mut requests, NOW), Ok(Outcome::Done));
-    assert_eq!(names(api), [""; 0]);
-    assert!(cluster.get::<Namespace>("", "shop").is_err());
 }
 
 #[test]

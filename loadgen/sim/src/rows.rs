@@ -18,16 +18,6 @@ pub const GARBAGE_COLLECTOR: ControllerRow = ControllerRow {
     ..ControllerRow::DEFAULT
 };
 
-/// The namespace controller.
-pub const NAMESPACES: ControllerRow = ControllerRow {
-    name: "namespace-controller",
-    alias: "namespace",
-    purpose: "the end of namespaces that are being deleted",
-    kind: Some(Kind::NAMESPACE),
-    runs_in: RunsIn::Server,
-    ..ControllerRow::DEFAULT
-};
-
 /// Pod garbage collection.
 pub const POD_GC: ControllerRow = ControllerRow {
     name: "pod-garbage-collector-controller",
@@ -61,8 +51,7 @@ impl Rows {
     pub fn upstream() -> Rows {
         let mut rows = Rows(Vec::new());
         upstream(&mut rows);
-        rows.0
-            .extend([&GARBAGE_COLLECTOR, &NAMESPACES, &POD_GC, &DISRUPTION]);
+        rows.0.extend([&GARBAGE_COLLECTOR, &POD_GC, &DISRUPTION]);
         rows
     }
 

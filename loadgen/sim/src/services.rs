@@ -29,10 +29,10 @@ impl Controllers {
         Controllers(rows.map(|row| row.name).collect())
     }
 
-    /// Those of objects of these kinds, and those that are parts of the server.
+    /// Those of objects of these kinds, and those that every cluster has of its own.
     pub fn of_kinds(rows: &Rows, kinds: &[Kind]) -> Controllers {
         Controllers::that(rows, |row| {
-            row.runs_in == RunsIn::Server || row.kind.is_some_and(|kind| kinds.contains(&kind))
+            row.runs_in != RunsIn::Manager || row.kind.is_some_and(|kind| kinds.contains(&kind))
         })
     }
 

@@ -173,7 +173,7 @@ impl Engine {
                 workload.is_some_and(|workload| workload.is_generated(settings))
                     || objects.iter().any(|object| object.kind() == kind)
             };
-            row.runs_in == RunsIn::Server || row.kind.is_some_and(is_there)
+            row.runs_in != RunsIn::Manager || row.kind.is_some_and(is_there)
         };
         let mut options = settings.sim_options();
         options.keeps_past = keeps_past;

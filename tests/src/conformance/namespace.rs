@@ -2,10 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use podstorm::object::{ApiError, Map, Namespace, Now, Object, Reason, Resource};
-use podstorm_apiserver::namespaces::{
-    Content, ContentType, Discovery, NamespaceApi, Outcome, Stopped, sync,
+use std::sync::Arc;
+
+use podstorm::client::{Answer, DiscoveredKind, Discovery, FailedGroups, Request};
+use podstorm::driver::run_steps;
+use podstorm::namespace::{Outcome, Stopped, sync};
+use podstorm::object::{
+    AnyObject, ApiError, DynamicObject, Kind, Map, Namespace, Now, Object, Pod, Propagation,
+    Reason, Resource, ResourceVersion,
 };
+use podstorm_apiserver::kind_named;
 use serde_json::{Value, json};
 
 use super::{Fields, expect_eq, expect_same_json};
@@ -30,7 +36,11 @@ pub(super) fn run(case: &mut Fields) -> Result<(), String> {
         failed_groups: case.texts("discoveryError")?,
         requests: Vec::new(),
     };
-    let outcome = sync(&mut api, now);
+    let outcome = run_steps(
+        async |calls| sync("ns1", &calls).await,
+        &mut |request: &Request, _: Now| api.answer(request).unwrap_or_else(Answer::Failed),
+        now,
+    );
     let mut out = case.object("out")?;
     let mut recorded = out.list("requests")?;
     for requests in [&mut api.requests, &mut recorded] {
@@ -117,11 +127,12 @@ impl ScriptedApi {
         }
     }
 
-    fn write(&mut self, part: &str, namespace: &Namespace) -> Result<Namespace, ApiError> {
+    fn write(&mut self, part: &str, namespace: &Namespace) -> Result<Answer, ApiError> {
         let body = namespace.to_json();
         let path = format!("{NAMESPACE}/{part}");
         let answered = self.request("PUT", &path, body.clone())?;
-        Ok(namespace_of(answered.unwrap_or(body)))
+        let written = namespace_of(answered.unwrap_or(body));
+        Ok(Answer::Object(Arc::new(written)))
     }
 }
 
@@ -138,59 +149,96 @@ fn namespace_of(value: Value) -> Namespace {
     Namespace::from_json(value).expect("the case holds a namespace")
 }
 
-fn path_of(of: &ContentType<()>) -> String {
-    let (group, version, resource) = (&of.group, &of.version, &of.resource);
-    match group.is_empty() {
+/// The kind of a resource, if objects of the kind exist.
+fn kind_of(api_version: &str, resource: &str) -> Option<Kind> {
+    let kind = match resource {
+        "bindings" => return None,
+        "configmaps" => kind_named("ConfigMap"),
+        "pods" => Some(Kind::POD),
+        "replicasets" => Some(Kind::REPLICA_SET),
+        "services" => kind_named("Service"),
+        other => panic!("no case has {other}"),
+    };
+    let kind = kind.expect("it is built in");
+    assert_eq!(
+        (kind.api_version(), kind.resource()),
+        (api_version, resource)
+    );
+    Some(kind)
+}
+
+fn object_of(kind: Kind, value: Value) -> AnyObject {
+    match kind == Kind::POD {
+        true => Arc::new(Pod::from_json(value).expect("the case holds a pod")),
+        false => Arc::new(DynamicObject::from_json(kind, value).expect("the case holds an object")),
+    }
+}
+
+fn path_of(kind: Kind) -> String {
+    let (api_version, resource) = (kind.api_version(), kind.resource());
+    match kind.group().is_empty() {
         true => format!("{NAMESPACE}/{resource}"),
-        false => format!("/apis/{group}/{version}/namespaces/ns1/{resource}"),
+        false => format!("/apis/{api_version}/namespaces/ns1/{resource}"),
     }
 }
 
-fn background() -> Value {
-    json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"})
-}
-
-impl NamespaceApi for ScriptedApi {
-    type Kind = ();
-
-    fn get(&mut self) -> Result<Namespace, ApiError> {
-        let found = self.request("GET", NAMESPACE, Value::Null)?;
-        Ok(namespace_of(found.expect("the case scripts the namespace")))
+impl ScriptedApi {
+    fn answer(&mut self, request: &Request) -> Result<Answer, ApiError> {
+        Ok(match request {
+            Request::Get { kind, name, .. } => {
+                assert_eq!((*kind, &**name), (Kind::NAMESPACE, "ns1"));
+                let found = self.request("GET", NAMESPACE, Value::Null)?;
+                let found = found.expect("the case scripts the namespace");
+                Answer::Object(Arc::new(namespace_of(found)))
+            }
+            Request::PutStatus { object } => {
+                let namespace = object.downcast_ref::<Namespace>();
+                self.write("status", namespace.expect("it is the namespace's"))?
+            }
+            Request::Finalize { namespace } => self.write("finalize", namespace)?,
+            Request::Discover => Answer::Discovered(Box::new(self.discover())),
+            Request::List { kind, .. } => Answer::List {
+                items: self.list(*kind)?,
+                version: ResourceVersion::from(1),
+            },
+            Request::DeleteCollection { kind, options, .. } => {
+                let options = options.as_ref().expect("they say how");
+                assert_eq!(options.propagation, Some(Propagation::Background));
+                self.request("DELETE", &path_of(*kind), background())?;
+                Answer::Deleted(None)
+            }
+            Request::Delete {
+                kind,
+                name,
+                options,
+                ..
+            } => {
+                let options = options.as_ref().expect("they say how");
+                assert_eq!(options.propagation, Some(Propagation::Background));
+                let path = format!("{}/{name}", path_of(*kind));
+                self.request("DELETE", &path, background())?;
+                Answer::Deleted(None)
+            }
+            other => panic!("no sync of a namespace asks for {other:?}"),
+        })
     }
 
-    fn put_status(&mut self, namespace: &Namespace) -> Result<Namespace, ApiError> {
-        self.write("status", namespace)
-    }
-
-    fn finalize(&mut self, namespace: &Namespace) -> Result<Namespace, ApiError> {
-        self.write("finalize", namespace)
-    }
-
-    fn discover(&mut self) -> Discovery<()> {
-        let mut types = Vec::new();
-        let mut unparsable = None;
+    fn discover(&self) -> Discovery {
+        let mut kinds = Vec::new();
+        let mut malformed = None;
         for list in &self.resources {
             let named = list["groupVersion"].as_str().unwrap_or_default();
-            let (group, version) = match named.split('/').collect::<Vec<_>>()[..] {
-                [version] => ("", version),
-                [group, version] => (group, version),
-                _ => {
-                    unparsable = Some(format!("unexpected GroupVersion string: {named}"));
-                    continue;
-                }
-            };
+            if named.matches('/').count() > 1 {
+                malformed = Some(format!("unexpected GroupVersion string: {named}"));
+                continue;
+            }
             for resource in list["resources"].as_array().into_iter().flatten() {
-                let verbs = resource["verbs"].as_array();
-                let has = |verb: &str| verbs.is_some_and(|all| all.iter().any(|it| it == verb));
-                if has("delete") {
-                    types.push(ContentType {
-                        kind: (),
-                        group: group.to_owned(),
-                        version: version.to_owned(),
-                        resource: resource["name"].as_str().unwrap_or_default().to_owned(),
-                        deletes_collections: has("deletecollection"),
-                    });
-                }
+                let name = resource["name"].as_str().unwrap_or_default();
+                let verbs = resource["verbs"].as_array().into_iter().flatten();
+                kinds.extend(kind_of(named, name).map(|kind| DiscoveredKind {
+                    kind,
+                    verbs: verbs.filter_map(Value::as_str).map(Into::into).collect(),
+                }));
             }
         }
         let groups = self.failed_groups.iter();
@@ -198,45 +246,27 @@ impl NamespaceApi for ScriptedApi {
             .map(|group| format!("{group}: the server is currently unable to handle the request"))
             .collect();
         let text = "unable to retrieve the complete list of server APIs";
-        let failed =
-            (!groups.is_empty()).then(|| (groups.len(), format!("{text}: {}", groups.join(", "))));
+        let failed = (!groups.is_empty()).then(|| FailedGroups {
+            count: groups.len(),
+            message: format!("{text}: {}", groups.join(", ")),
+        });
         Discovery {
-            types,
+            kinds,
             failed,
-            unparsable,
+            malformed,
         }
     }
 
-    fn list(&mut self, of: &ContentType<()>) -> Result<Vec<Content>, ApiError> {
-        let path = path_of(of);
+    fn list(&mut self, kind: Kind) -> Result<Vec<AnyObject>, ApiError> {
+        let path = path_of(kind);
         self.request("GET", &path, Value::Null)?;
         let items = next(&self.lists, &mut self.used, &path);
         let items = items.and_then(|items| items.as_array().cloned());
-        Ok(items.unwrap_or_default().iter().map(content).collect())
-    }
-
-    fn delete_collection(&mut self, of: &ContentType<()>) -> Result<(), ApiError> {
-        let path = path_of(of);
-        self.request("DELETE", &path, background()).map(drop)
-    }
-
-    fn delete(&mut self, of: &ContentType<()>, name: &str) -> Result<(), ApiError> {
-        let path = format!("{}/{name}", path_of(of));
-        self.request("DELETE", &path, background()).map(drop)
+        let items = items.unwrap_or_default().into_iter();
+        Ok(items.map(|item| object_of(kind, item)).collect())
     }
 }
 
-fn content(object: &Value) -> Content {
-    let metadata = &object["metadata"];
-    let finalizers = metadata["finalizers"].as_array().into_iter().flatten();
-    let texts = finalizers.filter_map(Value::as_str).map(str::to_owned);
-    let has_ended = ["Succeeded", "Failed"]
-        .iter()
-        .any(|phase| object["status"]["phase"] == *phase);
-    let grace = object["spec"]["terminationGracePeriodSeconds"].as_i64();
-    Content {
-        name: metadata["name"].as_str().unwrap_or_default().to_owned(),
-        finalizers: texts.collect(),
-        grace_seconds: grace.filter(|_| !has_ended).unwrap_or(0),
-    }
+fn background() -> Value {
+    json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"})
 }

@@ -14,4 +14,4 @@ pub use podstorm_objects::{
     ApiError, Cause, DeleteOptions, EventPatch, EventWrite, ObjectReference, OwnerPatch,
     Propagation, Reason, Scale, WatchEvent,
 };
-pub use request::{Answer, Patch, Request, Selection};
+pub use request::{Answer, DiscoveredKind, Discovery, FailedGroups, Patch, Request, Selection};

@@ -145,6 +145,8 @@ pub enum Request {
         /// The kind of its objects.
         kind: Kind,
     },
+    /// Discovery of all kinds that the server serves: `GET` of `/api` and of `/apis`.
+    Discover,
     /// `GET` of a path whose answer is no object of a [`Kind`], e.g. of the metrics API.
     Raw {
         /// The path with its query, e.g. `/apis/metrics.k8s.io/v1beta1/namespaces/a/pods`.
@@ -203,10 +205,50 @@ pub enum Answer {
     /// The version that a resource has reached. A cache that has reached it shows every write that
     /// was committed before the read.
     Version(ResourceVersion),
+    /// The kinds that the server serves.
+    Discovered(Box<Discovery>),
     /// What is at a [path](Request::Raw).
     Raw(Value),
     /// Anything but success.
     Failed(ApiError),
+}
+
+/// The kinds that a server serves.
+///
+/// Source: `ServerPreferredResources` of Kubernetes' `client-go/discovery`.
+#[derive(Clone, Debug, Default)]
+pub struct Discovery {
+    /// Each kind, in the version that the server prefers.
+    pub kinds: Vec<DiscoveredKind>,
+    /// The groups whose discovery failed; their kinds are missing above.
+    pub failed: Option<FailedGroups>,
+    /// The error of a group version that is malformed, e.g. `a/b/c`.
+    pub malformed: Option<String>,
+}
+
+/// A kind that a server serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiscoveredKind {
+    /// The kind.
+    pub kind: Kind,
+    /// The verbs of its objects, e.g. `delete` and `deletecollection`.
+    pub verbs: Vec<CompactString>,
+}
+
+impl DiscoveredKind {
+    /// Whether the server takes requests with that verb for the kind.
+    pub fn has(&self, verb: &str) -> bool {
+        self.verbs.iter().any(|known| known == verb)
+    }
+}
+
+/// The groups whose discovery failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailedGroups {
+    /// How many they are.
+    pub count: usize,
+    /// The error, which names them.
+    pub message: String,
 }
 
 // Batches hold hundreds: a sync's memory and the time to move an answer depend on them.

@@ -143,7 +143,7 @@ impl Cluster {
             self.notify_quotas(old, new, now);
         }
         if let (Some(old), None) = (old, new) {
-            self.notify_namespaces(old.metadata());
+            self.report_removal(old.metadata(), now);
         }
         let none = OwnerReferences::new();
         let before = old.map_or(&none, |object| &object.metadata().owner_references);

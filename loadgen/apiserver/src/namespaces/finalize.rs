@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::create::refuse_invalid;
 use crate::store::counts::{Verb, WriteEffects};
 use crate::update::{Update, check_put, prepare_and_validate};
-use crate::{Cluster, finalizer, validation};
+use crate::{Cluster, validation};
 
 impl Cluster {
     /// Sets the finalizers in a namespace's spec, as `PUT` of its `/finalize` does. A namespace that
@@ -40,7 +40,7 @@ impl Cluster {
 
 /// Gives a namespace the finalizers of another.
 fn set(namespace: &mut Namespace, from: &Namespace) {
-    let wanted: Vec<Value> = finalizer::all(from).into_iter().map(Value::from).collect();
+    let wanted: Vec<Value> = from.finalizers().into_iter().map(Value::from).collect();
     let spec = namespace.fields.entry("spec").or_insert_with(|| json!({}));
     if let Value::Object(spec) = spec {
         match wanted.is_empty() {

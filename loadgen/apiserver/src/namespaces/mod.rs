@@ -1,39 +1,27 @@
-//! The namespace controller: one sync of a namespace that is being deleted, request by request as
-//! upstream's.
-//!
-//! [`sync`] decides, and asks a [`NamespaceApi`] for every request. [`StoreApi`] answers from a
-//! cluster. When a namespace is due is the caller's: [`FIRST_AFTER_NS`] after its deletion begins, and
-//! then as [`Outcome`] says; a [waker](Cluster::set_namespaces_waker) tells of objects that went meanwhile.
-//! In a cluster without this controller a namespace stays `Terminating`.
-//!
-//! Source: Kubernetes' `pkg/controller/namespace/deletion`.
+//! What the server itself does for the end of namespaces: it removes one with its last finalizer, and reports
+//! removals from one that is being deleted. The namespace controller, which empties them, is a client of the API.
+//! Without this controller a namespace stays `Terminating`.
 
-mod conditions;
 mod finalize;
-mod store;
-mod sync;
-
-pub use store::StoreApi;
-pub use sync::{Content, ContentType, Discovery, NamespaceApi, Outcome, Stopped, sync};
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use podstorm_objects::ObjectMeta;
+use podstorm_objects::{Now, ObjectMeta};
 
+use crate::Cluster;
 use crate::store::lock::Lock;
-use crate::{Cluster, Waker};
 
-/// From the notification that a namespace is being deleted to its sync, ns: other servers may still
-/// admit objects to it.
-pub const FIRST_AFTER_NS: i64 = 5_000_000_000;
+/// Called with the name of a namespace that is being deleted, after an object of the namespace was removed.
+pub type RemovalHook = Arc<dyn Fn(&str, Now) + Send + Sync>;
 
 /// What the cluster knows of namespaces that are being deleted.
 #[derive(Default)]
 pub(crate) struct Terminations {
-    /// Whether there ever was a sync; otherwise removals cost one test.
+    /// Whether a namespace was ever deleted; otherwise removals cost one test.
     seen: AtomicBool,
-    waker: Lock<Option<Waker>>,
+    hook: Lock<Option<RemovalHook>>,
 }
 
 impl fmt::Debug for Terminations {
@@ -42,24 +30,34 @@ impl fmt::Debug for Terminations {
     }
 }
 
+impl Terminations {
+    /// Notes that a namespace is being deleted.
+    pub(crate) fn begun(&self) {
+        // Relaxed: who empties the namespace has read that it is being deleted, and the locks of the store order
+        // that before later removals.
+        self.seen.store(true, Ordering::Relaxed);
+    }
+}
+
 impl Cluster {
-    /// Sets the waker that is called when an object of a namespace that is being deleted was removed.
-    pub fn set_namespaces_waker(&self, waker: Option<Waker>) {
-        *self.terminations.waker.lock() = waker;
+    /// Sets what is called when an object of a namespace that is being deleted was removed. The caller of the
+    /// removal calls it, after the commit and without a lock.
+    pub fn set_removal_hook(&self, hook: Option<RemovalHook>) {
+        *self.terminations.hook.lock() = hook;
     }
 
-    /// Tells of an object that was removed.
-    pub(crate) fn notify_namespaces(&self, removed: &ObjectMeta) {
-        // Relaxed: set before a sync lists what is left, and the locks of the store order the lists before
-        // later removals.
+    /// Reports an object that was removed.
+    pub(crate) fn report_removal(&self, removed: &ObjectMeta, now: Now) {
+        // Relaxed: see `Terminations::begun`.
         if !self.terminations.seen.load(Ordering::Relaxed) {
             return;
         }
-        let key = self.namespaces.key("", &removed.namespace);
+        let namespace = &removed.namespace;
+        let key = self.namespaces.key("", namespace);
         if self.namespaces.inspect(&key, |found| found.terminating) == Some(true)
-            && let Some(waker) = self.terminations.waker.lock().clone()
+            && let Some(hook) = self.terminations.hook.lock().clone()
         {
-            waker();
+            hook(namespace, now);
         }
     }
 }

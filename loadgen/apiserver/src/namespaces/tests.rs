@@ -1,9 +1,8 @@
-//! Syncs of namespaces on a cluster.
+//! Namespaces that are being deleted.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
-use podstorm_objects::{Namespace, Object, Pod, ReplicaSet};
+use podstorm_objects::{Namespace, Object, Pod};
 use serde_json::{Value, json};
 
 use super::*;
@@ -21,36 +20,8 @@ fn deleting(fill: impl FnOnce(&Cluster)) -> Cluster {
     cluster
 }
 
-fn sync_at(cluster: &Cluster, seconds: i64) -> Result<Outcome, Stopped> {
-    let now = at(seconds);
-    let mut api = StoreApi {
-        cluster,
-        name: "default",
-        now,
-    };
-    sync(&mut api, now)
-}
-
 fn is_there(cluster: &Cluster) -> bool {
     cluster.get::<Namespace>("", "default").is_ok()
-}
-
-fn condition(cluster: &Cluster, kind: &str) -> (String, String) {
-    let namespace = cluster.get::<Namespace>("", "default").unwrap().to_json();
-    let conditions = &namespace["status"]["conditions"];
-    let mut all = conditions.as_array().unwrap().iter();
-    let found = all.find(|condition| condition["type"] == kind).unwrap();
-    let text = |member: &str| found[member].as_str().unwrap().to_owned();
-    (text("status"), text("message"))
-}
-
-#[test]
-fn an_empty_namespace_goes_with_its_finalizer() {
-    let cluster = deleting(|_| {});
-    assert!(is_there(&cluster), "nobody else ends it");
-    assert_eq!(sync_at(&cluster, 5), Ok(Outcome::Done));
-    assert!(!is_there(&cluster));
-    assert_eq!(sync_at(&cluster, 5), Ok(Outcome::Done), "it is gone");
 }
 
 #[test]
@@ -76,91 +47,44 @@ fn a_deleted_namespace_is_terminating_and_takes_nothing_new() {
 }
 
 #[test]
-fn a_waker_is_called_when_a_namespace_that_was_looked_at_loses_something() {
+fn a_removal_from_a_namespace_that_is_being_deleted_is_reported() {
     let cluster = deleting(|cluster| {
-        bound_pod(cluster, "slow", json!({}));
-        bound_pod(cluster, "slower", json!({}));
+        for name in ["slow", "slower"] {
+            bound_pod(cluster, name, json!({}));
+        }
     });
-    let calls = Arc::new(AtomicU32::new(0));
-    let counter = calls.clone();
-    cluster.set_namespaces_waker(Some(Arc::new(move || {
-        counter.fetch_add(1, Ordering::Relaxed);
+    let reports = Arc::new(Lock::new(Vec::new()));
+    let out = reports.clone();
+    cluster.set_removal_hook(Some(Arc::new(move |namespace, now| {
+        out.lock().push((namespace.to_owned(), now));
     })));
-    sync_at(&cluster, 5).unwrap();
-    let called = || calls.load(Ordering::Relaxed);
     let remove = |namespace: &str, name: &str| {
         let removed = cluster.delete::<Pod>(namespace, name, &forced(), at(6));
         removed.unwrap();
     };
-    assert_eq!(called(), 0, "both are on their way out");
     remove("default", "slow");
-    assert_eq!(called(), 1);
+    assert_eq!(*reports.lock(), [("default".to_owned(), at(6))]);
     let elsewhere = json!({"metadata": {"namespace": "other"}});
     cluster.create(pod("a", elsewhere), at(6)).unwrap();
     remove("other", "a");
-    assert_eq!(called(), 1, "it is another namespace's");
-    cluster.set_namespaces_waker(None);
+    assert_eq!(reports.lock().len(), 1, "that namespace stays");
+    cluster.set_removal_hook(None);
     remove("default", "slower");
-    assert_eq!(called(), 1);
-}
-
-#[test]
-fn pods_go_first_and_are_given_half_their_grace() {
-    let cluster = deleting(|cluster| {
-        bound_pod(cluster, "slow", json!({}));
-        cluster.create(replica_set("r", json!({})), at(0)).unwrap();
-    });
-    let outcome = sync_at(&cluster, 5).unwrap();
-    assert_eq!(outcome, Outcome::Remaining(30));
-    assert_eq!(outcome.again_after_seconds(), Some(16));
-    assert!(cluster.get::<ReplicaSet>("default", "r").is_ok());
-    let (status, _) = condition(&cluster, "NamespaceContentRemaining");
-    assert_eq!(status, "False", "upstream counts no pods here");
-    let ended = cluster.delete::<Pod>("default", "slow", &forced(), at(6));
-    ended.unwrap();
-    assert_eq!(sync_at(&cluster, 21), Ok(Outcome::Done));
-    assert!(!is_there(&cluster));
-}
-
-#[test]
-fn a_pod_beyond_its_grace_is_an_error() {
-    let cluster = deleting(|cluster| drop(bound_pod(cluster, "stuck", json!({}))));
-    sync_at(&cluster, 5).unwrap();
-    let stopped = sync_at(&cluster, 31).unwrap_err();
-    let text = "for gvr: /v1, Resource=pods";
-    assert!(stopped.0[0].ends_with(text), "{stopped:?}");
-    let (status, message) = condition(&cluster, "NamespaceDeletionContentFailure");
-    assert_eq!(status, "True");
-    assert!(message.starts_with("Failed to delete all resource types, 1 remaining"));
-}
-
-#[test]
-fn what_a_finalizer_keeps_is_counted() {
-    let cluster = deleting(|cluster| {
-        let held = json!({"metadata": {"finalizers": ["x.io/a"]}});
-        cluster.create(replica_set("r", held), at(0)).unwrap();
-    });
-    assert_eq!(sync_at(&cluster, 5), Ok(Outcome::Remaining(15)));
-    let (_, message) = condition(&cluster, "NamespaceContentRemaining");
-    let text = "Some resources are remaining: replicasets.apps has 1 resource instances";
-    assert_eq!(message, text);
-    let before = cluster.resource_version();
-    assert_eq!(sync_at(&cluster, 13), Ok(Outcome::Remaining(15)));
-    let after = cluster.resource_version();
-    assert_eq!(after, before, "the conditions are as they were");
+    assert_eq!(reports.lock().len(), 1);
 }
 
 #[test]
 fn another_finalizer_keeps_the_namespace_until_it_is_finalized() {
-    let cluster = deleting(|cluster| {
+    let finalize = |cluster: &Cluster, finalizers: Value| {
         let mut namespace = Namespace::clone(&cluster.get("", "default").unwrap());
-        let finalizers = json!({"finalizers": ["x.io/b", "kubernetes"]});
-        namespace.fields.insert("spec".into(), finalizers);
+        let spec = json!({"finalizers": finalizers});
+        namespace.fields.insert("spec".into(), spec);
         cluster.finalize(namespace, false, at(0)).unwrap();
-    });
-    assert_eq!(sync_at(&cluster, 5), Ok(Outcome::Done));
+    };
+    let cluster = deleting(|cluster| finalize(cluster, json!(["x.io/b", "kubernetes"])));
+    finalize(&cluster, json!(["x.io/b"]));
     let kept = cluster.get::<Namespace>("", "default").unwrap();
-    assert_eq!(kept.fields["spec"]["finalizers"], json!(["x.io/b"]));
+    assert_eq!(kept.finalizers(), ["x.io/b"]);
     let mut freed = Namespace::clone(&kept);
     freed.fields.insert("spec".into(), json!({}));
     assert!(cluster.finalize(freed.clone(), true, at(6)).is_ok());

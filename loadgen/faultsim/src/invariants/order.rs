@@ -27,6 +27,7 @@ pub(super) fn is_of_a_replica_set(request: &Request) -> Checked {
         | Request::Finalize { .. }
         | Request::Delete { .. }
         | Request::DeleteCollection { .. }
+        | Request::Discover
         | Request::Raw { .. } => {
             let text = format!("a ReplicaSet's sync asks for {}", RequestInfo::of(request));
             Err(("I2", text))

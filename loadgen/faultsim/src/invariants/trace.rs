@@ -141,6 +141,7 @@ pub(crate) fn request_words(request: &Request) -> String {
             format!("{} of namespace {namespace:?}", RequestInfo::of(request))
         }
         Request::Finalize { namespace } => format!("finalize {}", namespace.metadata.name),
+        Request::Discover => "discover".to_owned(),
         Request::Raw { path } => format!("get {path}"),
     }
 }

@@ -280,7 +280,8 @@ impl Harness {
         &self.cluster
     }
 
-    /// The requests of the controllers of workloads so far, and of their Events' writers, by `verb resource code`: `create pods 201`. The server's own controllers make none.
+    /// The requests of the controllers of workloads so far, and of their Events' writers, by `verb resource code`:
+    /// `create pods 201`. Those of the cluster's own controllers are not among them.
     ///
     /// # Panics
     /// When a task has panicked.
@@ -409,7 +410,7 @@ impl Drop for Harness {
         self.executor.stop();
         self.cluster.set_gc_waker(None);
         self.cluster.set_disruption_waker(None);
-        self.cluster.set_namespaces_waker(None);
+        self.cluster.set_removal_hook(None);
         if let EngineState::Threads { running, .. } = &mut self.engine
             && let Some(thread) = running.take()
         {

@@ -20,16 +20,16 @@ mod sources;
 pub mod worker;
 mod worker_transport;
 
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use podstorm::cache::PodCache;
 use podstorm::driver::Workload;
 use podstorm::informer::{AnyInformer, Informers};
 use podstorm::reflector::{ReflectorOptions, WATCH_LIST};
-use podstorm::row::ControllerRow;
+use podstorm::row::{ControllerRow, RunsIn};
 use podstorm::workqueue::{TokenBucket, Workers};
-use podstorm_apiserver::latency::LatencySampler;
+use podstorm_apiserver::latency::{Latency, LatencySampler};
 use podstorm_apiserver::{Cluster, ClusterOptions};
 use podstorm_objects::Kind;
 use smallvec::SmallVec;
@@ -125,13 +125,24 @@ impl std::fmt::Debug for Builder {
 impl Builder {
     /// A cluster without tasks.
     fn new(options: SimOptions, clock: RealClock, cluster: Cluster) -> Builder {
+        let clock = (options.engine == EngineKind::Threads).then_some(clock);
+        Builder::over(options, clock, Arc::new(cluster), Arc::default())
+    }
+
+    /// As [`new`](Builder::new), over an executor that has or gets the tasks of others too.
+    fn over(
+        options: SimOptions,
+        clock: Option<RealClock>,
+        cluster: Arc<Cluster>,
+        executor: Arc<Executor>,
+    ) -> Builder {
         Builder {
             nodes: None,
             stuck: None,
-            clock: (options.engine == EngineKind::Threads).then_some(clock),
-            executor: Arc::default(),
+            clock,
+            executor,
             tasks: Tasks::default(),
-            cluster: Arc::new(cluster),
+            cluster,
             started: Arc::default(),
             delivered: Arc::default(),
             informer_wakers: Vec::new(),
@@ -148,7 +159,7 @@ impl Builder {
         }
     }
 
-    /// Adds the tasks around the controllers: scheduler, kubelets, garbage collector, namespaces.
+    /// Adds the tasks around the controllers: scheduler, kubelets, garbage collector, and the cluster's own controllers.
     fn add_cluster_tasks(&mut self) {
         let (options, cluster) = (self.options.clone(), Arc::clone(&self.cluster));
         let nodes = self.nodes.clone();
@@ -181,6 +192,31 @@ impl Builder {
             });
         }
         self.add_server_tasks(true);
+        self.add_cluster_manager();
+    }
+
+    /// Adds the controller manager that every cluster has of its own. Its requests and watches take no time and meet
+    /// no faults, it waits for no start, and the numbers of the run don't count its work: a run is about other
+    /// controllers.
+    fn add_cluster_manager(&mut self) {
+        let mut options = self.options.clone();
+        (options.latency.api, options.latency.watch) = (Latency::ZERO, Latency::ZERO);
+        options.api_errors = 0.0;
+        options.controller.kube_api_qps = None;
+        let (cluster, executor) = (Arc::clone(&self.cluster), Arc::clone(&self.executor));
+        let mut own = Builder::over(options, self.clock, cluster, executor);
+        own.registry = self.registry.clone();
+        own.tasks = std::mem::take(&mut self.tasks);
+        own.installed = std::mem::take(&mut self.installed);
+        // Relaxed: no task runs yet.
+        own.started.store(true, Ordering::Relaxed);
+        let (runners, _) = own.controllers(RunsIn::Cluster, None);
+        (self.tasks, self.installed) = (own.tasks, own.installed);
+        // None of them hears of pods.
+        runners.iter().for_each(|runner| runner.informer_synced());
+        if !self.options.services.namespaces_wait {
+            namespaces::hasten(&self.cluster, &runners);
+        }
     }
 
     /// Adds the controllers that are parts of the server and run: those of every cluster, or else those
@@ -247,10 +283,26 @@ impl Builder {
     /// informers, which wait for `started`. `connection` is present in a run with fault injection or
     /// observers. Returns its controllers.
     fn manager(&mut self, connection: Option<&Arc<Connection>>) -> Runners {
+        let (handlers, pods) = self.controllers(RunsIn::Manager, connection);
+        let listener = Pods {
+            cache: pods,
+            readers: handlers.clone(),
+        };
+        let source = PodSource(Arc::clone(&self.cluster));
+        self.watch(source, listener, PODS, connection);
+        handlers
+    }
+
+    /// Adds the controllers of a manager of these, and its informers but that of pods, whose cache it returns too.
+    fn controllers(
+        &mut self,
+        managers: RunsIn,
+        connection: Option<&Arc<Connection>>,
+    ) -> (Runners, Arc<PodCache>) {
         let mut informers = Informers::new(Arc::default());
         let (registry, observers) = (self.registry.clone(), self.observers.clone());
         let mut handlers = Runners::new();
-        for (row, add) in registry.of_manager() {
+        for (row, add) in registry.of_manager(managers) {
             if self.options.services.controllers.has(row) {
                 handlers.push(add(self, &mut informers, connection, &observers));
             }
@@ -276,13 +328,7 @@ impl Builder {
             let source = KindSource(Arc::clone(&self.cluster), kind);
             self.watch(source, listener, number, connection);
         }
-        let listener = Pods {
-            cache: Arc::clone(informers.pods()),
-            readers: handlers.clone(),
-        };
-        let source = PodSource(Arc::clone(&self.cluster));
-        self.watch(source, listener, PODS, connection);
-        handlers
+        (handlers, Arc::clone(informers.pods()))
     }
 
     /// Adds a workload with its timers, workers and event writer.
@@ -414,6 +460,8 @@ fn server_options(options: &SimOptions) -> ClusterOptions {
     }
 }
 
+#[cfg(test)]
+mod namespace_tests;
 #[cfg(test)]
 mod queues_tests;
 #[cfg(test)]

@@ -7,13 +7,13 @@ use podstorm::controller::{ControllerType, Setup};
 use podstorm::driver::Workload;
 use podstorm::informer::Informers;
 use podstorm::registry::{Registrar, upstream};
-use podstorm::row::ControllerRow;
+use podstorm::row::{ControllerRow, RunsIn};
 
 use super::observer::Observers;
 use super::runner::{AnyRunner, Hooks};
-use super::{Builder, disruption, garbage_collector, namespaces, pod_gc};
+use super::{Builder, disruption, garbage_collector, pod_gc};
 use crate::faults::Connection;
-use crate::rows::{DISRUPTION, GARBAGE_COLLECTOR, NAMESPACES, POD_GC, Rows};
+use crate::rows::{DISRUPTION, GARBAGE_COLLECTOR, POD_GC, Rows};
 
 /// Adds a controller to the manager that a builder is building.
 pub(crate) type Add = Arc<
@@ -35,7 +35,7 @@ struct Entry {
 /// What a controller is a part of, and what adds it there.
 #[derive(Clone)]
 enum Part {
-    /// Of every controller manager.
+    /// Of every controller manager of the program that its row names.
     Manager(Add),
     /// Of every cluster.
     Cluster(AddTask),
@@ -57,10 +57,6 @@ impl Registry {
             Entry {
                 row: &GARBAGE_COLLECTOR,
                 part: Part::Cluster(garbage_collector::add),
-            },
-            Entry {
-                row: &NAMESPACES,
-                part: Part::Cluster(namespaces::add),
             },
             Entry {
                 row: &POD_GC,
@@ -144,11 +140,15 @@ impl Registry {
         self.0.iter().map(|entry| entry.row).collect()
     }
 
-    /// What adds the controllers of every manager, with their rows.
-    pub(crate) fn of_manager(&self) -> impl Iterator<Item = (&'static ControllerRow, &Add)> {
-        self.0.iter().filter_map(|entry| match &entry.part {
-            Part::Manager(add) => Some((entry.row, add)),
-            Part::Cluster(_) | Part::Service(_) => None,
+    /// What adds the controllers of every manager of these, with their rows.
+    pub(crate) fn of_manager(
+        &self,
+        managers: RunsIn,
+    ) -> impl Iterator<Item = (&'static ControllerRow, &Add)> {
+        let entries = self.0.iter();
+        entries.filter_map(move |entry| match &entry.part {
+            Part::Manager(add) if entry.row.runs_in == managers => Some((entry.row, add)),
+            _ => None,
         })
     }
 

@@ -56,9 +56,10 @@ impl Call {
             | Request::Delete { .. }
             | Request::DeleteCollection { .. } => Call::WriteObject,
             Request::Get { .. } => Call::GetOwner,
-            Request::List { .. } | Request::GetScale { .. } | Request::Raw { .. } => {
-                Call::ReadOther
-            }
+            Request::List { .. }
+            | Request::GetScale { .. }
+            | Request::Discover
+            | Request::Raw { .. } => Call::ReadOther,
             Request::ReadVersion { .. } => Call::ReadVersion,
         }
     }

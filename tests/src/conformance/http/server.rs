@@ -11,10 +11,13 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
+use podstorm::client::Request as Asked;
+use podstorm::driver::run_steps;
+use podstorm::namespace::sync;
 use podstorm::object::{Namespace, Now, Resource};
-use podstorm_apiserver::namespaces::{StoreApi, sync};
 use podstorm_apiserver::{Cluster, ClusterOptions};
 use podstorm_http::{ApiServer, Credentials, User, listen};
+use podstorm_sim::engine::client::{ApiCalls, Client as InProcess};
 use tokio::net::{TcpListener, TcpStream};
 
 /// The credential that is sent unless a step says otherwise.
@@ -156,10 +159,14 @@ impl Server {
     pub(super) fn run_controllers(&self) {
         let (cluster, now) = (self.api.cluster(), self.api.now());
         cluster.collect_garbage(usize::MAX, now);
+        let client = InProcess::new(Arc::clone(cluster), None);
+        let mut calls = ApiCalls::default();
         for namespace in cluster.list::<Namespace>(None).0 {
             let name = &*namespace.metadata.name;
+            let steps = async |calls| sync(name, &calls).await;
+            let mut carry = |asked: &Asked, now: Now| client.carry_out(asked, &mut calls, now);
             // What stays is for the cases to see.
-            drop(sync(&mut StoreApi { cluster, name, now }, now));
+            drop(run_steps(steps, &mut carry, now));
         }
     }
 

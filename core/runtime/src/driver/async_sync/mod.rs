@@ -6,12 +6,12 @@ mod calls;
 
 use std::fmt;
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 
 use podstorm_objects::Now;
 
-use super::{Step, SyncState};
+use super::{Step, SyncState, Transport};
 use crate::client::{Answer, EventIntent, Request};
 use crate::intern::KeyId;
 use crate::workqueue::End;
@@ -116,6 +116,38 @@ impl AsyncSync {
         assert!(self.steps.is_none(), "a sync waits for nothing but answers");
         self.requests.clear();
         Step::Finished
+    }
+}
+
+/// Runs steps to their end over a transport that answers at once, without a workload or a queue. Events are dropped.
+///
+/// # Panics
+/// The transport does not answer a request at once, or the steps wait for something else.
+pub fn run_steps<F: Future>(
+    steps: impl FnOnce(Calls) -> F,
+    transport: &mut impl Transport,
+    now: Now,
+) -> F::Output {
+    let calls = Calls::default();
+    calls.set_now(now);
+    let mut steps = pin!(steps(calls.clone()));
+    let (mut requests, mut events) = (Vec::new(), Vec::new());
+    let mut answered = 0;
+    loop {
+        let polled = steps.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        if let Poll::Ready(output) = polled {
+            return output;
+        }
+        calls.take(&mut requests, &mut events);
+        assert!(
+            answered < requests.len(),
+            "a sync waits for nothing but answers"
+        );
+        while let Some(request) = requests.get(answered) {
+            let answer = transport.send(answered, request, now);
+            calls.answer(answered, answer.expect("the transport answers at once"));
+            answered += 1;
+        }
     }
 }
 

@@ -304,6 +304,23 @@ fn a_sync_that_was_abandoned_amid_several_requests_leaves_nothing_to_the_next() 
 }
 
 #[test]
+fn steps_run_without_a_workload() {
+    let mut asked = Vec::new();
+    let steps = async |calls: Calls| {
+        let both = calls.batch([read("a"), read("b")]).await;
+        let last = text(calls.request(read("c")).await);
+        assert_eq!(calls.now(), at(1));
+        both.into_iter().map(text).chain([last]).collect::<Vec<_>>()
+    };
+    let mut transport = |request: &Request, _: Now| {
+        asked.push(name(request).to_owned());
+        answer_to(request)
+    };
+    assert_eq!(run_steps(steps, &mut transport, at(1)), ["a", "b", "c"]);
+    assert_eq!(asked, ["a", "b", "c"]);
+}
+
+#[test]
 #[should_panic(expected = "nothing but answers")]
 fn a_sync_that_waits_for_something_else_is_noticed() {
     let mut sync = AsyncSync::default();

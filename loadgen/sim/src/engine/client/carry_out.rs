@@ -1,6 +1,7 @@
 //! Carries requests out on the cluster in this process, as its API server would over a network.
 
-use podstorm::client::{self, Answer, ApiError, Request, Selection};
+use compact_str::CompactString;
+use podstorm::client::{self, Answer, ApiError, DiscoveredKind, Discovery, Request, Selection};
 use podstorm_apiserver::{
     Cluster, DeleteOptions, Deletion, ListOptions, Patch, ScaleUpdate, Selectors, errors,
 };
@@ -8,6 +9,18 @@ use podstorm_objects::{Kind, Map, Namespace, Now, Object, Pod, ResourceVersion};
 use serde_json::Value;
 
 use super::{ApiCalls, Client, RequestInfo};
+
+/// The verbs of every kind that this server serves.
+const VERBS: [&str; 8] = [
+    "create",
+    "delete",
+    "deletecollection",
+    "get",
+    "list",
+    "patch",
+    "update",
+    "watch",
+];
 
 /// The types of patch that this server takes: server-side apply needs the owners of fields, which
 /// only its HTTP face keeps.
@@ -156,9 +169,22 @@ fn answer(cluster: &Cluster, request: &Request, now: Now) -> Result<Answer, ApiE
             Answer::Deleted(None)
         }
         Request::ReadVersion { kind } => Answer::Version(cluster.api(*kind).last_version()?.into()),
+        Request::Discover => Answer::Discovered(Box::new(discovery(cluster))),
         // The cluster has resources alone; no metrics API is served beside it.
         Request::Raw { .. } => return Err(errors::unknown_resource()),
     })
+}
+
+fn discovery(cluster: &Cluster) -> Discovery {
+    let kinds = cluster.kinds().into_iter();
+    let kinds = kinds.map(|kind| DiscoveredKind {
+        kind,
+        verbs: VERBS.map(CompactString::from).to_vec(),
+    });
+    Discovery {
+        kinds: kinds.collect(),
+        ..Discovery::default()
+    }
 }
 
 fn in_namespace(namespace: &str) -> Option<&str> {

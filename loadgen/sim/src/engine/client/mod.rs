@@ -146,7 +146,7 @@ impl RequestInfo {
             Request::Finalize { .. } => RequestInfo::on("finalize", "update", Kind::NAMESPACE),
             Request::Delete { kind, .. } => RequestInfo::new("delete", *kind),
             Request::DeleteCollection { kind, .. } => RequestInfo::new("deletecollection", *kind),
-            Request::Raw { .. } => RequestInfo {
+            Request::Discover | Request::Raw { .. } => RequestInfo {
                 verb: "get",
                 kind: None,
                 subresource: "",

@@ -1,4 +1,6 @@
 //! The five conditions of a namespace that is being deleted.
+//!
+//! Source: `status_condition_utils.go` in Kubernetes' `pkg/controller/namespace/deletion`.
 
 use std::collections::BTreeMap;
 
@@ -45,13 +47,12 @@ pub(super) struct Conditions {
 }
 
 impl Conditions {
-    /// Discovery failed for that many groups.
-    pub(super) fn discovery_failed(&mut self, groups: usize, error: &str) {
-        let message = format!("Discovery failed for some groups, {groups} failing: {error}");
+    /// Discovery failed, in whole or in part.
+    pub(super) fn discovery_failed(&mut self, message: String) {
         self.discovery = Some(message);
     }
 
-    /// A group version is none.
+    /// A group version is malformed.
     pub(super) fn parsing_failed(&mut self, error: &str) {
         self.parsing = Some(error.to_owned());
     }

@@ -1,0 +1,175 @@
+//! The namespace controller: empties a namespace that is being deleted, pods first, and then removes the
+//! finalizer that holds the namespace.
+//!
+//! `sync`: the steps of one sync; `content`: the deletion of all objects of one kind; `conditions`: the report in the
+//! namespace's status. The controller knows no kinds: it asks the server for them, so objects of custom kinds go too.
+//!
+//! A sync reports what remains by five conditions and estimates how long that takes, from the grace periods of pods or
+//! from finalizers. The namespace is due again after half of the estimate. An object that remains without either is an
+//! error, and the sync is retried.
+//!
+//! The server refuses new objects in the namespace. Requests that it has admitted before may still be on their way, so
+//! the first sync waits for [`FIRST_AFTER_NS`].
+//!
+//! Source: Kubernetes' `pkg/controller/namespace`.
+
+mod conditions;
+mod content;
+mod row;
+mod sync;
+
+use std::sync::Arc;
+
+use podstorm_objects::{AnyObject, Kind, Now, Time};
+use podstorm_runtime::driver::{AsyncSync, Step, SyncFailure, Workload};
+use podstorm_runtime::informer::{Handler, Informers};
+use podstorm_runtime::intern::{KeyId, ObjectKey};
+use podstorm_runtime::primitives::{AtomicBool, Ordering};
+use podstorm_runtime::store::{Change, Keyed, Store};
+use podstorm_runtime::workqueue::{End, RateLimitingQueue};
+
+use crate::controller::ControllerType as _;
+
+pub use row::Namespaces;
+pub use sync::{Outcome, Stopped, sync};
+
+/// From the notification that a namespace is being deleted to its first sync, ns.
+pub const FIRST_AFTER_NS: i64 = 5_000_000_000;
+
+const SECOND_NS: i64 = 1_000_000_000;
+
+/// Where namespaces don't wait: from a removal to the next sync, ns. Removals within this time have one sync.
+pub const SOON_NS: i64 = 100_000_000;
+
+/// Where namespaces don't wait: how long after the deletion began a sync is repeated without a removal, ns. Requests
+/// that were admitted earlier have come by then.
+const SETTLED_AFTER_NS: i64 = 1_000_000_000;
+
+/// The controller, over informers that it shares with others. A clone is the same controller.
+#[derive(Clone, Debug)]
+pub struct Controller(Arc<Shared>);
+
+/// What syncs, which outlive a borrow, share with the controller.
+#[derive(Debug)]
+struct Shared {
+    namespaces: Arc<Store<AnyObject>>,
+    queue: RateLimitingQueue<KeyId>,
+    /// Whether removals are reported; see [`Controller::hasten`].
+    hastened: AtomicBool,
+}
+
+impl Controller {
+    /// A controller that reads namespaces from these informers.
+    pub fn new(informers: &mut Informers) -> Controller {
+        let shared = Arc::new(Shared {
+            namespaces: informers.store(Kind::NAMESPACE, || ()),
+            queue: RateLimitingQueue::of(Namespaces::ROW.queues[0]),
+            hastened: AtomicBool::new(false),
+        });
+        informers.add_handler::<AnyObject>(Kind::NAMESPACE, Arc::clone(&shared) as _);
+        Controller(shared)
+    }
+
+    /// The key of a name; a new name gets a new key.
+    pub fn key(&self, name: &str) -> KeyId {
+        self.0.namespaces.intern("", name)
+    }
+
+    /// The work queue.
+    pub fn queue(&self) -> &RateLimitingQueue<KeyId> {
+        &self.0.queue
+    }
+
+    /// From now on a namespace does not wait as upstream's: it is synced at once, and then soon after each
+    /// [removal](Controller::removed). Where nothing goes, nothing is due. For simulated clusters, which report removals
+    /// and whose requests don't fail.
+    pub fn hasten(&self) {
+        // Relaxed: set before the controller runs.
+        self.0.hastened.store(true, Ordering::Relaxed);
+    }
+
+    /// An object of this namespace, which is being deleted, was removed. For controllers that are
+    /// [hastened](Controller::hasten). Returns whether the queue's timer must be reset, as
+    /// [`RateLimitingQueue::add_after`].
+    pub fn removed(&self, namespace: &str, now: Now) -> bool {
+        let key = self.key(namespace);
+        self.0.queue.add_after(key, SOON_NS, now.mono_ns)
+    }
+}
+
+impl Shared {
+    fn is_hastened(&self) -> bool {
+        self.hastened.load(Ordering::Relaxed)
+    }
+}
+
+/// A namespace that is being deleted is synced after a while. The end of a namespace is of no interest.
+impl Handler<AnyObject> for Shared {
+    fn handle(&self, change: &Change<AnyObject>, now: Now) {
+        let namespace = change.new.as_ref();
+        if namespace.is_some_and(|namespace| namespace.metadata().is_deleting()) {
+            let delay_ns = if self.is_hastened() {
+                0
+            } else {
+                FIRST_AFTER_NS
+            };
+            self.queue.add_after(change.key, delay_ns, now.mono_ns);
+        }
+    }
+
+    fn keyed(&self) -> Option<&dyn Keyed> {
+        Some(&self.queue)
+    }
+}
+
+/// How a sync ends for a namespace that is not empty yet, where removals are reported.
+fn hastened_end(begun: Time, now: Now) -> End {
+    let begun_ns = begun.unix_nanos().unwrap_or(now.wall_ns);
+    match now.wall_ns - begun_ns < SETTLED_AFTER_NS {
+        true => End::After(SOON_NS),
+        false => End::Forget,
+    }
+}
+
+impl Workload for Controller {
+    type Sync = AsyncSync;
+
+    fn name(&self, _: usize, key: KeyId) -> ObjectKey {
+        self.0.namespaces.name(key)
+    }
+
+    fn queues(&self) -> &[RateLimitingQueue<KeyId>] {
+        std::slice::from_ref(&self.0.queue)
+    }
+
+    fn begin(&self, _: usize, key: KeyId, sync: &mut AsyncSync, now: Now) -> Step {
+        let shared = Arc::clone(&self.0);
+        sync.begin(key, now, |calls| async move {
+            let Some(cached) = shared.namespaces.get(key) else {
+                return Ok(End::Forget);
+            };
+            let metadata = cached.metadata();
+            let (name, begun) = (metadata.name.clone(), metadata.deletion_timestamp);
+            let outcome = self::sync(&name, &calls).await;
+            if shared.is_hastened() && outcome != Ok(Outcome::Done) {
+                return Ok(hastened_end(begun, calls.now()));
+            }
+            let outcome = outcome.map_err(|stopped| SyncFailure {
+                label: "failed",
+                message: stopped.to_string(),
+                is_final: false,
+            })?;
+            Ok(match outcome.again_after_seconds() {
+                None => End::Forget,
+                Some(seconds) => End::After(seconds.saturating_mul(SECOND_NS)),
+            })
+        })
+    }
+
+    fn resume(&self, sync: &mut AsyncSync, now: Now) -> Step {
+        sync.resume(now)
+    }
+}
+
+#[cfg(test)]
+mod tests;
