@@ -59,7 +59,7 @@ impl Engine {
     ) -> RunResult {
         let cluster = &self.metrics.sources.cluster;
         cluster.set_gc_waker(None);
-        cluster.set_removal_hook(None);
+        cluster.set_termination_hook(None);
         let driver = self.driver.lock();
         let report = driver
             .expect("a task that panicked ends the run")

@@ -13,15 +13,29 @@ use podstorm_objects::{Now, ObjectMeta};
 use crate::Cluster;
 use crate::store::lock::Lock;
 
-/// Called with the name of a namespace that is being deleted, after an object of the namespace was removed.
-pub type RemovalHook = Arc<dyn Fn(&str, Now) + Send + Sync>;
+/// What a cluster reports of namespaces that are being deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Termination<'a> {
+    /// The deletion of the cluster's first one has begun. Once.
+    First,
+    /// An object was removed from one.
+    Removal {
+        /// The name of the namespace.
+        namespace: &'a str,
+        /// When the object was removed.
+        now: Now,
+    },
+}
+
+/// Called with what a cluster reports, after the commit and without a lock, by who made the commit.
+pub type TerminationHook = Arc<dyn Fn(Termination<'_>) + Send + Sync>;
 
 /// What the cluster knows of namespaces that are being deleted.
 #[derive(Default)]
 pub(crate) struct Terminations {
     /// Whether a namespace was ever deleted; otherwise removals cost one test.
     seen: AtomicBool,
-    hook: Lock<Option<RemovalHook>>,
+    hook: Lock<Option<TerminationHook>>,
 }
 
 impl fmt::Debug for Terminations {
@@ -33,17 +47,29 @@ impl fmt::Debug for Terminations {
 impl Terminations {
     /// Notes that a namespace is being deleted.
     pub(crate) fn begun(&self) {
-        // Relaxed: who empties the namespace has read that it is being deleted, and the locks of the store order
-        // that before later removals.
-        self.seen.store(true, Ordering::Relaxed);
+        // Relaxed: the lock of the hook orders it before a hook that is set later. Who empties the namespace has
+        // read that it is being deleted, and the locks of the store order that before later removals.
+        if !self.seen.swap(true, Ordering::Relaxed) {
+            self.report(Termination::First);
+        }
+    }
+
+    fn report(&self, termination: Termination<'_>) {
+        let hook = self.hook.lock().clone();
+        if let Some(hook) = hook {
+            hook(termination);
+        }
     }
 }
 
 impl Cluster {
-    /// Sets what is called when an object of a namespace that is being deleted was removed. The caller of the
-    /// removal calls it, after the commit and without a lock.
-    pub fn set_removal_hook(&self, hook: Option<RemovalHook>) {
+    /// Sets what hears of namespaces that are being deleted. Where there was one before, it hears so at once.
+    pub fn set_termination_hook(&self, hook: Option<TerminationHook>) {
         *self.terminations.hook.lock() = hook;
+        // Relaxed: see `Terminations::begun`.
+        if self.terminations.seen.load(Ordering::Relaxed) {
+            self.terminations.report(Termination::First);
+        }
     }
 
     /// Reports an object that was removed.
@@ -54,10 +80,9 @@ impl Cluster {
         }
         let namespace = &removed.namespace;
         let key = self.namespaces.key("", namespace);
-        if self.namespaces.inspect(&key, |found| found.terminating) == Some(true)
-            && let Some(hook) = self.terminations.hook.lock().clone()
-        {
-            hook(namespace, now);
+        if self.namespaces.inspect(&key, |found| found.terminating) == Some(true) {
+            self.terminations
+                .report(Termination::Removal { namespace, now });
         }
     }
 }

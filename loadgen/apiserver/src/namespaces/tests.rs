@@ -47,30 +47,44 @@ fn a_deleted_namespace_is_terminating_and_takes_nothing_new() {
 }
 
 #[test]
-fn a_removal_from_a_namespace_that_is_being_deleted_is_reported() {
+fn removals_from_a_namespace_that_is_being_deleted_are_reported() {
+    let reports = Arc::new(Lock::new(Vec::new()));
+    let hook = || -> TerminationHook {
+        let out = reports.clone();
+        Arc::new(move |report| out.lock().push(format!("{report:?}")))
+    };
     let cluster = deleting(|cluster| {
         for name in ["slow", "slower"] {
             bound_pod(cluster, name, json!({}));
         }
+        let alone = pod("alone", json!({}));
+        cluster.create(alone, at(0)).unwrap();
+        cluster.set_termination_hook(Some(hook()));
+        let removed = cluster.delete::<Pod>("default", "alone", &forced(), at(0));
+        removed.unwrap();
+        assert!(reports.lock().is_empty(), "no namespace is being deleted");
     });
-    let reports = Arc::new(Lock::new(Vec::new()));
-    let out = reports.clone();
-    cluster.set_removal_hook(Some(Arc::new(move |namespace, now| {
-        out.lock().push((namespace.to_owned(), now));
-    })));
+    assert_eq!(std::mem::take(&mut *reports.lock()), ["First"]);
     let remove = |namespace: &str, name: &str| {
         let removed = cluster.delete::<Pod>(namespace, name, &forced(), at(6));
         removed.unwrap();
     };
     remove("default", "slow");
-    assert_eq!(*reports.lock(), [("default".to_owned(), at(6))]);
+    let namespace = "default";
+    let report = Termination::Removal {
+        namespace,
+        now: at(6),
+    };
+    assert_eq!(*reports.lock(), [format!("{report:?}")]);
     let elsewhere = json!({"metadata": {"namespace": "other"}});
     cluster.create(pod("a", elsewhere), at(6)).unwrap();
     remove("other", "a");
     assert_eq!(reports.lock().len(), 1, "that namespace stays");
-    cluster.set_removal_hook(None);
+    cluster.set_termination_hook(None);
     remove("default", "slower");
     assert_eq!(reports.lock().len(), 1);
+    cluster.set_termination_hook(Some(hook()));
+    assert_eq!(reports.lock().last().unwrap(), "First");
 }
 
 #[test]

@@ -312,6 +312,6 @@ impl Drop for FaultHarness {
     fn drop(&mut self) {
         self.builder.executor.stop();
         self.builder.cluster.set_gc_waker(None);
-        self.builder.cluster.set_removal_hook(None);
+        self.builder.cluster.set_termination_hook(None);
     }
 }

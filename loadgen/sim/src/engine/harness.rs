@@ -410,7 +410,7 @@ impl Drop for Harness {
         self.executor.stop();
         self.cluster.set_gc_waker(None);
         self.cluster.set_disruption_waker(None);
-        self.cluster.set_removal_hook(None);
+        self.cluster.set_termination_hook(None);
         if let EngineState::Threads { running, .. } = &mut self.engine
             && let Some(thread) = running.take()
         {
