@@ -31,6 +31,8 @@ pub struct Setup {
     pub burst_replicas: usize,
     /// The feature gates that are set, by their names. The others are as their rows say.
     pub feature_gates: BTreeMap<String, bool>,
+    /// The numbers that are set, by the names of their flags. The others are as their rows say.
+    pub numbers: BTreeMap<&'static str, i64>,
 }
 
 impl Default for Setup {
@@ -40,6 +42,7 @@ impl Default for Setup {
             policy: Behaviour::Upstream.policy(),
             burst_replicas: BURST_REPLICAS,
             feature_gates: BTreeMap::new(),
+            numbers: BTreeMap::new(),
         }
     }
 }

@@ -5,7 +5,9 @@
 pub mod cache;
 pub mod controller;
 pub mod deployment;
+pub mod disruption;
 pub mod namespace;
+pub mod pod_gc;
 pub mod policy;
 pub mod ranking;
 pub mod registry;

@@ -33,7 +33,7 @@ fn kind() -> Kind {
 fn controllers(engine: EngineKind, seed: u64) -> (Registry, SimOptions) {
     let registry = Registry::upstream().with::<OnePodEach>();
     let mut options = SimOptions::new(engine, seed);
-    options.services.controllers = Controllers::all(&registry.rows());
+    options.services.controllers = Controllers::by_default(&registry.rows());
     (registry, options)
 }
 

@@ -9,13 +9,13 @@ use podstorm::client::{
     Answer, DeleteOptions, OwnerPatch, Patch, Propagation, Request, Scale, Selection,
 };
 use podstorm::object::{
-    AnyObject, DynamicObject, Kind, Map, Namespace, Now, OwnerReference, Pod, Resource,
+    AnyObject, DynamicObject, Kind, Map, Namespace, Now, ObjectMeta, OwnerReference, Pod, Resource,
 };
 use podstorm_apiserver::{Cluster, kind_named};
 use serde_json::{Value, json};
 
 /// The number of kinds of requests.
-pub const SORTS: usize = 17;
+pub const SORTS: usize = 18;
 
 const NAMESPACE: &str = "shop";
 
@@ -40,6 +40,7 @@ pub fn sort(request: &Request) -> usize {
         Request::ReadVersion { .. } => 14,
         Request::Raw { .. } => 15,
         Request::Discover => 16,
+        Request::GetOwnerScale { .. } => 17,
     }
 }
 
@@ -112,6 +113,17 @@ fn deployment(name: &str) -> AnyObject {
     });
     let object = DynamicObject::from_json(Kind::DEPLOYMENT, value);
     Arc::new(object.expect("a Deployment of our own making"))
+}
+
+fn owner_scale(kind: Kind, name: &str) -> Request {
+    let meta = ObjectMeta {
+        name: name.into(),
+        ..ObjectMeta::default()
+    };
+    Request::GetOwnerScale {
+        namespace: NAMESPACE.into(),
+        owner: Arc::new(kind.controller_reference(&meta)),
+    }
 }
 
 fn pod(name: Option<&str>, labels: Value) -> Pod {
@@ -319,6 +331,12 @@ fn of_objects(cluster: &Cluster) -> Vec<Sample> {
             effect: &[],
         },
         Sample {
+            request: owner_scale(Kind::DEPLOYMENT, "status"),
+            info: "get /scale",
+            answer: "scale 2 app=status",
+            effect: &[],
+        },
+        Sample {
             request: Request::PutScale {
                 kind: Kind::DEPLOYMENT,
                 namespace: NAMESPACE.into(),
@@ -485,6 +503,16 @@ fn refused(cluster: &Cluster) -> Vec<Sample> {
             },
             "get configmaps/scale",
             "404 NotFound",
+        ),
+        sample(
+            owner_scale(Kind::DEPLOYMENT, "missing"),
+            "get /scale",
+            "404 NotFound",
+        ),
+        sample(
+            owner_scale(config_maps(), "merge"),
+            "get /scale",
+            "405 MethodNotAllowed",
         ),
         sample(
             Request::List {

@@ -13,6 +13,7 @@ mod conditions;
 mod container;
 pub mod decode;
 mod deployment;
+pub mod disruption;
 mod error;
 mod event;
 mod hashing;

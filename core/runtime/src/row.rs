@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use podstorm_objects::Kind;
 
+use crate::cache::PodChange;
 use crate::workqueue::QueueRow;
 
 /// What a controller is, beside its code.
@@ -23,8 +24,8 @@ pub struct ControllerRow {
     pub kind: Option<Kind>,
     /// The kinds besides pods and its own that it lists and watches.
     pub reads: &'static [Kind],
-    /// The kind of the owners of the pods of which it hears; absent where it hears of no pod.
-    pub pod_owners: Option<Kind>,
+    /// The pods whose changes it gets.
+    pub pods: Pods,
     /// The requests that it may send besides those to list and watch.
     pub writes: &'static [Write],
     /// Its queues; none where it is no workload.
@@ -33,10 +34,15 @@ pub struct ControllerRow {
     pub workers: Option<WorkersFlag>,
     /// The feature gates that change its behaviour.
     pub gates: &'static [Gate],
+    /// The numbers that users may set.
+    pub numbers: &'static [NumberFlag],
     /// The first version of Kubernetes whose API has the kinds that it reads and writes.
     pub since: &'static str,
     /// The program that runs it.
     pub runs_in: RunsIn,
+    /// Whether only served clusters run it by default. Other programs (runs, benches, fault campaigns)
+    /// run it only if they select it by name or by kind.
+    pub served_only: bool,
 }
 
 impl ControllerRow {
@@ -48,13 +54,15 @@ impl ControllerRow {
         purpose: "",
         kind: None,
         reads: &[],
-        pod_owners: None,
+        pods: Pods::None,
         writes: &[],
         queues: &[],
         workers: None,
         gates: &[],
+        numbers: &[],
         since: "1.0",
         runs_in: RunsIn::Manager,
+        served_only: false,
     };
 
     /// The kinds besides pods that it lists and watches: its own, then those that it reads.
@@ -77,6 +85,29 @@ impl ControllerRow {
     /// Whether that is its name or its older name.
     pub fn is_called(&self, name: &str) -> bool {
         self.name == name || self.alias == name
+    }
+}
+
+/// The pods whose changes a controller gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pods {
+    /// No pods.
+    None,
+    /// The pods whose controller is of this kind, and orphans, which such a controller can adopt.
+    OwnedBy(Kind),
+    /// All pods.
+    All,
+}
+
+impl Pods {
+    /// Whether a change is of one of these pods.
+    #[inline]
+    pub fn include(self, change: &PodChange) -> bool {
+        match self {
+            Pods::None => false,
+            Pods::OwnedBy(kind) => change.concerns(kind),
+            Pods::All => true,
+        }
     }
 }
 
@@ -146,6 +177,24 @@ pub struct WorkersFlag {
     pub default: usize,
 }
 
+/// A flag for a number that changes a controller's behaviour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NumberFlag {
+    /// Its name without hyphens in front: `terminated-pod-gc-threshold`.
+    pub flag: &'static str,
+    /// The number where the flag is not given.
+    pub default: i64,
+    /// The effect of the number, as help shows it.
+    pub help: &'static str,
+}
+
+impl NumberFlag {
+    /// The number among numbers that are set by the names of their flags.
+    pub fn of(&self, set: &BTreeMap<&'static str, i64>) -> i64 {
+        set.get(self.flag).copied().unwrap_or(self.default)
+    }
+}
+
 /// A feature gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gate {
@@ -183,7 +232,12 @@ impl Gate {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use podstorm_objects::{ObjectMeta, Pod};
+
     use super::*;
+    use crate::cache::{Delta, PodCache};
 
     const ROW: ControllerRow = ControllerRow {
         name: "set-controller",
@@ -217,6 +271,40 @@ mod tests {
         assert_eq!(watched, [Kind::REPLICA_SET, Kind::DEPLOYMENT]);
         assert!(ROW.is_called("set") && ROW.is_called("set-controller"));
         assert!(!ROW.is_called("controller"));
+    }
+
+    #[test]
+    fn a_number_that_is_not_set_is_as_its_row_says() {
+        let number = NumberFlag {
+            flag: "most",
+            default: 7,
+            help: "",
+        };
+        assert_eq!(number.of(&BTreeMap::new()), 7);
+        assert_eq!(number.of(&BTreeMap::from([("most", 0), ("least", 1)])), 0);
+    }
+
+    #[test]
+    fn a_row_gets_the_pods_that_it_names() {
+        let cache = PodCache::new();
+        let owned_by = |kind: Kind, name: &str| {
+            let mut pod = Pod::default();
+            pod.metadata.name = name.into();
+            let owner = Arc::new(kind.controller_reference(&ObjectMeta::default()));
+            pod.metadata.owner_references.push(owner);
+            cache.apply(Delta::Applied(Arc::new(pod)))
+        };
+        let of_set = owned_by(Kind::REPLICA_SET, "a");
+        let of_job = owned_by(Kind::JOB, "b");
+        let of_sets = Pods::OwnedBy(Kind::REPLICA_SET);
+        for (pods, set, job) in [
+            (Pods::None, false, false),
+            (of_sets, true, false),
+            (Pods::All, true, true),
+        ] {
+            let included = (pods.include(&of_set), pods.include(&of_job));
+            assert_eq!(included, (set, job), "{pods:?}");
+        }
     }
 
     #[test]

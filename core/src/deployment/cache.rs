@@ -17,8 +17,8 @@ use crate::template::TemplateForm;
 
 /// A cached Deployment.
 #[derive(Debug)]
-pub(super) struct CachedDeployment {
-    pub(super) object: Arc<Deployment>,
+pub(crate) struct CachedDeployment {
+    pub(crate) object: Arc<Deployment>,
     /// The compiled selector, or the error of compiling it.
     pub(super) selector: Result<Arc<Selector>, SelectorError>,
     /// Its template, to be compared with others.

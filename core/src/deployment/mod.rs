@@ -45,7 +45,9 @@ use podstorm_runtime::workqueue::RateLimitingQueue;
 use crate::cache::{Listed, PodChange};
 use crate::controller::ControllerType as _;
 use crate::replicaset::Owner;
-use cache::{CachedDeployment, Caches};
+use cache::Caches;
+
+pub(crate) use cache::CachedDeployment;
 
 pub use proportions::{ScaleMode, ScalePlan, scale_plan};
 pub use revisions::set_annotations;

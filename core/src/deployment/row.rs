@@ -5,7 +5,7 @@ use std::sync::Arc;
 use podstorm_objects::Kind;
 use podstorm_runtime::informer::Informers;
 use podstorm_runtime::limits::DEPLOYMENT_RETRIES_MAX;
-use podstorm_runtime::row::{ControllerRow, WorkersFlag, Write};
+use podstorm_runtime::row::{ControllerRow, Pods, WorkersFlag, Write};
 use podstorm_runtime::workqueue::QueueRow;
 
 use super::{Controller, ControllerOptions};
@@ -26,7 +26,7 @@ impl ControllerType for Deployments {
         purpose: "Deployments",
         kind: Some(Kind::DEPLOYMENT),
         reads: &[Kind::REPLICA_SET],
-        pod_owners: Some(Kind::REPLICA_SET),
+        pods: Pods::OwnedBy(Kind::REPLICA_SET),
         writes: &[
             Write::of(
                 Kind::REPLICA_SET,

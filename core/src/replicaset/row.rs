@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use podstorm_objects::Kind;
 use podstorm_runtime::informer::Informers;
-use podstorm_runtime::row::{ControllerRow, Gate, WorkersFlag, Write};
+use podstorm_runtime::row::{ControllerRow, Gate, Pods, WorkersFlag, Write};
 use podstorm_runtime::workqueue::QueueRow;
 
 use super::{Controller, ControllerOptions, Gates};
@@ -39,7 +39,7 @@ impl ControllerType for ReplicaSets {
         component: "replicaset-controller",
         purpose: "ReplicaSets",
         kind: Some(Kind::REPLICA_SET),
-        pod_owners: Some(Kind::REPLICA_SET),
+        pods: Pods::OwnedBy(Kind::REPLICA_SET),
         writes: &[
             PODS,
             Write::of(Kind::REPLICA_SET, &["get"]),
@@ -78,7 +78,7 @@ impl ControllerType for ReplicationControllers {
         component: "replication-controller",
         purpose: "ReplicationControllers",
         kind: Some(Kind::REPLICATION_CONTROLLER),
-        pod_owners: Some(Kind::REPLICATION_CONTROLLER),
+        pods: Pods::OwnedBy(Kind::REPLICATION_CONTROLLER),
         writes: &[
             PODS,
             Write::of(Kind::REPLICATION_CONTROLLER, &["get"]),

@@ -7,6 +7,7 @@ use podstorm_objects::{AnyObject, ApiError, DynamicObject, Kind, Now, Time};
 use podstorm_runtime::client::{Answer, Reason, Request};
 use podstorm_runtime::driver::{Driver, SyncState as _, Workload, sync_all};
 use podstorm_runtime::informer::{AnyInformer, Informers};
+use podstorm_runtime::row::Pods;
 use serde_json::{Value, json};
 
 use super::{Controller, TtlAfterFinished};
@@ -337,6 +338,6 @@ fn the_row_names_what_a_sync_asks_for() {
         assert!(row.may_send(verb, Kind::JOB, ""), "{verb}");
     }
     assert!(!row.may_send("update", Kind::JOB, "status"));
-    assert_eq!(row.pod_owners, None, "it hears of no pod");
+    assert_eq!(row.pods, Pods::None, "it hears of no pod");
     assert_eq!(row.queues[0].name, "ttl_jobs_to_delete");
 }

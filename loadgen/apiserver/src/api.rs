@@ -94,7 +94,6 @@ impl Api<'_> {
     }
 
     fn noticed(&self, written: &AnyObject, now: Now) {
-        self.cluster.notice_written(written);
         if custom::is_definition(self.kind.row()) && !self.dry_run {
             let name = &written.metadata().name;
             self.cluster.definition_written(name, self.manager, now);

@@ -110,14 +110,9 @@ impl Strategy for DynamicObject {
         true
     }
 
-    fn committed(cluster: &Cluster, old: Option<&Self>, new: Option<&Self>) {
+    fn committed(cluster: &Cluster, new: Option<&Self>) {
         if let Some(new) = new {
             cluster.seen.note(new.kind());
-        }
-        if let Some(object) = new.or(old)
-            && object.kind() == builtin::BUDGET
-        {
-            cluster.notify_disruption_of_budget(object);
         }
     }
 

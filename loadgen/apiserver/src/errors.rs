@@ -37,6 +37,20 @@ pub fn not_found(kind: Kind, name: &str) -> ApiError {
     about(error, kind, name)
 }
 
+/// 400: no kind has that `apiVersion` and `kind`. A client says so before it sends a request.
+pub fn no_matches(api_version: &str, kind: &str) -> ApiError {
+    let version = api_version.strip_prefix('/').unwrap_or(api_version);
+    let message = format!("no matches for kind {kind:?} in version {version:?}");
+    ApiError::status(400, Reason::BadRequest, message)
+}
+
+/// 405: objects of the kind have no `/scale`. A client says so that knows the resource's subresources.
+pub fn no_scale(kind: Kind) -> ApiError {
+    let resource = kind.group_resource();
+    let message = format!("{resource} does not implement the scale subresource");
+    ApiError::status(405, Reason::new("MethodNotAllowed"), message)
+}
+
 /// 404: the server serves no such kind, or the kind has no such subresource.
 pub fn unknown_resource() -> ApiError {
     let message = "the server could not find the requested resource";

@@ -91,7 +91,7 @@ impl Strategy for Namespace {
         validation::validate_namespace_status(self)
     }
 
-    fn committed(cluster: &Cluster, _old: Option<&Self>, new: Option<&Self>) {
+    fn committed(cluster: &Cluster, new: Option<&Self>) {
         if new.is_some_and(|new| new.terminating) {
             cluster.terminations.begun();
         }
@@ -262,12 +262,6 @@ impl Strategy for Pod {
         } else {
             wanted
         })
-    }
-
-    fn committed(cluster: &Cluster, old: Option<&Self>, new: Option<&Self>) {
-        if let Some(pod) = new.or(old) {
-            cluster.notify_disruption_of_pod(pod, new.is_none());
-        }
     }
 
     #[inline]

@@ -43,8 +43,7 @@
 //! A write is prepared on a private copy and without a lock: admission (the namespace exists),
 //! defaulting, validation and the rules of metadata. A short commit (`store`) then assigns the
 //! version and appends the event to the kind's log (`log`). After that, with no lock held, the
-//! garbage collector (`gc`) and the disruption controller (`disruption`) are notified and drained
-//! watches are woken. Who runs the cluster has garbage collected
+//! garbage collector (`gc`) is notified and drained watches are woken. Who runs the cluster has garbage collected
 //! ([`Cluster::collect_garbage`]). A client empties namespaces that are being deleted, and finalizes them
 //! ([`Cluster::finalize`]).
 
@@ -57,7 +56,6 @@ mod create;
 pub mod custom;
 pub mod defaulting;
 mod delete;
-pub mod disruption;
 mod dynamic;
 pub mod errors;
 mod field_manager;
@@ -73,7 +71,6 @@ mod name;
 pub mod namespaces;
 mod patch;
 mod places;
-pub mod podgc;
 mod pods;
 mod quotas;
 mod ranges;
@@ -124,7 +121,6 @@ pub use strategic::{PatchProblem, go_text, json_merge, strategic_merge};
 pub use watch::{AnyWatch, Poll, Seen, Watch, WatchFrom, WatchOptions};
 
 use any::DynamicStores;
-use disruption::DisruptionController;
 use gc::GarbageCollector;
 use name::IdentityGenerator;
 use pods::TemplateCache;
@@ -205,7 +201,6 @@ pub struct Cluster {
     names: IdentityGenerator,
     owners: Arc<OwnerIndex>,
     garbage: GarbageCollector,
-    disruption: DisruptionController,
     terminations: namespaces::Terminations,
     templates: TemplateCache,
     pub(crate) seen: quotas::Seen,
@@ -239,7 +234,6 @@ impl Cluster {
         Cluster {
             names: IdentityGenerator::new(options.seed),
             garbage: GarbageCollector::new(options.leaves_garbage),
-            disruption: DisruptionController::default(),
             terminations: namespaces::Terminations::default(),
             templates: TemplateCache::new(),
             seen: quotas::Seen::default(),

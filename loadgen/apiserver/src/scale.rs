@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use podstorm_objects::{
-    ApiError, Details, DynamicObject, JsonPath, Kind, LabelSelector, Labels, Map, Now, Reason,
-    ReplicaSet, ReplicationController, ResourceVersion, Scale, ScalePaths, Uid,
+    ApiError, Details, DynamicObject, JsonPath, Kind, LabelSelector, Labels, Map, Now,
+    OwnerReference, Reason, ReplicaSet, ReplicationController, ResourceVersion, Scale, ScalePaths,
+    Uid,
 };
 use serde_json::Value;
 
@@ -238,6 +239,27 @@ impl Cluster {
             }
             Ok(Update::Write(new, effects))
         })
+    }
+}
+
+impl Cluster {
+    /// The scale of the object that an owner reference names, as a client reads it that knows the served
+    /// kinds.
+    ///
+    /// # Errors
+    /// 404 for a missing object; [`no_matches`](errors::no_matches) and [`no_scale`](errors::no_scale).
+    pub fn owner_scale(&self, namespace: &str, owner: &OwnerReference) -> Result<Scale, ApiError> {
+        let (version, name) = (&*owner.api_version, &*owner.kind);
+        let mut kinds = self.kinds().into_iter();
+        let kind = kinds.find(|kind| kind.name() == name && kind.api_version() == version);
+        let kind = kind.ok_or_else(|| errors::no_matches(version, name))?;
+        let scale = self.api(kind).scale(namespace, &owner.name);
+        scale.map_err(
+            |error| match error.is_not_found() && !kind.row().has_scale {
+                true => errors::no_scale(kind),
+                false => error,
+            },
+        )
     }
 }
 

@@ -19,7 +19,7 @@ fn main() -> anyhow::Result<()> {
     let kind = kind_named("ConfigMap").expect("every cluster serves it");
     let registry = Registry::upstream().with::<OnePodEach>();
     let mut options = SimOptions::new(EngineKind::Virtual, 1);
-    options.services.controllers = Controllers::all(&registry.rows());
+    options.services.controllers = Controllers::by_default(&registry.rows());
     let mut harness = Harness::of(&options, &registry);
     let (cluster, now) = (Arc::clone(harness.cluster()), harness.now());
     cluster.create(

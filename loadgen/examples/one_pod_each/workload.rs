@@ -10,7 +10,7 @@ use podstorm::driver::{Step, SyncState, Workload};
 use podstorm::informer::{Handler, Informers};
 use podstorm::intern::{KeyId, ObjectKey};
 use podstorm::object::{AnyObject, Kind, Now, Pod, Resource, ResourceType};
-use podstorm::row::{ControllerRow, Write};
+use podstorm::row::{ControllerRow, Pods, Write};
 use podstorm::store::{Change, Keyed, Store};
 use podstorm::workqueue::{End, QueueRow, RateLimitingQueue};
 use serde_json::json;
@@ -70,7 +70,7 @@ impl ControllerType for OnePodEach {
         component: "one-pod-each",
         purpose: "ConfigMaps of the class runner",
         kind: Some(CONFIG_MAP),
-        pod_owners: Some(CONFIG_MAP),
+        pods: Pods::OwnedBy(CONFIG_MAP),
         writes: &[Write::of(Kind::POD, &["create", "delete"])],
         queues: &[QueueRow::new("one-pod-each")],
         ..ControllerRow::DEFAULT

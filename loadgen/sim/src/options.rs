@@ -46,8 +46,8 @@ pub struct SimOptions {
 }
 
 impl SimOptions {
-    /// Upstream's behaviour and numbers of workers, all controllers, no client limit and no latency. The
-    /// threads engine gets all cores.
+    /// Upstream's behaviour and numbers of workers, the controllers that run by default, no client limit and no
+    /// latency. The threads engine gets all cores.
     pub fn new(engine: EngineKind, seed: u64) -> SimOptions {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         SimOptions {
@@ -78,6 +78,18 @@ impl SimOptions {
             keeps_past: false,
             forbids_privileged: false,
             services: Services::default(),
+        }
+    }
+}
+
+impl SimOptions {
+    /// What the controllers are made from.
+    pub fn setup(&self) -> Setup {
+        Setup {
+            policy: self.policy,
+            burst_replicas: self.controller.burst_replicas as usize,
+            feature_gates: self.controller.feature_gates.clone(),
+            numbers: self.services.numbers.clone(),
         }
     }
 }
@@ -116,17 +128,6 @@ pub struct ControllerSettings {
     pub kube_api_burst: u32,
     /// Feature gates by upstream's names.
     pub feature_gates: BTreeMap<String, bool>,
-}
-
-impl ControllerSettings {
-    /// What the controllers are made from.
-    pub fn setup(&self, policy: Policy) -> Setup {
-        Setup {
-            policy,
-            burst_replicas: self.burst_replicas as usize,
-            feature_gates: self.feature_gates.clone(),
-        }
-    }
 }
 
 /// How many workers each controller has for the queues whose rows leave that to a flag. Written by the

@@ -6,36 +6,13 @@ use std::sync::OnceLock;
 use podstorm::controller::ControllerType;
 use podstorm::reflector::WATCH_LIST;
 use podstorm::registry::{Registrar, upstream};
-use podstorm::row::{ControllerRow, Gate, RunsIn, WorkersFlag};
-use podstorm_objects::Kind;
+use podstorm::row::{ControllerRow, Gate, NumberFlag, RunsIn, WorkersFlag};
 
 /// The garbage collector. Where it does not run, the cluster leaves its garbage.
 pub const GARBAGE_COLLECTOR: ControllerRow = ControllerRow {
     name: "garbage-collector-controller",
     alias: "garbagecollector",
     purpose: "garbage collection of dependents",
-    runs_in: RunsIn::Server,
-    ..ControllerRow::DEFAULT
-};
-
-/// Pod garbage collection.
-pub const POD_GC: ControllerRow = ControllerRow {
-    name: "pod-garbage-collector-controller",
-    alias: "podgc",
-    purpose: "pod garbage collection",
-    kind: Some(Kind::POD),
-    runs_in: RunsIn::Server,
-    ..ControllerRow::DEFAULT
-};
-
-/// The disruption controller.
-pub const DISRUPTION: ControllerRow = ControllerRow {
-    name: "disruption-controller",
-    alias: "disruption",
-    // As upstream.
-    component: "controllermanager",
-    purpose: "PodDisruptionBudgets",
-    since: "1.21",
     runs_in: RunsIn::Server,
     ..ControllerRow::DEFAULT
 };
@@ -51,7 +28,7 @@ impl Rows {
     pub fn upstream() -> Rows {
         let mut rows = Rows(Vec::new());
         upstream(&mut rows);
-        rows.0.extend([&GARBAGE_COLLECTOR, &POD_GC, &DISRUPTION]);
+        rows.0.push(&GARBAGE_COLLECTOR);
         rows
     }
 
@@ -82,6 +59,11 @@ impl Rows {
     /// The flags for the numbers of workers, with the rows that have them.
     pub fn worker_flags(&self) -> impl Iterator<Item = (&'static ControllerRow, WorkersFlag)> {
         self.iter().filter_map(|row| Some((row, row.workers?)))
+    }
+
+    /// The flags for other numbers.
+    pub fn number_flags(&self) -> impl Iterator<Item = NumberFlag> {
+        self.iter().flat_map(|row| row.numbers.iter().copied())
     }
 
     /// Every feature gate by its name: those of the rows, and those of all controllers.

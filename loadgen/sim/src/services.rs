@@ -1,6 +1,6 @@
 //! The controllers of a cluster: which of them run, and how those of a served cluster are set.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use podstorm::row::{ControllerRow, RunsIn};
@@ -29,10 +29,17 @@ impl Controllers {
         Controllers(rows.map(|row| row.name).collect())
     }
 
+    /// Those that run if nothing else is said: all but those that [only served
+    /// clusters](ControllerRow::served_only) run by default.
+    pub fn by_default(rows: &Rows) -> Controllers {
+        Controllers::that(rows, |row| !row.served_only)
+    }
+
     /// Those of objects of these kinds, and those that every cluster has of its own.
     pub fn of_kinds(rows: &Rows, kinds: &[Kind]) -> Controllers {
         Controllers::that(rows, |row| {
-            row.runs_in != RunsIn::Manager || row.kind.is_some_and(|kind| kinds.contains(&kind))
+            let is_of_cluster = row.runs_in != RunsIn::Manager && !row.served_only;
+            is_of_cluster || row.kind.is_some_and(|kind| kinds.contains(&kind))
         })
     }
 
@@ -94,9 +101,8 @@ fn known(rows: &Rows) -> String {
 pub struct Services {
     /// Those that run, the controllers of workloads among them.
     pub controllers: Controllers,
-    /// `--terminated-pod-gc-threshold`: ended pods beyond this number are deleted; none are when it
-    /// is not positive.
-    pub terminated_pod_gc_threshold: i64,
+    /// The numbers of their rows that are set, by the names of their flags.
+    pub numbers: BTreeMap<&'static str, i64>,
     /// `--event-ttl`: how long after its last write an Event is deleted, ns; never where it is not positive. A
     /// cluster that has Events then never comes to rest before they are gone.
     pub event_ttl_ns: i64,
@@ -105,22 +111,15 @@ pub struct Services {
     pub namespaces_wait: bool,
 }
 
-impl Services {
-    /// All controllers.
-    pub fn all(rows: &Rows) -> Services {
+impl Default for Services {
+    /// Those of the installed controllers that run [by default](Controllers::by_default).
+    fn default() -> Services {
         Services {
-            controllers: Controllers::all(rows),
-            terminated_pod_gc_threshold: 12_500,
+            controllers: Controllers::by_default(Rows::installed()),
+            numbers: BTreeMap::new(),
             event_ttl_ns: 0,
             namespaces_wait: false,
         }
-    }
-}
-
-impl Default for Services {
-    /// All that are installed.
-    fn default() -> Services {
-        Services::all(Rows::installed())
     }
 }
 
@@ -149,6 +148,21 @@ mod tests {
         let all = rows.iter().count();
         assert_eq!(none.len(), all, "nothing is on without a star");
         assert_eq!(off(&[]).len(), all);
+    }
+
+    #[test]
+    fn those_of_served_clusters_run_elsewhere_only_where_they_are_selected() {
+        let rows = &Rows::upstream();
+        let left = |on: &Controllers| {
+            let rows = rows.iter().filter(|row| row.served_only && on.has(row));
+            rows.map(|row| row.alias).collect::<Vec<_>>()
+        };
+        assert!(left(&Controllers::by_default(rows)).is_empty());
+        assert!(left(&Services::default().controllers).is_empty());
+        assert!(left(&Controllers::of_kinds(rows, &[Kind::REPLICA_SET])).is_empty());
+        let budgets = Controllers::of_kinds(rows, &[Kind::POD_DISRUPTION_BUDGET]);
+        assert_eq!(left(&budgets), ["disruption"]);
+        assert_eq!(left(&Controllers::all(rows)), ["podgc", "disruption"]);
     }
 
     #[test]

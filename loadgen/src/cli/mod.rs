@@ -22,6 +22,7 @@ mod live;
 mod metrics;
 #[cfg(any(test, not(feature = "faultsim")))]
 mod no_faultsim;
+mod numbers;
 mod outputs;
 mod profile;
 mod progress;

@@ -22,6 +22,7 @@ use super::access::AccessFlags;
 use super::address;
 use super::interrupt::{self, Interrupter};
 use super::kubeconfig::Kubeconfig;
+use super::numbers::NumberFlags;
 use super::outputs::Outputs;
 use super::snapshots::Snapshots;
 use crate::manifest::{self, Places};
@@ -161,14 +162,8 @@ pub(super) struct ServeFlags {
         allow_hyphen_values = true
     )]
     controllers: Vec<String>,
-    /// Ended pods beyond this number are deleted; 0 keeps them
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = Services::default().terminated_pod_gc_threshold,
-        allow_negative_numbers = true
-    )]
-    terminated_pod_gc_threshold: i64,
+    #[command(flatten)]
+    numbers: NumberFlags,
     /// How long after its last write an Event is deleted; 0s keeps Events
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = parse_duration_ns)]
     event_ttl: i64,
@@ -233,7 +228,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
     sim.time_scale = flags.time_scale;
     sim.services = Services {
         controllers,
-        terminated_pod_gc_threshold: flags.terminated_pod_gc_threshold,
+        numbers: flags.numbers.0.clone(),
         event_ttl_ns: flags.event_ttl,
         namespaces_wait: true,
     };

@@ -173,7 +173,8 @@ impl Engine {
                 workload.is_some_and(|workload| workload.is_generated(settings))
                     || objects.iter().any(|object| object.kind() == kind)
             };
-            row.runs_in != RunsIn::Manager || row.kind.is_some_and(is_there)
+            let is_of_cluster = row.runs_in != RunsIn::Manager;
+            !row.served_only && (is_of_cluster || row.kind.is_some_and(is_there))
         };
         let mut options = settings.sim_options();
         options.keeps_past = keeps_past;

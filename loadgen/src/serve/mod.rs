@@ -28,6 +28,8 @@ use podstorm_objects::{Namespace, Node, Now, Resource};
 use podstorm_sim::engine::Harness;
 use podstorm_sim::nodes::{ClientRules, NodeTimes};
 use podstorm_sim::options::{EngineKind, SimOptions};
+use podstorm_sim::rows::Rows;
+use podstorm_sim::services::Controllers;
 use serde_json::json;
 use tokio::net::TcpListener;
 
@@ -73,8 +75,10 @@ impl Default for ServeOptions {
     /// Three nodes, all controllers, and pods that are ready at once: what `loadgen serve` serves when it
     /// is told nothing.
     fn default() -> ServeOptions {
+        let mut sim = SimOptions::new(EngineKind::Threads, 1);
+        sim.services.controllers = Controllers::all(Rows::installed());
         ServeOptions {
-            sim: SimOptions::new(EngineKind::Threads, 1),
+            sim,
             nodes: 3,
             pods_per_node: 110,
             node_times: NodeTimes::default(),

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use podstorm::object::disruption::{Budget, BudgetStatus};
 use podstorm::object::{ApiError, Cause, Pod, Reason, Resource, ResourceVersion, Uid};
-use podstorm_apiserver::disruption::{Budget, BudgetStatus};
 use podstorm_apiserver::{DeleteOptions, Eviction, EvictionCalls, EvictionRequest, errors, evict};
 use serde_json::{Map, Value, json};
 

@@ -3,91 +3,169 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use podstorm::object::{Node, Pod, Resource, Str, Time};
-use podstorm_apiserver::podgc::Round;
+use podstorm::cache::{Delta, PodCache};
+use podstorm::client::{Answer, ApiError, Patch, Reason, Request};
+use podstorm::driver::{Driver, Workload, sync_all};
+use podstorm::informer::Informers;
+use podstorm::object::{AnyObject, Kind, Map, Node, Now, Pod, PodPhase, Resource, ResourceVersion};
+use podstorm::pod_gc::Controller;
 use serde_json::{Value, json};
 
 use super::shared::pod;
 use super::{Fields, expect_same_json};
 
+/// How long a missing node is in quarantine, ns.
+const QUARANTINE_NS: i64 = 40_000_000_000;
+
 /// Runs one case.
 pub(super) fn run(case: &mut Fields) -> Result<(), String> {
     case.text("category")?;
     case.text("now")?;
-    let now = Time::from_unix_nanos(case.int("nowUnixNano")?);
+    let now = Now {
+        mono_ns: QUARANTINE_NS,
+        wall_ns: case.int("nowUnixNano")?,
+    };
     let mut api = Api {
         answers: case.object("answers")?.rest(),
         live_nodes: case.texts("liveNodes")?,
         node_reads: Vec::new(),
+        pod_requests: BTreeMap::new(),
     };
     let nodes = case.all("nodes", |node| match Node::from_json(node) {
-        Ok(node) => Ok(Arc::new(node)),
+        Ok(node) => Ok(Arc::new(node) as AnyObject),
         Err(error) => Err(format!("node: {error}")),
     })?;
-    let mut round = Round::new(case.int("terminatedPodThreshold")?, &nodes);
+    let mut informers = Informers::new(Arc::default());
+    let controller = Controller::new(case.int("terminatedPodThreshold")?, &mut informers);
+    let node_informer = informers.take(Kind::NODE);
+    let mut world = World {
+        pods: Arc::clone(informers.pods()),
+        controller,
+        driver: Driver::default(),
+    };
+
+    // A round before, so that the quarantine of these nodes is over in the round of the case.
+    let mut lost = Vec::new();
+    for node in case.texts("quarantineOver")? {
+        let mut pod = Pod::default();
+        pod.metadata.namespace = "quarantine".into();
+        pod.metadata.name = (&*node).into();
+        pod.node_name = Some((&*node).into());
+        pod.status.phase = PodPhase::Running;
+        lost.push(Arc::new(pod));
+    }
+    world.list(lost, Now::default());
+    world.round(&mut api, Now::default());
+    if !api.node_reads.is_empty() || !api.pod_requests.is_empty() {
+        return Err("the round before has sent a request".to_owned());
+    }
+
+    world.list(Vec::new(), now);
     for pod in case.all("pods", pod)? {
-        round.note(&pod);
+        let change = world.pods.apply(Delta::Applied(pod));
+        world.controller.pod_changed(&change, now);
     }
-    let quarantined: Vec<String> = round.missing_nodes().map(Str::to_string).collect();
-    let mut gone = Vec::new();
-    for name in case.texts("quarantineOver")? {
-        if round.is_missing(&name) && api.is_absent(&name) {
-            gone.push(Str::from(name));
-        }
-    }
+    node_informer.replace(nodes, &ResourceVersion::default(), now);
+    world.round(&mut api, now);
+
     let mut out = case.object("out")?;
+    let ours = api.pod_requests.into_values().flatten().collect();
     // Between pods the order is free.
-    let mut requests: BTreeMap<String, Vec<Value>> = BTreeMap::new();
-    for removal in round.removals(&gone) {
-        let path = path_of(&removal.pod);
-        let of_pod = requests.entry(path.clone()).or_default();
-        if let Some(body) = removal.status_patch(now) {
-            let path = format!("{path}/status");
-            of_pod.push(json!({"method": "PATCH", "path": path, "body": body}));
-            if api.fails("PATCH", &path) {
-                continue;
-            }
-        }
-        let body = json!({"gracePeriodSeconds": 0});
-        of_pod.push(json!({"method": "DELETE", "path": path, "body": body}));
-    }
-    let ours = requests.into_values().flatten().collect();
     let mut recorded = out.list("podRequests")?;
     recorded.sort_by_key(|request| {
         let path = request["path"].as_str().unwrap_or_default();
         path.trim_end_matches("/status").to_owned()
     });
     expect_same_json("podRequests", ours, recorded.into())?;
-    out.sent("nodeReads", api.node_reads.clone().into())?;
+    out.sent("nodeReads", api.node_reads.into())?;
+    let quarantined = world.controller.quarantine().into_iter();
+    let quarantined: Vec<String> = quarantined.map(|(name, _)| name.to_string()).collect();
     out.is(json!({"quarantined": quarantined}))
+}
+
+/// The controller over its caches.
+struct World {
+    pods: Arc<PodCache>,
+    controller: Controller,
+    driver: Driver<<Controller as Workload>::Sync>,
+}
+
+impl World {
+    fn list(&self, pods: Vec<Arc<Pod>>, now: Now) {
+        let listed = self.pods.replace(pods, &ResourceVersion::default());
+        self.controller.pods_listed(&listed, now);
+    }
+
+    fn round(&mut self, api: &mut Api, now: Now) {
+        let mut send = |request: &Request, _: Now| api.answer(request);
+        sync_all(&self.controller, &mut self.driver, &mut send, now, |_| {});
+    }
 }
 
 /// The scripted API server.
 struct Api {
-    answers: podstorm::object::Map,
+    answers: Map,
     live_nodes: Vec<String>,
     node_reads: Vec<Value>,
+    /// By the pod's path.
+    pod_requests: BTreeMap<String, Vec<Value>>,
 }
 
 impl Api {
-    fn fails(&self, method: &str, path: &str) -> bool {
-        let answer = self.answers.get(&format!("{method} {path}"));
-        answer.is_some_and(|answer| !answer["code"].is_null())
+    fn answer(&mut self, request: &Request) -> Answer {
+        match request {
+            Request::Get { kind, name, .. } if *kind == Kind::NODE => {
+                let path = format!("/api/v1/nodes/{name}");
+                let answer = self.scripted("GET", &path);
+                self.node_reads.push(json!({"method": "GET", "path": path}));
+                let is_live = self.live_nodes.iter().any(|live| live == name);
+                answer.unwrap_or_else(|| match is_live {
+                    true => Answer::Object(Arc::new(Node::default())),
+                    false => Answer::Failed(ApiError::status(404, Reason::NotFound, "not found")),
+                })
+            }
+            Request::Patch {
+                kind,
+                namespace,
+                name,
+                patch,
+                of_status: true,
+            } if *kind == Kind::POD => {
+                let Patch::Strategic(body) = &**patch else {
+                    panic!("the patch is a strategic one: {patch:?}");
+                };
+                let pod = format!("/api/v1/namespaces/{namespace}/pods/{name}");
+                let path = format!("{pod}/status");
+                let answer = self.scripted("PATCH", &path);
+                let sent = json!({"method": "PATCH", "path": path, "body": body});
+                self.pod_requests.entry(pod).or_default().push(sent);
+                answer.unwrap_or_else(|| Answer::Pod(Arc::default()))
+            }
+            Request::Delete {
+                kind,
+                namespace,
+                name,
+                options,
+            } if *kind == Kind::POD => {
+                let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
+                let grace = options.as_ref().and_then(|it| it.grace_period_seconds);
+                let body = json!({"gracePeriodSeconds": grace});
+                let answer = self.scripted("DELETE", &path);
+                let sent = json!({"method": "DELETE", "path": path, "body": body});
+                self.pod_requests.entry(path).or_default().push(sent);
+                answer.unwrap_or(Answer::Deleted(None))
+            }
+            other => panic!("a round sends no such request: {other:?}"),
+        }
     }
 
-    /// Reads a node; whether the answer is 404.
-    fn is_absent(&mut self, name: &str) -> bool {
-        let path = format!("/api/v1/nodes/{name}");
-        let fails = self.fails("GET", &path);
-        self.node_reads.push(json!({"method": "GET", "path": path}));
-        !fails && !self.live_nodes.iter().any(|live| live == name)
+    /// The error that the script has for a request.
+    fn scripted(&self, method: &str, path: &str) -> Option<Answer> {
+        let answer = self.answers.get(&format!("{method} {path}"))?;
+        let code = answer["code"].as_u64()?;
+        let code = u16::try_from(code).expect("a code of HTTP");
+        let message = answer["message"].as_str().unwrap_or_default();
+        let error = ApiError::status(code, Reason::InternalError, message);
+        Some(Answer::Failed(error))
     }
-}
-
-fn path_of(pod: &Pod) -> String {
-    let metadata = &pod.metadata;
-    format!(
-        "/api/v1/namespaces/{}/pods/{}",
-        metadata.namespace, metadata.name
-    )
 }

@@ -3,6 +3,7 @@
 mod columns;
 mod custom;
 mod dynamic;
+mod untyped;
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -14,6 +15,7 @@ pub use custom::{CustomSchema, CustomType, ScalePaths};
 pub use dynamic::DynamicObject;
 
 use crate::{Cause, ObjectMeta, OwnerReference, Shape};
+use untyped::{DEPLOYMENT, JOB, POD_DISRUPTION_BUDGET, STATEFUL_SET};
 
 /// The properties of a kind of object that the API needs to know: one row of a table. Nothing else
 /// lists kinds.
@@ -334,35 +336,6 @@ static REPLICA_SET: ResourceType = ResourceType {
     ..ResourceType::DEFAULT
 };
 
-/// Without its columns and rules, which the server adds.
-static DEPLOYMENT: ResourceType = ResourceType {
-    group: "apps",
-    api_version: "apps/v1",
-    kind: "Deployment",
-    resource: "deployments",
-    has_status: true,
-    has_generation: true,
-    generation_of: GenerationOf::SpecAndAnnotations,
-    short_names: &["deploy"],
-    categories: &["all"],
-    has_scale: true,
-    ..ResourceType::DEFAULT
-};
-
-/// Without its columns and rules, which the server adds.
-static JOB: ResourceType = ResourceType {
-    group: "batch",
-    api_version: "batch/v1",
-    kind: "Job",
-    resource: "jobs",
-    has_status: true,
-    has_generation: true,
-    orphans_dependents: true,
-    categories: &["all"],
-    selectable: &["status.successful"],
-    ..ResourceType::DEFAULT
-};
-
 static REPLICATION_CONTROLLER: ResourceType = ResourceType {
     kind: "ReplicationController",
     resource: "replicationcontrollers",
@@ -414,6 +387,10 @@ impl Kind {
     pub const DEPLOYMENT: Kind = Kind(&DEPLOYMENT);
     /// `batch/v1` `Job`, whose objects the server keeps without a type of their own.
     pub const JOB: Kind = Kind(&JOB);
+    /// `apps/v1` `StatefulSet`, whose objects the server keeps without a type of their own.
+    pub const STATEFUL_SET: Kind = Kind(&STATEFUL_SET);
+    /// `policy/v1` `PodDisruptionBudget`, whose objects the server keeps without a type of their own.
+    pub const POD_DISRUPTION_BUDGET: Kind = Kind(&POD_DISRUPTION_BUDGET);
     /// `v1` `ReplicationController`.
     pub const REPLICATION_CONTROLLER: Kind = Kind(&REPLICATION_CONTROLLER);
     /// `v1` `Event`.

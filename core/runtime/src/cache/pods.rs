@@ -124,6 +124,14 @@ impl PodCache {
         shard.find(name_hash.hash, namespace, name).is_some()
     }
 
+    /// Calls `each` with every cached pod, in no particular order. Locks the shards one after the other, each
+    /// while its pods are visited. O(pods).
+    pub fn for_each(&self, mut each: impl FnMut(&Arc<Pod>)) {
+        for shard in self.index.iter() {
+            shard.slots().for_each(|slot| each(&slot.pod));
+        }
+    }
+
     /// Applies a watch event, returns what it changed, and advances the store's version to that of
     /// the event. Amortised O(1).
     #[inline]

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use compact_str::CompactString;
 use podstorm_objects::{
-    AnyObject, DeleteOptions, Kind, Map, Namespace, OwnerPatch, Pod, ResourceVersion, Scale, Str,
-    Uid,
+    AnyObject, DeleteOptions, Kind, Map, Namespace, OwnerPatch, OwnerReference, Pod,
+    ResourceVersion, Scale, Str, Uid,
 };
 use serde_json::Value;
 
@@ -99,6 +99,15 @@ pub enum Request {
         namespace: Str,
         /// Its name.
         name: CompactString,
+    },
+    /// `GET` of the `/scale` of the object that an owner reference names. The transport finds the resource of
+    /// the reference's kind. The answer is 404 only for an object that does not exist; a kind that is not
+    /// served, or has no scale, has another error.
+    GetOwnerScale {
+        /// The owner's namespace.
+        namespace: Str,
+        /// The reference.
+        owner: Arc<OwnerReference>,
     },
     /// `PUT` of an object's `/scale`: sets the number of replicas that is wanted.
     PutScale {

@@ -84,8 +84,8 @@ pub trait SyncState: Default + Send {
 /// the [`Informers`](crate::informer::Informers) of its controller manager; on any thread.
 ///
 /// Several workloads share one cache of pods, which the program that runs them fills. Each workload
-/// gets the changes that [concern](PodChange::concerns) the
-/// [owners of pods](crate::row::ControllerRow::pod_owners) of its row, after the cache has them.
+/// gets the changes of the [pods of its row](crate::row::ControllerRow::pods), after the cache has
+/// them.
 pub trait Workload: Send + Sync + std::fmt::Debug + 'static {
     /// The state of a sync.
     type Sync: SyncState;

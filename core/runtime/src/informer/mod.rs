@@ -32,6 +32,13 @@ impl Informed for AnyObject {
     }
 }
 
+/// A typed object as it is.
+impl<T: Object> Informed for Arc<T> {
+    fn read(object: AnyObject) -> Option<Arc<T>> {
+        object.downcast()
+    }
+}
+
 /// What a workload does with the changes of one kind.
 pub trait Handler<T: Cached>: Send + Sync {
     /// An object was added, changed, deleted or listed. The store has the change.

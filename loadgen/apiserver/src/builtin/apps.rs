@@ -2,7 +2,7 @@
 
 use podstorm_objects::cells::{containers, number, pairs, selector};
 use podstorm_objects::{
-    Cause, Cell, Column, DynamicObject, Kind, Map, MetadataChecks, NameFormat, ResourceType, Rules,
+    Cause, Cell, Column, DynamicObject, Kind, Map, MetadataChecks, ResourceType, Rules,
 };
 use serde_json::Value;
 
@@ -51,12 +51,6 @@ pub(super) static ROWS: [ResourceType; 4] = [
         ..WORKLOAD
     },
     ResourceType {
-        kind: "StatefulSet",
-        resource: "statefulsets",
-        // They begin those of pods, with a number behind.
-        name_format: NameFormat::Label,
-        short_names: &["sts"],
-        has_scale: true,
         columns: STATEFUL_SET,
         rules: Rules {
             default: default_stateful_set,
@@ -64,7 +58,7 @@ pub(super) static ROWS: [ResourceType; 4] = [
             validate_status: |new, old| OF_STATEFUL_SET.check(new, old),
             ..Rules::NONE
         },
-        ..WORKLOAD
+        ..*Kind::STATEFUL_SET.row()
     },
     ResourceType {
         kind: "ControllerRevision",

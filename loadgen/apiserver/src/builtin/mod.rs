@@ -34,8 +34,6 @@ use podstorm_objects::{Kind, ResourceType};
 
 use crate::custom;
 
-/// `policy/v1` `PodDisruptionBudget`.
-pub(crate) const BUDGET: Kind = Kind::of(&policy::ROWS[0]);
 pub(crate) const SERVICE: Kind = Kind::of(&service::ROWS[0]);
 
 pub use columns::column_description;
@@ -45,8 +43,6 @@ pub(crate) const PRIORITY_CLASS: Kind = Kind::of(&policy::ROWS[1]);
 pub(crate) const QUOTA: Kind = Kind::of(&policy::ROWS[2]);
 /// `v1` `LimitRange`.
 pub(crate) const LIMIT_RANGE: Kind = Kind::of(&policy::ROWS[3]);
-/// `apps/v1` `StatefulSet`.
-pub(crate) const STATEFUL_SET: Kind = Kind::of(&apps::ROWS[2]);
 
 /// All rows.
 fn rows() -> impl Iterator<Item = &'static ResourceType> {

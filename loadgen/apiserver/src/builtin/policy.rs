@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 
 use podstorm_objects::cells::{items, text};
 use podstorm_objects::{
-    Cause, Cell, Column, DynamicObject, GenerationOf, LabelSelector, MetadataChecks, NameFormat,
-    Now, ResourceType, Rules, Shape,
+    Cause, Cell, Column, DynamicObject, GenerationOf, Kind, LabelSelector, MetadataChecks, Now,
+    ResourceType, Rules, Shape,
 };
 use serde_json::Value;
 
@@ -18,16 +18,6 @@ use crate::validation::{self, Checks};
 
 pub(super) static ROWS: [ResourceType; 5] = [
     ResourceType {
-        group: "policy",
-        api_version: "policy/v1",
-        kind: "PodDisruptionBudget",
-        name_format: NameFormat::PathSegment,
-        metadata_checks: MetadataChecks::NONE,
-        resource: "poddisruptionbudgets",
-        has_status: true,
-        has_generation: true,
-        needs_version: true,
-        short_names: &["pdb"],
         columns: BUDGET,
         rules: Rules {
             shape: BUDGET_SHAPE,
@@ -35,7 +25,7 @@ pub(super) static ROWS: [ResourceType; 5] = [
             validate_status: |new, old| OF_BUDGET.check(new, old),
             ..Rules::NONE
         },
-        ..ResourceType::DEFAULT
+        ..*Kind::POD_DISRUPTION_BUDGET.row()
     },
     ResourceType {
         group: "scheduling.k8s.io",

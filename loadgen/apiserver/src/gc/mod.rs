@@ -138,7 +138,7 @@ impl Cluster {
         new: Option<&R>,
         now: Now,
     ) {
-        R::committed(self, old, new);
+        R::committed(self, new);
         if self.seen.has_quotas() {
             self.notify_quotas(old, new, now);
         }

@@ -7,13 +7,17 @@
 
 use std::sync::Arc;
 
-use podstorm_objects::{ApiError, Cause, Details, Kind, Now, Pod, PodPhase, Reason};
+use podstorm_objects::disruption::{Budget, SYNC_FAILED, evicted};
+use podstorm_objects::{ApiError, Cause, Details, DynamicObject, Kind, Now, Pod, PodPhase, Reason};
 
 use crate::delete::check_preconditions;
-use crate::disruption::{Budget, target};
+use crate::store::KindStore;
 use crate::store::counts::{Verb, WriteEffects};
 use crate::update::{Update, prepare_and_validate};
 use crate::{Cluster, DeleteOptions, errors};
+
+/// The kind of the budgets.
+const BUDGET: Kind = Kind::POD_DISRUPTION_BUDGET;
 
 /// How often a call that meets a conflict is made. Upstream waits half a second before each
 /// repetition, for writers on other machines; here they are of this process and done by then.
@@ -217,7 +221,7 @@ fn mark_and_delete(
     }
     let marked = calls.put_pod_status(&|latest| {
         check_preconditions(options, Kind::POD, &latest.metadata)?;
-        Ok(target::evicted(latest, request.now))
+        Ok(evicted(latest, request.now))
     })?;
     match options.precondition_rv {
         // The version that the precondition was checked against is gone.
@@ -279,7 +283,7 @@ fn check(budget: &Budget) -> Result<(), ApiError> {
     let not_now = format!("The disruption budget {name} does not allow evicting pods currently");
     let (desired, current) = (status.desired_healthy, status.current_healthy);
     let why = match denied {
-        Some((crate::disruption::SYNC_FAILED, message)) if !message.is_empty() => {
+        Some((SYNC_FAILED, message)) if !message.is_empty() => {
             format!("{not_now} because it failed sync: {message}")
         }
         _ if current <= desired => format!(
@@ -362,23 +366,29 @@ impl EvictionCalls for ClusterCalls<'_> {
     }
 
     fn list_budgets(&mut self) -> Result<Vec<Budget>, ApiError> {
-        let budgets = self.cluster.budgets(Some(self.at.0));
+        let list = |store: &KindStore<DynamicObject>| store.snapshot(Some(self.at.0)).objects;
+        let budgets = self.cluster.with_used_store(BUDGET, list);
+        let budgets = budgets.unwrap_or_default();
         Ok(budgets.iter().map(|budget| Budget::of(budget)).collect())
     }
 
     fn get_budget(&mut self, name: &str) -> Result<Budget, ApiError> {
-        self.cluster.budget(self.at.0, name)
+        let get = |store: &KindStore<DynamicObject>| store.get(self.at.0, name);
+        let stored = self.cluster.with_used_store(BUDGET, get);
+        let stored = stored.unwrap_or_else(|| Err(errors::not_found(BUDGET, name)))?;
+        Ok(Budget::of(&stored))
     }
 
     fn put_budget_status(&mut self, budget: &Budget) -> Result<(), ApiError> {
-        self.cluster.put_budget_status(budget, self.request.now)
+        let object = Arc::new(budget.status_update());
+        let api = self.cluster.api(BUDGET);
+        api.update_status(object, self.request.now).map(drop)
     }
 
     fn put_pod_status(
         &mut self,
         change: &dyn Fn(&Pod) -> Result<Pod, ApiError>,
     ) -> Result<Arc<Pod>, ApiError> {
-        self.cluster.expect_disruption_targets();
         let effects = WriteEffects::of(Verb::UpdateStatus);
         let (cluster, (namespace, name)) = (self.cluster, self.at);
         cluster.modify(&cluster.pods, namespace, name, self.request.now, |old| {
@@ -398,3 +408,7 @@ impl EvictionCalls for ClusterCalls<'_> {
         deleted.map(drop)
     }
 }
+
+#[cfg(test)]
+#[path = "evict_tests.rs"]
+mod tests;

@@ -126,9 +126,8 @@ pub trait Strategy: Object + Footprint + Clone + PartialEq {
     /// Replaces equal copies by the stored object's shared parts.
     fn share_with(&mut self, _old: &Self) {}
 
-    /// Tells the services within the server of a commit: the states before and after. No lock is
-    /// held.
-    fn committed(_cluster: &Cluster, _old: Option<&Self>, _new: Option<&Self>) {}
+    /// Tells the services within the server of a commit: the state after it. No lock is held.
+    fn committed(_cluster: &Cluster, _new: Option<&Self>) {}
 
     /// Whether the object is a pod that is active and ready; such pods are counted at every commit.
     #[inline]

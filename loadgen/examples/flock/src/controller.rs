@@ -17,7 +17,7 @@ use podstorm::object::{
     AnyObject, DynamicObject, Kind, Now, ObjectMeta, Pod, Resource, ResourceType,
 };
 use podstorm::owned::Owners;
-use podstorm::row::{ControllerRow, Write};
+use podstorm::row::{ControllerRow, Pods, Write};
 use podstorm::store::Store;
 use podstorm::workqueue::{End, QueueRow, RateLimitingQueue};
 use serde_json::json;
@@ -51,7 +51,7 @@ impl ControllerType for Flocks {
         purpose: "Flocks of example.com",
         kind: Some(FLOCK),
         reads: &[CONFIG_MAP],
-        pod_owners: Some(FLOCK),
+        pods: Pods::OwnedBy(FLOCK),
         writes: &[
             Write::of(Kind::POD, &["create", "delete"]),
             Write::of(CONFIG_MAP, &["create", "update"]),

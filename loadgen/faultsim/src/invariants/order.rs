@@ -23,6 +23,7 @@ pub(super) fn is_of_a_replica_set(request: &Request) -> Checked {
         | Request::Put { .. }
         | Request::Patch { .. }
         | Request::GetScale { .. }
+        | Request::GetOwnerScale { .. }
         | Request::PutScale { .. }
         | Request::Finalize { .. }
         | Request::Delete { .. }

@@ -142,6 +142,9 @@ pub(crate) fn request_words(request: &Request) -> String {
         }
         Request::Finalize { namespace } => format!("finalize {}", namespace.metadata.name),
         Request::Discover => "discover".to_owned(),
+        Request::GetOwnerScale { owner, .. } => {
+            format!("get the scale of {} {}", owner.kind, owner.name)
+        }
         Request::Raw { path } => format!("get {path}"),
     }
 }

@@ -409,7 +409,6 @@ impl Drop for Harness {
     fn drop(&mut self) {
         self.executor.stop();
         self.cluster.set_gc_waker(None);
-        self.cluster.set_disruption_waker(None);
         self.cluster.set_termination_hook(None);
         if let EngineState::Threads { running, .. } = &mut self.engine
             && let Some(thread) = running.take()

@@ -3,7 +3,6 @@
 
 pub mod by_phase;
 pub mod client;
-mod disruption;
 mod event_expiry;
 pub mod event_sink;
 pub mod fault_harness;
@@ -13,7 +12,6 @@ mod list_watch;
 mod namespaces;
 pub mod observer;
 mod orphaned;
-mod pod_gc;
 pub mod registry;
 pub mod runner;
 mod sources;
@@ -191,7 +189,7 @@ impl Builder {
                 }
             });
         }
-        self.add_server_tasks(true);
+        self.add_server_tasks();
         self.add_cluster_manager();
     }
 
@@ -225,21 +223,19 @@ impl Builder {
         }
     }
 
-    /// Adds the controllers that are parts of the server and run: those of every cluster, or else those
-    /// that only a served one has.
-    fn add_server_tasks(&mut self, of_every_cluster: bool) {
+    /// Adds the controllers that are parts of the server and run.
+    fn add_server_tasks(&mut self) {
         let registry = self.registry.clone();
-        for (row, add) in registry.of_server(of_every_cluster) {
+        for (row, add) in registry.of_server() {
             if self.options.services.controllers.has(row) {
                 add(self);
             }
         }
     }
 
-    /// Adds the controllers that only a served cluster has.
+    /// Adds the tasks that only a served cluster has.
     fn add_services(&mut self) {
         let ttl_ns = self.options.services.event_ttl_ns;
-        self.add_server_tasks(false);
         if ttl_ns > 0 {
             let cluster = Arc::clone(&self.cluster);
             self.add(|_, waker| EventExpiryTask::new(cluster, ttl_ns, waker));
@@ -466,6 +462,8 @@ fn server_options(options: &SimOptions) -> ClusterOptions {
     }
 }
 
+#[cfg(test)]
+mod disruption_tests;
 #[cfg(test)]
 mod namespace_tests;
 #[cfg(test)]

@@ -11,9 +11,9 @@ use podstorm::row::{ControllerRow, RunsIn};
 
 use super::observer::Observers;
 use super::runner::{AnyRunner, Hooks};
-use super::{Builder, disruption, garbage_collector, pod_gc};
+use super::{Builder, garbage_collector};
 use crate::faults::Connection;
-use crate::rows::{DISRUPTION, GARBAGE_COLLECTOR, POD_GC, Rows};
+use crate::rows::{GARBAGE_COLLECTOR, Rows};
 
 /// Adds a controller to the manager that a builder is building.
 pub(crate) type Add = Arc<
@@ -37,10 +37,8 @@ struct Entry {
 enum Part {
     /// Of every controller manager of the program that its row names.
     Manager(Add),
-    /// Of every cluster.
+    /// Of the cluster.
     Cluster(AddTask),
-    /// Of every served cluster.
-    Service(AddTask),
 }
 
 /// Adds the task of a controller that is a part of the server.
@@ -53,20 +51,10 @@ impl Registry {
     pub fn upstream() -> Registry {
         let mut registry = Registry(Vec::new());
         upstream(&mut registry);
-        registry.0.extend([
-            Entry {
-                row: &GARBAGE_COLLECTOR,
-                part: Part::Cluster(garbage_collector::add),
-            },
-            Entry {
-                row: &POD_GC,
-                part: Part::Service(pod_gc::add),
-            },
-            Entry {
-                row: &DISRUPTION,
-                part: Part::Service(disruption::add),
-            },
-        ]);
+        registry.0.push(Entry {
+            row: &GARBAGE_COLLECTOR,
+            part: Part::Cluster(garbage_collector::add),
+        });
         registry
     }
 
@@ -99,10 +87,7 @@ impl Registry {
                 connection: Arc::clone(connection),
                 observer: observers.of::<W>(),
             });
-            let workload = make(
-                &builder.options.controller.setup(builder.options.policy),
-                informers,
-            );
+            let workload = make(&builder.options.setup(), informers);
             builder.workload(workload, row, hooks.as_ref())
         });
         let part = Part::Manager(add);
@@ -152,16 +137,11 @@ impl Registry {
         })
     }
 
-    /// What adds the tasks of every cluster, or else those that only a served one has.
-    pub(crate) fn of_server(
-        &self,
-        of_every_cluster: bool,
-    ) -> impl Iterator<Item = (&'static ControllerRow, AddTask)> {
-        let entries = self.0.iter();
-        entries.filter_map(move |entry| match entry.part {
-            Part::Cluster(add) if of_every_cluster => Some((entry.row, add)),
-            Part::Service(add) if !of_every_cluster => Some((entry.row, add)),
-            _ => None,
+    /// What adds the tasks of the controllers that are parts of the server, with their rows.
+    pub(crate) fn of_server(&self) -> impl Iterator<Item = (&'static ControllerRow, AddTask)> {
+        self.0.iter().filter_map(|entry| match entry.part {
+            Part::Cluster(add) => Some((entry.row, add)),
+            Part::Manager(_) => None,
         })
     }
 }

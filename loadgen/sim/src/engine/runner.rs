@@ -13,7 +13,7 @@ use podstorm::driver::Workload;
 use podstorm::intern::KeyId;
 use podstorm::metrics::Family;
 use podstorm::replicaset::Controller;
-use podstorm::row::ControllerRow;
+use podstorm::row::{ControllerRow, Pods};
 use podstorm::workqueue::{RateLimitingQueue, Take};
 use podstorm_objects::{Kind, Now, hash_state};
 
@@ -262,14 +262,13 @@ pub trait AnyRunner: Any + Send + Sync + std::fmt::Debug {
 
 impl<W: Workload> AnyRunner for ControllerRunner<W> {
     fn pod_changed(&self, change: &PodChange, now: Now) {
-        let owners = self.row.pod_owners;
-        if owners.is_some_and(|kind| change.concerns(kind)) {
+        if self.row.pods.include(change) {
             self.controller.pod_changed(change, now);
         }
     }
 
     fn pods_listed(&self, listed: &Listed, now: Now) {
-        if self.row.pod_owners.is_some() {
+        if self.row.pods != Pods::None {
             self.controller.pods_listed(listed, now);
         }
     }

@@ -59,6 +59,7 @@ impl Call {
             Request::List { .. }
             | Request::GetScale { .. }
             | Request::Discover
+            | Request::GetOwnerScale { .. }
             | Request::Raw { .. } => Call::ReadOther,
             Request::ReadVersion { .. } => Call::ReadVersion,
         }

@@ -32,12 +32,12 @@ impl StreamKind {
         self.0
     }
 
-    /// Every watch of the installed controllers, that of pods first.
+    /// Every watch of the installed controllers that run outside served clusters, that of pods first.
     pub fn all() -> Vec<StreamKind> {
         let mut all = vec![StreamKind(Kind::POD)];
         let rows = Rows::installed().iter();
         for kind in rows
-            .filter(|row| row.runs_in == RunsIn::Manager)
+            .filter(|row| row.runs_in == RunsIn::Manager && !row.served_only)
             .flat_map(ControllerRow::watched)
         {
             if !all.contains(&StreamKind(kind)) {

@@ -124,6 +124,9 @@ fn answer(cluster: &Cluster, request: &Request, now: Now) -> Result<Answer, ApiE
             namespace,
             name,
         } => Answer::Scale(Box::new(cluster.api(*kind).scale(namespace, name)?)),
+        Request::GetOwnerScale { namespace, owner } => {
+            Answer::Scale(Box::new(cluster.owner_scale(namespace, owner)?))
+        }
         Request::PutScale {
             kind,
             namespace,

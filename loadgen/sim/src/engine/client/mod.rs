@@ -102,7 +102,8 @@ impl Client {
 pub struct RequestInfo {
     /// The verb of the API, e.g. `create`.
     pub verb: &'static str,
-    /// The kind of the resource; `None` for a path that is no resource.
+    /// The kind of the resource; `None` for a path that is no resource, and for a kind that only a reference
+    /// names.
     pub kind: Option<Kind>,
     /// The subresource, e.g. `status`; empty for whole objects.
     pub subresource: &'static str,
@@ -142,6 +143,11 @@ impl RequestInfo {
                 RequestInfo::on(subresource, "patch", *kind)
             }
             Request::GetScale { kind, .. } => RequestInfo::on("scale", "get", *kind),
+            Request::GetOwnerScale { .. } => RequestInfo {
+                verb: "get",
+                kind: None,
+                subresource: "scale",
+            },
             Request::PutScale { kind, .. } => RequestInfo::on("scale", "update", *kind),
             Request::Finalize { .. } => RequestInfo::on("finalize", "update", Kind::NAMESPACE),
             Request::Delete { kind, .. } => RequestInfo::new("delete", *kind),

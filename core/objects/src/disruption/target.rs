@@ -1,11 +1,12 @@
 //! The condition `DisruptionTarget` of pods: set when a pod is about to be evicted, taken back when
 //! it was not deleted.
 
-use podstorm_objects::{
-    ConditionStatus, ConditionType, Now, Pod, PodCondition, PodConditions, Rest,
-};
+use crate::{ConditionStatus, ConditionType, Now, Pod, PodCondition, PodConditions, Rest};
 
-use super::budget::DELETION_TIMEOUT_NS;
+/// How long an evicted pod may take until its deletion begins, ns.
+///
+/// Source: `DeletionTimeout` of Kubernetes' `pkg/controller/disruption`.
+pub const DELETION_TIMEOUT_NS: i64 = 120 * 1_000_000_000;
 
 /// The type of the condition.
 const DISRUPTION_TARGET: &str = "DisruptionTarget";
@@ -48,7 +49,7 @@ pub fn stale_from_ns(pod: &Pod) -> Option<i64> {
 }
 
 /// The pod with the condition that an eviction sets.
-pub(crate) fn evicted(pod: &Pod, now: Now) -> Pod {
+pub fn evicted(pod: &Pod, now: Now) -> Pod {
     let members = [
         ("reason", "EvictionByEvictionAPI"),
         ("message", "Eviction API: evicting"),
@@ -57,7 +58,7 @@ pub(crate) fn evicted(pod: &Pod, now: Now) -> Pod {
 }
 
 /// The pod with a condition that says that it is not about to be disrupted.
-pub(crate) fn spared(pod: &Pod, now: Now) -> Pod {
+pub fn spared(pod: &Pod, now: Now) -> Pod {
     with_condition(pod, ConditionStatus::False, &[], now)
 }
 

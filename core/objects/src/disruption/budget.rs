@@ -3,24 +3,18 @@
 
 use std::collections::BTreeMap;
 
-use podstorm_objects::{
+use serde_json::{Map, Value, json};
+
+use crate::{
     DynamicObject, Kind, LabelSelector, Now, Object as _, ObjectMeta, ObjectReference, Selector,
     SelectorError, Time,
 };
-use serde_json::{Map, Value, json};
-
-use crate::builtin::BUDGET;
-
-/// How long an evicted pod may take until its deletion begins, ns.
-///
-/// Source: `DeletionTimeout` of Kubernetes' `pkg/controller/disruption`.
-pub const DELETION_TIMEOUT_NS: i64 = 120 * 1_000_000_000;
 
 /// The type of a budget's condition.
 const DISRUPTION_ALLOWED: &str = "DisruptionAllowed";
 
 /// The reason of a budget's condition when the budget could not be computed.
-pub(crate) const SYNC_FAILED: &str = "SyncFailed";
+pub const SYNC_FAILED: &str = "SyncFailed";
 
 /// A PodDisruptionBudget.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -140,14 +134,9 @@ impl Budget {
         }
     }
 
-    /// The kind of the objects.
-    pub fn kind() -> Kind {
-        BUDGET
-    }
-
     /// The object to send to `/status`: with the metadata and the status alone.
-    pub(crate) fn status_update(&self) -> DynamicObject {
-        let mut object = DynamicObject::new(BUDGET);
+    pub fn status_update(&self) -> DynamicObject {
+        let mut object = DynamicObject::new(Kind::POD_DISRUPTION_BUDGET);
         object.metadata = self.metadata.clone();
         object
             .fields
@@ -159,13 +148,13 @@ impl Budget {
     ///
     /// # Errors
     /// A selector that is not valid.
-    pub(crate) fn compiled(&self) -> Result<Selector, SelectorError> {
+    pub fn compiled(&self) -> Result<Selector, SelectorError> {
         Selector::compile(self.selector.as_ref())
     }
 
     /// The reference that its events carry.
-    pub(crate) fn reference(&self) -> ObjectReference {
-        ObjectReference::new(BUDGET, &self.metadata)
+    pub fn reference(&self) -> ObjectReference {
+        ObjectReference::new(Kind::POD_DISRUPTION_BUDGET, &self.metadata)
     }
 }
 
@@ -215,7 +204,7 @@ impl BudgetStatus {
     }
 
     /// The condition of type `DisruptionAllowed`.
-    pub(crate) fn condition(&self) -> Option<&Condition> {
+    pub fn condition(&self) -> Option<&Condition> {
         let mut conditions = self.conditions.iter();
         conditions.find(|condition| condition.kind == DISRUPTION_ALLOWED)
     }
@@ -223,13 +212,13 @@ impl BudgetStatus {
     /// Sets the condition to what the number of allowed disruptions says.
     ///
     /// Source: `UpdateDisruptionAllowedCondition` of Kubernetes' component-helpers.
-    pub(crate) fn set_condition(&mut self, now: Now) {
+    pub fn set_condition(&mut self, now: Now) {
         let (status, reason) = self.computed_condition();
         self.put_condition(status, reason, "", now);
     }
 
     /// Status and reason of the condition that the number of allowed disruptions asks for.
-    pub(crate) fn computed_condition(&self) -> (&'static str, &'static str) {
+    pub fn computed_condition(&self) -> (&'static str, &'static str) {
         match self.disruptions_allowed > 0 {
             true => ("True", "SufficientPods"),
             false => ("False", "InsufficientPods"),
@@ -237,7 +226,7 @@ impl BudgetStatus {
     }
 
     /// Sets the condition; its time changes with its status alone.
-    pub(crate) fn put_condition(&mut self, status: &str, reason: &str, message: &str, now: Now) {
+    pub fn put_condition(&mut self, status: &str, reason: &str, message: &str, now: Now) {
         let before = self.condition().filter(|before| before.status == status);
         let since = before.map_or(now.wall(), |before| before.last_transition_time);
         let condition = Condition {

@@ -1,0 +1,60 @@
+//! The rows of kinds whose objects the server keeps without a type of their own: without the columns and
+//! rules, which the server adds.
+
+use super::{GenerationOf, MetadataChecks, NameFormat, ResourceType};
+
+pub(super) static DEPLOYMENT: ResourceType = ResourceType {
+    group: "apps",
+    api_version: "apps/v1",
+    kind: "Deployment",
+    resource: "deployments",
+    has_status: true,
+    has_generation: true,
+    generation_of: GenerationOf::SpecAndAnnotations,
+    short_names: &["deploy"],
+    categories: &["all"],
+    has_scale: true,
+    ..ResourceType::DEFAULT
+};
+
+pub(super) static JOB: ResourceType = ResourceType {
+    group: "batch",
+    api_version: "batch/v1",
+    kind: "Job",
+    resource: "jobs",
+    has_status: true,
+    has_generation: true,
+    orphans_dependents: true,
+    categories: &["all"],
+    selectable: &["status.successful"],
+    ..ResourceType::DEFAULT
+};
+
+pub(super) static STATEFUL_SET: ResourceType = ResourceType {
+    group: "apps",
+    api_version: "apps/v1",
+    kind: "StatefulSet",
+    resource: "statefulsets",
+    has_status: true,
+    has_generation: true,
+    // They begin those of pods, with a number behind.
+    name_format: NameFormat::Label,
+    short_names: &["sts"],
+    categories: &["all"],
+    has_scale: true,
+    ..ResourceType::DEFAULT
+};
+
+pub(super) static POD_DISRUPTION_BUDGET: ResourceType = ResourceType {
+    group: "policy",
+    api_version: "policy/v1",
+    kind: "PodDisruptionBudget",
+    name_format: NameFormat::PathSegment,
+    metadata_checks: MetadataChecks::NONE,
+    resource: "poddisruptionbudgets",
+    has_status: true,
+    has_generation: true,
+    needs_version: true,
+    short_names: &["pdb"],
+    ..ResourceType::DEFAULT
+};

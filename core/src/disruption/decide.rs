@@ -1,0 +1,155 @@
+//! What a sync decides once the pods are counted and the scales of their controllers are known.
+//!
+//! Source: `DisruptionController.trySync` and what it calls, of Kubernetes' `pkg/controller/disruption`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use podstorm_objects::disruption::{
+    Amount, Budget, BudgetStatus, DELETION_TIMEOUT_NS, SYNC_FAILED,
+};
+use podstorm_objects::{LabelSelector, Now, Pod, Time};
+
+use super::selected::Counted;
+
+/// How many pods a budget counts with, and how many of them must be healthy.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Expected {
+    pub(super) pods: i64,
+    pub(super) healthy: i64,
+}
+
+/// The amount of which a budget counts with the scales of the controllers of its pods: `maxUnavailable`, or a
+/// share as `minAvailable`. `None` where it counts the pods themselves.
+pub(super) fn of_scales(budget: &Budget) -> Option<&Amount> {
+    let share = budget
+        .min_available
+        .as_ref()
+        .filter(|amount| matches!(amount, Amount::Text(_)));
+    budget.max_unavailable.as_ref().or(share)
+}
+
+/// What a budget expects where `scale` is the sum of the scales of its pods' controllers.
+///
+/// # Errors
+/// An amount that is not one.
+pub(super) fn expected_of_scale(budget: &Budget, scale: i64) -> Result<Expected, String> {
+    let healthy = match (&budget.max_unavailable, &budget.min_available) {
+        (Some(unavailable), _) => scale.saturating_sub(unavailable.of(scale)?).max(0),
+        (None, Some(available)) => available.of(scale)?,
+        (None, None) => 0,
+    };
+    Ok(Expected {
+        pods: scale,
+        healthy,
+    })
+}
+
+/// What a budget expects that counts its pods themselves: `minAvailable` as a number, or neither.
+pub(super) fn expected_of_pods(budget: &Budget, pods: i64) -> Expected {
+    match budget.min_available {
+        Some(Amount::Number(healthy)) => Expected { pods, healthy },
+        _ => Expected {
+            pods: 0,
+            healthy: 0,
+        },
+    }
+}
+
+/// What a sync decides about evicted pods and the status.
+#[derive(Debug, Default)]
+pub(super) struct Decision<'a> {
+    /// The status to write, if it differs from the budget's.
+    pub(super) status: Option<BudgetStatus>,
+    /// The evicted pods that should have been deleted by now.
+    pub(super) not_deleted: Vec<&'a Pod>,
+    /// When to sync the budget again, ns from now: at the earliest time at which an evicted pod must have
+    /// begun its deletion. It holds once the status is written.
+    pub(super) recheck_after_ns: Option<i64>,
+}
+
+/// Decides the status. O(evicted pods).
+pub(super) fn decide<'a>(
+    budget: &Budget,
+    counted: &'a Counted,
+    expected: Expected,
+    now: Now,
+) -> Decision<'a> {
+    let mut decision = Decision::default();
+    let mut disrupted_pods = BTreeMap::new();
+    let mut leaving = 0;
+    for (pod, at) in &counted.evicted {
+        let left_ns = deadline_ns(*at).saturating_sub(now.wall_ns);
+        if left_ns < 0 {
+            decision.not_deleted.push(pod);
+            continue;
+        }
+        let earliest = decision.recheck_after_ns.unwrap_or(i64::MAX);
+        decision.recheck_after_ns = Some(earliest.min(left_ns));
+        leaving += i64::from(left_ns > 0 && pod.is_ready());
+        disrupted_pods.insert(pod.metadata.name.to_string(), *at);
+    }
+    let current_healthy = counted.healthy - leaving;
+    let mut status = BudgetStatus {
+        observed_generation: budget.metadata.generation,
+        disrupted_pods,
+        disruptions_allowed: match expected.pods > 0 {
+            true => (current_healthy - expected.healthy).max(0),
+            // No pod is seen yet; those that come may be evicted once they are counted.
+            false => 0,
+        },
+        current_healthy,
+        desired_healthy: expected.healthy,
+        expected_pods: expected.pods,
+        conditions: budget.status.conditions.clone(),
+    };
+    let wanted = status.computed_condition();
+    let condition = status.condition();
+    let condition = condition.map(|found| (found.status.as_str(), found.reason.as_str()));
+    if status != budget.status || condition != Some(wanted) {
+        status.set_condition(now);
+        decision.status = Some(status);
+    }
+    decision
+}
+
+/// The status after a sync that failed: nothing may be disrupted, and the counts stay.
+///
+/// Source: `DisruptionController.failSafe`.
+pub(super) fn fail_safe(status: &BudgetStatus, error: &str, now: Now) -> BudgetStatus {
+    let mut status = status.clone();
+    status.disruptions_allowed = 0;
+    status.put_condition("False", SYNC_FAILED, error, now);
+    status
+}
+
+/// The latest time at which the deletion of a pod evicted at `at` begins, ns since the epoch.
+fn deadline_ns(at: Time) -> i64 {
+    let at_ns = at.unix_nanos().unwrap_or(i64::MIN);
+    at_ns.saturating_add(DELETION_TIMEOUT_NS)
+}
+
+/// A selector as Go prints it.
+pub(super) fn go_text(selector: Option<&LabelSelector>) -> String {
+    let Some(selector) = selector else {
+        return "nil".to_owned();
+    };
+    let mut text = "&LabelSelector{MatchLabels:map[string]string{".to_owned();
+    for (key, value) in selector.match_labels.pairs() {
+        write!(text, "{key}: {value},").expect("writing to a string does not fail");
+    }
+    text.push_str("},MatchExpressions:[]LabelSelectorRequirement{");
+    for requirement in &*selector.match_expressions {
+        let values: Vec<&str> = requirement.values.iter().map(|value| &**value).collect();
+        write!(
+            text,
+            "LabelSelectorRequirement{{Key:{},Operator:{},Values:[{}],}},",
+            requirement.key,
+            requirement.operator,
+            values.join(" ")
+        )
+        .expect("writing to a string does not fail");
+    }
+    text.push_str("},}");
+    text
+}

@@ -1,0 +1,244 @@
+//! The disruption controller: keeps the status of PodDisruptionBudgets, which evictions ask, and takes the
+//! condition `DisruptionTarget` back from pods that were not deleted.
+//!
+//! `cache`: the stores that it reads; `selected`: the pods of each budget with what a sync counts of them,
+//! kept by the changes of pods, so that a sync costs the budget's controllers and evicted pods, not the
+//! pods of the cluster; `sync` and `decide`: one sync of a budget; `targets`: the second queue, of pods.
+//!
+//! One lock guards what is kept of pods. It is held for one change or one count, and taken before the locks
+//! of the pod cache.
+//!
+//! A pod that several budgets select wakes the first one by name alone, and a controller that is scaled
+//! wakes no budget: both as upstream.
+//!
+//! Source: Kubernetes' `pkg/controller/disruption`.
+
+mod cache;
+mod decide;
+mod row;
+mod selected;
+mod sync;
+mod targets;
+
+use std::sync::Arc;
+
+use podstorm_objects::disruption::stale_from_ns;
+use podstorm_objects::{Kind, Now, ObjectReference, Pod};
+use podstorm_runtime::client::{EventIntent, EventType};
+use podstorm_runtime::driver::{AsyncSync, Step, Workload};
+use podstorm_runtime::informer::{Handler, Informers};
+use podstorm_runtime::intern::{KeyId, ObjectKey};
+use podstorm_runtime::primitives::{AtomicBool, Mutex, MutexGuard, Ordering, lock};
+use podstorm_runtime::store::{Change, Keyed};
+use podstorm_runtime::workqueue::RateLimitingQueue;
+
+use crate::cache::{Listed, PodCache, PodChange};
+use crate::controller::ControllerType as _;
+use cache::{CachedBudget, Caches};
+use selected::SelectedPods;
+use targets::Targets;
+
+pub use row::Disruption;
+
+/// The place of the queue of budgets.
+const BUDGETS: usize = 0;
+
+/// The place of the queue of pods with the condition.
+const TARGETS: usize = 1;
+
+/// The controller, over informers that it shares with others. A clone is the same controller.
+#[derive(Clone, Debug)]
+pub struct Controller(Arc<Shared>);
+
+/// What syncs, which outlive a borrow, share with the controller.
+#[derive(Debug)]
+struct Shared {
+    caches: Caches,
+    pods: Arc<PodCache>,
+    queues: [RateLimitingQueue<KeyId>; 2],
+    /// Whether a budget has pods to select. Written under the lock of the state; read without it by the
+    /// handler of pods, so that a cluster without budgets takes no lock.
+    has_budgets: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    selected: SelectedPods,
+    targets: Targets,
+    /// Events about pods, which the next sync records: handlers record none.
+    events: Vec<EventIntent>,
+}
+
+impl Controller {
+    /// A controller that reads budgets, pods and their controllers from these informers.
+    pub fn new(informers: &mut Informers) -> Controller {
+        let shared = Arc::new(Shared {
+            caches: Caches::new(informers),
+            pods: Arc::clone(informers.pods()),
+            queues: [BUDGETS, TARGETS].map(|at| RateLimitingQueue::of(Disruption::ROW.queues[at])),
+            has_budgets: AtomicBool::new(false),
+            state: Mutex::default(),
+        });
+        let kind = Kind::POD_DISRUPTION_BUDGET;
+        informers.add_handler::<CachedBudget>(kind, Arc::clone(&shared) as _);
+        Controller(shared)
+    }
+
+    /// The queue of budgets.
+    pub fn queue(&self) -> &RateLimitingQueue<KeyId> {
+        &self.0.queues[BUDGETS]
+    }
+
+    /// The queue of pods with the condition.
+    pub fn targets(&self) -> &RateLimitingQueue<KeyId> {
+        &self.0.queues[TARGETS]
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    fn take_events(&self) -> Vec<EventIntent> {
+        std::mem::take(&mut self.lock().events)
+    }
+
+    /// Applies the change of a pod from `old` to `new`; `None` is a pod that does not exist.
+    fn apply(&self, old: Option<&Arc<Pod>>, new: Option<&Arc<Pod>>, now: Now) {
+        let was_target = old.is_some_and(|old| stale_from_ns(old).is_some());
+        let stale_ns = new.and_then(|new| stale_from_ns(new));
+        // Relaxed: the locks of the cache order the change of the cache before this against the look of a
+        // budget at the cache after the store.
+        let has_budgets = self.has_budgets.load(Ordering::Relaxed);
+        if !has_budgets && !was_target && stale_ns.is_none() {
+            return;
+        }
+        let state = &mut *self.lock();
+        let budgets = state.selected.apply(old, new);
+        let Some(pod) = new.or(old) else { return };
+        if let Some(first) = self.first(&budgets) {
+            if budgets.len() > 1 {
+                state.events.push(self.matches_several(pod, first));
+            }
+            self.queues[BUDGETS].add(first, now.mono_ns);
+        }
+        match stale_ns {
+            Some(stale_ns) => {
+                let key = state.targets.key(pod);
+                let delay_ns = stale_ns.saturating_sub(now.wall_ns);
+                self.queues[TARGETS].add_after(key, delay_ns, now.mono_ns);
+            }
+            None if was_target => state.targets.free(pod),
+            None => {}
+        }
+    }
+
+    /// The first of these budgets by name.
+    fn first(&self, budgets: &[KeyId]) -> Option<KeyId> {
+        match budgets {
+            [] => None,
+            [one] => Some(*one),
+            all => {
+                let name = |key: &&KeyId| self.caches.budgets.name(**key).name;
+                all.iter().min_by_key(name).copied()
+            }
+        }
+    }
+
+    fn matches_several(&self, pod: &Pod, chosen: KeyId) -> EventIntent {
+        let (meta, name) = (&pod.metadata, self.caches.budgets.name(chosen).name);
+        let text = format!(
+            "Pod {:?}/{:?} matches multiple PodDisruptionBudgets.  Chose {:?} arbitrarily.",
+            &*meta.namespace, &*meta.name, &*name
+        );
+        let reference = Arc::new(ObjectReference::new(Kind::POD, meta));
+        let reason = "MultiplePodDisruptionBudgets";
+        sync::event_about(&reference, EventType::Warning, reason, text)
+    }
+}
+
+/// Whatever happens to a budget wakes it.
+impl Handler<CachedBudget> for Shared {
+    fn handle(&self, change: &Change<CachedBudget>, now: Now) {
+        let new = change.new.as_ref();
+        let selector = new.and_then(|new| {
+            let selector = new.selector.as_ref().ok()?;
+            Some((&new.budget.metadata.namespace, selector))
+        });
+        let mut state = self.lock();
+        if selector.is_some() {
+            // Before the budget reads the pods: a change of a pod is seen here or by the handler.
+            self.has_budgets.store(true, Ordering::Relaxed);
+        }
+        state.selected.set_budget(change.key, selector, &self.pods);
+        let has_budgets = !state.selected.is_empty();
+        self.has_budgets.store(has_budgets, Ordering::Relaxed);
+        drop(state);
+        self.queues[BUDGETS].add(change.key, now.mono_ns);
+    }
+
+    fn keyed(&self) -> Option<&dyn Keyed> {
+        Some(&self.queues[BUDGETS])
+    }
+}
+
+impl Workload for Controller {
+    type Sync = AsyncSync;
+
+    fn name(&self, queue: usize, key: KeyId) -> ObjectKey {
+        if queue == BUDGETS {
+            return self.0.caches.budgets.name(key);
+        }
+        let state = self.0.lock();
+        let name = state.targets.name(key).cloned().unwrap_or_default();
+        ObjectKey {
+            namespace: name.0,
+            name: (&*name.1).into(),
+        }
+    }
+
+    fn queues(&self) -> &[RateLimitingQueue<KeyId>] {
+        &self.0.queues
+    }
+
+    fn pod_changed(&self, change: &PodChange, now: Now) {
+        let new = Some(&change.new).filter(|_| !change.deleted);
+        // The last state of a pod that was not known wakes its budget too.
+        let old = match change.deleted {
+            true => change.old.as_ref().or(Some(&change.new)),
+            false => change.old.as_ref(),
+        };
+        self.0.apply(old, new, now);
+    }
+
+    fn pods_listed(&self, listed: &Listed, now: Now) {
+        for change in &listed.changes {
+            self.pod_changed(change, now);
+        }
+        // Runs are of a list into an empty cache.
+        if !listed.runs.is_empty() {
+            let mut pods = Vec::new();
+            self.0.pods.for_each(|pod| pods.push(Arc::clone(pod)));
+            for pod in pods {
+                self.0.apply(None, Some(&pod), now);
+            }
+        }
+    }
+
+    fn begin(&self, queue: usize, key: KeyId, sync: &mut AsyncSync, now: Now) -> Step {
+        let shared = Arc::clone(&self.0);
+        match queue {
+            BUDGETS => sync.begin(key, now, |calls| sync::run(shared, key, calls)),
+            _ => sync.begin(key, now, |calls| targets::spare(shared, key, calls)),
+        }
+    }
+
+    fn resume(&self, sync: &mut AsyncSync, now: Now) -> Step {
+        sync.resume(now)
+    }
+}
+
+#[cfg(test)]
+mod tests;

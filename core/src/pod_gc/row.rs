@@ -1,0 +1,57 @@
+//! The row of the pod garbage collector.
+
+use std::sync::Arc;
+
+use podstorm_objects::Kind;
+use podstorm_runtime::informer::Informers;
+use podstorm_runtime::row::{ControllerRow, NumberFlag, Pods, Write};
+use podstorm_runtime::workqueue::{QueueRow, Workers};
+
+use super::Controller;
+use crate::controller::{ControllerType, Setup};
+
+/// The number of ended pods above which the oldest ones are deleted; none are if it is not positive.
+pub const TERMINATED_POD_GC_THRESHOLD: NumberFlag = NumberFlag {
+    flag: "terminated-pod-gc-threshold",
+    default: 12_500,
+    help: "Ended pods beyond this number are deleted; 0 keeps them",
+};
+
+/// The controller that deletes pods that no other controller deletes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PodGc;
+
+impl ControllerType for PodGc {
+    type Workload = Controller;
+
+    const ROW: &'static ControllerRow = &ControllerRow {
+        name: "pod-garbage-collector-controller",
+        alias: "podgc",
+        component: "pod-garbage-collector",
+        purpose: "pod garbage collection",
+        kind: Some(Kind::POD),
+        reads: &[Kind::NODE],
+        pods: Pods::All,
+        writes: &[
+            Write::of(Kind::POD, &["delete"]),
+            Write {
+                kind: Some(Kind::POD),
+                subresource: "status",
+                verbs: &["patch"],
+            },
+            Write::of(Kind::NODE, &["get"]),
+        ],
+        queues: &[QueueRow {
+            workers: Workers::Number(1),
+            ..QueueRow::new("pod_gc")
+        }],
+        numbers: &[TERMINATED_POD_GC_THRESHOLD],
+        served_only: true,
+        ..ControllerRow::DEFAULT
+    };
+
+    fn make(setup: &Setup, informers: &mut Informers) -> Arc<Controller> {
+        let threshold = TERMINATED_POD_GC_THRESHOLD.of(&setup.numbers);
+        Arc::new(Controller::new(threshold, informers))
+    }
+}
