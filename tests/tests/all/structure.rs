@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use podstorm::object::Kind;
 use podstorm::row::RunsIn;
 use podstorm_sim::rows::Rows;
 use podstorm_tests::tree::{self, root};
@@ -452,7 +453,10 @@ fn general_modules_name_no_workload() {
             [
                 Some(row.name),
                 Some(row.alias),
-                row.kind.map(|kind| kind.name()),
+                // Every workload stands on pods.
+                row.kind
+                    .filter(|kind| *kind != Kind::POD)
+                    .map(|kind| kind.name()),
             ]
         })
         .flatten()

@@ -205,7 +205,7 @@ impl Driver {
         let deleted = api.delete(&namespace, &name, &options, now);
         self.note("deleting", kind, deleted);
         let created = self.cluster.api(kind).create(pods.recreated(&*found)?, now);
-        let created = self.note("creating again", kind, created)?;
+        let created = self.note("recreating", kind, created)?;
         Some(
             self.tracker
                 .asked(workload, created.metadata(), replicas, now),

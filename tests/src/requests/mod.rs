@@ -1,8 +1,6 @@
 //! One request of every kind at least, with what a server makes of it: for the tests that each
 //! transport carries all.
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use podstorm::client::{
@@ -13,6 +11,10 @@ use podstorm::object::{
 };
 use podstorm_apiserver::{Cluster, kind_named};
 use serde_json::{Value, json};
+
+mod changes;
+
+pub use changes::{changes, state};
 
 /// The number of kinds of requests.
 pub const SORTS: usize = 18;
@@ -534,82 +536,4 @@ fn refused(cluster: &Cluster) -> Vec<Sample> {
             "404 NotFound",
         ),
     ]
-}
-
-/// The objects of the samples' kinds as JSON, by kind, namespace and name: without what differs from
-/// run to run, and without the status of pods.
-pub fn state(cluster: &Cluster) -> BTreeMap<String, Value> {
-    let mut state = BTreeMap::new();
-    for kind in [Kind::POD, Kind::NAMESPACE, Kind::DEPLOYMENT, config_maps()] {
-        let page = cluster.api(kind).list(&Default::default());
-        for object in page.expect("the kind is served").items {
-            let mut json = object.to_json();
-            if kind == Kind::POD {
-                json["status"].take();
-            }
-            let meta = object.metadata();
-            let key = format!("{} {}/{}", kind.name(), meta.namespace, meta.name);
-            state.insert(key, json);
-        }
-    }
-    state
-}
-
-/// The difference of two states, sorted: `+` and an object, `-` and an object, `~` with the path of a
-/// member and its new value.
-pub fn changes(before: &BTreeMap<String, Value>, after: &BTreeMap<String, Value>) -> Vec<String> {
-    // Of an owner, its name says enough.
-    let is_passed_over = |path: &str| {
-        ["/metadata/generation", "/metadata/resourceVersion"].contains(&path)
-            || path.starts_with("/metadata/ownerReferences") && !path.ends_with("name")
-    };
-    let mut changes = Vec::new();
-    for (key, old) in before {
-        let Some(new) = after.get(key) else {
-            changes.push(format!("-{key}"));
-            continue;
-        };
-        let (old, new) = (leaves(old), leaves(new));
-        for path in old
-            .keys()
-            .chain(new.keys().filter(|path| !old.contains_key(*path)))
-        {
-            if old.get(path) == new.get(path) || is_passed_over(path) {
-                continue;
-            }
-            let mut change = format!("~{key} {path}");
-            match new.get(path) {
-                Some(value) => write!(change, "={value}"),
-                None => write!(change, " is gone"),
-            }
-            .expect("writing to a string does not fail");
-            changes.push(change);
-        }
-    }
-    let is_new = |key: &&String| !before.contains_key(*key);
-    changes.extend(after.keys().filter(is_new).map(|key| format!("+{key}")));
-    changes.sort();
-    changes
-}
-
-/// The leaves of a document by their paths.
-fn leaves(value: &Value) -> BTreeMap<String, Value> {
-    fn walk(value: &Value, path: String, out: &mut BTreeMap<String, Value>) {
-        match value {
-            Value::Object(members) => {
-                for (name, value) in members {
-                    walk(value, format!("{path}/{name}"), out);
-                }
-            }
-            Value::Array(items) => {
-                for (at, value) in items.iter().enumerate() {
-                    walk(value, format!("{path}/{at}"), out);
-                }
-            }
-            leaf => drop(out.insert(path, leaf.clone())),
-        }
-    }
-    let mut out = BTreeMap::new();
-    walk(value, String::new(), &mut out);
-    out
 }
