@@ -211,8 +211,12 @@ impl Recorder {
         rest.worked.add(self.phase, &self.worked);
         rest.count_idle(self.phase, self.idle_syncs);
         drop(rest);
-        self.queued.reset();
-        self.worked.reset();
+        for durations in [&mut self.queued, &mut self.worked] {
+            // A reset writes all of a histogram's memory, and many workers have done nothing.
+            if !durations.is_empty() {
+                durations.reset();
+            }
+        }
         self.idle_syncs = 0;
     }
 }
