@@ -10,10 +10,6 @@ const SECOND: i64 = 1_000 * MS;
 /// bucket was empty.
 const LAST_RETRY: i64 = 2_000 * SECOND;
 
-/// How much longer than any other delay a retry may take, as upstream's bucket knows no limit of its debt: a key that
-/// is added by its rate 200 times a second (hazard H1 of Deployments) takes 20 times as many tokens as come back.
-const DEBT: i64 = 14_400 * SECOND;
-
 /// How a run must end.
 #[derive(Clone, Copy, Debug)]
 pub struct Ending {
@@ -27,6 +23,8 @@ pub struct Ending {
     pub touches_ns: &'static [i64],
     /// Whether the last touch comes where all is as wanted before, too.
     pub touches_always: bool,
+    /// While a retry is to come, everything may take so much longer.
+    pub debt_ns: i64,
     /// So long after users have helped, where there was something to help with, all is as wanted.
     pub helped_within_ns: i64,
     /// What is as wanted may be written about for so long.
@@ -45,6 +43,7 @@ impl Ending {
         converges_within_ns: 0,
         touches_ns: &[],
         touches_always: true,
+        debt_ns: 0,
         helped_within_ns: 0,
         settles_ns: 0,
         quiet_ns: 600 * SECOND,
@@ -56,7 +55,7 @@ impl Simulation {
     pub(crate) fn builds(&mut self, ending: &Ending, watcher: &impl Watcher) -> bool {
         let limit_ns = ending.builds_within_ns;
         let missing = |simulation: &Simulation| watcher.missing(simulation);
-        let built = self.until_converged(limit_ns, &[], true, missing, |_| {});
+        let built = self.until_converged((limit_ns, 0), &[], true, missing, |_| {});
         if built.is_none() {
             let missing = watcher.missing(self).unwrap_or_default();
             let seconds = limit_ns / SECOND;
@@ -87,11 +86,12 @@ impl Simulation {
         let missing = |simulation: &Simulation| watcher.missing(simulation);
         let touch = |simulation: &mut Simulation| users.touch(simulation);
         let (touches_ns, always) = (ending.touches_ns, ending.touches_always);
-        let mut converged = self.until_converged(limit_ns, touches_ns, always, missing, touch);
+        let limits_ns = (limit_ns, ending.debt_ns);
+        let mut converged = self.until_converged(limits_ns, touches_ns, always, missing, touch);
         // What they were helped with may have come to where a controller waits again.
         if converged.is_none() && !self.checker.is_over() && users.help(self) {
-            let limit_ns = ending.helped_within_ns;
-            converged = self.until_converged(limit_ns, &[], true, missing, |_| {});
+            let limits_ns = (ending.helped_within_ns, ending.debt_ns);
+            converged = self.until_converged(limits_ns, &[], true, missing, |_| {});
         }
         let Some(since_ns) = converged else {
             let text = format!(
@@ -138,12 +138,12 @@ impl Simulation {
     }
 
     /// Goes on until nothing is missing and nothing is at work; the moment since when nothing is missing,
-    /// or nothing when that takes longer than `limit_ns`, and longer than [`DEBT`] beyond that while a retry is to
-    /// come. `touch` is called at these times of waiting; with
+    /// or nothing when that takes longer than the limit, and longer than the [debt](Ending::debt_ns) beyond that
+    /// while a retry is to come. `touch` is called at these times of waiting; with
     /// `always` all of them come before the end.
     fn until_converged(
         &mut self,
-        limit_ns: i64,
+        (limit_ns, debt_ns): (i64, i64),
         touches_ns: &[i64],
         always: bool,
         missing: impl Fn(&Simulation) -> Option<String>,
@@ -158,8 +158,8 @@ impl Simulation {
             if self.checker.is_over() {
                 return None;
             }
-            let debt_ns = if self.harness.has_retries() { DEBT } else { 0 };
-            let limit_ns = limit_ns + debt_ns;
+            let has_retries = self.harness.has_retries();
+            let limit_ns = limit_ns + if has_retries { debt_ns } else { 0 };
             match missing(self) {
                 Some(_) => since_ns = None,
                 None => {
