@@ -20,6 +20,7 @@ pub mod size;
 pub mod sweep;
 mod text;
 pub mod units;
+pub mod values;
 mod workloads;
 
 pub use workloads::explain;

@@ -6,8 +6,9 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::scenario::{ScenarioSettings, Size};
+use crate::scenario::ScenarioSettings;
 use crate::units::{count_for_people as count, counted};
+use crate::values::Size;
 
 /// Pods by default.
 pub const DEFAULT_PODS: u64 = 100_000;

@@ -8,14 +8,12 @@ use serde::Serializer;
 use serde_json::{Value, json};
 
 use crate::metrics::Threshold;
-use crate::scenario::{
-    BehaviourName, EngineName, LatencyText, Percent, Positive, Rate, Scenario, ScenarioSettings,
-    Size, Time, WorkersSettings,
-};
+use crate::scenario::{Positive, Scenario, ScenarioSettings, WorkersSettings};
 use crate::settings::resolve::{Machine, SettingsRequest, resolve};
 use crate::settings::{EngineKind, Settings};
 use crate::size::InputSize;
 use crate::units::{NS_PER_SECOND, shell_path, shell_word};
+use crate::values::{BehaviourName, EngineName, LatencyText, Percent, Rate, Size, Time};
 
 /// The flags that give these settings, without those that do not change the run.
 fn flags(settings: &Settings, has_files: bool) -> ScenarioSettings {

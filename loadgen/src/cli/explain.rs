@@ -12,8 +12,8 @@ use podstorm_sim::clock::RealClock;
 
 use crate::gates;
 use crate::manifest;
-use crate::scenario::BehaviourName;
 use crate::units::parse_size;
+use crate::values::BehaviourName;
 use crate::workloads;
 use crate::workloads::explain::selection::Preferred;
 use crate::workloads::explain::{Asked, Layout};

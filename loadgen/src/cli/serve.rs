@@ -27,11 +27,12 @@ use super::outputs::Outputs;
 use super::snapshots::Snapshots;
 use crate::manifest::{self, Places};
 use crate::report::output::{Inputs, Output};
-use crate::scenario::{EngineName, Percent, share};
+use crate::scenario::share;
 use crate::serve::{
     Access, Bound, Login, Refused, RequestLog, ServeOptions, Served, bind, descriptors, memory,
 };
 use crate::units::{parse_bytes, parse_duration_ns, parse_latency};
+use crate::values::{EngineName, Percent};
 
 /// What `loadgen serve` is asked for.
 #[derive(Args, Debug)]

@@ -20,7 +20,8 @@ use super::fuzz::Wish;
 use super::{Cli, print};
 use crate::gates;
 use crate::metrics::{METRICS, MetricName};
-use crate::scenario::{BehaviourName, Scenario};
+use crate::scenario::Scenario;
+use crate::values::BehaviourName;
 
 /// What `loadgen completions` is asked for.
 #[derive(Args, Debug)]

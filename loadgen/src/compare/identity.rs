@@ -9,9 +9,9 @@ use serde_json::Value;
 use super::load::Loaded;
 use crate::metrics::MetricValues;
 use crate::result::SCHEMA_VERSION;
-use crate::scenario::Percent;
 use crate::settings::Latency;
 use crate::units::{NS_PER_SECOND, duration_text, latency_text};
+use crate::values::Percent;
 
 /// What a difference means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

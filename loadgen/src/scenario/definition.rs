@@ -11,10 +11,10 @@ use podstorm_sim::faults::StreamKind;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::amount::{Amount, Limit, Which};
+use super::amount::{Amount, Which};
 use super::load_shape::LoadShape;
 use super::settings::ScenarioSettings;
-use super::text::{Percent, Rate, Size, Time};
+use crate::values::{Limit, Percent, Rate, Size, Time};
 
 /// A scenario of `loadgen run`: what happens to a cluster, and when it counts as done.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

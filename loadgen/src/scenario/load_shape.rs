@@ -7,8 +7,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::text::{Rate, Size, Time};
 use crate::units::NS_PER_SECOND;
+use crate::values::{Rate, Size, Time};
 
 /// A load shape.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -11,11 +11,10 @@ mod library;
 pub(crate) mod load_shape;
 mod settings;
 mod template;
-mod text;
 mod toml;
 mod workers;
 
-pub use amount::{Amount, Limit, Which};
+pub use amount::{Amount, Which};
 pub(crate) use definition::Creation;
 pub use definition::{
     Churn, CreateDeployments, CreateReplicaSets, FullThreshold, Group, LoseAnswers, Phase,
@@ -28,5 +27,4 @@ pub use settings::ScenarioSettings;
 pub(crate) use settings::share;
 pub use template::group_sizes;
 pub(crate) use template::pod_template;
-pub use text::{BehaviourName, EngineName, LatencyText, Percent, Rate, Size, Time};
 pub use workers::WorkersSettings;

@@ -18,11 +18,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
-use super::amount::Limit;
 use super::load_shape::Positive;
-use super::text::{BehaviourName, EngineName, LatencyText, Percent, Rate, Size, Time};
 use super::workers::{self, WorkersSettings};
 use crate::gates;
+use crate::values::{BehaviourName, EngineName, LatencyText, Limit, Percent, Rate, Size, Time};
 
 /// A field of the settings.
 pub(super) trait Member: Serialize + Sized {

@@ -14,7 +14,7 @@ use serde::de::{DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, Visi
 use serde::{Deserialize, Serialize};
 
 use super::settings::{CONTROLLER, Member, ScenarioSettings};
-use super::text::Size;
+use crate::values::Size;
 
 /// Numbers of workers by the names of their flags; those that are not set are absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

@@ -16,7 +16,8 @@ pub use podstorm_sim::options::{ControllerSettings, EngineKind, LatencySettings}
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
-use crate::scenario::{Limit, Scenario};
+use crate::scenario::Scenario;
+use crate::values::Limit;
 
 /// The settings of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]

@@ -17,11 +17,11 @@ use crate::input::InputObject;
 use crate::manifest;
 use crate::metrics::name::proposal;
 use crate::result::InputCounts;
-use crate::scenario::EngineName;
 use crate::settings::EngineKind;
 use crate::settings::resolve::{Machine, SettingsRequest, resolve};
 use crate::size::InputSize;
 use crate::sweep::{Grid, Job};
+use crate::values::EngineName;
 
 /// The names of the flags that shape a run and are given.
 fn given(asked: &SettingsRequest) -> Vec<String> {

@@ -13,7 +13,8 @@ use serde_json::json;
 
 use super::driver::Driver;
 use super::tasks::Action;
-use crate::scenario::{LoseAnswers, Percent, Stream, Which};
+use crate::scenario::{LoseAnswers, Stream, Which};
+use crate::values::Percent;
 use crate::workloads::objects::members;
 
 /// No pod may be created for so long before a phase counts as quiet, ns.

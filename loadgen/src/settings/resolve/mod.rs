@@ -14,9 +14,10 @@ use super::{
     ClusterSize, ControllerSettings, EngineKind, Latency, LatencySettings, Settings, memory,
 };
 use crate::gates;
-use crate::scenario::{LatencyText, Limit, Scenario, ScenarioSettings, Size, group_sizes};
+use crate::scenario::{Scenario, ScenarioSettings, group_sizes};
 use crate::size::{self, InputSize};
 use crate::units::{NS_PER_SECOND, duration_text, number_for_people};
+use crate::values::{LatencyText, Limit, Size};
 
 /// Requests per second that a client limit may be. Below, one request takes longer than a run lasts
 /// by default on the threads engine; above, the limit is finer than the moments it is counted in.

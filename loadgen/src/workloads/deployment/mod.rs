@@ -20,9 +20,10 @@ use super::objects::{Objects, change_spec};
 use super::{Findings, LaboratoryWorkload, Part, Progress, RollsOut};
 use crate::input::InputObject;
 use crate::owned_pods::PodsByOwner;
-use crate::scenario::{Limit, RollOut, Scenario};
+use crate::scenario::{RollOut, Scenario};
 use crate::settings::Settings;
 use crate::size::InputSize;
+use crate::values::Limit;
 
 /// Deployments. Their pods belong to the ReplicaSets that they make.
 #[derive(Debug)]

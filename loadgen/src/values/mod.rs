@@ -1,6 +1,8 @@
 //! Values as people write them, on the command line and in a scenario file alike: sizes (`100k`), durations
 //! (`500ms`), rates (`20/s`), latencies, percentages. An error of a file names the line of the value.
 
+mod limit;
+
 use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
@@ -19,6 +21,8 @@ use crate::units::{
     duration_text, latency_text, parse_duration_ns, parse_latency, parse_rate_per_second,
     parse_size,
 };
+
+pub use limit::Limit;
 
 /// A value that a file has as one word, a number without a unit counting as its digits.
 pub(crate) struct Word<T> {
@@ -54,7 +58,7 @@ macro_rules! written {
     ($type:ty, $name:literal, $form:literal, number: $number:literal) => {
         impl<'de> Deserialize<'de> for $type {
             fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                from.deserialize_any($crate::scenario::text::Word {
+                from.deserialize_any($crate::values::Word {
                     form: $form,
                     value: std::marker::PhantomData,
                 })
