@@ -1,12 +1,16 @@
 //! Objects that came from files: what a run starts from instead of a generated cluster.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use podstorm_objects::{
     AnyObject, DynamicObject, Kind, Namespace, Node, Object, ObjectMeta, Pod, ReplicaSet,
     ReplicationController,
 };
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::units::count_for_people;
 
 /// An object of a kind that the cluster serves, as a file had it, checked but not yet stored. Large kinds are
 /// boxed so that a million of them don't all take the size of the largest.
@@ -86,5 +90,71 @@ impl InputObject {
             InputObject::ReplicationController(object) => &**object,
             InputObject::Dynamic(object) => &**object,
         }
+    }
+}
+
+/// What files bring that decides the size.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InputSize {
+    /// Pods when every owner has what it asks for, with the pods that have no owner.
+    pub pods: u64,
+    /// Objects that own pods.
+    pub owners: u64,
+    /// The kinds of the workloads.
+    pub workloads: BTreeSet<Kind>,
+    /// Nodes.
+    pub nodes: u64,
+    /// Namespaces named by the objects.
+    pub namespaces: u64,
+    /// Pods that fit on the nodes of the input that say their capacity.
+    pub places: u64,
+    /// Schedulable nodes of the input that do not say their capacity.
+    pub nodes_without_capacity: u64,
+}
+
+/// What came from files.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct InputCounts {
+    /// Objects taken, by kind.
+    pub taken: BTreeMap<String, u64>,
+    /// Documents of kinds that are not simulated, by kind.
+    pub ignored: BTreeMap<String, u64>,
+    /// How the pods among them were.
+    pub pods: InputPods,
+}
+
+/// How the pods of files were.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct InputPods {
+    /// Active and ready.
+    pub ready: u64,
+    /// Active and not ready: they may stay so, and fail no run.
+    pub not_ready: u64,
+    /// On their way out.
+    pub terminating: u64,
+    /// Succeeded or failed.
+    pub ended: u64,
+    /// Of those that were active and not ready, the ones that still were when the run ended.
+    pub still_not_ready: u64,
+}
+
+impl InputPods {
+    /// `4,781 ready, 2 not ready (1 of them at the end too), 219 ended`.
+    pub fn in_words(&self) -> String {
+        let still = match self.still_not_ready {
+            0 => String::new(),
+            still => format!(" ({} of them at the end too)", count_for_people(still)),
+        };
+        let all = [
+            (self.ready, "ready", ""),
+            (self.not_ready, "not ready", &*still),
+            (self.terminating, "on their way out", ""),
+            (self.ended, "ended", ""),
+        ];
+        let some = all.iter().filter(|(count, ..)| *count > 0);
+        let some: Vec<String> = some
+            .map(|(count, what, more)| format!("{} {what}{more}", count_for_people(*count)))
+            .collect();
+        some.join(", ")
     }
 }

@@ -1,19 +1,18 @@
 //! The size of the cluster: from what is asked for to numbers that agree.
 //!
-//! Of pods, ReplicaSets and pods per ReplicaSet any two decide the third; nodes, namespaces and
-//! pods per node have defaults of their own. What cannot hold its pods is refused with what can.
+//! Of pods, workloads and pods of each any two decide the third; nodes, namespaces and pods per node have
+//! defaults of their own. A size that can't hold its pods is refused with one that can.
 
-use schemars::JsonSchema;
-use serde::Serialize;
-
+use crate::input::InputSize;
 use crate::scenario::ScenarioSettings;
 use crate::units::{count_for_people as count, counted};
 use crate::values::Size;
+use crate::workloads::{ClusterSize, Sizes, WorkloadCount};
 
 /// Pods by default.
 pub const DEFAULT_PODS: u64 = 100_000;
-/// Pods per ReplicaSet by default.
-pub const DEFAULT_PODS_PER_REPLICASET: u64 = 50;
+/// Pods per workload by default.
+pub const DEFAULT_PODS_PER_WORKLOAD: u64 = 50;
 /// Pods for which there is one node by default.
 pub const DEFAULT_PODS_FOR_A_NODE: u64 = 20;
 /// Namespaces by default.
@@ -23,77 +22,31 @@ pub const DEFAULT_PODS_PER_NODE: u32 = 110;
 /// Most of anything: object numbers are 32 bits wide in the indexes.
 pub const MAX_OBJECTS: u64 = u32::MAX as u64;
 
-/// Sizes, all decided: pods = the sum over ReplicaSets.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct ClusterSize {
-    /// Pods at 100 %.
-    pub pods: u64,
-    /// ReplicaSets; pods are divided over them as evenly as can be.
-    pub replicasets: u64,
-    /// Nodes.
-    pub nodes: u64,
-    /// Namespaces; ReplicaSet i lives in namespace i modulo this.
-    pub namespaces: u64,
-    /// How many pods fit on a node.
-    pub pods_per_node: u32,
-    /// Groups of ReplicaSets: how many there are in each, and pods of each of them. Empty where they
-    /// are as equal as can be.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub groups: Vec<(u64, i32)>,
-    /// Where there are groups, the pods that were asked for: `pods` is what whole ReplicaSets of the
-    /// groups' sizes make of that number.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pods_asked: Option<u64>,
-}
-
-impl ClusterSize {
-    /// How many workloads there are.
-    pub(crate) fn workloads(&self) -> u64 {
-        self.replicasets
-    }
-}
-
-/// What files bring that decides the size.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct InputSize {
-    /// Pods when every owner has what it asks for, with the pods that have no owner.
-    pub pods: u64,
-    /// ReplicaSets and ReplicationControllers.
-    pub owners: u64,
-    /// ReplicationControllers among them.
-    pub replication_controllers: u64,
-    /// Deployments.
-    pub deployments: u64,
-    /// Nodes.
-    pub nodes: u64,
-    /// Namespaces named by the objects.
-    pub namespaces: u64,
-    /// Pods that fit on the nodes of the input that say their capacity.
-    pub places: u64,
-    /// Schedulable nodes of the input that do not say their capacity.
-    pub nodes_without_capacity: u64,
-}
-
-/// Decides the size of a generated cluster; `extra_pods` are those the scenario adds on top.
+/// Decides the size of a generated cluster; `extra_pods` are those the scenario adds on top, `sizes` the flags that
+/// size its workloads.
 ///
 /// # Errors
 /// Numbers that don't agree, or a cluster too small for its pods.
-pub(crate) fn generated(asked: &ScenarioSettings, extra_pods: u64) -> Result<ClusterSize, String> {
-    let (pods, replicasets) = pods_and_replicasets(asked)?;
-    check_counts(&[("--pods", pods), ("--replicasets", replicasets)])?;
-    if replicasets > pods {
+pub(crate) fn generated(
+    asked: &ScenarioSettings,
+    sizes: Sizes,
+    extra_pods: u64,
+) -> Result<ClusterSize, String> {
+    let (pods, workloads) = pods_and_workloads(asked, sizes)?;
+    let flag = format!("--{}", sizes.count);
+    check_counts(&[("--pods", pods), (&flag, workloads)])?;
+    if workloads > pods {
         return Err(format!(
-            "{} would share {}: give at least one pod for each, with --pods or \
-             --pods-per-replicaset",
-            counted(replicasets, "ReplicaSet"),
-            counted(pods, "pod")
+            "{} would share {}: give at least one pod for each, with --pods or --{}",
+            counted(workloads, "workload"),
+            counted(pods, "pod"),
+            sizes.each
         ));
     }
-    let most = pods.div_ceil(replicasets);
+    let most = pods.div_ceil(workloads);
     if most > i32::MAX as u64 {
         return Err(format!(
-            "{} pods in one ReplicaSet are more than spec.replicas can say ({}): give more \
-             --replicasets",
+            "{} pods in one workload are more than spec.replicas can say ({}): give more {flag}",
             count(most),
             count(i32::MAX as u64)
         ));
@@ -104,7 +57,7 @@ pub(crate) fn generated(asked: &ScenarioSettings, extra_pods: u64) -> Result<Clu
     check_counts(&[("--nodes", nodes), ("--namespaces", namespaces)])?;
     Ok(ClusterSize {
         pods,
-        replicasets,
+        count: WorkloadCount::of(sizes, workloads),
         nodes,
         namespaces,
         pods_per_node,
@@ -120,18 +73,17 @@ pub(crate) fn generated(asked: &ScenarioSettings, extra_pods: u64) -> Result<Clu
 /// A flag that sizes what the files bring, or too few nodes for the pods.
 pub(crate) fn beside_input(
     asked: &ScenarioSettings,
+    sizes: Sizes,
     input: &InputSize,
     extra_pods: u64,
 ) -> Result<ClusterSize, String> {
-    for (flag, given) in [
-        ("--pods", asked.pods),
-        ("--replicasets", asked.replicasets),
-        ("--pods-per-replicaset", asked.pods_per_replicaset),
-        ("--namespaces", asked.namespaces),
+    for (flag, is_given) in [
+        ("pods", asked.pods.is_some()),
+        ("namespaces", asked.namespaces.is_some()),
     ] {
-        if given.is_some() {
+        if is_given {
             return Err(format!(
-                "{flag} sizes a generated cluster and can't be used with -f, whose files say what \
+                "--{flag} sizes a generated cluster and can't be used with -f, whose files say what \
                  there is; --nodes and --pods-per-node can"
             ));
         }
@@ -159,7 +111,7 @@ pub(crate) fn beside_input(
     check_counts(&[("pods of the input", input.pods), ("--nodes", nodes)])?;
     Ok(ClusterSize {
         pods: input.pods,
-        replicasets: input.owners,
+        count: WorkloadCount::of(sizes, input.owners),
         nodes,
         namespaces: input.namespaces,
         pods_per_node,
@@ -168,30 +120,38 @@ pub(crate) fn beside_input(
     })
 }
 
-/// Pods and ReplicaSets at 100 % of a generated cluster.
+/// Pods and workloads at 100 % of a generated cluster.
 ///
 /// # Errors
 /// Numbers that don't agree.
-pub(crate) fn pods_and_replicasets(asked: &ScenarioSettings) -> Result<(u64, u64), String> {
-    let [pods, replicasets, each] = [asked.pods, asked.replicasets, asked.pods_per_replicaset]
+pub(crate) fn pods_and_workloads(
+    asked: &ScenarioSettings,
+    sizes: Sizes,
+) -> Result<(u64, u64), String> {
+    let row = |flag: &str| asked.rows.size(flag);
+    let [pods, workloads, each] = [asked.pods, row(sizes.count), row(sizes.each)]
         .map(|size: Option<Size>| size.map(|size| size.0));
-    let overflow = "pods = ReplicaSets x pods per ReplicaSet is too large";
+    let overflow = "pods = workloads x pods of each is too large";
     let total = pods.unwrap_or(DEFAULT_PODS);
-    Ok(match (pods, replicasets, each) {
+    Ok(match (pods, workloads, each) {
         // Any distribution as even as can be agrees, not only one without a remainder.
-        (Some(pods), Some(sets), Some(each)) if pods.div_ceil(each) != sets => {
+        (Some(pods), Some(workloads), Some(each)) if pods.div_ceil(each) != workloads => {
             return Err(format!(
-                "--replicasets {sets} with --pods-per-replicaset {each} makes {}, but --pods \
-                 says {}: leave one of the three out",
-                counted(sets.checked_mul(each).ok_or(overflow)?, "pod"),
+                "--{} {workloads} with --{} {each} makes {}, but --pods says {}: leave one of the three \
+                 out",
+                sizes.count,
+                sizes.each,
+                counted(workloads.checked_mul(each).ok_or(overflow)?, "pod"),
                 count(pods)
             ));
         }
-        (None, Some(sets), Some(each)) => (sets.checked_mul(each).ok_or(overflow)?, sets),
-        (_, Some(sets), _) => (total, sets),
+        (None, Some(workloads), Some(each)) => {
+            (workloads.checked_mul(each).ok_or(overflow)?, workloads)
+        }
+        (_, Some(workloads), _) => (total, workloads),
         (_, None, Some(each)) => (total, total.div_ceil(each)),
-        // Rounded down, so that the usual ReplicaSet isn't smaller than usual.
-        (_, None, None) => (total, (total / DEFAULT_PODS_PER_REPLICASET).max(1)),
+        // Rounded down, so that the usual workload isn't smaller than usual.
+        (_, None, None) => (total, (total / DEFAULT_PODS_PER_WORKLOAD).max(1)),
     })
 }
 
@@ -240,11 +200,12 @@ fn check_counts(counts: &[(&str, u64)]) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workloads::default_sizes;
 
     /// The size of a generated cluster: pods, ReplicaSets, nodes.
     fn sized(asked: &str, extra_pods: u64) -> Result<(u64, u64, u64), String> {
-        let size = generated(&read(asked), extra_pods)?;
-        Ok((size.pods, size.replicasets, size.nodes))
+        let size = generated(&read(asked), default_sizes(), extra_pods)?;
+        Ok((size.pods, size.workloads(), size.nodes))
     }
 
     fn read(asked: &str) -> ScenarioSettings {
@@ -298,25 +259,28 @@ mod tests {
         };
         let short = InputSize {
             places: 100,
-            ..input
+            ..input.clone()
         };
         let bare = InputSize {
             pods: 200,
             ..InputSize::default()
         };
-        let bound = InputSize { places: 1, ..bare };
+        let bound = InputSize {
+            places: 1,
+            ..bare.clone()
+        };
         for (asked, input, extra_pods, nodes) in [
-            ("", input, 0, Ok(0)),
-            ("", short, 0, Err("--nodes 1")),
-            ("nodes: 1", short, 0, Ok(1)),
-            ("", bare, 0, Ok(10)),
-            ("", bound, 0, Ok(10)),
-            ("pods: 1", input, 0, Err("--pods")),
+            ("", &input, 0, Ok(0)),
+            ("", &short, 0, Err("--nodes 1")),
+            ("nodes: 1", &short, 0, Ok(1)),
+            ("", &bare, 0, Ok(10)),
+            ("", &bound, 0, Ok(10)),
+            ("pods: 1", &input, 0, Err("--pods")),
             // What the scenario adds gets nodes of its own.
-            ("", input, 20, Ok(0)),
-            ("", input, 500, Ok(5)),
+            ("", &input, 20, Ok(0)),
+            ("", &input, 500, Ok(5)),
         ] {
-            let size = beside_input(&read(asked), &input, extra_pods);
+            let size = beside_input(&read(asked), default_sizes(), input, extra_pods);
             match (size, nodes) {
                 (Ok(size), nodes) => assert_eq!(Ok(size.nodes), nodes, "{asked}"),
                 (Err(problem), Err(words)) => assert!(problem.contains(words), "{problem}"),

@@ -87,7 +87,7 @@ pub(super) fn summary(loaded: &Loaded, settings: &Settings) -> String {
         line("orphaned", &text);
     }
     for workload in workloads::ALL {
-        if let Some(text) = workload.older(&loaded.objects, settings) {
+        if let Some(text) = workload.older(&loaded.objects, &settings.controller.feature_gates) {
             line("older", &text);
         }
     }

@@ -7,13 +7,15 @@ use std::sync::Arc;
 use serde::Serializer;
 use serde_json::{Value, json};
 
+use crate::input::InputSize;
 use crate::metrics::Threshold;
-use crate::scenario::{Positive, Scenario, ScenarioSettings, WorkersSettings};
+use crate::scenario::{Positive, RowFlags, Scenario, ScenarioSettings};
 use crate::settings::resolve::{Machine, SettingsRequest, resolve};
 use crate::settings::{EngineKind, Settings};
-use crate::size::InputSize;
 use crate::units::{NS_PER_SECOND, shell_path, shell_word};
 use crate::values::{BehaviourName, EngineName, LatencyText, Percent, Rate, Size, Time};
+use crate::workloads;
+use crate::workloads::flags::{Flag, FlagValue};
 
 /// The flags that give these settings, without those that do not change the run.
 fn flags(settings: &Settings, has_files: bool) -> ScenarioSettings {
@@ -22,8 +24,23 @@ fn flags(settings: &Settings, has_files: bool) -> ScenarioSettings {
     let (cluster, latency) = (&settings.size, &settings.latency);
     let gates = controller.feature_gates.iter();
     let min_ready_ns = i64::from(settings.min_ready_seconds) * NS_PER_SECOND;
-    let deadline_ns = i64::from(settings.progress_deadline_seconds) * NS_PER_SECOND;
-    let creates = !has_files && settings.creates_deployments();
+    let mut rows = RowFlags::of_workers(&controller.workers);
+    if !has_files {
+        let is_created = |flag: &Flag| {
+            let mut created = workloads::ALL
+                .into_iter()
+                .filter(|it| settings.creates(*it));
+            created.any(|workload| workload.flags().contains(flag))
+        };
+        for (flag, value) in settings.workloads.filled(is_created) {
+            rows.set(flag, (value != FlagValue::Switch(false)).then_some(value));
+        }
+        // The scenario's groups say how many workloads the pods make, and no flag can.
+        if cluster.pods_asked.is_none() {
+            let count = FlagValue::Size(Size(cluster.workloads()));
+            rows.set(cluster.count.flag, Some(count));
+        }
+    }
     ScenarioSettings {
         engine: Some(EngineName(settings.engine)),
         seed: Some(settings.seed),
@@ -36,25 +53,17 @@ fn flags(settings: &Settings, has_files: bool) -> ScenarioSettings {
             .then_some(Rate(settings.churn_pods_per_second)),
         burst: size(settings.burst_pods.into()).filter(|_| scenario.uses_burst()),
         time_limit: Some(Time(settings.time_limit_ns)),
-        // The scenario's groups say how many ReplicaSets the pods make, and --replicasets can't.
         pods: size(cluster.pods_asked.unwrap_or(cluster.pods)).filter(|_| !has_files),
-        replicasets: size(cluster.replicasets)
-            .filter(|_| !has_files && cluster.pods_asked.is_none()),
-        pods_per_replicaset: None,
         nodes: size(cluster.nodes).filter(|nodes| !has_files || nodes.0 > 0),
         namespaces: size(cluster.namespaces).filter(|_| !has_files),
         start_stuck_pods: settings.start_stuck_pods,
         pods_per_node: size(cluster.pods_per_node.into()),
-        workers: WorkersSettings::of(&controller.workers),
+        rows,
         burst_replicas: size(controller.burst_replicas.into()),
         kube_api_qps: controller.kube_api_qps.map(Positive),
         kube_api_burst: size(controller.kube_api_burst.into())
             .filter(|_| controller.kube_api_qps.is_some()),
         upstream_defaults: false,
-        deployments: settings.deployments,
-        max_surge: creates.then_some(settings.max_surge),
-        max_unavailable: creates.then_some(settings.max_unavailable),
-        progress_deadline: creates.then_some(Time(deadline_ns)),
         min_ready_seconds: (!has_files).then_some(Time(min_ready_ns)),
         feature_gates: gates.map(|(gate, on)| format!("{gate}={on}")).collect(),
         behaviour: Some(BehaviourName(settings.behaviour)),
@@ -183,7 +192,7 @@ pub(super) fn json(settings: &[(String, Value)]) -> String {
 }
 
 /// What decides together how large the cluster is.
-const SIZES: [&str; 5] = ["burst", "pods", "replicasets", "nodes", "pods-per-node"];
+const SIZES: [&str; 4] = ["burst", "pods", "nodes", "pods-per-node"];
 
 /// The command that repeats a run: every setting that the scenario, the engine and the files don't
 /// imply, as numbers and names that are read back as the same settings.
@@ -213,9 +222,10 @@ pub(super) fn command(given: &Settings, files: &[PathBuf]) -> String {
         !baseline.any(|(other, default)| other == name && default == value)
     };
     // What one of the sizes is by default depends on the others.
-    let is_sized = all
-        .iter()
-        .any(|(name, value)| SIZES.contains(&&**name) && differs(name, value));
+    let count = given.size.count.flag;
+    let is_size = |name: &str| SIZES.contains(&name) || name == count;
+    let mut sizes = all.iter().filter(|(name, _)| is_size(name));
+    let is_sized = sizes.any(|(name, value)| differs(name, value));
     for (name, value) in &all {
         match (&**name, value) {
             // The seed and the scenario are what one looks for; they are always said.
@@ -224,7 +234,8 @@ pub(super) fn command(given: &Settings, files: &[PathBuf]) -> String {
             // nodes none is generated.
             ("seed" | "threads", value) => add(name, &value.to_string()),
             ("nodes", value) if !files.is_empty() => add(name, &value.to_string()),
-            ("pods" | "replicasets" | "nodes", value) if is_sized => add(name, &value.to_string()),
+            ("pods" | "nodes", value) if is_sized => add(name, &value.to_string()),
+            (name, value) if is_sized && name == count => add(name, &value.to_string()),
             ("engine", Value::String(engine))
                 if given.engine == EngineKind::Virtual || scenario.settings.engine.is_some() =>
             {
@@ -268,7 +279,10 @@ fn scenario_word(settings: &Settings) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use clap::Parser as _;
+    use podstorm_objects::Kind;
 
     use super::super::{Cli, Command};
     use super::*;
@@ -348,8 +362,7 @@ mod tests {
         let input = InputSize {
             pods: 10,
             owners: 1,
-            replication_controllers: 0,
-            deployments: 0,
+            workloads: BTreeSet::from([Kind::REPLICA_SET]),
             nodes: 2,
             namespaces: 1,
             places: 220,
@@ -362,9 +375,13 @@ mod tests {
             ("--scenario recreate --nodes 3", true),
             ("--scenario manifests", false),
         ] {
-            let settings = beside(input, flags);
+            let settings = beside(input.clone(), flags);
             let command = command(&settings, &files);
-            assert_eq!(read_back(&command, 96, Some(input)), settings, "{command}");
+            assert_eq!(
+                read_back(&command, 96, Some(input.clone())),
+                settings,
+                "{command}"
+            );
             assert_eq!(command.contains("--scenario"), is_named, "{command}");
         }
     }

@@ -4,19 +4,20 @@ use std::io;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow, bail};
-use clap::{ArgGroup, Args, ValueEnum};
+use clap::error::ErrorKind;
+use clap::{Arg, ArgGroup, ArgMatches, Args, Command, Error, FromArgMatches, ValueEnum};
 use podstorm::limits::BURST_REPLICAS;
 use podstorm::replicaset::POD_DELETION_COST;
-use podstorm_objects::{Kind, Now, Selector, Time};
+use podstorm_objects::{Now, Selector, Time};
 use podstorm_sim::clock::RealClock;
 
 use crate::gates;
 use crate::manifest;
 use crate::units::parse_size;
 use crate::values::BehaviourName;
-use crate::workloads;
 use crate::workloads::explain::selection::Preferred;
 use crate::workloads::explain::{Asked, Layout};
+use crate::workloads::{self, NameFlag, Workload, kinds_in_words};
 
 /// What `loadgen explain` is asked for.
 #[derive(Args, Debug)]
@@ -77,22 +78,13 @@ pub(super) struct ExplainFlags {
     #[arg(short = 'f', long = "filename", value_name = "FILE", num_args = 1.., required = true)]
     files: Vec<PathBuf>,
 
-    /// The ReplicaSet, as NAMESPACE/NAME, or NAME where only one has it
-    #[arg(long, value_name = "NAME", group = "owner")]
-    replicaset: Option<String>,
+    /// The object that is asked about.
+    #[command(flatten)]
+    object: NamedObject,
 
-    /// A Deployment: what its next syncs do, where the input has it and --replicas is left out;
-    /// otherwise which pods of its newest ReplicaSet go
-    #[arg(long, value_name = "NAME", group = "owner")]
-    deployment: Option<String>,
-
-    /// With --deployment: what a rollout to this image of the first container would do
-    #[arg(long, value_name = "IMAGE", requires = "deployment", conflicts_with_all = ["replicas", "prefer", "prefer_pods", "prefer_nodes"])]
+    /// With a workload that has rollouts: what a rollout to this image of the first container would do
+    #[arg(long, value_name = "IMAGE", conflicts_with_all = ["replicas", "prefer", "prefer_pods", "prefer_nodes"])]
     image: Option<String>,
-
-    /// A ReplicationController instead
-    #[arg(long, value_name = "NAME", group = "owner")]
-    replicationcontroller: Option<String>,
 
     /// How many pods it is to have [default: its spec.replicas]
     #[arg(long, value_name = "NUMBER", allow_hyphen_values = true,
@@ -156,6 +148,44 @@ pub(super) struct ExplainFlags {
     all: bool,
 }
 
+/// The workload and the name of an object: a flag for each workload, of which one is given.
+#[derive(Debug)]
+struct NamedObject {
+    workload: Workload,
+    name: String,
+}
+
+impl Args for NamedObject {
+    fn augment_args(mut command: Command) -> Command {
+        for workload in workloads::ALL {
+            let NameFlag { name, help } = workload.name_flag();
+            let arg = Arg::new(name).long(name).value_name("NAME").help(help);
+            command = command.arg(arg.group("owner"));
+        }
+        command
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        NamedObject::augment_args(command)
+    }
+}
+
+impl FromArgMatches for NamedObject {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<NamedObject, Error> {
+        let given = workloads::ALL.into_iter().find_map(|workload| {
+            let name: &String = matches.get_one(workload.name_flag().name)?;
+            let name = name.clone();
+            Some(NamedObject { workload, name })
+        });
+        given.ok_or_else(|| Error::new(ErrorKind::MissingRequiredArgument))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = NamedObject::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
 /// `--output`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
@@ -199,19 +229,16 @@ pub(super) fn run(flags: &ExplainFlags) -> Result<u8> {
         },
         None => RealClock::start().now(),
     };
-    let named = [
-        (&flags.replicaset, Kind::REPLICA_SET),
-        (&flags.deployment, Kind::DEPLOYMENT),
-        (&flags.replicationcontroller, Kind::REPLICATION_CONTROLLER),
-    ];
-    let mut named = named.into_iter();
-    let named = named.find_map(|(name, kind)| Some((name.as_ref()?, workloads::of(kind)?)));
-
+    let NamedObject { workload, name } = &flags.object;
+    if flags.image.is_some() && workload.rollouts().is_none() {
+        bail!(
+            "--image: a {} has no rollouts; ask about {}",
+            workload.kind().name(),
+            kinds_in_words(|workload| workload.rollouts().is_some())
+        );
+    }
     let loaded = manifest::load(&flags.files, io::stdin().lock())?;
     super::warn(&loaded.warnings);
-    let Some((name, workload)) = named else {
-        bail!("--replicaset, --deployment or --replicationcontroller is needed")
-    };
     let asked = Asked {
         objects: loaded.objects,
         counts: loaded.counts,

@@ -12,9 +12,8 @@ use podstorm_faultsim::campaign::{self, Campaign, Failure, Outcome, Sum};
 use podstorm_faultsim::coverage;
 use podstorm_faultsim::verdict::Conditions;
 use podstorm_faultsim::{AnySchedule, SubjectRow, Subjects};
-use podstorm_objects::Kind;
 use podstorm_sim::clock::RealClock;
-use podstorm_sim::faults::FaultClass;
+use podstorm_sim::faults::{FaultClass, StreamKind};
 use serde_json::{Value, json};
 
 use super::interrupt::EXIT_INTERRUPTED;
@@ -206,11 +205,10 @@ pub(super) fn run(flags: &FuzzFlags) -> Result<u8> {
 /// What a program wants to know: how many seeds were played, and which failed and why.
 fn as_json(outcome: &Outcome, took_seconds: f64, interrupted: bool) -> Value {
     let of_behaviour = |(behaviour, sum): (Behaviour, &Sum)| {
-        json!({
+        let mut members = json!({
             "behaviour": behaviour.as_str(),
             "seeds": sum.seeds,
             "seeds-with-crashes": sum.crashed,
-            "seeds-with-replication-controllers": replication_controllers(sum),
             "syncs": sum.syncs,
             "pods-created": sum.creates,
             "pods-deleted": sum.deletes,
@@ -219,7 +217,11 @@ fn as_json(outcome: &Outcome, took_seconds: f64, interrupted: bool) -> Value {
             "converged-p50-ns": sum.converged_quantile(0.5),
             "converged-p99.9-ns": sum.converged_quantile(0.999),
             "converged-max-ns": sum.converged_quantile(1.0),
-        })
+        });
+        for (kind, seeds) in &sum.kinds {
+            members[format!("seeds-with-{}", StreamKind::of(*kind))] = json!(seeds);
+        }
+        members
     };
     let seeds = outcome.seeds();
     let faults = FaultClass::ALL.into_iter().map(|class| {
@@ -263,12 +265,6 @@ fn as_json(outcome: &Outcome, took_seconds: f64, interrupted: bool) -> Value {
         "situations": outcome.sometimes(),
         "failures": failures.collect::<Vec<_>>(),
     })
-}
-
-/// The seeds in which there were ReplicationControllers.
-fn replication_controllers(sum: &Sum) -> u64 {
-    let seeds = sum.kinds.get(&Kind::REPLICATION_CONTROLLER);
-    seeds.copied().unwrap_or(0)
 }
 
 /// A count in seeds of each of the [`Conditions`].
@@ -437,12 +433,16 @@ fn behaviour_summary(behaviour: Behaviour, sum: &Sum) -> String {
         let ns = sum.converged_quantile(quantile);
         ns.map_or("-".to_owned(), |ns| format!("{:.1} s", ns as f64 / 1e9))
     };
+    // A kind of every seed says nothing.
+    let some = sum.kinds.iter().filter(|(_, seeds)| **seeds < sum.seeds);
+    let kinds = some.map(|(kind, seeds)| format!(", {seeds} with {}s", kind.name()));
+    let kinds: Vec<String> = kinds.collect();
     let mut text = format!(
-        "\n{}: {} ({} with crashes, {} with ReplicationControllers), {}, {} created, {} deleted\n",
+        "\n{}: {} ({} with crashes{}), {}, {} created, {} deleted\n",
         behaviour.as_str(),
         counted(sum.seeds, "seed"),
         sum.crashed,
-        replication_controllers(sum),
+        kinds.concat(),
         counted(sum.syncs, "sync"),
         counted(sum.creates, "pod"),
         count(sum.deletes),

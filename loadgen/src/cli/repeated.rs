@@ -14,7 +14,7 @@ use crate::metrics::Threshold;
 use crate::report::terminal;
 use crate::result::{RunResult, thresholds};
 use crate::settings::{EngineKind, Settings};
-use crate::sweep::{self, Job, repeated};
+use crate::sweep::{self, RunPlan, repeated};
 use crate::text::json;
 use crate::units::{counted, wrapped};
 
@@ -58,32 +58,32 @@ pub(super) fn check(flags: &RunFlags) -> Result<()> {
     Ok(())
 }
 
-/// Runs with the seeds from the job's on, and gives the exit code.
+/// Runs with the seeds from the plan's on, and gives the exit code.
 ///
 /// # Errors
 /// An output can't be written.
 pub(super) fn run(
     flags: &RunFlags,
     runs: u16,
-    job: &Job,
+    plan: &RunPlan,
     thresholds: &[Threshold],
     mut outputs: Outputs,
     (cancel, interrupter): (&AtomicBool, &Interrupter),
 ) -> Result<u8> {
-    let first = job.settings.seed;
-    let of_seed = |seed| Job {
+    let first = plan.settings.seed;
+    let of_seed = |seed| RunPlan {
         settings: Settings {
             seed,
-            ..job.settings.clone()
+            ..plan.settings.clone()
         },
-        ..job.clone()
+        ..plan.clone()
     };
-    let jobs: Vec<Job> = (first..first + u64::from(runs)).map(of_seed).collect();
+    let plans: Vec<RunPlan> = (first..first + u64::from(runs)).map(of_seed).collect();
     interrupter.begin();
     let begin = format!("run: {runs} runs, one at a time");
     let template = "run [{bar:30}] {human_pos}/{human_len} runs  ETA {eta}";
     let teller = Teller::new(flags.quiet, template, Some(runs.into()), &begin, 5.0);
-    let results = sweep::run(&jobs, 1, cancel, &|done| {
+    let results = sweep::run(&plans, 1, cancel, &|done| {
         teller.tell(done as u64, format!("run: {done} of {runs} runs"));
     });
     teller.finish();
@@ -91,19 +91,19 @@ pub(super) fn run(
     for result in &mut results {
         thresholds::apply(result, thresholds);
     }
-    let is_complete = results.len() == jobs.len();
+    let is_complete = results.len() == plans.len();
     if !flags.quiet {
         if let Some(text) = repeated::crowded(&results) {
             let _ = writeln!(io::stderr(), "warning: {text}");
         }
-        let text = text(flags, &results, &jobs);
+        let text = text(flags, &results, &plans);
         print_beside(outputs.use_stdout(), &text)?;
     }
-    if job.settings.engine == EngineKind::Virtual && !flags.host_metrics {
+    if plan.settings.engine == EngineKind::Virtual && !flags.host_metrics {
         // A file of the virtual engine says nothing that differs from one machine to the next.
         results.iter_mut().for_each(|result| result.host = None);
     }
-    let document = |out: &mut dyn Write| json::write(out, &repeated::json(&results, jobs.len()));
+    let document = |out: &mut dyn Write| json::write(out, &repeated::json(&results, plans.len()));
     outputs.write(&[("--json", &document)]).1?;
     // Ordering: the flag guards no other data.
     Ok(match cancel.load(Ordering::Relaxed) && !is_complete {
@@ -113,9 +113,9 @@ pub(super) fn run(
 }
 
 /// What the runs came to, for people.
-fn text(flags: &RunFlags, results: &[RunResult], jobs: &[Job]) -> String {
-    let (ran, wanted) = (results.len(), jobs.len());
-    let settings = &jobs[0].settings;
+fn text(flags: &RunFlags, results: &[RunResult], plans: &[RunPlan]) -> String {
+    let (ran, wanted) = (results.len(), plans.len());
+    let settings = &plans[0].settings;
     let engine = match settings.engine {
         EngineKind::Virtual => "virtual engine".to_owned(),
         EngineKind::Threads => format!("threads engine, {} threads", settings.threads),
@@ -131,7 +131,7 @@ fn text(flags: &RunFlags, results: &[RunResult], jobs: &[Job]) -> String {
         (failed, true) => format!("FAILED: {failed} of {all}"),
         (failed, false) => format!("INTERRUPTED after {ran} of {all}, {failed} FAILED"),
     };
-    let seeds = match (settings.seed, jobs[wanted - 1].settings.seed) {
+    let seeds = match (settings.seed, plans[wanted - 1].settings.seed) {
         (first, last) if first == last => format!("seed {first}"),
         (first, last) => format!("seeds {first} to {last}"),
     };

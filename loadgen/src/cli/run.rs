@@ -19,20 +19,19 @@ use super::{
     baseline, dry_run, effective, interrupt, live, print, print_beside, profile, repeated, warn,
 };
 use crate::exposition::MetricsServer;
-use crate::input::InputObject;
+use crate::input::{InputCounts, InputObject, InputSize};
 use crate::manifest::{self, Loaded};
 use crate::metrics::Threshold;
 use crate::report::output::Inputs;
 use crate::report::progress::ProgressView;
 use crate::report::terminal;
 use crate::report::{colour, csv, html, junit, perf_dash};
-use crate::result::{Alternative, InputCounts, thresholds};
+use crate::result::{Alternative, thresholds};
 use crate::run::{self, Metrics, Observer, Progress};
 use crate::serve::{Login, RunServer, descriptors};
 use crate::settings::resolve::{Machine, alternatives, resolve};
 use crate::settings::{EngineKind, Settings};
-use crate::size::InputSize;
-use crate::sweep::{self, Job};
+use crate::sweep::{self, RunPlan};
 use crate::text::json;
 
 /// Runs, and gives the exit code.
@@ -73,7 +72,7 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
     }
     let request = flags
         .shape
-        .with_input(loaded.as_ref().map(|loaded| loaded.size));
+        .with_input(loaded.as_ref().map(|loaded| loaded.size.clone()));
     let settings = resolve(&request, machine)?;
     let thresholds = thresholds(flags, &settings);
     refuse_absent_metrics(flags, &thresholds, &settings)?;
@@ -95,14 +94,14 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
         None => Default::default(),
     };
     if let Some(runs) = flags.runs {
-        let job = Job {
+        let plan = RunPlan {
             settings,
             objects: Arc::new(objects),
             input: counts,
             keeps_host: true,
         };
         let stop = (&*cancel, &interrupter);
-        return repeated::run(flags, runs, &job, &thresholds, outputs, stop);
+        return repeated::run(flags, runs, &plan, &thresholds, outputs, stop);
     }
     let baseline = flags.baselines.load(&settings, &counts)?;
     let others = alternatives(&request, machine)?;
@@ -229,14 +228,14 @@ fn also_with(
 ) -> Vec<Alternative> {
     let objects = Arc::new(objects);
     let (names, settings): (Vec<String>, Vec<Settings>) = others.into_iter().unzip();
-    let jobs = settings.into_iter().map(|settings| Job {
+    let plans = settings.into_iter().map(|settings| RunPlan {
         settings,
         objects: Arc::clone(&objects),
         input: input.clone(),
         keeps_host: false,
     });
-    let jobs: Vec<Job> = jobs.collect();
-    let results = sweep::run(&jobs, machine.cpus, cancel, &|_| {});
+    let plans: Vec<RunPlan> = plans.collect();
+    let results = sweep::run(&plans, machine.cpus, cancel, &|_| {});
     let ran = names.into_iter().zip(results);
     ran.filter_map(|(name, result)| Some(Alternative::of(name, &result?)))
         .collect()

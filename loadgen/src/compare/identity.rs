@@ -12,6 +12,7 @@ use crate::result::SCHEMA_VERSION;
 use crate::settings::Latency;
 use crate::units::{NS_PER_SECOND, duration_text, latency_text};
 use crate::values::Percent;
+use crate::workloads::flags;
 
 /// What a difference means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -80,7 +81,6 @@ enum Form {
 const FLAGS: &str = "
 threads --threads plain
 size.pods --pods plain
-size.replicasets --replicasets plain
 size.nodes --nodes plain
 size.namespaces --namespaces plain
 size.pods_per_node --pods-per-node plain
@@ -99,10 +99,6 @@ api_errors --api-errors share
 churn_pods_per_second --churn-rate rate
 burst_pods --burst plain
 min_ready_seconds --min-ready-seconds seconds
-deployments --deployments plain
-max_surge --max-surge plain
-max_unavailable --max-unavailable plain
-progress_deadline_seconds --progress-deadline seconds
 size.pods_asked --pods plain
 ";
 
@@ -117,6 +113,10 @@ fn flag_of(member: &str) -> Option<(String, Form)> {
             format!("--concurrent-{}", name.replace('_', "-")),
             Form::Plain,
         ));
+    }
+    if let Some((flag, is_time)) = flags::of_member(member.trim_start_matches("size.")) {
+        let form = if is_time { Form::Seconds } else { Form::Plain };
+        return Some((format!("--{flag}"), form));
     }
     let mut rows = FLAGS
         .lines()

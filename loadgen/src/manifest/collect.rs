@@ -17,8 +17,7 @@ use super::decode::{self, Decoded, LeftOut, Why, Wrong};
 use super::document::{Document, is_list_kind};
 use super::error::ManifestError;
 use super::unknown::{self, Field, Found};
-use crate::input::InputObject;
-use crate::result::InputCounts;
+use crate::input::{InputCounts, InputObject};
 use crate::units::count_for_people;
 
 /// Where an object came from, for the message about a second one of its name.

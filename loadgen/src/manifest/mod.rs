@@ -33,9 +33,7 @@ pub use collect::Places;
 pub use error::ManifestError;
 
 use self::collect::Collector;
-use crate::input::InputObject;
-use crate::result::InputCounts;
-use crate::size::InputSize;
+use crate::input::{InputCounts, InputObject, InputSize};
 use crate::workloads;
 
 /// What the files held.

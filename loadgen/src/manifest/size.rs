@@ -4,9 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use podstorm_objects::Pod;
 
-use crate::input::InputObject;
-use crate::result::InputPods;
-use crate::size::InputSize;
+use crate::input::{InputObject, InputPods, InputSize};
 use crate::workloads;
 
 /// Counts pods to come, owners, nodes and the places on them. O(n log n).
@@ -37,8 +35,10 @@ pub(super) fn of_input(objects: &[InputObject]) -> InputSize {
             other => {
                 let (meta, object) = (other.metadata(), other.as_object());
                 let workload = workloads::of(other.kind());
-                workload.inspect(|workload| workload.count(&mut size));
+                size.workloads
+                    .extend(workload.map(|workload| workload.kind()));
                 let pods = workload.and_then(|workload| workload.pods());
+                size.owners += u64::from(pods.is_some());
                 let rollouts = workload.and_then(|workload| workload.rollouts());
                 if let Some(demand) = pods.and_then(|it| it.demand(object)) {
                     let has = u64::try_from(demand.replicas).unwrap_or(0);

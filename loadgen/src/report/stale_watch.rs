@@ -2,7 +2,6 @@
 //! to try next.
 
 use podstorm::policy::Behaviour;
-use podstorm::replicaset::STALE_CONSISTENCY;
 
 use crate::result::RunResult;
 use crate::settings::Settings;
@@ -13,8 +12,6 @@ const EXPIRED: &str = "five minutes later: one event each";
 
 /// The scenario's phase in which answers to creates are lost.
 const LOST: &str = "scale up; each first answer is lost";
-
-const GATE: &str = STALE_CONSISTENCY.name;
 
 /// The explanation of a run.
 pub(super) struct Explanation {
@@ -44,7 +41,12 @@ pub(super) fn explanation(
         counted(size.pods, "pod"),
     );
     let hardened = result.behaviour == "hardened";
-    let gate = STALE_CONSISTENCY.is_on(&settings.controller.feature_gates);
+    // The gate that the scenario is about is the one that it sets.
+    let named = settings.scenario.settings.feature_gates.first();
+    let name = named
+        .and_then(|gate| gate.split('=').next())
+        .unwrap_or_default();
+    let gate = settings.controller.feature_gates.get(name) == Some(&true);
     let skips = counted(result.wasted_work.stale_sync_skips, "sync");
     let came = match (hardened, gate) {
         (true, _) => format!(
@@ -53,13 +55,13 @@ pub(super) fn explanation(
             counted(calls(result, "list "), "version"),
         ),
         (false, false) => format!(
-            "Upstream, {GATE} off as before 1.36: after five minutes what was expected ran out; the \
+            "Upstream, {name} off as before 1.36: after five minutes what was expected ran out; the \
              cache still showed none of the pods, so {} were created a second time \
              (kubernetes#129795), and deleted again when the watch was back.",
             count(stalled)
         ),
         (false, true) => format!(
-            "Upstream, {GATE} on as in 1.36: each sync waited until the cache had seen what the \
+            "Upstream, {name} on as in 1.36: each sync waited until the cache had seen what the \
              controller had written; {} created twice, and {skips} put off.",
             counted(stalled, "pod")
         ),
@@ -91,7 +93,7 @@ pub(super) fn explanation(
         let mut settings = settings.clone();
         settings.behaviour = behaviour;
         let gates = &mut settings.controller.feature_gates;
-        gates.insert(GATE.to_owned(), gate);
+        gates.insert(name.to_owned(), gate);
         command(&settings)
     };
     let mut commands = Vec::new();

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use crate::input::InputCounts;
 use crate::result::{
-    Bucket, Build, EventWriterCounts, Histograms, IncompleteRollouts, InputCounts, Outcome, Phase,
-    PodCounts, Quantiles, RunResult, SCHEMA_VERSION, Series, SlowWorkload, Waits, WastedWork,
+    Bucket, Build, EventWriterCounts, Histograms, IncompleteRollouts, Outcome, Phase, PodCounts,
+    Quantiles, RunResult, SCHEMA_VERSION, Series, SlowWorkload, Waits, WastedWork,
 };
 use crate::settings::Settings;
 

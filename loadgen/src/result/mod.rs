@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::input::InputCounts;
 use crate::metrics::ThresholdOutcome;
 use crate::settings::Settings;
 use crate::units::{count_for_people, seconds_for_people};
@@ -299,17 +300,6 @@ pub struct Phase {
     pub work_duration_seconds: Quantiles,
 }
 
-/// What came from files.
-#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
-pub struct InputCounts {
-    /// Objects taken, by kind.
-    pub taken: BTreeMap<String, u64>,
-    /// Documents of kinds that are not simulated, by kind.
-    pub ignored: BTreeMap<String, u64>,
-    /// How the pods among them were.
-    pub pods: InputPods,
-}
-
 /// Rollouts of files that were not complete when the run ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct IncompleteRollouts {
@@ -354,42 +344,6 @@ impl IncompleteRollouts {
             lines.push(format!("and {} more", count_for_people(more)));
         }
         lines
-    }
-}
-
-/// How the pods of files were.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct InputPods {
-    /// Active and ready.
-    pub ready: u64,
-    /// Active and not ready: they may stay so, and fail no run.
-    pub not_ready: u64,
-    /// On their way out.
-    pub terminating: u64,
-    /// Succeeded or failed.
-    pub ended: u64,
-    /// Of those that were active and not ready, the ones that still were when the run ended.
-    pub still_not_ready: u64,
-}
-
-impl InputPods {
-    /// `4,781 ready, 2 not ready (1 of them at the end too), 219 ended`.
-    pub fn in_words(&self) -> String {
-        let still = match self.still_not_ready {
-            0 => String::new(),
-            still => format!(" ({} of them at the end too)", count_for_people(still)),
-        };
-        let all = [
-            (self.ready, "ready", ""),
-            (self.not_ready, "not ready", &*still),
-            (self.terminating, "on their way out", ""),
-            (self.ended, "ended", ""),
-        ];
-        let some = all.iter().filter(|(count, ..)| *count > 0);
-        let some: Vec<String> = some
-            .map(|(count, what, more)| format!("{} {what}{more}", count_for_people(*count)))
-            .collect();
-        some.join(", ")
     }
 }
 

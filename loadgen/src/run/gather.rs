@@ -14,11 +14,11 @@ use podstorm_sim::executor::virtual_time::RunEnd;
 use super::buckets;
 use super::phases::Report;
 use super::{Engine, host};
-use crate::input::InputObject;
+use crate::input::{InputCounts, InputObject, InputPods};
 use crate::manifest::size::pods_as_they_came;
 use crate::result::{
-    Build, EventWriterCounts, Histograms, InputCounts, InputPods, Outcome, Phase, PodCounts,
-    Quantiles, RunResult, SCHEMA_VERSION, Series, Waits, WastedWork,
+    Build, EventWriterCounts, Histograms, Outcome, Phase, PodCounts, Quantiles, RunResult,
+    SCHEMA_VERSION, Series, Waits, WastedWork,
 };
 use crate::scenario::answer;
 use crate::settings::Settings;

@@ -170,7 +170,7 @@ impl Engine {
         let is_needed = |row: &ControllerRow| {
             let is_there = |kind| {
                 let workload = workloads::of(kind);
-                workload.is_some_and(|workload| workload.is_generated(settings))
+                workload.is_some_and(|workload| settings.generates(workload))
                     || objects.iter().any(|object| object.kind() == kind)
             };
             let is_of_cluster = row.runs_in != RunsIn::Manager;

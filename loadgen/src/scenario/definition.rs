@@ -4,17 +4,22 @@
 //! The types are the file format: their documentation is that of its schema, which `loadgen schema
 //! scenario` prints.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt::{self, Display, Formatter};
+use std::str::FromStr;
 
 use podstorm_objects::Kind;
 use podstorm_sim::faults::StreamKind;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::amount::{Amount, Which};
 use super::load_shape::LoadShape;
 use super::settings::ScenarioSettings;
-use crate::values::{Limit, Percent, Rate, Size, Time};
+use super::step;
+use crate::values::{Limit, Percent, Rate, Size, Time, written};
+use crate::workloads::{self, Limits, Sizes};
 
 /// A scenario of `loadgen run`: what happens to a cluster, and when it counts as done.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -40,10 +45,10 @@ pub struct Scenario {
     /// `--burst` more where the scenario uses it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<Percent>,
-    /// Groups of equal ReplicaSets; without them all ReplicaSets are as equal as can be.
+    /// Groups of equal workloads; without them all workloads are as equal as can be.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<Group>,
-    /// The pod template of the generated ReplicaSets, as a Deployment's manifest has it: metadata
+    /// The pod template of the generated workloads, as a Deployment's manifest has it: metadata
     /// (labels and annotations are added to those that are generated) and spec. By default a small
     /// web server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -76,12 +81,13 @@ pub struct Alternative {
     pub settings: ScenarioSettings,
 }
 
-/// ReplicaSets of one size.
+/// Workloads of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Group {
     /// Pods of each at 100 %.
-    pub pods_per_replica_set: Size,
+    #[serde(alias = "podsPerReplicaSet")]
+    pub pods_each: Size,
     /// How much of the cluster's pods they have together. The groups' shares make 100 %.
     pub share: Percent,
 }
@@ -133,6 +139,7 @@ pub struct Phase {
     pub name: String,
     /// What is done.
     #[serde(default)]
+    #[schemars(schema_with = "step::schema")]
     pub steps: Vec<Step>,
     /// When it is over, the steps being done.
     #[serde(default)]
@@ -178,7 +185,7 @@ pub enum Until {
 
 /// Something that a scenario does.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", remote = "Self")]
 pub enum Step {
     /// Creates the generated namespaces.
     CreateNamespaces,
@@ -187,33 +194,31 @@ pub enum Step {
     /// Loads what `-f` brought; nodes are generated when it brought none. The controllers begin when
     /// all of it is there.
     LoadInput,
-    /// Creates the generated ReplicaSets.
-    CreateReplicaSets(CreateReplicaSets),
-    /// Creates Deployments, as many as there would be ReplicaSets: their controller makes these. Steps
-    /// that are about ReplicaSets by their numbers, such as scale, are about them then.
-    CreateDeployments(CreateDeployments),
-    /// Gives Deployments a new image, which begins a rollout of each. Of files, too; what belongs to no
-    /// Deployment stays as it is.
+    /// Creates the generated objects of a workload: `createReplicaSets`, for example. Where their controller makes
+    /// other workloads, there are as many as there would be of these, and steps that are about workloads by their
+    /// numbers, such as scale, are about them.
+    #[serde(skip)]
+    Create(Kind, Create),
+    /// Gives workloads with rollouts a new image, which begins a rollout of each. Of files, too; what belongs to
+    /// none of them stays as it is.
     SetImage(SetImage),
-    /// Sets the number of pods of ReplicaSets for which that changes anything; those of a Deployment
-    /// get it by their Deployment.
+    /// Sets the number of pods of workloads for which that changes anything; those that another workload made get
+    /// it from that one.
     Scale(Scale),
-    /// Creates as many pods per ReplicaSet as it is to have, with it as their owner; files have brought
-    /// theirs.
+    /// Creates as many pods per workload as it is to have, with it as their owner; files have brought theirs.
     CreateOwnedPods,
-    /// The same pods without an owner; their ReplicaSets need not exist.
+    /// The same pods without an owner; their workloads need not exist.
     CreateBarePods,
-    /// Writes into every ReplicaSet the status that an earlier controller would have left; files have
-    /// brought theirs.
+    /// Writes into every workload the status that an earlier controller would have left; files have brought
+    /// theirs.
     WriteStatuses,
     /// Starts the controllers; without this step they run from the start.
     StartController,
-    /// Changes an annotation of ReplicaSets: an event without a meaning.
-    Touch(SomeReplicaSets),
-    /// Deletes ReplicaSets, whose pods the garbage collector takes, and creates them again under their
-    /// names; of files, ReplicationControllers too.
-    #[serde(rename = "recreateReplicaSets")]
-    Recreate(SomeReplicaSets),
+    /// Changes an annotation of workloads: an event without a meaning.
+    Touch(SomeWorkloads),
+    /// Deletes workloads, whose pods the garbage collector takes, and creates them again under their names.
+    #[serde(alias = "recreateReplicaSets")]
+    Recreate(SomeWorkloads),
     /// Replaces ReplicaSets by successors under the same owner, step by step, as Deployments do it. Where
     /// there are Deployments, they get a new image and these limits, and do it themselves. Of
     /// files, ReplicaSets without pods, which are older revisions, stay as they are, and so do
@@ -224,8 +229,7 @@ pub enum Step {
     Churn(Churn),
     /// Deletes ready pods at random.
     DeletePods(SomePods),
-    /// Takes ready pods at random out of their ReplicaSets, or ReplicationControllers, by changing their
-    /// labels.
+    /// Takes ready pods at random out of their workloads by changing their labels.
     RelabelPods(SomePods),
     /// The kubelets of nodes fall silent: 50 s later their pods are not ready, 300 s after that they
     /// are evicted, and stay until the node is back or gone.
@@ -260,12 +264,11 @@ pub enum Step {
     Repeat(Repeat),
 }
 
-/// Of a step that is about ReplicaSets; of files it is about their ReplicationControllers too, which
-/// come behind the ReplicaSets.
+/// Of a step that is about the workloads that own pods; those of files come kind by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct SomeReplicaSets {
-    /// Which ReplicaSets.
+pub struct SomeWorkloads {
+    /// Which of them.
     #[serde(default)]
     pub of: Which,
     /// When each is due.
@@ -273,73 +276,26 @@ pub struct SomeReplicaSets {
     pub load: Option<LoadShape>,
 }
 
-/// Creates ReplicaSets.
+/// Creates objects of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct CreateReplicaSets {
+pub struct Create {
     /// How many pods each asks for.
     pub replicas: Amount,
-    /// Which ReplicaSets.
+    /// Which of them.
     #[serde(default)]
     pub of: Which,
-    /// Whether each belongs to a Deployment, whose parts a roll-out's ReplicaSets are.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub under_deployments: bool,
+    /// Whether each belongs to an object of the workload whose controller makes such objects, as the
+    /// ReplicaSets of a roll-out belong to Deployments.
+    #[serde(
+        default,
+        alias = "underDeployments",
+        skip_serializing_if = "std::ops::Not::not"
+    )]
+    pub as_parts: bool,
     /// When each is due.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<LoadShape>,
-}
-
-/// Creates Deployments.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct CreateDeployments {
-    /// How many pods each asks for.
-    pub replicas: Amount,
-    /// Which Deployments.
-    #[serde(default)]
-    pub of: Which,
-    /// When each is due.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub load: Option<LoadShape>,
-}
-
-/// What a step creates, where it creates workloads.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Creation {
-    /// Of which kind.
-    pub(crate) kind: Kind,
-    /// The kind that such objects belong to; where the run has real ones, they are created in place of their parts.
-    pub(crate) part_of: Option<Kind>,
-    /// How many pods each asks for.
-    pub(crate) replicas: Amount,
-    /// Which.
-    pub(crate) of: Which,
-    /// When each is due.
-    pub(crate) load: Option<LoadShape>,
-}
-
-impl Step {
-    /// What it creates, if it creates workloads.
-    pub(crate) fn creation(&self) -> Option<Creation> {
-        match *self {
-            Step::CreateReplicaSets(create) => Some(Creation {
-                kind: Kind::REPLICA_SET,
-                part_of: create.under_deployments.then_some(Kind::DEPLOYMENT),
-                replicas: create.replicas,
-                of: create.of,
-                load: create.load,
-            }),
-            Step::CreateDeployments(create) => Some(Creation {
-                kind: Kind::DEPLOYMENT,
-                part_of: None,
-                replicas: create.replicas,
-                of: create.of,
-                load: create.load,
-            }),
-            _ => None,
-        }
-    }
 }
 
 /// A new image.
@@ -366,7 +322,7 @@ pub struct SetImage {
 pub struct Scale {
     /// How many pods each is to have.
     pub replicas: Amount,
-    /// Which ReplicaSets.
+    /// Which workloads.
     #[serde(default)]
     pub of: Which,
     /// When each is due.
@@ -390,6 +346,16 @@ pub struct RollOut {
     /// When each begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<LoadShape>,
+}
+
+impl RollOut {
+    /// Its limits.
+    pub(crate) fn limits(&self) -> Limits {
+        Limits {
+            max_surge: self.max_surge,
+            max_unavailable: self.max_unavailable,
+        }
+    }
 }
 
 /// Deletes pods at a steady rate.
@@ -447,15 +413,12 @@ pub struct PodQuota {
     pub per_namespace: Percent,
 }
 
-/// A watch of the controller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+/// A watch of the controllers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
-    /// That of pods.
-    Pods,
-    /// That of ReplicaSets.
-    ReplicaSets,
-    /// Both.
+    /// That of one kind.
+    Of(StreamKind),
+    /// Every one.
     All,
 }
 
@@ -463,18 +426,53 @@ impl Stream {
     /// The kinds that it is of.
     pub(crate) fn kinds(self) -> Vec<StreamKind> {
         match self {
-            Stream::Pods => vec![StreamKind::of(Kind::POD)],
-            Stream::ReplicaSets => vec![StreamKind::of(Kind::REPLICA_SET)],
+            Stream::Of(kind) => vec![kind],
             Stream::All => StreamKind::all(),
         }
     }
 }
 
+impl FromStr for Stream {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Stream, String> {
+        let mut all: Vec<Stream> = StreamKind::all().into_iter().map(Stream::Of).collect();
+        all.push(Stream::All);
+        let found = all.iter().find(|stream| stream.to_string() == text);
+        found.copied().ok_or_else(|| {
+            let names: Vec<String> = all.iter().map(Stream::to_string).collect();
+            format!(
+                "no controller has such a watch; there are {}",
+                names.join(", ")
+            )
+        })
+    }
+}
+
+impl Display for Stream {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Stream::Of(kind) = self else {
+            return f.write_str("all");
+        };
+        let mut name = kind.kind().name().chars();
+        let first = name.next().map(|c| c.to_ascii_lowercase());
+        let name: String = first.into_iter().chain(name).collect();
+        write!(f, "{name}s")
+    }
+}
+
+written!(
+    Stream,
+    "Stream",
+    "a watch of the controllers: that of a kind by its plural, such as pods, or all",
+    number: false
+);
+
 /// Answers that are lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LoseAnswers {
-    /// To how many creates; by default as many as there are ReplicaSets.
+    /// To how many creates; by default as many as there are workloads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times: Option<Size>,
 }
@@ -486,6 +484,7 @@ pub struct Repeat {
     /// How often.
     pub times: Size,
     /// What.
+    #[schemars(schema_with = "step::schema")]
     pub steps: Vec<Step>,
 }
 
@@ -505,6 +504,38 @@ impl Scenario {
             gather(&phase.steps, &mut all);
         }
         all
+    }
+}
+
+impl Scenario {
+    /// What it creates: kinds, and how.
+    pub(crate) fn creations(&self) -> Vec<(Kind, Create)> {
+        let steps = self.steps().into_iter();
+        let created = steps.filter_map(|step| match step {
+            Step::Create(kind, create) => Some((*kind, *create)),
+            _ => None,
+        });
+        created.collect()
+    }
+
+    /// Whether it creates objects of that kind.
+    pub(crate) fn creates(&self, kind: Kind) -> bool {
+        self.creations().iter().any(|(created, _)| *created == kind)
+    }
+
+    /// Whether it creates workloads that own pods and are parts of nothing, or is about such.
+    pub(crate) fn creates_free_owners(&self) -> bool {
+        let is_free = |(kind, create): &(Kind, Create)| {
+            !create.as_parts && workloads::pods_of(*kind).is_some()
+        };
+        self.has_free_owners() || self.creations().iter().any(is_free)
+    }
+
+    /// The flags that size its generated cluster.
+    pub(crate) fn sizes(&self) -> Sizes {
+        let created = self.creations().into_iter();
+        let mut created = created.filter_map(|(kind, _)| workloads::of(kind)?.sizes());
+        created.next().unwrap_or_else(workloads::default_sizes)
     }
 }
 
@@ -537,17 +568,14 @@ questions! {
     picks_pods: Step::Churn(_) | Step::DeletePods(_) | Step::RelabelPods(_),
     /// Whether it rolls ReplicaSets out.
     rolls_out: Step::RollOut(_),
-    /// Whether it creates Deployments.
-    creates_deployments: Step::CreateDeployments(_),
     /// Whether it changes images, which only Deployments have to be changed.
     sets_images: Step::SetImage(_),
     /// Whether it rolls out images that can't be pulled.
     sets_unpullable_images: Step::SetImage(SetImage { unpullable: true, .. }),
-    /// Whether it creates ReplicaSets that are parts of Deployments.
-    creates_parts: Step::CreateReplicaSets(CreateReplicaSets { under_deployments: true, .. }),
-    /// Whether it creates ReplicaSets that are not.
-    creates_free_sets: Step::CreateReplicaSets(CreateReplicaSets { under_deployments: false, .. })
-        | Step::CreateOwnedPods | Step::CreateBarePods | Step::WriteStatuses
+    /// Whether it creates workloads as parts of others.
+    creates_parts: Step::Create(_, Create { as_parts: true, .. }),
+    /// Whether its steps are about owners of pods that are parts of nothing.
+    has_free_owners: Step::CreateOwnedPods | Step::CreateBarePods | Step::WriteStatuses
         | Step::Recreate(_) | Step::Touch(_),
     /// Whether it uses `--duration`.
     uses_duration: Step::Churn(Churn { time: None, .. }),
@@ -555,10 +583,9 @@ questions! {
     uses_churn_rate: Step::Churn(Churn { rate: None, .. }),
     /// Whether it uses `--burst`.
     uses_burst: Step::Scale(Scale { replicas: Amount::Burst, .. })
-        | Step::CreateReplicaSets(CreateReplicaSets { replicas: Amount::Burst, .. })
-        | Step::CreateDeployments(CreateDeployments { replicas: Amount::Burst, .. }),
+        | Step::Create(_, Create { replicas: Amount::Burst, .. }),
     /// Whether it generates a cluster; otherwise it is about what `-f` brings and nothing else.
-    generates_cluster: Step::CreateReplicaSets(_) | Step::CreateDeployments(_) | Step::CreateBarePods,
+    generates_cluster: Step::Create(..) | Step::CreateBarePods,
     /// Whether it creates the generated nodes itself.
     creates_nodes: Step::CreateNodes,
     /// Whether it loads what `-f` brings.

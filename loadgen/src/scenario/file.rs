@@ -7,12 +7,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use podstorm_located::{Located, Mistake};
+use podstorm_objects::Kind;
 
 use super::definition::{Scenario, Step};
 use super::template::pod_template;
 use super::toml;
 use crate::gates;
 use crate::units::without_mark;
+use crate::workloads::flags::FlagValues;
+use crate::workloads::{self, Sizes};
 
 /// Most bytes of a scenario file: far more than anybody writes.
 const MAX_BYTES: u64 = 4 << 20;
@@ -133,25 +136,27 @@ fn parse(text: &str, form: Form, origin: &str) -> Result<Scenario, ScenarioError
 /// A field's path and the rule that it breaks.
 type Breach = (String, String);
 
-/// Why a scenario can't use Deployments in place of ReplicaSets.
-const NO_PARTS: &str = "takes a scenario that creates its ReplicaSets with underDeployments: true, and none \
-    otherwise, and neither touches nor recreates them; createDeployments creates Deployments in any";
-
 impl Scenario {
-    /// Whether it can use Deployments where it has ReplicaSets that are parts of some.
-    pub(crate) fn can_use_deployments(&self) -> bool {
-        self.creates_parts() && !self.creates_free_sets()
-    }
-
-    /// Whether Deployments are created in it: by a step of its own, or in place of ReplicaSets.
+    /// Checks the switches of workloads that take the place of their parts.
     ///
     /// # Errors
-    /// Why it can't use them in their place.
-    pub(crate) fn check_deployments(&self, asked: bool) -> Result<(), String> {
-        match asked && !self.can_use_deployments() {
-            true => Err(format!("--deployments {NO_PARTS}")),
-            false => Ok(()),
+    /// The switch, and what the scenario would have to be for it.
+    pub(crate) fn check_switches(&self, values: &FlagValues) -> Result<(), (&'static str, String)> {
+        for workload in workloads::ALL {
+            let Some(makes) = workload.makes() else {
+                continue;
+            };
+            let can_be_used = self.creates_parts() && !self.creates_free_owners();
+            if makes.switch.is_on(values) && !can_be_used {
+                let (kind, part) = (workload.kind().name(), makes.kind.name());
+                let problem = format!(
+                    "takes a scenario that creates its {part}s with asParts: true, and none otherwise, and \
+                     neither touches nor recreates them; create{kind}s creates {kind}s in any"
+                );
+                return Err((makes.switch.name, problem));
+            }
         }
+        Ok(())
     }
 }
 
@@ -188,18 +193,38 @@ fn check(scenario: &Scenario) -> Result<(), Breach> {
              answered",
         );
     }
-    let makes_sets = scenario.creates_free_sets() || scenario.creates_parts();
-    if scenario.creates_deployments() && makes_sets {
+    let created = scenario.creations();
+    let rolls_out = |kind: &Kind| workloads::of(*kind).is_some_and(|it| it.rollouts().is_some());
+    let maker = created
+        .iter()
+        .map(|(kind, _)| kind)
+        .find(|kind| rolls_out(kind));
+    if let Some(maker) = maker
+        && (scenario.creates_free_owners() || scenario.creates_parts())
+    {
+        let maker = maker.name();
         return wrong(
             "phases",
-            "createDeployments numbers Deployments as createReplicaSets numbers ReplicaSets: leave out one \
-             of them, and with Deployments createOwnedPods, createBarePods, writeStatuses, touch and \
-             recreateReplicaSets too",
+            &format!(
+                "create{maker}s numbers {maker}s, and the other steps number the workloads that own pods: \
+                 with {maker}s leave out the steps that create others, and createOwnedPods, \
+                 createBarePods, writeStatuses, touch and recreate"
+            ),
         );
     }
-    if scenario.settings.deployments && !scenario.can_use_deployments() {
-        return wrong("settings.deployments", NO_PARTS);
+    for (kind, create) in &created {
+        if create.as_parts && workloads::maker_of(*kind).is_none() {
+            let kind = kind.name();
+            return wrong(
+                "phases",
+                &format!("create{kind}s: no workload makes {kind}s; leave asParts out"),
+            );
+        }
     }
+    let values = scenario.settings.rows.generated();
+    scenario
+        .check_switches(&values)
+        .map_err(|(flag, problem)| (format!("settings.{flag}"), problem))?;
     if scenario.sets_unpullable_images() && scenario.has_node_faults() {
         return wrong(
             "phases",
@@ -219,11 +244,12 @@ fn check(scenario: &Scenario) -> Result<(), Breach> {
                 &format!("the shares make {sum}%: they have to make 100%"),
             );
         }
-        let sized = &scenario.settings;
-        if sized.replicasets.is_some() || sized.pods_per_replicaset.is_some() {
+        let Sizes { count, each } = scenario.sizes();
+        let rows = &scenario.settings.rows;
+        if rows.has(count) || rows.has(each) {
             return wrong(
                 "groups",
-                "say how large the ReplicaSets are: leave replicasets and pods-per-replicaset out",
+                &format!("say how large the workloads are: leave {count} and {each} out"),
             );
         }
     }

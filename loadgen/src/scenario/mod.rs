@@ -7,24 +7,25 @@ mod amount;
 pub mod answer;
 mod definition;
 mod file;
+mod input;
 mod library;
 pub(crate) mod load_shape;
+mod row_flags;
 mod settings;
+mod step;
 mod template;
 mod toml;
-mod workers;
 
 pub use amount::{Amount, Which};
-pub(crate) use definition::Creation;
 pub use definition::{
-    Churn, CreateDeployments, CreateReplicaSets, FullThreshold, Group, LoseAnswers, Phase,
-    PodQuota, Repeat, RollOut, Scale, Scenario, SetImage, SomeNamespaces, SomeNodes, SomeOfThePods,
-    SomePods, SomeReplicaSets, Step, Stream, ThresholdEntry, Until,
+    Churn, Create, FullThreshold, Group, LoseAnswers, Phase, PodQuota, Repeat, RollOut, Scale,
+    Scenario, SetImage, SomeNamespaces, SomeNodes, SomeOfThePods, SomePods, SomeWorkloads, Step,
+    Stream, ThresholdEntry, Until,
 };
 pub use file::ScenarioError;
 pub use load_shape::{LoadShape, Positive, TimeLimit};
+pub use row_flags::RowFlags;
 pub use settings::ScenarioSettings;
 pub(crate) use settings::share;
 pub use template::group_sizes;
 pub(crate) use template::pod_template;
-pub use workers::WorkersSettings;

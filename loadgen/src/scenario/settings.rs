@@ -19,9 +19,10 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
 use super::load_shape::Positive;
-use super::workers::{self, WorkersSettings};
+use super::row_flags::{self, RowFlags};
 use crate::gates;
-use crate::values::{BehaviourName, EngineName, LatencyText, Limit, Percent, Rate, Size, Time};
+use crate::values::{BehaviourName, EngineName, LatencyText, Percent, Rate, Size, Time};
+use crate::workloads::Sizes;
 
 /// A field of the settings.
 pub(super) trait Member: Serialize + Sized {
@@ -96,7 +97,7 @@ macro_rules! settings {
     };
 }
 
-const SIZE: &str = "Size of the generated cluster";
+pub(super) const SIZE: &str = "Size of the generated cluster";
 pub(super) const CONTROLLER: &str = "Controller";
 const LATENCIES: &str = "Latencies";
 
@@ -122,29 +123,11 @@ settings! {
         #[arg(long, value_name = "SIZE", allow_hyphen_values = true, help_heading = SIZE)]
         pods: Option<Size>,
 
-        /// ReplicaSets; the pods are divided over them evenly [default: pods/50]
-        #[arg(long, value_name = "SIZE", allow_hyphen_values = true, help_heading = SIZE)]
-        replicasets: Option<Size>,
-
-        /// Pods of each ReplicaSet; of this, --pods and --replicasets any two decide the third
-        #[arg(long, value_name = "SIZE", allow_hyphen_values = true, help_heading = SIZE)]
-        pods_per_replicaset: Option<Size>,
-
-        /// Real Deployments in place of the ReplicaSets that are parts of some (scenario rollout-storm)
-        #[arg(long, help_heading = SIZE)]
-        deployments: bool,
-
-        /// maxSurge of the generated Deployments: 25%, or 1 for a number of pods [default: 25%, unless the scenario says otherwise]
-        #[arg(long, value_name = "LIMIT", allow_hyphen_values = true, help_heading = SIZE)]
-        max_surge: Option<Limit>,
-
-        /// maxUnavailable of the generated Deployments, likewise [default: 25%, unless the scenario says otherwise]
-        #[arg(long, value_name = "LIMIT", allow_hyphen_values = true, help_heading = SIZE)]
-        max_unavailable: Option<Limit>,
-
-        /// progressDeadlineSeconds of the generated Deployments, with its unit [default: 10m]
-        #[arg(long, value_name = "TIME", allow_hyphen_values = true, help_heading = SIZE)]
-        progress_deadline: Option<Time>,
+        /// What rows declare.
+        #[command(flatten)]
+        #[serde(flatten, skip_deserializing)]
+        #[schemars(!skip_deserializing)]
+        rows: RowFlags,
 
         /// Nodes [default: pods/20, or those of the files]
         #[arg(long, value_name = "SIZE", allow_hyphen_values = true, help_heading = SIZE)]
@@ -162,12 +145,6 @@ settings! {
         /// Pods that fit on a node [default: 110]
         #[arg(long, value_name = "SIZE", allow_hyphen_values = true, help_heading = SIZE)]
         pods_per_node: Option<Size>,
-
-        /// The numbers of workers.
-        #[command(flatten)]
-        #[serde(flatten, skip_deserializing)]
-        #[schemars(!skip_deserializing)]
-        workers: WorkersSettings,
 
         /// Most creates or deletes in one sync [default: 500]
         #[arg(long, value_name = "SIZE", allow_hyphen_values = true, help_heading = CONTROLLER)]
@@ -187,7 +164,7 @@ settings! {
         #[arg(long, help_heading = CONTROLLER)]
         upstream_defaults: bool,
 
-        /// minReadySeconds of the generated ReplicaSets, with its unit: 10s [default: 0s]
+        /// minReadySeconds of the generated workloads, with its unit: 10s [default: 0s]
         #[arg(long, value_name = "TIME", allow_hyphen_values = true, help_heading = CONTROLLER)]
         min_ready_seconds: Option<Time>,
 
@@ -298,7 +275,7 @@ impl ScenarioSettings {
     /// The names of the flags, in the order of declaration.
     pub(super) fn names() -> Vec<String> {
         let of_field = |field: &&str| match *field {
-            "workers" => workers::flags().map(str::to_owned).collect(),
+            "rows" => row_flags::names().map(str::to_owned).collect(),
             field => vec![field.replace('_', "-")],
         };
         Self::FIELDS.iter().flat_map(of_field).collect()
@@ -312,8 +289,14 @@ impl ScenarioSettings {
             || flags.upstream_defaults && self.kube_api_qps.is_some()
     }
 
-    /// These settings of a scenario under those of flags, `has_input` where files bring objects.
-    pub(crate) fn under(&self, flags: &ScenarioSettings, has_input: bool) -> ScenarioSettings {
+    /// These settings of a scenario under those of flags, `has_input` where files bring objects; `sizes` are the
+    /// flags that size the scenario's cluster.
+    pub(crate) fn under(
+        &self,
+        flags: &ScenarioSettings,
+        has_input: bool,
+        sizes: Sizes,
+    ) -> ScenarioSettings {
         let mut own = self.clone();
         // Each flag of the client limit replaces what it names; --upstream-defaults names both.
         if own.upstream_defaults {
@@ -327,24 +310,30 @@ impl ScenarioSettings {
         if has_input {
             // Files say what there is. Only what is generated takes these.
             own.min_ready_seconds = None;
-            own.deployments = false;
-            (own.max_surge, own.max_unavailable) = (None, None);
-            own.progress_deadline = None;
+            own.rows.forget_generated();
+            own.pods = None;
             (own.nodes, own.namespaces) = (None, None);
         }
-        // Of pods, ReplicaSets and pods per ReplicaSet two decide; the scenario's third is left out.
-        let three = [
-            (flags.pods, &mut own.pods),
-            (flags.replicasets, &mut own.replicasets),
-            (flags.pods_per_replicaset, &mut own.pods_per_replicaset),
+        // Of pods, workloads and pods of each two decide; the scenario's third is left out.
+        let is_given = [
+            flags.pods.is_some(),
+            flags.rows.has(sizes.count),
+            flags.rows.has(sizes.each),
         ];
-        let given = three.iter().filter(|(flag, _)| flag.is_some()).count();
-        let mut left = if has_input { 0 } else { 2 - given.min(2) };
-        for (flag, size) in three {
-            if flag.is_some() || left == 0 {
-                *size = None;
+        let given = is_given.iter().filter(|is_given| **is_given).count();
+        let mut left = 2 - given.min(2);
+        let mut keeps = |is_given: bool, is_own: bool| {
+            let keeps = is_own && !is_given && left > 0;
+            left -= usize::from(keeps);
+            keeps
+        };
+        if !keeps(is_given[0], own.pods.is_some()) {
+            own.pods = None;
+        }
+        for (flag, is_given) in [(sizes.count, is_given[1]), (sizes.each, is_given[2])] {
+            if !keeps(is_given, own.rows.has(flag)) {
+                own.rows.set(flag, None);
             }
-            left -= usize::from(size.is_some());
         }
         flags.or(&own)
     }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use podstorm_apiserver::defaulting::default_template;
-use podstorm_objects::{Map, PodTemplate, ReplicaSet, Resource};
-use serde_json::json;
+use podstorm_objects::{Map, PodTemplate};
+use serde_json::Value;
 
 use super::definition::Group;
 
@@ -12,7 +12,7 @@ use super::definition::Group;
 /// rounded, and at least one of each group.
 pub fn group_sizes(groups: &[Group], pods: u64) -> Vec<(u64, i32)> {
     let sizes = groups.iter().map(|group| {
-        let each = group.pods_per_replica_set.0.max(1);
+        let each = group.pods_each.0.max(1);
         let sets = (group.share.of(pods) + each / 2) / each;
         (sets.max(1), i32::try_from(each).unwrap_or(i32::MAX))
     });
@@ -24,15 +24,9 @@ pub fn group_sizes(groups: &[Group], pods: u64) -> Vec<(u64, i32)> {
 /// # Errors
 /// What is wrong with it, by field.
 pub(crate) fn pod_template(template: &Map) -> Result<Arc<PodTemplate>, String> {
-    let object = json!({
-        "metadata": {"name": "template"},
-        "spec": {"selector": {}, "template": template},
-    });
-    let decoded = ReplicaSet::from_json(object).map_err(|error| {
-        let text = error.to_string();
-        text.replacen("spec.template", "podTemplate", 1)
-    })?;
-    let mut template = decoded.spec.template;
+    let decoded = PodTemplate::from_json(Value::Object(template.clone()));
+    let template = decoded.map_err(|error| format!("podTemplate.{error}"))?;
+    let mut template = Arc::new(template);
     default_template(&mut template);
     if template.spec.containers.is_empty() {
         return Err("podTemplate.spec.containers: a pod has at least one container".to_owned());

@@ -78,11 +78,15 @@ pub fn shortage(size: &ClusterSize, memory_bytes: u64) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workloads::WorkloadCount;
 
     fn size(pods: u64) -> ClusterSize {
         ClusterSize {
             pods,
-            replicasets: pods / 50,
+            count: WorkloadCount {
+                flag: "workloads",
+                count: pods / 50,
+            },
             nodes: pods / 20,
             namespaces: 100,
             pods_per_node: 110,

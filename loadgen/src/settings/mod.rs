@@ -11,13 +11,16 @@ pub use podstorm_apiserver::latency::Latency;
 use podstorm_sim::options::SimOptions;
 use podstorm_sim::services::Services;
 
-pub use crate::size::ClusterSize;
+pub use crate::workloads::flags::FlagValues;
+pub use crate::workloads::{ClusterSize, WorkloadCount};
 pub use podstorm_sim::options::{ControllerSettings, EngineKind, LatencySettings};
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
-use crate::scenario::Scenario;
-use crate::values::Limit;
+use crate::input::InputObject;
+use crate::scenario::{Scenario, pod_template};
+use crate::workloads::objects::Objects;
+use crate::workloads::{self, Workload};
 
 /// The settings of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -54,22 +57,41 @@ pub struct Settings {
     pub churn_pods_per_second: f64,
     /// `burst`: pods added and removed at once.
     pub burst_pods: u32,
-    /// `minReadySeconds` of the generated ReplicaSets.
+    /// `minReadySeconds` of the generated workloads.
     pub min_ready_seconds: i32,
-    /// Whether real Deployments take the place of ReplicaSets that are parts of some.
-    pub deployments: bool,
-    /// `maxSurge` of the generated Deployments: `25%`, or `1` for a number of pods.
-    pub max_surge: Limit,
-    /// `maxUnavailable` of the generated Deployments: `25%`, or `1` for a number of pods.
-    pub max_unavailable: Limit,
-    /// `progressDeadlineSeconds` of the generated Deployments.
-    pub progress_deadline_seconds: i32,
+    /// What the flags of workloads say.
+    #[serde(flatten)]
+    pub workloads: FlagValues,
 }
 
 impl Settings {
-    /// Whether Deployments are created in the run.
-    pub fn creates_deployments(&self) -> bool {
-        self.deployments || self.scenario.creates_deployments()
+    /// Whether the scenario creates such objects, by a step or in place of their parts.
+    pub(crate) fn creates(&self, workload: Workload) -> bool {
+        let is_on = |makes: workloads::Makes| makes.switch.is_on(&self.workloads);
+        self.scenario.creates(workload.kind()) || workload.makes().is_some_and(is_on)
+    }
+
+    /// Whether a run has such objects even where no file brings them.
+    pub(crate) fn generates(&self, workload: Workload) -> bool {
+        workload.is_in_every_run() || self.creates(workload)
+    }
+
+    /// The workloads of a run: those that are generated, and those of files.
+    pub(crate) fn workloads_of(&self, objects: &[InputObject]) -> impl Iterator<Item = Workload> {
+        let is_there = |workload: &Workload| {
+            self.generates(*workload) || objects.iter().any(|it| it.kind() == workload.kind())
+        };
+        workloads::ALL.into_iter().filter(is_there)
+    }
+
+    /// What makes the objects of the generated cluster.
+    pub(crate) fn objects(&self) -> Objects {
+        let template = self.scenario.pod_template.as_ref();
+        let template = template.and_then(|template| pod_template(template).ok());
+        let mut objects = Objects::new(self.size.clone(), template);
+        objects.min_ready_seconds = self.min_ready_seconds;
+        objects.values = self.workloads.clone();
+        objects
     }
 
     /// What of it the simulated cluster is built from.

@@ -18,4 +18,4 @@ pub mod work;
 
 pub use grid::{Dimension, Grid};
 pub use outcome::{Cell, Sweep};
-pub use work::{Job, run};
+pub use work::{RunPlan, run};

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{Grid, Job, Sweep, run};
+use super::{Grid, RunPlan, Sweep, run};
+use crate::input::InputCounts;
 use crate::metrics::MetricName;
-use crate::result::InputCounts;
 use crate::settings::Settings;
 
-fn job(flags: &str) -> Job {
-    Job {
+fn plan(flags: &str) -> RunPlan {
+    RunPlan {
         settings: Settings::of_flags(flags, 1).unwrap(),
         objects: Arc::default(),
         input: InputCounts::default(),
@@ -22,17 +22,17 @@ fn job(flags: &str) -> Job {
 pub(super) fn sweep(bound: &str) -> Sweep {
     let texts = ["pods=20,40".to_owned(), "kube-api-qps=5,10,20".to_owned()];
     let grid = Grid::parse(&texts).unwrap();
-    let mut jobs = Vec::new();
+    let mut plans = Vec::new();
     for number in 0..grid.cells() {
         let values = grid.values(number);
         for seed in [1, 2] {
             let (pods, qps) = (values[0].1, values[1].1);
-            jobs.push(job(&format!(
+            plans.push(plan(&format!(
                 "--scenario up-down --engine virtual --seed {seed} --pods {pods} --kube-api-qps {qps} --kube-api-burst 1"
             )));
         }
     }
-    let results = run(&jobs, 2, &AtomicBool::new(false), &|_| {});
+    let results = run(&plans, 2, &AtomicBool::new(false), &|_| {});
     let metrics = ["elapsed", "convergence p99", "excess", "host.wall_seconds"];
     let metrics = metrics.map(|name| MetricName::parse(name).unwrap());
     let threshold = format!("elapsed < {bound}").parse().unwrap();
@@ -43,9 +43,9 @@ pub(super) fn sweep(bound: &str) -> Sweep {
 fn a_cancelled_sweep_keeps_what_has_run() {
     let cancel = AtomicBool::new(false);
     let stop = |done| cancel.store(done >= 2, Ordering::Relaxed);
-    let job = |seed| job(&format!("--engine virtual --pods 50 --seed {seed}"));
-    let jobs: Vec<Job> = (1..=5).map(job).collect();
-    let results = run(&jobs, 1, &cancel, &stop);
+    let plan = |seed| plan(&format!("--engine virtual --pods 50 --seed {seed}"));
+    let plans: Vec<RunPlan> = (1..=5).map(plan).collect();
+    let results = run(&plans, 1, &cancel, &stop);
     let ran: Vec<bool> = results.iter().map(Option::is_some).collect();
     assert_eq!(ran, [true, true, false, false, false]);
 }

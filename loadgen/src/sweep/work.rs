@@ -4,14 +4,14 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use crate::input::InputObject;
-use crate::result::{InputCounts, RunResult};
+use crate::input::{InputCounts, InputObject};
+use crate::result::RunResult;
 use crate::run;
 use crate::settings::{EngineKind, Settings};
 
 /// One run: a cell with one seed.
 #[derive(Clone, Debug)]
-pub struct Job {
+pub struct RunPlan {
     /// Everything the run depends on.
     pub settings: Settings,
     /// Objects of its files; none without.
@@ -22,33 +22,33 @@ pub struct Job {
     pub keeps_host: bool,
 }
 
-/// Runs every job, `threads` at a time, and gives the results in the order of the jobs; a run that
+/// Runs every plan, `threads` at a time, and gives the results in the order of the plans; a run that
 /// `cancel` cut short or kept from starting has none. `told` is called after each, with how many are
 /// done.
 ///
 /// # Panics
 /// When a run does.
 pub fn run(
-    jobs: &[Job],
+    plans: &[RunPlan],
     threads: usize,
     cancel: &AtomicBool,
     told: &(dyn Fn(usize) + Sync),
 ) -> Vec<Option<RunResult>> {
     let next = AtomicUsize::new(0);
     let done = AtomicUsize::new(0);
-    let results: Vec<Mutex<Option<RunResult>>> = jobs.iter().map(|_| Mutex::new(None)).collect();
+    let results: Vec<Mutex<Option<RunResult>>> = plans.iter().map(|_| Mutex::new(None)).collect();
     std::thread::scope(|scope| {
-        for _ in 0..threads.clamp(1, jobs.len().max(1)) {
+        for _ in 0..threads.clamp(1, plans.len().max(1)) {
             scope.spawn(|| {
                 loop {
                     // Relaxed, here and below: the numbers order nothing but themselves, and the
                     // results are handed over under their locks.
                     let at = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(job) = jobs.get(at) else { break };
+                    let Some(plan) = plans.get(at) else { break };
                     if cancel.load(Ordering::Relaxed) {
                         break;
                     }
-                    let result = one(job, cancel);
+                    let result = one(plan, cancel);
                     let mut place = results[at].lock().expect("nothing panics while it is held");
                     *place = result;
                     drop(place);
@@ -65,11 +65,11 @@ pub fn run(
     results.into_iter().map(taken).collect()
 }
 
-fn one(job: &Job, cancel: &AtomicBool) -> Option<RunResult> {
-    let objects = job.objects.as_ref().clone();
-    let mut result = run::run(&job.settings, objects, &(), cancel);
-    result.input.ignored = job.input.ignored.clone();
-    if job.settings.engine == EngineKind::Virtual && !job.keeps_host {
+fn one(plan: &RunPlan, cancel: &AtomicBool) -> Option<RunResult> {
+    let objects = plan.objects.as_ref().clone();
+    let mut result = run::run(&plan.settings, objects, &(), cancel);
+    result.input.ignored = plan.input.ignored.clone();
+    if plan.settings.engine == EngineKind::Virtual && !plan.keeps_host {
         result.host = None;
     }
     let is_cut_short = result.outcome.exit_code == 130;

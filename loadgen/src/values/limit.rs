@@ -20,6 +20,9 @@ pub enum Limit {
 }
 
 impl Limit {
+    /// What a Deployment gets that says nothing.
+    pub(crate) const QUARTER: Limit = Limit::Share(Percent(0.25));
+
     /// Of `pods`, rounded up, as Kubernetes does for `maxSurge`.
     pub(crate) fn rounded_up(self, pods: i32) -> i32 {
         self.of(pods, Percent::some_of)
@@ -58,9 +61,8 @@ impl Limit {
 }
 
 impl Default for Limit {
-    /// What a Deployment gets that says nothing.
     fn default() -> Limit {
-        Limit::Share(Percent(0.25))
+        Limit::QUARTER
     }
 }
 

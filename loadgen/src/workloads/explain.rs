@@ -7,8 +7,7 @@ use podstorm::policy::Policy;
 use podstorm_objects::Now;
 
 use self::selection::Preferred;
-use crate::input::InputObject;
-use crate::result::InputCounts;
+use crate::input::{InputCounts, InputObject};
 
 pub use super::replicaset::explain::*;
 

@@ -6,9 +6,12 @@
 
 mod deployment;
 pub mod explain;
+pub(crate) mod flags;
 pub(crate) mod objects;
 mod replicaset;
+mod size;
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -20,13 +23,14 @@ use podstorm_objects::{
 use serde_json::Value;
 
 use self::explain::{Asked, Explanation};
+use self::flags::{Flag, FlagValues};
 use self::objects::Objects;
 use crate::input::InputObject;
 use crate::owned_pods::PodsByOwner;
-use crate::scenario::{RollOut, Scenario};
-use crate::settings::Settings;
-use crate::size::InputSize;
 use crate::units::counted;
+use crate::values::Limit;
+
+pub use self::size::{ClusterSize, WorkloadCount};
 
 /// A kind of workload, as the laboratory sees it.
 pub(crate) type Workload = &'static dyn LaboratoryWorkload;
@@ -46,11 +50,41 @@ pub(crate) trait LaboratoryWorkload: Debug + Sync {
     /// The kind.
     fn kind(&self) -> Kind;
 
-    /// Whether a run has such objects even where no file brings them.
-    fn is_generated(&self, settings: &Settings) -> bool;
+    /// Whether every run has such objects, those of files too, since controllers of other workloads make them.
+    fn is_in_every_run(&self) -> bool {
+        false
+    }
+
+    /// Whether its objects can be generated; else they come from files alone.
+    fn is_generated(&self) -> bool {
+        true
+    }
+
+    /// The flags for its generated objects.
+    fn flags(&self) -> &'static [Flag] {
+        &[]
+    }
+
+    /// The flags among them that say how many objects are generated, and how many pods each has.
+    fn sizes(&self) -> Option<Sizes> {
+        None
+    }
+
+    /// The kind of the objects that its controller makes, and the switch that creates it in their place.
+    fn makes(&self) -> Option<Makes> {
+        None
+    }
+
+    /// Checks the values of its flags beside the `minReadySeconds` of generated objects.
+    ///
+    /// # Errors
+    /// Values that no object can have, and the mend.
+    fn check_flags(&self, _values: &FlagValues, _min_ready_seconds: i32) -> Result<(), String> {
+        Ok(())
+    }
 
     /// Makes an object for a generated cluster; `None` for a kind that comes from files alone.
-    fn make(&self, part: Part, objects: &Objects, settings: &Settings) -> Option<AnyObject>;
+    fn make(&self, part: Part, objects: &Objects) -> Option<AnyObject>;
 
     /// Sets the number of pods of an object; its metadata afterwards.
     ///
@@ -64,21 +98,13 @@ pub(crate) trait LaboratoryWorkload: Debug + Sync {
         now: Now,
     ) -> Result<ObjectMeta, ApiError>;
 
-    /// Counts an object of files in the size of the input.
-    fn count(&self, size: &mut InputSize);
-
     /// What its controller will write once to objects of files from an older Kubernetes, in words.
-    fn older(&self, _objects: &[InputObject], _settings: &Settings) -> Option<String> {
+    fn older(&self, _objects: &[InputObject], _gates: &Gates) -> Option<String> {
         None
     }
 
-    /// Checks that a scenario can be played over the objects of files.
-    ///
-    /// # Errors
-    /// What the scenario would need, and the mend.
-    fn check_input(&self, _scenario: &Scenario, _input: &InputSize) -> Result<(), String> {
-        Ok(())
-    }
+    /// The flag by which `loadgen explain` is asked about an object.
+    fn name_flag(&self) -> NameFlag;
 
     /// What `loadgen explain` answers about the object of that name.
     ///
@@ -114,7 +140,7 @@ pub(crate) trait OwnsPods: Sync {
     fn recreated(&self, object: &dyn Object) -> Option<AnyObject>;
 
     /// The object with the status that its controller leaves behind when all is well.
-    fn settled(&self, object: &dyn Object, settings: &Settings) -> Option<AnyObject>;
+    fn settled(&self, object: &dyn Object, gates: &Gates) -> Option<AnyObject>;
 
     /// Whether its objects can be replaced by successors where no controller does it.
     fn has_successors(&self) -> bool {
@@ -133,10 +159,49 @@ pub(crate) trait RollsOut: Sync {
     fn progress(&self, object: &dyn Object) -> Option<Progress>;
 
     /// Writes the limits of rolling updates into a spec.
-    fn set_limits(&self, spec: &mut Value, limits: &RollOut);
+    fn set_limits(&self, spec: &mut Value, limits: Limits);
 
     /// Adds what isn't as wanted in the objects of files, whose pods are counted by their owners.
     fn examine(&self, objects: &[InputObject], owned: &PodsByOwner<'_>, found: &mut Findings);
+}
+
+/// Feature gates by their names, and whether each is on.
+pub(crate) type Gates = BTreeMap<String, bool>;
+
+/// The names of the flags for the size of a generated cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sizes {
+    /// How many objects there are.
+    pub(crate) count: &'static str,
+    /// How many pods each has.
+    pub(crate) each: &'static str,
+}
+
+/// A flag that names an object.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NameFlag {
+    /// The name without hyphens in front.
+    pub(crate) name: &'static str,
+    /// What an object of the kind is asked, as help shows it.
+    pub(crate) help: &'static str,
+}
+
+/// The objects that a workload's controller makes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Makes {
+    /// Their kind.
+    pub(crate) kind: Kind,
+    /// The switch that creates the workload's own objects where a scenario creates these as parts of some.
+    pub(crate) switch: &'static Flag,
+}
+
+/// The limits of a rolling update.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// How many pods more than wanted there may be.
+    pub(crate) max_surge: Limit,
+    /// How many fewer may be available.
+    pub(crate) max_unavailable: Limit,
 }
 
 /// What isn't as wanted in objects of files before anything has run, each in words.
@@ -231,17 +296,6 @@ pub(crate) fn owners_in_words(count: impl Fn(Kind) -> u64) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
-/// The workloads of a run: those that are generated, and those of files.
-pub(crate) fn in_run(
-    settings: &Settings,
-    objects: &[InputObject],
-) -> impl Iterator<Item = Workload> {
-    let is_there = |workload: &Workload| {
-        workload.is_generated(settings) || objects.iter().any(|it| it.kind() == workload.kind())
-    };
-    ALL.into_iter().filter(is_there)
-}
-
 /// The workload of a kind.
 pub(crate) fn of(kind: Kind) -> Option<Workload> {
     ALL.into_iter().find(|workload| workload.kind() == kind)
@@ -256,22 +310,23 @@ pub(crate) fn controller(meta: &ObjectMeta) -> Option<(Workload, &Arc<OwnerRefer
         .map(|workload| (workload, owner))
 }
 
-impl Scenario {
-    /// Checks that the scenario can be played over the objects of files.
-    ///
-    /// # Errors
-    /// What the scenario would need, and the mend.
-    pub(crate) fn check_input(&self, input: &InputSize) -> Result<(), String> {
-        let name = &self.name;
-        if !self.loads_input() {
-            return Err(format!(
-                "--scenario {name} generates its own cluster and can't be used with -f; leave \
-                 --scenario out to run the objects of the files"
-            ));
-        }
-        ALL.iter()
-            .try_for_each(|workload| workload.check_input(self, input))
-    }
+/// The flags that size a generated cluster where the scenario doesn't say of which workload.
+pub(crate) fn default_sizes() -> Sizes {
+    let mut sizes = ALL.into_iter().filter_map(|workload| workload.sizes());
+    sizes.next().expect("the owner of generated pods is sized")
+}
+
+/// The workload whose controller makes objects of that kind.
+pub(crate) fn maker_of(kind: Kind) -> Option<Workload> {
+    let makes = |workload: &Workload| workload.makes().is_some_and(|makes| makes.kind == kind);
+    ALL.into_iter().find(makes)
+}
+
+/// `ReplicaSets or Deployments`: the kinds of the workloads of which something is true.
+pub(crate) fn kinds_in_words(is_meant: impl Fn(&Workload) -> bool) -> String {
+    let kinds = ALL.into_iter().filter(is_meant);
+    let kinds: Vec<String> = kinds.map(|it| format!("{}s", it.kind().name())).collect();
+    kinds.join(" or ")
 }
 
 #[cfg(test)]

@@ -10,8 +10,8 @@ use podstorm_objects::{
 };
 use serde_json::{Value, json};
 
-use crate::scenario::pod_template;
-use crate::settings::{ClusterSize, Settings};
+use super::ClusterSize;
+use super::flags::FlagValues;
 
 /// Makes the objects of a generated cluster.
 #[derive(Debug)]
@@ -27,26 +27,27 @@ pub(crate) struct Objects {
     /// Shared by every pod of every workload, with all defaults filled in, so that the server
     /// has nothing to add and need not copy it.
     pod_spec: Arc<PodSpec>,
+    /// `minReadySeconds` of every workload.
+    pub(crate) min_ready_seconds: i32,
+    /// What the flags of the workloads say.
+    pub(crate) values: FlagValues,
 }
 
 impl Objects {
-    pub(crate) fn new(settings: &Settings) -> Objects {
-        let size = settings.size.clone();
+    /// Of that size; pods are small web servers where no template is given, whose defaults are filled in.
+    pub(crate) fn new(size: ClusterSize, template: Option<Arc<PodTemplate>>) -> Objects {
         let count = size.namespaces.max(1);
-        let scenario = &settings.scenario;
-        let template = scenario.pod_template.as_ref();
-        let template = template.and_then(|template| pod_template(template).ok());
-        let (labels, annotations, spec) = match template {
+        let (labels, annotations, pod_spec) = match template {
             Some(template) => (
                 template.metadata.labels.clone(),
                 template.metadata.annotations.clone(),
                 Arc::clone(&template.spec),
             ),
-            None => Default::default(),
-        };
-        let pod_spec = match scenario.pod_template {
-            Some(_) => spec,
-            None => Arc::new(default_pod_spec()),
+            None => (
+                Labels::default(),
+                Labels::default(),
+                Arc::new(default_pod_spec()),
+            ),
         };
         let mut end = 0;
         let groups = size.groups.iter().map(|&(sets, pods)| {
@@ -63,6 +64,8 @@ impl Objects {
                 .collect(),
             size,
             pod_spec,
+            min_ready_seconds: 0,
+            values: FlagValues::default(),
         }
     }
 
@@ -198,10 +201,11 @@ fn default_pod_spec() -> PodSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::Settings;
 
     fn objects(pods: u64, replicasets: u64, namespaces: u64) -> Objects {
         let flags = format!("--pods {pods} --replicasets {replicasets} --namespaces {namespaces}");
-        Objects::new(&Settings::of_flags(&flags, 1).unwrap())
+        Settings::of_flags(&flags, 1).unwrap().objects()
     }
 
     #[test]

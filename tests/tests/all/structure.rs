@@ -351,7 +351,7 @@ const GENERAL: [&str; 3] = ["core/runtime", "loadgen/sim", "loadgen"];
 const WORKLOADS: &str = "loadgen/src/workloads/";
 
 /// Files and folders that name a workload all the same, each with the reason. The list only gets shorter.
-const NAMING: [(&str, &str); 15] = [
+const NAMING: [(&str, &str); 4] = [
     (
         "core/runtime/src/limits.rs",
         "the retries of one workload's queue",
@@ -361,54 +361,13 @@ const NAMING: [(&str, &str); 15] = [
         "metrics and the harness of one workload's controller",
     ),
     (
-        "loadgen/src/cli/effective.rs",
-        "settings back to flags, see `scenario/settings.rs`",
-    ),
-    (
-        "loadgen/src/cli/explain.rs",
-        "a flag for each workload that is explained",
-    ),
-    (
-        "loadgen/src/cli/fuzz.rs",
-        "a member of the report of a campaign",
-    ),
-    (
-        "loadgen/src/cli/repeated.rs",
-        "names no workload: its jobs are runs",
-    ),
-    (
-        "loadgen/src/cli/run.rs",
-        "names no workload: its jobs are runs",
-    ),
-    (
-        "loadgen/src/cli/sweep/",
-        "names no workload: its jobs are runs",
-    ),
-    (
         "loadgen/src/input.rs",
-        "the kinds of files that have a type of their own",
+        "the kinds with compact types of their own; objects of every other kind are dynamic",
     ),
     (
         "loadgen/src/manifest/",
-        "the kinds of files that have a type of their own: how each is read, checked and shared",
+        "how kinds with compact types of their own are read, checked and shared",
     ),
-    (
-        "loadgen/src/report/stale_watch.rs",
-        "the report of one scenario, about one gate",
-    ),
-    (
-        "loadgen/src/scenario/",
-        "the format of scenario files: steps, streams, groups and size flags",
-    ),
-    (
-        "loadgen/src/settings/",
-        "the size flags, resolved; members of results",
-    ),
-    (
-        "loadgen/src/size.rs",
-        "the size flags, and members of results",
-    ),
-    ("loadgen/src/sweep/", "names no workload: its jobs are runs"),
 ];
 
 /// The parts of an identifier, in lower case: `ReplicaSet`, `REPLICA_SET` and `replica_set` have the same ones.

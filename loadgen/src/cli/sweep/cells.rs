@@ -13,14 +13,12 @@ use clap::{Args, Command};
 use super::SweepFlags;
 use crate::cli::effective;
 use crate::cli::flags::RunFlags;
-use crate::input::InputObject;
+use crate::input::{InputCounts, InputObject, InputSize};
 use crate::manifest;
 use crate::metrics::name::proposal;
-use crate::result::InputCounts;
 use crate::settings::EngineKind;
 use crate::settings::resolve::{Machine, SettingsRequest, resolve};
-use crate::size::InputSize;
-use crate::sweep::{Grid, Job};
+use crate::sweep::{Grid, RunPlan};
 use crate::values::EngineName;
 
 /// The names of the flags that shape a run and are given.
@@ -187,11 +185,15 @@ fn of_host(flags: &SweepFlags) -> Option<String> {
 }
 
 /// The runs, cell by cell and seed by seed. Files are read once, however many cells they are for.
-pub(super) fn jobs(grid: &Grid, shapes: &[SettingsRequest], seeds: &[u64]) -> Result<Vec<Job>> {
+pub(super) fn plans(
+    grid: &Grid,
+    shapes: &[SettingsRequest],
+    seeds: &[u64],
+) -> Result<Vec<RunPlan>> {
     type Files = (Arc<Vec<InputObject>>, InputCounts, Option<InputSize>);
     let machine = Machine::this();
     let mut read: BTreeMap<&[PathBuf], Files> = BTreeMap::new();
-    let mut jobs = Vec::with_capacity(shapes.len() * seeds.len());
+    let mut plans = Vec::with_capacity(shapes.len() * seeds.len());
     for (number, shape) in shapes.iter().enumerate() {
         if !read.contains_key(&shape.files[..]) {
             let files = match shape.files.is_empty() {
@@ -206,13 +208,13 @@ pub(super) fn jobs(grid: &Grid, shapes: &[SettingsRequest], seeds: &[u64]) -> Re
         }
         let (objects, input, size) = &read[&shape.files[..]];
         for seed in seeds {
-            let mut request = shape.with_input(*size);
+            let mut request = shape.with_input(size.clone());
             if seeds.len() > 1 {
                 request.settings.seed = Some(*seed);
             }
             let settings = resolve(&request, machine)
                 .with_context(|| format!("cell {}", grid.name(number)))?;
-            jobs.push(Job {
+            plans.push(RunPlan {
                 settings,
                 objects: Arc::clone(objects),
                 input: input.clone(),
@@ -220,16 +222,16 @@ pub(super) fn jobs(grid: &Grid, shapes: &[SettingsRequest], seeds: &[u64]) -> Re
             });
         }
     }
-    Ok(jobs)
+    Ok(plans)
 }
 
 /// What every cell has in common: the settings that are the same in all of them.
-pub(super) fn base_text(shape: &SettingsRequest, jobs: &[Job]) -> Vec<(String, String)> {
-    let all = |job: &Job| effective::settings(&job.settings, &shape.files);
-    let Some(first) = jobs.first() else {
+pub(super) fn base_text(shape: &SettingsRequest, plans: &[RunPlan]) -> Vec<(String, String)> {
+    let all = |plan: &RunPlan| effective::settings(&plan.settings, &shape.files);
+    let Some(first) = plans.first() else {
         return Vec::new();
     };
-    let rest: Vec<_> = jobs[1..].iter().map(all).collect();
+    let rest: Vec<_> = plans[1..].iter().map(all).collect();
     let is_common =
         |one: &(String, serde_json::Value)| rest.iter().all(|other| other.contains(one));
     let common = all(first).into_iter().filter(is_common);

@@ -83,9 +83,9 @@ pub(super) struct SweepFlags {
     thresholds: Vec<Threshold>,
 
     /// Runs at a time [default: all cores; 1 on the threads engine]
-    #[arg(long, value_name = "NUMBER", value_parser = parse_size, allow_hyphen_values = true,
+    #[arg(long = "jobs", value_name = "NUMBER", value_parser = parse_size, allow_hyphen_values = true,
           help_heading = "Sweep")]
-    jobs: Option<u64>,
+    at_once: Option<u64>,
 
     /// Show this metric, such as pod_ready.p99 (`loadgen metrics` lists them) [default: convergence.p99,
     /// pod_ready.p99, elapsed, api_calls, excess]; repeatable
@@ -130,31 +130,31 @@ pub(super) fn run(flags: &SweepFlags) -> Result<u8> {
     outputs.open("--report", flags.report.as_ref(), &inputs)?;
     let cancel = Arc::new(AtomicBool::new(false));
     let interrupter = interrupt::watch(&cancel, outputs.temporary(), flags.quiet);
-    let jobs = cells::jobs(&grid, &shapes, &seeds)?;
+    let plans = cells::plans(&grid, &shapes, &seeds)?;
 
     // Of one scenario the thresholds hold for every cell; where it is varied, none is every cell's.
-    let mut scenarios = jobs.iter().map(|job| &job.settings.scenario);
+    let mut scenarios = plans.iter().map(|plan| &plan.settings.scenario);
     let mut thresholds = match scenarios.next() {
         Some(first) if scenarios.all(|other| other == first) => first.bounds(),
         _ => Vec::new(),
     };
     thresholds.extend(flags.thresholds.iter().cloned());
 
-    for job in &jobs {
-        crate::result::thresholds::refuse_absent_phases(&thresholds, &job.settings)?;
+    for plan in &plans {
+        crate::result::thresholds::refuse_absent_phases(&thresholds, &plan.settings)?;
     }
 
-    let on_threads = jobs
+    let on_threads = plans
         .iter()
-        .any(|job| job.settings.engine == EngineKind::Threads);
+        .any(|plan| plan.settings.engine == EngineKind::Threads);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = match (flags.jobs, on_threads) {
-        (Some(jobs), _) => usize::try_from(jobs).unwrap_or(usize::MAX),
+    let threads = match (flags.at_once, on_threads) {
+        (Some(threads), _) => usize::try_from(threads).unwrap_or(usize::MAX),
         (None, true) => 1,
         (None, false) => cores,
     };
     interrupter.begin();
-    let total = jobs.len();
+    let total = plans.len();
     let first = format!(
         "sweep: {}, {} at a time",
         counted(total as u64, "run"),
@@ -162,7 +162,7 @@ pub(super) fn run(flags: &SweepFlags) -> Result<u8> {
     );
     let template = "sweep [{bar:30}] {human_pos}/{human_len} runs  {per_sec}  ETA {eta}";
     let teller = Teller::new(flags.quiet, template, Some(total as u64), &first, 5.0);
-    let results = sweep::run(&jobs, threads, &cancel, &|done| {
+    let results = sweep::run(&plans, threads, &cancel, &|done| {
         teller.tell(
             done as u64,
             format!("sweep: {done} of {}", counted(total as u64, "run")),
@@ -172,15 +172,15 @@ pub(super) fn run(flags: &SweepFlags) -> Result<u8> {
     let sweep = Sweep::new(grid, seeds, metrics, thresholds, results);
 
     let command = |cell: &sweep::Cell| {
-        let job = &jobs[cell.number * sweep.seeds.len()];
+        let plan = &plans[cell.number * sweep.seeds.len()];
         let files = &shapes[cell.number].files;
-        effective::command(&job.settings, files) + &effective::thresholds(&flags.thresholds)
+        effective::command(&plan.settings, files) + &effective::thresholds(&flags.thresholds)
     };
     if !flags.quiet {
         let table = sweep::output::table(&sweep, &command);
         print_beside(outputs.use_stdout(), &table)?;
     }
-    let common = cells::base_text(&flags.shape, &jobs);
+    let common = cells::base_text(&flags.shape, &plans);
     let page = |out: &mut dyn Write| {
         let page = sweep::report::page(&sweep, &common, &command);
         out.write_all(page.as_bytes())

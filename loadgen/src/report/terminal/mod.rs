@@ -213,9 +213,8 @@ fn cluster(out: &mut Report, result: &RunResult) {
 /// its own.
 fn controllers(result: &RunResult) -> usize {
     let taken = |kind: &str| result.input.taken.get(kind).is_some_and(|count| *count > 0);
-    let runs = |workload: &Workload| {
-        workload.is_generated(&result.settings) || taken(workload.kind().name())
-    };
+    let runs =
+        |workload: &Workload| result.settings.generates(*workload) || taken(workload.kind().name());
     workloads::ALL.into_iter().filter(runs).count()
 }
 
@@ -223,7 +222,7 @@ fn controllers(result: &RunResult) -> usize {
 fn workloads_of(result: &RunResult) -> String {
     let is_generated = result.input.taken.is_empty();
     workloads::owners_in_words(|kind| match is_generated {
-        true if workloads::of(kind).is_some_and(|it| it.is_generated(&result.settings)) => {
+        true if workloads::of(kind).is_some_and(|it| result.settings.generates(it)) => {
             result.settings.size.workloads()
         }
         _ => result.input.taken.get(kind.name()).copied().unwrap_or(0),

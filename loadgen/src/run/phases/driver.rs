@@ -27,7 +27,6 @@ use crate::scenario::load_shape::{Schedule, SharedBudgets};
 use crate::scenario::{Phase as PhasePlan, Scenario, Step, Until};
 use crate::settings::Settings;
 use crate::units::counted;
-use crate::workloads;
 use crate::workloads::objects::Objects;
 
 /// Between two looks at whether the controllers have come to rest, ns.
@@ -148,7 +147,8 @@ impl Driver {
         controllers: Controllers,
         waker: Waker,
     ) -> Driver {
-        let mut heard: Vec<Heard> = workloads::in_run(settings, &objects)
+        let mut heard: Vec<Heard> = settings
+            .workloads_of(&objects)
             .map(|workload| Heard::new(workload, Arc::clone(&cluster), Arc::clone(&waker)))
             .collect();
         heard.sort_by_key(|heard| heard.workload.pods().is_none());
@@ -175,7 +175,7 @@ impl Driver {
             controllers,
             tracker,
             rollouts,
-            objects: Objects::new(settings),
+            objects: settings.objects(),
             shares: has_files.then(Vec::new),
             loader: Loader::new(objects),
             generated: Vec::new(),

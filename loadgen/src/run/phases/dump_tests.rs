@@ -320,7 +320,7 @@ fn a_run_that_can_not_go_on_ends_with_the_reason_on_threads_too() {
         let loaded = Loaded {
             objects: loaded.objects.clone(),
             counts: loaded.counts.clone(),
-            size: loaded.size,
+            size: loaded.size.clone(),
             warnings: Vec::new(),
             left_out: Vec::new(),
             places: Default::default(),

@@ -11,7 +11,7 @@ use podstorm_objects::{Kind, Now, Str};
 
 use super::driver::Driver;
 use super::tasks::{Action, WRITES_PER_RUN};
-use crate::scenario::Creation;
+use crate::scenario::Create;
 use crate::workloads::{self, Part};
 
 impl Driver {
@@ -70,23 +70,23 @@ impl Driver {
     /// Creates a workload; where it is part of others and the run has real ones, one of these.
     pub(super) fn create(
         &mut self,
-        number: u64,
-        count: u64,
-        creation: &Creation,
+        (number, count): (u64, u64),
+        kind: Kind,
+        create: &Create,
         now: Now,
     ) -> Action {
-        let maker = creation.part_of.and_then(workloads::of);
-        let maker = maker.filter(|maker| maker.is_generated(&self.settings));
-        let Some(workload) = maker.or_else(|| workloads::of(creation.kind)) else {
+        let maker = create.as_parts.then(|| workloads::maker_of(kind)).flatten();
+        let maker = maker.filter(|maker| self.settings.creates(*maker));
+        let Some(workload) = maker.or_else(|| workloads::of(kind)) else {
             return Action::Skipped;
         };
         let part = Part {
             number,
-            replicas: self.amount(creation.replicas, (number, count)),
+            replicas: self.amount(create.replicas, (number, count)),
             revision: 0,
-            is_owned: maker.is_none() && creation.part_of.is_some(),
+            is_owned: maker.is_none() && create.as_parts,
         };
-        let Some(object) = workload.make(part, &self.objects, &self.settings) else {
+        let Some(object) = workload.make(part, &self.objects) else {
             return Action::Skipped;
         };
         let created = self.cluster.api(workload.kind()).create(object, now);
@@ -186,7 +186,7 @@ impl Driver {
         let (kind, pods) = (owner.workload.kind(), owner.pods());
         let found = self.cluster.api(kind).get(&owner.namespace, &owner.name);
         if let Some(found) = self.note("reading", kind, found)
-            && let Some(settled) = pods.settled(&*found, &self.settings)
+            && let Some(settled) = pods.settled(&*found, &self.settings.controller.feature_gates)
         {
             let outcome = self.cluster.api(kind).update_status(settled, now);
             self.note("writing the status of", kind, outcome);

@@ -65,7 +65,9 @@ impl Driver {
             begun_ns,
             now,
             |driver, number| match driver.maker_of(number) {
-                Some(at) => driver.set_image(at, &SetImage::default(), Some(&roll_out), now),
+                Some(at) => {
+                    driver.set_image(at, &SetImage::default(), Some(roll_out.limits()), now)
+                }
                 None => driver.begin_pair(number, now),
             },
         );
@@ -114,7 +116,7 @@ impl Driver {
                     revision,
                     is_owned: true,
                 };
-                workload.make(part, &self.objects, &self.settings)
+                workload.make(part, &self.objects)
             }
             // A revision that is kept to go back to.
             Some(_) if owner.desired == 0 => None,

@@ -17,10 +17,10 @@ use super::driver::Driver;
 use super::tasks::Action;
 use super::tracker::Tracker;
 use crate::result::{IncompleteRollout, IncompleteRollouts};
-use crate::scenario::{RollOut, SetImage};
+use crate::scenario::SetImage;
 use crate::units::counted;
 use crate::workloads::objects::change_spec;
-use crate::workloads::{RollsOut, Workload};
+use crate::workloads::{Limits, RollsOut, Workload};
 
 /// What the name of an image that no node can pull ends with.
 pub(crate) const UNPULLABLE: &str = "-unpullable";
@@ -307,7 +307,7 @@ impl Driver {
         &mut self,
         at: usize,
         set: &SetImage,
-        limits: Option<&RollOut>,
+        limits: Option<Limits>,
         now: Now,
     ) -> Action {
         let known = &mut self.rollouts.all[at];

@@ -25,13 +25,14 @@ impl Driver {
     /// Does one action of a step.
     pub(super) fn act(&mut self, step: &Step, begun_ns: i64, now: Now) -> Action {
         let size = &self.settings.size;
-        let creation = step.creation();
         if self.shares.is_some()
-            && (creation.is_some()
-                || matches!(
-                    step,
-                    Step::CreateNamespaces | Step::CreateOwnedPods | Step::WriteStatuses
-                ))
+            && matches!(
+                step,
+                Step::Create(..)
+                    | Step::CreateNamespaces
+                    | Step::CreateOwnedPods
+                    | Step::WriteStatuses
+            )
         {
             // The files have brought them.
             return Action::Done;
@@ -114,14 +115,13 @@ impl Driver {
                 self.lose_pod_events(events)
             }
             Step::LoseAnswers(lose) => self.lose_answers(*lose),
-            // All others create workloads.
-            _ => {
-                let creation = creation.expect("a plan has its repeated steps written out");
-                let count = creation.of.of(size.workloads());
-                self.each_due(count, creation.load, begun_ns, now, |driver, number| {
-                    driver.create(number, count, &creation, now)
+            Step::Create(kind, create) => {
+                let count = create.of.of(size.workloads());
+                self.each_due(count, create.load, begun_ns, now, |driver, number| {
+                    driver.create((number, count), *kind, create, now)
                 })
             }
+            Step::Repeat(_) => unreachable!("a plan has its repeated steps written out"),
         }
     }
 

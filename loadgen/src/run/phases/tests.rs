@@ -158,7 +158,7 @@ fn the_upstream_load_has_its_groups_and_its_rate() {
     let result = run("cl2-load");
     // 100 pods in ReplicaSets of 250 are one at least; 100 in threes of 30; 200 in fives.
     let size = &result.settings.size;
-    assert_eq!((size.replicasets, size.pods), (1 + 3 + 40, 250 + 90 + 200));
+    assert_eq!((size.workloads(), size.pods), (1 + 3 + 40, 250 + 90 + 200));
     let create = &result.phases[1];
     assert_eq!(create.pods_created, size.pods);
     let seconds = size.pods as f64 / 10.0;

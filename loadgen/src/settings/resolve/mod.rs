@@ -14,10 +14,13 @@ use super::{
     ClusterSize, ControllerSettings, EngineKind, Latency, LatencySettings, Settings, memory,
 };
 use crate::gates;
+use crate::input::InputSize;
 use crate::scenario::{Scenario, ScenarioSettings, group_sizes};
-use crate::size::{self, InputSize};
+use crate::size;
 use crate::units::{NS_PER_SECOND, duration_text, number_for_people};
-use crate::values::{LatencyText, Limit, Size};
+use crate::values::{LatencyText, Size};
+use crate::workloads::flags::{self, FlagValue, FlagValues};
+use crate::workloads::{self, Makes};
 
 /// Requests per second that a client limit may be. Below, one request takes longer than a run lasts
 /// by default on the threads engine; above, the limit is finer than the moments it is counted in.
@@ -139,12 +142,14 @@ fn refuse<T>(problem: impl Into<String>) -> Result<T, SettingsError> {
 pub fn resolve(request: &SettingsRequest, machine: Machine) -> Result<Settings, SettingsError> {
     let scenario = scenario(request)?;
     let has_input = request.input.is_some();
-    let asked = &scenario.settings.under(&request.settings, has_input);
+    let sizes = scenario.sizes();
+    let asked = &scenario.settings.under(&request.settings, has_input, sizes);
+    check_generated(&request.settings, &scenario, has_input)?;
     let engine = engine(asked, &scenario)?;
     let burst_pods = narrow("--burst", asked.burst, 500, i32::MAX as u64)?;
     let extra_pods = if scenario.uses_burst() { burst_pods } else { 0 };
     let size = match &request.input {
-        Some(input) => size::beside_input(asked, input, extra_pods)?,
+        Some(input) => size::beside_input(asked, sizes, input, extra_pods)?,
         None => generated(asked, &scenario, extra_pods)?,
     };
     if let Some(problem) = machine
@@ -163,29 +168,19 @@ pub fn resolve(request: &SettingsRequest, machine: Machine) -> Result<Settings, 
         return refuse("--time-limit 0s leaves no time to run");
     }
     refuse_endless(asked, time_limit_ns)?;
-    scenario.check_deployments(asked.deployments)?;
-    if has_input && asked.deployments {
-        return refuse(
-            "--deployments applies to generated ReplicaSets; files bring their Deployments",
-        );
-    }
     if !has_input && asked.start_stuck_pods {
         return refuse(
             "--start-stuck-pods applies to the pods of files: give them with -f FILE, or leave the flag out",
         );
     }
-    let max_surge = asked.max_surge.unwrap_or_default();
-    let max_unavailable = asked.max_unavailable.unwrap_or_default();
-    if max_surge.is_zero() && max_unavailable.is_zero() {
-        return refuse(
-            "--max-surge and --max-unavailable can't both be 0: no pod could be replaced",
-        );
-    }
-    if matches!(max_unavailable, Limit::Share(share) if share.0 > 1.0) {
-        return refuse(
-            "--max-unavailable is 100% at most: no more pods than there are can be missing",
-        );
-    }
+    let min_ready_seconds = min_ready_seconds(asked, has_input)?;
+    let workloads: FlagValues = asked.rows.generated().filled(|_| true).collect();
+    scenario
+        .check_switches(&workloads)
+        .map_err(|(flag, problem)| format!("--{flag} {problem}"))?;
+    flags::all().try_for_each(|flag| flag.check(&workloads))?;
+    let mut all = workloads::ALL.iter();
+    all.try_for_each(|workload| workload.check_flags(&workloads, min_ready_seconds))?;
     let latency = |latency: Option<LatencyText>| latency.map_or(Latency::ZERO, |latency| latency.0);
     Ok(Settings {
         engine,
@@ -207,11 +202,8 @@ pub fn resolve(request: &SettingsRequest, machine: Machine) -> Result<Settings, 
         time_limit_ns,
         churn_pods_per_second: churn_rate(asked, &scenario)?,
         burst_pods: burst_pods as u32,
-        min_ready_seconds: min_ready_seconds(asked, has_input)?,
-        deployments: asked.deployments,
-        max_surge,
-        max_unavailable,
-        progress_deadline_seconds: progress_deadline(asked, has_input)?,
+        min_ready_seconds,
+        workloads,
         scenario,
     })
 }
@@ -231,7 +223,9 @@ pub fn alternatives(
     let others = others.filter(|other| !other.settings.is_given_by(&request.settings));
     let settings = others.map(|other| {
         let scenario = Scenario {
-            settings: scenario.settings.under(&other.settings, has_input),
+            settings: scenario
+                .settings
+                .under(&other.settings, has_input, scenario.sizes()),
             alternatives: Vec::new(),
             ..Scenario::clone(&scenario)
         };
@@ -270,6 +264,48 @@ fn scenario(request: &SettingsRequest) -> Result<Arc<Scenario>, SettingsError> {
     Ok(scenario)
 }
 
+/// Checks that flags for generated objects are given where such objects are generated.
+///
+/// # Errors
+/// A flag that nothing would follow from.
+fn check_generated(
+    given: &ScenarioSettings,
+    scenario: &Scenario,
+    has_input: bool,
+) -> Result<(), SettingsError> {
+    for workload in workloads::ALL {
+        let kind = workload.kind().name();
+        let mut flags = workload.flags().iter();
+        let Some(flag) = flags.find(|flag| given.rows.has(flag.name)) else {
+            continue;
+        };
+        let flag = flag.name;
+        if has_input {
+            return refuse(format!(
+                "--{flag} applies to generated {kind}s and can't be used with -f, whose files say what \
+                 there is"
+            ));
+        }
+        let values = given.or(&scenario.settings).rows.generated();
+        let is_switch = |makes: &Makes| makes.switch.is_on(&values);
+        let makes = workload.makes();
+        let is_generated = scenario.creates(workload.kind())
+            || makes.as_ref().is_some_and(is_switch)
+            || workload.is_in_every_run();
+        if !is_generated {
+            return refuse(format!(
+                "--{flag} applies to generated {kind}s, and the scenario {} generates none{}",
+                scenario.name,
+                makes.map_or(String::new(), |makes| format!(
+                    " without --{}",
+                    makes.switch.name
+                ))
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// Threads unless the scenario says otherwise, or needs virtual time.
 fn engine(asked: &ScenarioSettings, scenario: &Scenario) -> Result<EngineKind, SettingsError> {
     let takes_time = |latency: LatencyText| !latency.0.is_zero();
@@ -302,27 +338,32 @@ fn generated(
         let capacity = scenario.capacity.map_or(0, |share| share.some_of(pods));
         capacity.saturating_sub(pods).max(extra_pods)
     };
-    let is_sized = asked.replicasets.is_some() || asked.pods_per_replicaset.is_some();
+    let sizes = scenario.sizes();
+    let is_sized = asked.rows.has(sizes.count) || asked.rows.has(sizes.each);
     if is_sized && !scenario.groups.is_empty() {
         return refuse(format!(
-            "the scenario {} has groups of ReplicaSets of its own sizes: leave --replicasets and \
-             --pods-per-replicaset out",
-            scenario.name
+            "the scenario {} has groups of its own sizes: leave --{} and --{} out",
+            scenario.name, sizes.count, sizes.each
         ));
     }
-    let (pods_asked, _) = size::pods_and_replicasets(asked)?;
+    let (pods_asked, _) = size::pods_and_workloads(asked, sizes)?;
     if scenario.groups.is_empty() {
-        return Ok(size::generated(asked, extra(pods_asked))?);
+        return Ok(size::generated(asked, sizes, extra(pods_asked))?);
     }
     let groups = group_sizes(&scenario.groups, pods_asked);
-    let replicasets: u64 = groups.iter().map(|(sets, _)| sets).sum();
-    let pods: u64 = groups.iter().map(|(sets, pods)| sets * *pods as u64).sum();
-    let sized = ScenarioSettings {
+    let workloads: u64 = groups.iter().map(|(workloads, _)| workloads).sum();
+    let pods: u64 = groups
+        .iter()
+        .map(|(workloads, pods)| workloads * *pods as u64)
+        .sum();
+    let mut sized = ScenarioSettings {
         pods: Some(Size(pods)),
-        replicasets: Some(Size(replicasets)),
         ..asked.clone()
     };
-    let size = size::generated(&sized, extra(pods))?;
+    sized
+        .rows
+        .set(sizes.count, Some(FlagValue::Size(Size(workloads))));
+    let size = size::generated(&sized, sizes, extra(pods))?;
     Ok(ClusterSize {
         groups,
         pods_asked: Some(pods_asked),
@@ -351,7 +392,7 @@ fn threads(
 fn controller(asked: &ScenarioSettings) -> Result<ControllerSettings, SettingsError> {
     let mut workers = WorkerCounts::default();
     for (_, flag) in Rows::installed().worker_flags() {
-        let (name, given) = (format!("--{}", flag.flag), asked.workers.get(flag.flag));
+        let (name, given) = (format!("--{}", flag.flag), asked.rows.size(flag.flag));
         let count = narrow(&name, given, flag.default as u64, MAX_THREADS)?;
         workers.set(flag, count as usize);
     }
@@ -495,35 +536,12 @@ fn min_ready_seconds(asked: &ScenarioSettings, has_input: bool) -> Result<i32, S
     }
     if ns > 0 && has_input {
         return refuse(
-            "--min-ready-seconds applies to generated ReplicaSets; with -f write \
+            "--min-ready-seconds applies to generated workloads; with -f write \
              spec.minReadySeconds in the files",
         );
     }
     i32::try_from(ns / NS_PER_SECOND)
         .map_err(|_| SettingsError("--min-ready-seconds: longer than 68 years".into()))
-}
-
-fn progress_deadline(asked: &ScenarioSettings, has_input: bool) -> Result<i32, SettingsError> {
-    let ns = asked
-        .progress_deadline
-        .map_or(600 * NS_PER_SECOND, |time| time.0);
-    if has_input && asked.progress_deadline.is_some() {
-        return refuse(
-            "--progress-deadline applies to generated Deployments; with -f write \
-             spec.progressDeadlineSeconds in the files",
-        );
-    }
-    let seconds = i32::try_from(ns / NS_PER_SECOND)
-        .ok()
-        .filter(|_| ns % NS_PER_SECOND == 0);
-    let min_ready = min_ready_seconds(asked, has_input)?;
-    match seconds.filter(|seconds| *seconds > min_ready) {
-        Some(seconds) => Ok(seconds),
-        None => refuse(
-            "--progress-deadline: progressDeadlineSeconds counts whole seconds, up to 68 years, and must \
-             be more than --min-ready-seconds",
-        ),
-    }
 }
 
 /// The size that is given, or the default; refused where it is more than `max`.

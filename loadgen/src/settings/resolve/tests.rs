@@ -58,7 +58,7 @@ fn without_flags_a_stock_cluster_is_simulated_and_so_are_other_settings_of_it() 
     assert_eq!(settings.scenario, Scenario::by_default());
     assert_eq!(settings.engine, EngineKind::Virtual);
     assert_eq!(
-        (settings.size.pods, settings.size.replicasets),
+        (settings.size.pods, settings.size.workloads()),
         (100_000, 2_000)
     );
     assert_eq!(settings.controller.kube_api_qps, Some(UPSTREAM_QPS));
@@ -187,11 +187,11 @@ fn beside_files_a_scenario_decides_no_size_but_the_pods_per_node() {
     ] {
         let request = SettingsRequest {
             scenario: Some(scenario),
-            input: Some(input),
+            input: Some(input.clone()),
             ..SettingsRequest::default()
         };
         let size = resolve(&request, MACHINE).unwrap().size;
-        assert_eq!((size.pods, size.replicasets, size.nodes), (10, 1, 0));
+        assert_eq!((size.pods, size.workloads(), size.nodes), (10, 1, 0));
         assert!([9, 110].contains(&size.pods_per_node));
     }
 }
@@ -242,7 +242,7 @@ fn rates_that_never_or_always_let_through_are_refused_with_the_range() {
 fn a_stale_watch_is_small_virtual_and_without_the_gate_unless_flags_say_otherwise() {
     let settings = resolved("--scenario stale-watch");
     assert_eq!(settings.engine, EngineKind::Virtual);
-    assert_eq!((settings.size.pods, settings.size.replicasets), (2_000, 40));
+    assert_eq!((settings.size.pods, settings.size.workloads()), (2_000, 40));
     assert!(settings.size.nodes * 110 >= 4_000);
     assert!(!STALE_CONSISTENCY.is_on(&settings.controller.feature_gates));
     let gates = format!("PodDeletionCost=true,{CONSISTENCY_GATE}=true");
@@ -250,7 +250,7 @@ fn a_stale_watch_is_small_virtual_and_without_the_gate_unless_flags_say_otherwis
         "--scenario stale-watch --feature-gates {gates} --pods 10 --replicasets 2"
     ));
     assert!(STALE_CONSISTENCY.is_on(&settings.controller.feature_gates));
-    assert_eq!((settings.size.pods, settings.size.replicasets), (10, 2));
+    assert_eq!((settings.size.pods, settings.size.workloads()), (10, 2));
     let threads = request("--scenario stale-watch --engine threads");
     assert!(problem(&threads).contains("only simulated time"));
 }

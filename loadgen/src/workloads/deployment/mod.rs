@@ -16,14 +16,42 @@ use podstorm_objects::{
 use serde_json::{Value, json};
 
 use super::explain::{Asked, Explanation};
+use super::flags::{Flag, FlagValues, Form};
 use super::objects::{Objects, change_spec};
-use super::{Findings, LaboratoryWorkload, Part, Progress, RollsOut};
+use super::{Findings, LaboratoryWorkload, Limits, Makes, NameFlag, Part, Progress, RollsOut};
 use crate::input::InputObject;
 use crate::owned_pods::PodsByOwner;
-use crate::scenario::{RollOut, Scenario};
-use crate::settings::Settings;
-use crate::size::InputSize;
 use crate::values::Limit;
+
+static FLAGS: [Flag; 4] = [
+    Flag {
+        name: "deployments",
+        form: Form::Switch,
+        help: "Real Deployments in place of the ReplicaSets that are parts of some (scenario rollout-storm)",
+    },
+    Flag {
+        name: "max-surge",
+        form: Form::Limit(Limit::QUARTER),
+        help: "maxSurge of the generated Deployments: 25%, or 1 for a number of pods [default: 25%, unless \
+            the scenario says otherwise]",
+    },
+    Flag {
+        name: "max-unavailable",
+        form: Form::Limit(Limit::QUARTER),
+        help: "maxUnavailable of the generated Deployments, likewise [default: 25%, unless the scenario \
+            says otherwise]",
+    },
+    Flag {
+        name: "progress-deadline",
+        form: Form::Seconds(600),
+        help: "progressDeadlineSeconds of the generated Deployments, with its unit [default: 10m]",
+    },
+];
+
+static REAL: &Flag = &FLAGS[0];
+static MAX_SURGE: &Flag = &FLAGS[1];
+static MAX_UNAVAILABLE: &Flag = &FLAGS[2];
+static PROGRESS_DEADLINE: &Flag = &FLAGS[3];
 
 /// Deployments. Their pods belong to the ReplicaSets that they make.
 #[derive(Debug)]
@@ -34,12 +62,40 @@ impl LaboratoryWorkload for Deployments {
         Kind::DEPLOYMENT
     }
 
-    fn is_generated(&self, settings: &Settings) -> bool {
-        settings.creates_deployments()
+    fn flags(&self) -> &'static [Flag] {
+        &FLAGS
+    }
+
+    fn makes(&self) -> Option<Makes> {
+        Some(Makes {
+            kind: Kind::REPLICA_SET,
+            switch: REAL,
+        })
+    }
+
+    fn check_flags(&self, values: &FlagValues, min_ready_seconds: i32) -> Result<(), String> {
+        let (surge, unavailable) = (MAX_SURGE.limit(values), MAX_UNAVAILABLE.limit(values));
+        if surge.is_zero() && unavailable.is_zero() {
+            return Err(
+                "--max-surge and --max-unavailable can't both be 0: no pod could be replaced"
+                    .to_owned(),
+            );
+        }
+        if matches!(unavailable, Limit::Share(share) if share.0 > 1.0) {
+            return Err(
+                "--max-unavailable is 100% at most: no more pods than there are can be missing"
+                    .to_owned(),
+            );
+        }
+        if PROGRESS_DEADLINE.seconds(values) <= min_ready_seconds {
+            return Err("--progress-deadline must be more than --min-ready-seconds".to_owned());
+        }
+        Ok(())
     }
 
     /// As a user writes it.
-    fn make(&self, part: Part, objects: &Objects, settings: &Settings) -> Option<AnyObject> {
+    fn make(&self, part: Part, objects: &Objects) -> Option<AnyObject> {
+        let values = &objects.values;
         let name = format_compact!("deploy-{:05}", part.number);
         let labels = Labels::from_pairs([("app", name.as_str())]);
         let deployment = Deployment {
@@ -59,14 +115,14 @@ impl LaboratoryWorkload for Deployments {
                 strategy: DeploymentStrategy {
                     kind: "RollingUpdate".into(),
                     rolling_update: Some(RollingUpdate {
-                        max_surge: Some(settings.max_surge.int_or_string()),
-                        max_unavailable: Some(settings.max_unavailable.int_or_string()),
+                        max_surge: Some(MAX_SURGE.limit(values).int_or_string()),
+                        max_unavailable: Some(MAX_UNAVAILABLE.limit(values).int_or_string()),
                         ..RollingUpdate::default()
                     }),
                     ..DeploymentStrategy::default()
                 },
-                min_ready_seconds: settings.min_ready_seconds,
-                progress_deadline_seconds: Some(settings.progress_deadline_seconds),
+                min_ready_seconds: objects.min_ready_seconds,
+                progress_deadline_seconds: Some(PROGRESS_DEADLINE.seconds(values)),
                 ..DeploymentSpec::default()
             },
             ..Deployment::default()
@@ -85,22 +141,12 @@ impl LaboratoryWorkload for Deployments {
         change_spec(&cluster.api(self.kind()), at, set, now)
     }
 
-    fn count(&self, size: &mut InputSize) {
-        size.deployments += 1;
-    }
-
-    fn check_input(&self, scenario: &Scenario, input: &InputSize) -> Result<(), String> {
-        // Nothing is known before the files are read.
-        let is_known = input.owners + input.pods + input.nodes > 0;
-        if scenario.sets_images() && is_known && input.deployments == 0 {
-            return Err(format!(
-                "the scenario {} gives Deployments new images, and the files have none: dump them too, \
-                 with kubectl get deploy,rs,rc,pods,nodes -A -o json, or roll ReplicaSets out by hand with \
-                 --scenario rollout-storm",
-                scenario.name
-            ));
+    fn name_flag(&self) -> NameFlag {
+        NameFlag {
+            name: "deployment",
+            help: "A Deployment: what its next syncs do, where the input has it and --replicas is left out; otherwise which \
+         pods of its newest ReplicaSet go",
         }
-        Ok(())
     }
 
     fn explain(&self, name: &str, asked: Asked) -> anyhow::Result<Box<dyn Explanation>> {
@@ -132,7 +178,7 @@ impl RollsOut for Deployments {
         })
     }
 
-    fn set_limits(&self, spec: &mut Value, limits: &RollOut) {
+    fn set_limits(&self, spec: &mut Value, limits: Limits) {
         let limit = |limit: Limit| match limit.int_or_string() {
             IntOrString::Int(count) => json!(count),
             IntOrString::Text(text) => json!(&*text),

@@ -18,16 +18,29 @@ use podstorm_objects::{
 pub(super) use replication_controller::ReplicationControllers;
 
 use super::explain::{Asked, Explanation};
+use super::flags::{Flag, Form};
 use super::objects::{Objects, anew};
-use super::{Demand, LaboratoryWorkload, OwnsPods, Part};
+use super::{Demand, Gates, LaboratoryWorkload, NameFlag, OwnsPods, Part, Sizes};
 use crate::input::InputObject;
-use crate::settings::Settings;
-use crate::size::InputSize;
 use crate::units::counted;
 
 /// ReplicaSets. Every run has them: other workloads make them too.
 #[derive(Debug)]
 pub(super) struct ReplicaSets;
+
+/// How many there are, and how large.
+static FLAGS: [Flag; 2] = [
+    Flag {
+        name: "replicasets",
+        form: Form::Size,
+        help: "ReplicaSets; the pods are divided over them evenly [default: pods/50]",
+    },
+    Flag {
+        name: "pods-per-replicaset",
+        form: Form::Size,
+        help: "Pods of each ReplicaSet; of this, --pods and --replicasets any two decide the third",
+    },
+];
 
 /// The name of ReplicaSet `number`, and the value of its pods' label.
 fn app(number: u64) -> compact_str::CompactString {
@@ -39,12 +52,23 @@ impl LaboratoryWorkload for ReplicaSets {
         Kind::REPLICA_SET
     }
 
-    fn is_generated(&self, _settings: &Settings) -> bool {
+    fn is_in_every_run(&self) -> bool {
         true
     }
 
+    fn flags(&self) -> &'static [Flag] {
+        &FLAGS
+    }
+
+    fn sizes(&self) -> Option<Sizes> {
+        Some(Sizes {
+            count: FLAGS[0].name,
+            each: FLAGS[1].name,
+        })
+    }
+
     /// One that belongs to a Deployment selects the pods of its revision only.
-    fn make(&self, part: Part, objects: &Objects, settings: &Settings) -> Option<AnyObject> {
+    fn make(&self, part: Part, objects: &Objects) -> Option<AnyObject> {
         let app = app(part.number);
         let hash = format_compact!("r{}", part.revision);
         let name = match part.revision {
@@ -81,7 +105,7 @@ impl LaboratoryWorkload for ReplicaSets {
             },
             spec: ReplicaSetSpec {
                 replicas: Some(part.replicas),
-                min_ready_seconds: settings.min_ready_seconds,
+                min_ready_seconds: objects.min_ready_seconds,
                 selector: Some(Arc::new(LabelSelector {
                     match_labels: labels.clone(),
                     match_expressions: Arc::default(),
@@ -108,17 +132,12 @@ impl LaboratoryWorkload for ReplicaSets {
         Ok(scaled.metadata.clone())
     }
 
-    fn count(&self, size: &mut InputSize) {
-        size.owners += 1;
-    }
-
-    fn older(&self, objects: &[InputObject], settings: &Settings) -> Option<String> {
+    fn older(&self, objects: &[InputObject], gates: &Gates) -> Option<String> {
         let is_older = |object: &&InputObject| match object {
             InputObject::ReplicaSet(set) => set.status.terminating_replicas.is_none(),
             _ => false,
         };
         let count = objects.iter().filter(is_older).count() as u64;
-        let gates = &settings.controller.feature_gates;
         (count > 0 && TERMINATING_REPLICAS.is_on(gates)).then(|| {
             format!(
                 "{} without status.terminatingReplicas, as before Kubernetes 1.36: the controller will \
@@ -126,6 +145,13 @@ impl LaboratoryWorkload for ReplicaSets {
                 counted(count, self.kind().name())
             )
         })
+    }
+
+    fn name_flag(&self) -> NameFlag {
+        NameFlag {
+            name: "replicaset",
+            help: "The ReplicaSet, as NAMESPACE/NAME, or NAME where only one has it",
+        }
     }
 
     fn explain(&self, name: &str, asked: Asked) -> anyhow::Result<Box<dyn Explanation>> {
@@ -186,9 +212,8 @@ impl OwnsPods for ReplicaSets {
         }))
     }
 
-    fn settled(&self, object: &dyn Object, settings: &Settings) -> Option<AnyObject> {
+    fn settled(&self, object: &dyn Object, gates: &Gates) -> Option<AnyObject> {
         let mut set = object.downcast_ref::<ReplicaSet>()?.clone();
-        let gates = &settings.controller.feature_gates;
         set.status = ReplicaSetStatus {
             terminating_replicas: TERMINATING_REPLICAS.is_on(gates).then_some(0),
             ..settled_status(set.replicas(), set.metadata.generation)
@@ -221,11 +246,12 @@ fn settled_status(replicas: i32, generation: i64) -> ReplicaSetStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::Settings;
 
     #[test]
     fn replica_sets_match_their_pods_and_share_one_spec() {
         let settings = Settings::of_flags("--pods 4 --replicasets 2 --namespaces 2", 1).unwrap();
-        let objects = Objects::new(&settings);
+        let objects = settings.objects();
         let [a, b] = [0, 1].map(|number| {
             let part = Part {
                 number,
@@ -233,7 +259,7 @@ mod tests {
                 revision: 0,
                 is_owned: false,
             };
-            let made = ReplicaSets.make(part, &objects, &settings).unwrap();
+            let made = ReplicaSets.make(part, &objects).unwrap();
             made.downcast::<ReplicaSet>().unwrap()
         });
         assert_eq!(a.metadata.name, "rs-00000");

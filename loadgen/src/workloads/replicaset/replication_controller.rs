@@ -10,11 +10,8 @@ use podstorm_objects::{
 
 use super::super::explain::{Asked, Explanation};
 use super::super::objects::{Objects, anew};
-use super::super::{Demand, LaboratoryWorkload, OwnsPods, Part};
+use super::super::{Demand, Gates, LaboratoryWorkload, NameFlag, OwnsPods, Part};
 use super::{explain, settled_status};
-use crate::scenario::Scenario;
-use crate::settings::Settings;
-use crate::size::InputSize;
 
 /// ReplicationControllers.
 #[derive(Debug)]
@@ -25,11 +22,11 @@ impl LaboratoryWorkload for ReplicationControllers {
         Kind::REPLICATION_CONTROLLER
     }
 
-    fn is_generated(&self, _settings: &Settings) -> bool {
+    fn is_generated(&self) -> bool {
         false
     }
 
-    fn make(&self, _part: Part, _objects: &Objects, _settings: &Settings) -> Option<AnyObject> {
+    fn make(&self, _part: Part, _objects: &Objects) -> Option<AnyObject> {
         None
     }
 
@@ -49,23 +46,11 @@ impl LaboratoryWorkload for ReplicationControllers {
         Ok(scaled.metadata.clone())
     }
 
-    fn count(&self, size: &mut InputSize) {
-        size.owners += 1;
-        size.replication_controllers += 1;
-    }
-
-    fn check_input(&self, scenario: &Scenario, input: &InputSize) -> Result<(), String> {
-        if scenario.rolls_out() && input.owners > 0 && input.owners == input.replication_controllers
-        {
-            return Err(format!(
-                "the scenario {} rolls out ReplicaSets, as their Deployments do, and the files \
-                 have ReplicationControllers only, which no Deployment rolls out: give files with \
-                 ReplicaSets, or a scenario without rollOut (recreateReplicaSets and relabelPods are \
-                 about both kinds)",
-                scenario.name
-            ));
+    fn name_flag(&self) -> NameFlag {
+        NameFlag {
+            name: "replicationcontroller",
+            help: "A ReplicationController instead",
         }
-        Ok(())
     }
 
     fn explain(&self, name: &str, asked: Asked) -> anyhow::Result<Box<dyn Explanation>> {
@@ -104,7 +89,7 @@ impl OwnsPods for ReplicationControllers {
         }))
     }
 
-    fn settled(&self, object: &dyn Object, _settings: &Settings) -> Option<AnyObject> {
+    fn settled(&self, object: &dyn Object, _gates: &Gates) -> Option<AnyObject> {
         let mut rc = object.downcast_ref::<ReplicationController>()?.clone();
         rc.status = settled_status(rc.replicas.unwrap_or(1), rc.metadata.generation);
         Some(Arc::new(rc))

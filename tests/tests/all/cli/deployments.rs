@@ -201,7 +201,7 @@ fn limits_of_a_rollout_are_shares_or_numbers_of_pods() {
         format!(
             "name: one-more\nquestion: Q?\nsuccess: S.\ncapacity: 300%\nphases:\n- name: set up\n  setUp: true\n  \
              steps:\n  - createNamespaces\n  - createNodes\n  - createReplicaSets: {{replicas: 100%, \
-             underDeployments: true}}\n- name: roll out\n  steps:\n  - rollOut: {{{limits}, maxUnavailable: 0}}\n"
+             asParts: true}}\n- name: roll out\n  steps:\n  - rollOut: {{{limits}, maxUnavailable: 0}}\n"
         )
     };
     let peak = |limits: &str, flags: &str| {
@@ -280,10 +280,10 @@ fn a_rollout_storm_can_use_deployments() {
     assert!(number(&result["api_calls"]["update replicasets 200"]) >= 40.0);
     let set = super::REPLICA_SET.replace("name: web", "name: w");
     for (flags, words) in [
-        ("up-down --deployments", "--deployments | underDeployments"),
+        ("up-down --deployments", "--deployments | asParts"),
         (
             "deployment-rollout -f -",
-            "kubectl get deploy,rs | rollout-storm",
+            "kubectl get replicasets | deployments | rollout-storm",
         ),
         (
             "deployment-rollout --max-surge 0% --max-unavailable 0%",

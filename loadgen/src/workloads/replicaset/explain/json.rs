@@ -9,7 +9,7 @@ use super::Answer;
 use super::order::{Fate, Outcome, Reason};
 use super::table::{commands, rule_name};
 use super::words::{phase, reason};
-use crate::result::InputCounts;
+use crate::input::InputCounts;
 
 /// The version of these fields.
 pub const SCHEMA_VERSION: u32 = 1;

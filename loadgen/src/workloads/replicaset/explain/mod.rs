@@ -27,8 +27,7 @@ use self::find::full_name;
 use self::order::{Outcome, Question};
 use self::prefer::Advice;
 use self::selection::{Preferred, Wished};
-use crate::input::InputObject;
-use crate::result::InputCounts;
+use crate::input::{InputCounts, InputObject};
 use crate::workloads::explain::{Asked, Explanation, Layout};
 
 /// A question with its answer.

@@ -1,0 +1,181 @@
+//! How steps are written: each as a map of one member, whose name says what is done, or as that name alone. The
+//! steps that create objects have the names of workloads' kinds in their names: `createReplicaSets`.
+
+use std::cell::Cell;
+use std::fmt::{self, Formatter};
+
+use podstorm_objects::Kind;
+use schemars::{Schema, SchemaGenerator, json_schema};
+use serde::de::value::{EnumAccessDeserializer, Error};
+use serde::de::{
+    DeserializeSeed, EnumAccess, Error as _, IntoDeserializer, VariantAccess, Visitor,
+};
+use serde::ser::SerializeMap as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, forward_to_deserialize_any};
+
+use super::definition::{Create, Step};
+use crate::workloads;
+
+/// The names of steps that create objects, with the kinds.
+fn creations() -> impl Iterator<Item = (String, Kind)> {
+    let generated = workloads::ALL.into_iter().filter(|it| it.is_generated());
+    generated.map(|workload| (name_of(workload.kind()), workload.kind()))
+}
+
+fn name_of(kind: Kind) -> String {
+    format!("create{}s", kind.name())
+}
+
+impl Serialize for Step {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let Step::Create(kind, create) = self else {
+            return Step::serialize(self, to);
+        };
+        let mut map = to.serialize_map(Some(1))?;
+        map.serialize_entry(&name_of(*kind), create)?;
+        map.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for Step {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Step, D::Error> {
+        from.deserialize_enum("Step", other_names(), Steps)
+    }
+}
+
+struct Steps;
+
+impl<'de> Visitor<'de> for Steps {
+    type Value = Step;
+
+    fn expecting(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("a step")
+    }
+
+    fn visit_enum<A: EnumAccess<'de>>(self, step: A) -> Result<Step, A::Error> {
+        let (name, content) = step.variant_seed(Name)?;
+        match creations().find(|(known, _)| *known == name) {
+            Some((_, kind)) => Ok(Step::Create(kind, content.newtype_variant()?)),
+            None => Step::deserialize(EnumAccessDeserializer::new(Named { name, content })),
+        }
+    }
+}
+
+/// Reads the name of a step that there is.
+struct Name;
+
+impl<'de> DeserializeSeed<'de> for Name {
+    type Value = String;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<String, D::Error> {
+        let name = String::deserialize(from)?;
+        let mut names: Vec<String> = other_names().iter().map(|it| (*it).to_owned()).collect();
+        names.extend(creations().map(|(name, _)| name));
+        // Older names that are read, but not written.
+        match names.contains(&name) || OLDER.contains(&&*name) {
+            true => Ok(name),
+            false => Err(D::Error::custom(format!(
+                "unknown step `{name}`, expected one of `{}`",
+                names.join("`, `")
+            ))),
+        }
+    }
+}
+
+/// Names that steps had before, and are still read.
+const OLDER: [&str; 1] = ["recreateReplicaSets"];
+
+/// A step whose name is read already.
+struct Named<V> {
+    name: String,
+    content: V,
+}
+
+impl<'de, V: VariantAccess<'de>> EnumAccess<'de> for Named<V> {
+    type Error = V::Error;
+    type Variant = V;
+
+    fn variant_seed<K: DeserializeSeed<'de>>(self, seed: K) -> Result<(K::Value, V), V::Error> {
+        let name = self.name.into_deserializer();
+        seed.deserialize(name).map(|name| (name, self.content))
+    }
+}
+
+/// The names of the steps that create no objects of workloads.
+fn other_names() -> &'static [&'static str] {
+    /// Takes the names that the type passes to what reads it.
+    struct Names<'a>(&'a Cell<&'static [&'static str]>);
+
+    impl<'de> Deserializer<'de> for Names<'_> {
+        type Error = Error;
+
+        fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Error> {
+            Err(Error::custom("holds no value"))
+        }
+
+        fn deserialize_enum<V: Visitor<'de>>(
+            self,
+            _: &'static str,
+            names: &'static [&'static str],
+            visitor: V,
+        ) -> Result<V::Value, Error> {
+            self.0.set(names);
+            self.deserialize_any(visitor)
+        }
+
+        forward_to_deserialize_any! {
+            bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit
+            unit_struct newtype_struct seq tuple tuple_struct map struct identifier ignored_any
+        }
+    }
+
+    let names = Cell::new(&[] as &[&str]);
+    // There is nothing to read: only the names are of interest.
+    let _ = Step::deserialize(Names(&names));
+    names.get()
+}
+
+/// The schema of a list of steps.
+pub(super) fn schema(generator: &mut SchemaGenerator) -> Schema {
+    let mut steps = vec![generator.subschema_for::<Step>()];
+    for (name, _) in creations() {
+        let create = generator.subschema_for::<Create>();
+        steps.push(json_schema!({
+            "type": "object",
+            "properties": {name.clone(): create},
+            "required": [name],
+            "additionalProperties": false,
+        }));
+    }
+    json_schema!({"type": "array", "items": {"anyOf": steps}})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(text: &str) -> Result<Step, String> {
+        serde_saphyr::from_str(text).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn every_generated_workload_has_a_step_that_creates_it() {
+        for (name, kind) in creations() {
+            let read = step(&format!("{name}: {{replicas: 100%}}")).unwrap();
+            assert!(matches!(read, Step::Create(of, _) if of == kind), "{name}");
+            let written = serde_json::to_value(&read).unwrap();
+            assert_eq!(written[&name]["replicas"], "100%");
+        }
+        let problem = step("createNodes2").unwrap_err();
+        assert!(problem.contains("unknown step `createNodes2`"), "{problem}");
+        for (name, _) in creations() {
+            assert!(problem.contains(&format!("`{name}`")), "{problem}");
+        }
+    }
+
+    #[test]
+    fn older_names_are_read() {
+        assert_eq!(step("recreateReplicaSets: {}"), step("recreate: {}"));
+        assert!(step("recreate: {}").is_ok());
+    }
+}

@@ -1,0 +1,95 @@
+//! The size of a generated cluster.
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::ser::SerializeMap as _;
+use serde::{Serialize, Serializer};
+
+use super::{ALL, Sizes};
+
+/// Sizes, all decided: pods = the sum over workloads.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct ClusterSize {
+    /// Pods at 100 %.
+    pub pods: u64,
+    /// Workloads; pods are divided over them as evenly as can be.
+    #[serde(flatten)]
+    pub count: WorkloadCount,
+    /// Nodes.
+    pub nodes: u64,
+    /// Namespaces; workload i lives in namespace i modulo this.
+    pub namespaces: u64,
+    /// How many pods fit on a node.
+    pub pods_per_node: u32,
+    /// Groups of workloads: how many there are in each, and pods of each of them. Empty where they
+    /// are as equal as can be.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<(u64, i32)>,
+    /// Where there are groups, the pods that were asked for: `pods` is what whole workloads of the
+    /// groups' sizes make of that number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pods_asked: Option<u64>,
+}
+
+impl ClusterSize {
+    /// How many workloads there are.
+    pub fn workloads(&self) -> u64 {
+        self.count.count
+    }
+}
+
+/// How many workloads there are, under the name of the flag that says so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkloadCount {
+    /// The flag, without hyphens in front.
+    pub flag: &'static str,
+    /// The number.
+    pub count: u64,
+}
+
+impl WorkloadCount {
+    pub(crate) fn of(sizes: Sizes, count: u64) -> WorkloadCount {
+        WorkloadCount {
+            flag: sizes.count,
+            count,
+        }
+    }
+}
+
+/// The member of results for the number that a flag sets.
+fn member(flag: &str) -> String {
+    flag.replace('-', "_")
+}
+
+impl Serialize for WorkloadCount {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut map = to.serialize_map(Some(1))?;
+        map.serialize_entry(&member(self.flag), &self.count)?;
+        map.end()
+    }
+}
+
+impl JsonSchema for WorkloadCount {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "WorkloadCount".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let sizes = ALL
+            .into_iter()
+            .filter_map(|workload| Some((workload.kind().name(), workload.sizes()?)));
+        let properties = sizes.map(|(kind, sizes)| {
+            let mut schema = generator.subschema_for::<u64>();
+            let text = format!("{kind}s; pods are divided over them as evenly as can be.");
+            schema.insert("description".to_owned(), text.into());
+            (member(sizes.count), schema.into())
+        });
+        let properties: serde_json::Map<String, serde_json::Value> = properties.collect();
+        json_schema!({"type": "object", "properties": properties})
+    }
+}
