@@ -261,3 +261,52 @@ impl JsonSchema for FlagValues {
         schemars::json_schema!({"type": "object", "properties": properties, "required": required})
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn results_hold_every_flag_but_sizes_with_its_default() {
+        let held = serde_json::to_value(FlagValues::default()).unwrap();
+        let held = held.as_object().unwrap();
+        let schema = schemars::schema_for!(FlagValues).to_value();
+        let members: BTreeSet<&String> = held.keys().collect();
+        let described: BTreeSet<&String> =
+            schema["properties"].as_object().unwrap().keys().collect();
+        assert_eq!(members, described);
+        for flag in all().filter(|flag| flag.form != Form::Size) {
+            let member = flag.member().unwrap();
+            assert!(held.contains_key(&member), "{member}");
+            let is_time = matches!(flag.form, Form::Seconds(_));
+            assert_eq!(of_member(&member), Some((flag.name, is_time)));
+        }
+        assert_eq!(held["max_surge"], "25%");
+        assert_eq!(held["progress_deadline_seconds"], 600);
+        assert_eq!(held["deployments"], false);
+    }
+
+    #[test]
+    fn no_two_workloads_declare_the_same_flag() {
+        let names: Vec<&str> = all().map(|flag| flag.name).collect();
+        let different: BTreeSet<&&str> = names.iter().collect();
+        assert_eq!(names.len(), different.len());
+    }
+
+    #[test]
+    fn times_are_whole_seconds_that_an_object_can_hold() {
+        let flag = all()
+            .find(|flag| matches!(flag.form, Form::Seconds(_)))
+            .unwrap();
+        let check = |ns| {
+            let values = FlagValues::from_iter([(flag.name, FlagValue::Time(Time(ns)))]);
+            flag.check(&values)
+        };
+        assert_eq!(check(5 * NS_PER_SECOND), Ok(()));
+        for ns in [NS_PER_SECOND / 2, (1 << 31) * NS_PER_SECOND] {
+            assert!(check(ns).unwrap_err().contains("whole seconds"));
+        }
+    }
+}

@@ -212,12 +212,31 @@ fn contradictions_are_refused() {
         ("--scenario manifests", "-f FILE"),
         ("--feature-gates X=true", "known are"),
         ("--pods 1000m", "of memory"),
+        ("--max-surge 10%", "generates none without --deployments"),
+        (
+            "--scenario deployment-rollout --progress-deadline 1500ms",
+            "whole seconds",
+        ),
+        (
+            "--scenario deployment-rollout --progress-deadline 5s --min-ready-seconds 5s",
+            "more than --min-ready-seconds",
+        ),
     ] {
         let problem = problem(&request(flags));
         assert!(problem.contains(word), "{flags}: {problem}");
     }
-    let beside_files = request("--scenario adoption").with_input(Some(InputSize::default()));
-    assert!(problem(&beside_files).contains("can't be used with -f"));
+    for flags in [
+        "--scenario adoption",
+        "--replicasets 5",
+        "--max-surge 1",
+        "--pods 5",
+    ] {
+        let beside_files = request(flags).with_input(Some(InputSize::default()));
+        assert!(
+            problem(&beside_files).contains("can't be used with -f"),
+            "{flags}"
+        );
+    }
 }
 
 #[test]
