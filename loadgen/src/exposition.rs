@@ -14,6 +14,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use podstorm::metrics::text_of;
 use tokio::net::TcpListener;
 
 use crate::run::Metrics;
@@ -110,11 +111,7 @@ fn answer<B>(request: &Request<B>, metrics: Option<&Metrics>) -> Response<Full<B
         "/healthz" => (StatusCode::OK, PLAIN, "ok\n".to_owned()),
         "/metrics" => {
             let families = metrics.map(Metrics::families).unwrap_or_default();
-            let mut text = String::new();
-            families
-                .iter()
-                .for_each(|family| family.write_text(&mut text));
-            (StatusCode::OK, PROMETHEUS, text)
+            (StatusCode::OK, PROMETHEUS, text_of(&families))
         }
         _ => {
             let text = "there are /metrics and /healthz\n".to_owned();

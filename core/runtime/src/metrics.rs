@@ -4,6 +4,7 @@
 //! plain shared counters, and [`Family`], the form in which every metric is returned for a text
 //! exposition.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use podstorm_objects::Str;
@@ -186,6 +187,21 @@ pub enum Value {
     Histogram(HistogramSnapshot),
 }
 
+impl Value {
+    /// Adds a value of the same type; histograms have the same bounds.
+    fn add(&mut self, more: &Value) {
+        match (self, more) {
+            (Value::Number(total), Value::Number(more)) => *total += more,
+            (Value::Histogram(total), Value::Histogram(more)) => {
+                total.sum += more.sum;
+                let counts = total.counts.iter_mut().zip(&more.counts);
+                counts.for_each(|(sum, more)| *sum += more);
+            }
+            _ => {}
+        }
+    }
+}
+
 impl Family {
     /// A family of one series.
     pub fn single(
@@ -226,6 +242,34 @@ impl Family {
             }
         }
     }
+}
+
+/// The families by name, each name once: series of equal labels become one, their values added.
+pub fn merged(families: impl IntoIterator<Item = Family>) -> Vec<Family> {
+    let mut all: BTreeMap<&'static str, Family> = BTreeMap::new();
+    for family in families {
+        let Some(known) = all.get_mut(family.name) else {
+            all.insert(family.name, family);
+            continue;
+        };
+        for series in family.series {
+            let mut same = known.series.iter_mut();
+            match same.find(|one| one.labels == series.labels) {
+                None => known.series.push(series),
+                Some(one) => one.value.add(&series.value),
+            }
+        }
+    }
+    all.into_values().collect()
+}
+
+/// These families in the Prometheus text format, as [`Family::write_text`] writes each.
+pub fn text_of(families: &[Family]) -> String {
+    let mut text = String::new();
+    for family in families {
+        family.write_text(&mut text);
+    }
+    text
 }
 
 fn label_text(labels: &[(&'static str, Str)], bound: Option<f64>) -> String {
@@ -288,6 +332,34 @@ fn float(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn families_of_one_name_become_one_and_equal_labels_add_up() {
+        let number = |name, label: &str, number| {
+            let labels = vec![("name", Str::from(label))];
+            Family::single(name, "", Kind::Counter, labels, Value::Number(number))
+        };
+        let histogram = |value| {
+            let histogram = Histogram::new(&[1.0]);
+            histogram.observe(value);
+            let value = Value::Histogram(histogram.snapshot());
+            Family::single("c", "", Kind::Histogram, Vec::new(), value)
+        };
+        let all = merged([
+            number("b", "x", 1.0),
+            histogram(0.5),
+            number("a", "x", 2.0),
+            number("b", "y", 4.0),
+            number("b", "x", 8.0),
+            histogram(2.0),
+        ]);
+        let names: Vec<&str> = all.iter().map(|family| family.name).collect();
+        assert_eq!(names, ["a", "b", "c"]);
+        let text = text_of(&all);
+        for line in ["a{name=\"x\"} 2", "b{name=\"x\"} 9", "b{name=\"y\"} 4", "c_sum 2.5", "c_count 2"] {
+            assert!(text.lines().any(|one| one == line), "{line}: {text}");
+        }
+    }
 
     #[test]
     fn bounds_are_inclusive_and_the_rest_is_counted_too() {

@@ -120,6 +120,9 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// What time it is.
 pub type Clock = Arc<dyn Fn() -> Now + Send + Sync>;
 
+/// What writes metrics in Prometheus' text format.
+pub type FurtherMetrics = Arc<dyn Fn() -> String + Send + Sync>;
+
 /// An API server. Cloning is cheap: all clones are one server.
 #[derive(Clone)]
 pub struct ApiServer(Arc<Shared>);
@@ -134,6 +137,7 @@ struct Shared {
     in_flight: [InFlight; 2],
     heavy: Heavy,
     metrics: Metrics,
+    further_metrics: Option<FurtherMetrics>,
     virtual_time: Option<Arc<dyn VirtualTime>>,
     /// What browsers get at `/`.
     page: Option<Bytes>,
@@ -181,6 +185,7 @@ pub struct Builder {
     cluster: Arc<Cluster>,
     clock: Clock,
     settings: Settings,
+    further_metrics: Option<FurtherMetrics>,
     virtual_time: Option<Arc<dyn VirtualTime>>,
     page: Option<Bytes>,
 }
@@ -273,6 +278,14 @@ impl Builder {
         self
     }
 
+    /// Metrics of what runs beside the server, e.g. of controllers: each request for `/metrics` reads them, and gets
+    /// them behind the server's own. Their names differ from the server's.
+    #[must_use]
+    pub fn further_metrics(mut self, metrics: FurtherMetrics) -> Builder {
+        self.further_metrics = Some(metrics);
+        self
+    }
+
     /// A page of HTML for browsers that ask for `/`; others get the list of paths, and so do browsers where
     /// there is no page. It may draw what `/podstorm/live` sends.
     #[must_use]
@@ -294,6 +307,7 @@ impl Builder {
             in_flight: self.settings.requests_max.map(InFlight::new),
             heavy: Heavy::new(),
             settings: self.settings,
+            further_metrics: self.further_metrics,
             virtual_time: self.virtual_time,
             page: self.page,
             live: Live::new(),
@@ -339,6 +353,7 @@ impl ApiServer {
                 request_timeout: REQUEST_TIMEOUT,
                 log: None,
             },
+            further_metrics: None,
             virtual_time: None,
             page: None,
         }
@@ -461,6 +476,10 @@ impl ApiServer {
 
     pub(crate) fn metrics(&self) -> &Metrics {
         &self.0.metrics
+    }
+
+    pub(crate) fn further_metrics(&self) -> Option<&FurtherMetrics> {
+        self.0.further_metrics.as_ref()
     }
 }
 

@@ -452,6 +452,9 @@ fn text(server: &ApiServer) -> String {
         let labels = format!("resource=\"{}\"", kind.group_resource());
         out.line(older, &labels, number);
     }
+    if let Some(further) = server.further_metrics() {
+        out.0.push_str(&further());
+    }
     out.0
 }
 

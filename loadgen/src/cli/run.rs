@@ -362,9 +362,9 @@ impl Observer for View {
         self.server.is_some()
     }
 
-    fn serve(&self, cluster: &Arc<Cluster>, clock: RealClock) {
+    fn serve(&self, cluster: &Arc<Cluster>, clock: RealClock, metrics: &Metrics) {
         if let Some(server) = &self.server {
-            server.show(cluster, clock);
+            server.show(cluster, clock, metrics);
         }
     }
 

@@ -4,17 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use podstorm::metrics::{Family, Kind as MetricKind, Series, Value};
+use podstorm::metrics::{Family, Kind as MetricKind, Series, Value, merged};
 use podstorm_objects::Str;
 use podstorm_sim::engine::Caches;
-use podstorm_sim::engine::client::{ApiCalls, Client, method_of};
+use podstorm_sim::engine::client::{ApiCalls, HOST, method_of};
 use podstorm_sim::engine::event_sink::EventWriter;
+use podstorm_sim::engine::runner;
 use podstorm_sim::engine::worker::AnyWorker;
 
 use super::sampler::Sources;
-
-/// What is asked of the embedded server goes to a host of this name.
-const HOST: &str = "embedded";
 
 /// Read access to the metrics of a run, from any thread. Reading changes nothing of the run.
 #[derive(Clone, Debug)]
@@ -33,21 +31,9 @@ impl Metrics {
     pub fn families(&self) -> Vec<Family> {
         // Relaxed: a number to look at, which orders nothing.
         let now_ns = self.now_ns.load(Ordering::Relaxed);
-        let mut all = BTreeMap::new();
-        for runner in &self.sources.runners {
-            let queues = runner.queues().iter();
-            let queues = queues.flat_map(|queue| queue.families(now_ns));
-            let own = limiter_waits(runner.client())
-                .into_iter()
-                .chain(runner.families());
-            queues.chain(own).for_each(|family| add(&mut all, family));
-        }
-        add(&mut all, self.requests());
-        add(&mut all, self.store_versions());
-        self.own(now_ns)
-            .into_iter()
-            .for_each(|family| add(&mut all, family));
-        all.into_values().collect()
+        let of_run = [self.requests(), self.store_versions()];
+        let of_run = of_run.into_iter().chain(self.own(now_ns));
+        merged(runner::families(&self.sources.runners, now_ns).chain(of_run))
     }
 
     /// `rest_client_requests_total`.
@@ -159,49 +145,5 @@ impl Metrics {
             Family::single(name, help, kind, Vec::new(), Value::Number(number))
         });
         std::iter::once(pods_by_state).chain(single).collect()
-    }
-}
-
-/// `rest_client_rate_limiter_duration_seconds` of a client with a limit, of the methods that it has used.
-fn limiter_waits(client: &Client) -> Option<Family> {
-    let used = client.waits().filter(|(_, waits)| waits.count() > 0);
-    let series = used.map(|(method, waits)| Series {
-        labels: vec![("host", Str::from(HOST)), ("verb", Str::from(method))],
-        value: Value::Histogram(waits),
-    });
-    let series: Vec<Series> = series.collect();
-    (!series.is_empty()).then_some(Family {
-        name: "rest_client_rate_limiter_duration_seconds",
-        help: "Time that requests waited for the client's own limit, by verb and host.",
-        kind: MetricKind::Histogram,
-        series,
-    })
-}
-
-/// Adds a family to those of its name; series with equal labels become one.
-fn add(all: &mut BTreeMap<&'static str, Family>, family: Family) {
-    let Some(known) = all.get_mut(family.name) else {
-        all.insert(family.name, family);
-        return;
-    };
-    for series in family.series {
-        let mut same = known.series.iter_mut();
-        match same.find(|one| one.labels == series.labels) {
-            None => known.series.push(series),
-            Some(one) => sum(&mut one.value, &series.value),
-        }
-    }
-}
-
-/// Adds a value to another of its kind; histograms have the same bounds.
-fn sum(total: &mut Value, more: &Value) {
-    match (total, more) {
-        (Value::Number(total), Value::Number(more)) => *total += more,
-        (Value::Histogram(total), Value::Histogram(more)) => {
-            total.sum += more.sum;
-            let counts = total.counts.iter_mut().zip(&more.counts);
-            counts.for_each(|(sum, more)| *sum += more);
-        }
-        _ => {}
     }
 }

@@ -69,7 +69,7 @@ pub fn run(
     let engine = Engine::build(settings, objects, clock, serves);
     observer.begins(&engine.metrics);
     if serves {
-        observer.serve(&engine.metrics.sources.cluster, clock);
+        observer.serve(&engine.metrics.sources.cluster, clock, &engine.metrics);
     }
     let mut watcher = Watcher::new(observer, cancel, clock, &engine);
     engine

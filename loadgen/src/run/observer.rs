@@ -26,7 +26,7 @@ pub trait Observer: Sync {
     }
 
     /// Called once after [`begins`](Observer::begins) where [`serves`](Observer::serves) says so.
-    fn serve(&self, _cluster: &Arc<Cluster>, _clock: RealClock) {}
+    fn serve(&self, _cluster: &Arc<Cluster>, _clock: RealClock, _metrics: &Metrics) {}
 }
 
 /// How far a run is.

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use anyhow::{Context, Result};
+use podstorm::metrics::text_of;
 use podstorm_apiserver::Cluster;
 use podstorm_http::{ApiServer, listen};
 use podstorm_sim::clock::RealClock;
@@ -13,6 +14,7 @@ use tokio::runtime::Runtime;
 use super::background::Background;
 use super::bind;
 use super::page;
+use crate::run::Metrics;
 
 /// A place where a run will be served, and then is. It ends when it is dropped.
 #[derive(Debug)]
@@ -53,13 +55,16 @@ impl RunServer {
         self.address
     }
 
-    /// Serves this cluster from now on; the first call counts.
-    pub fn show(&self, cluster: &Arc<Cluster>, clock: RealClock) {
+    /// Serves this cluster from now on, with the metrics of the run; the first call counts.
+    pub fn show(&self, cluster: &Arc<Cluster>, clock: RealClock, metrics: &Metrics) {
         let mut waiting = self.waiting.lock().expect("no thread panics with it");
         let Some((runtime, listener)) = waiting.take() else {
             return;
         };
-        let server = ApiServer::builder(Arc::clone(cluster)).clock(Arc::new(move || clock.now()));
+        let metrics = metrics.clone();
+        let server = ApiServer::builder(Arc::clone(cluster))
+            .clock(Arc::new(move || clock.now()))
+            .further_metrics(Arc::new(move || text_of(&metrics.families())));
         let server = server.page(self.page.clone()).build();
         let serving = Background::start("api-server", runtime, move |stopped| {
             listen::serve(server, listener, async { drop(stopped.await) })

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use podstorm::metrics::text_of;
 use podstorm_apiserver::Cluster;
 use podstorm_http::tls::Tls;
 use podstorm_http::{ApiServer, Builder, VirtualTime, listen};
@@ -161,9 +162,10 @@ impl Served {
         // Only now: a controller that saw a ReplicaSet before its pods would make others.
         let harness = Arc::new(harness.started());
         harness.advance(0);
-        let clock = Arc::clone(&harness);
+        let (clock, controllers) = (Arc::clone(&harness), Arc::clone(&harness));
         let mut api = ApiServer::builder(Arc::clone(harness.cluster()))
             .clock(Arc::new(move || clock.now()))
+            .further_metrics(Arc::new(move || text_of(&controllers.families())))
             .page(page::html(None));
         if simulated.sim.engine == EngineKind::Virtual {
             api = api.virtual_time(Arc::new(Time(Arc::clone(&harness))));

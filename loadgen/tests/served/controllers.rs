@@ -132,3 +132,35 @@ async fn the_namespaces_of_every_cluster_stay() {
         assert_eq!(refused.message, message);
     }
 }
+
+#[tokio::test]
+async fn the_metrics_of_every_controller_that_runs_are_served() {
+    let mut options = options();
+    let controllers = ["*", "-replicationcontroller"];
+    options.sim.services.controllers =
+        Controllers::of(Rows::installed(), &controllers).expect("they are known");
+    let served = Served::start(options).expect("nothing is loaded");
+    create(&served, SETS, set("web", 3)).await;
+    let (code, text) = send_for_text(&served, "GET", "/metrics", Value::Null).await;
+    assert_eq!(code, 200);
+    let text = String::from_utf8(text.into()).expect("it is text");
+    let number = |series: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(series));
+        let line = line.unwrap_or_else(|| panic!("no {series}: {text}"));
+        line.trim().parse::<f64>().expect("it is a number")
+    };
+    let queues = ["replicaset", "deployment", "namespace", "disruption"];
+    for queue in queues {
+        number(&format!("workqueue_depth{{name=\"{queue}\"}}"));
+    }
+    assert!(number("workqueue_adds_total{name=\"replicaset\"}") > 0.0);
+    assert!(!text.contains("name=\"replicationmanager\""), "it does not run");
+    number("ttl_after_finished_controller_job_deletion_duration_seconds_count");
+    // Behind the server's own, each name once.
+    number("apiserver_storage_objects{resource=\"replicasets.apps\"}");
+    let mut helps: Vec<&str> = text.lines().filter(|line| line.starts_with("# HELP")).collect();
+    let all = helps.len();
+    helps.sort_unstable();
+    helps.dedup_by_key(|line| line.split(' ').nth(2));
+    assert_eq!(helps.len(), all);
+}

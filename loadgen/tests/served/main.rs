@@ -56,6 +56,11 @@ fn advance(served: &Served, seconds: u64) {
 }
 
 async fn send(served: &Served, method: &str, path: &str, body: Value) -> (u16, Value) {
+    let (code, text) = send_for_text(served, method, path, body).await;
+    (code, serde_json::from_slice(&text).expect("it is JSON"))
+}
+
+async fn send_for_text(served: &Served, method: &str, path: &str, body: Value) -> (u16, Bytes) {
     let request = Request::builder().method(method).uri(path);
     let request = match method {
         "PATCH" => request.header("content-type", "application/merge-patch+json"),
@@ -69,8 +74,7 @@ async fn send(served: &Served, method: &str, path: &str, body: Value) -> (u16, V
     let answer = served.api().answer(request).await.expect("it is answered");
     let (head, body) = answer.into_parts();
     let body = body.collect().await.expect("it is whole").to_bytes();
-    let json = serde_json::from_slice(&body).expect("it is JSON");
-    (head.status.as_u16(), json)
+    (head.status.as_u16(), body)
 }
 
 async fn get(served: &Served, path: &str) -> Value {

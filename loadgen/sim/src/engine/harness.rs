@@ -11,11 +11,13 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use podstorm::metrics::{Family, merged};
 use podstorm_apiserver::{Cluster, ClusterOptions, ClusterState, History};
 use podstorm_objects::{ApiError, Now};
 
 use super::event_sink::EventWriter;
 use super::registry::Registry;
+use super::runner;
 use super::worker::AnyWorker;
 use super::{Builder, Runners, assemble_with, server_options};
 use crate::clock::RealClock;
@@ -39,6 +41,8 @@ pub struct Harness {
     cluster: Arc<Cluster>,
     executor: Arc<Executor>,
     handlers: Runners,
+    /// The controllers of the manager that the cluster has of its own.
+    cluster_runners: Runners,
     workers: Vec<Arc<Mutex<dyn AnyWorker>>>,
     writers: Vec<Arc<Mutex<EventWriter>>>,
     /// Present where nodes may fail.
@@ -245,6 +249,7 @@ impl Harness {
             cluster,
             executor,
             handlers,
+            cluster_runners: builder.cluster_runners,
             workers,
             writers,
             nodes,
@@ -294,6 +299,13 @@ impl Harness {
             lock(writer).calls.add_to(&mut calls);
         }
         calls
+    }
+
+    /// The metrics of every controller that runs, and of its queues, by name. O(keys of the queues).
+    pub fn families(&self) -> Vec<Family> {
+        let now_ns = self.now().mono_ns;
+        let of_cluster = runner::families(&self.cluster_runners, now_ns);
+        merged(runner::families(&self.handlers, now_ns).chain(of_cluster))
     }
 
     /// The current time of the cluster.

@@ -95,6 +95,8 @@ pub struct Builder {
     pub workers: Vec<Arc<Mutex<dyn AnyWorker>>>,
     /// What the controllers of the newest manager read.
     pub caches: Option<Caches>,
+    /// The controllers of the manager that every cluster has of its own.
+    cluster_runners: Runners,
     /// The controllers that there are.
     registry: Registry,
     /// What sees the work of controllers.
@@ -146,6 +148,7 @@ impl Builder {
             informer_wakers: Vec::new(),
             workers: Vec::new(),
             caches: None,
+            cluster_runners: Runners::new(),
             registry: Registry::installed().clone(),
             observers: Observers::default(),
             writers: Vec::new(),
@@ -221,6 +224,7 @@ impl Builder {
             true => start(),
             false => namespaces::hasten(&self.cluster, &runners, start),
         }
+        self.cluster_runners = runners;
     }
 
     /// Adds the controllers that are parts of the server and run.

@@ -343,6 +343,20 @@ impl<W: Workload> AnyRunner for ControllerRunner<W> {
     }
 }
 
+/// The metrics of these controllers at this monotonic time: of their queues, of their clients' limits, and their own.
+/// Names may come more than once: [`merged`](podstorm::metrics::merged). O(keys of the queues).
+pub fn families(
+    runners: &[Arc<dyn AnyRunner>],
+    now_ns: i64,
+) -> impl Iterator<Item = Family> + use<'_> {
+    runners.iter().flat_map(move |runner| {
+        let queues = runner.queues().iter();
+        let queues = queues.flat_map(move |queue| queue.families(now_ns));
+        let own = runner.client().limiter_waits().into_iter();
+        queues.chain(own).chain(runner.families())
+    })
+}
+
 /// Those of the controllers that are workloads of this type, in their order.
 pub fn of_type<W: Workload>(runners: &[Arc<dyn AnyRunner>]) -> Vec<Arc<ControllerRunner<W>>> {
     let any = |runner: &Arc<dyn AnyRunner>| Arc::clone(runner) as Arc<dyn Any + Send + Sync>;

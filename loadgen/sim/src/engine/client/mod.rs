@@ -13,16 +13,19 @@ use std::sync::{Arc, Mutex};
 
 use crossbeam_utils::CachePadded;
 use podstorm::client::{Answer, ApiError, Reason, Request};
-use podstorm::metrics::{Histogram, HistogramSnapshot};
+use podstorm::metrics::{Family, Histogram, Kind as MetricKind, Series, Value};
 use podstorm::workqueue::TokenBucket;
 use podstorm_apiserver::Cluster;
 use podstorm_apiserver::latency::LatencySampler;
-use podstorm_objects::{Kind, Now};
+use podstorm_objects::{Kind, Now, Str};
 
 use crate::lock;
 
 /// How often one call is sent again when the server asks for a retry.
 pub const RETRIES_MAX: u32 = 10;
+
+/// The name of the embedded server in the metrics of its clients.
+pub const HOST: &str = "embedded";
 
 /// The API client of one controller.
 #[derive(Debug)]
@@ -89,11 +92,23 @@ impl Client {
         })
     }
 
-    /// How long the requests of each HTTP method waited for the limiter, s; empty without a limit.
-    pub fn waits(&self) -> impl Iterator<Item = (&'static str, HistogramSnapshot)> {
-        let waits = self.limiter.iter().flat_map(|limiter| &limiter.waits);
-        let all = METHODS.into_iter().zip(waits);
-        all.map(|(method, waits)| (method, waits.snapshot()))
+    /// `rest_client_rate_limiter_duration_seconds` of the methods that it has used; absent without a limit.
+    pub(crate) fn limiter_waits(&self) -> Option<Family> {
+        let waits = METHODS.iter().zip(&self.limiter.as_ref()?.waits);
+        let series = waits.filter_map(|(method, waits)| {
+            let waits = waits.snapshot();
+            (waits.count() > 0).then(|| Series {
+                labels: vec![("host", Str::from(HOST)), ("verb", Str::from(*method))],
+                value: Value::Histogram(waits),
+            })
+        });
+        let series: Vec<Series> = series.collect();
+        (!series.is_empty()).then_some(Family {
+            name: "rest_client_rate_limiter_duration_seconds",
+            help: "Time that requests waited for the client's own limit, by verb and host.",
+            kind: MetricKind::Histogram,
+            series,
+        })
     }
 }
 
