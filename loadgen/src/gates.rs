@@ -67,30 +67,18 @@ pub fn parse<'a>(
             ));
         };
         let (name, value) = (name.trim(), value.trim());
-        let known = known();
-        let Some(gate) = known.get(name) else {
-            let names: Vec<&str> = known.into_keys().collect();
-            return refuse(format!(
-                "unknown feature gate {name:?}; known are {}",
-                names.join(", ")
-            ));
-        };
         let value = match value.to_ascii_lowercase().as_str() {
             "true" | "t" | "1" => true,
             "false" | "f" | "0" => false,
             _ => return refuse(format!("{name} is true or false, not {value:?}")),
         };
-        if let Some(since) = gate.locked_since
-            && value != gate.default
-        {
-            let to = gate.default;
-            return refuse(format!("{name} is locked to {to} since Kubernetes {since}"));
-        }
         let before = chosen.insert(name.to_owned(), value);
         if before.is_some_and(|before| before != value) {
             return refuse(format!("{name} is set to both true and false"));
         }
     }
+    let checked = Rows::installed().check_gates(&chosen);
+    checked.map_err(|problem| problem.to_string())?;
     let mut gates = defaults();
     gates.extend(chosen);
     Ok(gates)

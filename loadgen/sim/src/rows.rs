@@ -21,6 +21,29 @@ pub const GARBAGE_COLLECTOR: ControllerRow = ControllerRow {
 #[derive(Clone, Debug)]
 pub struct Rows(Vec<&'static ControllerRow>);
 
+/// A feature gate that can't be set as it is.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GateError {
+    /// No controller has it.
+    #[error("unknown feature gate {name:?}; known are {known}")]
+    Unknown {
+        /// The name.
+        name: String,
+        /// The names that there are.
+        known: String,
+    },
+    /// It can't be changed any more.
+    #[error("{name} is locked to {to} since Kubernetes {since}")]
+    Locked {
+        /// The name.
+        name: &'static str,
+        /// Whether it is on.
+        to: bool,
+        /// The version since which it is locked.
+        since: &'static str,
+    },
+}
+
 static INSTALLED: OnceLock<Rows> = OnceLock::new();
 
 impl Rows {
@@ -72,6 +95,30 @@ impl Rows {
         let gates = gates.chain([&WATCH_LIST]);
         gates.map(|gate| (gate.name, *gate)).collect()
     }
+
+    /// Whether each of these gates exists and may be set so.
+    ///
+    /// # Errors
+    /// The first one that is unknown, or locked to the other value.
+    pub fn check_gates(&self, set: &BTreeMap<String, bool>) -> Result<(), GateError> {
+        let known = self.gates();
+        for (name, on) in set {
+            let Some(gate) = known.get(name.as_str()) else {
+                let names: Vec<&str> = known.into_keys().collect();
+                return Err(GateError::Unknown {
+                    name: name.clone(),
+                    known: names.join(", "),
+                });
+            };
+            if let Some(since) = gate.locked_since
+                && *on != gate.default
+            {
+                let (name, to) = (gate.name, gate.default);
+                return Err(GateError::Locked { name, to, since });
+            }
+        }
+        Ok(())
+    }
 }
 
 impl FromIterator<&'static ControllerRow> for Rows {
@@ -83,5 +130,30 @@ impl FromIterator<&'static ControllerRow> for Rows {
 impl Registrar for Rows {
     fn add<C: ControllerType>(&mut self) {
         self.0.push(C::ROW);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gate_that_is_unknown_or_locked_is_refused() {
+        let rows = Rows::upstream();
+        let check = |name: &str, on: bool| {
+            let checked = rows.check_gates(&BTreeMap::from([(name.to_owned(), on)]));
+            checked.map_err(|error| error.to_string())
+        };
+        for (gate, on) in [("PodDeletionCost", false), ("LogarithmicScaleDown", true)] {
+            assert_eq!(check(gate, on), Ok(()), "{gate}");
+        }
+        for (gate, words) in [
+            ("PodDeletionCosts", "\"PodDeletionCosts\"; known are "),
+            ("PodDeletionCosts", "PodDeletionCost, "),
+            ("LogarithmicScaleDown", "locked to true since Kubernetes 1.31"),
+        ] {
+            let error = check(gate, false).expect_err(gate);
+            assert!(error.contains(words), "{error}");
+        }
     }
 }

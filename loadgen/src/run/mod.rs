@@ -56,6 +56,10 @@ use crate::workloads;
 /// Runs a scenario to its end, to the time limit, or until `cancel` is set, and reports on what
 /// ran. The result's `host` is always filled in. The command leaves it out of what it writes of a virtual run
 /// unless it was asked for, since all else depends on settings and input alone.
+///
+/// # Panics
+/// Code has set a feature gate that is [unknown or locked](Rows::check_gates). Those of a text are checked as it is
+/// read.
 pub fn run(
     settings: &Settings,
     objects: Vec<InputObject>,

@@ -111,7 +111,7 @@ impl Served {
     /// Starts the cluster, with its namespaces, nodes and objects.
     ///
     /// # Errors
-    /// An object that the API server refuses, as [`Refused`] in a box.
+    /// An object that the API server refuses, as [`Refused`] in a box; a feature gate that is unknown or locked.
     pub fn start(options: ServeOptions) -> Result<Served> {
         Served::start_with(options, |api| api)
     }
@@ -124,6 +124,7 @@ impl Served {
         options: ServeOptions,
         set_up: impl FnOnce(Builder) -> Builder,
     ) -> Result<Served> {
+        Rows::installed().check_gates(&options.sim.controller.feature_gates)?;
         let wall_start_ns = wall_start_ns(&options.objects);
         let simulated = Simulated {
             sim: options.sim,

@@ -164,3 +164,14 @@ async fn the_metrics_of_every_controller_that_runs_are_served() {
     helps.dedup_by_key(|line| line.split(' ').nth(2));
     assert_eq!(helps.len(), all);
 }
+
+#[test]
+fn a_feature_gate_that_nobody_has_is_refused() {
+    let mut options = options();
+    let gates = &mut options.sim.controller.feature_gates;
+    gates.insert("PodDeletionCosts".to_owned(), false);
+    let refused = Served::start(options).expect_err("there is no such gate");
+    let problem = refused.to_string();
+    let known = "\"PodDeletionCosts\"; known are ";
+    assert!(problem.contains(known) && problem.contains("PodDeletionCost,"), "{problem}");
+}

@@ -167,6 +167,9 @@ impl FaultHarness {
     }
 
     /// Starts a controller manager; returns its number.
+    ///
+    /// # Panics
+    /// A feature gate of the options [is unknown or locked](crate::rows::Rows::check_gates).
     pub fn start_manager(&mut self) -> u32 {
         let incarnation = u32::try_from(self.managers.len()).expect("there are few controllers");
         let (flag, orphaned) = (

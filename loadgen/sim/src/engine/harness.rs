@@ -133,6 +133,9 @@ impl VirtualEngine {
 impl Harness {
     /// Starts an empty cluster with a scheduler, kubelets and those controllers that every cluster can
     /// have.
+    ///
+    /// # Panics
+    /// A feature gate of the options [is unknown or locked](crate::rows::Rows::check_gates).
     pub fn new(options: &SimOptions) -> Harness {
         let cluster = Cluster::new(server_options(options));
         Harness::with(options, cluster, None, None, |_| {}).started()
@@ -140,6 +143,9 @@ impl Harness {
 
     /// As [`new`](Harness::new), where there are these controllers. Those that
     /// [run](crate::services::Services::controllers) are to be of them.
+    ///
+    /// # Panics
+    /// A feature gate of the options [is unknown or locked](crate::rows::Rows::check_gates).
     pub fn of(options: &SimOptions, registry: &Registry) -> Harness {
         let (cluster, registry) = (Cluster::new(server_options(options)), registry.clone());
         let harness = Harness::with(options, cluster, None, None, |builder| {
@@ -153,6 +159,9 @@ impl Harness {
     /// controllers do is what a user of a real cluster sees. With pod garbage collection it never
     /// [settles](Harness::settle). It is to be [`started`](Harness::started): until then it can be
     /// filled, and no controller takes a half of its objects for the whole.
+    ///
+    /// # Panics
+    /// A feature gate of the options [is unknown or locked](crate::rows::Rows::check_gates).
     pub fn serving(options: &SimOptions, times: NodeTimes, rules: ClientRules) -> Harness {
         let nodes = Arc::new(NodeControl::for_clients(times, rules));
         let cluster = Cluster::new(serving_options(options));
@@ -165,6 +174,9 @@ impl Harness {
     ///
     /// # Errors
     /// As [`Cluster::restored`].
+    ///
+    /// # Panics
+    /// A feature gate of the options [is unknown or locked](crate::rows::Rows::check_gates).
     pub fn resuming(
         options: &SimOptions,
         times: NodeTimes,

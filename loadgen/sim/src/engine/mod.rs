@@ -288,7 +288,14 @@ impl Builder {
     /// Adds a controller manager: its caches, its controllers with their workers, and its
     /// informers, which wait for `started`. `connection` is present in a run with fault injection or
     /// observers. Returns its controllers.
+    ///
+    /// # Panics
+    /// A feature gate of the options is unknown or locked.
     fn manager(&mut self, connection: Option<&Arc<Connection>>) -> Runners {
+        let rows = self.registry.rows();
+        if let Err(problem) = rows.check_gates(&self.options.controller.feature_gates) {
+            panic!("{problem}");
+        }
         let (handlers, pods) = self.controllers(RunsIn::Manager, connection);
         let listener = Pods {
             cache: pods,
@@ -426,6 +433,9 @@ impl Builder {
 
 /// Builds all tasks of a run but the one that drives its scenario. Informers wait for `started`.
 /// Returns the controllers too.
+///
+/// # Panics
+/// A feature gate of the options [is unknown or locked](crate::rows::Rows::check_gates).
 pub fn assemble(
     options: SimOptions,
     clock: RealClock,

@@ -160,8 +160,12 @@ impl Debug for Registry {
 
 #[cfg(test)]
 mod tests {
+    use std::panic::AssertUnwindSafe;
+
     use super::*;
+    use crate::engine::Harness;
     use crate::engine::observer::{NoopObserver, Observer};
+    use crate::options::{EngineKind, SimOptions};
     use podstorm::deployment::{self, Deployments};
     use podstorm::replicaset;
 
@@ -196,5 +200,28 @@ mod tests {
         drop(found);
         let _other = observers.of::<replicaset::Controller>();
         assert_eq!(Arc::strong_count(&second), 2);
+    }
+    #[test]
+    fn a_cluster_has_the_gates_of_its_own_controllers_alone() {
+        let cluster = |registry: Registry, gate: &str| {
+            let mut options = SimOptions::new(EngineKind::Virtual, 1);
+            let gates = &mut options.controller.feature_gates;
+            gates.insert(gate.to_owned(), false);
+            let make = AssertUnwindSafe(|| drop(Harness::of(&options, &registry)));
+            std::panic::catch_unwind(make)
+        };
+        assert!(cluster(Registry::upstream(), "PodDeletionCost").is_ok());
+        let less = ["replicaset", "replicationcontroller", "deployment"];
+        let less = less.into_iter().fold(Registry::upstream(), Registry::without);
+        assert!(cluster(less.clone(), "WatchListClient").is_ok());
+        for (registry, gate) in [
+            (less, "PodDeletionCost"),
+            (Registry::upstream(), "PodDeletionCosts"),
+            (Registry::upstream(), "LogarithmicScaleDown"),
+        ] {
+            let refused = cluster(registry, gate).expect_err(gate);
+            let problem = refused.downcast_ref::<String>().expect("it is a text");
+            assert!(problem.contains(gate), "{problem}");
+        }
     }
 }
