@@ -36,8 +36,6 @@ pub struct ControllerRow {
     pub gates: &'static [Gate],
     /// The numbers that users may set.
     pub numbers: &'static [NumberFlag],
-    /// The first version of Kubernetes whose API has the kinds that it reads and writes.
-    pub since: &'static str,
     /// The program that runs it.
     pub runs_in: RunsIn,
     /// Whether only served clusters run it by default. Other programs (runs, benches, fault campaigns)
@@ -60,7 +58,6 @@ impl ControllerRow {
         workers: None,
         gates: &[],
         numbers: &[],
-        since: "1.0",
         runs_in: RunsIn::Manager,
         served_only: false,
     };

@@ -45,7 +45,6 @@ impl ControllerType for Deployments {
             default: 5,
         }),
         gates: &[TERMINATING_REPLICAS],
-        since: "1.9",
         ..ControllerRow::DEFAULT
     };
 

@@ -44,7 +44,6 @@ impl ControllerType for Disruption {
             Write::status(Kind::POD),
         ],
         queues: &[queue("disruption"), queue("stale_pod_disruption")],
-        since: "1.21",
         served_only: true,
         ..ControllerRow::DEFAULT
     };

@@ -56,7 +56,6 @@ impl ControllerType for ReplicaSets {
             POD_DELETION_COST,
             STALE_CONSISTENCY,
         ],
-        since: "1.9",
         ..ControllerRow::DEFAULT
     };
 

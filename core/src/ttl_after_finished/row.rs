@@ -29,7 +29,6 @@ impl ControllerType for TtlAfterFinished {
             flag: "concurrent-ttl-after-finished-syncs",
             default: 5,
         }),
-        since: "1.2",
         ..ControllerRow::DEFAULT
     };
 
