@@ -5,8 +5,8 @@ use std::sync::Arc;
 use podstorm_objects::Kind;
 use podstorm_runtime::informer::Informers;
 use podstorm_runtime::limits::BACKOFF_BASE_NS;
-use podstorm_runtime::row::{ControllerRow, RunsIn, Write};
-use podstorm_runtime::workqueue::{QueueRow, RetryDelay, Workers};
+use podstorm_runtime::row::{ControllerRow, RunsIn, WorkersFlag, Write};
+use podstorm_runtime::workqueue::{QueueRow, RetryDelay};
 
 use super::Controller;
 use crate::controller::{ControllerType, Setup};
@@ -41,10 +41,12 @@ impl ControllerType for Namespaces {
                 max_ns: RETRY_MAX_NS,
                 bucket: true,
             },
-            // Upstream's default.
-            workers: Workers::Number(10),
             ..QueueRow::new("namespace")
         }],
+        workers: Some(WorkersFlag {
+            flag: "concurrent-namespace-syncs",
+            default: 10,
+        }),
         runs_in: RunsIn::Cluster,
         ..ControllerRow::DEFAULT
     };

@@ -18,14 +18,16 @@ pub mod terminal;
 #[cfg(test)]
 pub(crate) mod tests;
 
+use podstorm::row::RunsIn;
 use podstorm_sim::options::WorkerCounts;
 use podstorm_sim::rows::Rows;
 
 use crate::units::counted;
 
-/// How many workers the controllers have: one number where all have as many.
+/// How many workers the controllers have that a run is about: one number where all have as many.
 fn workers_text(workers: &WorkerCounts) -> String {
     let flags = Rows::installed().worker_flags();
+    let flags = flags.filter(|(row, _)| row.runs_in == RunsIn::Manager);
     let counts: Vec<_> = flags
         .map(|(row, flag)| (counted(workers.by(flag) as u64, "worker"), row.purpose))
         .collect();

@@ -4,15 +4,19 @@ use std::sync::Arc;
 
 use podstorm::client::Request;
 use podstorm::driver::run_steps;
-use podstorm::namespace::{Outcome, Stopped, sync};
+use podstorm::controller::ControllerType;
+use podstorm::namespace::{Namespaces, Outcome, Stopped, sync};
 use podstorm_apiserver::{Cluster, ClusterOptions, DeleteOptions};
 use podstorm_objects::{
     DynamicObject, Kind, Namespace, Now, Object, Pod, ReplicaSet, Resource, ResourceType, Str,
 };
 use serde_json::{Value, json};
 
+use super::assemble;
 use super::client::{ApiCalls, Client};
 use super::services_tests::web;
+use crate::clock::RealClock;
+use crate::options::{EngineKind, SimOptions};
 
 fn at(seconds: i64) -> Now {
     let ns = seconds * 1_000_000_000;
@@ -167,4 +171,19 @@ fn another_finalizer_keeps_the_namespace() {
     assert_eq!(sync_at(&cluster, 5), Ok(Outcome::Done));
     let kept = cluster.get::<Namespace>("", "shop").unwrap();
     assert_eq!(kept.finalizers(), ["x.io/b", "x.io/c"]);
+}
+
+#[test]
+fn the_manager_of_the_cluster_has_as_many_workers_as_the_flag_says() {
+    let flag = Namespaces::ROW.workers.expect("it has a flag");
+    let tasks = |workers: Option<usize>| {
+        let mut options = SimOptions::new(EngineKind::Virtual, 1);
+        if let Some(workers) = workers {
+            options.controller.workers.set(flag, workers);
+        }
+        let (builder, _) = assemble(options, RealClock::start(), None, None, None);
+        builder.installed.len()
+    };
+    assert_eq!(tasks(Some(7)) - tasks(Some(1)), 6);
+    assert_eq!(tasks(None), tasks(Some(10)), "upstream's default");
 }
