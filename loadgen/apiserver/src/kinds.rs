@@ -17,6 +17,40 @@ use crate::defaulting::{
 use crate::store::PodPart;
 use crate::{Cluster, finalizer, meta, validation};
 
+/// The verbs that the server takes for whole objects of a stored kind, in the order of Kubernetes' discovery.
+pub fn verbs(kind: Kind) -> &'static [&'static str] {
+    // Sic.
+    const OF_CUSTOM: &[&str] = &[
+        "delete",
+        "deletecollection",
+        "get",
+        "list",
+        "patch",
+        "create",
+        "update",
+        "watch",
+    ];
+    if kind.row().custom.is_some() {
+        return OF_CUSTOM;
+    }
+    match kind == Kind::NAMESPACE {
+        // Nobody deletes all of them at once.
+        true => &[
+            "create", "delete", "get", "list", "patch", "update", "watch",
+        ],
+        false => &[
+            "create",
+            "delete",
+            "deletecollection",
+            "get",
+            "list",
+            "patch",
+            "update",
+            "watch",
+        ],
+    }
+}
+
 /// The label that every namespace has: its name.
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 

@@ -102,6 +102,7 @@ pub use delete::Deletion;
 pub use field_manager::FieldManager;
 pub use gc::GarbageItem;
 pub use internal::quoted as internal_text;
+pub use kinds::verbs;
 pub use list::{ListOptions, ListPage, Select};
 pub use meta::check_patched;
 pub use patch::{Operation, Patch};

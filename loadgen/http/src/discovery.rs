@@ -20,48 +20,16 @@ use crate::{Call, component_status, view};
 
 /// The release of Kubernetes whose behaviour is served.
 const MINOR: &str = "36";
-/// The methods of every kind, as discovery lists them.
-const VERBS: [&str; 8] = [
-    "create",
-    "delete",
-    "deletecollection",
-    "get",
-    "list",
-    "patch",
-    "update",
-    "watch",
-];
 
 /// The methods of a kind.
 fn verbs(kind: Kind) -> &'static [&'static str] {
-    // Sic.
-    const OF_CUSTOM: [&str; 8] = [
-        "delete",
-        "deletecollection",
-        "get",
-        "list",
-        "patch",
-        "create",
-        "update",
-        "watch",
-    ];
-    const OF_NAMESPACES: [&str; 7] = [
-        "create", "delete", "get", "list", "patch", "update", "watch",
-    ];
-    if kind.row().custom.is_some() {
-        return &OF_CUSTOM;
-    }
     if reviews::is_review(kind) {
         return reviews::VERBS;
     }
     if component_status::is(kind) {
         return component_status::VERBS;
     }
-    match kind == Kind::NAMESPACE {
-        // Nobody deletes all of them at once.
-        true => &OF_NAMESPACES,
-        false => &VERBS,
-    }
+    podstorm_apiserver::verbs(kind)
 }
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";

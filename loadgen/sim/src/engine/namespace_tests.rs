@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use podstorm::client::Request;
+use podstorm::client::{Answer, Request};
 use podstorm::driver::run_steps;
 use podstorm::controller::ControllerType;
 use podstorm::namespace::{Namespaces, Outcome, Stopped, sync};
@@ -186,4 +186,22 @@ fn the_manager_of_the_cluster_has_as_many_workers_as_the_flag_says() {
     };
     assert_eq!(tasks(Some(7)) - tasks(Some(1)), 6);
     assert_eq!(tasks(None), tasks(Some(10)), "upstream's default");
+}
+
+#[test]
+fn discovery_tells_the_verbs_of_each_kind() {
+    let cluster = Arc::new(Cluster::new(ClusterOptions::default()));
+    let client = Client::new(cluster, None);
+    let answer = client.carry_out(&Request::Discover, &mut ApiCalls::default(), at(0));
+    let Answer::Discovered(discovery) = answer else {
+        panic!("{answer:?}");
+    };
+    let without: Vec<Kind> = discovery
+        .kinds
+        .iter()
+        .filter(|found| !found.has("deletecollection"))
+        .map(|found| found.kind)
+        .collect();
+    assert_eq!(without, [Kind::NAMESPACE]);
+    assert!(discovery.kinds.iter().all(|found| found.has("delete")));
 }

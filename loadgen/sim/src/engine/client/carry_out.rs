@@ -4,23 +4,12 @@ use compact_str::CompactString;
 use podstorm::client::{self, Answer, ApiError, DiscoveredKind, Discovery, Request, Selection};
 use podstorm_apiserver::{
     Cluster, DeleteOptions, Deletion, ListOptions, Patch, ScaleUpdate, Selectors, errors,
+    verbs,
 };
 use podstorm_objects::{Kind, Map, Namespace, Now, Object, Pod, ResourceVersion};
 use serde_json::Value;
 
 use super::{ApiCalls, Client, RequestInfo};
-
-/// The verbs of every kind that this server serves.
-const VERBS: [&str; 8] = [
-    "create",
-    "delete",
-    "deletecollection",
-    "get",
-    "list",
-    "patch",
-    "update",
-    "watch",
-];
 
 /// The types of patch that this server takes: server-side apply needs the owners of fields, which
 /// only its HTTP face keeps.
@@ -182,7 +171,7 @@ fn discovery(cluster: &Cluster) -> Discovery {
     let kinds = cluster.kinds().into_iter();
     let kinds = kinds.map(|kind| DiscoveredKind {
         kind,
-        verbs: VERBS.map(CompactString::from).to_vec(),
+        verbs: verbs(kind).iter().copied().map(CompactString::from).collect(),
     });
     Discovery {
         kinds: kinds.collect(),
