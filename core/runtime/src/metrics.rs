@@ -356,7 +356,13 @@ mod tests {
         let names: Vec<&str> = all.iter().map(|family| family.name).collect();
         assert_eq!(names, ["a", "b", "c"]);
         let text = text_of(&all);
-        for line in ["a{name=\"x\"} 2", "b{name=\"x\"} 9", "b{name=\"y\"} 4", "c_sum 2.5", "c_count 2"] {
+        for line in [
+            "a{name=\"x\"} 2",
+            "b{name=\"x\"} 9",
+            "b{name=\"y\"} 4",
+            "c_sum 2.5",
+            "c_count 2",
+        ] {
             assert!(text.lines().any(|one| one == line), "{line}: {text}");
         }
     }

@@ -150,7 +150,10 @@ mod tests {
         for (gate, words) in [
             ("PodDeletionCosts", "\"PodDeletionCosts\"; known are "),
             ("PodDeletionCosts", "PodDeletionCost, "),
-            ("LogarithmicScaleDown", "locked to true since Kubernetes 1.31"),
+            (
+                "LogarithmicScaleDown",
+                "locked to true since Kubernetes 1.31",
+            ),
         ] {
             let error = check(gate, false).expect_err(gate);
             assert!(error.contains(words), "{error}");

@@ -154,11 +154,17 @@ async fn the_metrics_of_every_controller_that_runs_are_served() {
         number(&format!("workqueue_depth{{name=\"{queue}\"}}"));
     }
     assert!(number("workqueue_adds_total{name=\"replicaset\"}") > 0.0);
-    assert!(!text.contains("name=\"replicationmanager\""), "it does not run");
+    assert!(
+        !text.contains("name=\"replicationmanager\""),
+        "it does not run"
+    );
     number("ttl_after_finished_controller_job_deletion_duration_seconds_count");
     // Behind the server's own, each name once.
     number("apiserver_storage_objects{resource=\"replicasets.apps\"}");
-    let mut helps: Vec<&str> = text.lines().filter(|line| line.starts_with("# HELP")).collect();
+    let mut helps: Vec<&str> = text
+        .lines()
+        .filter(|line| line.starts_with("# HELP"))
+        .collect();
     let all = helps.len();
     helps.sort_unstable();
     helps.dedup_by_key(|line| line.split(' ').nth(2));
@@ -173,5 +179,8 @@ fn a_feature_gate_that_nobody_has_is_refused() {
     let refused = Served::start(options).expect_err("there is no such gate");
     let problem = refused.to_string();
     let known = "\"PodDeletionCosts\"; known are ";
-    assert!(problem.contains(known) && problem.contains("PodDeletionCost,"), "{problem}");
+    assert!(
+        problem.contains(known) && problem.contains("PodDeletionCost,"),
+        "{problem}"
+    );
 }

@@ -1,6 +1,7 @@
 //! Informers: one for each kind that the workloads of a controller manager read, however many read
 //! it. An informer has the store of its kind, and passes each change to the workloads in a fixed
-//! order, after the store has it.
+//! order, after the store has it. Workloads that read a kind in different forms share its informer,
+//! which has a store for each form then.
 //!
 //! Informers do no I/O. The program that runs them lists and watches each kind, as a
 //! [`Reflector`](crate::reflector::Reflector) decides, and passes the results to the kind's
@@ -143,13 +144,58 @@ impl<T: Informed> AnyInformer for Informer<T> {
     }
 }
 
+/// The informer of a kind that is read in several forms: an informer for each form. A change goes
+/// through them one after the other.
+#[derive(Debug)]
+struct Forms {
+    kind: Kind,
+    /// At least two, in the order in which they were first asked for.
+    informers: Vec<Arc<dyn AnyInformer>>,
+}
+
+impl AnyInformer for Forms {
+    fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    fn apply(&self, delta: Delta<dyn Object>, now: Now) {
+        for informer in &self.informers {
+            informer.apply(delta.clone(), now);
+        }
+    }
+
+    fn replace(&self, objects: Vec<AnyObject>, version: &ResourceVersion, now: Now) {
+        for informer in &self.informers {
+            informer.replace(objects.clone(), version, now);
+        }
+    }
+
+    fn bookmark(&self, version: &ResourceVersion) {
+        for informer in &self.informers {
+            informer.bookmark(version);
+        }
+    }
+
+    fn version(&self) -> ResourceVersion {
+        let last = self.informers.last();
+        last.expect("there are several forms").version()
+    }
+
+    fn resync(&self, now: Now) {
+        for informer in &self.informers {
+            informer.resync(now);
+        }
+    }
+}
+
 /// The informers of one controller manager, while its workloads are made: each takes the
 /// [stores](Informers::store) that it reads, and then [hears](Informers::add_handler) of their
 /// changes.
 #[derive(Debug)]
 pub struct Informers {
     pods: Arc<PodCache>,
-    kinds: Vec<Arc<dyn AnyInformer>>,
+    /// One for each form of each kind, in the order in which they were first asked for.
+    forms: Vec<Arc<dyn AnyInformer>>,
 }
 
 impl Informers {
@@ -157,7 +203,7 @@ impl Informers {
     pub fn new(pods: Arc<PodCache>) -> Informers {
         Informers {
             pods,
-            kinds: Vec::new(),
+            forms: Vec::new(),
         }
     }
 
@@ -166,31 +212,47 @@ impl Informers {
         &self.pods
     }
 
-    /// The store of a kind. The first call makes it, attached to `context`.
+    /// The store of a kind in this form. The first call makes it, attached to `context`.
     ///
-    /// # Panics
-    /// Another workload reads the kind in another form.
+    /// A kind may be read in several forms. Each has a store with keys of its own, and costs memory and
+    /// time of its own. The stores get a change in the order in which they were made, each with its
+    /// handlers: while handlers of one form run, the stores of later forms don't have the change.
     pub fn store<T: Informed>(
         &mut self,
         kind: Kind,
         context: impl FnOnce() -> T::Context,
     ) -> Arc<Store<T>> {
-        if self.find(kind).is_none() {
-            self.kinds.push(Arc::new(Informer::<T> {
-                kind,
-                store: Arc::new(Store::new(context())),
-                handlers: Vec::new(),
-            }));
+        let known = self.of(kind).find_map(|informer| {
+            let informer: &dyn Any = &**informer;
+            informer.downcast_ref::<Informer<T>>()
+        });
+        if let Some(known) = known {
+            return Arc::clone(&known.store);
         }
-        Arc::clone(&self.informer(kind).store)
+        let store = Arc::new(Store::new(context()));
+        self.forms.push(Arc::new(Informer {
+            kind,
+            store: Arc::clone(&store),
+            handlers: Vec::new(),
+        }));
+        store
     }
 
-    /// From now on passes each change of a kind to this handler, after all handlers before it.
+    /// From now on passes each change of a kind to this handler, after all handlers of the form before
+    /// it.
     ///
     /// # Panics
     /// The kind has no store of this form, or its informer was [taken](Informers::take) before.
     pub fn add_handler<T: Informed>(&mut self, kind: Kind, handler: Arc<dyn Handler<T>>) {
-        self.informer(kind).handlers.push(handler);
+        let of_kind = self.forms.iter_mut().filter(|form| form.kind() == kind);
+        let mut untaken = of_kind.filter_map(Arc::get_mut);
+        let informer = untaken.find_map(|informer| {
+            let informer: &mut dyn Any = informer;
+            informer.downcast_mut::<Informer<T>>()
+        });
+        let informer =
+            informer.expect("handlers are added to a store before its informer is taken");
+        informer.handlers.push(handler);
     }
 
     /// The informer of a kind, for the program that lists and watches it.
@@ -198,23 +260,17 @@ impl Informers {
     /// # Panics
     /// No workload reads the kind.
     pub fn take(&self, kind: Kind) -> Arc<dyn AnyInformer> {
-        let informer = self.find(kind);
-        Arc::clone(informer.unwrap_or_else(|| panic!("no workload reads {kind:?}")))
+        let mut informers: Vec<_> = self.of(kind).cloned().collect();
+        match informers.len() {
+            0 => panic!("no workload reads {kind:?}"),
+            1 => informers.remove(0),
+            _ => Arc::new(Forms { kind, informers }),
+        }
     }
 
-    fn find(&self, kind: Kind) -> Option<&Arc<dyn AnyInformer>> {
-        self.kinds.iter().find(|informer| informer.kind() == kind)
-    }
-
-    fn informer<T: Informed>(&mut self, kind: Kind) -> &mut Informer<T> {
-        let informer = self.kinds.iter_mut().find(|known| known.kind() == kind);
-        let informer = informer.and_then(Arc::get_mut);
-        let informer =
-            informer.expect("handlers are added to a store before its informer is taken");
-        let informer: &mut dyn Any = informer;
-        informer
-            .downcast_mut()
-            .expect("all workloads read the kind in one form")
+    /// The informers of the forms of a kind.
+    fn of(&self, kind: Kind) -> impl Iterator<Item = &Arc<dyn AnyInformer>> {
+        self.forms.iter().filter(move |form| form.kind() == kind)
     }
 }
 

@@ -174,12 +174,59 @@ fn objects_of_other_kinds_are_left_out() {
     assert_eq!(store.version().get(), 2.into());
 }
 
+/// Notes the names that it hears of, under the name of its form.
+struct Names(&'static str, Arc<Mutex<Vec<String>>>);
+
+impl<T: Cached> Handler<T> for Names {
+    fn handle(&self, change: &Change<T>, _: Now) {
+        let object = change
+            .new
+            .as_ref()
+            .map(|new| new.object().metadata().name.as_str());
+        let line = format!("{} {}", self.0, object.unwrap_or("gone"));
+        self.1.lock().unwrap().push(line);
+    }
+}
+
 #[test]
-#[should_panic(expected = "in one form")]
-fn a_kind_has_one_form() {
+fn forms_of_a_kind_have_a_store_each_and_one_informer() {
+    const KIND: Kind = Kind::REPLICA_SET;
     let mut informers = Informers::new(Arc::default());
-    informers.store::<Form>(KIND, || ());
-    informers.store::<AnyObject>(KIND, || ());
+    let heard = Arc::default();
+    let (typed, plain) = (
+        informers.store::<Form>(KIND, || ()),
+        informers.store::<AnyObject>(KIND, || ()),
+    );
+    // The order is that of the stores.
+    let names = |form| Names(form, Arc::clone(&heard));
+    informers.add_handler::<AnyObject>(KIND, Arc::new(names("plain")));
+    informers.add_handler::<Form>(KIND, Arc::new(names("typed")));
+    let again = informers.store::<Form>(KIND, || ());
+    assert!(Arc::ptr_eq(&again, &typed), "one store for each form");
+    let heard = || std::mem::take(&mut *heard.lock().unwrap());
+
+    let informer = informers.take(KIND);
+    assert_eq!(informer.kind(), KIND);
+    let set = |name: &str| {
+        let mut set = ReplicaSet::default();
+        set.metadata.name = name.into();
+        set.metadata.resource_version = 1.into();
+        Arc::new(set)
+    };
+    informer.apply(Delta::Applied(set("a")), at(0));
+    assert_eq!(heard(), ["typed a", "plain a"]);
+    informer.replace(vec![set("b")], &7.into(), at(0));
+    assert_eq!(heard(), ["typed gone", "typed b", "plain gone", "plain b"]);
+    informer.resync(at(0));
+    assert_eq!(heard(), ["typed b", "plain b"]);
+    informer.bookmark(&9.into());
+    let versions = [
+        typed.version().get(),
+        plain.version().get(),
+        informer.version(),
+    ];
+    assert_eq!(versions, [9.into(), 9.into(), 9.into()]);
+    assert_eq!((typed.keys().count(), plain.keys().count()), (2, 2));
 }
 
 #[test]

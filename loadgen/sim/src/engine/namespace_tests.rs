@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use podstorm::client::{Answer, Request};
-use podstorm::driver::run_steps;
 use podstorm::controller::ControllerType;
+use podstorm::driver::run_steps;
 use podstorm::namespace::{Namespaces, Outcome, Stopped, sync};
 use podstorm_apiserver::{Cluster, ClusterOptions, DeleteOptions};
 use podstorm_objects::{

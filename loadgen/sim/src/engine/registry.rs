@@ -212,7 +212,9 @@ mod tests {
         };
         assert!(cluster(Registry::upstream(), "PodDeletionCost").is_ok());
         let less = ["replicaset", "replicationcontroller", "deployment"];
-        let less = less.into_iter().fold(Registry::upstream(), Registry::without);
+        let less = less
+            .into_iter()
+            .fold(Registry::upstream(), Registry::without);
         assert!(cluster(less.clone(), "WatchListClient").is_ok());
         for (registry, gate) in [
             (less, "PodDeletionCost"),

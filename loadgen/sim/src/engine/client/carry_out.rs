@@ -3,8 +3,7 @@
 use compact_str::CompactString;
 use podstorm::client::{self, Answer, ApiError, DiscoveredKind, Discovery, Request, Selection};
 use podstorm_apiserver::{
-    Cluster, DeleteOptions, Deletion, ListOptions, Patch, ScaleUpdate, Selectors, errors,
-    verbs,
+    Cluster, DeleteOptions, Deletion, ListOptions, Patch, ScaleUpdate, Selectors, errors, verbs,
 };
 use podstorm_objects::{Kind, Map, Namespace, Now, Object, Pod, ResourceVersion};
 use serde_json::Value;
@@ -171,7 +170,11 @@ fn discovery(cluster: &Cluster) -> Discovery {
     let kinds = cluster.kinds().into_iter();
     let kinds = kinds.map(|kind| DiscoveredKind {
         kind,
-        verbs: verbs(kind).iter().copied().map(CompactString::from).collect(),
+        verbs: verbs(kind)
+            .iter()
+            .copied()
+            .map(CompactString::from)
+            .collect(),
     });
     Discovery {
         kinds: kinds.collect(),
