@@ -41,6 +41,7 @@ mod events;
 pub mod faults;
 mod health;
 mod heavy;
+mod in_process;
 mod indented;
 mod json_syntax;
 mod kubelet;
@@ -92,6 +93,7 @@ use podstorm_objects::{ApiError, Now, Reason};
 pub use answer::Body;
 pub use credentials::{Credentials, User, draw_hash_seed, random_token};
 pub use faults::ConnectionLost;
+pub use in_process::Application;
 pub use limits::{MUTATING_REQUESTS_INFLIGHT, REQUESTS_INFLIGHT};
 pub use memory::Memory;
 #[cfg(not(feature = "tls"))]

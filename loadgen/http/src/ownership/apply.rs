@@ -27,6 +27,24 @@ const KUBECTL: &str = "kubectl";
 /// Answers a patch of the type `application/apply-patch+yaml`.
 pub(crate) fn apply(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     let writer = Writer::applying(call, target)?;
+    let (object, is_new) = applied(call, target, &writer)?;
+    let mut all = Vec::new();
+    if is_new && target.kind == Kind::POD {
+        all.extend(warnings::of_pod_name(&object.metadata().name));
+        if let Value::Object(pod) = object.to_json() {
+            all.extend(warnings::of_new_pod(&pod));
+        }
+    }
+    let code = if is_new { 201 } else { 200 };
+    objects::answer_with(call, code, &object, (&writer, &all))
+}
+
+/// Applies the configuration in the body. Returns the object, and whether it is new.
+pub(crate) fn applied(
+    call: &Call<'_>,
+    target: &Target,
+    writer: &Writer<'_>,
+) -> Result<(AnyObject, bool), ApiError> {
     require_manager(call)?;
     let dry_run = call.query.dry_run("PatchOptions")?;
     let (config, doubled) = read_config(call)?;
@@ -34,7 +52,7 @@ pub(crate) fn apply(call: &Call<'_>, target: &Target) -> Result<Response<Body>, 
     check_config((kind.api_version(), kind.name(), &target.name), &config)?;
     let force = call.query.flag("force");
     let api = call.cluster().api(view::stored_kind(kind));
-    let api = api.dry_run(dry_run).managed_by(&writer);
+    let api = api.dry_run(dry_run).managed_by(writer);
     loop {
         let stored = match api.get(&target.namespace, &target.name) {
             Ok(stored) => Some(stored),
@@ -44,15 +62,7 @@ pub(crate) fn apply(call: &Call<'_>, target: &Target) -> Result<Response<Body>, 
         let applied = writer.applied(&config, stored.as_deref(), force)?;
         check_doubled(call, &doubled)?;
         let Some(stored) = stored else {
-            let created = create(call, target, applied, &api)?;
-            let mut all = Vec::new();
-            if kind == Kind::POD {
-                all.extend(warnings::of_pod_name(&created.metadata().name));
-                if let Value::Object(pod) = created.to_json() {
-                    all.extend(warnings::of_new_pod(&pod));
-                }
-            }
-            return objects::answer_with(call, 201, &created, (&writer, &all));
+            return Ok((create(call, target, applied, &api)?, true));
         };
         let names_version = config
             .get("metadata")
@@ -73,7 +83,7 @@ pub(crate) fn apply(call: &Call<'_>, target: &Target) -> Result<Response<Body>, 
                     return Err(error);
                 }
             }
-            updated => return objects::answer_with(call, 200, &updated?, (&writer, &[])),
+            updated => return Ok((updated?, false)),
         }
     }
 }
@@ -85,7 +95,10 @@ fn create(
     mut applied: Map<String, Value>,
     api: &podstorm_apiserver::Api<'_>,
 ) -> Result<AnyObject, ApiError> {
-    if let Some(Value::Object(metadata)) = applied.get_mut("metadata") {
+    let metadata = applied
+        .entry("metadata")
+        .or_insert_with(|| Map::new().into());
+    if let Value::Object(metadata) = metadata {
         metadata.remove("resourceVersion");
         for (member, at) in [("name", &target.name), ("namespace", &target.namespace)] {
             let is_named = |value: &Value| !value.is_null() && value != "";
@@ -242,8 +255,11 @@ impl Writer<'_> {
         if self.manager == KUBECTL {
             renew_last_applied(&mut applied, &config);
         }
-        if let Some(metadata) = applied.get_mut("metadata").and_then(Value::as_object_mut)
+        if let Value::Object(members) = &mut applied
             && !owners.is_empty()
+            // A configuration may have none.
+            && let Value::Object(metadata) =
+                members.entry("metadata").or_insert_with(|| Map::new().into())
         {
             let owners = serde_json::from_str(&owners.to_text()).unwrap_or_default();
             metadata.insert(MANAGED.to_owned(), owners);

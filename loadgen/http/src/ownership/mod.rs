@@ -1,5 +1,6 @@
 //! Server-side apply, and who owns which fields: `metadata.managedFields` of every object that is
-//! written over HTTP. What controllers in process write has no owner, and takes none away.
+//! written over HTTP or applied in process. What controllers in process write otherwise has no owner, and takes
+//! none away.
 //!
 //! Source: <https://kubernetes.io/docs/reference/using-api/server-side-apply/>.
 
@@ -19,7 +20,7 @@ use podstorm_apiserver::{FieldManager, schemas};
 use podstorm_objects::{ApiError, Kind, Object};
 use serde_json::{Map, Value};
 
-pub(crate) use self::apply::apply;
+pub(crate) use self::apply::{applied, apply};
 pub(crate) use self::scale::apply_scale;
 pub(crate) use self::texts::Texts;
 
@@ -151,7 +152,7 @@ impl<'a> Writer<'a> {
     ///
     /// # Errors
     /// As [`manager`].
-    fn applying(call: &'a Call<'_>, target: &'a Target) -> Result<Writer<'a>, ApiError> {
+    pub(crate) fn applying(call: &'a Call<'_>, target: &'a Target) -> Result<Writer<'a>, ApiError> {
         Ok(Writer {
             operation: Operation::Apply,
             ..Writer::updating(call, target, "PatchOptions")?
