@@ -34,6 +34,7 @@ pub fn changes(before: &BTreeMap<String, Value>, after: &BTreeMap<String, Value>
     // Of an owner, its name says enough.
     let is_passed_over = |path: &str| {
         ["/metadata/generation", "/metadata/resourceVersion"].contains(&path)
+            || path.starts_with("/metadata/managedFields")
             || path.starts_with("/metadata/ownerReferences") && !path.ends_with("name")
     };
     let mut changes = Vec::new();

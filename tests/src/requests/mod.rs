@@ -167,7 +167,16 @@ pub fn furnish(cluster: &Cluster, now: Now) {
         cluster.create(pod(Some(name), labels), now).expect(made);
     }
     let maps = cluster.api(config_maps());
-    for name in ["delete", "json", "merge", "orphan", "put", "strategic"] {
+    for name in [
+        "apply",
+        "delete",
+        "forced",
+        "json",
+        "merge",
+        "orphan",
+        "put",
+        "strategic",
+    ] {
         maps.create(config_map(name, other.clone()), now)
             .expect(made);
     }
@@ -397,6 +406,14 @@ fn of_objects(cluster: &Cluster) -> Vec<Sample> {
             answer: "discovered pods namespaces configmaps",
             effect: &[],
         },
+        Sample {
+            request: Request::Raw {
+                path: "/openid/v1/jwks?pretty=true".into(),
+            },
+            info: "get /",
+            answer: r#"{"keys":[]}"#,
+            effect: &[],
+        },
     ]
 }
 
@@ -408,6 +425,17 @@ fn patch(kind: Kind, name: &str, patch: Patch, of_status: bool) -> Request {
         patch: Box::new(patch),
         of_status,
     }
+}
+
+/// Server-side apply of a ConfigMap.
+fn apply(name: &str, manager: &str, force: bool) -> Request {
+    let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "2"}});
+    let apply = Patch::Apply {
+        object: members(object),
+        manager: manager.into(),
+        force,
+    };
+    patch(config_maps(), name, apply, false)
 }
 
 fn patches() -> Vec<Sample> {
@@ -454,6 +482,18 @@ fn patches() -> Vec<Sample> {
             answer: "Deployment patch",
             effect: &["~Deployment shop/patch /status/replicas=3"],
         },
+        Sample {
+            request: apply("applied", "me", false),
+            info: "patch configmaps",
+            answer: "ConfigMap applied",
+            effect: &["+ConfigMap shop/applied"],
+        },
+        Sample {
+            request: apply("forced", "me", true),
+            info: "patch configmaps",
+            answer: "ConfigMap forced",
+            effect: &["~ConfigMap shop/forced /data/a=\"2\""],
+        },
     ]
 }
 
@@ -477,20 +517,11 @@ fn refused(cluster: &Cluster) -> Vec<Sample> {
             "update deployments",
             "409 Conflict",
         ),
+        // The member belongs to another manager: the one that wrote before the first apply.
         sample(
-            patch(
-                config_maps(),
-                "merge",
-                Patch::Apply {
-                    object: members(json!({"apiVersion": "v1", "kind": "ConfigMap"})),
-                    manager: "me".into(),
-                    force: true,
-                },
-                false,
-            ),
+            apply("apply", "other", false),
             "patch configmaps",
-            // Server-side apply is the HTTP face's.
-            "415 UnsupportedMediaType",
+            "409 Conflict",
         ),
         sample(
             patch(config_maps(), "merge", Patch::Merge(Map::new()), true),

@@ -1,26 +1,26 @@
 //! Carries requests out on the cluster in this process, as its API server would over a network.
 
+use std::sync::Arc;
+
 use compact_str::CompactString;
 use podstorm::client::{self, Answer, ApiError, DiscoveredKind, Discovery, Request, Selection};
 use podstorm_apiserver::{
     Cluster, DeleteOptions, Deletion, ListOptions, Patch, ScaleUpdate, Selectors, errors, verbs,
 };
+use podstorm_http::{ApiServer, Application};
 use podstorm_objects::{Kind, Map, Namespace, Now, Object, Pod, ResourceVersion};
 use serde_json::Value;
 
 use super::{ApiCalls, Client, RequestInfo};
 
-/// The types of patch that this server takes: server-side apply needs the owners of fields, which
-/// only its HTTP face keeps.
-const PATCHES: &str = "application/json-patch+json, application/merge-patch+json, \
-                       application/strategic-merge-patch+json";
-/// Those that it takes for custom kinds.
-const PATCHES_OF_CUSTOM: &str = "application/json-patch+json, application/merge-patch+json";
+/// The types of patch that objects of custom kinds take.
+const PATCHES_OF_CUSTOM: &str =
+    "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
 
 impl Client {
     /// Carries a request out now.
     pub fn carry_out(&self, request: &Request, calls: &mut ApiCalls, now: Now) -> Answer {
-        let answer = answer(&self.cluster, request, now).unwrap_or_else(Answer::Failed);
+        let answer = answer(self, request, now).unwrap_or_else(Answer::Failed);
         let code = match (&answer, request) {
             (Answer::Failed(error), _) => error.code,
             (_, Request::CreatePod { .. } | Request::Create { .. }) => 201,
@@ -29,9 +29,19 @@ impl Client {
         calls.count(RequestInfo::of(request), code);
         answer
     }
+
+    /// What answers the requests that need more than the cluster. The first such request makes it.
+    fn http(&self) -> &ApiServer {
+        self.http.get_or_init(|| {
+            // Each request brings its time.
+            let server = ApiServer::builder(Arc::clone(&self.cluster));
+            server.clock(Arc::new(Now::default)).build()
+        })
+    }
 }
 
-fn answer(cluster: &Cluster, request: &Request, now: Now) -> Result<Answer, ApiError> {
+fn answer(client: &Client, request: &Request, now: Now) -> Result<Answer, ApiError> {
+    let cluster = &*client.cluster;
     Ok(match request {
         Request::CreatePod {
             namespace,
@@ -101,7 +111,31 @@ fn answer(cluster: &Cluster, request: &Request, now: Now) -> Result<Answer, ApiE
             patch,
             of_status,
         } => {
-            let (api, patch) = (cluster.api(*kind), patch_of(*kind, patch)?);
+            let patch = match &**patch {
+                client::Patch::Apply {
+                    object,
+                    manager,
+                    force,
+                } => {
+                    let application = Application {
+                        kind: *kind,
+                        namespace,
+                        name,
+                        of_status: *of_status,
+                        config: object,
+                        manager,
+                        force: *force,
+                    };
+                    return client.http().apply(&application, now).map(Answer::Object);
+                }
+                client::Patch::Strategic(_) if kind.row().custom.is_some() => {
+                    return Err(errors::unsupported(PATCHES_OF_CUSTOM));
+                }
+                client::Patch::Strategic(members) => Patch::Strategic(members.clone()),
+                client::Patch::Merge(members) => Patch::Merge(members.clone()),
+                client::Patch::Json(operations) => Patch::json(operations)?,
+            };
+            let api = cluster.api(*kind);
             Answer::Object(match of_status {
                 true => api.patch_status(namespace, name, &patch, now)?,
                 false => api.patch(namespace, name, &patch, now)?,
@@ -161,8 +195,7 @@ fn answer(cluster: &Cluster, request: &Request, now: Now) -> Result<Answer, ApiE
         }
         Request::ReadVersion { kind } => Answer::Version(cluster.api(*kind).last_version()?.into()),
         Request::Discover => Answer::Discovered(Box::new(discovery(cluster))),
-        // The cluster has resources alone; no metrics API is served beside it.
-        Request::Raw { .. } => return Err(errors::unknown_resource()),
+        Request::Raw { path } => Answer::Raw(client.http().read(path, now)?),
     })
 }
 
@@ -188,22 +221,6 @@ fn in_namespace(namespace: &str) -> Option<&str> {
 
 fn selectors(kind: Kind, selection: &Selection) -> Result<Selectors, ApiError> {
     Selectors::parse(kind, &selection.labels, &selection.fields)
-}
-
-/// # Errors
-/// 415 for a type of patch that objects of the kind don't take; 413 for too many operations.
-fn patch_of(kind: Kind, patch: &client::Patch) -> Result<Patch, ApiError> {
-    let is_custom = kind.row().custom.is_some();
-    match patch {
-        client::Patch::Strategic(_) if is_custom => Err(errors::unsupported(PATCHES_OF_CUSTOM)),
-        client::Patch::Strategic(members) => Ok(Patch::Strategic(members.clone())),
-        client::Patch::Merge(members) => Ok(Patch::Merge(members.clone())),
-        client::Patch::Json(operations) => Patch::json(operations),
-        client::Patch::Apply { .. } => Err(errors::unsupported(match is_custom {
-            true => PATCHES_OF_CUSTOM,
-            false => PATCHES,
-        })),
-    }
 }
 
 /// The version of a deletion's commit, where a server answers with the object.

@@ -9,7 +9,7 @@ mod carry_out;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use crossbeam_utils::CachePadded;
 use podstorm::client::{Answer, ApiError, Reason, Request};
@@ -17,6 +17,7 @@ use podstorm::metrics::{Family, Histogram, Kind as MetricKind, Series, Value};
 use podstorm::workqueue::TokenBucket;
 use podstorm_apiserver::Cluster;
 use podstorm_apiserver::latency::LatencySampler;
+use podstorm_http::ApiServer;
 use podstorm_objects::{Kind, Now, Str};
 
 use crate::lock;
@@ -33,6 +34,8 @@ pub struct Client {
     /// The API server.
     pub cluster: Arc<Cluster>,
     limiter: Option<Limiter>,
+    /// Made when first needed.
+    http: OnceLock<ApiServer>,
 }
 
 /// The QPS limit of a client, and how long its requests waited for it, by HTTP method.
@@ -71,6 +74,7 @@ impl Client {
                 qps: Mutex::new(limiter),
                 waits: METHODS.map(|_| Histogram::new(WAIT_BOUNDS)),
             }),
+            http: OnceLock::new(),
         }
     }
 
