@@ -70,8 +70,8 @@ fn name_of(pod: &Pod) -> PodName {
 
 /// Takes the condition back from a pod whose deletion has not begun in time.
 ///
-/// Source: `syncStalePodDisruption` of Kubernetes' `pkg/controller/disruption`. Upstream applies the
-/// condition at the version of the pod that it has; a status written at that version does the same.
+/// Source: `syncStalePodDisruption` of Kubernetes' `pkg/controller/disruption`, which updates the status at
+/// the version of the cached pod, too.
 pub(super) async fn spare(
     shared: Arc<Shared>,
     key: KeyId,
