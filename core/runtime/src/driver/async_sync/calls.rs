@@ -2,14 +2,15 @@
 
 use std::future::{Future, poll_fn};
 use std::mem;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll, Wake, Waker};
 
 use podstorm_objects::{ApiError, Now};
 
 use crate::client::{Answer, EventIntent, Request};
 use crate::limits::SLOW_START_INITIAL_BATCH;
-use crate::primitives::{Mutex, lock};
+use crate::primitives::{AtomicBool, Mutex, Ordering, lock};
 use crate::slow_start::SlowStart;
 
 /// How the steps of a sync reach what is outside: the time, the API, and Events.
@@ -29,6 +30,8 @@ struct Exchange {
     asked: Vec<Request>,
     /// What has become of each request, by ticket.
     replies: Vec<Reply>,
+    /// What each answer wakes where a [join](join_all) waits for it, by ticket.
+    wakers: Vec<Option<Waker>>,
     /// How many requests have no answer.
     open: usize,
     /// How many answers have come.
@@ -88,7 +91,7 @@ impl Calls {
     /// Makes an API call and waits for its answer.
     pub async fn request(&self, request: Request) -> Answer {
         let ticket = self.ask(request);
-        poll_fn(|_| match lock(&self.0).claim(ticket) {
+        poll_fn(|context| match lock(&self.0).claim(ticket, context) {
             Some((answer, _)) => Poll::Ready(answer),
             None => Poll::Pending,
         })
@@ -149,10 +152,10 @@ impl Calls {
             (first, count) = (ticket - count, count + 1);
         }
         let mut answers = Vec::with_capacity(count);
-        poll_fn(|_| {
+        poll_fn(|context| {
             let mut exchange = lock(&self.0);
             while answers.len() < count {
-                match exchange.claim(first + answers.len()) {
+                match exchange.claim(first + answers.len(), context) {
                     Some(answer) => answers.push(answer),
                     None => return Poll::Pending,
                 }
@@ -176,6 +179,7 @@ impl Calls {
         let mut exchange = lock(&self.0);
         exchange.asked.clear();
         exchange.replies.clear();
+        exchange.wakers.clear();
         exchange.events.clear();
         (exchange.open, exchange.answered) = (0, 0);
     }
@@ -186,14 +190,20 @@ impl Calls {
 
     /// Sets the answer of the request with that ticket.
     pub(super) fn answer(&self, ticket: usize, answer: Answer) {
-        let exchange = &mut *lock(&self.0);
+        let mut exchange = lock(&self.0);
+        let order = exchange.answered;
         let reply = exchange.replies.get_mut(ticket);
         let reply = reply.unwrap_or_else(|| panic!("there is no request {ticket}"));
         let is_open = matches!(reply, Reply::Open);
         assert!(is_open, "request {ticket} is answered twice");
-        *reply = Reply::Here(answer, exchange.answered);
+        *reply = Reply::Here(answer, order);
+        let woken = exchange.wakers.get_mut(ticket).and_then(Option::take);
         exchange.answered += 1;
         exchange.open -= 1;
+        drop(exchange);
+        if let Some(woken) = woken {
+            woken.wake();
+        }
     }
 
     /// Moves new requests and Events out; returns whether a request has no answer.
@@ -206,33 +216,45 @@ impl Calls {
 }
 
 impl Exchange {
-    /// Takes the answer of the request with that ticket, with how many came before it.
-    fn claim(&mut self, ticket: usize) -> Option<(Answer, usize)> {
-        match mem::replace(&mut self.replies[ticket], Reply::Taken) {
-            Reply::Here(answer, order) => Some((answer, order)),
-            other => {
-                self.replies[ticket] = other;
-                None
+    /// Takes the answer of the request with that ticket, with how many came before it. If there is
+    /// none yet, its arrival wakes what polls.
+    fn claim(&mut self, ticket: usize, context: &Context<'_>) -> Option<(Answer, usize)> {
+        let reply = &mut self.replies[ticket];
+        if matches!(reply, Reply::Open) {
+            // The driver's own wakes nothing: it polls at each answer.
+            if !context.waker().will_wake(Waker::noop()) {
+                self.wake_at(ticket, context.waker());
             }
+            return None;
         }
+        match mem::replace(reply, Reply::Taken) {
+            Reply::Here(answer, order) => Some((answer, order)),
+            Reply::Open | Reply::Taken => None,
+        }
+    }
+
+    fn wake_at(&mut self, ticket: usize, waker: &Waker) {
+        if self.wakers.len() <= ticket {
+            self.wakers.resize(ticket + 1, None);
+        }
+        self.wakers[ticket] = Some(waker.clone());
     }
 }
 
 /// Polls all futures until each has its output; returns the outputs in the order of the futures.
-/// They are polled in that order, and each poll polls all that are not done: for a few sequences of
-/// requests side by side. What is made of requests alone is a [`batch`](Calls::batch).
+/// They are polled in that order: each once, and again when an answer that it waits for has come. One
+/// allocation for each future, and one more for each that has to wait. What is made of requests alone
+/// is a [`batch`](Calls::batch).
 pub async fn join_all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
-    let boxed = futures.into_iter().map(|future| (Box::pin(future), None));
-    let mut running: Vec<_> = boxed.collect();
+    let joined = futures.into_iter().map(|future| Joined::Running {
+        future: Box::pin(future),
+        turn: None,
+    });
+    let mut joined: Vec<Joined<F>> = joined.collect();
     poll_fn(|context| {
         let mut all_done = true;
-        for (future, output) in &mut running {
-            if output.is_none() {
-                match future.as_mut().poll(context) {
-                    Poll::Ready(done) => *output = Some(done),
-                    Poll::Pending => all_done = false,
-                }
-            }
+        for one in &mut joined {
+            all_done &= one.poll(context.waker());
         }
         match all_done {
             true => Poll::Ready(()),
@@ -240,6 +262,63 @@ pub async fn join_all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F:
         }
     })
     .await;
-    let outputs = running.into_iter().filter_map(|(_, output)| output);
+    let outputs = joined.into_iter().filter_map(|one| match one {
+        Joined::Done(output) => Some(output),
+        Joined::Running { .. } => None,
+    });
     outputs.collect()
+}
+
+/// One of several futures side by side.
+enum Joined<F: Future> {
+    Running {
+        future: Pin<Box<F>>,
+        /// Present once it was polled.
+        turn: Option<Arc<Turn>>,
+    },
+    Done(F::Output),
+}
+
+/// Says whether a future is to be polled again.
+struct Turn {
+    is_due: AtomicBool,
+    /// Wakes what polls the futures.
+    outer: Waker,
+}
+
+impl Wake for Turn {
+    fn wake(self: Arc<Self>) {
+        // Release, with the swap of the poll: it finds what the waker has left.
+        self.is_due.store(true, Ordering::Release);
+        self.outer.wake_by_ref();
+    }
+}
+
+impl<F: Future> Joined<F> {
+    /// Polls the future if it is its turn; returns whether it is done.
+    fn poll(&mut self, outer: &Waker) -> bool {
+        let Joined::Running { future, turn } = self else {
+            return true;
+        };
+        let turn = match turn {
+            Some(turn) if turn.outer.will_wake(outer) => {
+                if !turn.is_due.swap(false, Ordering::Acquire) {
+                    return false;
+                }
+                turn
+            }
+            turn => turn.insert(Arc::new(Turn {
+                is_due: AtomicBool::new(false),
+                outer: outer.clone(),
+            })),
+        };
+        let waker = Waker::from(Arc::clone(turn));
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => {
+                *self = Joined::Done(output);
+                true
+            }
+            Poll::Pending => false,
+        }
+    }
 }

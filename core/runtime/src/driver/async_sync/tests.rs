@@ -1,5 +1,6 @@
 //! Tests of syncs that are an `async fn`.
 
+use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
 
 use podstorm_objects::{ApiError, Cause, Kind, Reason, ResourceVersion};
@@ -169,6 +170,37 @@ fn sequences_side_by_side_do_not_wait_for_each_other() {
     assert_eq!(run.answer("a0"), Step::Finished);
     let notes = ["b0", "b1", "b2", "a0", "a is over", "b is over"];
     assert_eq!(run.notes(), notes);
+}
+
+#[test]
+fn a_sequence_is_polled_when_its_own_answer_has_come() {
+    let polls = Arc::new(Mutex::new([0; 3]));
+    let counts = Arc::clone(&polls);
+    let mut run = Run::begin(|calls, _| async move {
+        let sequence = |own: usize| {
+            let (calls, counts) = (calls.clone(), Arc::clone(&counts));
+            let mut steps = Box::pin(async move {
+                for number in 0..=own {
+                    calls.request(read(format!("{own}.{number}"))).await;
+                }
+            });
+            poll_fn(move |context| {
+                counts.lock().unwrap()[own] += 1;
+                steps.as_mut().poll(context)
+            })
+        };
+        // One within another is woken through it.
+        let inner = async || drop(join_all([sequence(1), sequence(2)]).await);
+        let outer: [Pin<Box<dyn Future<Output = ()> + Send>>; 2] =
+            [Box::pin(sequence(0)), Box::pin(inner())];
+        join_all(outer).await;
+        Ok(End::Forget)
+    });
+    for wanted in ["2.0", "2.1", "1.0", "0.0", "2.2"] {
+        assert_eq!(run.answer(wanted), Step::Requests);
+    }
+    assert_eq!(run.answer("1.1"), Step::Finished);
+    assert_eq!(*polls.lock().unwrap(), [2, 3, 4]);
 }
 
 #[test]
