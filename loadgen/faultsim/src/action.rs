@@ -3,26 +3,27 @@
 use std::fmt::Debug;
 
 use podstorm_apiserver::Propagation;
+use podstorm_objects::Kind;
 use podstorm_sim::faults::{ApiFault, Call, CrashPoint, Effect, StreamEnd, StreamKind};
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
-
-use super::workloads::WorkloadKind;
+use podstorm_sim::rows::Rows;
+use serde::de::{DeserializeOwned, Error};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// What a schedule does at one moment: something to the workload's objects, or to the cluster.
 pub trait SubjectAction:
     Clone + Debug + PartialEq + Eq + Send + Sync + Serialize + DeserializeOwned + From<Action>
 {
-    /// What it does to the cluster, to pods or to ReplicaSets, if it does.
+    /// What it does to the cluster, to pods or to the objects that own them, if it does.
     fn on_cluster(&self) -> Option<&Action>;
 
     /// The object that it names, if it names one.
     fn target(&self) -> Option<&str>;
 }
 
-/// One action. A ReplicaSet or ReplicationController is named, or counted among those that another object
-/// owns: `web/2` is the third of the ReplicaSets of `web`, oldest first; the count begins again behind the
-/// last. Whatever is said of a ReplicaSet holds for both kinds. Percentages are of its pods, rounded up.
+/// One action. An *owner* is an object of the kinds that [own pods](crate::simulation::PodOwners). It is named, or
+/// counted among those that another object owns: `web/2` is the third of the owners that `web` has, oldest
+/// first; the count begins again behind the last. Percentages are of its pods, rounded up. Schedules call an owner
+/// `replica-set`, as all of them were about ReplicaSets once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
     rename_all = "kebab-case",
@@ -33,25 +34,28 @@ pub enum Action {
     /// A user sets the number of replicas.
     Scale {
         /// Which.
-        replica_set: String,
+        #[serde(rename = "replica-set")]
+        owner: String,
         /// To how many.
         replicas: i32,
     },
-    /// A user changes an annotation of a ReplicaSet: an event without a meaning.
+    /// A user changes an annotation of an owner: an event without a meaning.
     Touch {
         /// Which.
-        replica_set: String,
+        #[serde(rename = "replica-set")]
+        owner: String,
     },
     /// A user changes the template's labels (and not the selector).
     ChangeTemplate {
         /// Which.
-        replica_set: String,
+        #[serde(rename = "replica-set")]
+        owner: String,
     },
-    /// A user creates one more ReplicaSet with the selector of another.
+    /// A user creates one more owner with the selector of another.
     CreateOverlapping {
-        /// What the new one is; absent for a ReplicaSet.
-        #[serde(default, skip_serializing_if = "WorkloadKind::is_usual")]
-        kind: WorkloadKind,
+        /// What the new one is; absent: the first kind of [owners](crate::simulation::PodOwners::kinds).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        kind: Option<OwnerKind>,
         /// The name of the new one.
         name: String,
         /// Whose selector and template it has.
@@ -59,36 +63,44 @@ pub enum Action {
         /// How many replicas.
         replicas: i32,
     },
-    /// A user deletes a ReplicaSet.
-    DeleteReplicaSet {
+    /// A user deletes an owner.
+    #[serde(rename = "delete-replica-set")]
+    DeleteOwner {
         /// Which.
-        replica_set: String,
+        #[serde(rename = "replica-set")]
+        owner: String,
         /// What becomes of its pods.
         propagation: Dependents,
     },
-    /// A user deletes a ReplicaSet and creates it again under its name.
+    /// A user deletes an owner and creates it again under its name.
     Recreate {
         /// Which.
-        replica_set: String,
+        #[serde(rename = "replica-set")]
+        owner: String,
         /// What becomes of its pods.
         propagation: Dependents,
         /// How long it is away, ms.
         gap_ms: u32,
     },
-    /// A user creates pods without an owner that a ReplicaSet's selector matches.
+    /// A user creates pods that belong to none and that an owner's selector matches.
     CreateOrphans {
         /// Whose.
-        replica_set: String,
+        #[serde(rename = "replica-set")]
+        owner: String,
         /// How many.
         pods: u32,
     },
-    /// A user creates one pod under a name, without an owner. Refused while the name is taken.
+    /// A user creates one pod under a name, which belongs to none. Refused while the name is taken.
     CreatePod {
         /// Its name.
         name: String,
-        /// The ReplicaSet whose selector matches it; absent: none.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        replica_set: Option<String>,
+        /// The owner whose selector matches it; absent: none.
+        #[serde(
+            default,
+            rename = "replica-set",
+            skip_serializing_if = "Option::is_none"
+        )]
+        owner: Option<String>,
         /// Its `controller.kubernetes.io/pod-deletion-cost`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         deletion_cost: Option<i32>,
@@ -98,15 +110,17 @@ pub enum Action {
         /// Its name.
         name: String,
     },
-    /// Somebody else writes other counts into a ReplicaSet's status.
+    /// Somebody else writes other counts into an owner's status.
     WriteStatus {
         /// Whose.
-        replica_set: String,
+        #[serde(rename = "replica-set")]
+        owner: String,
     },
     /// Pods go.
     Kill {
         /// Whose.
-        replica_set: String,
+        #[serde(rename = "replica-set")]
+        owner: String,
         /// How many of its active pods, 1 to 100.
         percent: u32,
         /// How.
@@ -115,14 +129,16 @@ pub enum Action {
     /// The containers of pods restart: not ready for a moment.
     Flap {
         /// Whose.
-        replica_set: String,
+        #[serde(rename = "replica-set")]
+        owner: String,
         /// How many of its ready pods, 1 to 100.
         percent: u32,
     },
     /// Labels or owners of a pod are changed by another client.
     Tamper {
         /// Whose pod.
-        replica_set: String,
+        #[serde(rename = "replica-set")]
+        owner: String,
         /// The pod, counted in order of names among the active ones.
         nth: u32,
         /// What is done.
@@ -131,7 +147,8 @@ pub enum Action {
     /// Pods get a finalizer, and lose it later.
     Stick {
         /// Whose.
-        replica_set: String,
+        #[serde(rename = "replica-set")]
+        owner: String,
         /// How many of its active pods, 1 to 100.
         percent: u32,
         /// For how long, ms.
@@ -158,7 +175,7 @@ pub enum Action {
         /// For how long, ms.
         for_ms: u32,
     },
-    /// The namespace is deleted, and created again with its ReplicaSets later.
+    /// The namespace is deleted, and created again with its objects later.
     DeleteNamespace {
         /// How long after it is gone, ms.
         gap_ms: u32,
@@ -168,9 +185,13 @@ pub enum Action {
         /// Which calls; empty is every pod write and status write.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         calls: Vec<Call>,
-        /// Only those of this ReplicaSet.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        replica_set: Option<String>,
+        /// Only those of the syncs of an object of this name.
+        #[serde(
+            default,
+            rename = "replica-set",
+            skip_serializing_if = "Option::is_none"
+        )]
+        owner: Option<String>,
         /// Only those of this batch of their sync, from 0.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         batch: Option<u32>,
@@ -285,7 +306,7 @@ pub enum Action {
     },
 }
 
-/// What becomes of the pods of a deleted ReplicaSet.
+/// What becomes of the dependents of a deleted object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Dependents {
@@ -295,6 +316,39 @@ pub enum Dependents {
     Background,
     /// They are collected before it goes.
     Foreground,
+}
+
+/// A kind of owners of pods: in a schedule its name with hyphens, `replica-set`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnerKind(pub Kind);
+
+impl OwnerKind {
+    fn name(self) -> String {
+        let mut name = String::new();
+        for c in self.0.name().chars() {
+            if c.is_uppercase() && !name.is_empty() {
+                name.push('-');
+            }
+            name.extend(c.to_lowercase());
+        }
+        name
+    }
+}
+
+impl Serialize for OwnerKind {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for OwnerKind {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<OwnerKind, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let kinds = Rows::installed().iter().filter_map(|row| row.kind);
+        let mut kinds = kinds.map(OwnerKind);
+        let found = kinds.find(|kind| kind.name() == text);
+        found.ok_or_else(|| D::Error::custom(format!("{text:?} is no kind that a controller has")))
+    }
 }
 
 /// How a pod goes.
@@ -356,40 +410,36 @@ impl Dependents {
     }
 }
 
-/// The ReplicaSet that an action names, if it names one.
+/// The owner that an action names, if it names one.
 macro_rules! named {
     ($action:expr, $of_option:ident) => {{
         use Action::*;
         match $action {
-            Scale { replica_set, .. }
-            | Touch { replica_set }
-            | ChangeTemplate { replica_set }
-            | DeleteReplicaSet { replica_set, .. }
-            | Recreate { replica_set, .. }
-            | CreateOrphans { replica_set, .. }
-            | WriteStatus { replica_set }
-            | Kill { replica_set, .. }
-            | Flap { replica_set, .. }
-            | Tamper { replica_set, .. }
-            | Stick { replica_set, .. }
-            | CreateOverlapping {
-                like: replica_set, ..
-            } => Some(replica_set),
-            Requests { replica_set, .. } | CreatePod { replica_set, .. } => {
-                replica_set.$of_option()
-            }
+            Scale { owner, .. }
+            | Touch { owner }
+            | ChangeTemplate { owner }
+            | DeleteOwner { owner, .. }
+            | Recreate { owner, .. }
+            | CreateOrphans { owner, .. }
+            | WriteStatus { owner }
+            | Kill { owner, .. }
+            | Flap { owner, .. }
+            | Tamper { owner, .. }
+            | Stick { owner, .. }
+            | CreateOverlapping { like: owner, .. } => Some(owner),
+            Requests { owner, .. } | CreatePod { owner, .. } => owner.$of_option(),
             _ => None,
         }
     }};
 }
 
 impl Action {
-    /// The ReplicaSet that it names, if it names one.
-    pub fn replica_set(&self) -> Option<&str> {
+    /// The owner that it names, if it names one.
+    pub fn owner(&self) -> Option<&str> {
         named!(self, as_ref).map(String::as_str)
     }
 
-    pub(crate) fn replica_set_mut(&mut self) -> Option<&mut String> {
+    pub(crate) fn owner_mut(&mut self) -> Option<&mut String> {
         named!(self, as_mut)
     }
 }
@@ -400,6 +450,6 @@ impl SubjectAction for Action {
     }
 
     fn target(&self) -> Option<&str> {
-        self.replica_set()
+        self.owner()
     }
 }

@@ -147,7 +147,7 @@ impl Dice {
     pub(crate) fn requests(&mut self, calls: &[Call], effect: Effect, most_times: u32) -> Action {
         Action::Requests {
             calls: calls.to_vec(),
-            replica_set: None,
+            owner: None,
             batch: None,
             index: None,
             effect,

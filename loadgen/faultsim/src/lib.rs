@@ -12,32 +12,23 @@
 //! and of faults. It is drawn from a seed ([`draw`]), written by hand, or what is left of another
 //! when all that is not needed for a failure is taken away ([`minimise`]). A run ([`mod@play`])
 //! goes through its phases: build, disturb, heal, and quiet. What is particular to a workload is a
-//! [`subject`]: [`replicasets`], [`deployments`],
-//! [`ttl_after_finished`].
+//! [`subject`], in a folder of [`workloads`].
 
 pub mod action;
-pub mod bugs;
+pub mod bug;
 pub mod campaign;
 pub mod coverage;
-pub mod deployments;
 pub mod dice;
 pub mod draw;
 pub mod invariants;
 pub mod minimise;
-pub mod model;
 pub mod objects;
 pub mod plan;
-#[cfg(test)]
-mod planted_tests;
 pub mod play;
-#[cfg(test)]
-mod progress_tests;
-pub mod reference;
-pub mod replicasets;
+mod row;
 pub mod rows;
 pub mod simulation;
 pub mod subject;
-pub mod ttl_after_finished;
 pub mod verdict;
 pub mod workloads;
 

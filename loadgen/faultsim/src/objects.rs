@@ -1,6 +1,6 @@
 //! The objects of a simulation: their names, and JSON to be changed before they are created.
 
-use podstorm_objects::{Kind, ObjectMeta};
+use podstorm_objects::{Kind, Map, ObjectMeta};
 use serde_json::{Value, json};
 
 /// The namespace of every object that a schedule names.
@@ -20,21 +20,6 @@ pub fn named(name: &str) -> ObjectMeta {
         name: name.into(),
         ..ObjectMeta::default()
     }
-}
-
-/// A ReplicaSet whose selector and template have the label `app` of that value.
-pub fn replica_set(name: &str, app: &str, replicas: i32) -> Value {
-    let labels = json!({"app": app});
-    let mut template = pod("", app);
-    template["metadata"] = json!({"labels": labels});
-    json!({
-        "metadata": {"name": name, "namespace": NAMESPACE, "labels": labels},
-        "spec": {
-            "replicas": replicas,
-            "selector": {"matchLabels": labels},
-            "template": template,
-        },
-    })
 }
 
 /// A pod with the label `app` of that value.
@@ -73,5 +58,16 @@ fn merge(target: &mut Value, change: Value) {
             Value::Null => drop(members.remove(&name)),
             value => merge(members.entry(name).or_insert(Value::Null), value),
         }
+    }
+}
+
+/// The members of a patch.
+///
+/// # Panics
+/// It is not an object.
+pub(crate) fn members(patch: Value) -> Map {
+    match patch {
+        Value::Object(members) => members,
+        other => panic!("a patch is an object, not {other}"),
     }
 }

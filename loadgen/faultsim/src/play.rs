@@ -37,9 +37,10 @@ pub fn play<S: Subject>(schedule: &Schedule<S>, how: How) -> Played {
         ..ClusterOptions::default()
     };
     let options = options(cluster, &S::kinds(schedule), seed, how.behaviour);
-    let mut harness = FaultHarness::new(&options, server, Arc::clone(&watcher).of_sets());
+    let mut harness = FaultHarness::new(&options, server, Arc::clone(&watcher).of_orphans());
     Arc::clone(&watcher).observe(&mut harness);
-    let mut simulation = Simulation::new(cluster, harness, Arc::clone(&checker), false);
+    let simulation = Simulation::new(cluster, harness, Arc::clone(&checker), false);
+    let mut simulation = simulation.with_owners(S::OWNERS);
     let mut users = S::Users::new(&schedule.objects);
     users.create(&mut simulation);
     simulation.start_manager();
@@ -62,7 +63,7 @@ fn phases<S: Subject>(
     ending: &Ending,
 ) -> Option<i64> {
     let checker = simulation.checker();
-    checker.stepped(&simulation.harness);
+    watcher.stepped(simulation);
     if !simulation.builds(ending, watcher) {
         return None;
     }
@@ -75,7 +76,7 @@ fn phases<S: Subject>(
             return None;
         }
         simulation.act(step, users);
-        checker.stepped(&simulation.harness);
+        watcher.stepped(simulation);
     }
     simulation.advance_to(schedule.disturb_ms);
     if checker.is_over() {

@@ -1,31 +1,11 @@
-//! The workloads of the campaign, and schedules of any of them.
+//! The workloads of the process, schedules of any of them, and the known bugs of all.
 
-use std::fmt::Debug;
 use std::sync::OnceLock;
 
-use podstorm::deployment::Deployments;
-use podstorm::policy::Behaviour;
-use podstorm::replicaset::ReplicaSets;
-use podstorm::ttl_after_finished::TtlAfterFinished;
-use podstorm_objects::Kind;
-use podstorm_sim::faults::FaultClass;
-
-use super::draw::draw;
-use super::minimise::{Minimised, minimise};
-use super::plan::How;
-use super::play::{Played, caught, play};
-use super::subject::{Schedule, ScheduleError, Subject, header};
-use super::verdict::Verdict;
-
-/// A workload of the campaign, by its name.
-#[derive(Clone, Copy, Debug)]
-pub struct SubjectRow {
-    /// Its name: the alias of its controller.
-    pub name: &'static str,
-    /// The schedule of a seed; of these classes of faults only, if any are named.
-    pub draw: fn(seed: u64, classes: &[FaultClass]) -> Box<dyn AnySchedule>,
-    read: fn(text: &str) -> Result<Box<dyn AnySchedule>, ScheduleError>,
-}
+use super::bug::Bug;
+pub use super::row::{AnySchedule, SubjectRow};
+use super::subject::{ScheduleError, Subject, header};
+use super::workloads;
 
 /// The workloads that the campaign can put under faults.
 #[derive(Clone, Debug)]
@@ -36,10 +16,7 @@ static INSTALLED: OnceLock<Subjects> = OnceLock::new();
 impl Subjects {
     /// The workloads of this project.
     pub fn upstream() -> Subjects {
-        Subjects(Vec::new())
-            .with::<ReplicaSets>()
-            .with::<Deployments>()
-            .with::<TtlAfterFinished>()
+        Subjects(workloads::rows().into())
     }
 
     /// The same, with one more workload behind the others. Its controller must be in the
@@ -76,14 +53,6 @@ impl Subjects {
 }
 
 impl SubjectRow {
-    fn of<S: Subject>() -> SubjectRow {
-        SubjectRow {
-            name: S::ROW.alias,
-            draw: |seed, classes| Box::new(draw::<S>(seed, classes)),
-            read: |text| Ok(Box::new(Schedule::<S>::read(text)?)),
-        }
-    }
-
     /// The workload of this process with that name.
     ///
     /// # Errors
@@ -97,70 +66,6 @@ impl SubjectRow {
     }
 }
 
-/// A schedule of any workload.
-pub trait AnySchedule: Debug {
-    /// The schedule as YAML.
-    fn to_yaml(&self) -> String;
-    /// The seed of everything that its cluster draws.
-    fn seed(&self) -> u64;
-    /// How many steps it has.
-    fn steps(&self) -> usize;
-    /// The kinds whose controllers run.
-    fn kinds(&self) -> Vec<Kind>;
-    /// Plays it; answers what came of it, and the log for a person.
-    fn play(&self, how: How) -> Played;
-    /// Plays it; a panic of the product is a violation (I10).
-    fn play_caught(&self, behaviour: Behaviour) -> Verdict;
-    /// See [`minimise`].
-    fn minimise(
-        &self,
-        behaviour: Behaviour,
-        invariant: &str,
-        enough: &dyn Fn(u32) -> bool,
-    ) -> Minimised<Box<dyn AnySchedule>>;
-}
-
-impl<S: Subject> AnySchedule for Schedule<S> {
-    fn to_yaml(&self) -> String {
-        Schedule::to_yaml(self)
-    }
-
-    fn seed(&self) -> u64 {
-        self.seed
-    }
-
-    fn steps(&self) -> usize {
-        self.steps.len()
-    }
-
-    fn kinds(&self) -> Vec<Kind> {
-        S::kinds(self)
-    }
-
-    fn play(&self, how: How) -> Played {
-        play(self, how)
-    }
-
-    fn play_caught(&self, behaviour: Behaviour) -> Verdict {
-        caught(self, behaviour)
-    }
-
-    fn minimise(
-        &self,
-        behaviour: Behaviour,
-        invariant: &str,
-        enough: &dyn Fn(u32) -> bool,
-    ) -> Minimised<Box<dyn AnySchedule>> {
-        let found = minimise(self, behaviour, invariant, enough);
-        Minimised {
-            schedule: Box::new(found.schedule),
-            steps_before: found.steps_before,
-            plays: found.plays,
-            cut_short: found.cut_short,
-        }
-    }
-}
-
 /// Reads a schedule of any workload from YAML or JSON and checks it.
 ///
 /// # Errors
@@ -170,4 +75,22 @@ pub fn read(text: &str) -> Result<Box<dyn AnySchedule>, ScheduleError> {
     let row = SubjectRow::by_name(&workload)
         .map_err(|problem| ScheduleError::new(format!("workload: {workload:?}: {problem}")))?;
     (row.read)(text)
+}
+
+/// The known bugs of the workloads of this process, in their order.
+pub fn bugs() -> impl Iterator<Item = &'static Bug> {
+    Subjects::installed().iter().flat_map(|row| row.bugs)
+}
+
+/// The schedule of a known bug.
+///
+/// # Panics
+/// It can't be read; a test reads those of this project.
+pub fn schedule_of(bug: &Bug) -> Box<dyn AnySchedule> {
+    read(bug.text).expect("the schedules of known bugs can be read")
+}
+
+/// The known bug of that id, number or name, if there is one: see [`Bug::is_called`].
+pub fn bug(text: &str) -> Option<&'static Bug> {
+    bugs().find(|bug| bug.is_called(text))
 }

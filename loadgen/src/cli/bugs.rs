@@ -3,8 +3,8 @@
 use anyhow::Result;
 use clap::Args;
 use podstorm::policy::Behaviour;
-use podstorm_faultsim::bugs::{BUGS, Bug};
-use podstorm_faultsim::{How, Verdict, play};
+use podstorm_faultsim::bug::Bug;
+use podstorm_faultsim::{How, Verdict, rows};
 
 use super::print;
 use crate::units::wrapped;
@@ -26,8 +26,8 @@ pub(super) struct BugsFlags {
 
 /// The bug that a flag names.
 pub(super) fn bug(text: &str) -> Result<&'static Bug, String> {
-    Bug::by_name(text).ok_or_else(|| {
-        let known: Vec<String> = BUGS.iter().map(Bug::full_name).collect();
+    rows::bug(text).ok_or_else(|| {
+        let known: Vec<String> = rows::bugs().map(Bug::full_name).collect();
         format!("no such bug; there are {}", known.join(", "))
     })
 }
@@ -50,7 +50,7 @@ pub(super) fn run(flags: &BugsFlags) -> Result<u8> {
             behaviour,
             told: false,
         };
-        let (verdict, _) = play(&bug.schedule(), how);
+        let (verdict, _) = rows::schedule_of(bug).play(how);
         good &= verdict.is_good();
         text.push('\n');
         text += &told(bug, behaviour, &verdict);
@@ -62,7 +62,7 @@ pub(super) fn run(flags: &BugsFlags) -> Result<u8> {
 
 fn list() -> String {
     let mut text = String::new();
-    for bug in &BUGS {
+    for bug in rows::bugs() {
         text += &format!("{:26} {}\n", bug.full_name(), bug.title);
         text += &format!("{:26} {}\n", "", bug.thread);
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use podstorm::policy::Behaviour;
-use podstorm_faultsim::bugs::Bug;
+use podstorm_faultsim::bug::Bug;
 use podstorm_faultsim::campaign::behaviour_of;
 use podstorm_faultsim::{AnySchedule, How, SubjectRow, Subjects, Verdict, rows};
 use podstorm_sim::faults::FaultClass;
@@ -86,7 +86,7 @@ pub(super) fn run(flags: &ReplayFlags) -> Result<u8> {
         return run_folder(folder, flags);
     }
     let stored: Box<dyn AnySchedule> = match (&flags.schedule, flags.seed, flags.bug) {
-        (_, _, Some(bug)) => Box::new(bug.schedule()),
+        (_, _, Some(bug)) => rows::schedule_of(bug),
         (Some(path), ..) => read(path)?,
         (None, Some(seed), None) => (flags.workload.draw)(seed, &flags.fault),
         (None, None, None) => bail!("a seed, a schedule or a bug is needed"),

@@ -12,7 +12,7 @@ use clap::{Arg, Args, Command, CommandFactory, ValueHint};
 use clap_complete::Shell;
 use podstorm::policy::Behaviour;
 #[cfg(feature = "faultsim")]
-use podstorm_faultsim::bugs::{BUGS, Bug};
+use podstorm_faultsim::{bug::Bug, rows};
 use podstorm_sim::faults::FaultClass;
 
 #[cfg(feature = "faultsim")]
@@ -75,7 +75,7 @@ fn names(argument: &Arg) -> Option<Vec<&'static str>> {
     if kind == TypeId::of::<Wish>() {
         return Some([&behaviours[..], &["both"]].concat());
     } else if kind == TypeId::of::<&'static Bug>() {
-        return Some(BUGS.iter().flat_map(|bug| [bug.id, bug.name]).collect());
+        return Some(rows::bugs().flat_map(|bug| [bug.id, bug.name]).collect());
     }
     if kind == TypeId::of::<BehaviourName>() {
         Some(behaviours.to_vec())

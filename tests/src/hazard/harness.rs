@@ -8,10 +8,9 @@ use podstorm::object::{Kind, Now, ReplicaSet, Resource, Str, Uid};
 use podstorm::policy::Behaviour;
 use podstorm::replicaset::Controller;
 use podstorm_apiserver::{ClusterOptions, Patch, Propagation};
-use podstorm_faultsim::invariants::Checker;
 use podstorm_faultsim::objects::{self, NAMESPACE, with};
-use podstorm_faultsim::replicasets::SetUsers;
-use podstorm_faultsim::simulation::{self, Ending, Simulation, Users as _};
+use podstorm_faultsim::simulation::{self, Ending, Simulation, Users as _, Watcher as _};
+use podstorm_faultsim::workloads::replicasets::{self, SetChecker, SetOwners, SetUsers};
 use podstorm_faultsim::{Action, How, PlannedCluster, Step};
 use podstorm_sim::engine::fault_harness::FaultHarness;
 use podstorm_sim::faults::{
@@ -72,7 +71,7 @@ impl Setup {
 
 /// A ReplicaSet whose pods are labelled `app: <name>` and come up at once.
 pub fn replica_set(name: &str, replicas: i32) -> Value {
-    objects::replica_set(name, name, replicas)
+    replicasets::replica_set(name, name, replicas)
 }
 
 /// A ReplicaSet whose pods stay pending, and are gone as soon as they are deleted: they ask for a
@@ -97,7 +96,7 @@ pub fn owners(name: &str, uid: &Uid) -> Value {
 #[derive(Debug)]
 pub struct Harness {
     simulation: Simulation,
-    checker: Arc<Checker>,
+    checker: Arc<SetChecker>,
     view: View,
     concluded: bool,
 }
@@ -152,7 +151,7 @@ impl Harness {
             behaviour,
             told: true,
         };
-        let checker = Arc::new(Checker::new(&setup.cluster, how));
+        let checker = Arc::new(SetChecker::new(&setup.cluster, how));
         let log = Arc::new(EventLog::new(Arc::clone(&checker)));
         let options = SimOptions {
             latency: setup.latency,
@@ -163,13 +162,16 @@ impl Harness {
             observer: Some(Arc::clone(&log) as _),
             ..ClusterOptions::default()
         };
-        let harness = FaultHarness::new(&options, server, Arc::clone(&log) as _);
+        let mut harness = FaultHarness::new(&options, server, Arc::clone(&log) as _);
+        harness.observe::<Controller>(Arc::clone(&log) as _);
         let view = View {
             cluster: Arc::clone(harness.cluster()),
             log,
         };
+        let of_all = Arc::clone(&checker).checker();
+        let simulation = Simulation::new(&setup.cluster, harness, of_all, true);
         let mut harness = Harness {
-            simulation: Simulation::new(&setup.cluster, harness, Arc::clone(&checker), true),
+            simulation: simulation.with_owners(&SetOwners),
             checker,
             view,
             concluded: false,
@@ -189,7 +191,7 @@ impl Harness {
     }
 
     /// The invariant checker.
-    pub fn checker(&self) -> &Checker {
+    pub fn checker(&self) -> &SetChecker {
         &self.checker
     }
 
@@ -218,7 +220,7 @@ impl Harness {
     /// When none is.
     pub fn controller(&self) -> Arc<Controller> {
         let controllers = self.simulation.harness.controllers();
-        controllers.last().expect("a controller is alive").clone()
+        controllers.last().expect("a controller is alive")
     }
 
     /// How many keys the youngest controller has put off because a cache lagged: of pods, and of
@@ -352,7 +354,7 @@ impl Harness {
 
     /// Merges JSON into a ReplicaSet.
     pub fn patch_set(&self, name: &str, patch: Value) {
-        self.simulation.patch_set(name, patch);
+        self.simulation.patch_owner(name, patch);
     }
 
     /// Merges JSON into the status of a ReplicaSet.
@@ -384,7 +386,7 @@ impl Harness {
 
     /// Deletes a ReplicaSet, or begins to.
     pub fn delete_set(&self, name: &str, propagation: Propagation) {
-        self.simulation.delete_set(name, propagation);
+        self.simulation.delete_owner(name, propagation);
     }
 
     /// Merges JSON into a pod.

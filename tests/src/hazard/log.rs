@@ -9,8 +9,8 @@ use podstorm::intern::KeyId;
 use podstorm::object::{Kind, Now, Pod, ReplicaSet, Uid};
 use podstorm::replicaset::{Controller, Outcome, Sync, SyncErrorClass};
 use podstorm_apiserver::{Change, Commit, CommitObserver};
-use podstorm_faultsim::invariants::Checker;
-use podstorm_sim::engine::observer::{Observer, Origin, SyncId};
+use podstorm_faultsim::workloads::replicasets::SetChecker;
+use podstorm_sim::engine::observer::{Observer, Origin, Origins, SyncId};
 use podstorm_sim::faults::{BatchPosition, Call};
 
 /// One sync.
@@ -68,7 +68,7 @@ pub struct WriteRecord {
 /// Writes everything down. Listens to the workers and to the server.
 #[derive(Debug)]
 pub struct EventLog {
-    checker: Arc<Checker>,
+    checker: Arc<SetChecker>,
     state: Mutex<State>,
 }
 
@@ -94,7 +94,7 @@ pub(super) struct ActivePods {
 }
 
 impl EventLog {
-    pub(super) fn new(checker: Arc<Checker>) -> EventLog {
+    pub(super) fn new(checker: Arc<SetChecker>) -> EventLog {
         EventLog {
             checker,
             state: Mutex::default(),
@@ -147,7 +147,14 @@ fn pod_name(request: &Request) -> &str {
     }
 }
 
-impl Observer for EventLog {
+impl Origins for EventLog {
+    fn carries_out(&self, origin: Option<Origin>) {
+        self.checker.carries_out(origin);
+        self.state().by_controller = origin.is_some();
+    }
+}
+
+impl Observer<Controller> for EventLog {
     fn sync_begins(
         &self,
         sync: SyncId,
@@ -184,11 +191,6 @@ impl Observer for EventLog {
             name: pod_name(request).to_owned(),
             answer: None,
         });
-    }
-
-    fn carries_out(&self, origin: Option<Origin>) {
-        self.checker.carries_out(origin);
-        self.state().by_controller = origin.is_some();
     }
 
     fn answered(&self, sync: SyncId, request: &Request, answer: &Answer, now: Now) {

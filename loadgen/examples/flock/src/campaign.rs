@@ -74,7 +74,7 @@ impl SubjectAction for FlockAction {
     fn target(&self) -> Option<&str> {
         use FlockAction::*;
         match self {
-            Cluster(action) => action.replica_set(),
+            Cluster(action) => action.owner(),
             Size(name, _) | MaxAge(name, _) | Delete(name, _) => Some(name),
             LoseRoster(name) | LosePod(name) | Create(name) | Touch(name) => Some(name),
         }

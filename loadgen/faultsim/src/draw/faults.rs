@@ -67,7 +67,7 @@ impl<'a, S: Subject> Faults<'a, S> {
                 let fault = dice.one(&[ApiFault::InternalError, ApiFault::Forbidden]);
                 Action::Requests {
                     calls: vec![Call::CreatePod],
-                    replica_set: None,
+                    owner: None,
                     batch: Some(batch),
                     index: Some(dice.below(1 << batch)),
                     effect: Effect::Refuse(fault),
@@ -142,7 +142,7 @@ impl<'a, S: Subject> Faults<'a, S> {
             }
             FaultClass::StatusConflict => match dice.random.bool() {
                 true => Action::WriteStatus {
-                    replica_set: self.target(dice),
+                    owner: self.target(dice),
                 },
                 false => {
                     let conflict = Effect::Refuse(ApiFault::Conflict);
@@ -150,7 +150,7 @@ impl<'a, S: Subject> Faults<'a, S> {
                 }
             },
             FaultClass::PodKill => Action::Kill {
-                replica_set: self.target(dice),
+                owner: self.target(dice),
                 percent: dice.one(&[1, 50, 100]),
                 how: dice.one(&Death::ALL),
             },
@@ -166,13 +166,13 @@ impl<'a, S: Subject> Faults<'a, S> {
                         }
                     }
                     _ => Action::Flap {
-                        replica_set: self.target(dice),
+                        owner: self.target(dice),
                         percent: dice.one(&[1, 50, 100]),
                     },
                 }
             }
             FaultClass::Tampering => Action::Tamper {
-                replica_set: self.target(dice),
+                owner: self.target(dice),
                 nth: dice.below(20),
                 how: dice.one(&[
                     Tampering::Relabel,
@@ -184,7 +184,7 @@ impl<'a, S: Subject> Faults<'a, S> {
                 ]),
             },
             FaultClass::StuckPod => Action::Stick {
-                replica_set: self.target(dice),
+                owner: self.target(dice),
                 percent: dice.one(&[1, 50, 100]),
                 for_ms: dice.magnitude(1_000, 300_000),
             },

@@ -1,80 +1,43 @@
-//! Metrics of a run that no invariant bounds: how long a ReplicaSet was left alone, how hot a loop
-//! was, how often a delete met the wrong pod. They show the known bugs of upstream's behaviour.
+//! Metrics of a run that no invariant bounds: how many pods there were, and how fast controllers made them.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
 use podstorm_apiserver::{Change, Commit};
-use podstorm_objects::{Now, Pod, Uid};
+use podstorm_objects::Pod;
 use podstorm_sim::engine::observer::Origin;
 
-use super::super::verdict::Verdict;
-use super::checks::begins_deletion;
-use super::oracle::OracleState;
+use crate::verdict::Verdict;
 
 const MINUTE: i64 = 60_000_000_000;
 
 /// The metrics.
 #[derive(Debug, Default)]
 pub(super) struct Metrics {
-    /// Since when each ReplicaSet has other than the wanted number of pods and no controller does anything
-    /// about it, ns.
-    idle_since: BTreeMap<Uid, i64>,
-    /// ReplicaSets that were not gone at the last commit.
-    live: BTreeSet<Uid>,
     /// When pods were created by controllers within the last minute, ns.
     creates: VecDeque<i64>,
     pods: u64,
 }
 
 impl Metrics {
-    /// Something was written; the oracle knows it already. O(ReplicaSets that are there).
+    /// Something was written.
     pub(super) fn committed(
         &mut self,
-        oracle: &OracleState,
         commit: &Commit,
         origin: Option<Origin>,
         verdict: &mut Verdict,
     ) {
-        let now_ns = commit.now.mono_ns;
-        let mut worked_for = None;
-        if let Some((old, new)) = commit.of::<Pod>() {
-            match commit.change {
-                Change::Added => self.pods += 1,
-                Change::Modified => {}
-                Change::Deleted => self.pods = self.pods.saturating_sub(1),
-            }
-            verdict.peak_pods = verdict.peak_pods.max(self.pods);
-            if let Some(origin) = origin {
-                let sync = oracle.syncs.get(&origin.sync);
-                worked_for = sync
-                    .and_then(|sync| sync.set.as_ref())
-                    .map(|set| &set.metadata.uid);
-                if old.is_none() {
-                    self.created(now_ns, verdict);
-                } else if begins_deletion(old, new, commit.change) {
-                    deleted(oracle, old.unwrap_or(new), origin, verdict);
-                }
-            }
+        let Some((old, _)) = commit.of::<Pod>() else {
+            return;
+        };
+        match commit.change {
+            Change::Added => self.pods += 1,
+            Change::Modified => {}
+            Change::Deleted => self.pods = self.pods.saturating_sub(1),
         }
-        let written = &commit.new.metadata().uid;
-        if oracle.sets.get(written).is_some_and(|set| !set.gone) {
-            self.live.insert(written.clone());
+        verdict.peak_pods = verdict.peak_pods.max(self.pods);
+        if origin.is_some() && old.is_none() {
+            self.created(commit.now.mono_ns, verdict);
         }
-        self.live.retain(|uid| {
-            let Some(set) = oracle.sets.get(uid) else {
-                return false;
-            };
-            let unmet = !set.gone && set.active != set.demand();
-            if (!unmet || worked_for == Some(uid))
-                && let Some(since_ns) = self.idle_since.remove(uid)
-            {
-                verdict.longest_idle_ns = verdict.longest_idle_ns.max(now_ns - since_ns);
-            }
-            if unmet {
-                self.idle_since.entry(uid.clone()).or_insert(now_ns);
-            }
-            !set.gone
-        });
     }
 
     fn created(&mut self, now_ns: i64, verdict: &mut Verdict) {
@@ -89,27 +52,4 @@ impl Metrics {
         let creates = self.creates.len() as u64;
         verdict.most_creates_per_minute = verdict.most_creates_per_minute.max(creates);
     }
-
-    /// Writes down what is not over yet.
-    pub(super) fn add_to(&self, verdict: &mut Verdict, now: Now) {
-        let open = self
-            .idle_since
-            .values()
-            .map(|since_ns| now.mono_ns - since_ns);
-        verdict.longest_idle_ns = open.fold(verdict.longest_idle_ns, i64::max);
-    }
-}
-
-fn deleted(oracle: &OracleState, pod: &Pod, origin: Origin, verdict: &mut Verdict) {
-    let Some(sync) = oracle.syncs.get(&origin.sync) else {
-        return;
-    };
-    let seen = sync.seen.get(&*pod.metadata.name);
-    let wrong = seen.is_some_and(|seen| seen.metadata.uid != pod.metadata.uid);
-    verdict.wrong_pods_deleted += u64::from(wrong);
-    let set = oracle
-        .owner_counting(pod)
-        .and_then(|uid| oracle.sets.get(&uid));
-    let below = set.is_some_and(|set| !set.gone && set.active < set.least_since(sync.set_version));
-    verdict.deletes_below_wanted += u64::from(below);
 }

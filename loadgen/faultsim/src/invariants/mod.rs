@@ -1,52 +1,48 @@
 //! The invariant checker: looks at every commit and every step of the controllers, and says which
 //! invariant does not hold. Schedules and scripted hazards are checked alike.
 //!
-//! `tests/RELIABILITY.md` lists the invariants under the numbers used here. A deviation that
-//! upstream's behaviour is known for is counted and is no violation there.
+//! `tests/RELIABILITY.md` lists the invariants under the numbers used here. Here are those of every run; what
+//! holds of one workload's pods is its [`Oracle`]'s matter, and what holds of its other objects its
+//! [`Judge`](crate::simulation::Judge)'s.
 
-mod checks;
-#[cfg(test)]
-mod harness;
 mod metrics;
+mod observed;
 mod oracle;
-mod order;
 mod others;
-#[cfg(test)]
-mod patch_tests;
 mod reach;
 mod repeats;
-mod sets;
-mod statuses;
-#[cfg(test)]
-mod tests;
 mod trace;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-use podstorm::client::{Answer, Request};
-use podstorm::intern::KeyId;
-use podstorm::policy::Behaviour;
-use podstorm::replicaset::{Controller, Outcome, Sync};
-use podstorm_apiserver::{Commit, CommitObserver};
-use podstorm_objects::{Kind, Now, Pod, ReplicaSet, ReplicationController};
+use podstorm_apiserver::Change;
+use podstorm_objects::{Kind, Now, Pod};
 use podstorm_sim::engine::fault_harness::FaultHarness;
-use podstorm_sim::engine::observer::{Observer, Origin, SyncId};
-use podstorm_sim::faults::{BatchPosition, Call, FaultClass};
+use podstorm_sim::engine::observer::{Origin, SyncId};
+use podstorm_sim::faults::FaultClass;
 
 use super::action::{Action, SubjectAction};
 use super::coverage;
 use super::plan::{How, PlannedCluster, Step};
-use super::reference::{Lockstep, Snapshot};
 use super::verdict::{Conditions, Verdict, Violation};
-use checks::Checked;
 use metrics::Metrics;
-use oracle::OracleState;
+pub(crate) use oracle::Oracle;
 use others::Others;
 use reach::Reach;
 use repeats::Repeats;
 use trace::Trace;
+pub(crate) use trace::short;
+
+/// What does not hold: the invariant and what is wrong.
+pub type Checked = Result<(), (&'static str, String)>;
+
+/// Whether a commit is the beginning of a pod's deletion.
+pub(crate) fn begins_deletion(old: Option<&Pod>, new: &Pod, change: Change) -> bool {
+    let was = old.is_some_and(|pod| pod.metadata.is_deleting());
+    !was && (new.metadata.is_deleting() || change == Change::Deleted)
+}
 
 /// How long after the beginning of the quiet there may still be syncs for the last writes, ns.
 const QUIET_SETTLES_NS: i64 = 60_000_000_000;
@@ -71,13 +67,16 @@ impl std::fmt::Debug for Checker {
 /// Everything the checker knows.
 #[derive(Default)]
 struct State {
-    oracle: OracleState,
+    oracle: Box<dyn Oracle>,
     metrics: Metrics,
     reach: Reach,
     repeats: Repeats,
-    /// The reference model, where the schedule has no faults.
-    lockstep: Option<Lockstep>,
     verdict: Verdict,
+    /// The server's version as of the last commit.
+    version: u64,
+    /// Whether controllers ran side by side, or a watch has broken its promise: an event was lost, or an old one
+    /// came again.
+    is_broken: bool,
     trace: Trace,
     /// The log for a person, where one is wanted.
     log: Option<Vec<String>>,
@@ -97,25 +96,20 @@ struct State {
 impl Checker {
     /// The checker of a run that begins with that cluster.
     pub fn new(cluster: &PlannedCluster, how: How) -> Checker {
+        Checker::with(cluster, how, Box::default())
+    }
+
+    /// The same, and it asks that oracle of a workload.
+    pub(crate) fn with(cluster: &PlannedCluster, how: How, oracle: Box<dyn Oracle>) -> Checker {
         Checker {
             nodes: cluster.nodes,
             over: AtomicBool::new(false),
             state: Mutex::new(State {
-                oracle: OracleState::new(cluster, how.behaviour),
+                oracle,
                 log: how.told.then(Vec::new),
                 ..State::default()
             }),
         }
-    }
-
-    /// The run is held against the reference model, if these steps are such that the model follows them.
-    pub(super) fn follow(
-        &self,
-        steps: &[Step<Action>],
-        cluster: &PlannedCluster,
-        behaviour: Behaviour,
-    ) {
-        self.state().lockstep = Lockstep::of(steps, cluster, behaviour);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -131,19 +125,11 @@ impl Checker {
     }
 
     /// An invariant does not hold, which the caller has found.
-    pub(super) fn fail(&self, invariant: &'static str, text: impl Into<String>, now: Now) {
+    pub(crate) fn fail(&self, invariant: &'static str, text: impl Into<String>, now: Now) {
         self.check(now, |_| Err((invariant, text.into())));
     }
 
-    /// A known bug of upstream's, which a script provokes, may make that many pods too many and delete
-    /// that many too many.
-    pub fn excuse(&self, creates: i64, deletes: i64) {
-        let mut state = self.state();
-        state.oracle.allowed += creates;
-        state.oracle.allowed_deletes += deletes;
-    }
-
-    /// When the last pod or ReplicaSet was written, ns.
+    /// When the last object but an Event was written, ns.
     pub(super) fn last_write_ns(&self) -> i64 {
         self.state().last_write_ns
     }
@@ -205,12 +191,16 @@ impl Checker {
         {
             state.strike(class, None);
         }
-        let is_busy = !state.oracle.busy.is_empty() || state.others.are_busy();
+        let is_busy = state.oracle.is_syncing() || state.others.are_busy();
         let nodes = self.nodes;
         let reach = &mut state.reach;
         let mark = reach.acts(step.class, on_cluster, is_busy, nodes, harness.now());
         harness.network().set_fault_id(Some(mark));
         if let Some(action) = on_cluster {
+            state.is_broken |= matches!(
+                action,
+                Action::Drop { .. } | Action::Replay { .. } | Action::Overlap { .. }
+            );
             state.oracle.disturbed(action, harness);
         }
     }
@@ -243,34 +233,10 @@ impl Checker {
 
     /// A controller was started whose first lists are from the past.
     pub fn stale_start(&self) {
-        self.state().oracle.stale_start();
-    }
-
-    /// Whether the reference model follows the run.
-    pub(super) fn follows(&self) -> bool {
-        self.state().lockstep.is_some()
-    }
-
-    /// Users have just done something: the reference model does what the controllers must do.
-    pub(super) fn stepped(&self, harness: &FaultHarness) {
-        if let Some(lockstep) = &mut self.state().lockstep {
-            lockstep.stepped(&Snapshot::of(harness.cluster()));
-        }
-    }
-
-    /// The harness rests, as wanted, or (`rests` is false) users go on before it does.
-    pub(super) fn holds_against_model(&self, harness: &FaultHarness, rests: bool) {
-        self.check(harness.now(), |state| {
-            let Some(lockstep) = &mut state.lockstep else {
-                return Ok(());
-            };
-            if !rests {
-                lockstep.goes_on();
-                return Ok(());
-            }
-            let snapshot = Snapshot::of(harness.cluster());
-            lockstep.rests(&snapshot).map_err(|text| ("model", text))
-        });
+        let mut state = self.state();
+        let situation = "a controller starts over a list from the past";
+        state.verdict.sometimes.insert(situation);
+        state.oracle.stale_start();
     }
 
     /// All is as wanted and quiet: what a controller keeps must be as small as it should be.
@@ -286,34 +252,24 @@ impl Checker {
         let mut state = self.state();
         let state = &mut *state;
         state.verdict.trace = state.trace.hash();
-        state.verdict.excess_pods_created = state.oracle.excess;
-        let oracle = &state.oracle;
-        state.verdict.conditions = match (
-            oracle.overlapped || oracle.lied_to || oracle.resent,
-            oracle.crashed,
-        ) {
+        state.verdict.conditions = match (state.is_broken, state.verdict.crashed) {
             (true, _) => Conditions::Broken,
             (false, true) => Conditions::Crashed,
             (false, false) => Conditions::Kept,
         };
-        state.verdict.ambiguous_writes = state.oracle.ambiguous;
-        state.verdict.sometimes = state.oracle.sometimes.clone();
-        if let Some(lockstep) = &state.lockstep {
-            state.verdict.compared = lockstep.compared();
-            state.verdict.sometimes.extend(lockstep.sometimes());
-        }
-        state.metrics.add_to(&mut state.verdict, state.now);
+        let now_ns = state.now.mono_ns;
+        state.oracle.add_to(&mut state.verdict, now_ns);
         state.reach.add_to(&mut state.verdict.faults);
         let log = state.log.take().unwrap_or_default();
         (state.verdict.clone(), log)
     }
 
-    /// Checks something, and ends the run where it does not hold.
-    fn check(&self, now: Now, check: impl FnOnce(&mut State) -> Checked) {
+    /// Checks something, and ends the run where it does not hold; whether it does.
+    fn check(&self, now: Now, check: impl FnOnce(&mut State) -> Checked) -> bool {
         let mut state = self.state();
         state.now = now;
         let Err((invariant, text)) = check(&mut state) else {
-            return;
+            return true;
         };
         // Relaxed: a simulation runs on one thread.
         if !self.over.swap(true, Ordering::Relaxed) {
@@ -321,11 +277,12 @@ impl Checker {
                 invariant,
                 text,
                 at_ns: now.mono_ns,
-                version: state.oracle.version,
+                version: state.version,
             };
             state.note(|| format!("VIOLATION {violation}"));
             state.verdict.violation = Some(violation);
         }
+        false
     }
 }
 
@@ -359,120 +316,5 @@ impl State {
         for hit in harness.network().take_hits() {
             self.strike(hit.class, Some(coverage::step_of(hit.call, hit.position)));
         }
-    }
-}
-
-impl CommitObserver for Checker {
-    fn committed(&self, commit: &Commit) {
-        self.check(commit.now, |state| {
-            state.oracle.version = commit.version;
-            let metadata = commit.new.metadata();
-            state.trace.add(commit.version);
-            state.trace.add(commit.change as u64);
-            state.trace.add_str(&metadata.name);
-            state.trace.add(commit.now.mono_ns as u64);
-            if commit.new.kind() != Kind::EVENT {
-                state.last_write_ns = commit.now.mono_ns;
-                state.repeats.committed(commit.now);
-                let origin = state.origin;
-                state.note(|| trace::commit_text(commit, origin));
-            }
-            let (change, origin) = (commit.change, state.origin);
-            let checked = if let Some((old, new)) = commit.of::<Pod>() {
-                if origin.is_some() {
-                    let deletes = old.is_some() && checks::begins_deletion(old, new, change);
-                    state.verdict.creates += u64::from(old.is_none());
-                    state.verdict.deletes += u64::from(deletes);
-                }
-                state.oracle.pod_committed(change, old, new, origin)
-            } else if let Some((old, new)) = commit.of::<ReplicaSet>() {
-                let kind = Kind::REPLICA_SET;
-                state.oracle.set_committed(kind, change, old, new, origin)
-            } else if let Some((old, new)) = commit.of::<ReplicationController>() {
-                let (old, new) = (
-                    old.map(ReplicationController::to_replica_set),
-                    new.to_replica_set(),
-                );
-                let (kind, old) = (Kind::REPLICATION_CONTROLLER, old.as_ref());
-                state.oracle.set_committed(kind, change, old, &new, origin)
-            } else {
-                Ok(())
-            };
-            if let (Some(lockstep), Some(_)) = (&mut state.lockstep, state.origin) {
-                lockstep.committed(commit);
-            }
-            let verdict = &mut state.verdict;
-            (state.metrics).committed(&state.oracle, commit, state.origin, verdict);
-            state.reach.committed(commit, state.origin);
-            checked
-        });
-    }
-}
-
-impl Observer for Checker {
-    fn sync_begins(&self, sync: SyncId, controller: &Controller, _: usize, key: KeyId, now: Now) {
-        self.check(now, |state| {
-            state.verdict.syncs += 1;
-            state.trace.add_str("sync");
-            state.trace.add(sync.number);
-            if sync.kind != Kind::REPLICA_SET {
-                state.trace.add_str(sync.kind.name());
-            }
-            let name = || controller.owners().name(key).name.to_string();
-            state.count_sync(sync, name, now);
-            state.repeats.sync_begins(sync, name, now);
-            state.reach.sync_begins(now);
-            state.oracle.sync_begins(sync, controller, key, now)
-        });
-    }
-
-    fn sends(
-        &self,
-        sync: SyncId,
-        controller: &Controller,
-        request: &Request,
-        place: BatchPosition,
-        now: Now,
-    ) {
-        self.check(now, |state| {
-            state.note(|| trace::request_text(sync, request));
-            if Call::of(request).is_write() {
-                state.last_asked_ns = now.mono_ns;
-            }
-            state.oracle.sends(sync, controller, request, place, now)
-        });
-    }
-
-    #[cfg(test)]
-    fn plants(&self, request: &Request) -> Option<Vec<Request>> {
-        super::planted_tests::requests(request)
-    }
-
-    fn carries_out(&self, origin: Option<Origin>) {
-        self.state().origin = origin;
-    }
-
-    fn answered(&self, sync: SyncId, request: &Request, answer: &Answer, now: Now) {
-        self.check(now, |state| {
-            if let Answer::Failed(error) = answer {
-                state.note(|| format!("  {} is answered {}: {error}", sync.number, error.code));
-            }
-            state.reach.answered(answer, now);
-            state.repeats.answered(sync, request, answer, now)?;
-            state.oracle.answered(sync, request, answer)
-        });
-    }
-
-    fn sync_ended(&self, sync: SyncId, _controller: &Controller, state: &Sync, now: Now) {
-        #[cfg(test)]
-        super::planted_tests::sync_ended(_controller, state.key(), now);
-        let outcome = state.outcome();
-        self.check(now, |state| {
-            if let Outcome::Failed(error) = outcome {
-                state.note(|| format!("sync {} failed: {error}", sync.number));
-            }
-            state.repeats.sync_ended(sync);
-            state.oracle.sync_ended(sync, outcome)
-        });
     }
 }

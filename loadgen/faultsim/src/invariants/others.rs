@@ -1,5 +1,5 @@
-//! The syncs of workloads whose work the checker of ReplicaSets does not look at: what their watchers tell it, and
-//! what holds for all workloads (L2, L6).
+//! The syncs of workloads that the checker's [`Oracle`](super::Oracle) does not know: what their watchers tell the
+//! checker, and what holds for all workloads (L2, L6).
 
 use std::collections::BTreeSet;
 
@@ -48,7 +48,10 @@ impl Checker {
         let mut state = self.state();
         state.others.last_asked_ns = now.mono_ns;
         let (incarnation, number) = (sync.incarnation, sync.number);
-        state.note(|| format!("  {incarnation}.{number} asks: {}", request_words(request)));
+        if state.log.is_some() {
+            let words = request_words(request, &*state.oracle);
+            state.note(|| format!("  {incarnation}.{number} asks: {words}"));
+        }
     }
 
     /// A request of such a sync has its answer.
@@ -65,7 +68,8 @@ impl Checker {
                 let code = error.code;
                 state.note(|| format!("  {incarnation}.{number} is answered {code}: {error}"));
             }
-            state.repeats.answered(sync, request, answer, now)
+            let exchange = (request, answer);
+            state.repeats.answered(sync, exchange, &*state.oracle, now)
         });
     }
 

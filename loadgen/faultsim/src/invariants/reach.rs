@@ -219,7 +219,7 @@ mod tests {
     fn what_is_written_at_once_is_noticed_and_nothing_after_that() {
         let mut reach = Reach::default();
         let kill = Action::Kill {
-            replica_set: "web".to_owned(),
+            owner: "web".to_owned(),
             percent: 100,
             how: Death::Deleted,
         };

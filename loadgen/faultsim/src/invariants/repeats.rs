@@ -7,8 +7,8 @@ use podstorm::client::{Answer, Request};
 use podstorm_objects::{Kind, Now};
 use podstorm_sim::engine::observer::SyncId;
 
-use super::checks::Checked;
 use super::trace::request_words;
+use super::{Checked, Oracle};
 
 /// How often a key may ask for the same and get the same answer once nothing was written for a second. A
 /// watch that failed is tried again half a minute after the last fault, or later; until then a key whose
@@ -50,8 +50,8 @@ impl Repeats {
     pub(super) fn answered(
         &mut self,
         sync: SyncId,
-        request: &Request,
-        answer: &Answer,
+        (request, answer): (&Request, &Answer),
+        oracle: &dyn Oracle,
         now: Now,
     ) -> Checked {
         let key = self.keys.get(&sync);
@@ -62,13 +62,13 @@ impl Repeats {
             .counts
             .entry((sync.incarnation, sync.kind, key.clone()))
             .or_default();
-        let pair = format!("{} -> {}", request_words(request), answer_words(answer));
+        let asked = request_words(request, oracle);
+        let pair = format!("{asked} -> {}", answer_words(answer));
         let count = of_key.entry(pair).or_default();
         *count += 1;
         if *count <= REPEATS_MAX {
             return Ok(());
         }
-        let asked = request_words(request);
         let text = format!(
             "after the last fault {} {key} asked {count} times to {asked}, and was answered alike: {}",
             sync.kind.name(),
@@ -116,7 +116,8 @@ mod tests {
         let request = Request::ReadVersion { kind: Kind::POD };
         let error = ApiError::status(code, podstorm::client::Reason::Conflict, "no");
         repeats.sync_begins(SYNC, || "web".to_owned(), Now::default());
-        let checked = repeats.answered(SYNC, &request, &Answer::Failed(error), Now::default());
+        let (answer, oracle) = (Answer::Failed(error), Box::<dyn Oracle>::default());
+        let checked = repeats.answered(SYNC, (&request, &answer), &*oracle, Now::default());
         repeats.sync_ended(SYNC);
         checked
     }

@@ -1,11 +1,12 @@
 //! The hash of everything that happens in a run, and its words for a person.
 
 use podstorm::client::Request;
-use podstorm::replicaset::as_replica_set;
 use podstorm_apiserver::{Change, Commit};
-use podstorm_objects::{Pod, ReplicaSet, ReplicationController, Uid};
+use podstorm_objects::{Pod, Uid};
 use podstorm_sim::engine::client::RequestInfo;
 use podstorm_sim::engine::observer::{Origin, SyncId};
+
+use super::Oracle;
 
 /// FNV-1a over 128 bits: equal on every machine.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +42,7 @@ impl Trace {
 }
 
 /// One commit in words.
-pub(super) fn commit_text(commit: &Commit, origin: Option<Origin>) -> String {
+pub(super) fn commit_text(commit: &Commit, origin: Option<Origin>, oracle: &dyn Oracle) -> String {
     let who = match origin {
         None => String::new(),
         Some(Origin { sync, orphaned }) => format!(
@@ -71,12 +72,8 @@ pub(super) fn commit_text(commit: &Commit, origin: Option<Origin>) -> String {
             ""
         };
         format!(" (owner {owner}, {:?}{deleting})", pod.status.phase)
-    } else if let Some((_, set)) = commit.of::<ReplicaSet>() {
-        set_text(set)
-    } else if let Some((_, controller)) = commit.of::<ReplicationController>() {
-        set_text(&controller.to_replica_set())
     } else {
-        String::new()
+        oracle.object_words(&commit.new).unwrap_or_default()
     };
     format!(
         "version {}: {:?} {} {what}{who}{detail}",
@@ -86,31 +83,18 @@ pub(super) fn commit_text(commit: &Commit, origin: Option<Origin>) -> String {
     )
 }
 
-fn set_text(set: &ReplicaSet) -> String {
-    format!(
-        " (uid {}, wants {}, status {}/{}/{}, generation {} of {})",
-        short(&set.metadata.uid),
-        set.replicas(),
-        set.status.replicas,
-        set.status.ready_replicas,
-        set.status.available_replicas,
-        set.status.observed_generation,
-        set.metadata.generation
-    )
-}
-
 /// A request of a sync.
-pub(super) fn request_text(sync: SyncId, request: &Request) -> String {
+pub(super) fn request_text(sync: SyncId, request: &Request, oracle: &dyn Oracle) -> String {
     format!(
         "  sync {} of controller {} asks: {}",
         sync.number,
         sync.incarnation,
-        request_words(request)
+        request_words(request, oracle)
     )
 }
 
 /// One request in words.
-pub(crate) fn request_words(request: &Request) -> String {
+pub(super) fn request_words(request: &Request, oracle: &dyn Oracle) -> String {
     match request {
         Request::CreatePod { name, .. } => {
             let name = name.as_deref().unwrap_or("a new name");
@@ -126,12 +110,8 @@ pub(crate) fn request_words(request: &Request) -> String {
         Request::Put { object } => format!("write {}", object.metadata().name),
         Request::Delete { name, .. } => format!("delete {name}"),
         Request::PutStatus { object } => {
-            let told = as_replica_set(object).map(|set| {
-                let (replicas, generation) = (set.status.replicas, set.status.observed_generation);
-                format!(": {replicas} replicas, generation {generation}")
-            });
-            let name = &object.metadata().name;
-            format!("write the status of {name}{}", told.unwrap_or_default())
+            let words = oracle.status_words(object).unwrap_or_default();
+            format!("write the status of {}{words}", object.metadata().name)
         }
         Request::ReadVersion { kind } => format!("read the version of {}", kind.resource()),
         Request::Patch { name, .. }
@@ -150,7 +130,7 @@ pub(crate) fn request_words(request: &Request) -> String {
 }
 
 /// Enough of a UID to tell it from others.
-fn short(uid: &Uid) -> String {
+pub(crate) fn short(uid: &Uid) -> String {
     let mut text = uid.to_string();
     text.truncate(8);
     text

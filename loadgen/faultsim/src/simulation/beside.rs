@@ -1,5 +1,6 @@
-//! A watcher of one workload that stands beside the checker of ReplicaSets: it passes every commit and every sync
-//! of the workload on to that checker, and asks a [`Judge`] for what holds of the workload alone.
+//! A watcher of one workload that stands beside another watcher, of the workload below it or of none: it passes
+//! every commit on to that one, every sync of its workload on to the checker, and asks a [`Judge`] for what holds
+//! of its workload alone.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -10,14 +11,11 @@ use podstorm::intern::KeyId;
 use podstorm_apiserver::{Commit, CommitObserver};
 use podstorm_objects::Now;
 use podstorm_sim::engine::fault_harness::FaultHarness;
-use podstorm_sim::engine::observer::{Observer, Origin, SyncId};
+use podstorm_sim::engine::observer::{Observer, Origin, Origins, SyncId};
 use podstorm_sim::faults::BatchPosition;
 
 use super::{Simulation, Watcher};
-use crate::invariants::Checker;
-
-/// What does not hold: the invariant and what is wrong.
-pub type Checked = Result<(), (&'static str, String)>;
+use crate::invariants::{Checked, Checker};
 
 /// The invariants of one workload. Every method but [`missing`](Judge::missing) may be left out.
 pub trait Judge: Debug + Send + 'static {
@@ -54,9 +52,10 @@ pub trait Judge: Debug + Send + 'static {
     }
 }
 
-/// A judge beside the checker of ReplicaSets.
+/// A judge beside another watcher.
 #[derive(Debug)]
-pub struct Beside<J> {
+pub struct Beside<J, W = Checker> {
+    below: Arc<W>,
     checker: Arc<Checker>,
     state: Mutex<State<J>>,
 }
@@ -68,11 +67,13 @@ struct State<J> {
     origin: Option<Origin>,
 }
 
-impl<J: Judge> Beside<J> {
-    /// Puts a judge beside a checker.
-    pub fn new(checker: Checker, judge: J) -> Arc<Beside<J>> {
+impl<J: Judge, W: Watcher> Beside<J, W> {
+    /// Puts a judge beside the watcher of the workload below, or beside a [`Checker`] alone.
+    pub fn new(below: W, judge: J) -> Arc<Beside<J, W>> {
+        let below = Arc::new(below);
         Arc::new(Beside {
-            checker: Arc::new(checker),
+            checker: Arc::clone(&below).checker(),
+            below,
             state: Mutex::new(State {
                 judge,
                 origin: None,
@@ -87,28 +88,43 @@ impl<J: Judge> Beside<J> {
     }
 }
 
-impl<J: Judge> Watcher for Beside<J> {
+impl<J: Judge, W: Watcher + Debug> Watcher for Beside<J, W> {
     fn checker(self: Arc<Self>) -> Arc<Checker> {
         Arc::clone(&self.checker)
     }
 
+    fn of_orphans(self: Arc<Self>) -> Arc<dyn Origins> {
+        Arc::clone(&self.below).of_orphans()
+    }
+
     fn observe(self: Arc<Self>, harness: &mut FaultHarness) {
+        Arc::clone(&self.below).observe(harness);
         harness.observe::<J::Workload>(self);
     }
 
     fn missing(&self, simulation: &Simulation) -> Option<String> {
-        let missing = simulation.missing();
+        let missing = self.below.missing(simulation);
         missing.or_else(|| self.state().judge.missing(simulation))
     }
 
+    fn stepped(&self, simulation: &Simulation) {
+        self.below.stepped(simulation);
+    }
+
+    fn compares(&self, simulation: &Simulation) {
+        self.below.compares(simulation);
+    }
+
     fn situations(&self) -> Vec<&'static str> {
-        self.state().judge.situations()
+        let mut situations = self.below.situations();
+        situations.extend(self.state().judge.situations());
+        situations
     }
 }
 
-impl<J: Judge> CommitObserver for Beside<J> {
+impl<J: Judge, W: Watcher> CommitObserver for Beside<J, W> {
     fn committed(&self, commit: &Commit) {
-        self.checker.committed(commit);
+        self.below.committed(commit);
         let checked = {
             let mut state = self.state();
             let sync = state.origin.map(|origin| origin.sync);
@@ -120,7 +136,13 @@ impl<J: Judge> CommitObserver for Beside<J> {
     }
 }
 
-impl<J: Judge> Observer<J::Workload> for Beside<J> {
+impl<J: Judge, W: Watcher + Debug> Origins for Beside<J, W> {
+    fn carries_out(&self, origin: Option<Origin>) {
+        self.state().origin = origin;
+    }
+}
+
+impl<J: Judge, W: Watcher + Debug> Observer<J::Workload> for Beside<J, W> {
     fn sync_begins(
         &self,
         sync: SyncId,
@@ -140,10 +162,6 @@ impl<J: Judge> Observer<J::Workload> for Beside<J> {
     #[cfg(test)]
     fn plants(&self, request: &Request) -> Option<Vec<Request>> {
         J::plants(request)
-    }
-
-    fn carries_out(&self, origin: Option<Origin>) {
-        self.state().origin = origin;
     }
 
     fn answered(&self, sync: SyncId, request: &Request, answer: &Answer, now: Now) {

@@ -1,7 +1,5 @@
 //! The end of a run: everything is put right, must be as wanted again, and stay so.
 
-use podstorm_sim::engine::fault_harness::FaultHarness;
-
 use super::{MS, Simulation, Users, Watcher};
 
 const SECOND: i64 = 1_000 * MS;
@@ -129,7 +127,7 @@ impl Simulation {
         let limit_ns = self.harness.now().mono_ns + LAST_RETRY;
         loop {
             let now_ns = self.harness.now().mono_ns;
-            let waits = (self.harness.controllers()).any(|it| it.queue().delayed() > 0);
+            let waits = self.owners.have_delayed(&self.harness);
             if !waits || now_ns >= limit_ns || self.checker.is_over() {
                 return;
             }
@@ -171,7 +169,9 @@ impl Simulation {
                 return since_ns;
             }
             let waited = now_ns - begun_ns;
-            if touches.peek().is_some_and(|at_ns| waited >= *at_ns) && !expects(&self.harness) {
+            if touches.peek().is_some_and(|at_ns| waited >= *at_ns)
+                && !self.owners.expect(&self.harness)
+            {
                 touch(self);
                 touches.next();
                 step_ns = 50 * MS;
@@ -187,16 +187,4 @@ impl Simulation {
             step_ns = (step_ns * 5 / 4).min(5 * SECOND);
         }
     }
-}
-
-/// Whether a live controller still waits for the events of what it asked for.
-fn expects(harness: &FaultHarness) -> bool {
-    let now_ns = harness.now().mono_ns;
-    let mut controllers = harness.controllers();
-    controllers.any(|controller| {
-        let expectations = controller.expectations();
-        let owners = controller.owners().all();
-        let mut keys = owners.iter().map(|(key, _)| *key);
-        keys.any(|key| !expectations.satisfied(key, now_ns))
-    })
 }

@@ -22,7 +22,7 @@ impl Simulation {
         match action {
             Action::Requests {
                 calls,
-                replica_set,
+                owner,
                 batch,
                 index,
                 effect,
@@ -31,7 +31,7 @@ impl Simulation {
             } => self.harness.network().arm(Armed {
                 class: class.unwrap_or(FaultClass::ApiError),
                 calls: calls.clone(),
-                workload: replica_set.clone(),
+                workload: owner.clone(),
                 batch: *batch,
                 index: *index,
                 effect: effect.clone(),

@@ -1,9 +1,9 @@
 //! A simulated cluster under faults: carries actions out, and undoes later what lasts for a while.
 
 mod beside;
-mod caches;
 mod ending;
 mod faults;
+mod owners;
 mod parts;
 mod users;
 
@@ -11,12 +11,10 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
 
-use podstorm::deployment::find_new::by_creation;
 use podstorm::policy::Behaviour;
 use podstorm::reflector::WATCH_LIST;
-use podstorm::replicaset::STALE_CONSISTENCY;
+use podstorm_apiserver::Cluster;
 use podstorm_apiserver::latency::Latency;
-use podstorm_apiserver::{Api, Cluster};
 use podstorm_objects::{Kind, Namespace, Node, Pod, Uid};
 use podstorm_sim::due_queue::DueQueue;
 use podstorm_sim::engine::fault_harness::{FaultHarness, Stopped};
@@ -28,16 +26,20 @@ use serde_json::{Value, json};
 
 use super::action::{Action, SubjectAction};
 use super::invariants::Checker;
-use super::model;
 use super::objects::{NAMESPACE, STUCK, named, node_name};
 use super::plan::{PlannedCluster, Step};
-use super::workloads::{self, PlannedReplicaSet, WorkloadKind};
 
 const MS: i64 = 1_000_000;
 
-pub use beside::{Beside, Checked, Judge};
+pub use super::invariants::Checked;
+pub use beside::{Beside, Judge};
 pub use ending::Ending;
+pub(crate) use owners::is_idle;
+pub use owners::{NoOwners, OwnerPlan, PodOwners};
 pub use parts::{Users, Watcher};
+
+/// What the names of the gates begin with that let controllers wait for their own writes.
+const STALE_CONSISTENCY: &str = "StaleControllerConsistency";
 
 /// What a planned cluster is built from, in which the controllers of these kinds run.
 pub fn options(
@@ -46,11 +48,12 @@ pub fn options(
     seed: u64,
     behaviour: Behaviour,
 ) -> SimOptions {
-    let gates = [
-        (STALE_CONSISTENCY, planned.stale_controller_consistency),
-        (WATCH_LIST, planned.watch_list_client),
-    ];
-    let gates = gates.map(|(gate, on)| (gate.name.to_owned(), on));
+    let gates = Rows::installed().gates().into_keys();
+    let consistency = gates.filter(|gate| gate.starts_with(STALE_CONSISTENCY));
+    let gates = consistency
+        .map(|gate| (gate, planned.stale_controller_consistency))
+        .chain([(WATCH_LIST.name, planned.watch_list_client)]);
+    let gates = gates.map(|(gate, on)| (gate.to_owned(), on));
     let up_to = |ms: u32| Latency::Uniform(i64::from(ms) * MS / 10, i64::from(ms) * MS);
     let mut options = SimOptions::new(EngineKind::Virtual, seed);
     for (_, flag) in Rows::installed().worker_flags() {
@@ -60,7 +63,7 @@ pub fn options(
     options.services.controllers = Controllers::of_kinds(Rows::installed(), kinds);
     options.controller = ControllerSettings {
         burst_replicas: planned.burst_replicas,
-        feature_gates: gates.into_iter().collect(),
+        feature_gates: gates.collect(),
         ..options.controller
     };
     options.policy = behaviour.policy();
@@ -72,8 +75,17 @@ pub fn options(
         scheduling: up_to(planned.watch_ms),
     };
     #[cfg(test)]
-    let options = super::planted_tests::options(options);
+    if let Some(spoil) = SPOIL.get() {
+        spoil(&mut options);
+    }
     options
+}
+
+#[cfg(test)]
+thread_local! {
+    /// What a test changes in the options of the runs of its thread.
+    pub(crate) static SPOIL: std::cell::Cell<Option<fn(&mut SimOptions)>> =
+        const { std::cell::Cell::new(None) };
 }
 
 /// How old a new controller's first lists are, in versions, and how long their servers stay behind.
@@ -92,8 +104,8 @@ enum Later {
     KillOldest,
     /// Pods lose the finalizer that kept them.
     Unstick,
-    /// The ReplicaSet is created again.
-    CreateReplicaSet { name: String },
+    /// An owner of pods is created again.
+    CreateOwner { name: String },
     /// Pods whose containers restarted are ready again.
     Ready { pods: Vec<(String, Uid)> },
     /// A watch ends and lists anew.
@@ -108,7 +120,7 @@ enum Later {
     CreateNamespace,
 }
 
-/// Creates the objects of a workload that stands on ReplicaSets, when the namespace is there again.
+/// Creates the objects of a workload when the namespace is there again.
 #[derive(Clone)]
 struct CreateObjects(Arc<dyn Fn(&mut Simulation) + Send + Sync>);
 
@@ -127,8 +139,10 @@ pub struct Simulation {
     planned: PlannedCluster,
     /// Whether a write of users that the server refuses is a mistake: a script means what it says.
     is_scripted: bool,
-    /// What each ReplicaSet is made from, by name.
-    sets: BTreeMap<String, SetPlan>,
+    /// The objects that own pods.
+    owners: &'static dyn PodOwners,
+    /// What each of them is made from, by name.
+    plans: BTreeMap<String, OwnerPlan>,
     later: DueQueue<Later>,
     begun_ns: i64,
     /// For how long a crash that is armed keeps the controller away, ns, and how old its first lists
@@ -138,16 +152,6 @@ pub struct Simulation {
     /// Whether the namespace was deleted and is not back.
     away: bool,
     create_objects: Option<CreateObjects>,
-}
-
-#[derive(Clone, Debug)]
-struct SetPlan {
-    kind: WorkloadKind,
-    like: String,
-    replicas: i32,
-    min_ready_seconds: i32,
-    /// Whether it was deleted for good.
-    deleted: bool,
 }
 
 impl Simulation {
@@ -166,7 +170,8 @@ impl Simulation {
             checker,
             planned: planned.clone(),
             is_scripted,
-            sets: BTreeMap::new(),
+            owners: &NoOwners,
+            plans: BTreeMap::new(),
             later: DueQueue::default(),
             begun_ns: 0,
             crash: (0, Stale::default()),
@@ -188,20 +193,10 @@ impl Simulation {
         simulation
     }
 
-    /// Creates ReplicaSets and ReplicationControllers, in the order of their names.
-    pub fn create_sets(&mut self, planned: &[PlannedReplicaSet]) {
-        for set in planned {
-            let plan = SetPlan {
-                kind: set.kind,
-                like: set.name.clone(),
-                replicas: set.replicas,
-                min_ready_seconds: set.min_ready_seconds,
-                deleted: false,
-            };
-            self.sets.insert(set.name.clone(), plan);
-        }
-        let names: Vec<String> = self.sets.keys().cloned().collect();
-        names.iter().for_each(|name| self.create_set(name));
+    /// The same, whose actions name such owners of pods. Without this there are none.
+    #[must_use]
+    pub fn with_owners(self, owners: &'static dyn PodOwners) -> Simulation {
+        Simulation { owners, ..self }
     }
 
     /// Creates the objects of a workload, now and whenever the namespace is created again.
@@ -214,7 +209,7 @@ impl Simulation {
         self.harness.cluster()
     }
 
-    pub(super) fn checker(&self) -> Arc<Checker> {
+    pub(crate) fn checker(&self) -> Arc<Checker> {
         Arc::clone(&self.checker)
     }
 
@@ -227,29 +222,6 @@ impl Simulation {
         self.cluster()
             .create(namespace, now)
             .expect("the namespace is new");
-    }
-
-    fn create_set(&self, name: &str) {
-        let Some(plan) = self.sets.get(name) else {
-            return;
-        };
-        let size = (plan.replicas, plan.min_ready_seconds);
-        let (cluster, now) = (self.cluster(), self.harness.now());
-        // Refused where it exists or the namespace is on its way out: then there is nothing to do.
-        let _ = plan.kind.create(cluster, name, &plan.like, size, now);
-    }
-
-    /// What the object of that name is.
-    fn kind_of(&self, name: &str) -> WorkloadKind {
-        self.sets
-            .get(name)
-            .map(|plan| plan.kind)
-            .unwrap_or_default()
-    }
-
-    /// Requests about objects of the kind that the one of that name is.
-    fn api(&self, name: &str) -> Api<'_> {
-        self.cluster().api(self.kind_of(name).kind())
     }
 
     /// From now on times of steps count.
@@ -329,7 +301,7 @@ impl Simulation {
                 }
             }
             Later::Unstick => self.unstick(),
-            Later::CreateReplicaSet { name } => self.create_set(&name),
+            Later::CreateOwner { name } => self.create_owner(&name),
             Later::Ready { pods } => self.ready_again(&pods),
             Later::List { stream } => {
                 self.each_connection(|connection| connection.end(stream, StreamEnd::Expired));
@@ -401,10 +373,10 @@ impl Simulation {
         }
         self.away = false;
         self.create_namespace();
-        let there = self.sets.iter().filter(|(_, plan)| !plan.deleted);
+        let there = self.plans.iter().filter(|(_, plan)| !plan.is_deleted);
         let names: Vec<String> = there.map(|(name, _)| name.clone()).collect();
         for name in names {
-            self.create_set(&name);
+            self.create_owner(&name);
         }
         if let Some(CreateObjects(create)) = self.create_objects.clone() {
             create(self);
@@ -422,41 +394,22 @@ impl Simulation {
         self.harness.wake_controllers();
     }
 
-    /// The name of the ReplicaSet that is meant by `web/2`; none where `web` owns none.
-    pub(super) fn counted(&self, name: &str) -> Option<String> {
-        let Some((owner, nth)) = name.split_once('/') else {
-            return Some(name.to_owned());
-        };
-        let mut sets = workloads::all(self.cluster());
-        sets.retain(|set| {
-            let controller = set.metadata.controller();
-            controller.is_some_and(|controller| *controller.name == *owner)
-        });
-        sets.sort_by(|a, b| by_creation(a, b));
-        let nth: usize = nth.parse().expect("a schedule is checked first");
-        let set = sets.get(nth % sets.len().max(1))?;
-        Some(set.metadata.name.to_string())
-    }
-
     fn act_on_cluster(&mut self, class: Option<FaultClass>, action: &Action) {
         let mut action = action.clone();
-        if let Some(name) = action.replica_set_mut() {
+        if let Some(name) = action.owner_mut() {
             let Some(found) = self.counted(name) else {
                 return;
             };
             *name = found;
         }
         match &action {
-            Action::Scale {
-                replica_set,
-                replicas,
-            } => self.scale(replica_set, *replicas),
-            Action::Touch { replica_set } => self.touch(replica_set),
-            Action::ChangeTemplate { replica_set } => {
+            Action::Scale { owner, replicas } => self.scale(owner, *replicas),
+            Action::Touch { owner } => self.touch(owner),
+            Action::ChangeTemplate { owner } => {
                 self.touches += 1;
                 let revision = format!("r{}", self.touches);
-                self.patch_set(
-                    replica_set,
+                self.patch_owner(
+                    owner,
                     json!({"spec": {"template": {"metadata": {"labels": {"revision": revision}}}}}),
                 );
             }
@@ -466,69 +419,56 @@ impl Simulation {
                 like,
                 replicas,
             } => {
-                let plan = SetPlan {
-                    kind: *kind,
-                    like: like.clone(),
-                    replicas: *replicas,
-                    min_ready_seconds: 0,
-                    deleted: false,
-                };
-                self.sets.insert(name.clone(), plan);
-                self.create_set(name);
+                let usual = self.owners.kinds().first().copied();
+                if let Some(kind) = kind.map(|kind| kind.0).or(usual) {
+                    let plan = OwnerPlan::new(kind, like, *replicas);
+                    self.plans.insert(name.clone(), plan);
+                    self.create_owner(name);
+                }
             }
-            Action::DeleteReplicaSet {
-                replica_set,
-                propagation,
-            } => {
-                self.delete_set(replica_set, propagation.policy());
-                if let Some(plan) = self.sets.get_mut(replica_set) {
-                    plan.deleted = true;
+            Action::DeleteOwner { owner, propagation } => {
+                self.delete_owner(owner, propagation.policy());
+                if let Some(plan) = self.plans.get_mut(owner) {
+                    plan.is_deleted = true;
                 }
             }
             Action::Recreate {
-                replica_set,
+                owner,
                 propagation,
                 gap_ms,
             } => {
-                self.delete_set(replica_set, propagation.policy());
-                let name = replica_set.clone();
-                if let Some(plan) = self.sets.get_mut(&name) {
-                    plan.deleted = false;
+                self.delete_owner(owner, propagation.policy());
+                let name = owner.clone();
+                if let Some(plan) = self.plans.get_mut(&name) {
+                    plan.is_deleted = false;
                 }
                 match gap_ms {
-                    0 => self.create_set(&name),
-                    gap_ms => self.after_ms(*gap_ms, Later::CreateReplicaSet { name }),
+                    0 => self.create_owner(&name),
+                    gap_ms => self.after_ms(*gap_ms, Later::CreateOwner { name }),
                 }
             }
-            Action::CreateOrphans { replica_set, pods } => self.create_orphans(replica_set, *pods),
+            Action::CreateOrphans { owner, pods } => self.create_orphans(owner, *pods),
             Action::CreatePod {
                 name,
-                replica_set,
+                owner,
                 deletion_cost,
-            } => self.create_named(name, replica_set.as_deref(), *deletion_cost),
+            } => self.create_named(name, owner.as_deref(), *deletion_cost),
             Action::RemovePod { name } => self.delete_pod(name, Some(0)),
-            Action::WriteStatus { replica_set } => self.miscount(replica_set),
+            Action::WriteStatus { owner } => self.miscount(owner),
             Action::Kill {
-                replica_set,
+                owner,
                 percent,
                 how,
-            } => self.kill(replica_set, *percent, *how),
-            Action::Flap {
-                replica_set,
-                percent,
-            } => self.flap(replica_set, *percent),
-            Action::Tamper {
-                replica_set,
-                nth,
-                how,
-            } => self.tamper(replica_set, *nth, *how),
+            } => self.kill(owner, *percent, *how),
+            Action::Flap { owner, percent } => self.flap(owner, *percent),
+            Action::Tamper { owner, nth, how } => self.tamper(owner, *nth, *how),
             Action::Stick {
-                replica_set,
+                owner,
                 percent,
                 for_ms,
             } => {
                 let stuck = json!({"metadata": {"finalizers": [STUCK]}});
-                for pod in self.some_pods(replica_set, *percent, Pod::is_active) {
+                for pod in self.some_pods(owner, *percent, Pod::is_active) {
                     self.patch_pod(&pod.metadata.name, stuck.clone());
                 }
                 self.after_ms(*for_ms, Later::Unstick);
@@ -542,8 +482,8 @@ impl Simulation {
         if self.away {
             return Some("the namespace is on its way out".to_owned());
         }
-        model::difference(self.cluster(), self.harness.now())
-            .or_else(|| caches::behind(&self.harness))
+        let unsettled = owners::unsettled_pod(self.cluster());
+        unsettled.or_else(|| self.owners.missing(&self.harness))
     }
 }
 

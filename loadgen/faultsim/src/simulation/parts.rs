@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use podstorm::replicaset::Controller;
 use podstorm_apiserver::CommitObserver;
 use podstorm_sim::engine::fault_harness::FaultHarness;
-use podstorm_sim::engine::observer::Observer;
+use podstorm_sim::engine::observer::Origins;
 
 use super::Simulation;
 use crate::invariants::Checker;
@@ -39,17 +38,17 @@ pub trait Users: Sized {
     }
 }
 
-/// What looks at a run: the checker of ReplicaSets, and what looks at more.
+/// What looks at a run: the checker, and what looks at more.
 pub trait Watcher: CommitObserver + 'static {
-    /// The checker of ReplicaSets.
+    /// The checker, which keeps what came of the run.
     fn checker(self: Arc<Self>) -> Arc<Checker>;
 
-    /// What observes the controllers of ReplicaSets.
-    fn of_sets(self: Arc<Self>) -> Arc<dyn Observer<Controller>> {
+    /// What learns where the commits of orphaned requests come from.
+    fn of_orphans(self: Arc<Self>) -> Arc<dyn Origins> {
         self.checker()
     }
 
-    /// Observes the controllers of other workloads.
+    /// Observes the controllers that it knows.
     fn observe(self: Arc<Self>, _: &mut FaultHarness) {}
 
     /// What is not as it must be at rest, if anything.
@@ -57,11 +56,20 @@ pub trait Watcher: CommitObserver + 'static {
         simulation.missing()
     }
 
+    /// Users have just done something: a model does what the controllers must do.
+    fn stepped(&self, _: &Simulation) {}
+
     /// A step is about to be carried out, or the run is over: a model is held against what was done.
     fn compares(&self, _: &Simulation) {}
 
-    /// The situations that have been seen, besides those that the checker of ReplicaSets knows.
+    /// The situations that have been seen, besides those that the checker knows.
     fn situations(&self) -> Vec<&'static str> {
         Vec::new()
+    }
+}
+
+impl Watcher for Checker {
+    fn checker(self: Arc<Self>) -> Arc<Checker> {
+        self
     }
 }

@@ -9,14 +9,14 @@ use podstorm_objects::{AnyObject, Kind, OwnerReference, Pod, Resource, Uid};
 use serde_json::{Value, json};
 
 use super::super::action::{Death, Dependents, Tampering};
-use super::super::objects::{pod, with};
-use super::super::workloads::{self, members};
+use super::super::objects::{members, pod, with};
+use super::owners::owned_by;
 use super::{Later, NAMESPACE, STUCK, Simulation, ready};
 
 impl Simulation {
     /// A user sets the number of replicas.
     pub fn scale(&mut self, name: &str, replicas: i32) {
-        if let Some(plan) = self.sets.get_mut(name) {
+        if let Some(plan) = self.plans.get_mut(name) {
             plan.replicas = replicas;
         }
         let update = ScaleUpdate {
@@ -24,31 +24,31 @@ impl Simulation {
             ..ScaleUpdate::default()
         };
         let now = self.harness.now();
-        self.written(self.api(name).update_scale(NAMESPACE, name, &update, now));
+        self.ask(name, |api| api.update_scale(NAMESPACE, name, &update, now));
     }
 
-    /// A user changes an annotation of a ReplicaSet: its key is woken.
+    /// A user changes an annotation of an owner of pods: its key is woken.
     pub fn touch(&mut self, name: &str) {
         self.touches += 1;
         let touched = self.touches.to_string();
         let annotations = json!({"podstorm.example/touched": touched});
-        self.patch_set(name, json!({"metadata": {"annotations": annotations}}));
+        self.patch_owner(name, json!({"metadata": {"annotations": annotations}}));
     }
 
-    /// Touches every ReplicaSet once.
+    /// Touches every owner of pods once.
     pub(crate) fn touch_all(&mut self) {
-        let there = workloads::all(self.cluster());
-        let there = there.iter().map(|set| &set.metadata);
+        let there = self.all_owners();
+        let there = there.iter().map(|owner| owner.metadata());
         let there = there.filter(|metadata| *metadata.namespace == *NAMESPACE);
         let mut names: BTreeSet<String> = there.map(|it| it.name.to_string()).collect();
-        names.extend(self.sets.keys().cloned());
+        names.extend(self.plans.keys().cloned());
         names.iter().for_each(|name| self.touch(name));
     }
 
-    /// Merges JSON into a ReplicaSet.
-    pub fn patch_set(&self, name: &str, patch: Value) {
+    /// Merges JSON into an owner of pods.
+    pub fn patch_owner(&self, name: &str, patch: Value) {
         let (patch, now) = (Patch::Merge(members(patch)), self.harness.now());
-        self.written(self.api(name).patch(NAMESPACE, name, &patch, now));
+        self.ask(name, |api| api.patch(NAMESPACE, name, &patch, now));
     }
 
     /// Merges JSON into a pod.
@@ -112,25 +112,24 @@ impl Simulation {
         }
     }
 
-    /// Writes a ReplicaSet's status with one replica more than it says.
+    /// Writes the status of an owner of pods with one replica more than it says.
     pub(super) fn miscount(&self, name: &str) {
-        let found = self.kind_of(name).get(self.cluster(), name);
-        let written = found.and_then(|set| {
-            let status = json!({"status": {"replicas": set.status.replicas + 1}});
+        self.ask(name, |api| {
+            let said = &api.get(NAMESPACE, name)?.to_json()["status"]["replicas"];
+            let status = json!({"status": {"replicas": said.as_i64().unwrap_or(0) + 1}});
             let (patch, now) = (Patch::Merge(members(status)), self.harness.now());
-            self.api(name).patch_status(NAMESPACE, name, &patch, now)
+            api.patch_status(NAMESPACE, name, &patch, now)
         });
-        self.written(written);
     }
 
-    /// A user deletes a ReplicaSet.
-    pub fn delete_set(&self, name: &str, propagation: Propagation) {
+    /// A user deletes an owner of pods.
+    pub fn delete_owner(&self, name: &str, propagation: Propagation) {
         let options = DeleteOptions {
             propagation: Some(propagation),
             ..DeleteOptions::default()
         };
         let now = self.harness.now();
-        self.written(self.api(name).delete(NAMESPACE, name, &options, now));
+        self.ask(name, |api| api.delete(NAMESPACE, name, &options, now));
     }
 
     /// A user deletes a pod, with the grace that it has or with that one.
@@ -152,9 +151,9 @@ impl Simulation {
         self.written(self.cluster().create(pod, self.harness.now()));
     }
 
-    /// Creates a pod without an owner, matched by that ReplicaSet's selector or by none.
-    pub(super) fn create_named(&self, name: &str, set: Option<&str>, cost: Option<i32>) {
-        let like = set.and_then(|set| self.sets.get(set));
+    /// Creates a pod that belongs to none, matched by that owner's selector or by no selector.
+    pub(super) fn create_named(&self, name: &str, owner: Option<&str>, cost: Option<i32>) {
+        let like = owner.and_then(|owner| self.plans.get(owner));
         let labels = like.map_or_else(|| json!({"app": null}), |plan| json!({"app": plan.like}));
         let cost = cost.map(|cost| cost.to_string());
         let annotations = json!({"controller.kubernetes.io/pod-deletion-cost": cost});
@@ -163,7 +162,7 @@ impl Simulation {
     }
 
     pub(super) fn create_orphans(&self, name: &str, pods: u32) {
-        let Some(plan) = self.sets.get(name) else {
+        let Some(plan) = self.plans.get(name) else {
             return;
         };
         let generated = json!({"metadata": {"name": null, "generateName": "bare-"}});
@@ -171,18 +170,18 @@ impl Simulation {
         (0..pods).for_each(|_| self.create_pod(orphan.clone()));
     }
 
-    /// That percentage of the pods of a ReplicaSet that pass, by name.
+    /// That percentage of the pods of an owner that pass, by name.
     pub(super) fn some_pods(
         &self,
         name: &str,
         percent: u32,
         pass: impl Fn(&Pod) -> bool,
     ) -> Vec<Arc<Pod>> {
-        let Ok(set) = self.kind_of(name).get(self.cluster(), name) else {
+        let Some(owner) = self.owner(name) else {
             return Vec::new();
         };
         let (pods, _) = self.cluster().list::<Pod>(Some(NAMESPACE));
-        let mut own: Vec<Arc<Pod>> = workloads::owned_by(&set, &pods)
+        let mut own: Vec<Arc<Pod>> = owned_by(owner.metadata(), &pods)
             .filter(|pod| pass(pod))
             .cloned()
             .collect();

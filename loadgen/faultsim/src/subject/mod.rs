@@ -1,10 +1,10 @@
 //! What the campaign knows of a workload: how its schedules are drawn, what users do to its objects, and
 //! what must hold of a run.
 //!
-//! A workload joins the campaign by one `impl` of [`Subject`] and one line of [`Subjects::upstream`](crate::rows::Subjects::upstream).
+//! A workload joins the campaign by one `impl` of [`Subject`] and one line of [`workloads`](crate::workloads).
 //! Faults of the cluster, of requests and of watches, the phases of a run, the search for small schedules and the
-//! sums over many seeds are the same for all. The checker of ReplicaSets looks at every run: most workloads
-//! stand on their pods.
+//! sums over many seeds are the same for all. Where a workload stands on the pods of others, the
+//! [owners](Subject::OWNERS) of these are named by actions, and their checker looks at the run, too.
 
 mod schedule;
 
@@ -19,9 +19,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::action::SubjectAction;
+use super::bug::Bug;
 use super::dice::{Dice, Odds};
 use super::plan::{How, Step};
-use super::simulation::{Ending, Users, Watcher};
+use super::simulation::{Ending, NoOwners, PodOwners, Users, Watcher};
 pub use schedule::{SCHEDULE_VERSION, Schedule, ScheduleError};
 pub(crate) use schedule::{check_within, header};
 
@@ -40,6 +41,12 @@ pub trait Subject: ControllerType + Clone + Debug + PartialEq + Eq + Send + Sync
 
     /// How schedules are drawn.
     const ODDS: Odds;
+
+    /// The objects that own pods and that actions on the cluster name.
+    const OWNERS: &'static dyn PodOwners = &NoOwners;
+
+    /// Bugs that upstream's controller is known for, each as a schedule that shows it.
+    const BUGS: &'static [Bug] = &[];
 
     /// The object's name.
     fn name(planned: &Self::Planned) -> &str;
@@ -79,7 +86,7 @@ pub trait Subject: ControllerType + Clone + Debug + PartialEq + Eq + Send + Sync
         drawing: &mut Self::Drawing,
     ) -> Option<Vec<(u32, Self::Action)>>;
 
-    /// A name of ReplicaSets as an [`Action`](super::action::Action) takes it.
+    /// The name of an owner of pods as an [`Action`](super::action::Action) takes it.
     fn draw_target(dice: &mut Dice, objects: &[Self::Planned]) -> String;
 
     /// A watch of its controllers.

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 
 use podstorm_located::{Located, Mistake};
+use podstorm_objects::Kind;
 use podstorm_sim::faults::FaultClass;
 use serde::{Deserialize, Serialize};
 
 use super::Subject;
-use crate::action::{Action, SubjectAction};
+use crate::action::{Action, OwnerKind, SubjectAction};
 use crate::plan::{PlannedCluster, Step};
 
 /// The version of the schedule format and of the way seeds are drawn; raised when either changes,
@@ -168,7 +169,10 @@ fn check_step<S: Subject>(action: &S::Action, names: &BTreeSet<&str>) -> Result<
             .map_err(|_| format!("{target:?}: a number comes after the /, as in {name}/0"))?;
     }
     match action.on_cluster() {
-        Some(action) => check_on_cluster(action),
+        Some(action) => {
+            check_kind(action, S::OWNERS.kinds())?;
+            check_on_cluster(action)
+        }
         None => S::check_action(action),
     }
 }
@@ -179,6 +183,21 @@ pub(crate) fn check_within(name: &str, value: u32, low: u32, high: u32) -> Resul
         return Err(format!("{name}: {value} is not within {low} to {high}"));
     }
     Ok(())
+}
+
+/// Whether a new owner of pods is of one of these kinds.
+fn check_kind(action: &Action, kinds: &[Kind]) -> Result<(), String> {
+    match action {
+        Action::CreateOverlapping {
+            kind: Some(OwnerKind(kind)),
+            ..
+        } if !kinds.contains(kind) => {
+            let kinds: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
+            let kinds = kinds.join(", ");
+            Err(format!("kind: {} is not one of {kinds}", kind.name()))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Whether an action can be carried out.
@@ -208,10 +227,8 @@ fn check_on_cluster(action: &Action) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workloads::PlannedReplicaSet;
-    use crate::workloads::WorkloadKind;
+    use crate::workloads::replicasets::{PlannedReplicaSet, WorkloadKind};
     use podstorm::replicaset::ReplicaSets;
-    use podstorm_objects::Kind;
     use podstorm_sim::faults::{ApiFault, Call, CrashPoint, Effect, StreamKind};
 
     fn schedule(steps: Vec<Step<Action>>) -> Schedule<ReplicaSets> {
@@ -246,7 +263,7 @@ mod tests {
     fn a_schedule_survives_being_written_and_read() {
         let requests = Action::Requests {
             calls: vec![Call::CreatePod],
-            replica_set: Some("web".into()),
+            owner: Some("web".into()),
             batch: Some(1),
             index: None,
             effect: Effect::CommitLate {
@@ -287,8 +304,8 @@ mod tests {
         let text = known.to_yaml();
         assert!(text.contains("kind: replication-controller"), "{text}");
         assert_eq!(Schedule::read(&text), Ok(known));
-        let beside = |kind| Action::CreateOverlapping {
-            kind,
+        let beside = |kind: WorkloadKind| Action::CreateOverlapping {
+            kind: kind.in_action(),
             name: "more".into(),
             like: "web".into(),
             replicas: 1,
@@ -304,15 +321,15 @@ mod tests {
     fn what_cannot_be_played_is_named_with_its_place() {
         let touched = |moments: &[(u32, &str)]| {
             let step = |(at_ms, name): &(u32, &str)| {
-                let replica_set = (*name).into();
-                Step::of_user(*at_ms, Action::Touch { replica_set })
+                let owner = (*name).into();
+                Step::of_user(*at_ms, Action::Touch { owner })
             };
             schedule(moments.iter().map(step).collect())
         };
         let percent = "percent: 200 is not within 1 to 100";
         let no_wob = "steps[0]: there is no ReplicaSet \"wob\"; there are web";
         let kill = Action::Kill {
-            replica_set: "web".into(),
+            owner: "web".into(),
             percent: 200,
             how: crate::action::Death::Deleted,
         };

@@ -10,14 +10,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use podstorm::driver::Workload;
-use podstorm::replicaset::Controller;
 use podstorm_apiserver::{Cluster, ClusterOptions};
 use podstorm_objects::Now;
 
-use super::observer::Observer;
+use super::observer::{Observer, Origins};
 use super::orphaned::{Connections, OrphanedRequests};
 use super::registry::Registry;
-use super::runner::{ControllerRunner, of_type};
+use super::runner::of_type;
 use super::{Builder, Runners};
 use crate::clock::RealClock;
 use crate::executor::virtual_time::{self, StepOutcome, WALL_START_NS};
@@ -41,7 +40,6 @@ const RUNS_PER_MOMENT: u32 = 200_000;
 #[derive(Debug)]
 struct Manager {
     connection: Arc<Connection>,
-    runners: Vec<Arc<ControllerRunner>>,
     handlers: Runners,
     tasks: Vec<TaskId>,
     /// Its workers, by their indexes in the builder's list.
@@ -86,14 +84,15 @@ impl std::fmt::Debug for FaultHarness {
 }
 
 impl FaultHarness {
-    /// A cluster with scheduler, kubelets and garbage collector, and without a controller manager.
+    /// A cluster with scheduler, kubelets and garbage collector, and without a controller manager. `origins`
+    /// learns where the commits of orphaned requests come from.
     ///
     /// # Panics
     /// When the options ask for the threads engine.
     pub fn new(
         options: &SimOptions,
         mut server: ClusterOptions,
-        observer: Arc<dyn Observer>,
+        origins: Arc<dyn Origins>,
     ) -> FaultHarness {
         assert_eq!(
             options.engine,
@@ -112,9 +111,8 @@ impl FaultHarness {
         let mut orphaned_waker = None;
         let orphaned = builder.add(|_, waker| {
             orphaned_waker = Some(waker);
-            OrphanedRequests::new(&cluster, Arc::clone(&connections), Arc::clone(&observer))
+            OrphanedRequests::new(&cluster, Arc::clone(&connections), origins)
         });
-        builder.observers.set(observer);
         builder.tasks.wake_all(&builder.executor);
         FaultHarness {
             builder,
@@ -191,14 +189,12 @@ impl FaultHarness {
         let tasks = builder.installed.len();
         let workers = builder.workers.len();
         let handlers = builder.manager(Some(&connection));
-        let runners = of_type(&handlers);
         let tasks = builder.installed[tasks..].to_vec();
         for task in &tasks {
             builder.executor.wake(*task);
         }
         self.managers.push(Manager {
             connection,
-            runners,
             handlers,
             tasks,
             workers: workers..builder.workers.len(),
@@ -220,10 +216,11 @@ impl FaultHarness {
             .collect()
     }
 
-    /// The controllers that are alive, oldest first.
-    pub fn controllers(&self) -> impl Iterator<Item = &Arc<Controller>> {
-        let alive = self.alive_managers();
-        alive.flat_map(|manager| manager.runners.iter().map(|runner| &runner.controller))
+    /// The controllers of this type that are alive, oldest first.
+    pub fn controllers<W: Workload>(&self) -> impl Iterator<Item = Arc<W>> {
+        let runners = self.alive_managers();
+        let runners = runners.flat_map(|manager| of_type::<W>(&manager.handlers));
+        runners.map(|runner| Arc::clone(&runner.controller))
     }
 
     /// The number of controller managers started so far.

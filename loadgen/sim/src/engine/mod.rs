@@ -477,12 +477,12 @@ fn server_options(options: &SimOptions) -> ClusterOptions {
 }
 
 #[cfg(test)]
-mod disruption_tests;
+mod budgets_tests;
+#[cfg(test)]
+mod finished_tests;
 #[cfg(test)]
 mod namespace_tests;
 #[cfg(test)]
 mod queues_tests;
 #[cfg(test)]
 mod services_tests;
-#[cfg(test)]
-mod ttl_after_finished_tests;

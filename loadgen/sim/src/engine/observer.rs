@@ -7,7 +7,6 @@ use std::sync::Arc;
 use podstorm::client::{Answer, Request};
 use podstorm::driver::Workload;
 use podstorm::intern::KeyId;
-use podstorm::replicaset::Controller;
 use podstorm_objects::{Kind, Now};
 
 use crate::faults::BatchPosition;
@@ -32,9 +31,16 @@ pub struct Origin {
     pub orphaned: bool,
 }
 
+/// Learns where commits come from.
+pub trait Origins: Send + Sync + std::fmt::Debug {
+    /// Commits from now until the next call have this origin; `None`: they come from other clients
+    /// than the controllers.
+    fn carries_out(&self, origin: Option<Origin>);
+}
+
 /// Observes the workers of a run. Calls come in the order of the events. A callback must not call
 /// the cluster.
-pub trait Observer<W: Workload = Controller>: Send + Sync + std::fmt::Debug {
+pub trait Observer<W: Workload>: Origins {
     /// A key was taken from the controller's queue `queue`; its sync is about to begin.
     fn sync_begins(&self, sync: SyncId, controller: &W, queue: usize, key: KeyId, now: Now);
 
@@ -54,10 +60,6 @@ pub trait Observer<W: Workload = Controller>: Send + Sync + std::fmt::Debug {
         let _ = request;
         None
     }
-
-    /// Commits from now until the next call have this origin; `None`: they come from other clients
-    /// than the controllers.
-    fn carries_out(&self, origin: Option<Origin>);
 
     /// A request has its final answer, which its sync gets next.
     fn answered(&self, sync: SyncId, request: &Request, answer: &Answer, now: Now);
@@ -95,10 +97,13 @@ impl Observers {
 #[derive(Clone, Copy, Debug)]
 pub struct NoopObserver;
 
+impl Origins for NoopObserver {
+    fn carries_out(&self, _: Option<Origin>) {}
+}
+
 impl<W: Workload> Observer<W> for NoopObserver {
     fn sync_begins(&self, _: SyncId, _: &W, _: usize, _: KeyId, _: Now) {}
     fn sends(&self, _: SyncId, _: &W, _: &Request, _: BatchPosition, _: Now) {}
-    fn carries_out(&self, _: Option<Origin>) {}
     fn answered(&self, _: SyncId, _: &Request, _: &Answer, _: Now) {}
     fn sync_ended(&self, _: SyncId, _: &W, _: &W::Sync, _: Now) {}
 }

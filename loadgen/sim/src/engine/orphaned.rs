@@ -7,7 +7,7 @@ use podstorm_apiserver::Cluster;
 use podstorm_objects::Now;
 
 use super::client::{ApiCalls, Client};
-use super::observer::{Observer, Origin, SyncId};
+use super::observer::{Origin, Origins, SyncId};
 use crate::due_queue::DueQueue;
 use crate::executor::{Next, Task};
 use crate::faults::Connection;
@@ -22,7 +22,7 @@ pub(super) type Connections = Arc<Mutex<Vec<Arc<Connection>>>>;
 pub(super) struct OrphanedRequests {
     client: Client,
     connections: Connections,
-    observer: Arc<dyn Observer>,
+    origins: Arc<dyn Origins>,
     waiting: DueQueue<OrphanedRequest>,
     calls: ApiCalls,
 }
@@ -31,12 +31,12 @@ impl OrphanedRequests {
     pub(super) fn new(
         cluster: &Arc<Cluster>,
         connections: Connections,
-        observer: Arc<dyn Observer>,
+        origins: Arc<dyn Origins>,
     ) -> OrphanedRequests {
         OrphanedRequests {
             client: Client::new(Arc::clone(cluster), None),
             connections,
-            observer,
+            origins,
             waiting: DueQueue::default(),
             calls: ApiCalls::default(),
         }
@@ -62,10 +62,10 @@ impl Task for OrphanedRequests {
                 number: orphan.sync,
             };
             let orphaned = true;
-            self.observer.carries_out(Some(Origin { sync, orphaned }));
+            self.origins.carries_out(Some(Origin { sync, orphaned }));
             // Nobody waits for the answer.
             let _ = self.client.carry_out(&orphan.request, &mut self.calls, now);
-            self.observer.carries_out(None);
+            self.origins.carries_out(None);
         }
         self.waiting.next_due_ns().map_or(Next::Idle, Next::At)
     }

@@ -12,7 +12,6 @@ use podstorm::client::Request;
 use podstorm::driver::Workload;
 use podstorm::intern::KeyId;
 use podstorm::metrics::Family;
-use podstorm::replicaset::Controller;
 use podstorm::row::{ControllerRow, Pods};
 use podstorm::workqueue::{RateLimitingQueue, Take};
 use podstorm_objects::{Kind, Now, hash_state};
@@ -29,7 +28,7 @@ use crate::lock;
 
 /// One controller with its queues, their idle workers and timers.
 #[derive(Debug)]
-pub struct ControllerRunner<W: Workload = Controller> {
+pub struct ControllerRunner<W: Workload> {
     /// The controller.
     pub controller: Arc<W>,
     /// What it is.
@@ -82,7 +81,7 @@ impl QueueRunner {
 
 /// The fault injection and the observer of a controller.
 #[derive(Debug)]
-pub struct Hooks<W: Workload = Controller> {
+pub struct Hooks<W: Workload> {
     /// The connection that requests and watches pass.
     pub connection: Arc<Connection>,
     /// Observes the workers.

@@ -9,7 +9,6 @@ use std::sync::atomic::Ordering;
 
 use podstorm::driver::{Driver, Progress, SyncState, Workload};
 use podstorm::intern::KeyId;
-use podstorm::replicaset::Controller;
 use podstorm_objects::Now;
 use smallvec::SmallVec;
 
@@ -28,7 +27,7 @@ const REQUESTS_PER_RUN: u32 = 64;
 
 /// One concurrent sync.
 #[derive(Debug)]
-pub struct Worker<W: Workload = Controller> {
+pub struct Worker<W: Workload> {
     id: TaskId,
     runner: Arc<ControllerRunner<W>>,
     /// The place of the queue from which it takes keys.

@@ -13,7 +13,7 @@ use podstorm::object::{
 use podstorm_apiserver::{Cluster, ClusterOptions, DeleteOptions, Patch, Propagation};
 use podstorm_faultsim::objects::named;
 use podstorm_sim::engine::fault_harness::{FaultHarness, Stopped};
-use podstorm_sim::engine::observer::{NoopObserver, Observer, Origin, SyncId};
+use podstorm_sim::engine::observer::{NoopObserver, Observer, Origin, Origins, SyncId};
 use podstorm_sim::faults::{ApiFault, Armed, BatchPosition, Call, Effect};
 use podstorm_sim::options::{EngineKind, SimOptions};
 use podstorm_sim::rows::Rows;
@@ -44,14 +44,16 @@ impl Log {
     }
 }
 
+impl Origins for Log {
+    fn carries_out(&self, _: Option<Origin>) {}
+}
+
 impl Observer<Controller> for Log {
     fn sync_begins(&self, _: SyncId, _: &Controller, _: usize, _: KeyId, _: Now) {
         self.work().syncs += 1;
     }
 
     fn sends(&self, _: SyncId, _: &Controller, _: &Request, _: BatchPosition, _: Now) {}
-
-    fn carries_out(&self, _: Option<Origin>) {}
 
     fn answered(&self, _: SyncId, request: &Request, answer: &Answer, _: Now) {
         let code = match answer {

@@ -1,0 +1,251 @@
+//! Deployments under faults.
+//!
+//! A seed draws one to three Deployments, what users do to them ([`users`]), and faults. The checker of ReplicaSets
+//! looks at everything that the controller of ReplicaSets does. Beside it [`checker`] looks at every commit of
+//! the Deployment controller.
+//!
+//! When faults have ended, users resume what is paused and give what can't run a template that can. Then
+//! everything must come to the wanted state, and stay so without a write.
+//!
+//! # Invariants
+//!
+//! Each looks at one commit of the Deployment controller, on the server's state of that moment. *Seen* is
+//! what the controller's caches had when the sync began, with what the sync wrote itself. A sync *scales*
+//! when the Deployment is paused or an active ReplicaSet has another desired size on it than the
+//! Deployment. What a user changed, or another sync wrote, after it was seen excuses exactly the pods that
+//! it explains: upstream's controller waits for none of its own writes.
+//!
+//! * **D1** No write makes a ReplicaSet larger where all together then are more than `replicas` and
+//!   `maxSurge`. Of another ReplicaSet no more counts than was seen. A sync that scales is checked at its
+//!   end, if it came to one, as some grow before others shrink. Where there were too many already, each has
+//!   at most what it had, or its share by the `max-replicas` on it, which is not right any more where a
+//!   user has sized it. A rollback
+//!   that is asked for by annotation creates the ReplicaSet of the present template first, with `Recreate`
+//!   in its whole size.
+//! * **D2** No write of a rolling update that takes a pod away which was seen available leaves fewer than
+//!   `replicas` less `maxUnavailable` pods available; and none of an old ReplicaSet leaves less than that of
+//!   old sizes and the new one's available pods. Pods that were seen available and are not (they died
+//!   since, or their ReplicaSet has just been made smaller) count. A sync that scales has no such limit:
+//!   upstream looks at sizes alone there.
+//! * **D3** The revision of a ReplicaSet never falls; that of a new one is above all that were seen; that
+//!   of a Deployment changes to no less than the highest that was seen.
+//! * **D4** A ReplicaSet grows only if it is the oldest seen one with the template that was seen, or in a
+//!   sync that scales.
+//! * **D5** No ReplicaSet is created for a Deployment that was seen paused, and none for a template that a
+//!   seen one has.
+//! * **D6** With `Recreate` none grows while another that was seen has pods or wants some, but for such a
+//!   rollback.
+//! * **D7** Only names of ReplicaSets that were seen old, without pods, and beyond the history's limit are
+//!   deleted.
+//!   That is so of what the sync began with: while paused upstream may make one larger and delete it.
+//! * **L1** So long after the end of faults every Deployment is complete: the ReplicaSet of its template
+//!   has all pods, no other has any, the status and its conditions say so, and the history is within its
+//!   limit. Hazards H3 and H4 of the controller's specification are exceptions that users end: they scale,
+//!   or ask for a rolling update. H2 and H10 are ended by a touch.
+//! * **L2** Then nothing is written for ten minutes.
+//! * **L6** No livelock: after the last fault no Deployment asks for the same and gets the same answer
+//!   more than 24 times once nothing was written for a second. Hazard H1 is an exception: a Deployment that
+//!   was complete and isn't is looked at every few milliseconds, and where H2 hides a failure the write is
+//!   tried as often.
+
+pub mod checker;
+mod draw;
+mod ending;
+mod limits;
+#[cfg(test)]
+mod planted_tests;
+#[cfg(test)]
+mod tests;
+pub mod users;
+
+use std::sync::Arc;
+
+use podstorm::deployment::Deployments;
+use podstorm::policy::Behaviour;
+use podstorm_objects::Kind;
+use podstorm_sim::faults::{Call, FaultClass, StreamKind};
+use serde::{Deserialize, Serialize};
+
+use crate::dice::{Dice, Odds};
+use crate::plan::How;
+use crate::simulation::{Ending, PodOwners};
+use crate::subject::{Schedule, Subject, check_within};
+use crate::workloads::replicasets::{SetChecker, SetOwners};
+use checker::RolloutChecker;
+use users::{DeploymentUsers, Strategy, UserAction};
+
+const SECOND: i64 = 1_000_000_000;
+
+/// A planned Deployment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct PlannedDeployment {
+    /// Its name.
+    pub name: String,
+    /// The value of the label `app`, by which it selects.
+    pub app: String,
+    /// How many replicas.
+    pub replicas: i32,
+    /// How pods are replaced.
+    pub strategy: Strategy,
+    /// `minReadySeconds`.
+    pub min_ready_seconds: i32,
+    /// `progressDeadlineSeconds`.
+    pub progress_deadline_seconds: i32,
+    /// `revisionHistoryLimit`.
+    pub revision_history_limit: i32,
+}
+
+/// Users touch what has not come to rest so long after the end of faults: by then what a key that was
+/// dropped, or a scale-down whose error upstream swallows, waits for is nothing but an event.
+const TOUCH_AFTER: i64 = 90 * SECOND;
+
+/// How much longer than any other delay a retry of upstream's may take: the token bucket has no limit of its debt, and
+/// hazard H1 adds a key 200 times a second where 10 tokens come back.
+const DEBT: i64 = 14_400 * SECOND;
+
+/// A rollout of a dozen pods, one after the other.
+const ROLLOUT: i64 = 600 * SECOND;
+
+/// The watches of both controllers, those that the Deployment controller reads more often.
+const STREAMS: [StreamKind; 6] = [
+    StreamKind::of(Kind::POD),
+    StreamKind::of(Kind::REPLICA_SET),
+    StreamKind::of(Kind::DEPLOYMENT),
+    StreamKind::of(Kind::DEPLOYMENT),
+    StreamKind::of(Kind::REPLICA_SET),
+    StreamKind::of(Kind::REPLICA_SET),
+];
+
+impl Subject for Deployments {
+    type Planned = PlannedDeployment;
+    type Action = UserAction;
+    type Drawing = ();
+    type Users = DeploymentUsers;
+    type Watcher = RolloutChecker;
+
+    const OWNERS: &'static dyn PodOwners = &SetOwners;
+
+    const ODDS: Odds = Odds {
+        stream: "deployments",
+        without_faults: 15,
+        of_one_class: 15,
+        classes: 6,
+        steps_max: 40,
+        calls: &[
+            Call::WriteObject,
+            Call::WriteObject,
+            Call::WriteObject,
+            Call::PutStatus,
+            Call::PutStatus,
+            Call::GetOwner,
+            Call::PatchPod,
+            Call::CreatePod,
+            Call::DeletePod,
+        ],
+        writes: &[
+            Call::WriteObject,
+            Call::WriteObject,
+            Call::WriteObject,
+            Call::PutStatus,
+            Call::CreatePod,
+            Call::DeletePod,
+        ],
+        resent: &[Call::WriteObject, Call::CreatePod, Call::DeletePod],
+    };
+
+    fn name(planned: &PlannedDeployment) -> &str {
+        &planned.name
+    }
+
+    fn draw_objects(dice: &mut Dice) -> Vec<PlannedDeployment> {
+        dice.deployments()
+    }
+
+    fn drawing(_: &[PlannedDeployment]) {}
+
+    fn draw_user(
+        dice: &mut Dice,
+        objects: &[PlannedDeployment],
+        (): &mut (),
+    ) -> Vec<(u32, UserAction)> {
+        let at = dice.random.usize(..objects.len());
+        dice.user_action(&objects[at].name)
+    }
+
+    fn draw_own(
+        dice: &mut Dice,
+        class: FaultClass,
+        objects: &[PlannedDeployment],
+        (): &mut (),
+    ) -> Option<Vec<(u32, UserAction)>> {
+        dice.own_change(class, objects)
+    }
+
+    fn draw_target(dice: &mut Dice, objects: &[PlannedDeployment]) -> String {
+        let at = dice.random.usize(..objects.len());
+        format!("{}/{}", objects[at].name, dice.below(8))
+    }
+
+    fn draw_stream(dice: &mut Dice, (): &()) -> StreamKind {
+        dice.one(&STREAMS)
+    }
+
+    fn check_object(planned: &PlannedDeployment) -> Result<(), String> {
+        let (name, replicas) = (&planned.name, planned.replicas);
+        if !(0..=1_000).contains(&replicas) {
+            return Err(format!(
+                "{name:?} wants {replicas} replicas, 0 to 1000 will do"
+            ));
+        }
+        if planned.progress_deadline_seconds <= planned.min_ready_seconds {
+            return Err(format!(
+                "progress-deadline-seconds of {name:?} is not above min-ready-seconds"
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_action(action: &UserAction) -> Result<(), String> {
+        match action {
+            UserAction::Scale(_, replicas) => {
+                let count = u32::try_from(*replicas).unwrap_or(u32::MAX);
+                check_within("replicas", count, 0, 1_000)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn kinds(_: &Schedule<Deployments>) -> Vec<Kind> {
+        vec![Kind::REPLICA_SET, Kind::DEPLOYMENT]
+    }
+
+    fn watcher(schedule: &Schedule<Deployments>, how: How) -> Arc<RolloutChecker> {
+        let checker = Arc::new(SetChecker::new(&schedule.cluster, how));
+        Arc::new(RolloutChecker::new(checker))
+    }
+
+    fn ending(behaviour: Behaviour) -> Ending {
+        let ending = Ending {
+            builds_within_ns: 900 * SECOND,
+            touches_always: false,
+            helped_within_ns: ROLLOUT,
+            settles_ns: 60 * SECOND,
+            ..Ending::DEFAULT
+        };
+        match behaviour {
+            Behaviour::Hardened => Ending {
+                converges_within_ns: TOUCH_AFTER + ROLLOUT,
+                touches_ns: &[TOUCH_AFTER],
+                ..ending
+            },
+            // ReplicaSets: the longest delay of a retry, and two expectations that run out.
+            Behaviour::Upstream => Ending {
+                converges_within_ns: Ending::EXPECTATIONS_RUN_OUT_NS + 1_600 * SECOND,
+                touches_ns: &[TOUCH_AFTER, Ending::EXPECTATIONS_RUN_OUT_NS],
+                debt_ns: DEBT,
+                ..ending
+            },
+        }
+    }
+}

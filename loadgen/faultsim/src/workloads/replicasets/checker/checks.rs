@@ -1,0 +1,602 @@
+//! The invariants themselves, by the numbers of the reliability plan.
+
+use std::sync::Arc;
+
+use podstorm::client::{Answer, OwnerPatch, Request};
+use podstorm::intern::KeyId;
+use podstorm::replicaset::{Controller, Outcome, SyncErrorClass, as_replica_set};
+use podstorm_apiserver::{Change, Commit};
+use podstorm_objects::{Kind, Now, Pod, ReplicaSet, ReplicationController};
+use podstorm_sim::engine::observer::{Origin, SyncId};
+use podstorm_sim::faults::{BatchPosition, Call};
+
+use super::super::model::{is_active, owns, selects};
+use super::oracle::{OracleState, SyncState};
+use super::order::{batch_is_in_order, is_of_a_replica_set, rough_order};
+use super::statuses;
+use crate::coverage::step_of;
+use crate::invariants::{Checked, begins_deletion};
+
+impl OracleState {
+    /// Something was written.
+    pub(super) fn committed(&mut self, commit: &Commit, origin: Option<Origin>) -> Checked {
+        self.version = commit.version;
+        let change = commit.change;
+        if let Some((old, new)) = commit.of::<Pod>() {
+            self.pod_committed(change, old, new, origin)
+        } else if let Some((old, new)) = commit.of::<ReplicaSet>() {
+            self.set_committed(Kind::REPLICA_SET, change, old, new, origin)
+        } else if let Some((old, new)) = commit.of::<ReplicationController>() {
+            let old = old.map(ReplicationController::to_replica_set);
+            let (kind, new) = (Kind::REPLICATION_CONTROLLER, new.to_replica_set());
+            self.set_committed(kind, change, old.as_ref(), &new, origin)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// A pod was written.
+    pub(super) fn pod_committed(
+        &mut self,
+        change: Change,
+        old: Option<&Pod>,
+        new: &Pod,
+        origin: Option<Origin>,
+    ) -> Checked {
+        if let Some(origin) = origin {
+            match old {
+                None => self.pod_created(new, origin)?,
+                Some(old) if begins_deletion(Some(old), new, change) => {
+                    self.pod_deleted(old, origin)?;
+                }
+                Some(old) if change == Change::Modified && !old.metadata.is_deleting() => {
+                    self.pod_patched(old, new, origin)?;
+                }
+                Some(_) => {}
+            }
+        }
+        let after = (change != Change::Deleted).then_some(new);
+        self.record_pod(old, after, origin.map(|origin| origin.sync));
+        Ok(())
+    }
+
+    /// S1, and S4 of creates.
+    fn pod_created(&mut self, pod: &Pod, origin: Origin) -> Checked {
+        let upstream = self.is_upstream();
+        let dead = self.is_dead(origin.sync.incarnation);
+        let Some(sync) = self.syncs.get_mut(&origin.sync) else {
+            return Ok(());
+        };
+        sync.creates_committed += 1;
+        // A layer below has sent one again, which its sync never hears of. A sync asks for a name once.
+        let again = !sync.created.insert(pod.metadata.name.to_string());
+        let resent = again || sync.creates_committed > sync.creates_sent;
+        self.resent |= resent;
+        let (set_version, pod_version) = (sync.set_version, sync.pod_version);
+        let wanted = sync.set.as_ref().map(|set| set.metadata.uid.clone());
+        let Some(owner) = pod.metadata.controller() else {
+            // A webhook has taken the reference.
+            self.sometimes.insert("a pod is created without its owner");
+            return Ok(());
+        };
+        if Some(&owner.uid) != wanted.as_ref() {
+            let text = format!(
+                "{} was created for another owner, {}",
+                pod.metadata.name, owner.name
+            );
+            return Err(("S4", text));
+        }
+        if self.owner_counting(pod).is_none() {
+            return Ok(());
+        }
+        let kind = self.sets.get(&owner.uid).map(|set| set.kind);
+        let is_gated = kind.is_some_and(|kind| self.is_gated(kind));
+        let unlimited = self.unlimited_creates;
+        let (allowed, outrun) = (self.allowed, if is_gated { 0 } else { self.outrun });
+        let Some(set) = self.sets.get_mut(&owner.uid) else {
+            return Ok(());
+        };
+        if set.gone {
+            self.sometimes
+                .insert("a pod is created for a ReplicaSet that is gone");
+            return Ok(());
+        }
+        // No controller can tell: it was answered once, and the pod of that answer may be gone by now.
+        if origin.orphaned && (upstream || dead) || resent {
+            set.allowed += 1;
+        }
+        let mut most = set.most_since(set_version);
+        if origin.orphaned {
+            // It was wanted when it was asked for. Who could have known what would come by itself until
+            // it is carried out?
+            most += set.gained_since(set_version);
+        }
+        // Nor could it know what a controller beside it adopts, nor upstream without its gate what it
+        // has adopted itself: expectations don't cover that.
+        most += if upstream && !is_gated {
+            set.gained_since(pod_version)
+        } else {
+            set.adopted_beside(pod_version, origin.sync.incarnation)
+        };
+        let allowed = allowed + outrun * set.most_since(set_version);
+        let over = set.active + 1 - most;
+        if over <= 0 {
+            return Ok(());
+        }
+        set.excess += 1;
+        // Pods that a larger demand has left were no mistake.
+        let over = over.min(set.excess);
+        let (name, active, own) = (set.name.clone(), set.active, set.allowed);
+        self.excess += 1;
+        self.sometimes.insert("a pod is created in excess");
+        if over > own + allowed && !unlimited {
+            return Err((
+                "S1",
+                format!(
+                    "{} was created for {name}, which has {active} active pods and never wanted \
+                     more than {most} since the version read; the disturbances so far explain {} \
+                     too many",
+                    pod.metadata.name,
+                    own + allowed
+                ),
+            ));
+        }
+        Ok(())
+    }
+
+    /// S2, S3 and S4 of deletes.
+    fn pod_deleted(&mut self, pod: &Pod, origin: Origin) -> Checked {
+        let upstream = self.is_upstream();
+        let counting = self.owner_counting(pod);
+        let Some(sync) = self.syncs.get_mut(&origin.sync) else {
+            return Ok(());
+        };
+        sync.deletes_committed += 1;
+        let (set_version, pod_version) = (sync.set_version, sync.pod_version);
+        let wanted = sync.set.as_ref().map(|set| set.metadata.uid.clone());
+        if let Some(seen) = sync.seen.get(&*pod.metadata.name)
+            && seen.metadata.uid != pod.metadata.uid
+        {
+            self.sometimes
+                .insert("another pod of the same name is deleted");
+            // A sync that waits for the deletion of the one has seen the end of the other.
+            self.allowed_deletes += 1;
+            if !upstream {
+                let text = format!(
+                    "{} was deleted, which is another pod by now",
+                    pod.metadata.name
+                );
+                return Err(("S4", text));
+            }
+        }
+        let Some(uid) = counting.filter(|uid| Some(uid) == wanted.as_ref()) else {
+            return Ok(());
+        };
+        let (allowed, unlimited) = (self.allowed_deletes, self.unlimited_deletes);
+        let Some(set) = self.sets.get_mut(&uid) else {
+            return Ok(());
+        };
+        if origin.orphaned {
+            set.allowed_deletes += 1;
+        }
+        let least = set.least_since(set_version);
+        let lost = set.lost_since(pod_version, origin.sync);
+        let explained = lost + set.allowed_deletes + allowed;
+        let left = set.active - 1;
+        if left < least - explained && !unlimited && !set.gone {
+            return Err((
+                "S2",
+                format!(
+                    "{} of {} was deleted, which leaves {left} of the {least} or more that were \
+                     wanted since the version read; {explained} are explained by losses and \
+                     disturbances",
+                    pod.metadata.name, set.name
+                ),
+            ));
+        }
+        Ok(())
+    }
+
+    /// S9 and S4 of patches.
+    fn pod_patched(&mut self, old: &Pod, new: &Pod, origin: Origin) -> Checked {
+        let Some(sync) = self.syncs.get(&origin.sync) else {
+            return Ok(());
+        };
+        let Some(set) = &sync.set else {
+            return Err((
+                "S4",
+                format!("{} was patched for nobody", new.metadata.name),
+            ));
+        };
+        let name = &new.metadata.name;
+        match (owns(set, old), owns(set, new)) {
+            (false, true) => {
+                if old.metadata.controller().is_some() {
+                    return Err((
+                        "I5",
+                        format!("{name} has another controller and was adopted"),
+                    ));
+                }
+                if !sync.owner_confirmed && !sync.ended {
+                    let text = format!("{name} was adopted without looking at {} anew", sync.key);
+                    return Err(("S9", text));
+                }
+                self.sometimes.insert("a pod is adopted");
+            }
+            (true, false) => {
+                self.sometimes.insert("a pod is released");
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A ReplicaSet or a ReplicationController was written: S7 and I7.
+    fn set_committed(
+        &mut self,
+        kind: Kind,
+        change: Change,
+        old: Option<&ReplicaSet>,
+        new: &ReplicaSet,
+        origin: Option<Origin>,
+    ) -> Checked {
+        self.record_set(new, kind, change == Change::Deleted);
+        let Some(sync) = origin.and_then(|origin| self.syncs.get(&origin.sync)) else {
+            return Ok(());
+        };
+        let (status, name) = (&new.status, &new.metadata.name);
+        let Some(used) = &sync.set else {
+            return Err((
+                "S7",
+                format!("a status was written for {name} without reading it"),
+            ));
+        };
+        if used.metadata.uid != new.metadata.uid {
+            self.sometimes
+                .insert("a status is written onto another object of the same name");
+            if !self.is_upstream() {
+                let text = format!("the status of an earlier {name} was written onto this one");
+                return Err(("S7", text));
+            }
+            return Ok(());
+        }
+        let ordered = status.available_replicas <= status.ready_replicas
+            && status.ready_replicas <= status.replicas
+            && status.fully_labeled_replicas <= status.replicas;
+        if !ordered || status.observed_generation > new.metadata.generation {
+            return Err(("S7", format!("the status of {name} can't be: {status:?}")));
+        }
+        if status.observed_generation != used.metadata.generation {
+            return Err((
+                "I7",
+                format!(
+                    "the status of {name} says generation {}, and the sync had read {}",
+                    status.observed_generation, used.metadata.generation
+                ),
+            ));
+        }
+        let went_back =
+            old.is_some_and(|old| old.status.observed_generation > status.observed_generation);
+        if went_back && !self.is_upstream() && !self.overlapped && !self.crashed {
+            return Err((
+                "S7",
+                format!("the status of {name} went back in generations"),
+            ));
+        }
+        Ok(())
+    }
+
+    /// I1.
+    pub(super) fn sync_begins(
+        &mut self,
+        id: SyncId,
+        controller: &Controller,
+        key: KeyId,
+        now: Now,
+    ) -> Checked {
+        let sync = self.open_sync(id, controller, key, now);
+        let place = (id.incarnation, format!("{}/{}", sync.namespace, sync.key));
+        if let Some(other) = self.busy.insert(place.clone(), id) {
+            let text = format!(
+                "{} is synced twice at once, {} and {}",
+                place.1, other.number, id.number
+            );
+            return Err(("S14", text));
+        }
+        Ok(())
+    }
+
+    /// I2, I3, I4, I6, S3 and S6.
+    pub(super) fn sends(
+        &mut self,
+        id: SyncId,
+        controller: &Controller,
+        request: &Request,
+        place: BatchPosition,
+        now: Now,
+    ) -> Checked {
+        let (upstream, burst) = (self.is_upstream(), self.burst);
+        if self.syncs.get(&id).is_some_and(|sync| sync.waited) {
+            self.reopen_sync(id, controller, now);
+        }
+        let lied_to = self.lied_to;
+        let Some(sync) = self.syncs.get_mut(&id) else {
+            return Ok(());
+        };
+        sync.look();
+        is_of_a_replica_set(request)?;
+        let call = Call::of(request);
+        sync.asked |= call != Call::ReadVersion;
+        sync.step = step_of(call, place);
+        if let Request::PutStatus { object } = request {
+            let Some(object) = as_replica_set(object) else {
+                return Err(("S7", format!("a status of another kind for {}", sync.key)));
+            };
+            statuses::is_honest(sync, &object, now, &self.clock_offsets_ns)?;
+        }
+        if !matches!(call, Call::CreatePod | Call::DeletePod | Call::PatchPod) {
+            return Ok(());
+        }
+        let Some(set) = sync.set.clone() else {
+            return Err((
+                "S8",
+                format!("{} is gone, and a pod is written for it", sync.key),
+            ));
+        };
+        let name = &sync.key;
+        if set.metadata.is_deleting() {
+            return Err((
+                "I3",
+                format!("{name} is being deleted, and a pod is written for it"),
+            ));
+        }
+        if let Request::PatchOwners { name, patch, .. } = request {
+            return fits_patch(sync, &set, name, patch);
+        }
+        if upstream && !sync.satisfied {
+            return Err((
+                "I6",
+                format!("{name} has expectations, and a pod is written for it"),
+            ));
+        }
+        if sync.claim_failed {
+            let text = format!("{name} is scaled after a pod could not be claimed");
+            return Err(("I4", text));
+        }
+        let fits = |pod: &Pod| is_active(pod) && selects(&set, pod);
+        let own_active = *sync.own_active.get_or_insert_with(|| {
+            let pods = sync.seen.values().map(|pod| &**pod);
+            pods.filter(|pod| fits(pod) && owns(&set, pod)).count() as i64
+        });
+        let claimed = own_active + sync.adopted.len() as i64;
+        let wanted = i64::from(set.replicas());
+        if let Request::DeletePod {
+            name: pod_name,
+            uid,
+            ..
+        } = request
+        {
+            sync.deletes_sent += 1;
+            let most = burst.min(claimed - wanted);
+            if (sync.deletes_sent > most && !lied_to) || sync.creates_sent > 0 {
+                return Err((
+                    "I2",
+                    format!(
+                        "sync {} of {name} deletes {} pods ({} creates before); {claimed} claimed, \
+                         {wanted} wanted",
+                        id.number, sync.deletes_sent, sync.creates_sent
+                    ),
+                ));
+            }
+            if !sync.seen.contains_key(&**pod_name)
+                && let Some(pod) = sync
+                    .cache
+                    .as_ref()
+                    .and_then(|it| it.get(&sync.namespace, pod_name))
+            {
+                sync.seen.insert(pod_name.to_string(), pod);
+            }
+            let is_claimed = |seen: &&Arc<Pod>| {
+                fits(seen) && (owns(&set, seen) || sync.adopted.contains(&**pod_name))
+            };
+            let Some(seen) = sync.seen.get(&**pod_name).filter(is_claimed) else {
+                return Err((
+                    "I4",
+                    format!("{pod_name} is deleted and was not claimed by {name}"),
+                ));
+            };
+            sync.to_delete.push(pod_name.to_string());
+            let pod_uid = seen.metadata.uid.clone();
+            if !upstream {
+                if uid.as_ref() != Some(&pod_uid) {
+                    return Err((
+                        "S3",
+                        format!("the delete of {pod_name} names no UID, or a wrong one"),
+                    ));
+                }
+                let place = (id.incarnation, set.metadata.uid.clone(), pod_uid);
+                let accepted = self.deletes.entry(place).or_default();
+                if *accepted && !lied_to {
+                    let text = format!("{pod_name} is deleted again, and the first was accepted");
+                    return Err(("S3", text));
+                }
+            }
+            return Ok(());
+        }
+        sync.creates_sent += 1;
+        let most = burst.min(wanted - claimed);
+        if (sync.creates_sent > most && !lied_to) || sync.deletes_sent > 0 {
+            return Err((
+                "I2",
+                format!(
+                    "sync {} of {name} creates {} pods ({} deletes before); {claimed} claimed, \
+                     {wanted} wanted",
+                    id.number, sync.creates_sent, sync.deletes_sent
+                ),
+            ));
+        }
+        batch_is_in_order(sync, place)
+    }
+
+    /// A request has come back.
+    pub(super) fn answered(&mut self, id: SyncId, request: &Request, answer: &Answer) -> Checked {
+        let upstream = self.is_upstream();
+        let Some(sync) = self.syncs.get_mut(&id) else {
+            return Ok(());
+        };
+        let failed = match answer {
+            Answer::Failed(error) => Some(error),
+            _ => None,
+        };
+        let unknown = failed.is_some_and(|error| error.outcome_is_unknown());
+        let is_write = Call::of(request).is_write();
+        self.ambiguous += u64::from(unknown && is_write);
+        let uid = sync.set.as_ref().map(|set| set.metadata.uid.clone());
+        sync.manage_failed |=
+            failed.is_some_and(|error| statuses::is_told(request, error, upstream));
+        match (request, answer) {
+            (Request::PatchOwners { name, patch, .. }, _) => {
+                let adopts = matches!(patch, OwnerPatch::Adopt { .. });
+                if adopts && failed.is_none() {
+                    sync.adopted.insert(name.to_string());
+                }
+                // It was carried out before, and its answer lost; now it is answered that the pod is gone, and
+                // another is made in its place.
+                if adopts
+                    && upstream
+                    && failed.is_some_and(|error| error.code == 404)
+                    && let Some(set) = uid.and_then(|uid| self.sets.get_mut(&uid))
+                    && set.adopted.contains(&**name)
+                {
+                    set.allowed += 1;
+                }
+                // A pod that is gone is none to claim, and one to release may be another by now.
+                let harmless: &[u16] = if adopts { &[404] } else { &[404, 422] };
+                sync.claim_failed |= failed.is_some_and(|error| !harmless.contains(&error.code));
+            }
+            (Request::Get { .. }, _) => {
+                sync.owner_confirmed = match answer {
+                    Answer::Object(live) => {
+                        let live = live.metadata();
+                        Some(&live.uid) == uid.as_ref() && !live.is_deleting()
+                    }
+                    _ => false,
+                };
+                sync.claim_failed |= !sync.owner_confirmed;
+            }
+            // The start: only then does the sync look at the caches.
+            (Request::ReadVersion { .. }, Answer::Version(_)) => {
+                sync.waited = sync.creates_sent + sync.deletes_sent == 0;
+            }
+            (Request::CreatePod { .. }, _) => {
+                sync.creates_answered += 1;
+                let committed = sync.creates_committed > sync.creates_settled;
+                sync.creates_settled += i64::from(committed);
+                match failed {
+                    None => {}
+                    Some(error) if error.has_cause("NamespaceTerminating") && upstream => {}
+                    Some(_) => {
+                        let last = sync.batches.keys().next_back().copied();
+                        sync.failed_batch = sync.failed_batch.or(last);
+                    }
+                }
+                if failed.is_some() && committed {
+                    self.sometimes
+                        .insert("a create is committed and its answer lost");
+                    if upstream && let Some(set) = uid.and_then(|uid| self.sets.get_mut(&uid)) {
+                        set.allowed += 1;
+                    }
+                }
+            }
+            (Request::DeletePod { name, .. }, _) => {
+                let committed = sync.deletes_committed > sync.deletes_settled;
+                sync.deletes_settled += i64::from(committed);
+                let pod = sync.seen.get(&**name).map(|seen| seen.metadata.uid.clone());
+                if failed.is_none()
+                    && let (Some(pod), Some(set)) = (pod, uid.clone())
+                {
+                    self.deletes.insert((id.incarnation, set, pod), true);
+                }
+                if failed.is_some() && committed {
+                    self.sometimes
+                        .insert("a delete is committed and its answer lost");
+                    if upstream && let Some(set) = uid.and_then(|uid| self.sets.get_mut(&uid)) {
+                        set.allowed_deletes += 1;
+                    }
+                }
+            }
+            (Request::PutStatus { .. }, Answer::Failed(error)) if error.code == 409 => {
+                self.sometimes.insert("a status write meets a conflict");
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// S12, and the end of a sync.
+    pub(super) fn sync_ended(&mut self, id: SyncId, outcome: &Outcome) -> Checked {
+        let Some(sync) = self.syncs.get_mut(&id) else {
+            return Ok(());
+        };
+        let place = (id.incarnation, format!("{}/{}", sync.namespace, sync.key));
+        self.busy.remove(&place);
+        sync.ended = true;
+        sync.step = "";
+        let asked = sync.asked;
+        let seen = std::mem::take(&mut sync.seen);
+        sync.cache = None;
+        let set = sync.set.clone();
+        let to_delete = std::mem::take(&mut sync.to_delete);
+        if let Outcome::Failed(error) = outcome {
+            self.sometimes.insert("a sync fails");
+            if matches!(error.class, SyncErrorClass::Consistency(_)) && asked {
+                let text = "a sync that the gate refused has sent requests".to_owned();
+                return Err(("I6", text));
+            }
+        }
+        let Some(set) = set.filter(|_| !to_delete.is_empty()) else {
+            return Ok(());
+        };
+        let claimed = |pod: &Pod| owns(&set, pod) && is_active(pod) && selects(&set, pod);
+        let worst = to_delete
+            .iter()
+            .filter_map(|name| seen.get(name))
+            .map(|seen| rough_order(seen))
+            .max();
+        let best = seen
+            .values()
+            .filter(|seen| claimed(seen) && !to_delete.contains(&seen.metadata.name.to_string()))
+            .map(|seen| rough_order(seen))
+            .min();
+        if let (Some(worst), Some(best)) = (worst, best)
+            && worst > best
+        {
+            let text = format!(
+                "a pod of {} was kept that should have gone before one that was deleted: {best:?} \
+                 before {worst:?}",
+                set.metadata.name
+            );
+            return Err(("S12", text));
+        }
+        Ok(())
+    }
+}
+
+/// S9 of what a sync asks for, by the pods that it has seen.
+fn fits_patch(sync: &SyncState, set: &ReplicaSet, name: &str, patch: &OwnerPatch) -> Checked {
+    // Those that have ended are not among the pods seen.
+    let cached = || sync.cache.as_ref()?.get(&sync.namespace, name);
+    let seen = sync.seen.get(name).map(Arc::clone);
+    let Some(pod) = seen.or_else(cached) else {
+        return Ok(());
+    };
+    match patch {
+        OwnerPatch::Adopt { .. } if !(is_active(&pod) && selects(set, &pod)) => {
+            Err(("S9", format!("{name} is to be adopted and should not be")))
+        }
+        OwnerPatch::Release { .. } if selects(set, &pod) => {
+            Err(("S9", format!("{name} is to be released, and it matches")))
+        }
+        _ => Ok(()),
+    }
+}

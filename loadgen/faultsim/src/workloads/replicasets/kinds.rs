@@ -1,0 +1,135 @@
+//! The objects that want pods: ReplicaSets and ReplicationControllers, the latter as their
+//! controller sees them.
+
+use std::sync::Arc;
+
+use podstorm_apiserver::Cluster;
+use podstorm_objects::{AnyObject, Kind, ReplicaSet, ReplicationController, Resource};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::action::OwnerKind;
+use crate::objects::{NAMESPACE, pod, with};
+use crate::simulation::OwnerPlan;
+
+/// What an object of a schedule is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WorkloadKind {
+    /// A ReplicaSet.
+    #[default]
+    ReplicaSet,
+    /// A ReplicationController.
+    ReplicationController,
+}
+
+impl WorkloadKind {
+    /// Both.
+    pub const ALL: [WorkloadKind; 2] = [
+        WorkloadKind::ReplicaSet,
+        WorkloadKind::ReplicationController,
+    ];
+
+    /// Whether it is what a schedule does not have to say.
+    pub(crate) fn is_usual(&self) -> bool {
+        *self == WorkloadKind::default()
+    }
+
+    /// The one whose kind that is.
+    pub(super) fn of(kind: Kind) -> Option<WorkloadKind> {
+        WorkloadKind::ALL.into_iter().find(|it| it.kind() == kind)
+    }
+
+    /// As an action says it.
+    pub(crate) fn in_action(self) -> Option<OwnerKind> {
+        (!self.is_usual()).then_some(OwnerKind(self.kind()))
+    }
+
+    /// Its kind as the API has it.
+    pub fn kind(self) -> Kind {
+        match self {
+            WorkloadKind::ReplicaSet => Kind::REPLICA_SET,
+            WorkloadKind::ReplicationController => Kind::REPLICATION_CONTROLLER,
+        }
+    }
+
+    /// One whose pods have the label `app` of that value.
+    pub(super) fn object(
+        self,
+        name: &str,
+        like: &str,
+        replicas: i32,
+        min_ready_seconds: i32,
+    ) -> AnyObject {
+        let spec = json!({"spec": {"minReadySeconds": min_ready_seconds}});
+        let mut object = with(replica_set(name, like, replicas), spec);
+        if self == WorkloadKind::ReplicationController {
+            object["spec"]["selector"] = json!({"app": like});
+        }
+        let own = "an object of our own making";
+        match self {
+            WorkloadKind::ReplicaSet => Arc::new(ReplicaSet::from_json(object).expect(own)),
+            WorkloadKind::ReplicationController => {
+                Arc::new(ReplicationController::from_json(object).expect(own))
+            }
+        }
+    }
+
+    /// Every one that there is, as its controller sees it.
+    pub(super) fn list(self, cluster: &Cluster) -> Vec<Arc<ReplicaSet>> {
+        match self {
+            WorkloadKind::ReplicaSet => cluster.list::<ReplicaSet>(None).0,
+            WorkloadKind::ReplicationController => {
+                let (controllers, _) = cluster.list::<ReplicationController>(None);
+                let seen = controllers.iter().map(|it| Arc::new(it.to_replica_set()));
+                seen.collect()
+            }
+        }
+    }
+}
+
+/// A planned ReplicaSet, or a ReplicationController.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct PlannedReplicaSet {
+    /// What it is; absent for a ReplicaSet.
+    #[serde(default, skip_serializing_if = "WorkloadKind::is_usual")]
+    pub kind: WorkloadKind,
+    /// Its name.
+    pub name: String,
+    /// How many replicas.
+    pub replicas: i32,
+    /// `minReadySeconds`.
+    #[serde(default)]
+    pub min_ready_seconds: i32,
+}
+
+impl PlannedReplicaSet {
+    /// What it is made from.
+    pub(super) fn plan(&self) -> OwnerPlan {
+        let mut plan = OwnerPlan::new(self.kind.kind(), &self.name, self.replicas);
+        plan.min_ready_seconds = self.min_ready_seconds;
+        plan
+    }
+}
+
+/// Every ReplicaSet and ReplicationController that there is.
+pub(super) fn all(cluster: &Cluster) -> Vec<Arc<ReplicaSet>> {
+    let kinds = WorkloadKind::ALL.into_iter();
+    kinds.flat_map(|kind| kind.list(cluster)).collect()
+}
+
+/// A ReplicaSet whose selector and template have the label `app` of that value.
+pub fn replica_set(name: &str, app: &str, replicas: i32) -> Value {
+    let labels = json!({"app": app});
+    let mut template = pod("", app);
+    template["metadata"] = json!({"labels": labels});
+    json!({
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": labels},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": labels},
+            "template": template,
+        },
+    })
+}

@@ -1,0 +1,331 @@
+//! Planted faults: controllers that are wrong on purpose, each of which the seeds must notice.
+//!
+//! A planted fault names no line of the source. It takes a row from the hardened behaviour, gives the
+//! controller other settings than the checkers believe in, spoils what the controller remembers after
+//! every sync, or carries out something else than the controller asked for. A fault is planted for one
+//! thread; a schedule is played on one.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use podstorm::client::{OwnerPatch, Request};
+use podstorm::intern::KeyId;
+use podstorm::policy::{Behaviour, Policy};
+use podstorm::replicaset::{Controller, ReplicaSets};
+use podstorm_objects::{Kind, Now, ReplicaSet, Uid};
+use podstorm_sim::faults::FaultClass;
+use podstorm_sim::options::SimOptions;
+
+use crate::draw::draw;
+use crate::play::caught;
+use crate::simulation::SPOIL;
+
+const SECOND_NS: i64 = 1_000_000_000;
+
+/// What is wrong with a controller.
+#[derive(Clone, Copy)]
+enum Fault {
+    /// Its options.
+    Options(fn(&mut SimOptions)),
+    /// What it does after each sync of a key.
+    Memory(fn(&Controller, KeyId, Now)),
+    /// What is carried out in place of a request.
+    Requests(fn(&Request) -> Option<Vec<Request>>),
+}
+
+thread_local! {
+    static PLANTED: Cell<Option<Fault>> = const { Cell::new(None) };
+}
+
+pub(super) fn sync_ended(controller: &Controller, key: KeyId, now: Now) {
+    if let Some(Fault::Memory(spoil)) = PLANTED.get() {
+        spoil(controller, key, now);
+    }
+}
+
+pub(super) fn requests(request: &Request) -> Option<Vec<Request>> {
+    match PLANTED.get() {
+        Some(Fault::Requests(replace)) => replace(request),
+        _ => None,
+    }
+}
+
+/// Seeds played at most.
+const SEEDS: usize = 200;
+
+/// Which seeds are played.
+#[derive(Clone, Copy)]
+enum Seeds {
+    /// All of them.
+    All,
+    /// Those without faults, which the reference model follows.
+    Calm,
+    /// All of them, with faults of this class only.
+    Of(FaultClass),
+}
+
+/// Plays seeds with one behaviour until one breaks an invariant, and says which.
+#[track_caller]
+fn noticed(fault: Fault, behaviour: Behaviour, seeds: Seeds) -> &'static str {
+    let classes = match seeds {
+        Seeds::Of(class) => vec![class],
+        Seeds::All | Seeds::Calm => Vec::new(),
+    };
+    let schedules = (1..).map(|seed| draw::<ReplicaSets>(seed, &classes));
+    let mut schedules = schedules
+        .filter(|schedule| !matches!(seeds, Seeds::Calm) || schedule.classes.is_empty())
+        .take(SEEDS);
+    PLANTED.set(Some(fault));
+    if let Fault::Options(change) = fault {
+        SPOIL.set(Some(change));
+    }
+    let found = schedules.find_map(|schedule| {
+        let violation = caught(&schedule, behaviour).violation?;
+        Some((schedule, violation))
+    });
+    PLANTED.set(None);
+    SPOIL.set(None);
+    let (schedule, violation) = found.unwrap_or_else(|| panic!("unnoticed in {SEEDS} seeds"));
+    let healthy = caught(&schedule, behaviour).violation;
+    assert_eq!(
+        healthy, None,
+        "seed {} fails without the fault",
+        schedule.seed
+    );
+    println!("{behaviour:?}, seed {}: {violation}", schedule.seed);
+    violation.invariant
+}
+
+/// Takes a row from the hardened behaviour.
+#[track_caller]
+fn without(row: fn(&mut SimOptions), seeds: Seeds, expected: &[&str]) {
+    let found = noticed(Fault::Options(row), Behaviour::Hardened, seeds);
+    assert!(expected.contains(&found), "{found}");
+}
+
+macro_rules! rows {
+    ($($test:ident: $row:ident = $off:expr, $seeds:expr, $expected:expr;)*) => {
+        $(
+            #[test]
+            fn $test() {
+                without(|options| options.policy.$row = $off, $seeds, $expected);
+            }
+        )*
+    };
+}
+
+rows! {
+    own_writes_that_are_not_waited_for_are_noticed:
+        record_every_write = false, Seeds::All, &["S1", "S2", "S3", "L3"];
+    expectations_that_nobody_settles_are_noticed:
+        clear_stale_expectations = false, Seeds::All, &["L1", "S5"];
+    pods_that_the_server_names_are_noticed:
+        choose_pod_names = false, Seeds::All, &["S1", "S7"];
+    deletes_without_a_uid_are_noticed:
+        delete_by_uid = false, Seeds::All, &["S3"];
+    retries_without_a_bound_are_noticed:
+        retry_max_ns = None, Seeds::Of(FaultClass::Quota), &["L1"];
+    a_status_for_a_successor_is_noticed:
+        keep_status_with_its_object = false, Seeds::All, &["S7"];
+    availability_by_a_wrong_clock_is_noticed:
+        bound_availability_checks = false, Seeds::Of(FaultClass::Clock), &["L1"];
+    pods_that_are_ranked_without_their_nodes_are_noticed:
+        rank_without_owner = false, Seeds::Calm, &["model"];
+    creates_in_a_terminating_namespace_that_count_are_noticed:
+        terminating_namespace_is_a_failure = false,
+        Seeds::Of(FaultClass::NamespaceTermination), &["L1", "S6"];
+}
+
+/// A controller that is wrong in both behaviours; each must notice, with one of these invariants.
+#[track_caller]
+fn wrong(fault: Fault, expected: &[&str]) {
+    for behaviour in Behaviour::ALL {
+        let found = noticed(fault, behaviour, Seeds::All);
+        assert!(expected.contains(&found), "{behaviour:?}: {found}");
+    }
+}
+
+/// Switches a feature gate off.
+fn close(options: &mut SimOptions, gate: &str) {
+    let gates = &mut options.controller.feature_gates;
+    gates.insert(gate.to_owned(), false);
+}
+
+#[test]
+fn a_burst_that_is_too_large_is_noticed() {
+    let fault = Fault::Options(|options| options.controller.burst_replicas = 500);
+    wrong(fault, &["I2", "S6"]);
+}
+
+#[test]
+fn a_count_that_is_left_out_of_the_status_is_noticed() {
+    let gate = |options: &mut SimOptions| close(options, "DeploymentReplicaSetTerminatingReplicas");
+    let fault = Fault::Options(gate);
+    wrong(fault, &["S7", "L1", "model"]);
+}
+
+#[test]
+fn a_gate_that_is_open_is_noticed() {
+    let gate = |options: &mut SimOptions| close(options, "StaleControllerConsistencyReplicaSet");
+    let seeds = Seeds::Of(FaultClass::ExpectationTimeout);
+    let found = noticed(Fault::Options(gate), Behaviour::Upstream, seeds);
+    assert_eq!(found, "S1");
+}
+
+#[test]
+fn expectations_that_are_forgotten_are_noticed() {
+    let fault = Fault::Memory(|controller, key, _| controller.expectations().delete(key));
+    let found = noticed(fault, Behaviour::Upstream, Seeds::All);
+    assert!(["S1", "S2", "I6"].contains(&found), "{found}");
+}
+
+#[test]
+fn expectations_of_what_never_comes_are_noticed() {
+    wrong(
+        Fault::Memory(|controller, key, now| {
+            let expectations = controller.expectations();
+            if expectations.satisfied(key, now.mono_ns) {
+                expectations.expect_creations(key, 1, now.mono_ns);
+            }
+        }),
+        &["L1", "L3", "S5", "model"],
+    );
+}
+
+#[test]
+fn records_of_own_writes_that_are_forgotten_are_noticed() {
+    let fault = Fault::Memory(|controller, key, _| controller.consistency().clear(&key, None));
+    let found = noticed(fault, Behaviour::Hardened, Seeds::All);
+    assert!(["S1", "S2", "S3"].contains(&found), "{found}");
+}
+
+#[test]
+fn keys_that_are_lost_are_noticed() {
+    let fault = Fault::Memory(|controller, _, now| {
+        use podstorm::workqueue::Take;
+        if let Take::Key(lost) = controller.queue().try_take(now.mono_ns) {
+            controller.queue().done(lost, now.mono_ns);
+        }
+    });
+    wrong(fault, &["L1", "model"]);
+}
+
+#[test]
+fn keys_that_come_again_for_ever_are_noticed() {
+    let fault = Fault::Memory(|controller, key, now| {
+        controller.queue().add_after(key, SECOND_NS, now.mono_ns);
+    });
+    wrong(fault, &["L2"]);
+}
+
+#[test]
+fn retries_without_a_back_off_are_noticed() {
+    let fault = Fault::Memory(|controller, key, _| controller.queue().forget(key));
+    let found = noticed(fault, Behaviour::Upstream, Seeds::All);
+    assert_eq!(found, "L6");
+}
+
+#[test]
+fn a_pod_too_many_is_noticed() {
+    wrong(
+        Fault::Requests(|request| match request {
+            Request::CreatePod {
+                namespace,
+                pod: body,
+                ..
+            } if body.metadata.owner_references.len() == 1 => {
+                let more = Request::CreatePod {
+                    namespace: namespace.clone(),
+                    pod: Arc::clone(body),
+                    name: None,
+                };
+                Some(vec![more, request.clone()])
+            }
+            _ => None,
+        }),
+        &["S1", "S7", "model", "L1"],
+    );
+}
+
+#[test]
+fn a_pod_for_another_owner_is_noticed() {
+    wrong(
+        Fault::Requests(|request| {
+            let mut wrong = request.clone();
+            if let Request::CreatePod { pod: body, .. } = &mut wrong {
+                let owners = &mut Arc::make_mut(body).metadata.owner_references;
+                Arc::make_mut(owners.first_mut()?).uid = Uid::new("another");
+                return Some(vec![wrong]);
+            }
+            None
+        }),
+        &["S4"],
+    );
+}
+
+#[test]
+fn orphans_that_nobody_adopts_are_noticed() {
+    wrong(
+        Fault::Requests(|request| {
+            let mut wrong = request.clone();
+            if let Request::PatchOwners { patch, .. } = &mut wrong
+                && let OwnerPatch::Adopt { owner, uid } = patch
+            {
+                *patch = OwnerPatch::Release {
+                    owner_uid: owner.uid.clone(),
+                    uid: uid.clone(),
+                };
+                return Some(vec![wrong]);
+            }
+            None
+        }),
+        &["L1", "L2", "S4", "S9", "model"],
+    );
+}
+
+#[test]
+fn a_status_that_says_less_is_noticed() {
+    wrong(
+        Fault::Requests(|request| {
+            let Request::PutStatus { object } = request else {
+                return None;
+            };
+            let set = podstorm::replicaset::as_replica_set(object)?;
+            if object.kind() != Kind::REPLICA_SET {
+                return None;
+            }
+            let mut set = ReplicaSet::clone(&set);
+            set.status.ready_replicas = 0;
+            let object = Arc::new(set);
+            Some(vec![Request::PutStatus { object }])
+        }),
+        &["S7", "L1", "L2", "model"],
+    );
+}
+
+/// No seed of thousands misses the other rows, because the rows beside them make up for them. Each has
+/// a test of its own. A new row of the policy must come into this list, or it does not compile.
+#[test]
+fn every_row_is_planted_or_has_a_test_of_its_own() {
+    let Policy {
+        record_every_write: _,
+        clear_stale_expectations: _,
+        choose_pod_names: _,
+        delete_by_uid: _,
+        retry_max_ns: _,
+        keep_status_with_its_object: _,
+        bound_availability_checks: _,
+        rank_without_owner: _,
+        terminating_namespace_is_a_failure: _,
+        // `a_create_whose_answer_is_lost_is_not_made_twice`.
+        fence_unknown_outcomes: _,
+        // `nothing_is_counted_before_the_caches_have_come_to_the_versions_of_the_start`.
+        fence_at_start: _,
+        // `a_burst_ends_with_its_object`.
+        recheck_owner_between_batches: _,
+        // `an_owner_that_loses_a_pod_as_its_deletion_begins_is_woken`.
+        wake_previous_owners: _,
+        // The reflector's own tests of its longest delay.
+        watch_retry_max_ns: _,
+    } = Behaviour::Hardened.policy();
+}

@@ -1,0 +1,254 @@
+//! What users do to Jobs and their pods, and what the controller of Jobs would write.
+
+use std::sync::Arc;
+
+use podstorm_apiserver::{Cluster, Patch};
+use podstorm_objects::{DynamicObject, Kind, Pod, Time};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::PlannedJob;
+use crate::action::{Action, Dependents, SubjectAction};
+use crate::objects::{NAMESPACE, STUCK, controlled_by, members, pod, with};
+use crate::simulation::{Simulation, Users};
+
+/// What is done at one moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", rename_all_fields = "kebab-case")]
+pub enum JobAction {
+    /// Something is done to the cluster.
+    Cluster(Action),
+    /// It is written that a Job has finished.
+    Finish {
+        /// Which.
+        job: String,
+        /// Whether it has failed.
+        failed: bool,
+        /// How long ago, s; negative: in time to come.
+        ago_s: i32,
+    },
+    /// Sets the TTL, s, or takes it away.
+    Ttl(String, Option<u32>),
+    /// Changes an annotation.
+    Touch(String),
+    /// Changes a count of the status.
+    WriteStatus(String),
+    /// A finalizer holds the Job, or no more.
+    Hold(String, bool),
+    /// Deletes it.
+    Delete(String, Dependents),
+    /// Creates it with its pods, if it isn't there.
+    Create(String),
+    /// Its pods are deleted.
+    KillPods(String),
+    /// Its pods lose their owner.
+    OrphanPods(String),
+}
+
+impl From<Action> for JobAction {
+    fn from(action: Action) -> JobAction {
+        JobAction::Cluster(action)
+    }
+}
+
+impl SubjectAction for JobAction {
+    fn on_cluster(&self) -> Option<&Action> {
+        match self {
+            JobAction::Cluster(action) => Some(action),
+            _ => None,
+        }
+    }
+
+    fn target(&self) -> Option<&str> {
+        use JobAction::*;
+        match self {
+            Cluster(action) => action.owner(),
+            Finish { job, .. } => Some(job),
+            Ttl(name, _) | Touch(name) | WriteStatus(name) | Hold(name, _) => Some(name),
+            Delete(name, _) | Create(name) | KillPods(name) | OrphanPods(name) => Some(name),
+        }
+    }
+}
+
+/// Users, and the Jobs that they know.
+#[derive(Debug)]
+pub struct JobUsers {
+    planned: Arc<[PlannedJob]>,
+    touches: u64,
+}
+
+impl Users for JobUsers {
+    type Planned = PlannedJob;
+    type Action = JobAction;
+
+    fn new(planned: &[PlannedJob]) -> JobUsers {
+        JobUsers {
+            planned: planned.into(),
+            touches: 0,
+        }
+    }
+
+    fn create(&mut self, simulation: &mut Simulation) {
+        let planned = Arc::clone(&self.planned);
+        simulation.create_with(move |simulation| {
+            for job in &*planned {
+                create(simulation, job);
+            }
+        });
+    }
+
+    fn act(&mut self, simulation: &mut Simulation, action: &JobAction) {
+        use JobAction::*;
+        let touch = |count: u64| {
+            let touched = json!({"podstorm.example/touched": count.to_string()});
+            json!({"metadata": {"annotations": touched}})
+        };
+        match action {
+            Finish { job, failed, ago_s } => {
+                let status = ended(simulation, *failed, *ago_s);
+                patch(simulation, job, status, true);
+            }
+            Ttl(name, ttl) => {
+                let spec = json!({"spec": {"ttlSecondsAfterFinished": ttl}});
+                patch(simulation, name, spec, false);
+            }
+            Touch(name) => {
+                self.touches += 1;
+                patch(simulation, name, touch(self.touches), false);
+            }
+            WriteStatus(name) => {
+                self.touches += 1;
+                let status = json!({"status": {"terminating": self.touches % 5}});
+                patch(simulation, name, status, true);
+            }
+            Hold(name, is_held) => {
+                let finalizers = if *is_held {
+                    json!([STUCK])
+                } else {
+                    Value::Null
+                };
+                let held = json!({"metadata": {"finalizers": finalizers}});
+                patch(simulation, name, held, false);
+            }
+            Delete(name, dependents) => simulation.delete_object(Kind::JOB, name, *dependents),
+            Create(name) => {
+                if let Some(job) = self.planned.iter().find(|it| it.name == *name) {
+                    create(simulation, job);
+                }
+            }
+            KillPods(name) => {
+                for pod in pods_of(simulation.harness.cluster(), name) {
+                    simulation.delete_pod(&pod.metadata.name, None);
+                }
+            }
+            OrphanPods(name) => {
+                for pod in pods_of(simulation.harness.cluster(), name) {
+                    let alone = json!({"metadata": {"ownerReferences": null}});
+                    simulation.patch_pod(&pod.metadata.name, alone);
+                }
+            }
+            Cluster(action) => unreachable!("{action:?} is one on the cluster"),
+        }
+    }
+
+    /// A TTL that is not over would end in the quiet: the Job is to stay.
+    fn put_right(&mut self, simulation: &mut Simulation) {
+        for job in jobs(simulation.harness.cluster()) {
+            let name = job.metadata.name.to_string();
+            let finalizers = job.metadata.finalizers();
+            if finalizers.iter().any(|it| **it == *STUCK) {
+                self.act(simulation, &JobAction::Hold(name.clone(), false));
+            }
+            if !is_over(&job, simulation.harness.now().wall_ns) {
+                self.act(simulation, &JobAction::Ttl(name, None));
+            }
+        }
+    }
+
+    fn touch(&mut self, simulation: &mut Simulation) {
+        for job in jobs(simulation.harness.cluster()) {
+            let name = job.metadata.name.to_string();
+            self.act(simulation, &JobAction::Touch(name));
+        }
+    }
+}
+
+/// Every Job of the namespace, by name.
+pub(super) fn jobs(cluster: &Cluster) -> Vec<Arc<DynamicObject>> {
+    let page = cluster.api(Kind::JOB).list(&Default::default());
+    let items = page.expect("every cluster serves Jobs").items;
+    let jobs = items.into_iter();
+    jobs.filter_map(|it| it.downcast::<DynamicObject>())
+        .collect()
+}
+
+/// When the TTL of a Job ends, ns since the Unix epoch, if it has one and the Job has finished. From the
+/// specification: not the controller's code.
+pub(super) fn expiry_ns(job: &DynamicObject) -> Option<i128> {
+    let ttl = job.fields.get("spec")?["ttlSecondsAfterFinished"].as_i64()?;
+    let conditions = job.fields.get("status")?["conditions"].as_array()?;
+    let end = conditions.iter().find(|it| {
+        ["Complete", "Failed"].contains(&it["type"].as_str().unwrap_or_default())
+            && it["status"] == "True"
+    })?;
+    let time: Time = end["lastTransitionTime"].as_str()?.parse().ok()?;
+    Some((i128::from(time.unix_seconds()?) + i128::from(ttl)) * 1_000_000_000)
+}
+
+/// Whether the TTL of a Job is over at that moment, ns since the Unix epoch.
+pub(super) fn is_over(job: &DynamicObject, wall_ns: i64) -> bool {
+    expiry_ns(job).is_some_and(|expiry_ns| expiry_ns <= i128::from(wall_ns))
+}
+
+fn patch(simulation: &Simulation, name: &str, patch: Value, of_status: bool) {
+    let (cluster, now) = (simulation.harness.cluster(), simulation.harness.now());
+    let (api, patch) = (cluster.api(Kind::JOB), Patch::Merge(members(patch)));
+    simulation.written(match of_status {
+        true => api.patch_status(NAMESPACE, name, &patch, now),
+        false => api.patch(NAMESPACE, name, &patch, now),
+    });
+}
+
+/// The status of a Job that finished so long ago, as the controller of Jobs writes it.
+fn ended(simulation: &Simulation, failed: bool, ago_s: i32) -> Value {
+    let ago_ns = i64::from(ago_s) * 1_000_000_000;
+    let wall_ns = simulation.harness.now().wall_ns;
+    let at = Time::from_unix_nanos(wall_ns - ago_ns).to_string();
+    let begun = Time::from_unix_nanos(wall_ns - ago_ns.abs()).to_string();
+    let condition = |kind: &str| json!({"type": kind, "status": "True", "lastTransitionTime": at});
+    let (kinds, mut status) = match failed {
+        true => (["FailureTarget", "Failed"], json!({"failed": 1})),
+        false => (
+            ["SuccessCriteriaMet", "Complete"],
+            json!({"succeeded": 1, "completionTime": at}),
+        ),
+    };
+    status["conditions"] = kinds.into_iter().map(condition).collect();
+    status["startTime"] = json!(begun);
+    json!({"status": status})
+}
+
+/// Creates a planned Job with its pods.
+fn create(simulation: &Simulation, job: &PlannedJob) {
+    let template = json!({"spec": {"restartPolicy": "Never",
+        "containers": [{"name": "app", "image": "app:1"}]}});
+    let object = json!({"metadata": {"name": job.name},
+        "spec": {"ttlSecondsAfterFinished": job.ttl, "template": template}});
+    if let Some(created) = simulation.create_object(Kind::JOB, object) {
+        let owner = controlled_by(Kind::JOB, &job.name, &created.metadata().uid.to_string());
+        for _ in 0..job.pods {
+            let generated = json!({"metadata": {"name": null, "generateName": "task-"}});
+            simulation.create_pod(with(with(pod("", &job.name), generated), owner.clone()));
+        }
+    }
+}
+
+/// The pods of the Job of that name.
+fn pods_of(cluster: &Cluster, name: &str) -> Vec<Arc<Pod>> {
+    let (mut pods, _) = cluster.list::<Pod>(Some(NAMESPACE));
+    pods.retain(|pod| {
+        let owner = pod.metadata.controller();
+        owner.is_some_and(|owner| *owner.name == *name)
+    });
+    pods
+}
