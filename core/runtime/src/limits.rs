@@ -107,13 +107,3 @@ const _: () = assert!(EXPECTATIONS_SHARDS.is_power_of_two());
 /// From this many pods in a list on, a cache is filled on several threads. For fewer, waking the
 /// threads costs more than they save.
 pub const PARALLEL_LIST_MIN: usize = 16_384;
-
-/// How often in a row the key of a Deployment is tried again.
-///
-/// Source: `maxRetries` in Kubernetes' `pkg/controller/deployment`.
-pub const DEPLOYMENT_RETRIES_MAX: u32 = 15;
-
-/// The most bytes of the annotation with the former revisions of a ReplicaSet.
-///
-/// Source: `maxRevHistoryLengthInChars` in Kubernetes' `pkg/controller/deployment`.
-pub const REVISION_HISTORY_BYTES_MAX: usize = 2000;

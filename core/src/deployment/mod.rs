@@ -11,6 +11,7 @@
 //!   creation. [`crate::template`]: when templates are equal, and the hash that names a ReplicaSet.
 //! * `proportions`, `sizes`: how many pods each ReplicaSet gets. `status`, `conditions`: what is
 //!   told about a rollout.
+//! * `limits`: how often a key is tried again, and how long a history may be.
 //! * `rollout`: what `kubectl rollout` makes of it.
 //!
 //! A sync is one `async fn`, polled by the driver: it asks for an API call and goes on with the answer.
@@ -21,6 +22,7 @@ mod clean_up;
 mod conditions;
 pub mod find_new;
 mod handlers;
+mod limits;
 mod new_set;
 mod proportions;
 mod recreate;

@@ -10,12 +10,12 @@ use podstorm_objects::{
 };
 use podstorm_runtime::client::{EventType, Reason};
 use podstorm_runtime::driver::SyncFailure;
-use podstorm_runtime::limits::REVISION_HISTORY_BYTES_MAX;
 
 use super::annotations::REVISION;
 use super::conditions::{
     CREATE_FAILED, CREATED, FOUND, PROGRESSING, condition, find, progress_deadline,
 };
+use super::limits::REVISION_HISTORY_BYTES_MAX;
 use super::revisions::set_annotations;
 use super::sizes::new_replica_set_size;
 use super::sync::{Set, Sets, Sync, SyncStep};

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use podstorm_objects::Kind;
 use podstorm_runtime::informer::Informers;
-use podstorm_runtime::limits::DEPLOYMENT_RETRIES_MAX;
 use podstorm_runtime::row::{ControllerRow, Pods, WorkersFlag, Write};
 use podstorm_runtime::workqueue::QueueRow;
 
+use super::limits::RETRIES_MAX;
 use super::{Controller, ControllerOptions};
 use crate::controller::{ControllerType, Setup};
 use crate::replicaset::TERMINATING_REPLICAS;
@@ -37,7 +37,7 @@ impl ControllerType for Deployments {
         ],
         queues: &[QueueRow {
             // A key whose sync has failed sixteen times in a row waits for the next event.
-            retries_max: Some(DEPLOYMENT_RETRIES_MAX),
+            retries_max: Some(RETRIES_MAX),
             ..QueueRow::new("deployment")
         }],
         workers: Some(WorkersFlag {

@@ -347,7 +347,8 @@ impl<'de> Deserialize<'de> for OwnerKind {
         let kinds = Rows::installed().iter().filter_map(|row| row.kind);
         let mut kinds = kinds.map(OwnerKind);
         let found = kinds.find(|kind| kind.name() == text);
-        found.ok_or_else(|| D::Error::custom(format!("{text:?} is no kind that a controller has")))
+        let unknown = || format!("{text:?} is not the kind of a controller's objects");
+        found.ok_or_else(|| D::Error::custom(unknown()))
     }
 }
 

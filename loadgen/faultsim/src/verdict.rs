@@ -117,7 +117,7 @@ pub struct Verdict {
     pub conditions: Conditions,
     /// Syncs begun.
     pub syncs: u64,
-    /// The longest time in which a ReplicaSet had other than the wanted number of active pods and
+    /// The longest time in which an owner of pods had other than the wanted number of active pods and
     /// no controller wrote a pod for it, ns.
     pub longest_idle_ns: i64,
     /// Most pods created by controllers within a minute.
@@ -126,7 +126,7 @@ pub struct Verdict {
     pub peak_pods: u64,
     /// Deletes that met another pod than the one that was chosen, of the same name.
     pub wrong_pods_deleted: u64,
-    /// Deletes that left a ReplicaSet fewer active pods than it wanted at any time since the version
+    /// Deletes that left an owner of pods fewer active pods than it wanted at any time since the version
     /// read.
     pub deletes_below_wanted: u64,
     /// From the end of the faults to the moment since when everything was as wanted, ns; absent

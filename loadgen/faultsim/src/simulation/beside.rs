@@ -179,3 +179,58 @@ impl<J: Judge, W: Watcher + Debug> Observer<J::Workload> for Beside<J, W> {
         self.checker.other_sync_ended(sync);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use podstorm::policy::Behaviour;
+    use podstorm::replicaset::{Controller, ReplicaSets};
+    use podstorm_apiserver::Change;
+    use podstorm_objects::{AnyObject, Pod, Resource};
+    use serde_json::json;
+
+    use super::*;
+    use crate::draw::draw;
+    use crate::plan::How;
+    use crate::workloads::replicasets::SetChecker;
+
+    #[derive(Debug)]
+    struct Indifferent;
+
+    impl Judge for Indifferent {
+        type Workload = Controller;
+
+        fn missing(&self, _: &Simulation) -> Option<String> {
+            None
+        }
+    }
+
+    #[test]
+    fn the_watcher_below_sees_each_commit_once() {
+        let cluster = draw::<ReplicaSets>(0, &[]).cluster;
+        let below = SetChecker::new(&cluster, How::untold(Behaviour::Upstream));
+        let beside = Beside::new(below, Indifferent);
+        let owner = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web",
+            "uid": "web-uid", "controller": true});
+        let pod = |owners: usize| -> AnyObject {
+            let owners = vec![owner.clone(); owners];
+            let pod = json!({"metadata": {"name": "web-1", "ownerReferences": owners}});
+            Arc::new(Pod::from_json(pod).expect("a pod"))
+        };
+        let commits = |change, old, new| {
+            let (version, now) = (1, Now::default());
+            beside.committed(&Commit {
+                version,
+                change,
+                old,
+                new,
+                now,
+            });
+        };
+        commits(Change::Added, None, pod(1));
+        let (verdict, _) = Arc::clone(&beside).checker().verdict();
+        assert_eq!((verdict.peak_pods, verdict.violation), (1, None));
+        commits(Change::Modified, Some(pod(1)), pod(2));
+        let (verdict, _) = Arc::clone(&beside).checker().verdict();
+        assert_eq!(verdict.violation.map(|it| it.invariant), Some("I5"));
+    }
+}

@@ -121,10 +121,12 @@ impl Simulation {
 
     /// Every one that is there, kind by kind.
     pub(super) fn all_owners(&self) -> Vec<AnyObject> {
-        let kinds = self.owners.kinds().iter();
-        let pages =
-            kinds.filter_map(|kind| self.cluster().api(*kind).list(&Default::default()).ok());
-        pages.flat_map(|page| page.items).collect()
+        let list = |kind: &Kind| {
+            let page = self.cluster().api(*kind).list(&Default::default());
+            page.expect("every cluster serves the kinds of owners")
+                .items
+        };
+        self.owners.kinds().iter().flat_map(list).collect()
     }
 
     /// The name of the object that is meant by `web/2`; none where `web` owns none.

@@ -333,6 +333,18 @@ mod tests {
             percent: 200,
             how: crate::action::Death::Deleted,
         };
+        let beside = Action::CreateOverlapping {
+            kind: Some(OwnerKind(Kind::DEPLOYMENT)),
+            name: "more".into(),
+            like: "web".into(),
+            replicas: 1,
+        };
+        let of_kinds = "kind: Deployment is not one of ReplicaSet, ReplicationController";
+        let unknown = schedule(vec![Step::of_user(1, beside.clone())]).to_yaml();
+        let unknown = unknown.replace("kind: deployment", "kind: web-shop");
+        let error = crate::rows::read(&unknown).unwrap_err().to_string();
+        let words = "\"web-shop\" is not the kind of a controller's objects";
+        assert!(error.contains(words), "{error}");
         let mut old = schedule(Vec::new());
         old.version = 0;
         for (schedule, words) in [
@@ -341,6 +353,7 @@ mod tests {
             (touched(&[(2, "web"), (1, "web")]), "steps[1].at-ms"),
             (touched(&[(2_000, "web")]), "after disturb-ms"),
             (schedule(vec![Step::of_user(1, kill)]), percent),
+            (schedule(vec![Step::of_user(1, beside)]), of_kinds),
         ] {
             let error = schedule.check().unwrap_err().to_string();
             assert!(error.contains(words), "{error}");

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use podstorm::client::{Answer, OwnerPatch, Request};
 use podstorm::intern::KeyId;
 use podstorm::replicaset::{Controller, Outcome, SyncErrorClass, as_replica_set};
-use podstorm_apiserver::{Change, Commit};
-use podstorm_objects::{Kind, Now, Pod, ReplicaSet, ReplicationController};
+use podstorm_apiserver::Change;
+use podstorm_objects::{Kind, Now, Pod, ReplicaSet};
 use podstorm_sim::engine::observer::{Origin, SyncId};
 use podstorm_sim::faults::{BatchPosition, Call};
 
@@ -18,23 +18,6 @@ use crate::coverage::step_of;
 use crate::invariants::{Checked, begins_deletion};
 
 impl OracleState {
-    /// Something was written.
-    pub(super) fn committed(&mut self, commit: &Commit, origin: Option<Origin>) -> Checked {
-        self.version = commit.version;
-        let change = commit.change;
-        if let Some((old, new)) = commit.of::<Pod>() {
-            self.pod_committed(change, old, new, origin)
-        } else if let Some((old, new)) = commit.of::<ReplicaSet>() {
-            self.set_committed(Kind::REPLICA_SET, change, old, new, origin)
-        } else if let Some((old, new)) = commit.of::<ReplicationController>() {
-            let old = old.map(ReplicationController::to_replica_set);
-            let (kind, new) = (Kind::REPLICATION_CONTROLLER, new.to_replica_set());
-            self.set_committed(kind, change, old.as_ref(), &new, origin)
-        } else {
-            Ok(())
-        }
-    }
-
     /// A pod was written.
     pub(super) fn pod_committed(
         &mut self,
@@ -232,7 +215,7 @@ impl OracleState {
     }
 
     /// A ReplicaSet or a ReplicationController was written: S7 and I7.
-    fn set_committed(
+    pub(super) fn set_committed(
         &mut self,
         kind: Kind,
         change: Change,

@@ -9,9 +9,12 @@ use podstorm::consistency::Record;
 use podstorm::intern::KeyId;
 use podstorm::policy::Behaviour;
 use podstorm::replicaset::Controller;
-use podstorm_objects::{Kind, Now, Pod, PodPhase, ReplicaSet, ReplicaSetStatus, Str, Uid};
+use podstorm_apiserver::Commit;
+use podstorm_objects::{
+    Kind, Now, Pod, PodPhase, ReplicaSet, ReplicaSetStatus, ReplicationController, Str, Uid,
+};
 use podstorm_sim::engine::fault_harness::FaultHarness;
-use podstorm_sim::engine::observer::SyncId;
+use podstorm_sim::engine::observer::{Origin, SyncId};
 
 use super::super::model::is_active;
 use super::sets::SetState;
@@ -143,6 +146,23 @@ impl OracleState {
             burst: i64::from(cluster.burst_replicas),
             clock_offsets_ns: BTreeSet::from([0]),
             ..OracleState::default()
+        }
+    }
+
+    /// Something was written.
+    pub(super) fn committed(&mut self, commit: &Commit, origin: Option<Origin>) -> Checked {
+        self.version = commit.version;
+        let change = commit.change;
+        if let Some((old, new)) = commit.of::<Pod>() {
+            self.pod_committed(change, old, new, origin)
+        } else if let Some((old, new)) = commit.of::<ReplicaSet>() {
+            self.set_committed(Kind::REPLICA_SET, change, old, new, origin)
+        } else if let Some((old, new)) = commit.of::<ReplicationController>() {
+            let old = old.map(ReplicationController::to_replica_set);
+            let (kind, new) = (Kind::REPLICATION_CONTROLLER, new.to_replica_set());
+            self.set_committed(kind, change, old.as_ref(), &new, origin)
+        } else {
+            Ok(())
         }
     }
 
