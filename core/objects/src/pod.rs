@@ -55,6 +55,34 @@ pub struct PodSpec {
     pub scheduler_name: Option<Str>,
     /// Whether `schedulingGates` has any.
     pub is_gated: bool,
+    /// `restartPolicy`.
+    pub restart_policy: RestartPolicy,
+    /// `activeDeadlineSeconds`.
+    pub active_deadline_seconds: Option<i64>,
+}
+
+/// `restartPolicy` of a pod or a container.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RestartPolicy {
+    /// A container that ends starts again. The default of a pod.
+    #[default]
+    Always,
+    /// A container that fails starts again.
+    OnFailure,
+    /// No container starts again.
+    Never,
+}
+
+impl RestartPolicy {
+    /// The policy with this text; `None` for a text that Kubernetes doesn't define.
+    pub fn new(text: &str) -> Option<RestartPolicy> {
+        match text {
+            "Always" => Some(RestartPolicy::Always),
+            "OnFailure" => Some(RestartPolicy::OnFailure),
+            "Never" => Some(RestartPolicy::Never),
+            _ => None,
+        }
+    }
 }
 
 /// The members of a container in a spec that are read.

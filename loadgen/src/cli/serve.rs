@@ -12,7 +12,7 @@ use clap::{ArgAction, Args, ValueEnum};
 use podstorm_apiserver::latency::Latency;
 use podstorm_http::tls::Tls;
 use podstorm_http::{Log, MUTATING_REQUESTS_INFLIGHT, Memory, REQUESTS_INFLIGHT, draw_hash_seed};
-use podstorm_sim::nodes::{ClientRules, Finishing, NodeChoice, NodeTimes, PodNetwork};
+use podstorm_sim::nodes::{ClientRules, Finishing, NodeChoice, NodeTimes, PodNetwork, Script};
 use podstorm_sim::options::{EngineKind, SimOptions};
 use podstorm_sim::rows::Rows;
 use podstorm_sim::services::{Controllers, Services};
@@ -73,15 +73,17 @@ pub(super) struct ServeFlags {
     /// Which of the nodes that take a pod gets it
     #[arg(long, value_enum, value_name = "CHOICE", default_value = "roomiest")]
     node_choice: NodeChoiceName,
+    /// What the containers of pods without the annotation podstorm/script do: 'run=30s exit=1,0'
+    #[arg(long, value_name = "SCRIPT", value_parser = Script::parse)]
+    pod_script: Option<Script>,
     /// Pods succeed once they have started, but for those whose restart policy is `Always`
-    #[arg(long)]
+    #[arg(long, group = "finishing")]
     finish_pods: bool,
-    /// With --finish-pods: pods run on whose command or arguments hold this text
-    #[arg(
-        long = "endless-command",
-        value_name = "TEXT",
-        requires = "finish_pods"
-    )]
+    /// They succeed that long after they have started
+    #[arg(long, value_name = "TIME", group = "finishing", value_parser = parse_duration_ns)]
+    pod_run_time: Option<i64>,
+    /// With --finish-pods or --pod-run-time: pods run on whose command or arguments hold this text
+    #[arg(long = "endless-command", value_name = "TEXT", requires = "finishing")]
     endless_commands: Vec<String>,
     /// Where pods get addresses of their own from: 192.0.2.0/24 [default: a pod has its node's]
     #[arg(long, value_name = "CIDR", value_parser = pod_network)]
@@ -243,6 +245,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
         tls,
         login,
     } = access;
+    let finishes = flags.finish_pods || flags.pod_run_time.is_some();
     let options = ServeOptions {
         sim,
         nodes: flags.nodes,
@@ -255,7 +258,9 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
         rules: ClientRules {
             unpullable_images: flags.unpullable_images.clone(),
             node_choice: flags.node_choice.into(),
-            finishing: flags.finish_pods.then(|| Finishing {
+            script: flags.pod_script.clone(),
+            finishing: finishes.then(|| Finishing {
+                run_ns: flags.pod_run_time.unwrap_or(0),
                 endless_commands: flags.endless_commands.clone(),
             }),
             pod_network: flags.pod_network,

@@ -162,7 +162,7 @@ impl Engine {
                     unpullable_images: vec![format!("*{UNPULLABLE}")],
                     ..ClientRules::default()
                 };
-                Some(NodeControl::for_clients(NodeTimes::default(), rules))
+                Some(NodeControl::for_clients(NodeTimes::default(), rules).brief())
             }
             false => scenario.has_node_faults().then(NodeControl::default),
         };

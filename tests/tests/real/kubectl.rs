@@ -409,7 +409,7 @@ fn mistakes_are_told_and_change_nothing() {
         served.run("set image pod/stuck stuck=bad/one");
         served.becomes(
             "get pod stuck -o jsonpath={.status.containerStatuses[0].state.waiting.message}",
-            "Back-off pulling image \"bad/one\"",
+            "Back-off pulling image \"bad/one\": ErrImagePull: failed to pull image \"bad/one\": not found",
         );
         served.run("set image pod/stuck stuck=nginx:1.16.1");
         served.run("wait --for=condition=Ready pod/stuck");

@@ -483,6 +483,8 @@ mod finished_tests;
 #[cfg(test)]
 mod namespace_tests;
 #[cfg(test)]
+mod pod_lives_tests;
+#[cfg(test)]
 mod queues_tests;
 #[cfg(test)]
 mod services_tests;

@@ -11,6 +11,8 @@ use podstorm_objects::{
 };
 use serde_json::{Value, json};
 
+use super::pod_life::back_off_pulling;
+
 /// Attempts at a status write. Each failed one means that another client wrote the pod in between.
 pub(super) const STATUS_ATTEMPTS: usize = 5;
 
@@ -138,7 +140,7 @@ pub(super) fn not_pulled(
         let image = &container.image;
         let state = match unpullable(image) {
             true => json!({"waiting": {"reason": "ImagePullBackOff", "message":
-                format!("Back-off pulling image \"{image}\"")}}),
+                back_off_pulling(image)}}),
             false => json!({"waiting": {"reason": "ContainerCreating"}}),
         };
         let rest = json!({"image": &**image, "imageID": "", "lastState": {}, "started": false,
@@ -185,49 +187,6 @@ fn termination(container: &ContainerStatus) -> Option<Value> {
 pub(super) fn has_ended_container(pod: &Pod) -> bool {
     let mut containers = pod.status.container_statuses.iter();
     containers.any(|container| termination(container).is_some())
-}
-
-/// The status after the kubelet has seen to the containers that have ended: those that the pod's
-/// restart policy restarts run again, and a pod of which nothing runs has ended. `None` when nothing
-/// changes.
-pub(super) fn settled(live: &Pod, now: Time) -> Option<PodStatus> {
-    let policy = live.spec.get("restartPolicy");
-    let policy = policy.as_ref().and_then(Value::as_str).unwrap_or("Always");
-    let mut status = live.status.clone();
-    let (mut runs, mut failed) = (false, false);
-    for container in &mut status.container_statuses {
-        let Some(mut end) = termination(container) else {
-            runs = true;
-            continue;
-        };
-        let well = end["exitCode"] == 0;
-        if policy == "Never" || (policy == "OnFailure" && well) {
-            failed |= !well;
-            continue;
-        }
-        runs = true;
-        if end["finishedAt"].is_null() {
-            end["finishedAt"] = json!(now.to_string());
-        }
-        container.restart_count = container.restart_count.saturating_add(1);
-        container.ready = true;
-        let details = container.details.as_ref().map(|details| ContainerDetails {
-            id: None,
-            running_since: PackedTime::new(now),
-            rest: details
-                .rest
-                .without("state")
-                .with("lastState", json!({"terminated": end})),
-        });
-        container.details = details.map(Arc::new);
-    }
-    let status = match (runs, failed) {
-        (true, _) if status.container_statuses.iter().all(|it| it.ready) => recovered(&status, now),
-        (true, _) => status,
-        (false, true) => ended(&status, PodPhase::Failed, None, now),
-        (false, false) => ended(&status, PodPhase::Succeeded, None, now),
-    };
-    (status != live.status).then_some(status)
 }
 
 /// The status of a pod that is about to be deleted because its node fails it.

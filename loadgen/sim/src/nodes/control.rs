@@ -92,6 +92,8 @@ pub struct NodeControl {
     times: NodeTimes,
     /// Present where clients of any kind write to the cluster.
     clients: Option<ClientRules>,
+    /// Whether kubelets show only what comes out, although clients write to the cluster.
+    is_brief: bool,
     /// How many addresses pods have got.
     addresses: AtomicU64,
     state: Mutex<ControlState>,
@@ -124,6 +126,20 @@ impl NodeControl {
             clients: Some(rules),
             ..NodeControl::new(times)
         }
+    }
+
+    /// The same nodes, whose kubelets start a pod with one write and end it with one request.
+    #[must_use]
+    pub fn brief(self) -> NodeControl {
+        NodeControl {
+            is_brief: true,
+            ..self
+        }
+    }
+
+    /// Whether kubelets go through every step of every pod's life.
+    pub(super) fn plays_pods(&self) -> bool {
+        self.clients.is_some() && !self.is_brief
     }
 
     /// The same nodes, of which pods have got that many addresses already.

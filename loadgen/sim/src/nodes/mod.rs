@@ -9,9 +9,10 @@ mod controller;
 mod kubelet;
 mod place_waits;
 mod placement;
+mod pod_life;
 mod rules;
 mod scheduler;
-mod started;
+mod script;
 mod status;
 mod stuck;
 #[cfg(test)]
@@ -22,4 +23,5 @@ pub use kubelet::Kubelets;
 pub use place_waits::PlaceWaits;
 pub use rules::{ClientRules, Finishing, NodeChoice, PodNetwork};
 pub use scheduler::Scheduler;
+pub use script::{SCRIPT, Script, ScriptError};
 pub use stuck::{StuckPods, problem, why_unready};

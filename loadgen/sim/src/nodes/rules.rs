@@ -2,22 +2,26 @@
 
 use std::net::Ipv4Addr;
 
-use podstorm_objects::PodSpec;
+use podstorm_objects::{PodSpec, RestartPolicy};
 use serde_json::Value;
+
+use super::script::Script;
 
 /// What simulated nodes do besides where clients of any kind write to the cluster. The scheduler then
 /// respects taints, tolerations, node selectors and required node affinity; a `NoExecute` taint evicts
 /// the pods that do not tolerate it; a node annotated with `podstorm/kubelet: silent` is
-/// [lost](super::NodeControl::lose) until the annotation goes; a kubelet restarts a container whose status
-/// says that it has ended, or ends the pod, by its restart policy; and a pod is marked as disrupted
-/// before it is deleted because of its node.
+/// [lost](super::NodeControl::lose) until the annotation goes; a kubelet goes through every step of a
+/// pod's life, and restarts a container whose status says that it has ended, or ends the pod, by its
+/// restart policy; and a pod is marked as disrupted before it is deleted because of its node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientRules {
     /// Images that can't be pulled, so that their pods stay pending. `*` at either end is any text.
     pub unpullable_images: Vec<String>,
     /// Which of the nodes that take a pod gets it.
     pub node_choice: NodeChoice,
-    /// Which pods end by themselves; none where absent.
+    /// The script of pods that have none of their own.
+    pub script: Option<Script>,
+    /// Which of these pods end by themselves instead; none where absent.
     pub finishing: Option<Finishing>,
     /// Where pods get their addresses from; where absent a pod has its node's.
     pub pod_network: Option<PodNetwork>,
@@ -37,10 +41,11 @@ pub enum NodeChoice {
     First,
 }
 
-/// Pods that end by themselves: those whose restart policy is not `Always` succeed as soon as they have
-/// started.
+/// Pods that end by themselves: those whose restart policy is not `Always` succeed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Finishing {
+    /// How long after their start, ns.
+    pub run_ns: i64,
     /// But those run on whose command or arguments hold one of these.
     pub endless_commands: Vec<String>,
 }
@@ -71,19 +76,21 @@ impl ClientRules {
         })
     }
 
-    /// Whether the pod succeeds as soon as it has started.
-    pub(super) fn finishes(&self, spec: &PodSpec) -> bool {
-        let Some(finishing) = &self.finishing else {
-            return false;
-        };
-        let policy = spec.get("restartPolicy");
-        let policy = policy.as_ref().and_then(Value::as_str);
-        let ends = matches!(policy, Some("Never" | "OnFailure"));
-        ends && !finishing.runs_on(&spec.get("containers").unwrap_or_default())
+    /// The script of a pod that has none of its own.
+    pub(super) fn script_of(&self, spec: &PodSpec) -> Option<Script> {
+        let finishing = self.finishing.as_ref();
+        let finishing = finishing.filter(|it| it.finishes(spec));
+        let finishing = finishing.map(|it| Script::finishing(it.run_ns));
+        finishing.or_else(|| self.script.clone())
     }
 }
 
 impl Finishing {
+    fn finishes(&self, spec: &PodSpec) -> bool {
+        spec.restart_policy != RestartPolicy::Always
+            && !self.runs_on(&spec.get("containers").unwrap_or_default())
+    }
+
     fn runs_on(&self, containers: &Value) -> bool {
         let containers = containers.as_array().into_iter().flatten();
         let words = containers.flat_map(|container| {
@@ -150,6 +157,7 @@ mod tests {
         let rules = ClientRules {
             finishing: Some(Finishing {
                 endless_commands: vec!["sleep".to_owned()],
+                ..Finishing::default()
             }),
             ..ClientRules::default()
         };
@@ -171,8 +179,9 @@ mod tests {
             ),
         ] {
             let spec = PodSpec::from_json(spec.as_object().unwrap().clone()).unwrap();
-            assert_eq!(rules.finishes(&spec), finishes, "{spec:?}");
-            assert!(!ClientRules::default().finishes(&spec));
+            let script = rules.script_of(&spec);
+            assert_eq!(script, finishes.then(|| Script::finishing(0)), "{spec:?}");
+            assert_eq!(ClientRules::default().script_of(&spec), None);
         }
     }
 

@@ -55,8 +55,10 @@ pub struct Scheduler {
     unschedulable: VecDeque<Waiting>,
     /// For how long pods wait for a place.
     unplaced: Unplaced,
-    /// Pods that have ended and use no capacity; absent where pods end only by deletion.
-    ended: Option<BTreeSet<Uid>>,
+    /// Pods that have ended and use no capacity.
+    ended: BTreeSet<Uid>,
+    /// Whether nodes may fail.
+    handles_faults: bool,
     /// Present where pods may be particular about their node.
     placement: Option<Placement>,
     /// Pods that stay without a node; absent where there are none.
@@ -76,7 +78,8 @@ impl Scheduler {
             ready: VecDeque::new(),
             unschedulable: VecDeque::new(),
             unplaced: Unplaced::default(),
-            ended: None,
+            ended: BTreeSet::new(),
+            handles_faults: false,
             placement: None,
             stuck: None,
         }
@@ -89,12 +92,11 @@ impl Scheduler {
         self
     }
 
-    /// Has the scheduler handle node failures: pods that end free capacity, and unreachable nodes
-    /// get no pods. With client rules it also respects taints, tolerations, node selectors and required
+    /// Has the scheduler handle node failures: unreachable nodes get no pods. With client rules it also respects taints, tolerations, node selectors and required
     /// node affinity, and writes to a pod that fits nowhere that it does.
     #[must_use]
     pub fn controlled_by(mut self, control: &NodeControl) -> Scheduler {
-        self.ended = Some(BTreeSet::new());
+        self.handles_faults = true;
         self.placement = control.clients().map(|rules| Placement {
             choice: rules.node_choice,
             ..Placement::default()
@@ -110,7 +112,7 @@ impl Scheduler {
     fn see_nodes(&mut self, now: Now) -> Next {
         let (capacity, unschedulable, ready) =
             (&mut self.capacity, &mut self.unschedulable, &mut self.ready);
-        let handles_faults = self.ended.is_some();
+        let handles_faults = self.handles_faults;
         let placement = &mut self.placement;
         self.nodes.poll(now, |item| match item {
             ObjectEvent::Reset => {
@@ -152,15 +154,13 @@ impl Scheduler {
         self.pods.poll(now, |item| match item {
             ObjectEvent::Reset => {
                 capacity.clear_pods();
-                ended.iter_mut().for_each(BTreeSet::clear);
+                ended.clear();
             }
             ObjectEvent::Added(pod) => match &pod.node_name {
                 // A pod that has ended uses no capacity.
                 Some(node) if !pod.status.phase.is_terminal() => capacity.add_pod(node),
                 Some(_) => {
-                    if let Some(ended) = ended {
-                        ended.insert(pod.metadata.uid.clone());
-                    }
+                    ended.insert(pod.metadata.uid.clone());
                 }
                 None if wants_scheduling(&pod) && !is_stuck(&pod) => {
                     let due_ns = now.mono_ns.saturating_add(latency.draw_ns());
@@ -181,8 +181,7 @@ impl Scheduler {
                 if let Some(placement) = placement {
                     placement.retry |= pod.status.phase.is_terminal();
                 }
-                if let Some(ended) = ended
-                    && pod.status.phase.is_terminal()
+                if pod.status.phase.is_terminal()
                     && let Some(node) = &pod.node_name
                     && ended.insert(pod.metadata.uid.clone())
                     && capacity.remove_pod(node)
@@ -198,10 +197,7 @@ impl Scheduler {
                 if pod.node_name.is_none() {
                     unplaced.end(&pod.metadata.namespace, &pod.metadata.name, now.mono_ns);
                 }
-                let had_ended = match ended {
-                    Some(ended) => ended.remove(&pod.metadata.uid),
-                    None => pod.status.phase.is_terminal(),
-                };
+                let had_ended = ended.remove(&pod.metadata.uid);
                 if let Some(node) = &pod.node_name
                     && !had_ended
                     && capacity.remove_pod(node)

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use ahash::RandomState;
 use hashbrown::HashMap;
 use podstorm::intern::FIXED_STATE;
+use podstorm_apiserver::Cluster;
 use podstorm_objects::{
     Address, ConditionStatus, ConditionType, ContainerDetails, ContainerStatus, ContainerStatuses,
-    Map, PackedTime, Pod, PodCondition, PodPhase, PodStart, PodStatus, Rest, SpecContainer, Str,
-    Time, hash_state,
+    Map, Node, PackedTime, Pod, PodCondition, PodPhase, PodStart, PodStatus, Rest, SpecContainer,
+    Str, Time, hash_state,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Makes the statuses of running pods. Memory: one entry for each node and each image.
 #[derive(Debug)]
@@ -82,7 +83,7 @@ impl RunningStatus {
 
     /// Start time and addresses of a pod, which has its node's address like a pod in the host
     /// network.
-    fn start(&mut self, node: &Str, now: Time) -> Arc<PodStart> {
+    pub(super) fn start(&mut self, node: &Str, now: Time) -> Arc<PodStart> {
         let host_ip = match self.by_node.get(node) {
             Some(known) if known.time == now => return Arc::clone(known),
             Some(known) => Address::clone(&known.host_ip),
@@ -138,6 +139,14 @@ fn container_rest(image: &str) -> Map {
     members.insert("lastState".into(), json!({}));
     members.insert("started".into(), json!(true));
     members
+}
+
+/// The address that a node says it has within the cluster.
+pub(super) fn internal_ip(cluster: &Cluster, node: &str) -> Option<Address> {
+    let node = cluster.get::<Node>("", node).ok()?;
+    let addresses = node.status.get("addresses").and_then(Value::as_array)?;
+    let internal = addresses.iter().find(|it| it["type"] == "InternalIP")?;
+    internal["address"].as_str().map(Address::from)
 }
 
 /// An address in 10.0.0.0/8, derived from the number at the end of the node's name, or from the

@@ -10,7 +10,9 @@ use crate::decode::{DecodeError, Members, Path};
 use crate::json::{JsonValue, Rest, Tape, Writer};
 use crate::shape::check;
 use crate::token_volume::MARKER;
-use crate::{Kind, Map, Pod, PodSpec, PodStatus, Resource, SpecContainer, Str, TokenVolume};
+use crate::{
+    Kind, Map, Pod, PodSpec, PodStatus, Resource, RestartPolicy, SpecContainer, Str, TokenVolume,
+};
 
 object!(Pod, |pod, out| {
     put_spec(out, &pod.spec, pod.node_name.as_ref(), pod.token_volume);
@@ -175,8 +177,10 @@ impl PodSpec {
         });
         // In the order of their names: one pass.
         let mut look = |member| members.look(member);
+        let deadline = look("activeDeadlineSeconds").and_then(|seconds| seconds.as_i64());
         let containers = SpecContainer::read_all(look("containers")).collect();
         let init_containers = SpecContainer::read_all(look("initContainers")).collect();
+        let policy = look("restartPolicy").and_then(|policy| policy.as_str());
         let scheduler_name = look("schedulerName").and_then(|name| name.as_str());
         let gates = look("schedulingGates");
         let has_security_context = look("securityContext").is_some();
@@ -194,6 +198,9 @@ impl PodSpec {
                 .filter(|name| *name != "default-scheduler")
                 .map(Into::into),
             is_gated: gates.is_some_and(|gates| gates.items().next().is_some()),
+            // Absent means `Always`, as does a text that admission refuses.
+            restart_policy: policy.and_then(RestartPolicy::new).unwrap_or_default(),
+            active_deadline_seconds: deadline,
         }
     }
 }

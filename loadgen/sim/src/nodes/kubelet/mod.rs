@@ -1,35 +1,35 @@
 //! The simulated kubelets, one task for many nodes. A bound pod is started after the start-up
 //! latency, and reported running and ready in one status write. A pod that is being deleted ends
 //! after the termination latency, at most its grace period, and is then removed with grace 0 and
-//! its UID as a precondition.
+//! its UID as a precondition. Pods whose lives are [`played`] go through every step instead, and so
+//! does the end of a pod that a finalizer keeps.
 //!
 //! A watch event starts an action; the server's state decides. A kubelet writes with the version it
 //! saw, and on a conflict reads the live pod again. So an event that is repeated or late does not
 //! repeat an action.
 
+mod played;
+
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 use podstorm::intern::FIXED_STATE;
+use podstorm_apiserver::Cluster;
 use podstorm_apiserver::latency::LatencySampler;
-use podstorm_apiserver::{Cluster, DeleteOptions};
 use podstorm_objects::{ConditionType, Now, Pod, PodPhase};
 
-use super::change::{
-    STATUS_ATTEMPTS, change_status, ended, has_ended_container, not_pulled, recovered, restarted,
-    settled,
-};
+use super::change::{STATUS_ATTEMPTS, change_status, ended, not_pulled, recovered, restarted};
 use super::control::{NodeControl, NodeEvent, PodCommand};
 use super::controller::{NodeController, pods_on};
 use super::rules::ClientRules;
-use super::started::{as_ruled, internal_ip};
-use super::status::RunningStatus;
+use super::status::{RunningStatus, internal_ip};
 use super::stuck::StuckPods;
 use crate::due_queue::DueQueue;
 use crate::executor::seed::seed_for;
 use crate::executor::stream::{ObjectEvent, ObjectStream};
 use crate::executor::{Next, Task, Waker};
 use crate::options::LatencySettings;
+use played::Lives;
 
 /// An action of a kubelet on a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,8 +38,10 @@ enum PodAction {
     End,
     /// Report the restarted containers as ready.
     Recover,
-    /// Restart the containers that have ended, or end the pod.
-    Settle,
+    /// Play its life on.
+    Play,
+    /// Play on a life from the queue.
+    PlayOn,
 }
 
 /// The kubelets of all nodes whose names belong to one of `shards` shards.
@@ -74,6 +76,8 @@ struct PodLifecycle {
     began_at: Option<u64>,
     /// Pods that can't start; absent where there are none.
     stuck: Option<Arc<StuckPods>>,
+    /// The lives that are played.
+    lives: Lives,
 }
 
 impl Kubelets {
@@ -105,6 +109,7 @@ impl Kubelets {
                 control: None,
                 began_at: None,
                 stuck: None,
+                lives: Lives::default(),
             },
             faults: None,
         }
@@ -147,8 +152,10 @@ impl Task for Kubelets {
         let mut controller = faults.as_mut().and_then(|it| it.controller.as_mut());
         let nodes = controller.as_mut().map(|it| it.see_nodes(now));
         let next = pods.poll(now, |item| {
-            let (ObjectEvent::Added(pod) | ObjectEvent::Modified(pod)) = item else {
-                return;
+            let pod = match item {
+                ObjectEvent::Added(pod) | ObjectEvent::Modified(pod) => pod,
+                ObjectEvent::Deleted(pod) => return lifecycle.forget(&pod),
+                ObjectEvent::Reset => return,
             };
             if let Some(controller) = &mut controller {
                 controller.see_pod(&pod, now);
@@ -230,11 +237,13 @@ impl PodLifecycle {
 
     /// The action that a pod in this state waits for.
     fn action(&self, pod: &Pod) -> Option<PodAction> {
-        let settles = || {
-            let runs = pod.status.phase == PodPhase::Running && !pod.metadata.is_deleting();
-            runs && self.clients().is_some() && has_ended_container(pod)
-        };
-        pending_action(pod).or_else(|| settles().then_some(PodAction::Settle))
+        match pending_action(pod) {
+            // A finalizer keeps the pod, so that clients see how it ends.
+            Some(PodAction::End) if !pod.metadata.finalizers().is_empty() => Some(PodAction::Play),
+            Some(_) if self.is_played(pod) => Some(PodAction::Play),
+            None if self.is_played(pod) && self.concerns_life(pod) => Some(PodAction::Play),
+            action => action,
+        }
     }
 
     /// Remembers with what the kubelets begin, once.
@@ -262,7 +271,7 @@ impl PodLifecycle {
                 let end = pod.metadata.deletion_timestamp.unix_seconds();
                 end.map(|end| end.saturating_sub(grace.unwrap_or(0)))
             }
-            PodAction::Recover | PodAction::Settle => None,
+            PodAction::Recover | PodAction::Play | PodAction::PlayOn => None,
         };
         let now = now.wall().unix_seconds();
         let waited = now.zip(since).map_or(0, |(now, since)| now - since);
@@ -275,8 +284,9 @@ impl PodLifecycle {
             return;
         }
         let delay_ns = match action {
+            PodAction::Play | PodAction::PlayOn => return self.perform(action, pod, now),
             PodAction::Start if self.rejects(&pod) => 0,
-            PodAction::Start | PodAction::Recover | PodAction::Settle => self.startup.draw_ns(),
+            PodAction::Start | PodAction::Recover => self.startup.draw_ns(),
             PodAction::End => {
                 let grace = pod
                     .metadata
@@ -309,20 +319,19 @@ impl PodLifecycle {
         if self.is_lost(&pod) {
             return;
         }
+        let starts = || pending_action(&pod) == Some(PodAction::Start);
         match action {
-            PodAction::Start if self.rejects(&pod) => {
+            PodAction::Start | PodAction::Play if starts() && self.rejects(&pod) => {
                 self.finish(&pod, PodPhase::Failed, REJECTED, now)
             }
             PodAction::Start if self.waits_for_image(&pod) => self.report_image(&pod, now),
-            PodAction::Start if self.is_stuck(&pod) => self.report_stuck(&pod, now),
-            PodAction::Start => self.start(pod, now),
-            PodAction::Settle => {
-                change_status(&self.cluster, &pod, now, |live| {
-                    (self.action(live) == Some(PodAction::Settle))
-                        .then(|| settled(live, now.wall()))?
-                });
+            PodAction::Start | PodAction::Play if starts() && self.is_stuck(&pod) => {
+                self.report_stuck(&pod, now)
             }
-            PodAction::End => self.end(&pod, now),
+            PodAction::Start => self.start(pod, now),
+            PodAction::Play => self.play(&pod, now),
+            PodAction::PlayOn => self.play_queued(&pod, now),
+            PodAction::End => self.remove(&pod, now),
             PodAction::Recover => self.recover(&pod, now),
         }
     }
@@ -347,6 +356,7 @@ impl PodLifecycle {
         for pod in pods_on(&self.cluster, node) {
             match self.action(&pod) {
                 Some(action) => self.schedule(action, pod, now),
+                None if self.is_played(&pod) => self.play(&pod, now),
                 None => self.recover(&pod, now),
             }
         }
@@ -432,10 +442,6 @@ impl PodLifecycle {
                 self.statuses.introduce(&node, address);
             }
             let status = self.statuses.of(&pod, &node, now.wall());
-            let status = match &self.control {
-                Some(control) => as_ruled(control, &pod.spec, status, now),
-                None => status,
-            };
             let written = Pod {
                 metadata: pod.metadata.clone(),
                 spec: Arc::clone(&pod.spec),
@@ -459,20 +465,6 @@ impl PodLifecycle {
                 _ => return,
             }
         }
-    }
-
-    /// Removes the pod.
-    fn end(&mut self, pod: &Pod, now: Now) {
-        let meta = &pod.metadata;
-        let options = DeleteOptions {
-            grace_period_seconds: Some(0),
-            precondition_uid: Some(meta.uid.clone()),
-            ..DeleteOptions::default()
-        };
-        // A refusal means that the pod is gone, or was replaced by another of its name.
-        let _gone = self
-            .cluster
-            .delete::<Pod>(&meta.namespace, &meta.name, &options, now);
     }
 }
 

@@ -1,0 +1,267 @@
+//! The lives of pods as a client's watch sees them: step by step, and alike on both engines.
+
+use podstorm_apiserver::latency::Latency;
+use podstorm_apiserver::{Cluster, DeleteOptions, Watch, WatchFrom, WatchOptions};
+use podstorm_objects::{
+    Namespace, Node, Object, Pod, PodPhase, ReplicaSet, Resource, Str, WatchEvent,
+};
+use serde_json::{Value, json};
+
+use super::Harness;
+use super::services_tests::{furnished, web};
+use crate::options::{EngineKind, SimOptions};
+
+const SECOND_NS: i64 = 1_000_000_000;
+
+fn options(engine: EngineKind) -> SimOptions {
+    let mut options = SimOptions::new(engine, 1);
+    options.latency.pod_startup = Latency::Constant(2 * SECOND_NS);
+    options.latency.pod_termination = Latency::Constant(SECOND_NS);
+    options.time_scale = 50.0;
+    options
+}
+
+fn pod(name: &str, script: &str, policy: &str) -> Pod {
+    let annotations = json!({"podstorm/script": script});
+    let spec = json!({"restartPolicy": policy, "containers": [{"name": "c", "image": "i"}]});
+    let pod = json!({"metadata": {"name": name, "namespace": "shop", "annotations": annotations},
+        "spec": spec});
+    Pod::from_json(pod).unwrap()
+}
+
+fn watch(cluster: &Cluster) -> Watch<Pod> {
+    let options = WatchOptions::default();
+    cluster.watch::<Pod>(WatchFrom::Initial, options).unwrap()
+}
+
+/// What the watch has told since the last call, a line for each event.
+fn told(harness: &Harness, watch: &mut Watch<Pod>) -> Vec<String> {
+    let mut events = Vec::new();
+    while watch.poll(1000, harness.now(), &mut events).more {}
+    events.into_iter().filter_map(line).collect()
+}
+
+fn line(event: WatchEvent<Pod>) -> Option<String> {
+    let (kind, pod) = match event {
+        WatchEvent::Added(pod) => ("ADDED", pod),
+        WatchEvent::Modified(pod) => ("MODIFIED", pod),
+        WatchEvent::Deleted(pod) => ("DELETED", pod),
+        WatchEvent::Bookmark { .. } | WatchEvent::Error(_) => return None,
+    };
+    let value = pod.to_json();
+    let status = &value["status"];
+    let container = &status["containerStatuses"][0];
+    let state = match container["state"]
+        .as_object()
+        .and_then(|it| it.iter().next())
+    {
+        None => "-".to_owned(),
+        Some((kind, state)) => match state["reason"].as_str() {
+            Some(reason) => format!("{reason} {}", state["exitCode"]).replace(" null", ""),
+            None => kind.clone(),
+        },
+    };
+    let grace = &value["metadata"]["deletionGracePeriodSeconds"];
+    let generation = &status["observedGeneration"];
+    let ready = if pod.is_ready() { "ready" } else { "unready" };
+    let phase = status["phase"].as_str().unwrap_or("");
+    Some(
+        format!("{kind} {phase} {ready} {state} seen {generation} grace {grace}")
+            .replace(" seen null", "")
+            .replace(" grace null", ""),
+    )
+}
+
+/// Runs until the pod is gone or rests in that phase.
+fn until(harness: &mut Harness, name: &str, phase: Option<PodPhase>) {
+    let reached = harness.until(600 * SECOND_NS, |cluster| {
+        match cluster.get::<Pod>("shop", name) {
+            Ok(pod) => Some(pod.status.phase) == phase,
+            Err(_) => phase.is_none(),
+        }
+    });
+    assert!(reached, "{name} {phase:?}");
+}
+
+fn delete(harness: &Harness, name: &str) {
+    let options = DeleteOptions::default();
+    let (cluster, now) = (harness.cluster(), harness.now());
+    cluster.delete::<Pod>("shop", name, &options, now).unwrap();
+}
+
+/// The events of a pod that is deleted while it runs.
+fn deleted(engine: EngineKind) -> Vec<String> {
+    let mut harness = furnished(&options(engine));
+    let mut seen = watch(harness.cluster());
+    let made = pod("p", "stop=2s", "Always");
+    harness.cluster().create(made, harness.now()).unwrap();
+    until(&mut harness, "p", Some(PodPhase::Running));
+    delete(&harness, "p");
+    until(&mut harness, "p", None);
+    told(&harness, &mut seen)
+}
+
+#[test]
+fn a_watch_sees_every_step_of_a_pod_that_is_deleted_on_both_engines() {
+    let expected = [
+        "ADDED Pending unready -",
+        "MODIFIED Pending unready -",
+        "MODIFIED Pending unready ContainerCreating seen 1",
+        "MODIFIED Running ready running seen 1",
+        "MODIFIED Running ready running seen 1 grace 30",
+        "MODIFIED Running ready running seen 2 grace 30",
+        "MODIFIED Succeeded unready Completed 0 seen 2 grace 30",
+        "MODIFIED Succeeded unready Completed 0 seen 2 grace 0",
+        "DELETED Succeeded unready Completed 0 seen 2 grace 0",
+    ];
+    assert_eq!(deleted(EngineKind::Virtual), expected);
+    assert_eq!(deleted(EngineKind::Threads), expected);
+}
+
+/// The events of a pod that crashes twice and then does its work.
+fn crashes(engine: EngineKind) -> Vec<String> {
+    let mut harness = furnished(&options(engine));
+    let mut seen = watch(harness.cluster());
+    let made = pod("p", "run=3s exit=1,SIGKILL,0", "OnFailure");
+    harness.cluster().create(made, harness.now()).unwrap();
+    until(&mut harness, "p", Some(PodPhase::Succeeded));
+    told(&harness, &mut seen)
+}
+
+#[test]
+fn a_pod_restarts_and_ends_alike_on_both_engines() {
+    let expected = [
+        "MODIFIED Running ready running seen 1",
+        "MODIFIED Running unready Error 1 seen 1",
+        "MODIFIED Running ready running seen 1",
+        "MODIFIED Running unready Error 137 seen 1",
+        "MODIFIED Running unready CrashLoopBackOff seen 1",
+        "MODIFIED Running ready running seen 1",
+        "MODIFIED Succeeded unready Completed 0 seen 1",
+    ];
+    for engine in [EngineKind::Virtual, EngineKind::Threads] {
+        assert_eq!(crashes(engine)[3..], expected, "{engine:?}");
+    }
+}
+
+/// Removes the finalizers of a pod.
+fn release(harness: &Harness, name: &str) {
+    let cluster = harness.cluster();
+    let mut freed = Pod::clone(&cluster.get::<Pod>("shop", name).unwrap());
+    freed.metadata.finalizers = None;
+    cluster.update(freed, harness.now()).unwrap();
+}
+
+#[test]
+fn a_deleted_pod_with_a_finalizer_ends_and_stays_until_that_goes() {
+    let mut harness = furnished(&options(EngineKind::Virtual));
+    let mut made = pod("p", "", "Never");
+    made.metadata.finalizers = Some(vec![Str::from("batch.kubernetes.io/job-tracking")].into());
+    harness.cluster().create(made, harness.now()).unwrap();
+    until(&mut harness, "p", Some(PodPhase::Running));
+    let mut seen = watch(harness.cluster());
+    told(&harness, &mut seen);
+    delete(&harness, "p");
+    until(&mut harness, "p", Some(PodPhase::Failed));
+    assert!(!harness.until(600 * SECOND_NS, |_| false));
+    assert_eq!(
+        told(&harness, &mut seen),
+        [
+            "MODIFIED Running ready running seen 1 grace 30",
+            "MODIFIED Running ready running seen 2 grace 30",
+            "MODIFIED Failed unready Error 143 seen 2 grace 30",
+            "MODIFIED Failed unready Error 143 seen 2 grace 0",
+        ]
+    );
+    release(&harness, "p");
+    until(&mut harness, "p", None);
+    assert_eq!(
+        told(&harness, &mut seen),
+        ["DELETED Failed unready Error 143 seen 2 grace 0"]
+    );
+}
+
+/// A cluster as runs have it, with a node and a namespace.
+fn of_a_run() -> Harness {
+    let harness = Harness::new(&options(EngineKind::Virtual));
+    let (cluster, now) = (harness.cluster(), harness.now());
+    let named = |name: &str| json!({"metadata": {"name": name}});
+    let namespace = Namespace::from_json(named("shop")).unwrap();
+    cluster.create(namespace, now).unwrap();
+    let node = json!({"metadata": {"name": "n1"}, "status": {"allocatable": {"pods": "3"}}});
+    cluster.import(Node::from_json(node).unwrap(), now).unwrap();
+    harness
+}
+
+#[test]
+fn in_a_run_a_finalizer_keeps_an_ended_pod_too() {
+    let mut harness = of_a_run();
+    let mut made = pod("p", "", "Always");
+    made.metadata.annotations = Default::default();
+    made.metadata.finalizers = Some(vec![Str::from("example.com/hold")].into());
+    harness.cluster().create(made, harness.now()).unwrap();
+    until(&mut harness, "p", Some(PodPhase::Running));
+    delete(&harness, "p");
+    until(&mut harness, "p", Some(PodPhase::Succeeded));
+    let held = harness.cluster().get::<Pod>("shop", "p").unwrap();
+    assert!(held.metadata.is_deleting() && !held.is_ready());
+    let container = &held.to_json()["status"]["containerStatuses"][0];
+    assert_eq!(container["state"]["terminated"]["exitCode"], 0);
+    assert!(harness.settle(600 * SECOND_NS));
+    release(&harness, "p");
+    until(&mut harness, "p", None);
+}
+
+#[test]
+fn in_a_run_the_pods_of_a_replica_set_restart_in_place_by_their_script() {
+    let mut harness = of_a_run();
+    let mut value = web().to_json();
+    let annotations = json!({"podstorm/script": "run=5s,never exit=1"});
+    value["spec"]["template"]["metadata"]["annotations"] = annotations;
+    let set = ReplicaSet::from_json(value).unwrap();
+    harness.cluster().create(set, harness.now()).unwrap();
+    assert!(harness.settle(600 * SECOND_NS));
+    let (pods, _) = harness.cluster().list::<Pod>(Some("shop"));
+    let restarts = |pod: &Pod| pod.status.container_statuses[0].restart_count;
+    let found: Vec<_> = pods
+        .iter()
+        .map(|it| (it.is_ready(), restarts(it)))
+        .collect();
+    assert_eq!(found, [(true, 1), (true, 1)], "two pods, and no third");
+    assert_eq!(pods[0].status.phase, PodPhase::Running);
+}
+
+#[test]
+fn pods_that_end_by_themselves_make_room_for_others() {
+    let mut harness = of_a_run();
+    for number in 0..9 {
+        let made = pod(&format!("p{number}"), "run=4s", "Never");
+        harness.cluster().create(made, harness.now()).unwrap();
+    }
+    assert!(harness.settle(600 * SECOND_NS));
+    let (pods, _) = harness.cluster().list::<Pod>(Some("shop"));
+    assert_eq!(pods.len(), 9);
+    assert!(
+        pods.iter()
+            .all(|pod| pod.status.phase == PodPhase::Succeeded)
+    );
+    let now_ns = harness.now().mono_ns;
+    assert_eq!(now_ns, 18 * SECOND_NS, "three at a time, six seconds each");
+}
+
+#[test]
+fn a_script_counts_from_when_it_is_there() {
+    let mut harness = furnished(&options(EngineKind::Virtual));
+    harness.cluster().create(web(), harness.now()).unwrap();
+    let ready = |cluster: &Cluster| {
+        let (pods, _) = cluster.list::<Pod>(Some("shop"));
+        pods.iter().filter(|pod| pod.is_ready()).count()
+    };
+    assert!(harness.until(60 * SECOND_NS, |cluster| ready(cluster) == 2));
+    let (cluster, now) = (harness.cluster().clone(), harness.now());
+    let mut changed = Pod::clone(&cluster.list::<Pod>(Some("shop")).0[0]);
+    let script: Value = json!({"podstorm/script": "ready=never"});
+    changed.metadata.annotations = podstorm_objects::Labels::from_json(script).unwrap();
+    cluster.update(changed, now).unwrap();
+    assert!(harness.until(5 * SECOND_NS, |cluster| ready(cluster) == 1));
+}

@@ -1,0 +1,280 @@
+//! Pods whose lives are played step by step: every pod of a served cluster, and elsewhere the pods that
+//! have a script or a deadline. Other pods cost nothing here.
+
+use std::sync::Arc;
+
+use ahash::RandomState;
+use hashbrown::HashMap;
+use podstorm_apiserver::DeleteOptions;
+use podstorm_objects::{
+    Address, ConditionType, Now, Pod, PodPhase, PodStatus, Str, Uid, hash_state,
+};
+
+use super::{PodAction, PodLifecycle};
+use crate::nodes::change::{STATUS_ATTEMPTS, has_ended_container};
+use crate::nodes::pod_life::{Circumstances, Place, PodLife};
+use crate::nodes::script::{SCRIPT, Script, ScriptError};
+use crate::nodes::status::internal_ip;
+
+/// How long after a write that failed it is tried again.
+const RETRY_NS: i64 = 1_000_000_000;
+
+/// The lives that are under way.
+#[derive(Debug)]
+pub(super) struct Lives(HashMap<Uid, Played, RandomState>);
+
+#[derive(Debug)]
+struct Played {
+    life: PodLife,
+    /// The text of the annotation that it was made from.
+    script: Option<Str>,
+    /// The address of the pod, once it has one.
+    pod_ip: Option<Address>,
+    /// When it is looked at again, ns of monotonic time.
+    queued_ns: Option<i64>,
+}
+
+/// The result of writing a status.
+enum Written {
+    Yes,
+    /// The pod is gone.
+    Gone,
+    /// The server refuses the write for now.
+    No,
+}
+
+impl Default for Lives {
+    fn default() -> Lives {
+        Lives(HashMap::with_hasher(hash_state()))
+    }
+}
+
+impl PodLifecycle {
+    /// Whether the life of the pod is played step by step.
+    #[inline]
+    pub(super) fn is_played(&self, pod: &Pod) -> bool {
+        self.plays_all() || pod.spec.active_deadline_seconds.is_some() || has_script(pod)
+    }
+
+    fn plays_all(&self) -> bool {
+        self.control.as_ref().is_some_and(|it| it.plays_pods())
+    }
+
+    /// Whether a running pod that is played is to be looked at: its status or its script may be new.
+    pub(super) fn concerns_life(&self, pod: &Pod) -> bool {
+        if pod.status.phase != PodPhase::Running {
+            return false;
+        }
+        if has_ended_container(pod) {
+            return true;
+        }
+        let is_under_way = || self.lives.0.contains_key(&pod.metadata.uid);
+        let has_gates = || {
+            let mut conditions = pod.status.conditions.iter();
+            let has_foreign = conditions.any(|it| it.kind == ConditionType::Other);
+            has_foreign && pod.spec.get("readinessGates").is_some()
+        };
+        has_script(pod) || (self.plays_all() && (is_under_way() || has_gates()))
+    }
+
+    /// Forgets a pod that is gone.
+    #[inline]
+    pub(super) fn forget(&mut self, pod: &Pod) {
+        if !self.lives.0.is_empty() {
+            self.lives.0.remove(&pod.metadata.uid);
+        }
+    }
+
+    /// Plays on a pod that waits in the queue, if it is still to be looked at now.
+    pub(super) fn play_queued(&mut self, pod: &Pod, now: Now) {
+        let played = self.lives.0.get_mut(&pod.metadata.uid);
+        let is_due = |it: &&mut Played| it.queued_ns.is_some_and(|due| due <= now.mono_ns);
+        if let Some(played) = played.filter(is_due) {
+            played.queued_ns = None;
+            self.play(pod, now);
+        }
+    }
+
+    /// Plays the life of a pod until now, and does what is due then.
+    pub(super) fn play(&mut self, pod: &Pod, now: Now) {
+        let meta = &pod.metadata;
+        let found = self.cluster.get::<Pod>(&meta.namespace, &meta.name);
+        let live = found.ok().filter(|live| live.metadata.uid == meta.uid);
+        let Some(mut live) = live.filter(|live| live.node_name.is_some()) else {
+            return self.forget(pod);
+        };
+        if live.status.phase.is_terminal() {
+            self.forget(pod);
+            if live
+                .metadata
+                .deletion_grace_period_seconds
+                .get()
+                .unwrap_or(0)
+                != 0
+            {
+                self.remove(&live, now);
+            }
+            return;
+        }
+        let text = live.metadata.annotations.get(SCRIPT).cloned();
+        let known = self.lives.0.remove(&meta.uid);
+        let known = known.filter(|known| known.script == text);
+        let mut played = known.unwrap_or_else(|| Played {
+            life: self.life(&live, now),
+            script: text,
+            pod_ip: None,
+            queued_ns: None,
+        });
+        loop {
+            let unpullable = |image: &str| self.is_unpullable(image);
+            played.life.see(&live, &unpullable, now.wall_ns);
+            let goes_on = played.life.turn(now.wall_ns);
+            match self.write(&mut played, &mut live, now) {
+                Written::Yes => {}
+                Written::Gone => return,
+                Written::No => {
+                    let due_ns = now.mono_ns.saturating_add(RETRY_NS);
+                    return self.keep(played, live, due_ns);
+                }
+            }
+            if !goes_on {
+                break;
+            }
+        }
+        if played.life.has_ended() {
+            if live.metadata.is_deleting() {
+                self.remove(&live, now);
+            }
+            return;
+        }
+        if let Some(due_ns) = played.life.next_ns() {
+            let wait_ns = (due_ns - now.wall_ns).max(0);
+            self.keep(played, live, now.mono_ns.saturating_add(wait_ns));
+        }
+    }
+
+    fn keep(&mut self, mut played: Played, live: Arc<Pod>, due_ns: i64) {
+        if played.queued_ns != Some(due_ns) {
+            played.queued_ns = Some(due_ns);
+            self.later
+                .push(due_ns, (PodAction::PlayOn, Arc::clone(&live)));
+        }
+        self.lives.0.insert(live.metadata.uid.clone(), played);
+    }
+
+    /// The life of a pod as its status has it.
+    fn life(&mut self, live: &Pod, now: Now) -> PodLife {
+        let is_new = live.status.phase != PodPhase::Running;
+        let waited_ns = |action| self.waited_ns(action, live, now);
+        let (waited_ns, deleted_ns) = match live.metadata.is_deleting() {
+            true => (0, waited_ns(PodAction::End)),
+            false => (waited_ns(PodAction::Start), 0),
+        };
+        let startup_ns = match is_new && !live.metadata.is_deleting() {
+            true => (self.startup.draw_ns() - waited_ns).max(0),
+            false => 0,
+        };
+        let stop_ns = self.termination.draw_ns();
+        let own = live.metadata.annotations.get(SCRIPT);
+        let own: Option<Result<Script, ScriptError>> = own.map(|text| Script::parse(text));
+        let usual = Script::default();
+        let rules = self.clients();
+        let ruled = rules.and_then(|rules| rules.script_of(&live.spec));
+        let script = match &own {
+            Some(own) => own.as_ref(),
+            None => Ok(ruled.as_ref().map_or(&usual, |ruled| ruled)),
+        };
+        let seen = Circumstances {
+            script,
+            is_unpullable: &|image| self.is_unpullable(image),
+            startup_ns,
+            stop_ns,
+            deleted_ns,
+            now_ns: now.wall_ns,
+        };
+        PodLife::of(live, &seen)
+    }
+
+    fn is_unpullable(&self, image: &str) -> bool {
+        self.clients()
+            .is_some_and(|rules| rules.is_unpullable(image))
+    }
+
+    /// Writes the status of the pod where it differs from the stored one, which `live` then is.
+    fn write(&mut self, played: &mut Played, live: &mut Arc<Pod>, now: Now) -> Written {
+        for _ in 0..STATUS_ATTEMPTS {
+            let Some(status) = self.status(played, live, now) else {
+                return Written::Gone;
+            };
+            if status == live.status {
+                return Written::Yes;
+            }
+            let mut new = Pod::clone(live);
+            new.status = status;
+            match self.cluster.update_status(new, now) {
+                Ok(stored) => {
+                    *live = stored;
+                    return Written::Yes;
+                }
+                Err(error) if error.code == 409 => {}
+                Err(error) if error.code == 404 => return Written::Gone,
+                Err(_) => return Written::No,
+            }
+            let meta = &live.metadata;
+            match self.cluster.get::<Pod>(&meta.namespace, &meta.name) {
+                Ok(found)
+                    if found.metadata.uid == meta.uid && !found.status.phase.is_terminal() =>
+                {
+                    *live = found;
+                    let unpullable = |image: &str| self.is_unpullable(image);
+                    played.life.see(live, &unpullable, now.wall_ns);
+                }
+                _ => return Written::Gone,
+            }
+        }
+        Written::No
+    }
+
+    /// The status that the pod is to have; `None` for a pod without a node.
+    fn status(&mut self, played: &mut Played, live: &Pod, now: Now) -> Option<PodStatus> {
+        let node = live.node_name.as_ref()?;
+        if self.clients().is_some()
+            && !self.statuses.knows(node)
+            && let Some(address) = internal_ip(&self.cluster, node)
+        {
+            self.statuses.introduce(node, address);
+        }
+        let start = self.statuses.start(node, now.wall());
+        if played.pod_ip.is_none() && live.status.started.is_none() && played.life.has_address() {
+            let own = self.control.as_ref().and_then(|it| it.next_pod_address());
+            played.pod_ip = own.map(|own| Address::from(own.to_string().as_str()));
+        }
+        let rules = self.clients();
+        let place = Place {
+            host_ip: &start.host_ip,
+            pod_ip: played.pod_ip.as_ref().unwrap_or(&start.host_ip),
+            container_id: rules.map_or("", |rules| &rules.container_id),
+            image_id: rules.map_or("", |rules| &rules.image_id),
+        };
+        Some(played.life.status(live, &place))
+    }
+
+    /// Removes a pod that has ended.
+    pub(super) fn remove(&self, pod: &Pod, now: Now) {
+        let meta = &pod.metadata;
+        let options = DeleteOptions {
+            grace_period_seconds: Some(0),
+            precondition_uid: Some(meta.uid.clone()),
+            ..DeleteOptions::default()
+        };
+        // A refusal means that the pod is gone, or was replaced by another of its name.
+        let _gone = self
+            .cluster
+            .delete::<Pod>(&meta.namespace, &meta.name, &options, now);
+    }
+}
+
+#[inline]
+fn has_script(pod: &Pod) -> bool {
+    pod.metadata.annotations.get(SCRIPT).is_some()
+}

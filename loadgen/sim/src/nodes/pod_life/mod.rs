@@ -1,0 +1,358 @@
+//! The life of a pod on its node, as the kubelet of Kubernetes 1.36 plays it: containers in their order,
+//! restarts with their pauses, deadlines, ends.
+//!
+//! A [`PodLife`] is a state machine without I/O. It sees the stored pod ([`PodLife::see`]), goes on to
+//! a moment ([`PodLife::turn`]), says what the pod's status is then ([`PodLife::status`]) and when
+//! something happens next ([`PodLife::next_ns`]). It is made from the stored pod and can be dropped
+//! whenever nothing is pending: the next one begins where the status ends. All times are wall times, ns.
+
+mod container;
+mod resume;
+mod status;
+#[cfg(test)]
+mod tests;
+
+pub(super) use container::back_off_pulling;
+pub(super) use status::Place;
+
+use podstorm_objects::{Pod, PodPhase};
+
+use super::script::{Script, ScriptError};
+use container::{Container, Ended, GRACE_MIN_NS, Role, State, Ways};
+
+const SECOND_NS: i64 = 1_000_000_000;
+
+/// The grace period of a pod whose spec has none.
+const GRACE_NS: i64 = 30 * SECOND_NS;
+
+/// What its kubelet knows of a pod beyond the pod.
+pub(super) struct Circumstances<'a> {
+    /// The script that counts.
+    pub(super) script: Result<&'a Script, &'a ScriptError>,
+    /// Whether an image can't be pulled.
+    pub(super) is_unpullable: &'a dyn Fn(&str) -> bool,
+    /// How long it still takes to start the pod, ns.
+    pub(super) startup_ns: i64,
+    /// How long its containers take to end once they are asked to, ns.
+    pub(super) stop_ns: i64,
+    /// How long ago its deletion began, where the kubelet has seen it before and forgotten it, ns.
+    pub(super) deleted_ns: i64,
+    pub(super) now_ns: i64,
+}
+
+/// The end of a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct End {
+    phase: PodPhase,
+    /// Reason and message.
+    why: Option<(&'static str, &'static str)>,
+}
+
+/// Why the containers of a pod are stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    /// The pod is being deleted.
+    Deleted,
+    /// Its `activeDeadlineSeconds` are over.
+    Deadline,
+    /// Its work is done or has failed; sidecars still run.
+    Finished,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Stopping {
+    why: Why,
+    /// Since when containers are asked to end.
+    since_ns: i64,
+    /// When those that still run are killed.
+    kill_ns: i64,
+}
+
+const DEADLINE: (&str, &str) = (
+    "DeadlineExceeded",
+    "Pod was active on the node longer than the specified deadline",
+);
+
+/// The life of one pod.
+#[derive(Debug)]
+pub(super) struct PodLife {
+    /// `pod_namespace(uid)`, as messages name the pod.
+    identity: String,
+    generation: i64,
+    /// Init containers in their order, then the others.
+    containers: Vec<Container>,
+    /// The number of init containers.
+    init: usize,
+    /// The types of conditions that must hold before the pod is ready.
+    gates: Vec<String>,
+    ways: Ways,
+    /// `startTime`.
+    start_ns: i64,
+    /// When the sandbox is there.
+    up_ns: i64,
+    is_up: bool,
+    is_initialized: bool,
+    deadline_ns: Option<i64>,
+    stopping: Option<Stopping>,
+    /// As in [`Circumstances`], until the deletion is seen.
+    deleted_ns: i64,
+    end: Option<End>,
+    /// The moment until which it has been played.
+    at_ns: i64,
+    /// Whether something may follow at that moment.
+    follows: bool,
+}
+
+impl PodLife {
+    /// Looks at the stored pod: whether it is being deleted, has other images, and whether someone
+    /// else has ended a container.
+    pub(super) fn see(&mut self, live: &Pod, is_unpullable: &dyn Fn(&str) -> bool, now_ns: i64) {
+        self.at_ns = self.at_ns.max(now_ns);
+        self.follows = true;
+        self.generation = live.metadata.generation;
+        let specs = live
+            .spec
+            .init_containers
+            .iter()
+            .chain(&live.spec.containers);
+        for (container, spec) in self.containers.iter_mut().zip(specs) {
+            container.set_image(&spec.image, is_unpullable(&spec.image));
+        }
+        self.see_containers(live);
+        let meta = &live.metadata;
+        if !meta.is_deleting() {
+            return;
+        }
+        let grace = meta.deletion_grace_period_seconds.get().unwrap_or(0);
+        let grace_ns = grace.max(0).saturating_mul(SECOND_NS).max(GRACE_MIN_NS);
+        let since_ns = now_ns - std::mem::take(&mut self.deleted_ns);
+        let kill_ns = since_ns.saturating_add(grace_ns);
+        match &mut self.stopping {
+            Some(stopping) => {
+                if stopping.why == Why::Finished {
+                    stopping.why = Why::Deleted;
+                }
+                if stopping.kill_ns > kill_ns {
+                    stopping.kill_ns = kill_ns;
+                    self.containers.iter_mut().for_each(|it| it.hasten(kill_ns));
+                }
+            }
+            None => self.stop(Why::Deleted, since_ns, kill_ns),
+        }
+    }
+
+    /// Plays on until something happened that the status shows, or until that moment; returns
+    /// whether something did, so that it is to be called again.
+    pub(super) fn turn(&mut self, now_ns: i64) -> bool {
+        while self.end.is_none() {
+            if std::mem::take(&mut self.follows) && self.follow() {
+                self.follows = true;
+                return true;
+            }
+            let due_ns = match self.next_ns() {
+                Some(due_ns) if due_ns <= now_ns && self.end.is_none() => due_ns,
+                _ => break,
+            };
+            self.at_ns = self.at_ns.max(due_ns);
+            self.follows = true;
+            if self.happen() {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// When something happens next; `None` where nothing does by itself.
+    pub(super) fn next_ns(&self) -> Option<i64> {
+        if self.end.is_some() {
+            return None;
+        }
+        let goes_on = self.stopping.is_none();
+        let up = (goes_on && !self.is_up).then_some(self.up_ns);
+        let deadline = self.deadline_ns.filter(|_| goes_on);
+        let containers = self.containers.iter().filter_map(Container::next_ns);
+        containers.chain(up).chain(deadline).min()
+    }
+
+    /// Whether the pod has ended.
+    pub(super) fn has_ended(&self) -> bool {
+        self.end.is_some()
+    }
+
+    fn is_alive(&self) -> bool {
+        self.stopping.is_none()
+    }
+
+    fn regular(&self) -> &[Container] {
+        &self.containers[self.init..]
+    }
+
+    /// Lets happen what is due; returns whether the status shows it.
+    fn happen(&mut self) -> bool {
+        let at_ns = self.at_ns;
+        let mut shows = false;
+        if self.is_alive() && !self.is_up && self.up_ns <= at_ns {
+            self.is_up = true;
+            self.start_containers();
+            shows = true;
+        }
+        let is_alive = self.is_alive();
+        for container in &mut self.containers {
+            shows |= container.happen(at_ns, is_alive, &self.ways);
+        }
+        if self.is_alive() && self.deadline_ns.is_some_and(|due_ns| due_ns <= at_ns) {
+            self.stop(
+                Why::Deadline,
+                at_ns,
+                at_ns.saturating_add(self.ways.grace_ns),
+            );
+            shows = true;
+        }
+        self.judge();
+        shows
+    }
+
+    /// Does what follows from what has happened; returns whether the status shows it.
+    fn follow(&mut self) -> bool {
+        let shows = match self.stopping {
+            None => self.is_up && self.start_containers(),
+            Some(stopping) => {
+                self.stop_containers(stopping);
+                false
+            }
+        };
+        self.judge();
+        shows
+    }
+
+    /// Starts the containers whose turn it is; returns whether there were any.
+    fn start_containers(&mut self) -> bool {
+        let at_ns = self.at_ns;
+        let mut started = false;
+        for number in 0..self.containers.len() {
+            let container = &mut self.containers[number];
+            if container.starts(at_ns) {
+                container.start(at_ns, &self.ways);
+                started = true;
+            }
+            // Init containers wait for each other once; a sidecar that restarts holds up nothing.
+            if number < self.init && !self.is_initialized && !container.is_done() {
+                return started;
+            }
+        }
+        self.is_initialized = true;
+        started
+    }
+
+    fn stop(&mut self, why: Why, since_ns: i64, kill_ns: i64) {
+        self.stopping = Some(Stopping {
+            why,
+            since_ns,
+            kill_ns,
+        });
+        self.follows = true;
+        self.containers.iter_mut().for_each(Container::give_up);
+    }
+
+    /// Asks containers to end: sidecars when all others have, from the last to the first.
+    fn stop_containers(&mut self, stopping: Stopping) {
+        let at_ns = self.at_ns;
+        let mut waits = false;
+        for container in &mut self.containers {
+            if container.role != Role::Sidecar
+                && let Some(running) = container.running()
+            {
+                waits = true;
+                if !running.is_stopped {
+                    container.stop(stopping.since_ns, stopping.kill_ns, &self.ways);
+                }
+            }
+        }
+        let mut sidecars = self.containers.iter_mut().rev();
+        let last = sidecars.find(|it| it.role == Role::Sidecar && it.running().is_some());
+        if let Some(sidecar) = last.filter(|_| !waits)
+            && sidecar.running().is_some_and(|it| !it.is_stopped)
+        {
+            let kill_ns = stopping.kill_ns.max(at_ns.saturating_add(GRACE_MIN_NS));
+            sidecar.stop(at_ns, kill_ns, &self.ways);
+        }
+    }
+
+    /// Ends the pod where nothing is left to do.
+    fn judge(&mut self) {
+        if self.end.is_some() {
+            return;
+        }
+        let failed_init = self.has_failed_init();
+        let is_over = failed_init || self.regular().iter().all(Container::is_over);
+        if self.stopping.is_none() && !is_over {
+            return;
+        }
+        if self.containers.iter().any(|it| it.running().is_some()) {
+            if self.stopping.is_none() {
+                let kill_ns = self.at_ns.saturating_add(self.ways.grace_ns);
+                self.stop(Why::Finished, self.at_ns, kill_ns);
+            }
+            return;
+        }
+        let why = self.stopping.map(|stopping| stopping.why);
+        if why.is_some_and(|why| why != Why::Finished) {
+            self.lose_unknown();
+        }
+        let succeeded = |it: &Container| it.ended().is_some_and(|end| end.code == 0);
+        let well = !failed_init && self.regular().iter().all(succeeded);
+        self.end = Some(match why {
+            Some(Why::Deadline) => End {
+                phase: PodPhase::Failed,
+                why: Some(DEADLINE),
+            },
+            _ => End {
+                phase: match well {
+                    true => PodPhase::Succeeded,
+                    false => PodPhase::Failed,
+                },
+                why: None,
+            },
+        });
+    }
+
+    /// Whether an init container has failed for good.
+    fn has_failed_init(&self) -> bool {
+        let mut init = self.containers[..self.init].iter();
+        let failed = |it: &Container| it.ended().is_some_and(|end| end.code != 0);
+        init.any(|it| it.role == Role::Init && it.is_over() && failed(it))
+    }
+
+    /// Containers that were stopped before they ran have an end that is not known.
+    fn lose_unknown(&mut self) {
+        let init = &self.containers[..self.init];
+        // The last init container that has run, or the first.
+        let reached = init.iter().rposition(Container::has_run).unwrap_or(0) + 1;
+        let is_initialized = self.init == 0 || self.is_initialized;
+        for (number, container) in self.containers.iter_mut().enumerate() {
+            let counts = match number < self.init {
+                true => number < reached,
+                false => is_initialized,
+            };
+            if counts && container.state == State::Waiting {
+                container.state = State::Ended {
+                    end: Ended::unknown(),
+                    again_ns: None,
+                    shown_ns: None,
+                };
+            }
+        }
+    }
+}
+
+/// `pod_namespace(uid)`.
+fn identity(pod: &Pod) -> String {
+    let meta = &pod.metadata;
+    format!("{}_{}({})", meta.name, meta.namespace, meta.uid)
+}
+
+/// The names of containers, as messages of conditions list them.
+fn names<'a>(containers: impl Iterator<Item = &'a Container>) -> String {
+    let names: Vec<&str> = containers.map(|it| &*it.name).collect();
+    format!("[{}]", names.join(" "))
+}

@@ -1,0 +1,218 @@
+//! A life that begins where the status of the stored pod ends: of a pod that was just bound, or that
+//! another kubelet, another client or a dump brought so far.
+
+use podstorm_objects::{
+    ConditionStatus, ConditionType, ContainerStatus, Pod, PodPhase, SpecContainer, Time,
+};
+use serde_json::Value;
+
+use super::container::{Container, Ended, Restarts, Role, State, Ways};
+use super::{Circumstances, GRACE_NS, PodLife, SECOND_NS, identity};
+use crate::nodes::script::{Part, ScriptError};
+
+impl PodLife {
+    /// The life of a bound pod that has not ended.
+    pub(in crate::nodes) fn of(live: &Pod, seen: &Circumstances<'_>) -> PodLife {
+        let (spec, status) = (&live.spec, &live.status);
+        let specs = || spec.init_containers.iter().chain(&spec.containers);
+        let is_known = |name: &str| specs().any(|it| &*it.name == name);
+        let fault = match seen.script {
+            Ok(script) => script.unknown(is_known),
+            Err(fault) => Some(fault.clone()),
+        };
+        let grace = spec.termination_grace_period_seconds;
+        let ways = Ways {
+            policy: spec.restart_policy,
+            stop_ns: seen.stop_ns,
+            grace_ns: grace.map_or(GRACE_NS, |grace| grace.saturating_mul(SECOND_NS)),
+            fault: fault.as_ref().map(ScriptError::to_string),
+        };
+        let running_since = status.started.as_ref().map(|start| start.time);
+        let since = running_since.or_else(|| time(status.rest.get("startTime").as_ref()));
+        let start_ns = since.and_then(Time::unix_nanos).unwrap_or(seen.now_ns);
+        let holds = |kind| {
+            let found = status.conditions.first(kind);
+            found.is_some_and(|(status, _)| status == ConditionStatus::True)
+        };
+        let init = spec.init_containers.len();
+        let lists = [spec.get("initContainers"), spec.get("containers")];
+        let lists = lists
+            .each_ref()
+            .map(|list| list.as_ref().and_then(Value::as_array));
+        let texts = lists.into_iter().flatten().flatten();
+        let policies = texts.map(Restarts::of).collect::<Vec<_>>();
+        let mut life = PodLife {
+            identity: identity(live),
+            generation: live.metadata.generation,
+            containers: Vec::with_capacity(specs().count()),
+            init,
+            gates: gates(live),
+            start_ns,
+            up_ns: seen.now_ns.saturating_add(seen.startup_ns),
+            is_up: holds(ConditionType::PodReadyToStartContainers)
+                || status.phase == PodPhase::Running,
+            is_initialized: init == 0 || holds(ConditionType::Initialized),
+            deadline_ns: spec
+                .active_deadline_seconds
+                .map(|seconds| start_ns.saturating_add(seconds.saturating_mul(SECOND_NS))),
+            stopping: None,
+            deleted_ns: seen.deleted_ns,
+            end: None,
+            at_ns: seen.now_ns,
+            follows: true,
+            ways,
+        };
+        for ((number, spec), policy) in (0..).zip(specs()).zip(policies) {
+            let role = match (number < init, spec.is_sidecar) {
+                (true, true) => Role::Sidecar,
+                (true, false) => Role::Init,
+                (false, _) => Role::Regular,
+            };
+            let part = match (&life.ways.fault, seen.script) {
+                (None, Ok(script)) => script.of(&spec.name, role == Role::Regular),
+                _ => Part::default(),
+            };
+            let mut container = Container::new(&spec.name, &spec.image, role, policy, part);
+            container.is_unpullable = (seen.is_unpullable)(&spec.image);
+            match found(live, spec, role) {
+                Some(status) => container.resume(status, seen.now_ns, &life.ways),
+                // A pod that says that it runs, and of what it doesn't.
+                None if status.phase == PodPhase::Running && role != Role::Init => {
+                    container.run_since(start_ns, live.is_ready(), seen.now_ns, &life.ways);
+                }
+                None => {}
+            }
+            life.is_initialized |= role == Role::Regular && container.has_run();
+            life.is_up |= container.has_run();
+            life.containers.push(container);
+        }
+        life
+    }
+
+    /// Containers that someone else has ended, or says that were restarted.
+    pub(super) fn see_containers(&mut self, live: &Pod) {
+        let specs = live
+            .spec
+            .init_containers
+            .iter()
+            .chain(&live.spec.containers);
+        let is_alive = self.is_alive();
+        for (container, spec) in self.containers.iter_mut().zip(specs) {
+            let Some(status) = found(live, spec, container.role) else {
+                continue;
+            };
+            if container.running().is_none() {
+                continue;
+            }
+            if status.restart_count > container.restarts {
+                container.assume_restarts(status.restart_count, self.at_ns);
+            }
+            if status.restart_count == container.restarts
+                && let Some(end) = state(status, "terminated")
+            {
+                let end = ended(&end, self.at_ns);
+                container.end(end, self.at_ns, is_alive, &self.ways);
+            }
+        }
+        self.judge();
+    }
+}
+
+impl Container {
+    /// Takes up a container as its status has it.
+    fn resume(&mut self, status: &ContainerStatus, now_ns: i64, ways: &Ways) {
+        let details = status.details.as_ref();
+        let last = details.and_then(|details| details.rest.get("lastState"));
+        self.last = last
+            .as_ref()
+            .and_then(|last| last.get("terminated"))
+            .map(|end| ended(end, now_ns));
+        let since = details.map(|details| details.running_since.get());
+        let since = since.filter(|since| !since.is_unset());
+        let since = since.or_else(|| {
+            let running = state(status, "running")?;
+            time(running.get("startedAt"))
+        });
+        let started_ns = since.and_then(Time::unix_nanos);
+        let last_ns = self.last.as_ref().and_then(|last| last.ended_ns);
+        let restarted_ns = started_ns.or(last_ns).unwrap_or(now_ns);
+        self.assume_restarts(status.restart_count, restarted_ns);
+        if let Some(since_ns) = started_ns {
+            return self.run_since(since_ns, status.ready, now_ns, ways);
+        }
+        if let Some(end) = state(status, "terminated") {
+            let end = ended(&end, now_ns);
+            let began_ns = end.began_ns.unwrap_or(now_ns);
+            self.assume_restarts(status.restart_count, began_ns);
+            return self.end(end, now_ns, true, ways);
+        }
+        let crashed = state(status, "waiting").is_some_and(|it| it["reason"] == "CrashLoopBackOff");
+        if crashed && let Some(end) = self.last.take() {
+            let began_ns = end.began_ns.unwrap_or(now_ns);
+            self.assume_restarts(status.restart_count, began_ns);
+            self.end(end, now_ns, true, ways);
+            if let State::Ended { shown_ns, .. } = &mut self.state {
+                *shown_ns = None;
+            }
+        }
+    }
+
+    fn run_since(&mut self, since_ns: i64, is_ready: bool, now_ns: i64, ways: &Ways) {
+        let mut running = self.instance_since(since_ns, now_ns, ways);
+        if !is_ready && !self.part.says_ready() {
+            // A probe that no script knows fails.
+            (running.is_ready, running.ready_ns) = (false, None);
+        }
+        self.state = State::Running(running);
+    }
+}
+
+/// The status of a container of that name.
+fn found<'a>(live: &'a Pod, spec: &SpecContainer, role: Role) -> Option<&'a ContainerStatus> {
+    let status = &live.status;
+    let statuses = match role {
+        Role::Regular => &status.container_statuses,
+        Role::Init | Role::Sidecar => status.init_container_statuses.as_deref()?,
+    };
+    statuses.iter().find(|it| it.name == spec.name)
+}
+
+/// What a status says of one of the states.
+fn state(status: &ContainerStatus, state: &str) -> Option<Value> {
+    let states = status.details.as_ref()?.rest.get("state")?;
+    states.get(state).filter(|it| it.is_object()).cloned()
+}
+
+fn ended(end: &Value, now_ns: i64) -> Ended {
+    let text = |member: &str| {
+        let text = end[member].as_str().filter(|text| !text.is_empty());
+        text.map(|text| text.to_owned().into())
+    };
+    let code = end["exitCode"].as_i64();
+    let code = code.and_then(|code| i32::try_from(code).ok()).unwrap_or(0);
+    let usual = if code == 0 { "Completed" } else { "Error" };
+    let ended = time(end.get("finishedAt")).and_then(Time::unix_nanos);
+    let began = time(end.get("startedAt")).and_then(Time::unix_nanos);
+    let reason = text("reason");
+    let is_lost = reason.as_deref() == Some("ContainerStatusUnknown");
+    Ended {
+        code,
+        reason: reason.unwrap_or(usual.into()),
+        message: text("message"),
+        began_ns: began,
+        ended_ns: ended.or((!is_lost).then_some(now_ns)),
+    }
+}
+
+fn time(text: Option<&Value>) -> Option<Time> {
+    let time: Time = text?.as_str()?.parse().ok()?;
+    (!time.is_unset()).then_some(time)
+}
+
+fn gates(live: &Pod) -> Vec<String> {
+    let gates = live.spec.get("readinessGates");
+    let gates = gates.as_ref().and_then(Value::as_array);
+    let types = gates.into_iter().flatten();
+    let types = types.filter_map(|gate| gate["conditionType"].as_str());
+    types.map(str::to_owned).collect()
+}

@@ -1,0 +1,386 @@
+//! The status of a pod as its kubelet reports it. Members that the kubelet doesn't know stay as they are.
+
+use std::sync::Arc;
+
+use podstorm_objects::{
+    Address, ConditionStatus, ConditionType, ContainerDetails, ContainerId, ContainerStatus, Map,
+    PackedTime, Pod, PodCondition, PodPhase, PodStart, PodStatus, Rest, Time,
+};
+use serde_json::{Value, json};
+
+use super::container::{Container, Ended, Role, State};
+use super::{PodLife, SECOND_NS, Stopping, Why, names};
+
+/// What is written into every status of a node or a cluster.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::nodes) struct Place<'a> {
+    /// The address of the node.
+    pub(in crate::nodes) host_ip: &'a Address,
+    /// The address that the pod gets when it has none.
+    pub(in crate::nodes) pod_ip: &'a Address,
+    /// The id of every container that was created; nothing where empty.
+    pub(in crate::nodes) container_id: &'a str,
+    /// The id of its image.
+    pub(in crate::nodes) image_id: &'a str,
+}
+
+/// A condition as it is to be: whether it holds, reason and message.
+struct Claim {
+    kind: ConditionType,
+    holds: bool,
+    reason: Option<&'static str>,
+    message: Option<String>,
+}
+
+impl PodLife {
+    /// Whether the pod has got its address, or gets it now.
+    pub(in crate::nodes) fn has_address(&self) -> bool {
+        self.containers.iter().any(Container::has_run)
+    }
+
+    /// The status of the stored pod as it is to be.
+    pub(in crate::nodes) fn status(&self, live: &Pod, place: &Place<'_>) -> PodStatus {
+        let old = &live.status;
+        let mut rest = old.rest.to_map();
+        if self.generation > 0 {
+            rest.insert("observedGeneration".into(), self.generation.into());
+        }
+        let started = match &old.started {
+            Some(started) => Some(Arc::clone(started)),
+            None if self.has_address() => Some(Arc::new(PodStart {
+                host_ip: place.host_ip.clone(),
+                pod_ip: place.pod_ip.clone(),
+                time: time(self.start_ns),
+            })),
+            None => None,
+        };
+        if started.is_some() {
+            for member in ["startTime", "hostIP", "hostIPs", "podIP", "podIPs"] {
+                rest.remove(member);
+            }
+        } else if !rest.contains_key("startTime") {
+            let host_ip = place.host_ip.to_string();
+            rest.insert("startTime".into(), time(self.start_ns).to_string().into());
+            rest.insert("hostIPs".into(), json!([{ "ip": host_ip }]));
+            rest.insert("hostIP".into(), host_ip.into());
+        }
+        let phase = self.phase();
+        if let Some((reason, message)) = self.end.and_then(|end| end.why) {
+            rest.insert("reason".into(), reason.into());
+            rest.insert("message".into(), message.into());
+        }
+        let statuses = |containers: &[Container], old: &[ContainerStatus]| {
+            let of = |container: &Container| {
+                let mut old = old.iter();
+                let old = old.find(|old| old.name == container.name);
+                self.container(container, old, place)
+            };
+            containers.iter().map(of).collect::<Vec<_>>()
+        };
+        let (init, regular) = self.containers.split_at(self.init);
+        let old_init = old.init_container_statuses.as_deref();
+        let init = statuses(init, old_init.map_or(&[], |init| init));
+        let mut regular = statuses(regular, &old.container_statuses);
+        regular.sort_by(|one, other| one.name.cmp(&other.name));
+        PodStatus {
+            phase,
+            conditions: self.conditions(live, phase),
+            container_statuses: regular.into(),
+            init_container_statuses: (!init.is_empty()).then(|| Box::new(init.into())),
+            started,
+            rest: rest.into(),
+        }
+    }
+
+    fn phase(&self) -> PodPhase {
+        if let Some(end) = self.end {
+            return end.phase;
+        }
+        let has_begun =
+            |it: &Container| it.running().is_some() || it.ended().is_some() || it.last.is_some();
+        let (init, regular) = self.containers.split_at(self.init);
+        let begun = regular.iter().all(has_begun);
+        let done = init.iter().all(|it| match it.role {
+            Role::Init => it.ended().is_some() || it.last.is_some(),
+            Role::Sidecar | Role::Regular => has_begun(it),
+        });
+        match begun && done {
+            true => PodPhase::Running,
+            false => PodPhase::Pending,
+        }
+    }
+
+    fn conditions(&self, live: &Pod, phase: PodPhase) -> podstorm_objects::PodConditions {
+        let old = &live.status.conditions;
+        let foreign = || old.iter().filter(|it| it.kind == ConditionType::Other);
+        let is_target = |it: &PodCondition| {
+            it.rest.get("type").as_ref().and_then(Value::as_str) == Some("DisruptionTarget")
+        };
+        let claims = self.claims(live, phase);
+        let own = claims.into_iter().map(|claim| self.condition(live, claim));
+        foreign()
+            .filter(|it| !is_target(it))
+            .chain(foreign().filter(is_target))
+            .chain(own)
+            .collect()
+    }
+
+    fn condition(&self, live: &Pod, claim: Claim) -> PodCondition {
+        let status = match claim.holds {
+            true => ConditionStatus::True,
+            false => ConditionStatus::False,
+        };
+        let old = live.status.conditions.first(claim.kind);
+        let old = old.filter(|(old, since)| *old == status && !since.get().is_unset());
+        let mut rest = Map::new();
+        if self.generation > 0 {
+            rest.insert("observedGeneration".into(), self.generation.into());
+        }
+        if let Some(reason) = claim.reason {
+            rest.insert("reason".into(), reason.into());
+        }
+        if let Some(message) = claim.message {
+            rest.insert("message".into(), message.into());
+        }
+        PodCondition {
+            kind: claim.kind,
+            status,
+            last_transition_time: match old {
+                Some((_, since)) => since,
+                None => PackedTime::new(time(self.at_ns)),
+            },
+            rest: rest.into(),
+        }
+    }
+
+    /// The conditions that the kubelet owns, in their order.
+    fn claims(&self, live: &Pod, phase: PodPhase) -> [Claim; 5] {
+        let holds = |kind, holds| Claim {
+            kind,
+            holds,
+            reason: None,
+            message: None,
+        };
+        let ended = self.end.is_some();
+        let (init, regular) = self.containers.split_at(self.init);
+        let mut initialized = holds(ConditionType::Initialized, true);
+        if phase == PodPhase::Succeeded {
+            initialized.reason = Some("PodCompleted");
+        } else if !self.is_initialized {
+            let incomplete = names(init.iter().filter(|it| !it.is_done()));
+            initialized = Claim {
+                kind: ConditionType::Initialized,
+                holds: false,
+                reason: Some("ContainersNotInitialized"),
+                message: Some(format!("containers with incomplete status: {incomplete}")),
+            };
+        }
+        let mut unready = init
+            .iter()
+            .filter(|it| it.role == Role::Sidecar)
+            .chain(regular);
+        let mut unready = unready.by_ref().filter(|it| !it.is_ready()).peekable();
+        let is_over = matches!(
+            self.stopping,
+            Some(Stopping {
+                why: Why::Deadline,
+                ..
+            })
+        );
+        let has_run = self.containers.iter().any(Container::has_run);
+        let (reason, message) = match phase {
+            PodPhase::Succeeded => (Some("PodCompleted"), None),
+            PodPhase::Failed if has_run => (Some("PodFailed"), None),
+            _ if is_over => (Some("PodFailed"), None),
+            _ if unready.peek().is_some() => {
+                let message = format!("containers with unready status: {}", names(unready));
+                (Some("ContainersNotReady"), Some(message))
+            }
+            _ => (None, None),
+        };
+        let ready = |kind| Claim {
+            kind,
+            holds: reason.is_none(),
+            reason,
+            message: message.clone(),
+        };
+        let mut pod_ready = ready(ConditionType::Ready);
+        if pod_ready.holds
+            && let Some(message) = self.open_gates(live)
+        {
+            pod_ready = Claim {
+                kind: ConditionType::Ready,
+                holds: false,
+                reason: Some("ReadinessGatesNotReady"),
+                message: Some(message),
+            };
+        }
+        [
+            holds(
+                ConditionType::PodReadyToStartContainers,
+                self.is_up && !ended,
+            ),
+            initialized,
+            pod_ready,
+            ready(ConditionType::ContainersReady),
+            holds(ConditionType::PodScheduled, true),
+        ]
+    }
+
+    /// What the readiness gates wait for.
+    fn open_gates(&self, live: &Pod) -> Option<String> {
+        let open = self.gates.iter().filter_map(|gate| {
+            let is_of = |it: &PodCondition| {
+                it.kind.as_str() == Some(gate.as_str())
+                    || it.rest.get("type").as_ref().and_then(Value::as_str) == Some(gate)
+            };
+            let mut conditions = live.status.conditions.iter();
+            let found = conditions
+                .find(is_of)
+                .map(|found| match found.status.as_str() {
+                    Some(status) => status.to_owned(),
+                    None => {
+                        let status = found.rest.get("status");
+                        status
+                            .as_ref()
+                            .and_then(Value::as_str)
+                            .unwrap_or("")
+                            .to_owned()
+                    }
+                });
+            match found.as_deref() {
+                Some("True") => None,
+                Some(status) => Some(format!(
+                    "the status of pod readiness gate \"{gate}\" is not \"True\", but {status}"
+                )),
+                None => Some(format!(
+                    "corresponding condition of pod readiness gate \"{gate}\" does not exist."
+                )),
+            }
+        });
+        let open: Vec<String> = open.collect();
+        (!open.is_empty()).then(|| open.join(", "))
+    }
+
+    fn container(
+        &self,
+        container: &Container,
+        old: Option<&ContainerStatus>,
+        place: &Place<'_>,
+    ) -> ContainerStatus {
+        let shared = old.and_then(|old| old.details.as_ref());
+        let mut rest = shared.map_or_else(Map::new, |details| details.rest.to_map());
+        // The runtime's name of the image of an instance that has run stays.
+        let ran = shared.is_some_and(|details| !details.running_since.get().is_unset());
+        if !ran && container.ended().is_none() {
+            rest.insert("image".into(), json!(&*container.image));
+        }
+        rest.entry("image")
+            .or_insert_with(|| json!(&*container.image));
+        rest.entry("imageID").or_insert_with(|| json!(""));
+        let mut id = shared.and_then(|details| details.id.clone());
+        if container.has_run() {
+            if !place.image_id.is_empty() {
+                rest.insert("imageID".into(), place.image_id.into());
+            }
+            if id.is_none() && !place.container_id.is_empty() {
+                id = Some(ContainerId::new(place.container_id));
+            }
+        }
+        let id_text = id.as_ref().map(ContainerId::to_string);
+        let terminated = |end: &Ended| json!({"terminated": terminated(end, id_text.as_deref())});
+        let mut running_since = Time::UNSET;
+        let (state, last) = match &container.state {
+            State::Running(running) => {
+                running_since = time(running.since_ns);
+                (None, container.last.as_ref())
+            }
+            State::Waiting => (Some(self.waiting()), container.last.as_ref()),
+            State::Refused {
+                reason, message, ..
+            } => {
+                let state = json!({"waiting": {"reason": reason, "message": message}});
+                (Some(state), container.last.as_ref())
+            }
+            State::Ended { end, .. } if container.is_in_backoff() => {
+                let message = format!(
+                    "back-off {} restarting failed container={} pod={}",
+                    go_duration(container.pause_ns),
+                    container.name,
+                    self.identity
+                );
+                let state = json!({"waiting": {"reason": "CrashLoopBackOff", "message": message}});
+                (Some(state), Some(end))
+            }
+            State::Ended { end, .. } => (Some(terminated(end)), container.last.as_ref()),
+        };
+        match state {
+            Some(state) => rest.insert("state".into(), state),
+            None => rest.remove("state"),
+        };
+        // What an earlier kubelet or a dump says of the instance before may be more than is known here.
+        let is_kept = container.running().is_some()
+            && old.is_some_and(|old| old.restart_count == container.restarts)
+            && rest.contains_key("lastState");
+        if !is_kept {
+            rest.insert(
+                "lastState".into(),
+                last.map_or_else(|| json!({}), terminated),
+            );
+        }
+        let started = match container.role {
+            Role::Init => container.running().is_some(),
+            Role::Sidecar | Role::Regular => container.is_done() && container.running().is_some(),
+        };
+        rest.insert("started".into(), started.into());
+        let details = ContainerDetails {
+            id,
+            running_since: PackedTime::new(running_since),
+            rest: Rest::from(rest),
+        };
+        let details = match shared {
+            Some(shared) if **shared == details => Arc::clone(shared),
+            _ => Arc::new(details),
+        };
+        ContainerStatus {
+            name: container.name.clone(),
+            restart_count: container.restarts,
+            ready: container.is_ready(),
+            details: Some(details),
+        }
+    }
+
+    fn waiting(&self) -> Value {
+        let reason = match self.init {
+            0 => "ContainerCreating",
+            _ => "PodInitializing",
+        };
+        json!({"waiting": {"reason": reason}})
+    }
+}
+
+fn terminated(end: &Ended, id: Option<&str>) -> Value {
+    let time = |ns: Option<i64>| ns.map_or(Value::Null, |ns| time(ns).to_string().into());
+    let mut members = json!({"exitCode": end.code, "reason": end.reason,
+        "startedAt": time(end.began_ns), "finishedAt": time(end.ended_ns)});
+    if let Some(message) = &end.message {
+        members["message"] = json!(message);
+    }
+    if let Some(id) = id {
+        members["containerID"] = json!(id);
+    }
+    members
+}
+
+fn time(ns: i64) -> Time {
+    Time::from_unix_seconds(ns.div_euclid(SECOND_NS))
+}
+
+/// A number of whole seconds as Go writes a duration: `1m20s`.
+fn go_duration(ns: i64) -> String {
+    let seconds = ns / SECOND_NS;
+    match seconds / 60 {
+        0 => format!("{seconds}s"),
+        minutes => format!("{minutes}m{}s", seconds % 60),
+    }
+}

@@ -1,0 +1,572 @@
+//! The worked examples of how a kubelet reports pods, with their times.
+
+use podstorm_objects::{Address, Object, Resource};
+use serde_json::{Value, json};
+
+use super::status::Place;
+use super::*;
+
+/// When pods are bound, s since the epoch.
+const BOUND_S: i64 = 1_800_000_000;
+
+/// A pod on its node, whose status is stored after each turn, and what was stored.
+struct Play {
+    pod: Pod,
+    life: PodLife,
+    now_ns: i64,
+    log: Vec<String>,
+}
+
+impl Play {
+    /// A bound pod, which takes two seconds to start and one to stop.
+    fn of(spec: Value, script: &str) -> Play {
+        let mut spec = spec;
+        spec["nodeName"] = json!("node-1");
+        let pod = Pod::from_json(json!({
+            "metadata": {"name": "p", "namespace": "n", "uid": "u", "generation": 1},
+            "spec": spec,
+            "status": {"phase": "Pending", "qosClass": "BestEffort", "conditions": [
+                {"type": "PodScheduled", "status": "True",
+                 "lastTransitionTime": "2027-01-15T08:00:00Z"}]},
+        }))
+        .unwrap();
+        let script = Script::parse(script);
+        let seen = Circumstances {
+            script: script.as_ref(),
+            is_unpullable: &|image| image.starts_with("missing"),
+            startup_ns: 2 * SECOND_NS,
+            stop_ns: SECOND_NS,
+            deleted_ns: 0,
+            now_ns: BOUND_S * SECOND_NS,
+        };
+        let life = PodLife::of(&pod, &seen);
+        let mut play = Play {
+            pod,
+            life,
+            now_ns: BOUND_S * SECOND_NS,
+            log: Vec::new(),
+        };
+        play.write();
+        play
+    }
+
+    /// Plays until that second.
+    fn until(&mut self, second: i64) -> &mut Play {
+        let end_ns = (BOUND_S + second) * SECOND_NS;
+        loop {
+            let goes_on = self.life.turn(self.now_ns);
+            self.write();
+            if goes_on {
+                continue;
+            }
+            match self.life.next_ns().filter(|next| *next <= end_ns) {
+                Some(next_ns) => self.now_ns = next_ns,
+                None => break,
+            }
+        }
+        self.now_ns = end_ns;
+        self
+    }
+
+    fn see(&mut self) {
+        let missing = |image: &str| image.starts_with("missing");
+        self.life.see(&self.pod, &missing, self.now_ns);
+        self.write();
+    }
+
+    fn delete(&mut self, grace: i64) {
+        let meta = &mut self.pod.metadata;
+        meta.deletion_timestamp =
+            podstorm_objects::Time::from_unix_seconds(self.now_ns / SECOND_NS + grace);
+        meta.deletion_grace_period_seconds = Some(grace).into();
+        meta.generation += 1;
+        self.see();
+    }
+
+    /// Stores the status, and logs it if it is another.
+    fn write(&mut self) {
+        let (host_ip, pod_ip) = (Address::from("10.0.0.1"), Address::from("10.1.0.7"));
+        let place = Place {
+            host_ip: &host_ip,
+            pod_ip: &pod_ip,
+            container_id: "",
+            image_id: "",
+        };
+        let status = self.life.status(&self.pod, &place);
+        if status == self.pod.status {
+            return;
+        }
+        self.pod.status = status;
+        let second = self.now_ns / SECOND_NS - BOUND_S;
+        let status = self.pod.to_json()["status"].clone();
+        let states: Vec<String> = ["initContainerStatuses", "containerStatuses"]
+            .into_iter()
+            .filter_map(|list| status[list].as_array())
+            .flatten()
+            .map(shown)
+            .collect();
+        let ready = condition(&status, "Ready");
+        let line = format!(
+            "{second} {} {ready} | {}",
+            text(&status["phase"]),
+            states.join(", ")
+        );
+        self.log.push(line);
+    }
+
+    fn status(&self) -> Value {
+        self.pod.to_json()["status"].clone()
+    }
+
+    /// The lines since the last call.
+    fn lines(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.log)
+    }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or("")
+}
+
+/// Status, reason and message of a condition.
+fn condition(status: &Value, kind: &str) -> String {
+    let mut conditions = status["conditions"].as_array().unwrap().iter();
+    let found = conditions.find(|it| it["type"] == kind).unwrap();
+    let parts = ["status", "reason", "message"].map(|member| text(&found[member]));
+    parts.join(" ").trim_end().to_owned()
+}
+
+/// A container as `c running rc 0`.
+fn shown(container: &Value) -> String {
+    let (kind, state) = container["state"]
+        .as_object()
+        .unwrap()
+        .iter()
+        .next()
+        .unwrap();
+    let state = match kind.as_str() {
+        "running" => "running".to_owned(),
+        "waiting" => text(&state["reason"]).to_owned(),
+        _ => format!("{} {}", text(&state["reason"]), state["exitCode"]),
+    };
+    format!(
+        "{} {state} rc {}",
+        text(&container["name"]),
+        container["restartCount"]
+    )
+}
+
+fn one(policy: &str) -> Value {
+    json!({"restartPolicy": policy, "containers": [{"name": "c", "image": "i:1"}]})
+}
+
+#[test]
+fn a_job_pod_that_exits_well_succeeds_and_one_that_does_not_fails() {
+    let mut play = Play::of(one("Never"), "run=5s");
+    play.until(100);
+    assert_eq!(
+        play.lines(),
+        [
+            "0 Pending False ContainersNotReady containers with unready status: [c] | c ContainerCreating rc 0",
+            "2 Running True | c running rc 0",
+            "7 Succeeded False PodCompleted | c Completed 0 rc 0",
+        ]
+    );
+    let status = play.status();
+    let types = status["conditions"].as_array().unwrap();
+    let types: Vec<&str> = types.iter().map(|it| text(&it["type"])).collect();
+    assert_eq!(
+        types,
+        [
+            "PodReadyToStartContainers",
+            "Initialized",
+            "Ready",
+            "ContainersReady",
+            "PodScheduled"
+        ]
+    );
+    assert_eq!(condition(&status, "PodReadyToStartContainers"), "False");
+    assert_eq!(condition(&status, "Initialized"), "True PodCompleted");
+    assert_eq!(
+        status["conditions"][4]["lastTransitionTime"],
+        "2027-01-15T08:00:00Z"
+    );
+    assert_eq!(
+        status["conditions"][1]["lastTransitionTime"],
+        "2027-01-15T08:00:00Z"
+    );
+    assert_eq!(
+        status["conditions"][2]["lastTransitionTime"],
+        "2027-01-15T08:00:07Z"
+    );
+    assert_eq!(status["conditions"][2]["observedGeneration"], 1);
+    assert_eq!(status["observedGeneration"], 1);
+    assert_eq!(status["startTime"], "2027-01-15T08:00:00Z");
+    assert_eq!(status["podIP"], "10.1.0.7");
+    assert_eq!(status["qosClass"], "BestEffort");
+    let end = &status["containerStatuses"][0]["state"]["terminated"];
+    assert_eq!(end["startedAt"], "2027-01-15T08:00:02Z");
+    assert_eq!(end["finishedAt"], "2027-01-15T08:00:07Z");
+    assert_eq!(status["containerStatuses"][0]["started"], false);
+    assert!(play.life.has_ended() && play.life.next_ns().is_none());
+
+    let mut play = Play::of(one("Never"), "run=5s exit=3");
+    let lines = play.until(100).lines();
+    assert_eq!(lines[2..], ["7 Failed False PodFailed | c Error 3 rc 0"]);
+}
+
+#[test]
+fn a_container_that_crashes_restarts_at_once_and_then_after_doubling_pauses() {
+    let mut play = Play::of(one("Always"), "run=1s exit=1");
+    play.until(20);
+    let unready = "False ContainersNotReady containers with unready status: [c]";
+    let expected = [
+        "0 Pending False | c ContainerCreating rc 0",
+        "2 Running True | c running rc 0",
+        "3 Running False | c Error 1 rc 0",
+        "3 Running True | c running rc 1",
+        "4 Running False | c Error 1 rc 1",
+        "5 Running False | c CrashLoopBackOff rc 1",
+        "14 Running True | c running rc 2",
+        "15 Running False | c Error 1 rc 2",
+        "16 Running False | c CrashLoopBackOff rc 2",
+    ];
+    let expected = expected.map(|line| line.replace("False", unready));
+    assert_eq!(play.lines(), expected);
+    let container = play.status()["containerStatuses"][0].clone();
+    let waiting = &container["state"]["waiting"];
+    assert_eq!(
+        waiting["message"],
+        "back-off 20s restarting failed container=c pod=p_n(u)"
+    );
+    let last = &container["lastState"]["terminated"];
+    assert_eq!(last["finishedAt"], "2027-01-15T08:00:15Z");
+    assert_eq!(container["ready"], false);
+
+    // The pauses grow to five minutes, and a container that ran for ten begins with none.
+    play.lines();
+    play.until(2000);
+    let starts: Vec<i64> = play
+        .lines()
+        .iter()
+        .filter(|line| line.contains("c running"))
+        .map(|line| line.split(' ').next().unwrap().parse().unwrap())
+        .collect();
+    assert_eq!(starts[..6], [35, 76, 157, 318, 619, 920]);
+    let mut play = Play::of(one("Always"), "run=1s,1s,601s,1s");
+    let starts = |play: &mut Play| {
+        play.lines()
+            .iter()
+            .filter(|it| it.contains("running"))
+            .count()
+    };
+    play.until(14);
+    assert_eq!(starts(&mut play), 3);
+    play.until(615);
+    assert_eq!(starts(&mut play), 1, "at once");
+}
+
+#[test]
+fn exits_go_by_instance_and_a_container_may_restart_by_its_own_rules() {
+    let mut play = Play::of(one("OnFailure"), "run=1s exit=1,SIGSEGV,0");
+    let lines = play.until(60).lines();
+    assert_eq!(
+        lines.last().unwrap(),
+        "15 Succeeded False PodCompleted | c Completed 0 rc 2"
+    );
+    assert!(lines.iter().any(|line| line.contains("c Error 139 rc 1")));
+
+    let rules = json!([{"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}]);
+    let spec = json!({"restartPolicy": "Never", "containers": [
+        {"name": "c", "image": "i:1", "restartPolicy": "Never", "restartPolicyRules": rules}]});
+    let mut play = Play::of(spec, "run=1s exit=42,1");
+    let lines = play.until(60).lines();
+    assert_eq!(
+        lines.last().unwrap(),
+        "4 Failed False PodFailed | c Error 1 rc 1"
+    );
+}
+
+#[test]
+fn an_image_that_does_not_exist_is_pulled_after_doubling_pauses() {
+    let spec = json!({"containers": [{"name": "c", "image": "missing:1"}]});
+    let mut play = Play::of(spec, "");
+    let lines = play.until(700).lines();
+    let pulls: Vec<&str> = lines
+        .iter()
+        .filter(|line| line.contains("ErrImagePull"))
+        .map(|line| line.split(' ').next().unwrap())
+        .collect();
+    assert_eq!(pulls, ["2", "12", "32", "72", "152", "312", "612"]);
+    assert!(
+        lines
+            .iter()
+            .all(|line| line.contains(" Pending False ContainersNotReady"))
+    );
+    let status = play.status();
+    let waiting = &status["containerStatuses"][0]["state"]["waiting"];
+    assert_eq!(waiting["reason"], "ImagePullBackOff");
+    assert_eq!(
+        waiting["message"],
+        "Back-off pulling image \"missing:1\": ErrImagePull: failed to pull image \"missing:1\": not found"
+    );
+    assert_eq!(status["podIP"], Value::Null);
+    assert_eq!(status["hostIPs"], json!([{"ip": "10.0.0.1"}]));
+    assert_eq!(condition(&status, "PodReadyToStartContainers"), "True");
+    // Deleted then.
+    play.delete(30);
+    play.until(800);
+    let unready = "False ContainersNotReady containers with unready status: [c]";
+    assert_eq!(
+        play.lines().last().unwrap(),
+        &format!("700 Failed {unready} | c ContainerStatusUnknown 137 rc 0")
+    );
+    let end = &play.status()["containerStatuses"][0]["state"]["terminated"];
+    assert_eq!(end["finishedAt"], Value::Null);
+
+    // Another image lets it start.
+    let spec = json!({"containers": [{"name": "c", "image": "missing:1"}]});
+    let mut play = Play::of(spec, "");
+    play.until(20).lines();
+    let mut json = play.pod.to_json();
+    json["spec"]["containers"][0]["image"] = json!("there:1");
+    play.pod = Pod::from_json(json).unwrap();
+    play.see();
+    let lines = play.until(20).lines();
+    assert_eq!(lines.last().unwrap(), "20 Running True | c running rc 0");
+    assert_eq!(play.status()["containerStatuses"][0]["image"], "there:1");
+
+    let mut play = Play::of(one("Always"), "pull=fail,ok");
+    let lines = play.until(60).lines();
+    assert_eq!(lines.last().unwrap(), "12 Running True | c running rc 0");
+}
+
+#[test]
+fn a_deleted_pod_shows_its_end_before_it_goes() {
+    let mut play = Play::of(one("Always"), "stop=2s");
+    play.until(10).lines();
+    play.delete(30);
+    play.until(60);
+    assert_eq!(
+        play.lines(),
+        [
+            "10 Running True | c running rc 0",
+            "12 Succeeded False PodCompleted | c Completed 0 rc 0",
+        ]
+    );
+    assert_eq!(play.status()["observedGeneration"], 2);
+
+    let mut play = Play::of(one("Always"), "stop=never");
+    play.until(10).lines();
+    play.delete(30);
+    let lines = play.until(60).lines();
+    assert_eq!(lines[1..], ["40 Failed False PodFailed | c Error 137 rc 0"]);
+
+    // A shorter grace period counts from then on.
+    let mut play = Play::of(one("Always"), "stop=never");
+    play.until(10).lines();
+    play.delete(30);
+    play.until(20);
+    play.delete(5);
+    let lines = play.until(60).lines();
+    assert_eq!(
+        lines.last().unwrap(),
+        "25 Failed False PodFailed | c Error 137 rc 0"
+    );
+
+    // Work that is cut short has failed.
+    let mut play = Play::of(one("Never"), "run=never");
+    play.until(10).lines();
+    play.delete(30);
+    let lines = play.until(60).lines();
+    assert_eq!(lines[1..], ["11 Failed False PodFailed | c Error 143 rc 0"]);
+
+    // In the pause before a restart it has ended.
+    let mut play = Play::of(one("Always"), "run=1s exit=1");
+    play.until(10).lines();
+    play.delete(30);
+    let lines = play.until(60).lines();
+    let unready = "False ContainersNotReady containers with unready status: [c]";
+    assert_eq!(
+        lines,
+        [
+            format!("10 Running {unready} | c Error 1 rc 1"),
+            "10 Failed False PodFailed | c Error 1 rc 1".to_owned()
+        ]
+    );
+}
+
+fn with_init() -> Value {
+    json!({"restartPolicy": "Never", "terminationGracePeriodSeconds": 10,
+        "initContainers": [{"name": "i", "image": "i:1"},
+            {"name": "s", "image": "s:1", "restartPolicy": "Always"}],
+        "containers": [{"name": "c", "image": "i:1"}]})
+}
+
+#[test]
+fn init_containers_come_first_and_sidecars_end_last() {
+    let mut play = Play::of(with_init(), "i.run=3s c.run=5s s.stop-exit=7");
+    let lines = play.until(60).lines();
+    let waits = "False ContainersNotReady containers with unready status: [s c]";
+    assert_eq!(
+        lines,
+        [
+            format!("0 Pending {waits} | i PodInitializing rc 0, s PodInitializing rc 0, c PodInitializing rc 0"),
+            format!("2 Pending {waits} | i running rc 0, s PodInitializing rc 0, c PodInitializing rc 0"),
+            format!("5 Pending {waits} | i Completed 0 rc 0, s PodInitializing rc 0, c PodInitializing rc 0"),
+            "5 Running True | i Completed 0 rc 0, s running rc 0, c running rc 0".to_owned(),
+            "10 Running False ContainersNotReady containers with unready status: [c] | i Completed 0 rc 0, s running rc 0, c Completed 0 rc 0".to_owned(),
+            "11 Succeeded False PodCompleted | i Completed 0 rc 0, s Error 7 rc 0, c Completed 0 rc 0".to_owned(),
+        ]
+    );
+    let status = play.status();
+    assert_eq!(condition(&status, "Initialized"), "True PodCompleted");
+    assert_eq!(status["initContainerStatuses"][0]["ready"], true);
+    assert_eq!(status["initContainerStatuses"][0]["started"], false);
+    let mut play = Play::of(with_init(), "i.run=3s");
+    play.until(3);
+    let status = play.status();
+    assert_eq!(
+        condition(&status, "Initialized"),
+        "False ContainersNotInitialized containers with incomplete status: [i s]"
+    );
+    assert_eq!(status["podIP"], "10.1.0.7");
+    assert_eq!(status["initContainerStatuses"][0]["started"], true);
+}
+
+#[test]
+fn an_init_container_that_fails_for_good_fails_its_pod() {
+    let mut play = Play::of(with_init(), "i.run=3s i.exit=2");
+    let lines = play.until(60).lines();
+    assert_eq!(
+        lines.last().unwrap(),
+        "5 Failed False PodFailed | i Error 2 rc 0, s PodInitializing rc 0, c PodInitializing rc 0"
+    );
+    let mut spec = with_init();
+    spec["restartPolicy"] = json!("Always");
+    let mut play = Play::of(spec, "i.run=1s i.exit=2,2,0");
+    let lines = play.until(60).lines();
+    assert!(
+        lines[..lines.len() - 1]
+            .iter()
+            .all(|line| line.contains(" Pending "))
+    );
+    assert_eq!(
+        lines.last().unwrap(),
+        "15 Running True | i Completed 0 rc 2, s running rc 0, c running rc 0"
+    );
+}
+
+#[test]
+fn a_pod_has_no_longer_than_its_deadline() {
+    let mut spec = one("Never");
+    spec["activeDeadlineSeconds"] = json!(10);
+    let mut play = Play::of(spec, "stop=3s");
+    let lines = play.until(60).lines();
+    assert_eq!(
+        lines[2..],
+        [
+            "10 Running False PodFailed | c running rc 0",
+            "13 Failed False PodFailed | c Error 143 rc 0"
+        ]
+    );
+    let status = play.status();
+    assert_eq!(status["reason"], "DeadlineExceeded");
+    assert_eq!(
+        status["message"],
+        "Pod was active on the node longer than the specified deadline"
+    );
+}
+
+#[test]
+fn probes_and_gates_decide_when_a_pod_is_ready() {
+    let mut play = Play::of(one("Always"), "ready=3s unhealthy=10s");
+    let lines = play.until(17).lines();
+    let unready = "False ContainersNotReady containers with unready status: [c]";
+    assert_eq!(
+        lines[1..],
+        [
+            format!("2 Running {unready} | c running rc 0"),
+            "5 Running True | c running rc 0".to_owned(),
+            format!("13 Running {unready} | c Completed 0 rc 0"),
+            format!("13 Running {unready} | c running rc 1"),
+            "16 Running True | c running rc 1".to_owned(),
+        ]
+    );
+    let mut spec = one("Always");
+    spec["readinessGates"] = json!([{"conditionType": "example.com/lb"}]);
+    let mut play = Play::of(spec, "");
+    let closed = "False ReadinessGatesNotReady corresponding condition of pod readiness gate \"example.com/lb\" does not exist.";
+    assert_eq!(
+        play.until(5).lines()[1],
+        format!("2 Running {closed} | c running rc 0")
+    );
+    let mut json = play.pod.to_json();
+    let gate = json!({"type": "example.com/lb", "status": "True"});
+    json["status"]["conditions"]
+        .as_array_mut()
+        .unwrap()
+        .push(gate);
+    play.pod = Pod::from_json(json).unwrap();
+    play.see();
+    assert_eq!(play.lines(), ["5 Running True | c running rc 0"]);
+    assert_eq!(
+        play.status()["conditions"][0]["type"],
+        "example.com/lb",
+        "others come first"
+    );
+}
+
+#[test]
+fn a_faulty_script_keeps_the_containers_from_being_created() {
+    for (script, message) in [
+        (
+            "run=soon",
+            "script: expected times like 30s or 1m30s, or never in \"run=soon\"",
+        ),
+        ("d.run=1s", "script: the pod has no container \"d\""),
+    ] {
+        let mut play = Play::of(one("Always"), script);
+        let lines = play.until(60).lines();
+        assert!(
+            lines
+                .last()
+                .unwrap()
+                .contains("c CreateContainerConfigError rc 0")
+        );
+        let waiting = play.status()["containerStatuses"][0]["state"]["waiting"].clone();
+        assert_eq!(waiting["message"], message);
+        assert_eq!(play.life.next_ns(), None);
+    }
+}
+
+/// A life can be dropped at any moment: the next one goes on where the status ends.
+#[test]
+fn a_life_that_begins_with_the_status_of_another_goes_on_like_it() {
+    for (spec, script) in [
+        (one("Always"), "run=1s exit=1"),
+        (one("Never"), "run=5s"),
+        (with_init(), "i.run=3s c.run=5s s.run=2s"),
+        (one("Always"), "ready=3s unhealthy=10s"),
+    ] {
+        let whole = Play::of(spec.clone(), script).until(60).lines();
+        let mut play = Play::of(spec, script);
+        for second in 3..60 {
+            play.until(second);
+            if play.life.has_ended() {
+                break;
+            }
+            let parsed = Script::parse(script);
+            let seen = Circumstances {
+                script: parsed.as_ref(),
+                is_unpullable: &|_| false,
+                startup_ns: 0,
+                stop_ns: SECOND_NS,
+                deleted_ns: 0,
+                now_ns: play.now_ns,
+            };
+            play.life = PodLife::of(&play.pod, &seen);
+        }
+        assert_eq!(play.until(60).lines(), whole, "{script}");
+    }
+}

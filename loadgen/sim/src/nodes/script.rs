@@ -1,0 +1,375 @@
+//! Scripts of pods: what their containers do, in the words of the annotation `podstorm/script`.
+//!
+//! A script is a list of `KEY=VALUE` between blanks, and `CONTAINER.KEY=VALUE` for one container:
+//! `run=30s exit=1,1,0 ready=5s cache.run=never`. The values of a list are for the first, the second, …
+//! instance of the container; the last value counts for all later ones.
+
+use std::fmt;
+
+use podstorm_objects::Str;
+
+/// The annotation of a pod that holds its script.
+pub const SCRIPT: &str = "podstorm/script";
+
+const SECOND_NS: i64 = 1_000_000_000;
+
+/// A moment after the start of a container, ns; `None` is never.
+pub(super) type After = Option<i64>;
+
+/// What the containers of a pod do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Script {
+    /// For the containers that are neither init containers nor sidecars.
+    all: Part,
+    /// For containers by name, over `all`.
+    own: Vec<(Str, Part)>,
+}
+
+/// What is said of a container; an empty list says nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Part {
+    /// When it ends by itself.
+    run: Vec<After>,
+    /// How.
+    exit: Vec<Exit>,
+    /// When its readiness probe begins to pass.
+    ready: Vec<After>,
+    /// When its liveness probe has failed for good.
+    unhealthy: Vec<After>,
+    /// Whether each pull of its image succeeds.
+    pull: Vec<bool>,
+    /// How long it takes to end once it is asked to.
+    stop: Vec<After>,
+    /// How it then ends.
+    stop_exit: Vec<Exit>,
+}
+
+/// How a container ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Exit {
+    /// By itself, with this code.
+    Code(u8),
+    /// By a signal.
+    Signal(u8),
+    /// It needs more memory than its limit.
+    OutOfMemory,
+}
+
+/// Why a text is not a script. Its text names the faulty word.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScriptError(String);
+
+impl fmt::Display for ScriptError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ScriptError {}
+
+/// The signals that end a process, by name.
+const SIGNALS: [(&str, u8); 9] = [
+    ("SIGHUP", 1),
+    ("SIGINT", 2),
+    ("SIGQUIT", 3),
+    ("SIGILL", 4),
+    ("SIGABRT", 6),
+    ("SIGFPE", 8),
+    ("SIGKILL", 9),
+    ("SIGSEGV", 11),
+    ("SIGTERM", 15),
+];
+
+impl Exit {
+    /// What happens to a container that doesn't end when it is asked to.
+    pub(super) const KILLED: Exit = Exit::Signal(9);
+
+    /// The code in its status.
+    pub(super) fn code(self) -> i32 {
+        match self {
+            Exit::Code(code) => code.into(),
+            Exit::Signal(number) => 128 + i32::from(number),
+            Exit::OutOfMemory => 137,
+        }
+    }
+
+    /// The reason in its status.
+    pub(super) fn reason(self) -> &'static str {
+        match self {
+            Exit::Code(0) => "Completed",
+            Exit::OutOfMemory => "OOMKilled",
+            Exit::Code(_) | Exit::Signal(_) => "Error",
+        }
+    }
+
+    fn parse(text: &str) -> Option<Exit> {
+        if text == "OOM" {
+            return Some(Exit::OutOfMemory);
+        }
+        let mut signals = SIGNALS.iter();
+        let signal = signals.find(|(name, _)| *name == text);
+        let signal = signal.map(|(_, number)| Exit::Signal(*number));
+        signal.or_else(|| text.parse().ok().map(Exit::Code))
+    }
+}
+
+impl Script {
+    /// The script of that text.
+    ///
+    /// # Errors
+    /// A word that is no `KEY=VALUE`, an unknown key, a value of another form.
+    pub fn parse(text: &str) -> Result<Script, ScriptError> {
+        let mut script = Script::default();
+        for word in text.split_whitespace() {
+            script.read(word).map_err(|why| {
+                let message = format!("script: {why} in {word:?}");
+                ScriptError(message)
+            })?;
+        }
+        Ok(script)
+    }
+
+    /// Its containers end well that long after their start, ns.
+    pub(super) fn finishing(run_ns: i64) -> Script {
+        let mut script = Script::default();
+        script.all.run = vec![Some(run_ns)];
+        script
+    }
+
+    fn read(&mut self, word: &str) -> Result<(), String> {
+        let (key, values) = word.split_once('=').ok_or("expected KEY=VALUE")?;
+        let (container, key) = match key.split_once('.') {
+            Some((container, key)) => (Some(container), key),
+            None => (None, key),
+        };
+        let part = match container {
+            None => &mut self.all,
+            Some(name) => self.own_mut(name),
+        };
+        let after = |text: &str| match text {
+            "never" => Some(None),
+            text => parse_duration(text).map(Some),
+        };
+        let pulled = |text: &str| match text {
+            "ok" => Some(true),
+            "fail" => Some(false),
+            _ => None,
+        };
+        const AFTER: &str = "expected times like 30s or 1m30s, or never";
+        const EXIT: &str = "expected exit codes from 0 to 255, signals like SIGKILL, or OOM";
+        match key {
+            "run" => part.run = list(values, after, AFTER)?,
+            "ready" => part.ready = list(values, after, AFTER)?,
+            "unhealthy" => part.unhealthy = list(values, after, AFTER)?,
+            "stop" => part.stop = list(values, after, AFTER)?,
+            "exit" => part.exit = list(values, Exit::parse, EXIT)?,
+            "stop-exit" => part.stop_exit = list(values, Exit::parse, EXIT)?,
+            "pull" => part.pull = list(values, pulled, "expected ok or fail")?,
+            _ => {
+                let keys = "expected run, exit, ready, unhealthy, pull, stop or stop-exit";
+                return Err(keys.to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    fn own_mut(&mut self, name: &str) -> &mut Part {
+        let mut known = self.own.iter();
+        let at = known.position(|(known, _)| &**known == name);
+        let at = at.unwrap_or_else(|| {
+            self.own.push((name.into(), Part::default()));
+            self.own.len() - 1
+        });
+        &mut self.own[at].1
+    }
+
+    /// The first container that the script names and that isn't one of these.
+    pub(super) fn unknown(&self, mut is_known: impl FnMut(&str) -> bool) -> Option<ScriptError> {
+        let mut named = self.own.iter();
+        let (name, _) = named.find(|(name, _)| !is_known(name))?;
+        let message = format!("script: the pod has no container {name:?}");
+        Some(ScriptError(message))
+    }
+
+    /// What a container does. What is said of all concerns no init containers and sidecars.
+    pub(super) fn of(&self, container: &str, is_regular: bool) -> Part {
+        let mut own = self.own.iter();
+        let own = own.find(|(name, _)| &**name == container);
+        let mut part = own.map_or_else(Part::default, |(_, part)| part.clone());
+        if is_regular {
+            or(&mut part.run, &self.all.run);
+            or(&mut part.exit, &self.all.exit);
+            or(&mut part.ready, &self.all.ready);
+            or(&mut part.unhealthy, &self.all.unhealthy);
+            or(&mut part.pull, &self.all.pull);
+            or(&mut part.stop, &self.all.stop);
+            or(&mut part.stop_exit, &self.all.stop_exit);
+        }
+        part
+    }
+}
+
+fn or<T: Clone>(own: &mut Vec<T>, other: &[T]) {
+    if own.is_empty() {
+        *own = other.to_vec();
+    }
+}
+
+impl Part {
+    /// When its instance of that number ends by itself, ns after its start. Without a word about it
+    /// an init container and a container that has an exit end at once; others run on.
+    pub(super) fn run(&self, instance: usize, is_init: bool) -> After {
+        let unsaid = (is_init || !self.exit.is_empty()).then_some(0);
+        at(&self.run, instance).unwrap_or(unsaid)
+    }
+
+    /// How it then ends.
+    pub(super) fn exit(&self, instance: usize) -> Exit {
+        at(&self.exit, instance).unwrap_or(Exit::Code(0))
+    }
+
+    /// When it becomes ready, ns after its start.
+    pub(super) fn ready(&self, instance: usize) -> After {
+        at(&self.ready, instance).unwrap_or(Some(0))
+    }
+
+    /// Whether anything is said of that.
+    pub(super) fn says_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// When its liveness probe has failed for good, ns after its start.
+    pub(super) fn unhealthy(&self, instance: usize) -> After {
+        at(&self.unhealthy, instance).unwrap_or(None)
+    }
+
+    /// Whether the pull succeeds that comes after so many that failed.
+    pub(super) fn pulls(&self, failures: usize) -> bool {
+        at(&self.pull, failures).unwrap_or(true)
+    }
+
+    /// How long it takes to end once it is asked to, ns; `usual` where nothing is said.
+    pub(super) fn stop(&self, instance: usize, usual: i64) -> After {
+        at(&self.stop, instance).unwrap_or(Some(usual))
+    }
+
+    /// How it then ends; `usual` where nothing is said.
+    pub(super) fn stop_exit(&self, instance: usize, usual: Exit) -> Exit {
+        at(&self.stop_exit, instance).unwrap_or(usual)
+    }
+}
+
+/// The value for an instance.
+fn at<T: Copy>(values: &[T], instance: usize) -> Option<T> {
+    values.get(instance).or(values.last()).copied()
+}
+
+fn list<T>(
+    values: &str,
+    read: impl Fn(&str) -> Option<T>,
+    expected: &str,
+) -> Result<Vec<T>, String> {
+    let values: Option<Vec<T>> = values.split(',').map(read).collect();
+    values.ok_or_else(|| expected.to_owned())
+}
+
+/// Reads `1m30s`, `500ms` or `0`, ns.
+fn parse_duration(text: &str) -> Option<i64> {
+    if text == "0" {
+        return Some(0);
+    }
+    let mut left = text;
+    let mut total: i64 = 0;
+    while !left.is_empty() {
+        let digits = left.find(|c: char| !c.is_ascii_digit())?;
+        let (number, rest) = left.split_at(digits);
+        let end = rest.find(|c: char| c.is_ascii_digit());
+        let (unit, rest) = rest.split_at(end.unwrap_or(rest.len()));
+        let unit_ns = match unit {
+            "ms" => SECOND_NS / 1000,
+            "s" => SECOND_NS,
+            "m" => 60 * SECOND_NS,
+            "h" => 3600 * SECOND_NS,
+            _ => return None,
+        };
+        let part = number.parse::<i64>().ok()?.checked_mul(unit_ns)?;
+        total = total.checked_add(part)?;
+        left = rest;
+    }
+    (!text.is_empty()).then_some(total)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_go_by_instance_and_their_last_value_stays() {
+        let script = Script::parse("run=1s,1m30s,never exit=1,SIGKILL,OOM ready=never,500ms");
+        let part = script.unwrap().of("any", true);
+        let runs = [0, 1, 2, 9].map(|instance| part.run(instance, false));
+        assert_eq!(runs, [Some(SECOND_NS), Some(90 * SECOND_NS), None, None]);
+        let exits = [0, 1, 2, 3].map(|instance| part.exit(instance));
+        assert_eq!(exits.map(Exit::code), [1, 137, 137, 137]);
+        let reasons = ["Error", "Error", "OOMKilled", "OOMKilled"];
+        assert_eq!(exits.map(Exit::reason), reasons);
+        assert_eq!(part.ready(0), None);
+        assert_eq!(part.ready(7), Some(SECOND_NS / 2));
+    }
+
+    #[test]
+    fn what_is_said_of_one_container_goes_first_and_init_containers_take_no_other() {
+        let script = Script::parse("run=5s stop=never i.exit=3 s.run=2s pull=fail,ok").unwrap();
+        let (init, sidecar) = (script.of("i", false), script.of("s", false));
+        let regular = script.of("c", true);
+        assert_eq!((init.run(0, true), init.exit(0).code()), (Some(0), 3));
+        assert_eq!(sidecar.run(0, false), Some(2 * SECOND_NS));
+        assert_eq!(regular.run(0, false), Some(5 * SECOND_NS));
+        assert_eq!(regular.stop(0, 1), None);
+        assert_eq!(init.stop(0, 1), Some(1));
+        assert!(init.pulls(0) && !regular.pulls(0) && regular.pulls(1));
+        assert_eq!(
+            script.unknown(|name| name != "s").unwrap().to_string(),
+            "script: the pod has no container \"s\""
+        );
+        assert_eq!(script.unknown(|_| true), None);
+    }
+
+    #[test]
+    fn a_fault_is_named() {
+        for (text, expected) in [
+            ("run", "script: expected KEY=VALUE in \"run\""),
+            (
+                "run=5",
+                "script: expected times like 30s or 1m30s, or never in \"run=5\"",
+            ),
+            (
+                "run=",
+                "script: expected times like 30s or 1m30s, or never in \"run=\"",
+            ),
+            (
+                "run=1s,",
+                "script: expected times like 30s or 1m30s, or never in \"run=1s,\"",
+            ),
+            (
+                "run=99999999999h",
+                "script: expected times like 30s or 1m30s, or never in \"run=99999999999h\"",
+            ),
+            (
+                "ready=5s c.exit=256",
+                "script: expected exit codes from 0 to 255, signals like SIGKILL, or OOM in \"c.exit=256\"",
+            ),
+            (
+                "pull=never",
+                "script: expected ok or fail in \"pull=never\"",
+            ),
+            (
+                "color=red",
+                "script: expected run, exit, ready, unhealthy, pull, stop or stop-exit in \"color=red\"",
+            ),
+        ] {
+            assert_eq!(Script::parse(text).unwrap_err().to_string(), expected);
+        }
+        assert_eq!(Script::parse(" \n"), Ok(Script::default()));
+    }
+}
