@@ -34,6 +34,9 @@ use crate::serve::{
 use crate::units::{parse_bytes, parse_duration_ns, parse_latency};
 use crate::values::{EngineName, Percent};
 
+/// How long pods take to start where time passes by itself and nothing else is said.
+const STARTUP: Latency = Latency::Constant(500_000_000);
+
 /// What `loadgen serve` is asked for.
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -55,9 +58,9 @@ pub(super) struct ServeFlags {
     /// Most pods of a node
     #[arg(long, value_name = "N", default_value_t = ServeOptions::default().pods_per_node)]
     pods_per_node: u32,
-    /// From bound to ready
-    #[arg(long, value_name = "LATENCY", default_value = "0s", value_parser = parse_latency)]
-    pod_startup_latency: Latency,
+    /// From bound to ready [default: 500ms, so that clients see pods that are pending; 0s with --engine virtual]
+    #[arg(long, value_name = "LATENCY", value_parser = parse_latency)]
+    pod_startup_latency: Option<Latency>,
     /// From a pod's deletion to its being gone, its grace period at most
     #[arg(long, value_name = "LATENCY", default_value = "0s", value_parser = parse_latency)]
     pod_termination_latency: Latency,
@@ -235,7 +238,11 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
         event_ttl_ns: flags.event_ttl,
         namespaces_wait: true,
     };
-    sim.latency.pod_startup = flags.pod_startup_latency;
+    sim.latency.pod_startup = flags.pod_startup_latency.unwrap_or(match engine {
+        EngineKind::Threads => STARTUP,
+        // Time that nothing moves would keep every pod pending.
+        EngineKind::Virtual => Latency::ZERO,
+    });
     sim.latency.pod_termination = flags.pod_termination_latency;
     sim.latency.api = flags.api_latency;
     sim.api_errors = flags.api_errors.0;

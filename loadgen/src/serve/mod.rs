@@ -73,8 +73,7 @@ pub struct ServeOptions {
 }
 
 impl Default for ServeOptions {
-    /// Three nodes, all controllers, and pods that are ready at once: what `loadgen serve` serves when it
-    /// is told nothing.
+    /// Three nodes, all controllers, and pods that are ready at once.
     fn default() -> ServeOptions {
         let mut sim = SimOptions::new(EngineKind::Threads, 1);
         sim.services.controllers = Controllers::all(Rows::installed());
