@@ -6,6 +6,7 @@ mod controllers;
 mod fork;
 mod hashing;
 mod loading;
+mod pods;
 mod time;
 
 use std::time::Duration;

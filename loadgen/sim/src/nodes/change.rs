@@ -44,12 +44,15 @@ pub(super) fn change_status(
     false
 }
 
-/// The status of a pod whose kubelet no longer reports: not ready.
+/// The status of a pod whose kubelet no longer reports: not ready, for the reason that there was.
 pub(super) fn unreachable(status: &PodStatus, now: Time) -> PodStatus {
     let mut status = status.clone();
-    status
-        .conditions
-        .set(ConditionType::Ready, ConditionStatus::False, now);
+    status.conditions.update(|condition| {
+        if condition.kind == ConditionType::Ready && condition.status != ConditionStatus::False {
+            condition.status = ConditionStatus::False;
+            condition.last_transition_time = PackedTime::new(now);
+        }
+    });
     status
 }
 
@@ -85,14 +88,8 @@ pub(super) fn restarted(status: &PodStatus, container: usize, now: Time) -> Opti
     Some(status)
 }
 
-/// The status of a pod that has ended in that phase. `why` is reason and message, where there are
-/// any.
-pub(super) fn ended(
-    status: &PodStatus,
-    phase: PodPhase,
-    why: Option<(&str, &str)>,
-    now: Time,
-) -> PodStatus {
+/// The status of a pod that has ended in that phase.
+pub(super) fn ended(status: &PodStatus, phase: PodPhase, now: Time) -> PodStatus {
     let mut status = status.clone();
     status.phase = phase;
     for container in &mut status.container_statuses {
@@ -104,10 +101,31 @@ pub(super) fn ended(
             status.conditions.set(kind, ConditionStatus::False, now);
         }
     }
-    if let Some((reason, message)) = why {
-        status.rest = status.rest.with("reason", reason).with("message", message);
-    }
     status
+}
+
+/// The status of a pod that its node, which takes so many pods, has no place for: nothing in it is of a
+/// pod that was there.
+pub(super) fn rejected(live: &Pod, places: u32, now: Time) -> PodStatus {
+    let message = format!(
+        "Pod was rejected: Node didn't have enough resource: pods, requested: 1, used: {places}, \
+         capacity: {places}"
+    );
+    let rest = live.status.rest.with("reason", "OutOfpods");
+    let rest = rest.with("message", message);
+    let rest = rest.with("startTime", now.to_string());
+    let rest = match live.metadata.generation {
+        0 => rest,
+        generation => rest.with("observedGeneration", generation),
+    };
+    let conditions = live.status.conditions.iter();
+    let foreign = conditions.filter(|it| it.kind == ConditionType::Other);
+    PodStatus {
+        phase: PodPhase::Failed,
+        conditions: foreign.collect(),
+        rest,
+        ..PodStatus::default()
+    }
 }
 
 /// The status of a pod that no node takes; `None` when it says so already or is bound. `nodes` is
@@ -288,16 +306,13 @@ mod tests {
     }
 
     #[test]
-    fn an_ended_pod_is_not_ready_and_says_why() {
+    fn an_ended_pod_is_not_ready() {
         let now = Time::from_unix_seconds(LATER);
-        let why = Some(("Evicted", "the node was low on memory"));
-        let status = ended(&running(), PodPhase::Failed, why, now);
+        let status = ended(&running(), PodPhase::Failed, now);
         assert_eq!(status.phase, PodPhase::Failed);
         assert_eq!(ready(&status), (ConditionStatus::False, LATER));
-        let rest = status.rest.to_map();
-        assert_eq!(rest["reason"], "Evicted");
-        assert_eq!(rest["qosClass"], "BestEffort");
-        let never_up = ended(&PodStatus::default(), PodPhase::Succeeded, None, now);
+        assert_eq!(status.rest.to_map()["qosClass"], "BestEffort");
+        let never_up = ended(&PodStatus::default(), PodPhase::Succeeded, now);
         assert!(never_up.conditions.is_empty() && never_up.rest.is_empty());
     }
 }

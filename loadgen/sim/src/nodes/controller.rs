@@ -208,7 +208,7 @@ impl NodeController {
         for pod in pods_on(&self.cluster, node) {
             change_status(&self.cluster, &pod, now, |live| {
                 let running = !live.status.phase.is_terminal();
-                running.then(|| ended(&live.status, PodPhase::Failed, None, now.wall()))
+                running.then(|| ended(&live.status, PodPhase::Failed, now.wall()))
             });
             delete(&self.cluster, &pod, Some(0), now);
         }

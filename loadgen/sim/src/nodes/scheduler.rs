@@ -27,7 +27,7 @@ use crate::executor::stream::{ObjectEvent, ObjectStream};
 use crate::executor::{Next, Task, Waker};
 
 /// Most pods of a node without `allocatable`: the kubelet's default.
-const DEFAULT_PODS_PER_NODE: u32 = 110;
+pub(super) const DEFAULT_PODS_PER_NODE: u32 = 110;
 
 /// Most pods bound in one run.
 const BATCH: usize = 4000;

@@ -23,6 +23,8 @@ pub struct Script {
     all: Part,
     /// For containers by name, over `all`.
     own: Vec<(Str, Part)>,
+    /// When the node evicts the pod, ns after the pod began there.
+    evicted_ns: After,
 }
 
 /// What is said of a container; an empty list says nothing.
@@ -142,6 +144,11 @@ impl Script {
             Some((container, key)) => (Some(container), key),
             None => (None, key),
         };
+        if (container, key) == (None, "evicted") {
+            let after = parse_duration(values).ok_or("expected a time like 30s or 1m30s")?;
+            self.evicted_ns = Some(after);
+            return Ok(());
+        }
         let part = match container {
             None => &mut self.all,
             Some(name) => self.own_mut(name),
@@ -166,7 +173,7 @@ impl Script {
             "stop-exit" => part.stop_exit = list(values, Exit::parse, EXIT)?,
             "pull" => part.pull = list(values, pulled, "expected ok or fail")?,
             _ => {
-                let keys = "expected run, exit, ready, unhealthy, pull, stop or stop-exit";
+                let keys = "expected run, exit, ready, unhealthy, pull, stop, stop-exit or evicted";
                 return Err(keys.to_owned());
             }
         }
@@ -181,6 +188,11 @@ impl Script {
             self.own.len() - 1
         });
         &mut self.own[at].1
+    }
+
+    /// When the node evicts the pod, ns after the pod began there.
+    pub(super) fn evicted_ns(&self) -> After {
+        self.evicted_ns
     }
 
     /// The first container that the script names and that isn't one of these.
@@ -360,12 +372,20 @@ mod tests {
                 "script: expected exit codes from 0 to 255, signals like SIGKILL, or OOM in \"c.exit=256\"",
             ),
             (
+                "c.evicted=1s",
+                "script: expected run, exit, ready, unhealthy, pull, stop, stop-exit or evicted in \"c.evicted=1s\"",
+            ),
+            (
+                "evicted=never",
+                "script: expected a time like 30s or 1m30s in \"evicted=never\"",
+            ),
+            (
                 "pull=never",
                 "script: expected ok or fail in \"pull=never\"",
             ),
             (
                 "color=red",
-                "script: expected run, exit, ready, unhealthy, pull, stop or stop-exit in \"color=red\"",
+                "script: expected run, exit, ready, unhealthy, pull, stop, stop-exit or evicted in \"color=red\"",
             ),
         ] {
             assert_eq!(Script::parse(text).unwrap_err().to_string(), expected);

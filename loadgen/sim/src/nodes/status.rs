@@ -22,6 +22,8 @@ pub(super) struct RunningStatus {
     by_node: HashMap<Str, Arc<PodStart>, RandomState>,
     /// By image: what its containers of the last start time share.
     by_image: HashMap<String, Arc<ContainerDetails>, RandomState>,
+    /// By image: what init containers that ended at the last start time share.
+    ended: HashMap<String, (Time, Arc<ContainerDetails>), RandomState>,
 }
 
 impl RunningStatus {
@@ -29,6 +31,7 @@ impl RunningStatus {
         RunningStatus {
             by_node: HashMap::with_hasher(hash_state()),
             by_image: HashMap::with_hasher(hash_state()),
+            ended: HashMap::with_hasher(hash_state()),
         }
     }
 
@@ -59,7 +62,7 @@ impl RunningStatus {
             Some((ConditionStatus::True, since)) => since.get(),
             _ => now,
         };
-        let init: ContainerStatuses = self.containers(&pod.spec.init_containers, now).collect();
+        let init = self.init_containers(&pod.spec.init_containers, now);
         let others = pod.status.conditions.iter();
         let conditions = [
             holds(ConditionType::PodReadyToStartContainers, now),
@@ -111,6 +114,36 @@ impl RunningStatus {
             ready: true,
             details: Some(self.container_details(&container.image, now)),
         })
+    }
+
+    /// One for each init container: sidecars run, the others have ended well at once.
+    fn init_containers(&mut self, spec: &[SpecContainer], now: Time) -> ContainerStatuses {
+        let mut statuses: ContainerStatuses = self.containers(spec, now).collect();
+        for (status, container) in statuses.iter_mut().zip(spec) {
+            if !container.is_sidecar {
+                status.details = Some(self.ended_details(&container.image, now));
+            }
+        }
+        statuses
+    }
+
+    fn ended_details(&mut self, image: &str, now: Time) -> Arc<ContainerDetails> {
+        if let Some((_, known)) = self.ended.get(image).filter(|(time, _)| *time == now) {
+            return Arc::clone(known);
+        }
+        let at = now.to_string();
+        let mut rest = container_rest(image);
+        rest.insert("started".into(), json!(false));
+        let end = json!({"exitCode": 0, "reason": "Completed", "startedAt": at, "finishedAt": at});
+        rest.insert("state".into(), json!({ "terminated": end }));
+        let details = Arc::new(ContainerDetails {
+            id: None,
+            running_since: PackedTime::new(Time::UNSET),
+            rest: rest.into(),
+        });
+        let shared = Arc::clone(&details);
+        self.ended.insert(image.to_owned(), (now, shared));
+        details
     }
 
     fn container_details(&mut self, image: &str, now: Time) -> Arc<ContainerDetails> {
@@ -189,6 +222,29 @@ mod tests {
         let started = pod.status.started.as_ref().expect("it was started");
         assert_eq!(started.host_ip.to_string(), "10.0.1.47");
         assert_eq!(started.time, now);
+    }
+
+    #[test]
+    fn init_containers_have_ended_and_sidecars_run() {
+        let spec = json!({"initContainers": [{"name": "i", "image": "x"},
+            {"name": "s", "image": "x", "restartPolicy": "Always"}], "containers": []});
+        let spec = PodSpec::from_json(spec.as_object().unwrap().clone());
+        let pod = Pod {
+            spec: Arc::new(spec.unwrap()),
+            ..Pod::default()
+        };
+        let mut statuses = RunningStatus::new();
+        let mut at = |seconds| statuses.of(&pod, &"n".into(), Time::from_unix_seconds(seconds));
+        let (one, other, later) = (at(5), at(5), at(6));
+        let init = |status: &PodStatus, number: usize| {
+            let init = status.init_container_statuses.as_ref().unwrap();
+            init[number].details.clone().unwrap()
+        };
+        let state = init(&one, 0).rest.get("state").unwrap();
+        assert_eq!(state["terminated"]["reason"], "Completed");
+        assert!(!init(&one, 1).running_since.get().is_unset());
+        assert!(Arc::ptr_eq(&init(&one, 0), &init(&other, 0)));
+        assert_ne!(init(&one, 0), init(&later, 0));
     }
 
     #[test]

@@ -16,12 +16,15 @@ use std::sync::mpsc::Receiver;
 use podstorm::intern::FIXED_STATE;
 use podstorm_apiserver::Cluster;
 use podstorm_apiserver::latency::LatencySampler;
-use podstorm_objects::{ConditionType, Now, Pod, PodPhase};
+use podstorm_objects::{ConditionType, Node, Now, Pod, PodPhase};
 
-use super::change::{STATUS_ATTEMPTS, change_status, ended, not_pulled, recovered, restarted};
+use super::change::{
+    STATUS_ATTEMPTS, change_status, ended, not_pulled, recovered, rejected, restarted,
+};
 use super::control::{NodeControl, NodeEvent, PodCommand};
 use super::controller::{NodeController, pods_on};
 use super::rules::ClientRules;
+use super::scheduler::DEFAULT_PODS_PER_NODE;
 use super::status::{RunningStatus, internal_ip};
 use super::stuck::StuckPods;
 use crate::due_queue::DueQueue;
@@ -213,12 +216,6 @@ impl Faults {
     }
 }
 
-/// Reason and message of a pod that its kubelet rejects.
-const REJECTED: Option<(&str, &str)> = Some((
-    "OutOfpods",
-    "Pod was rejected: Node didn't have enough resource: pods",
-));
-
 /// The action of its kubelet that a pod in this state waits for.
 fn pending_action(pod: &Pod) -> Option<PodAction> {
     let meta = &pod.metadata;
@@ -322,7 +319,7 @@ impl PodLifecycle {
         let starts = || pending_action(&pod) == Some(PodAction::Start);
         match action {
             PodAction::Start | PodAction::Play if starts() && self.rejects(&pod) => {
-                self.finish(&pod, PodPhase::Failed, REJECTED, now)
+                self.reject(&pod, now)
             }
             PodAction::Start if self.waits_for_image(&pod) => self.report_image(&pod, now),
             PodAction::Start | PodAction::Play if starts() && self.is_stuck(&pod) => {
@@ -368,8 +365,8 @@ impl PodLifecycle {
             return;
         }
         let container = match order {
-            PodCommand::Fail => return self.finish(pod, PodPhase::Failed, None, now),
-            PodCommand::Succeed => return self.finish(pod, PodPhase::Succeeded, None, now),
+            PodCommand::Fail => return self.finish(pod, PodPhase::Failed, now),
+            PodCommand::Succeed => return self.finish(pod, PodPhase::Succeeded, now),
             PodCommand::Restart(container) => container,
         };
         let written = change_status(&self.cluster, pod, now, |live| {
@@ -390,10 +387,21 @@ impl PodLifecycle {
     }
 
     /// Reports that the pod has ended in that phase, unless it has ended or is being deleted.
-    fn finish(&self, pod: &Pod, phase: PodPhase, why: Option<(&str, &str)>, now: Now) {
+    fn finish(&self, pod: &Pod, phase: PodPhase, now: Now) {
         change_status(&self.cluster, pod, now, |live| {
             live.is_active()
-                .then(|| ended(&live.status, phase, why, now.wall()))
+                .then(|| ended(&live.status, phase, now.wall()))
+        });
+    }
+
+    /// Reports that the node has no place for the pod.
+    fn reject(&self, pod: &Pod, now: Now) {
+        let node = pod.node_name.as_deref().unwrap_or("");
+        let node = self.cluster.get::<Node>("", node).ok();
+        let places = node.and_then(|node| node.pods_allocatable);
+        let places = places.unwrap_or(DEFAULT_PODS_PER_NODE);
+        change_status(&self.cluster, pod, now, |live| {
+            live.is_active().then(|| rejected(live, places, now.wall()))
         });
     }
 

@@ -461,6 +461,14 @@ impl Container {
         }
     }
 
+    /// Ends the running instance now.
+    pub(super) fn kill(&mut self, at_ns: i64) {
+        if let State::Running(running) = &mut self.state {
+            running.end = Some((at_ns, Exit::KILLED));
+            running.is_stopped = true;
+        }
+    }
+
     /// When and how an instance ends that is asked to.
     fn stopped(&self, at_ns: i64, kill_ns: i64, ways: &Ways) -> (i64, Exit) {
         let usual = match ways.policy {

@@ -55,6 +55,8 @@ enum Why {
     Deleted,
     /// Its `activeDeadlineSeconds` are over.
     Deadline,
+    /// The node lacks memory.
+    Evicted,
     /// Its work is done or has failed; sidecars still run.
     Finished,
 }
@@ -71,6 +73,11 @@ struct Stopping {
 const DEADLINE: (&str, &str) = (
     "DeadlineExceeded",
     "Pod was active on the node longer than the specified deadline",
+);
+
+const EVICTED: (&str, &str) = (
+    "Evicted",
+    "The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. ",
 );
 
 /// The life of one pod.
@@ -93,6 +100,7 @@ pub(super) struct PodLife {
     is_up: bool,
     is_initialized: bool,
     deadline_ns: Option<i64>,
+    evicted_ns: Option<i64>,
     stopping: Option<Stopping>,
     /// As in [`Circumstances`], until the deletion is seen.
     deleted_ns: i64,
@@ -169,9 +177,10 @@ impl PodLife {
         }
         let goes_on = self.stopping.is_none();
         let up = (goes_on && !self.is_up).then_some(self.up_ns);
-        let deadline = self.deadline_ns.filter(|_| goes_on);
+        let ends = [self.deadline_ns, self.evicted_ns];
+        let ends = ends.into_iter().flatten().filter(|_| goes_on);
         let containers = self.containers.iter().filter_map(Container::next_ns);
-        containers.chain(up).chain(deadline).min()
+        containers.chain(up).chain(ends).min()
     }
 
     /// Whether the pod has ended.
@@ -199,6 +208,11 @@ impl PodLife {
         let is_alive = self.is_alive();
         for container in &mut self.containers {
             shows |= container.happen(at_ns, is_alive, &self.ways);
+        }
+        if self.is_alive() && self.evicted_ns.is_some_and(|due_ns| due_ns <= at_ns) {
+            self.stop(Why::Evicted, at_ns, at_ns);
+            let kill = |it: &mut Container| it.kill(at_ns);
+            self.containers.iter_mut().for_each(kill);
         }
         if self.is_alive() && self.deadline_ns.is_some_and(|due_ns| due_ns <= at_ns) {
             self.stop(
@@ -306,7 +320,11 @@ impl PodLife {
                 phase: PodPhase::Failed,
                 why: Some(DEADLINE),
             },
-            _ => End {
+            Some(Why::Evicted) => End {
+                phase: PodPhase::Failed,
+                why: Some(EVICTED),
+            },
+            Some(Why::Deleted | Why::Finished) | None => End {
                 phase: match well {
                     true => PodPhase::Succeeded,
                     false => PodPhase::Failed,

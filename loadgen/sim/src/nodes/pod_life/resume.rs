@@ -55,6 +55,12 @@ impl PodLife {
             deadline_ns: spec
                 .active_deadline_seconds
                 .map(|seconds| start_ns.saturating_add(seconds.saturating_mul(SECOND_NS))),
+            evicted_ns: match seen.script {
+                Ok(script) => script
+                    .evicted_ns()
+                    .map(|after| start_ns.saturating_add(after)),
+                Err(_) => None,
+            },
             stopping: None,
             deleted_ns: seen.deleted_ns,
             end: None,

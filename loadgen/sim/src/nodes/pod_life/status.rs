@@ -9,7 +9,7 @@ use podstorm_objects::{
 use serde_json::{Value, json};
 
 use super::container::{Container, Ended, Role, State};
-use super::{PodLife, SECOND_NS, Stopping, Why, names};
+use super::{EVICTED, PodLife, SECOND_NS, Stopping, Why, names};
 
 /// What is written into every status of a node or a cluster.
 #[derive(Clone, Copy, Debug)]
@@ -116,13 +116,39 @@ impl PodLife {
         let is_target = |it: &PodCondition| {
             it.rest.get("type").as_ref().and_then(Value::as_str) == Some("DisruptionTarget")
         };
+        let is_evicted = matches!(
+            self.stopping,
+            Some(Stopping {
+                why: Why::Evicted,
+                ..
+            })
+        );
+        let evicted = (self.end.is_some() && is_evicted).then(|| self.evicted());
         let claims = self.claims(live, phase);
         let own = claims.into_iter().map(|claim| self.condition(live, claim));
         foreign()
             .filter(|it| !is_target(it))
-            .chain(foreign().filter(is_target))
+            .chain(foreign().filter(|it| evicted.is_none() && is_target(it)))
+            .chain(evicted.clone())
             .chain(own)
             .collect()
+    }
+
+    /// The condition of a pod that its node has ended.
+    fn evicted(&self) -> PodCondition {
+        let mut rest = Map::new();
+        rest.insert("type".into(), "DisruptionTarget".into());
+        rest.insert("reason".into(), "TerminationByKubelet".into());
+        rest.insert("message".into(), EVICTED.1.into());
+        if self.generation > 0 {
+            rest.insert("observedGeneration".into(), self.generation.into());
+        }
+        PodCondition {
+            kind: ConditionType::Other,
+            status: ConditionStatus::True,
+            last_transition_time: PackedTime::new(time(self.at_ns)),
+            rest: rest.into(),
+        }
     }
 
     fn condition(&self, live: &Pod, claim: Claim) -> PodCondition {

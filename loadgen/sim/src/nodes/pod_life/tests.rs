@@ -479,6 +479,23 @@ fn a_pod_has_no_longer_than_its_deadline() {
 }
 
 #[test]
+fn an_evicted_pod_fails_and_says_why() {
+    let mut play = Play::of(one("Always"), "evicted=10s");
+    let lines = play.until(60).lines();
+    assert_eq!(lines[2..], ["10 Failed False PodFailed | c Error 137 rc 0"]);
+    let status = play.status();
+    assert_eq!(status["reason"], "Evicted");
+    let message =
+        "The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. ";
+    assert_eq!(status["message"], message);
+    let target = &status["conditions"][0];
+    assert_eq!(target["type"], "DisruptionTarget");
+    assert_eq!(target["reason"], "TerminationByKubelet");
+    assert_eq!(target["message"], message);
+    assert_eq!(status["conditions"].as_array().unwrap().len(), 6);
+}
+
+#[test]
 fn probes_and_gates_decide_when_a_pod_is_ready() {
     let mut play = Play::of(one("Always"), "ready=3s unhealthy=10s");
     let lines = play.until(17).lines();

@@ -305,7 +305,11 @@ fn a_rejecting_node_fails_every_new_pod_at_once() {
     assert_eq!(harness.count("F"), 2);
     let value = harness.pod("p").to_json();
     assert_eq!(value["status"]["reason"], "OutOfpods");
+    let message = "Pod was rejected: Node didn't have enough resource: pods, requested: 1, used: 4, capacity: 4";
+    assert_eq!(value["status"]["message"], message);
     assert_eq!(value["status"]["qosClass"], "BestEffort");
+    assert!(value["status"]["startTime"].is_string());
+    assert_eq!(value["status"].get("conditions"), None);
     // Failed pods use no capacity: eight pods fit.
     harness.control.heal();
     for number in 0..9 {

@@ -1,0 +1,89 @@
+//! The lives of pods, as a client sees them over HTTP.
+
+use super::*;
+
+/// Kind, phase, readiness and state of the events of pods since a version.
+async fn events(served: &Served, since: &str) -> Vec<String> {
+    let path = format!("{PODS}?watch=1&timeoutSeconds=1&resourceVersion={since}");
+    let request = Request::get(path).body(Full::new(Bytes::new()));
+    let request = request.expect("it is well formed");
+    let answer = served.api().answer(request).await.expect("it is answered");
+    let body = answer.into_body().collect().await.expect("it is whole");
+    let body = body.to_bytes();
+    let lines = body.split(|byte| *byte == b'\n');
+    let lines = lines.filter(|line| !line.is_empty());
+    lines
+        .map(|line| told(&read(serde_json::from_slice(line).expect("it is JSON"))))
+        .collect()
+}
+
+fn told(event: &Value) -> String {
+    let status = &event["object"]["status"];
+    let conditions = status["conditions"].as_array().into_iter().flatten();
+    let mut ready = conditions.filter(|condition| condition["type"] == "Ready");
+    let ready = ready
+        .next()
+        .map_or("-", |ready| ready["status"].as_str().unwrap_or("-"));
+    let state = status["containerStatuses"][0]["state"].as_object();
+    let state = state.and_then(|state| state.keys().next());
+    let state = state.map_or("-", String::as_str);
+    let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+    let grace = &event["object"]["metadata"]["deletionGracePeriodSeconds"];
+    let (kind, phase) = (text(&event["type"]), text(&status["phase"]));
+    format!("{kind} {phase} {ready} {state} {grace}")
+}
+
+/// A pod whose script says how long it takes to end.
+fn pod(name: &str, finalizers: &Value) -> Value {
+    let annotations = json!({"podstorm/script": "stop=2s"});
+    json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "annotations": annotations, "finalizers": finalizers},
+        "spec": {"containers": [{"name": "c", "image": "i"}]}})
+}
+
+/// Creates a pod, waits until it runs, deletes it, and waits for longer than it takes to end.
+async fn deleted(finalizers: &Value) -> (Served, Vec<String>) {
+    let served = start();
+    let made = create(&served, PODS, pod("p", finalizers)).await;
+    let version = made["metadata"]["resourceVersion"].as_str();
+    let version = version.expect("it has one").to_owned();
+    advance(&served, STARTUP_S);
+    let (code, _) = send(&served, "DELETE", &format!("{PODS}/p"), Value::Null).await;
+    assert_eq!(code, 200);
+    advance(&served, 5);
+    let seen = events(&served, &version).await;
+    (served, seen)
+}
+
+const STEPS: [&str; 7] = [
+    "MODIFIED Pending - - null",
+    "MODIFIED Pending False waiting null",
+    "MODIFIED Running True running null",
+    "MODIFIED Running True running 30",
+    "MODIFIED Running True running 30",
+    "MODIFIED Succeeded False terminated 30",
+    "MODIFIED Succeeded False terminated 0",
+];
+
+#[tokio::test]
+async fn a_deleted_pod_is_not_ready_then_gone() {
+    let (_, seen) = deleted(&json!([])).await;
+    assert_eq!(seen[..7], STEPS);
+    assert_eq!(seen[7..], ["DELETED Succeeded False terminated 0"]);
+}
+
+#[tokio::test]
+async fn a_finalizer_keeps_a_pod_that_has_ended() {
+    let (served, seen) = deleted(&json!(["example.com/kept"])).await;
+    assert_eq!(seen, STEPS);
+    let found = get(&served, &format!("{PODS}/p")).await;
+    let version = found["metadata"]["resourceVersion"].as_str();
+    let version = version.expect("it has one").to_owned();
+    let free = json!({"metadata": {"finalizers": null}});
+    assert_eq!(
+        send(&served, "PATCH", &format!("{PODS}/p"), free).await.0,
+        200
+    );
+    let seen = events(&served, &version).await;
+    assert_eq!(seen, ["DELETED Succeeded False terminated 0"]);
+}
