@@ -34,6 +34,35 @@ fn up_down_can_be_audited_on_both_engines() {
     assert!(result["host"]["wall_seconds"].is_number());
 }
 
+/// A ReplicaSet whose containers fail once after a second, and are ready only later.
+const FLAKY: &str = "\
+apiVersion: apps/v1
+kind: ReplicaSet
+metadata: {name: flaky}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: flaky}}
+  template:
+    metadata:
+      labels: {app: flaky}
+      annotations: {podstorm/script: 'run=1s,never exit=1 ready=3s'}
+    spec: {containers: [{name: app, image: 'shop/app:1'}]}
+";
+
+#[test]
+fn containers_that_fail_by_their_script_restart_in_their_pods() {
+    let folder = folder_of(&[("flaky.yaml", FLAKY)]);
+    let line = "run -f flaky.yaml --engine virtual --pod-startup-latency 2s -q --json r.json";
+    ended(&run_in(&folder, line), 0);
+    let result = json_in(&folder, "r.json");
+    for what in ["created", "ready", "peak"] {
+        assert_eq!(result["pods"][what], 3, "{what}");
+    }
+    let seconds = result["convergence_seconds"]["max"].as_f64().unwrap();
+    // Started after two seconds, restarted after one more, ready three after that.
+    assert!((5.9..6.1).contains(&seconds), "{seconds}");
+}
+
 #[test]
 fn the_hardened_behaviour_is_named_wherever_settings_are() {
     let yaml = stdout(&run(
