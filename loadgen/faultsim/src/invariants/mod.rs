@@ -2,7 +2,7 @@
 //! invariant does not hold. Schedules and scripted hazards are checked alike.
 //!
 //! `tests/RELIABILITY.md` lists the invariants under the numbers used here. Here are those of every run; what
-//! holds of one workload's pods is its [`Oracle`]'s matter, and what holds of its other objects its
+//! holds of one workload's pods is its `Oracle`'s matter, and what holds of its other objects its
 //! [`Judge`](crate::simulation::Judge)'s.
 
 mod metrics;
