@@ -81,6 +81,8 @@ struct PodLifecycle {
     stuck: Option<Arc<StuckPods>>,
     /// The lives that are played.
     lives: Lives,
+    /// Whether those of all pods are.
+    plays_all: bool,
 }
 
 impl Kubelets {
@@ -113,6 +115,7 @@ impl Kubelets {
                 began_at: None,
                 stuck: None,
                 lives: Lives::default(),
+                plays_all: false,
             },
             faults: None,
         }
@@ -124,6 +127,7 @@ impl Kubelets {
     pub fn controlled_by(mut self, control: &Arc<NodeControl>, waker: Waker) -> Kubelets {
         let cluster = Arc::clone(&self.lifecycle.cluster);
         self.lifecycle.control = Some(Arc::clone(control));
+        self.lifecycle.plays_all = control.plays_pods();
         self.faults = Some(Faults {
             inbox: control.open_inbox(Arc::clone(&waker)),
             controller: (self.shard == 0).then(|| NodeController::new(cluster, control, waker)),
@@ -163,7 +167,8 @@ impl Task for Kubelets {
             if let Some(controller) = &mut controller {
                 controller.see_pod(&pod, now);
             }
-            if let Some(action) = lifecycle.action(&pod)
+            if pod.node_name.is_some()
+                && let Some(action) = lifecycle.action(&pod)
                 && pod.node_name.as_deref().is_some_and(mine)
             {
                 lifecycle.schedule(action, pod, now);

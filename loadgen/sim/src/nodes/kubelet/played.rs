@@ -53,11 +53,7 @@ impl PodLifecycle {
     /// Whether the life of the pod is played step by step.
     #[inline]
     pub(super) fn is_played(&self, pod: &Pod) -> bool {
-        self.plays_all() || pod.spec.active_deadline_seconds.is_some() || has_script(pod)
-    }
-
-    fn plays_all(&self) -> bool {
-        self.control.as_ref().is_some_and(|it| it.plays_pods())
+        self.plays_all || has_script(pod) || pod.spec.active_deadline_seconds.is_some()
     }
 
     /// Whether a running pod that is played is to be looked at: its status or its script may be new.
@@ -74,7 +70,7 @@ impl PodLifecycle {
             let has_foreign = conditions.any(|it| it.kind == ConditionType::Other);
             has_foreign && pod.spec.get("readinessGates").is_some()
         };
-        has_script(pod) || (self.plays_all() && (is_under_way() || has_gates()))
+        has_script(pod) || (self.plays_all && (is_under_way() || has_gates()))
     }
 
     /// Forgets a pod that is gone.
