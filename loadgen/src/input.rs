@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use podstorm::client::Cause;
+use podstorm_objects::json::JsonValue;
 use podstorm_objects::{
-    AnyObject, DynamicObject, Kind, Namespace, Node, Object, ObjectMeta, Pod, ReplicaSet,
-    ReplicationController,
+    AnyObject, DecodeError, DynamicObject, Kind, Namespace, Node, Object, ObjectMeta, Pod, PodSpec,
+    PodTemplate, Rest, Sharer,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -22,12 +24,40 @@ pub enum InputObject {
     Node(Box<Node>),
     /// A `v1` `Pod`.
     Pod(Box<Pod>),
-    /// An `apps/v1` `ReplicaSet`.
-    ReplicaSet(Box<ReplicaSet>),
-    /// A `v1` `ReplicationController`.
-    ReplicationController(Box<ReplicationController>),
+    /// An owner of pods with a type of its own, which its workload knows.
+    Owner(Box<dyn TypedOwner>),
     /// One of a kind without a type of its own, such as a `v1` `ConfigMap`: stored, and an owner like any.
     Dynamic(Box<DynamicObject>),
+}
+
+/// Reads an object of one kind in the type of that kind.
+pub(crate) type ReadTyped = fn(JsonValue<'_>) -> Result<InputObject, DecodeError>;
+
+/// An owner of pods from a file, in the type of its kind.
+pub trait TypedOwner: Object {
+    /// A copy.
+    fn copied(&self) -> Box<dyn TypedOwner>;
+
+    /// The template of its pods, if it has one.
+    fn template(&self) -> Option<&Arc<PodTemplate>>;
+
+    /// The members of its spec that the type has no place for.
+    fn spec_rest(&self) -> &Rest;
+
+    /// Sets the defaults that the server sets. `filled` is the spec of its pods with them, where that is known.
+    fn set_defaults(&mut self, filled: Option<&Arc<PodSpec>>);
+
+    /// The rules that it breaks; where `spec_is_checked`, not those of its pods' spec.
+    fn broken_rules(&self, spec_is_checked: bool) -> Vec<Cause>;
+
+    /// Lets it share what other objects have, too.
+    fn share(&mut self, _sharer: &mut Sharer) {}
+}
+
+impl Clone for Box<dyn TypedOwner> {
+    fn clone(&self) -> Box<dyn TypedOwner> {
+        self.copied()
+    }
 }
 
 /// The namespaces that objects are in and that are not among them, by name: a dump of workloads lacks them.
@@ -66,16 +96,24 @@ impl InputObject {
         self.as_object().metadata()
     }
 
+    /// The object's metadata, to be changed.
+    pub(crate) fn metadata_mut(&mut self) -> &mut ObjectMeta {
+        match self {
+            InputObject::Namespace(object) => &mut object.metadata,
+            InputObject::Node(object) => &mut object.metadata,
+            InputObject::Pod(object) => &mut object.metadata,
+            InputObject::Owner(object) => object.metadata_mut(),
+            InputObject::Dynamic(object) => &mut object.metadata,
+        }
+    }
+
     /// The object, to be stored.
     pub fn into_any(self) -> AnyObject {
         match self {
             InputObject::Namespace(object) => Arc::<Namespace>::from(object),
             InputObject::Node(object) => Arc::<Node>::from(object),
             InputObject::Pod(object) => Arc::<Pod>::from(object),
-            InputObject::ReplicaSet(object) => Arc::<ReplicaSet>::from(object),
-            InputObject::ReplicationController(object) => {
-                Arc::<ReplicationController>::from(object)
-            }
+            InputObject::Owner(object) => Arc::<dyn TypedOwner>::from(object),
             InputObject::Dynamic(object) => Arc::<DynamicObject>::from(object),
         }
     }
@@ -86,8 +124,7 @@ impl InputObject {
             InputObject::Namespace(object) => &**object,
             InputObject::Node(object) => &**object,
             InputObject::Pod(object) => &**object,
-            InputObject::ReplicaSet(object) => &**object,
-            InputObject::ReplicationController(object) => &**object,
+            InputObject::Owner(object) => &**object,
             InputObject::Dynamic(object) => &**object,
         }
     }

@@ -7,7 +7,6 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::error::ErrorKind;
 use clap::{Arg, ArgGroup, ArgMatches, Args, Command, Error, FromArgMatches, ValueEnum};
 use podstorm::limits::BURST_REPLICAS;
-use podstorm::replicaset::POD_DELETION_COST;
 use podstorm_objects::{Now, Selector, Time};
 use podstorm_sim::clock::RealClock;
 
@@ -206,13 +205,6 @@ pub(super) fn run(flags: &ExplainFlags) -> Result<u8> {
         pods: flags.prefer_pods.clone(),
         nodes: flags.prefer_nodes.clone(),
     };
-    if !preferred.is_none() && !POD_DELETION_COST.is_on(&gates) {
-        bail!(
-            "{}: with PodDeletionCost=false no annotation changes the order; leave one of the two \
-             out",
-            preferred.text()
-        );
-    }
     let burst = flags
         .burst_replicas
         .map_or(Ok(BURST_REPLICAS), usize::try_from);
@@ -250,6 +242,7 @@ pub(super) fn run(flags: &ExplainFlags) -> Result<u8> {
         policy: flags.behaviour.0.policy(),
         now,
     };
+    asked.check()?;
     let answer = workload.explain(name, asked)?;
     if flags.output == Format::Json {
         let mut document = Vec::new();

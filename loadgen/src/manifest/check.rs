@@ -5,18 +5,15 @@ use std::sync::{Arc, RwLock};
 use ahash::RandomState;
 use hashbrown::HashTable;
 use podstorm::client::Cause;
-use podstorm_apiserver::defaulting::{
-    default_pod, default_replica_set, default_replicas, default_replication_controller,
-};
+use podstorm_apiserver::defaulting::default_pod;
 use podstorm_apiserver::validation::{
     allow_privileged, validate_namespace, validate_node, validate_pod, validate_pod_except_spec,
-    validate_replica_set, validate_replica_set_except_pod_spec, validate_replication_controller,
 };
 use podstorm_apiserver::{Strategy, validate_loaded};
-use podstorm_objects::{DecodeError, FieldPath, ObjectMeta, Pod, PodSpec, ReplicaSet, Uid};
+use podstorm_objects::{DecodeError, FieldPath, ObjectMeta, Pod, PodSpec, Uid};
 
 use super::Kinds;
-use crate::input::InputObject;
+use crate::input::{InputObject, TypedOwner};
 
 /// Specs of pods that break no rule on any node, as they came and with their defaults: those of a dump are
 /// few, and its pods and templates many.
@@ -53,19 +50,20 @@ impl CheckedSpecs {
         causes
     }
 
-    /// Sets a ReplicaSet's defaults and tells what it breaks.
-    fn check_replica_set(&self, replica_set: &mut ReplicaSet) -> Vec<Cause> {
-        let came = replica_set.spec.template.spec.clone();
-        if let Some(filled) = self.of_templates.get(&came) {
-            default_replicas(replica_set);
-            Arc::make_mut(&mut replica_set.spec.template).spec = filled;
-            return validate_replica_set_except_pod_spec(replica_set);
+    /// Sets the defaults of an owner of pods and tells what it breaks.
+    fn check_owner(&self, owner: &mut dyn TypedOwner) -> Vec<Cause> {
+        let came = owner.template().map(|template| template.spec.clone());
+        let known = came.as_ref().and_then(|came| self.of_templates.get(came));
+        owner.set_defaults(known.as_ref());
+        if known.is_some() {
+            return owner.broken_rules(true);
         }
-        default_replica_set(replica_set);
-        let mut causes = validate_replica_set(replica_set);
+        let mut causes = owner.broken_rules(false);
         allow_privileged(&mut causes);
-        if causes.is_empty() {
-            self.of_templates.put(came, &replica_set.spec.template.spec);
+        if causes.is_empty()
+            && let Some((came, template)) = came.zip(owner.template())
+        {
+            self.of_templates.put(came, &template.spec);
         }
         causes
     }
@@ -116,11 +114,7 @@ pub(super) fn default_and_check(
         InputObject::Namespace(namespace) => validate_namespace(namespace, false),
         InputObject::Node(node) => validate_node(node),
         InputObject::Pod(pod) => checked.check_pod(pod),
-        InputObject::ReplicaSet(replica_set) => checked.check_replica_set(replica_set),
-        InputObject::ReplicationController(controller) => {
-            default_replication_controller(controller);
-            validate_replication_controller(controller)
-        }
+        InputObject::Owner(owner) => checked.check_owner(&mut **owner),
         InputObject::Dynamic(object) => {
             object.set_defaults(None);
             validate_loaded(&**object)
@@ -190,7 +184,7 @@ fn error(path: &str, problem: impl Into<String>) -> DecodeError {
 
 #[cfg(test)]
 mod tests {
-    use podstorm_objects::Resource;
+    use podstorm_objects::{ReplicaSet, Resource};
     use serde_json::{Value, json};
 
     use super::*;
@@ -204,8 +198,10 @@ mod tests {
     fn replica_set(name: &str, label: &str, node: &str) -> InputObject {
         let template = json!({"metadata": {"labels": {"app": label}},
             "spec": {"containers": [{"name": "c", "image": "i"}], "nodeName": node}});
-        InputObject::ReplicaSet(read(json!({"metadata": {"name": name, "namespace": "n"},
-            "spec": {"selector": {"matchLabels": {"app": "a"}}, "template": template}})))
+        InputObject::Owner(read::<ReplicaSet>(
+            json!({"metadata": {"name": name, "namespace": "n"},
+            "spec": {"selector": {"matchLabels": {"app": "a"}}, "template": template}}),
+        ))
     }
 
     fn read<R: Resource>(value: Value) -> Box<R> {

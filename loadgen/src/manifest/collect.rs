@@ -429,7 +429,7 @@ impl Collector {
     fn share_all(&mut self, object: &mut InputObject) {
         match object {
             InputObject::Pod(pod) => self.sharer.share_pod(pod),
-            InputObject::ReplicaSet(replica_set) => self.sharer.share_replica_set(replica_set),
+            InputObject::Owner(owner) => owner.share(&mut self.sharer),
             _ => {}
         }
     }

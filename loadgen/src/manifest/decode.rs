@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use super::Kinds;
 use super::check::{self, CheckedSpecs};
 use super::unknown::{self, Field};
-use crate::input::InputObject;
+use crate::input::{InputObject, ReadTyped};
 use crate::workloads;
 
 /// What an item of a list or a document turned out to be.
@@ -145,10 +145,17 @@ pub(super) fn of_kind(
 }
 
 fn read(kind: Kind, value: JsonValue<'_>) -> Result<InputObject, DecodeError> {
-    match TYPED.into_iter().find(|(known, _)| *known == kind) {
-        Some((_, read)) => read(value),
-        None => decode_dynamic(kind, value),
-    }
+    let typed = TYPED.into_iter().find(|(known, _)| *known == kind);
+    let read = match typed {
+        Some((_, read)) => Some(read),
+        None => workloads::of(kind).and_then(|workload| workload.typed()),
+    };
+    let mut object = match read {
+        Some(read) => read(value)?,
+        None => InputObject::Dynamic(Box::new(DynamicObject::read(kind, value)?)),
+    };
+    place(kind, object.metadata_mut());
+    Ok(object)
 }
 
 /// Decodes items on all cores, on the caller's where there is no other. Gives what they hold in their
@@ -265,21 +272,13 @@ enum Classified {
     Other(LeftOut),
 }
 
-type Read = fn(JsonValue<'_>) -> Result<InputObject, DecodeError>;
-
-/// The kinds with types of their own, and how each is read.
-const TYPED: [(Kind, Read); 5] = [
+/// The kinds with types of their own beside those of workloads, and how each is read.
+const TYPED: [(Kind, ReadTyped); 3] = [
     (Kind::NAMESPACE, |value| {
         decode(value).map(InputObject::Namespace)
     }),
     (Kind::NODE, |value| decode(value).map(InputObject::Node)),
     (Kind::POD, |value| decode(value).map(InputObject::Pod)),
-    (Kind::REPLICA_SET, |value| {
-        decode(value).map(InputObject::ReplicaSet)
-    }),
-    (Kind::REPLICATION_CONTROLLER, |value| {
-        decode(value).map(InputObject::ReplicationController)
-    }),
 ];
 
 /// The kinds that a run takes although it has no controller for them: operators without a kind of their own let them
@@ -336,16 +335,8 @@ fn cut(kind: &str) -> String {
     kind.chars().take(100).collect()
 }
 
-fn decode_dynamic(kind: Kind, value: JsonValue<'_>) -> Result<InputObject, DecodeError> {
-    let mut object = DynamicObject::read(kind, value)?;
-    place(kind, &mut object.metadata);
-    Ok(InputObject::Dynamic(Box::new(object)))
-}
-
 fn decode<R: Resource>(value: JsonValue<'_>) -> Result<Box<R>, DecodeError> {
-    let mut object = R::read(value)?;
-    place(R::KIND, object.metadata_mut());
-    Ok(Box::new(object))
+    R::read(value).map(Box::new)
 }
 
 /// Puts an object into the namespace `default` where it belongs to one and says none. One of a kind without

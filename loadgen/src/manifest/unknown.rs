@@ -111,14 +111,10 @@ fn fields_of(object: &InputObject, specs: &mut Specs) -> Vec<Field> {
             }
         }
         InputObject::Pod(pod) => specs.add(&pod.spec, "spec", &mut fields),
-        InputObject::ReplicaSet(set) => {
-            rest(&set.spec.rest, OWNER_SPEC, "spec", &mut fields);
-            template(&set.spec.template, specs, &mut fields);
-        }
-        InputObject::ReplicationController(rc) => {
-            rest(&rc.spec_rest, OWNER_SPEC, "spec", &mut fields);
-            if let Some(of_rc) = &rc.template {
-                template(of_rc, specs, &mut fields);
+        InputObject::Owner(owner) => {
+            rest(owner.spec_rest(), OWNER_SPEC, "spec", &mut fields);
+            if let Some(of_pods) = owner.template() {
+                template(of_pods, specs, &mut fields);
             }
         }
     }

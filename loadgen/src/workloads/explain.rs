@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use anyhow::bail;
 use podstorm::policy::Policy;
+use podstorm::replicaset::POD_DELETION_COST;
 use podstorm_objects::Now;
 
 use self::selection::Preferred;
@@ -28,6 +30,23 @@ pub(crate) struct Asked {
     pub(crate) policy: Policy,
     /// The present.
     pub(crate) now: Now,
+}
+
+impl Asked {
+    /// Checks that pods can be preferred.
+    ///
+    /// # Errors
+    /// They can't, since the gate for deletion costs is off.
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        if !self.preferred.is_none() && !POD_DELETION_COST.is_on(&self.gates) {
+            bail!(
+                "{}: with PodDeletionCost=false no annotation changes the order; leave one of the two \
+                 out",
+                self.preferred.text()
+            );
+        }
+        Ok(())
+    }
 }
 
 /// An answer, for programs and for people.

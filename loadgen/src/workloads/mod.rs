@@ -25,7 +25,7 @@ use serde_json::Value;
 use self::explain::{Asked, Explanation};
 use self::flags::{Flag, FlagValues};
 use self::objects::Objects;
-use crate::input::InputObject;
+use crate::input::{InputObject, ReadTyped};
 use crate::owned_pods::PodsByOwner;
 use crate::units::counted;
 use crate::values::Limit;
@@ -53,6 +53,11 @@ pub(crate) trait LaboratoryWorkload: Debug + Sync {
     /// Whether every run has such objects, those of files too, since controllers of other workloads make them.
     fn is_in_every_run(&self) -> bool {
         false
+    }
+
+    /// How its objects of files are read where the kind has a type of its own.
+    fn typed(&self) -> Option<ReadTyped> {
+        None
     }
 
     /// Whether its objects can be generated; else they come from files alone.

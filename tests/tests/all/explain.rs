@@ -4,7 +4,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use podstorm::object::{Kind, Now, ObjectMeta, ReplicaSet, Selector, Time};
+use podstorm::object::{
+    Kind, Now, Object, ObjectMeta, ReplicaSet, ReplicationController, Selector, Time,
+};
 use podstorm::policy::Behaviour;
 use podstorm::replicaset::ControllerOptions;
 use podstorm_apiserver::Cluster;
@@ -162,21 +164,21 @@ fn scaled_down(input: &[InputObject], question: &Question) -> Vec<String> {
         // the others' pods stay as they are.
         let imported = match object {
             InputObject::Pod(pod) => harness.cluster().import(*pod, now).map(drop),
-            InputObject::ReplicaSet(mut object) => {
-                if object.metadata.uid == asked.uid {
-                    object.spec.replicas = question.replicas;
+            InputObject::Owner(owner) => {
+                let owner: &dyn Object = &*owner;
+                let replicas = match owner.metadata().uid == asked.uid {
+                    true => question.replicas,
+                    false => Some(claimed_by(input, owner.metadata())),
+                };
+                if let Some(mut set) = owner.downcast_ref::<ReplicaSet>().cloned() {
+                    set.spec.replicas = replicas;
+                    harness.cluster().import(set, now).map(drop)
                 } else {
-                    object.spec.replicas = Some(claimed_by(input, &object.metadata));
+                    let rc = owner.downcast_ref::<ReplicationController>();
+                    let mut rc = rc.expect("no other owner is drawn").clone();
+                    rc.replicas = replicas;
+                    harness.cluster().import(rc, now).map(drop)
                 }
-                harness.cluster().import(*object, now).map(drop)
-            }
-            InputObject::ReplicationController(mut object) => {
-                if object.metadata.uid == asked.uid {
-                    object.replicas = question.replicas;
-                } else {
-                    object.replicas = Some(claimed_by(input, &object.metadata));
-                }
-                harness.cluster().import(*object, now).map(drop)
             }
             other => panic!("{} is not drawn", other.kind().name()),
         };

@@ -350,18 +350,6 @@ const GENERAL: [&str; 4] = ["core/runtime", "loadgen/sim", "loadgen/faultsim", "
 /// The folders of workloads.
 const WORKLOADS: [&str; 2] = ["loadgen/faultsim/src/workloads/", "loadgen/src/workloads/"];
 
-/// Files and folders that name a workload all the same, each with the reason. The list only gets shorter.
-const NAMING: [(&str, &str); 2] = [
-    (
-        "loadgen/src/input.rs",
-        "the kinds with compact types of their own; objects of every other kind are dynamic",
-    ),
-    (
-        "loadgen/src/manifest/",
-        "how kinds with compact types of their own are read, checked and shared",
-    ),
-];
-
 /// The parts of an identifier, in lower case: `ReplicaSet`, `REPLICA_SET` and `replica_set` have the same ones.
 fn parts(identifier: &str) -> Vec<String> {
     let mut parts = Vec::new();
@@ -392,8 +380,7 @@ fn names(identifier: &str, words: &BTreeSet<String>) -> bool {
     })
 }
 
-/// A workload is a folder: what is general goes over the rows. A file that names one must be listed with a reason,
-/// and a reason that is gone must be taken off the list.
+/// A workload is a folder: what is general goes over the rows.
 #[test]
 fn general_modules_name_no_workload() {
     let plain = |name: &str| name.replace('-', "").to_lowercase();
@@ -428,22 +415,10 @@ fn general_modules_name_no_workload() {
             naming.insert(source.path);
         }
     }
-    let of = |file: &String, entry: &str| match entry.ends_with('/') {
-        true => file.starts_with(entry),
-        false => file == entry,
-    };
-    let is_listed = |file: &&String| NAMING.iter().any(|(entry, _)| of(file, entry));
-    let new: Vec<&String> = naming.iter().filter(|file| !is_listed(file)).collect();
     assert_eq!(
-        new, [""; 0],
+        naming,
+        BTreeSet::new(),
         "name a workload: ask its row, or move the code to its folder"
-    );
-    let is_gone = |entry: &&str| !naming.iter().any(|file| of(file, entry));
-    let entries = NAMING.iter().map(|(entry, _)| *entry);
-    let gone: Vec<&str> = entries.filter(is_gone).collect();
-    assert_eq!(
-        gone, [""; 0],
-        "name no workload any more: take them off the list"
     );
 }
 

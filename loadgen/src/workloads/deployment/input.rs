@@ -16,7 +16,7 @@ use crate::owned_pods::{OwnedPods, PodsByOwner, pods};
 pub(super) fn examine(objects: &[InputObject], owned: &PodsByOwner<'_>, found: &mut Findings) {
     let mut sets: HashMap<&Uid, Vec<&ReplicaSet>, RandomState> = HashMap::with_hasher(FIXED_STATE);
     for object in objects {
-        if let InputObject::ReplicaSet(set) = object
+        if let Some(set) = object.as_object().downcast_ref::<ReplicaSet>()
             && let Some(owner) = set.metadata.controller()
         {
             sets.entry(&owner.uid).or_default().push(set);

@@ -7,12 +7,14 @@ mod successor;
 use std::sync::Arc;
 
 use compact_str::format_compact;
-use podstorm::client::ApiError;
+use podstorm::client::{ApiError, Cause};
 use podstorm::replicaset::TERMINATING_REPLICAS;
+use podstorm_apiserver::defaulting::{default_replica_set, default_replicas};
+use podstorm_apiserver::validation::{validate_replica_set, validate_replica_set_except_pod_spec};
 use podstorm_apiserver::{Cluster, ScaleUpdate};
 use podstorm_objects::{
-    AnyObject, Kind, LabelSelector, Labels, Now, Object, ObjectMeta, OwnerReference, Pod,
-    ReplicaSet, ReplicaSetSpec, ReplicaSetStatus, Rest, Str,
+    AnyObject, Kind, LabelSelector, Labels, Now, Object, ObjectMeta, OwnerReference, Pod, PodSpec,
+    PodTemplate, ReplicaSet, ReplicaSetSpec, ReplicaSetStatus, Resource as _, Rest, Sharer, Str,
 };
 
 pub(super) use replication_controller::ReplicationControllers;
@@ -21,7 +23,7 @@ use super::explain::{Asked, Explanation};
 use super::flags::{Flag, Form};
 use super::objects::{Objects, anew};
 use super::{Demand, Gates, LaboratoryWorkload, NameFlag, OwnsPods, Part, Sizes};
-use crate::input::InputObject;
+use crate::input::{InputObject, ReadTyped, TypedOwner};
 use crate::units::counted;
 
 /// ReplicaSets. Every run has them: other workloads make them too.
@@ -50,6 +52,10 @@ fn app(number: u64) -> compact_str::CompactString {
 impl LaboratoryWorkload for ReplicaSets {
     fn kind(&self) -> Kind {
         Kind::REPLICA_SET
+    }
+
+    fn typed(&self) -> Option<ReadTyped> {
+        Some(|value| Ok(InputObject::Owner(Box::new(ReplicaSet::read(value)?))))
     }
 
     fn is_in_every_run(&self) -> bool {
@@ -133,9 +139,9 @@ impl LaboratoryWorkload for ReplicaSets {
     }
 
     fn older(&self, objects: &[InputObject], gates: &Gates) -> Option<String> {
-        let is_older = |object: &&InputObject| match object {
-            InputObject::ReplicaSet(set) => set.status.terminating_replicas.is_none(),
-            _ => false,
+        let is_older = |object: &&InputObject| {
+            let set = object.as_object().downcast_ref::<ReplicaSet>();
+            set.is_some_and(|set| set.status.terminating_replicas.is_none())
         };
         let count = objects.iter().filter(is_older).count() as u64;
         (count > 0 && TERMINATING_REPLICAS.is_on(gates)).then(|| {
@@ -160,6 +166,41 @@ impl LaboratoryWorkload for ReplicaSets {
 
     fn pods(&self) -> Option<&dyn OwnsPods> {
         Some(self)
+    }
+}
+
+impl TypedOwner for ReplicaSet {
+    fn copied(&self) -> Box<dyn TypedOwner> {
+        Box::new(self.clone())
+    }
+
+    fn template(&self) -> Option<&Arc<PodTemplate>> {
+        Some(&self.spec.template)
+    }
+
+    fn spec_rest(&self) -> &Rest {
+        &self.spec.rest
+    }
+
+    fn set_defaults(&mut self, filled: Option<&Arc<PodSpec>>) {
+        match filled {
+            Some(filled) => {
+                default_replicas(self);
+                Arc::make_mut(&mut self.spec.template).spec = Arc::clone(filled);
+            }
+            None => default_replica_set(self),
+        }
+    }
+
+    fn broken_rules(&self, spec_is_checked: bool) -> Vec<Cause> {
+        match spec_is_checked {
+            true => validate_replica_set_except_pod_spec(self),
+            false => validate_replica_set(self),
+        }
+    }
+
+    fn share(&mut self, sharer: &mut Sharer) {
+        sharer.share_replica_set(self);
     }
 }
 

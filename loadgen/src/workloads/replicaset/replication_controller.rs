@@ -2,16 +2,20 @@
 
 use std::sync::Arc;
 
-use podstorm::client::ApiError;
+use podstorm::client::{ApiError, Cause};
+use podstorm_apiserver::defaulting::default_replication_controller;
+use podstorm_apiserver::validation::validate_replication_controller;
 use podstorm_apiserver::{Cluster, ScaleUpdate};
 use podstorm_objects::{
-    AnyObject, Kind, Labels, Now, Object, ObjectMeta, Pod, ReplicaSetStatus, ReplicationController,
+    AnyObject, Kind, Labels, Now, Object, ObjectMeta, Pod, PodSpec, PodTemplate, ReplicaSetStatus,
+    ReplicationController, Resource as _, Rest,
 };
 
 use super::super::explain::{Asked, Explanation};
 use super::super::objects::{Objects, anew};
 use super::super::{Demand, Gates, LaboratoryWorkload, NameFlag, OwnsPods, Part};
 use super::{explain, settled_status};
+use crate::input::{InputObject, ReadTyped, TypedOwner};
 
 /// ReplicationControllers.
 #[derive(Debug)]
@@ -20,6 +24,14 @@ pub(in crate::workloads) struct ReplicationControllers;
 impl LaboratoryWorkload for ReplicationControllers {
     fn kind(&self) -> Kind {
         Kind::REPLICATION_CONTROLLER
+    }
+
+    fn typed(&self) -> Option<ReadTyped> {
+        Some(|value| {
+            Ok(InputObject::Owner(Box::new(ReplicationController::read(
+                value,
+            )?)))
+        })
     }
 
     fn is_generated(&self) -> bool {
@@ -59,6 +71,29 @@ impl LaboratoryWorkload for ReplicationControllers {
 
     fn pods(&self) -> Option<&dyn OwnsPods> {
         Some(self)
+    }
+}
+
+/// Its defaults go from its template to its selector and back, so a known spec spares nothing.
+impl TypedOwner for ReplicationController {
+    fn copied(&self) -> Box<dyn TypedOwner> {
+        Box::new(self.clone())
+    }
+
+    fn template(&self) -> Option<&Arc<PodTemplate>> {
+        self.template.as_ref()
+    }
+
+    fn spec_rest(&self) -> &Rest {
+        &self.spec_rest
+    }
+
+    fn set_defaults(&mut self, _filled: Option<&Arc<PodSpec>>) {
+        default_replication_controller(self);
+    }
+
+    fn broken_rules(&self, _spec_is_checked: bool) -> Vec<Cause> {
+        validate_replication_controller(self)
     }
 }
 

@@ -191,7 +191,7 @@ fn replica_sets_of_files_are_rolled_out_and_replication_controllers_are_not() {
     assert!(!answer.contains("roll-outs"), "{answer}");
 
     let output = run_in(&folder, &format!("run {rollout} rc.yaml"));
-    let words = "rollout-storm | ReplicationControllers only | ReplicaSets";
+    let words = "rollout-storm | ReplicaSets | the files have none";
     assert_refused(&output, words);
 }
 

@@ -155,14 +155,12 @@ pub(crate) fn find(input: &[InputObject], wanted: &str) -> Result<Option<Found>>
     let deployment = Deployment::of(&object)
         .with_context(|| format!("Deployment {wanted:?}: a member is of a wrong type"))?;
     let meta = &deployment.metadata;
-    let sets = input.iter().filter_map(|object| match object {
-        InputObject::ReplicaSet(set) if set.metadata.namespace == meta.namespace => {
-            // Those of others are none of its business; what nobody owns it may adopt.
-            let owner = set.metadata.controller();
-            let is_own = owner.is_none_or(|owner| owner.uid == meta.uid);
-            is_own.then(|| (**set).clone())
-        }
-        _ => None,
+    let sets = input.iter().filter_map(|object| {
+        let set = object.as_object().downcast_ref::<ReplicaSet>()?;
+        // The controller ignores those of other owners, and may adopt those without one.
+        let owner = set.metadata.controller();
+        let is_own = owner.is_none_or(|owner| owner.uid == meta.uid);
+        (is_own && set.metadata.namespace == meta.namespace).then(|| set.clone())
     });
     let mut sets: Vec<ReplicaSet> = sets.collect();
     let mut pods: BTreeMap<String, OwnedPods> = BTreeMap::new();

@@ -21,7 +21,10 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use podstorm::cache::PodCache;
 use podstorm::replicaset::{Controller, ControllerOptions, Gates};
-use podstorm_objects::{AnyObject, Kind, Labels, Now, Pod, ReplicaSet, ResourceVersion, Time};
+use podstorm_objects::{
+    AnyObject, Kind, Labels, Now, Object, Pod, ReplicaSet, ReplicationController, ResourceVersion,
+    Time,
+};
 
 use self::find::full_name;
 use self::order::{Outcome, Question};
@@ -168,10 +171,15 @@ impl Objects {
                     let name = node.metadata.name.to_string();
                     objects.nodes.insert(name, node.metadata.labels.clone());
                 }
-                InputObject::ReplicaSet(object) => objects.replica_sets.push(Arc::new(*object)),
-                InputObject::ReplicationController(object) => objects
-                    .replication_controllers
-                    .push(Arc::new(object.to_replica_set())),
+                InputObject::Owner(owner) => {
+                    let owner: &dyn Object = &*owner;
+                    if let Some(set) = owner.downcast_ref::<ReplicaSet>() {
+                        objects.replica_sets.push(Arc::new(set.clone()));
+                    } else if let Some(rc) = owner.downcast_ref::<ReplicationController>() {
+                        let set = Arc::new(rc.to_replica_set());
+                        objects.replication_controllers.push(set);
+                    }
+                }
                 InputObject::Namespace(_) | InputObject::Dynamic(_) => {}
             }
         }
