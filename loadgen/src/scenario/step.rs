@@ -71,8 +71,7 @@ impl<'de> DeserializeSeed<'de> for Name {
         let name = String::deserialize(from)?;
         let mut names: Vec<String> = other_names().iter().map(|it| (*it).to_owned()).collect();
         names.extend(creations().map(|(name, _)| name));
-        // Older names that are read, but not written.
-        match names.contains(&name) || OLDER.contains(&&*name) {
+        match names.contains(&name) {
             true => Ok(name),
             false => Err(D::Error::custom(format!(
                 "unknown step `{name}`, expected one of `{}`",
@@ -81,9 +80,6 @@ impl<'de> DeserializeSeed<'de> for Name {
         }
     }
 }
-
-/// Names that steps had before, and are still read.
-const OLDER: [&str; 1] = ["recreateReplicaSets"];
 
 /// A step whose name is read already.
 struct Named<V> {

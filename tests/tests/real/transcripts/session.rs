@@ -156,14 +156,15 @@ impl Session {
         File::create(self.path(name)).expect("the folder takes files")
     }
 
-    /// Waits until the server's version has stayed the same.
+    /// Waits until the server's version has stayed the same, and no pod shows a failed pull as itself any more, as
+    /// it does for a second.
     fn wait_until_quiet(&self) {
         let (mut version, mut same) = (self.version(), 0);
         for _ in 0..LOOKS_MAX {
             thread::sleep(BETWEEN_LOOKS);
             let now = self.version();
             same = if now == version { same + 1 } else { 0 };
-            if same == QUIET_LOOKS {
+            if same >= QUIET_LOOKS && !self.get("/api/v1/pods").contains("\"ErrImagePull\"") {
                 return;
             }
             version = now;
@@ -172,18 +173,21 @@ impl Session {
 
     /// The version of the server's newest write.
     fn version(&self) -> String {
-        let mut stream = TcpStream::connect(&self.proxied).expect("the proxy listens");
-        let host = &self.proxied;
-        let request = format!(
-            "GET /api/v1/namespaces?limit=1 HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
-        );
-        let sent = stream.write_all(request.as_bytes());
-        sent.expect("the proxy reads");
-        let answer = std::io::read_to_string(stream).expect("the proxy answers");
+        let answer = self.get("/api/v1/namespaces?limit=1");
         let (_, version) = answer
             .split_once("\"resourceVersion\":\"")
             .expect("a list has a version");
         version.split('"').next().unwrap_or("").to_owned()
+    }
+
+    /// The answer to a read of a path.
+    fn get(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(&self.proxied).expect("the proxy listens");
+        let host = &self.proxied;
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        let sent = stream.write_all(request.as_bytes());
+        sent.expect("the proxy reads");
+        std::io::read_to_string(stream).expect("the proxy answers")
     }
 }
 

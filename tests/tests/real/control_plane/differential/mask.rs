@@ -5,11 +5,14 @@
 use serde_json::{Map, Value};
 
 /// Members that differ from run to run.
-const DRAWN: &str =
-    "resourceVersion managedFields nodeName podIP podIPs hostIP hostIPs containerID startedAt";
+const DRAWN: &str = "resourceVersion managedFields nodeName podIP podIPs hostIP hostIPs containerID startedAt finishedAt";
 
 /// Members of a status that 1.20 doesn't write.
 const YOUNGER: [&str; 1] = ["terminatingReplicas"];
+
+/// Why a container waits for its image: that its pull has failed, and a second later that it will be tried again.
+/// Time stands still on one side.
+const FAILED_PULL: [&str; 2] = ["ErrImagePull", "ImagePullBackOff"];
 
 /// A member that Go's protobuf writes even where it is empty, as other clients may or may not.
 const WRITTEN_EMPTY: &str = "resources";
@@ -61,6 +64,7 @@ fn mask(value: &mut Value) {
                 !is_empty && !is_drawn && !YOUNGER.contains(&name.as_str())
             });
             mask_times(members);
+            mask_failed_pull(members);
             members.values_mut().for_each(mask);
         }
         Value::Array(items) => items.iter_mut().for_each(mask),
@@ -78,6 +82,14 @@ fn mask_times(members: &mut Map<String, Value>) {
     }
 }
 
+fn mask_failed_pull(members: &mut Map<String, Value>) {
+    let reason = members.get("reason").and_then(Value::as_str);
+    if reason.is_some_and(|reason| FAILED_PULL.contains(&reason)) {
+        members.insert("reason".into(), FAILED_PULL.join(" or ").into());
+        members.remove("message");
+    }
+}
+
 /// A text with `*` for the drawn part of each name in it.
 fn without_drawn_names(text: &str) -> String {
     let is_drawn = |end: &str| end.len() == 5 && end.chars().all(|letter| LETTERS.contains(letter));
@@ -87,6 +99,17 @@ fn without_drawn_names(text: &str) -> String {
     };
     let words: Vec<_> = text.split('"').map(word).collect();
     words.join("\"")
+}
+
+#[test]
+fn how_long_ago_a_pull_failed_is_masked_and_other_reasons_are_not() {
+    let masked = |reason: &str| {
+        let mut state = serde_json::json!({"waiting": {"reason": reason, "message": "m"}});
+        mask(&mut state);
+        state
+    };
+    assert_eq!(masked("ErrImagePull"), masked("ImagePullBackOff"));
+    assert_ne!(masked("ErrImagePull"), masked("CrashLoopBackOff"));
 }
 
 #[test]

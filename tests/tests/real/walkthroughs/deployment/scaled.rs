@@ -13,6 +13,8 @@ fn w46_to_w48_a_bad_image_history_and_the_way_back() {
         let waits = served.beside(STATUS, "status");
         waits.shows("1 out of 3 new replicas have been updated...");
         sizes(served, "nginx:1.14.2 0\nnginx:1.16.1 3\nnginx:bad 1");
+        // The failed pull shows as itself first.
+        pass(served, 2);
         let pods = served.run("get pods");
         let running = count(&pods, " 1/1 Running 0 ");
         let stuck = count(&pods, " 0/1 ImagePullBackOff 0 ");
