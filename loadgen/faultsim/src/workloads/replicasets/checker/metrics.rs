@@ -64,7 +64,7 @@ impl Metrics {
         });
     }
 
-    /// Writes down what is not over yet.
+    /// Adds the idle times that have not ended to the longest one of the verdict.
     pub(super) fn add_to(&self, verdict: &mut Verdict, now_ns: i64) {
         let open = self.idle_since.values().map(|since_ns| now_ns - since_ns);
         verdict.longest_idle_ns = open.fold(verdict.longest_idle_ns, i64::max);

@@ -30,7 +30,7 @@ pub(super) struct SyncState {
     pub(super) key: String,
     pub(super) namespace: Str,
     pub(super) key_id: KeyId,
-    /// Whether it has waited since it was opened, and will look at the caches anew.
+    /// Whether it has waited since it was opened, and so reads the caches again.
     pub(super) waited: bool,
     /// The ReplicaSet as the cache had it.
     pub(super) set: Option<Arc<ReplicaSet>>,
@@ -76,7 +76,7 @@ pub(super) struct SyncState {
     pub(super) manage_failed: bool,
     /// The status that it has asked for.
     pub(super) status: Option<Box<ReplicaSetStatus>>,
-    /// Whether it has read its ReplicaSet anew and found it as it should be.
+    /// Whether it has read its ReplicaSet again and found the expected one.
     pub(super) owner_confirmed: bool,
     /// The step it is at.
     pub(super) step: &'static str,
