@@ -117,6 +117,13 @@ impl Controller {
         let sets = sets.iter().map(|set| set.object.clone()).collect();
         Some((deployment, sets))
     }
+
+    /// The cached ReplicaSet of that name, whoever controls it: what a sync goes on with that is told on
+    /// creation that the name is taken. For those who check the controller's work.
+    pub fn cached_set(&self, namespace: &str, name: &str) -> Option<Arc<ReplicaSet>> {
+        let found = self.0.caches.sets.get_named(namespace, name);
+        found.map(|set| set.object.clone())
+    }
 }
 
 impl Workload for Controller {

@@ -115,12 +115,7 @@ impl State {
         }
         let uid = &new.metadata.uid;
         let newest = seen.newest().map(|set| set.now.metadata.uid.clone());
-        // One that was created, and found only then, was read again since.
-        let believed = |set: &SeenSet| {
-            let uid = &set.now.metadata.uid;
-            let later = self.sets.get(uid).filter(|_| set.first.is_none());
-            later.unwrap_or(&set.now).status.available_replicas
-        };
+        let believed = |set: &SeenSet| set.now.status.available_replicas;
         // Of one that has become smaller pods may still be told that are on their way out.
         let beyond = |set: &SeenSet| i64::from((believed(set) - set.size_at_first()).max(0));
         let mut possible: i64 = seen.sets.values().map(beyond).sum();

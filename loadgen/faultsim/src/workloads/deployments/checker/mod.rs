@@ -151,12 +151,11 @@ impl State {
         let Some(seen) = self.seen.get_mut(&sync) else {
             return;
         };
-        let uid = &seen.deployment.metadata.uid;
-        let is_it = |set: &&Arc<ReplicaSet>| {
-            *set.metadata.name == *name && seen::is_controlled(set, uid) && seen.has_template(set)
-        };
-        let there = self.sets.values().find(is_it).cloned();
-        seen.find(name, there);
+        let namespace = &seen.deployment.metadata.namespace;
+        let controller = self.controller.as_ref();
+        if let Some(cached) = controller.and_then(|it| it.cached_set(namespace, name)) {
+            seen.find(cached);
+        }
     }
 
     fn pod_committed(&mut self, pod: &Pod, is_gone: bool) {

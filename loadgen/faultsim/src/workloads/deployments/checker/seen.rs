@@ -28,7 +28,8 @@ pub(super) struct SeenSet {
     pub(super) first: Option<Arc<ReplicaSet>>,
     /// The same, or as the sync wrote it last.
     pub(super) now: Arc<ReplicaSet>,
-    /// Whether the sync found it where it wanted to create one: as of which version is not known.
+    /// Whether the sync found it in its caches where it wanted to create one: by then the sync had chosen
+    /// the revision that it writes.
     is_found: bool,
 }
 
@@ -66,8 +67,6 @@ pub(super) struct Seen {
     pub(super) sets: BTreeMap<Uid, SeenSet>,
     /// Those that it may adopt, by name.
     free: BTreeMap<String, Arc<ReplicaSet>>,
-    /// Those that it controls and does not select any more, by name.
-    lost: BTreeMap<String, Arc<ReplicaSet>>,
     /// Whether it gave a ReplicaSet another size.
     pub(super) has_sized: bool,
     /// Old ReplicaSets that it deleted, by name.
@@ -77,17 +76,13 @@ pub(super) struct Seen {
 impl Seen {
     /// What a sync sees that begins with this Deployment and these ReplicaSets in its caches.
     pub(super) fn of(deployment: Arc<Deployment>, cached: Vec<Arc<ReplicaSet>>) -> Seen {
-        let (mut sets, mut free, mut lost) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let (mut sets, mut free) = (BTreeMap::new(), BTreeMap::new());
         for set in cached {
-            let is_selected = selects(&deployment, &set);
-            let is_own = is_controlled(&set, &deployment.metadata.uid);
-            let uid = set.metadata.uid.clone();
-            if is_own && is_selected {
-                sets.insert(uid, SeenSet::of(set));
-            } else if is_own {
-                lost.insert(set.metadata.name.to_string(), set);
-            } else if !is_selected {
+            if !selects(&deployment, &set) {
                 continue;
+            }
+            if is_controlled(&set, &deployment.metadata.uid) {
+                sets.insert(set.metadata.uid.clone(), SeenSet::of(set));
             } else if set.metadata.controller().is_none() {
                 free.insert(set.metadata.name.to_string(), set);
             }
@@ -96,7 +91,6 @@ impl Seen {
             deployment,
             sets,
             free,
-            lost,
             has_sized: false,
             deleted: BTreeSet::new(),
         }
@@ -128,21 +122,20 @@ impl Seen {
         self.sets.insert(uid.clone(), set);
     }
 
-    /// The sync could not create a ReplicaSet of that name, as there is one. It goes on with that, if its
-    /// caches have it as its own and with its template, though it may have just been released. `there`: as
-    /// the server has it, if that is so there.
-    pub(super) fn find(&mut self, name: &str, there: Option<Arc<ReplicaSet>>) {
-        let lost = self.lost.get(name).filter(|set| self.has_template(set));
-        let Some(now) = there.or(lost.cloned()) else {
+    /// The sync could not create a ReplicaSet, as there is one of its name, `cached`. The sync goes on with
+    /// that, if its caches have it as the Deployment's own and with its template, though the sync may have
+    /// just released it.
+    pub(super) fn find(&mut self, cached: Arc<ReplicaSet>) {
+        let is_own = is_controlled(&cached, &self.deployment.metadata.uid);
+        if !is_own || !self.has_template(&cached) {
             return;
-        };
-        let (uid, first, is_found) = (now.metadata.uid.clone(), None, true);
+        }
         let found = SeenSet {
-            first,
-            now,
-            is_found,
+            first: None,
+            now: Arc::clone(&cached),
+            is_found: true,
         };
-        self.sets.entry(uid).or_insert(found);
+        self.sets.insert(cached.metadata.uid.clone(), found);
     }
 
     pub(super) fn way(&self) -> Way {
