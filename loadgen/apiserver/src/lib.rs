@@ -167,6 +167,9 @@ pub struct ClusterOptions {
     /// Whether garbage collection is left to others: nothing is deleted with its owner, and the finalizers
     /// `orphan` and `foregroundDeletion` stay until somebody removes them.
     pub leaves_garbage: bool,
+    /// Whether others count what is used of quotas. Creates and changes are charged all the same; nothing is
+    /// given back, and a quota whose limits are not in its status yet refuses nothing.
+    pub leaves_quotas: bool,
     /// Whether the garbage collector writes Events about owners in another namespace.
     pub records_gc_events: bool,
     /// Whether containers may not be privileged, in pods and in templates of pods: a server of Kubernetes with
@@ -186,6 +189,7 @@ impl fmt::Debug for ClusterOptions {
             .field("keeps_past", &self.keeps_past)
             .field("observer", &self.observer.is_some())
             .field("leaves_garbage", &self.leaves_garbage)
+            .field("leaves_quotas", &self.leaves_quotas)
             .field("records_gc_events", &self.records_gc_events)
             .field("forbids_privileged", &self.forbids_privileged)
             .field("admits_templates", &self.admits_templates)

@@ -17,6 +17,15 @@ pub const GARBAGE_COLLECTOR: ControllerRow = ControllerRow {
     ..ControllerRow::DEFAULT
 };
 
+/// What counts the usage of quotas. Where it does not run, the cluster leaves that to others.
+pub const RESOURCE_QUOTA: ControllerRow = ControllerRow {
+    name: "resourcequota-controller",
+    alias: "resourcequota",
+    purpose: "usage of quotas",
+    runs_in: RunsIn::Server,
+    ..ControllerRow::DEFAULT
+};
+
 /// The rows of controllers, in the order in which these hear of changes.
 #[derive(Clone, Debug)]
 pub struct Rows(Vec<&'static ControllerRow>);
@@ -51,7 +60,7 @@ impl Rows {
     pub fn upstream() -> Rows {
         let mut rows = Rows(Vec::new());
         upstream(&mut rows);
-        rows.0.push(&GARBAGE_COLLECTOR);
+        rows.0.extend([&GARBAGE_COLLECTOR, &RESOURCE_QUOTA]);
         rows
     }
 

@@ -125,6 +125,11 @@ impl Cluster {
         *self.garbage.waker.lock() = waker;
     }
 
+    /// Whether there is such a waker.
+    pub fn has_gc_waker(&self) -> bool {
+        self.garbage.waker.lock().is_some()
+    }
+
     /// The length of the collector's queue.
     pub fn garbage_queue_len(&self) -> usize {
         self.garbage.queue.lock().order.len()
@@ -139,7 +144,7 @@ impl Cluster {
         now: Now,
     ) {
         R::committed(self, new);
-        if self.seen.has_quotas() {
+        if self.seen.has_quotas() && !self.options.leaves_quotas {
             self.notify_quotas(old, new, now);
         }
         if let (Some(old), None) = (old, new) {

@@ -1,6 +1,10 @@
 //! ResourceQuotas: what the objects of a namespace may use together. A create is charged before it is
 //! stored, and refused where it would exceed a quota; so is a change, for what it uses more. What goes is
-//! given back.
+//! given back with its commit.
+//!
+//! Giving back, and counting what a new quota limits, are the work of upstream's quota controller, and can be
+//! [left to others](crate::ClusterOptions::leaves_quotas). Of two that give back, each would subtract what the
+//! other has subtracted.
 //!
 //! A cluster that never had a quota pays one flag for each commit.
 //!
@@ -207,7 +211,8 @@ impl Cluster {
         now: Now,
     ) -> Result<bool, ApiError> {
         let (namespace, name) = (&*quota.metadata().namespace, quota.metadata().name.as_str());
-        if is_uncounted(part(&**quota, "spec"), part(&**quota, "status")) {
+        let is_ours = !self.options.leaves_quotas;
+        if is_ours && is_uncounted(part(&**quota, "spec"), part(&**quota, "status")) {
             self.count_usage(namespace, name, now);
         }
         let (kind, of) = (new.kind(), new.metadata().name.as_str());
@@ -322,7 +327,11 @@ impl Cluster {
     }
 
     /// Adds to what a quota says is used of its resources, or takes away.
+    /// Takes nothing away where the usage is left to others, who may have counted already without what goes.
     fn add_usage(&self, quota: &AnyObject, amounts_moved: &Amounts, is_more: bool, now: Now) {
+        if !is_more && self.options.leaves_quotas {
+            return;
+        }
         self.write_usage(quota, now, |_, status| {
             let hard = amounts(&status["hard"]);
             let mut used = amounts(&status["used"]);

@@ -209,6 +209,43 @@ fn a_lower_limit_leaves_what_exists_and_a_lifted_one_is_gone() {
     assert_eq!(refused(elsewhere), "404 NotFound");
 }
 
+#[test]
+fn usage_that_is_left_to_others_is_charged_and_never_given_back() {
+    let cluster = cluster_with(ClusterOptions {
+        leaves_quotas: true,
+        ..ClusterOptions::default()
+    });
+    let api = cluster.api(builtin::QUOTA);
+    create_quota(&cluster, "q", json!({"pods": "2"}));
+    cluster.collect_garbage(usize::MAX, at(0));
+    let made = |name: &str| cluster.create(pod(name, json!({})), at(0));
+    made("a").expect("nothing is limited before the status says so");
+    assert_eq!(used(&cluster, "q"), Value::Null);
+
+    // The controller of another process has counted.
+    let counted = |used: &str| {
+        let mut quota = api.get("default", "q").unwrap().to_json();
+        quota["status"] = json!({"hard": {"pods": "2"}, "used": {"pods": used}});
+        api.update_status(api.read(quota).unwrap().unwrap(), at(0))
+            .unwrap();
+    };
+    counted("1");
+    made("a").expect_err("the name is taken");
+    assert_eq!(used(&cluster, "q"), json!({"pods": "2"}), "as upstream");
+    counted("1");
+    let b = made("b").unwrap();
+    assert_eq!(refused(made("c")), "403 Forbidden");
+    set_phase(&cluster, &b, PodPhase::Failed);
+    cluster
+        .delete::<Pod>("default", "a", &forced(), at(0))
+        .unwrap();
+    assert_eq!(used(&cluster, "q"), json!({"pods": "2"}));
+    assert_eq!(refused(made("c")), "403 Forbidden");
+    counted("0");
+    made("c").expect("there is room");
+    assert_eq!(used(&cluster, "q"), json!({"pods": "1"}));
+}
+
 fn service(ports: usize, kind: &str) -> Value {
     let port = |number: usize| json!({"name": format!("p{number}"), "port": 80 + number});
     let ports: Vec<Value> = (0..ports).map(port).collect();

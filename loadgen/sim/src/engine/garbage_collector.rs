@@ -1,4 +1,5 @@
-//! The garbage collector's task: runs the cluster's collector in small batches.
+//! The task of the controllers that are parts of the server: handles the collector's queue in small batches. Both
+//! the garbage collector and the count of what quotas use add items to that queue.
 
 use std::sync::Arc;
 
@@ -9,9 +10,12 @@ use super::Builder;
 use crate::executor::{Next, Task};
 use crate::options::EngineKind;
 
-/// Adds its task.
+/// Adds the task, unless another of these controllers has added it.
 pub(super) fn add(builder: &mut Builder) {
     let cluster = Arc::clone(&builder.cluster);
+    if cluster.has_gc_waker() {
+        return;
+    }
     let delay_ns = match builder.options.engine {
         EngineKind::Threads => BEGINS_AFTER_NS,
         EngineKind::Virtual => 0,

@@ -27,7 +27,7 @@ use crate::executor::{threads, virtual_time};
 use crate::lock;
 use crate::nodes::{ClientRules, NodeControl, NodeTimes};
 use crate::options::{EngineKind, SimOptions};
-use crate::rows::GARBAGE_COLLECTOR;
+use crate::rows::{GARBAGE_COLLECTOR, RESOURCE_QUOTA};
 
 /// The time between two checks of a cluster on the threads engine.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
@@ -423,6 +423,7 @@ fn serving_options(options: &SimOptions) -> ClusterOptions {
         history: History::SERVED,
         keeps_past: true,
         leaves_garbage: !controllers.has(&GARBAGE_COLLECTOR),
+        leaves_quotas: !controllers.has(&RESOURCE_QUOTA),
         records_gc_events: true,
         admits_templates: true,
         ..server_options(options)
