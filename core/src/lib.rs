@@ -6,6 +6,7 @@ pub mod cache;
 pub mod controller;
 pub mod deployment;
 pub mod disruption;
+pub mod endpoints;
 pub mod namespace;
 pub mod pod_gc;
 pub mod policy;

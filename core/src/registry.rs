@@ -1,7 +1,7 @@
 //! The controllers of this crate, one after the other, for programs that run them.
 
 use crate::controller::ControllerType;
-use crate::{deployment, disruption, namespace, pod_gc, replicaset, ttl_after_finished};
+use crate::{deployment, disruption, endpoints, namespace, pod_gc, replicaset, ttl_after_finished};
 
 /// What takes controllers: the registry of a program that runs them.
 pub trait Registrar {
@@ -18,4 +18,6 @@ pub fn upstream(registrar: &mut impl Registrar) {
     registrar.add::<namespace::Namespaces>();
     registrar.add::<pod_gc::PodGc>();
     registrar.add::<disruption::Disruption>();
+    registrar.add::<endpoints::EndpointSlices>();
+    registrar.add::<endpoints::EndpointsOfServices>();
 }

@@ -100,18 +100,7 @@ impl SelectedPods {
             unmanaged: 0,
             controllers: BTreeMap::new(),
         };
-        let mut label_sets = Vec::new();
-        let selectors = [(namespace.clone(), Arc::clone(selector))];
-        cache.matching_label_sets(&selectors, &mut label_sets);
-        for (labels, owned_pods) in label_sets {
-            let members = owned_pods.lock();
-            let label_set = members.label_set_of(&labels);
-            for (pod, member) in members.iter() {
-                if Some(member.label_set) == label_set {
-                    budget.put(pod);
-                }
-            }
-        }
+        cache.for_each_matching(namespace, selector, |pod| budget.put(pod));
         self.budgets.insert(key, budget);
     }
 

@@ -15,7 +15,9 @@ pub use custom::{CustomSchema, CustomType, ScalePaths};
 pub use dynamic::DynamicObject;
 
 use crate::{Cause, ObjectMeta, OwnerReference, Shape};
-use untyped::{DEPLOYMENT, JOB, POD_DISRUPTION_BUDGET, STATEFUL_SET};
+use untyped::{
+    DEPLOYMENT, ENDPOINT_SLICE, ENDPOINTS, JOB, POD_DISRUPTION_BUDGET, SERVICE, STATEFUL_SET,
+};
 
 /// The properties of a kind of object that the API needs to know: one row of a table. Nothing else
 /// lists kinds.
@@ -391,6 +393,12 @@ impl Kind {
     pub const STATEFUL_SET: Kind = Kind(&STATEFUL_SET);
     /// `policy/v1` `PodDisruptionBudget`, whose objects the server keeps without a type of their own.
     pub const POD_DISRUPTION_BUDGET: Kind = Kind(&POD_DISRUPTION_BUDGET);
+    /// `v1` `Service`, whose objects the server keeps without a type of their own.
+    pub const SERVICE: Kind = Kind(&SERVICE);
+    /// `v1` `Endpoints`, whose objects the server keeps without a type of their own.
+    pub const ENDPOINTS: Kind = Kind(&ENDPOINTS);
+    /// `discovery.k8s.io/v1` `EndpointSlice`, whose objects the server keeps without a type of their own.
+    pub const ENDPOINT_SLICE: Kind = Kind(&ENDPOINT_SLICE);
     /// `v1` `ReplicationController`.
     pub const REPLICATION_CONTROLLER: Kind = Kind(&REPLICATION_CONTROLLER);
     /// `v1` `Event`.

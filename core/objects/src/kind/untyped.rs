@@ -1,7 +1,7 @@
 //! The rows of kinds whose objects the server keeps without a type of their own: without the columns and
 //! rules, which the server adds.
 
-use super::{GenerationOf, MetadataChecks, NameFormat, ResourceType};
+use super::{GenerationOf, MetadataChecks, NameFormat, ResourceType, Subresource};
 
 pub(super) static DEPLOYMENT: ResourceType = ResourceType {
     group: "apps",
@@ -56,5 +56,45 @@ pub(super) static POD_DISRUPTION_BUDGET: ResourceType = ResourceType {
     has_generation: true,
     needs_version: true,
     short_names: &["pdb"],
+    ..ResourceType::DEFAULT
+};
+
+pub(super) static SERVICE: ResourceType = ResourceType {
+    kind: "Service",
+    name_format: NameFormat::Label,
+    // Since names of new Services may be longer ones, an update looks at nothing but the change.
+    metadata_checks: MetadataChecks::CHANGE,
+    put_creates: true,
+    resource: "services",
+    subresources: &[Subresource::of_core(
+        "proxy",
+        "ServiceProxyOptions",
+        Subresource::PROXY,
+    )],
+    has_status: true,
+    short_names: &["svc"],
+    categories: &["all"],
+    selectable: &["spec.clusterIP", "spec.type"],
+    returns_deleted: true,
+    ..ResourceType::DEFAULT
+};
+
+pub(super) static ENDPOINTS: ResourceType = ResourceType {
+    kind: "Endpoints",
+    metadata_checks: MetadataChecks::BOTH,
+    put_creates: true,
+    resource: "endpoints",
+    short_names: &["ep"],
+    ..ResourceType::DEFAULT
+};
+
+pub(super) static ENDPOINT_SLICE: ResourceType = ResourceType {
+    group: "discovery.k8s.io",
+    api_version: "discovery.k8s.io/v1",
+    kind: "EndpointSlice",
+    generation_of: GenerationOf::SpecAndLabels,
+    metadata_checks: MetadataChecks::WHOLE,
+    resource: "endpointslices",
+    has_generation: true,
     ..ResourceType::DEFAULT
 };

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use podstorm_objects::{Kind, Labels, ObjectMeta, OwnerReference, Pod, ResourceVersion, Str};
+use podstorm_objects::{
+    Kind, Labels, ObjectMeta, OwnerReference, Pod, ResourceVersion, Selector, Str,
+};
 
 use super::by_controller::PodsByController;
 use super::index::{Index, NameHash, PodSlot};
@@ -237,6 +239,29 @@ impl PodCache {
         found: &mut Vec<(Labels, Arc<OwnedPods>)>,
     ) {
         lock(&self.namespaces).matching(selectors, found);
+    }
+
+    /// Calls `found` for each pod of a namespace that a selector matches, in no order, under the lock of the
+    /// pod's owner. O(pods of the owners that have such a pod); the orphans of a namespace count as the pods of
+    /// one owner.
+    pub fn for_each_matching(
+        &self,
+        namespace: &Str,
+        selector: &Arc<Selector>,
+        mut found: impl FnMut(&Arc<Pod>),
+    ) {
+        let mut label_sets = Vec::new();
+        let selectors = [(namespace.clone(), Arc::clone(selector))];
+        self.matching_label_sets(&selectors, &mut label_sets);
+        for (labels, owned_pods) in label_sets {
+            let members = owned_pods.lock();
+            let label_set = members.label_set_of(&labels);
+            for (pod, member) in members.iter() {
+                if Some(member.label_set) == label_set {
+                    found(pod);
+                }
+            }
+        }
     }
 
     pub(super) fn put(&self, pod: Arc<Pod>) -> PodChange {

@@ -1,10 +1,7 @@
 //! Services, Endpoints and EndpointSlices. No traffic is simulated: addresses are only given out.
 
 use podstorm_objects::cells::{items, pairs, text};
-use podstorm_objects::{
-    Cell, Column, DynamicObject, GenerationOf, MetadataChecks, NameFormat, Now, ResourceType,
-    Rules, Subresource,
-};
+use podstorm_objects::{Cell, Column, DynamicObject, Kind, Now, ResourceType, Rules};
 use serde_json::Value;
 
 use super::columns::{column, first_of, joined, wide_column};
@@ -13,22 +10,6 @@ use crate::defaulting::{Fill, Within};
 
 pub(super) static ROWS: [ResourceType; 3] = [
     ResourceType {
-        kind: "Service",
-        name_format: NameFormat::Label,
-        // Since names of new Services may be longer ones, an update looks at nothing but the change.
-        metadata_checks: MetadataChecks::CHANGE,
-        put_creates: true,
-        resource: "services",
-        subresources: &[Subresource::of_core(
-            "proxy",
-            "ServiceProxyOptions",
-            Subresource::PROXY,
-        )],
-        has_status: true,
-        short_names: &["svc"],
-        categories: &["all"],
-        selectable: &["spec.clusterIP", "spec.type"],
-        returns_deleted: true,
         columns: SERVICE,
         rules: Rules {
             default: default_service,
@@ -38,14 +19,9 @@ pub(super) static ROWS: [ResourceType; 3] = [
             validate: service_rules::validate,
             ..Rules::NONE
         },
-        ..ResourceType::DEFAULT
+        ..*Kind::SERVICE.row()
     },
     ResourceType {
-        kind: "Endpoints",
-        metadata_checks: MetadataChecks::BOTH,
-        put_creates: true,
-        resource: "endpoints",
-        short_names: &["ep"],
         columns: ENDPOINTS,
         rules: Rules {
             default: |endpoints| {
@@ -55,16 +31,9 @@ pub(super) static ROWS: [ResourceType; 3] = [
             },
             ..Rules::NONE
         },
-        ..ResourceType::DEFAULT
+        ..*Kind::ENDPOINTS.row()
     },
     ResourceType {
-        group: "discovery.k8s.io",
-        api_version: "discovery.k8s.io/v1",
-        kind: "EndpointSlice",
-        generation_of: GenerationOf::SpecAndLabels,
-        metadata_checks: MetadataChecks::WHOLE,
-        resource: "endpointslices",
-        has_generation: true,
         columns: ENDPOINT_SLICE,
         rules: Rules {
             default: |slice| {
@@ -76,7 +45,7 @@ pub(super) static ROWS: [ResourceType; 3] = [
             validate: endpoint_slice::validate,
             ..Rules::NONE
         },
-        ..ResourceType::DEFAULT
+        ..*Kind::ENDPOINT_SLICE.row()
     },
 ];
 

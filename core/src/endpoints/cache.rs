@@ -1,0 +1,121 @@
+//! Services and EndpointSlices in the forms that the controllers read.
+
+use std::sync::Arc;
+
+use podstorm_objects::{AnyObject, DynamicObject, Labels, ObjectMeta, Selector, Str};
+use podstorm_runtime::informer::Informed;
+use podstorm_runtime::intern::KeyId;
+use podstorm_runtime::store::Cached;
+use serde_json::Value;
+
+/// The label of a slice that names its Service.
+pub(super) const SERVICE_NAME: &str = "kubernetes.io/service-name";
+
+/// The label of a slice that names who writes it.
+pub(super) const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+
+/// Who writes the slices of this controller.
+pub(super) const MANAGER: &str = "endpointslice-controller.k8s.io";
+
+/// A cached Service.
+#[derive(Debug)]
+pub(super) struct CachedService {
+    object: Arc<DynamicObject>,
+    /// What its pods have; `None` where other programs see to its endpoints.
+    selector: Option<Arc<Selector>>,
+}
+
+impl CachedService {
+    pub(super) fn meta(&self) -> &ObjectMeta {
+        &self.object.metadata
+    }
+
+    pub(super) fn spec(&self) -> &Value {
+        self.object.fields.get("spec").unwrap_or(&Value::Null)
+    }
+
+    /// The selector of a Service whose endpoints the controllers see to.
+    pub(super) fn pods(&self) -> Option<&Arc<Selector>> {
+        let selector = self.selector.as_ref()?;
+        (self.spec()["type"] != "ExternalName").then_some(selector)
+    }
+
+    pub(super) fn is_headless(&self) -> bool {
+        self.spec()["clusterIP"] == "None"
+    }
+
+    /// Whether pods that are not ready count as if they were.
+    pub(super) fn publishes_unready(&self) -> bool {
+        self.spec()["publishNotReadyAddresses"] == true
+    }
+}
+
+impl Cached for CachedService {
+    type Object = DynamicObject;
+    type Context = ();
+
+    fn derive(object: Arc<DynamicObject>, _: KeyId, old: Option<&Self>, (): &()) -> Self {
+        let spec = |object: &DynamicObject| object.fields.get("spec")?.get("selector").cloned();
+        let selector = match old {
+            Some(old) if spec(&old.object) == spec(&object) => old.selector.clone(),
+            _ => {
+                let labels = spec(&object).and_then(|it| Labels::from_json(it).ok());
+                let labels = labels.filter(|labels| !labels.is_empty());
+                labels.map(|labels| Arc::new(Selector::of_pairs(&labels)))
+            }
+        };
+        CachedService { object, selector }
+    }
+
+    fn object(&self) -> &Arc<DynamicObject> {
+        &self.object
+    }
+
+    fn selector(&self) -> Option<&Arc<Selector>> {
+        self.selector.as_ref()
+    }
+}
+
+impl Informed for CachedService {
+    fn read(object: AnyObject) -> Option<Arc<DynamicObject>> {
+        object.downcast()
+    }
+}
+
+/// A cached EndpointSlice, found by the Service that is its controller.
+#[derive(Debug)]
+pub(super) struct CachedSlice(Arc<DynamicObject>);
+
+impl CachedSlice {
+    /// The name of the Service of a slice that this controller writes.
+    pub(super) fn service(&self) -> Option<&Str> {
+        let labels = &self.0.metadata.labels;
+        let is_own = labels.get(MANAGED_BY).is_some_and(|by| **by == *MANAGER);
+        labels.get(SERVICE_NAME).filter(|_| is_own)
+    }
+
+    pub(super) fn namespace(&self) -> &Str {
+        &self.0.metadata.namespace
+    }
+}
+
+impl Cached for CachedSlice {
+    type Object = DynamicObject;
+    type Context = ();
+
+    const BY_CONTROLLER: bool = true;
+
+    fn derive(object: Arc<DynamicObject>, _: KeyId, _: Option<&Self>, (): &()) -> Self {
+        CachedSlice(object)
+    }
+
+    fn object(&self) -> &Arc<DynamicObject> {
+        &self.0
+    }
+}
+
+impl Informed for CachedSlice {
+    fn read(object: AnyObject) -> Option<Arc<DynamicObject>> {
+        object.downcast()
+    }
+}

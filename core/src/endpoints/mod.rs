@@ -1,0 +1,232 @@
+//! The controllers of endpoints: for each Service with a selector, the addresses of the pods that the
+//! Service selects, as EndpointSlices and as Endpoints.
+//!
+//! Two controllers share all but what they write: `cache` has the Services in the form that both read,
+//! `selected` the pods of a Service with their addresses and ports; `slices` decides which EndpointSlices
+//! to write, `subsets` what Endpoints say, and `sync` carries both out. A sync costs the pods of its
+//! Service, not those of its namespace.
+//!
+//! A Service without a selector, or of type `ExternalName`, is left alone, and so is whatever was written
+//! for it before: as upstream.
+//!
+//! Source: Kubernetes' `pkg/controller/endpointslice`, `pkg/controller/endpoint` and
+//! `k8s.io/endpointslice`.
+
+mod cache;
+mod row;
+mod selected;
+mod slices;
+mod subsets;
+mod sync;
+mod trigger;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use podstorm_objects::{AnyObject, Kind, Node, Now, Pod};
+use podstorm_runtime::consistency::ConsistencyStore;
+use podstorm_runtime::driver::{AsyncSync, Step, Workload};
+use podstorm_runtime::informer::{Handler, Informers};
+use podstorm_runtime::intern::{KeyId, ObjectKey};
+use podstorm_runtime::primitives::{Mutex, lock};
+use podstorm_runtime::store::{Change, Keyed, Store};
+use podstorm_runtime::workqueue::{QueueRow, RateLimitingQueue};
+
+use crate::cache::{Listed, PodCache, PodChange};
+use cache::{CachedService, CachedSlice};
+use trigger::Triggers;
+
+pub use row::{EndpointSlices, EndpointsOfServices};
+
+/// One of the two controllers, over informers that it shares with others. A clone is the same controller.
+#[derive(Clone, Debug)]
+pub struct Controller(Arc<Shared>);
+
+/// What syncs, which outlive a borrow, share with the controller.
+#[derive(Debug)]
+struct Shared {
+    services: Arc<Store<CachedService>>,
+    pods: Arc<PodCache>,
+    queue: RateLimitingQueue<KeyId>,
+    output: Output,
+    triggers: Mutex<BTreeMap<KeyId, Triggers>>,
+}
+
+/// What a controller writes.
+#[derive(Debug)]
+enum Output {
+    Slices {
+        slices: Arc<Store<CachedSlice>>,
+        nodes: Arc<Store<Arc<Node>>>,
+        /// The versions that syncs have written. A sync that does not see the slices of the one before
+        /// would make them a second time.
+        written: ConsistencyStore<KeyId, 1>,
+    },
+    Endpoints(Arc<Store<AnyObject>>),
+}
+
+impl Controller {
+    /// The controller that writes EndpointSlices.
+    fn of_slices(queue: QueueRow, informers: &mut Informers) -> Controller {
+        let output = Output::Slices {
+            slices: informers.store(Kind::ENDPOINT_SLICE, || ()),
+            nodes: informers.store(Kind::NODE, || ()),
+            written: ConsistencyStore::new([Kind::ENDPOINT_SLICE]),
+        };
+        let controller = Controller::new(queue, output, informers);
+        let handler = Arc::clone(&controller.0) as _;
+        informers.add_handler::<CachedSlice>(Kind::ENDPOINT_SLICE, handler);
+        controller
+    }
+
+    /// The controller that writes Endpoints.
+    fn of_endpoints(queue: QueueRow, informers: &mut Informers) -> Controller {
+        let output = Output::Endpoints(informers.store(Kind::ENDPOINTS, || ()));
+        let controller = Controller::new(queue, output, informers);
+        let handler = Arc::clone(&controller.0) as _;
+        informers.add_handler::<AnyObject>(Kind::ENDPOINTS, handler);
+        controller
+    }
+
+    fn new(queue: QueueRow, output: Output, informers: &mut Informers) -> Controller {
+        let shared = Arc::new(Shared {
+            services: informers.store(Kind::SERVICE, || ()),
+            pods: Arc::clone(informers.pods()),
+            queue: RateLimitingQueue::of(queue),
+            output,
+            triggers: Mutex::default(),
+        });
+        informers.add_handler::<CachedService>(Kind::SERVICE, Arc::clone(&shared) as _);
+        Controller(shared)
+    }
+
+    /// The work queue.
+    pub fn queue(&self) -> &RateLimitingQueue<KeyId> {
+        &self.0.queue
+    }
+}
+
+impl Shared {
+    /// Wakes the Services that select a pod.
+    fn wake(&self, pod: &Pod, now: Now) {
+        let meta = &pod.metadata;
+        for (key, _) in self.services.matching(&meta.namespace, &meta.labels) {
+            self.queue.add(key, now.mono_ns);
+        }
+    }
+
+    fn pod_changed(&self, change: &PodChange, now: Now) {
+        let new = &change.new;
+        let Some(old) = change.old.as_ref().filter(|_| !change.deleted) else {
+            return self.wake(new, now);
+        };
+        let moves = old.metadata.labels != new.metadata.labels;
+        if moves || selected::differ(old, new) {
+            self.wake(new, now);
+        }
+        if moves {
+            self.wake(old, now);
+        }
+    }
+}
+
+/// Whatever happens to a Service wakes it.
+impl Handler<CachedService> for Shared {
+    fn handle(&self, change: &Change<CachedService>, now: Now) {
+        self.queue.add(change.key, now.mono_ns);
+    }
+
+    fn keyed(&self) -> Option<&dyn Keyed> {
+        Some(self)
+    }
+}
+
+/// A slice that somebody changes or deletes wakes its Service, which puts the slice right. A sync's own
+/// writes do too, and find nothing to do.
+impl Handler<CachedSlice> for Shared {
+    fn handle(&self, change: &Change<CachedSlice>, now: Now) {
+        let forms = [change.old.as_ref(), change.new.as_ref()];
+        let mut services: Vec<_> = forms
+            .iter()
+            .flatten()
+            .filter_map(|it| it.service())
+            .collect();
+        services.dedup();
+        for name in services {
+            let namespace = &forms[0]
+                .or(forms[1])
+                .expect("one gave the name")
+                .namespace();
+            self.queue
+                .add(self.services.intern(namespace, name), now.mono_ns);
+        }
+    }
+}
+
+/// Endpoints that somebody deletes are made again. A change waits for the next change of the Service's
+/// pods: as upstream.
+impl Handler<AnyObject> for Shared {
+    fn handle(&self, change: &Change<AnyObject>, now: Now) {
+        if change.new.is_none()
+            && let Some(last) = &change.last
+        {
+            let meta = last.metadata();
+            let key = self.services.intern(&meta.namespace, &meta.name);
+            self.queue.add(key, now.mono_ns);
+        }
+    }
+}
+
+impl Keyed for Shared {
+    fn is_idle(&self, key: KeyId) -> bool {
+        self.queue.is_idle(key)
+    }
+
+    fn forget(&self, key: KeyId) {
+        self.queue.forget(key);
+        lock(&self.triggers).remove(&key);
+        if let Output::Slices { written, .. } = &self.output {
+            written.clear(&key, None);
+        }
+    }
+}
+
+impl Workload for Controller {
+    type Sync = AsyncSync;
+
+    fn name(&self, _: usize, key: KeyId) -> ObjectKey {
+        self.0.services.name(key)
+    }
+
+    fn queues(&self) -> &[RateLimitingQueue<KeyId>] {
+        std::slice::from_ref(&self.0.queue)
+    }
+
+    fn pod_changed(&self, change: &PodChange, now: Now) {
+        self.0.pod_changed(change, now);
+    }
+
+    fn pods_listed(&self, listed: &Listed, now: Now) {
+        for change in &listed.changes {
+            self.0.pod_changed(change, now);
+        }
+        // Runs are of a list into an empty cache.
+        if !listed.runs.is_empty() {
+            for key in self.0.services.keys() {
+                self.0.queue.add(key, now.mono_ns);
+            }
+        }
+    }
+
+    fn begin(&self, _: usize, key: KeyId, sync: &mut AsyncSync, now: Now) -> Step {
+        let shared = Arc::clone(&self.0);
+        sync.begin(key, now, |calls| sync::run(shared, key, calls))
+    }
+
+    fn resume(&self, sync: &mut AsyncSync, now: Now) -> Step {
+        sync.resume(now)
+    }
+}
+
+#[cfg(test)]
+mod tests;
