@@ -15,6 +15,7 @@ pub mod registry;
 pub mod replicaset;
 pub mod template;
 pub mod ttl_after_finished;
+pub mod volumes;
 
 pub use podstorm_objects as object;
 pub use podstorm_runtime::{

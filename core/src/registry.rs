@@ -1,7 +1,9 @@
 //! The controllers of this crate, one after the other, for programs that run them.
 
 use crate::controller::ControllerType;
-use crate::{deployment, disruption, endpoints, namespace, pod_gc, replicaset, ttl_after_finished};
+use crate::{
+    deployment, disruption, endpoints, namespace, pod_gc, replicaset, ttl_after_finished, volumes,
+};
 
 /// What takes controllers: the registry of a program that runs them.
 pub trait Registrar {
@@ -20,4 +22,7 @@ pub fn upstream(registrar: &mut impl Registrar) {
     registrar.add::<disruption::Disruption>();
     registrar.add::<endpoints::EndpointSlices>();
     registrar.add::<endpoints::EndpointsOfServices>();
+    registrar.add::<volumes::PersistentVolumeBinder>();
+    registrar.add::<volumes::PersistentVolumeClaimProtection>();
+    registrar.add::<volumes::PersistentVolumeProtection>();
 }

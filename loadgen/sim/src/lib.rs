@@ -46,6 +46,7 @@
 //! * [`executor`]: runs tasks on virtual time or on threads;
 //! * [`due_queue`]: items by the moment at which they are due;
 //! * [`nodes`]: the simulated scheduler, kubelets and node controller;
+//! * [`provisioner`]: the simulated provisioner of volumes;
 //! * [`faults`]: what can go wrong between a controller and its cluster;
 //! * [`clock`]: the only place that reads a real clock.
 
@@ -56,6 +57,7 @@ pub mod executor;
 pub mod faults;
 pub mod nodes;
 pub mod options;
+pub mod provisioner;
 pub mod rows;
 pub mod services;
 

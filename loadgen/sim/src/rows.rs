@@ -8,6 +8,8 @@ use podstorm::reflector::WATCH_LIST;
 use podstorm::registry::{Registrar, upstream};
 use podstorm::row::{ControllerRow, Gate, NumberFlag, RunsIn, WorkersFlag};
 
+use crate::provisioner::VolumeProvisioner;
+
 /// The garbage collector. Where it does not run, the cluster leaves its garbage.
 pub const GARBAGE_COLLECTOR: ControllerRow = ControllerRow {
     name: "garbage-collector-controller",
@@ -60,6 +62,7 @@ impl Rows {
     pub fn upstream() -> Rows {
         let mut rows = Rows(Vec::new());
         upstream(&mut rows);
+        rows.add::<VolumeProvisioner>();
         rows.0.extend([&GARBAGE_COLLECTOR, &RESOURCE_QUOTA]);
         rows
     }

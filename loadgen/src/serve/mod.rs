@@ -21,14 +21,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use podstorm::controller::ControllerType as _;
 use podstorm::metrics::text_of;
 use podstorm_apiserver::Cluster;
 use podstorm_http::tls::Tls;
 use podstorm_http::{ApiServer, Builder, VirtualTime, listen};
-use podstorm_objects::{Namespace, Node, Now, Resource};
+use podstorm_objects::{Kind, Namespace, Node, Now, Resource};
 use podstorm_sim::engine::Harness;
 use podstorm_sim::nodes::{ClientRules, NodeTimes};
 use podstorm_sim::options::{EngineKind, SimOptions};
+use podstorm_sim::provisioner::{PROVISIONER, VolumeProvisioner};
 use podstorm_sim::rows::Rows;
 use podstorm_sim::services::Controllers;
 use serde_json::json;
@@ -142,6 +144,14 @@ impl Served {
         for name in NAMESPACES {
             add_namespace(cluster, name, now)?;
         }
+        if simulated
+            .sim
+            .services
+            .controllers
+            .has(VolumeProvisioner::ROW)
+        {
+            add_storage_class(cluster, now)?;
+        }
         for number in 1..=options.nodes {
             add_node(cluster, number, options.pods_per_node, now)?;
         }
@@ -252,6 +262,19 @@ fn add_namespace(cluster: &Cluster, name: &str, now: Now) -> Result<()> {
         // It was loaded.
         Err(error) if error.code == 409 => Ok(()),
         other => other.map(drop).with_context(|| format!("Namespace {name}")),
+    }
+}
+
+/// The class of claims that name none, unless files bring one of its name.
+fn add_storage_class(cluster: &Cluster, now: Now) -> Result<()> {
+    let api = cluster.api(Kind::STORAGE_CLASS);
+    let class = json!({
+        "metadata": {"name": "standard", "annotations":
+            {"storageclass.kubernetes.io/is-default-class": "true"}},
+        "provisioner": PROVISIONER});
+    match api.create(api.read(class)??, now) {
+        Err(error) if error.code == 409 => Ok(()),
+        other => other.map(drop).context("StorageClass standard"),
     }
 }
 

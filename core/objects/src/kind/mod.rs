@@ -16,7 +16,8 @@ pub use dynamic::DynamicObject;
 
 use crate::{Cause, ObjectMeta, OwnerReference, Shape};
 use untyped::{
-    DEPLOYMENT, ENDPOINT_SLICE, ENDPOINTS, JOB, POD_DISRUPTION_BUDGET, SERVICE, STATEFUL_SET,
+    DEPLOYMENT, ENDPOINT_SLICE, ENDPOINTS, JOB, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM,
+    POD_DISRUPTION_BUDGET, SERVICE, STATEFUL_SET, STORAGE_CLASS,
 };
 
 /// The properties of a kind of object that the API needs to know: one row of a table. Nothing else
@@ -399,6 +400,13 @@ impl Kind {
     pub const ENDPOINTS: Kind = Kind(&ENDPOINTS);
     /// `discovery.k8s.io/v1` `EndpointSlice`, whose objects the server keeps without a type of their own.
     pub const ENDPOINT_SLICE: Kind = Kind(&ENDPOINT_SLICE);
+    /// `v1` `PersistentVolume`, cluster-scoped, whose objects the server keeps without a type of their own.
+    pub const PERSISTENT_VOLUME: Kind = Kind(&PERSISTENT_VOLUME);
+    /// `v1` `PersistentVolumeClaim`, whose objects the server keeps without a type of their own.
+    pub const PERSISTENT_VOLUME_CLAIM: Kind = Kind(&PERSISTENT_VOLUME_CLAIM);
+    /// `storage.k8s.io/v1` `StorageClass`, cluster-scoped, whose objects the server keeps without a type of
+    /// their own.
+    pub const STORAGE_CLASS: Kind = Kind(&STORAGE_CLASS);
     /// `v1` `ReplicationController`.
     pub const REPLICATION_CONTROLLER: Kind = Kind(&REPLICATION_CONTROLLER);
     /// `v1` `Event`.

@@ -98,3 +98,39 @@ pub(super) static ENDPOINT_SLICE: ResourceType = ResourceType {
     has_generation: true,
     ..ResourceType::DEFAULT
 };
+
+pub(super) static PERSISTENT_VOLUME: ResourceType = ResourceType {
+    kind: "PersistentVolume",
+    metadata_checks: MetadataChecks {
+        whole: 2,
+        change: 0,
+    },
+    resource: "persistentvolumes",
+    namespaced: false,
+    has_status: true,
+    short_names: &["pv"],
+    returns_deleted: true,
+    ..ResourceType::DEFAULT
+};
+
+pub(super) static PERSISTENT_VOLUME_CLAIM: ResourceType = ResourceType {
+    kind: "PersistentVolumeClaim",
+    metadata_checks: MetadataChecks::BOTH,
+    resource: "persistentvolumeclaims",
+    has_status: true,
+    short_names: &["pvc"],
+    returns_deleted: true,
+    ..ResourceType::DEFAULT
+};
+
+pub(super) static STORAGE_CLASS: ResourceType = ResourceType {
+    group: "storage.k8s.io",
+    api_version: "storage.k8s.io/v1",
+    kind: "StorageClass",
+    metadata_checks: MetadataChecks::BOTH,
+    resource: "storageclasses",
+    namespaced: false,
+    short_names: &["sc"],
+    returns_deleted: true,
+    ..ResourceType::DEFAULT
+};

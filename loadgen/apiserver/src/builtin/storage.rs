@@ -1,12 +1,12 @@
-//! PersistentVolumes, PersistentVolumeClaims and StorageClasses. No volume is simulated: claims
-//! stay pending unless a client binds them.
+//! PersistentVolumes, PersistentVolumeClaims and StorageClasses. What binds claims to volumes is a
+//! controller.
 
 use std::sync::Arc;
 
 use podstorm_objects::cells::{items, text};
 use podstorm_objects::{
-    Cause, Cell, Column, DynamicObject, LabelSelector, Map, MetadataChecks, Now, Quantity,
-    ResourceType, Rules,
+    Cause, Cell, Column, DynamicObject, Kind, LabelSelector, Map, Now, Quantity, ResourceType,
+    Rules,
 };
 use serde_json::Value;
 
@@ -18,16 +18,6 @@ use crate::validation::{Checks, Field, names, validate_selector};
 
 pub(super) static ROWS: [ResourceType; 3] = [
     ResourceType {
-        kind: "PersistentVolume",
-        metadata_checks: MetadataChecks {
-            whole: 2,
-            change: 0,
-        },
-        resource: "persistentvolumes",
-        namespaced: false,
-        has_status: true,
-        short_names: &["pv"],
-        returns_deleted: true,
         columns: VOLUME,
         rules: Rules {
             default: default_volume,
@@ -42,15 +32,9 @@ pub(super) static ROWS: [ResourceType; 3] = [
             first_phase: "Pending",
             ..Rules::NONE
         },
-        ..ResourceType::DEFAULT
+        ..*Kind::PERSISTENT_VOLUME.row()
     },
     ResourceType {
-        kind: "PersistentVolumeClaim",
-        metadata_checks: MetadataChecks::BOTH,
-        resource: "persistentvolumeclaims",
-        has_status: true,
-        short_names: &["pvc"],
-        returns_deleted: true,
         columns: CLAIM,
         rules: Rules {
             default: |claim| claim.fields.within("spec", default_claim_spec),
@@ -65,17 +49,9 @@ pub(super) static ROWS: [ResourceType; 3] = [
             first_phase: "Pending",
             ..Rules::NONE
         },
-        ..ResourceType::DEFAULT
+        ..*Kind::PERSISTENT_VOLUME_CLAIM.row()
     },
     ResourceType {
-        group: "storage.k8s.io",
-        api_version: "storage.k8s.io/v1",
-        kind: "StorageClass",
-        metadata_checks: MetadataChecks::BOTH,
-        resource: "storageclasses",
-        namespaced: false,
-        short_names: &["sc"],
-        returns_deleted: true,
         columns: CLASS,
         rules: Rules {
             default: |class| {
@@ -85,7 +61,7 @@ pub(super) static ROWS: [ResourceType; 3] = [
             validate: validate_class,
             ..Rules::NONE
         },
-        ..ResourceType::DEFAULT
+        ..*Kind::STORAGE_CLASS.row()
     },
 ];
 

@@ -13,6 +13,7 @@ use super::observer::Observers;
 use super::runner::{AnyRunner, Hooks};
 use super::{Builder, garbage_collector};
 use crate::faults::Connection;
+use crate::provisioner::VolumeProvisioner;
 use crate::rows::{GARBAGE_COLLECTOR, RESOURCE_QUOTA, Rows};
 
 /// Adds a controller to the manager that a builder is building.
@@ -51,6 +52,7 @@ impl Registry {
     pub fn upstream() -> Registry {
         let mut registry = Registry(Vec::new());
         upstream(&mut registry);
+        registry.add::<VolumeProvisioner>();
         for row in [&GARBAGE_COLLECTOR, &RESOURCE_QUOTA] {
             let part = Part::Cluster(garbage_collector::add);
             registry.0.push(Entry { row, part });

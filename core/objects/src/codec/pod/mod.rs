@@ -140,6 +140,18 @@ impl PodSpec {
         self.members.get(name)
     }
 
+    /// The claims that `volumes` names, in their order. A spec without claims is searched for one word; any
+    /// other is parsed.
+    pub fn claims(&self) -> Vec<Str> {
+        if !self.members.as_str().contains("\"persistentVolumeClaim\"") {
+            return Vec::new();
+        }
+        let volumes = self.get("volumes").unwrap_or_default();
+        let volumes = volumes.as_array().into_iter().flatten();
+        let names = volumes.filter_map(|it| it["persistentVolumeClaim"]["claimName"].as_str());
+        names.map(Str::from).collect()
+    }
+
     /// Calls `give` with the text of the members, piece by piece. The name of the pod's
     /// service-account volume is put back in each of its places. O(number of places).
     fn pieces(&self, token_volume: Option<TokenVolume>, mut give: impl FnMut(&str)) {

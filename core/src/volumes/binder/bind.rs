@@ -1,0 +1,133 @@
+//! The writes that join a volume and a claim, in upstream's order: the volume, its phase, the claim, its
+//! status. Each is left out where it would change nothing.
+
+use std::sync::Arc;
+
+use podstorm_objects::{AnyObject, DynamicObject};
+use podstorm_runtime::client::{Answer, Request};
+use podstorm_runtime::driver::{Calls, SyncFailure};
+use serde_json::{Value, json};
+
+use super::{BIND_COMPLETED, BOUND_BY_CONTROLLER, Cached, at, text};
+use crate::volumes::failure;
+
+/// Joins a volume and a claim.
+pub(super) async fn bind(volume: Cached, claim: Cached, calls: &Calls) -> Result<(), SyncFailure> {
+    let volume = reserve(volume, &claim, calls).await?;
+    let volume = set_phase(volume, "Bound", calls).await?;
+    let claim = complete(claim, &volume, calls).await?;
+    set_bound(claim, &volume, calls).await
+}
+
+/// The volume names the claim.
+async fn reserve(
+    volume: Cached,
+    claim: &DynamicObject,
+    calls: &Calls,
+) -> Result<Cached, SyncFailure> {
+    let meta = &claim.metadata;
+    let before = at(&volume, "/spec/claimRef");
+    if before["uid"].as_str() == Some(&*meta.uid.to_string()) {
+        return Ok(volume);
+    }
+    let mut new = DynamicObject::clone(&volume);
+    if before.is_null() {
+        let annotations = &mut new.metadata.annotations;
+        *annotations = annotations.with(BOUND_BY_CONTROLLER, "yes");
+    }
+    let reference = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "namespace": &*meta.namespace, "name": &*meta.name, "uid": meta.uid.to_string(),
+        "resourceVersion": meta.resource_version.to_string()});
+    set(&mut new, "spec", "claimRef", reference);
+    put(new, calls).await
+}
+
+/// The claim names the volume, and that the two are joined.
+async fn complete(
+    claim: Cached,
+    volume: &DynamicObject,
+    calls: &Calls,
+) -> Result<Cached, SyncFailure> {
+    let name = &*volume.metadata.name;
+    let is_named = text(&claim, "/spec/volumeName") == name;
+    let annotations = &claim.metadata.annotations;
+    if is_named && annotations.get(BIND_COMPLETED).is_some() {
+        return Ok(claim);
+    }
+    let mut annotations = annotations.with(BIND_COMPLETED, "yes");
+    let mut new = DynamicObject::clone(&claim);
+    if !is_named {
+        annotations = annotations.with(BOUND_BY_CONTROLLER, "yes");
+        set(&mut new, "spec", "volumeName", name.into());
+    }
+    new.metadata.annotations = annotations;
+    put(new, calls).await
+}
+
+async fn set_bound(
+    claim: Cached,
+    volume: &DynamicObject,
+    calls: &Calls,
+) -> Result<(), SyncFailure> {
+    let mut new = DynamicObject::clone(&claim);
+    for (member, value) in [
+        ("phase", "Bound".into()),
+        ("accessModes", at(volume, "/spec/accessModes").clone()),
+        ("capacity", at(volume, "/spec/capacity").clone()),
+    ] {
+        set(&mut new, "status", member, value);
+    }
+    match new.fields.get("status") == claim.fields.get("status") {
+        true => Ok(()),
+        false => put_status(new, calls).await.map(drop),
+    }
+}
+
+/// Sets the phase of a volume or a claim.
+pub(super) async fn set_phase(
+    object: Cached,
+    phase: &str,
+    calls: &Calls,
+) -> Result<Cached, SyncFailure> {
+    if text(&object, "/status/phase") == phase {
+        return Ok(object);
+    }
+    let mut new = DynamicObject::clone(&object);
+    set(&mut new, "status", "phase", phase.into());
+    if object.kind().resource() == "persistentvolumes" {
+        let since = calls.now().wall().to_string();
+        set(&mut new, "status", "lastPhaseTransitionTime", since.into());
+    }
+    put_status(new, calls).await
+}
+
+/// Sets a member of the spec or of the status.
+pub(super) fn set(object: &mut DynamicObject, part: &str, member: &str, value: Value) {
+    let part = object.fields.entry(part).or_insert_with(|| json!({}));
+    if let Value::Object(part) = part {
+        part.insert(member.to_owned(), value);
+    }
+}
+
+/// Replaces an object at the version that it carries.
+pub(super) async fn put(object: DynamicObject, calls: &Calls) -> Result<Cached, SyncFailure> {
+    let object: AnyObject = Arc::new(object);
+    answered(Request::Put { object }, calls).await
+}
+
+async fn put_status(object: DynamicObject, calls: &Calls) -> Result<Cached, SyncFailure> {
+    let object: AnyObject = Arc::new(object);
+    answered(Request::PutStatus { object }, calls).await
+}
+
+async fn answered(request: Request, calls: &Calls) -> Result<Cached, SyncFailure> {
+    match calls.request(request).await {
+        Answer::Object(object) => {
+            let kind = object.kind();
+            let read = object.downcast();
+            Ok(read.unwrap_or_else(|| panic!("a write is answered by a typed {kind:?}")))
+        }
+        Answer::Failed(error) => Err(failure("write failed", error.message)),
+        other => panic!("a write can't be answered by {other:?}"),
+    }
+}

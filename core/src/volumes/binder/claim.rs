@@ -1,0 +1,199 @@
+//! One sync of one claim.
+//!
+//! Source: `syncClaim` of Kubernetes' `pkg/controller/volume/persistentvolume`.
+
+use std::sync::Arc;
+
+use podstorm_objects::DynamicObject;
+use podstorm_runtime::client::EventType;
+use podstorm_runtime::driver::{Calls, SyncFailure};
+use podstorm_runtime::intern::KeyId;
+use podstorm_runtime::primitives::lock;
+use podstorm_runtime::workqueue::End;
+
+use super::bind::{bind, put, set, set_phase};
+use super::{
+    BIND_COMPLETED, BOUND_BY_CONTROLLER, Cached, PROVISIONERS, SELECTED_NODE, Shared, at, class_of,
+    matching, report, text,
+};
+
+/// The provisioner of classes whose volumes nobody makes.
+const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
+
+/// Runs a sync to its end.
+pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncFailure> {
+    let Some(claim) = shared.claims.get(key) else {
+        return Ok(End::Forget);
+    };
+    let claim = Cached::clone(&claim);
+    match claim.metadata.annotations.get(BIND_COMPLETED) {
+        Some(_) => bound(&shared, claim, &calls).await?,
+        None if text(&claim, "/spec/volumeName").is_empty() => {
+            unbound(&shared, claim, &calls).await?;
+        }
+        None => named(&shared, claim, &calls).await?,
+    }
+    Ok(End::Forget)
+}
+
+/// A claim without a volume.
+async fn unbound(shared: &Shared, claim: Cached, calls: &Calls) -> Result<(), SyncFailure> {
+    let class_name = class_of(&claim).to_owned();
+    let class = shared.classes.get_named("", &class_name);
+    let waits = class.as_ref().is_some_and(|it| {
+        it.fields
+            .get("volumeBindingMode")
+            .is_some_and(|it| it == "WaitForFirstConsumer")
+    });
+    let is_selected = claim.metadata.annotations.get(SELECTED_NODE).is_some();
+    let keys = lock(&shared.by_class).candidates(&claim);
+    let volumes = keys.into_iter().filter_map(|key| shared.volumes.get(key));
+    let volumes: Vec<_> = volumes.collect();
+    let volumes = volumes.iter().map(|it| &**it);
+    if let Some(volume) = matching::best(volumes, &claim, waits && !is_selected) {
+        return bind(volume, claim, calls).await;
+    }
+    if class_name.is_empty() {
+        if at(&claim, "/spec/storageClassName").is_null()
+            && let Some(default) = shared.default_class()
+        {
+            let mut new = DynamicObject::clone(&claim);
+            let name = default.metadata.name.as_str();
+            set(&mut new, "spec", "storageClassName", name.into());
+            return put(new, calls).await.map(drop);
+        }
+        let why = "no persistent volumes available for this claim and no storage class is set";
+        report(
+            &claim,
+            EventType::Normal,
+            "FailedBinding",
+            why.to_owned(),
+            calls,
+        );
+        return set_phase(claim, "Pending", calls).await.map(drop);
+    }
+    if waits && !is_selected {
+        let why = "waiting for first consumer to be created before binding";
+        report(
+            &claim,
+            EventType::Normal,
+            "WaitForFirstConsumer",
+            why.to_owned(),
+            calls,
+        );
+        return set_phase(claim, "Pending", calls).await.map(drop);
+    }
+    let Some(class) = class else {
+        let why = format!("storageclass.storage.k8s.io {class_name:?} not found");
+        report(&claim, EventType::Warning, "ProvisioningFailed", why, calls);
+        return set_phase(claim, "Pending", calls).await.map(drop);
+    };
+    provision(claim, &class, calls).await
+}
+
+/// Asks the provisioner of a class for a volume.
+async fn provision(claim: Cached, class: &DynamicObject, calls: &Calls) -> Result<(), SyncFailure> {
+    let provisioner = text(class, "/provisioner");
+    if provisioner == NO_PROVISIONER {
+        let why = format!(
+            "no persistent volumes available, and class {:?} has no provisioner",
+            class.metadata.name
+        );
+        report(&claim, EventType::Normal, "FailedBinding", why, calls);
+        return set_phase(claim, "Pending", calls).await.map(drop);
+    }
+    let annotations = &claim.metadata.annotations;
+    let is_asked = PROVISIONERS
+        .iter()
+        .all(|it| annotations.get(it).is_some_and(|it| **it == *provisioner));
+    let claim = match is_asked {
+        true => claim,
+        false => {
+            let mut new = DynamicObject::clone(&claim);
+            let asked = PROVISIONERS.iter();
+            new.metadata.annotations =
+                asked.fold(annotations.clone(), |all, it| all.with(it, provisioner));
+            put(new, calls).await?
+        }
+    };
+    let why = format!(
+        "Waiting for a volume to be created either by the external provisioner '{provisioner}' or \
+         manually by the system administrator. If volume creation is delayed, please verify that \
+         the provisioner is running and correctly registered."
+    );
+    report(
+        &claim,
+        EventType::Normal,
+        "ExternalProvisioning",
+        why,
+        calls,
+    );
+    set_phase(claim, "Pending", calls).await.map(drop)
+}
+
+/// A claim that names a volume, and is not joined to it yet.
+async fn named(shared: &Shared, claim: Cached, calls: &Calls) -> Result<(), SyncFailure> {
+    let Some(volume) = shared
+        .volumes
+        .get_named("", text(&claim, "/spec/volumeName"))
+    else {
+        return set_phase(claim, "Pending", calls).await.map(drop);
+    };
+    let volume = Cached::clone(&volume);
+    if at(&volume, "/spec/claimRef").is_null() {
+        if let Some(problem) = matching::problem(&volume, &claim) {
+            let name = &volume.metadata.name;
+            let why = format!("Cannot bind to requested volume {name:?}: {problem}");
+            report(&claim, EventType::Warning, "VolumeMismatch", why, calls);
+            return set_phase(claim, "Pending", calls).await.map(drop);
+        }
+        return bind(volume, claim, calls).await;
+    }
+    if matching::is_for(&volume, &claim) {
+        return bind(volume, claim, calls).await;
+    }
+    if claim
+        .metadata
+        .annotations
+        .get(BOUND_BY_CONTROLLER)
+        .is_none()
+    {
+        let why = format!(
+            "volume {:?} already bound to a different claim.",
+            volume.metadata.name
+        );
+        report(&claim, EventType::Warning, "FailedBinding", why, calls);
+    }
+    set_phase(claim, "Pending", calls).await.map(drop)
+}
+
+/// A claim that was joined to a volume once.
+async fn bound(shared: &Shared, claim: Cached, calls: &Calls) -> Result<(), SyncFailure> {
+    let name = text(&claim, "/spec/volumeName");
+    if name.is_empty() {
+        let why = "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!";
+        return lost(claim, "ClaimLost", why, calls).await;
+    }
+    let Some(volume) = shared.volumes.get_named("", name) else {
+        let why = "Bound claim has lost its PersistentVolume. Data on the volume is lost!";
+        return lost(claim, "ClaimLost", why, calls).await;
+    };
+    let volume = Cached::clone(&volume);
+    if at(&volume, "/spec/claimRef").is_null() || matching::is_for(&volume, &claim) {
+        return bind(volume, claim, calls).await;
+    }
+    let why = "Two claims are bound to the same volume, this one is bound incorrectly";
+    lost(claim, "ClaimMisbound", why, calls).await
+}
+
+async fn lost(
+    claim: Cached,
+    reason: &'static str,
+    why: &str,
+    calls: &Calls,
+) -> Result<(), SyncFailure> {
+    if text(&claim, "/status/phase") != "Lost" {
+        report(&claim, EventType::Warning, reason, why.to_owned(), calls);
+    }
+    set_phase(claim, "Lost", calls).await.map(drop)
+}

@@ -1,0 +1,91 @@
+//! Whether a volume suits a claim, and which one suits best.
+//!
+//! Source: `FindMatchingVolume` of Kubernetes' `k8s.io/component-helpers/storage/volume`.
+
+use podstorm_objects::{DynamicObject, LabelSelector, Quantity, Selector};
+use serde_json::Value;
+
+use super::{Cached, at, class_of, text};
+
+fn quantity(value: &Value) -> Quantity {
+    Quantity::from_json(value).unwrap_or_default()
+}
+
+pub(super) fn capacity(volume: &DynamicObject) -> Quantity {
+    quantity(at(volume, "/spec/capacity/storage"))
+}
+
+/// Whether the claim is the one that the volume is reserved for.
+pub(super) fn is_for(volume: &DynamicObject, claim: &DynamicObject) -> bool {
+    let reference = at(volume, "/spec/claimRef");
+    let (meta, uid) = (&claim.metadata, reference["uid"].as_str().unwrap_or(""));
+    reference["name"] == *meta.name
+        && reference["namespace"] == *meta.namespace
+        && (uid.is_empty() || meta.uid == uid.into())
+}
+
+/// Why a volume that a claim or a user names can't be used for the claim.
+pub(super) fn problem(volume: &DynamicObject, claim: &DynamicObject) -> Option<&'static str> {
+    if quantity(at(claim, "/spec/resources/requests/storage")) > capacity(volume) {
+        return Some("requested PV is too small");
+    }
+    if class_of(claim) != class_of(volume) {
+        return Some("storageClassName does not match");
+    }
+    if mode(claim) != mode(volume) {
+        return Some("incompatible volumeMode");
+    }
+    (!has_modes(volume, claim)).then_some("incompatible accessMode")
+}
+
+fn mode(object: &DynamicObject) -> &str {
+    match text(object, "/spec/volumeMode") {
+        "" => "Filesystem",
+        mode => mode,
+    }
+}
+
+fn has_modes(volume: &DynamicObject, claim: &DynamicObject) -> bool {
+    let of = |it| at(it, "/spec/accessModes").as_array().into_iter().flatten();
+    of(claim).all(|mode| of(volume).any(|it| it == mode))
+}
+
+/// The smallest of the volumes that suits a claim; one that is reserved for it before all others. With
+/// `only_reserved` no other. O(volumes).
+pub(super) fn best<'v>(
+    volumes: impl Iterator<Item = &'v Cached>,
+    claim: &DynamicObject,
+    only_reserved: bool,
+) -> Option<Cached> {
+    let selector = at(claim, "/spec/selector");
+    let selector = match selector {
+        Value::Null => None,
+        json => {
+            // A selector that can't be read matches nothing.
+            let read = LabelSelector::from_json(json.clone()).ok();
+            let read = read.and_then(|it| Selector::compile(Some(&it)).ok());
+            Some(read.unwrap_or_else(Selector::nothing))
+        }
+    };
+    let suits = |volume: &&Cached| {
+        let is_reserved = is_for(volume, claim);
+        let is_free = at(volume, "/spec/claimRef").is_null();
+        !volume.metadata.is_deleting()
+            && problem(volume, claim).is_none()
+            && (is_reserved
+                || is_free
+                    && !only_reserved
+                    && text(volume, "/status/phase") == "Available"
+                    && selector
+                        .as_ref()
+                        .is_none_or(|it| it.matches(&volume.metadata.labels)))
+    };
+    let best = volumes.filter(suits).min_by_key(|volume| {
+        (
+            !is_for(volume, claim),
+            capacity(volume),
+            volume.metadata.name.clone(),
+        )
+    });
+    best.cloned()
+}

@@ -1,0 +1,274 @@
+//! The binder: finds or asks for a volume for each claim, joins the two, and frees a volume whose claim is
+//! gone.
+//!
+//! `claim` and `volume`: one sync of each; `matching`: which volume is best for a claim; `bind`: the four
+//! writes that join them. `classes` has what no cache has: the claims that wait and the volumes that are
+//! free, by their class, so that a volume which becomes free wakes the claims that it may suit. Upstream
+//! looks at every claim again after 15 s instead.
+//!
+//! Nothing is written of a claim whose class delays its binding until a pod needs it; the scheduler says so
+//! by an annotation.
+
+mod bind;
+mod claim;
+mod classes;
+mod matching;
+mod row;
+mod volume;
+
+use std::sync::Arc;
+
+use podstorm_objects::{DynamicObject, Kind, Now, ObjectReference};
+use podstorm_runtime::client::{EventIntent, EventMessage, EventType};
+use podstorm_runtime::driver::{AsyncSync, Calls, Step, Workload};
+use podstorm_runtime::informer::{Handler, Informers};
+use podstorm_runtime::intern::{KeyId, ObjectKey};
+use podstorm_runtime::primitives::{Mutex, lock};
+use podstorm_runtime::store::{Change, Keyed, Store};
+use podstorm_runtime::workqueue::RateLimitingQueue;
+
+use super::{Cached, at, text};
+use crate::controller::ControllerType as _;
+use classes::Classes;
+
+pub use row::PersistentVolumeBinder;
+
+/// The place of the queue of claims.
+const CLAIMS: usize = 0;
+
+/// The place of the queue of volumes.
+const VOLUMES: usize = 1;
+
+/// On a claim whose binding is complete.
+const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
+
+/// On a claim or a volume that a controller has bound, not a user.
+const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
+
+/// On a claim that waits for a volume of this provisioner.
+const PROVISIONERS: [&str; 2] = [
+    "volume.beta.kubernetes.io/storage-provisioner",
+    "volume.kubernetes.io/storage-provisioner",
+];
+
+/// On a claim whose first pod is to run on this node.
+const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+
+/// On the class of claims that name none.
+const IS_DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
+
+/// The older place of a claim's or a volume's class.
+const OLD_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+
+/// The controller. A clone is the same controller.
+#[derive(Clone, Debug)]
+pub struct Binder(Arc<Shared>);
+
+/// What syncs, which outlive a borrow, share with the controller.
+#[derive(Debug)]
+struct Shared {
+    claims: Arc<Store<Cached>>,
+    volumes: Arc<Store<Cached>>,
+    classes: Arc<Store<Cached>>,
+    queues: [RateLimitingQueue<KeyId>; 2],
+    by_class: Mutex<Classes>,
+}
+
+impl Binder {
+    fn new(informers: &mut Informers) -> Binder {
+        let queue = |at: usize| RateLimitingQueue::of(PersistentVolumeBinder::ROW.queues[at]);
+        let shared = Arc::new(Shared {
+            claims: informers.store(Kind::PERSISTENT_VOLUME_CLAIM, || ()),
+            volumes: informers.store(Kind::PERSISTENT_VOLUME, || ()),
+            classes: informers.store(Kind::STORAGE_CLASS, || ()),
+            queues: [queue(CLAIMS), queue(VOLUMES)],
+            by_class: Mutex::default(),
+        });
+        let handler = |events: fn(&Shared, &Change<Cached>, Now), queue: Option<usize>| {
+            Arc::new(Of {
+                shared: Arc::clone(&shared),
+                events,
+                queue,
+            })
+        };
+        for (kind, handler) in [
+            (
+                Kind::PERSISTENT_VOLUME_CLAIM,
+                handler(Shared::claim_changed, Some(CLAIMS)),
+            ),
+            (
+                Kind::PERSISTENT_VOLUME,
+                handler(Shared::volume_changed, Some(VOLUMES)),
+            ),
+            (Kind::STORAGE_CLASS, handler(Shared::class_changed, None)),
+        ] {
+            informers.add_handler::<Cached>(kind, handler);
+        }
+        Binder(shared)
+    }
+}
+
+/// The events of one kind.
+#[derive(Debug)]
+struct Of {
+    shared: Arc<Shared>,
+    events: fn(&Shared, &Change<Cached>, Now),
+    queue: Option<usize>,
+}
+
+impl Handler<Cached> for Of {
+    fn handle(&self, change: &Change<Cached>, now: Now) {
+        (self.events)(&self.shared, change, now);
+    }
+
+    fn keyed(&self) -> Option<&dyn Keyed> {
+        let queue = self.queue?;
+        Some(&self.shared.queues[queue])
+    }
+}
+
+impl Shared {
+    /// A claim wakes itself, and the volume that it has or had.
+    fn claim_changed(&self, change: &Change<Cached>, now: Now) {
+        let (old, new) = (change.old.as_deref(), change.new.as_deref());
+        lock(&self.by_class).claim(change.key, new.map(|it| &**it));
+        if new.is_some() {
+            self.queues[CLAIMS].add(change.key, now.mono_ns);
+        }
+        let last = change.last.as_deref();
+        for claim in [old.map(|it| &**it), new.map(|it| &**it), last]
+            .into_iter()
+            .flatten()
+        {
+            let volume = text(claim, "/spec/volumeName");
+            if !volume.is_empty() {
+                let key = self.volumes.intern("", volume);
+                self.queues[VOLUMES].add(key, now.mono_ns);
+            }
+        }
+    }
+
+    /// A volume wakes itself, the claim that it is for, and the claims that a free one may suit.
+    fn volume_changed(&self, change: &Change<Cached>, now: Now) {
+        let (old, new) = (change.old.as_deref(), change.new.as_deref());
+        if new.is_some() {
+            self.queues[VOLUMES].add(change.key, now.mono_ns);
+        }
+        let last = change.last.as_deref();
+        for volume in [old.map(|it| &**it), new.map(|it| &**it), last]
+            .into_iter()
+            .flatten()
+        {
+            let claim = at(volume, "/spec/claimRef");
+            if let (Some(namespace), Some(name)) =
+                (claim["namespace"].as_str(), claim["name"].as_str())
+            {
+                let key = self.claims.intern(namespace, name);
+                self.queues[CLAIMS].add(key, now.mono_ns);
+            }
+        }
+        let waiting = lock(&self.by_class).volume(change.key, new.map(|it| &**it));
+        for key in waiting {
+            self.queues[CLAIMS].add(key, now.mono_ns);
+        }
+    }
+
+    /// A class wakes the claims that wait for it; the default one, those that name none.
+    fn class_changed(&self, change: &Change<Cached>, now: Now) {
+        let Some(class) = change.new.as_deref() else {
+            return;
+        };
+        let by_class = lock(&self.by_class);
+        let mut waiting = by_class.waiting(&class.metadata.name);
+        if is_default(class) {
+            waiting.extend(by_class.waiting(""));
+        }
+        drop(by_class);
+        for key in waiting {
+            self.queues[CLAIMS].add(key, now.mono_ns);
+        }
+    }
+
+    /// The default class: of several the newest, then the first by name. O(classes).
+    fn default_class(&self) -> Option<Cached> {
+        let all = self
+            .classes
+            .all()
+            .into_iter()
+            .map(|(_, class)| (*class).clone());
+        all.filter(|class| is_default(class)).max_by(|a, b| {
+            let created = |it: &Cached| it.metadata.creation_timestamp;
+            let names = b.metadata.name.cmp(&a.metadata.name);
+            created(a).cmp(&created(b)).then(names)
+        })
+    }
+}
+
+fn is_default(class: &DynamicObject) -> bool {
+    [
+        IS_DEFAULT,
+        "storageclass.beta.kubernetes.io/is-default-class",
+    ]
+    .iter()
+    .any(|it| {
+        class
+            .metadata
+            .annotations
+            .get(it)
+            .is_some_and(|it| **it == *"true")
+    })
+}
+
+/// The class that a claim or a volume names; empty where it names none.
+fn class_of(object: &DynamicObject) -> &str {
+    match object.metadata.annotations.get(OLD_CLASS) {
+        Some(class) => class,
+        None => text(object, "/spec/storageClassName"),
+    }
+}
+
+/// An Event about a claim or a volume.
+fn report(
+    object: &DynamicObject,
+    kind: EventType,
+    reason: &'static str,
+    text: String,
+    calls: &Calls,
+) {
+    calls.event(EventIntent {
+        regarding: Arc::new(ObjectReference::new(object.kind(), &object.metadata)),
+        kind,
+        reason,
+        message: EventMessage::Text(text.into()),
+    });
+}
+
+impl Workload for Binder {
+    type Sync = AsyncSync;
+
+    fn name(&self, queue: usize, key: KeyId) -> ObjectKey {
+        match queue {
+            CLAIMS => self.0.claims.name(key),
+            _ => self.0.volumes.name(key),
+        }
+    }
+
+    fn queues(&self) -> &[RateLimitingQueue<KeyId>] {
+        &self.0.queues
+    }
+
+    fn begin(&self, queue: usize, key: KeyId, sync: &mut AsyncSync, now: Now) -> Step {
+        let shared = Arc::clone(&self.0);
+        match queue {
+            CLAIMS => sync.begin(key, now, |calls| claim::run(shared, key, calls)),
+            _ => sync.begin(key, now, |calls| volume::run(shared, key, calls)),
+        }
+    }
+
+    fn resume(&self, sync: &mut AsyncSync, now: Now) -> Step {
+        sync.resume(now)
+    }
+}
+
+#[cfg(test)]
+mod tests;

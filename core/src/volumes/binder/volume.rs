@@ -1,0 +1,118 @@
+//! One sync of one volume.
+//!
+//! Source: `syncVolume` of Kubernetes' `pkg/controller/volume/persistentvolume`.
+
+use std::sync::Arc;
+
+use podstorm_objects::{DynamicObject, Kind, Uid};
+use podstorm_runtime::client::{Answer, Request};
+use podstorm_runtime::driver::{Calls, SyncFailure};
+use podstorm_runtime::intern::KeyId;
+use podstorm_runtime::workqueue::End;
+
+use super::bind::{put, set_phase};
+use super::{BOUND_BY_CONTROLLER, CLAIMS, Cached, Shared, at, text};
+use crate::volumes::failure;
+
+/// On a volume that a provisioner has made.
+const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
+
+/// Runs a sync to its end.
+pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncFailure> {
+    let Some(volume) = shared.volumes.get(key) else {
+        return Ok(End::Forget);
+    };
+    let volume = Cached::clone(&volume);
+    let reference = at(&volume, "/spec/claimRef").clone();
+    let uid = reference["uid"].as_str().unwrap_or("");
+    // Nobody's, or reserved for a claim that may come.
+    if uid.is_empty() {
+        set_phase(volume, "Available", &calls).await?;
+        return Ok(End::Forget);
+    }
+    let part = |name: &str| reference[name].as_str().unwrap_or("").to_owned();
+    let claim = find(
+        &shared,
+        (&part("namespace"), &part("name")),
+        &uid.into(),
+        &calls,
+    )
+    .await?;
+    let Some(claim) = claim else {
+        // What becomes of it now is its provisioner's matter.
+        if text(&volume, "/status/phase") != "Failed" {
+            set_phase(volume, "Released", &calls).await?;
+        }
+        return Ok(End::Forget);
+    };
+    let named = text(&claim, "/spec/volumeName");
+    if named == &*volume.metadata.name {
+        set_phase(volume, "Bound", &calls).await?;
+    } else if named.is_empty() {
+        let meta = &claim.metadata;
+        let key = shared.claims.intern(&meta.namespace, &meta.name);
+        shared.queues[CLAIMS].add(key, calls.now().mono_ns);
+    } else if volume.metadata.annotations.get(PROVISIONED_BY).is_some()
+        && text(&volume, "/spec/persistentVolumeReclaimPolicy") == "Delete"
+    {
+        // The claim has found another; nobody needs the one that was made for it.
+        set_phase(volume, "Released", &calls).await?;
+    } else {
+        release(volume, &calls).await?;
+    }
+    Ok(End::Forget)
+}
+
+/// The claim of that name and UID. One that the cache does not have is read, as the cache may be behind:
+/// what follows from its absence can't be undone.
+async fn find(
+    shared: &Shared,
+    (namespace, name): (&str, &str),
+    uid: &Uid,
+    calls: &Calls,
+) -> Result<Option<Cached>, SyncFailure> {
+    let is_it = |it: &Cached| it.metadata.uid == *uid;
+    if let Some(claim) = shared
+        .claims
+        .get_named(namespace, name)
+        .filter(|it| is_it(it))
+    {
+        return Ok(Some(Cached::clone(&claim)));
+    }
+    let read = Request::Get {
+        kind: Kind::PERSISTENT_VOLUME_CLAIM,
+        namespace: namespace.into(),
+        name: name.into(),
+    };
+    match calls.request(read).await {
+        Answer::Object(object) => Ok(object.downcast::<DynamicObject>().filter(is_it)),
+        Answer::Failed(error) if error.is_not_found() => Ok(None),
+        Answer::Failed(error) => Err(failure("read failed", error.message)),
+        other => panic!("a read can't be answered by {other:?}"),
+    }
+}
+
+/// Undoes what the controller has written of a claim; what a user has reserved stays reserved.
+async fn release(volume: Cached, calls: &Calls) -> Result<(), SyncFailure> {
+    let mut new = DynamicObject::clone(&volume);
+    let is_ours = volume
+        .metadata
+        .annotations
+        .get(BOUND_BY_CONTROLLER)
+        .is_some();
+    let spec = new.fields.get_mut("spec").and_then(|it| it.as_object_mut());
+    if let Some(spec) = spec {
+        if is_ours {
+            spec.remove("claimRef");
+        } else if let Some(reference) = spec.get_mut("claimRef").and_then(|it| it.as_object_mut()) {
+            reference.remove("uid");
+            reference.remove("resourceVersion");
+        }
+    }
+    if is_ours {
+        let annotations = &mut new.metadata.annotations;
+        *annotations = annotations.without(BOUND_BY_CONTROLLER);
+    }
+    let volume = put(new, calls).await?;
+    set_phase(volume, "Available", calls).await.map(drop)
+}

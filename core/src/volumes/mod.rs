@@ -1,0 +1,87 @@
+//! The controllers of volumes and of claims: they bind each PersistentVolumeClaim to a PersistentVolume, and
+//! protect both from deletion while they are in use.
+//!
+//! `binder`: what upstream's `persistentvolume-binder-controller` does, but for the plug-ins that are
+//! compiled into it: volumes are made and removed by an external provisioner, which a class names.
+//! `claim_protection` and `volume_protection`: the finalizers.
+//!
+//! Source: Kubernetes' `pkg/controller/volume/{persistentvolume,pvcprotection,pvprotection}`.
+
+mod binder;
+mod claim_protection;
+mod volume_protection;
+
+use std::sync::Arc;
+
+use podstorm_objects::{AnyObject, DynamicObject, Str};
+use podstorm_runtime::client::{Answer, Request};
+use podstorm_runtime::driver::{Calls, SyncFailure};
+use serde_json::Value;
+
+pub use binder::{Binder, PersistentVolumeBinder};
+pub use claim_protection::{ClaimProtection, PersistentVolumeClaimProtection};
+pub use volume_protection::{PersistentVolumeProtection, VolumeProtection};
+
+/// A cached object.
+type Cached = Arc<DynamicObject>;
+
+/// A member of a volume or a claim by its path, `/spec/volumeName`; null where it is absent.
+fn at<'o>(object: &'o DynamicObject, path: &str) -> &'o Value {
+    let (member, rest) = match path[1..].split_once('/') {
+        Some((member, _)) => (member, &path[1 + member.len()..]),
+        None => (&path[1..], ""),
+    };
+    let member = object.fields.get(member);
+    member
+        .and_then(|it| it.pointer(rest))
+        .unwrap_or(&Value::Null)
+}
+
+/// The same of a text; empty where it is absent.
+fn text<'o>(object: &'o DynamicObject, path: &str) -> &'o str {
+    at(object, path).as_str().unwrap_or("")
+}
+
+fn has_finalizer(object: &DynamicObject, name: &str) -> bool {
+    object
+        .metadata
+        .finalizers()
+        .iter()
+        .any(|held| **held == *name)
+}
+
+/// The object with a finalizer more, or less.
+fn with_finalizer(object: &DynamicObject, name: &str, is_held: bool) -> DynamicObject {
+    let held = object.metadata.finalizers().iter().cloned();
+    let mut all: Vec<Str> = held.filter(|held| **held != *name).collect();
+    if is_held {
+        all.push(name.into());
+    }
+    let mut changed = object.clone();
+    changed.metadata.finalizers = (!all.is_empty()).then(|| Arc::new(all));
+    changed
+}
+
+/// Adds a finalizer or removes it, at the version that is cached. An object that is gone needs neither.
+async fn put_finalizer(
+    object: &DynamicObject,
+    name: &str,
+    is_held: bool,
+    calls: &Calls,
+) -> Result<(), SyncFailure> {
+    let object: AnyObject = Arc::new(with_finalizer(object, name, is_held));
+    match calls.request(Request::Put { object }).await {
+        Answer::Failed(error) if !error.is_not_found() => {
+            Err(failure("write failed", error.message))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn failure(label: &'static str, message: String) -> SyncFailure {
+    SyncFailure {
+        label,
+        message,
+        is_final: false,
+    }
+}

@@ -1,0 +1,297 @@
+//! The simulated provisioner of volumes: makes a volume for each claim that the binder asks it for, and
+//! deletes the volumes that their claims have left, where their policy says so.
+//!
+//! It is a client of the API, as external provisioners are, so that any binder works with it, a real
+//! kube-controller-manager's too.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use podstorm::client::{Answer, EventIntent, EventMessage, EventType, Reason, Request};
+use podstorm::controller::{ControllerType, Setup};
+use podstorm::driver::{AsyncSync, Calls, Step, SyncFailure, Workload};
+use podstorm::informer::{Handler, Informers};
+use podstorm::intern::{KeyId, ObjectKey};
+use podstorm::primitives::{Mutex, lock};
+use podstorm::row::{ControllerRow, NumberFlag, Write};
+use podstorm::store::{Change, Keyed, Store};
+use podstorm::workqueue::{End, QueueRow, RateLimitingQueue, Workers};
+use podstorm_objects::{AnyObject, DynamicObject, Kind, Map, Now, ObjectReference};
+use serde_json::{Value, json};
+
+/// Its name, in classes and on volumes.
+pub const PROVISIONER: &str = "volumes.podstorm";
+
+/// How long it takes to make a volume.
+const LATENCY: NumberFlag = NumberFlag {
+    flag: "volume-latency-ms",
+    default: 500,
+    help: "How long the simulated provisioner takes to make a volume, ms",
+};
+
+/// The annotation by which the binder asks for a volume.
+const ASKED: &str = "volume.kubernetes.io/storage-provisioner";
+
+/// The annotation that names who has made a volume.
+const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
+
+/// The place of the queue of claims.
+const CLAIMS: usize = 0;
+
+/// The place of the queue of volumes.
+const VOLUMES: usize = 1;
+
+/// The row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VolumeProvisioner;
+
+/// The provisioner. A clone is the same one.
+#[derive(Clone, Debug)]
+pub struct Provisioner(Arc<Shared>);
+
+type Cached = Arc<DynamicObject>;
+
+#[derive(Debug)]
+struct Shared {
+    claims: Arc<Store<Cached>>,
+    volumes: Arc<Store<Cached>>,
+    classes: Arc<Store<Cached>>,
+    queues: [RateLimitingQueue<KeyId>; 2],
+    latency_ns: i64,
+    /// When the volume of each claim is ready for which one is being made, ns.
+    due_ns: Mutex<BTreeMap<KeyId, i64>>,
+}
+
+/// A queue with one worker.
+const fn queue(name: &'static str) -> QueueRow {
+    QueueRow {
+        workers: Workers::Number(1),
+        ..QueueRow::new(name)
+    }
+}
+
+impl ControllerType for VolumeProvisioner {
+    type Workload = Provisioner;
+
+    const ROW: &'static ControllerRow = &ControllerRow {
+        name: "volume-provisioner",
+        alias: "provisioner",
+        component: PROVISIONER,
+        purpose: "simulated volumes",
+        kind: Some(Kind::PERSISTENT_VOLUME_CLAIM),
+        reads: &[Kind::PERSISTENT_VOLUME, Kind::STORAGE_CLASS],
+        writes: &[Write::of(Kind::PERSISTENT_VOLUME, &["create", "delete"])],
+        queues: &[queue("provisioned_claims"), queue("provisioned_volumes")],
+        numbers: &[LATENCY],
+        served_only: true,
+        ..ControllerRow::DEFAULT
+    };
+
+    fn make(setup: &Setup, informers: &mut Informers) -> Arc<Provisioner> {
+        let queue = |at: usize| RateLimitingQueue::of(Self::ROW.queues[at]);
+        let shared = Arc::new(Shared {
+            claims: informers.store(Kind::PERSISTENT_VOLUME_CLAIM, || ()),
+            volumes: informers.store(Kind::PERSISTENT_VOLUME, || ()),
+            classes: informers.store(Kind::STORAGE_CLASS, || ()),
+            queues: [queue(CLAIMS), queue(VOLUMES)],
+            latency_ns: LATENCY.of(&setup.numbers).max(0).saturating_mul(1_000_000),
+            due_ns: Mutex::default(),
+        });
+        for (kind, at) in [
+            (Kind::PERSISTENT_VOLUME_CLAIM, CLAIMS),
+            (Kind::PERSISTENT_VOLUME, VOLUMES),
+        ] {
+            let shared = Arc::clone(&shared);
+            informers.add_handler::<Cached>(kind, Arc::new(Of { shared, at }));
+        }
+        Arc::new(Provisioner(shared))
+    }
+}
+
+/// The events of one kind.
+#[derive(Debug)]
+struct Of {
+    shared: Arc<Shared>,
+    at: usize,
+}
+
+impl Handler<Cached> for Of {
+    fn handle(&self, change: &Change<Cached>, now: Now) {
+        self.shared.queues[self.at].add(change.key, now.mono_ns);
+    }
+
+    fn keyed(&self) -> Option<&dyn Keyed> {
+        Some(self)
+    }
+}
+
+impl Keyed for Of {
+    fn is_idle(&self, key: KeyId) -> bool {
+        self.shared.queues[self.at].is_idle(key)
+    }
+
+    fn forget(&self, key: KeyId) {
+        self.shared.queues[self.at].forget(key);
+        if self.at == CLAIMS {
+            lock(&self.shared.due_ns).remove(&key);
+        }
+    }
+}
+
+fn part<'o>(object: &'o DynamicObject, name: &str) -> &'o Value {
+    object.fields.get(name).unwrap_or(&Value::Null)
+}
+
+async fn make(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncFailure> {
+    let claim = shared.claims.get(key).filter(|claim| is_asked(claim));
+    let class = claim.as_ref().and_then(|claim| {
+        let class = part(claim, "spec")["storageClassName"].as_str()?;
+        shared.classes.get_named("", class)
+    });
+    let (Some(claim), Some(class)) = (claim, class) else {
+        lock(&shared.due_ns).remove(&key);
+        return Ok(End::Forget);
+    };
+    let name = format!("pvc-{}", claim.metadata.uid);
+    if shared.volumes.get_named("", &name).is_some() {
+        return Ok(End::Forget);
+    }
+    let (now_ns, known_ns) = (calls.now().mono_ns, lock(&shared.due_ns).get(&key).copied());
+    let due_ns = known_ns.unwrap_or_else(|| now_ns.saturating_add(shared.latency_ns));
+    if known_ns.is_none() {
+        lock(&shared.due_ns).insert(key, due_ns);
+        let meta = &claim.metadata;
+        let claimed = format!("{}/{}", meta.namespace, meta.name);
+        let text = format!("External provisioner is provisioning volume for claim {claimed:?}");
+        report(&claim, "Provisioning", text, &calls);
+    }
+    if due_ns > now_ns {
+        return Ok(End::After(due_ns - now_ns));
+    }
+    let object: AnyObject = Arc::new(volume(&name, &claim, &class));
+    match calls.request(Request::Create { object }).await {
+        Answer::Failed(error) if error.reason != Reason::AlreadyExists => {
+            return Err(failure("create failed", error.message));
+        }
+        _ => {}
+    }
+    lock(&shared.due_ns).remove(&key);
+    let text = format!("Successfully provisioned volume {name}");
+    report(&claim, "ProvisioningSucceeded", text, &calls);
+    Ok(End::Forget)
+}
+
+/// Whether a claim waits for a volume of this provisioner.
+fn is_asked(claim: &DynamicObject) -> bool {
+    let asked = claim.metadata.annotations.get(ASKED);
+    asked.is_some_and(|asked| **asked == *PROVISIONER)
+        && part(claim, "spec")["volumeName"]
+            .as_str()
+            .unwrap_or("")
+            .is_empty()
+        && !claim.metadata.is_deleting()
+}
+
+/// The volume of a claim. Every node can mount it.
+fn volume(name: &str, claim: &DynamicObject, class: &DynamicObject) -> DynamicObject {
+    let (spec, meta) = (part(claim, "spec"), &claim.metadata);
+    let policy = match part(class, "reclaimPolicy") {
+        Value::Null => json!("Delete"),
+        policy => policy.clone(),
+    };
+    let mut volume = DynamicObject::new(Kind::PERSISTENT_VOLUME);
+    volume.metadata.name = name.into();
+    let annotations = &mut volume.metadata.annotations;
+    *annotations = annotations.with(PROVISIONED_BY, PROVISIONER);
+    let spec = json!({
+        "accessModes": spec["accessModes"],
+        "capacity": {"storage": spec["resources"]["requests"]["storage"]},
+        "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "namespace": &*meta.namespace, "name": &*meta.name, "uid": meta.uid.to_string(),
+            "resourceVersion": meta.resource_version.to_string()},
+        "csi": {"driver": PROVISIONER, "volumeHandle": name},
+        "persistentVolumeReclaimPolicy": policy,
+        "storageClassName": &*class.metadata.name,
+        "volumeMode": match &spec["volumeMode"] {
+            Value::Null => json!("Filesystem"),
+            mode => mode.clone(),
+        },
+    });
+    volume.fields = Map::from_iter([("spec".to_owned(), spec)]);
+    if let Some(options) = class.fields.get("mountOptions") {
+        volume.fields["spec"]["mountOptions"] = options.clone();
+    }
+    volume
+}
+
+async fn remove(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncFailure> {
+    let Some(volume) = shared.volumes.get(key) else {
+        return Ok(End::Forget);
+    };
+    let meta = &volume.metadata;
+    let is_own = meta
+        .annotations
+        .get(PROVISIONED_BY)
+        .is_some_and(|by| **by == *PROVISIONER);
+    let is_released = part(&volume, "status")["phase"] == "Released"
+        && part(&volume, "spec")["persistentVolumeReclaimPolicy"] == "Delete";
+    if !is_own || !is_released || meta.is_deleting() {
+        return Ok(End::Forget);
+    }
+    let delete = Request::Delete {
+        kind: Kind::PERSISTENT_VOLUME,
+        namespace: Default::default(),
+        name: meta.name.clone(),
+        options: None,
+    };
+    match calls.request(delete).await {
+        Answer::Failed(error) if !error.is_not_found() => {
+            Err(failure("delete failed", error.message))
+        }
+        _ => Ok(End::Forget),
+    }
+}
+
+fn report(claim: &DynamicObject, reason: &'static str, text: String, calls: &Calls) {
+    calls.event(EventIntent {
+        regarding: Arc::new(ObjectReference::new(claim.kind(), &claim.metadata)),
+        kind: EventType::Normal,
+        reason,
+        message: EventMessage::Text(text.into()),
+    });
+}
+
+fn failure(label: &'static str, message: String) -> SyncFailure {
+    SyncFailure {
+        label,
+        message,
+        is_final: false,
+    }
+}
+
+impl Workload for Provisioner {
+    type Sync = AsyncSync;
+
+    fn name(&self, queue: usize, key: KeyId) -> ObjectKey {
+        match queue {
+            CLAIMS => self.0.claims.name(key),
+            _ => self.0.volumes.name(key),
+        }
+    }
+
+    fn queues(&self) -> &[RateLimitingQueue<KeyId>] {
+        &self.0.queues
+    }
+
+    fn begin(&self, queue: usize, key: KeyId, sync: &mut AsyncSync, now: Now) -> Step {
+        let shared = Arc::clone(&self.0);
+        match queue {
+            CLAIMS => sync.begin(key, now, |calls| make(shared, key, calls)),
+            _ => sync.begin(key, now, |calls| remove(shared, key, calls)),
+        }
+    }
+
+    fn resume(&self, sync: &mut AsyncSync, now: Now) -> Step {
+        sync.resume(now)
+    }
+}
