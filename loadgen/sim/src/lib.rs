@@ -46,7 +46,8 @@
 //! * [`executor`]: runs tasks on virtual time or on threads;
 //! * [`due_queue`]: items by the moment at which they are due;
 //! * [`nodes`]: the simulated scheduler, kubelets and node controller;
-//! * [`provisioner`]: the simulated provisioner of volumes;
+//! * [`provisioner`], [`load_balancers`]: the simulated provisioner of volumes, and the simulated cloud of
+//!   Services;
 //! * [`faults`]: what can go wrong between a controller and its cluster;
 //! * [`clock`]: the only place that reads a real clock.
 
@@ -55,6 +56,7 @@ pub mod due_queue;
 pub mod engine;
 pub mod executor;
 pub mod faults;
+pub mod load_balancers;
 pub mod nodes;
 pub mod options;
 pub mod provisioner;

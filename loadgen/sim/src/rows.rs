@@ -8,6 +8,7 @@ use podstorm::reflector::WATCH_LIST;
 use podstorm::registry::{Registrar, upstream};
 use podstorm::row::{ControllerRow, Gate, NumberFlag, RunsIn, WorkersFlag};
 
+use crate::load_balancers::ServiceLoadBalancers;
 use crate::provisioner::VolumeProvisioner;
 
 /// The garbage collector. Where it does not run, the cluster leaves its garbage.
@@ -63,6 +64,7 @@ impl Rows {
         let mut rows = Rows(Vec::new());
         upstream(&mut rows);
         rows.add::<VolumeProvisioner>();
+        rows.add::<ServiceLoadBalancers>();
         rows.0.extend([&GARBAGE_COLLECTOR, &RESOURCE_QUOTA]);
         rows
     }

@@ -488,3 +488,5 @@ mod pod_lives_tests;
 mod queues_tests;
 #[cfg(test)]
 mod services_tests;
+#[cfg(test)]
+mod surroundings_tests;

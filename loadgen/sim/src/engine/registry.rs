@@ -13,6 +13,7 @@ use super::observer::Observers;
 use super::runner::{AnyRunner, Hooks};
 use super::{Builder, garbage_collector};
 use crate::faults::Connection;
+use crate::load_balancers::ServiceLoadBalancers;
 use crate::provisioner::VolumeProvisioner;
 use crate::rows::{GARBAGE_COLLECTOR, RESOURCE_QUOTA, Rows};
 
@@ -53,6 +54,7 @@ impl Registry {
         let mut registry = Registry(Vec::new());
         upstream(&mut registry);
         registry.add::<VolumeProvisioner>();
+        registry.add::<ServiceLoadBalancers>();
         for row in [&GARBAGE_COLLECTOR, &RESOURCE_QUOTA] {
             let part = Part::Cluster(garbage_collector::add);
             registry.0.push(Entry { row, part });

@@ -1,0 +1,237 @@
+//! What stands around pods in a served cluster on virtual time, end to end: endpoints and addresses of
+//! Services, claims and volumes.
+
+use std::sync::Arc;
+
+use podstorm_apiserver::DeleteOptions;
+use podstorm_objects::{DynamicObject, Kind, Pod, Resource};
+use serde_json::{Value, json};
+
+use super::Harness;
+use super::services_tests::furnished;
+use crate::options::{EngineKind, SimOptions};
+use crate::provisioner::PROVISIONER;
+use crate::rows::Rows;
+use crate::services::Controllers;
+
+const MS: i64 = 1_000_000;
+const SECOND: i64 = 1_000 * MS;
+
+fn harness(numbers: &[(&'static str, i64)]) -> Harness {
+    let mut options = SimOptions::new(EngineKind::Virtual, 1);
+    options.services.controllers = Controllers::all(Rows::installed());
+    options.services.numbers = numbers.iter().copied().collect();
+    furnished(&options).started()
+}
+
+fn create(harness: &Harness, kind: Kind, json: Value) {
+    let api = harness.cluster().api(kind);
+    let object = api.read(json).unwrap().unwrap();
+    api.create(object, harness.now()).unwrap();
+}
+
+fn get(harness: &Harness, kind: Kind, name: &str) -> Option<Value> {
+    let namespace = if kind.is_namespaced() { "shop" } else { "" };
+    let found = harness.cluster().api(kind).get(namespace, name);
+    found.ok().map(|object| object.to_json())
+}
+
+fn delete(harness: &Harness, kind: Kind, name: &str) {
+    let namespace = if kind.is_namespaced() { "shop" } else { "" };
+    let api = harness.cluster().api(kind);
+    let options = DeleteOptions::default();
+    api.delete(namespace, name, &options, harness.now())
+        .unwrap();
+}
+
+fn list(harness: &Harness, kind: Kind) -> Vec<Value> {
+    let options = podstorm_apiserver::ListOptions::default();
+    let all = harness.cluster().api(kind).list(&options).unwrap().items;
+    all.iter().map(|object| object.to_json()).collect()
+}
+
+fn create_pod(harness: &Harness, name: &str, spec: Value) {
+    let mut pod = json!({"metadata": {"name": name, "namespace": "shop", "labels": {"app": "web"}},
+        "spec": {"containers": [{"name": "c", "image": "i"}], "terminationGracePeriodSeconds": 0}});
+    for (member, value) in spec.as_object().unwrap() {
+        pod["spec"][member] = value.clone();
+    }
+    let pod = Pod::from_json(pod).unwrap();
+    harness.cluster().create(pod, harness.now()).unwrap();
+}
+
+fn service(kind: &str) -> Value {
+    json!({"metadata": {"name": "web", "namespace": "shop"}, "spec": {"type": kind,
+        "selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}]}})
+}
+
+#[test]
+fn the_endpoints_of_a_service_follow_its_pods() {
+    let harness = harness(&[]);
+    create(&harness, Kind::SERVICE, service("ClusterIP"));
+    for name in ["a", "b"] {
+        create_pod(&harness, name, json!({}));
+    }
+    harness.advance(5 * SECOND);
+    let ready = |harness: &Harness| {
+        let slices = list(harness, Kind::ENDPOINT_SLICE);
+        assert_eq!(slices.len(), 1, "{slices:?}");
+        let endpoints = slices[0]["endpoints"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        let is_ready = |it: &&Value| it["conditions"]["ready"] == true;
+        let older = get(harness, Kind::ENDPOINTS, "web").expect("they are there");
+        let addresses = older["subsets"][0]["addresses"]
+            .as_array()
+            .map_or(0, Vec::len);
+        assert_eq!(addresses, endpoints.len());
+        endpoints.iter().filter(is_ready).count()
+    };
+    assert_eq!(ready(&harness), 2);
+    let options = DeleteOptions::default();
+    let cluster = harness.cluster();
+    cluster
+        .delete::<Pod>("shop", "a", &options, harness.now())
+        .unwrap();
+    harness.advance(5 * SECOND);
+    assert_eq!(ready(&harness), 1);
+    delete(&harness, Kind::SERVICE, "web");
+    harness.advance(SECOND);
+    assert_eq!(list(&harness, Kind::ENDPOINT_SLICE).len(), 0);
+    assert_eq!(get(&harness, Kind::ENDPOINTS, "web"), None);
+}
+
+#[test]
+fn load_balancers_get_addresses_while_there_are_some() {
+    let harness = harness(&[("load-balancer-addresses", 1)]);
+    create(&harness, Kind::SERVICE, service("LoadBalancer"));
+    let mut second = service("LoadBalancer");
+    second["metadata"]["name"] = "second".into();
+    create(&harness, Kind::SERVICE, second);
+    harness.advance(SECOND);
+    let ingress =
+        |name: &str| get(&harness, Kind::SERVICE, name).unwrap()["status"]["loadBalancer"].clone();
+    let one = json!({"ingress": [{"ip": "198.51.100.1", "ipMode": "VIP"}]});
+    let has_one = |name: &str| ingress(name) == one;
+    assert!(
+        has_one("web") != has_one("second"),
+        "{} {}",
+        ingress("web"),
+        ingress("second")
+    );
+    let (holder, other) = if has_one("web") {
+        ("web", "second")
+    } else {
+        ("second", "web")
+    };
+    delete(&harness, Kind::SERVICE, holder);
+    harness.advance(1_000 * SECOND);
+    assert_eq!(
+        get(&harness, Kind::SERVICE, holder),
+        None,
+        "its finalizer is gone"
+    );
+    assert!(has_one(other), "a retry finds the address free");
+    // A Service that is no balancer any more gives its address back.
+    let stored = harness
+        .cluster()
+        .api(Kind::SERVICE)
+        .get("shop", other)
+        .unwrap();
+    let mut plain = stored.downcast_ref::<DynamicObject>().unwrap().clone();
+    plain.fields["spec"]["type"] = "ClusterIP".into();
+    let spec = plain.fields["spec"].as_object_mut().unwrap();
+    spec.remove("allocateLoadBalancerNodePorts");
+    spec.remove("externalTrafficPolicy");
+    let api = harness.cluster().api(Kind::SERVICE);
+    api.update(Arc::new(plain), harness.now()).unwrap();
+    harness.advance(SECOND);
+    assert_eq!(ingress(other), json!({}));
+    let held = get(&harness, Kind::SERVICE, other).unwrap()["metadata"]
+        .get("finalizers")
+        .cloned();
+    assert_eq!(held, None);
+}
+
+#[test]
+fn balancers_wait_where_no_addresses_were_asked_for() {
+    let harness = harness(&[]);
+    create(&harness, Kind::SERVICE, service("LoadBalancer"));
+    harness.advance(10 * SECOND);
+    let service = get(&harness, Kind::SERVICE, "web").unwrap();
+    assert_eq!(service["status"]["loadBalancer"], json!({}));
+    assert_eq!(service["metadata"].get("finalizers"), None);
+}
+
+fn claim(name: &str, class: &str) -> Value {
+    json!({"metadata": {"name": name, "namespace": "shop"}, "spec": {"storageClassName": class,
+        "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}})
+}
+
+fn class(name: &str, policy: &str) -> Value {
+    json!({"metadata": {"name": name}, "provisioner": PROVISIONER, "reclaimPolicy": policy})
+}
+
+#[test]
+fn a_claim_is_bound_after_a_latency_and_its_volume_goes_by_its_policy() {
+    for (policy, left) in [("Delete", None), ("Retain", Some("Released"))] {
+        let harness = harness(&[("volume-latency-ms", 300)]);
+        create(&harness, Kind::STORAGE_CLASS, class("fast", policy));
+        create(
+            &harness,
+            Kind::PERSISTENT_VOLUME_CLAIM,
+            claim("data", "fast"),
+        );
+        let phase = || {
+            get(&harness, Kind::PERSISTENT_VOLUME_CLAIM, "data")
+                .map(|it| it["status"]["phase"].clone())
+        };
+        harness.advance(299 * MS);
+        assert_eq!(phase(), Some("Pending".into()));
+        harness.advance(MS);
+        assert_eq!(phase(), Some("Bound".into()));
+        let volumes = list(&harness, Kind::PERSISTENT_VOLUME);
+        assert_eq!(volumes.len(), 1);
+        assert_eq!(volumes[0]["spec"]["capacity"]["storage"], "1Gi");
+        assert_eq!(volumes[0]["status"]["phase"], "Bound");
+
+        // In use until the pod is gone, and bound until the claim is.
+        let volume = json!([{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]);
+        create_pod(&harness, "a", json!({"volumes": volume}));
+        harness.advance(5 * SECOND);
+        delete(&harness, Kind::PERSISTENT_VOLUME_CLAIM, "data");
+        let name = volumes[0]["metadata"]["name"].as_str().unwrap();
+        delete(&harness, Kind::PERSISTENT_VOLUME, name);
+        harness.advance(5 * SECOND);
+        assert_eq!(phase(), Some("Bound".into()));
+        assert!(get(&harness, Kind::PERSISTENT_VOLUME, name).is_some());
+        let options = DeleteOptions::default();
+        let cluster = harness.cluster();
+        cluster
+            .delete::<Pod>("shop", "a", &options, harness.now())
+            .unwrap();
+        harness.advance(5 * SECOND);
+        assert_eq!(phase(), None);
+        assert_eq!(
+            get(&harness, Kind::PERSISTENT_VOLUME, name),
+            None,
+            "it was deleted before"
+        );
+
+        create(
+            &harness,
+            Kind::PERSISTENT_VOLUME_CLAIM,
+            claim("data", "fast"),
+        );
+        harness.advance(5 * SECOND);
+        delete(&harness, Kind::PERSISTENT_VOLUME_CLAIM, "data");
+        harness.advance(5 * SECOND);
+        let volumes = list(&harness, Kind::PERSISTENT_VOLUME);
+        let phases: Vec<_> = volumes
+            .iter()
+            .map(|it| it["status"]["phase"].as_str().unwrap())
+            .collect();
+        assert_eq!(phases, Vec::from_iter(left), "{policy}");
+    }
+}

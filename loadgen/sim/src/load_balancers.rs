@@ -1,0 +1,334 @@
+//! The simulated cloud that gives Services of type `LoadBalancer` their addresses, where a user asks for
+//! some. No traffic is balanced.
+//!
+//! Source: the service controller of Kubernetes' `k8s.io/cloud-provider`.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use podstorm::client::{Answer, EventIntent, EventMessage, EventType, Request};
+use podstorm::controller::{ControllerType, Setup};
+use podstorm::driver::{AsyncSync, Calls, Step, SyncFailure, Workload};
+use podstorm::informer::{Handler, Informers};
+use podstorm::intern::{KeyId, ObjectKey};
+use podstorm::primitives::{Mutex, lock};
+use podstorm::row::{ControllerRow, NumberFlag, Write};
+use podstorm::store::{Change, Keyed, Store};
+use podstorm::workqueue::{End, QueueRow, RateLimitingQueue, Workers};
+use podstorm_objects::{AnyObject, DynamicObject, Kind, Now, ObjectReference, Str};
+use serde_json::{Value, json};
+
+/// How many addresses there are.
+const ADDRESSES: NumberFlag = NumberFlag {
+    flag: "load-balancer-addresses",
+    default: 0,
+    help: "How many Services of type LoadBalancer get an address, of 198.51.100.0/24, at most 254; \
+           with 0 they wait for one",
+};
+
+/// The network whose addresses are given, which documentation is free to use.
+const NETWORK: [u8; 3] = [198, 51, 100];
+
+/// Keeps a Service until its balancer is gone.
+const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
+
+/// The row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServiceLoadBalancers;
+
+/// The controller. A clone is the same controller.
+#[derive(Clone, Debug)]
+pub struct LoadBalancers(Arc<Shared>);
+
+type Cached = Arc<DynamicObject>;
+
+#[derive(Debug)]
+struct Shared {
+    services: Arc<Store<Cached>>,
+    queue: RateLimitingQueue<KeyId>,
+    /// Addresses end with 1 to this number.
+    count: u8,
+    /// Who has which.
+    given: Mutex<BTreeMap<u8, KeyId>>,
+}
+
+impl ControllerType for ServiceLoadBalancers {
+    type Workload = LoadBalancers;
+
+    const ROW: &'static ControllerRow = &ControllerRow {
+        name: "service-lb-controller",
+        alias: "service",
+        component: "service-controller",
+        purpose: "addresses of load balancers",
+        kind: Some(Kind::SERVICE),
+        writes: &[
+            Write::of(Kind::SERVICE, &["update"]),
+            Write::status(Kind::SERVICE),
+        ],
+        queues: &[QueueRow {
+            workers: Workers::Number(1),
+            ..QueueRow::new("service")
+        }],
+        numbers: &[ADDRESSES],
+        served_only: true,
+        ..ControllerRow::DEFAULT
+    };
+
+    fn make(setup: &Setup, informers: &mut Informers) -> Arc<LoadBalancers> {
+        let count = ADDRESSES.of(&setup.numbers).clamp(0, 254);
+        let shared = Arc::new(Shared {
+            services: informers.store(Kind::SERVICE, || ()),
+            queue: RateLimitingQueue::of(Self::ROW.queues[0]),
+            count: u8::try_from(count).unwrap_or(u8::MAX),
+            given: Mutex::default(),
+        });
+        informers.add_handler::<Cached>(Kind::SERVICE, Arc::clone(&shared) as _);
+        Arc::new(LoadBalancers(shared))
+    }
+}
+
+impl Handler<Cached> for Shared {
+    fn handle(&self, change: &Change<Cached>, now: Now) {
+        // Nobody has asked for addresses: Services wait for another cloud.
+        if self.count == 0 {
+            return;
+        }
+        match &change.new {
+            Some(service) if wants_one(service) || is_held(service) => {
+                if let Some(number) = number_of(service) {
+                    lock(&self.given).entry(number).or_insert(change.key);
+                }
+                self.queue.add(change.key, now.mono_ns);
+            }
+            _ => self.take_back(change.key),
+        }
+    }
+
+    fn keyed(&self) -> Option<&dyn Keyed> {
+        Some(&self.queue)
+    }
+}
+
+impl Shared {
+    fn take_back(&self, key: KeyId) {
+        lock(&self.given).retain(|_, holder| *holder != key);
+    }
+
+    /// The number that a Service has, the one that it asks for, or the first that is free.
+    fn give(&self, key: KeyId, service: &DynamicObject) -> Option<u8> {
+        let mut given = lock(&self.given);
+        let known = given.iter().find(|(_, holder)| **holder == key);
+        if let Some((number, _)) = known {
+            return Some(*number);
+        }
+        let asked = service.fields.get("spec").map(|it| &it["loadBalancerIP"]);
+        let asked = asked.and_then(number_in);
+        let mut free = (1..=self.count).filter(|number| !given.contains_key(number));
+        let number = match asked {
+            Some(number) => free.find(|it| *it == number)?,
+            None => free.next()?,
+        };
+        given.insert(number, key);
+        Some(number)
+    }
+}
+
+/// Whether a Service is to have an address. One with a class waits for whoever serves that class.
+fn wants_one(service: &DynamicObject) -> bool {
+    let spec = service.fields.get("spec").unwrap_or(&Value::Null);
+    spec["type"] == "LoadBalancer"
+        && spec["loadBalancerClass"].is_null()
+        && !service.metadata.is_deleting()
+}
+
+fn is_held(service: &DynamicObject) -> bool {
+    let mut held = service.metadata.finalizers().iter();
+    held.any(|held| **held == *FINALIZER)
+}
+
+/// The number of an address of the network.
+fn number_in(address: &Value) -> Option<u8> {
+    let octets = address.as_str()?.parse::<Ipv4Addr>().ok()?.octets();
+    (octets[..3] == NETWORK).then_some(octets[3])
+}
+
+fn number_of(service: &DynamicObject) -> Option<u8> {
+    let status = service.fields.get("status")?;
+    number_in(&status["loadBalancer"]["ingress"][0]["ip"])
+}
+
+async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncFailure> {
+    let Some(service) = shared.services.get(key) else {
+        return Ok(End::Forget);
+    };
+    let service = Cached::clone(&service);
+    match wants_one(&service) {
+        true => ensure(&shared, key, service, &calls).await?,
+        false if is_held(&service) => clean_up(&shared, key, service, &calls).await?,
+        false => {}
+    }
+    Ok(End::Forget)
+}
+
+async fn ensure(
+    shared: &Shared,
+    key: KeyId,
+    service: Cached,
+    calls: &Calls,
+) -> Result<(), SyncFailure> {
+    if number_of(&service).is_some() && is_held(&service) {
+        return Ok(());
+    }
+    report(
+        &service,
+        EventType::Normal,
+        "EnsuringLoadBalancer",
+        "Ensuring load balancer",
+        calls,
+    );
+    let Some(number) = shared.give(key, &service) else {
+        let problem = format!(
+            "failed to ensure load balancer: none of the {} addresses is free, or not the one that \
+             spec.loadBalancerIP names",
+            shared.count
+        );
+        let text = format!("Error syncing load balancer: {problem}");
+        report(
+            &service,
+            EventType::Warning,
+            "SyncLoadBalancerFailed",
+            &text,
+            calls,
+        );
+        return Err(failure("no address", problem));
+    };
+    let mut held: Vec<Str> = service.metadata.finalizers().to_vec();
+    let service = match is_held(&service) {
+        true => service,
+        false => {
+            held.push(FINALIZER.into());
+            let mut new = DynamicObject::clone(&service);
+            new.metadata.finalizers = Some(Arc::new(held));
+            put(new, false, calls).await?
+        }
+    };
+    let [a, b, c] = NETWORK;
+    let ip = Ipv4Addr::new(a, b, c, number).to_string();
+    let mut new = DynamicObject::clone(&service);
+    let balancer = json!({"loadBalancer": {"ingress": [{"ip": ip, "ipMode": "VIP"}]}});
+    new.fields.insert("status".to_owned(), balancer);
+    let service = put(new, true, calls).await?;
+    report(
+        &service,
+        EventType::Normal,
+        "EnsuredLoadBalancer",
+        "Ensured load balancer",
+        calls,
+    );
+    Ok(())
+}
+
+/// The Service is of another type now, or is going.
+async fn clean_up(
+    shared: &Shared,
+    key: KeyId,
+    service: Cached,
+    calls: &Calls,
+) -> Result<(), SyncFailure> {
+    report(
+        &service,
+        EventType::Normal,
+        "DeletingLoadBalancer",
+        "Deleting load balancer",
+        calls,
+    );
+    let service = match number_of(&service) {
+        None => service,
+        Some(_) => {
+            let mut new = DynamicObject::clone(&service);
+            new.fields
+                .insert("status".to_owned(), json!({"loadBalancer": {}}));
+            put(new, true, calls).await?
+        }
+    };
+    report(
+        &service,
+        EventType::Normal,
+        "DeletedLoadBalancer",
+        "Deleted load balancer",
+        calls,
+    );
+    let held = service.metadata.finalizers().iter();
+    let held: Vec<Str> = held.filter(|held| ***held != *FINALIZER).cloned().collect();
+    let mut new = DynamicObject::clone(&service);
+    new.metadata.finalizers = (!held.is_empty()).then(|| Arc::new(held));
+    put(new, false, calls).await?;
+    shared.take_back(key);
+    Ok(())
+}
+
+async fn put(
+    service: DynamicObject,
+    is_status: bool,
+    calls: &Calls,
+) -> Result<Cached, SyncFailure> {
+    let object: AnyObject = Arc::new(service);
+    let request = match is_status {
+        true => Request::PutStatus { object },
+        false => Request::Put { object },
+    };
+    match calls.request(request).await {
+        Answer::Object(object) => {
+            let kind = object.kind();
+            let read = object.downcast();
+            Ok(read.unwrap_or_else(|| panic!("a write is answered by a typed {kind:?}")))
+        }
+        Answer::Failed(error) => Err(failure("write failed", error.message)),
+        other => panic!("a write can't be answered by {other:?}"),
+    }
+}
+
+fn report(
+    service: &DynamicObject,
+    kind: EventType,
+    reason: &'static str,
+    text: &str,
+    calls: &Calls,
+) {
+    calls.event(EventIntent {
+        regarding: Arc::new(ObjectReference::new(Kind::SERVICE, &service.metadata)),
+        kind,
+        reason,
+        message: EventMessage::Text(text.into()),
+    });
+}
+
+fn failure(label: &'static str, message: String) -> SyncFailure {
+    SyncFailure {
+        label,
+        message,
+        is_final: false,
+    }
+}
+
+impl Workload for LoadBalancers {
+    type Sync = AsyncSync;
+
+    fn name(&self, _: usize, key: KeyId) -> ObjectKey {
+        self.0.services.name(key)
+    }
+
+    fn queues(&self) -> &[RateLimitingQueue<KeyId>] {
+        std::slice::from_ref(&self.0.queue)
+    }
+
+    fn begin(&self, _: usize, key: KeyId, sync: &mut AsyncSync, now: Now) -> Step {
+        let shared = Arc::clone(&self.0);
+        sync.begin(key, now, |calls| run(shared, key, calls))
+    }
+
+    fn resume(&self, sync: &mut AsyncSync, now: Now) -> Step {
+        sync.resume(now)
+    }
+}
