@@ -29,8 +29,11 @@ const LATENCY: NumberFlag = NumberFlag {
     help: "How long the simulated provisioner takes to make a volume, ms",
 };
 
-/// The annotation by which the binder asks for a volume.
-const ASKED: &str = "volume.kubernetes.io/storage-provisioner";
+/// The annotations by which binders ask for a volume: that of today, and that of binders before Kubernetes 1.23.
+const ASKED: [&str; 2] = [
+    "volume.kubernetes.io/storage-provisioner",
+    "volume.beta.kubernetes.io/storage-provisioner",
+];
 
 /// The annotation that names who has made a volume.
 const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
@@ -183,8 +186,10 @@ async fn make(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, Sync
 
 /// Whether a claim waits for a volume of this provisioner.
 fn is_asked(claim: &DynamicObject) -> bool {
-    let asked = claim.metadata.annotations.get(ASKED);
-    asked.is_some_and(|asked| **asked == *PROVISIONER)
+    let mut asked = ASKED
+        .iter()
+        .filter_map(|it| claim.metadata.annotations.get(it));
+    asked.any(|asked| **asked == *PROVISIONER)
         && part(claim, "spec")["volumeName"]
             .as_str()
             .unwrap_or("")

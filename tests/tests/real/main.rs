@@ -10,6 +10,7 @@ mod manifests;
 mod outside;
 mod page;
 mod served;
+mod surroundings;
 mod transcripts;
 mod walkthroughs;
 mod web_pages;

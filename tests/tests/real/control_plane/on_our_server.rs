@@ -2,6 +2,7 @@
 //! sees it.
 
 use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::control_plane::manager::{Bodies, Manager, OURS_OFF};
 use crate::served::{Served, with_one};
@@ -170,5 +171,97 @@ fn a_second_one_leads_when_the_first_is_killed() {
         let transitions = "get lease kube-controller-manager -n kube-system \
                            -o jsonpath={.spec.leaseTransitions}";
         assert_eq!(served.run(transitions), "1");
+    });
+}
+
+/// For how long all controllers run. Ten minutes show what a shorter run can't: `MANAGER_SECONDS=600`.
+fn all_run_for() -> Duration {
+    let seconds = std::env::var("MANAGER_SECONDS").map(|text| text.parse().expect("a number"));
+    Duration::from_secs(seconds.unwrap_or(90))
+}
+
+/// What it says of its own flags, not of the server.
+const OF_ITS_FLAGS: [&str; 2] = [
+    "no cloud provider provided, services of type LoadBalancer will fail",
+    "failed to start cloud node lifecycle controller: no cloud provider provided",
+];
+
+#[test]
+#[ignore = "needs kubectl and a built kube-controller-manager"]
+fn all_its_controllers_run_without_an_error_of_the_server() {
+    // Only the simulated provisioner is left to us: no controller manager has one.
+    with_one(&["--controllers", "provisioner"], |served| {
+        let manager = start(served, "manager.log", Bodies::Json, &["--controllers=*"]);
+        let begun = Instant::now();
+        served.becomes(
+            "get serviceaccount default -o name",
+            "serviceaccount/default",
+        );
+        served.apply(WORKLOADS);
+        served.apply(CLAIM_AND_JOB);
+        served.run("rollout status deployment/web --timeout=60s");
+        served.run("wait --for=jsonpath={.status.phase}=Bound pvc/data --timeout=60s");
+        served.run("wait --for=condition=Complete job/once --timeout=60s");
+        thread::sleep(all_run_for().saturating_sub(begun.elapsed()));
+        let statuses =
+            "get nodes -o jsonpath={.items[*].status.conditions[?(@.type==\"Ready\")].status}";
+        assert_eq!(served.run(statuses), "True True True");
+        let taints = "get nodes -o jsonpath={.items[*].spec.taints}";
+        assert_eq!(served.run(taints), "");
+        served.run("delete pvc data --timeout=60s");
+        let log = manager.log();
+        let is_error = |line: &&str| line.starts_with('E') || line.contains("panic");
+        let is_known = |line: &&str| OF_ITS_FLAGS.iter().any(|known| line.contains(known));
+        let errors: Vec<_> = log
+            .lines()
+            .filter(is_error)
+            .filter(|it| !is_known(it))
+            .collect();
+        assert!(errors.is_empty(), "{errors:#?}");
+    });
+}
+
+const CLAIM_AND_JOB: &str = "
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: once}
+spec:
+  template:
+    metadata: {annotations: {podstorm/script: run=1s}}
+    spec: {restartPolicy: Never, containers: [{name: c, image: 'nginx:1'}]}
+";
+
+#[test]
+#[ignore = "needs kubectl and a built kube-controller-manager"]
+fn a_quota_that_it_counts_is_never_exceeded() {
+    with_one(&["--controllers", "*,-resourcequota"], |served| {
+        let _manager = start(
+            served,
+            "manager.log",
+            Bodies::Json,
+            &["--controllers=resourcequota"],
+        );
+        served.run("create quota few --hard=pods=4");
+        served.becomes("get quota few -o jsonpath={.status.hard.pods}", "4");
+        served.apply(WORKLOADS);
+        let pods = "get pods -o jsonpath={.items[*].metadata.name}";
+        let count = || served.run(pods).split_whitespace().count();
+        let used = "get quota few -o jsonpath={.status.used.pods}";
+        served.becomes(used, "4");
+        // Deleted pods are replaced, one by one as the room is counted, and none beyond the limit.
+        for _ in 0..5 {
+            served.run("delete pods --all --wait=false");
+            for _ in 0..20 {
+                assert!(count() <= 4, "{}", served.run(pods));
+                thread::sleep(Duration::from_millis(50));
+            }
+        }
+        served.becomes(used, "4");
+        assert_eq!(count(), 4);
     });
 }
