@@ -9,6 +9,7 @@ use podstorm_runtime::limits::BURST_REPLICAS;
 use podstorm_runtime::row::ControllerRow;
 
 use crate::policy::{Behaviour, Policy};
+use crate::service_account::Identity;
 
 /// A controller that is a workload: its row, and how it is made.
 pub trait ControllerType: 'static {
@@ -33,6 +34,8 @@ pub struct Setup {
     pub feature_gates: BTreeMap<String, bool>,
     /// The numbers that are set, by the names of their flags. The others are as their rows say.
     pub numbers: BTreeMap<&'static str, i64>,
+    /// What controllers of service accounts give namespaces and Secrets.
+    pub identity: Identity,
 }
 
 impl Default for Setup {
@@ -43,6 +46,7 @@ impl Default for Setup {
             burst_replicas: BURST_REPLICAS,
             feature_gates: BTreeMap::new(),
             numbers: BTreeMap::new(),
+            identity: Identity::default(),
         }
     }
 }

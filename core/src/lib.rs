@@ -13,6 +13,7 @@ pub mod policy;
 pub mod ranking;
 pub mod registry;
 pub mod replicaset;
+pub mod service_account;
 pub mod template;
 pub mod ttl_after_finished;
 pub mod volumes;

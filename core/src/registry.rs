@@ -2,7 +2,8 @@
 
 use crate::controller::ControllerType;
 use crate::{
-    deployment, disruption, endpoints, namespace, pod_gc, replicaset, ttl_after_finished, volumes,
+    deployment, disruption, endpoints, namespace, pod_gc, replicaset, service_account,
+    ttl_after_finished, volumes,
 };
 
 /// What takes controllers: the registry of a program that runs them.
@@ -25,4 +26,7 @@ pub fn upstream(registrar: &mut impl Registrar) {
     registrar.add::<volumes::PersistentVolumeBinder>();
     registrar.add::<volumes::PersistentVolumeClaimProtection>();
     registrar.add::<volumes::PersistentVolumeProtection>();
+    registrar.add::<service_account::ServiceAccounts>();
+    registrar.add::<service_account::ServiceAccountTokens>();
+    registrar.add::<service_account::RootCa>();
 }

@@ -41,6 +41,9 @@ pub struct ControllerRow {
     /// Whether only served clusters run it by default. Other programs (runs, benches, fault campaigns)
     /// run it only if they select it by name or by kind.
     pub served_only: bool,
+    /// Whether it fills every namespace with objects of its own. Of served clusters only whole ones run it by
+    /// default: a server that a test embeds has no objects but those that the test creates.
+    pub populates: bool,
 }
 
 impl ControllerRow {
@@ -60,6 +63,7 @@ impl ControllerRow {
         numbers: &[],
         runs_in: RunsIn::Manager,
         served_only: false,
+        populates: false,
     };
 
     /// The kinds besides pods that it lists and watches: its own, then those that it reads.

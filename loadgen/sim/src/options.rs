@@ -90,6 +90,7 @@ impl SimOptions {
             burst_replicas: self.controller.burst_replicas as usize,
             feature_gates: self.controller.feature_gates.clone(),
             numbers: self.services.numbers.clone(),
+            identity: self.services.identity.clone(),
         }
     }
 }

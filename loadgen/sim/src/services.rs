@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use podstorm::row::{ControllerRow, RunsIn};
+use podstorm::service_account::Identity;
 use podstorm_objects::Kind;
 
 use crate::rows::Rows;
@@ -109,6 +110,8 @@ pub struct Services {
     /// Whether a namespace that is being deleted is left alone as long as upstream leaves it. If
     /// not, it is looked at at once, and again soon after something went.
     pub namespaces_wait: bool,
+    /// What the controllers of service accounts give namespaces and Secrets.
+    pub identity: Identity,
 }
 
 impl Default for Services {
@@ -119,6 +122,7 @@ impl Default for Services {
             numbers: BTreeMap::new(),
             event_ttl_ns: 0,
             namespaces_wait: false,
+            identity: Identity::default(),
         }
     }
 }

@@ -237,6 +237,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
         numbers: flags.numbers.0.clone(),
         event_ttl_ns: flags.event_ttl,
         namespaces_wait: true,
+        ..Services::default()
     };
     sim.latency.pod_startup = flags.pod_startup_latency.unwrap_or(match engine {
         EngineKind::Threads => STARTUP,

@@ -75,10 +75,11 @@ pub struct ServeOptions {
 }
 
 impl Default for ServeOptions {
-    /// Three nodes, all controllers, and pods that are ready at once.
+    /// Three nodes, all controllers but those that [populate](podstorm::row::ControllerRow::populates) namespaces, and
+    /// pods that are ready at once.
     fn default() -> ServeOptions {
         let mut sim = SimOptions::new(EngineKind::Threads, 1);
-        sim.services.controllers = Controllers::all(Rows::installed());
+        sim.services.controllers = Controllers::that(Rows::installed(), |row| !row.populates);
         ServeOptions {
             sim,
             nodes: 3,

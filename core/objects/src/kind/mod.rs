@@ -16,8 +16,9 @@ pub use dynamic::DynamicObject;
 
 use crate::{Cause, ObjectMeta, OwnerReference, Shape};
 use untyped::{
-    DEPLOYMENT, ENDPOINT_SLICE, ENDPOINTS, JOB, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM,
-    POD_DISRUPTION_BUDGET, SERVICE, STATEFUL_SET, STORAGE_CLASS,
+    CONFIG_MAP, DEPLOYMENT, ENDPOINT_SLICE, ENDPOINTS, JOB, PERSISTENT_VOLUME,
+    PERSISTENT_VOLUME_CLAIM, POD_DISRUPTION_BUDGET, SECRET, SERVICE, SERVICE_ACCOUNT, STATEFUL_SET,
+    STORAGE_CLASS,
 };
 
 /// The properties of a kind of object that the API needs to know: one row of a table. Nothing else
@@ -409,6 +410,12 @@ impl Kind {
     pub const STORAGE_CLASS: Kind = Kind(&STORAGE_CLASS);
     /// `v1` `ReplicationController`.
     pub const REPLICATION_CONTROLLER: Kind = Kind(&REPLICATION_CONTROLLER);
+    /// `v1` `ServiceAccount`, whose objects the server keeps without a type of their own.
+    pub const SERVICE_ACCOUNT: Kind = Kind(&SERVICE_ACCOUNT);
+    /// `v1` `ConfigMap`, whose objects the server keeps without a type of their own.
+    pub const CONFIG_MAP: Kind = Kind(&CONFIG_MAP);
+    /// `v1` `Secret`, whose objects the server keeps without a type of their own.
+    pub const SECRET: Kind = Kind(&SECRET);
     /// `v1` `Event`.
     pub const EVENT: Kind = Kind(&EVENT);
 

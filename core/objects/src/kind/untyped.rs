@@ -134,3 +134,34 @@ pub(super) static STORAGE_CLASS: ResourceType = ResourceType {
     returns_deleted: true,
     ..ResourceType::DEFAULT
 };
+
+pub(super) static SERVICE_ACCOUNT: ResourceType = ResourceType {
+    kind: "ServiceAccount",
+    metadata_checks: MetadataChecks::BOTH,
+    resource: "serviceaccounts",
+    short_names: &["sa"],
+    subresources: &[Subresource {
+        name: "token",
+        kind: "TokenRequest",
+        api_version: "authentication.k8s.io/v1",
+        verbs: &["create"],
+    }],
+    returns_deleted: true,
+    ..ResourceType::DEFAULT
+};
+
+pub(super) static CONFIG_MAP: ResourceType = ResourceType {
+    kind: "ConfigMap",
+    metadata_checks: MetadataChecks::BOTH,
+    resource: "configmaps",
+    short_names: &["cm"],
+    ..ResourceType::DEFAULT
+};
+
+pub(super) static SECRET: ResourceType = ResourceType {
+    kind: "Secret",
+    metadata_checks: MetadataChecks::BOTH,
+    resource: "secrets",
+    selectable: &["type"],
+    ..ResourceType::DEFAULT
+};

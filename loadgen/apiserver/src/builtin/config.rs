@@ -2,9 +2,7 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use podstorm_objects::{
-    Cause, Cell, Column, DynamicObject, MetadataChecks, ResourceType, Rules, Shape,
-};
+use podstorm_objects::{Cause, Cell, Column, DynamicObject, Kind, ResourceType, Rules, Shape};
 use serde_json::Value;
 
 use super::columns::column;
@@ -14,10 +12,6 @@ use crate::validation::Checks;
 
 pub(super) static ROWS: [ResourceType; 2] = [
     ResourceType {
-        kind: "ConfigMap",
-        metadata_checks: MetadataChecks::BOTH,
-        resource: "configmaps",
-        short_names: &["cm"],
         columns: CONFIG_MAP,
         rules: Rules {
             shape: Shape::Object(&[
@@ -28,13 +22,9 @@ pub(super) static ROWS: [ResourceType; 2] = [
             validate: |new, old| validate(new, old, &["data", "binaryData"]),
             ..Rules::NONE
         },
-        ..ResourceType::DEFAULT
+        ..*Kind::CONFIG_MAP.row()
     },
     ResourceType {
-        kind: "Secret",
-        metadata_checks: MetadataChecks::BOTH,
-        resource: "secrets",
-        selectable: &["type"],
         columns: SECRET,
         rules: Rules {
             shape: Shape::Object(&[
@@ -47,7 +37,7 @@ pub(super) static ROWS: [ResourceType; 2] = [
             validate: validate_secret,
             ..Rules::NONE
         },
-        ..ResourceType::DEFAULT
+        ..*Kind::SECRET.row()
     },
 ];
 

@@ -1,7 +1,7 @@
 //! Other kinds of the core group: ServiceAccounts and PodTemplates.
 
 use podstorm_objects::cells::{items, pairs};
-use podstorm_objects::{Cell, Column, MetadataChecks, ResourceType, Rules, Subresource};
+use podstorm_objects::{Cell, Column, Kind, ResourceType, Rules};
 use serde_json::Value;
 
 use super::columns::column;
@@ -11,19 +11,8 @@ use crate::validation::Checks;
 
 pub(super) static ROWS: [ResourceType; 2] = [
     ResourceType {
-        kind: "ServiceAccount",
-        metadata_checks: MetadataChecks::BOTH,
-        resource: "serviceaccounts",
-        short_names: &["sa"],
-        subresources: &[Subresource {
-            name: "token",
-            kind: "TokenRequest",
-            api_version: "authentication.k8s.io/v1",
-            verbs: &["create"],
-        }],
-        returns_deleted: true,
         columns: &[Column::NAME, Column::AGE],
-        ..ResourceType::DEFAULT
+        ..*Kind::SERVICE_ACCOUNT.row()
     },
     ResourceType {
         kind: "PodTemplate",

@@ -1,0 +1,209 @@
+//! The service account controller: gives each active namespace the ServiceAccount `default`, again if it is deleted.
+//!
+//! Source: `ServiceAccountsController` in Kubernetes' `pkg/controller/serviceaccount`.
+
+use std::sync::Arc;
+
+use podstorm_objects::{AnyObject, Kind, Map, Namespace, Now};
+use podstorm_runtime::client::{Answer, Request};
+use podstorm_runtime::driver::{AsyncSync, Calls, Step, SyncFailure, Workload};
+use podstorm_runtime::informer::{Handler, Informers};
+use podstorm_runtime::intern::{KeyId, ObjectKey};
+use podstorm_runtime::row::{ControllerRow, Write};
+use podstorm_runtime::store::{Change, Keyed, Store};
+use podstorm_runtime::workqueue::{End, RateLimitingQueue};
+
+use super::{DEFAULT_ACCOUNT, Namespaces, failure, is_terminating, object, one_worker};
+use crate::controller::{ControllerType, Setup};
+
+/// The controller that gives namespaces their account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServiceAccounts;
+
+impl ControllerType for ServiceAccounts {
+    type Workload = Controller;
+
+    const ROW: &'static ControllerRow = &ControllerRow {
+        name: "serviceaccount-controller",
+        alias: "serviceaccount",
+        component: "serviceaccount-controller",
+        purpose: "the ServiceAccount `default` of each namespace",
+        reads: &[Kind::NAMESPACE, Kind::SERVICE_ACCOUNT],
+        writes: &[Write::of(Kind::SERVICE_ACCOUNT, &["create"])],
+        queues: &[one_worker("serviceaccount")],
+        served_only: true,
+        populates: true,
+        ..ControllerRow::DEFAULT
+    };
+
+    fn make(_: &Setup, informers: &mut Informers) -> Arc<Controller> {
+        Arc::new(Controller::new(informers))
+    }
+}
+
+/// The controller, over informers that it shares with others. A clone is the same controller.
+#[derive(Clone, Debug)]
+pub struct Controller(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    namespaces: Namespaces,
+    accounts: Arc<Store<AnyObject>>,
+}
+
+/// Wakes the namespace of an account that is gone.
+struct Accounts(Arc<Shared>);
+
+impl Controller {
+    /// A controller that reads namespaces and accounts from these informers.
+    pub fn new(informers: &mut Informers) -> Controller {
+        let shared = Arc::new(Shared {
+            namespaces: Namespaces {
+                store: informers.store(Kind::NAMESPACE, || ()),
+                queue: RateLimitingQueue::of(ServiceAccounts::ROW.queues[0]),
+            },
+            accounts: informers.store(Kind::SERVICE_ACCOUNT, || ()),
+        });
+        informers.add_handler::<Arc<Namespace>>(Kind::NAMESPACE, Arc::clone(&shared) as _);
+        let accounts = Arc::new(Accounts(Arc::clone(&shared)));
+        informers.add_handler::<AnyObject>(Kind::SERVICE_ACCOUNT, accounts);
+        Controller(shared)
+    }
+}
+
+impl Handler<Arc<Namespace>> for Shared {
+    fn handle(&self, change: &Change<Arc<Namespace>>, now: Now) {
+        if change.new.is_some() {
+            self.namespaces.queue.add(change.key, now.mono_ns);
+        }
+    }
+
+    fn keyed(&self) -> Option<&dyn Keyed> {
+        Some(&self.namespaces.queue)
+    }
+}
+
+impl Handler<AnyObject> for Accounts {
+    fn handle(&self, change: &Change<AnyObject>, now: Now) {
+        if let Some(gone) = &change.last {
+            let namespace = &gone.metadata().namespace;
+            self.0.namespaces.wake(namespace, now.mono_ns);
+        }
+    }
+}
+
+impl Workload for Controller {
+    type Sync = AsyncSync;
+
+    fn name(&self, _: usize, key: KeyId) -> ObjectKey {
+        self.0.namespaces.store.name(key)
+    }
+
+    fn queues(&self) -> &[RateLimitingQueue<KeyId>] {
+        std::slice::from_ref(&self.0.namespaces.queue)
+    }
+
+    fn begin(&self, _: usize, key: KeyId, sync: &mut AsyncSync, now: Now) -> Step {
+        let shared = Arc::clone(&self.0);
+        sync.begin(key, now, |calls| run(shared, key, calls))
+    }
+
+    fn resume(&self, sync: &mut AsyncSync, now: Now) -> Step {
+        sync.resume(now)
+    }
+}
+
+/// Creates the account of a namespace unless it is cached. An account that the cache has not seen yet makes the
+/// sync fail, as upstream; the retry finds it.
+async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncFailure> {
+    let Some(namespace) = shared.namespaces.active(key) else {
+        return Ok(End::Forget);
+    };
+    let name = &namespace.metadata.name;
+    if shared.accounts.get_named(name, DEFAULT_ACCOUNT).is_some() {
+        return Ok(End::Forget);
+    }
+    let account = object(Kind::SERVICE_ACCOUNT, name, DEFAULT_ACCOUNT, Map::new());
+    let object = Arc::new(account);
+    match calls.request(Request::Create { object }).await {
+        Answer::Failed(error) if !is_terminating(&error) => Err(failure("create failed", error)),
+        _ => Ok(End::Forget),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::harness::{World, at};
+    use super::*;
+
+    fn world() -> World<Controller> {
+        World::new(&[Kind::NAMESPACE, Kind::SERVICE_ACCOUNT], Controller::new)
+    }
+
+    #[test]
+    fn a_namespace_gets_its_account_once() {
+        let mut world = world();
+        world.namespace("shop", "Active");
+        assert_eq!(world.sync(0), ["create ServiceAccount shop/default: 201"]);
+        world.namespace("shop", "Active");
+        assert!(world.sync(1).is_empty());
+    }
+
+    #[test]
+    fn an_account_that_is_deleted_comes_again() {
+        let mut world = world();
+        world.namespace("shop", "Active");
+        world.sync(0);
+        world.delete(Kind::SERVICE_ACCOUNT, "shop", "default");
+        assert_eq!(world.sync(1), ["create ServiceAccount shop/default: 201"]);
+        // Another account is none of the controller's.
+        world.put(Kind::SERVICE_ACCOUNT, "shop", "builder", &[]);
+        world.delete(Kind::SERVICE_ACCOUNT, "shop", "builder");
+        assert!(world.sync(2).is_empty());
+    }
+
+    #[test]
+    fn a_namespace_that_ends_gets_none() {
+        let mut world = world();
+        world.namespace("shop", "Terminating");
+        assert!(world.sync(0).is_empty());
+        // Its end begins before the cache has it.
+        world.namespace("late", "Active");
+        world.refuse_namespace("late");
+        assert_eq!(world.sync(1), ["create ServiceAccount late/default: 403"]);
+        assert_eq!(world.next_due(), None, "nothing is retried");
+        // The namespace of an account that goes with it is not in the cache any more.
+        world.namespace("gone", "Active");
+        world.sync(2);
+        world.delete(Kind::NAMESPACE, "", "gone");
+        world.delete(Kind::SERVICE_ACCOUNT, "gone", "default");
+        assert!(world.sync(3).is_empty());
+    }
+
+    #[test]
+    fn an_account_that_the_cache_has_not_seen_is_found_by_the_retry() {
+        let mut world = world();
+        world.hold_back(Kind::SERVICE_ACCOUNT);
+        world.namespace("shop", "Active");
+        world.sync(0);
+        world.namespace("shop", "Active");
+        assert_eq!(world.sync(1), ["create ServiceAccount shop/default: 409"]);
+        assert_eq!(world.outcomes(), ["ok", "create failed"]);
+        world.release(Kind::SERVICE_ACCOUNT);
+        assert!(
+            world
+                .next_due()
+                .is_some_and(|due_ns| due_ns <= at(2).mono_ns)
+        );
+        assert!(world.sync(2).is_empty());
+        assert_eq!(world.next_due(), None);
+    }
+
+    #[test]
+    fn an_account_that_is_there_first_stays() {
+        let mut world = world();
+        world.put(Kind::SERVICE_ACCOUNT, "shop", "default", &[]);
+        world.namespace("shop", "Active");
+        assert!(world.sync(0).is_empty());
+    }
+}

@@ -1,0 +1,476 @@
+//! The token controller: fills Secrets of the type `kubernetes.io/service-account-token` with a token of the account
+//! that they name, and deletes them with it.
+//!
+//! Two queues: the accounts that are gone, whose Secrets go, and the Secrets that came, changed or went. One lock
+//! guards the Secrets by namespace and the accounts of those that are gone; it is not held across a call.
+//!
+//! Source: `TokensController` in Kubernetes' `pkg/controller/serviceaccount`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use podstorm_objects::{AnyObject, DeleteOptions, DynamicObject, Kind, Now, Object, Str};
+use podstorm_runtime::client::{Answer, ApiError, Request};
+use podstorm_runtime::driver::{AsyncSync, Calls, Step, SyncFailure, Workload};
+use podstorm_runtime::informer::{Handler, Informers};
+use podstorm_runtime::intern::{KeyId, ObjectKey};
+use podstorm_runtime::primitives::{Mutex, MutexGuard, lock};
+use podstorm_runtime::row::{ControllerRow, Write};
+use podstorm_runtime::store::{Change, Keyed, Store};
+use podstorm_runtime::workqueue::{End, QueueRow, RateLimitingQueue, Workers};
+use serde_json::{Map, Value};
+
+use super::{ACCOUNT_NAME, ACCOUNT_UID, Identity, TokenOf, entry, failure};
+use crate::controller::{ControllerType, Setup};
+
+/// The type of Secrets with tokens.
+pub const TOKEN_TYPE: &str = "kubernetes.io/service-account-token";
+
+/// How often a key is retried.
+///
+/// Source: `maxRetries` of the controller.
+const RETRIES_MAX: u32 = 10;
+
+/// How often a reference is taken from an account that others change meanwhile.
+const ATTEMPTS: u32 = 10;
+
+/// The controller that fills token Secrets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServiceAccountTokens;
+
+/// Five workers, as `--concurrent-serviceaccount-token-syncs` has it.
+const fn queue(name: &'static str) -> QueueRow {
+    QueueRow {
+        workers: Workers::Number(5),
+        retries_max: Some(RETRIES_MAX),
+        ..QueueRow::new(name)
+    }
+}
+
+impl ControllerType for ServiceAccountTokens {
+    type Workload = Controller;
+
+    const ROW: &'static ControllerRow = &ControllerRow {
+        name: "serviceaccount-token-controller",
+        alias: "serviceaccount-token",
+        component: "serviceaccount-token-controller",
+        purpose: "the tokens of Secrets for service accounts",
+        reads: &[Kind::SERVICE_ACCOUNT, Kind::SECRET],
+        writes: &[
+            Write::of(Kind::SECRET, &["delete", "get", "update"]),
+            Write::of(Kind::SERVICE_ACCOUNT, &["get", "update"]),
+        ],
+        queues: &[
+            queue("serviceaccount_tokens_service"),
+            queue("serviceaccount_tokens_secret"),
+        ],
+        served_only: true,
+        populates: true,
+        ..ControllerRow::DEFAULT
+    };
+
+    fn make(setup: &Setup, informers: &mut Informers) -> Arc<Controller> {
+        Arc::new(Controller::new(setup.identity.clone(), informers))
+    }
+}
+
+const ACCOUNTS: usize = 0;
+const SECRETS: usize = 1;
+
+/// The controller, over informers that it shares with others. A clone is the same controller.
+#[derive(Clone, Debug)]
+pub struct Controller(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    identity: Identity,
+    accounts: Arc<Store<AnyObject>>,
+    secrets: Arc<Store<AnyObject>>,
+    queues: [RateLimitingQueue<KeyId>; 2],
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// The token Secrets that are cached, by namespace.
+    secrets: BTreeMap<Str, BTreeSet<KeyId>>,
+    /// The accounts of token Secrets that are gone, by the keys of these Secrets, until their sync.
+    lost: BTreeMap<KeyId, Claimed>,
+}
+
+/// The account that a token Secret names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Claimed {
+    name: Str,
+    /// Empty if the Secret does not say.
+    uid: Str,
+}
+
+impl Claimed {
+    /// `None` for an object that is not a token Secret.
+    fn by(secret: &dyn Object) -> Option<Claimed> {
+        let secret = secret.downcast_ref::<DynamicObject>()?;
+        let annotations = &secret.metadata.annotations;
+        let annotation = |key| annotations.get(key).map_or("", |text| text).into();
+        (secret.fields.get("type")? == TOKEN_TYPE).then(|| Claimed {
+            name: annotation(ACCOUNT_NAME),
+            uid: annotation(ACCOUNT_UID),
+        })
+    }
+
+    fn is(&self, account: &dyn Object) -> bool {
+        self.uid.is_empty() || *self.uid == *account.metadata().uid.to_string()
+    }
+}
+
+impl Controller {
+    /// A controller that reads accounts and Secrets from these informers.
+    pub fn new(identity: Identity, informers: &mut Informers) -> Controller {
+        let shared = Arc::new(Shared {
+            identity,
+            accounts: informers.store(Kind::SERVICE_ACCOUNT, || ()),
+            secrets: informers.store(Kind::SECRET, || ()),
+            queues: [ACCOUNTS, SECRETS]
+                .map(|queue| RateLimitingQueue::of(ServiceAccountTokens::ROW.queues[queue])),
+            known: Mutex::default(),
+        });
+        let accounts = Arc::new(Accounts(Arc::clone(&shared)));
+        informers.add_handler::<AnyObject>(Kind::SERVICE_ACCOUNT, accounts);
+        informers.add_handler::<AnyObject>(Kind::SECRET, Arc::clone(&shared) as _);
+        Controller(shared)
+    }
+}
+
+/// Queues accounts that are gone, also where another one has taken the name.
+struct Accounts(Arc<Shared>);
+
+impl Handler<AnyObject> for Accounts {
+    fn handle(&self, change: &Change<AnyObject>, now: Now) {
+        let uid = |object: &Arc<AnyObject>| object.metadata().uid.clone();
+        if change.old.as_ref().map(uid) != change.new.as_ref().map(uid)
+            && (change.old.is_some() || change.last.is_some())
+        {
+            self.0.queues[ACCOUNTS].add(change.key, now.mono_ns);
+        }
+    }
+
+    fn keyed(&self) -> Option<&dyn Keyed> {
+        Some(&self.0.queues[ACCOUNTS])
+    }
+}
+
+impl Handler<AnyObject> for Shared {
+    fn handle(&self, change: &Change<AnyObject>, now: Now) {
+        let new = change.new.as_ref().map(|new| &***new);
+        let object = new.or(change.last.as_deref());
+        let Some((object, claimed)) = object.and_then(|it| Some((it, Claimed::by(it)?))) else {
+            return;
+        };
+        let namespace = &object.metadata().namespace;
+        let mut known = self.lock();
+        if new.is_some() {
+            let secrets = known.secrets.entry(namespace.clone()).or_default();
+            secrets.insert(change.key);
+        } else {
+            if let Some(secrets) = known.secrets.get_mut(namespace) {
+                secrets.remove(&change.key);
+                if secrets.is_empty() {
+                    known.secrets.remove(namespace);
+                }
+            }
+            known.lost.insert(change.key, claimed);
+        }
+        drop(known);
+        self.queues[SECRETS].add(change.key, now.mono_ns);
+    }
+
+    fn keyed(&self) -> Option<&dyn Keyed> {
+        Some(self)
+    }
+}
+
+/// What is kept by the keys of Secrets.
+impl Keyed for Shared {
+    fn is_idle(&self, key: KeyId) -> bool {
+        self.queues[SECRETS].is_idle(key)
+    }
+
+    fn forget(&self, key: KeyId) {
+        self.queues[SECRETS].forget(key);
+        self.lock().lost.remove(&key);
+    }
+}
+
+impl Workload for Controller {
+    type Sync = AsyncSync;
+
+    fn name(&self, queue: usize, key: KeyId) -> ObjectKey {
+        match queue {
+            ACCOUNTS => self.0.accounts.name(key),
+            _ => self.0.secrets.name(key),
+        }
+    }
+
+    fn queues(&self) -> &[RateLimitingQueue<KeyId>] {
+        &self.0.queues
+    }
+
+    fn begin(&self, queue: usize, key: KeyId, sync: &mut AsyncSync, now: Now) -> Step {
+        let shared = Arc::clone(&self.0);
+        match queue {
+            ACCOUNTS => sync.begin(key, now, |calls| sync_account(shared, key, calls)),
+            _ => sync.begin(key, now, |calls| sync_secret(shared, key, calls)),
+        }
+    }
+
+    fn resume(&self, sync: &mut AsyncSync, now: Now) -> Step {
+        sync.resume(now)
+    }
+}
+
+/// Deletes the tokens of the accounts of this name but those of the account that has it now.
+async fn sync_account(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncFailure> {
+    let ObjectKey { namespace, name } = shared.accounts.name(key);
+    let account = shared.accounts.get(key);
+    for secret in shared.secrets_of(&namespace) {
+        let Some(claimed) = Claimed::by(&**secret) else {
+            continue;
+        };
+        let is_current = account
+            .as_ref()
+            .is_some_and(|account| claimed.is(&***account));
+        if *claimed.name == *name && !claimed.uid.is_empty() && !is_current {
+            delete(&**secret, &calls).await?;
+        }
+    }
+    Ok(End::Forget)
+}
+
+/// Fills a Secret, deletes one whose account is gone, and takes the reference to one that is gone from its account.
+async fn sync_secret(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncFailure> {
+    let ObjectKey { namespace, name } = shared.secrets.name(key);
+    let lost = shared.lock().lost.remove(&key);
+    let secret = shared.secrets.get(key);
+    let Some((secret, claimed)) =
+        secret.and_then(|it| Some((Arc::clone(&it), Claimed::by(&**it)?)))
+    else {
+        if let Some(claimed) = lost {
+            let forgotten = shared
+                .forget_secret(&namespace, &claimed, &name, &calls)
+                .await;
+            if forgotten.is_err() {
+                // The retry needs it.
+                shared.lock().lost.entry(key).or_insert(claimed);
+            }
+            forgotten?;
+        }
+        return Ok(End::Forget);
+    };
+    match shared.account(&namespace, &claimed, &calls).await? {
+        None => delete(&**secret, &calls).await?,
+        Some(account) => shared.fill(&*account, &**secret, &calls).await?,
+    }
+    Ok(End::Forget)
+}
+
+/// Deletes a Secret; one that is gone is fine.
+async fn delete(secret: &dyn Object, calls: &Calls) -> Result<(), SyncFailure> {
+    let meta = secret.metadata();
+    let request = Request::Delete {
+        kind: Kind::SECRET,
+        namespace: meta.namespace.clone(),
+        name: meta.name.clone(),
+        options: Some(Box::new(DeleteOptions {
+            precondition_uid: Some(meta.uid.clone()),
+            ..DeleteOptions::default()
+        })),
+    };
+    match calls.request(request).await {
+        Answer::Failed(error) if !error.is_not_found() => Err(failure("delete failed", error)),
+        _ => Ok(()),
+    }
+}
+
+/// Reads an object from the server; `None` if it is not there.
+async fn read(
+    kind: Kind,
+    namespace: &Str,
+    name: &str,
+    calls: &Calls,
+) -> Result<Option<AnyObject>, SyncFailure> {
+    let request = Request::Get {
+        kind,
+        namespace: namespace.clone(),
+        name: name.into(),
+    };
+    match calls.request(request).await {
+        Answer::Object(object) => Ok(Some(object)),
+        Answer::Failed(error) if error.is_not_found() => Ok(None),
+        Answer::Failed(error) => Err(failure("read failed", error)),
+        other => panic!("a read can't be answered by {other:?}"),
+    }
+}
+
+/// Whether the object is gone or another writer was faster: the next event brings the Secret back.
+fn is_overtaken(error: &ApiError) -> bool {
+    matches!(error.code, 404 | 409)
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        lock(&self.known)
+    }
+
+    /// The token Secrets of a namespace.
+    fn secrets_of(&self, namespace: &str) -> Vec<Arc<AnyObject>> {
+        let keys = self.lock().secrets.get(namespace).cloned();
+        let keys = keys.into_iter().flatten();
+        keys.filter_map(|key| self.secrets.get(key)).collect()
+    }
+
+    /// The account that a Secret names: as cached, else as the server has it.
+    async fn account(
+        &self,
+        namespace: &Str,
+        claimed: &Claimed,
+        calls: &Calls,
+    ) -> Result<Option<AnyObject>, SyncFailure> {
+        let cached = self.accounts.get_named(namespace, &claimed.name);
+        if let Some(cached) = cached.filter(|account| claimed.is(&***account)) {
+            return Ok(Some(AnyObject::clone(&cached)));
+        }
+        let live = read(Kind::SERVICE_ACCOUNT, namespace, &claimed.name, calls).await?;
+        Ok(live.filter(|account| claimed.is(&**account)))
+    }
+
+    /// Whether a Secret lacks something that it can get.
+    fn lacks(&self, secret: &DynamicObject) -> bool {
+        let has = |key| entry(&secret.fields, "data", key).is_some_and(|text| !text.is_empty());
+        let authority = BASE64_STANDARD.encode(&*self.identity.root_ca);
+        entry(&secret.fields, "data", "ca.crt") != Some(&authority)
+            || !has("namespace")
+            || !has("token") && self.identity.signer.is_some()
+    }
+
+    /// Gives a Secret what it lacks, unless the cache has an older version of it.
+    async fn fill(
+        &self,
+        account: &dyn Object,
+        cached: &dyn Object,
+        calls: &Calls,
+    ) -> Result<(), SyncFailure> {
+        let lacks = |secret: &dyn Object| {
+            let secret = secret.downcast_ref::<DynamicObject>();
+            secret.is_some_and(|secret| self.lacks(secret))
+        };
+        if !lacks(cached) {
+            return Ok(());
+        }
+        let meta = cached.metadata();
+        let live = read(Kind::SECRET, &meta.namespace, &meta.name, calls).await?;
+        let is_current = |live: &AnyObject| {
+            live.metadata().resource_version == meta.resource_version && lacks(&**live)
+        };
+        let live = live.filter(is_current);
+        let Some(live) = live
+            .as_ref()
+            .and_then(|it| it.downcast_ref::<DynamicObject>())
+        else {
+            return Ok(());
+        };
+        let mut secret = live.clone();
+        let data = secret.fields.entry("data").or_insert(Value::Null);
+        if !data.is_object() {
+            *data = Value::Object(Map::new());
+        }
+        let mut put = |key: &str, text: &str| data[key] = BASE64_STANDARD.encode(text).into();
+        put("ca.crt", &self.identity.root_ca);
+        if entry(&live.fields, "data", "namespace").is_none_or(str::is_empty) {
+            put("namespace", &meta.namespace);
+        }
+        if entry(&live.fields, "data", "token").is_none_or(str::is_empty)
+            && let Some(signer) = &self.identity.signer
+        {
+            let token = signer.sign(&TokenOf {
+                account: account.metadata(),
+                secret: &meta.name,
+            });
+            let token = token.ok_or_else(|| SyncFailure {
+                label: "not signed",
+                message: format!("can't sign a token for the Secret {}", meta.name),
+                is_final: false,
+            })?;
+            put("token", &token);
+        }
+        let account = account.metadata();
+        let annotations = &mut secret.metadata.annotations;
+        *annotations = annotations
+            .with(ACCOUNT_NAME, &account.name)
+            .with(ACCOUNT_UID, &account.uid.to_string());
+        let object = Arc::new(secret);
+        match calls.request(Request::Put { object }).await {
+            Answer::Failed(error) if !is_overtaken(&error) => Err(failure("update failed", error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes a Secret that is gone out of the list of its account, if the account is cached.
+    async fn forget_secret(
+        &self,
+        namespace: &Str,
+        claimed: &Claimed,
+        secret: &str,
+        calls: &Calls,
+    ) -> Result<(), SyncFailure> {
+        let names = |account: &DynamicObject| {
+            let secrets = account.fields.get("secrets").and_then(Value::as_array);
+            secrets.is_some_and(|all| all.iter().any(|one| one["name"] == secret))
+        };
+        let cached = self.accounts.get_named(namespace, &claimed.name);
+        if !cached.is_some_and(|account| claimed.is(&**account)) {
+            return Ok(());
+        }
+        for _ in 0..ATTEMPTS {
+            let live = read(Kind::SERVICE_ACCOUNT, namespace, &claimed.name, calls).await?;
+            let live = live.filter(|account| claimed.is(&**account));
+            let Some(live) = live
+                .as_ref()
+                .and_then(|it| it.downcast_ref::<DynamicObject>())
+            else {
+                return Ok(());
+            };
+            if !names(live) {
+                return Ok(());
+            }
+            let mut account = live.clone();
+            if let Some(Value::Array(secrets)) = account.fields.get_mut("secrets") {
+                secrets.retain(|one| one["name"] != secret);
+                if secrets.is_empty() {
+                    account.fields.remove("secrets");
+                }
+            }
+            let object = Arc::new(account);
+            match calls.request(Request::Put { object }).await {
+                Answer::Failed(error) if error.code == 409 => {}
+                Answer::Failed(error) if !error.is_not_found() => {
+                    return Err(failure("update failed", error));
+                }
+                _ => return Ok(()),
+            }
+        }
+        Err(SyncFailure {
+            label: "conflict",
+            message: format!(
+                "the ServiceAccount {namespace}/{} changes faster than {secret} can be taken from it",
+                claimed.name
+            ),
+            is_final: false,
+        })
+    }
+}
+
+#[cfg(test)]
+#[path = "tokens_tests.rs"]
+mod tests;
