@@ -108,7 +108,7 @@ pub use meta::check_patched;
 pub use patch::{Operation, Patch};
 pub use places::Places;
 pub use pods::evict::{Eviction, EvictionCalls, EvictionRequest, evict};
-pub use pods::{Binding, TOLERATED_TAINTS, add_by_key};
+pub use pods::{Annotations, Binding, NewPod, Plugin, Plugins, TOLERATED_TAINTS, add_by_key};
 pub use podstorm_objects::{DeleteOptions, Propagation, Scale};
 pub use scale::{Scalable, ScaleUpdate};
 pub use select::Selectors;
@@ -178,6 +178,8 @@ pub struct ClusterOptions {
     /// Whether pods that controllers make of templates are [admitted](Cluster::admit_pod) as those of other
     /// clients are: it gives each spec a priority and tolerations, which only a client reads.
     pub admits_templates: bool,
+    /// The admission plugins that are on.
+    pub plugins: Plugins,
 }
 
 impl fmt::Debug for ClusterOptions {
@@ -193,6 +195,7 @@ impl fmt::Debug for ClusterOptions {
             .field("records_gc_events", &self.records_gc_events)
             .field("forbids_privileged", &self.forbids_privileged)
             .field("admits_templates", &self.admits_templates)
+            .field("plugins", &self.plugins)
             .finish()
     }
 }

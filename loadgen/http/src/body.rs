@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::decode::{self, By, Document, Form};
 use crate::media::BodyType;
+use crate::ownership::Step;
 use crate::{Call, admission, json_syntax, protobuf, view, warnings};
 
 /// Most bytes of a body, as upstream.
@@ -107,16 +108,16 @@ pub(crate) struct Sent {
     pub(crate) warnings: Vec<String>,
     /// Those of a new pod, which are told only when it was made.
     pub(crate) pod_warnings: Vec<String>,
-    /// The members of the spec that admission added.
-    pub(crate) admitted: Vec<String>,
+    /// The fields that admission added.
+    pub(crate) admitted: Vec<Vec<Step>>,
 }
 
-/// The body as an object of that kind.
+/// The body as an object of that kind, in that namespace.
 ///
 /// # Errors
 /// As [`document`]; 400 for an object of another kind, with a member of a wrong type or, where
 /// `fieldValidation` is `Strict`, with one that the kind doesn't have.
-pub(crate) fn object(call: &Call<'_>, kind: Kind) -> Result<Sent, ApiError> {
+pub(crate) fn object(call: &Call<'_>, kind: Kind, namespace: &str) -> Result<Sent, ApiError> {
     let mut document = document(call, kind.name(), Form::Kind(kind))?;
     let members = document.members();
     match kind.row().custom {
@@ -126,7 +127,7 @@ pub(crate) fn object(call: &Call<'_>, kind: Kind) -> Result<Sent, ApiError> {
     let warnings = judge(call, (kind.api_version(), kind.name()), document)?;
     let mut document = members;
     let admitted = match *call.method == http::Method::POST {
-        true => admission::admit(call.cluster(), kind, &mut document)?,
+        true => admission::admit(call.cluster(), (kind, namespace), &mut document)?,
         false => Vec::new(),
     };
     let pod_warnings = match *call.method == http::Method::POST && kind == Kind::POD {

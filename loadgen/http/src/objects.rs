@@ -164,7 +164,7 @@ fn version_of(text: &str) -> Result<u64, ApiError> {
 fn create(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     let dry_run = call.query.dry_run("CreateOptions")?;
     check_field_validation(call, "CreateOptions")?;
-    let sent = body::object(call, target.kind)?;
+    let sent = body::object(call, target.kind, &target.namespace)?;
     let (mut object, mut warnings) = (sent.object, sent.warnings);
     place(&mut object, target)?;
     if names_version(&object.metadata().resource_version) {
@@ -205,7 +205,7 @@ fn names_version(version: &ResourceVersion) -> bool {
 fn update(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     let dry_run = call.query.dry_run("UpdateOptions")?;
     check_field_validation(call, "UpdateOptions")?;
-    let sent = body::object(call, target.kind)?;
+    let sent = body::object(call, target.kind, &target.namespace)?;
     let (mut object, warnings) = (sent.object, sent.warnings);
     place(&mut object, target)?;
     let name = &object.metadata().name;

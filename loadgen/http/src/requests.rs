@@ -7,9 +7,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response};
-use podstorm_objects::{ApiError, Reason};
+use podstorm_apiserver::Plugin;
+use podstorm_objects::{ApiError, Kind, Reason};
 use tokio::time::Instant;
 
+use crate::admission::{ACCOUNT_EVERY, ACCOUNT_LOOKS, AwaitsAccount};
 use crate::answer::{self, Body};
 use crate::catalog::Catalog;
 use crate::credentials::User;
@@ -233,8 +235,8 @@ impl ApiServer {
             }
             Ok(accepted) => {
                 let asked = (query, body, accepted, catalog);
-                let call = self.call((&head.method, &head.headers), user, asked);
-                Ok(call.answer(route))
+                let sender = ((&head.method, &head.headers), user);
+                Ok(self.answer_patiently(sender, asked, route).await)
             }
         };
         if let (true, Some(time)) = (what.is_mutating, &self.0.virtual_time) {
@@ -249,6 +251,34 @@ impl ApiServer {
             response.body_mut().keep(place);
         }
         Ok(response)
+    }
+
+    /// The answer; that to a new pod may wait for the account of its namespace, which a controller makes.
+    async fn answer_patiently(
+        &self,
+        (how, user): ((&http::Method, &HeaderMap), &Arc<User>),
+        (query, body, accepted, catalog): (Query<'_>, Bytes, Accepted, Arc<Catalog>),
+        route: Route,
+    ) -> Response<Body> {
+        // Time that stands still brings nothing.
+        let waits = matches!(&route, Route::Objects(target) if target.kind == Kind::POD)
+            && self.0.cluster.has_plugin(Plugin::ServiceAccount)
+            && self.0.virtual_time.is_none();
+        for _ in 0..if waits { ACCOUNT_LOOKS } else { 0 } {
+            let again = (
+                query.clone(),
+                body.clone(),
+                accepted.clone(),
+                Arc::clone(&catalog),
+            );
+            let response = self.call(how, user, again).answer(route.clone());
+            if response.extensions().get::<AwaitsAccount>().is_none() {
+                return response;
+            }
+            tokio::time::sleep(ACCOUNT_EVERY).await;
+        }
+        let asked = (query, body, accepted, catalog);
+        self.call(how, user, asked).answer(route)
     }
 
     fn call<'a>(
@@ -290,7 +320,13 @@ impl Call<'_> {
     fn answer(self, route: Route) -> Response<Body> {
         let warnings = warnings::of(&route, self.method, &self.query, &self.body);
         let served = self.serve(route);
-        let mut response = served.unwrap_or_else(|error| answer::error(&error, self.accepted.form));
+        let mut response = served.unwrap_or_else(|error| {
+            let mut response = answer::error(&error, self.accepted.form);
+            if self.cluster().awaits_account(&error) {
+                response.extensions_mut().insert(AwaitsAccount);
+            }
+            response
+        });
         // They are told before what is asked for is looked at.
         answer::warn_first(&mut response, &warnings);
         response

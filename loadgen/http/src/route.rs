@@ -12,7 +12,7 @@ use crate::query::Query;
 use crate::{component_status, health, reviews};
 
 /// What a path names.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Route {
     /// `/`: the list of paths.
     Root,

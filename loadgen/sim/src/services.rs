@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use podstorm::row::{ControllerRow, RunsIn};
 use podstorm::service_account::Identity;
+use podstorm_apiserver::Plugins;
 use podstorm_objects::Kind;
 
 use crate::rows::Rows;
@@ -112,6 +113,8 @@ pub struct Services {
     pub namespaces_wait: bool,
     /// What the controllers of service accounts give namespaces and Secrets.
     pub identity: Identity,
+    /// The admission plugins of the API server.
+    pub plugins: Plugins,
 }
 
 impl Default for Services {
@@ -123,6 +126,7 @@ impl Default for Services {
             event_ttl_ns: 0,
             namespaces_wait: false,
             identity: Identity::default(),
+            plugins: Plugins::default(),
         }
     }
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use anyhow::{Context, Error, Result, bail};
 use clap::{ArgAction, Args, ValueEnum};
 use podstorm_apiserver::latency::Latency;
+use podstorm_apiserver::{Plugin, Plugins};
 use podstorm_http::tls::Tls;
 use podstorm_http::{Log, MUTATING_REQUESTS_INFLIGHT, Memory, REQUESTS_INFLIGHT, draw_hash_seed};
 use podstorm_sim::nodes::{ClientRules, Finishing, NodeChoice, NodeTimes, PodNetwork, Script};
@@ -168,6 +169,12 @@ pub(super) struct ServeFlags {
         allow_hyphen_values = true
     )]
     controllers: Vec<String>,
+    /// Admission plugins to switch off: ServiceAccount, Priority, DefaultTolerationSeconds, RuntimeClass
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = plugin)]
+    disable_admission_plugins: Vec<Plugin>,
+    /// Admission plugins to switch on; all of them are, unless they are switched off
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = plugin)]
+    enable_admission_plugins: Vec<Plugin>,
     #[command(flatten)]
     numbers: NumberFlags,
     /// How long after its last write an Event is deleted; 0s keeps Events
@@ -237,6 +244,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
         numbers: flags.numbers.0.clone(),
         event_ttl_ns: flags.event_ttl,
         namespaces_wait: true,
+        plugins: plugins(flags)?,
         ..Services::default()
     };
     sim.latency.pod_startup = flags.pod_startup_latency.unwrap_or(match engine {
@@ -369,6 +377,34 @@ fn announce(url: &str, export: &str) -> Result<()> {
              nodes\n\n"
         ),
     })
+}
+
+fn plugin(name: &str) -> Result<Plugin, String> {
+    Plugin::named(name).ok_or_else(|| {
+        let [first @ .., last] = Plugin::ALL.map(Plugin::name);
+        format!(
+            "it is not an admission plugin that can be switched; there are {} and {last}",
+            first.join(", ")
+        )
+    })
+}
+
+/// The admission plugins that are on.
+fn plugins(flags: &ServeFlags) -> Result<Plugins> {
+    let off = &flags.disable_admission_plugins;
+    if let Some(both) = flags
+        .enable_admission_plugins
+        .iter()
+        .find(|on| off.contains(on))
+    {
+        let name = both.name();
+        bail!(
+            "{name} is in --enable-admission-plugins and in --disable-admission-plugins; name it in one of them"
+        );
+    }
+    Ok(off
+        .iter()
+        .fold(Plugins::ALL, |on, plugin| on.with(*plugin, false)))
 }
 
 fn pod_network(text: &str) -> Result<PodNetwork, String> {

@@ -23,7 +23,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use podstorm::controller::ControllerType as _;
 use podstorm::metrics::text_of;
-use podstorm_apiserver::Cluster;
+use podstorm::service_account::ServiceAccounts;
+use podstorm_apiserver::{Cluster, Plugin};
 use podstorm_http::tls::Tls;
 use podstorm_http::{ApiServer, Builder, VirtualTime, listen};
 use podstorm_objects::{Kind, Namespace, Node, Now, Resource};
@@ -141,7 +142,9 @@ impl Served {
         let harness = harness.starting_at(wall_start_ns);
         let (cluster, now) = (harness.cluster(), harness.now());
         // First, so that the namespaces that every cluster has are the ones that were loaded.
-        load::load(cluster, options.objects, now)?;
+        let makes_accounts = (simulated.sim.services.controllers).has(ServiceAccounts::ROW)
+            && cluster.has_plugin(Plugin::ServiceAccount);
+        load::load(cluster, options.objects, makes_accounts, now)?;
         for name in NAMESPACES {
             add_namespace(cluster, name, now)?;
         }

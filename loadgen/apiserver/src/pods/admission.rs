@@ -1,46 +1,144 @@
 //! What upstream's admission plugins fill into the spec of a pod, and which of them look at changes too.
 //!
 //! Source: the plugins that kube-apiserver 1.36 has on by default, as far as they concern pods here, in their order.
-//! LimitRanger is in [`ranges`](crate::ranges). Of other kinds StorageObjectInUseProtection and, over HTTP,
+//! ServiceAccount is in [`account`]. LimitRanger is in [`ranges`](crate::ranges). Of other kinds StorageObjectInUseProtection and, over HTTP,
 //! TaintNodesByCondition are there; both look at new objects alone.
 
+use std::fmt;
 use std::sync::Arc;
 
-use podstorm_objects::{ApiError, Kind, Pod, PodSpec};
+use podstorm_objects::{ApiError, DecodeError, Kind, Labels, Pod, PodSpec};
 use serde_json::{Map, Value, json};
 
+use super::account;
 use crate::list::ListOptions;
 use crate::places::Places;
 use crate::{Cluster, errors, kind_named};
 
-/// A plugin, which brings the spec of a pod of that name into form. Of one that is changed it gets the stored spec.
-struct Plugin {
-    sees_changes: bool,
-    admit: fn(&Cluster, &str, &mut Spec, Option<&Spec>) -> Result<(), ApiError>,
+/// A plugin that can be switched off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plugin {
+    /// Gives pods the account of their namespace, and its token.
+    ServiceAccount,
+    /// Gives pods the priority of their class.
+    Priority,
+    /// Gives pods tolerations of nodes that are not ready or not reachable.
+    DefaultTolerationSeconds,
+    /// Gives pods what their class of runtimes says.
+    RuntimeClass,
 }
 
-type Spec = Map<String, Value>;
+impl Plugin {
+    /// All of them, in the order in which they see a pod.
+    pub const ALL: [Plugin; 4] = [
+        Plugin::ServiceAccount,
+        Plugin::Priority,
+        Plugin::DefaultTolerationSeconds,
+        Plugin::RuntimeClass,
+    ];
 
-const PLUGINS: [Plugin; 3] = [
-    // Priority
-    Plugin {
-        sees_changes: true,
-        admit: admit_priority,
-    },
-    // DefaultTolerationSeconds
-    Plugin {
-        sees_changes: true,
-        admit: |_, _, spec, _| {
-            tolerate(spec);
-            Ok(())
-        },
-    },
-    // RuntimeClass
-    Plugin {
-        sees_changes: false,
-        admit: |cluster, pod, spec, _| admit_runtime_class(cluster, pod, spec),
-    },
-];
+    /// The plugin of this name, as upstream spells it.
+    pub fn named(name: &str) -> Option<Plugin> {
+        Plugin::ALL.into_iter().find(|plugin| plugin.name() == name)
+    }
+
+    /// The name, as upstream spells it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Plugin::ServiceAccount => "ServiceAccount",
+            Plugin::Priority => "Priority",
+            Plugin::DefaultTolerationSeconds => "DefaultTolerationSeconds",
+            Plugin::RuntimeClass => "RuntimeClass",
+        }
+    }
+
+    const fn bit(self) -> u8 {
+        1 << self as u8
+    }
+
+    /// Brings the spec of a new pod into form.
+    fn admit(self, cluster: &Cluster, pod: &NewPod<'_>, spec: &mut Spec) -> Result<(), ApiError> {
+        match self {
+            Plugin::ServiceAccount => account::admit(cluster, pod, spec),
+            Plugin::Priority => admit_priority(cluster, pod.name, spec, None),
+            Plugin::DefaultTolerationSeconds => {
+                tolerate(spec);
+                Ok(())
+            }
+            Plugin::RuntimeClass => admit_runtime_class(cluster, pod.name, spec),
+        }
+    }
+}
+
+/// The plugins that are on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Plugins(u8);
+
+impl Plugins {
+    /// All of them.
+    pub const ALL: Plugins = Plugins((1 << Plugin::ALL.len()) - 1);
+
+    /// The same, with a plugin on or off.
+    #[must_use]
+    pub const fn with(self, plugin: Plugin, is_on: bool) -> Plugins {
+        match is_on {
+            true => Plugins(self.0 | plugin.bit()),
+            false => Plugins(self.0 & !plugin.bit()),
+        }
+    }
+
+    /// Whether a plugin is on.
+    pub const fn has(self, plugin: Plugin) -> bool {
+        self.0 & plugin.bit() != 0
+    }
+}
+
+impl Default for Plugins {
+    /// All but [`ServiceAccount`](Plugin::ServiceAccount), which needs accounts in every namespace.
+    fn default() -> Plugins {
+        Plugins::ALL.with(Plugin::ServiceAccount, false)
+    }
+}
+
+impl fmt::Debug for Plugins {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let on = Plugin::ALL.iter().filter(|plugin| self.has(**plugin));
+        f.debug_set().entries(on).finish()
+    }
+}
+
+pub(super) type Spec = Map<String, Value>;
+
+/// What plugins look at of a new pod beside its spec.
+#[derive(Clone, Copy, Debug)]
+pub struct NewPod<'a> {
+    /// The namespace.
+    pub namespace: &'a str,
+    /// The name, or what it will begin with.
+    pub name: &'a str,
+    /// The annotations.
+    pub annotations: Annotations<'a>,
+}
+
+/// The annotations of a new pod, in one of two forms.
+#[derive(Clone, Copy, Debug)]
+pub enum Annotations<'a> {
+    /// Of a pod that was read.
+    Read(&'a Labels),
+    /// Of a document, if it has some.
+    Document(Option<&'a Map<String, Value>>),
+}
+
+impl NewPod<'_> {
+    pub(super) fn is_annotated(&self, key: &str) -> bool {
+        match self.annotations {
+            Annotations::Read(annotations) => annotations.get(key).is_some(),
+            Annotations::Document(annotations) => {
+                annotations.is_some_and(|it| it.contains_key(key))
+            }
+        }
+    }
+}
 
 /// Keys of the `NoExecute` taints that every new pod tolerates for a while: its node is not ready, or not reachable.
 pub const TOLERATED_TAINTS: [&str; 2] = [
@@ -52,15 +150,25 @@ pub const TOLERATED_TAINTS: [&str; 2] = [
 const TOLERATED_SECONDS: i64 = 300;
 
 impl Cluster {
-    /// Fills in what is missing in the spec of a new pod: priority, tolerations of nodes that are not ready or not
-    /// reachable, and what its runtime class says.
+    /// Whether an admission plugin is on.
+    pub fn has_plugin(&self, plugin: Plugin) -> bool {
+        self.options.plugins.has(plugin)
+    }
+
+    /// Fills in what is missing in the spec of a new pod: its account, priority, tolerations of nodes that are not
+    /// ready or not reachable, and what its runtime class says.
     ///
     /// # Errors
-    /// 403 for a class of priority or of runtimes that does not exist, and for a priority or an overhead that is another
-    /// than that of the class.
-    pub fn admit_pod(&self, name: &str, spec: &mut Map<String, Value>) -> Result<(), ApiError> {
-        let mut all = PLUGINS.iter();
-        all.try_for_each(|plugin| (plugin.admit)(self, name, spec, None))
+    /// 403 for a class of priority or of runtimes or an account that does not exist, and for a priority or an overhead
+    /// that is another than that of the class.
+    pub fn admit_pod(
+        &self,
+        pod: &NewPod<'_>,
+        spec: &mut Map<String, Value>,
+    ) -> Result<(), ApiError> {
+        let plugins = Plugin::ALL.into_iter();
+        let mut on = plugins.filter(|plugin| self.options.plugins.has(*plugin));
+        on.try_for_each(|plugin| plugin.admit(self, pod, spec))
     }
 
     /// Fills in what is missing in the spec of a pod that was admitted before and is changed.
@@ -73,43 +181,62 @@ impl Cluster {
             return Ok(());
         }
         let (before, mut spec) = (old.spec.to_map(None), new.spec.to_map(None));
-        let mut plugins = PLUGINS.iter().filter(|plugin| plugin.sees_changes);
-        plugins
-            .try_for_each(|it| (it.admit)(self, &new.metadata.name, &mut spec, Some(&before)))?;
-        new.spec = with_members(&new.spec, spec)?;
+        let plugins = self.options.plugins;
+        if plugins.has(Plugin::Priority) {
+            admit_priority(self, &new.metadata.name, &mut spec, Some(&before))?;
+        }
+        if plugins.has(Plugin::DefaultTolerationSeconds) {
+            tolerate(&mut spec);
+        }
+        let changed = new.spec.with_members(spec).map_err(unreadable)?;
+        new.spec = Arc::new(changed);
         Ok(())
     }
 
-    /// The spec of a new pod as admitted, or of a template's pods. It is cached with the template: a PriorityClass
-    /// that is deleted and created again with another value is not read again.
+    /// Admits a new pod, or a template as a pod of its namespace: gives it its spec and the name of its volume with a
+    /// token. A template's is cached with the template: a PriorityClass that is deleted and created again with
+    /// another value is not read again.
     ///
     /// # Errors
     /// Those of [`admit_pod`](Cluster::admit_pod).
-    pub fn admitted(&self, template: &Pod) -> Result<Arc<PodSpec>, ApiError> {
-        let metadata = &template.metadata;
+    pub fn admit_new(&self, pod: &mut Pod) -> Result<(), ApiError> {
+        let metadata = &pod.metadata;
         let name = match &*metadata.name {
             "" => metadata.generate_name.as_deref().unwrap_or(""),
             name => name,
         };
-        let mut members = template.spec.to_map(None);
-        self.admit_pod(name, &mut members)?;
-        with_members(&template.spec, members)
+        let new = NewPod {
+            namespace: &metadata.namespace,
+            name,
+            annotations: Annotations::Read(&metadata.annotations),
+        };
+        let mut members = pod.spec.to_map(pod.token_volume);
+        self.admit_pod(&new, &mut members)?;
+        let (spec, token_volume) = PodSpec::with_volume(members).map_err(unreadable)?;
+        (pod.spec, pod.token_volume) = (Arc::new(spec), token_volume);
+        Ok(())
+    }
+
+    /// Admits a new pod with the spec that another one of its namespace had before that one was admitted.
+    pub fn admit_alike(&self, pod: &mut Pod, other: &Pod) {
+        pod.spec = Arc::clone(&other.spec);
+        if pod.token_volume.is_none() && other.token_volume.is_some() {
+            pod.token_volume = Some(self.token_volume());
+        }
     }
 }
 
-fn with_members(spec: &PodSpec, members: Spec) -> Result<Arc<PodSpec>, ApiError> {
-    let admitted = spec.with_members(members);
-    let admitted = admitted.map_err(|error| errors::bad_request(error.to_string()))?;
-    Ok(Arc::new(admitted))
+fn unreadable(error: DecodeError) -> ApiError {
+    errors::bad_request(error.to_string())
 }
 
 /// # Errors
 /// 403 for a pod with this problem.
-fn rejected(pod: &str, why: &str) -> ApiError {
+pub(super) fn rejected(pod: &str, why: &str) -> ApiError {
     errors::forbidden(Kind::POD, pod, why)
 }
 
-fn is_absent(spec: &Spec, member: &str) -> bool {
+pub(super) fn is_absent(spec: &Spec, member: &str) -> bool {
     spec.get(member).is_none_or(Value::is_null)
 }
 

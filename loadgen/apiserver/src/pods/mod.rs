@@ -1,6 +1,7 @@
 //! Requests for pods alone: the most frequent ones (create from a template, bind, status patch,
 //! adopt and release), and eviction.
 
+mod account;
 mod admission;
 pub(super) mod evict;
 
@@ -11,7 +12,7 @@ use compact_str::CompactString;
 use hashbrown::HashMap;
 use podstorm_objects::{
     ApiError, ConditionStatus, ConditionType, Kind, Labels, Now, OwnerPatch, Pod, PodSpec,
-    PodStatus, ResourceVersion, Rest, Str, Uid,
+    PodStatus, ResourceVersion, Rest, Str, TokenVolume, Uid,
 };
 
 use super::create::{prepare_metadata, refuse_invalid};
@@ -22,7 +23,9 @@ use super::update::{Update, prepare_and_validate};
 use super::validation::validate_pod;
 use super::{Cluster, Strategy, errors};
 
-pub use admission::{TOLERATED_TAINTS, add_by_key};
+pub use admission::{Annotations, NewPod, Plugin, Plugins, TOLERATED_TAINTS, add_by_key};
+
+use account::Admitted;
 
 /// Slots for templates; two templates of one slot displace each other.
 const TEMPLATES: usize = 256;
@@ -48,6 +51,10 @@ struct Prepared {
     template: Arc<Pod>,
     namespace: Str,
     pod: Pod,
+    /// The account of its pods, if admission gave it.
+    account: Option<Admitted>,
+    /// Whether admission added the volume with the token: each pod has a name of its own for it.
+    has_own_volume: bool,
 }
 
 /// Specs that are valid.
@@ -67,6 +74,10 @@ struct FilledSpec {
     filled: Option<Arc<PodSpec>>,
     /// The quality-of-service class, for the first status of its pods.
     qos: Rest,
+    /// The account by which it was filled, if admission gave it.
+    account: Option<Admitted>,
+    /// Whether admission added the volume with the token.
+    has_own_volume: bool,
 }
 
 impl TemplateCache {
@@ -101,11 +112,14 @@ impl TemplateCache {
             .cloned()
     }
 
-    fn remember_spec(&self, sent: &Arc<PodSpec>, filled: &Arc<PodSpec>, qos: &Rest) {
+    fn remember_spec(&self, sent: &Arc<PodSpec>, prepared: &Prepared) {
+        let (filled, qos) = (&prepared.pod.spec, &prepared.pod.status.rest);
         let entry = FilledSpec {
             sent: Arc::downgrade(sent),
             filled: (!Arc::ptr_eq(sent, filled)).then(|| filled.clone()),
             qos: qos.clone(),
+            account: prepared.account.clone(),
+            has_own_volume: prepared.has_own_volume,
         };
         let mut specs = self.specs.lock();
         if specs.known.len() >= specs.sweep_at {
@@ -185,17 +199,22 @@ impl Cluster {
                 pod.metadata.name = name.clone();
             }
             if self.options.admits_templates {
-                pod.spec = self.admitted(&pod)?;
+                self.admit_new(&mut pod)?;
             }
             return self.create(pod, now);
         }
         let slot = self.templates.slot(template);
         let known = slot.lock().clone();
         let known = known.filter(|known| {
-            Arc::ptr_eq(&known.template, template) && known.namespace == *namespace
+            Arc::ptr_eq(&known.template, template)
+                && known.namespace == *namespace
+                && (known.account.as_ref()).is_none_or(|account| self.is_as_admitted(account))
         });
         if let Some(known) = known {
             let mut pod = known.pod.clone();
+            if known.has_own_volume {
+                pod.token_volume = Some(self.token_volume());
+            }
             if let Some(name) = name {
                 pod.metadata.name = name.clone();
             }
@@ -241,29 +260,50 @@ impl Cluster {
         self.admit_create(Kind::POD, &pod.metadata)?;
         prepare_metadata(Kind::POD, &mut pod.metadata);
         // A preset node is validated together with the spec.
-        let known = self
-            .templates
-            .spec(&template.spec)
-            .filter(|_| pod.node_name.is_none());
+        let known = self.templates.spec(&template.spec).filter(|known| {
+            let is_current = |account: &Admitted| {
+                account.namespace == *namespace && self.is_as_admitted(account)
+            };
+            pod.node_name.is_none() && known.account.as_ref().is_none_or(is_current)
+        });
+        let is_known = known.is_some();
+        let (mut account, mut has_own_volume) = (None, false);
         if let Some(known) = known {
+            (account, has_own_volume) = (known.account, known.has_own_volume);
+            if has_own_volume {
+                pod.token_volume = Some(self.token_volume());
+            }
             pod.spec = known.filled.unwrap_or_else(|| template.spec.clone());
             pod.status = pending_status(known.qos);
             refuse_invalid(self, &pod, validate_pod(&pod, true))?;
         } else {
             if self.options.admits_templates {
-                pod.spec = self.admitted(&pod)?;
+                // First: of one that changes meanwhile the older version is noted, and looked at again.
+                account = self.account_of(namespace, &pod.spec);
+                self.admit_new(&mut pod)?;
+                has_own_volume = pod.token_volume != template.token_volume;
             }
             pod.set_defaults(None);
             pod.prepare_for_create();
             refuse_invalid(self, &pod, validate_pod(&pod, false))?;
-            self.templates
-                .remember_spec(&template.spec, &pod.spec, &pod.status.rest);
         }
-        Ok(Prepared {
+        let prepared = Prepared {
             template: template.clone(),
             namespace: namespace.clone(),
             pod,
-        })
+            account,
+            has_own_volume,
+        };
+        if !is_known {
+            self.templates.remember_spec(&template.spec, &prepared);
+        }
+        Ok(prepared)
+    }
+
+    /// A name for the volume with the token of a new pod.
+    pub(super) fn token_volume(&self) -> TokenVolume {
+        let name = self.names.draw().name(TokenVolume::PREFIX, 0);
+        TokenVolume::new(&name).expect("generated names have five letters or digits")
     }
 
     /// Binds a pod to a node (`POST` to `/binding`): sets `spec.nodeName` and the condition

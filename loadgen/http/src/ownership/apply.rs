@@ -107,7 +107,8 @@ fn create(
             }
         }
     }
-    admission::admit(call.cluster(), target.kind, &mut applied)?;
+    let place = (target.kind, target.namespace.as_str());
+    admission::admit(call.cluster(), place, &mut applied)?;
     let object = body::object_of(call, target.kind, applied)?;
     let created = api.create(view::stored_new(call.cluster(), object)?, call.now)?;
     view::shown(target.kind, created)

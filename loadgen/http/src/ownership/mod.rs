@@ -22,6 +22,7 @@ use serde_json::{Map, Value};
 
 pub(crate) use self::apply::{applied, apply};
 pub(crate) use self::scale::apply_scale;
+pub(crate) use self::set::{Step, entry, member};
 pub(crate) use self::texts::Texts;
 
 use self::owners::{Differences, Operation, Owner, Owners};
@@ -108,8 +109,8 @@ pub(crate) struct Writer<'a> {
     /// Of an apply the owners are in the object already.
     operation: Operation,
     now: String,
-    /// The members of the spec that admission added.
-    pub(crate) admitted: Vec<String>,
+    /// The fields that admission added.
+    pub(crate) admitted: Vec<Vec<Step>>,
     /// What the strict decoder says of the text of a patch.
     pub(crate) doubled: Vec<String>,
     /// Whether unknown members are an error: `fieldValidation=Strict`.
@@ -297,10 +298,8 @@ impl Writer<'_> {
             // Nobody's so far: tracked from the first apply on.
             return;
         }
-        let admitted = self.admitted.iter();
-        let ignored = admitted.fold(ignored(self.kind, self.subresource), |ignored, name| {
-            ignored.union(&FieldSet::of(&["spec", name]))
-        });
+        let mut ignored = ignored(self.kind, self.subresource);
+        self.admitted.iter().for_each(|path| ignored.insert(path));
         let compare = |version: &str| {
             let kind = view::at_version(self.kind, version)?;
             let schema = schema_of(kind);

@@ -426,6 +426,7 @@ fn serving_options(options: &SimOptions) -> ClusterOptions {
         leaves_quotas: !controllers.has(&RESOURCE_QUOTA),
         records_gc_events: true,
         admits_templates: true,
+        plugins: options.services.plugins,
         ..server_options(options)
     }
 }

@@ -109,6 +109,19 @@ impl PodSpec {
         PodSpec::of_members(Tape::of(&members).root(), name)
     }
 
+    /// A pod spec with these members, and the volume whose name was taken out of them, if there is one.
+    ///
+    /// # Errors
+    /// A member of a wrong type; `nodeName`.
+    pub fn with_volume(members: Map) -> Result<(PodSpec, Option<TokenVolume>), DecodeError> {
+        let members = Value::Object(members);
+        let tape = Tape::of(&members);
+        let volume = TokenVolume::find(tape.root());
+        let name = volume.map(|volume| volume.to_string());
+        let spec = PodSpec::of_members(tape.root(), name.as_deref())?;
+        Ok((spec, volume))
+    }
+
     fn of_members(spec: JsonValue<'_>, name: Option<&str>) -> Result<PodSpec, DecodeError> {
         let path = Path::ROOT;
         if spec.get("nodeName").is_some() {
