@@ -108,6 +108,9 @@ pub(super) struct ServeFlags {
         hide_default_value = true
     )]
     image_id: String,
+    /// Whether the scheduler and the kubelets write Events about pods
+    #[arg(long, value_name = "true|false", default_value_t = true, action = ArgAction::Set)]
+    pod_events: bool,
     /// Whether containers may be privileged
     #[arg(long, value_name = "true|false", default_value_t = true, action = ArgAction::Set)]
     allow_privileged: bool,
@@ -282,6 +285,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
             pod_network: flags.pod_network,
             container_id: flags.container_id.clone(),
             image_id: flags.image_id.clone(),
+            pod_events: flags.pod_events,
         },
         objects,
         log_line: flags.log_line.clone(),

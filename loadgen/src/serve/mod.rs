@@ -86,7 +86,10 @@ impl Default for ServeOptions {
             nodes: 3,
             pods_per_node: 110,
             node_times: NodeTimes::default(),
-            rules: ClientRules::default(),
+            rules: ClientRules {
+                pod_events: true,
+                ..ClientRules::default()
+            },
             objects: Vec::new(),
             log_line: "a simulated container runs here".to_owned(),
             reaches_kubelets: true,

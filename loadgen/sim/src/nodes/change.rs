@@ -104,14 +104,20 @@ pub(super) fn ended(status: &PodStatus, phase: PodPhase, now: Time) -> PodStatus
     status
 }
 
-/// The status of a pod that its node, which takes so many pods, has no place for: nothing in it is of a
-/// pod that was there.
-pub(super) fn rejected(live: &Pod, places: u32, now: Time) -> PodStatus {
-    let message = format!(
-        "Pod was rejected: Node didn't have enough resource: pods, requested: 1, used: {places}, \
-         capacity: {places}"
-    );
-    let rest = live.status.rest.with("reason", "OutOfpods");
+/// Why a node rejects a pod that it has no place for.
+pub(super) const OUT_OF_PODS: &str = "OutOfpods";
+
+/// What a node says that takes so many pods and has no place for one more.
+pub(super) fn no_place(places: u32) -> String {
+    format!(
+        "Node didn't have enough resource: pods, requested: 1, used: {places}, capacity: {places}"
+    )
+}
+
+/// The status of a pod that its node rejects: nothing in it is of a pod that was there.
+pub(super) fn rejected(live: &Pod, (reason, message): (&str, &str), now: Time) -> PodStatus {
+    let rest = live.status.rest.with("reason", reason);
+    let message = format!("Pod was rejected: {message}");
     let rest = rest.with("message", message);
     let rest = rest.with("startTime", now.to_string());
     let rest = match live.metadata.generation {
@@ -128,15 +134,13 @@ pub(super) fn rejected(live: &Pod, places: u32, now: Time) -> PodStatus {
     }
 }
 
-/// The status of a pod that no node takes; `None` when it says so already or is bound. `nodes` is
-/// the number of nodes.
-pub(super) fn unschedulable(live: &Pod, nodes: usize, now: Time) -> Option<PodStatus> {
-    let message = format!("0/{nodes} nodes are available.");
+/// The status of a pod that no node takes, for that reason; `None` when it says so already or is bound.
+pub(super) fn unschedulable(live: &Pod, message: &str, now: Time) -> Option<PodStatus> {
     let told = |condition: PodCondition| condition.rest.get("message") == Some(json!(message));
     if live.node_name.is_some() || live.status.conditions.iter().any(told) {
         return None;
     }
-    let reason = ("Unschedulable", message.as_str());
+    let reason = ("Unschedulable", message);
     let mut status = live.status.clone();
     put(
         &mut status,

@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use podstorm_objects::Str;
 
+use super::events::Stamps;
 use super::rules::ClientRules;
 use crate::executor::Waker;
 
@@ -96,6 +97,8 @@ pub struct NodeControl {
     is_brief: bool,
     /// How many addresses pods have got.
     addresses: AtomicU64,
+    /// The moments in the names of Events.
+    pub(super) stamps: Stamps,
     state: Mutex<ControlState>,
     /// The number of nodes with a fault. Written under the lock; a reader that finds none need not
     /// take it.

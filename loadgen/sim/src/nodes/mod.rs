@@ -6,6 +6,7 @@ mod capacity;
 mod change;
 mod control;
 mod controller;
+mod events;
 mod kubelet;
 mod place_waits;
 mod placement;

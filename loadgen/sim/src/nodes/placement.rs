@@ -1,6 +1,7 @@
 //! Which nodes take a pod: cordons, taints and tolerations, node selectors and required node
 //! affinity. Only clusters with [client rules](super::ClientRules) look at them.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -8,6 +9,7 @@ use podstorm_apiserver::TOLERATED_TAINTS;
 use podstorm_objects::{LabelSelector, Labels, Node, Pod, PodSpec, Selector, Str};
 use serde_json::{Value, json};
 
+use super::events::SchedulerEvents;
 use super::rules::NodeChoice;
 use super::scheduler::Waiting;
 
@@ -20,6 +22,8 @@ pub(super) struct Placement {
     pub(super) waiting: Vec<Waiting>,
     /// Whether a node may take one of them now.
     pub(super) retry: bool,
+    /// Present where the scheduler writes Events.
+    pub(super) events: Option<SchedulerEvents>,
 }
 
 impl Placement {
@@ -32,15 +36,90 @@ impl Placement {
     /// O(nodes).
     pub(super) fn choose(&self, spec: &PodSpec, free: impl Fn(&str) -> u32) -> Option<Str> {
         let wishes = Wishes::of(spec);
-        let open = self.nodes.iter().filter(|(_, node)| wishes.admit(node));
-        let roomy = open.map(|(name, _)| (free(name), name));
-        let mut roomy = roomy.filter(|(free, _)| *free > 0);
+        let roomy = self
+            .nodes
+            .iter()
+            .map(|(name, node)| (free(name), name, node));
+        let open = roomy.filter(|(free, _, node)| wishes.refusal(node, *free).is_none());
+        let mut roomy = open.map(|(free, name, _)| (free, name));
         let best = match self.choice {
             NodeChoice::First => roomy.next(),
             // The first of equals.
             NodeChoice::Roomiest => roomy.rev().max_by_key(|(free, _)| *free),
         };
         best.map(|(_, name)| name.clone())
+    }
+
+    /// Why no node takes the pod, in the words of Kubernetes' scheduler. O(nodes).
+    ///
+    /// Source: `FitError.Error` of Kubernetes' `pkg/scheduler/framework`, and `Preempt` of its `preemption`.
+    pub(super) fn why_none(&self, spec: &PodSpec, free: impl Fn(&str) -> u32) -> String {
+        let nodes = self.nodes.len();
+        if nodes == 0 {
+            return "no nodes available to schedule pods".to_owned();
+        }
+        let wishes = Wishes::of(spec);
+        let mut reasons: BTreeMap<Cow<'static, str>, usize> = BTreeMap::new();
+        // On how many the end of other pods would not help.
+        let mut hopeless = 0;
+        let refusals = self
+            .nodes
+            .iter()
+            .map(|(name, node)| wishes.refusal(node, free(name)));
+        for refusal in refusals.flatten() {
+            hopeless += usize::from(refusal.is_hopeless);
+            for reason in refusal.reasons {
+                *reasons.entry(reason).or_default() += 1;
+            }
+        }
+        let listed = |reasons: Vec<(&str, usize)>| {
+            let reasons = reasons.into_iter().filter(|(_, count)| *count > 0);
+            let mut told: Vec<String> = reasons
+                .map(|(reason, count)| format!("{count} {reason}"))
+                .collect();
+            told.sort();
+            let told = told.join(", ");
+            format!("0/{nodes} nodes are available: {told}.")
+        };
+        let of_nodes = listed(
+            reasons
+                .iter()
+                .map(|(why, count)| (&**why, *count))
+                .collect(),
+        );
+        let never = spec
+            .get("preemptionPolicy")
+            .is_some_and(|policy| policy == "Never");
+        let of_preemption = match never {
+            true => "not eligible due to preemptionPolicy=Never.".to_owned(),
+            // No pod has to go for another: there is no pod of lower priority that would be a victim.
+            false => listed(vec![
+                (
+                    "No preemption victims found for incoming pod",
+                    nodes - hopeless,
+                ),
+                ("Preemption is not helpful for scheduling", hopeless),
+            ]),
+        };
+        format!("{of_nodes} preemption: {of_preemption}")
+    }
+}
+
+/// Why a node does not take a pod.
+#[derive(Debug, PartialEq, Eq)]
+struct Refusal {
+    reasons: Vec<Cow<'static, str>>,
+    /// Whether the node would refuse it too if it had no other pods.
+    is_hopeless: bool,
+}
+
+impl Refusal {
+    /// Something that the end of other pods does not change.
+    fn hopeless(reason: &'static str) -> Option<Refusal> {
+        Some(Refusal {
+            reasons: vec![reason.into()],
+            is_hopeless: true,
+        })
     }
 }
 
@@ -110,18 +189,31 @@ impl Wishes {
         }
     }
 
-    fn admit(&self, node: &Node) -> bool {
+    /// Why the node, which takes so many more pods, refuses the pod: what the first rule that it breaks says.
+    fn refusal(&self, node: &Node, free: u32) -> Option<Refusal> {
         let labels = &node.metadata.labels;
         let mut wanted = self.node_selector.as_object().into_iter().flatten();
-        let cordon = json!({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"});
-        !node.metadata.is_deleting()
-            && (!node.unschedulable || self.tolerate(&cordon))
-            && taints(node).all(|taint| !keeps_away(taint) || self.tolerate(taint))
-            && wanted.all(|(key, value)| labels.get(key).map(|it| &**it) == value.as_str())
+        let cordon = || json!({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"});
+        let is_cordoned = node.unschedulable && !self.tolerate(&cordon());
+        if is_cordoned || node.metadata.is_deleting() {
+            return Refusal::hopeless("node(s) were unschedulable");
+        }
+        if taints(node).any(|taint| keeps_away(taint) && !self.tolerate(taint)) {
+            return Refusal::hopeless("node(s) had untolerated taint(s)");
+        }
+        let is_wanted = wanted
+            .all(|(key, value)| labels.get(key).map(|it| &**it) == value.as_str())
             && self.terms.as_ref().is_none_or(|terms| {
                 let mut terms = terms.as_array().into_iter().flatten();
                 terms.any(|term| meets(node, term))
-            })
+            });
+        if !is_wanted {
+            return Refusal::hopeless("node(s) didn't match Pod's node affinity/selector");
+        }
+        (free == 0).then(|| Refusal {
+            reasons: vec!["Too many pods".into()],
+            is_hopeless: false,
+        })
     }
 
     /// Source: `Toleration.ToleratesTaint` of Kubernetes' `k8s.io/api/core/v1`.
@@ -219,7 +311,7 @@ mod tests {
             (cordoned, all, true),
         ] {
             let wishes = Wishes::of(&spec(spec_value.clone()));
-            let admits = wishes.admit(&node(node_value.clone()));
+            let admits = wishes.refusal(&node(node_value.clone()), 1).is_none();
             assert_eq!(admits, admitted, "{node_value} {spec_value}");
         }
     }

@@ -29,6 +29,8 @@ pub struct ClientRules {
     pub container_id: String,
     /// What they report as the id of each image.
     pub image_id: String,
+    /// Whether scheduler and kubelets write Events about pods.
+    pub pod_events: bool,
 }
 
 /// Which of the nodes that take a pod gets it.

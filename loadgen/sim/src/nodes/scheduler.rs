@@ -18,6 +18,7 @@ use super::capacity::Capacity;
 use super::change::{change_status, unschedulable};
 use super::control::NodeControl;
 use super::controller::is_unreachable;
+use super::events::SchedulerEvents;
 use super::place_waits::{PlaceWaits, Unplaced};
 use super::placement::{Placement, is_particular, is_tainted};
 use super::stuck::StuckPods;
@@ -95,10 +96,13 @@ impl Scheduler {
     /// Has the scheduler handle node failures: unreachable nodes get no pods. With client rules it also respects taints, tolerations, node selectors and required
     /// node affinity, and writes to a pod that fits nowhere that it does.
     #[must_use]
-    pub fn controlled_by(mut self, control: &NodeControl) -> Scheduler {
+    pub fn controlled_by(mut self, control: &Arc<NodeControl>) -> Scheduler {
         self.handles_faults = true;
         self.placement = control.clients().map(|rules| Placement {
             choice: rules.node_choice,
+            events: rules
+                .pod_events
+                .then(|| SchedulerEvents::new(Arc::clone(&self.cluster), control)),
             ..Placement::default()
         });
         self
@@ -209,28 +213,38 @@ impl Scheduler {
         })
     }
 
-    /// The node of a pod that may be particular, with the pod's capacity taken.
-    fn place(&mut self, waiting: &Waiting, now: Now) -> Result<Str, NoPlace> {
+    /// The node of a pod that may be particular, with the pod's capacity taken, and the pod.
+    fn place(&mut self, waiting: &Waiting, now: Now) -> Result<(Str, Option<Arc<Pod>>), NoPlace> {
         let found = self.cluster.get::<Pod>(&waiting.namespace, &waiting.name);
         let pod = found.map_err(|_| NoPlace::Gone)?;
-        let all = self.placement.as_ref().is_some_and(Placement::looks_at_all);
-        let particular = all || is_particular(&pod.spec);
-        let node = match &self.placement {
-            Some(placement) if particular => {
+        let Some(placement) = &mut self.placement else {
+            return self
+                .capacity
+                .take()
+                .map(|node| (node, None))
+                .ok_or(NoPlace::Full);
+        };
+        let particular = placement.looks_at_all() || is_particular(&pod.spec);
+        let node = match particular {
+            true => {
                 let node = placement.choose(&pod.spec, |node| self.capacity.free(node));
                 node.inspect(|node| self.capacity.add_pod(node))
             }
-            _ => self.capacity.take(),
+            false => self.capacity.take(),
         };
-        node.ok_or_else(|| {
-            let nodes = self.placement.as_ref().map_or(0, |it| it.nodes.len());
-            change_status(&self.cluster, &pod, now, |live| {
-                unschedulable(live, nodes, now.wall())
-            });
-            match particular {
-                true => NoPlace::Particular,
-                false => NoPlace::Full,
-            }
+        if let Some(node) = node {
+            return Ok((node, Some(pod)));
+        }
+        let why = placement.why_none(&pod.spec, |node| self.capacity.free(node));
+        if let Some(events) = &mut placement.events {
+            events.failed(&pod, &why, now);
+        }
+        change_status(&self.cluster, &pod, now, |live| {
+            unschedulable(live, &why, now.wall())
+        });
+        Err(match particular {
+            true => NoPlace::Particular,
+            false => NoPlace::Full,
         })
     }
 
@@ -250,10 +264,17 @@ impl Scheduler {
         while let Some(waiting) = self.delayed.pop_due(now.mono_ns) {
             self.ready.push_back(waiting);
         }
-        if let Some(placement) = &mut self.placement
-            && std::mem::take(&mut placement.retry)
-        {
-            self.ready.extend(placement.waiting.drain(..));
+        if let Some(placement) = &mut self.placement {
+            let is_due = placement
+                .events
+                .as_mut()
+                .is_some_and(|it| it.is_flush_due(now));
+            if std::mem::take(&mut placement.retry) || is_due {
+                self.ready.extend(placement.waiting.drain(..));
+            }
+            if is_due {
+                self.ready.append(&mut self.unschedulable);
+            }
         }
         for _ in 0..BATCH {
             let Some(waiting) = self.ready.pop_front() else {
@@ -261,10 +282,14 @@ impl Scheduler {
             };
             let taken = match self.placement.is_some() {
                 true => self.place(&waiting, now),
-                false => self.capacity.take().ok_or(NoPlace::Full),
+                false => self
+                    .capacity
+                    .take()
+                    .map(|node| (node, None))
+                    .ok_or(NoPlace::Full),
             };
-            let node = match taken {
-                Ok(node) => node,
+            let (node, pod) = match taken {
+                Ok(taken) => taken,
                 Err(NoPlace::Full) => {
                     self.waits(&waiting, now);
                     self.unschedulable.push_back(waiting);
@@ -284,6 +309,11 @@ impl Scheduler {
             let bound = self
                 .cluster
                 .bind(&waiting.namespace, &waiting.name, &node, now);
+            if let (Ok(_), Some(pod), Some(placement)) = (&bound, &pod, &mut self.placement)
+                && let Some(events) = &mut placement.events
+            {
+                events.scheduled(pod, &node, now);
+            }
             if bound.is_err() {
                 // The pod was deleted in the meantime: another pod may have its capacity.
                 if self.capacity.remove_pod(&node)
@@ -296,7 +326,13 @@ impl Scheduler {
         if !self.ready.is_empty() {
             return Next::Again;
         }
-        self.delayed.next_due_ns().map_or(Next::Idle, Next::At)
+        let next = self.delayed.next_due_ns().map_or(Next::Idle, Next::At);
+        let Some(placement) = &mut self.placement else {
+            return next;
+        };
+        let waits = !placement.waiting.is_empty() || !self.unschedulable.is_empty();
+        let events = placement.events.as_mut();
+        next.or(events.map_or(Next::Idle, |events| events.next(waits, now)))
     }
 }
 

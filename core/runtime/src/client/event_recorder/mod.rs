@@ -38,6 +38,8 @@ const NAME_MAX: usize = 253;
 #[derive(Debug)]
 pub struct EventRecorder {
     component: &'static str,
+    /// `source.host` and `reportingInstance`; empty for a component that is on no node.
+    host: Str,
     hashes: [ahash::RandomState; 2],
     aggregates: Lru<Aggregate>,
     log: Lru<Logged>,
@@ -92,6 +94,7 @@ impl EventRecorder {
     pub fn new(component: &'static str) -> EventRecorder {
         EventRecorder {
             component,
+            host: Str::new(),
             hashes: [
                 ahash::RandomState::with_seeds(0x6576, 0x656e, 0x7473, 0x3031),
                 ahash::RandomState::with_seeds(0x6576, 0x656e, 0x7473, 0x3032),
@@ -107,6 +110,15 @@ impl EventRecorder {
         }
     }
 
+    /// The same recorder, of a component on that node.
+    #[must_use]
+    pub fn on_node(self, node: &str) -> EventRecorder {
+        EventRecorder {
+            host: node.into(),
+            ..self
+        }
+    }
+
     /// Takes an intent that was made now; see [`correlate`](EventRecorder::correlate).
     pub fn record(&mut self, intent: EventIntent, now: Now) -> Option<EventWrite> {
         self.correlate(intent, now, now)
@@ -117,6 +129,18 @@ impl EventRecorder {
     ///
     /// O(length of the message); allocates only when something is to be written.
     pub fn correlate(&mut self, intent: EventIntent, made: Now, now: Now) -> Option<EventWrite> {
+        self.correlate_part(intent, "", made, now)
+    }
+
+    /// As [`correlate`](EventRecorder::correlate), about a part of the object: the same message about
+    /// two parts makes two events. The caller writes the part into `involvedObject.fieldPath`.
+    pub fn correlate_part(
+        &mut self,
+        intent: EventIntent,
+        field_path: &str,
+        made: Now,
+        now: Now,
+    ) -> Option<EventWrite> {
         let object = self.object_hash(&intent.regarding);
         let aggregate_key = self.hash((object, intent.kind, intent.reason));
         self.text.clear();
@@ -129,7 +153,8 @@ impl EventRecorder {
         let combined = aggregate.combines(message_key, now);
         let (key, at) = match combined {
             true => (aggregate_key, now),
-            false => (self.hash((aggregate_key, message_key)), made),
+            false if field_path.is_empty() => (self.hash((aggregate_key, message_key)), made),
+            false => (self.hash((aggregate_key, message_key, field_path)), made),
         };
         let logged = self.observe(key, at);
         let spam_key = self.hash((object, intent.kind));
@@ -218,10 +243,10 @@ impl EventRecorder {
         let shared = Arc::new(EventTopic {
             kind: kind.as_str().into(),
             reason: reason.into(),
-            host: Str::clone(&none),
-            // As in upstream, combined events don't have it.
+            host: Str::clone(&self.host),
+            // As in upstream, combined events don't have these two.
             reporting_component: Str::clone(if combined { &none } else { &component }),
-            reporting_instance: none,
+            reporting_instance: Str::clone(if combined { &none } else { &self.host }),
             component,
         });
         self.topics.push(Topic {

@@ -13,16 +13,20 @@ mod played;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
+use podstorm::client::EventType;
 use podstorm::intern::FIXED_STATE;
 use podstorm_apiserver::Cluster;
 use podstorm_apiserver::latency::LatencySampler;
 use podstorm_objects::{ConditionType, Node, Now, Pod, PodPhase};
 
 use super::change::{
-    STATUS_ATTEMPTS, change_status, ended, not_pulled, recovered, rejected, restarted,
+    OUT_OF_PODS, STATUS_ATTEMPTS, change_status, ended, no_place, not_pulled, recovered, rejected,
+    restarted,
 };
 use super::control::{NodeControl, NodeEvent, PodCommand};
 use super::controller::{NodeController, pods_on};
+use super::events::KubeletEvents;
+use super::pod_life::PodEvent;
 use super::rules::ClientRules;
 use super::scheduler::DEFAULT_PODS_PER_NODE;
 use super::status::{RunningStatus, internal_ip};
@@ -83,6 +87,8 @@ struct PodLifecycle {
     lives: Lives,
     /// Whether those of all pods are.
     plays_all: bool,
+    /// Present where what happens to pods is written as Events.
+    events: Option<KubeletEvents>,
 }
 
 impl Kubelets {
@@ -116,6 +122,7 @@ impl Kubelets {
                 stuck: None,
                 lives: Lives::default(),
                 plays_all: false,
+                events: None,
             },
             faults: None,
         }
@@ -128,6 +135,8 @@ impl Kubelets {
         let cluster = Arc::clone(&self.lifecycle.cluster);
         self.lifecycle.control = Some(Arc::clone(control));
         self.lifecycle.plays_all = control.plays_pods();
+        let tells = control.clients().is_some_and(|rules| rules.pod_events);
+        self.lifecycle.events = tells.then(|| KubeletEvents::new(Arc::clone(&cluster)));
         self.faults = Some(Faults {
             inbox: control.open_inbox(Arc::clone(&waker)),
             controller: (self.shard == 0).then(|| NodeController::new(cluster, control, waker)),
@@ -399,15 +408,30 @@ impl PodLifecycle {
         });
     }
 
+    /// Writes what happened to a pod as Events, where they are asked for.
+    fn tell(&mut self, pod: &Pod, events: Vec<PodEvent>, now: Now) {
+        if let (Some(recorders), Some(control)) = (&mut self.events, &self.control)
+            && !events.is_empty()
+        {
+            recorders.record(pod, events, &control.stamps, now);
+        }
+    }
+
     /// Reports that the node has no place for the pod.
-    fn reject(&self, pod: &Pod, now: Now) {
+    fn reject(&mut self, pod: &Pod, now: Now) {
         let node = pod.node_name.as_deref().unwrap_or("");
         let node = self.cluster.get::<Node>("", node).ok();
         let places = node.and_then(|node| node.pods_allocatable);
         let places = places.unwrap_or(DEFAULT_PODS_PER_NODE);
-        change_status(&self.cluster, pod, now, |live| {
-            live.is_active().then(|| rejected(live, places, now.wall()))
+        let message = no_place(places);
+        let event = PodEvent::of_pod(EventType::Warning, OUT_OF_PODS, &message);
+        let written = change_status(&self.cluster, pod, now, |live| {
+            let goes_on = live.is_active();
+            goes_on.then(|| rejected(live, (OUT_OF_PODS, &message), now.wall()))
         });
+        if written {
+            self.tell(pod, vec![event], now);
+        }
     }
 
     /// Whether an image of the pod can't be pulled.

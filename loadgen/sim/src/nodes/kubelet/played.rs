@@ -125,6 +125,7 @@ impl PodLifecycle {
             let unpullable = |image: &str| self.is_unpullable(image);
             played.life.see(&live, &unpullable, now.wall_ns);
             let goes_on = played.life.turn(now.wall_ns);
+            self.tell(&live, played.life.take_events(), now);
             match self.write(&mut played, &mut live, now) {
                 Written::Yes => {}
                 Written::Gone => return,
@@ -137,6 +138,7 @@ impl PodLifecycle {
                 break;
             }
         }
+        self.tell(&live, played.life.take_events(), now);
         if played.life.has_ended() {
             if live.metadata.is_deleting() {
                 self.remove(&live, now);
@@ -183,12 +185,20 @@ impl PodLifecycle {
         let seen = Circumstances {
             script,
             is_unpullable: &|image| self.is_unpullable(image),
+            is_present: &|image| self.has_image(live, image),
+            tells: self.events.is_some(),
             startup_ns,
             stop_ns,
             deleted_ns,
             now_ns: now.wall_ns,
         };
         PodLife::of(live, &seen)
+    }
+
+    /// Whether an image was pulled on the node of the pod.
+    fn has_image(&self, pod: &Pod, image: &str) -> bool {
+        let events = self.events.as_ref().zip(pod.node_name.as_deref());
+        events.is_some_and(|(events, node)| events.has_image(node, image))
     }
 
     fn is_unpullable(&self, image: &str) -> bool {

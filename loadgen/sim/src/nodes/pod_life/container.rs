@@ -2,20 +2,24 @@
 
 use std::borrow::Cow;
 
+use podstorm::client::EventType::{Normal, Warning};
 use podstorm_objects::{RestartPolicy, Str};
 use serde_json::Value;
 
 use super::SECOND_NS;
+use super::events::Notes;
+use super::image::{PullPolicy, back_off_pulling};
+use super::probes::{Failures, Probes};
 use crate::nodes::script::{After, Exit, Part};
 
 /// The pause before the second restart; it doubles with each one.
-const BACKOFF_MIN_NS: i64 = 10 * SECOND_NS;
+pub(super) const BACKOFF_MIN_NS: i64 = 10 * SECOND_NS;
 /// The longest pause before a restart or a pull.
-const BACKOFF_MAX_NS: i64 = 300 * SECOND_NS;
+pub(super) const BACKOFF_MAX_NS: i64 = 300 * SECOND_NS;
 /// A container that ran for so long since its last restart begins with the shortest pause again.
 const BACKOFF_RESET_NS: i64 = 600 * SECOND_NS;
 /// How long a failure shows as itself before it shows as a back-off.
-const SHOWN_NS: i64 = SECOND_NS;
+pub(super) const SHOWN_NS: i64 = SECOND_NS;
 /// The least time between SIGTERM and SIGKILL.
 pub(super) const GRACE_MIN_NS: i64 = 2 * SECOND_NS;
 
@@ -32,7 +36,7 @@ pub(super) enum Role {
 /// What a container's policy says; absent parts leave it to the pod's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Restarts {
-    policy: Option<RestartPolicy>,
+    pub(super) policy: Option<RestartPolicy>,
     /// Lists of exit codes, each with whether a code must be in it, that restart the container.
     rules: Vec<(bool, Vec<i64>)>,
 }
@@ -48,6 +52,8 @@ pub(super) struct Ways {
     pub(super) grace_ns: i64,
     /// Why no container of the pod can be created.
     pub(super) fault: Option<String>,
+    /// `pod_namespace(uid)`, as messages name the pod.
+    pub(super) identity: String,
 }
 
 /// An instance that has ended.
@@ -71,6 +77,10 @@ pub(super) struct Running {
     pub(super) end: Option<(i64, Exit)>,
     /// Whether it was asked to end.
     pub(super) is_stopped: bool,
+    /// The failures of its readiness probe, while they are told.
+    pub(super) unready: Option<Failures>,
+    /// Those of its liveness probe.
+    pub(super) unhealthy: Option<Failures>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,9 +127,16 @@ pub(super) struct Container {
     /// Whether its image can't be pulled, whatever its script says.
     pub(super) is_unpullable: bool,
     pub(super) part: Part,
-    policy: Restarts,
+    pub(super) policy: Restarts,
     backoff: Option<BackOff>,
-    failed_pulls: usize,
+    pub(super) failed_pulls: usize,
+    pub(super) pull_policy: PullPolicy,
+    /// Whether the node has its image.
+    pub(super) is_present: bool,
+    /// Since when its image is pulled, where that was told.
+    pub(super) pulling_since_ns: Option<i64>,
+    /// Its probes, where their failures are told.
+    pub(super) probes: Option<Box<Probes>>,
 }
 
 impl Restarts {
@@ -153,17 +170,6 @@ impl Restarts {
                 RestartPolicy::Never => false,
             }
     }
-}
-
-/// What the runtime says of an image that can't be pulled.
-fn pull_error(image: &str) -> String {
-    format!("failed to pull image \"{image}\": not found")
-}
-
-/// The message of `ImagePullBackOff`.
-pub(in crate::nodes) fn back_off_pulling(image: &str) -> String {
-    let error = pull_error(image);
-    format!("Back-off pulling image \"{image}\": ErrImagePull: {error}")
 }
 
 impl Ended {
@@ -200,6 +206,10 @@ impl Container {
             policy,
             backoff: None,
             failed_pulls: 0,
+            pull_policy: PullPolicy::IfNotPresent,
+            is_present: false,
+            pulling_since_ns: None,
+            probes: None,
         }
     }
 
@@ -272,10 +282,13 @@ impl Container {
             State::Refused {
                 shown_ns, retry_ns, ..
             } => (*shown_ns, *retry_ns),
-            State::Running(it) => (
-                it.end.map(|(at_ns, _)| at_ns),
-                it.ready_ns.filter(|_| !it.is_ready),
-            ),
+            State::Running(it) => {
+                let told = [&it.unready, &it.unhealthy].into_iter().flatten();
+                let told = told.map(|failures| failures.next_ns).min();
+                let ready = it.ready_ns.filter(|_| !it.is_ready);
+                let end = it.end.map(|(at_ns, _)| at_ns);
+                (end, ready.into_iter().chain(told).min())
+            }
             State::Ended {
                 again_ns, shown_ns, ..
             } => (*again_ns, *shown_ns),
@@ -284,7 +297,14 @@ impl Container {
     }
 
     /// Lets happen what is due; returns whether something did. `is_alive`: its pod goes on.
-    pub(super) fn happen(&mut self, at_ns: i64, is_alive: bool, ways: &Ways) -> bool {
+    pub(super) fn happen(
+        &mut self,
+        at_ns: i64,
+        is_alive: bool,
+        ways: &Ways,
+        notes: &mut Notes,
+    ) -> bool {
+        self.tell_probes(at_ns, ways, notes);
         let is_due = |due: &Option<i64>| due.is_some_and(|due| due <= at_ns);
         match &mut self.state {
             State::Running(running) => {
@@ -303,7 +323,7 @@ impl Container {
                     return true;
                 }
                 if !running.is_ready && is_due(&running.ready_ns) {
-                    running.is_ready = true;
+                    (running.is_ready, running.unready) = (true, None);
                     return true;
                 }
                 false
@@ -318,6 +338,10 @@ impl Container {
                 let shows = is_due(shown_ns);
                 if shows {
                     *shown_ns = None;
+                    notes.add(Some((&self.name, self.role)), Warning, "BackOff", || {
+                        let (name, pod) = (&self.name, &ways.identity);
+                        format!("Back-off restarting failed container {name} in pod {pod}")
+                    });
                 }
                 shows
             }
@@ -328,13 +352,19 @@ impl Container {
                 retry_ns,
             } => {
                 if is_due(retry_ns) {
-                    self.start(at_ns, ways);
+                    self.start(at_ns, ways, notes);
                     return true;
                 }
                 let shows = is_due(shown_ns);
                 if shows {
                     *message = back_off_pulling(&self.image);
                     (*reason, *shown_ns) = ("ImagePullBackOff", None);
+                    let of = Some((&self.name, self.role));
+                    let image = &self.image;
+                    let told = || format!("Back-off pulling image \"{image}\"");
+                    notes.add(of, Normal, "BackOff", told);
+                    let error = || "Error: ImagePullBackOff".to_owned();
+                    notes.add(of, Warning, "Failed", error);
                 }
                 shows
             }
@@ -395,11 +425,17 @@ impl Container {
     }
 
     /// Starts its first or next instance, or tries to.
-    pub(super) fn start(&mut self, at_ns: i64, ways: &Ways) {
+    pub(super) fn start(&mut self, at_ns: i64, ways: &Ways, notes: &mut Notes) {
         if let State::Ended { end, .. } = std::mem::replace(&mut self.state, State::Waiting) {
             self.last = Some(end);
         }
+        if let Err(refused) = self.pull(at_ns, notes) {
+            self.state = refused;
+            return;
+        }
+        let of = Some((&self.name, self.role));
         if let Some(fault) = &ways.fault {
+            notes.add(of, Warning, "Failed", || format!("Error: {fault}"));
             self.state = State::Refused {
                 reason: "CreateContainerConfigError",
                 message: fault.clone(),
@@ -408,18 +444,8 @@ impl Container {
             };
             return;
         }
-        if self.is_unpullable || !self.part.pulls(self.failed_pulls) {
-            let doublings = self.failed_pulls.min(6);
-            let pause_ns = (BACKOFF_MIN_NS << doublings).min(BACKOFF_MAX_NS);
-            self.failed_pulls += 1;
-            self.state = State::Refused {
-                reason: "ErrImagePull",
-                message: pull_error(&self.image),
-                shown_ns: Some(at_ns.saturating_add(SHOWN_NS)),
-                retry_ns: Some(at_ns.saturating_add(pause_ns)),
-            };
-            return;
-        }
+        notes.add(of, Normal, "Created", || "Container created".to_owned());
+        notes.add(of, Normal, "Started", || "Container started".to_owned());
         if self.last.is_some() {
             self.restarts = self.restarts.saturating_add(1);
         }
@@ -432,7 +458,8 @@ impl Container {
         let after = |after: After| after.map(|after| since_ns.saturating_add(after));
         let ready_ns = after(part.ready(instance));
         let ends_ns = after(part.run(instance, self.role == Role::Init));
-        let killed = after(part.unhealthy(instance)).map(|failed_ns| {
+        let failed_ns = after(part.unhealthy(instance));
+        let killed = failed_ns.map(|failed_ns| {
             let kill_ns = failed_ns.saturating_add(ways.grace_ns.max(GRACE_MIN_NS));
             self.stopped(failed_ns, kill_ns, ways)
         });
@@ -441,10 +468,18 @@ impl Container {
             .into_iter()
             .chain(ends)
             .min_by_key(|(ends_ns, _)| *ends_ns);
+        let is_ready = ready_ns.is_some_and(|ready_ns| ready_ns <= at_ns);
+        let probes = self.probes.as_deref().filter(|_| self.role != Role::Init);
         Running {
             since_ns,
             ready_ns,
-            is_ready: ready_ns.is_some_and(|ready_ns| ready_ns <= at_ns),
+            is_ready,
+            unready: probes
+                .filter(|_| !is_ready)
+                .map(|probes| probes.readiness.fails_since(since_ns, at_ns)),
+            unhealthy: probes
+                .zip(failed_ns)
+                .and_then(|(probes, failed)| probes.liveness.fails_by(failed, since_ns, at_ns)),
             // What is over already ends now.
             end: end.map(|(ends_ns, exit)| (ends_ns.max(at_ns), exit)),
             is_stopped: false,
@@ -457,7 +492,7 @@ impl Container {
         if let State::Running(running) = &mut self.state {
             let natural = running.end.filter(|(ends_ns, _)| *ends_ns <= stopped.0);
             running.end = Some(natural.unwrap_or(stopped));
-            running.is_stopped = true;
+            (running.is_stopped, running.unhealthy) = (true, None);
         }
     }
 
@@ -524,7 +559,7 @@ impl Container {
         }
         self.image = image.clone();
         self.is_unpullable = is_unpullable;
-        self.failed_pulls = 0;
+        (self.failed_pulls, self.is_present) = (0, false);
         self.forget_refusal();
     }
 

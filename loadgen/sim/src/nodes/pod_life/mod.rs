@@ -7,18 +7,28 @@
 //! whenever nothing is pending: the next one begins where the status ends. All times are wall times, ns.
 
 mod container;
+#[cfg(test)]
+mod event_tests;
+mod events;
+mod image;
+#[cfg(test)]
+mod play;
+mod probes;
 mod resume;
 mod status;
 #[cfg(test)]
 mod tests;
 
-pub(super) use container::back_off_pulling;
+pub(super) use events::{PULLED, PodEvent};
+pub(super) use image::back_off_pulling;
 pub(super) use status::Place;
 
+use podstorm::client::EventType::{Normal, Warning};
 use podstorm_objects::{Pod, PodPhase};
 
 use super::script::{Script, ScriptError};
 use container::{Container, Ended, GRACE_MIN_NS, Role, State, Ways};
+use events::Notes;
 
 const SECOND_NS: i64 = 1_000_000_000;
 
@@ -31,6 +41,10 @@ pub(super) struct Circumstances<'a> {
     pub(super) script: Result<&'a Script, &'a ScriptError>,
     /// Whether an image can't be pulled.
     pub(super) is_unpullable: &'a dyn Fn(&str) -> bool,
+    /// Whether the node has an image.
+    pub(super) is_present: &'a dyn Fn(&str) -> bool,
+    /// Whether [Events](PodLife::take_events) are kept.
+    pub(super) tells: bool,
     /// How long it still takes to start the pod, ns.
     pub(super) startup_ns: i64,
     /// How long its containers take to end once they are asked to, ns.
@@ -83,8 +97,6 @@ const EVICTED: (&str, &str) = (
 /// The life of one pod.
 #[derive(Debug)]
 pub(super) struct PodLife {
-    /// `pod_namespace(uid)`, as messages name the pod.
-    identity: String,
     generation: i64,
     /// Init containers in their order, then the others.
     containers: Vec<Container>,
@@ -109,6 +121,7 @@ pub(super) struct PodLife {
     at_ns: i64,
     /// Whether something may follow at that moment.
     follows: bool,
+    notes: Notes,
 }
 
 impl PodLife {
@@ -188,6 +201,11 @@ impl PodLife {
         self.end.is_some()
     }
 
+    /// What has happened since the last call, in order; nothing unless Events are [kept](Circumstances::tells).
+    pub(super) fn take_events(&mut self) -> Vec<PodEvent> {
+        self.notes.take()
+    }
+
     fn is_alive(&self) -> bool {
         self.stopping.is_none()
     }
@@ -207,14 +225,21 @@ impl PodLife {
         }
         let is_alive = self.is_alive();
         for container in &mut self.containers {
-            shows |= container.happen(at_ns, is_alive, &self.ways);
+            shows |= container.happen(at_ns, is_alive, &self.ways, &mut self.notes);
         }
         if self.is_alive() && self.evicted_ns.is_some_and(|due_ns| due_ns <= at_ns) {
+            let (reason, message) = EVICTED;
+            self.notes.add(None, Warning, reason, || message.to_owned());
             self.stop(Why::Evicted, at_ns, at_ns);
             let kill = |it: &mut Container| it.kill(at_ns);
             self.containers.iter_mut().for_each(kill);
         }
         if self.is_alive() && self.deadline_ns.is_some_and(|due_ns| due_ns <= at_ns) {
+            let (reason, message) = DEADLINE;
+            // Two syncs of the pod find its time over.
+            for _ in 0..2 {
+                self.notes.add(None, Normal, reason, || message.to_owned());
+            }
             self.stop(
                 Why::Deadline,
                 at_ns,
@@ -246,7 +271,7 @@ impl PodLife {
         for number in 0..self.containers.len() {
             let container = &mut self.containers[number];
             if container.starts(at_ns) {
-                container.start(at_ns, &self.ways);
+                container.start(at_ns, &self.ways, &mut self.notes);
                 started = true;
             }
             // Init containers wait for each other once; a sidecar that restarts holds up nothing.
@@ -265,7 +290,15 @@ impl PodLife {
             kill_ns,
         });
         self.follows = true;
-        self.containers.iter_mut().for_each(Container::give_up);
+        for container in &mut self.containers {
+            if container.running().is_some() {
+                let (name, role) = (&container.name, container.role);
+                self.notes.add(Some((name, role)), Normal, "Killing", || {
+                    format!("Stopping container {name}")
+                });
+            }
+            container.give_up();
+        }
     }
 
     /// Asks containers to end: sidecars when all others have, from the last to the first.

@@ -7,6 +7,9 @@ use podstorm_objects::{
 use serde_json::Value;
 
 use super::container::{Container, Ended, Restarts, Role, State, Ways};
+use super::events::Notes;
+use super::image::PullPolicy;
+use super::probes::Probes;
 use super::{Circumstances, GRACE_NS, PodLife, SECOND_NS, identity};
 use crate::nodes::script::{Part, ScriptError};
 
@@ -26,6 +29,7 @@ impl PodLife {
             stop_ns: seen.stop_ns,
             grace_ns: grace.map_or(GRACE_NS, |grace| grace.saturating_mul(SECOND_NS)),
             fault: fault.as_ref().map(ScriptError::to_string),
+            identity: identity(live),
         };
         let running_since = status.started.as_ref().map(|start| start.time);
         let since = running_since.or_else(|| time(status.rest.get("startTime").as_ref()));
@@ -40,9 +44,12 @@ impl PodLife {
             .each_ref()
             .map(|list| list.as_ref().and_then(Value::as_array));
         let texts = lists.into_iter().flatten().flatten();
-        let policies = texts.map(Restarts::of).collect::<Vec<_>>();
+        let policies = texts.map(|container| {
+            let probes = seen.tells.then(|| Box::new(Probes::of(container)));
+            (Restarts::of(container), PullPolicy::of(container), probes)
+        });
+        let policies = policies.collect::<Vec<_>>();
         let mut life = PodLife {
-            identity: identity(live),
             generation: live.metadata.generation,
             containers: Vec::with_capacity(specs().count()),
             init,
@@ -66,9 +73,10 @@ impl PodLife {
             end: None,
             at_ns: seen.now_ns,
             follows: true,
+            notes: Notes::on(seen.tells),
             ways,
         };
-        for ((number, spec), policy) in (0..).zip(specs()).zip(policies) {
+        for ((number, spec), (policy, pull_policy, probes)) in (0..).zip(specs()).zip(policies) {
             let role = match (number < init, spec.is_sidecar) {
                 (true, true) => Role::Sidecar,
                 (true, false) => Role::Init,
@@ -80,6 +88,8 @@ impl PodLife {
             };
             let mut container = Container::new(&spec.name, &spec.image, role, policy, part);
             container.is_unpullable = (seen.is_unpullable)(&spec.image);
+            container.is_present = (seen.is_present)(&spec.image);
+            (container.pull_policy, container.probes) = (pull_policy, probes);
             match found(live, spec, role) {
                 Some(status) => container.resume(status, seen.now_ns, &life.ways),
                 // A pod that says that it runs, and of what it doesn't.
@@ -91,6 +101,13 @@ impl PodLife {
             life.is_initialized |= role == Role::Regular && container.has_run();
             life.is_up |= container.has_run();
             life.containers.push(container);
+        }
+        // The first one waits for its image until the pod is up.
+        if !life.is_up
+            && !live.metadata.is_deleting()
+            && let Some(first) = life.containers.first_mut()
+        {
+            first.announce_pull(seen.now_ns, &mut life.notes);
         }
         life
     }
@@ -167,7 +184,7 @@ impl Container {
         let mut running = self.instance_since(since_ns, now_ns, ways);
         if !is_ready && !self.part.says_ready() {
             // A probe that no script knows fails.
-            (running.is_ready, running.ready_ns) = (false, None);
+            (running.is_ready, running.ready_ns, running.unready) = (false, None, None);
         }
         self.state = State::Running(running);
     }

@@ -333,7 +333,7 @@ impl PodLife {
                     "back-off {} restarting failed container={} pod={}",
                     go_duration(container.pause_ns),
                     container.name,
-                    self.identity
+                    self.ways.identity
                 );
                 let state = json!({"waiting": {"reason": "CrashLoopBackOff", "message": message}});
                 (Some(state), Some(end))
@@ -402,11 +402,22 @@ fn time(ns: i64) -> Time {
     Time::from_unix_seconds(ns.div_euclid(SECOND_NS))
 }
 
-/// A number of whole seconds as Go writes a duration: `1m20s`.
-fn go_duration(ns: i64) -> String {
-    let seconds = ns / SECOND_NS;
-    match seconds / 60 {
-        0 => format!("{seconds}s"),
-        minutes => format!("{minutes}m{}s", seconds % 60),
+/// A duration as Go writes it, without what is below a millisecond: `1m20s`, `1.5s`, `500ms`.
+pub(super) fn go_duration(ns: i64) -> String {
+    let millis = ns.max(0) / (SECOND_NS / 1000);
+    if (1..1000).contains(&millis) {
+        return format!("{millis}ms");
+    }
+    let (seconds, millis) = (millis / 1000, millis % 1000);
+    let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
+    let fraction = match millis {
+        0 => String::new(),
+        _ => format!(".{millis:03}").trim_end_matches('0').to_owned(),
+    };
+    let seconds = format!("{}{fraction}s", seconds % 60);
+    match (hours, minutes) {
+        (0, 0) => seconds,
+        (0, _) => format!("{minutes}m{seconds}"),
+        _ => format!("{hours}h{minutes}m{seconds}"),
     }
 }

@@ -1,164 +1,10 @@
 //! The worked examples of how a kubelet reports pods, with their times.
 
-use podstorm_objects::{Address, Object, Resource};
+use podstorm_objects::{Object, Resource};
 use serde_json::{Value, json};
 
-use super::status::Place;
+use super::play::{Play, condition, one, text, with_init};
 use super::*;
-
-/// When pods are bound, s since the epoch.
-const BOUND_S: i64 = 1_800_000_000;
-
-/// A pod on its node, whose status is stored after each turn, and what was stored.
-struct Play {
-    pod: Pod,
-    life: PodLife,
-    now_ns: i64,
-    log: Vec<String>,
-}
-
-impl Play {
-    /// A bound pod, which takes two seconds to start and one to stop.
-    fn of(spec: Value, script: &str) -> Play {
-        let mut spec = spec;
-        spec["nodeName"] = json!("node-1");
-        let pod = Pod::from_json(json!({
-            "metadata": {"name": "p", "namespace": "n", "uid": "u", "generation": 1},
-            "spec": spec,
-            "status": {"phase": "Pending", "qosClass": "BestEffort", "conditions": [
-                {"type": "PodScheduled", "status": "True",
-                 "lastTransitionTime": "2027-01-15T08:00:00Z"}]},
-        }))
-        .unwrap();
-        let script = Script::parse(script);
-        let seen = Circumstances {
-            script: script.as_ref(),
-            is_unpullable: &|image| image.starts_with("missing"),
-            startup_ns: 2 * SECOND_NS,
-            stop_ns: SECOND_NS,
-            deleted_ns: 0,
-            now_ns: BOUND_S * SECOND_NS,
-        };
-        let life = PodLife::of(&pod, &seen);
-        let mut play = Play {
-            pod,
-            life,
-            now_ns: BOUND_S * SECOND_NS,
-            log: Vec::new(),
-        };
-        play.write();
-        play
-    }
-
-    /// Plays until that second.
-    fn until(&mut self, second: i64) -> &mut Play {
-        let end_ns = (BOUND_S + second) * SECOND_NS;
-        loop {
-            let goes_on = self.life.turn(self.now_ns);
-            self.write();
-            if goes_on {
-                continue;
-            }
-            match self.life.next_ns().filter(|next| *next <= end_ns) {
-                Some(next_ns) => self.now_ns = next_ns,
-                None => break,
-            }
-        }
-        self.now_ns = end_ns;
-        self
-    }
-
-    fn see(&mut self) {
-        let missing = |image: &str| image.starts_with("missing");
-        self.life.see(&self.pod, &missing, self.now_ns);
-        self.write();
-    }
-
-    fn delete(&mut self, grace: i64) {
-        let meta = &mut self.pod.metadata;
-        meta.deletion_timestamp =
-            podstorm_objects::Time::from_unix_seconds(self.now_ns / SECOND_NS + grace);
-        meta.deletion_grace_period_seconds = Some(grace).into();
-        meta.generation += 1;
-        self.see();
-    }
-
-    /// Stores the status, and logs it if it is another.
-    fn write(&mut self) {
-        let (host_ip, pod_ip) = (Address::from("10.0.0.1"), Address::from("10.1.0.7"));
-        let place = Place {
-            host_ip: &host_ip,
-            pod_ip: &pod_ip,
-            container_id: "",
-            image_id: "",
-        };
-        let status = self.life.status(&self.pod, &place);
-        if status == self.pod.status {
-            return;
-        }
-        self.pod.status = status;
-        let second = self.now_ns / SECOND_NS - BOUND_S;
-        let status = self.pod.to_json()["status"].clone();
-        let states: Vec<String> = ["initContainerStatuses", "containerStatuses"]
-            .into_iter()
-            .filter_map(|list| status[list].as_array())
-            .flatten()
-            .map(shown)
-            .collect();
-        let ready = condition(&status, "Ready");
-        let line = format!(
-            "{second} {} {ready} | {}",
-            text(&status["phase"]),
-            states.join(", ")
-        );
-        self.log.push(line);
-    }
-
-    fn status(&self) -> Value {
-        self.pod.to_json()["status"].clone()
-    }
-
-    /// The lines since the last call.
-    fn lines(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.log)
-    }
-}
-
-fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or("")
-}
-
-/// Status, reason and message of a condition.
-fn condition(status: &Value, kind: &str) -> String {
-    let mut conditions = status["conditions"].as_array().unwrap().iter();
-    let found = conditions.find(|it| it["type"] == kind).unwrap();
-    let parts = ["status", "reason", "message"].map(|member| text(&found[member]));
-    parts.join(" ").trim_end().to_owned()
-}
-
-/// A container as `c running rc 0`.
-fn shown(container: &Value) -> String {
-    let (kind, state) = container["state"]
-        .as_object()
-        .unwrap()
-        .iter()
-        .next()
-        .unwrap();
-    let state = match kind.as_str() {
-        "running" => "running".to_owned(),
-        "waiting" => text(&state["reason"]).to_owned(),
-        _ => format!("{} {}", text(&state["reason"]), state["exitCode"]),
-    };
-    format!(
-        "{} {state} rc {}",
-        text(&container["name"]),
-        container["restartCount"]
-    )
-}
-
-fn one(policy: &str) -> Value {
-    json!({"restartPolicy": policy, "containers": [{"name": "c", "image": "i:1"}]})
-}
 
 #[test]
 fn a_job_pod_that_exits_well_succeeds_and_one_that_does_not_fails() {
@@ -396,13 +242,6 @@ fn a_deleted_pod_shows_its_end_before_it_goes() {
     );
 }
 
-fn with_init() -> Value {
-    json!({"restartPolicy": "Never", "terminationGracePeriodSeconds": 10,
-        "initContainers": [{"name": "i", "image": "i:1"},
-            {"name": "s", "image": "s:1", "restartPolicy": "Always"}],
-        "containers": [{"name": "c", "image": "i:1"}]})
-}
-
 #[test]
 fn init_containers_come_first_and_sidecars_end_last() {
     let mut play = Play::of(with_init(), "i.run=3s c.run=5s s.stop-exit=7");
@@ -577,6 +416,8 @@ fn a_life_that_begins_with_the_status_of_another_goes_on_like_it() {
             let seen = Circumstances {
                 script: parsed.as_ref(),
                 is_unpullable: &|_| false,
+                is_present: &|_| true,
+                tells: false,
                 startup_ns: 0,
                 stop_ns: SECOND_NS,
                 deleted_ns: 0,

@@ -65,8 +65,13 @@ fn taints_selectors_and_cordons_decide_where_pods_go() {
         "tolerant a R",
     ];
     assert_eq!(harness.states(), all);
-    let told = "False Unschedulable 0/2 nodes are available.";
+    let told = "False Unschedulable 0/2 nodes are available: \
+        1 node(s) didn't match Pod's node affinity/selector, 1 node(s) had untolerated taint(s). \
+        preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.";
     assert_eq!(harness.condition("picky", "PodScheduled"), told);
+    let told = "False Unschedulable 0/2 nodes are available: \
+        1 Too many pods, 1 node(s) had untolerated taint(s). preemption: 0/2 nodes are available: \
+        1 No preemption victims found for incoming pod, 1 Preemption is not helpful for scheduling.";
     assert_eq!(harness.condition("p5", "PodScheduled"), told);
     assert!(harness.is_quiet());
 
@@ -212,4 +217,178 @@ fn rules_say_where_pods_go_what_they_report_and_when_they_finish() {
     assert_eq!(container["imageID"], "sha256:0");
     let ended = harness.pod("ends").to_json()["status"]["containerStatuses"][0].clone();
     assert_eq!(ended["state"]["terminated"]["reason"], "Completed");
+}
+
+/// The Events about a pod in the order of their names, in the form of `core/v1`.
+fn events(harness: &NodeHarness, pod: &str) -> Vec<Value> {
+    let (events, _) = harness.cluster.list::<Event>(None);
+    let all = events.iter().map(|event| event.to_json());
+    all.filter(|it| it["involvedObject"]["name"] == pod)
+        .collect()
+}
+
+/// Type, reason and count of each, and its message.
+fn told(harness: &NodeHarness, pod: &str) -> Vec<String> {
+    let of = |event: Value| {
+        let text = |member: &str| event[member].as_str().unwrap_or("-").to_owned();
+        let count = event["series"]["count"]
+            .as_i64()
+            .or(event["count"].as_i64());
+        let count = count.map_or(String::new(), |count| format!(" x{count}"));
+        format!(
+            "{} {}{count}: {}",
+            text("type"),
+            text("reason"),
+            text("message")
+        )
+    };
+    events(harness, pod).into_iter().map(of).collect()
+}
+
+fn with_events() -> NodeHarness {
+    with_rules(ClientRules {
+        unpullable_images: vec!["broken:*".into()],
+        pod_events: true,
+        ..ClientRules::default()
+    })
+}
+
+#[test]
+fn a_pod_that_runs_has_the_events_of_scheduler_and_kubelet() {
+    let mut harness = with_events();
+    harness.create_with("p", json!({"nodeName": null}));
+    harness.pass(5);
+    let node = harness.pod("p").node_name.clone().unwrap();
+    assert_eq!(
+        told(&harness, "p"),
+        [
+            &*format!("Normal Scheduled: Successfully assigned n/p to {node}"),
+            "Normal Pulling x1: Pulling image \"x:1\"",
+            "Normal Pulled x1: Successfully pulled image \"x:1\" in 2s (2s including waiting). \
+             Image size: 10485760 bytes.",
+            "Normal Created x1: Container created",
+            "Normal Started x1: Container started",
+        ]
+    );
+    let events = events(&harness, "p");
+    let meta = harness.pod("p").metadata.clone();
+    let scheduled = &events[0];
+    assert_eq!(scheduled["source"], json!({}));
+    assert_eq!(scheduled["firstTimestamp"], Value::Null);
+    assert_eq!(scheduled["eventTime"], "2027-01-15T08:00:00.000000Z");
+    assert_eq!(scheduled["action"], "Binding");
+    assert_eq!(scheduled["reportingComponent"], "default-scheduler");
+    assert_eq!(scheduled["reportingInstance"], "default-scheduler-podstorm");
+    assert_eq!(scheduled["involvedObject"]["uid"], meta.uid.to_string());
+    let pulled = &events[2];
+    assert_eq!(
+        pulled["source"],
+        json!({"component": "kubelet", "host": &*node})
+    );
+    assert_eq!(pulled["reportingComponent"], "kubelet");
+    assert_eq!(pulled["reportingInstance"], &*node);
+    assert_eq!(pulled["eventTime"], Value::Null);
+    assert_eq!(pulled["firstTimestamp"], "2027-01-15T08:00:02Z");
+    assert_eq!(pulled["lastTimestamp"], pulled["firstTimestamp"]);
+    assert_eq!(pulled["involvedObject"]["fieldPath"], "spec.containers{c}");
+    assert_eq!(pulled["involvedObject"]["kind"], "Pod");
+
+    // The next pod of the node finds the image there.
+    harness.create_with("q", json!({"nodeName": &*node}));
+    harness.pass(5);
+    let present = "Normal Pulled x1: Container image \"x:1\" already present on machine and can be accessed by the pod";
+    assert_eq!(told(&harness, "q")[0], present);
+    harness.delete("p");
+    harness.pass(5);
+    assert_eq!(
+        told(&harness, "p")[5],
+        "Normal Killing x1: Stopping container c"
+    );
+}
+
+#[test]
+fn a_crash_loop_and_a_missing_image_count_what_happens_again() {
+    let mut harness = with_events();
+    let script = json!({"podstorm/script": "run=1s exit=1"});
+    harness.create("crashes");
+    harness.patch(
+        Kind::POD,
+        "crashes",
+        json!({"metadata": {"annotations": script}}),
+    );
+    harness.create_with(
+        "misses",
+        json!({"containers": [{"name": "c", "image": "broken:1"}]}),
+    );
+    harness.pass(60);
+    let uid = harness.pod("crashes").metadata.uid.clone();
+    assert_eq!(
+        told(&harness, "crashes")[1..],
+        [
+            "Normal Pulling x1: Pulling image \"x:1\"",
+            "Normal Pulled x1: Successfully pulled image \"x:1\" in 2s (2s including waiting). \
+             Image size: 10485760 bytes.",
+            "Normal Created x4: Container created",
+            "Normal Started x4: Container started",
+            "Normal Pulled x3: Container image \"x:1\" already present on machine and can be accessed by the pod",
+            &format!(
+                "Warning BackOff x3: Back-off restarting failed container c in pod crashes_n({uid})"
+            ),
+        ]
+    );
+    assert_eq!(
+        told(&harness, "misses")[1..],
+        [
+            "Normal Pulling x3: Pulling image \"broken:1\"",
+            "Warning Failed x3: Failed to pull image \"broken:1\": failed to pull image \"broken:1\": not found",
+            "Warning Failed x3: Error: ErrImagePull",
+            "Normal BackOff x3: Back-off pulling image \"broken:1\"",
+            "Warning Failed x3: Error: ImagePullBackOff",
+        ]
+    );
+}
+
+#[test]
+fn a_pod_that_fits_nowhere_says_why_and_how_often() {
+    let mut harness = with_events();
+    let node = || json!({"spec": {"unschedulable": true}});
+    harness.patch(Kind::NODE, "a", node());
+    harness.pass(0);
+    harness.create_with("p", json!({"nodeSelector": {"disk": "ssd"}}));
+    harness.pass(1);
+    let why = "0/2 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, \
+        1 node(s) were unschedulable. preemption: 0/2 nodes are available: \
+        2 Preemption is not helpful for scheduling.";
+    let condition = format!("False Unschedulable {why}");
+    assert_eq!(harness.condition("p", "PodScheduled"), condition);
+    let once = format!("Warning FailedScheduling: {why}");
+    assert_eq!(told(&harness, "p"), [&*once]);
+    // Tried again, the pod has the condition: another Event, which then is a series.
+    harness.pass(300);
+    assert_eq!(told(&harness, "p"), [&*once, &once]);
+    harness.pass(300);
+    let twice = format!("Warning FailedScheduling x2: {why}");
+    assert_eq!(told(&harness, "p"), [&*once, &twice]);
+    let series = events(&harness, "p")[1]["series"].clone();
+    assert_eq!(series["lastObservedTime"], "2027-01-15T08:10:00.000000Z");
+    // Its count is written every half an hour.
+    harness.pass(1200);
+    assert_eq!(told(&harness, "p"), [&*once, &twice]);
+    harness.pass(720);
+    assert_eq!(
+        told(&harness, "p")[1],
+        format!("Warning FailedScheduling x8: {why}")
+    );
+    harness.patch(
+        Kind::NODE,
+        "b",
+        json!({"metadata": {"labels": {"disk": "ssd"}}}),
+    );
+    harness.pass(0);
+    assert_eq!(
+        told(&harness, "p")[2],
+        "Normal Scheduled: Successfully assigned n/p to b"
+    );
+    harness.pass(3600);
+    assert!(harness.is_quiet());
 }

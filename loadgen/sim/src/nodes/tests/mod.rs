@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use podstorm_apiserver::latency::Latency;
 use podstorm_apiserver::{Cluster, ClusterOptions, DeleteOptions, Patch};
-use podstorm_objects::{Kind, Namespace, Node, Now, Object, Pod, PodPhase, Resource};
+use podstorm_objects::{Event, Kind, Namespace, Node, Now, Object, Pod, PodPhase, Resource};
 use serde_json::{Value, json};
 
 use super::*;

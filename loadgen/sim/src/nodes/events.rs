@@ -1,0 +1,384 @@
+//! Events of kubelets and of the scheduler about pods. They are written to the cluster at the moment they
+//! happen, where [client rules](super::ClientRules) ask for them.
+//!
+//! A kubelet's Events are of `core/v1`: the recorder of its node counts repetitions and limits their rate.
+//! The scheduler's are of `events.k8s.io/v1`: a repetition about an unchanged pod makes a series.
+//!
+//! Source: `tools/record` and `tools/events` of client-go, Kubernetes 1.36.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use podstorm::client::{EventIntent, EventMessage, EventRecorder, EventType, EventWrite};
+use podstorm_apiserver::{Cluster, Patch};
+use podstorm_objects::{
+    Event, EventTopic, Kind, Map, Now, ObjectMeta, ObjectReference, Pod, Regarding,
+    ResourceVersion, Rest, Str, Uid,
+};
+use serde_json::{Value, json};
+
+use super::control::NodeControl;
+use super::pod_life::{PULLED, PodEvent};
+use crate::executor::Next;
+
+const MINUTE_NS: i64 = 60 * 1_000_000_000;
+
+/// How long after its last repetition a series ends. Ended series are looked for that often.
+const SERIES_NS: i64 = 6 * MINUTE_NS;
+
+/// A pod that waits is tried again that long after, also where nothing changes that would let it fit.
+const FLUSH_NS: i64 = 5 * MINUTE_NS;
+
+/// How often the count of a series that goes on is written.
+const REFRESH_NS: i64 = 30 * MINUTE_NS;
+
+/// The longest message of an Event of `events.k8s.io/v1`, bytes.
+const NOTE_BYTES_MAX: usize = 1024;
+
+/// The moments in the names of Events. Those of one pod come from its kubelet and from the scheduler, and on
+/// virtual time at the same moment: no two names may be the same.
+#[derive(Debug, Default)]
+pub(super) struct Stamps(AtomicI64);
+
+impl Stamps {
+    /// This moment, or some nanoseconds later where it is taken.
+    fn next(&self, now: Now) -> Now {
+        let later = |last: i64| Some(now.wall_ns.max(last + 1));
+        // Relaxed: nothing else hangs on the number.
+        let last = self
+            .0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, later);
+        let wall_ns = last.map_or(now.wall_ns, |last| now.wall_ns.max(last + 1));
+        Now { wall_ns, ..now }
+    }
+}
+
+/// The Events of the kubelets of many nodes.
+#[derive(Debug)]
+pub(super) struct KubeletEvents {
+    cluster: Arc<Cluster>,
+    nodes: BTreeMap<Str, NodeEvents>,
+}
+
+#[derive(Debug)]
+struct NodeEvents {
+    recorder: EventRecorder,
+    /// The images that were pulled there.
+    images: BTreeSet<Str>,
+}
+
+impl KubeletEvents {
+    pub(super) fn new(cluster: Arc<Cluster>) -> KubeletEvents {
+        KubeletEvents {
+            cluster,
+            nodes: BTreeMap::new(),
+        }
+    }
+
+    /// Whether an image was pulled on a node.
+    pub(super) fn has_image(&self, node: &str, image: &str) -> bool {
+        let node = self.nodes.get(node);
+        node.is_some_and(|node| node.images.contains(image))
+    }
+
+    /// Writes what happened to a pod on its node.
+    pub(super) fn record(&mut self, pod: &Pod, events: Vec<PodEvent>, stamps: &Stamps, now: Now) {
+        let Some(node) = &pod.node_name else {
+            return;
+        };
+        let cluster = &self.cluster;
+        let new = || NodeEvents {
+            recorder: EventRecorder::new("kubelet").on_node(node),
+            images: BTreeSet::new(),
+        };
+        let node = self.nodes.entry(node.clone()).or_insert_with(new);
+        let regarding = Arc::new(ObjectReference::new(Kind::POD, &pod.metadata));
+        for event in events {
+            if event.reason == PULLED {
+                node.images.extend(event.image(pod).cloned());
+            }
+            let path = event.field_path();
+            let intent = EventIntent {
+                regarding: Arc::clone(&regarding),
+                kind: event.kind,
+                reason: event.reason,
+                message: EventMessage::Text(event.message),
+            };
+            let made = stamps.next(now);
+            let recorder = &mut node.recorder;
+            let Some(write) = recorder.correlate_part(intent, &path, made, now) else {
+                continue;
+            };
+            let create = |event: Event| cluster.create(about(event, &path), now);
+            let written = match write {
+                EventWrite::Create(event) => create(event),
+                EventWrite::Patch(patch) => match cluster.repeat_event(&patch, now) {
+                    Err(error) if error.is_not_found() => create(patch.to_event()),
+                    repeated => repeated,
+                },
+            };
+            // Refused where the namespace goes: the Event is lost, as upstream's.
+            if written.is_ok() {
+                recorder.written();
+            }
+        }
+    }
+}
+
+/// The Event, about that part of its object.
+fn about(mut event: Event, field_path: &str) -> Event {
+    if let (Some(Regarding::Object(object)), false) = (&event.regarding, field_path.is_empty()) {
+        let Value::Object(mut members) = object.to_json() else {
+            return event;
+        };
+        members.insert("fieldPath".into(), field_path.into());
+        event.regarding = Some(Regarding::Other(Rest::from(members)));
+    }
+    event
+}
+
+/// Pod and reason of a series.
+type SeriesKey = (Uid, &'static str);
+
+/// The Events of the scheduler, and when it tries pods again so that more come.
+#[derive(Debug)]
+pub(super) struct SchedulerEvents {
+    cluster: Arc<Cluster>,
+    control: Arc<NodeControl>,
+    /// When all pods that wait are tried again whatever happens, ns of monotonic time.
+    flush_ns: Option<i64>,
+    /// What may be repeated.
+    series: BTreeMap<SeriesKey, Series>,
+    /// When it is looked at next, ns of monotonic time; none where there is nothing.
+    sweep_ns: Option<i64>,
+    topics: BTreeMap<&'static str, Arc<EventTopic>>,
+}
+
+/// An Event, and how often the same has happened to the pod at that version.
+#[derive(Debug)]
+struct Series {
+    version: ResourceVersion,
+    namespace: Str,
+    event: String,
+    count: i64,
+    /// The last repetition.
+    last: Now,
+    /// When the count was last written, ns of monotonic time.
+    written_ns: i64,
+}
+
+impl SchedulerEvents {
+    pub(super) fn new(cluster: Arc<Cluster>, control: &Arc<NodeControl>) -> SchedulerEvents {
+        SchedulerEvents {
+            cluster,
+            control: Arc::clone(control),
+            flush_ns: None,
+            series: BTreeMap::new(),
+            sweep_ns: None,
+            topics: BTreeMap::new(),
+        }
+    }
+
+    /// The pod was bound to that node.
+    pub(super) fn scheduled(&mut self, pod: &Pod, node: &str, now: Now) {
+        let meta = &pod.metadata;
+        self.series.remove(&(meta.uid.clone(), FAILED));
+        let (namespace, name) = (&meta.namespace, &meta.name);
+        let note = format!("Successfully assigned {namespace}/{name} to {node}");
+        let what = (EventType::Normal, "Scheduled", "Binding");
+        self.create(pod, what, &note, now);
+    }
+
+    /// No node takes the pod.
+    pub(super) fn failed(&mut self, pod: &Pod, note: &str, now: Now) {
+        let meta = &pod.metadata;
+        let key = (meta.uid.clone(), FAILED);
+        if let Some(series) = self.series.get_mut(&key)
+            && series.version == meta.resource_version
+            && now.mono_ns - series.last.mono_ns < SERIES_NS
+        {
+            series.count += 1;
+            series.last = now;
+            // Later repetitions are written from time to time.
+            if series.count == 2 {
+                series.write(&self.cluster, now);
+            }
+            return;
+        }
+        let what = (EventType::Warning, FAILED, "Scheduling");
+        if let Some(event) = self.create(pod, what, note, now) {
+            let series = Series {
+                version: meta.resource_version.clone(),
+                namespace: meta.namespace.clone(),
+                event,
+                count: 1,
+                last: now,
+                written_ns: now.mono_ns,
+            };
+            if let Some(ended) = self.series.insert(key, series) {
+                ended.finish(&self.cluster, now);
+            }
+            let due_ns = now.mono_ns.saturating_add(SERIES_NS);
+            self.sweep_ns.get_or_insert(due_ns);
+        }
+    }
+
+    /// Whether all pods that wait are to be tried again now.
+    pub(super) fn is_flush_due(&mut self, now: Now) -> bool {
+        self.flush_ns
+            .take_if(|due_ns| *due_ns <= now.mono_ns)
+            .is_some()
+    }
+
+    /// Ends the series that nothing repeats; when to look again, where pods wait or not.
+    pub(super) fn next(&mut self, pods_wait: bool, now: Now) -> Next {
+        if pods_wait {
+            self.flush_ns
+                .get_or_insert(now.mono_ns.saturating_add(FLUSH_NS));
+        } else {
+            self.flush_ns = None;
+        }
+        let due = self.sweep(now).into_iter().chain(self.flush_ns).min();
+        due.map_or(Next::Idle, Next::At)
+    }
+
+    /// Ends the series that nothing repeats; returns when to look again, ns of monotonic time.
+    fn sweep(&mut self, now: Now) -> Option<i64> {
+        if self.sweep_ns.is_some_and(|due_ns| due_ns <= now.mono_ns) {
+            let cluster = &self.cluster;
+            self.series.retain(|_, series| {
+                let goes_on = now.mono_ns - series.last.mono_ns < SERIES_NS;
+                let is_due = now.mono_ns - series.written_ns >= REFRESH_NS;
+                match goes_on {
+                    false => series.finish(cluster, now),
+                    true if is_due && series.count > 2 => series.write(cluster, now),
+                    true => {}
+                }
+                goes_on
+            });
+            let next_ns = now.mono_ns.saturating_add(SERIES_NS);
+            self.sweep_ns = (!self.series.is_empty()).then_some(next_ns);
+        }
+        self.sweep_ns
+    }
+
+    /// Writes an Event; its name, if the server takes it.
+    fn create(
+        &mut self,
+        pod: &Pod,
+        (kind, reason, action): (EventType, &'static str, &str),
+        note: &str,
+        now: Now,
+    ) -> Option<String> {
+        let made = self.control.stamps.next(now);
+        let meta = &pod.metadata;
+        let name = format!("{}.{:x}", meta.name, made.wall_ns);
+        let mut rest = Map::new();
+        rest.insert("action".into(), action.into());
+        rest.insert("eventTime".into(), micro_time(made).into());
+        let event = Event {
+            metadata: ObjectMeta {
+                name: name.as_str().into(),
+                namespace: meta.namespace.clone(),
+                ..ObjectMeta::default()
+            },
+            regarding: Some(Regarding::Object(Arc::new(ObjectReference::new(
+                Kind::POD,
+                meta,
+            )))),
+            topic: self.topic(kind, reason),
+            message: shortened(note).into(),
+            rest: rest.into(),
+            ..Event::default()
+        };
+        self.cluster.create(event, now).ok().map(|_| name)
+    }
+
+    fn topic(&mut self, kind: EventType, reason: &'static str) -> Arc<EventTopic> {
+        let new = || EventTopic {
+            kind: kind.as_str().into(),
+            reason: reason.into(),
+            reporting_component: "default-scheduler".into(),
+            reporting_instance: "default-scheduler-podstorm".into(),
+            ..EventTopic::default()
+        };
+        let topic = self.topics.entry(reason).or_insert_with(|| new().into());
+        Arc::clone(topic)
+    }
+}
+
+const FAILED: &str = "FailedScheduling";
+
+impl Series {
+    /// Writes what is not written yet.
+    fn finish(&self, cluster: &Cluster, now: Now) {
+        if self.count > 2 {
+            self.patch(cluster, now);
+        }
+    }
+
+    fn write(&mut self, cluster: &Cluster, now: Now) {
+        self.written_ns = now.mono_ns;
+        self.patch(cluster, now);
+    }
+
+    fn patch(&self, cluster: &Cluster, now: Now) {
+        let series = json!({"count": self.count, "lastObservedTime": micro_time(self.last)});
+        let patch = Patch::Merge(Map::from_iter([("series".into(), series)]));
+        // The Event may be gone.
+        let _gone = cluster.patch::<Event>(&self.namespace, &self.event, &patch, now);
+    }
+}
+
+/// A moment as a `MicroTime`.
+fn micro_time(now: Now) -> String {
+    let seconds = now.wall().to_string();
+    let micros = now.wall_ns.rem_euclid(1_000_000_000) / 1000;
+    format!("{}.{micros:06}Z", seconds.trim_end_matches('Z'))
+}
+
+/// A message that is short enough.
+fn shortened(note: &str) -> String {
+    const CUT: &str = " ...";
+    match note.len() {
+        0..=NOTE_BYTES_MAX => note.to_owned(),
+        _ => {
+            let end = note.floor_char_boundary(NOTE_BYTES_MAX - CUT.len());
+            format!("{}{CUT}", &note[..end])
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_names_have_the_same_moment() {
+        let stamps = Stamps::default();
+        let at = |wall_ns| Now {
+            mono_ns: 7,
+            wall_ns,
+        };
+        let moments = [100, 100, 50, 102, 200].map(|ns| stamps.next(at(ns)).wall_ns);
+        assert_eq!(moments, [100, 101, 102, 103, 200]);
+    }
+
+    #[test]
+    fn a_long_message_is_cut() {
+        let long = "é".repeat(600);
+        let cut = shortened(&long);
+        assert!(cut.len() <= NOTE_BYTES_MAX && cut.ends_with("é ..."));
+        assert_eq!(shortened("short"), "short");
+    }
+
+    #[test]
+    fn moments_are_written_with_six_digits() {
+        let now = Now {
+            mono_ns: 0,
+            wall_ns: 1_800_000_000_000_012_345,
+        };
+        assert_eq!(micro_time(now), "2027-01-15T08:00:00.000012Z");
+    }
+}

@@ -1,0 +1,89 @@
+//! What happens in the life of a pod that an Event tells.
+
+use podstorm::client::EventType;
+use podstorm_objects::{Pod, Str};
+
+use super::container::Role;
+
+/// The reason of the Event that tells that an image is there.
+pub(in crate::nodes) const PULLED: &str = "Pulled";
+
+/// An Event about a pod or one of its containers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::nodes) struct PodEvent {
+    pub(in crate::nodes) kind: EventType,
+    pub(in crate::nodes) reason: &'static str,
+    pub(in crate::nodes) message: Box<str>,
+    /// The container that it is about, and its place.
+    container: Option<(Str, Role)>,
+}
+
+impl PodEvent {
+    /// An Event about the pod.
+    pub(in crate::nodes) fn of_pod(
+        kind: EventType,
+        reason: &'static str,
+        message: &str,
+    ) -> PodEvent {
+        PodEvent {
+            kind,
+            reason,
+            message: message.into(),
+            container: None,
+        }
+    }
+
+    /// Where its part is in the pod: `spec.containers{app}`; empty for the pod itself.
+    pub(in crate::nodes) fn field_path(&self) -> String {
+        match &self.container {
+            None => String::new(),
+            Some((name, Role::Regular)) => format!("spec.containers{{{name}}}"),
+            Some((name, Role::Init | Role::Sidecar)) => format!("spec.initContainers{{{name}}}"),
+        }
+    }
+
+    /// The image of the container.
+    pub(in crate::nodes) fn image<'a>(&self, pod: &'a Pod) -> Option<&'a Str> {
+        let (name, _) = self.container.as_ref()?;
+        let mut all = pod.spec.init_containers.iter().chain(&pod.spec.containers);
+        all.find(|it| it.name == *name).map(|it| &it.image)
+    }
+}
+
+/// The Events since they were last taken. Nothing is kept where nobody asks for them.
+#[derive(Debug, Default)]
+pub(super) struct Notes {
+    pub(super) is_on: bool,
+    list: Vec<PodEvent>,
+}
+
+impl Notes {
+    pub(super) fn on(is_on: bool) -> Notes {
+        Notes {
+            is_on,
+            list: Vec::new(),
+        }
+    }
+
+    pub(super) fn take(&mut self) -> Vec<PodEvent> {
+        std::mem::take(&mut self.list)
+    }
+
+    /// Adds an Event about the pod, or about a container.
+    pub(super) fn add(
+        &mut self,
+        container: Option<(&Str, Role)>,
+        kind: EventType,
+        reason: &'static str,
+        message: impl FnOnce() -> String,
+    ) {
+        if self.is_on {
+            self.list.push(PodEvent {
+                kind,
+                reason,
+                message: message().into(),
+                container: container.map(|(name, role)| (name.clone(), role)),
+            });
+        }
+    }
+}
