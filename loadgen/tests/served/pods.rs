@@ -87,3 +87,74 @@ async fn a_finalizer_keeps_a_pod_that_has_ended() {
     let seen = events(&served, &version).await;
     assert_eq!(seen, ["DELETED Succeeded False terminated 0"]);
 }
+
+/// Reason, message and reporter of the events about a pod, in both of their forms.
+async fn events_about(served: &Served, pod: &str) -> [Vec<String>; 2] {
+    let selected = |field: &str| format!("fieldSelector={field}.name%3D{pod}");
+    let core = format!("{EVENTS}?{}", selected("involvedObject"));
+    let newer = format!("{NEWER_EVENTS}?{}", selected("regarding"));
+    let told = |list: Value, message: &str, reporter: &str| -> Vec<String> {
+        let items = list["items"].as_array().into_iter().flatten();
+        let text = |event: &Value, member: &str| event[member].as_str().unwrap_or("").to_owned();
+        let told = items.map(|event| {
+            let parts = ["reason", message, reporter].map(|member| text(event, member));
+            parts.join(" | ")
+        });
+        told.collect()
+    };
+    [
+        told(get(served, &core).await, "message", "reportingComponent"),
+        told(get(served, &newer).await, "note", "reportingController"),
+    ]
+}
+
+const EVENTS: &str = "/api/v1/namespaces/default/events";
+const NEWER_EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
+
+#[tokio::test]
+async fn scheduler_and_kubelets_write_events_until_they_expire() {
+    let mut kept = options();
+    kept.sim.services.event_ttl_ns = 3600 * 1_000_000_000;
+    let served = Served::start(kept).expect("nothing is loaded");
+    create(&served, PODS, pod("p", &json!([]))).await;
+    let mut picky = pod("picky", &json!([]));
+    picky["spec"]["nodeSelector"] = json!({"disk": "ssd"});
+    create(&served, PODS, picky).await;
+    advance(&served, STARTUP_S);
+    let found = get(&served, &format!("{PODS}/p")).await;
+    let node = found["spec"]["nodeName"].as_str().expect("it is bound");
+    let [core, newer] = events_about(&served, "p").await;
+    assert_eq!(
+        core,
+        [
+            &*format!("Scheduled | Successfully assigned default/p to {node} | default-scheduler"),
+            "Pulling | Pulling image \"i\" | kubelet",
+            "Pulled | Successfully pulled image \"i\" in 5m0s (5m0s including waiting). \
+             Image size: 10485760 bytes. | kubelet",
+            "Created | Container created | kubelet",
+            "Started | Container started | kubelet",
+        ]
+    );
+    assert_eq!(newer, core);
+    let why = "0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector. \
+        preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling.";
+    let [core, newer] = events_about(&served, "picky").await;
+    let told = format!("FailedScheduling | {why} | default-scheduler");
+    assert_eq!(core, [&*told, &told], "once more after five minutes");
+    assert_eq!(newer, core);
+    let found = get(&served, &format!("{PODS}/picky")).await;
+    let condition = &found["status"]["conditions"][0];
+    assert_eq!(condition["type"], "PodScheduled");
+    assert_eq!(condition["message"], why);
+    advance(&served, 3600);
+    let [core, _] = events_about(&served, "p").await;
+    assert_eq!(core, [""; 0]);
+
+    // As the flag says.
+    let mut silent = options();
+    silent.rules.pod_events = false;
+    let served = Served::start(silent).expect("nothing is loaded");
+    create(&served, PODS, pod("p", &json!([]))).await;
+    advance(&served, STARTUP_S);
+    assert_eq!(events_about(&served, "p").await, [[""; 0]; 2]);
+}

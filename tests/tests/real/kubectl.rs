@@ -417,6 +417,89 @@ fn mistakes_are_told_and_change_nothing() {
     });
 }
 
+/// A pod that runs, one that crashes again and again, and one that no node takes.
+const THREE_PODS: &str = r"
+apiVersion: v1
+kind: Pod
+metadata: {name: runs}
+spec:
+  containers: [{name: app, image: shop/app:1}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: crashes, annotations: {podstorm/script: exit=1}}
+spec:
+  containers: [{name: app, image: shop/app:1}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: waits}
+spec:
+  nodeSelector: {disk: ssd}
+  containers: [{name: app, image: shop/app:1}]
+";
+
+#[test]
+#[ignore = "needs kubectl: cargo real"]
+fn a_description_tells_what_happened_to_a_pod() {
+    with_each(&["--nodes=2"], |served| {
+        served.apply(THREE_PODS);
+        served.run("wait --for=condition=Ready pod/runs");
+        let node = served.run("get pod runs -o jsonpath={.spec.nodeName}");
+        let told = served.run("describe pod runs");
+        let events = told.split("Events:\n").nth(1).expect("it has Events");
+        let rows: Vec<&str> = events.trim().lines().skip(2).map(str::trim).collect();
+        let of = |row: &str| {
+            let mut words = row.split(' ');
+            let (kind, reason) = (words.next(), words.next());
+            format!("{} {}", kind.unwrap_or(""), reason.unwrap_or(""))
+        };
+        let reasons: Vec<String> = rows.iter().map(|row| of(row)).collect();
+        assert_eq!(
+            reasons,
+            [
+                "Normal Scheduled",
+                "Normal Pulling",
+                "Normal Pulled",
+                "Normal Created",
+                "Normal Started"
+            ]
+        );
+        let scheduled = format!("default-scheduler Successfully assigned default/runs to {node}");
+        assert!(rows[0].ends_with(&scheduled), "{told}");
+        assert!(rows[4].ends_with("kubelet Container started"), "{told}");
+        served.comes_to_show(
+            "describe pod crashes",
+            &[
+                "Reason: CrashLoopBackOff",
+                "Warning BackOff",
+                "kubelet Back-off restarting failed container app in pod crashes_default(",
+                "(x2 over",
+            ],
+        );
+        let why = "0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector. \
+            preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.";
+        let failed = format!("default-scheduler {why}");
+        served.comes_to_show(
+            "describe pod waits",
+            &["PodScheduled False", "Warning FailedScheduling", &failed],
+        );
+        served.shows(
+            "get events --field-selector involvedObject.name=waits",
+            &["Warning FailedScheduling pod/waits", why],
+        );
+        served.shows(
+            "events --for pod/runs",
+            &["Normal Started Pod/runs Container started"],
+        );
+        served.run("delete pod runs --wait=false");
+        served.comes_to_show(
+            "events --for pod/runs",
+            &["Normal Killing Pod/runs Stopping container app"],
+        );
+    });
+}
+
 #[test]
 #[ignore = "needs kubectl: cargo real"]
 fn a_snapshot_is_read_again() {

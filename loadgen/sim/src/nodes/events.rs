@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use podstorm::client::{EventIntent, EventMessage, EventRecorder, EventType, EventWrite};
 use podstorm_apiserver::{Cluster, Patch};
 use podstorm_objects::{
-    Event, EventTopic, Kind, Map, Now, ObjectMeta, ObjectReference, Pod, Regarding,
+    Event, EventTopic, Kind, Map, Now, ObjectMeta, ObjectReference, Pod, PodPhase, Regarding,
     ResourceVersion, Rest, Str, Uid,
 };
 use serde_json::{Value, json};
@@ -68,12 +68,34 @@ struct NodeEvents {
     images: BTreeSet<Str>,
 }
 
+impl NodeEvents {
+    fn of<'a>(nodes: &'a mut BTreeMap<Str, NodeEvents>, node: &Str) -> &'a mut NodeEvents {
+        nodes.entry(node.clone()).or_insert_with(|| NodeEvents {
+            recorder: EventRecorder::new("kubelet").on_node(node),
+            images: BTreeSet::new(),
+        })
+    }
+}
+
 impl KubeletEvents {
     pub(super) fn new(cluster: Arc<Cluster>) -> KubeletEvents {
         KubeletEvents {
             cluster,
             nodes: BTreeMap::new(),
         }
+    }
+
+    /// Takes in which images the nodes of a cluster have that goes on: those of its pods that have run.
+    pub(super) fn begin(&mut self) {
+        let nodes = &mut self.nodes;
+        self.cluster.for_each::<Pod>(|pod| {
+            let has_run = !matches!(pod.status.phase, PodPhase::Pending | PodPhase::Unset);
+            if let Some(node) = pod.node_name.as_ref().filter(|_| has_run) {
+                let all = pod.spec.init_containers.iter().chain(&pod.spec.containers);
+                let images = all.map(|container| container.image.clone());
+                NodeEvents::of(nodes, node).images.extend(images);
+            }
+        });
     }
 
     /// Whether an image was pulled on a node.
@@ -88,11 +110,7 @@ impl KubeletEvents {
             return;
         };
         let cluster = &self.cluster;
-        let new = || NodeEvents {
-            recorder: EventRecorder::new("kubelet").on_node(node),
-            images: BTreeSet::new(),
-        };
-        let node = self.nodes.entry(node.clone()).or_insert_with(new);
+        let node = NodeEvents::of(&mut self.nodes, node);
         let regarding = Arc::new(ObjectReference::new(Kind::POD, &pod.metadata));
         for event in events {
             if event.reason == PULLED {

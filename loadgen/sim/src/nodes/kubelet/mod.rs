@@ -261,6 +261,7 @@ impl PodLifecycle {
     fn begin(&mut self) {
         if self.began_at.is_none() && self.clients().is_some() {
             self.began_at = Some(self.cluster.resource_version());
+            self.events.iter_mut().for_each(KubeletEvents::begin);
         }
     }
 

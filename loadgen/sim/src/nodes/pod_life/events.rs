@@ -65,6 +65,12 @@ impl Notes {
         }
     }
 
+    /// These, and then the others.
+    pub(super) fn and(mut self, others: &mut Notes) -> Notes {
+        self.list.append(&mut others.list);
+        self
+    }
+
     pub(super) fn take(&mut self) -> Vec<PodEvent> {
         std::mem::take(&mut self.list)
     }

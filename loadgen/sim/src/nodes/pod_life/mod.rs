@@ -158,7 +158,15 @@ impl PodLife {
                     self.containers.iter_mut().for_each(|it| it.hasten(kill_ns));
                 }
             }
-            None => self.stop(Why::Deleted, since_ns, kill_ns),
+            None => {
+                // A status of this generation has told of the deletion.
+                let observed = live.status.rest.get("observedGeneration");
+                let is_told = observed.is_some_and(|it| it.as_i64() == Some(self.generation));
+                let notes = std::mem::take(&mut self.notes);
+                self.notes = Notes::on(notes.is_on && !is_told);
+                self.stop(Why::Deleted, since_ns, kill_ns);
+                self.notes = notes.and(&mut self.notes);
+            }
         }
     }
 

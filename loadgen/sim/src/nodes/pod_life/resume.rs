@@ -102,12 +102,17 @@ impl PodLife {
             life.is_up |= container.has_run();
             life.containers.push(container);
         }
-        // The first one waits for its image until the pod is up.
+        // The first one waits for its image until the pod is up. A status with a beginning has told that.
         if !life.is_up
             && !live.metadata.is_deleting()
             && let Some(first) = life.containers.first_mut()
         {
-            first.announce_pull(seen.now_ns, &mut life.notes);
+            let mut silent = Notes::default();
+            let notes = match since {
+                None => &mut life.notes,
+                Some(_) => &mut silent,
+            };
+            first.announce_pull(start_ns, notes);
         }
         life
     }
