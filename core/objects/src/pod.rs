@@ -55,6 +55,8 @@ pub struct PodSpec {
     pub scheduler_name: Option<Str>,
     /// Whether `schedulingGates` has any.
     pub is_gated: bool,
+    /// Whether there is an `affinity`.
+    pub has_affinity: bool,
     /// `restartPolicy`.
     pub restart_policy: RestartPolicy,
     /// `activeDeadlineSeconds`.

@@ -56,6 +56,9 @@ pub(super) struct ServeFlags {
     /// Simulated nodes
     #[arg(long, value_name = "N", default_value_t = ServeOptions::default().nodes)]
     nodes: u64,
+    /// Zones that the simulated nodes are in, in turn, by their label topology.kubernetes.io/zone; 0 is none
+    #[arg(long, value_name = "N", default_value_t = ServeOptions::default().zones)]
+    zones: u64,
     /// Most pods of a node
     #[arg(long, value_name = "N", default_value_t = ServeOptions::default().pods_per_node)]
     pods_per_node: u32,
@@ -269,6 +272,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
         sim,
         nodes: flags.nodes,
         pods_per_node: flags.pods_per_node,
+        zones: flags.zones,
         node_times: NodeTimes {
             grace_ns: flags.node_monitor_grace_period,
             toleration_ns: i64::from(flags.default_unreachable_toleration_seconds) * 1_000_000_000,

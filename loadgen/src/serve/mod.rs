@@ -63,6 +63,8 @@ pub struct ServeOptions {
     pub nodes: u64,
     /// Most pods of each.
     pub pods_per_node: u32,
+    /// How many zones they are in, by the label `topology.kubernetes.io/zone`: `zone-1` and so on, in turn; 0 is none.
+    pub zones: u64,
     /// How long the cluster waits for nodes that are silent or gone.
     pub node_times: NodeTimes,
     /// What the nodes do for clients.
@@ -85,6 +87,7 @@ impl Default for ServeOptions {
             sim,
             nodes: 3,
             pods_per_node: 110,
+            zones: 0,
             node_times: NodeTimes::default(),
             rules: ClientRules {
                 pod_events: true,
@@ -160,7 +163,8 @@ impl Served {
             add_storage_class(cluster, now)?;
         }
         for number in 1..=options.nodes {
-            add_node(cluster, number, options.pods_per_node, now)?;
+            let zone = (options.zones > 0).then(|| (number - 1) % options.zones + 1);
+            add_node(cluster, number, zone, options.pods_per_node, now)?;
         }
         let (log_line, reaches_kubelets) = (options.log_line, options.reaches_kubelets);
         Ok(Served::over(harness, simulated, |api| {
@@ -286,8 +290,13 @@ fn add_storage_class(cluster: &Cluster, now: Now) -> Result<()> {
 }
 
 /// A ready node as a kubelet would report it.
-fn add_node(cluster: &Cluster, number: u64, pods: u32, now: Now) -> Result<()> {
+fn add_node(cluster: &Cluster, number: u64, zone: Option<u64>, pods: u32, now: Now) -> Result<()> {
     let name = format!("node-{number}");
+    let mut labels = json!({"kubernetes.io/hostname": name, "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "amd64"});
+    if let Some(zone) = zone {
+        labels["topology.kubernetes.io/zone"] = json!(format!("zone-{zone}"));
+    }
     let at = now.wall().to_string();
     let condition = |kind: &str, status: &str, reason: &str, message: &str| {
         json!({"type": kind, "status": status, "reason": reason, "message": message,
@@ -296,8 +305,7 @@ fn add_node(cluster: &Cluster, number: u64, pods: u32, now: Now) -> Result<()> {
     let room = json!({"cpu": "32", "memory": "256Gi", "ephemeral-storage": "1Ti",
         "pods": pods.to_string()});
     let node = json!({
-        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name,
-            "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}},
+        "metadata": {"name": name, "labels": labels},
         "status": {
             "capacity": room, "allocatable": room,
             "conditions": [

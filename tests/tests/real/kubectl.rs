@@ -500,6 +500,48 @@ fn a_description_tells_what_happened_to_a_pod() {
     });
 }
 
+/// Four pods of one app, spread over zones, with more than half of the cores of a node each.
+const SPREAD: &str = r"
+apiVersion: apps/v1
+kind: ReplicaSet
+metadata: {name: spread}
+spec:
+  replicas: 4
+  selector: {matchLabels: {app: spread}}
+  template:
+    metadata: {labels: {app: spread}}
+    spec:
+      topologySpreadConstraints:
+      - maxSkew: 1
+        topologyKey: topology.kubernetes.io/zone
+        whenUnsatisfiable: DoNotSchedule
+        labelSelector: {matchLabels: {app: spread}}
+      containers:
+      - {name: app, image: shop/app:1, resources: {requests: {cpu: 20}}}
+";
+
+#[test]
+#[ignore = "needs kubectl: cargo real"]
+fn pods_go_where_what_they_ask_for_is() {
+    with_each(&["--nodes=4", "--zones=2"], |served| {
+        served.says(
+            "get nodes -o jsonpath='{.items[*].metadata.labels.topology\\.kubernetes\\.io/zone}'",
+            "zone-1 zone-2 zone-1 zone-2",
+        );
+        served.apply(SPREAD);
+        let nodes = "get pods -l app=spread -o jsonpath='{.items[*].spec.nodeName}'";
+        served.comes_to(nodes, |text| text.split(' ').count() == 4);
+        let mut used = served.words(nodes);
+        used.sort();
+        assert_eq!(used, ["node-1", "node-2", "node-3", "node-4"]);
+        // Each node has 12 of its 32 cores left.
+        served.run("scale rs spread --replicas=5");
+        let why = "0/4 nodes are available: 4 Insufficient cpu. preemption: \
+            0/4 nodes are available: 4 No preemption victims found for incoming pod.";
+        served.comes_to_show("events", &["Warning FailedScheduling", why]);
+    });
+}
+
 #[test]
 #[ignore = "needs kubectl: cargo real"]
 fn a_snapshot_is_read_again() {

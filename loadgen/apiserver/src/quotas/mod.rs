@@ -25,6 +25,12 @@ use crate::{Cluster, DeleteOptions, ListOptions, Patch, builtin, errors};
 
 pub(crate) use usage::of_containers;
 
+/// What the containers of a pod with that spec request together, with its overhead, by the name of the resource: those
+/// that run at once, or one that runs before them; what the pod requests as a whole stands for its containers.
+pub fn pod_requests(spec: &Value) -> BTreeMap<String, Quantity> {
+    of_containers(spec, "requests")
+}
+
 /// Amounts by the name of a resource.
 type Amounts = BTreeMap<String, Quantity>;
 

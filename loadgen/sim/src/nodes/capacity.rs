@@ -135,6 +135,24 @@ impl Capacity {
         Some(Str::clone(&self.nodes[node].name))
     }
 
+    /// As [`take`](Capacity::take), of the nodes that fit. O(nodes) where few do.
+    pub(super) fn take_where(&mut self, fits: impl Fn(&str) -> bool) -> Option<Str> {
+        for bucket in self.buckets.iter().take(self.highest + 1).rev() {
+            if bucket.is_empty() {
+                continue;
+            }
+            let first = self.rng.usize(..bucket.len());
+            let (before, from) = bucket.split_at(first);
+            let mut nodes = from.iter().chain(before).map(|node| *node as usize);
+            if let Some(node) = nodes.find(|node| fits(&self.nodes[*node].name)) {
+                self.nodes[node].pods += 1;
+                self.rebucket(node);
+                return Some(Str::clone(&self.nodes[node].name));
+            }
+        }
+        None
+    }
+
     fn index_of(&mut self, name: &str) -> usize {
         if let Some(&index) = self.by_name.get(name) {
             return index as usize;
@@ -213,6 +231,22 @@ mod tests {
         assert_eq!(capacity.take(), None);
         assert!(capacity.remove_pod("b"));
         assert_eq!(capacity.take().as_deref(), Some("b"));
+    }
+
+    #[test]
+    fn the_roomiest_node_that_fits_is_taken() {
+        let mut capacity = Capacity::new(1);
+        for (node, pods) in [("a", 9), ("b", 5), ("c", 5), ("d", 2)] {
+            capacity.set_node(node, pods, true);
+        }
+        let mut taken: Vec<String> = (0..4)
+            .map(|_| capacity.take_where(|node| node != "a").unwrap().to_string())
+            .collect();
+        taken.sort();
+        assert_eq!(taken, ["b", "b", "c", "c"]);
+        assert_eq!(capacity.take_where(|_| false), None);
+        assert_eq!(capacity.take_where(|_| true).as_deref(), Some("a"));
+        assert_eq!((capacity.free("a"), capacity.free("b")), (8, 3));
     }
 
     #[test]

@@ -2,14 +2,18 @@
 //! pods, and, where nodes may fail, the node controller. All are ordinary clients of the API
 //! server. [`NodeControl`] lets nodes fail.
 
+mod asks;
 mod capacity;
 mod change;
 mod control;
 mod controller;
 mod events;
 mod kubelet;
+mod neighbours;
 mod place_waits;
 mod placement;
+#[cfg(test)]
+mod placement_tests;
 mod pod_life;
 mod rules;
 mod scheduler;

@@ -1,108 +1,64 @@
-//! Which nodes take a pod: cordons, taints and tolerations, node selectors and required node
-//! affinity. Only clusters with [client rules](super::ClientRules) look at them.
+//! Which nodes take a pod, and why the others don't: cordons, taints, node selectors and affinity, host ports,
+//! what pods request, and the pods that are there already.
+//!
+//! Clusters with [client rules](super::ClientRules) look at all of it. Others look at requests, once a node says how
+//! much of a resource it has, and at pods that name their node in their affinity, as those of a DaemonSet do.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use podstorm_apiserver::TOLERATED_TAINTS;
-use podstorm_objects::{LabelSelector, Labels, Node, Pod, PodSpec, Selector, Str};
+use podstorm_apiserver::Cluster;
+use podstorm_objects::{Node, Pod, PodSpec, Quantity, Str, Uid};
 use serde_json::{Value, json};
 
+use super::asks::{Ask, HostPort, allocatable, is_for_all};
+use super::capacity::Capacity;
 use super::events::SchedulerEvents;
+use super::neighbours::{Neighbours, Placed};
 use super::rules::NodeChoice;
 use super::scheduler::Waiting;
 
-/// What the scheduler keeps for pods that are particular about their node.
-#[derive(Debug, Default)]
+/// How many specs are remembered with what they ask.
+const ASKS_MAX: usize = 10_000;
+
+/// What the scheduler keeps for pods that not every node takes.
+#[derive(Debug)]
 pub(super) struct Placement {
-    pub(super) choice: NodeChoice,
-    pub(super) nodes: BTreeMap<Str, Arc<Node>>,
+    cluster: Arc<Cluster>,
+    choice: NodeChoice,
+    /// Whether nothing counts but requests, and names of nodes.
+    pub(super) is_of_requests: bool,
+    nodes: BTreeMap<Str, Place>,
+    used: BTreeMap<Str, Used>,
+    placed: BTreeMap<Uid, Placed>,
+    /// How many of these have anti-affinity.
+    exclusive: usize,
+    /// What each spec asks, by the address of the spec, which it keeps.
+    asks: BTreeMap<usize, (Arc<PodSpec>, Arc<Ask>)>,
+    /// Why no node takes pods of a spec, by its address, until a pod comes or goes or a node changes.
+    refused: BTreeMap<usize, String>,
     /// Particular pods that no node takes.
     pub(super) waiting: Vec<Waiting>,
+    /// Whether one more pod may let one of them fit.
+    awaits_neighbours: bool,
     /// Whether a node may take one of them now.
     pub(super) retry: bool,
     /// Present where the scheduler writes Events.
     pub(super) events: Option<SchedulerEvents>,
 }
 
-impl Placement {
-    /// Whether no pod's node is chosen by capacity alone.
-    pub(super) fn looks_at_all(&self) -> bool {
-        self.choice == NodeChoice::First
-    }
+#[derive(Debug)]
+struct Place {
+    node: Arc<Node>,
+    allocatable: BTreeMap<String, Quantity>,
+}
 
-    /// The node of the pod among those that take it; `free` gives the capacity of a node in pods.
-    /// O(nodes).
-    pub(super) fn choose(&self, spec: &PodSpec, free: impl Fn(&str) -> u32) -> Option<Str> {
-        let wishes = Wishes::of(spec);
-        let roomy = self
-            .nodes
-            .iter()
-            .map(|(name, node)| (free(name), name, node));
-        let open = roomy.filter(|(free, _, node)| wishes.refusal(node, *free).is_none());
-        let mut roomy = open.map(|(free, name, _)| (free, name));
-        let best = match self.choice {
-            NodeChoice::First => roomy.next(),
-            // The first of equals.
-            NodeChoice::Roomiest => roomy.rev().max_by_key(|(free, _)| *free),
-        };
-        best.map(|(_, name)| name.clone())
-    }
-
-    /// Why no node takes the pod, in the words of Kubernetes' scheduler. O(nodes).
-    ///
-    /// Source: `FitError.Error` of Kubernetes' `pkg/scheduler/framework`, and `Preempt` of its `preemption`.
-    pub(super) fn why_none(&self, spec: &PodSpec, free: impl Fn(&str) -> u32) -> String {
-        let nodes = self.nodes.len();
-        if nodes == 0 {
-            return "no nodes available to schedule pods".to_owned();
-        }
-        let wishes = Wishes::of(spec);
-        let mut reasons: BTreeMap<Cow<'static, str>, usize> = BTreeMap::new();
-        // On how many the end of other pods would not help.
-        let mut hopeless = 0;
-        let refusals = self
-            .nodes
-            .iter()
-            .map(|(name, node)| wishes.refusal(node, free(name)));
-        for refusal in refusals.flatten() {
-            hopeless += usize::from(refusal.is_hopeless);
-            for reason in refusal.reasons {
-                *reasons.entry(reason).or_default() += 1;
-            }
-        }
-        let listed = |reasons: Vec<(&str, usize)>| {
-            let reasons = reasons.into_iter().filter(|(_, count)| *count > 0);
-            let mut told: Vec<String> = reasons
-                .map(|(reason, count)| format!("{count} {reason}"))
-                .collect();
-            told.sort();
-            let told = told.join(", ");
-            format!("0/{nodes} nodes are available: {told}.")
-        };
-        let of_nodes = listed(
-            reasons
-                .iter()
-                .map(|(why, count)| (&**why, *count))
-                .collect(),
-        );
-        let never = spec
-            .get("preemptionPolicy")
-            .is_some_and(|policy| policy == "Never");
-        let of_preemption = match never {
-            true => "not eligible due to preemptionPolicy=Never.".to_owned(),
-            // No pod has to go for another: there is no pod of lower priority that would be a victim.
-            false => listed(vec![
-                (
-                    "No preemption victims found for incoming pod",
-                    nodes - hopeless,
-                ),
-                ("Preemption is not helpful for scheduling", hopeless),
-            ]),
-        };
-        format!("{of_nodes} preemption: {of_preemption}")
-    }
+/// What the pods of a node use.
+#[derive(Debug, Default)]
+struct Used {
+    amounts: BTreeMap<String, Quantity>,
+    ports: Vec<HostPort>,
 }
 
 /// Why a node does not take a pod.
@@ -114,37 +70,395 @@ struct Refusal {
 }
 
 impl Refusal {
-    /// Something that the end of other pods does not change.
-    fn hopeless(reason: &'static str) -> Option<Refusal> {
-        Some(Refusal {
+    fn one(reason: &'static str, is_hopeless: bool) -> Refusal {
+        Refusal {
             reasons: vec![reason.into()],
-            is_hopeless: true,
-        })
+            is_hopeless,
+        }
     }
 }
 
-/// Whether the pod asks for special nodes, or tolerates taints that not every pod does.
-pub(super) fn is_particular(spec: &PodSpec) -> bool {
-    let given = |name| match spec.get(name) {
-        Some(Value::Object(members)) => !members.is_empty(),
-        Some(Value::Array(items)) => !items.iter().all(is_for_all),
-        _ => false,
-    };
-    ["nodeSelector", "tolerations", "affinity"]
-        .map(given)
-        .contains(&true)
+impl Placement {
+    pub(super) fn new(
+        cluster: Arc<Cluster>,
+        choice: NodeChoice,
+        events: Option<SchedulerEvents>,
+    ) -> Placement {
+        Placement {
+            cluster,
+            choice,
+            is_of_requests: false,
+            nodes: BTreeMap::new(),
+            used: BTreeMap::new(),
+            placed: BTreeMap::new(),
+            exclusive: 0,
+            asks: BTreeMap::new(),
+            refused: BTreeMap::new(),
+            waiting: Vec::new(),
+            awaits_neighbours: false,
+            retry: false,
+            events,
+        }
+    }
+
+    /// Of a cluster whose pods and nodes are looked at for requests and names alone; with those that it has.
+    pub(super) fn of_requests(cluster: &Arc<Cluster>) -> Placement {
+        let mut placement = Placement::new(Arc::clone(cluster), NodeChoice::default(), None);
+        placement.is_of_requests = true;
+        let mut bound = Vec::new();
+        cluster.for_each::<Pod>(|pod| {
+            if let Some(node) = &pod.node_name
+                && !pod.status.phase.is_terminal()
+            {
+                bound.push((pod.clone(), node.clone()));
+            }
+        });
+        for (pod, node) in bound {
+            placement.add(&pod, &node);
+        }
+        cluster.for_each::<Node>(|node| {
+            placement.see_node(node.clone());
+        });
+        placement
+    }
+
+    /// Forgets all nodes.
+    pub(super) fn clear_nodes(&mut self) {
+        self.nodes.clear();
+        self.refused.clear();
+    }
+
+    /// Forgets all pods.
+    pub(super) fn clear_pods(&mut self) {
+        (self.used, self.placed, self.exclusive) = Default::default();
+        self.refused.clear();
+    }
+
+    /// Takes a node as it is now; returns whether it may take pods that it did not take before.
+    pub(super) fn see_node(&mut self, node: Arc<Node>) -> bool {
+        let name = node.metadata.name.as_str();
+        let allocatable = allocatable(&node);
+        let is_same = self.nodes.get(name).is_some_and(|known| {
+            let (old, meta) = (&known.node, &known.node.metadata);
+            known.allocatable == allocatable
+                && old.pods_allocatable == node.pods_allocatable
+                && old.unschedulable == node.unschedulable
+                && old.spec == node.spec
+                && meta.labels == node.metadata.labels
+                && meta.is_deleting() == node.metadata.is_deleting()
+        });
+        if !is_same {
+            self.refused.clear();
+            self.retry = true;
+        }
+        let name = Str::from(name);
+        self.nodes.insert(name, Place { node, allocatable });
+        !is_same
+    }
+
+    pub(super) fn remove_node(&mut self, name: &str) {
+        self.nodes.remove(name);
+        self.refused.clear();
+        // Fewer domains may let a pod be spread.
+        self.retry |= self.awaits_neighbours;
+    }
+
+    /// What pods of the spec ask.
+    pub(super) fn ask(&mut self, spec: &Arc<PodSpec>) -> Arc<Ask> {
+        let address = Arc::as_ptr(spec).addr();
+        if let Some((_, ask)) = self.asks.get(&address) {
+            return Arc::clone(ask);
+        }
+        if self.asks.len() >= ASKS_MAX {
+            // What is known of specs by their addresses goes with the specs.
+            self.asks.clear();
+            self.refused.clear();
+        }
+        let ask = Arc::new(Ask::of(spec));
+        let known = (Arc::clone(spec), Arc::clone(&ask));
+        self.asks.insert(address, known);
+        ask
+    }
+
+    /// Whether the pod is counted.
+    pub(super) fn has(&self, pod: &Pod) -> bool {
+        self.placed.contains_key(&pod.metadata.uid)
+    }
+
+    /// Counts a pod on a node, once.
+    pub(super) fn add(&mut self, pod: &Arc<Pod>, node: &Str) {
+        if let Some(known) = self.placed.get_mut(&pod.metadata.uid)
+            && known.node == *node
+            && Arc::ptr_eq(&known.pod.spec, &pod.spec)
+        {
+            known.pod = Arc::clone(pod);
+            return;
+        }
+        self.remove(&pod.metadata.uid);
+        let ask = self.ask(&pod.spec);
+        let used = self.used.entry(node.clone()).or_default();
+        for (name, amount) in &ask.requests {
+            let sum = used.amounts.entry(name.clone()).or_default();
+            *sum = sum.plus(*amount);
+        }
+        used.ports.extend(ask.ports.iter().cloned());
+        self.exclusive += usize::from(!ask.anti_affinity.is_empty());
+        self.refused.clear();
+        self.retry |= self.awaits_neighbours;
+        let placed = Placed {
+            pod: Arc::clone(pod),
+            node: node.clone(),
+            ask,
+        };
+        self.placed.insert(pod.metadata.uid.clone(), placed);
+    }
+
+    /// A pod is gone, has ended, or was not bound.
+    pub(super) fn remove(&mut self, uid: &Uid) {
+        let Some(placed) = self.placed.remove(uid) else {
+            return;
+        };
+        if let Some(used) = self.used.get_mut(&placed.node) {
+            for (name, amount) in &placed.ask.requests {
+                if let Some(sum) = used.amounts.get_mut(name) {
+                    *sum = sum.minus(*amount);
+                }
+            }
+            for port in &placed.ask.ports {
+                let at = used.ports.iter().position(|it| it == port);
+                at.map(|at| used.ports.swap_remove(at));
+            }
+        }
+        self.exclusive -= usize::from(!placed.ask.anti_affinity.is_empty());
+        self.refused.clear();
+        self.retry = true;
+    }
+
+    /// Whether capacity in pods alone decides which node a pod gets that asks for this, or that and requests.
+    fn looks_at_all(&self, ask: &Ask) -> bool {
+        let is_particular = ask.is_particular || self.exclusive > 0;
+        self.choice == NodeChoice::First
+            || ask.names.is_some()
+            || is_particular && !self.is_of_requests
+    }
+
+    /// The node of a pod, with its capacity taken; where there is none, whether only the end of a pod makes a place
+    /// for this one, whichever it is. O(nodes) for pods that are particular, and where much is full.
+    pub(super) fn take(&mut self, pod: &Arc<Pod>, capacity: &mut Capacity) -> Result<Str, bool> {
+        let ask = self.ask(&pod.spec);
+        let is_plain = !self.looks_at_all(&ask);
+        let has_none = self.refused.contains_key(&Arc::as_ptr(&pod.spec).addr());
+        let node = match is_plain {
+            _ if has_none => None,
+            true if ask.requests.is_empty() => capacity.take(),
+            true => capacity.take_where(|name| self.lacking(name, &ask).next().is_none()),
+            false => {
+                let node = self.choose(pod, &ask, capacity);
+                node.inspect(|node| capacity.add_pod(node))
+            }
+        };
+        let Some(node) = node else {
+            self.awaits_neighbours |= ask.has_neighbours();
+            return Err(is_plain && ask.requests.is_empty());
+        };
+        self.add(pod, &node);
+        Ok(node)
+    }
+
+    /// The pods that wait for a change, to be tried again.
+    pub(super) fn take_waiting(&mut self) -> Vec<Waiting> {
+        self.awaits_neighbours = false;
+        std::mem::take(&mut self.waiting)
+    }
+
+    fn neighbours(&self, pod: &Pod, ask: &Ask) -> Option<Neighbours> {
+        if self.exclusive == 0 && !ask.has_neighbours() {
+            return None;
+        }
+        let placed = self.placed.values().filter_map(|placed| {
+            let place = self.nodes.get(&placed.node)?;
+            Some((placed, &*place.node))
+        });
+        let tolerated =
+            |node| !taints(node).any(|taint| keeps_away(taint) && !ask.tolerates(taint));
+        let nodes = self
+            .nodes
+            .values()
+            .map(|place| (&*place.node, tolerated(&place.node)));
+        Some(Neighbours::of(&self.cluster, (pod, ask), placed, nodes))
+    }
+
+    /// The node of the pod among those that take it.
+    fn choose(&self, pod: &Pod, ask: &Ask, capacity: &Capacity) -> Option<Str> {
+        let neighbours = self.neighbours(pod, ask);
+        let named = ask.names.iter().flatten();
+        let named = named.filter_map(|name| self.nodes.get_key_value(name.as_str()));
+        let all = self.nodes.iter().filter(|_| ask.names.is_none());
+        let free = named
+            .chain(all)
+            .map(|(name, place)| (capacity.free(name), name, place));
+        let mut open = free
+            .filter(|(free, name, place)| {
+                let refusal = self.refusal((pod, ask), neighbours.as_ref(), (name, place), *free);
+                refusal.is_none()
+            })
+            .map(|(free, name, _)| (free, name));
+        let best = match self.choice {
+            NodeChoice::First => open.next(),
+            // The first of equals.
+            NodeChoice::Roomiest => open
+                .collect::<Vec<_>>()
+                .into_iter()
+                .rev()
+                .max_by_key(|it| it.0),
+        };
+        best.map(|(_, name)| name.clone())
+    }
+
+    /// Of what a node has too little for the pod, and whether it has so little in all.
+    fn lacking<'a>(&'a self, node: &str, ask: &'a Ask) -> impl Iterator<Item = (&'a str, bool)> {
+        let place = self.nodes.get(node);
+        let used = self.used.get(node);
+        ask.requests.iter().filter_map(move |(name, asked)| {
+            let all = place?.allocatable.get(name).copied();
+            // A node that says nothing of these has enough.
+            let is_usual = ["cpu", "memory", "ephemeral-storage"].contains(&name.as_str());
+            let all = all.or((!is_usual).then_some(Quantity::default()))?;
+            let used = used.and_then(|used| used.amounts.get(name).copied());
+            let free = all.minus(used.unwrap_or_default());
+            (*asked > free).then_some((name.as_str(), *asked > all))
+        })
+    }
+
+    /// Why the node, which takes so many more pods, refuses the pod: what the first rule that it breaks says.
+    ///
+    /// Source: the order and the words of the plugins of Kubernetes' scheduler, 1.36.
+    fn refusal(
+        &self,
+        (pod, ask): (&Pod, &Ask),
+        neighbours: Option<&Neighbours>,
+        (name, place): (&Str, &Place),
+        free: u32,
+    ) -> Option<Refusal> {
+        let node = &*place.node;
+        let hopeless = |reason| Some(Refusal::one(reason, true));
+        if ask
+            .names
+            .as_ref()
+            .is_some_and(|names| !names.contains(&**name))
+        {
+            return hopeless("node(s) didn't satisfy plugin(s) [NodeAffinity]");
+        }
+        let cordon = || json!({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"});
+        let is_cordoned = node.unschedulable && !ask.tolerates(&cordon());
+        if is_cordoned || node.metadata.is_deleting() {
+            return hopeless("node(s) were unschedulable");
+        }
+        if taints(node).any(|taint| keeps_away(taint) && !ask.tolerates(taint)) {
+            return hopeless("node(s) had untolerated taint(s)");
+        }
+        if !ask.wants(node) {
+            return hopeless("node(s) didn't match Pod's node affinity/selector");
+        }
+        let used = self.used.get(name);
+        let mut taken = used.into_iter().flat_map(|used| &used.ports);
+        if taken.any(|taken| ask.ports.iter().any(|port| port.is_against(taken))) {
+            let reason = "node(s) didn't have free ports for the requested pod ports";
+            return Some(Refusal::one(reason, false));
+        }
+        let mut reasons: Vec<Cow<'static, str>> = Vec::new();
+        if free == 0 {
+            reasons.push("Too many pods".into());
+        }
+        let mut is_hopeless = false;
+        for (resource, is_too_much) in self.lacking(name, ask) {
+            reasons.push(format!("Insufficient {resource}").into());
+            is_hopeless |= is_too_much;
+        }
+        if !reasons.is_empty() {
+            return Some(Refusal {
+                reasons,
+                is_hopeless,
+            });
+        }
+        let (reason, is_hopeless) = neighbours?.refusal((pod, ask), node)?;
+        Some(Refusal::one(reason, is_hopeless))
+    }
+
+    /// Why no node takes the pod, in the words of Kubernetes' scheduler. O(nodes).
+    ///
+    /// Source: `FitError.Error` of Kubernetes' `pkg/scheduler/framework`, and `Preempt` of its `preemption`.
+    pub(super) fn why_none(&mut self, pod: &Arc<Pod>, capacity: &Capacity) -> String {
+        let address = Arc::as_ptr(&pod.spec).addr();
+        if let Some(known) = self.refused.get(&address) {
+            return known.clone();
+        }
+        let ask = self.ask(&pod.spec);
+        let why = self.why(pod, &ask, capacity);
+        // What only the spec decides is so for all pods that share it.
+        if self.exclusive == 0 && !ask.has_neighbours() {
+            self.refused.insert(address, why.clone());
+        }
+        why
+    }
+
+    fn why(&self, pod: &Pod, ask: &Ask, capacity: &Capacity) -> String {
+        let nodes = self.nodes.len();
+        if nodes == 0 {
+            return "no nodes available to schedule pods".to_owned();
+        }
+        let neighbours = self.neighbours(pod, ask);
+        let mut reasons: BTreeMap<Cow<'static, str>, usize> = BTreeMap::new();
+        // On how many the end of other pods would not help.
+        let mut hopeless = 0;
+        for (name, place) in &self.nodes {
+            let free = capacity.free(name);
+            let refusal = self.refusal((pod, ask), neighbours.as_ref(), (name, place), free);
+            let Some(refusal) = refusal else {
+                continue;
+            };
+            hopeless += usize::from(refusal.is_hopeless);
+            for reason in refusal.reasons {
+                *reasons.entry(reason).or_default() += 1;
+            }
+        }
+        let listed = |reasons: &[(&str, usize)]| {
+            let reasons = reasons.iter().filter(|(_, count)| *count > 0);
+            let mut told: Vec<String> = reasons
+                .map(|(reason, count)| format!("{count} {reason}"))
+                .collect();
+            told.sort();
+            let told = told.join(", ");
+            format!("0/{nodes} nodes are available: {told}.")
+        };
+        let counts: Vec<_> = reasons
+            .iter()
+            .map(|(why, count)| (&**why, *count))
+            .collect();
+        let of_nodes = match &ask.names {
+            Some(names) if names.is_empty() => {
+                format!("0/{nodes} nodes are available: pod affinity terms conflict.")
+            }
+            _ => listed(&counts),
+        };
+        let of_preemption = match ask.never_preempts {
+            true => "not eligible due to preemptionPolicy=Never.".to_owned(),
+            // This scheduler lets no pod go for another.
+            false => listed(&[
+                (
+                    "No preemption victims found for incoming pod",
+                    nodes - hopeless,
+                ),
+                ("Preemption is not helpful for scheduling", hopeless),
+            ]),
+        };
+        format!("{of_nodes} preemption: {of_preemption}")
+    }
 }
 
-/// Whether the node refuses pods that are not [particular](is_particular).
+/// Whether the node refuses pods that are not particular.
 pub(super) fn is_tainted(node: &Node) -> bool {
     taints(node).any(|taint| keeps_away(taint) && !is_for_all(taint))
-}
-
-/// Whether it is one of the taints that admission has every pod tolerate, or a toleration of one. To look at all
-/// nodes for each pod that tolerates just these would take a cluster of thousands of nodes most of its time.
-fn is_for_all(taint: &Value) -> bool {
-    let key = taint["key"].as_str();
-    taint["effect"] == "NoExecute" && key.is_some_and(|key| TOLERATED_TAINTS.contains(&key))
 }
 
 /// Whether the pod may not stay on the node: it does not tolerate one of its `NoExecute` taints
@@ -155,8 +469,8 @@ pub(super) fn is_driven_out(node: &Node, pod: &Pod, except: &str) -> bool {
         .peekable();
     // The spec is parsed for nothing where there is no taint.
     taints.peek().is_some() && {
-        let wishes = Wishes::of(&pod.spec);
-        taints.any(|taint| !wishes.tolerate(taint))
+        let ask = Ask::of(&pod.spec);
+        taints.any(|taint| !ask.tolerates(taint))
     }
 }
 
@@ -167,197 +481,4 @@ fn taints(node: &Node) -> impl Iterator<Item = &Value> {
 
 fn keeps_away(taint: &Value) -> bool {
     taint["effect"] == "NoSchedule" || taint["effect"] == "NoExecute"
-}
-
-/// What a pod says of its node.
-struct Wishes {
-    tolerations: Value,
-    node_selector: Value,
-    /// `requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms`.
-    terms: Option<Value>,
-}
-
-impl Wishes {
-    fn of(spec: &PodSpec) -> Wishes {
-        const TERMS: &str =
-            "/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
-        let get = |name| spec.get(name).unwrap_or_default();
-        Wishes {
-            tolerations: get("tolerations"),
-            node_selector: get("nodeSelector"),
-            terms: get("affinity").pointer(TERMS).cloned(),
-        }
-    }
-
-    /// Why the node, which takes so many more pods, refuses the pod: what the first rule that it breaks says.
-    fn refusal(&self, node: &Node, free: u32) -> Option<Refusal> {
-        let labels = &node.metadata.labels;
-        let mut wanted = self.node_selector.as_object().into_iter().flatten();
-        let cordon = || json!({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"});
-        let is_cordoned = node.unschedulable && !self.tolerate(&cordon());
-        if is_cordoned || node.metadata.is_deleting() {
-            return Refusal::hopeless("node(s) were unschedulable");
-        }
-        if taints(node).any(|taint| keeps_away(taint) && !self.tolerate(taint)) {
-            return Refusal::hopeless("node(s) had untolerated taint(s)");
-        }
-        let is_wanted = wanted
-            .all(|(key, value)| labels.get(key).map(|it| &**it) == value.as_str())
-            && self.terms.as_ref().is_none_or(|terms| {
-                let mut terms = terms.as_array().into_iter().flatten();
-                terms.any(|term| meets(node, term))
-            });
-        if !is_wanted {
-            return Refusal::hopeless("node(s) didn't match Pod's node affinity/selector");
-        }
-        (free == 0).then(|| Refusal {
-            reasons: vec!["Too many pods".into()],
-            is_hopeless: false,
-        })
-    }
-
-    /// Source: `Toleration.ToleratesTaint` of Kubernetes' `k8s.io/api/core/v1`.
-    fn tolerate(&self, taint: &Value) -> bool {
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let mut tolerations = self.tolerations.as_array().into_iter().flatten();
-        tolerations.any(|it| {
-            let (key, effect) = (text(&it["key"]), text(&it["effect"]));
-            (key.is_empty() || taint["key"] == key)
-                && (effect.is_empty() || taint["effect"] == effect)
-                && (it["operator"] == "Exists"
-                    || (!key.is_empty() && text(&it["value"]) == text(&taint["value"])))
-        })
-    }
-}
-
-/// Whether the node meets a term of a node selector. A term that says nothing matches no node.
-fn meets(node: &Node, term: &Value) -> bool {
-    let fields = Labels::from_pairs([("metadata.name", node.metadata.name.as_str())]);
-    let parts = [
-        (&term["matchExpressions"], &node.metadata.labels),
-        (&term["matchFields"], &fields),
-    ];
-    let given =
-        parts.map(|(expressions, _)| expressions.as_array().is_some_and(|it| !it.is_empty()));
-    given.contains(&true)
-        && parts
-            .iter()
-            .zip(given)
-            .all(|((expressions, labels), given)| {
-                let selector = json!({"matchExpressions": expressions});
-                !given
-                    || LabelSelector::from_json(selector)
-                        .ok()
-                        .and_then(|it| Selector::compile(Some(&it)).ok())
-                        .is_some_and(|it| it.matches(labels))
-            })
-}
-
-#[cfg(test)]
-mod tests {
-    use podstorm_objects::Resource;
-
-    use super::*;
-
-    fn node(value: Value) -> Node {
-        Node::from_json(value).unwrap()
-    }
-
-    fn spec(value: Value) -> PodSpec {
-        PodSpec::from_json(value.as_object().unwrap().clone()).unwrap()
-    }
-
-    #[test]
-    fn a_pod_goes_where_it_tolerates_the_taints_and_meets_the_labels() {
-        let taint = |effect: &str| json!([{"key": "gpu", "value": "yes", "effect": effect}]);
-        let plain = json!({"metadata": {"name": "a", "labels": {"zone": "x", "disk": "ssd"}}});
-        let tainted =
-            |effect| json!({"metadata": {"name": "b"}, "spec": {"taints": taint(effect)}});
-        let cordoned = json!({"metadata": {"name": "c"}, "spec": {"unschedulable": true}});
-        let affinity = |term: Value| {
-            json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
-                {"nodeSelectorTerms": [{"matchFields": [
-                    {"key": "metadata.name", "operator": "In", "values": ["other"]}]}, term]}}}})
-        };
-        let expressions = |operator: &str, values: Value| {
-            affinity(json!({"matchExpressions": [
-                {"key": "disk", "operator": operator, "values": values}]}))
-        };
-        let name = json!({"matchFields": [
-            {"key": "metadata.name", "operator": "In", "values": ["a"]}]});
-        let tolerates = |it: Value| json!({"tolerations": [it]});
-        let equal = |value: &str| tolerates(json!({"key": "gpu", "value": value}));
-        let all = tolerates(json!({"operator": "Exists"}));
-        let other_effect = json!({"key": "gpu", "operator": "Exists", "effect": "NoExecute"});
-        for (node_value, spec_value, admitted) in [
-            (plain.clone(), json!({}), true),
-            (plain.clone(), json!({"nodeSelector": {"zone": "x"}}), true),
-            (plain.clone(), json!({"nodeSelector": {"zone": "y"}}), false),
-            (plain.clone(), json!({"nodeSelector": {"rack": ""}}), false),
-            (plain.clone(), affinity(name), true),
-            (plain.clone(), affinity(json!({})), false),
-            (plain.clone(), expressions("In", json!(["ssd"])), true),
-            (plain.clone(), expressions("NotIn", json!(["ssd"])), false),
-            (plain.clone(), expressions("Exists", json!([])), true),
-            (plain.clone(), expressions("Likes", json!(["ssd"])), false),
-            (tainted("NoSchedule"), json!({}), false),
-            (tainted("NoExecute"), json!({}), false),
-            (tainted("PreferNoSchedule"), json!({}), true),
-            (tainted("NoSchedule"), equal("yes"), true),
-            (tainted("NoSchedule"), equal("no"), false),
-            (tainted("NoSchedule"), all.clone(), true),
-            (tainted("NoSchedule"), tolerates(other_effect), false),
-            (cordoned.clone(), json!({}), false),
-            (cordoned, all, true),
-        ] {
-            let wishes = Wishes::of(&spec(spec_value.clone()));
-            let admits = wishes.refusal(&node(node_value.clone()), 1).is_none();
-            assert_eq!(admits, admitted, "{node_value} {spec_value}");
-        }
-    }
-
-    #[test]
-    fn only_taints_that_not_all_pods_tolerate_close_a_node() {
-        for (key, effect, closed) in [
-            ("not-ready", "NoExecute", false),
-            ("unreachable", "NoExecute", false),
-            ("not-ready", "NoSchedule", true),
-            ("disk-pressure", "NoExecute", true),
-            ("disk-pressure", "PreferNoSchedule", false),
-        ] {
-            let key = format!("node.kubernetes.io/{key}");
-            let taints = json!([{"key": key, "effect": effect}]);
-            let tainted = json!({"metadata": {"name": "a"}, "spec": {"taints": taints}});
-            assert_eq!(is_tainted(&node(tainted)), closed, "{key} {effect}");
-        }
-    }
-
-    #[test]
-    fn only_what_asks_for_special_nodes_is_particular() {
-        let tolerates = |all: &[(&str, &str)]| {
-            let all = all.iter().map(|(key, effect)| {
-                json!({"key": format!("node.kubernetes.io/{key}"), "operator": "Exists",
-                    "effect": effect, "tolerationSeconds": 300})
-            });
-            json!({"tolerations": all.collect::<Vec<_>>()})
-        };
-        let both = [("not-ready", "NoExecute"), ("unreachable", "NoExecute")];
-        let mut and_selects = tolerates(&both);
-        and_selects["nodeSelector"] = json!({"a": "b"});
-        for (value, particular) in [
-            (json!({}), false),
-            (json!({"nodeSelector": {}, "tolerations": []}), false),
-            (json!({"nodeSelector": {"a": "b"}}), true),
-            (json!({"tolerations": [{"operator": "Exists"}]}), true),
-            (tolerates(&[("not-ready", "NoExecute")]), false),
-            (tolerates(&both), false),
-            (tolerates(&[("not-ready", "NoSchedule")]), true),
-            (tolerates(&[("not-ready", "")]), true),
-            (tolerates(&[("disk-pressure", "NoExecute")]), true),
-            (tolerates(&[both[0], ("disk-pressure", "NoSchedule")]), true),
-            (and_selects, true),
-        ] {
-            assert_eq!(is_particular(&spec(value.clone())), particular, "{value}");
-        }
-    }
 }

@@ -1,10 +1,10 @@
 //! The simulated scheduler: binds every pod without a node to the node with the most free capacity, or
 //! to the first that takes it.
 //!
-//! It considers only the number of pods that a node takes (`status.allocatable.pods`, 110 where
-//! absent) and `spec.unschedulable`; with [client rules](super::ClientRules) also what [pods and
-//! nodes say of each other](super::placement). A pod that fits on no node waits until a pod ends or a
-//! node is added. Pods that name another scheduler are ignored.
+//! It considers the number of pods that a node takes (`status.allocatable.pods`, 110 where absent),
+//! `spec.unschedulable`, and what pods request of resources that nodes say they have; with [client
+//! rules](super::ClientRules) also all else that [pods and nodes say of each other](super::placement). A pod
+//! that fits on no node waits until a pod ends or a node changes. Pods that name another scheduler are ignored.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -14,13 +14,14 @@ use podstorm_apiserver::Cluster;
 use podstorm_apiserver::latency::{Latency, LatencySampler};
 use podstorm_objects::{Node, Now, Pod, Str, Uid};
 
+use super::asks::{allocatable, names_nodes};
 use super::capacity::Capacity;
 use super::change::{change_status, unschedulable};
 use super::control::NodeControl;
 use super::controller::is_unreachable;
 use super::events::SchedulerEvents;
 use super::place_waits::{PlaceWaits, Unplaced};
-use super::placement::{Placement, is_particular, is_tainted};
+use super::placement::{Placement, is_tainted};
 use super::stuck::StuckPods;
 use crate::due_queue::DueQueue;
 use crate::executor::seed::seed_for;
@@ -60,7 +61,7 @@ pub struct Scheduler {
     ended: BTreeSet<Uid>,
     /// Whether nodes may fail.
     handles_faults: bool,
-    /// Present where pods may be particular about their node.
+    /// Present where more than capacity in pods counts.
     placement: Option<Placement>,
     /// Pods that stay without a node; absent where there are none.
     stuck: Option<Arc<StuckPods>>,
@@ -93,17 +94,17 @@ impl Scheduler {
         self
     }
 
-    /// Has the scheduler handle node failures: unreachable nodes get no pods. With client rules it also respects taints, tolerations, node selectors and required
-    /// node affinity, and writes to a pod that fits nowhere that it does.
+    /// Has the scheduler handle node failures: unreachable nodes get no pods. With client rules it also respects all
+    /// that pods and nodes say of each other, and writes to a pod that fits nowhere why.
     #[must_use]
     pub fn controlled_by(mut self, control: &Arc<NodeControl>) -> Scheduler {
         self.handles_faults = true;
-        self.placement = control.clients().map(|rules| Placement {
-            choice: rules.node_choice,
-            events: rules
+        self.placement = control.clients().map(|rules| {
+            let cluster = Arc::clone(&self.cluster);
+            let events = rules
                 .pod_events
-                .then(|| SchedulerEvents::new(Arc::clone(&self.cluster), control)),
-            ..Placement::default()
+                .then(|| SchedulerEvents::new(Arc::clone(&cluster), control));
+            Placement::new(cluster, rules.node_choice, events)
         });
         self
     }
@@ -117,31 +118,33 @@ impl Scheduler {
         let (capacity, unschedulable, ready) =
             (&mut self.capacity, &mut self.unschedulable, &mut self.ready);
         let handles_faults = self.handles_faults;
-        let placement = &mut self.placement;
+        let (placement, cluster) = (&mut self.placement, &self.cluster);
         self.nodes.poll(now, |item| match item {
             ObjectEvent::Reset => {
                 capacity.clear_nodes();
-                placement.iter_mut().for_each(|it| it.nodes.clear());
+                placement.iter_mut().for_each(Placement::clear_nodes);
             }
             ObjectEvent::Added(node) | ObjectEvent::Modified(node) => {
-                let allocatable = node.pods_allocatable.unwrap_or(DEFAULT_PODS_PER_NODE);
+                let places = node.pods_allocatable.unwrap_or(DEFAULT_PODS_PER_NODE);
                 let unreachable = handles_faults && is_unreachable(&node);
-                let tainted = placement.is_some() && is_tainted(&node);
+                let heeds_taints = placement.as_ref().is_some_and(|it| !it.is_of_requests);
+                let tainted = heeds_taints && is_tainted(&node);
                 let open =
                     !node.unschedulable && !node.metadata.is_deleting() && !unreachable && !tainted;
-                capacity.set_node(&node.metadata.name, allocatable, open);
+                capacity.set_node(&node.metadata.name, places, open);
+                if placement.is_none() && !allocatable(&node).is_empty() {
+                    *placement = Some(Placement::of_requests(cluster));
+                }
+                let is_news = placement.as_mut().is_none_or(|it| it.see_node(node));
                 // Waiting pods may fit now.
-                ready.append(unschedulable);
-                if let Some(placement) = placement {
-                    placement.retry = true;
-                    let name = Str::from(node.metadata.name.as_str());
-                    placement.nodes.insert(name, node);
+                if is_news {
+                    ready.append(unschedulable);
                 }
             }
             ObjectEvent::Deleted(node) => {
                 capacity.set_node(&node.metadata.name, 0, false);
                 if let Some(placement) = placement {
-                    placement.nodes.remove(node.metadata.name.as_str());
+                    placement.remove_node(&node.metadata.name);
                 }
             }
         })
@@ -152,21 +155,28 @@ impl Scheduler {
             (&mut self.capacity, &mut self.unschedulable, &mut self.ready);
         let (latency, delayed) = (&mut self.latency, &mut self.delayed);
         let (ended, unplaced) = (&mut self.ended, &mut self.unplaced);
-        let placement = &mut self.placement;
+        let (placement, cluster) = (&mut self.placement, &self.cluster);
         let stuck = &self.stuck;
         let is_stuck = |pod: &Pod| stuck.as_ref().is_some_and(|it| it.keeps_from_nodes(pod));
         self.pods.poll(now, |item| match item {
             ObjectEvent::Reset => {
                 capacity.clear_pods();
                 ended.clear();
+                placement.iter_mut().for_each(Placement::clear_pods);
             }
             ObjectEvent::Added(pod) => match &pod.node_name {
                 // A pod that has ended uses no capacity.
-                Some(node) if !pod.status.phase.is_terminal() => capacity.add_pod(node),
+                Some(node) if !pod.status.phase.is_terminal() => {
+                    capacity.add_pod(node);
+                    placement.iter_mut().for_each(|it| it.add(&pod, node));
+                }
                 Some(_) => {
                     ended.insert(pod.metadata.uid.clone());
                 }
                 None if wants_scheduling(&pod) && !is_stuck(&pod) => {
+                    if pod.spec.has_affinity && placement.is_none() && names_nodes(&pod.spec) {
+                        *placement = Some(Placement::of_requests(cluster));
+                    }
                     let due_ns = now.mono_ns.saturating_add(latency.draw_ns());
                     let waiting = Waiting {
                         name: pod.metadata.name.clone(),
@@ -180,10 +190,19 @@ impl Scheduler {
                 }
                 None => {}
             },
-            // Only this scheduler binds, and it counted the pod when it did.
+            // Where only this scheduler binds, it counted the pod when it did.
             ObjectEvent::Modified(pod) => {
                 if let Some(placement) = placement {
-                    placement.retry |= pod.status.phase.is_terminal();
+                    match &pod.node_name {
+                        _ if pod.status.phase.is_terminal() => placement.remove(&pod.metadata.uid),
+                        Some(node) => {
+                            if !placement.is_of_requests && !placement.has(&pod) {
+                                capacity.add_pod(node);
+                            }
+                            placement.add(&pod, node);
+                        }
+                        None => {}
+                    }
                 }
                 if pod.status.phase.is_terminal()
                     && let Some(node) = &pod.node_name
@@ -196,7 +215,7 @@ impl Scheduler {
             }
             ObjectEvent::Deleted(pod) => {
                 if let Some(placement) = placement {
-                    placement.retry = true;
+                    placement.remove(&pod.metadata.uid);
                 }
                 if pod.node_name.is_none() {
                     unplaced.end(&pod.metadata.namespace, &pod.metadata.name, now.mono_ns);
@@ -213,38 +232,30 @@ impl Scheduler {
         })
     }
 
-    /// The node of a pod that may be particular, with the pod's capacity taken, and the pod.
+    /// The node of a pod, with its capacity taken, and the pod.
     fn place(&mut self, waiting: &Waiting, now: Now) -> Result<(Str, Option<Arc<Pod>>), NoPlace> {
+        let Some(placement) = &mut self.placement else {
+            let taken = self.capacity.take().map(|node| (node, None));
+            return taken.ok_or(NoPlace::Full);
+        };
         let found = self.cluster.get::<Pod>(&waiting.namespace, &waiting.name);
         let pod = found.map_err(|_| NoPlace::Gone)?;
-        let Some(placement) = &mut self.placement else {
-            return self
-                .capacity
-                .take()
-                .map(|node| (node, None))
-                .ok_or(NoPlace::Full);
+        let is_full = match placement.take(&pod, &mut self.capacity) {
+            Ok(node) => return Ok((node, Some(pod))),
+            Err(is_full) => is_full,
         };
-        let particular = placement.looks_at_all() || is_particular(&pod.spec);
-        let node = match particular {
-            true => {
-                let node = placement.choose(&pod.spec, |node| self.capacity.free(node));
-                node.inspect(|node| self.capacity.add_pod(node))
+        if !placement.is_of_requests {
+            let why = placement.why_none(&pod, &self.capacity);
+            if let Some(events) = &mut placement.events {
+                events.failed(&pod, &why, now);
             }
-            false => self.capacity.take(),
-        };
-        if let Some(node) = node {
-            return Ok((node, Some(pod)));
+            change_status(&self.cluster, &pod, now, |live| {
+                unschedulable(live, &why, now.wall())
+            });
         }
-        let why = placement.why_none(&pod.spec, |node| self.capacity.free(node));
-        if let Some(events) = &mut placement.events {
-            events.failed(&pod, &why, now);
-        }
-        change_status(&self.cluster, &pod, now, |live| {
-            unschedulable(live, &why, now.wall())
-        });
-        Err(match particular {
-            true => NoPlace::Particular,
-            false => NoPlace::Full,
+        Err(match is_full {
+            true => NoPlace::Full,
+            false => NoPlace::Particular,
         })
     }
 
@@ -270,7 +281,7 @@ impl Scheduler {
                 .as_mut()
                 .is_some_and(|it| it.is_flush_due(now));
             if std::mem::take(&mut placement.retry) || is_due {
-                self.ready.extend(placement.waiting.drain(..));
+                self.ready.extend(placement.take_waiting());
             }
             if is_due {
                 self.ready.append(&mut self.unschedulable);
@@ -280,14 +291,7 @@ impl Scheduler {
             let Some(waiting) = self.ready.pop_front() else {
                 break;
             };
-            let taken = match self.placement.is_some() {
-                true => self.place(&waiting, now),
-                false => self
-                    .capacity
-                    .take()
-                    .map(|node| (node, None))
-                    .ok_or(NoPlace::Full),
-            };
+            let taken = self.place(&waiting, now);
             let (node, pod) = match taken {
                 Ok(taken) => taken,
                 Err(NoPlace::Full) => {
@@ -315,6 +319,9 @@ impl Scheduler {
                 events.scheduled(pod, &node, now);
             }
             if bound.is_err() {
+                if let (Some(pod), Some(placement)) = (&pod, &mut self.placement) {
+                    placement.remove(&pod.metadata.uid);
+                }
                 // The pod was deleted in the meantime: another pod may have its capacity.
                 if self.capacity.remove_pod(&node)
                     && let Some(first) = self.unschedulable.pop_front()
@@ -323,7 +330,8 @@ impl Scheduler {
                 }
             }
         }
-        if !self.ready.is_empty() {
+        let retries = |it: &Placement| it.retry && !it.waiting.is_empty();
+        if !self.ready.is_empty() || self.placement.as_ref().is_some_and(retries) {
             return Next::Again;
         }
         let next = self.delayed.next_due_ns().map_or(Next::Idle, Next::At);

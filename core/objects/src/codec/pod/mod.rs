@@ -203,6 +203,7 @@ impl PodSpec {
         // In the order of their names: one pass.
         let mut look = |member| members.look(member);
         let deadline = look("activeDeadlineSeconds").and_then(|seconds| seconds.as_i64());
+        let affinity = look("affinity");
         let containers = SpecContainer::read_all(look("containers")).collect();
         let init_containers = SpecContainer::read_all(look("initContainers")).collect();
         let policy = look("restartPolicy").and_then(|policy| policy.as_str());
@@ -223,6 +224,7 @@ impl PodSpec {
                 .filter(|name| *name != "default-scheduler")
                 .map(Into::into),
             is_gated: gates.is_some_and(|gates| gates.items().next().is_some()),
+            has_affinity: affinity.is_some_and(|affinity| affinity.is_object()),
             // Absent means `Always`, as does a text that admission refuses.
             restart_policy: policy.and_then(RestartPolicy::new).unwrap_or_default(),
             active_deadline_seconds: deadline,

@@ -1,0 +1,281 @@
+//! What a pod asks of its node, read once for each spec that pods share.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use podstorm_apiserver::{TOLERATED_TAINTS, pod_requests};
+use podstorm_objects::{Labels, Node, PodSpec, Quantity};
+use serde_json::{Value, json};
+
+use super::neighbours::{Spread, Term};
+
+/// What a pod asks of its node.
+#[derive(Debug, Default)]
+pub(super) struct Ask {
+    /// Of each resource.
+    pub(super) requests: BTreeMap<String, Quantity>,
+    /// The ports of the node that its containers take.
+    pub(super) ports: Vec<HostPort>,
+    tolerations: Vec<Toleration>,
+    /// `nodeSelector`.
+    selector: Vec<(String, String)>,
+    /// The terms of its required node affinity, of which the node meets one.
+    terms: Option<Vec<NodeTerm>>,
+    /// The only nodes that these terms allow, where they name nodes.
+    pub(super) names: Option<BTreeSet<String>>,
+    /// Its required affinity to pods.
+    pub(super) affinity: Vec<Term>,
+    /// Its required anti-affinity to pods.
+    pub(super) anti_affinity: Vec<Term>,
+    /// How evenly it is to be spread.
+    pub(super) spread: Vec<Spread>,
+    /// Whether its `preemptionPolicy` is `Never`.
+    pub(super) never_preempts: bool,
+    /// Whether it says more of its node than what it requests.
+    pub(super) is_particular: bool,
+}
+
+/// A port of a node that a container takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct HostPort {
+    /// The address; all of them where empty.
+    ip: String,
+    protocol: String,
+    port: i64,
+}
+
+#[derive(Debug)]
+struct Toleration {
+    key: String,
+    effect: String,
+    /// Absent: any value.
+    value: Option<String>,
+}
+
+/// A term of a node selector.
+#[derive(Debug)]
+struct NodeTerm {
+    labels: Vec<Requirement>,
+    fields: Vec<Requirement>,
+}
+
+#[derive(Debug)]
+struct Requirement {
+    key: String,
+    operator: String,
+    values: Vec<String>,
+}
+
+/// The items of a list.
+pub(super) fn items(list: &Value) -> impl Iterator<Item = &Value> {
+    list.as_array().into_iter().flatten()
+}
+
+/// A text; empty where there is none.
+pub(super) fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+impl Ask {
+    pub(super) fn of(spec: &PodSpec) -> Ask {
+        const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+        let get = |name| spec.get(name).unwrap_or_default();
+        let (affinity, tolerations) = (get("affinity"), get("tolerations"));
+        let terms =
+            |kind: &str| -> Vec<Term> { items(&affinity[kind][REQUIRED]).map(Term::of).collect() };
+        let nodes = affinity["nodeAffinity"][REQUIRED].get("nodeSelectorTerms");
+        let node_terms = nodes.map(|terms| items(terms).map(NodeTerm::of).collect::<Vec<_>>());
+        let selector = get("nodeSelector");
+        let selector = selector.as_object().into_iter().flatten();
+        let needs = json!({"containers": get("containers"), "overhead": get("overhead"),
+            "initContainers": get("initContainers"), "resources": get("resources")});
+        let requests = pod_requests(&needs).into_iter();
+        let mut ask = Ask {
+            requests: requests.filter(|(_, amount)| !amount.is_zero()).collect(),
+            ports: host_ports(&needs),
+            tolerations: items(&tolerations).filter_map(Toleration::of).collect(),
+            selector: selector
+                .map(|(key, value)| (key.clone(), text(value)))
+                .collect(),
+            names: node_terms.as_deref().and_then(named),
+            terms: node_terms,
+            affinity: terms("podAffinity"),
+            anti_affinity: terms("podAntiAffinity"),
+            spread: items(&get("topologySpreadConstraints"))
+                .filter_map(Spread::of)
+                .collect(),
+            never_preempts: get("preemptionPolicy") == "Never",
+            is_particular: false,
+        };
+        ask.is_particular = !items(&tolerations).all(is_for_all)
+            || !ask.selector.is_empty()
+            || ask.terms.is_some()
+            || !ask.ports.is_empty()
+            || ask.has_neighbours();
+        ask
+    }
+
+    /// Whether other pods decide where it may go, so that one more pod may let it go somewhere.
+    pub(super) fn has_neighbours(&self) -> bool {
+        let affine = !self.affinity.is_empty() || !self.anti_affinity.is_empty();
+        affine || !self.spread.is_empty()
+    }
+
+    /// Source: `Toleration.ToleratesTaint` of Kubernetes' `k8s.io/api/core/v1`.
+    pub(super) fn tolerates(&self, taint: &Value) -> bool {
+        let is = |member: &str, wanted: &str| taint[member].as_str().unwrap_or("") == wanted;
+        self.tolerations.iter().any(|it| {
+            (it.key.is_empty() || is("key", &it.key))
+                && (it.effect.is_empty() || is("effect", &it.effect))
+                && it.value.as_ref().is_none_or(|value| is("value", value))
+        })
+    }
+
+    /// Whether the node has the labels and the name that the pod wants.
+    pub(super) fn wants(&self, node: &Node) -> bool {
+        let labels = &node.metadata.labels;
+        let has = |(key, value): &(String, String)| {
+            labels.get(key).is_some_and(|label| **label == **value)
+        };
+        self.selector.iter().all(has)
+            && self
+                .terms
+                .as_ref()
+                .is_none_or(|terms| terms.iter().any(|term| term.is_met(node)))
+    }
+}
+
+/// The nodes that all terms name; `None` where a term names none.
+///
+/// Source: `PreFilter` of the scheduler's plugin `NodeAffinity`.
+fn named(terms: &[NodeTerm]) -> Option<BTreeSet<String>> {
+    let mut all = BTreeSet::new();
+    for term in terms {
+        let is_name = |it: &&Requirement| it.key == "metadata.name" && it.operator == "In";
+        let mut lists = term.fields.iter().filter(is_name);
+        let first = lists.next()?.values.iter().cloned();
+        let rest: Vec<&Requirement> = lists.collect();
+        all.extend(first.filter(|name| rest.iter().all(|it| it.values.contains(name))));
+    }
+    (!terms.is_empty()).then_some(all)
+}
+
+/// Whether the required affinity of a pod names the nodes that it may go to.
+pub(super) fn names_nodes(spec: &PodSpec) -> bool {
+    Ask::of(spec).names.is_some()
+}
+
+/// Of its containers and sidecars.
+fn host_ports(spec: &Value) -> Vec<HostPort> {
+    let init = items(&spec["initContainers"]);
+    let sidecars = init.filter(|container| container["restartPolicy"] == "Always");
+    let all = items(&spec["containers"]).chain(sidecars);
+    let ports = all.flat_map(|container| items(&container["ports"]));
+    let taken = ports.filter_map(|port| {
+        let number = port["hostPort"].as_i64().filter(|number| *number > 0)?;
+        let protocol = text(&port["protocol"]);
+        Some(HostPort {
+            ip: match text(&port["hostIP"]) {
+                any if any == "0.0.0.0" => String::new(),
+                ip => ip,
+            },
+            protocol: match protocol.is_empty() {
+                true => "TCP".to_owned(),
+                false => protocol,
+            },
+            port: number,
+        })
+    });
+    taken.collect()
+}
+
+impl HostPort {
+    /// Whether a node can't give both.
+    pub(super) fn is_against(&self, other: &HostPort) -> bool {
+        self.port == other.port
+            && self.protocol == other.protocol
+            && (self.ip == other.ip || self.ip.is_empty() || other.ip.is_empty())
+    }
+}
+
+impl Toleration {
+    /// `None` for one that tolerates nothing: any value of no key.
+    fn of(value: &Value) -> Option<Toleration> {
+        let (key, exists) = (text(&value["key"]), value["operator"] == "Exists");
+        (exists || !key.is_empty()).then(|| Toleration {
+            key,
+            effect: text(&value["effect"]),
+            value: (!exists).then(|| text(&value["value"])),
+        })
+    }
+}
+
+impl NodeTerm {
+    fn of(term: &Value) -> NodeTerm {
+        let read = |list: &str| items(&term[list]).map(Requirement::of).collect();
+        NodeTerm {
+            labels: read("matchExpressions"),
+            fields: read("matchFields"),
+        }
+    }
+
+    /// A term that says nothing matches no node.
+    fn is_met(&self, node: &Node) -> bool {
+        let (labels, name) = (&node.metadata.labels, node.metadata.name.as_str());
+        let of_label = |it: &Requirement| it.is_met(label(labels, &it.key));
+        let of_field = |it: &Requirement| it.is_met((it.key == "metadata.name").then_some(name));
+        !(self.labels.is_empty() && self.fields.is_empty())
+            && self.labels.iter().all(of_label)
+            && self.fields.iter().all(of_field)
+    }
+}
+
+fn label<'a>(labels: &'a Labels, key: &str) -> Option<&'a str> {
+    labels.get(key).map(|value| &**value)
+}
+
+impl Requirement {
+    fn of(value: &Value) -> Requirement {
+        Requirement {
+            key: text(&value["key"]),
+            operator: text(&value["operator"]),
+            values: items(&value["values"]).map(text).collect(),
+        }
+    }
+
+    fn is_met(&self, value: Option<&str>) -> bool {
+        let is_in = || value.is_some_and(|value| self.values.iter().any(|it| it == value));
+        let numbers = || {
+            let value: i64 = value?.parse().ok()?;
+            Some((value, self.values.first()?.parse::<i64>().ok()?))
+        };
+        match self.operator.as_str() {
+            "In" => is_in(),
+            "NotIn" => !is_in(),
+            "Exists" => value.is_some(),
+            "DoesNotExist" => value.is_none(),
+            "Gt" => numbers().is_some_and(|(value, bound)| value > bound),
+            "Lt" => numbers().is_some_and(|(value, bound)| value < bound),
+            _ => false,
+        }
+    }
+}
+
+/// Whether it is one of the taints that admission has every pod tolerate, or a toleration of one. To look at all
+/// nodes for each pod that tolerates just these would take a cluster of thousands of nodes most of its time.
+pub(super) fn is_for_all(taint: &Value) -> bool {
+    let key = taint["key"].as_str();
+    taint["effect"] == "NoExecute" && key.is_some_and(|key| TOLERATED_TAINTS.contains(&key))
+}
+
+/// What a node gives to pods, of each resource that it names.
+pub(super) fn allocatable(node: &Node) -> BTreeMap<String, Quantity> {
+    let said = node.status.get("allocatable");
+    let said = said.or_else(|| node.status.get("capacity"));
+    let said = said.and_then(Value::as_object).into_iter().flatten();
+    let amounts = said.filter(|(name, _)| *name != "pods");
+    let amounts = amounts.filter_map(|(name, amount)| {
+        let amount = Quantity::from_json(amount).ok()?;
+        Some((name.clone(), amount))
+    });
+    amounts.collect()
+}

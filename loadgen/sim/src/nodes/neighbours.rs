@@ -1,0 +1,251 @@
+//! Where a pod may go because of the pods that are there: affinity and anti-affinity to pods, and their
+//! spread over the domains of a topology.
+//!
+//! Source: the plugins `InterPodAffinity` and `PodTopologySpread` of Kubernetes' scheduler, 1.36.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use podstorm_apiserver::Cluster;
+use podstorm_objects::{LabelSelector, Labels, Namespace, Node, Pod, Selector, Str};
+use serde_json::Value;
+
+use super::asks::{Ask, items, text};
+
+/// A label of nodes and one of its values: the nodes that share them are a domain.
+type Domain = (String, Str);
+
+/// A term of a pod's affinity or anti-affinity.
+#[derive(Debug)]
+pub(super) struct Term {
+    selector: Option<Selector>,
+    /// The namespaces of the pods that it is about; with no selector of namespaces either it is the pod's own.
+    namespaces: Vec<String>,
+    namespace_selector: Option<Selector>,
+    /// The label of nodes whose values are the domains.
+    key: String,
+}
+
+/// A constraint of how evenly pods are spread, which must hold.
+#[derive(Debug)]
+pub(super) struct Spread {
+    selector: Option<Selector>,
+    key: String,
+    max_skew: i64,
+    min_domains: usize,
+    /// Labels whose values a pod that counts shares.
+    shared: Vec<String>,
+    /// Whether nodes that the pod doesn't want, by selector and affinity, count for nothing.
+    is_of_wanted: bool,
+    /// Whether those whose taints it does not tolerate do.
+    is_of_tolerated: bool,
+}
+
+fn selector(value: &Value) -> Option<Selector> {
+    if value.is_null() {
+        return None;
+    }
+    let read = LabelSelector::from_json(value.clone()).ok()?;
+    Selector::compile(Some(&read)).ok()
+}
+
+impl Term {
+    pub(super) fn of(term: &Value) -> Term {
+        Term {
+            selector: selector(&term["labelSelector"]),
+            namespaces: items(&term["namespaces"]).map(text).collect(),
+            namespace_selector: selector(&term["namespaceSelector"]),
+            key: text(&term["topologyKey"]),
+        }
+    }
+
+    /// Whether the term of a pod of that namespace is about another pod.
+    fn is_about(&self, cluster: &Cluster, home: &str, pod: &Pod) -> bool {
+        let there = &*pod.metadata.namespace;
+        let is_own = self.namespaces.is_empty() && self.namespace_selector.is_none();
+        let is_listed = || self.namespaces.iter().any(|name| name == there);
+        let is_selected = || {
+            self.namespace_selector.as_ref().is_some_and(|selector| {
+                let namespace = cluster.get::<Namespace>("", there);
+                namespace.is_ok_and(|it| selector.matches(&it.metadata.labels))
+            })
+        };
+        let labels = &pod.metadata.labels;
+        self.selector.as_ref().is_some_and(|it| it.matches(labels))
+            && match is_own {
+                true => there == home,
+                false => is_listed() || is_selected(),
+            }
+    }
+
+    fn domain(&self, node: &Node) -> Option<Domain> {
+        domain(&self.key, node)
+    }
+}
+
+fn domain(key: &str, node: &Node) -> Option<Domain> {
+    let value = node.metadata.labels.get(key)?;
+    Some((key.to_owned(), value.clone()))
+}
+
+impl Spread {
+    /// Of a constraint that must hold.
+    pub(super) fn of(constraint: &Value) -> Option<Spread> {
+        (constraint["whenUnsatisfiable"] != "ScheduleAnyway").then(|| Spread {
+            selector: selector(&constraint["labelSelector"]),
+            key: text(&constraint["topologyKey"]),
+            max_skew: constraint["maxSkew"].as_i64().unwrap_or(1),
+            min_domains: constraint["minDomains"]
+                .as_u64()
+                .and_then(|number| usize::try_from(number).ok())
+                .unwrap_or(1),
+            shared: items(&constraint["matchLabelKeys"]).map(text).collect(),
+            is_of_wanted: constraint["nodeAffinityPolicy"] != "Ignore",
+            is_of_tolerated: constraint["nodeTaintsPolicy"] == "Honor",
+        })
+    }
+
+    fn counts(&self, home: &Pod, labels: &Labels) -> bool {
+        let own = &home.metadata.labels;
+        let shares = |key: &String| match own.get(key) {
+            Some(value) => labels.get(key) == Some(value),
+            None => true,
+        };
+        self.selector.as_ref().is_some_and(|it| it.matches(labels))
+            && self.shared.iter().all(shares)
+    }
+}
+
+/// A pod on a node.
+#[derive(Debug)]
+pub(super) struct Placed {
+    pub(super) pod: Arc<Pod>,
+    pub(super) node: Str,
+    pub(super) ask: Arc<Ask>,
+}
+
+/// What the pods that are placed mean for one pod.
+#[derive(Debug, Default)]
+pub(super) struct Neighbours {
+    /// Where the pods are that its affinity is about.
+    near: BTreeSet<Domain>,
+    /// Whether it may be the first of the pods that its affinity is about.
+    is_first: bool,
+    /// Where those are that its anti-affinity is about.
+    far: BTreeSet<Domain>,
+    /// Where those are whose anti-affinity is about it.
+    kept_away: BTreeSet<Domain>,
+    /// For each of its constraints the pods that count, by domain, and the fewest of a domain.
+    spread: Vec<(BTreeMap<Str, i64>, i64)>,
+}
+
+impl Neighbours {
+    /// O(pods that are placed) where the pod has neighbours, else O(those with anti-affinity).
+    pub(super) fn of<'a>(
+        cluster: &Cluster,
+        (pod, ask): (&Pod, &Ask),
+        placed: impl Iterator<Item = (&'a Placed, &'a Node)> + Clone,
+        nodes: impl Iterator<Item = (&'a Node, bool)> + Clone,
+    ) -> Neighbours {
+        let home = &*pod.metadata.namespace;
+        let mut all = Neighbours::default();
+        let is_affine = |other: &Pod| {
+            let mut terms = ask.affinity.iter();
+            terms.all(|term| term.is_about(cluster, home, other))
+        };
+        for (other, node) in placed.clone() {
+            let is_near = !ask.affinity.is_empty() && is_affine(&other.pod);
+            let near = ask.affinity.iter().filter(|_| is_near);
+            all.near.extend(near.filter_map(|term| term.domain(node)));
+            let far = ask.anti_affinity.iter();
+            let far = far.filter(|term| term.is_about(cluster, home, &other.pod));
+            all.far.extend(far.filter_map(|term| term.domain(node)));
+            let theirs = other.ask.anti_affinity.iter();
+            let theirs =
+                theirs.filter(|term| term.is_about(cluster, &other.pod.metadata.namespace, pod));
+            all.kept_away
+                .extend(theirs.filter_map(|term| term.domain(node)));
+        }
+        all.is_first = all.near.is_empty() && is_affine(pod);
+        for constraint in &ask.spread {
+            let keys = ask.spread.iter().map(|it| &it.key);
+            let is_eligible = |node: &Node, tolerated: bool| {
+                keys.clone()
+                    .all(|key| node.metadata.labels.get(key).is_some())
+                    && (!constraint.is_of_wanted || ask.wants(node))
+                    && (!constraint.is_of_tolerated || tolerated)
+            };
+            let mut counts: BTreeMap<Str, i64> = BTreeMap::new();
+            let mut eligible = BTreeSet::new();
+            for (node, tolerated) in nodes.clone() {
+                if is_eligible(node, tolerated)
+                    && let Some((_, value)) = domain(&constraint.key, node)
+                {
+                    counts.entry(value).or_default();
+                    eligible.insert(node.metadata.name.as_str());
+                }
+            }
+            for (other, node) in placed.clone() {
+                let meta = &other.pod.metadata;
+                if !meta.is_deleting()
+                    && meta.namespace == pod.metadata.namespace
+                    && eligible.contains(node.metadata.name.as_str())
+                    && constraint.counts(pod, &meta.labels)
+                    && let Some((_, value)) = domain(&constraint.key, node)
+                {
+                    *counts.entry(value).or_default() += 1;
+                }
+            }
+            let fewest = match counts.len() < constraint.min_domains {
+                true => 0,
+                false => counts.values().copied().min().unwrap_or(0),
+            };
+            all.spread.push((counts, fewest));
+        }
+        all
+    }
+
+    /// Why they keep the pod from the node, and whether the end of other pods would not help.
+    pub(super) fn refusal(
+        &self,
+        (pod, ask): (&Pod, &Ask),
+        node: &Node,
+    ) -> Option<(&'static str, bool)> {
+        for (constraint, (counts, fewest)) in ask.spread.iter().zip(&self.spread) {
+            let Some((_, value)) = domain(&constraint.key, node) else {
+                return Some((NO_DOMAIN, true));
+            };
+            let own = i64::from(constraint.counts(pod, &pod.metadata.labels));
+            let there = counts.get(&value).copied().unwrap_or(0);
+            if there + own - fewest > constraint.max_skew {
+                return Some((UNEVEN, false));
+            }
+        }
+        let has_near = |term: &Term| term.domain(node).is_some_and(|it| self.near.contains(&it));
+        let has_domain = |term: &Term| term.domain(node).is_some();
+        let is_near = ask.affinity.iter().all(has_near)
+            || self.is_first && ask.affinity.iter().all(has_domain);
+        if !is_near {
+            return Some((TOO_FAR, true));
+        }
+        let is_in = |domains: &BTreeSet<Domain>, terms: &[Term]| {
+            let mut own = terms.iter().filter_map(|term| term.domain(node));
+            own.any(|domain| domains.contains(&domain))
+        };
+        if is_in(&self.far, &ask.anti_affinity) {
+            return Some((TOO_NEAR, false));
+        }
+        let labels = node.metadata.labels.pairs().iter();
+        let mut domains = labels.map(|(key, value)| (key.to_string(), value.clone()));
+        let is_kept_away = !self.kept_away.is_empty();
+        (is_kept_away && domains.any(|domain| self.kept_away.contains(&domain)))
+            .then_some((UNWANTED, false))
+    }
+}
+
+const NO_DOMAIN: &str =
+    "node(s) didn't match pod topology spread constraints (missing required label)";
+const UNEVEN: &str = "node(s) didn't match pod topology spread constraints";
+const TOO_FAR: &str = "node(s) didn't match pod affinity rules";
+const TOO_NEAR: &str = "node(s) didn't match pod anti-affinity rules";
+const UNWANTED: &str = "node(s) didn't satisfy existing pods anti-affinity rules";
