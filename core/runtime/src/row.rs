@@ -185,8 +185,21 @@ pub struct NumberFlag {
     pub flag: &'static str,
     /// The number where the flag is not given.
     pub default: i64,
+    /// How users write it.
+    pub form: NumberForm,
     /// The effect of the number, as help shows it.
     pub help: &'static str,
+}
+
+/// How users write a number, and what the number counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NumberForm {
+    /// As it is, negative ones too.
+    Count,
+    /// A time not below 0, `5s`; the number is ns.
+    Time,
+    /// A decimal number not below 0, `0.1`; the number is millionths.
+    Millionths,
 }
 
 impl NumberFlag {
@@ -279,6 +292,7 @@ mod tests {
         let number = NumberFlag {
             flag: "most",
             default: 7,
+            form: NumberForm::Count,
             help: "",
         };
         assert_eq!(number.of(&BTreeMap::new()), 7);

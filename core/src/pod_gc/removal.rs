@@ -4,8 +4,10 @@ use podstorm_objects::{DeleteOptions, Kind, Map, Object, Pod, Time};
 use podstorm_runtime::client::{Patch, Request};
 use serde_json::{Value, json};
 
-/// The condition of a pod that is deleted for another reason than its owner's.
-const DISRUPTION_TARGET: &str = "DisruptionTarget";
+use crate::disruption_target::add_condition;
+
+/// Reason and message of the condition of a pod whose node is gone.
+const ORPHANED: (&str, &str) = ("DeletionByPodGC", "PodGC: node no longer exists");
 
 /// Why a pod is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,7 +43,7 @@ pub(super) fn mark(pod: &Pod, reason: Reason, now: Time) -> Option<Request> {
     let mut status = Map::new();
     if reason == Reason::Orphaned {
         let stored = pod.to_json();
-        add_condition(&mut status, &stored["status"], generation, now);
+        add_condition(&mut status, &stored["status"], generation, ORPHANED, now);
     }
     status.insert("phase".into(), "Failed".into());
     let observed = pod.status.rest.get("observedGeneration");
@@ -72,36 +74,4 @@ pub(super) fn delete(pod: &Pod) -> Request {
             ..DeleteOptions::default()
         })),
     }
-}
-
-/// Adds the members that set the condition `DisruptionTarget` to the patch of a status.
-fn add_condition(patch: &mut Map, stored: &Value, generation: i64, now: Time) {
-    let mut wanted = json!({"type": DISRUPTION_TARGET, "status": "True",
-        "reason": "DeletionByPodGC", "message": "PodGC: node no longer exists",
-        "observedGeneration": generation, "lastProbeTime": null,
-        "lastTransitionTime": now.to_string()});
-    let none = Vec::new();
-    let conditions = stored["conditions"].as_array().unwrap_or(&none);
-    let of_type = |condition: &&Value| condition["type"] == DISRUPTION_TARGET;
-    let members = wanted.as_object_mut().expect("it is written as one");
-    let found = conditions.iter().find(of_type);
-    if let Some(found) = found {
-        if found["status"] == "True" {
-            members.remove("lastTransitionTime");
-        }
-        // The key stays, and the members that differ.
-        members.retain(|member, value| member == "type" || found[member.as_str()] != *value);
-        if members.len() == 1 {
-            return;
-        }
-    }
-    if !conditions.is_empty() {
-        let types = conditions.iter().map(|condition| &condition["type"]);
-        let mut order: Vec<Value> = types.map(|of| json!({"type": of})).collect();
-        if found.is_none() {
-            order.push(json!({"type": DISRUPTION_TARGET}));
-        }
-        patch.insert("$setElementOrder/conditions".into(), order.into());
-    }
-    patch.insert("conditions".into(), Value::Array(vec![wanted]));
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use podstorm_objects::Kind;
 use podstorm_runtime::informer::Informers;
-use podstorm_runtime::row::{ControllerRow, NumberFlag, Pods, Write};
+use podstorm_runtime::row::{ControllerRow, NumberFlag, NumberForm, Pods, Write};
 use podstorm_runtime::workqueue::{QueueRow, Workers};
 
 use super::Controller;
@@ -14,6 +14,7 @@ use crate::controller::{ControllerType, Setup};
 pub const TERMINATED_POD_GC_THRESHOLD: NumberFlag = NumberFlag {
     flag: "terminated-pod-gc-threshold",
     default: 12_500,
+    form: NumberForm::Count,
     help: "Ended pods beyond this number are deleted; 0 keeps them",
 };
 

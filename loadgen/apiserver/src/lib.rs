@@ -181,6 +181,8 @@ pub struct ClusterOptions {
     pub admits_templates: bool,
     /// The admission plugins that are on.
     pub plugins: Plugins,
+    /// Seconds that admission has new pods tolerate a node that is not reachable, 300 where absent.
+    pub unreachable_toleration_seconds: Option<i64>,
 }
 
 impl fmt::Debug for ClusterOptions {
@@ -197,6 +199,10 @@ impl fmt::Debug for ClusterOptions {
             .field("forbids_privileged", &self.forbids_privileged)
             .field("admits_templates", &self.admits_templates)
             .field("plugins", &self.plugins)
+            .field(
+                "unreachable_toleration_seconds",
+                &self.unreachable_toleration_seconds,
+            )
             .finish()
     }
 }

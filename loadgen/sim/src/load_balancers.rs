@@ -13,7 +13,7 @@ use podstorm::driver::{AsyncSync, Calls, Step, SyncFailure, Workload};
 use podstorm::informer::{Handler, Informers};
 use podstorm::intern::{KeyId, ObjectKey};
 use podstorm::primitives::{Mutex, lock};
-use podstorm::row::{ControllerRow, NumberFlag, Write};
+use podstorm::row::{ControllerRow, NumberFlag, NumberForm, Write};
 use podstorm::store::{Change, Keyed, Store};
 use podstorm::workqueue::{End, QueueRow, RateLimitingQueue, Workers};
 use podstorm_objects::{AnyObject, DynamicObject, Kind, Now, ObjectReference, Str};
@@ -23,6 +23,7 @@ use serde_json::{Value, json};
 const ADDRESSES: NumberFlag = NumberFlag {
     flag: "load-balancer-addresses",
     default: 0,
+    form: NumberForm::Count,
     help: "How many Services of type LoadBalancer get an address, of 198.51.100.0/24, at most 254; \
            with 0 they wait for one",
 };

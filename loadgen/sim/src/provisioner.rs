@@ -13,7 +13,7 @@ use podstorm::driver::{AsyncSync, Calls, Step, SyncFailure, Workload};
 use podstorm::informer::{Handler, Informers};
 use podstorm::intern::{KeyId, ObjectKey};
 use podstorm::primitives::{Mutex, lock};
-use podstorm::row::{ControllerRow, NumberFlag, Write};
+use podstorm::row::{ControllerRow, NumberFlag, NumberForm, Write};
 use podstorm::store::{Change, Keyed, Store};
 use podstorm::workqueue::{End, QueueRow, RateLimitingQueue, Workers};
 use podstorm_objects::{AnyObject, DynamicObject, Kind, Map, Now, ObjectReference};
@@ -24,9 +24,10 @@ pub const PROVISIONER: &str = "volumes.podstorm";
 
 /// How long it takes to make a volume.
 const LATENCY: NumberFlag = NumberFlag {
-    flag: "volume-latency-ms",
-    default: 500,
-    help: "How long the simulated provisioner takes to make a volume, ms",
+    flag: "volume-latency",
+    default: 500_000_000,
+    form: NumberForm::Time,
+    help: "How long the simulated provisioner takes to make a volume",
 };
 
 /// The annotations by which binders ask for a volume: that of today, and that of binders before Kubernetes 1.23.
@@ -97,7 +98,7 @@ impl ControllerType for VolumeProvisioner {
             volumes: informers.store(Kind::PERSISTENT_VOLUME, || ()),
             classes: informers.store(Kind::STORAGE_CLASS, || ()),
             queues: [queue(CLAIMS), queue(VOLUMES)],
-            latency_ns: LATENCY.of(&setup.numbers).max(0).saturating_mul(1_000_000),
+            latency_ns: LATENCY.of(&setup.numbers),
             due_ns: Mutex::default(),
         });
         for (kind, at) in [

@@ -2,8 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use clap::builder::ValueParser;
 use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
+use podstorm::row::{NumberFlag, NumberForm};
 use podstorm_sim::rows::Rows;
+
+use crate::units::parse_duration_ns;
 
 /// The numbers that are given, by the names of their flags.
 #[derive(Debug)]
@@ -14,10 +18,18 @@ impl Args for NumberFlags {
         for number in Rows::installed().number_flags() {
             let arg = Arg::new(number.flag)
                 .long(number.flag)
-                .value_name("N")
-                .value_parser(clap::value_parser!(i64))
+                .value_name(match number.form {
+                    NumberForm::Count => "N",
+                    NumberForm::Time => "TIME",
+                    NumberForm::Millionths => "NUMBER",
+                })
+                .value_parser(parser(number.form))
                 .allow_negative_numbers(true)
-                .help(format!("{} [default: {}]", number.help, number.default));
+                .help(format!(
+                    "{} [default: {}]",
+                    number.help,
+                    default_of(&number)
+                ));
             command = command.arg(arg);
         }
         command
@@ -25,6 +37,33 @@ impl Args for NumberFlags {
 
     fn augment_args_for_update(command: Command) -> Command {
         NumberFlags::augment_args(command)
+    }
+}
+
+fn parser(form: NumberForm) -> ValueParser {
+    match form {
+        NumberForm::Count => ValueParser::new(clap::value_parser!(i64)),
+        NumberForm::Time => ValueParser::new(parse_duration_ns),
+        NumberForm::Millionths => ValueParser::new(millionths),
+    }
+}
+
+/// The default as users write it.
+fn default_of(number: &NumberFlag) -> String {
+    match number.form {
+        NumberForm::Count => number.default.to_string(),
+        NumberForm::Time => format!("{}s", number.default as f64 / 1e9),
+        NumberForm::Millionths => (number.default as f64 / 1e6).to_string(),
+    }
+}
+
+/// A decimal number of at most 1,000, in millionths.
+fn millionths(text: &str) -> Result<i64, String> {
+    let number: f64 = text.parse().unwrap_or(f64::NAN);
+    match (0.0..=1000.0).contains(&number) {
+        // At most 10^9.
+        true => Ok((number * 1e6).round() as i64),
+        false => Err("expected a number from 0 to 1000".to_owned()),
     }
 }
 
@@ -38,5 +77,42 @@ impl FromArgMatches for NumberFlags {
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
         *self = NumberFlags::from_arg_matches(matches)?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_in_their_forms() {
+        let of = |flags: &str| {
+            let command = NumberFlags::augment_args(Command::new("serve"));
+            let words = ["serve"].into_iter().chain(flags.split(' '));
+            let matches = command.try_get_matches_from(words);
+            matches.map(|matches| NumberFlags::from_arg_matches(&matches).unwrap().0)
+        };
+        let set = of("--node-monitor-period=2s --node-eviction-rate=0.25 \
+                      --terminated-pod-gc-threshold=-1");
+        let wanted = [
+            ("node-eviction-rate", 250_000),
+            ("node-monitor-period", 2_000_000_000),
+            ("terminated-pod-gc-threshold", -1),
+        ];
+        assert_eq!(set.unwrap(), BTreeMap::from(wanted));
+        for wrong in [
+            "--node-monitor-period=5",
+            "--node-monitor-period=-1s",
+            "--node-eviction-rate=-1",
+            "--node-eviction-rate=fast",
+            "--large-cluster-size-threshold=0.5",
+        ] {
+            assert!(of(wrong).is_err(), "{wrong}");
+        }
+        let help = NumberFlags::augment_args(Command::new("serve"));
+        let help = help.clone().render_help().to_string();
+        for default in ["[default: 50s]", "[default: 0.1]", "[default: 12500]"] {
+            assert!(help.contains(default), "{help}");
+        }
     }
 }

@@ -117,10 +117,7 @@ pub(super) struct ServeFlags {
     /// Whether containers may be privileged
     #[arg(long, value_name = "true|false", default_value_t = true, action = ArgAction::Set)]
     allow_privileged: bool,
-    /// Until a silent node is unreachable
-    #[arg(long, value_name = "TIME", default_value = "50s", value_parser = parse_duration_ns)]
-    node_monitor_grace_period: i64,
-    /// Seconds from then until its pods are evicted
+    /// Seconds that new pods stay on a node that is unreachable, unless they say it themselves
     #[arg(long, value_name = "N", default_value_t = 300)]
     default_unreachable_toleration_seconds: u32,
     /// Load these manifests or dumps first; `-` is standard input
@@ -274,7 +271,6 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
         pods_per_node: flags.pods_per_node,
         zones: flags.zones,
         node_times: NodeTimes {
-            grace_ns: flags.node_monitor_grace_period,
             toleration_ns: i64::from(flags.default_unreachable_toleration_seconds) * 1_000_000_000,
             ..NodeTimes::default()
         },

@@ -27,9 +27,9 @@ use podstorm::service_account::ServiceAccounts;
 use podstorm_apiserver::{Cluster, Plugin};
 use podstorm_http::tls::Tls;
 use podstorm_http::{ApiServer, Builder, VirtualTime, listen};
-use podstorm_objects::{Kind, Namespace, Node, Now, Resource};
+use podstorm_objects::{Kind, Namespace, Now, Resource};
 use podstorm_sim::engine::Harness;
-use podstorm_sim::nodes::{ClientRules, NodeTimes};
+use podstorm_sim::nodes::{self, ClientRules, NodeTimes};
 use podstorm_sim::options::{EngineKind, SimOptions};
 use podstorm_sim::provisioner::{PROVISIONER, VolumeProvisioner};
 use podstorm_sim::rows::Rows;
@@ -163,8 +163,12 @@ impl Served {
             add_storage_class(cluster, now)?;
         }
         for number in 1..=options.nodes {
+            let name = format!("node-{number}");
             let zone = (options.zones > 0).then(|| (number - 1) % options.zones + 1);
-            add_node(cluster, number, zone, options.pods_per_node, now)?;
+            let zone = zone.map(|zone| format!("zone-{zone}"));
+            let pods = options.pods_per_node;
+            let registered = nodes::register(cluster, &name, zone.as_deref(), pods, now);
+            registered.with_context(|| format!("Node {name}"))?;
         }
         let (log_line, reaches_kubelets) = (options.log_line, options.reaches_kubelets);
         Ok(Served::over(harness, simulated, |api| {
@@ -286,50 +290,5 @@ fn add_storage_class(cluster: &Cluster, now: Now) -> Result<()> {
     match api.create(api.read(class)??, now) {
         Err(error) if error.code == 409 => Ok(()),
         other => other.map(drop).context("StorageClass standard"),
-    }
-}
-
-/// A ready node as a kubelet would report it.
-fn add_node(cluster: &Cluster, number: u64, zone: Option<u64>, pods: u32, now: Now) -> Result<()> {
-    let name = format!("node-{number}");
-    let mut labels = json!({"kubernetes.io/hostname": name, "kubernetes.io/os": "linux",
-        "kubernetes.io/arch": "amd64"});
-    if let Some(zone) = zone {
-        labels["topology.kubernetes.io/zone"] = json!(format!("zone-{zone}"));
-    }
-    let at = now.wall().to_string();
-    let condition = |kind: &str, status: &str, reason: &str, message: &str| {
-        json!({"type": kind, "status": status, "reason": reason, "message": message,
-            "lastHeartbeatTime": at, "lastTransitionTime": at})
-    };
-    let room = json!({"cpu": "32", "memory": "256Gi", "ephemeral-storage": "1Ti",
-        "pods": pods.to_string()});
-    let node = json!({
-        "metadata": {"name": name, "labels": labels},
-        "status": {
-            "capacity": room, "allocatable": room,
-            "conditions": [
-                condition("MemoryPressure", "False", "KubeletHasSufficientMemory",
-                    "kubelet has sufficient memory available"),
-                condition("DiskPressure", "False", "KubeletHasNoDiskPressure",
-                    "kubelet has no disk pressure"),
-                condition("PIDPressure", "False", "KubeletHasSufficientPID",
-                    "kubelet has sufficient PID available"),
-                condition("Ready", "True", "KubeletReady", "simulated kubelet is ready"),
-            ],
-            "addresses": [{"type": "Hostname", "address": name}],
-            "daemonEndpoints": {"kubeletEndpoint": {"Port": 0}},
-            "nodeInfo": {"kubeletVersion": "v1.36.2", "operatingSystem": "linux",
-                "architecture": "amd64", "osImage": "simulated", "kernelVersion": "",
-                "containerRuntimeVersion": "podstorm://1", "kubeProxyVersion": "", "bootID": "",
-                "machineID": "", "systemUUID": ""},
-        },
-    });
-    let node = Node::from_json(node).expect("a node of ours is one");
-    // An import keeps its status.
-    match cluster.import(node, now) {
-        // One of that name came from a file.
-        Err(error) if error.code == 409 => Ok(()),
-        other => other.map(drop).with_context(|| format!("Node {name}")),
     }
 }

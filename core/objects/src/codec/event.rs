@@ -152,7 +152,8 @@ impl ObjectReference {
         })
     }
 
-    /// As in `involvedObject`: `apiVersion`, `kind`, `name`, `namespace`, `resourceVersion`, `uid`.
+    /// As in `involvedObject`: `apiVersion`, `kind`, `name`, and those of `namespace`, `resourceVersion` and `uid`
+    /// that are not empty.
     pub fn to_json(&self) -> Value {
         Writer::object_value(|out| self.write(out))
     }
@@ -160,9 +161,13 @@ impl ObjectReference {
     fn write(&self, out: &mut Writer) {
         put_kind(out, self.kind);
         out.put("name", self.name.as_str());
-        out.put("namespace", &*self.namespace);
-        out.put_shown("resourceVersion", &self.resource_version);
-        out.put_shown("uid", &self.uid);
+        out.put_text("namespace", &self.namespace);
+        if !self.resource_version.is_unset() {
+            out.put_shown("resourceVersion", &self.resource_version);
+        }
+        if !self.uid.is_empty() {
+            out.put_shown("uid", &self.uid);
+        }
     }
 }
 

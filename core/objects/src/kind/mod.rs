@@ -16,7 +16,7 @@ pub use dynamic::DynamicObject;
 
 use crate::{Cause, ObjectMeta, OwnerReference, Shape};
 use untyped::{
-    CONFIG_MAP, DEPLOYMENT, ENDPOINT_SLICE, ENDPOINTS, JOB, PERSISTENT_VOLUME,
+    CONFIG_MAP, DEPLOYMENT, ENDPOINT_SLICE, ENDPOINTS, JOB, LEASE, PERSISTENT_VOLUME,
     PERSISTENT_VOLUME_CLAIM, POD_DISRUPTION_BUDGET, SECRET, SERVICE, SERVICE_ACCOUNT, STATEFUL_SET,
     STORAGE_CLASS,
 };
@@ -391,6 +391,8 @@ impl Kind {
     pub const DEPLOYMENT: Kind = Kind(&DEPLOYMENT);
     /// `batch/v1` `Job`, whose objects the server keeps without a type of their own.
     pub const JOB: Kind = Kind(&JOB);
+    /// `coordination.k8s.io/v1` `Lease`, whose objects the server keeps without a type of their own.
+    pub const LEASE: Kind = Kind(&LEASE);
     /// `apps/v1` `StatefulSet`, whose objects the server keeps without a type of their own.
     pub const STATEFUL_SET: Kind = Kind(&STATEFUL_SET);
     /// `policy/v1` `PodDisruptionBudget`, whose objects the server keeps without a type of their own.

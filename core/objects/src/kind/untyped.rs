@@ -165,3 +165,13 @@ pub(super) static SECRET: ResourceType = ResourceType {
     selectable: &["type"],
     ..ResourceType::DEFAULT
 };
+
+pub(super) static LEASE: ResourceType = ResourceType {
+    group: "coordination.k8s.io",
+    api_version: "coordination.k8s.io/v1",
+    kind: "Lease",
+    needs_version: true,
+    put_creates: true,
+    resource: "leases",
+    ..ResourceType::DEFAULT
+};

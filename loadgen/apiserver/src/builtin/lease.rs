@@ -1,17 +1,11 @@
 //! Leases.
 
-use podstorm_objects::{Cause, Cell, Column, DynamicObject, ResourceType, Rules, Shape};
+use podstorm_objects::{Cause, Cell, Column, DynamicObject, Kind, ResourceType, Rules, Shape};
 
 use super::columns::column;
 use crate::validation::Checks;
 
 pub(super) static ROWS: [ResourceType; 1] = [ResourceType {
-    group: "coordination.k8s.io",
-    api_version: "coordination.k8s.io/v1",
-    kind: "Lease",
-    needs_version: true,
-    put_creates: true,
-    resource: "leases",
     columns: LEASE,
     rules: Rules {
         shape: Shape::Object(&[(
@@ -29,7 +23,7 @@ pub(super) static ROWS: [ResourceType; 1] = [ResourceType {
         validate: validate_lease,
         ..Rules::NONE
     },
-    ..ResourceType::DEFAULT
+    ..*Kind::LEASE.row()
 }];
 
 const LEASE: &[Column] = &[

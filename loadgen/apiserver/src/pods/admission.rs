@@ -62,7 +62,7 @@ impl Plugin {
             Plugin::ServiceAccount => account::admit(cluster, pod, spec),
             Plugin::Priority => admit_priority(cluster, pod.name, spec, None),
             Plugin::DefaultTolerationSeconds => {
-                tolerate(spec);
+                tolerate(spec, cluster.options.unreachable_toleration_seconds);
                 Ok(())
             }
             Plugin::RuntimeClass => admit_runtime_class(cluster, pod.name, spec),
@@ -146,7 +146,7 @@ pub const TOLERATED_TAINTS: [&str; 2] = [
     "node.kubernetes.io/unreachable",
 ];
 
-/// Seconds that a pod stays on a node that is not ready or not reachable.
+/// Seconds that a pod stays on a node that is not ready or not reachable, where nothing else is said.
 const TOLERATED_SECONDS: i64 = 300;
 
 impl Cluster {
@@ -186,7 +186,7 @@ impl Cluster {
             admit_priority(self, &new.metadata.name, &mut spec, Some(&before))?;
         }
         if plugins.has(Plugin::DefaultTolerationSeconds) {
-            tolerate(&mut spec);
+            tolerate(&mut spec, self.options.unreachable_toleration_seconds);
         }
         let changed = new.spec.with_members(spec).map_err(unreadable)?;
         new.spec = Arc::new(changed);
@@ -330,11 +330,14 @@ impl Cluster {
     }
 }
 
-/// Adds the tolerations of nodes that are not ready or not reachable, where the pod has none that does.
-fn tolerate(spec: &mut Spec) {
+/// Adds the tolerations of nodes that are not ready or not reachable, where the pod has none that does. The second one is
+/// for `unreachable` seconds, if that is given.
+fn tolerate(spec: &mut Spec, unreachable: Option<i64>) {
     let text =
         |toleration: &Value, member: &str| toleration[member].as_str().unwrap_or("").to_owned();
-    for key in TOLERATED_TAINTS {
+    let unreachable = unreachable.unwrap_or(TOLERATED_SECONDS);
+    let seconds = [TOLERATED_SECONDS, unreachable];
+    for (key, seconds) in TOLERATED_TAINTS.into_iter().zip(seconds) {
         let tolerates = |it: &Value| {
             ["", key].contains(&&*text(it, "key"))
                 && ["", "NoExecute"].contains(&&*text(it, "effect"))
@@ -348,7 +351,7 @@ fn tolerate(spec: &mut Spec) {
         {
             tolerations.push(
                 json!({"key": key, "operator": "Exists", "effect": "NoExecute",
-                "tolerationSeconds": TOLERATED_SECONDS}),
+                "tolerationSeconds": seconds}),
             );
         }
     }

@@ -21,7 +21,7 @@ const LONG: i64 = 30 * SECOND;
 
 /// A cluster with a node. Pods take `startup_ns` to get ready.
 fn harness(engine: EngineKind, startup_ns: i64) -> Harness {
-    harness_with(&["*", "-podgc"], engine, startup_ns)
+    harness_with(&["*", "-podgc", "-nodelifecycle"], engine, startup_ns)
 }
 
 fn harness_with(controllers: &[&str], engine: EngineKind, startup_ns: i64) -> Harness {

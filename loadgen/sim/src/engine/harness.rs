@@ -12,6 +12,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use podstorm::metrics::{Family, merged};
+use podstorm::node_lifecycle::NODE_MONITOR_GRACE_PERIOD;
 use podstorm_apiserver::{Cluster, ClusterOptions, ClusterState, History};
 use podstorm_objects::{ApiError, Now};
 
@@ -22,7 +23,7 @@ use super::worker::AnyWorker;
 use super::{Builder, Runners, assemble_with, server_options};
 use crate::clock::RealClock;
 use crate::executor::virtual_time::StepOutcome;
-use crate::executor::{Executor, Tasks};
+use crate::executor::{Executor, TaskId, Tasks};
 use crate::executor::{threads, virtual_time};
 use crate::lock;
 use crate::nodes::{ClientRules, NodeControl, NodeTimes};
@@ -47,6 +48,8 @@ pub struct Harness {
     writers: Vec<Arc<Mutex<EventWriter>>>,
     /// Present where nodes may fail.
     nodes: Option<Arc<NodeControl>>,
+    /// The task that keeps nodes alive, where there is one.
+    heartbeats: Option<TaskId>,
     engine: EngineState,
 }
 
@@ -156,16 +159,17 @@ impl Harness {
 
     /// As [`new`](Harness::new), with an API server for any client: it [keeps older
     /// states](ClusterOptions::keeps_past), its nodes do what clients ask of them, and what its
-    /// controllers do is what a user of a real cluster sees. With pod garbage collection it never
-    /// [settles](Harness::settle). It is to be [`started`](Harness::started): until then it can be
+    /// controllers do is what a user of a real cluster sees. With controllers that look at the cluster from time to time
+    /// (pod garbage collection, node lifecycle) it never [settles](Harness::settle). It is to be [`started`](Harness::started): until then it can be
     /// filled, and no controller takes a half of its objects for the whole.
     ///
     /// # Panics
     /// A feature gate of the options [is unknown or locked](crate::rows::Rows::check_gates).
     pub fn serving(options: &SimOptions, times: NodeTimes, rules: ClientRules) -> Harness {
-        let nodes = Arc::new(NodeControl::for_clients(times, rules));
-        let cluster = Cluster::new(serving_options(options));
-        Harness::with(options, cluster, Some(nodes), None, Builder::add_services)
+        let (options, times) = in_agreement(options, times);
+        let nodes = Arc::new(NodeControl::for_clients(times, rules).alive());
+        let cluster = Cluster::new(serving_options(&options, times));
+        Harness::with(&options, cluster, Some(nodes), None, Builder::add_services)
     }
 
     /// As [`serving`](Harness::serving), going on from a state: with its objects and its time. Controllers and nodes
@@ -183,10 +187,13 @@ impl Harness {
         rules: ClientRules,
         state: &HarnessState,
     ) -> Result<Harness, ApiError> {
-        let nodes = NodeControl::for_clients(times, rules).with_addresses(state.pod_addresses);
-        let cluster = Cluster::restored(serving_options(options), &state.cluster, state.now)?;
+        let (options, times) = in_agreement(options, times);
+        let nodes = NodeControl::for_clients(times, rules).alive();
+        let nodes = nodes.with_addresses(state.pod_addresses);
+        let cluster = serving_options(&options, times);
+        let cluster = Cluster::restored(cluster, &state.cluster, state.now)?;
         Ok(Harness::with(
-            options,
+            &options,
             cluster,
             Some(Arc::new(nodes)),
             Some(state.now),
@@ -265,6 +272,7 @@ impl Harness {
             workers,
             writers,
             nodes,
+            heartbeats: builder.heartbeats,
             engine,
         }
     }
@@ -373,7 +381,7 @@ impl Harness {
         }
     }
 
-    /// Runs the cluster until nothing is left to do, for at most `limit_ns` of its time; returns
+    /// Runs the cluster until nothing is left to do but to renew the Leases of nodes, for at most `limit_ns` of its time; returns
     /// whether it came to that. On the threads engine the cluster counts as settled when it was
     /// inactive for 50 ms. On a very slow machine that may be too early: wait for the expected
     /// state with [`until`](Harness::until) first.
@@ -383,8 +391,8 @@ impl Harness {
     pub fn settle(&mut self, limit_ns: i64) -> bool {
         let end_ns = self.now().mono_ns.saturating_add(limit_ns);
         if let EngineState::Virtual(_) = self.engine {
-            while self.step(end_ns) {}
-            return self.executor.next_due().is_none();
+            while !self.rests() && self.step(end_ns) {}
+            return self.rests();
         }
         let (mut quiet, mut version) = (0, self.cluster.resource_version());
         while quiet < QUIET_LOOKS {
@@ -393,11 +401,16 @@ impl Harness {
             }
             let seen = std::mem::replace(&mut version, self.cluster.resource_version());
             let rests = seen == version
-                && self.executor.next_due().is_none()
+                && self.rests()
                 && self.handlers.iter().all(|handler| handler.rests_after(0));
             quiet = if rests { quiet + 1 } else { 0 };
         }
         true
+    }
+
+    /// Whether no task runs, is queued or is due, but for the one that keeps nodes alive.
+    fn rests(&self) -> bool {
+        self.executor.is_at_rest_but_for(self.heartbeats.as_slice())
     }
 
     /// Runs one task, jumps to the next moment, or lets 2 ms pass; false when nothing is left to do
@@ -416,8 +429,18 @@ impl Harness {
     }
 }
 
+/// The options and times of a serving cluster in which both say the same of silent nodes: a number of the controllers
+/// that is set decides, else the times do.
+fn in_agreement(options: &SimOptions, mut times: NodeTimes) -> (SimOptions, NodeTimes) {
+    let mut options = options.clone();
+    let numbers = &mut options.services.numbers;
+    let grace = NODE_MONITOR_GRACE_PERIOD.flag;
+    times.grace_ns = *numbers.entry(grace).or_insert(times.grace_ns);
+    (options, times)
+}
+
 /// The API server of a cluster that serves any client.
-fn serving_options(options: &SimOptions) -> ClusterOptions {
+fn serving_options(options: &SimOptions, times: NodeTimes) -> ClusterOptions {
     let controllers = &options.services.controllers;
     ClusterOptions {
         history: History::SERVED,
@@ -427,6 +450,7 @@ fn serving_options(options: &SimOptions) -> ClusterOptions {
         records_gc_events: true,
         admits_templates: true,
         plugins: options.services.plugins,
+        unreachable_toleration_seconds: Some(times.toleration_ns / 1_000_000_000),
         ..server_options(options)
     }
 }

@@ -49,7 +49,7 @@ use crate::clock::RealClock;
 use crate::executor::seed::seed_for;
 use crate::executor::{Executor, Task, TaskId, Tasks, Waker};
 use crate::faults::Connection;
-use crate::nodes::{Kubelets, NodeControl, Scheduler, StuckPods};
+use crate::nodes::{Heartbeats, Kubelets, NodeControl, Scheduler, StuckPods};
 use crate::options::{EngineKind, SimOptions};
 
 pub use worker_transport::CallWaits;
@@ -105,6 +105,8 @@ pub struct Builder {
     pub writers: Vec<Arc<Mutex<EventWriter>>>,
     /// The scheduler, once the tasks around the controllers are added.
     pub scheduler: Option<Arc<Mutex<Scheduler>>>,
+    /// The task that keeps nodes alive, where there is one.
+    heartbeats: Option<TaskId>,
     /// The beginnings of the phases.
     pub times: Arc<PhaseTimes>,
     /// The durations recorded in each phase.
@@ -153,6 +155,7 @@ impl Builder {
             observers: Observers::default(),
             writers: Vec::new(),
             scheduler: None,
+            heartbeats: None,
             times: Arc::new(PhaseTimes::new(options.phases)),
             options,
             recorded: Arc::default(),
@@ -191,6 +194,15 @@ impl Builder {
                     None => kubelets,
                 }
             });
+        }
+        if let Some(control) = nodes.filter(|control| control.keeps_alive()) {
+            let mut heartbeats = None;
+            let seed = self.seed("heartbeats", 0);
+            self.add(|id, waker| {
+                heartbeats = Some(id);
+                Heartbeats::new(Arc::clone(&cluster), &control, seed, waker)
+            });
+            self.heartbeats = heartbeats;
         }
         self.add_server_tasks();
         self.add_cluster_manager();
@@ -482,6 +494,8 @@ mod budgets_tests;
 mod finished_tests;
 #[cfg(test)]
 mod namespace_tests;
+#[cfg(test)]
+mod nodes_tests;
 #[cfg(test)]
 mod pod_lives_tests;
 #[cfg(test)]

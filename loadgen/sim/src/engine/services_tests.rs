@@ -32,8 +32,15 @@ pub(super) fn furnished(options: &SimOptions) -> Harness {
         let namespace = json!({"metadata": {"name": name}});
         cluster.create(read::<Namespace>(namespace), now).unwrap();
     }
-    let node = json!({"metadata": {"name": "n1"},
-        "status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+    // Its kubelet has nothing to tell.
+    let conditions = [
+        ("MemoryPressure", "False"),
+        ("DiskPressure", "False"),
+        ("PIDPressure", "False"),
+        ("Ready", "True"),
+    ];
+    let conditions = conditions.map(|(of_type, status)| json!({"type": of_type, "status": status}));
+    let node = json!({"metadata": {"name": "n1"}, "status": {"conditions": conditions}});
     cluster.import(read::<Node>(node), now).unwrap();
     harness
 }

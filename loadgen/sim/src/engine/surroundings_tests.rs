@@ -176,7 +176,7 @@ fn class(name: &str, policy: &str) -> Value {
 #[test]
 fn a_claim_is_bound_after_a_latency_and_its_volume_goes_by_its_policy() {
     for (policy, left) in [("Delete", None), ("Retain", Some("Released"))] {
-        let harness = harness(&[("volume-latency-ms", 300)]);
+        let harness = harness(&[("volume-latency", 300 * MS)]);
         create(&harness, Kind::STORAGE_CLASS, class("fast", policy));
         create(
             &harness,

@@ -93,6 +93,8 @@ pub struct NodeControl {
     times: NodeTimes,
     /// Present where clients of any kind write to the cluster.
     clients: Option<ClientRules>,
+    /// Whether kubelets keep their nodes alive.
+    keeps_alive: bool,
     /// Whether kubelets show only what comes out, although clients write to the cluster.
     is_brief: bool,
     /// How many addresses pods have got.
@@ -129,6 +131,21 @@ impl NodeControl {
             clients: Some(rules),
             ..NodeControl::new(times)
         }
+    }
+
+    /// The same nodes, whose kubelets [keep them alive](super::Heartbeats). Controllers of the cluster then see to nodes that
+    /// are silent, and to pods that do not tolerate taints.
+    #[must_use]
+    pub fn alive(self) -> NodeControl {
+        NodeControl {
+            keeps_alive: true,
+            ..self
+        }
+    }
+
+    /// Whether kubelets keep their nodes alive.
+    pub fn keeps_alive(&self) -> bool {
+        self.keeps_alive
     }
 
     /// The same nodes, whose kubelets start a pod with one write and end it with one request.

@@ -8,8 +8,10 @@ mod change;
 mod control;
 mod controller;
 mod events;
+mod heartbeats;
 mod kubelet;
 mod neighbours;
+mod node_status;
 mod place_waits;
 mod placement;
 #[cfg(test)]
@@ -24,6 +26,7 @@ mod stuck;
 mod tests;
 
 pub use control::{NodeControl, NodeTimes, PodCommand};
+pub use heartbeats::{Heartbeats, register};
 pub use kubelet::Kubelets;
 pub use place_waits::PlaceWaits;
 pub use rules::{ClientRules, Finishing, NodeChoice, PodNetwork};

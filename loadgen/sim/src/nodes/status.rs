@@ -184,7 +184,7 @@ pub(super) fn internal_ip(cluster: &Cluster, node: &str) -> Option<Address> {
 
 /// An address in 10.0.0.0/8, derived from the number at the end of the node's name, or from the
 /// name's hash.
-fn node_address(node: &str) -> String {
+pub(super) fn node_address(node: &str) -> String {
     let digits = node.len() - node.bytes().rev().take_while(u8::is_ascii_digit).count();
     let number = node[digits..]
         .parse()

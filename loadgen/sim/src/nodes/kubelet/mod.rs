@@ -65,7 +65,7 @@ pub struct Kubelets {
 #[derive(Debug)]
 struct Faults {
     inbox: Receiver<NodeEvent>,
-    /// The node controller, in the first shard.
+    /// The node controller, in the first shard of a cluster that has no other.
     controller: Option<NodeController>,
 }
 
@@ -128,7 +128,8 @@ impl Kubelets {
         }
     }
 
-    /// Lets the nodes fail as `control` says; the first shard also runs the node controller.
+    /// Lets the nodes fail as `control` says; the first shard also runs the node controller, unless the controllers of
+    /// the cluster are to see to silent nodes.
     /// `waker` wakes the task of these kubelets.
     #[must_use]
     pub fn controlled_by(mut self, control: &Arc<NodeControl>, waker: Waker) -> Kubelets {
@@ -139,7 +140,8 @@ impl Kubelets {
         self.lifecycle.events = tells.then(|| KubeletEvents::new(Arc::clone(&cluster)));
         self.faults = Some(Faults {
             inbox: control.open_inbox(Arc::clone(&waker)),
-            controller: (self.shard == 0).then(|| NodeController::new(cluster, control, waker)),
+            controller: (self.shard == 0 && !control.keeps_alive())
+                .then(|| NodeController::new(cluster, control, waker)),
         });
         self
     }

@@ -1,0 +1,46 @@
+//! The condition `DisruptionTarget` of a pod that a controller deletes for another reason than its owner's, as part of a
+//! strategic merge patch.
+
+use podstorm_objects::{Map, Time};
+use serde_json::{Value, json};
+
+/// The type of the condition.
+const DISRUPTION_TARGET: &str = "DisruptionTarget";
+
+/// Adds the members that set the condition to the patch of a pod's status; none where the `stored` status has it so.
+pub(crate) fn add_condition(
+    patch: &mut Map,
+    stored: &Value,
+    generation: i64,
+    (reason, message): (&str, &str),
+    now: Time,
+) {
+    let mut wanted = json!({"type": DISRUPTION_TARGET, "status": "True",
+        "reason": reason, "message": message,
+        "observedGeneration": generation, "lastProbeTime": null,
+        "lastTransitionTime": now.to_string()});
+    let none = Vec::new();
+    let conditions = stored["conditions"].as_array().unwrap_or(&none);
+    let of_type = |condition: &&Value| condition["type"] == DISRUPTION_TARGET;
+    let members = wanted.as_object_mut().expect("it is written as one");
+    let found = conditions.iter().find(of_type);
+    if let Some(found) = found {
+        if found["status"] == "True" {
+            members.remove("lastTransitionTime");
+        }
+        // The key stays, and the members that differ.
+        members.retain(|member, value| member == "type" || found[member.as_str()] != *value);
+        if members.len() == 1 {
+            return;
+        }
+    }
+    if !conditions.is_empty() {
+        let types = conditions.iter().map(|condition| &condition["type"]);
+        let mut order: Vec<Value> = types.map(|of| json!({"type": of})).collect();
+        if found.is_none() {
+            order.push(json!({"type": DISRUPTION_TARGET}));
+        }
+        patch.insert("$setElementOrder/conditions".into(), order.into());
+    }
+    patch.insert("conditions".into(), Value::Array(vec![wanted]));
+}

@@ -1,0 +1,291 @@
+//! What controllers read of nodes and write to them: conditions, taints, and which taints a pod tolerates.
+//!
+//! Source: Kubernetes' `pkg/util/taints`, `k8s.io/component-helpers/scheduling/corev1` and
+//! `pkg/controller/util/node`.
+
+use std::sync::Arc;
+
+use compact_str::CompactString;
+use podstorm_objects::{Kind, Map, Node, PodSpec, Str, Time};
+use podstorm_runtime::client::{Answer, ApiError, Patch, Request};
+use podstorm_runtime::driver::Calls;
+use serde_json::{Value, json};
+
+/// Attempts to change the taints of a node, as upstream's.
+const ATTEMPTS: usize = 5;
+
+/// The effect that drives out running pods.
+pub(crate) const NO_EXECUTE: &str = "NoExecute";
+
+/// The effect that keeps new pods away.
+pub(crate) const NO_SCHEDULE: &str = "NoSchedule";
+
+/// The taint of a node that reports that it is not ready.
+pub(crate) const NOT_READY: &str = "node.kubernetes.io/not-ready";
+
+/// The taint of a node that reports nothing.
+pub(crate) const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+
+/// A taint of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Taint {
+    /// Its key.
+    pub(crate) key: CompactString,
+    /// Its value; empty where absent.
+    pub(crate) value: CompactString,
+    /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
+    pub(crate) effect: CompactString,
+    /// `timeAdded` as it is written; empty where absent.
+    pub(crate) time_added: CompactString,
+}
+
+impl Taint {
+    /// A taint without a value, which was not added yet.
+    pub(crate) fn new(key: &str, effect: &str) -> Taint {
+        Taint {
+            key: key.into(),
+            value: CompactString::default(),
+            effect: effect.into(),
+            time_added: CompactString::default(),
+        }
+    }
+
+    /// Whether key and effect are the same: a node has one such taint at most.
+    pub(crate) fn is_same(&self, other: &Taint) -> bool {
+        self.key == other.key && self.effect == other.effect
+    }
+
+    fn read(value: &Value) -> Taint {
+        let text = |member: &str| value[member].as_str().unwrap_or_default().into();
+        Taint {
+            key: text("key"),
+            value: text("value"),
+            effect: text("effect"),
+            time_added: text("timeAdded"),
+        }
+    }
+
+    fn to_json(&self) -> Value {
+        let mut members = Map::new();
+        for (name, text) in [
+            ("effect", &self.effect),
+            ("key", &self.key),
+            ("timeAdded", &self.time_added),
+            ("value", &self.value),
+        ] {
+            if !text.is_empty() {
+                members.insert(name.into(), text.as_str().into());
+            }
+        }
+        Value::Object(members)
+    }
+}
+
+/// The taints of a node, in their order.
+pub(crate) fn taints(node: &Node) -> Vec<Taint> {
+    let taints = node.spec.get("taints").and_then(Value::as_array);
+    taints.into_iter().flatten().map(Taint::read).collect()
+}
+
+/// Whether the node has the taint, by key and effect.
+pub(crate) fn is_tainted(node: &Node, taint: &Taint) -> bool {
+    taints(node).iter().any(|found| found.is_same(taint))
+}
+
+/// A condition of a node.
+pub(crate) fn condition<'a>(node: &'a Node, of_type: &str) -> Option<&'a Value> {
+    let conditions = node.status.get("conditions").and_then(Value::as_array);
+    let mut conditions = conditions.into_iter().flatten();
+    conditions.find(|condition| condition["type"] == of_type)
+}
+
+/// The time in a member of a condition; unset where it is absent or not a time.
+pub(crate) fn time_in(condition: &Value, member: &str) -> Time {
+    let text = condition[member].as_str();
+    text.and_then(|text| text.parse().ok()).unwrap_or_default()
+}
+
+/// A toleration of a pod, as far as it decides about `NoExecute` taints.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Toleration {
+    key: CompactString,
+    is_equal: bool,
+    value: CompactString,
+    effect: CompactString,
+    /// `tolerationSeconds`; absent is for ever.
+    pub(crate) seconds: Option<i64>,
+}
+
+/// The tolerations of a pod. Parses them: O(bytes).
+pub(crate) fn tolerations(spec: &PodSpec) -> Vec<Toleration> {
+    let tolerations = spec.get("tolerations").unwrap_or_default();
+    let tolerations = tolerations.as_array().into_iter().flatten();
+    let read = |value: &Value| {
+        let text = |member: &str| CompactString::from(value[member].as_str().unwrap_or_default());
+        Toleration {
+            key: text("key"),
+            is_equal: text("operator") != "Exists",
+            value: text("value"),
+            effect: text("effect"),
+            seconds: value["tolerationSeconds"].as_i64(),
+        }
+    };
+    tolerations.map(read).collect()
+}
+
+impl Toleration {
+    /// Whether it matches a taint.
+    pub(crate) fn matches(&self, taint: &Taint) -> bool {
+        (self.effect.is_empty() || self.effect == taint.effect)
+            && (self.key.is_empty() || self.key == taint.key)
+            && (!self.is_equal || self.value == taint.value)
+    }
+}
+
+/// Sets these taints of a node with the current time, then takes those away. Each is a read and a patch that
+/// fails where another client has changed the node in between, up to five times. A step that changes
+/// nothing sends no patch.
+///
+/// `seen` is the node as the caller knows it; nothing is taken away where it has none of `remove`.
+///
+/// # Errors
+/// The last error of a step. What the step before has done stays.
+pub(crate) async fn swap_taints(
+    calls: &Calls,
+    seen: &Node,
+    mut add: Vec<Taint>,
+    remove: &[Taint],
+) -> Result<(), ApiError> {
+    let now = calls.now().wall();
+    for taint in &mut add {
+        taint.time_added = now.to_string().into();
+    }
+    if !add.is_empty() {
+        change_taints(calls, seen, |taints| {
+            for taint in &add {
+                match taints.iter_mut().find(|found| found.is_same(taint)) {
+                    Some(found) => *found = taint.clone(),
+                    None => taints.push(taint.clone()),
+                }
+            }
+        })
+        .await?;
+    }
+    if remove.iter().any(|taint| is_tainted(seen, taint)) {
+        change_taints(calls, seen, |taints| {
+            taints.retain(|found| !remove.iter().any(|taint| taint.is_same(found)));
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+async fn change_taints(
+    calls: &Calls,
+    seen: &Node,
+    change: impl Fn(&mut Vec<Taint>),
+) -> Result<(), ApiError> {
+    let mut failed = None;
+    for _ in 0..ATTEMPTS {
+        let node = read(calls, &seen.metadata.name).await?;
+        let before = taints(&node);
+        let mut after = before.clone();
+        change(&mut after);
+        if after == before {
+            return Ok(());
+        }
+        let taints = match after.is_empty() {
+            true => Value::Null,
+            false => after.iter().map(Taint::to_json).collect(),
+        };
+        let version = node.metadata.resource_version.to_string();
+        let body = json!({"metadata": {"resourceVersion": version}, "spec": {"taints": taints}});
+        match calls.request(patch(&seen.metadata.name, body)).await {
+            Answer::Failed(error) if error.code == 409 => failed = Some(error),
+            Answer::Failed(error) => return Err(error),
+            _ => return Ok(()),
+        }
+    }
+    Err(failed.expect("each attempt but the last one has failed"))
+}
+
+/// A strategic merge patch of a node.
+pub(crate) fn patch(name: &CompactString, body: Value) -> Request {
+    let Value::Object(members) = body else {
+        panic!("a patch is an object: {body}");
+    };
+    Request::Patch {
+        kind: Kind::NODE,
+        namespace: Str::default(),
+        name: name.clone(),
+        patch: Box::new(Patch::Strategic(members)),
+        of_status: false,
+    }
+}
+
+/// Reads a node from the server.
+///
+/// # Errors
+/// As the server answers.
+pub(crate) async fn read(calls: &Calls, name: &CompactString) -> Result<Arc<Node>, ApiError> {
+    let get = Request::Get {
+        kind: Kind::NODE,
+        namespace: Str::default(),
+        name: name.clone(),
+    };
+    match calls.request(get).await {
+        Answer::Object(object) => Ok(object.downcast().expect("a node was asked for")),
+        Answer::Failed(error) => Err(error),
+        other => panic!("a read of a Node can't be answered by {other:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use podstorm_objects::Resource;
+
+    use super::*;
+
+    #[test]
+    fn a_toleration_matches_by_key_value_and_effect() {
+        let spec = |toleration: Value| {
+            let spec = json!({"tolerations": [toleration]});
+            PodSpec::from_json(spec.as_object().unwrap().clone()).unwrap()
+        };
+        let taint = Taint {
+            value: "v".into(),
+            ..Taint::new("k", NO_EXECUTE)
+        };
+        for (toleration, matches) in [
+            (json!({"operator": "Exists"}), true),
+            (json!({"key": "k", "operator": "Exists"}), true),
+            (json!({"key": "k", "value": "v"}), true),
+            (
+                json!({"key": "k", "value": "v", "effect": "NoExecute"}),
+                true,
+            ),
+            (json!({"key": "k"}), false),
+            (json!({"key": "k", "value": "w"}), false),
+            (json!({"key": "other", "operator": "Exists"}), false),
+            (
+                json!({"key": "k", "operator": "Exists", "effect": "NoSchedule"}),
+                false,
+            ),
+        ] {
+            let found = tolerations(&spec(toleration.clone()));
+            assert_eq!(found[0].matches(&taint), matches, "{toleration}");
+        }
+    }
+
+    #[test]
+    fn taints_are_read_and_written_back() {
+        let written = json!([{"effect": "NoExecute", "key": "k", "timeAdded": "2026-01-01T00:00:00Z"},
+            {"effect": "NoSchedule", "key": "l", "value": "v"}]);
+        let node = Node::from_json(json!({"spec": {"taints": written}})).unwrap();
+        let read = taints(&node);
+        let again: Value = read.iter().map(Taint::to_json).collect();
+        assert_eq!(again, written);
+        assert!(is_tainted(&node, &Taint::new("l", NO_SCHEDULE)));
+        assert!(!is_tainted(&node, &Taint::new("l", NO_EXECUTE)));
+    }
+}

@@ -1,0 +1,239 @@
+//! The node lifecycle controller: finds nodes that are silent, marks them and their pods, and taints nodes by their
+//! conditions.
+//!
+//! `health`: whether a node reports; `zones`: how many nodes of a zone are not ready, and how fast they get `NoExecute`
+//! taints; `monitor`: the round over all nodes, every 5 s; `taints`: `NoSchedule` taints and labels of one node, and
+//! `NoExecute` taints at the rate of the zone; `pods`: the condition `Ready` of pods on such nodes. The first queue has
+//! nodes, the second one the rounds.
+//!
+//! One lock guards what is remembered of nodes. It is not held across a call, and the locks of the pod cache are not
+//! taken while it is held.
+//!
+//! Pods are deleted by another controller, [`taint_eviction`](crate::taint_eviction).
+//!
+//! Source: Kubernetes' `pkg/controller/nodelifecycle`.
+
+mod health;
+mod monitor;
+mod pods;
+mod row;
+mod taints;
+mod zones;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use compact_str::CompactString;
+use podstorm_objects::{AnyObject, Kind, Node, Now, Pod, Str};
+use podstorm_runtime::driver::{AsyncSync, Step, Workload};
+use podstorm_runtime::informer::{Handler, Informers};
+use podstorm_runtime::intern::{KeyId, ObjectKey};
+use podstorm_runtime::primitives::{Mutex, MutexGuard, lock};
+use podstorm_runtime::store::{Change, Keyed, Store};
+use podstorm_runtime::workqueue::RateLimitingQueue;
+
+use crate::cache::{PodCache, PodChange};
+use crate::controller::ControllerType as _;
+use health::{Health, Ready};
+use zones::{Zone, ZoneName};
+
+pub use row::{
+    LARGE_CLUSTER_SIZE_THRESHOLD, NODE_EVICTION_RATE, NODE_MONITOR_GRACE_PERIOD,
+    NODE_MONITOR_PERIOD, NODE_STARTUP_GRACE_PERIOD, NodeLifecycle, SECONDARY_NODE_EVICTION_RATE,
+    UNHEALTHY_ZONE_THRESHOLD,
+};
+
+/// The namespace of the Leases of nodes.
+const LEASES: &str = "kube-node-lease";
+
+/// The place of the queue of nodes.
+const NODES: usize = 0;
+
+/// The place of the queue of rounds.
+const ROUNDS: usize = 1;
+
+/// The key of the look at all nodes.
+const MONITOR: KeyId = KeyId(0);
+
+/// The key of the `NoExecute` taints.
+const TAINTING: KeyId = KeyId(1);
+
+/// The numbers of a controller. The default is upstream's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// How often all nodes are looked at, ns, above 0.
+    pub period_ns: i64,
+    /// How long a node may be silent, ns.
+    pub grace_ns: i64,
+    /// The same for a node without a condition `Ready`.
+    pub startup_grace_ns: i64,
+    /// `NoExecute` taints in a zone, in millionths of one per second.
+    pub rate: i64,
+    /// The same in a large zone of which many nodes are not ready.
+    pub secondary_rate: i64,
+    /// The part of a zone, in millionths, that is many.
+    pub unhealthy_share: i64,
+    /// A zone with more nodes is large.
+    pub large_zone: i64,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            period_ns: NODE_MONITOR_PERIOD.default,
+            grace_ns: NODE_MONITOR_GRACE_PERIOD.default,
+            startup_grace_ns: NODE_STARTUP_GRACE_PERIOD.default,
+            rate: NODE_EVICTION_RATE.default,
+            secondary_rate: SECONDARY_NODE_EVICTION_RATE.default,
+            unhealthy_share: UNHEALTHY_ZONE_THRESHOLD.default,
+            large_zone: LARGE_CLUSTER_SIZE_THRESHOLD.default,
+        }
+    }
+}
+
+/// The controller, over informers that it shares with others. A clone is the same controller.
+#[derive(Clone, Debug)]
+pub struct Controller(Arc<Shared>);
+
+/// What syncs, which outlive a borrow, share with the controller.
+#[derive(Debug)]
+struct Shared {
+    options: Options,
+    nodes: Arc<Store<Arc<Node>>>,
+    leases: Arc<Store<AnyObject>>,
+    pods: Arc<PodCache>,
+    queues: [RateLimitingQueue<KeyId>; 2],
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Whether the first round was queued.
+    is_started: bool,
+    /// The nodes of the last round, with their UIDs as Events name them.
+    known: BTreeMap<CompactString, Arc<Node>>,
+    /// What was seen of each node.
+    health: BTreeMap<CompactString, Health>,
+    zones: BTreeMap<ZoneName, Zone>,
+    /// Nodes that are not ready and some of whose pods could not be marked.
+    unmarked: BTreeSet<CompactString>,
+    /// Pods that were bound to a node that was not ready, by the node's key.
+    late: BTreeMap<KeyId, Vec<(Str, CompactString)>>,
+}
+
+impl Controller {
+    /// A controller with these numbers that reads nodes, Leases and pods from these informers.
+    pub fn new(options: Options, informers: &mut Informers) -> Controller {
+        let shared = Arc::new(Shared {
+            options,
+            nodes: informers.store(Kind::NODE, || ()),
+            leases: informers.store(Kind::LEASE, || ()),
+            pods: Arc::clone(informers.pods()),
+            queues: [NODES, ROUNDS].map(|at| RateLimitingQueue::of(NodeLifecycle::ROW.queues[at])),
+            state: Mutex::default(),
+        });
+        informers.add_handler::<Arc<Node>>(Kind::NODE, Arc::clone(&shared) as _);
+        Controller(shared)
+    }
+
+    /// The queue of rounds.
+    pub fn rounds(&self) -> &RateLimitingQueue<KeyId> {
+        &self.0.queues[ROUNDS]
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// Begins the rounds, with the first node. No key is worked on before all caches are filled.
+    fn start(&self, now: Now) {
+        if !std::mem::replace(&mut self.lock().is_started, true) {
+            self.queues[ROUNDS].add(MONITOR, now.mono_ns);
+        }
+    }
+
+    /// A pod came to a node: if the node is not ready, the pod is to be marked.
+    fn bound(&self, pod: &Pod, now: Now) {
+        let Some(node) = node_of(pod) else { return };
+        let mut state = self.lock();
+        let health = state.health.get(&**node);
+        let status = health.and_then(|health| health.ready);
+        if status.is_none_or(|(status, _)| status == Ready::True) {
+            return;
+        }
+        // A node that the cache does not have is gone.
+        let Some(key) = self.nodes.find("", node) else {
+            return;
+        };
+        let name = (pod.metadata.namespace.clone(), pod.metadata.name.clone());
+        state.late.entry(key).or_default().push(name);
+        drop(state);
+        self.queues[NODES].add(key, now.mono_ns);
+    }
+}
+
+/// The node to which a pod is bound.
+fn node_of(pod: &Pod) -> Option<&Str> {
+    pod.node_name.as_ref().filter(|name| !name.is_empty())
+}
+
+/// A node that came, changed or was listed gets taints and labels. One that is gone is missed by the next round.
+impl Handler<Arc<Node>> for Shared {
+    fn handle(&self, change: &Change<Arc<Node>>, now: Now) {
+        if change.new.is_some() {
+            self.queues[NODES].add(change.key, now.mono_ns);
+            self.start(now);
+        }
+    }
+
+    fn keyed(&self) -> Option<&dyn Keyed> {
+        Some(&self.queues[NODES])
+    }
+}
+
+impl Workload for Controller {
+    type Sync = AsyncSync;
+
+    fn name(&self, queue: usize, key: KeyId) -> ObjectKey {
+        match (queue, key) {
+            (NODES, _) => self.0.nodes.name(key),
+            (_, key) => ObjectKey {
+                namespace: Str::default(),
+                name: match key {
+                    MONITOR => "monitor".into(),
+                    _ => "tainting".into(),
+                },
+            },
+        }
+    }
+
+    fn queues(&self) -> &[RateLimitingQueue<KeyId>] {
+        &self.0.queues
+    }
+
+    /// Takes the lock only for a pod that comes to a node.
+    fn pod_changed(&self, change: &PodChange, now: Now) {
+        let before = change.old.as_deref().and_then(node_of);
+        if !change.deleted && node_of(&change.new) != before {
+            self.0.bound(&change.new, now);
+        }
+    }
+
+    fn begin(&self, queue: usize, key: KeyId, sync: &mut AsyncSync, now: Now) -> Step {
+        let shared = Arc::clone(&self.0);
+        match (queue, key) {
+            (NODES, _) => sync.begin(key, now, |calls| taints::run(shared, key, calls)),
+            (_, MONITOR) => sync.begin(key, now, |calls| monitor::run(shared, calls)),
+            _ => sync.begin(key, now, |calls| taints::execute(shared, calls)),
+        }
+    }
+
+    fn resume(&self, sync: &mut AsyncSync, now: Now) -> Step {
+        sync.resume(now)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,54 @@
+//! Pods on a node that is not ready are not ready.
+//!
+//! Source: `MarkPodsNotReady` of Kubernetes' `pkg/controller/util/node`.
+
+use std::sync::Arc;
+
+use podstorm_objects::{ConditionStatus, ConditionType, Kind, Now, ObjectReference, Pod};
+use podstorm_runtime::client::{Answer, EventIntent, EventMessage, EventType, Request};
+use podstorm_runtime::driver::Calls;
+
+/// Marks these pods as not ready, those of them that are not marked. Returns whether all are marked or gone.
+pub(super) async fn mark(calls: &Calls, pods: &[Arc<Pod>]) -> bool {
+    let now = calls.now();
+    let marked: Vec<(&Arc<Pod>, Pod)> = pods
+        .iter()
+        .filter_map(|pod| Some((pod, not_ready(pod, now)?)))
+        .collect();
+    let requests = marked.iter().map(|(_, new)| Request::PutStatus {
+        object: Arc::new(new.clone()),
+    });
+    let answers = calls.batch(requests.collect::<Vec<_>>()).await;
+    let mut all = true;
+    for ((pod, _), answer) in marked.iter().zip(answers) {
+        match answer {
+            Answer::Failed(error) if error.is_not_found() => continue,
+            Answer::Failed(_) => all = false,
+            _ => {}
+        }
+        // As upstream, of a pod that could not be marked too.
+        calls.event(EventIntent {
+            regarding: Arc::new(ObjectReference::new(Kind::POD, &pod.metadata)),
+            kind: EventType::Warning,
+            reason: "NodeNotReady",
+            message: EventMessage::Text("Node is not ready".into()),
+        });
+    }
+    all
+}
+
+/// The pod with its condition `Ready` false, since now; `None` where it is false or absent.
+fn not_ready(pod: &Pod, now: Now) -> Option<Pod> {
+    let (status, _) = pod.status.conditions.first(ConditionType::Ready)?;
+    if status == ConditionStatus::False {
+        return None;
+    }
+    let mut new = pod.clone();
+    new.status.conditions.update(|condition| {
+        if condition.kind == ConditionType::Ready {
+            condition.status = ConditionStatus::False;
+            condition.last_transition_time = now.wall().into();
+        }
+    });
+    Some(new)
+}

@@ -1,0 +1,128 @@
+//! The row of the node lifecycle controller, and its numbers.
+
+use std::sync::Arc;
+
+use podstorm_objects::Kind;
+use podstorm_runtime::informer::Informers;
+use podstorm_runtime::row::{ControllerRow, NumberFlag, NumberForm, Pods, Write};
+use podstorm_runtime::workqueue::{QueueRow, Workers};
+
+use super::{Controller, Options};
+use crate::controller::{ControllerType, Setup};
+
+const SECOND_NS: i64 = 1_000_000_000;
+
+/// How often all nodes are looked at, ns.
+pub const NODE_MONITOR_PERIOD: NumberFlag = NumberFlag {
+    flag: "node-monitor-period",
+    default: 5 * SECOND_NS,
+    form: NumberForm::Time,
+    help: "How often the node-lifecycle controller looks at all nodes",
+};
+
+/// How long a node may be silent before it is `Unknown`, ns.
+pub const NODE_MONITOR_GRACE_PERIOD: NumberFlag = NumberFlag {
+    flag: "node-monitor-grace-period",
+    default: 50 * SECOND_NS,
+    form: NumberForm::Time,
+    help: "Until a silent node is Unknown and unreachable",
+};
+
+/// The same for a node that has not reported yet whether it is ready, ns.
+pub const NODE_STARTUP_GRACE_PERIOD: NumberFlag = NumberFlag {
+    flag: "node-startup-grace-period",
+    default: 60 * SECOND_NS,
+    form: NumberForm::Time,
+    help: "Until a node that has never reported is Unknown and unreachable",
+};
+
+/// How many nodes of a zone get `NoExecute` taints, in millionths of one per second.
+pub const NODE_EVICTION_RATE: NumberFlag = NumberFlag {
+    flag: "node-eviction-rate",
+    default: 100_000,
+    form: NumberForm::Millionths,
+    help: "Nodes of a zone per second that get NoExecute taints",
+};
+
+/// The same for a large zone of which many nodes are not ready.
+pub const SECONDARY_NODE_EVICTION_RATE: NumberFlag = NumberFlag {
+    flag: "secondary-node-eviction-rate",
+    default: 10_000,
+    form: NumberForm::Millionths,
+    help: "The same for a large zone of which many nodes are not ready; in a small zone none get them",
+};
+
+/// The part of a zone that is not ready from which on the zone counts as unhealthy, in millionths.
+pub const UNHEALTHY_ZONE_THRESHOLD: NumberFlag = NumberFlag {
+    flag: "unhealthy-zone-threshold",
+    default: 550_000,
+    form: NumberForm::Millionths,
+    help: "The part of a zone's nodes, 3 at least, that makes the zone unhealthy where they are not ready",
+};
+
+/// The number of nodes above which a zone is large.
+pub const LARGE_CLUSTER_SIZE_THRESHOLD: NumberFlag = NumberFlag {
+    flag: "large-cluster-size-threshold",
+    default: 50,
+    form: NumberForm::Count,
+    help: "A zone with more nodes is large",
+};
+
+/// The controller that marks nodes which are silent or not ready, and their pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeLifecycle;
+
+impl ControllerType for NodeLifecycle {
+    type Workload = Controller;
+
+    const ROW: &'static ControllerRow = &ControllerRow {
+        name: "node-lifecycle-controller",
+        alias: "nodelifecycle",
+        component: "node-controller",
+        purpose: "nodes that are silent or not ready",
+        kind: Some(Kind::NODE),
+        reads: &[Kind::LEASE],
+        pods: Pods::All,
+        writes: &[
+            Write::of(Kind::NODE, &["get", "patch"]),
+            Write::status(Kind::NODE),
+            Write::status(Kind::POD),
+        ],
+        queues: &[
+            // Upstream has 8 workers for nodes and 4 for pods.
+            QueueRow {
+                workers: Workers::Number(8),
+                ..QueueRow::new("node_lifecycle_controller")
+            },
+            QueueRow {
+                workers: Workers::Number(1),
+                ..QueueRow::new("node_lifecycle_rounds")
+            },
+        ],
+        numbers: &[
+            NODE_MONITOR_PERIOD,
+            NODE_MONITOR_GRACE_PERIOD,
+            NODE_STARTUP_GRACE_PERIOD,
+            NODE_EVICTION_RATE,
+            SECONDARY_NODE_EVICTION_RATE,
+            UNHEALTHY_ZONE_THRESHOLD,
+            LARGE_CLUSTER_SIZE_THRESHOLD,
+        ],
+        served_only: true,
+        ..ControllerRow::DEFAULT
+    };
+
+    fn make(setup: &Setup, informers: &mut Informers) -> Arc<Controller> {
+        let number = |flag: NumberFlag| flag.of(&setup.numbers);
+        let options = Options {
+            period_ns: number(NODE_MONITOR_PERIOD).max(1),
+            grace_ns: number(NODE_MONITOR_GRACE_PERIOD),
+            startup_grace_ns: number(NODE_STARTUP_GRACE_PERIOD),
+            rate: number(NODE_EVICTION_RATE),
+            secondary_rate: number(SECONDARY_NODE_EVICTION_RATE),
+            unhealthy_share: number(UNHEALTHY_ZONE_THRESHOLD),
+            large_zone: number(LARGE_CLUSTER_SIZE_THRESHOLD),
+        };
+        Arc::new(Controller::new(options, informers))
+    }
+}

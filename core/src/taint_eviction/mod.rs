@@ -1,0 +1,255 @@
+//! The taint eviction controller: deletes pods that do not tolerate a `NoExecute` taint of their node, or no longer do.
+//!
+//! `evictions`: which pod is deleted when; `sync`: the requests that delete one. The queue has a key for each pod whose
+//! eviction is scheduled, and one for Events: handlers record none.
+//!
+//! One lock guards what is kept of nodes and pods. It is not held across a call, nor while the pod cache is read.
+//!
+//! A pod that was deleted and still ends is deleted again when the taints of its node change, as upstream.
+//!
+//! Source: Kubernetes' `pkg/controller/tainteviction`.
+
+mod evictions;
+mod row;
+mod sync;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use podstorm_objects::{Kind, Node, Now, Object, ObjectReference, Pod, Str, Uid};
+use podstorm_runtime::client::{EventIntent, EventMessage, EventType};
+use podstorm_runtime::driver::{AsyncSync, Step, Workload};
+use podstorm_runtime::informer::{Handler, Informers};
+use podstorm_runtime::intern::{KeyId, ObjectKey};
+use podstorm_runtime::primitives::{Mutex, MutexGuard, lock};
+use podstorm_runtime::store::Change;
+use podstorm_runtime::workqueue::RateLimitingQueue;
+
+use crate::cache::{Listed, PodCache, PodChange};
+use crate::controller::ControllerType as _;
+use crate::node::{self, NO_EXECUTE, Taint};
+use evictions::{EVENTS, Evictions, PodName, Tolerated};
+
+pub use row::TaintEviction;
+
+/// The controller, over informers that it shares with others. A clone is the same controller.
+#[derive(Clone, Debug)]
+pub struct Controller(Arc<Shared>);
+
+/// What syncs, which outlive a borrow, share with the controller.
+#[derive(Debug)]
+struct Shared {
+    pods: Arc<PodCache>,
+    queue: RateLimitingQueue<KeyId>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The `NoExecute` taints of the nodes that have some.
+    tainted: BTreeMap<Str, Vec<Taint>>,
+    evictions: Evictions,
+    /// Events that the next sync records.
+    events: Vec<EventIntent>,
+}
+
+impl Controller {
+    /// A controller that reads nodes and pods from these informers.
+    pub fn new(informers: &mut Informers) -> Controller {
+        let shared = Arc::new(Shared {
+            pods: Arc::clone(informers.pods()),
+            queue: RateLimitingQueue::of(TaintEviction::ROW.queues[0]),
+            state: Mutex::default(),
+        });
+        let _read_by_the_handler = informers.store::<Arc<Node>>(Kind::NODE, || ());
+        informers.add_handler::<Arc<Node>>(Kind::NODE, Arc::clone(&shared) as _);
+        Controller(shared)
+    }
+
+    /// The work queue.
+    pub fn queue(&self) -> &RateLimitingQueue<KeyId> {
+        &self.0.queue
+    }
+}
+
+/// The node to which a pod is bound.
+fn node_of(pod: &Pod) -> Option<&Str> {
+    pod.node_name.as_ref().filter(|name| !name.is_empty())
+}
+
+fn name_of(pod: &Pod) -> PodName {
+    (pod.metadata.namespace.clone(), pod.metadata.name.clone())
+}
+
+/// An Event about a pod, whose reference has no UID, as upstream's.
+fn event(pod: &PodName, text: String) -> EventIntent {
+    let reference = ObjectReference {
+        kind: Kind::POD,
+        namespace: pod.0.clone(),
+        name: pod.1.clone(),
+        uid: Uid::default(),
+        resource_version: Default::default(),
+    };
+    EventIntent {
+        regarding: Arc::new(reference),
+        kind: EventType::Normal,
+        reason: "TaintManagerEviction",
+        message: EventMessage::Text(text.into()),
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// The `NoExecute` taints of a node have changed.
+    fn tainted(&self, node: &Str, taints: Vec<Taint>, now: Now) {
+        {
+            let mut state = self.lock();
+            match taints.is_empty() {
+                true => drop(state.tainted.remove(node)),
+                false => drop(state.tainted.insert(node.clone(), taints.clone())),
+            }
+        }
+        // After the taints are there: a pod that comes to the node is seen here or by its own handler.
+        let mut pods = Vec::new();
+        self.pods.for_each(|pod| {
+            if node_of(pod) == Some(node) {
+                pods.push(Arc::clone(pod));
+            }
+        });
+        // The cache has no order.
+        pods.sort_by_cached_key(|pod| name_of(pod));
+        for pod in pods {
+            self.decide(&pod, &taints, now);
+        }
+    }
+
+    /// Decides about a pod on a node with these taints.
+    fn decide(&self, pod: &Pod, taints: &[Taint], now: Now) {
+        let tolerated = match taints.is_empty() {
+            true => Tolerated::Always,
+            false => Tolerated::of(taints, &node::tolerations(&pod.spec)),
+        };
+        let name = name_of(pod);
+        let mut state = self.lock();
+        let decision = state.evictions.decide(&name, tolerated, now.mono_ns);
+        if decision.is_cancelled {
+            self.cancelled(&mut state, &name, now);
+        }
+        drop(state);
+        if let Some((key, after_ns)) = decision.add {
+            self.queue.add_after(key, after_ns, now.mono_ns);
+        }
+    }
+
+    fn cancelled(&self, state: &mut State, pod: &PodName, now: Now) {
+        let text = format!("Cancelling deletion of Pod {}/{}", pod.0, pod.1);
+        state.events.push(event(pod, text));
+        self.queue.add(EVENTS, now.mono_ns);
+    }
+
+    /// Looks at a pod that changed from `old` to `new`.
+    fn changed(&self, old: Option<&Pod>, new: &Pod, now: Now) {
+        let Some(node) = node_of(new) else { return };
+        let is_same = |old: &Pod| {
+            let has_same = Arc::ptr_eq(&old.spec, &new.spec)
+                || node::tolerations(&old.spec) == node::tolerations(&new.spec);
+            node_of(old) == Some(node) && has_same
+        };
+        let Some(taints) = self.lock().tainted.get(node).cloned() else {
+            return;
+        };
+        if !old.is_some_and(is_same) {
+            self.decide(new, &taints, now);
+        }
+    }
+
+    fn gone(&self, pod: &Pod, now: Now) {
+        let name = name_of(pod);
+        let mut state = self.lock();
+        if state.evictions.cancel(&name) {
+            self.cancelled(&mut state, &name, now);
+        }
+    }
+}
+
+impl Handler<Arc<Node>> for Shared {
+    fn handle(&self, change: &Change<Arc<Node>>, now: Now) {
+        let of = |node: Option<&Arc<Arc<Node>>>| -> Vec<Taint> {
+            let taints = node.map(|node| node::taints(node)).unwrap_or_default();
+            let taints = taints.into_iter();
+            taints.filter(|taint| taint.effect == NO_EXECUTE).collect()
+        };
+        match &change.new {
+            Some(node) => {
+                let taints = of(Some(node));
+                if taints != of(change.old.as_ref()) {
+                    self.tainted(&node.metadata.name.as_str().into(), taints, now);
+                }
+            }
+            // Its pods stay as they are: pod garbage collection deletes them.
+            None => {
+                if let Some(last) = &change.last {
+                    let name = last.metadata().name.as_str();
+                    self.lock().tainted.remove(name);
+                }
+            }
+        }
+    }
+}
+
+impl Workload for Controller {
+    type Sync = AsyncSync;
+
+    fn name(&self, _: usize, key: KeyId) -> ObjectKey {
+        let state = self.0.lock();
+        let (namespace, name) = match state.evictions.pod(key) {
+            Some(pod) => pod.clone(),
+            None => (Str::default(), "events".into()),
+        };
+        ObjectKey {
+            namespace,
+            name: (&*name).into(),
+        }
+    }
+
+    fn queues(&self) -> &[RateLimitingQueue<KeyId>] {
+        std::slice::from_ref(&self.0.queue)
+    }
+
+    fn pod_changed(&self, change: &PodChange, now: Now) {
+        match change.deleted {
+            true => self.0.gone(&change.new, now),
+            false => self.0.changed(change.old.as_deref(), &change.new, now),
+        }
+    }
+
+    fn pods_listed(&self, listed: &Listed, now: Now) {
+        for change in &listed.changes {
+            self.pod_changed(change, now);
+        }
+        // Runs are of a list into an empty cache.
+        if !listed.runs.is_empty() {
+            let mut pods = Vec::new();
+            self.0.pods.for_each(|pod| pods.push(Arc::clone(pod)));
+            pods.sort_by_cached_key(|pod| name_of(pod));
+            for pod in pods {
+                self.0.changed(None, &pod, now);
+            }
+        }
+    }
+
+    fn begin(&self, _: usize, key: KeyId, sync: &mut AsyncSync, now: Now) -> Step {
+        let shared = Arc::clone(&self.0);
+        sync.begin(key, now, |calls| sync::run(shared, key, calls))
+    }
+
+    fn resume(&self, sync: &mut AsyncSync, now: Now) -> Step {
+        sync.resume(now)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,103 @@
+//! The eviction of one pod: an Event, the condition `DisruptionTarget`, the deletion.
+//!
+//! Source: `deletePodHandler` and `addConditionAndDeletePod` of Kubernetes' `pkg/controller/tainteviction`.
+
+use std::sync::Arc;
+
+use podstorm_objects::{ApiError, Kind, Map, Object, Pod};
+use podstorm_runtime::client::{Answer, Patch, Request};
+use podstorm_runtime::driver::{Calls, SyncFailure};
+use podstorm_runtime::intern::KeyId;
+use podstorm_runtime::workqueue::End;
+use serde_json::{Value, json};
+
+use super::evictions::PodName;
+use super::{Shared, event};
+use crate::disruption_target::add_condition;
+
+/// Attempts to delete a pod, as upstream's.
+const ATTEMPTS: usize = 5;
+
+/// Reason and message of the condition.
+const TAINTED: (&str, &str) = (
+    "DeletionByTaintManager",
+    "Taint manager: deleting due to NoExecute taint",
+);
+
+/// Records the Events that wait, and evicts the pod of the key when it is due.
+pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncFailure> {
+    let waiting = std::mem::take(&mut shared.lock().events);
+    waiting.into_iter().for_each(|event| calls.event(event));
+    let scheduled = shared.lock().evictions.scheduled(key);
+    let Some((pod, due_ns)) = scheduled else {
+        return Ok(End::Forget);
+    };
+    let left_ns = due_ns.saturating_sub(calls.now().mono_ns);
+    if left_ns > 0 {
+        return Ok(End::After(left_ns));
+    }
+    let text = format!("Marking for deletion Pod {}/{}", pod.0, pod.1);
+    calls.event(event(&pod, text));
+    let mut outcome = evict(&calls, &pod).await;
+    for _ in 1..ATTEMPTS {
+        // Upstream tries again too where the pod is gone; it can't come back under that eviction.
+        match &outcome {
+            Err(error) if !error.is_not_found() => outcome = evict(&calls, &pod).await,
+            _ => break,
+        }
+    }
+    shared.lock().evictions.finish(key, &pod, outcome.is_ok());
+    match outcome {
+        Err(error) if !error.is_not_found() => Err(SyncFailure {
+            label: "eviction failed",
+            message: error.message,
+            // The next change of pod or node decides.
+            is_final: true,
+        }),
+        _ => Ok(End::Forget),
+    }
+}
+
+async fn evict(calls: &Calls, (namespace, name): &PodName) -> Result<(), ApiError> {
+    let get = Request::Get {
+        kind: Kind::POD,
+        namespace: namespace.clone(),
+        name: name.clone(),
+    };
+    let pod: Arc<Pod> = match calls.request(get).await {
+        Answer::Object(object) => object.downcast().expect("a pod was asked for"),
+        Answer::Failed(error) => return Err(error),
+        other => panic!("a read of a Pod can't be answered by {other:?}"),
+    };
+    let mut status = Map::new();
+    let stored = pod.to_json();
+    let now = calls.now().wall();
+    let generation = pod.metadata.generation;
+    add_condition(&mut status, &stored["status"], generation, TAINTED, now);
+    if !status.is_empty() {
+        let mut patch = Map::new();
+        let metadata = json!({"uid": pod.metadata.uid.to_string()});
+        patch.insert("metadata".into(), metadata);
+        patch.insert("status".into(), Value::Object(status));
+        let request = Request::Patch {
+            kind: Kind::POD,
+            namespace: namespace.clone(),
+            name: name.clone(),
+            patch: Box::new(Patch::Strategic(patch)),
+            of_status: true,
+        };
+        if let Answer::Failed(error) = calls.request(request).await {
+            return Err(error);
+        }
+    }
+    let delete = Request::Delete {
+        kind: Kind::POD,
+        namespace: namespace.clone(),
+        name: name.clone(),
+        options: None,
+    };
+    match calls.request(delete).await {
+        Answer::Failed(error) => Err(error),
+        _ => Ok(()),
+    }
+}
