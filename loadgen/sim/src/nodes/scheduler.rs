@@ -240,6 +240,17 @@ impl Scheduler {
         };
         let found = self.cluster.get::<Pod>(&waiting.namespace, &waiting.name);
         let pod = found.map_err(|_| NoPlace::Gone)?;
+        if pod.node_name.is_some() {
+            return Err(NoPlace::Gone);
+        }
+        if pod.metadata.is_deleting() {
+            if let Some(events) = &mut placement.events {
+                let (namespace, name) = (&waiting.namespace, &waiting.name);
+                let why = format!("skip schedule deleting pod: {namespace}/{name}");
+                events.failed(&pod, &why, now);
+            }
+            return Err(NoPlace::Gone);
+        }
         let is_full = match placement.take(&pod, &mut self.capacity) {
             Ok(node) => return Ok((node, Some(pod))),
             Err(is_full) => is_full,
@@ -306,7 +317,11 @@ impl Scheduler {
                     }
                     continue;
                 }
-                Err(NoPlace::Gone) => continue,
+                Err(NoPlace::Gone) => {
+                    let (namespace, name) = (&waiting.namespace, &waiting.name);
+                    self.unplaced.end(namespace, name, now.mono_ns);
+                    continue;
+                }
             };
             let (namespace, name) = (&waiting.namespace, &waiting.name);
             self.unplaced.end(namespace, name, now.mono_ns);
@@ -350,7 +365,7 @@ enum NoPlace {
     Full,
     /// No node that it wants has capacity.
     Particular,
-    /// It no longer waits.
+    /// It no longer waits: it is gone or going, or another client has bound it.
     Gone,
 }
 

@@ -392,3 +392,32 @@ fn a_pod_that_fits_nowhere_says_why_and_how_often() {
     harness.pass(3600);
     assert!(harness.is_quiet());
 }
+
+#[test]
+fn a_pod_that_a_client_binds_or_deletes_is_tried_no_more() {
+    let mut harness = with_events();
+    let picky = json!({"nodeSelector": {"disk": "ssd"}});
+    harness.create_with("bound", picky.clone());
+    harness.create_with("deleted", picky);
+    let finalizers = json!({"metadata": {"finalizers": ["example.com/kept"]}});
+    harness.patch(Kind::POD, "deleted", finalizers);
+    harness.pass(0);
+    let cluster = &harness.cluster;
+    cluster.bind("n", "bound", &"a".into(), harness.now).unwrap();
+    harness.delete("deleted");
+    harness.pass(600);
+    assert_eq!(harness.states(), ["bound a R", "deleted - Px"]);
+    let told = told(&harness, "deleted");
+    assert_eq!(
+        told[1..],
+        ["Warning FailedScheduling: skip schedule deleting pod: n/deleted"]
+    );
+    harness.pass(3600);
+    assert!(harness.is_quiet());
+    // It takes one of the four places of its node.
+    for number in 0..8 {
+        harness.create(&format!("p{number}"));
+    }
+    harness.pass(5);
+    assert_eq!((harness.count("R"), harness.count("P")), (8, 1));
+}
