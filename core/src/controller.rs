@@ -8,8 +8,8 @@ use podstorm_runtime::informer::Informers;
 use podstorm_runtime::limits::BURST_REPLICAS;
 use podstorm_runtime::row::ControllerRow;
 
+use crate::identity::Identity;
 use crate::policy::{Behaviour, Policy};
-use crate::service_account::Identity;
 
 /// A controller that is a workload: its row, and how it is made.
 pub trait ControllerType: 'static {

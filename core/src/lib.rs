@@ -8,6 +8,7 @@ pub mod deployment;
 pub mod disruption;
 mod disruption_target;
 pub mod endpoints;
+pub mod identity;
 pub mod namespace;
 mod node;
 pub mod node_lifecycle;

@@ -5,7 +5,8 @@
 //! each active namespace; `tokens`: Secrets of the type `kubernetes.io/service-account-token`. Each is a controller
 //! of its own, which a program can leave to others.
 //!
-//! None holds a key: a program that runs them passes the authority and a [`SignTokens`] in an [`Identity`].
+//! None holds a key: a program that runs them passes the authority and a signer in an
+//! [`Identity`](crate::identity::Identity).
 //!
 //! Source: Kubernetes' `pkg/controller/serviceaccount` and `pkg/controller/certificates/rootcacertpublisher`.
 
@@ -16,10 +17,9 @@ mod tokens;
 #[cfg(test)]
 mod harness;
 
-use std::fmt::Debug;
 use std::sync::Arc;
 
-use podstorm_objects::{Kind, Map, Namespace, ObjectMeta};
+use podstorm_objects::{Kind, Map, Namespace};
 use podstorm_runtime::client::ApiError;
 use podstorm_runtime::driver::SyncFailure;
 use podstorm_runtime::intern::KeyId;
@@ -39,54 +39,6 @@ pub const ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
 
 /// The annotation of a token Secret with the UID of its account.
 pub const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
-
-/// Signs tokens for service accounts.
-pub trait SignTokens: Debug + Send + Sync {
-    /// The token of a Secret, which is valid until the Secret or its account goes. `None` if no token can be signed
-    /// now.
-    fn sign(&self, of: &TokenOf<'_>) -> Option<String>;
-}
-
-/// The Secret that a token is for.
-#[derive(Clone, Copy, Debug)]
-pub struct TokenOf<'a> {
-    /// The service account, with its namespace and UID.
-    pub account: &'a ObjectMeta,
-    /// The name of the Secret.
-    pub secret: &'a str,
-}
-
-/// What the cluster proves its identity and that of its accounts with.
-#[derive(Clone, Debug)]
-pub struct Identity {
-    /// The certificates of the authorities by which clients know the API server, as PEM.
-    pub root_ca: Arc<str>,
-    /// What signs tokens. Without it Secrets get no tokens.
-    pub signer: Option<Arc<dyn SignTokens>>,
-}
-
-impl Default for Identity {
-    /// An [authority](PLACEHOLDER_CA) that signs nothing, and no tokens.
-    fn default() -> Identity {
-        Identity {
-            root_ca: PLACEHOLDER_CA.into(),
-            signer: None,
-        }
-    }
-}
-
-impl PartialEq for Identity {
-    /// Whether both have the same text and the same signer in memory.
-    fn eq(&self, other: &Identity) -> bool {
-        let signer = |of: &Identity| of.signer.as_ref().map(|signer| Arc::as_ptr(signer).addr());
-        self.root_ca == other.root_ca && signer(self) == signer(other)
-    }
-}
-
-/// A self-signed certificate for clusters whose API server speaks no TLS: pods expect a certificate in
-/// `kube-root-ca.crt`. Its key was discarded, so no server can pass as one that the certificate vouches for. It is
-/// the same everywhere, so that equal runs write equal objects.
-pub const PLACEHOLDER_CA: &str = include_str!("placeholder_ca.pem");
 
 /// A queue with one worker, as upstream.
 const fn one_worker(name: &'static str) -> QueueRow {

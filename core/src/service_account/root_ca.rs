@@ -189,9 +189,9 @@ async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncF
 
 #[cfg(test)]
 mod tests {
-    use super::super::PLACEHOLDER_CA;
     use super::super::harness::World;
     use super::*;
+    use crate::identity::PLACEHOLDER_CA;
 
     const CREATED: [&str; 1] = ["create ConfigMap shop/kube-root-ca.crt: 201"];
     const UPDATED: [&str; 1] = ["update ConfigMap shop/kube-root-ca.crt: 200"];

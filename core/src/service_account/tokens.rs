@@ -22,8 +22,9 @@ use podstorm_runtime::store::{Change, Keyed, Store};
 use podstorm_runtime::workqueue::{End, QueueRow, RateLimitingQueue, Workers};
 use serde_json::{Map, Value};
 
-use super::{ACCOUNT_NAME, ACCOUNT_UID, Identity, TokenOf, entry, failure};
+use super::{ACCOUNT_NAME, ACCOUNT_UID, entry, failure};
 use crate::controller::{ControllerType, Setup};
+use crate::identity::{Identity, TokenOf};
 
 /// The type of Secrets with tokens.
 pub const TOKEN_TYPE: &str = "kubernetes.io/service-account-token";

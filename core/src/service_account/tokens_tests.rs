@@ -1,8 +1,8 @@
 //! Every way of a token Secret and of its account.
 
 use super::super::harness::World;
-use super::super::{PLACEHOLDER_CA, SignTokens};
 use super::*;
+use crate::identity::{PLACEHOLDER_CA, SignTokens};
 use serde_json::json;
 
 /// Tokens that say what they are for.

@@ -8,8 +8,6 @@ use podstorm_apiserver::{Annotations, Cluster, NewPod, Plugin, add_by_key};
 use podstorm_objects::{ApiError, Kind};
 use serde_json::{Map, Value, json};
 
-use crate::ownership::{Step, entry, member};
-
 /// From one look for an account that is missing to the next.
 pub(crate) const ACCOUNT_EVERY: Duration = Duration::from_millis(10);
 
@@ -21,7 +19,7 @@ pub(crate) const ACCOUNT_LOOKS: u32 = 135;
 pub(crate) struct AwaitsAccount;
 
 /// Fills in what is missing in the document of a new object in that namespace; returns the fields that it added,
-/// which nobody owns.
+/// which nobody owns, by their paths as `managedFields` write them.
 ///
 /// # Errors
 /// 403 for a pod of a class of priority or an account that does not exist.
@@ -29,7 +27,7 @@ pub(crate) fn admit(
     cluster: &Cluster,
     (kind, namespace): (Kind, &str),
     document: &mut Map<String, Value>,
-) -> Result<Vec<Vec<Step>>, ApiError> {
+) -> Result<Vec<Vec<String>>, ApiError> {
     if kind == Kind::POD {
         // No name is drawn yet.
         let metadata = document.get("metadata");
@@ -86,6 +84,17 @@ fn added(cluster: &Cluster, before: &Spec, after: &Spec) -> Vec<Vec<Step>> {
 }
 
 type Spec = Map<String, Value>;
+
+/// A step of the path to a field, as `managedFields` write it.
+type Step = String;
+
+fn member(name: &str) -> Step {
+    format!("f:{name}")
+}
+
+fn entry(keys: Map<String, Value>) -> Step {
+    format!("k:{}", Value::Object(keys))
+}
 
 fn compare(
     before: &Spec,

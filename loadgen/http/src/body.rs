@@ -10,7 +10,6 @@ use serde_json::{Map, Value};
 
 use crate::decode::{self, By, Document, Form};
 use crate::media::BodyType;
-use crate::ownership::Step;
 use crate::{Call, admission, json_syntax, protobuf, view, warnings};
 
 /// Most bytes of a body, as upstream.
@@ -109,7 +108,7 @@ pub(crate) struct Sent {
     /// Those of a new pod, which are told only when it was made.
     pub(crate) pod_warnings: Vec<String>,
     /// The fields that admission added.
-    pub(crate) admitted: Vec<Vec<Step>>,
+    pub(crate) admitted: Vec<Vec<String>>,
 }
 
 /// The body as an object of that kind, in that namespace.

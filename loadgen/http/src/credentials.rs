@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, LazyLock, PoisonError, RwLock};
+use std::sync::{Arc, LazyLock};
 
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
@@ -15,8 +15,6 @@ use serde_json::{Map, Value, json};
 
 use crate::route::Route;
 
-/// Most tokens of service accounts at once.
-const ISSUED_MAX: usize = 10_000;
 /// The group of everybody who has shown a credential.
 const AUTHENTICATED: &str = "system:authenticated";
 
@@ -25,6 +23,7 @@ static ANONYMOUS: LazyLock<Arc<User>> = LazyLock::new(|| {
         name: "system:anonymous".to_owned(),
         uid: String::new(),
         groups: vec!["system:unauthenticated".to_owned()],
+        ..User::default()
     })
 });
 
@@ -37,6 +36,8 @@ pub struct User {
     pub uid: String,
     /// The groups that it is in.
     pub groups: Vec<String>,
+    /// What else is known of it, by keys.
+    pub extra: BTreeMap<String, Vec<String>>,
 }
 
 /// A random token: 32 bytes, in hexadecimal.
@@ -72,6 +73,9 @@ impl User {
         if !self.groups.is_empty() {
             user.insert("groups".to_owned(), json!(self.groups));
         }
+        if !self.extra.is_empty() {
+            user.insert("extra".to_owned(), json!(self.extra));
+        }
         Value::Object(user)
     }
 
@@ -84,21 +88,20 @@ impl User {
     }
 }
 
+/// Why a token stands for no user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NotAuthenticated {
+    /// The server does not know the token.
+    Unknown,
+    /// It was one of the server's, and is no good any more or not here: why, in upstream's words.
+    Invalid(String),
+}
+
 /// The credentials that a server takes. With none at all everybody is served, as `system:anonymous`.
 #[derive(Clone, Debug, Default)]
 pub struct Credentials {
     tokens: BTreeMap<String, Arc<User>>,
     required: bool,
-    /// Tokens of service accounts. Asked only for a token that is none of the others.
-    issued: Arc<RwLock<BTreeMap<String, Issued>>>,
-}
-
-/// A token that the server has made.
-#[derive(Clone, Debug)]
-struct Issued {
-    user: Arc<User>,
-    /// Monotonic time from which on it is no good.
-    expires_ns: i64,
 }
 
 impl Credentials {
@@ -115,55 +118,30 @@ impl Credentials {
         self.required
     }
 
-    /// Whether a request with these headers has the credential that it needs. `now_ns` is asked for tokens alone.
-    pub(crate) fn accepts(&self, headers: &HeaderMap, now_ns: impl Fn() -> i64) -> bool {
-        let is_good = |token| self.of_token(token, now_ns()).is_some();
-        !self.required || bearer(headers).is_some_and(is_good)
-    }
-
-    /// The user of a token that is good now.
-    pub(crate) fn of_token(&self, token: &str, now_ns: i64) -> Option<Arc<User>> {
-        if let Some(user) = self.tokens.get(token) {
-            return Some(Arc::clone(user));
-        }
-        let issued = self.issued.read().unwrap_or_else(PoisonError::into_inner);
-        let found = issued.get(token).filter(|one| now_ns < one.expires_ns);
-        found.map(|one| Arc::clone(&one.user))
-    }
-
-    /// Takes a token that the server has made, until it expires. Of [`ISSUED_MAX`] and more those that
-    /// expire first go.
-    pub(crate) fn issue(&self, token: &str, user: User, expires_ns: i64, now_ns: i64) {
-        let mut issued = self.issued.write().unwrap_or_else(PoisonError::into_inner);
-        if issued.len() >= ISSUED_MAX {
-            issued.retain(|_, one| now_ns < one.expires_ns);
-        }
-        if issued.len() >= ISSUED_MAX {
-            let first = issued.iter().min_by_key(|(_, one)| one.expires_ns);
-            if let Some(first) = first.map(|(token, _)| token.clone()) {
-                issued.remove(&first);
-            }
-        }
-        let user = Arc::new(user.authenticated());
-        issued.insert(token.to_owned(), Issued { user, expires_ns });
+    /// The user of a token that was [added](Credentials::add_token).
+    pub(crate) fn of_token(&self, token: &str) -> Option<Arc<User>> {
+        self.tokens.get(token).cloned()
     }
 
     /// The user of a request.
     ///
     /// # Errors
-    /// 401 where credentials are needed, and there is none or a wrong one: what is public is asked without one; 400
-    /// for groups without a user to act as.
+    /// 401 where credentials are needed, and there is none or a wrong one: what is public is asked without one; 401 for
+    /// a token of the server's that is no good any more, whether credentials are needed or not; 400 for groups without
+    /// a user to act as.
     pub(crate) fn user_of(
         &self,
         head: &http::request::Parts,
         route: &Route,
-        now_ns: impl Fn() -> i64,
+        user_of_token: impl Fn(&str) -> Result<Arc<User>, NotAuthenticated>,
     ) -> Result<Arc<User>, ApiError> {
         let user = match head.extensions.get::<Arc<User>>() {
             Some(user) => Arc::clone(user),
-            None => match bearer(&head.headers).and_then(|token| self.of_token(token, now_ns())) {
-                Some(user) => user,
-                _ if self.required && (bearer(&head.headers).is_some() || !route.is_public()) => {
+            None => match bearer(&head.headers).map(user_of_token) {
+                Some(Ok(user)) => user,
+                Some(Err(NotAuthenticated::Invalid(_))) => return Err(unauthorized()),
+                None if self.required && !route.is_public() => return Err(unauthorized()),
+                Some(Err(NotAuthenticated::Unknown)) if self.required => {
                     return Err(unauthorized());
                 }
                 _ => Arc::clone(&ANONYMOUS),
@@ -179,7 +157,7 @@ impl Credentials {
 }
 
 /// The token of a request, if it has one.
-fn bearer(headers: &HeaderMap) -> Option<&str> {
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(AUTHORIZATION)?.to_str().ok()?;
     let (scheme, rest) = value.trim().split_once(' ')?;
     let token = rest.split(' ').next().filter(|token| !token.is_empty())?;
@@ -198,6 +176,7 @@ fn impersonated(headers: &HeaderMap) -> Result<Arc<User>, ApiError> {
         name: text("impersonate-user"),
         uid: text("impersonate-uid"),
         groups: groups.map(str::to_owned).collect(),
+        ..User::default()
     };
     match user.name.is_empty() {
         true => {

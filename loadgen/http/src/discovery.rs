@@ -10,6 +10,7 @@ use podstorm_objects::{ApiError, Kind, Subresource};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
+use crate::account_tokens::{ALGORITHM, ISSUER, TokenKey};
 use crate::answer::{self, Body};
 use crate::catalog::{Catalog, GroupVersion};
 use crate::media::Shape;
@@ -48,7 +49,15 @@ pub(crate) fn serve(call: &Call<'_>, route: &Route) -> Result<Response<Body>, Ap
         Route::Root => paths(call),
         Route::Version => version(),
         Route::Issuer => issuer(),
-        Route::Keys => json!({"keys": []}),
+        Route::Keys => {
+            let keys: Vec<Value> = call
+                .server
+                .token_key()
+                .map(TokenKey::public)
+                .into_iter()
+                .collect();
+            json!({"keys": keys})
+        }
         Route::CoreVersions if aggregated => return Ok(aggregate(call, true)),
         Route::Groups if aggregated => return Ok(aggregate(call, false)),
         Route::CoreVersions => {
@@ -164,12 +173,10 @@ fn dated(mut response: Response<Body>, catalog: &Catalog) -> Response<Body> {
     response
 }
 
-/// Tokens here are random texts that the server knows again: there are no keys, and nobody else can tell
-/// whether one is good but by a TokenReview.
 fn issuer() -> Value {
-    json!({"issuer": reviews::AUDIENCE, "jwks_uri": format!("{}/openid/v1/jwks", reviews::AUDIENCE),
+    json!({"issuer": ISSUER, "jwks_uri": format!("{ISSUER}/openid/v1/jwks"),
         "response_types_supported": ["id_token"], "subject_types_supported": ["public"],
-        "id_token_signing_alg_values_supported": []})
+        "id_token_signing_alg_values_supported": [ALGORITHM]})
 }
 
 fn version() -> Value {

@@ -136,6 +136,7 @@ impl ApiServer {
             name: "system:kube-controller-manager".to_owned(),
             uid: String::new(),
             groups: vec!["system:authenticated".to_owned()],
+            ..User::default()
         };
         let call = Call {
             server: self,

@@ -23,6 +23,8 @@
 //! # }
 //! ```
 
+mod account_tokens;
+mod account_users;
 mod admission;
 mod answer;
 mod autoscaler;
@@ -81,7 +83,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -90,6 +92,7 @@ use http::{HeaderMap, Method, Request, Response};
 use podstorm_apiserver::{Cluster, errors};
 use podstorm_objects::{ApiError, Now, Reason};
 
+pub use account_tokens::TokenKey;
 pub use answer::Body;
 pub use credentials::{Credentials, User, draw_hash_seed, random_token};
 pub use faults::ConnectionLost;
@@ -168,6 +171,8 @@ pub struct Settings {
     log_line: String,
     reaches_kubelets: bool,
     credentials: Credentials,
+    /// Made when it is first needed, unless it is given. Servers that are set up alike share it.
+    token_key: Arc<OnceLock<TokenKey>>,
     allowed_hosts: Vec<String>,
     memory: Option<Arc<Memory>>,
     /// Of requests that read, and of those that write.
@@ -225,6 +230,13 @@ impl Builder {
     #[must_use]
     pub fn credentials(mut self, credentials: Credentials) -> Builder {
         self.settings.credentials = credentials;
+        self
+    }
+
+    /// The key by which the server signs the tokens of service accounts; one of its own unless given.
+    #[must_use]
+    pub fn token_key(mut self, key: TokenKey) -> Builder {
+        self.settings.token_key = Arc::new(OnceLock::from(key));
         self
     }
 
@@ -349,6 +361,7 @@ impl ApiServer {
                 log_line: "a simulated container runs here".to_owned(),
                 reaches_kubelets: true,
                 credentials: Credentials::default(),
+                token_key: Arc::default(),
                 allowed_hosts: Vec::new(),
                 memory: None,
                 requests_max: [REQUESTS_INFLIGHT, MUTATING_REQUESTS_INFLIGHT],
@@ -455,7 +468,8 @@ impl ApiServer {
 
     /// Whether a request with these headers has the credential that the server wants.
     pub(crate) fn accepts(&self, headers: &HeaderMap) -> bool {
-        self.credentials().accepts(headers, || self.now().mono_ns)
+        let is_good = |token| self.user_of_token(token).is_ok();
+        !self.credentials().are_required() || credentials::bearer(headers).is_some_and(is_good)
     }
 
     /// Whether a request may come from a web page, or from where it comes.

@@ -94,7 +94,7 @@ impl ApiServer {
         let is_indented = indented::is_wanted(&head, &route, &query);
         let user = || {
             self.credentials()
-                .user_of(&head, &route, || self.now().mono_ns)
+                .user_of(&head, &route, |token| self.user_of_token(token))
         };
         let user = refused.and_then(|()| user());
         let struck = match &user {
@@ -262,6 +262,7 @@ impl ApiServer {
     ) -> Response<Body> {
         // Time that stands still brings nothing.
         let waits = matches!(&route, Route::Objects(target) if target.kind == Kind::POD)
+            && [Method::POST, Method::PATCH].contains(how.0)
             && self.0.cluster.has_plugin(Plugin::ServiceAccount)
             && self.0.virtual_time.is_none();
         for _ in 0..if waits { ACCOUNT_LOOKS } else { 0 } {

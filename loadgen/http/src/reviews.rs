@@ -8,7 +8,10 @@ use podstorm_apiserver::errors;
 use podstorm_objects::{ApiError, Kind, ResourceType};
 use serde_json::{Value, json};
 
+use crate::account_tokens::ISSUER;
+use crate::account_users::Authenticated;
 use crate::answer::{self, Body};
+use crate::credentials::NotAuthenticated;
 use crate::decode::Form;
 use crate::media::Shape;
 use crate::{Call, body, objects, table};
@@ -18,9 +21,6 @@ pub(crate) const VERBS: &[&str] = &["create"];
 /// Groups, and their versions as `apiVersion` spells them.
 pub(crate) const AUTHENTICATION: [&str; 2] = ["authentication.k8s.io", "authentication.k8s.io/v1"];
 const AUTHORIZATION: [&str; 2] = ["authorization.k8s.io", "authorization.k8s.io/v1"];
-/// Whom tokens are for.
-pub(crate) const AUDIENCE: &str = "https://kubernetes.default.svc";
-
 static ROWS: [ResourceType; 7] = [
     ResourceType {
         namespaced: true,
@@ -144,15 +144,21 @@ fn token(call: &Call<'_>, spec: &Value) -> Result<Value, ApiError> {
         let why = "token is required for TokenReview in authentication";
         return Err(errors::bad_request(why));
     }
-    let Some(user) = call.server.credentials().of_token(token, call.now.mono_ns) else {
-        return Ok(json!({"user": {}, "error": "invalid bearer token"}));
+    let asked = spec["audiences"].as_array().into_iter().flatten();
+    let asked: Vec<&str> = asked.filter_map(Value::as_str).collect();
+    let audiences = match &*asked {
+        [] => &[ISSUER],
+        asked => asked,
     };
-    let asked = spec["audiences"].as_array().filter(|all| !all.is_empty());
-    if asked.is_some_and(|asked| !asked.iter().any(|one| one == AUDIENCE)) {
-        let error = format!("token audiences [\"{AUDIENCE}\"] is invalid for the target audiences");
-        return Ok(json!({"user": {}, "error": error}));
-    }
-    Ok(json!({"authenticated": true, "user": user.to_json(), "audiences": [AUDIENCE]}))
+    Ok(match call.server.authenticate(token, audiences) {
+        Ok(Authenticated { user, audiences }) => {
+            json!({"authenticated": true, "user": user.to_json(), "audiences": audiences})
+        }
+        Err(NotAuthenticated::Unknown) => json!({"user": {}, "error": "invalid bearer token"}),
+        Err(NotAuthenticated::Invalid(why)) => {
+            json!({"user": {}, "error": format!("[invalid bearer token, {why}]")})
+        }
+    })
 }
 
 /// Whether a review of access asks what it can be asked.

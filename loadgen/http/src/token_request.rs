@@ -4,13 +4,13 @@
 
 use http::Response;
 use podstorm_apiserver::errors;
-use podstorm_objects::{ApiError, Reason, Time};
+use podstorm_objects::{ApiError, Kind, ObjectMeta, Pod, Reason, Time};
 use serde_json::{Map, Value, json};
 
+use crate::account_tokens::{Bound, Claims, ISSUER, Lasting, token_id};
 use crate::answer::{self, Body};
-use crate::credentials::{User, random_token};
 use crate::decode::Form;
-use crate::reviews::{AUDIENCE, AUTHENTICATION};
+use crate::reviews::AUTHENTICATION;
 use crate::route::Target;
 use crate::{Call, body};
 
@@ -20,15 +20,27 @@ const LEAST_SECONDS: i64 = 600;
 /// The longest, as upstream: 2^32 s.
 const MOST_SECONDS: i64 = 1 << 32;
 
+/// For how long kubelets ask for the tokens of pods, s. Such a token is good for a year, as programs may not read it
+/// again; its use is warned of from the end that was asked for.
+///
+/// Source: `WarnOnlyBoundTokenExpirationPeriod` and `ExpirationExtensionSeconds` of Kubernetes' `pkg/serviceaccount`.
+const OF_PODS_SECONDS: i64 = 3607;
+const EXTENDED_SECONDS: i64 = 365 * 24 * 3600;
+
 /// Answers a request for a token.
 ///
 /// # Errors
-/// 400 for a body that can't be read, 422 for a time that can't be, 404 where there is no such account.
+/// 400 for a body that can't be read and for what no token can be bound to, 404 where there is no such account or
+/// object, 409 for an object of another UID, 422 for a time that can't be or for another account than the path names.
 pub(crate) fn create(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     let form = Form::Named("io.k8s.api.authentication.v1.TokenRequest");
     let mut document = body::document(call, "TokenRequest", form)?;
     let request = document.members();
     let warnings = body::judge(call, (AUTHENTICATION[1], "TokenRequest"), document)?;
+    let (namespace, name) = (&target.namespace, &target.name);
+    check_names(&request, target)?;
+    let account = call.cluster().api(target.kind).get(namespace, name)?;
+    let account = account.metadata();
     let spec = request.get("spec").and_then(Value::as_object);
     let spec = spec.cloned().unwrap_or_default();
     let seconds = match spec.get("expirationSeconds").unwrap_or(&Value::Null) {
@@ -41,53 +53,161 @@ pub(crate) fn create(call: &Call<'_>, target: &Target) -> Result<Response<Body>,
         _ => Some("may not specify a duration larger than 2^32 seconds"),
     };
     if let Some(problem) = problem {
-        return Err(invalid(seconds, problem));
+        let field = "spec.expirationSeconds";
+        return Err(invalid(errors::invalid_value(
+            field,
+            &seconds.into(),
+            problem,
+        )));
     }
-    let (namespace, name) = (&target.namespace, &target.name);
-    let account = call.cluster().api(target.kind).get(namespace, name)?;
-    let uid = account.metadata().uid.to_string();
+    let reference = spec.get("boundObjectRef").cloned().unwrap_or_default();
     let audiences = audiences(&spec);
-    let token = random_token()
-        .map_err(|error| ApiError::status(500, Reason::InternalError, error.to_string()))?;
-    let expires_ns = call.now.mono_ns.saturating_add(seconds * 1_000_000_000);
-    let dry_run = call.query.dry_run("CreateOptions")?;
-    if !dry_run && audiences.iter().any(|one| one == AUDIENCE) {
-        let user = User {
-            name: format!("system:serviceaccount:{namespace}:{name}"),
-            uid: uid.clone(),
-            groups: vec![
-                "system:serviceaccounts".to_owned(),
-                format!("system:serviceaccounts:{namespace}"),
-            ],
-        };
-        let credentials = call.server.credentials();
-        credentials.issue(&token, user, expires_ns, call.now.mono_ns);
-    }
     let now = call.now.wall();
-    let expires = now.unix_seconds().unwrap_or_default() + seconds;
-    let bound = spec.get("boundObjectRef").cloned().unwrap_or_default();
+    let from = now.unix_seconds().unwrap_or_default();
+    let claims = Claims {
+        namespace: namespace.clone(),
+        account: Bound::to(account),
+        audiences: audiences.clone(),
+        lasts: Some(Lasting {
+            from,
+            until: from + seconds,
+        }),
+        id: token_id().ok_or_else(unsigned)?,
+        ..bound(call, target, &reference)?
+    };
+    let claims = extended(claims, seconds);
+    let key = call.server.token_key().ok_or_else(unsigned)?;
+    let token = key.sign(&claims.to_json()).ok_or_else(unsigned)?;
     let document = json!({"kind": "TokenRequest", "apiVersion": AUTHENTICATION[1],
-        "metadata": {"name": name, "namespace": namespace, "uid": uid,
+        "metadata": {"name": name, "namespace": namespace, "uid": account.uid.to_string(),
             "creationTimestamp": now.to_string()},
-        "spec": {"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": bound},
+        "spec": {"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": reference},
         "status": {"token": token,
-            "expirationTimestamp": Time::from_unix_seconds(expires).to_string()}});
+            "expirationTimestamp": Time::from_unix_seconds(from + seconds).to_string()}});
     let mut response = answer::document(201, call.accepted.form, &document);
     answer::warn(&mut response, &warnings);
     Ok(response)
 }
 
+/// # Errors
+/// 422 for a request that names another account than its path.
+fn check_names(request: &Map<String, Value>, target: &Target) -> Result<(), ApiError> {
+    for (member, at) in [("name", &target.name), ("namespace", &target.namespace)] {
+        let named = request
+            .get("metadata")
+            .and_then(|it| it.get(member)?.as_str());
+        if let Some(named) = named.filter(|named| !named.is_empty() && *named != at.as_str()) {
+            let field = format!("metadata.{member}");
+            let why = format!("must match the service account {member} if specified");
+            let cause = errors::invalid_value(&field, &named.into(), &why);
+            let what = ("TokenRequest", AUTHENTICATION[0]);
+            return Err(errors::invalid_of(what, &target.name, vec![cause]));
+        }
+    }
+    Ok(())
+}
+
+/// What a token is bound to: claims that say nothing else.
+///
+/// # Errors
+/// 404 for an object that does not exist; 400 for a pod of another account, and for objects of other kinds than Pod,
+/// Secret and Node; 409 for an object of another UID.
+fn bound(call: &Call<'_>, target: &Target, reference: &Value) -> Result<Claims, ApiError> {
+    let mut claims = Claims::default();
+    if !reference.is_object() {
+        return Ok(claims);
+    }
+    let text = |member: &str| reference[member].as_str().unwrap_or("");
+    let (api_version, kind, name) = (text("apiVersion"), text("kind"), text("name"));
+    let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+    let (namespace, cluster) = (&*target.namespace, call.cluster());
+    let found = |kind: Kind, namespace: &str| cluster.api(kind).get(namespace, name);
+    let object = match (group, kind) {
+        ("", "Pod") => {
+            let found = found(Kind::POD, namespace)?;
+            let pod = found.downcast_ref::<Pod>();
+            let of_pod = pod.and_then(|pod| pod.spec.get("serviceAccountName"));
+            if of_pod.as_ref().and_then(Value::as_str).unwrap_or("") != target.name {
+                return Err(errors::bad_request(format!(
+                    "cannot bind token for serviceaccount {:?} to pod running with different \
+                     serviceaccount name.",
+                    target.name
+                )));
+            }
+            claims.pod = Some(Bound::to(found.metadata()));
+            if let Some(node) = pod.and_then(|pod| pod.node_name.as_deref()) {
+                claims.node = Some(match cluster.api(Kind::NODE).get("", node) {
+                    Ok(found) => Bound::to(found.metadata()),
+                    Err(_) => Bound {
+                        name: node.to_owned(),
+                        uid: String::new(),
+                    },
+                });
+            }
+            found
+        }
+        ("", "Secret") => {
+            let found = found(Kind::SECRET, namespace)?;
+            claims.secret = Some(Bound::to(found.metadata()));
+            found
+        }
+        ("", "Node") => {
+            let found = found(Kind::NODE, "")?;
+            claims.node = Some(Bound::to(found.metadata()));
+            found
+        }
+        _ => {
+            return Err(errors::bad_request(format!(
+                "cannot bind token to object of type {group}/{version}, Kind={kind}"
+            )));
+        }
+    };
+    check_uid(object.metadata(), (kind, text("uid")))?;
+    Ok(claims)
+}
+
+/// # Errors
+/// 409 where the reference has another UID than the object.
+fn check_uid(object: &ObjectMeta, (kind, uid): (&str, &str)) -> Result<(), ApiError> {
+    if uid.is_empty() || object.uid.to_string() == uid {
+        return Ok(());
+    }
+    let why = format!(
+        "the UID in the bound object reference ({uid}) does not match the UID in record. The object \
+         might have been deleted and then recreated"
+    );
+    Err(errors::conflict(kind, &object.name, &why))
+}
+
+/// The claims of a token that was asked for so many seconds: that of a pod for the server lasts longer.
+fn extended(mut claims: Claims, seconds: i64) -> Claims {
+    let is_of_pod = claims.pod.is_some() && seconds == OF_PODS_SECONDS;
+    if is_of_pod
+        && claims.audiences == [ISSUER]
+        && let Some(lasts) = &mut claims.lasts
+    {
+        claims.warn_after = Some(lasts.until);
+        lasts.until = lasts.from + EXTENDED_SECONDS;
+    }
+    claims
+}
+
 /// Whom the token is for: the server unless the request says otherwise.
-fn audiences(spec: &Map<String, Value>) -> Vec<Value> {
+fn audiences(spec: &Map<String, Value>) -> Vec<String> {
     let asked = spec.get("audiences").and_then(Value::as_array);
-    match asked {
-        Some(asked) if !asked.is_empty() => asked.clone(),
-        _ => vec![AUDIENCE.into()],
+    let asked = asked.into_iter().flatten().filter_map(Value::as_str);
+    let asked: Vec<String> = asked.map(str::to_owned).collect();
+    match asked.is_empty() {
+        true => vec![ISSUER.to_owned()],
+        false => asked,
     }
 }
 
-fn invalid(seconds: i64, problem: &str) -> ApiError {
-    let field = "spec.expirationSeconds";
-    let cause = errors::invalid_value(field, &seconds.into(), problem);
+fn invalid(cause: podstorm_objects::Cause) -> ApiError {
     errors::invalid_of(("TokenRequest", AUTHENTICATION[0]), "", vec![cause])
+}
+
+fn unsigned() -> ApiError {
+    let why = "can't sign a token: the system has no random numbers";
+    ApiError::status(500, Reason::InternalError, why)
 }

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
+use podstorm::identity::Identity;
 use podstorm::row::{ControllerRow, RunsIn};
-use podstorm::service_account::Identity;
 use podstorm_apiserver::Plugins;
 use podstorm_objects::Kind;
 

@@ -57,6 +57,7 @@ impl Access {
             name: name.to_owned(),
             uid: String::new(),
             groups: vec![group.to_owned()],
+            ..User::default()
         };
         access.credentials.add_token(token.clone(), admin);
         access.login.token = Some(token);

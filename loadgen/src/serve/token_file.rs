@@ -59,6 +59,7 @@ fn parse(bytes: &[u8]) -> Result<Vec<(String, User)>> {
             name: name.to_owned(),
             uid: member(2).to_owned(),
             groups: groups.map(str::to_owned).collect(),
+            ..User::default()
         };
         tokens.push((token.to_owned(), user));
     }

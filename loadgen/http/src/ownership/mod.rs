@@ -22,7 +22,6 @@ use serde_json::{Map, Value};
 
 pub(crate) use self::apply::{applied, apply};
 pub(crate) use self::scale::apply_scale;
-pub(crate) use self::set::{Step, entry, member};
 pub(crate) use self::texts::Texts;
 
 use self::owners::{Differences, Operation, Owner, Owners};
@@ -110,7 +109,7 @@ pub(crate) struct Writer<'a> {
     operation: Operation,
     now: String,
     /// The fields that admission added.
-    pub(crate) admitted: Vec<Vec<Step>>,
+    pub(crate) admitted: Vec<Vec<String>>,
     /// What the strict decoder says of the text of a patch.
     pub(crate) doubled: Vec<String>,
     /// Whether unknown members are an error: `fieldValidation=Strict`.

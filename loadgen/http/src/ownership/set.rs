@@ -15,15 +15,15 @@ const SELF: &str = ".";
 
 /// A step of a path in the form of FieldsV1: `f:` and a member's name, `k:` and the keys of a list's
 /// entry, `v:` and an entry of a list of values, `i:` and a number.
-pub(crate) type Step = String;
+pub(super) type Step = String;
 
 /// The step to a member.
-pub(crate) fn member(name: &str) -> Step {
+pub(super) fn member(name: &str) -> Step {
     format!("f:{name}")
 }
 
 /// The step to the entry with these keys, which are sorted by name.
-pub(crate) fn entry(keys: Map<String, Value>) -> Step {
+pub(super) fn entry(keys: Map<String, Value>) -> Step {
     format!("k:{}", Value::Object(keys))
 }
 

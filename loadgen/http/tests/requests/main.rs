@@ -17,6 +17,7 @@ mod old_ways;
 mod pages;
 mod protobuf;
 mod refusals;
+mod tokens;
 mod workloads;
 
 use std::net::SocketAddr;

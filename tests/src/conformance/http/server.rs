@@ -83,6 +83,7 @@ impl Server {
             name: name.to_owned(),
             uid: format!("{name}-uid"),
             groups: groups.iter().map(ToString::to_string).collect(),
+            ..User::default()
         };
         let mut credentials = Credentials::default();
         credentials.add_token("admintoken", user("admin", &["system:masters"]));

@@ -1,0 +1,426 @@
+//! Tokens of service accounts: JSON web tokens that the server signs, and what they claim.
+//!
+//! Source: `Claims` and `LegacyClaims` in Kubernetes' `pkg/serviceaccount`; RFC 7515, 7517 and 7519.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use podstorm_objects::{ObjectMeta, Uid};
+use ring::rand::SystemRandom;
+use ring::signature::{
+    ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _,
+    UnparsedPublicKey,
+};
+use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
+
+/// Who makes tokens that end, and who they are for unless a request says otherwise.
+pub(crate) const ISSUER: &str = "https://kubernetes.default.svc";
+
+/// Who makes the tokens of Secrets.
+const LEGACY_ISSUER: &str = "kubernetes/serviceaccount";
+
+/// What the claims of the tokens of Secrets begin with.
+const LEGACY: &str = "kubernetes.io/serviceaccount/";
+
+/// What the names of the users begin with that service accounts are.
+const USER: &str = "system:serviceaccount:";
+
+/// The algorithm of the signatures.
+pub(crate) const ALGORITHM: &str = "ES256";
+
+/// Verified tokens that are remembered: a signature costs more than a look.
+const VERIFIED_MAX: usize = 1_024;
+
+/// The key by which a server signs the tokens of service accounts. A clone is the same key.
+#[derive(Clone)]
+pub struct TokenKey(Arc<Key>);
+
+struct Key {
+    pair: EcdsaKeyPair,
+    id: String,
+    random: SystemRandom,
+    /// Claims by tokens whose signatures are good.
+    verified: Mutex<BTreeMap<String, Arc<Claims>>>,
+}
+
+impl fmt::Debug for TokenKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TokenKey")
+            .field("id", &self.0.id)
+            .finish_non_exhaustive()
+    }
+}
+
+impl TokenKey {
+    /// A new key.
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub fn new() -> io::Result<TokenKey> {
+        let random = SystemRandom::new();
+        let failed = |_| io::Error::other("can't make a key for tokens: no random numbers");
+        let key = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random);
+        let key = key.map_err(failed)?;
+        let pair =
+            EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, key.as_ref(), &random);
+        let pair = pair.map_err(|_| io::Error::other("a key that was just made can't be read"))?;
+        Ok(TokenKey(Arc::new(Key {
+            id: key_id(pair.public_key().as_ref()),
+            pair,
+            random,
+            verified: Mutex::default(),
+        })))
+    }
+
+    /// The token of a Secret, which is valid until the Secret or its account goes. `None` if the system has no random
+    /// numbers.
+    pub fn sign_for_secret(&self, account: &ObjectMeta, secret: &str) -> Option<String> {
+        let (namespace, name) = (&account.namespace, &account.name);
+        let claim = |name: &str| format!("{LEGACY}{name}");
+        let mut claims = Map::new();
+        claims.insert("iss".to_owned(), LEGACY_ISSUER.into());
+        claims.insert("sub".to_owned(), user_name(namespace, name).into());
+        claims.insert(claim("namespace"), (&**namespace).into());
+        claims.insert(claim("secret.name"), secret.into());
+        claims.insert(claim("service-account.name"), name.as_str().into());
+        claims.insert(claim("service-account.uid"), account.uid.to_string().into());
+        self.sign(&Value::Object(claims))
+    }
+
+    /// A token with these claims. `None` if the system has no random numbers.
+    pub(crate) fn sign(&self, claims: &Value) -> Option<String> {
+        let header = format!(r#"{{"alg":"{ALGORITHM}","kid":"{}"}}"#, self.0.id);
+        let encode = |text: &str| BASE64_URL_SAFE_NO_PAD.encode(text);
+        let signed = format!("{}.{}", encode(&header), encode(&claims.to_string()));
+        let signature = self.0.pair.sign(&self.0.random, signed.as_bytes()).ok()?;
+        let signature = BASE64_URL_SAFE_NO_PAD.encode(signature);
+        Some(format!("{signed}.{signature}"))
+    }
+
+    /// What a token claims that this key has signed; `None` for any other token.
+    pub(crate) fn verify(&self, token: &str) -> Option<Arc<Claims>> {
+        let lock = || {
+            self.0
+                .verified
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+        };
+        if let Some(known) = lock().get(token) {
+            return Some(Arc::clone(known));
+        }
+        let (signed, signature) = token.rsplit_once('.')?;
+        let (header, claims) = signed.split_once('.')?;
+        let decode = |text: &str| BASE64_URL_SAFE_NO_PAD.decode(text).ok();
+        let read = |text: &str| serde_json::from_slice::<Value>(&decode(text)?).ok();
+        let header = read(header)?;
+        if header["alg"] != ALGORITHM || header["kid"] != self.0.id.as_str() {
+            return None;
+        }
+        let public = self.0.pair.public_key().as_ref();
+        let public = UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, public);
+        public.verify(signed.as_bytes(), &decode(signature)?).ok()?;
+        let claims = Arc::new(Claims::read(&read(claims)?)?);
+        let mut verified = lock();
+        if verified.len() >= VERIFIED_MAX {
+            verified.clear();
+        }
+        verified.insert(token.to_owned(), Arc::clone(&claims));
+        Some(claims)
+    }
+
+    /// The public key as a JSON web key.
+    pub(crate) fn public(&self) -> Value {
+        let [x, y] = coordinates(self.0.pair.public_key().as_ref())
+            .map(|coordinate| BASE64_URL_SAFE_NO_PAD.encode(coordinate));
+        json!({"use": "sig", "kty": "EC", "kid": self.0.id, "crv": "P-256", "alg": ALGORITHM,
+            "x": x, "y": y})
+    }
+}
+
+/// The two halves of a point, which has a byte before them.
+fn coordinates(point: &[u8]) -> [&[u8]; 2] {
+    let (x, y) = point.get(1..).unwrap_or(&[]).split_at(point.len() / 2);
+    [x, y]
+}
+
+/// The id of a public key, as upstream makes it: the hash of its `SubjectPublicKeyInfo`.
+fn key_id(point: &[u8]) -> String {
+    /// All before the point: that it is one of P-256.
+    const BEFORE: &[u8] = &[
+        0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08,
+        0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
+    ];
+    let hash = Sha256::new().chain_update(BEFORE).chain_update(point);
+    BASE64_URL_SAFE_NO_PAD.encode(hash.finalize())
+}
+
+/// The user that a service account is.
+pub(crate) fn user_name(namespace: &str, account: &str) -> String {
+    format!("{USER}{namespace}:{account}")
+}
+
+/// An object that a token is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Bound {
+    pub(crate) name: String,
+    /// Empty for a node that does not exist.
+    pub(crate) uid: String,
+}
+
+impl Bound {
+    pub(crate) fn to(metadata: &ObjectMeta) -> Bound {
+        Bound {
+            name: metadata.name.to_string(),
+            uid: metadata.uid.to_string(),
+        }
+    }
+
+    fn read(claim: &Value) -> Option<Bound> {
+        let text = |member: &str| claim[member].as_str().unwrap_or("").to_owned();
+        claim.is_object().then(|| Bound {
+            name: text("name"),
+            uid: text("uid"),
+        })
+    }
+
+    fn to_json(&self) -> Value {
+        match self.uid.is_empty() {
+            true => json!({"name": self.name}),
+            false => json!({"name": self.name, "uid": self.uid}),
+        }
+    }
+}
+
+/// What a token says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Claims {
+    pub(crate) namespace: String,
+    pub(crate) account: Bound,
+    pub(crate) pod: Option<Bound>,
+    pub(crate) secret: Option<Bound>,
+    pub(crate) node: Option<Bound>,
+    /// Who it is for; nobody in particular if it is that of a Secret.
+    pub(crate) audiences: Vec<String>,
+    /// Seconds since the epoch; absent in the tokens of Secrets.
+    pub(crate) lasts: Option<Lasting>,
+    /// From when on its use is warned of, seconds since the epoch.
+    pub(crate) warn_after: Option<i64>,
+    /// `jti`; empty in the tokens of Secrets.
+    pub(crate) id: String,
+}
+
+/// When a token is valid, in seconds since the epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lasting {
+    pub(crate) from: i64,
+    pub(crate) until: i64,
+}
+
+impl Claims {
+    /// Whether it is the token of a Secret, which has no end of its own.
+    pub(crate) fn is_of_secret(&self) -> bool {
+        self.lasts.is_none()
+    }
+
+    /// As the claims of a token that ends. A pod is named alone with its node.
+    pub(crate) fn to_json(&self) -> Value {
+        let mut about = json!({"namespace": self.namespace,
+            "serviceaccount": self.account.to_json()});
+        for (member, bound) in [
+            ("pod", &self.pod),
+            ("secret", &self.secret),
+            ("node", &self.node),
+        ] {
+            if let Some(bound) = bound {
+                about[member] = bound.to_json();
+            }
+        }
+        if let Some(seconds) = self.warn_after {
+            about["warnafter"] = seconds.into();
+        }
+        let mut claims = json!({"iss": ISSUER, "sub": user_name(&self.namespace, &self.account.name),
+            "aud": self.audiences, "jti": self.id, "kubernetes.io": about});
+        if let Some(lasts) = self.lasts {
+            claims["iat"] = lasts.from.into();
+            claims["nbf"] = lasts.from.into();
+            claims["exp"] = lasts.until.into();
+        }
+        claims
+    }
+
+    /// `None` for claims that no token of this server makes.
+    fn read(claims: &Value) -> Option<Claims> {
+        let text = |of: &Value| of.as_str().unwrap_or("").to_owned();
+        if claims["iss"] == LEGACY_ISSUER {
+            let claim = |name: &str| text(&claims[format!("{LEGACY}{name}")]);
+            return Some(Claims {
+                namespace: claim("namespace"),
+                account: Bound {
+                    name: claim("service-account.name"),
+                    uid: claim("service-account.uid"),
+                },
+                secret: Some(Bound {
+                    name: claim("secret.name"),
+                    uid: String::new(),
+                }),
+                ..Claims::default()
+            });
+        }
+        let about = &claims["kubernetes.io"];
+        let audiences = claims["aud"].as_array().into_iter().flatten();
+        (claims["iss"] == ISSUER).then_some(())?;
+        Some(Claims {
+            namespace: text(&about["namespace"]),
+            account: Bound::read(&about["serviceaccount"])?,
+            pod: Bound::read(&about["pod"]),
+            secret: Bound::read(&about["secret"]),
+            node: Bound::read(&about["node"]),
+            audiences: audiences.map(text).collect(),
+            lasts: Some(Lasting {
+                from: claims["nbf"].as_i64()?,
+                until: claims["exp"].as_i64()?,
+            }),
+            warn_after: about["warnafter"].as_i64(),
+            id: text(&claims["jti"]),
+        })
+    }
+}
+
+/// An id for a new token. `None` if the system has no random numbers.
+pub(crate) fn token_id() -> Option<String> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).ok()?;
+    let (version, variant) = (0x4_u128 << 76, 0x2_u128 << 62);
+    let bits = u128::from_ne_bytes(bytes) & !(0xf_u128 << 76) & !(0x3_u128 << 62);
+    Some(Uid::from_u128(bits | version | variant).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claims() -> Claims {
+        let bound = |name: &str| Bound {
+            name: name.to_owned(),
+            uid: format!("{name}-uid"),
+        };
+        Claims {
+            namespace: "shop".to_owned(),
+            account: bound("builder"),
+            pod: Some(bound("web")),
+            secret: None,
+            node: Some(bound("n1")),
+            audiences: vec![ISSUER.to_owned()],
+            lasts: Some(Lasting {
+                from: 100,
+                until: 700,
+            }),
+            warn_after: Some(400),
+            id: "7".to_owned(),
+        }
+    }
+
+    fn part(token: &str, number: usize) -> Value {
+        let part = token.split('.').nth(number).unwrap();
+        serde_json::from_slice(&BASE64_URL_SAFE_NO_PAD.decode(part).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_token_says_what_upstreams_says() {
+        let key = TokenKey::new().unwrap();
+        let token = key.sign(&claims().to_json()).unwrap();
+        assert_eq!(
+            part(&token, 0),
+            json!({"alg": "ES256", "kid": key.public()["kid"]})
+        );
+        let expected = json!({"aud": [ISSUER], "exp": 700, "iat": 100, "nbf": 100, "iss": ISSUER,
+            "jti": "7", "sub": "system:serviceaccount:shop:builder", "kubernetes.io": {
+                "namespace": "shop", "node": {"name": "n1", "uid": "n1-uid"},
+                "pod": {"name": "web", "uid": "web-uid"},
+                "serviceaccount": {"name": "builder", "uid": "builder-uid"}, "warnafter": 400}});
+        assert_eq!(part(&token, 1), expected);
+        assert_eq!(*key.verify(&token).unwrap(), claims());
+        assert_eq!(
+            *key.verify(&token).unwrap(),
+            claims(),
+            "again, as it is remembered"
+        );
+    }
+
+    #[test]
+    fn the_token_of_a_secret_has_no_end() {
+        let key = TokenKey::new().unwrap();
+        let mut account = ObjectMeta::default();
+        account.namespace = "shop".into();
+        account.name = "builder".into();
+        account.uid = "u".into();
+        let token = key.sign_for_secret(&account, "s").unwrap();
+        let expected = json!({"iss": LEGACY_ISSUER, "sub": "system:serviceaccount:shop:builder",
+            "kubernetes.io/serviceaccount/namespace": "shop",
+            "kubernetes.io/serviceaccount/secret.name": "s",
+            "kubernetes.io/serviceaccount/service-account.name": "builder",
+            "kubernetes.io/serviceaccount/service-account.uid": "u"});
+        assert_eq!(part(&token, 1), expected);
+        let claims = key.verify(&token).unwrap();
+        assert!(claims.is_of_secret());
+        assert_eq!(
+            (&*claims.account.uid, &*claims.secret.as_ref().unwrap().name),
+            ("u", "s")
+        );
+    }
+
+    #[test]
+    fn only_what_the_key_has_signed_is_believed() {
+        let (key, other) = (TokenKey::new().unwrap(), TokenKey::new().unwrap());
+        let token = key.sign(&claims().to_json()).unwrap();
+        assert!(other.verify(&token).is_none());
+        let parts: Vec<&str> = token.split('.').collect();
+        let forged = json!({"alg": "none", "kid": key.public()["kid"]}).to_string();
+        let forged = BASE64_URL_SAFE_NO_PAD.encode(forged);
+        let mut richer = claims();
+        richer.account.name = "admin".to_owned();
+        let richer = BASE64_URL_SAFE_NO_PAD.encode(richer.to_json().to_string());
+        for wrong in [
+            format!("{}.{richer}.{}", parts[0], parts[2]),
+            format!("{forged}.{}.{}", parts[1], parts[2]),
+            format!("{forged}.{}.", parts[1]),
+            format!("{}.{}", parts[0], parts[1]),
+            format!("{token}."),
+            String::new(),
+            "..".to_owned(),
+        ] {
+            assert!(key.verify(&wrong).is_none(), "{wrong}");
+        }
+        let stranger = key.sign(&json!({"iss": "https://elsewhere"})).unwrap();
+        assert!(key.verify(&stranger).is_none(), "of another issuer");
+    }
+
+    #[test]
+    fn the_public_key_verifies_what_is_signed() {
+        let key = TokenKey::new().unwrap();
+        let token = key.sign(&claims().to_json()).unwrap();
+        let public = key.public();
+        let coordinate = |name: &str| {
+            let text = public[name].as_str().unwrap();
+            BASE64_URL_SAFE_NO_PAD.decode(text).unwrap()
+        };
+        let point = [vec![4], coordinate("x"), coordinate("y")].concat();
+        assert_eq!(public["kid"], key_id(&point).as_str());
+        let (signed, signature) = token.rsplit_once('.').unwrap();
+        let signature = BASE64_URL_SAFE_NO_PAD.decode(signature).unwrap();
+        let public = UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point);
+        assert!(public.verify(signed.as_bytes(), &signature).is_ok());
+    }
+
+    #[test]
+    fn ids_are_random_uuids() {
+        let (one, other) = (token_id().unwrap(), token_id().unwrap());
+        assert_ne!(one, other);
+        assert_eq!((one.len(), &one[14..15]), (36, "4"));
+    }
+}
