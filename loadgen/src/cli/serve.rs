@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Error, Result, bail};
 use clap::{ArgAction, Args, ValueEnum};
+use podstorm::identity::Identity;
 use podstorm_apiserver::latency::Latency;
 use podstorm_apiserver::{Plugin, Plugins};
 use podstorm_http::tls::Tls;
@@ -240,6 +241,14 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
             (loaded.objects, loaded.places)
         }
     };
+    let usual = Identity::default();
+    let identity = match &access.login.authority {
+        Some(authority) => Identity {
+            root_ca: authority.as_str().into(),
+            ..usual
+        },
+        None => usual,
+    };
     let mut sim = SimOptions::new(engine, flags.seed);
     sim.time_scale = flags.time_scale;
     sim.services = Services {
@@ -248,7 +257,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
         event_ttl_ns: flags.event_ttl,
         namespaces_wait: true,
         plugins: plugins(flags)?,
-        ..Services::default()
+        identity,
     };
     sim.latency.pod_startup = flags.pod_startup_latency.unwrap_or(match engine {
         EngineKind::Threads => STARTUP,
@@ -290,6 +299,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
         objects,
         log_line: flags.log_line.clone(),
         reaches_kubelets: flags.reach_kubelets,
+        bootstraps: true,
     };
     let log = match flags.log_requests {
         true => Some(Arc::new(RequestLog::start(error_stream()?)?) as Arc<dyn Log>),

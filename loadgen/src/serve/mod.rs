@@ -5,8 +5,10 @@ mod access;
 pub(crate) mod background;
 mod beside;
 mod bind;
+mod bootstrap;
 pub(crate) mod descriptors;
 mod fork;
+mod identity;
 mod kubeconfig;
 mod load;
 pub(crate) mod memory;
@@ -75,6 +77,9 @@ pub struct ServeOptions {
     pub log_line: String,
     /// Whether the API server reaches the kubelets, which it asks for logs.
     pub reaches_kubelets: bool,
+    /// Whether the cluster begins with the objects of a new one: classes of priority, roles, levels and flows of
+    /// requests. A server that a test embeds has none, unless it asks for them.
+    pub bootstraps: bool,
 }
 
 impl Default for ServeOptions {
@@ -96,6 +101,7 @@ impl Default for ServeOptions {
             objects: Vec::new(),
             log_line: "a simulated container runs here".to_owned(),
             reaches_kubelets: true,
+            bootstraps: false,
         }
     }
 }
@@ -130,11 +136,12 @@ impl Served {
     /// # Errors
     /// As there.
     pub fn start_with(
-        options: ServeOptions,
+        mut options: ServeOptions,
         set_up: impl FnOnce(Builder) -> Builder,
     ) -> Result<Served> {
         Rows::installed().check_gates(&options.sim.controller.feature_gates)?;
         let wall_start_ns = wall_start_ns(&options.objects);
+        let token_key = identity::add_signer(&mut options.sim.services)?;
         let simulated = Simulated {
             sim: options.sim,
             node_times: options.node_times,
@@ -154,12 +161,11 @@ impl Served {
         for name in NAMESPACES {
             add_namespace(cluster, name, now)?;
         }
-        if simulated
-            .sim
-            .services
-            .controllers
-            .has(VolumeProvisioner::ROW)
-        {
+        if options.bootstraps {
+            bootstrap::create(cluster, now)?;
+        }
+        let controllers = &simulated.sim.services.controllers;
+        if controllers.has(VolumeProvisioner::ROW) {
             add_storage_class(cluster, now)?;
         }
         for number in 1..=options.nodes {
@@ -172,7 +178,11 @@ impl Served {
         }
         let (log_line, reaches_kubelets) = (options.log_line, options.reaches_kubelets);
         Ok(Served::over(harness, simulated, |api| {
-            set_up(api.log_line(log_line).reaches_kubelets(reaches_kubelets))
+            let api = api.log_line(log_line).reaches_kubelets(reaches_kubelets);
+            set_up(match token_key {
+                Some(key) => api.token_key(key),
+                None => api,
+            })
         }))
     }
 

@@ -5,6 +5,7 @@ mod client;
 mod controllers;
 mod fork;
 mod hashing;
+mod identities;
 mod loading;
 mod pods;
 mod time;

@@ -4,6 +4,7 @@
 mod apply;
 mod browser;
 mod control_plane;
+mod identities;
 mod kubectl;
 mod live_page;
 mod manifests;

@@ -47,7 +47,8 @@ impl Server {
         let read = BufReader::new(stdout).read_line(&mut first);
         read.expect("the server says where it listens");
         let address = first.split_whitespace().nth(1);
-        let address = address.and_then(|url| url.strip_prefix("http://"));
+        let address = address.and_then(|url| url.split_once("://"));
+        let address = address.map(|(_, address)| address);
         let address = address.unwrap_or_else(|| panic!("{first}")).to_owned();
         Server { process, address }
     }

@@ -107,7 +107,7 @@ impl Server {
     /// Ours, without nodes. It may not yet listen.
     pub(crate) fn ours(programs: &Programs<'_>, tls: bool) -> anyhow::Result<Server> {
         let arguments = words(
-            "serve --nodes 0 --controllers=-garbagecollector \
+            "serve --nodes 0 --controllers=-garbagecollector --disable-admission-plugins=ServiceAccount \
              --max-requests-inflight 0 --max-mutating-requests-inflight 0",
         );
         Server::served(programs.loadgen, programs.folder, arguments, tls)

@@ -200,11 +200,34 @@ pub(super) fn percent(text: &str) -> Option<u32> {
     is_number.then(|| digits.parse().unwrap_or(u32::MAX))
 }
 
+/// The classes of a cluster's own pods, with their values.
+pub(crate) const SYSTEM_CLASSES: [(&str, i64); 2] = [
+    ("system-cluster-critical", 2_000_000_000),
+    ("system-node-critical", 2_000_001_000),
+];
+
+const RESERVED: &str =
+    "priority class names with 'system-' prefix are reserved for system use only. error: ";
+
 fn validate_priority(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> {
     const USERS_MAX: i64 = 1_000_000_000;
     let checks = Checks::default();
     let value = checks.field(new, "value");
-    if new.metadata.name.starts_with("system-") {
+    let of_system = SYSTEM_CLASSES.iter();
+    let mut of_system = of_system.filter(|(name, _)| new.metadata.name == *name);
+    if let Some((name, expected)) = of_system.next() {
+        let problem = if value.number() != *expected {
+            format!("value of {name} PriorityClass must be {expected}")
+        } else if checks.field(new, "globalDefault").value == &Value::Bool(true) {
+            format!("globalDefault of {name} PriorityClass must be false")
+        } else {
+            String::new()
+        };
+        if !problem.is_empty() {
+            let detail = format!("{RESERVED}{problem}");
+            checks.push(forbidden_field("metadata.name", &detail));
+        }
+    } else if new.metadata.name.starts_with("system-") {
         let detail = "priority class names with 'system-' prefix are reserved for system use only. error: no built-in system priority class is of that name";
         checks.push(forbidden_field("metadata.name", detail));
     } else if value.number() > USERS_MAX {

@@ -29,7 +29,8 @@ const AROUND_MEANWHILE: Duration = Duration::from_millis(700);
 /// What the recorded cluster was, as settings.
 const SETTINGS: &str = "serve --listen=127.0.0.1:0 --tls --token-auth-file=tokens.csv --kubeconfig=config \
     --nodes=0 --pod-startup-latency=0s --node-choice=first --unpullable-image=*broken* --finish-pods --endless-command=sleep \
-    --pod-network=192.0.2.0/24 --container-id=c://1 --image-id=sha256:0 --pod-events=false --reach-kubelets=false --filename";
+    --pod-network=192.0.2.0/24 --container-id=c://1 --image-id=sha256:0 --pod-events=false --reach-kubelets=false \
+     --disable-admission-plugins=ServiceAccount --filename";
 
 /// Who sends the recorded commands.
 const TOKENS: &str = "admintoken,admin,admin-uid,system:masters\n";

@@ -403,7 +403,9 @@ fn a_pod_that_a_client_binds_or_deletes_is_tried_no_more() {
     harness.patch(Kind::POD, "deleted", finalizers);
     harness.pass(0);
     let cluster = &harness.cluster;
-    cluster.bind("n", "bound", &"a".into(), harness.now).unwrap();
+    cluster
+        .bind("n", "bound", &"a".into(), harness.now)
+        .unwrap();
     harness.delete("deleted");
     harness.pass(600);
     assert_eq!(harness.states(), ["bound a R", "deleted - Px"]);

@@ -1,0 +1,323 @@
+//! The objects that a new cluster has before anybody creates one: classes of priority, roles with those who have
+//! them, the levels and flows of requests, the API's own groups, the range of Services' addresses.
+//!
+//! They are data: `roles.txt`, `bindings.txt`, `objects.json`. Each is created as a client would; one that a file has
+//! brought stays as it is.
+//!
+//! Source: what kube-apiserver 1.36 creates when it starts.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, bail};
+use podstorm_apiserver::{Cluster, kind_named};
+use podstorm_objects::Now;
+use serde_json::{Map, Value, json};
+
+const ROLES: &str = include_str!("roles.txt");
+const BINDINGS: &str = include_str!("bindings.txt");
+const OBJECTS: &str = include_str!("objects.json");
+
+/// The group of roles.
+const GROUP: &str = "rbac.authorization.k8s.io";
+
+/// What the names of the roles of controllers begin with.
+const CONTROLLER: &str = "system:controller:";
+
+/// What the labels begin with that say into which role another one's rules go.
+const AGGREGATE: &str = "rbac.authorization.k8s.io/aggregate-to-";
+
+/// Creates the objects.
+///
+/// # Errors
+/// One that the API server refuses.
+pub(super) fn create(cluster: &Cluster, now: Now) -> Result<()> {
+    for object in objects(now)? {
+        put(cluster, object, now)?;
+    }
+    Ok(())
+}
+
+/// All of them, each after those that it names.
+fn objects(now: Now) -> Result<Vec<Value>> {
+    let mut objects: Vec<Value> = serde_json::from_str(OBJECTS).context("objects.json")?;
+    for object in &mut objects {
+        let conditions = object.pointer_mut("/status/conditions");
+        let conditions = conditions.and_then(Value::as_array_mut);
+        for condition in conditions.into_iter().flatten() {
+            condition["lastTransitionTime"] = now.wall().to_string().into();
+        }
+    }
+    objects.extend(roles(ROLES)?);
+    objects.extend(bindings(BINDINGS, ROLES)?);
+    Ok(objects)
+}
+
+fn put(cluster: &Cluster, object: Value, now: Now) -> Result<()> {
+    let kind = object["kind"].as_str().unwrap_or("").to_owned();
+    let name = object["metadata"]["name"].as_str().unwrap_or("").to_owned();
+    let describe = || format!("{kind} {name}");
+    let api = cluster.api(kind_named(&kind).with_context(describe)?);
+    let status = object.get("status").cloned();
+    match api.create(api.read(object)?.with_context(describe)?, now) {
+        Err(error) if error.code == 409 => Ok(()),
+        Err(error) => Err(error).with_context(describe),
+        Ok(created) => {
+            let Some(status) = status else {
+                return Ok(());
+            };
+            let mut json = created.to_json();
+            json["status"] = status;
+            let updated = api.update_status(api.read(json)?.with_context(describe)?, now);
+            updated.map(drop).with_context(describe)
+        }
+    }
+}
+
+/// The lines of a table that say something, with their numbers.
+fn lines(table: &str) -> impl Iterator<Item = (usize, &str)> {
+    let lines = table.lines().enumerate().map(|(at, line)| (at + 1, line));
+    lines.filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'))
+}
+
+/// The metadata of a role or a binding; the namespace stands before a slash.
+fn metadata(name: &str) -> Value {
+    let (namespace, name) = name.split_once('/').unwrap_or(("", name));
+    let mut metadata = json!({"name": name, "labels": {"kubernetes.io/bootstrapping": "rbac-defaults"},
+        "annotations": {"rbac.authorization.kubernetes.io/autoupdate": "true"}});
+    if !namespace.is_empty() {
+        metadata["namespace"] = namespace.into();
+    }
+    metadata
+}
+
+/// The roles of a table, whose form it tells.
+///
+/// # Errors
+/// A line that says nothing, with its number.
+fn roles(table: &str) -> Result<Vec<Value>> {
+    let mut roles: Vec<Value> = Vec::new();
+    for (at, line) in lines(table) {
+        if line.starts_with(' ') {
+            let rule = rule(line).with_context(|| format!("roles.txt, line {at}"))?;
+            let role = roles.last_mut().context("a rule before the first role")?;
+            let rules = role["rules"].as_array_mut();
+            rules.context("a role has rules")?.push(rule);
+            continue;
+        }
+        let mut words = line.split(' ');
+        let (Some(kind), Some(name)) = (words.next(), words.next()) else {
+            bail!("roles.txt, line {at}: a role has a kind and a name");
+        };
+        let mut role = json!({"kind": kind, "metadata": metadata(name), "rules": []});
+        for word in words {
+            match word.split_at_checked(1) {
+                Some((">", into)) => {
+                    role["metadata"]["labels"][format!("{AGGREGATE}{into}")] = "true".into();
+                }
+                Some(("<", from)) => {
+                    let labels = json!({format!("{AGGREGATE}{from}"): "true"});
+                    role["aggregationRule"] =
+                        json!({"clusterRoleSelectors": [{"matchLabels": labels}]});
+                }
+                _ => bail!("roles.txt, line {at}: {word:?} is neither <role nor >role"),
+            }
+        }
+        roles.push(role);
+    }
+    aggregate(&mut roles);
+    Ok(roles)
+}
+
+/// Gives the roles that are made of others their rules, as upstream's controller does: no controller here does.
+fn aggregate(roles: &mut [Value]) {
+    // Each may be a part of the next.
+    for whole in ["view", "edit", "admin"] {
+        let label = format!("{AGGREGATE}{whole}");
+        let mut parts: BTreeMap<&str, &Value> = BTreeMap::new();
+        for role in roles.iter() {
+            let metadata = &role["metadata"];
+            if metadata["labels"][&label] == "true" {
+                parts.insert(metadata["name"].as_str().unwrap_or(""), &role["rules"]);
+            }
+        }
+        let mut rules: Vec<Value> = Vec::new();
+        for rule in parts
+            .values()
+            .filter_map(|rules| rules.as_array())
+            .flatten()
+        {
+            if !rules.contains(rule) {
+                rules.push(rule.clone());
+            }
+        }
+        let of_name = |role: &&mut Value| role["metadata"]["name"] == whole;
+        if let Some(role) = roles.iter_mut().find(of_name) {
+            role["rules"] = rules.into();
+        }
+    }
+}
+
+/// A line of a role.
+///
+/// # Errors
+/// It has not three or four words.
+fn rule(line: &str) -> Result<Value> {
+    let list = |text: &str| -> Value { text.split(',').collect() };
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let verbs = |text: &str| match text {
+        "read" => list("get,list,watch"),
+        "write" => list("create,delete,deletecollection,patch,update"),
+        "all" => list("create,delete,deletecollection,get,list,patch,update,watch"),
+        verbs => list(verbs),
+    };
+    let groups = |text: &str| -> Value {
+        let name = |group| if group == "core" { "" } else { group };
+        text.split(',').map(name).collect()
+    };
+    Ok(match &*words {
+        ["events"] => json!({"apiGroups": ["", "events.k8s.io"], "resources": ["events"],
+            "verbs": ["create", "patch", "update"]}),
+        ["url", paths, of] => json!({"nonResourceURLs": list(paths), "verbs": verbs(of)}),
+        [of, resources, can] => json!({"apiGroups": groups(of), "resources": list(resources),
+            "verbs": verbs(can)}),
+        [of, resources, can, names] => json!({"apiGroups": groups(of),
+            "resources": list(resources), "verbs": verbs(can), "resourceNames": list(names)}),
+        _ => bail!("a rule has groups, resources and verbs"),
+    })
+}
+
+/// The bindings of a table, and those of the controllers among the roles.
+///
+/// # Errors
+/// A line that says nothing, with its number.
+fn bindings(table: &str, roles: &str) -> Result<Vec<Value>> {
+    let mut bindings = Vec::new();
+    for (at, line) in lines(table) {
+        let words: Vec<&str> = line.split(' ').collect();
+        let [kind, name, role, subjects @ ..] = &*words else {
+            bail!("bindings.txt, line {at}: a binding has a kind, a name and a role");
+        };
+        let subjects: Result<Vec<Value>> = subjects.iter().map(|word| subject(word)).collect();
+        let subjects = subjects.with_context(|| format!("bindings.txt, line {at}"))?;
+        bindings.push(binding((kind, name), role, subjects));
+    }
+    for (_, line) in lines(roles) {
+        let name = line.strip_prefix("ClusterRole ");
+        if let Some(account) = name.and_then(|name| name.strip_prefix(CONTROLLER)) {
+            let role = format!("{CONTROLLER}{account}");
+            let subject = subject(&format!("S:kube-system/{account}"))?;
+            bindings.push(binding(("ClusterRoleBinding", &role), &role, vec![subject]));
+        }
+    }
+    Ok(bindings)
+}
+
+fn binding((kind, name): (&str, &str), role: &str, subjects: Vec<Value>) -> Value {
+    let of = kind.trim_end_matches("Binding");
+    let mut binding = Map::new();
+    binding.insert("kind".to_owned(), kind.into());
+    binding.insert("metadata".to_owned(), metadata(name));
+    let role = json!({"apiGroup": GROUP, "kind": of, "name": role});
+    binding.insert("roleRef".to_owned(), role);
+    if !subjects.is_empty() {
+        binding.insert("subjects".to_owned(), subjects.into());
+    }
+    Value::Object(binding)
+}
+
+/// Who has a role: `G:` a group, `U:` a user, `S:` a service account.
+fn subject(word: &str) -> Result<Value> {
+    let of = |kind: &str, name: &str| json!({"apiGroup": GROUP, "kind": kind, "name": name});
+    Ok(match word.split_at_checked(2) {
+        Some(("G:", name)) => of("Group", name),
+        Some(("U:", name)) => of("User", name),
+        Some(("S:", name)) => {
+            let (namespace, name) = name.split_once('/').context("an account has a namespace")?;
+            json!({"kind": "ServiceAccount", "namespace": namespace, "name": name})
+        }
+        _ => bail!("{word:?} is no subject"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn named<'a>(objects: &'a [Value], kind: &str, name: &str) -> &'a Value {
+        let found = objects
+            .iter()
+            .find(|it| it["kind"] == kind && it["metadata"]["name"] == name);
+        found.unwrap_or_else(|| panic!("{kind} {name}"))
+    }
+
+    #[test]
+    fn every_object_is_there_once_and_bindings_name_roles() {
+        let objects = objects(Now::default()).unwrap();
+        let mut names = BTreeSet::new();
+        for object in &objects {
+            let metadata = &object["metadata"];
+            let name = (&object["kind"], &metadata["namespace"], &metadata["name"]);
+            assert!(names.insert(format!("{name:?}")), "{name:?} twice");
+            if let Some(role) = object.get("roleRef") {
+                let kind = role["kind"].as_str().unwrap();
+                let found = named(&objects, kind, role["name"].as_str().unwrap());
+                assert!(found["rules"].is_array());
+            }
+        }
+        let count = |kind: &str| objects.iter().filter(|it| it["kind"] == kind).count();
+        assert_eq!(count("PriorityClass"), 2);
+        assert_eq!(count("PriorityLevelConfiguration"), 8);
+        assert_eq!(count("FlowSchema"), 13);
+        assert_eq!(count("Role"), count("RoleBinding"));
+        let controllers = lines(ROLES).filter(|(_, line)| line.contains(CONTROLLER));
+        let bound = objects.iter().filter(|it| {
+            let name = it["metadata"]["name"].as_str().unwrap();
+            it["kind"].as_str().unwrap().ends_with("Binding") && name.starts_with(CONTROLLER)
+        });
+        assert_eq!(controllers.count(), bound.count());
+    }
+
+    #[test]
+    fn a_role_of_others_has_their_rules() {
+        let roles = roles(ROLES).unwrap();
+        let rules = |name: &str| {
+            named(&roles, "ClusterRole", name)["rules"]
+                .as_array()
+                .unwrap()
+        };
+        let all = |whole: &str, parts: [&str; 2]| {
+            let sum: usize = parts.map(|part| rules(part).len()).iter().sum();
+            assert_eq!(rules(whole).len(), sum, "{whole}");
+            assert!(
+                parts
+                    .iter()
+                    .all(|part| rules(part).iter().all(|it| rules(whole).contains(it)))
+            );
+        };
+        assert_eq!(rules("view"), rules("system:aggregate-to-view"));
+        all("edit", ["system:aggregate-to-edit", "view"]);
+        all("admin", ["edit", "system:aggregate-to-admin"]);
+        let any = json!({"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]});
+        assert_eq!(rules("cluster-admin")[0], any);
+        let secrets = json!({"apiGroups": [""], "resources": ["secrets"], "verbs": ["delete"]});
+        assert!(rules("system:kube-controller-manager").contains(&secrets));
+    }
+
+    #[test]
+    fn a_line_that_is_none_is_named() {
+        let problem = |table: &str| format!("{:#}", roles(table).unwrap_err());
+        assert_eq!(
+            problem("# x\nClusterRole"),
+            "roles.txt, line 2: a role has a kind and a name"
+        );
+        assert!(problem("ClusterRole a b").contains("line 1: \"b\" is neither"));
+        assert!(problem("ClusterRole a\n  core pods").contains("line 2: a rule has groups"));
+        assert!(problem("  core pods get").contains("before the first role"));
+        let problem = |table: &str| format!("{:#}", bindings(table, "").unwrap_err());
+        assert!(problem("RoleBinding a").contains("line 1: a binding has"));
+        assert!(problem("RoleBinding a b x").contains("\"x\" is no subject"));
+        assert!(problem("RoleBinding a b S:x").contains("an account has a namespace"));
+    }
+}
