@@ -66,6 +66,8 @@ pub(super) static ROWS: [ResourceType; 3] = [
         group: "apiregistration.k8s.io",
         api_version: "apiregistration.k8s.io/v1",
         kind: "APIService",
+        // That of the core group ends with a dot.
+        name_format: NameFormat::PathSegment,
         resource: "apiservices",
         namespaced: false,
         has_status: true,
