@@ -110,6 +110,10 @@ impl Strategy for DynamicObject {
         true
     }
 
+    fn admit(&mut self, cluster: &Cluster) {
+        cluster.give_default_class(self);
+    }
+
     fn committed(cluster: &Cluster, new: Option<&Self>) {
         if let Some(new) = new {
             cluster.seen.note(new.kind());

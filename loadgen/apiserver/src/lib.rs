@@ -54,6 +54,7 @@ mod builtin;
 mod checkers;
 mod create;
 pub mod custom;
+mod default_class;
 pub mod defaulting;
 mod delete;
 mod dynamic;

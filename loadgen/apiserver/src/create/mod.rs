@@ -40,6 +40,7 @@ impl Cluster {
         meta::drop_namespace(kind, object.metadata_mut());
         self.admit_create(kind, object.metadata())?;
         object.set_defaults(None);
+        object.admit(self);
         check_size(&object)?;
         if let Some(manager) = manager {
             manager.written(None, &mut object);

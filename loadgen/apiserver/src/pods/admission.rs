@@ -26,15 +26,18 @@ pub enum Plugin {
     DefaultTolerationSeconds,
     /// Gives pods what their class of runtimes says.
     RuntimeClass,
+    /// Gives claims the default class of volumes.
+    DefaultStorageClass,
 }
 
 impl Plugin {
-    /// All of them, in the order in which they see a pod.
-    pub const ALL: [Plugin; 4] = [
+    /// All of them, in the order in which they see an object.
+    pub const ALL: [Plugin; 5] = [
         Plugin::ServiceAccount,
         Plugin::Priority,
         Plugin::DefaultTolerationSeconds,
         Plugin::RuntimeClass,
+        Plugin::DefaultStorageClass,
     ];
 
     /// The plugin of this name, as upstream spells it.
@@ -49,6 +52,7 @@ impl Plugin {
             Plugin::Priority => "Priority",
             Plugin::DefaultTolerationSeconds => "DefaultTolerationSeconds",
             Plugin::RuntimeClass => "RuntimeClass",
+            Plugin::DefaultStorageClass => "DefaultStorageClass",
         }
     }
 
@@ -66,6 +70,8 @@ impl Plugin {
                 Ok(())
             }
             Plugin::RuntimeClass => admit_runtime_class(cluster, pod.name, spec),
+            // Sees claims alone.
+            Plugin::DefaultStorageClass => Ok(()),
         }
     }
 }

@@ -43,12 +43,13 @@ pub(crate) struct Charge {
     more: Amounts,
 }
 
-/// Whether there ever was a quota, a range of limits, and a class of priority.
+/// Whether there ever was a quota, a range of limits, a class of priority, and one of volumes.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     quotas: AtomicBool,
     pub(crate) ranges: AtomicBool,
     classes: AtomicBool,
+    storage_classes: AtomicBool,
 }
 
 impl Seen {
@@ -61,11 +62,17 @@ impl Seen {
             self.ranges.store(true, Ordering::Relaxed);
         } else if kind == builtin::PRIORITY_CLASS {
             self.classes.store(true, Ordering::Relaxed);
+        } else if kind == Kind::STORAGE_CLASS {
+            self.storage_classes.store(true, Ordering::Relaxed);
         }
     }
 
     pub(crate) fn has_classes(&self) -> bool {
         self.classes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn has_storage_classes(&self) -> bool {
+        self.storage_classes.load(Ordering::Relaxed)
     }
 
     pub(crate) fn has_quotas(&self) -> bool {

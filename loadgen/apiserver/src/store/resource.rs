@@ -49,6 +49,9 @@ pub trait Strategy: Object + Footprint + Clone + PartialEq {
     /// Fills in what the LimitRanges of its namespace say.
     fn apply_ranges(&mut self, _cluster: &Cluster) {}
 
+    /// What admission fills into a new object, after its defaults.
+    fn admit(&mut self, _cluster: &Cluster) {}
+
     /// Sets the status of a new object.
     fn prepare_for_create(&mut self) {}
 
