@@ -467,13 +467,15 @@ fn a_description_tells_what_happened_to_a_pod() {
         );
         let scheduled = format!("default-scheduler Successfully assigned default/runs to {node}");
         assert!(rows[0].ends_with(&scheduled), "{told}");
-        assert!(rows[4].ends_with("kubelet Container started"), "{told}");
+        // Newer kubectls say of which container.
+        assert!(rows[4].contains(" kubelet "), "{told}");
+        assert!(rows[4].ends_with("Container started"), "{told}");
         served.comes_to_show(
             "describe pod crashes",
             &[
                 "Reason: CrashLoopBackOff",
                 "Warning BackOff",
-                "kubelet Back-off restarting failed container app in pod crashes_default(",
+                "Back-off restarting failed container app in pod crashes_default(",
                 "(x2 over",
             ],
         );

@@ -237,11 +237,14 @@ fn condition(
     }
 }
 
-/// Sets a condition, in the place of the one of its type.
+/// Sets a condition, in the place of the one of its type. Its time is that of its last change of status.
 fn put(status: &mut PodStatus, condition: PodCondition) {
     let mut new = Some(condition);
     status.conditions.update(|found| {
-        if let Some(new) = new.take_if(|new| new.kind == found.kind) {
+        if let Some(mut new) = new.take_if(|new| new.kind == found.kind) {
+            if new.status == found.status && !found.last_transition_time.get().is_unset() {
+                new.last_transition_time = found.last_transition_time;
+            }
             *found = new;
         }
     });
@@ -252,7 +255,7 @@ fn put(status: &mut PodStatus, condition: PodCondition) {
 
 #[cfg(test)]
 mod tests {
-    use podstorm_objects::Resource;
+    use podstorm_objects::{Object, Resource};
     use serde_json::{Value, json};
 
     use super::*;
@@ -307,6 +310,18 @@ mod tests {
         let status = running();
         let again = recovered(&status, Time::from_unix_seconds(LATER));
         assert_eq!(again, status);
+    }
+
+    #[test]
+    fn a_pod_that_waits_on_says_since_when_and_why_now() {
+        let at = |seconds: i64| Time::from_unix_seconds(LATER + seconds);
+        let mut pod = Pod::default();
+        pod.status = unschedulable(&pod, "full", at(0)).unwrap();
+        assert_eq!(unschedulable(&pod, "full", at(5)), None);
+        pod.status = unschedulable(&pod, "cordoned", at(9)).unwrap();
+        let condition = pod.to_json()["status"]["conditions"][0].clone();
+        assert_eq!(condition["message"], "cordoned");
+        assert_eq!(condition["lastTransitionTime"], at(0).to_string());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use super::super::EventMessage;
 use super::*;
 use podstorm_objects::{Kind, Object};
 
@@ -221,4 +222,39 @@ fn event_names_differ_even_when_the_clock_stands_still() {
         assert!(names.insert(event.metadata.name));
     }
     assert_eq!(recorder.event_name(&"n".repeat(253), 1).len(), 36);
+}
+
+#[test]
+fn a_message_about_two_parts_makes_two_events_of_a_node() {
+    let mut recorder = EventRecorder::new("kubelet").on_node("node-1");
+    let started = || EventIntent {
+        regarding: web(1),
+        kind: EventType::Normal,
+        reason: "Started",
+        message: EventMessage::Text("Container started".into()),
+    };
+    let mut counts = Vec::new();
+    for part in [
+        "spec.containers{a}",
+        "spec.containers{b}",
+        "spec.containers{a}",
+        "",
+    ] {
+        let write = recorder.correlate_part(started(), part, now(0), now(0));
+        recorder.written();
+        let topic = match write.expect("few events pass") {
+            EventWrite::Create(event) => {
+                counts.push(1);
+                event.topic
+            }
+            EventWrite::Patch(patch) => {
+                counts.push(patch.count);
+                patch.source.topic
+            }
+        };
+        assert_eq!((&*topic.host, &*topic.component), ("node-1", "kubelet"));
+        let reporter = (&*topic.reporting_component, &*topic.reporting_instance);
+        assert_eq!(reporter, ("kubelet", "node-1"));
+    }
+    assert_eq!(counts, [1, 1, 2, 1]);
 }
