@@ -36,6 +36,9 @@ pub struct Setup {
     pub numbers: BTreeMap<&'static str, i64>,
     /// What controllers of service accounts give namespaces and Secrets.
     pub identity: Identity,
+    /// Whether the controllers go on from the state of others that have ended a moment ago. They leave out what only says
+    /// that they have started.
+    pub goes_on: bool,
 }
 
 impl Default for Setup {
@@ -47,6 +50,7 @@ impl Default for Setup {
             feature_gates: BTreeMap::new(),
             numbers: BTreeMap::new(),
             identity: Identity::default(),
+            goes_on: false,
         }
     }
 }

@@ -75,6 +75,8 @@ pub struct Options {
     pub unhealthy_share: i64,
     /// A zone with more nodes is large.
     pub large_zone: i64,
+    /// Whether the nodes of the first round have been registered by another controller before.
+    pub goes_on: bool,
 }
 
 impl Default for Options {
@@ -87,6 +89,7 @@ impl Default for Options {
             secondary_rate: SECONDARY_NODE_EVICTION_RATE.default,
             unhealthy_share: UNHEALTHY_ZONE_THRESHOLD.default,
             large_zone: LARGE_CLUSTER_SIZE_THRESHOLD.default,
+            goes_on: false,
         }
     }
 }
@@ -110,6 +113,8 @@ struct Shared {
 struct State {
     /// Whether the first round was queued.
     is_started: bool,
+    /// Whether a round has begun.
+    has_known: bool,
     /// The nodes of the last round, with their UIDs as Events name them.
     known: BTreeMap<CompactString, Arc<Node>>,
     /// What was seen of each node.

@@ -83,6 +83,7 @@ pub(super) async fn run(shared: Arc<Shared>, calls: Calls) -> Result<End, SyncFa
 fn classify(shared: &Shared, calls: &Calls, nodes: &[Arc<Node>]) -> Vec<Arc<Node>> {
     let mut state = shared.lock();
     let state = &mut *state;
+    let is_told = std::mem::replace(&mut state.has_known, true) || !shared.options.goes_on;
     let mut added = Vec::new();
     for node in nodes {
         state
@@ -91,8 +92,10 @@ fn classify(shared: &Shared, calls: &Calls, nodes: &[Arc<Node>]) -> Vec<Arc<Node
             .or_insert_with(|| Zone::new(&shared.options));
         let name = &node.metadata.name;
         if !state.known.contains_key(name) {
-            let text = format!("Node {name} event: Registered Node {name} in Controller");
-            calls.event(event(node, "RegisteredNode", text));
+            if is_told {
+                let text = format!("Node {name} event: Registered Node {name} in Controller");
+                calls.event(event(node, "RegisteredNode", text));
+            }
             state.known.insert(name.clone(), Arc::clone(node));
             added.push(Arc::clone(node));
         }

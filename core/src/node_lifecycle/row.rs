@@ -80,8 +80,9 @@ impl ControllerType for NodeLifecycle {
         alias: "nodelifecycle",
         component: "node-controller",
         purpose: "nodes that are silent or not ready",
-        kind: Some(Kind::NODE),
-        reads: &[Kind::LEASE],
+        // As of every controller that sees to pods because of their nodes.
+        kind: Some(Kind::POD),
+        reads: &[Kind::NODE, Kind::LEASE],
         pods: Pods::All,
         writes: &[
             Write::of(Kind::NODE, &["get", "patch"]),
@@ -122,6 +123,7 @@ impl ControllerType for NodeLifecycle {
             secondary_rate: number(SECONDARY_NODE_EVICTION_RATE),
             unhealthy_share: number(UNHEALTHY_ZONE_THRESHOLD),
             large_zone: number(LARGE_CLUSTER_SIZE_THRESHOLD),
+            goes_on: setup.goes_on,
         };
         Arc::new(Controller::new(options, informers))
     }

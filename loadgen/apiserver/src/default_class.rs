@@ -3,8 +3,6 @@
 //! Source: `plugin/pkg/admission/storage/storageclass/setdefault` of Kubernetes.
 
 use podstorm_objects::{DynamicObject, Kind};
-use serde_json::Value;
-
 use crate::defaulting::Fill;
 use crate::list::ListOptions;
 use crate::{Cluster, Plugin};
@@ -63,7 +61,7 @@ impl Cluster {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::testing::{at, cluster, cluster_with};

@@ -40,6 +40,8 @@ pub struct SimOptions {
     /// Whether the API server [forbids privileged
     /// containers](podstorm_apiserver::ClusterOptions::forbids_privileged).
     pub forbids_privileged: bool,
+    /// Whether the controllers go on from the state of others. [`Harness::resuming`](crate::engine::Harness::resuming) sets it.
+    pub goes_on: bool,
     /// Which controllers run, and those that only a [served](crate::engine::Harness::serving)
     /// cluster has.
     pub services: Services,
@@ -77,6 +79,7 @@ impl SimOptions {
             time_scale: 1.0,
             keeps_past: false,
             forbids_privileged: false,
+            goes_on: false,
             services: Services::default(),
         }
     }
@@ -91,6 +94,7 @@ impl SimOptions {
             feature_gates: self.controller.feature_gates.clone(),
             numbers: self.services.numbers.clone(),
             identity: self.services.identity.clone(),
+            goes_on: self.goes_on,
         }
     }
 }

@@ -67,7 +67,8 @@ pub struct ServeOptions {
     pub pods_per_node: u32,
     /// How many zones they are in, by the label `topology.kubernetes.io/zone`: `zone-1` and so on, in turn; 0 is none.
     pub zones: u64,
-    /// How long the cluster waits for nodes that are silent or gone.
+    /// How long the cluster waits for nodes that are silent. A number of a controller that is set in `sim.services` decides
+    /// before the time here.
     pub node_times: NodeTimes,
     /// What the nodes do for clients.
     pub rules: ClientRules,

@@ -108,6 +108,7 @@ impl Settings {
             time_scale: 1.0,
             keeps_past: false,
             forbids_privileged: false,
+            goes_on: false,
             services: Services::default(),
         }
     }

@@ -12,7 +12,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use podstorm::metrics::{Family, merged};
-use podstorm::node_lifecycle::NODE_MONITOR_GRACE_PERIOD;
 use podstorm_apiserver::{Cluster, ClusterOptions, ClusterState, History};
 use podstorm_objects::{ApiError, Now};
 
@@ -36,6 +35,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// A cluster on the threads engine counts as settled after that many checks in a row that found no
 /// activity.
 const QUIET_LOOKS: u32 = 25;
+
+/// The flag of the controllers' number that says after which silence a node is unreachable, ns.
+const GRACE: &str = "node-monitor-grace-period";
 
 /// A running cluster. It runs until it is dropped.
 pub struct Harness {
@@ -187,7 +189,8 @@ impl Harness {
         rules: ClientRules,
         state: &HarnessState,
     ) -> Result<Harness, ApiError> {
-        let (options, times) = in_agreement(options, times);
+        let (mut options, times) = in_agreement(options, times);
+        options.goes_on = true;
         let nodes = NodeControl::for_clients(times, rules).alive();
         let nodes = nodes.with_addresses(state.pod_addresses);
         let cluster = serving_options(&options, times);
@@ -434,8 +437,7 @@ impl Harness {
 fn in_agreement(options: &SimOptions, mut times: NodeTimes) -> (SimOptions, NodeTimes) {
     let mut options = options.clone();
     let numbers = &mut options.services.numbers;
-    let grace = NODE_MONITOR_GRACE_PERIOD.flag;
-    times.grace_ns = *numbers.entry(grace).or_insert(times.grace_ns);
+    times.grace_ns = *numbers.entry(GRACE).or_insert(times.grace_ns);
     (options, times)
 }
 

@@ -395,6 +395,12 @@ fn a_fork_renews_as_the_first_would_have() {
     let fork = Harness::resuming(&options, times, rules, &state)
         .unwrap()
         .started();
+    pass(&fork, 0);
+    let versions = [&harness, &fork].map(|it| it.cluster().resource_version());
+    assert_eq!(
+        versions[0], versions[1],
+        "nothing is written because of the fork"
+    );
     for _ in 0..30 {
         for name in ["node-1", "node-2", "node-3"] {
             let renewals = [&harness, &fork].map(|it| lease(it.cluster(), name)["spec"].clone());

@@ -21,7 +21,8 @@ pub struct NodeTimes {
     /// Until a node with a silent kubelet is unreachable: its pods are then not ready, and it gets
     /// no new pods.
     pub grace_ns: i64,
-    /// From then until its pods are evicted, which means deleted: they stay terminating.
+    /// From then until its pods are evicted, which means deleted: they stay terminating. Where clients write to the cluster,
+    /// pods say it by their tolerations, and this is what admission gives new pods, in whole seconds.
     pub toleration_ns: i64,
     /// Until the pods of a node that no longer exists are removed by force.
     pub quarantine_ns: i64,

@@ -64,14 +64,16 @@ pub(super) struct Computed {
     pub(super) events: Vec<&'static str>,
 }
 
-/// The status of a node as its kubelet reports it now. What the node lacks is filled in, and conditions are as in a
-/// node where nothing is wrong, but for those that say `True` or `False`: who has written these wants them so.
+/// The status of a node as its kubelet reports it now. What a node lacks that has never reported is filled in, and its
+/// conditions are as where nothing is wrong. Of another one nothing but conditions that are `Unknown` becomes so: who has
+/// written the others wants them so.
 pub(super) fn compute(node: &Node, now: Time) -> Computed {
     let name = &node.metadata.name;
     let mut status = node.status.clone();
     let mut is_changed = false;
+    let is_first = !has_reported(node);
     let mut fill = |member: &str, value: Value| {
-        if status.get(member).is_none_or(Value::is_null) {
+        if is_first && status.get(member).is_none_or(Value::is_null) {
             status.insert(member.into(), value);
             is_changed = true;
         }
@@ -94,7 +96,7 @@ pub(super) fn compute(node: &Node, now: Time) -> Computed {
             "kubeProxyVersion": "", "bootID": "", "machineID": "", "systemUUID": ""}),
     );
     let all = status.get("capacity").cloned().unwrap_or_default();
-    if status.get("allocatable").is_none_or(Value::is_null) {
+    if is_first && status.get("allocatable").is_none_or(Value::is_null) {
         status.insert("allocatable".into(), all);
         is_changed = true;
     }
@@ -123,7 +125,8 @@ pub(super) fn compute(node: &Node, now: Time) -> Computed {
             .position(|it| it["type"] == normal.of_type);
         match place {
             Some(place) => conditions[place] = reported,
-            None => conditions.push(reported),
+            None if is_first => conditions.push(reported),
+            None => continue,
         }
         is_changed = true;
         events.push(normal.event);
@@ -245,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_stay_as_they_were_written_unless_they_are_unknown() {
+    fn what_is_there_stays_unless_it_is_unknown() {
         let node = json!({"metadata": {"name": "n"}, "status": {"capacity": {"cpu": "1"},
             "conditions": [{"type": "Ready", "status": "False", "reason": "Broken"},
                 {"type": "MemoryPressure", "status": "Unknown", "reason": "NodeStatusUnknown"},
@@ -253,19 +256,39 @@ mod tests {
         let node = Node::from_json(node).unwrap();
         let computed = compute(&node, NOW);
         assert!(computed.is_changed);
+        assert_eq!(computed.events, ["NodeHasSufficientMemory"]);
         let conditions = computed.status["conditions"].as_array().unwrap();
         let reasons: Vec<&Value> = conditions.iter().map(|it| &it["reason"]).collect();
         let all = [
             &json!("Broken"),
             &json!("KubeletHasSufficientMemory"),
             &Value::Null,
-            &json!("KubeletHasNoDiskPressure"),
-            &json!("KubeletHasSufficientPID"),
         ];
         assert_eq!(reasons, all);
         assert_eq!(conditions[2].get("lastHeartbeatTime"), None);
-        assert_eq!(computed.status["allocatable"], json!({"cpu": "1"}));
+        assert_eq!(computed.status.get("allocatable"), None);
         assert_eq!(reported_at(&node), Time::UNSET);
         assert!(has_reported(&node) && !has_reported(&Node::default()));
+        assert!(
+            !compute(
+                &Node {
+                    status: computed.status,
+                    ..node
+                },
+                NOW
+            )
+            .is_changed
+        );
+    }
+
+    #[test]
+    fn the_first_report_keeps_what_a_client_has_said() {
+        let node = json!({"metadata": {"name": "n"}, "status": {"capacity": {"cpu": "1"},
+            "conditions": [{"type": "DiskPressure", "status": "True", "reason": "Full"}]}});
+        let computed = compute(&Node::from_json(node).unwrap(), NOW);
+        assert_eq!(computed.status["allocatable"], json!({"cpu": "1"}));
+        assert_eq!(computed.status["conditions"][0]["reason"], "Full");
+        assert_eq!(computed.events.len(), 3);
+        assert_eq!(computed.status["addresses"][1]["address"], "n");
     }
 }

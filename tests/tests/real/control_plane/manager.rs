@@ -27,8 +27,19 @@ pub(super) struct Manager {
 }
 
 impl Manager {
-    /// Starts one on the server of a kubeconfig, with flags besides. Its log goes to a file.
+    /// Starts one with [`CONTROLLERS`] on the server of a kubeconfig, with flags besides. Its log goes to a file.
     pub(super) fn start(
+        kubeconfig: &Path,
+        log: PathBuf,
+        bodies: Bodies,
+        flags: &[&str],
+    ) -> Manager {
+        Manager::with(CONTROLLERS, kubeconfig, log, bodies, flags)
+    }
+
+    /// As [`start`](Manager::start), with these controllers.
+    pub(super) fn with(
+        controllers: &str,
         kubeconfig: &Path,
         log: PathBuf,
         bodies: Bodies,
@@ -42,7 +53,7 @@ impl Manager {
         let process = Command::new(built().join("kube-controller-manager"))
             .arg(format!("--kubeconfig={}", kubeconfig.display()))
             .arg(format!("--kube-api-content-type={bodies}"))
-            .args(["--controllers", CONTROLLERS])
+            .args(["--controllers", controllers])
             // No limit worth the name, as the server's own controllers have none.
             .args(["--kube-api-qps=5000", "--kube-api-burst=10000"])
             .args([

@@ -2,4 +2,5 @@
 
 mod differential;
 mod manager;
+mod node_lifecycle;
 mod on_our_server;

@@ -130,6 +130,7 @@ fn w19_keeps_the_number_whoever_made_or_killed_the_pods() {
     let times = [
         "--pod-startup-latency=500ms",
         "--node-monitor-grace-period=1s",
+        "--node-monitor-period=500ms",
         "--default-unreachable-toleration-seconds=1",
     ];
     with_one(&times, |served| {
