@@ -2,10 +2,10 @@
 //!
 //! Source: `plugin/pkg/admission/storage/storageclass/setdefault` of Kubernetes.
 
-use podstorm_objects::{DynamicObject, Kind};
 use crate::defaulting::Fill;
 use crate::list::ListOptions;
 use crate::{Cluster, Plugin};
+use podstorm_objects::{DynamicObject, Kind};
 
 /// The annotations of the class of claims that name none, the older one last.
 const IS_DEFAULT: [&str; 2] = [

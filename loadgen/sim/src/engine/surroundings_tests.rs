@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use podstorm_apiserver::DeleteOptions;
-use podstorm_objects::{DynamicObject, Kind, Pod, Resource};
+use podstorm_objects::{DynamicObject, Kind, Object as _, Pod, Resource};
 use serde_json::{Value, json};
 
 use super::Harness;
@@ -234,4 +234,56 @@ fn a_claim_is_bound_after_a_latency_and_its_volume_goes_by_its_policy() {
             .collect();
         assert_eq!(phases, Vec::from_iter(left), "{policy}");
     }
+}
+
+#[test]
+fn a_pod_waits_for_its_claims_and_selects_the_node_of_late_ones() {
+    let harness = harness(&[("volume-latency", 300 * MS)]);
+    create(&harness, Kind::STORAGE_CLASS, class("fast", "Delete"));
+    let mut late = class("late", "Delete");
+    late["volumeBindingMode"] = "WaitForFirstConsumer".into();
+    create(&harness, Kind::STORAGE_CLASS, late);
+    let claimed = |names: [&str; 2]| {
+        let volume = |name| json!({"name": name, "persistentVolumeClaim": {"claimName": name}});
+        json!({"volumes": names.map(volume)})
+    };
+    create_pod(&harness, "a", claimed(["data", "later"]));
+    harness.advance(5 * SECOND);
+    let why = || {
+        let pod = harness.cluster().get::<Pod>("shop", "a").unwrap().to_json();
+        let node = pod["spec"].get("nodeName").cloned();
+        (node, pod["status"]["conditions"][0]["message"].clone())
+    };
+    let nowhere = |why: &str| {
+        let preemption =
+            "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.";
+        (
+            None,
+            Value::from(format!("0/1 nodes are available: {why}. {preemption}")),
+        )
+    };
+    assert_eq!(why(), nowhere("persistentvolumeclaim \"data\" not found"));
+    create(
+        &harness,
+        Kind::PERSISTENT_VOLUME_CLAIM,
+        claim("later", "late"),
+    );
+    create(
+        &harness,
+        Kind::PERSISTENT_VOLUME_CLAIM,
+        claim("data", "fast"),
+    );
+    harness.advance(100 * MS);
+    assert_eq!(
+        why(),
+        nowhere("pod has unbound immediate PersistentVolumeClaims")
+    );
+    let later = || get(&harness, Kind::PERSISTENT_VOLUME_CLAIM, "later").unwrap();
+    assert_eq!(later()["status"]["phase"], "Pending");
+    harness.advance(250 * MS);
+    let selected = &later()["metadata"]["annotations"]["volume.kubernetes.io/selected-node"];
+    assert_eq!(*selected, "n1", "the other one is bound");
+    harness.advance(SECOND);
+    assert_eq!(later()["status"]["phase"], "Bound");
+    assert_eq!(why().0, Some("n1".into()));
 }

@@ -5,6 +5,7 @@
 mod asks;
 mod capacity;
 mod change;
+mod claims;
 mod control;
 mod controller;
 mod events;

@@ -402,6 +402,15 @@ impl Placement {
         why
     }
 
+    /// The words for what keeps a pod from every node.
+    pub(super) fn why_everywhere(&self, why: &str) -> String {
+        let nodes = self.nodes.len();
+        format!(
+            "0/{nodes} nodes are available: {why}. preemption: 0/{nodes} nodes are available: {nodes} \
+             Preemption is not helpful for scheduling."
+        )
+    }
+
     fn why(&self, pod: &Pod, ask: &Ask, capacity: &Capacity) -> String {
         let nodes = self.nodes.len();
         if nodes == 0 {

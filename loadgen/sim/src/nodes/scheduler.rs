@@ -17,6 +17,7 @@ use podstorm_objects::{Node, Now, Pod, Str, Uid};
 use super::asks::{allocatable, names_nodes};
 use super::capacity::Capacity;
 use super::change::{change_status, unschedulable};
+use super::claims::{Claims, State};
 use super::control::NodeControl;
 use super::controller::is_unreachable;
 use super::events::SchedulerEvents;
@@ -63,6 +64,7 @@ pub struct Scheduler {
     handles_faults: bool,
     /// Present where more than capacity in pods counts.
     placement: Option<Placement>,
+    claims: Claims,
     /// Pods that stay without a node; absent where there are none.
     stuck: Option<Arc<StuckPods>>,
 }
@@ -72,6 +74,7 @@ impl Scheduler {
     pub fn new(cluster: Arc<Cluster>, latency: Latency, seed: u64, waker: Waker) -> Scheduler {
         Scheduler {
             pods: ObjectStream::new(Arc::clone(&cluster), Arc::clone(&waker)),
+            claims: Claims::new(Arc::clone(&cluster), Arc::clone(&waker)),
             nodes: ObjectStream::new(Arc::clone(&cluster), waker),
             cluster,
             capacity: Capacity::new(seed_for(seed, "scheduler ties", 0)),
@@ -251,12 +254,33 @@ impl Scheduler {
             }
             return Err(NoPlace::Gone);
         }
-        let is_full = match placement.take(&pod, &mut self.capacity) {
-            Ok(node) => return Ok((node, Some(pod))),
-            Err(is_full) => is_full,
+        let claims = match placement.is_of_requests {
+            true => State::Bound,
+            false => self.claims.of(&pod),
+        };
+        let refused = match &claims {
+            State::Refused(why) => Some(placement.why_everywhere(why)),
+            _ => None,
+        };
+        let retries = placement.retry;
+        let is_full = match &refused {
+            Some(_) => false,
+            None => match (placement.take(&pod, &mut self.capacity), claims) {
+                (Ok(node), State::Late(claims)) => {
+                    // The pod takes its place when the claims are bound.
+                    placement.remove(&pod.metadata.uid);
+                    self.capacity.remove_pod(&node);
+                    // No other pod has room for that reason.
+                    placement.retry = retries;
+                    self.claims.select(&claims, &node, now);
+                    return Err(NoPlace::Particular);
+                }
+                (Ok(node), _) => return Ok((node, Some(pod))),
+                (Err(is_full), _) => is_full,
+            },
         };
         if !placement.is_of_requests {
-            let why = placement.why_none(&pod, &self.capacity);
+            let why = refused.unwrap_or_else(|| placement.why_none(&pod, &self.capacity));
             if let Some(events) = &mut placement.events {
                 events.failed(&pod, &why, now);
             }
@@ -291,6 +315,7 @@ impl Scheduler {
                 .events
                 .as_mut()
                 .is_some_and(|it| it.is_flush_due(now));
+            placement.retry |= self.claims.have_changed(now);
             if std::mem::take(&mut placement.retry) || is_due {
                 self.ready.extend(placement.take_waiting());
             }
