@@ -153,15 +153,15 @@ impl EventRecorder {
         let combined = aggregate.combines(message_key, now);
         let (key, at) = match combined {
             true => (aggregate_key, now),
-            false if field_path.is_empty() => (self.hash((aggregate_key, message_key)), made),
-            false => (self.hash((aggregate_key, message_key, field_path)), made),
+            false => (self.event_key(aggregate_key, message_key, field_path), made),
         };
         let logged = self.observe(key, at);
         let spam_key = self.hash((object, intent.kind));
         if !self.spam.touch(spam_key, || Bucket::full(now)).accepts(now) {
             return None;
         }
-        Some(self.write(intent, combined, aggregate_key, logged, at))
+        let keys = (aggregate_key, field_path);
+        Some(self.write(intent, combined, keys, logged, at))
     }
 
     /// Must be called when the last write has succeeded, also if it was a create in place of a
@@ -192,7 +192,7 @@ impl EventRecorder {
         &mut self,
         intent: EventIntent,
         combined: bool,
-        aggregate_key: u128,
+        (aggregate_key, field_path): (u128, &str),
         logged: Logged,
         at: Now,
     ) -> EventWrite {
@@ -208,7 +208,8 @@ impl EventRecorder {
         };
         // Upstream stores a written event under its own message, also a combined one. Nothing ever
         // looks that entry up, but it takes one of the 4096 entries.
-        self.written = Some((self.hash((aggregate_key, self.hash(&message))), logged));
+        let key = self.event_key(aggregate_key, self.hash(&message), field_path);
+        self.written = Some((key, logged));
         let namespace = match &*regarding.namespace {
             "" => Str::from("default"),
             _ => Str::clone(&regarding.namespace),
@@ -286,6 +287,14 @@ impl EventRecorder {
         let hash = self.hash((kind, namespace, name.as_str(), uid));
         self.last_object = Some((Arc::clone(object), hash));
         hash
+    }
+
+    /// The key of an event in the log.
+    fn event_key(&self, aggregate_key: u128, message_key: u128, field_path: &str) -> u128 {
+        match field_path {
+            "" => self.hash((aggregate_key, message_key)),
+            _ => self.hash((aggregate_key, message_key, field_path)),
+        }
     }
 
     /// A hash wide enough to identify its input: with 4096 entries, a run of 10^12 intents has a
