@@ -6,6 +6,9 @@ use std::sync::Arc;
 
 use podstorm_objects::ObjectMeta;
 
+/// The service account that every active namespace has.
+pub const DEFAULT_ACCOUNT: &str = "default";
+
 /// Signs tokens for service accounts.
 pub trait SignTokens: Debug + Send + Sync {
     /// The token of a Secret, which is valid until the Secret or its account goes. `None` if no token can be signed

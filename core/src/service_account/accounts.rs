@@ -13,8 +13,9 @@ use podstorm_runtime::row::{ControllerRow, Write};
 use podstorm_runtime::store::{Change, Keyed, Store};
 use podstorm_runtime::workqueue::{End, RateLimitingQueue};
 
-use super::{DEFAULT_ACCOUNT, Namespaces, failure, is_terminating, object, one_worker};
+use super::{Namespaces, failure, is_terminating, object, one_worker};
 use crate::controller::{ControllerType, Setup};
+use crate::identity::DEFAULT_ACCOUNT;
 
 /// The controller that gives namespaces their account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

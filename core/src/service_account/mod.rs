@@ -31,9 +31,6 @@ pub use accounts::ServiceAccounts;
 pub use root_ca::{CONFIG_MAP, RootCa, root_ca_map};
 pub use tokens::{ServiceAccountTokens, TOKEN_TYPE};
 
-/// The account that every active namespace has.
-pub const DEFAULT_ACCOUNT: &str = "default";
-
 /// The annotation of a token Secret that names its account.
 pub const ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
 

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use podstorm::controller::ControllerType as _;
 use podstorm::identity::{SignTokens, TokenOf};
-use podstorm::service_account::ServiceAccountTokens;
 use podstorm_http::TokenKey;
+use podstorm_objects::Kind;
+use podstorm_sim::rows::Rows;
 use podstorm_sim::services::Services;
 
 #[derive(Debug)]
@@ -19,12 +19,18 @@ impl SignTokens for Signer {
     }
 }
 
+/// Whether a controller runs that populates namespaces and sends such requests.
+pub(super) fn is_sent(services: &Services, verb: &str, kind: Kind) -> bool {
+    let mut populating = Rows::installed().iter().filter(|row| row.populates);
+    populating.any(|row| services.controllers.has(row) && row.may_send(verb, kind, ""))
+}
+
 /// Gives the controllers a key to sign tokens with, if the one that does runs. The API server needs the same one.
 ///
 /// # Errors
 /// The system has no random numbers.
 pub(super) fn add_signer(services: &mut Services) -> Result<Option<TokenKey>> {
-    if !services.controllers.has(ServiceAccountTokens::ROW) {
+    if !is_sent(services, "update", Kind::SECRET) {
         return Ok(None);
     }
     let key = TokenKey::new().context("tokens of service accounts")?;

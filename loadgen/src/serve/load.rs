@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use ahash::RandomState;
 use hashbrown::HashMap;
+use podstorm::identity::DEFAULT_ACCOUNT;
 use podstorm::intern::FIXED_STATE;
-use podstorm::service_account::DEFAULT_ACCOUNT;
 use podstorm_apiserver::{Cluster, Plugin, kind_named};
 use podstorm_objects::{ApiError, Kind, Namespace, Now, Object, Pod, PodSpec, Str};
 use serde_json::json;

@@ -23,9 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use podstorm::controller::ControllerType as _;
 use podstorm::metrics::text_of;
-use podstorm::service_account::ServiceAccounts;
 use podstorm_apiserver::{Cluster, Plugin};
 use podstorm_http::tls::Tls;
 use podstorm_http::{ApiServer, Builder, VirtualTime, listen};
@@ -156,7 +154,7 @@ impl Served {
         let harness = harness.starting_at(wall_start_ns);
         let (cluster, now) = (harness.cluster(), harness.now());
         // First, so that the namespaces that every cluster has are the ones that were loaded.
-        let makes_accounts = (simulated.sim.services.controllers).has(ServiceAccounts::ROW)
+        let makes_accounts = identity::is_sent(&simulated.sim.services, "create", Kind::SERVICE_ACCOUNT)
             && cluster.has_plugin(Plugin::ServiceAccount);
         load::load(cluster, options.objects, makes_accounts, now)?;
         for name in NAMESPACES {
