@@ -154,8 +154,9 @@ impl Served {
         let harness = harness.starting_at(wall_start_ns);
         let (cluster, now) = (harness.cluster(), harness.now());
         // First, so that the namespaces that every cluster has are the ones that were loaded.
-        let makes_accounts = identity::is_sent(&simulated.sim.services, "create", Kind::SERVICE_ACCOUNT)
-            && cluster.has_plugin(Plugin::ServiceAccount);
+        let makes_accounts =
+            identity::is_sent(&simulated.sim.services, "create", Kind::SERVICE_ACCOUNT)
+                && cluster.has_plugin(Plugin::ServiceAccount);
         load::load(cluster, options.objects, makes_accounts, now)?;
         for name in NAMESPACES {
             add_namespace(cluster, name, now)?;

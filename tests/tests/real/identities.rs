@@ -63,7 +63,7 @@ fn namespaces_pods_and_tokens_have_identities() {
             &["configmaps", "[get list watch]"],
         );
         served.shows(
-            "get clusterrolebinding cluster-admin -o wide",
+            "describe clusterrolebinding cluster-admin",
             &["system:masters"],
         );
         served.shows("get apiservices", &["v1.apps", "Local", "True"]);
