@@ -53,10 +53,10 @@ struct Namespaces {
 }
 
 impl Namespaces {
-    /// The name of the namespace of this key, if it is there and not being deleted.
-    fn active(&self, key: KeyId) -> Option<Arc<Arc<Namespace>>> {
+    /// The namespace of this key, if it is there and not being deleted.
+    fn active(&self, key: KeyId) -> Option<Arc<Namespace>> {
         let namespace = self.store.get(key)?;
-        (!namespace.terminating).then_some(namespace)
+        (!namespace.terminating).then(|| Arc::clone(&*namespace))
     }
 
     /// Queues the namespace of an object that has changed or is gone. One that is not cached yet is queued when it
