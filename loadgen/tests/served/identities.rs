@@ -106,7 +106,8 @@ async fn a_whole_cluster_begins_with_roles_classes_and_flows() {
         "/apis/rbac.authorization.k8s.io/v1/clusterroles/view",
     )
     .await;
-    assert_eq!(view["rules"], json!([]));
+    let rules = view["rules"].as_array();
+    assert!(rules.is_none_or(Vec::is_empty), "{view}");
 }
 
 #[tokio::test]
