@@ -37,7 +37,10 @@ async fn a_snapshot_holds_custom_objects_and_what_defines_them() {
     let file = format!("{widget}\n{}", definition());
     let passed_over = |file: &str| {
         let loaded = load_served(&["-".into()], file.as_bytes());
-        loaded.expect("it is a manifest").counts.ignored
+        let mut ignored = loaded.expect("it is a manifest").counts.ignored;
+        // Those of nodes.
+        ignored.remove("Event");
+        ignored
     };
     assert!(passed_over(&file).is_empty());
     let first = load(&file, ServeOptions::default());
