@@ -82,13 +82,15 @@ fn labels(service: &CachedService) -> Labels {
 /// An address in its order: by its number, then by its pod.
 type Place = (Option<IpAddr>, String);
 
+/// The ports that addresses share, and those of them that are ready and those that are not.
+type OfPorts = (Vec<Value>, [BTreeMap<Place, Value>; 2]);
+
 /// Addresses with the ports that each has, in the form that upstream gives them: those that have the same
 /// ports make one subset.
 fn subsets(service: &CachedService, pods: &[Selected]) -> Vec<Value> {
     let is_of_v6 = families(service).first() == Some(&"IPv6");
     // Ready addresses and others, by their ports.
-    let mut by_ports: BTreeMap<Vec<String>, (Vec<Value>, [BTreeMap<Place, Value>; 2])> =
-        BTreeMap::new();
+    let mut by_ports: BTreeMap<Vec<String>, OfPorts> = BTreeMap::new();
     let has_no_ports = service.spec()["ports"].as_array().is_none_or(Vec::is_empty);
     for selected in pods {
         // Without ports there are endpoints of headless Services alone.

@@ -355,10 +355,12 @@ mod tests {
     #[test]
     fn the_token_of_a_secret_has_no_end() {
         let key = TokenKey::new().unwrap();
-        let mut account = ObjectMeta::default();
-        account.namespace = "shop".into();
-        account.name = "builder".into();
-        account.uid = "u".into();
+        let account = ObjectMeta {
+            namespace: "shop".into(),
+            name: "builder".into(),
+            uid: "u".into(),
+            ..ObjectMeta::default()
+        };
         let token = key.sign_for_secret(&account, "s").unwrap();
         let expected = json!({"iss": LEGACY_ISSUER, "sub": "system:serviceaccount:shop:builder",
             "kubernetes.io/serviceaccount/namespace": "shop",

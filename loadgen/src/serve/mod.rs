@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use podstorm::controller::ControllerType as _;
 use podstorm::metrics::text_of;
 use podstorm_apiserver::{Cluster, Plugin};
 use podstorm_http::tls::Tls;

@@ -43,7 +43,7 @@ impl World {
         let made = send(&self.server, "POST", path, &object).await;
         let (code, made) = (made.status(), json(made).await);
         assert_eq!(code, 201, "{made}");
-        made["metadata"]["uid"].as_str().unwrap().to_owned()
+        made["metadata"]["uid"].as_str().expect("a UID").to_owned()
     }
 
     async fn delete(&self, path: &str) {
@@ -61,7 +61,10 @@ impl World {
     async fn token(&self, spec: Value) -> String {
         let (code, answer) = self.ask(spec).await;
         assert_eq!(code, 201, "{answer}");
-        answer["status"]["token"].as_str().unwrap().to_owned()
+        answer["status"]["token"]
+            .as_str()
+            .expect("a token")
+            .to_owned()
     }
 
     async fn refused(&self, spec: Value) -> (u16, String) {
@@ -90,8 +93,9 @@ impl World {
 }
 
 fn claims(token: &str) -> Value {
-    let claims = token.split('.').nth(1).unwrap();
-    serde_json::from_slice(&BASE64_URL_SAFE_NO_PAD.decode(claims).unwrap()).unwrap()
+    let claims = token.split('.').nth(1).expect("three parts");
+    let claims = BASE64_URL_SAFE_NO_PAD.decode(claims).expect("base64");
+    serde_json::from_slice(&claims).expect("JSON")
 }
 
 fn bound(kind: &str, name: &str) -> Value {
@@ -138,7 +142,7 @@ async fn a_token_claims_its_account_and_what_it_is_bound_to() {
         answer["status"]["expirationTimestamp"],
         "1970-01-01T01:00:07Z"
     );
-    let claims_of = claims(answer["status"]["token"].as_str().unwrap());
+    let claims_of = claims(answer["status"]["token"].as_str().expect("a token"));
     assert_eq!(claims_of["exp"], 365 * 24 * 3600);
     assert_eq!(claims_of["kubernetes.io"]["warnafter"], 3607);
     of_kubelet["audiences"] = json!(["vault"]);

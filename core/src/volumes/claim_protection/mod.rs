@@ -128,15 +128,16 @@ async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncF
         return Ok(End::Forget);
     };
     let (meta, is_held) = (&claim.metadata, has_finalizer(&claim, FINALIZER));
-    match meta.is_deleting() {
-        true if is_held && !shared.is_used(&meta.namespace, &meta.name) => {
-            // A pod may have been scheduled that the cache doesn't have yet.
-            if !is_used_now(&meta.namespace, &meta.name, &calls).await? {
-                put_finalizer(&claim, FINALIZER, false, &calls).await?;
-            }
+    if !meta.is_deleting() {
+        if !is_held {
+            put_finalizer(&claim, FINALIZER, true, &calls).await?;
         }
-        false if !is_held => put_finalizer(&claim, FINALIZER, true, &calls).await?,
-        _ => {}
+        return Ok(End::Forget);
+    }
+    let may_go = is_held && !shared.is_used(&meta.namespace, &meta.name);
+    // A pod may have been scheduled that the cache doesn't have yet.
+    if may_go && !is_used_now(&meta.namespace, &meta.name, &calls).await? {
+        put_finalizer(&claim, FINALIZER, false, &calls).await?;
     }
     Ok(End::Forget)
 }
