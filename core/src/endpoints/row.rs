@@ -4,14 +4,17 @@ use std::sync::Arc;
 
 use podstorm_objects::Kind;
 use podstorm_runtime::informer::Informers;
-use podstorm_runtime::row::{ControllerRow, Pods, WorkersFlag, Write};
-use podstorm_runtime::workqueue::{QueueRow, RetryDelay};
+use podstorm_runtime::row::{ControllerRow, Pods, Write};
+use podstorm_runtime::workqueue::{QueueRow, RetryDelay, Workers};
 
 use super::Controller;
 use crate::controller::{ControllerType, Setup};
 
 /// How often in a row a failed key is retried.
 const RETRIES_MAX: u32 = 15;
+
+/// Upstream's defaults of `--concurrent-service-endpoint-syncs` and `--concurrent-endpoint-syncs`.
+const WORKERS: usize = 5;
 
 /// The controller that writes EndpointSlices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,12 +46,9 @@ impl ControllerType for EndpointSlices {
                 bucket: true,
             },
             retries_max: Some(RETRIES_MAX),
+            workers: Workers::Number(WORKERS),
             ..QueueRow::new("endpoint_slice")
         }],
-        workers: Some(WorkersFlag {
-            flag: "concurrent-service-endpoint-syncs",
-            default: 5,
-        }),
         served_only: true,
         ..ControllerRow::DEFAULT
     };
@@ -73,12 +73,9 @@ impl ControllerType for EndpointsOfServices {
         writes: &[Write::of(Kind::ENDPOINTS, &["create", "delete", "update"])],
         queues: &[QueueRow {
             retries_max: Some(RETRIES_MAX),
+            workers: Workers::Number(WORKERS),
             ..QueueRow::new("endpoint")
         }],
-        workers: Some(WorkersFlag {
-            flag: "concurrent-endpoint-syncs",
-            default: 5,
-        }),
         served_only: true,
         ..ControllerRow::DEFAULT
     };

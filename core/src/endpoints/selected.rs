@@ -1,6 +1,6 @@
 //! The pods that a Service selects, with what endpoints say of them.
 
-use std::net::IpAddr;
+use core::net::IpAddr;
 use std::sync::Arc;
 
 use podstorm_objects::cells::items;

@@ -3,8 +3,8 @@
 //! Source: `syncService` of Kubernetes' `pkg/controller/endpoint`, and `RepackSubsets` of its
 //! `pkg/api/v1/endpoints`.
 
+use core::net::IpAddr;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 use podstorm_objects::{DynamicObject, Kind, Labels, Time};
 use serde_json::{Map, Value, json};

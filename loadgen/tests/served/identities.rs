@@ -202,9 +202,12 @@ async fn pods_of_a_set_have_tokens_and_wait_for_their_account() {
     create(&served, SETS, web).await;
     assert_eq!(get(&served, PODS).await["items"], json!([]));
     let events = get(&served, "/api/v1/namespaces/default/events").await;
-    let message = events["items"][0]["message"]
-        .as_str()
-        .expect("the failure is told");
+    let events = events["items"].as_array().expect("a list");
+    let failed = events
+        .iter()
+        .find(|event| event["reason"] == "FailedCreate");
+    let message = failed.and_then(|event| event["message"].as_str());
+    let message = message.expect("the failure is told");
     let expected = "is forbidden: error looking up service account default/web: serviceaccount \
                     \"web\" not found";
     assert!(

@@ -408,10 +408,14 @@ fn of_objects(cluster: &Cluster) -> Vec<Sample> {
         },
         Sample {
             request: Request::Raw {
-                path: "/openid/v1/jwks?pretty=true".into(),
+                path: "/apis/policy?pretty=true".into(),
             },
             info: "get /",
-            answer: r#"{"keys":[]}"#,
+            answer: concat!(
+                r#"{"apiVersion":"v1","kind":"APIGroup","name":"policy","#,
+                r#""preferredVersion":{"groupVersion":"policy/v1","version":"v1"},"#,
+                r#""versions":[{"groupVersion":"policy/v1","version":"v1"}]}"#,
+            ),
             effect: &[],
         },
     ]

@@ -282,15 +282,16 @@ enum Joined<F: Future> {
 /// Says whether a future is to be polled again.
 struct Turn {
     is_due: AtomicBool,
-    /// Wakes what polls the futures.
-    outer: Waker,
+    /// Wakes what polls the futures. It is that of the last poll: two wakers of one task can't always be told
+    /// to be the same, so another one is no reason to poll the future.
+    outer: Mutex<Waker>,
 }
 
 impl Wake for Turn {
     fn wake(self: Arc<Self>) {
         // Release, with the swap of the poll: it finds what the waker has left.
         self.is_due.store(true, Ordering::Release);
-        self.outer.wake_by_ref();
+        lock(&self.outer).wake_by_ref();
     }
 }
 
@@ -301,7 +302,8 @@ impl<F: Future> Joined<F> {
             return true;
         };
         let turn = match turn {
-            Some(turn) if turn.outer.will_wake(outer) => {
+            Some(turn) => {
+                lock(&turn.outer).clone_from(outer);
                 if !turn.is_due.swap(false, Ordering::Acquire) {
                     return false;
                 }
@@ -309,7 +311,7 @@ impl<F: Future> Joined<F> {
             }
             turn => turn.insert(Arc::new(Turn {
                 is_due: AtomicBool::new(false),
-                outer: outer.clone(),
+                outer: Mutex::new(outer.clone()),
             })),
         };
         let waker = Waker::from(Arc::clone(turn));

@@ -1,0 +1,239 @@
+//! Both controllers over a server that keeps what is written, and what each sync asks of it.
+
+use std::collections::BTreeMap;
+
+use podstorm_objects::{
+    AnyObject, ApiError, Cause, DynamicObject, Node, Resource as _, ResourceVersion,
+};
+use podstorm_runtime::client::{Answer, Reason, Request};
+use podstorm_runtime::driver::{Driver, SyncState as _, sync_all};
+use podstorm_runtime::informer::AnyInformer;
+use serde_json::{Value, json};
+
+mod slices;
+mod subsets;
+
+use super::*;
+use crate::cache::Delta;
+use crate::controller::{ControllerType, Setup};
+
+const SECOND_NS: i64 = 1_000_000_000;
+
+fn at(seconds: i64) -> Now {
+    Now {
+        mono_ns: seconds * SECOND_NS,
+        wall_ns: (1_800_000_000 + seconds) * SECOND_NS,
+    }
+}
+
+/// A server with the kind that a controller writes, and the controller with its caches.
+struct World {
+    written: Kind,
+    controller: Arc<Controller>,
+    services: Arc<dyn AnyInformer>,
+    outputs: Arc<dyn AnyInformer>,
+    nodes: Option<Arc<dyn AnyInformer>>,
+    pods: Arc<PodCache>,
+    driver: Driver<AsyncSync>,
+    stored: BTreeMap<String, AnyObject>,
+    version: u64,
+    /// Whether the caches hear of writes by themselves.
+    is_watched: bool,
+    refusal: Option<ApiError>,
+    events: Vec<String>,
+    failures: Vec<String>,
+}
+
+impl World {
+    fn of<C: ControllerType<Workload = Controller>>(written: Kind) -> World {
+        let mut informers = Informers::new(Arc::default());
+        let controller = C::make(&Setup::default(), &mut informers);
+        let has_nodes = C::ROW.reads.contains(&Kind::NODE);
+        let outputs = informers.take(written);
+        outputs.replace(Vec::new(), &ResourceVersion::from(10), at(0));
+        World {
+            written,
+            controller,
+            services: informers.take(Kind::SERVICE),
+            outputs,
+            nodes: has_nodes.then(|| informers.take(Kind::NODE)),
+            pods: Arc::clone(informers.pods()),
+            driver: Driver::default(),
+            stored: BTreeMap::new(),
+            version: 10,
+            is_watched: true,
+            refusal: None,
+            events: Vec::new(),
+            failures: Vec::new(),
+        }
+    }
+
+    /// One of slices, with a node `n` in zone `z`.
+    fn of_slices() -> World {
+        let world = World::of::<EndpointSlices>(Kind::ENDPOINT_SLICE);
+        world.add_node("n");
+        world
+    }
+
+    fn of_endpoints() -> World {
+        World::of::<EndpointsOfServices>(Kind::ENDPOINTS)
+    }
+
+    fn add_node(&self, name: &str) {
+        let labels = json!({"topology.kubernetes.io/zone": "z"});
+        let node = json!({"metadata": {"name": name, "labels": labels}});
+        let node: AnyObject = Arc::new(Node::from_json(node).expect("a node"));
+        let nodes = self.nodes.as_ref().expect("it is read");
+        nodes.apply(Delta::Applied(node), at(0));
+    }
+
+    fn service(&self, spec: Value) {
+        self.labelled_service(spec, json!({}));
+    }
+
+    fn labelled_service(&self, mut spec: Value, labels: Value) {
+        if spec.get("selector").is_none() {
+            spec["selector"] = json!({"app": "web"});
+        }
+        let service = json!({"metadata": {"namespace": "ns", "name": "web", "uid": "svc",
+            "labels": labels, "creationTimestamp": "2027-01-15T08:00:00Z"}, "spec": spec});
+        let service = DynamicObject::from_json(Kind::SERVICE, service).expect("a Service");
+        self.services
+            .apply(Delta::Applied(Arc::new(service)), at(0));
+    }
+
+    /// A ready pod on node `n`; `over` is laid over its JSON.
+    fn pod(&self, name: &str, ip: &str, over: Value) {
+        let ready = json!({"type": "Ready", "status": "True", "lastTransitionTime": "2027-01-15T08:00:05Z"});
+        let mut pod = json!({
+            "metadata": {"namespace": "ns", "name": name, "uid": name, "labels": {"app": "web"}},
+            "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i",
+                "ports": [{"name": "http", "containerPort": 8080, "protocol": "TCP"}]}]},
+            "status": {"phase": "Running", "conditions": [ready], "podIP": ip, "podIPs": [{"ip": ip}]},
+        });
+        lay(&mut pod, over);
+        let pod = Pod::from_json(pod).expect("a pod");
+        let change = self.pods.apply(Delta::Applied(Arc::new(pod)));
+        self.controller.pod_changed(&change, at(0));
+    }
+
+    fn delete_pod(&self, name: &str) {
+        let pod = self.pods.get("ns", name).expect("it is cached");
+        let change = self.pods.apply(Delta::Deleted(pod));
+        self.controller.pod_changed(&change, at(0));
+    }
+
+    /// Syncs what is due, with all that follows from it; the requests.
+    fn sync(&mut self, seconds: i64) -> Vec<String> {
+        let mut requests = Vec::new();
+        loop {
+            let before = requests.len();
+            let mut changed = Vec::new();
+            let World {
+                controller,
+                driver,
+                stored,
+                version,
+                refusal,
+                events,
+                failures,
+                ..
+            } = self;
+            let mut server = |request: &Request, _: Now| {
+                if let Some(error) = refusal.take() {
+                    return Answer::Failed(error);
+                }
+                *version += 1;
+                let mut put = |object: &AnyObject, verb: &str| {
+                    let mut new = object.downcast_ref::<DynamicObject>().expect("it").clone();
+                    if new.metadata.name.is_empty() {
+                        let prefix = new.metadata.generate_name.as_deref().expect("a prefix");
+                        new.metadata.name = format!("{prefix}{version}").into();
+                    }
+                    new.metadata.resource_version = ResourceVersion::from(*version);
+                    requests.push(format!("{verb} {}", new.metadata.name));
+                    let new: AnyObject = Arc::new(new);
+                    stored.insert(new.metadata().name.to_string(), new.clone());
+                    changed.push(Delta::Applied(new.clone()));
+                    Answer::Object(new)
+                };
+                match request {
+                    Request::Create { object } => put(object, "create"),
+                    Request::Put { object } => put(object, "put"),
+                    Request::Delete { name, .. } => match stored.remove(&**name) {
+                        Some(old) => {
+                            requests.push(format!("delete {name}"));
+                            changed.push(Delta::Deleted(old.clone()));
+                            Answer::Object(old)
+                        }
+                        None => Answer::Failed(ApiError::status(404, Reason::NotFound, "gone")),
+                    },
+                    other => panic!("the controller sends no such request: {other:?}"),
+                }
+            };
+            sync_all(&**controller, driver, &mut server, at(seconds), |sync| {
+                let made = sync.events().drain(..);
+                events.extend(made.map(|event| format!("{} {}", event.reason, event.message)));
+                failures.extend(sync.failure().map(|it| it.message.clone()));
+            });
+            let is_over = changed.is_empty() && requests.len() == before;
+            if self.is_watched {
+                for delta in changed {
+                    self.outputs.apply(delta, at(seconds));
+                }
+            }
+            if is_over || !self.is_watched {
+                return requests;
+            }
+        }
+    }
+
+    /// What is stored, by name.
+    fn all(&self) -> Vec<Value> {
+        self.stored
+            .values()
+            .map(|object| object.to_json())
+            .collect()
+    }
+
+    fn one(&self) -> Value {
+        let mut all = self.all();
+        assert_eq!(all.len(), 1, "{all:?}");
+        all.remove(0)
+    }
+
+    /// Somebody else writes an object, and the caches hear of it.
+    fn meddle(&mut self, change: impl Fn(&mut DynamicObject)) {
+        let old = self.stored.values().next().expect("there is one");
+        let mut new = old.downcast_ref::<DynamicObject>().expect("it").clone();
+        self.version += 1;
+        new.metadata.resource_version = ResourceVersion::from(self.version);
+        change(&mut new);
+        let new: AnyObject = Arc::new(new);
+        self.stored
+            .insert(new.metadata().name.to_string(), new.clone());
+        self.outputs.apply(Delta::Applied(new), at(0));
+    }
+
+    /// How many endpoints each slice has.
+    fn sizes(&self) -> Vec<usize> {
+        let size = |slice: Value| slice["endpoints"].as_array().map_or(0, Vec::len);
+        self.all().into_iter().map(size).collect()
+    }
+}
+
+fn lay(on: &mut Value, over: Value) {
+    match (on, over) {
+        (Value::Object(on), Value::Object(over)) => {
+            for (name, value) in over {
+                lay(on.entry(name).or_insert(Value::Null), value);
+            }
+        }
+        (on, over) => *on = over,
+    }
+}
+
+fn http() -> Value {
+    json!({"clusterIP": "10.96.0.9", "ipFamilies": ["IPv4"], "ports":
+        [{"name": "web", "port": 80, "targetPort": "http", "protocol": "TCP"}]})
+}

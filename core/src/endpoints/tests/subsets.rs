@@ -1,0 +1,114 @@
+//! Endpoints.
+
+use super::*;
+
+#[test]
+fn endpoints_have_the_ready_pods_and_the_others_apart() {
+    let mut world = World::of_endpoints();
+    world.labelled_service(http(), json!({"team": "shop"}));
+    world.pod("b", "10.1.0.10", json!({}));
+    world.pod("a", "10.1.0.9", json!({}));
+    world.pod("c", "10.1.0.3", json!({"status": {"conditions": []}}));
+    let deletion =
+        json!({"deletionTimestamp": "2027-01-15T08:00:09Z", "deletionGracePeriodSeconds": 30});
+    world.pod("d", "10.1.0.4", json!({"metadata": deletion}));
+    assert_eq!(world.sync(0), ["create web"]);
+    let endpoints = world.one();
+    let address = |name: &str, ip: &str| {
+        json!({"ip": ip, "nodeName": "n",
+        "targetRef": {"kind": "Pod", "namespace": "ns", "name": name, "uid": name}})
+    };
+    assert_eq!(
+        endpoints["subsets"],
+        json!([{"addresses": [address("a", "10.1.0.9"), address("b", "10.1.0.10")],
+            "notReadyAddresses": [address("c", "10.1.0.3")],
+            "ports": [{"name": "web", "port": 8080, "protocol": "TCP"}]}])
+    );
+    assert_eq!(
+        endpoints["metadata"]["labels"],
+        json!({"team": "shop", "endpoints.kubernetes.io/managed-by": "endpoint-controller"})
+    );
+    world.pod("c", "10.1.0.3", json!({}));
+    assert_eq!(world.sync(1), ["put web"]);
+    assert_eq!(world.one()["subsets"][0].get("notReadyAddresses"), None);
+    for name in ["a", "b", "c", "d"] {
+        world.delete_pod(name);
+    }
+    assert_eq!(world.sync(2), ["put web"]);
+    assert_eq!(world.one().get("subsets"), None);
+    // Somebody deletes them; later the Service goes, and they with it.
+    let gone = world.stored.remove("web").expect("they are there");
+    world.outputs.apply(Delta::Deleted(gone), at(3));
+    assert_eq!(world.sync(3), ["create web"]);
+    let service = json!({"metadata": {"namespace": "ns", "name": "web", "uid": "svc"}});
+    let service = DynamicObject::from_json(Kind::SERVICE, service).expect("a Service");
+    world
+        .services
+        .apply(Delta::Deleted(Arc::new(service)), at(4));
+    assert_eq!(world.sync(4), ["delete web"]);
+}
+
+#[test]
+fn addresses_with_the_same_ports_are_one_subset() {
+    let mut world = World::of_endpoints();
+    let mut spec = http();
+    spec["ports"] = json!([
+        {"name": "a", "port": 1, "targetPort": "http", "protocol": "TCP"},
+        {"name": "b", "port": 2, "targetPort": 9, "protocol": "UDP", "appProtocol": "kubernetes.io/h2c"}]);
+    world.service(spec);
+    world.pod("p", "10.1.0.1", json!({}));
+    world.pod(
+        "q",
+        "10.1.0.2",
+        json!({"spec": {"containers": [{"name": "c", "image": "i"}]}}),
+    );
+    world.sync(0);
+    let b = json!({"name": "b", "port": 9, "protocol": "UDP", "appProtocol": "kubernetes.io/h2c"});
+    let a = json!({"name": "a", "port": 8080, "protocol": "TCP"});
+    let subsets = world.one()["subsets"].clone();
+    let found: Vec<_> = subsets
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|it| (it["addresses"][0]["ip"].clone(), it["ports"].clone()))
+        .collect();
+    assert_eq!(found.len(), 2);
+    assert!(
+        found.contains(&("10.1.0.1".into(), json!([b, a])))
+            || found.contains(&("10.1.0.1".into(), json!([a, b]))),
+        "{found:?}"
+    );
+    assert!(
+        found.contains(&("10.1.0.2".into(), json!([b]))),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn endpoints_have_a_thousand_addresses_at_most() {
+    let mut world = World::of_endpoints();
+    world.service(http());
+    for number in 0..1_003 {
+        let ip = format!("10.1.{}.{}", number / 200, number % 200);
+        world.pod(&format!("p{number}"), &ip, json!({}));
+    }
+    world.sync(0);
+    let endpoints = world.one();
+    assert_eq!(
+        endpoints["subsets"][0]["addresses"]
+            .as_array()
+            .map(Vec::len),
+        Some(1_000)
+    );
+    let capacity = |it: &Value| {
+        it["metadata"]["annotations"]
+            .get("endpoints.kubernetes.io/over-capacity")
+            .cloned()
+    };
+    assert_eq!(capacity(&endpoints), Some("truncated".into()));
+    for name in ["p0", "p1", "p2"] {
+        world.delete_pod(name);
+    }
+    assert_eq!(world.sync(1), ["put web"]);
+    assert_eq!(capacity(&world.one()), None);
+}
