@@ -192,10 +192,7 @@ fn all_its_controllers_run_without_an_error_of_the_server() {
     // Only the simulated provisioner is left to us: no controller manager has one.
     with_one(&["--controllers", "provisioner"], |served| {
         let manager = start(served, "manager.log", Bodies::Json, &["--controllers=*"]);
-        served.becomes(
-            "get serviceaccount default -o name",
-            "serviceaccount/default",
-        );
+        served.run("wait --for=create serviceaccount/default --timeout=60s");
         served.apply(WORKLOADS);
         served.apply(CLAIM_AND_JOB);
         served.run("rollout status deployment/web --timeout=60s");

@@ -374,6 +374,9 @@ spec: {selector: {tier: frontend, environment: prod}, ports: [{port: 80}]}
             served.comes_to(selection, |text| text.lines().count() == all);
             let lines = |text: &str| text.lines().count() == canary;
             served.comes_to("get pods -l track=canary -o name", lines);
+            let ready = "get endpointslices -l kubernetes.io/service-name=frontend \
+                         -o jsonpath={.items[*].endpoints[*].conditions.ready}";
+            served.becomes(ready, &vec!["true"; all].join(" "));
         };
         both(10, 1);
         let stable = served.run("get pods -l track=stable -o name");

@@ -53,7 +53,9 @@ pub(super) struct Side {
 impl Side {
     /// A cluster with our controllers, where time passes when a scenario lets it.
     pub(super) fn ours(scenario: &Scenario) -> Side {
-        let served = Served::start(options(EngineKind::Virtual, "*"));
+        // The manager runs none of what gives namespaces their accounts.
+        let controllers = "*,-serviceaccount,-root-ca-cert-publisher";
+        let served = Served::start(options(EngineKind::Virtual, controllers));
         let served = served.unwrap_or_else(|error| panic!("{}: {error:#}", scenario.name));
         Side {
             served: Arc::new(served),
