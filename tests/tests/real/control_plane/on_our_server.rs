@@ -194,13 +194,13 @@ fn all_its_controllers_run_without_an_error_of_the_server() {
         let manager = start(served, "manager.log", Bodies::Json, &["--controllers=*"]);
         served.run("wait --for=create serviceaccount/default --timeout=60s");
         served.apply(WORKLOADS);
-        served.apply(CLAIM_AND_JOB);
+        served.apply(CLAIMS);
         served.run("rollout status deployment/web --timeout=60s");
         served.run("wait --for=jsonpath={.status.phase}=Bound pvc/data --timeout=60s");
-        served.run("wait --for=condition=Complete job/once --timeout=60s");
+        served.run("rollout status statefulset/store --timeout=60s");
         thread::sleep(all_run_for());
         let statuses =
-            "get nodes -o jsonpath={.items[*].status.conditions[?(@.type==\"Ready\")].status}";
+            "get nodes -o jsonpath='{.items[*].status.conditions[?(@.type==\"Ready\")].status}'";
         assert_eq!(served.run(statuses), "True True True");
         let taints = "get nodes -o jsonpath={.items[*].spec.taints}";
         assert_eq!(served.run(taints), "");
@@ -217,19 +217,25 @@ fn all_its_controllers_run_without_an_error_of_the_server() {
     });
 }
 
-const CLAIM_AND_JOB: &str = "
+const CLAIMS: &str = "
 apiVersion: v1
 kind: PersistentVolumeClaim
 metadata: {name: data}
 spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 ---
-apiVersion: batch/v1
-kind: Job
-metadata: {name: once}
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: store}
 spec:
+  replicas: 2
+  serviceName: store
+  selector: {matchLabels: {app: store}}
   template:
-    metadata: {annotations: {podstorm/script: run=1s}}
-    spec: {restartPolicy: Never, containers: [{name: c, image: 'nginx:1'}]}
+    metadata: {labels: {app: store}}
+    spec: {containers: [{name: c, image: 'nginx:1', volumeMounts: [{name: disk, mountPath: /disk}]}]}
+  volumeClaimTemplates:
+  - metadata: {name: disk}
+    spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 ";
 
 #[test]

@@ -53,8 +53,8 @@ pub(super) struct Side {
 impl Side {
     /// A cluster with our controllers, where time passes when a scenario lets it.
     pub(super) fn ours(scenario: &Scenario) -> Side {
-        // The manager runs none of what gives namespaces their accounts.
-        let controllers = "*,-serviceaccount,-root-ca-cert-publisher";
+        // The manager runs none of what gives namespaces their accounts and sees to nodes.
+        let controllers = "*,-serviceaccount,-root-ca-cert-publisher,-nodelifecycle";
         let served = Served::start(options(EngineKind::Virtual, controllers));
         let served = served.unwrap_or_else(|error| panic!("{}: {error:#}", scenario.name));
         Side {
