@@ -40,7 +40,7 @@ pub(crate) fn admit(
         let annotations = metadata.and_then(|it| it.get("annotations")?.as_object());
         let annotations = annotations.cloned();
         if let Some(Value::Object(spec)) = document.get_mut("spec") {
-            let before = spec.clone();
+            let before = compared(cluster, spec);
             let pod = NewPod {
                 namespace,
                 name: &name,
@@ -52,7 +52,7 @@ pub(crate) fn admit(
     } else if kind == Kind::NODE {
         let spec = document.entry("spec").or_insert_with(|| json!({}));
         if let Value::Object(spec) = spec {
-            let before = spec.clone();
+            let before = compared(cluster, spec);
             let taint = json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"});
             add_by_key(spec, "taints", taint);
             return Ok(added(cluster, &before, spec));
@@ -68,6 +68,18 @@ const LISTS: [(&str, &str); 4] = [
     ("volumeMounts", "mountPath"),
     ("volumes", "name"),
 ];
+
+/// What is compared of a spec as it was sent: its members, and what is in them only where admission may add
+/// entries to their lists.
+fn compared(cluster: &Cluster, spec: &Spec) -> Spec {
+    match cluster.has_plugin(Plugin::ServiceAccount) {
+        true => spec.clone(),
+        false => spec
+            .keys()
+            .map(|name| (name.clone(), Value::Null))
+            .collect(),
+    }
+}
 
 /// The fields that a spec has and had not before.
 fn added(cluster: &Cluster, before: &Spec, after: &Spec) -> Vec<Vec<Step>> {
