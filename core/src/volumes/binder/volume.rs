@@ -55,7 +55,7 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
     } else if volume.metadata.annotations.get(PROVISIONED_BY).is_some()
         && text(&volume, "/spec/persistentVolumeReclaimPolicy") == "Delete"
     {
-        // The claim has found another; nobody needs the one that was made for it.
+        // The claim is bound to another volume: this one is not needed.
         set_phase(volume, "Released", &calls).await?;
     } else {
         release(volume, &calls).await?;
